@@ -101,30 +101,36 @@ extern "C" __global__ void scatter_count(const __grid_constant__ scatter_params 
 }
 
 
-/* One block of 1024: start[b] = number of g with a key below b; cursor[b] the same. A thread
-** takes consecutive keys; warps and then the block make the sums of the threads before it. */
-extern "C" __global__ void scatter_scan(const __grid_constant__ scatter_params s) {
-  __shared__ long long warp[32];
+/* One block of 1024: start[b] = number of g with a key below b; cursor[b] the same. The block goes
+** over the keys in steps of 4 per thread, side by side; warps and then the block make the sums of
+** the threads before one. */
+extern "C" __global__ void __launch_bounds__(1024)
+  scatter_scan(const __grid_constant__ scatter_params s) {
+  __shared__ long long warp[2][32];
   const int t = threadIdx.x, lane = t % 32;
-  const long long per = (s.nb + 1023) / 1024, from = t * per;
-  const long long to = from + per < s.nb ? from + per : s.nb;
-  long long sum = 0;
-  for (long long b = from; b < to; b++) sum += s.cursor[b];
-  long long before = sum;
-  for (int d = 1; d < 32; d *= 2) {
-    const long long x = __shfl_up_sync(~0u, before, d);
-    if (lane >= d) before += x;
+  long long carry = 0;
+  for (long long from = 0, step = 0; from < s.nb; from += 4096, step ^= 1) {
+    const long long b = from + t * 4;
+    long long n[4], sum = 0;
+    for (int q = 0; q < 4; q++) sum += n[q] = b + q < s.nb ? s.cursor[b + q] : 0;
+    long long before = sum;
+    for (int d = 1; d < 32; d *= 2) {
+      const long long x = __shfl_up_sync(~0u, before, d);
+      if (lane >= d) before += x;
+    }
+    if (lane == 31) warp[step][t / 32] = before;
+    __syncthreads();
+    long long all = warp[step][lane];
+    for (int d = 1; d < 32; d *= 2) {
+      const long long x = __shfl_up_sync(~0u, all, d);
+      if (lane >= d) all += x;
+    }
+    before += carry - sum + __shfl_sync(~0u, all, t / 32 > 0 ? t / 32 - 1 : 0) * (t >= 32);
+    carry += __shfl_sync(~0u, all, 31);
+    for (int q = 0; q < 4; before += n[q++])
+      if (b + q < s.nb) s.start[b + q] = s.cursor[b + q] = before;
   }
-  if (lane == 31) warp[t / 32] = before;
-  __syncthreads();
-  before -= sum;
-  for (int w = 0; w < t / 32; w++) before += warp[w];
-  for (long long b = from; b < to; b++) {
-    const long long n = s.cursor[b];
-    s.start[b] = s.cursor[b] = before;
-    before += n;
-  }
-  if (t == 1023) s.start[s.nb] = s.ng;
+  if (t == 0) s.start[s.nb] = s.ng;
 }
 
 extern "C" __global__ void scatter_fill(const __grid_constant__ scatter_params s) {

@@ -458,6 +458,70 @@ FLAME_API void flame_program_reset(flame_program *p);
 FLAME_API flame_status flame_program_run(flame_program *p, int nin, flame_tensor *const *in,
                                          int nout, flame_tensor **out);
 
+/* <full> */
+/* ---- everything else, by name: in libflame-full and flame.so, not in libflame ---------------- */
+/* Functions, modules, optimisers and their methods, as scripts call them: "cat", "nn.Linear",
+** "optim.Adam", "linalg.svd". Arguments are checked by the declarations that docs/ops.md shows;
+** axes count from 0, also in messages (those within the lists of tensordot excepted), and every
+** other number means what it means there. The first call makes a hidden state of Lua, which lives
+** as long as the context; a context that a state has made uses that state. */
+typedef enum flame_kind {
+  FLAME_NIL, FLAME_BOOLEAN, FLAME_INTEGER, FLAME_NUMBER, FLAME_STRING, FLAME_TENSOR, FLAME_LIST,
+  FLAME_OBJECT
+} flame_kind;
+typedef struct flame_object flame_object;
+
+/* name: an option's, or a field's of a list; NULL: by position. count: elements of a list, bytes of
+** a string (0: up to its zero byte). A list with names is a table with fields. Of results, tensors
+** and objects are the caller's; texts, and the elements of lists, hold until the next call in the
+** context. A table without a metatable comes as a list, everything else that is no value as an
+** object. */
+typedef struct flame_value {
+  const char *name;
+  flame_kind kind;
+  size_t count;
+  union {
+    int64_t i;                  /* FLAME_BOOLEAN, too: 0 or 1 */
+    double n;
+    const char *s;
+    flame_tensor *t;
+    flame_object *o;
+    const struct flame_value *list;
+  } as;
+} flame_value;
+
+/* The first nresult results, FLAME_NIL where there are fewer or it fails. A name of a value that is
+** no function ("version") gives the value. */
+FLAME_API flame_status flame_call(flame_context *c, const char *function, int narg,
+                                  const flame_value *arg, int nresult, flame_value *result);
+/* name NULL: the object itself is called, as a module is. A field is read without arguments, and
+** set with one. */
+FLAME_API flame_status flame_method(flame_object *o, const char *name, int narg,
+                                    const flame_value *arg, int nresult, flame_value *result);
+FLAME_API void flame_object_free(flame_object *o);   /* NULL is fine; after flame_close, too */
+FLAME_API flame_context *flame_object_context(const flame_object *o);   /* NULL: it is closed */
+/* Frees the tensors and objects of results, and makes them FLAME_NIL. */
+FLAME_API void flame_values_free(int n, flame_value *v);
+
+/* ---- user kernels: docs/kernels.md; where flame_call is ------------------------------------- */
+typedef struct flame_kernel flame_kernel;
+/* entry NULL: the source's only one. Options by name, as flame.kernel takes them: "block", "grid",
+** "shape", "inout", "constants". */
+FLAME_API flame_kernel *flame_kernel_open(flame_context *c, const char *source, const char *entry,
+                                          int nopt, const flame_value *options);
+FLAME_API void flame_kernel_free(flame_kernel *k);
+/* grid, block NULL: as the kernel has them. Arguments are those of the signature without outputs;
+** with a name they are options of this launch ("shape"). Recorded and differentiated like an op;
+** as many results as the kernel has. */
+FLAME_API flame_status flame_kernel_run(flame_kernel *k, const int64_t grid[3],
+                                        const int64_t block[3], int narg, const flame_value *arg,
+                                        int nout, flame_tensor **out);
+/* "const float *x: in" of parameter i, NULL beyond the last; until the next call */
+FLAME_API const char *flame_kernel_param(flame_kernel *k, int i);
+/* of NULL: the text itself; "adjoint", "tangent": what was derived. NULL: there is none. */
+FLAME_API const char *flame_kernel_source(flame_kernel *k, const char *of);
+/* </full> */
+
 #ifdef __cplusplus
 }
 #endif

@@ -28,7 +28,7 @@ function internal.declare(...)
   if file then table.insert(declared_at[f], { file = file, line = info.linedefined }) end
   return f, name
 end
-local _ = flame.outer                                    -- loads what is written in Lua
+internal.load()                                          -- what is written in Lua
 local meta = {}
 --- Of a file like tools/fields.txt: name -> { type, text }. A name that appears twice and a line
 --- that cannot be read are refused.
@@ -471,7 +471,7 @@ local function classes()
   for _, module in ipairs { "nn", "optim", "data", "data.tensorboard" } do
     require("flame." .. module)
   end
-  for name, class in pairs(internal.named_classes) do found[name] = class end
+  for name, class in pairs(require("flame.base.objects").classes) do found[name] = class end
   found.LBFGS = { step = found.LBFGS.step }                -- a rule, which is more than a class
   return found
 end

@@ -1,6 +1,8 @@
 --- unicode: writes src/text/unicode.def, the tables of Unicode that tokenizers need, from a folder
 -- that holds the Unicode Character Database (Debian: package unicode-data, /usr/share/unicode).
 --   lua5.4 tools/unicode.lua FOLDER > src/text/unicode.def
+-- The library tokenizers has the normal forms of Unicode 9.0 and, in BERT's parts and Punctuation,
+-- the categories of 8.0. Both are stable but for CHANGED, so ages tell them from those of today.
 local folder = assert(arg[1], "usage: unicode.lua FOLDER")
 local TOP = 0x110000
 
@@ -9,6 +11,9 @@ local CATEGORIES = { "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
   "Co" }
 local SCRIPTS = { "Han", "Hiragana", "Katakana", "Hangul", "Latin", "Greek", "Cyrillic", "Arabic",
   "Hebrew", "Thai", "Devanagari", "Bopomofo", "Armenian", "Georgian", "Bengali" }
+-- Characters of 8.0 that have another category today, as far as these parts ask for it.
+local CHANGED = { [0x166D] = "Po", [0x1734] = "Mn", [0x1885] = "Lo", [0x1886] = "Lo",
+  [0x1CF2] = "Mc", [0x1CF3] = "Mc", [0xA9BD] = "Mc", [0x111C9] = "Po" }
 local number_of, script_of = {}, {}
 for i, name in ipairs(CATEGORIES) do number_of[name] = i - 1 end
 for i, name in ipairs(SCRIPTS) do script_of[name] = i end
@@ -16,11 +21,15 @@ for i, name in ipairs(SCRIPTS) do script_of[name] = i end
 --- Calls f(first, last, value) for each line "first[..last] ; value" of a file.
 local function each(file, f)
   for line in io.lines(folder .. "/" .. file) do
-    local a, b, value = line:match("^(%x+)%.?%.?(%x*)%s*;%s*([%w_]+)")
+    local a, b, value = line:match("^(%x+)%.?%.?(%x*)%s*;%s*([%w_.]+)")
     if a then f(tonumber(a, 16), tonumber(b ~= "" and b or a, 16), value) end
   end
 end
 
+local age = {}
+each("DerivedAge.txt", function(a, b, v)
+  for c = a, b do age[c] = tonumber(v) end
+end)
 local category, class, lower, maps = {}, {}, {}, {}
 local first_of_range
 for line in io.lines(folder .. "/UnicodeData.txt") do
@@ -31,9 +40,10 @@ for line in io.lines(folder .. "/UnicodeData.txt") do
   if f[2]:find("First>", 1, true) then first_of_range = c end
   if f[2]:find("Last>", 1, true) then first = first_of_range end
   for k = first, c do category[k] = number_of[f[3]] end
-  if f[4] ~= "0" then class[c] = tonumber(f[4]) end
+  local normal = age[c] <= 9
+  if f[4] ~= "0" and normal then class[c] = tonumber(f[4]) end
   if f[14] ~= "" then lower[c] = tonumber(f[14], 16) end
-  if f[6] ~= "" then
+  if f[6] ~= "" and normal then
     local m = { compat = f[6]:find("<", 1, true) ~= nil }
     for v in f[6]:gsub("<[^>]*>", ""):gmatch("%x+") do m[#m + 1] = tonumber(v, 16) end
     maps[c] = m
@@ -81,6 +91,19 @@ for c = 0, TOP - 1 do
   last = v
 end
 list("uint32_t", "uc_runs", runs)
+
+-- Runs of marks, punctuation and controls that 9.0 lacked (2) or 8.0 lacked (1): first code point |
+-- which << 21; those that had another category (3): that category << 24.
+runs, last = {}, 0
+for c = 0, TOP - 1 do
+  local kind = CATEGORIES[(category[c] or 0) + 1]
+  local asked = kind:find("^[MPC]") and kind ~= "Cn" and age[c] > 8
+  local v = asked and (age[c] > 9 and 2 or 1) << 21 or 0
+  if CHANGED[c] then v = 3 << 21 | number_of[CHANGED[c]] << 24 end
+  if v ~= last then runs[#runs + 1] = v | c end
+  last = v
+end
+list("uint32_t", "uc_ages", runs)
 
 -- Runs of combining classes: first code point | class << 24.
 runs, last = {}, nil

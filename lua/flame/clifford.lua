@@ -11,7 +11,7 @@
 -- from such tables; clifford/layers.lua: modules.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local objects = require "flame.base.objects"
 local tables_of = require "flame.clifford.algebra"
 local form = require "flame.clifford.form"
 local contract, constant = form.contract, form.constant
@@ -30,7 +30,7 @@ local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 ---@field paths integer[][]   grades that products have: {of x, of y, of the result}
 local Algebra = {}
 Algebra.__name = "Algebra"
-internal.named_classes.Algebra = Algebra
+objects.classes.Algebra = Algebra
 
 --- Puts a method with its declaration (src/lua/declare.h) into the class.
 local function put(text, f)
@@ -447,6 +447,6 @@ local function gated_product(self, x, y, weight)
   return self:product(x, y, weight)
 end
 
-Algebra.__index = internal.closed("Algebra", Algebra, {})
+Algebra.__index = objects.closed("Algebra", Algebra, {})
 require "flame.clifford.layers"(clifford, { fail = fail, gated_product = gated_product })
-return internal.namespace(clifford, "clifford")
+return objects.namespace(clifford, "clifford")

@@ -3,7 +3,8 @@
 -- and data.random have separate generators. A gzip file is read wherever a file is.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
 local items = require "flame.data.items"
 
 local data = {}
@@ -75,7 +76,7 @@ local function gather(source, parts, depth)
     return
   end
   if type(source) ~= "string" then
-    fail("text", "path must be a string, got %s", internal.word(source))
+    fail("text", "path must be a string, got %s", arguments.word(source))
   end
   if is_folder(source) then
     local names, kinds = list_of("text", source)
@@ -136,8 +137,8 @@ end)
 -- ---- batches ------------------------------------------------------------------------------------
 
 local Batches = { __name = "Batches" }
-internal.named_classes.Batches = Batches
-Batches.__index, Batches.__newindex = internal.closed("batches", Batches,
+objects.classes.Batches = Batches
+Batches.__index, Batches.__newindex = objects.closed("batches", Batches,
   { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true,
     epoch = true })
 
@@ -388,4 +389,4 @@ put(data, "data.tensorboard(folder: str, *, time?: fn) -> EventWriter",
 local script = require "flame.script"
 data.options, data.progress = script.options, script.progress
 
-return internal.namespace(data, "data")
+return objects.namespace(data, "data")

@@ -8,7 +8,8 @@
 -- a sampler are one plan.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
 
 local diffusion = {}
 
@@ -27,12 +28,12 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 ---@field alphas_cumprod flame.Tensor  (steps), f64: the share of the data's variance that is left
 local NoiseSchedule = { __name = "NoiseSchedule" }
 diffusion.NoiseSchedule = NoiseSchedule
-internal.named_classes.NoiseSchedule = NoiseSchedule
+objects.classes.NoiseSchedule = NoiseSchedule
 --- Puts a method with its declaration into the class.
 local function put(text, f)
   NoiseSchedule[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
 end
-NoiseSchedule.__index, NoiseSchedule.__newindex = internal.closed("NoiseSchedule", NoiseSchedule,
+NoiseSchedule.__index, NoiseSchedule.__newindex = objects.closed("NoiseSchedule", NoiseSchedule,
   { steps = true, betas = true, alphas_cumprod = true, kind = true, share = true })
 function NoiseSchedule:__tostring()
   return ("NoiseSchedule(%s, %d steps)"):format(self.kind, self.steps)
@@ -83,8 +84,8 @@ declare([[schedule(steps: int = 1000, kind: "linear"|"scaled_linear"|"cosine" = 
 
 --- a and s of times t (batch) for x (batch, …), of x's dtype.
 local function amounts(self, op, x, t)
-  internal.need_tensor(op, "x", x)
-  if internal.need_integers(op, "t", t).ndim ~= 1 or x.ndim < 1 or #t ~= x:size(1) then
+  arguments.need_tensor(op, "x", x)
+  if arguments.need_integers(op, "t", t).ndim ~= 1 or x.ndim < 1 or #t ~= x:size(1) then
     fail(op, "x has shape %s and t %s, need (batch, …) and (batch)", shape_text(x), shape_text(t))
   end
   local share = self.alphas_cumprod:to(x.device):index_select(1, t)
@@ -146,7 +147,7 @@ put([[NoiseSchedule:timesteps(n: int,
 -- ---- losses -------------------------------------------------------------------------------------
 
 local function need_result(op, y, x)
-  internal.need_tensor(op, "the model's result", y)
+  arguments.need_tensor(op, "the model's result", y)
   if shape_text(y) ~= shape_text(x) then
     fail(op, "the model's result has shape %s, x %s", shape_text(y), shape_text(x))
   end

@@ -4,7 +4,7 @@
 -- collective as well.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local objects = require "flame.base.objects"
 
 local distributed = {}
 
@@ -50,11 +50,14 @@ end)
 put(distributed, "distributed.is_initialized() -> bool",
   function() return internal.group_here() ~= nil end)
 
---- So far: calls, bytes of their arrays, seconds in them, and seconds of these that this rank
---- waited for others.
+--- So far: calls, bytes of their arrays, seconds of the host in them, and seconds of these that
+--- this rank waited for others; gpu: seconds that the GPU was at them, and overlapped: those of
+--- them in which it did other work as well; over: what arrays of GPUs go over, nil: there were
+--- none yet.
 put(distributed, "distributed.stats() -> table", function()
-  local calls, bytes, seconds, waited = internal.group_stats()
-  return { calls = calls, bytes = bytes, seconds = seconds, waited = waited }
+  local calls, bytes, seconds, waited, gpu, bare, over = internal.group_stats()
+  return { calls = calls, bytes = bytes, seconds = seconds, waited = waited, gpu = gpu,
+    overlapped = gpu - bare, over = over }
 end)
 
 -- ---- recording ----------------------------------------------------------------------------------
@@ -66,12 +69,15 @@ local reduces = { sum = 0, mean = 1, max = 2, min = 3 }
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
 --- A collective c = {op =, what =, x = or nil, like = the tensor whose shape ranks agree on (x),
---- shape = of the result, reduce =, peer =, tracked =, note =}.
+--- shape = of the result, reduce =, peer =, joins = the next comes before its result is read,
+--- tracked =, note =}.
 local function record(c)
   local _, size = here(c.op)
+  local slow = internal.group_slow()
+  if slow and distributed.rank() == 1 then io.stderr:write("flame: ", slow, "\n") end
   local like = c.like or c.x
   local params = { c.what, c.reduce or 0, (c.peer or 1) - 1, size, c.x and 1 or 0,
-    c.tracked and 1 or 0, c.note or 0, like and like.ndim or 0 }
+    c.joins and 1 or 0, c.tracked and 1 or 0, c.note or 0, like and like.ndim or 0 }
   for k = 1, like and like.ndim or 0 do params[#params + 1] = like:size(k) end
   return internal.call("collective", c.op, c.x and { c.x } or {}, params, c.shape,
     like and like.dtype or "u8")
@@ -128,10 +134,18 @@ local function share(op, x, y)
   return mask / all_reduce(mask, { op = op, reduce = "sum" })
 end
 
+--- The reduction that is recorded: half types have a mean that is divided here (NCCL would round
+--- each part). Then 'by' is the number of ranks.
+local function reduce_of(x, how)
+  if how.reduce == "mean" and x:element_size() < 4 then return 0, distributed.size() end
+  return reduces[how.reduce]
+end
+
 all_reduce = differentiable("all_reduce", function(x, how, tracked)
-  local y = record { op = how.op, what = ALL_REDUCE, x = x, shape = x.shape,
-    reduce = reduces[how.reduce], tracked = tracked, note = how.note }
-  return how.reduce == "mean" and y / distributed.size() or y
+  local reduce, by = reduce_of(x, how)
+  local y = record { op = how.op, what = ALL_REDUCE, x = x, shape = x.shape, reduce = reduce,
+    joins = how.joins, tracked = tracked, note = how.note }
+  return by and y / by or y
 end, function(g, how, x, y)
   if not how.keep then return all_reduce(g, how) end
   return all_reduce(g, { op = how.op, reduce = "sum" }) * share(how.op, x, y)
@@ -201,9 +215,10 @@ put(distributed, "distributed.all_gather(x: T, sizes?: int[]) -> T", function(x,
 end)
 
 reduce_scatter = differentiable("reduce_scatter", function(x, how, tracked)
+  local reduce, by = reduce_of(x, how)
   local y = record { op = how.op, what = REDUCE_SCATTER, x = x, tracked = tracked, note = how.note,
-    reduce = reduces[how.reduce], shape = rows_of(x, x:size(1) // distributed.size()) }
-  return how.reduce == "mean" and y / distributed.size() or y
+    reduce = reduce, shape = rows_of(x, x:size(1) // distributed.size()) }
+  return by and y / by or y
 end, function(g, how, x, y)
   local whole = all_gather(g, { op = how.op })
   if how.reduce == "mean" then return whole / distributed.size() end
@@ -256,7 +271,7 @@ end)
 
 broadcast = differentiable("broadcast", function(x, how, tracked)
   return record { op = how.op, what = BROADCAST, x = x, peer = how.from, tracked = tracked,
-    shape = x.shape, note = how.note }
+    shape = x.shape, joins = how.joins, note = how.note }
 end, function(g, how)
   local total = all_reduce(g, { op = how.op, reduce = "sum" })
   return distributed.rank() == how.from and total or flame.zeros_like(g)
@@ -326,7 +341,9 @@ local function hash_of(text)
   return hash
 end
 
-require "flame.distributed.parallel"(distributed, { fail = fail, put = put, here = here,
-  agree = agree, hash_of = hash_of, all_reduce = all_reduce, broadcast = broadcast })
+local shared = { fail = fail, put = put, here = here, agree = agree, hash_of = hash_of,
+  all_reduce = all_reduce, broadcast = broadcast }
+require "flame.distributed.parallel"(distributed, shared)
+require "flame.distributed.sharded"(distributed, shared)
 
-return internal.namespace(distributed, "distributed")
+return objects.namespace(distributed, "distributed")

@@ -13,7 +13,9 @@
 -- distributions/pairs.lua: divergences; distributions/share.lua: functions that flame lacks.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local objects = require "flame.base.objects"
 
 local distributions = {}
 
@@ -122,7 +124,7 @@ local function take(self, op, values, list)
           like.device, entry[1])
       end
       like = like and like.dtype ~= x.dtype
-        and { device = x.device, dtype = internal.float_dtype(
+        and { device = x.device, dtype = dtypes.float_of(
           flame.zeros({ 0 }, like), flame.zeros({ 0 }, { dtype = x.dtype, device = x.device })) }
         or { device = x.device, dtype = x.dtype }
     end
@@ -210,7 +212,7 @@ local function value_of(self, what, value, wanted, like)
     value = flame.full({}, value, { dtype = like.dtype, device = like.device })
   end
   if not flame.is_tensor(value) then
-    fail(op, "%s: value must be a tensor or a number, got %s", what, internal.word(value))
+    fail(op, "%s: value must be a tensor or a number, got %s", what, arguments.word(value))
   end
   if not value:is_floating_point() then value = value:to(like.dtype) end
   local own, given, of = joined(self.batch_shape, self.event_shape), value.shape, #self.event_shape
@@ -309,7 +311,7 @@ end
 ---@return flame.Distribution
 function Distribution:expand(shape)
   if type(shape) ~= "table" then
-    fail(self.class_name, "expand: need a list of sizes, got %s", internal.word(shape))
+    fail(self.class_name, "expand: need a list of sizes, got %s", arguments.word(shape))
   end
   local other = setmetatable({}, getmetatable(self))
   for key, v in next, self do other[key] = v end
@@ -332,4 +334,4 @@ require "flame.distributions.joint"(distributions, shared)
 require "flame.distributions.transform"(distributions, shared)
 require "flame.distributions.pairs"(distributions, shared)
 
-return internal.namespace(distributions, "distributions")
+return objects.namespace(distributions, "distributions")

@@ -3,7 +3,8 @@
 -- 1.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
 
 local image = {}
 
@@ -15,8 +16,10 @@ local function def(text, f)
 end
 local function shape_of(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
+local word = arguments.word
+
 local function need_image(op, x)
-  if not flame.is_tensor(x) then fail(op, "an image must be a tensor, got %s", internal.word(x)) end
+  if not flame.is_tensor(x) then fail(op, "an image must be a tensor, got %s", word(x)) end
   local channels = x.ndim == 3 and x:size(1) or 1
   if x.ndim < 2 or x.ndim > 3 or channels < 1 or channels > 4 then
     fail(op, "the shape of an image is (h, w) or (1 to 4, h, w), got %s%s", shape_of(x),
@@ -134,4 +137,4 @@ function internal.image_pixels(op, x, most)
   return (y[1] * 65536 + y[2] * 256 + y[3]):reshape(-1):totable(), y:size(2), y:size(3)
 end
 
-return internal.namespace(image, "image")
+return objects.namespace(image, "image")

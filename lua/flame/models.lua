@@ -8,6 +8,7 @@ local flame = require "flame"
 local nn = require "flame.nn"
 local parts = require "flame.models.parts"
 local internal = flame.internal
+local objects = require "flame.base.objects"
 local fail = parts.fail
 
 local models = {}
@@ -47,7 +48,7 @@ end
 --- (batch, time, vocabulary).
 local CausalLM = nn.Module.extend("CausalLM")
 models.CausalLM = CausalLM
-internal.named_classes.CausalLM = CausalLM
+objects.classes.CausalLM = CausalLM
 
 --- Room for the keys and values of 'length' positions of a batch in all layers. Each call with it
 --- goes on where the last ended: model(ids, {cache = cache}). Nothing is differentiated through it.
@@ -159,4 +160,4 @@ declare("save_pretrained(model: Module, folder: str, *, max_shard_size = 5e9)",
 
 require "flame.models.generate"(parts, models)
 
-return internal.namespace(models, "models")
+return objects.namespace(models, "models")

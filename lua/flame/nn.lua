@@ -11,8 +11,9 @@
 -- nn/lora.lua; nn/fields.lua: what stands under a name; nn/lazy.lua: layers that take their input's
 -- size from the first input, weights made of others.
 local flame = require "flame"
-
-flame.internal.load()                                  -- what flame.internal gets from Lua
+local dtypes = require "flame.base.dtypes"
+local func = require "flame.autograd.func"
+local objects = require "flame.base.objects"
 
 local nn = {}
 
@@ -60,7 +61,7 @@ Module.__name = "Module"
 nn.Module = setmetatable(Module, { __call = function()
   fail('Module\1: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
-flame.internal.named_classes.Module = Module
+objects.classes.Module = Module
 
 local fields = require "flame.nn.fields"(order, kinds, fail,
   function(...) return nn.Buffer(...) end)
@@ -132,7 +133,6 @@ local function call(made, text, f)
   made.forward = declare(made.__name .. ":forward" .. text, made.__name, f)
 end
 flame.internal.module_class, flame.internal.module_call = class, call
-
 
 --- What module(…) computes; to be written by a class.
 function Module.forward(...)
@@ -417,7 +417,7 @@ end)
 
 --- Sets .grad of every parameter to nil; set_to_none = false fills them with 0 instead.
 put(Module, "Module:zero_grad(set_to_none = true)", function(self, set_to_none)
-  flame.internal.zero_grad("zero_grad", self:parameters(), set_to_none)
+  func.zero_grad("zero_grad", self:parameters(), set_to_none)
 end)
 
 --- Tracks every parameter, or none.
@@ -426,25 +426,22 @@ put(Module, "Module:requires_grad_(requires_grad = true) -> self", function(self
   return self
 end)
 
-local float_names = { f64 = true, f32 = true, f16 = true, bf16 = true }
-local other_names = { i64 = true, i32 = true, i16 = true, i8 = true, u8 = true, bool = true }
-
 --- Moves every parameter and buffer, or converts the floating ones, inside the same handles: to a
 --- device, a floating dtype, or both; or a tensor to be like.
 put(Module, "Module:to(target...: dtype|device|T) -> self", function(self, ...)
   local given = table.pack(...)
-  flame.internal.moves = (flame.internal.moves or 0) + 1          -- the state of optimisers follows
+  flame.internal.moves = (flame.internal.moves or 0) + 1      -- the state of optimisers follows
   if flame.is_tensor(given[1]) then given = { given[1].device, given[1].dtype, n = 2 } end
   if given.n == 0 then fail("to: need a device or a floating dtype") end
   for i = 1, given.n do
     local where = given[i]
     if flame.is_tensor(where) then fail("to: a tensor to be like stands alone") end
-    if other_names[where] then
+    if dtypes.whole[where] then
       fail("to: modules convert to f64, f32, f16 or bf16, not to %s", where)
     end
     for _, entry in ipairs(collect(self)) do
       local x = entry[2]
-      if not float_names[where] or float_names[x.dtype] then x:to_(where) end
+      if not dtypes.float[where] or dtypes.float[x.dtype] then x:to_(where) end
     end
   end
   return self
@@ -513,4 +510,4 @@ require "flame.nn.gated"(nn, shared)
 require "flame.nn.grouped"(nn, shared)
 require "flame.nn.lora"(nn, shared)
 
-return flame.internal.namespace(nn, "nn")
+return objects.namespace(nn, "nn")

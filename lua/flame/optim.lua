@@ -7,7 +7,9 @@
 -- momentum_buffer, …). LBFGS, Muon and rarer rules: optim/rules.lua; schedules: optim/schedule.lua.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local func = require "flame.autograd.func"
+local objects = require "flame.base.objects"
+local slips = require "flame.tools.slips"
 
 local optim = {}
 
@@ -25,7 +27,9 @@ local pin = internal.pin
 local Optimizer = {}
 Optimizer.__index = Optimizer
 Optimizer.__name = "Optimizer"
-internal.named_classes.Optimizer = Optimizer
+objects.classes.Optimizer = Optimizer
+
+internal.moves = internal.moves or 0             -- how often modules moved their parameters
 
 --- Puts a function with its declaration into a table.
 local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
@@ -124,8 +128,8 @@ end
 
 local function new(class, params, values)
   local self = setmetatable({ groups = {}, state = {}, steps = 0, what = class.what, known = {},
-    moves = internal.moves or 0, defaults = {}, options = class.options, read = class.read,
-    seen = internal.steps_of() }, class)                     -- for slips
+    moves = internal.moves, defaults = {}, options = class.options, read = class.read,
+    seen = slips.steps_of() }, class)                     -- for slips
   for key, value in pairs(values) do self.defaults[key] = value end
   if type(params) == "table" and type(params[1]) == "table" then
     for _, g in ipairs(params) do self:add_param_group(g) end
@@ -145,9 +149,9 @@ local function make_class(text, update, check)
     in_groups = { params = true, initial_lr = true }, of_groups = {} }, { __index = Optimizer })
   local read = reader(class, text)
   class.read = internal.declare(text, "", read)
-  class.of_groups.__index, class.of_groups.__newindex = internal.closed(name .. ": a group",
+  class.of_groups.__index, class.of_groups.__newindex = objects.closed(name .. ": a group",
     {}, class.in_groups)
-  local get, set = internal.closed(name, class,
+  local get, set = objects.closed(name, class,
     { lr = true, groups = true, param_groups = true, state = true, steps = true },
     function(_, key)
       if class.options[key] then
@@ -201,7 +205,7 @@ end)
 --- Sets the gradient of every parameter to nil; set_to_none = false fills them with 0 instead.
 put(Optimizer, "Optimizer:zero_grad(set_to_none = true)", function(self, set_to_none)
   for _, group in ipairs(self.groups) do
-    internal.zero_grad("zero_grad", group.params, set_to_none)
+    func.zero_grad("zero_grad", group.params, set_to_none)
   end
 end)
 
@@ -220,7 +224,7 @@ local state_for
 
 -- Parameters that a module has moved or converted since the last step: their state follows.
 local function follow(self)
-  local moves = internal.moves or 0
+  local moves = internal.moves
   if self.moves == moves then return end
   self.moves = moves
   for p, state in pairs(self.state) do self.state[p] = state_for(p, state) end
@@ -247,8 +251,8 @@ local function update_all(self)
       end
     end
   end
-  if added then internal.slip_added() end
-  internal.slip_empty(self, #changed > 0)
+  if added then slips.added() end
+  slips.empty(self, #changed > 0)
   return changed
 end
 
@@ -279,6 +283,8 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   self.steps = self.steps + 1
   local changed = flame.no_grad(update_in_scope, self)
   if #changed > 0 then flame.eval(table.unpack(changed)) end
+  local after = rawget(internal, "after_step")                   -- of flame-lua --watch
+  if after then after() end
   return loss
 end)
 
@@ -338,7 +344,7 @@ put(Optimizer, "Optimizer:load_state_dict(state: table)", function(self, saved)
     end
     for key in pairs(groups[k]) do
       if not without_effect[key] and not getmetatable(self).in_groups[key] then
-        internal.no_option(self.what .. ": load_state_dict: group " .. k, key, self.options)
+        objects.no_option(self.what .. ": load_state_dict: group " .. k, key, self.options)
       end
     end
   end
@@ -518,4 +524,4 @@ local shared = { make_class = make_class, follow = follow, fail = fail, number =
 require "flame.optim.rules"(optim, shared)
 require "flame.optim.schedule"(optim, shared)
 
-return internal.namespace(optim, "optim")
+return objects.namespace(optim, "optim")

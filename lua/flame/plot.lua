@@ -6,7 +6,8 @@
 -- and the picture says how many there are.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
 local colour = require "flame.plot.colour"
 local data = require "flame.plot.data"
 local scale = require "flame.plot.scale"
@@ -24,7 +25,7 @@ local function def(text, f)
   local name = text:match("^plot%.([%w_]+)")
   plot[name] = internal.declare(text, "plot." .. name, f)
 end
-Plot.__index, Plot.__newindex = internal.closed("plot", Plot,
+Plot.__index, Plot.__newindex = objects.closed("plot", Plot,
   { o = true, layers = true, aspect = true })
 
 local huge, floor = math.huge, math.floor
@@ -205,7 +206,7 @@ local function names_of(x)
   local names = {}
   for i, name in ipairs(x) do
     if type(name) ~= "string" then
-      fail("bars", "name %d is %s, the first is a string", i, internal.word(name))
+      fail("bars", "name %d is %s, the first is a string", i, arguments.word(name))
     end
     names[i] = name
   end
@@ -365,7 +366,7 @@ end)
 
 -- ---- several side by side -----------------------------------------------------------------------
 
-Grid.__index, Grid.__newindex = internal.closed("plot.grid", Grid, { plots = true, columns = true })
+Grid.__index, Grid.__newindex = objects.closed("plot.grid", Grid, { plots = true, columns = true })
 
 --- Plots side by side, row by row: with the methods save, svg, png and text of a plot.
 def("plot.grid(plots: any, *, columns = 2) -> Grid", function(plots, columns)
@@ -374,12 +375,12 @@ def("plot.grid(plots: any, *, columns = 2) -> Grid", function(plots, columns)
   end
   if type(plots) ~= "table" or #plots == 0 then
     fail("grid", "need a list of plots, got %s",
-      type(plots) == "table" and "an empty table" or internal.word(plots))
+      type(plots) == "table" and "an empty table" or arguments.word(plots))
   end
   if columns < 1 then fail("grid", "columns must be a positive integer, got %d", columns) end
   for i, p in ipairs(plots) do
     if getmetatable(p) ~= Plot then
-      fail("grid", "item %d must be a plot, got %s", i, internal.word(p))
+      fail("grid", "item %d must be a plot, got %s", i, arguments.word(p))
     end
   end
   return setmetatable({ plots = table.move(plots, 1, #plots, 1, {}),
@@ -456,14 +457,14 @@ Grid.__tostring = function(self) return self:text() end
 def("plot.save(p: any, path: str, *, scale: num = 2) -> Plot", function(p, path, factor)
   local class = getmetatable(p)
   if class ~= Plot and class ~= Grid then
-    fail("save", "need a plot, got %s\1: write plot.save(p, path)", internal.word(p))
+    fail("save", "need a plot, got %s\1: write plot.save(p, path)", arguments.word(p))
   end
   return p:save(path, { scale = factor })
 end)
 
 --- The class of plots.
 plot.Plot = Plot
-internal.limit(Plot)
-internal.named_classes.Grid = Grid
+objects.limit(Plot)
+objects.classes.Grid = Grid
 
-return internal.namespace(plot, "plot")
+return objects.namespace(plot, "plot")

@@ -1,6 +1,7 @@
 --- What a training script shows and takes: options of the command line, and a progress line.
 local flame = require "flame"
 local internal = flame.internal
+local objects = require "flame.base.objects"
 
 local script = {}
 
@@ -97,7 +98,7 @@ end)
 -- ---- progress -----------------------------------------------------------------------------------
 
 local Progress = { __name = "Progress" }
-internal.named_classes.Progress = Progress
+objects.classes.Progress = Progress
 Progress.__index = Progress
 script.Progress = Progress
 

@@ -3,7 +3,7 @@
 -- layer that wants positions gets ids + 1.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local objects = require "flame.base.objects"
 
 local tokenizers = {}
 
@@ -21,14 +21,14 @@ local Tokenizer = { __name = "Tokenizer" }
 ---@class flame.TokenStream
 local TokenStream = { __name = "TokenStream" }
 tokenizers.Tokenizer, tokenizers.TokenStream = Tokenizer, TokenStream
-internal.named_classes.Tokenizer, internal.named_classes.TokenStream = Tokenizer, TokenStream
+objects.classes.Tokenizer, objects.classes.TokenStream = Tokenizer, TokenStream
 --- Puts a method with its declaration into a class.
 local function put(class, text, f)
   class[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
 end
-Tokenizer.__index, Tokenizer.__newindex = internal.closed("Tokenizer", Tokenizer,
+Tokenizer.__index, Tokenizer.__newindex = objects.closed("Tokenizer", Tokenizer,
   { model = true, vocab_size = true, top_id = true, core = true, text = true, pad = true })
-TokenStream.__index, TokenStream.__newindex = internal.closed("TokenStream", TokenStream,
+TokenStream.__index, TokenStream.__newindex = objects.closed("TokenStream", TokenStream,
   { tokenizer = true, skip_special = true, ids = true, shown = true, read = true })
 function Tokenizer:__tostring()
   return ("Tokenizer(%s, %d tokens)"):format(self.model, self.vocab_size)
@@ -321,4 +321,4 @@ declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int =
     return open(file_of(model, specials, pattern, prefix))
   end)
 
-return internal.namespace(tokenizers, "tokenizers")
+return objects.namespace(tokenizers, "tokenizers")

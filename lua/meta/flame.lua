@@ -4490,12 +4490,27 @@ function distributed.reduce_scatter(x, reduce, sizes) end
 ---@return flame.Tensor
 function distributed.send(x, to) end
 
+---@class flame.options.distributed.shard_state
+---@field opt? flame.Optimizer
+
+--- Each rank keeps the optimiser's state of a part of its parameters, about an n-th of all
+--- elements, and steps them; the others get the values from it. All ranks have the same
+--- gradients, as data_parallel leaves them, and do the same. State that is there already, of a
+--- loaded checkpoint, is kept where it belongs. state_dict() has the state of this rank's
+--- parameters alone.
+---@param opt flame.Optimizer
+---@overload fun(options: flame.options.distributed.shard_state): flame.Optimizer
+---@return flame.Optimizer
+function distributed.shard_state(opt) end
+
 --- Processes in the group.
 ---@return integer
 function distributed.size() end
 
---- So far: calls, bytes of their arrays, seconds in them, and seconds of these that this rank
---- waited for others.
+--- So far: calls, bytes of their arrays, seconds of the host in them, and seconds of these that
+--- this rank waited for others; gpu: seconds that the GPU was at them, and overlapped: those of
+--- them in which it did other work as well; over: what arrays of GPUs go over, nil: there were
+--- none yet.
 ---@return table
 function distributed.stats() end
 
@@ -5479,6 +5494,11 @@ Tensor.frexp = flame.frexp
 ---@param dtype string
 ---@return flame.Tensor
 function flame.from_bytes(bytes, shape, dtype) end
+
+--- the tensor that a C module hands over, without a copy: its memory is used until the last value that needs it is gone
+---@param dltensor any
+---@return flame.Tensor
+function flame.from_dlpack(dltensor) end
 
 ---@class flame.options.full
 ---@field value? number|boolean
@@ -6793,6 +6813,16 @@ function flame.jvp(f, x, v) end
 ---@param beta? number|flame.options.kaiser_window  12.0
 ---@return flame.Tensor
 function flame.kaiser_window(n, periodic, beta) end
+
+---@class flame.options.keep
+---@field init? any
+
+--- In a module: a value that outlives flame.reload. The first time it is init, or what init
+--- returns, from then on what it was.
+---@param name string
+---@param init any
+---@return any
+function flame.keep(name, init) end
 
 --- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 --- the CPU, and differentiates.
@@ -13432,6 +13462,19 @@ flame.reciprocal_ = flame.reciprocal
 ---@return table
 function Tensor:register_hook(f) end
 
+---@class flame.options.reload
+---@field module? string
+
+--- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
+--- that it returns are put into the table that is there, so objects of its classes have the new
+--- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the
+--- file is raised, and nothing has changed. Without a name: all modules whose files have changed
+--- since the last time. Returns the module; a list of names.
+---@param module? string|flame.options.reload
+---@overload fun(options: flame.options.reload): any
+---@return any
+function flame.reload(module) end
+
 --- max(x, 0)
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -14981,6 +15024,16 @@ function Tensor:to(target, more) end
 ---@param target string|string
 ---@return flame.Tensor
 function Tensor:to_(target) end
+
+---@class flame.options.to_dlpack
+---@field give_away? boolean  false
+
+--- a copy of x for a C module, as a userdata of the type "dltensor"; give_away frees x, and hands its memory over as it is where nothing else uses it
+---@param x flame.Tensor
+---@param give_away? boolean|flame.options.to_dlpack  false
+---@return any
+function flame.to_dlpack(x, give_away) end
+Tensor.to_dlpack = flame.to_dlpack
 
 --- The tokenizer of a text that is a tokenizer.json.
 ---@param text string

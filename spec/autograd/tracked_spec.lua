@@ -6,7 +6,7 @@
 require "spec.support.helper"
 local flame = require "flame"
 local D = { dtype = "f64" }
-local _ = flame.outer                                    -- loads what is written in Lua
+flame.internal.load()                                    -- what is written in Lua
 local STEP = 1e-6
 
 -- ---- arguments ----------------------------------------------------------------------------------

@@ -77,8 +77,6 @@ __attribute__((constructor)) static void read_settings(void) {
 #include "cuda/api/cudnn.def"
 SHOWN size_t cudnnGetVersion(void);
 size_t cudnnGetVersion(void) { return 91002; }
-SHOWN int ncclGetVersion(int *v);
-int ncclGetVersion(int *v) { *v = 22703; return 0; }
 
 /* ---- NVML ---- */
 
@@ -119,3 +117,5 @@ static fl_ml_status fake_nvmlDeviceGetTotalEccErrors(fl_ml_device d, unsigned ki
   SHOWN fl_ml_status name params; \
   fl_ml_status name params { return fake_##name args; }
 #include "cuda/api/nvml.def"
+
+#include "fake_nccl.c"

@@ -178,6 +178,10 @@ static fl_cu_result fake_EventDestroy(fl_cu_event e) {
 }
 static fl_cu_result fake_EventRecord(fl_cu_event e,
                                      fl_cu_stream s) { (void)e; (void)s; return FL_CU_OK; }
+static fl_cu_result fake_StreamWaitEvent(fl_cu_stream s, fl_cu_event e, unsigned flags) {
+  (void)s; (void)e; (void)flags;
+  return fake_capturing ? 900 : FL_CU_OK;
+}
 static fl_cu_result fake_EventElapsed(float *ms, fl_cu_event from, fl_cu_event to) {
   *ms = from == to ? 0.0f : fake.ways ? fake.way_ms[fake.way] : 0.5f;
   return FL_CU_OK;
@@ -712,4 +716,4 @@ static const fl_blaslt *fake_get_blaslt(const char **reason) {
 }
 #include "fake_math.c"
 const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL, NULL };
+                                     fake_get_solver, NULL, NULL, NULL };

@@ -35,7 +35,7 @@ typedef struct bench { flame_context c; fl_device d; } bench;
 
 static fl_cuda *open_bench(bench *b, int real) {
   static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL, NULL };
+                                     fake_get_solver, NULL, NULL, NULL };
   memset(b, 0, sizeof *b);
   fake_reset();
   CHECK(fl_cuda_open_with(&b->c, &b->d, 0, real ? &mixed : &fake_libraries) == FLAME_OK);

@@ -108,7 +108,7 @@ static fl_call call_of(int back, int dtype, fl_attention a) {
 typedef struct bench { flame_context c; fl_device d; } bench;
 static fl_cuda *open_bench(bench *b, int minor, int arch) {
   static const fl_cuda_lib mixed = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, get_recording, NULL };
+                                     fake_get_solver, get_recording, NULL, NULL };
   memset(b, 0, sizeof *b);
   memset(&dnn, 0, sizeof dnn);
   dnn.minor = minor;

@@ -286,7 +286,7 @@ static void make_scatter(sample *p) {
 
 static void real_nvrtc_takes_the_texts(void) {
   static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL, NULL };
+                                     fake_get_solver, NULL, NULL, NULL };
   const char *reason = "";
 #ifdef __SANITIZE_THREAD__
   printf("skipped: compiling with NVRTC (it is not built for the thread sanitizer)\n");
@@ -338,7 +338,7 @@ static const fl_nvrtc *get_told(const char **reason) { (void)reason; return &tol
 
 static void spilled_registers_ask_for_fewer_blocks(void) {
   static const fl_cuda_lib mixed = { fake_get_driver, get_told, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL, NULL };
+                                     fake_get_solver, NULL, NULL, NULL };
   static const char *const text[] = { "#define MIN_BLOCKS 6\nkernel", "kernel without it",
                                       "#define MIN_BLOCKS 6\nof a user" };
   static const int expected[][4] = { { 6, 4, 2 }, { 6 }, { 6 } };
@@ -367,7 +367,7 @@ static void spilled_registers_ask_for_fewer_blocks(void) {
 /* The words that are looked for are those of the real compiler. */
 static void the_real_compiler_tells_what_it_spills(void) {
   static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL, NULL };
+                                     fake_get_solver, NULL, NULL, NULL };
   flame_context c = { 0 };
   fl_device d = { 0 };
   fl_text t;

@@ -383,6 +383,9 @@ static const struct { const char *text; int groups, atomics; } near_sums[] = {
     I_OF " float fl_here_0 = n; if (i < n) {"
     " atomicAdd(fl_at_0 + i, fl_here_0); atomicAdd(fl_at_0 + i + 1, 1.f);"
     " atomicAdd(delete_ + i, 1.f); atomicAdd(delete_ + i - 1, 1.f); } }", 2, 0 },
+  { "__global__ void k" ARGS " {"                       /* one base, by variables of two names */
+    XY_OF "if (x > 0 && x < w && y < n) { int a = y, b = y, l = x - 1;"
+    " atomicAdd(&p[a * w + x], g[x]); atomicAdd(&p[b * w + l], g[y]); } }", 1, 0 },
   /* what stays as it is: a return, a sum that is read, stored, or used, one offset, other steps */
   { "__global__ void k" ARGS " {"
     I_OF "if (i >= n) return; atomicAdd(p + i, g[i]); atomicAdd(&p[i + 1], 1.f); }", 0, 2 },

@@ -4,7 +4,7 @@
 -- spec/support/declare_oracle.lua.
 local flame = require "flame"
 local oracle = dofile "spec/support/declare_oracle.lua"
-local _ = flame.outer                                     -- loads what is written in Lua
+flame.internal.load()                                     -- what is written in Lua
 local internal = flame.internal
 local nn = require "flame.nn"
 

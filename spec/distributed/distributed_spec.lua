@@ -121,21 +121,6 @@ describe("a group of one", function()
     assert.is_true(distributed.stats().bytes > 0 and distributed.stats().seconds >= 0
       and distributed.stats().waited >= 0)
   end)
-  it("goes by what the launcher says", function()
-    local program = dofile("spec/support/interpreter.lua")
-    local function said_with(with, text)
-      local pipe = assert(io.popen(("env %s %s -e '%s' 2>&1"):format(with, program, text)))
-      local said = pipe:read("a")
-      pipe:close()
-      return said
-    end
-    local show = "local d = require(\"flame.distributed\") print(d.init(), d.local_rank())"
-    assert.equal("1\t1\n", said_with("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0", show))
-    assert.equal("1\t1\n", said_with("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", show))
-    assert.is_truthy(said_with("RANK=2 WORLD_SIZE=2", show):find(
-      "RANK='2' WORLD_SIZE='2' LOCAL_RANK='': need a rank from 0, below the size", 1, true))
-    assert.is_truthy(said_with("RANK=x WORLD_SIZE=2", show):find("RANK='x'", 1, true))
-  end)
 end)
 
 describe("collectives", function()
@@ -413,21 +398,6 @@ describe("a group in which something is wrong", function()
     assert.is_truthy(out[1]:find("rank 2 gave up in all_reduce (sum) of f32 (3) at train.lua:2: interrupted", 1,
       true), out[1])
   end)
-  it("says which package has MPI, where there is none, and of another what it lacks", function()
-    local program = dofile("spec/support/interpreter.lua")
-    for library, want in pairs {
-      ["libnowhere.so"] =
-        "init: MPI: libnowhere.so not found (Debian: apt-get install openmpi-bin libopenmpi3)",
-      ["libm.so.6"] = "init: MPI: libm.so.6 has no MPI_Initialized: it is not OpenMPI, which alone "
-        .. "is supported (Debian: apt-get install openmpi-bin libopenmpi3)",
-    } do
-      local pipe = assert(io.popen(("env FLAME_MPI=%s SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 %s -e '%s' 2>&1"):format(
-        library, program, "print(pcall(require(\"flame.distributed\").init))")))
-      local said = pipe:read("a")
-      pipe:close()
-      assert.is_truthy(said:find(want, 1, true), said)
-    end
-  end)
   over_mpi("says so where the launcher and MPI count differently", function()
     local program = dofile("spec/support/interpreter.lua")
     local pipe = assert(io.popen(("env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 LSAN_OPTIONS=detect_leaks=0 %s -e '%s' 2>&1")
@@ -601,6 +571,62 @@ describe("data_parallel", function()
     local net = flame.nn.Linear(2, 1)
     assert.equal(net, distributed.data_parallel(net))
     assert.equal(7, distributed.no_sync(function(a, b) return a + b end, 3, 4))
+  end)
+end)
+
+describe("shard_state", function()
+  over_tcp("steps as one process does, bit for bit, with a part of the state on each rank", function()
+    agree(2, "good\n", [[
+      local nn, optim = flame.nn, flame.optim
+      local function make()
+        flame.seed(3)
+        return nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3), nn.Linear(3, 2) }
+      end
+      local function groups(net)
+        local p = net:parameters()
+        return { { params = { p[1], p[3], p[5] }, weight_decay = 0.1 }, { params = { p[2], p[4], p[6] } } }
+      end
+      local net, alone = distributed.data_parallel(make()), make()
+      local whole, other = optim.AdamW(groups(alone), { lr = 0.01 }), optim.AdamW(groups(net), { lr = 0.01 })
+      local opt
+      local function train(steps)
+        for _ = 1, steps do
+          local x = flame.randn(4, 5)
+          for _, job in ipairs { { net, opt or other }, { alone, whole } } do
+            job[2]:zero_grad()
+            job[1](x):square():mean():backward()
+            job[2]:step()
+          end
+        end
+      end
+      train(3)
+      opt = distributed.shard_state(other)              -- with the state that is there
+      assert(opt == other and not pcall(distributed.shard_state, opt))
+      train(5)
+      local n = 0
+      for k, p in ipairs(net:parameters()) do
+        assert(flame.equal(p, alone:parameters()[k]))
+        n = n + (opt.state[p] and 1 or 0)
+      end
+      assert(#opt.groups[1].params == 3 and opt.steps == 8)
+      assert(distributed.all_reduce(flame.tensor(n)):item() == 6 and n < 6 and n > 0)
+      -- what the ranks save is together what one process has
+      local saved, all = opt:state_dict(), 0
+      for i = 1, 6 do
+        local mine = saved.state[i]
+        if mine then assert(flame.equal(mine.exp_avg, whole:state_dict().state[i].exp_avg)) end
+        all = all + (mine and i or 0)
+      end
+      assert(distributed.all_reduce(flame.tensor(all)):item() == 21)
+      print "good"]])
+  end)
+  it("is the optimiser itself in a group of one", function()
+    distributed.init()
+    local opt = flame.optim.SGD({ flame.zeros(2, { requires_grad = true }) })
+    assert.equal(opt, distributed.shard_state(opt))
+    local _, why = pcall(distributed.shard_state, flame.optim.LBFGS({ flame.zeros(2,
+      { requires_grad = true }) }))
+    assert.is_truthy(tostring(why):find("can not be shared out", 1, true), tostring(why))
   end)
 end)
 

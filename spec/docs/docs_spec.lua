@@ -384,7 +384,7 @@ describe("docs/embedding.md", function()
     local said, ok = output_of(run:format(quote(build), at, at, at, at, quote(top)) .. " 2>&1")
     os.execute("rm -rf " .. quote(at))
     assert(ok, said)
-    assert.equal("include:\nflame.h\nflame_lua.h\n\nshare/man/man1:\nflame-lua.1\n1\n"
+    assert.equal("include:\nflame.h\nflame_api.h\nflame_lua.h\n\nshare/man/man1:\nflame-lua.1\n1\n"
       .. require("flame").version .. "\n" .. blocks[""][1].text, said)
   end)
 

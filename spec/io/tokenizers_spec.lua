@@ -72,6 +72,44 @@ describe("a tokenizer", function()
     assert.equal("a" .. below .. above .. "b",
       t:decode(t:encode("a" .. ("\u{301}\u{323}"):rep(20000) .. "b")))
   end)
+  it("has in each part the Unicode that the library has there", function()
+    local vocab = {}
+    for b = 0, 255 do vocab[b + 1] = ('"<0x%02X>":%d'):format(b, b) end
+    local function by(normalizer)
+      local t = tokenizers.from_string(('{"normalizer":{"type":%s},"model":{"type":"BPE",' ..
+        '"byte_fallback":true,"vocab":{%s},"merges":[]}}'):format(normalizer,
+        table.concat(vocab, ",")))
+      return function(text)
+        local ids = t:encode(text, { list = true })
+        return string.char(table.unpack(ids))
+      end
+    end
+    -- U+0898 is a mark since 14.0, U+08D4 since 9.0, U+1734 one that takes no room until 14.0
+    local nfc = by '"NFC"'
+    assert.equal("a\u{898}\u{334}", nfc("a\u{898}\u{334}"))
+    assert.equal("a\u{334}\u{8D4}", nfc("a\u{8D4}\u{334}"))
+    assert.equal("\u{32FF}\u{661F}", by '"NFKC"'("\u{32FF}\u{2F47}\u{661F}"):gsub("\u{65E5}", ""))
+    assert.equal("a\u{898}\u{1885}", by '"StripAccents"'("a\u{898}\u{8D4}\u{1734}\u{1885}")
+      .. "\u{1885}")
+    local bert = by '"BertNormalizer","strip_accents":true,"clean_text":true'
+    assert.equal("a\u{8D4}\u{1885}\u{8E2}", bert("a\u{301}\u{8D4}\u{1734}\u{1885}\u{8E2}\u{AD}"))
+  end)
+  it("has scores as the library reads them", function()
+    -- the library takes 9007199254740993 / 10 in two roundings, and 20 digits and more as 19
+    local function score_of(text, other)
+      local t = tokenizers.from_string(('{"model":{"type":"Unigram","unk_id":0,' ..
+        '"vocab":[["?",-99],' ..
+        '["a",0],["b",%s],["ab",%s]]}}'):format(other, text))
+      return t:encode("ab", { list = true })[1]
+    end
+    -- of equal sums the whole word wins
+    assert.equal(3, score_of("-900719925474099.3", "-900719925474099.2"))
+    assert.equal(1, score_of("-900719925474099.9", "-900719925474099.2"))
+    assert.equal(3, score_of("-0.5", "-5.0e-1"))
+    assert.equal(3, score_of("-1e-400", "-1e-300"))
+    assert.equal(3, score_of("-2.00000000000000000000001", "-2.0"))
+    assert.equal(1, score_of("-2.1e3", "-2.0E+03"))
+  end)
   it("takes any bytes as text", function()
     local t = tokenizers.train_bpe({ "some text" }, 256)
     assert.equal("a\u{FFFD}b\u{FFFD}", t:decode(t:encode("a\xFFb\xE4\xBD")))

@@ -95,7 +95,8 @@ local function find(name)
     if not make and of then make = function() return module_of(of) end end
     if not make then return nil end
     local object = make()
-    return internal.named_classes[class] and internal.named_classes[class][method]
+    local known = require("flame.base.objects").classes[class]
+    return known and known[method]
       or object[method], object
   end
   local t = { nn = nn, optim = optim, data = data, clifford = clifford }

@@ -1,4 +1,4 @@
---- lua/flame/ops/signal.lua, ops/margin.lua and linalg/factored.lua: short-time transforms,
+--- lua/flame/ops/signal.lua, ops/loss.lua and linalg/factored.lua: short-time transforms,
 -- numerical gradients, modes, CTC, margins over several labels, bags of rows, LU in LAPACK's form.
 -- Expected values come from the definitions: sums, and CTC from all paths written out.
 local raises = require("spec.support.helper").raises

@@ -5,7 +5,8 @@
       logits within 1e-4, greedy texts of 200 tokens equal. Where transformers is installed, its own
       models are made and saved as well. Exits 1 when something differs, 0 without torch.
   python3 spec/peer/models.py reference >spec/nn/models_reference.lua
-      the figures that spec/nn/models_spec.lua compares with on machines without PyTorch
+      the figures that spec/nn/models_spec.lua compares with on machines without PyTorch; where
+      transformers is installed, it has to give the same with these weights
 
 The passes below are f64 and follow the papers and the published descriptions of config.json; a
 padded batch is computed row by row without padding. Weights follow from numbers by one formula
@@ -21,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 
+if sys.path and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
+    del sys.path[0]  # a file here has the name of the library tokenizers, which transformers imports
 try:
     import numpy as np
     import torch
@@ -492,6 +495,29 @@ def fold(text, width=98):
     return "\n".join(out + [line])
 
 
+def check_reference(title, c, W32, given, results):
+    """The figures are those of transformers' models in f64 with the same weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        save_folder(folder, c, W32, 2)
+        model = getattr(transformers, c["architectures"][0]).from_pretrained(folder, dtype=torch.float64).eval()
+    with torch.no_grad():
+        if c["model_type"] == "vit":
+            n = 2 * c["num_channels"] * c["image_size"] ** 2
+            x = torch.from_numpy(weight_values(5, n).astype(np.float32)).reshape(2, c["num_channels"], c["image_size"], -1)
+            logits = list(model(x.double()).logits)
+        elif c["model_type"] == "bert":
+            outs = [model(torch.tensor([p]), token_type_ids=torch.tensor([t])) for p, t in zip(given["prompts"], given["types"])]
+            logits = [o.logits if "logits" in o else torch.cat([o.last_hidden_state[0], o.pooler_output]) for o in outs]
+        else:
+            logits = [model(torch.tensor([p])).logits[0, -1] for p in given["prompts"]]
+            for p, t in zip(given["prompts"], results["texts"]):
+                best = model(torch.tensor([p + t])).logits[0, len(p) - 1:-1].argmax(-1)
+                assert best.tolist() == t, title + ": greedy texts differ"
+    error = max((v.reshape(-1) - torch.tensor(w, dtype=torch.float64)).abs().max().item() for v, w in zip(logits, results["logits"]))
+    assert error < 1e-5, "%s: logits differ by %g" % (title, error)
+    print("%s: transformers %s differs by %.1e" % (title, transformers.__version__, error), file=sys.stderr)
+
+
 def reference():
     print("-- Written by spec/peer/models.py: results of models whose weights follow from their numbers.")
     print("return {")
@@ -504,6 +530,8 @@ def reference():
                 break
             seed += 100
         results.pop("margin", None)
+        if transformers:
+            check_reference(title, c, W, given, results)
         tensors = [[name] + list(t.shape) for name, t in W.items()]
         print(fold(lua({"title": title, "seed": seed})[:-2] + ","))
         print("config = [[" + fold(json.dumps(c), 90) + "]],")
@@ -578,8 +606,14 @@ def by_transformers(c, folder, seed):
             outs = [model(torch.tensor([p]), token_type_ids=torch.tensor([t])) for p, t in zip(prompts, types)]
             flat = [o.logits.reshape(-1) if "logits" in o else torch.cat([o.last_hidden_state[0], o.pooler_output]).reshape(-1) for o in outs]
             return {"prompts": prompts, "types": types}, {"logits": [v.tolist() for v in flat]}
-        texts = [model.generate(torch.tensor([p]), max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False)[0, len(p):].tolist() for p in prompts]
-        return {"prompts": prompts, "new": NEW}, {"logits": [model(torch.tensor([p])).logits[0, -1].tolist() for p in prompts], "texts": texts}
+        # transformers' cache keeps everything where the window is 1 and differs from its own pass without one
+        how = dict(max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, use_cache=c.get("sliding_window") != 1)
+        texts = [model.generate(torch.tensor([p]), **how)[0, len(p):].tolist() for p in prompts]
+        logits = [model(torch.tensor([p])).logits[0, -1].tolist() for p in prompts]
+        model.double()
+        top = [model(torch.tensor([p + t])).logits[0, len(p) - 1:-1].topk(2).values for p, t in zip(prompts, texts)]
+        margin = min((v[:, 0] - v[:, 1]).min().item() for v in top)
+        return {"prompts": prompts, "new": NEW}, {"logits": logits, "texts": texts, "margin": margin}
 
 
 def main():

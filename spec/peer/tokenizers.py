@@ -24,11 +24,10 @@ SOME = [
 ]
 
 def old(c):
-    """Characters that no version of Unicode since 3.2 changed: the library's parts know different ones."""
-    return unicodedata.ucd_3_2_0.category(chr(c)) == unicodedata.category(chr(c)) not in ("Cn", "Cs") and c not in CHANGED
+    """Characters up to Unicode 15.0, or of an older one that Python has: the library's parts know different ones."""
+    return unicodedata.category(chr(c)) not in ("Cn", "Cs") and c != 0x1171E and unicodedata.unidata_version < "15.1"
 
 
-CHANGED = (0x166D, 0x1734, 0x1885, 0x1886)
 ALPHABET = list("abcdeXYZ 019.,'!?-_#\n\t") + list("éß你好世界の한글🙂🏽\u0301\u0323ﬁ½Жαא")
 
 
@@ -148,8 +147,9 @@ def model(rng, norm, cut):
                           ignore_merges=rng.random() < .3, **{k: v for k, v in given.items() if v is not None})
     words = ["<unk>"] + fallback + pieces(rng)
     if kind == "unigram":
-        # the ids of Unigram are places; scores of few digits, for others the library reads one unit off
-        return models.Unigram([(w, round(-rng.random() * 12, 6)) for w in dict.fromkeys(words + list("abcde ▁"))], 0, bool(fallback))
+        # the ids of Unigram are places; of scores of many digits the library reads some one unit off
+        digits = rng.choice([1, 6, 17, 17])
+        return models.Unigram([(w, round(-rng.random() * 12, digits)) for w in dict.fromkeys(words + list("abcde ▁"))], 0, bool(fallback))
     if kind == "wordpiece":
         words += ["##" + w for w in words[1:]] + list("abcde")
         vocab = {}

@@ -128,6 +128,29 @@ describe("a launch count", function()
       s.bytes_moved .. " bytes")
   end)
 
+  it("of cross_entropy finds the label's logit by a gather where logits lie in memory", function()
+    local x, w, ids = data(R, 8), data(C, 8), flame.randint({ R }, 1, C)
+    ids[2] = -100
+    local function loss(logits) return flame.cross_entropy(logits, ids, { reduction = "none" }) end
+    local function gathers(f)
+      local y
+      local p = flame.profile(function() y = f() flame.eval(y) end)
+      for _, row in ipairs(p) do if row.op:find "gather" then return y, true end end
+      return y, false
+    end
+    local function half(f)
+      return flame.autocast("bf16", function() return f(flame.linear(x, w)) end)
+    end
+    for _, how in ipairs { function(f) return f(flame.linear(x, w)) end, half } do
+      local y, gathered = gathers(function() return how(loss) end)
+      local z, found = gathers(function()
+        return how(function(logits) return loss(logits:clamp(-1e30, 1e30)) end)
+      end)
+      assert.is_true(gathered and not found)
+      assert.is_true(y:eq(z):all():item(), "other bits")
+    end
+  end)
+
   it("of siblings with one expression is one", function()
     local a, b, c = data(100), data(7, 9), data(33)
     local s = counted(function()

@@ -65,7 +65,7 @@ static void arm(lua_State *L) {
   action.sa_handler = on_interrupt;
   interrupted = flame_lua_context(L);
   computing = fl_hook_of(L);
-  if (computing) fl_hook_begin(L, computing);
+  if (computing) fl_hook_begin(L, computing, 1);
   first_ms = 0;
   sigaction(SIGINT, &action, &unarmed);
   action.sa_handler = on_terminate;

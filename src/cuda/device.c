@@ -10,6 +10,7 @@
 #include "cuda/library/cudnn.h"
 #include "cuda/library/cufft.h"
 #include "cuda/library/cusolver.h"
+#include "cuda/library/nccl.h"
 #include "cuda/replay.h"
 #include "cuda/run.h"
 #include "base/env.h"
@@ -42,7 +43,8 @@ static void cuda_free(fl_device *d, void *p, int64_t bytes) {
 static void cuda_trim(fl_device *d) {
   fl_cuda *s = d->state;
   if (fl_cuda_enter(s) != FLAME_OK) return;
-  fl_cuda_check(s, fl_cuda_pool_trim(&s->pool), "cuMemFree");
+  if (!s->watch || fl_cuda_wait_all(s) == FLAME_OK)
+    fl_cuda_check(s, fl_cuda_pool_trim(&s->pool), "cuMemFree");
   fl_cuda_leave(s);
 }
 
@@ -149,6 +151,7 @@ static void close_state(fl_cuda *s) {
     host_only = 1;
     pushed = 0;
   }
+  fl_nccl_close(s, host_only);
   fl_replay_let_go(s, !host_only);
   fl_prepared_let_go(s);
   FL_DROP(s->mem, &s->ran.out);

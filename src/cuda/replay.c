@@ -169,6 +169,7 @@ static int freeze(fl_replay *r, const fl_place *p) {
 /* The addresses that a step gives to what is not a generated kernel. */
 static int freeze_step(fl_replay *r, const fl_step *t) {
   int fine = 1;
+  if (fl_step_collects(t)) return 1;                    /* it is in no graph */
   if (t->kind == FL_S_COPY) return freeze(r, &t->from) && freeze(r, &t->to);
   if (t->kind == FL_S_MATMUL)
     return freeze(r, &t->matmul->at) && freeze(r, &t->matmul->bt) && freeze(r, &t->matmul->ct);
@@ -447,12 +448,13 @@ void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
 
 static int32_t span_end(const fl_plan *p, const fl_replay *r, int32_t from, int open) {
   int32_t i = from;
-  if (r->plain[i]) return i + 1;
+  if (r->plain[i] || fl_step_collects(&p->step[i])) return i + 1;
   do {
     open |= p->nfault && fl_step_checks(&p->step[i]);
     if (fl_step_sends(p, i) || fl_step_soon(p, i, 0) >= 0) return i + 1;
     i++;
-  } while (i < p->nstep && !r->plain[i] && !(open && p->step[i].commits));
+  } while (i < p->nstep && !r->plain[i] && !(open && p->step[i].commits) && !p->step[i].joins &&
+           !fl_step_collects(&p->step[i]));
   return i;
 }
 

@@ -3,6 +3,7 @@
 ** them are the reports of index checks and the copy of the value that is read next.
 */
 #include "cuda/run.h"
+#include "cuda/library/nccl.h"
 #include "cuda/replay.h"
 
 static int has_multi(const fl_plan *p) {
@@ -106,19 +107,46 @@ static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fau
   return e;
 }
 
+/* Must the checks before step i be looked at? Before a write, and before a collective that is done
+** on the host, or that other ranks come to with what they know of earlier ones. */
+static int must_look(fl_cuda *s, const fl_plan *p, int32_t i) {
+  if (i == p->nstep || p->step[i].commits) return 1;
+  if (!fl_step_collects(&p->step[i]) || !s->ctx->group) return 0;
+  return fl_nccl_unproven(s) || fl_nccl_lane(s, &p->step[i].call->call) != FL_LANE_GPU;
+}
+
+/* Copies of small results behind step i. A collective that is only kept has none yet. */
+static flame_status send_soon(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i) {
+  flame_status e = FLAME_OK;
+  int32_t k = fl_step_soon(p, i, 0);
+  if (k >= 0 && fl_step_collects(&p->step[i])) {
+    if (fl_nccl_keeps(s)) return e;
+    e = fl_nccl_join(s);
+  }
+  for (; k >= 0 && e == FLAME_OK; k = fl_step_soon(p, i, k + 1)) e = fl_soon_send(s, p, b, k);
+  return e;
+}
+
 static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording *w,
-                              fl_fault *fault, int32_t *done, fl_marks *marks) {
+                              fl_fault *fault, int32_t *done, fl_marks *marks, int32_t *lane) {
   int32_t open = -1;               /* the first step that checked since the last look; -1: none */
   flame_status e = FLAME_OK;
   for (int32_t i = 0, to; i <= p->nstep && e == FLAME_OK; i = to) {
     int ran = 0;
     to = i + 1;
-    if (open >= 0 && (i == p->nstep || p->step[i].commits)) {
-      e = look_at(s, p, &open, fault, done);
+    if (i == p->nstep || p->step[i].joins) e = fl_nccl_join(s);
+    if (e != FLAME_OK) return e;
+    if ((open >= 0 || fl_nccl_unproven(s)) && must_look(s, p, i)) {
+      if (open >= 0) e = look_at(s, p, &open, fault, done);
       if (e != FLAME_OK || fault->site >= 0) return e;
+      if (fl_nccl_unproven(s)) e = fl_nccl_prove(s);
+      if (e != FLAME_OK) return e;
+      *lane = -1;
     }
     if (i == p->nstep) break;
-    e = fl_cuda_poll(s);
+    if (p->step[i].commits) fl_nccl_spend(s);
+    if (*lane < 0 && fl_step_collects(&p->step[i])) *lane = i;
+    if (e == FLAME_OK) e = fl_cuda_poll(s);
     if (e == FLAME_OK && w) e = fl_replay_span(s, w, p, i, open >= 0, &to, &ran);
     if (e != FLAME_OK) return e;
     const int32_t before = open;
@@ -127,8 +155,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
     else e = queue_steps(s, p, b, i, to, fault->text, done, marks);
     if (fault->text[0]) return tell_call(s, p, before, fault, done);
     if (e == FLAME_OK && fl_step_sends(p, to - 1)) e = send_fault(s);
-    for (int32_t k = fl_step_soon(p, to - 1, 0); k >= 0 && e == FLAME_OK;
-         k = fl_step_soon(p, to - 1, k + 1)) e = fl_soon_send(s, p, b, k);
+    if (e == FLAME_OK) e = send_soon(s, p, b, to - 1);
   }
   return e;
 }
@@ -169,7 +196,13 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   fl_marks *marks = d->trace ? fl_marks_open(s, p->nstep) : NULL;
   fl_recording *w = NULL;
   if (e == FLAME_OK && !d->trace) e = fl_replay_begin(s, p, b, &w);
-  if (e == FLAME_OK) e = run_steps(s, p, b, w, fault, done, marks);
+  int32_t lane = -1;             /* the first collective that may be refuted or given up */
+  if (e == FLAME_OK) e = run_steps(s, p, b, w, fault, done, marks, &lane);
+  const int well = e == FLAME_OK && fault->site < 0;
+  if (!well && lane >= 0 && s->ctx->group && s->ctx->group->unproven && *done > lane) *done = lane;
+  if (well) fl_nccl_spend(s);
+  else if (!s->dead && s->ctx->group && !s->ctx->group->broken[0] && !fl_nccl_unproven(s))
+    fl_nccl_join(s);             /* what it reads is given back */
   fl_replay_end(s, p, w, *done == p->nstep);
   if (fault->site >= 0) fl_soon_forget(s);
   fl_soon_ran(s, p, b);

@@ -128,6 +128,10 @@ flame_status fl_step_run(fl_cuda *s, const fl_step *t, const fl_binding *b,
 
 /* ---- what stands between steps ---- */
 
+int fl_step_collects(const fl_step *t) {
+  return t->kind == FL_S_CALL && t->call->call.kind == FL_CALL_collective;
+}
+
 int fl_step_checks(const fl_step *t) {
   for (int i = 0; t->kind == FL_S_KERNEL && i < t->kernel->ninstr; i++)
     if (t->kernel->instr[i].code == FL_I_INDEX) return 1;

@@ -23,6 +23,8 @@ void fl_step_words(const fl_cuda *s, const fl_kernel *k, const fl_binding *b, in
 /* The table of a group with n > 1, n * words words in 'rows'; returns whether they were others. */
 int fl_step_table(const fl_cuda *s, const fl_step *t, const fl_launch_group *g,
                   const fl_binding *b, int64_t *rows);
+/* Is it a collective of the group? */
+int fl_step_collects(const fl_step *t);
 /* Does it look at indices? */
 int fl_step_checks(const fl_step *t);
 /* Is step i the last that checks before something else is done? Behind it the report is sent. */

@@ -255,6 +255,13 @@ void flame_close(flame_context *c) {
     fl_unhold(&c);
     return;
   }
+  if (c->closing) {
+    void (*closing)(flame_context *) = c->closing;
+    c->closing = NULL;
+    fl_unhold(&c);
+    closing(c);
+    return;
+  }
   fl_engine *e = c->engine;
   fl_limits_close(c);
   if (c->drop_programs) c->drop_programs(c);

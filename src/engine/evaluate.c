@@ -5,6 +5,7 @@
 */
 #include "engine/evaluate.h"
 #include "engine/profile.h"
+#include "group/group.h"
 #include "base/hooks.h"
 #include "base/text.h"
 #include "tensor/entry.h"
@@ -353,12 +354,14 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   const fl_binding b = { .ext = (void *const *)r->ext, .out = (void *const *)r->out,
                          .arena = e->arena[d->index], .scalar = r->program.scalars.at };
   if (e->profile) e->profile->program = &r->program;
+  fl_group_begin(c, r->plan);
   s = d->table->run(d, r->plan, &b, &fault, &done);
   if (e->profile) e->profile->program = NULL;
   count_run(c, r->plan, done);
   if (s == FLAME_DEVICE_LOST && c->sync_each) fl_step_blame(c, &r->program, r->plan, done);
   if (fault.site >= 0) s = fault_error(c, r, &fault);
   else if (s == FLAME_INTERRUPTED) fl_interrupted(c, "evaluate");
+  fl_group_end(c, s);
   char why[600];
   if (s == FLAME_INTERRUPTED) memcpy(why, stopped, sizeof stopped);
   else if (s != FLAME_OK) fl_error_text(&c->err, why, sizeof why);
@@ -466,7 +469,7 @@ static flame_status run_window(flame_context *c, int device, int *effects) {
       told = c->err;
     }
     const int again = s == FLAME_BAD_VALUE && *effects && c->win.live < live &&
-                      pending_on(c, device);
+                      pending_on(c, device) && !fl_is_lost(c, device);
     c->err = again ? before : told;
     if (!again) return first;
   }

@@ -12,7 +12,7 @@ static const char *reduce_name(int64_t reduce) {
 }
 
 static int has_array(const fl_header *h) {
-  return h->p[FL_COLLECT_WHAT] != FL_COLLECT_BARRIER && h->p[FL_COLLECT_WHAT] != FL_COLLECT_END;
+  return h->p[FL_COLLECT_WHAT] != FL_COLLECT_BARRIER && h->p[FL_COLLECT_WHAT] < FL_COLLECT_END;
 }
 
 static size_t put_shape(const fl_header *h, char *out, size_t bytes, size_t at) {
@@ -36,7 +36,8 @@ void fl_group_text(const fl_header *h, char *out, size_t bytes) {
                            h->p[FL_COLLECT_TRACKED] ? "tracked " : "",
                            fl_dtype_name((int)h->dtype));
     at = put_shape(h, out, bytes, at);
-    if (at < bytes) at += (size_t)snprintf(out + at, bytes - at, ")");
+    if (at < bytes)
+      at += (size_t)snprintf(out + at, bytes - at, h->lane == FL_LANE_HOST ? ")" : ") on a GPU");
   }
   if (at < bytes && h->place[0]) snprintf(out + at, bytes - at, " at %s", h->place);
 }
@@ -45,13 +46,14 @@ void fl_group_text(const fl_header *h, char *out, size_t bytes) {
 static int is_sound(const fl_header *h) {
   const int64_t what = h->p[FL_COLLECT_WHAT], n = h->p[FL_COLLECT_NDIM],
                 reduce = h->p[FL_COLLECT_REDUCE];
-  return what >= 0 && what <= FL_COLLECT_END && n >= 0 && n <= FL_MAX_AXES && h->dtype >= 0 &&
+  return what >= 0 && what <= FL_COLLECT_FINE && n >= 0 && n <= FL_MAX_AXES && h->dtype >= 0 &&
          h->dtype < FLAME_DTYPE_COUNT && reduce >= 0 && reduce < FL_REDUCE_COUNT &&
          memchr(h->what, 0, sizeof h->what) && memchr(h->place, 0, sizeof h->place);
 }
 
 static int same(const fl_header *a, const fl_header *b) {
-  return a->dtype == b->dtype && a->number == b->number && !memcmp(a->p, b->p, sizeof a->p);
+  return a->dtype == b->dtype && a->number == b->number && a->lane == b->lane &&
+         !memcmp(a->p, b->p, sizeof a->p);
 }
 
 /* All see this, so no rank is told. */
@@ -102,7 +104,7 @@ int fl_group_agree(fl_turn *t) {
 /* What one sends the other receives. */
 static int fit(const fl_header *a, const fl_header *b) {
   return a->p[FL_COLLECT_WHAT] + b->p[FL_COLLECT_WHAT] == FL_COLLECT_SEND + FL_COLLECT_RECEIVE &&
-         a->dtype == b->dtype &&
+         a->dtype == b->dtype && a->lane == b->lane &&
          !memcmp(a->p + FL_COLLECT_TRACKED, b->p + FL_COLLECT_TRACKED,
                  sizeof *a->p * (FL_COLLECT_SIZES - FL_COLLECT_TRACKED + FL_MAX_AXES));
 }

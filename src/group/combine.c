@@ -34,3 +34,20 @@ void fl_group_combine(int dtype, int reduce, void *acc, const void *x, int64_t n
     default: OPS(uint8_t, i32, KEEP, 0 != )                              /* bool */
   }
 }
+
+#define DIVIDE(T, V, load, store) { \
+    T *a = acc; \
+    const V by = (V)ranks; \
+    for (int64_t i = 0; i < n; i++) a[i] = store(load(a[i]) / by); \
+    break; \
+  }
+
+void fl_group_divide(int dtype, void *acc, int64_t n, int ranks) {
+  switch (dtype) {
+    case FLAME_F64: DIVIDE(double, double, KEEP, KEEP)
+    case FLAME_F32: DIVIDE(float, float, KEEP, KEEP)
+    case FLAME_F16: DIVIDE(uint16_t, float, fl_f16_to_f32, fl_f32_to_f16)
+    case FLAME_BF16: DIVIDE(uint16_t, float, fl_bf16_value, fl_bf16_bits)
+    default: break;
+  }
+}

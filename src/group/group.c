@@ -70,10 +70,7 @@ flame_status fl_group_open(flame_context *c, double limit) {
 
 /* ---- breaking and closing -------------------------------------------------------------------- */
 
-void fl_group_break(fl_group *g, const char *why, const char *word) {
-  if (g->broken[0]) return;
-  snprintf(g->broken, sizeof g->broken, "%s", why[0] ? why : "interrupted");
-  if (!g->wire || !word || g->stuck) return;
+static void tell_all(fl_group *g, const char *word) {
   snprintf(g->word, sizeof g->word, "%s", word);
   for (int r = 0; r < g->launch.size; r++) {
     g->told[r] = (fl_letter){ .at = g->word, .left = sizeof g->word, .peer = r,
@@ -82,21 +79,17 @@ void fl_group_break(fl_group *g, const char *why, const char *word) {
   }
 }
 
-static fl_header *head(fl_group *g, const char *what) {
-  fl_header *h = &g->header[g->launch.rank];
-  memset(h, 0, sizeof *h);
-  h->form = (int64_t)sizeof *h << 32 | FLAME_DTYPE_COUNT << 16 | FL_COLLECT_COUNT;
-  h->number = g->number;
-  snprintf(h->what, sizeof h->what, "%s", what);
-  return h;
+void fl_group_break(fl_group *g, const char *why, const char *word) {
+  if (g->broken[0]) return;
+  snprintf(g->broken, sizeof g->broken, "%s", why[0] ? why : "interrupted");
+  if (g->wire && word && !g->stuck) tell_all(g, word);
+  if (g->gpu.abort) g->gpu.abort(g->gpu.state);
 }
 
 /* All ranks say that they are done; one that calls something else sees it, and raises. */
 static int all_end(fl_group *g) {
   char fault[FL_CALL_FAULT] = "";
-  fl_header *h = head(g, "the end of the script");
-  h->p[FL_COLLECT_WHAT] = FL_COLLECT_END;
-  fl_turn t = { g, h, fault };
+  fl_turn t = { g, fl_group_head(g, "the end of the script", FL_COLLECT_END), fault };
   return fl_group_agree(&t);
 }
 
@@ -119,6 +112,20 @@ static int all_gone(fl_group *g) {
   return r == 1;
 }
 
+void fl_group_begin(flame_context *c, const fl_plan *p) {
+  if (c->group) c->group->plan = p;
+}
+
+/* Of a run that did not end well the other ranks wait for what it was to queue. */
+void fl_group_end(flame_context *c, flame_status e) {
+  fl_group *g = c->group;
+  if (!g) return;
+  g->plan = NULL;
+  if (e != FLAME_OK && g->unproven)
+    effect_failed(c, e == FLAME_INTERRUPTED ? "interrupted" : c->err.message, c->err.site);
+  g->unproven = 0;
+}
+
 /* What was recorded still happens, unless the script was cut short. */
 static void run_effects(flame_context *c) {
   const fl_error before = c->err;
@@ -131,10 +138,9 @@ void fl_group_close(flame_context *c) {
   fl_group *g = c->group;
   if (!g) return;
   run_effects(c);
-  if (g->wire) {
-    const int orderly = (!g->broken[0] && all_end(g)) || all_gone(g);
-    g->wire->table->close(g->wire, orderly);
-  }
+  const int ended = g->wire && !g->broken[0] && all_end(g);
+  if (g->gpu.close) g->gpu.close(g->gpu.state, ended);
+  if (g->wire) g->wire->table->close(g->wire, ended || all_gone(g));
   free_group(c);
 }
 
@@ -184,6 +190,7 @@ static int reduce_part(job *b, int64_t numel, char *sum) {
     if (r == 0 && count) memcpy(sum, x, (size_t)(count * b->size));
     else if (count) fl_group_combine(b->k->dtype, (int)b->k->p[FL_COLLECT_REDUCE], sum, x, count);
   }
+  if (b->k->p[FL_COLLECT_REDUCE] == FL_REDUCE_MEAN) fl_group_divide(b->k->dtype, sum, count, b->n);
   return 1;
 }
 
@@ -255,24 +262,6 @@ static int move(job *b) {
   }
 }
 
-static int agree(job *b) {
-  const int64_t what = b->k->p[FL_COLLECT_WHAT];
-  if (!b->turn.g->wire) return 1;
-  if (what == FL_COLLECT_SEND || what == FL_COLLECT_RECEIVE)
-    return fl_group_agree_pair(&b->turn, (int)b->k->p[FL_COLLECT_PEER]);
-  b->turn.g->number++;
-  return fl_group_agree(&b->turn);
-}
-
-static fl_header *describe(fl_group *g, const fl_call_run *r) {
-  const fl_call *k = r->call;
-  fl_header *h = head(g, k->what);
-  h->dtype = k->dtype;
-  memcpy(h->p, k->p, sizeof *k->p * (size_t)(FL_COLLECT_SIZES + k->p[FL_COLLECT_NDIM]));
-  if (g->c->up->place) g->c->up->place(g->c, (uint32_t)r->scalar[0].i, h->place);
-  return h;
-}
-
 flame_status fl_group_run(flame_context *c, const fl_call_run *r) {
   fl_group *g = c->group;
   const fl_call *k = r->call;
@@ -284,10 +273,11 @@ flame_status fl_group_run(flame_context *c, const fl_call_run *r) {
     snprintf(r->fault, FL_CALL_FAULT, "the group has ended: %.280s", g->broken);
     return FLAME_OK;
   }
-  job b = { { g, describe(g, r), r->fault }, k, r->out, r->in[0], r->scratch, g->launch.size,
-            g->launch.rank, fl_dtype_size(k->dtype) };
+  job b = { { g, &g->header[g->launch.rank], r->fault }, k, r->out, r->in[0], r->scratch,
+            g->launch.size, g->launch.rank, fl_dtype_size(k->dtype) };
   const double start = fl_group_now();
-  const int ok = agree(&b) && move(&b);
+  fl_group_describe(&b.turn, k, r->scalar, FL_LANE_HOST);
+  const int ok = fl_group_come(&b.turn, k) && move(&b);
   g->stats.calls++;
   g->stats.bytes += (k->p[FL_COLLECT_ARRAYS] ? k->in_numel[0] : k->numel) * b.size;
   g->stats.busy += fl_group_now() - start;

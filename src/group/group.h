@@ -3,8 +3,9 @@
 ** together are collectives.
 **
 ** Who holds what. A context has at most one group (c->group), opened by fl_group_open and closed
-** with the context. The group has a wire, which carries bytes between ranks, and on a GPU it will
-** have a communicator of NCCL besides. Ranks count from 0 here and from 1 in scripts and messages.
+** with the context. The group has a wire, which carries bytes between ranks, and on GPUs a
+** communicator of NCCL besides, which belongs to the device (cuda/library/nccl.h) and is closed
+** before the wire. Ranks count from 0 here and from 1 in scripts and messages.
 **
 ** A collective in the window. It is a call (tensor/call.h) of kind 'collective', and an effect:
 ** - a root: while it is PENDING it is needed, even if no handle holds its result, so it is never
@@ -19,13 +20,18 @@
 ** another all_reduce. The planner makes a step of it whose input lies in memory. The CPU runs the
 ** step by fl_group_run, on the context's thread, which
 ** 1. agrees: each rank sends every other a header (op, dtype, shape, line) and compares what
-**    came: where two differ, all ranks see it and raise the same text;
+**    came: where two differ, all ranks see it and raise the same text. The header also has the
+**    number and a digest of the collectives that follow in the plan: where these are equal on all
+**    ranks all of them are agreed on at once, else one by one (ranks may cut their windows
+**    differently);
 ** 2. moves bytes: rank r gets part r of everyone's array, adds the parts in the order of ranks (so
 **    the bits do not depend on who was first), and sends its sum to all.
-** On CUDA a kind of call without an entry in cuda/call/calls.def runs over the host, with copies.
-** NCCL takes that entry: it needs from here the unique id (sent over the wire by rank 0 when the
-** group opens) and the headers, which go over the wire as well; its work is queued on a stream, and
-** wait() below, which polls, becomes a poll of an event.
+** On CUDA step 2 is queued work of NCCL, if each rank has it and its own GPU, which ranks ask each
+** other before the first such collective; else it runs over the host, with copies. Checks of
+** indices report late there, so that a rank may have queued a collective of what is wrong: after
+** the last agreed collective, before the first write of a home and before the next agreement,
+** ranks tell each other that their checks found nothing (fl_group_fine). Who waits for its GPU
+** while a collective is under way listens to the wire (fl_group_watch).
 **
 ** Waiting. Nothing blocks: messages are posted, then tested in turn with an interrupt, SIGTERM, the
 ** time limit and a word from a rank that gave up. Who gives up for whatever reason tells all
@@ -39,14 +45,17 @@
 #ifndef FL_GROUP_GROUP_H
 #define FL_GROUP_GROUP_H
 #include "tensor/call_collective.h"
-#include "tensor/context.h"
+#include "plan/plan.h"
 #include <signal.h>
 
 /* ---- wires ------------------------------------------------------------------------------- */
 
 /* Channels: messages of one do not overtake each other between two ranks. Those from PAIRED on
-** carry arrays; the bytes of the others lie in the group, as long as it lives. */
-enum { FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_BREAK, FL_WIRE_BYE, FL_WIRE_PAIRED, FL_WIRE_DATA };
+** carry arrays; the bytes of the others lie in the group, as long as it lives. ALIVE is none: a
+** probe of it fails if it is known that the rank is gone. */
+enum { FL_WIRE_ALIVE = -1, FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_BREAK, FL_WIRE_BYE,
+       FL_WIRE_PAIRED, FL_WIRE_DATA };
+enum { FL_CARD_ID = 96 };
 enum { FL_WIRE_PIECE = 1 << 30 };        /* messages are sent in pieces of so many bytes */
 
 /* A message under way. The bytes belong to who posted it, and must live until it is done. */
@@ -93,7 +102,30 @@ fl_wire *fl_mpi_open(const fl_launch *l, char *why, size_t bytes);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-typedef struct fl_group_stats { int64_t calls, bytes; double wait, busy; } fl_group_stats;
+/* gpu: seconds in which a GPU worked at collectives; bare: those of them in which it did nothing
+** else, for it needed a result. */
+typedef struct fl_group_stats {
+  int64_t calls, bytes;
+  double wait, busy, gpu, bare;
+} fl_group_stats;
+
+/* What moves the arrays of a collective. ASKS: the GPU, if ranks find that they can. */
+typedef enum { FL_LANE_HOST, FL_LANE_GPU, FL_LANE_ASKS } fl_lane;
+
+/* The device's part of a group, all NULL where there is none. */
+typedef struct fl_group_gpu {
+  void *state;
+  fl_lane (*lane)(void *state, const fl_call *k);      /* of a collective of its arrays */
+  void (*abort)(void *state);                          /* the group broke: nothing may go on */
+  void (*close)(void *state, int orderly);
+} fl_group_gpu;
+
+/* What a rank says of its GPU before the first collective there. */
+typedef struct fl_card {
+  int64_t form, can;                     /* NCCL is there */
+  char id[FL_CARD_ID];                   /* host and bus: two ranks can not share one */
+  char why[160];                         /* it can not */
+} fl_card;
 
 typedef struct fl_group {
   flame_context *c;
@@ -101,6 +133,13 @@ typedef struct fl_group {
   fl_wire *wire;                         /* NULL: a group of one */
   double limit;                          /* seconds that a collective may wait */
   int64_t number;                        /* collectives so far */
+  const struct fl_plan *plan;            /* that runs; NULL: none */
+  int64_t agreed;                        /* the next so many are agreed on already */
+  uint8_t checked;                       /* a rank's checks may report after what is agreed on */
+  uint8_t unproven;                      /* collectives are queued that a check may refute */
+  fl_group_gpu gpu;
+  char over[FL_CALL_FAULT];              /* "NCCL 2.28.9", or why arrays of GPUs go over the host */
+  uint8_t slow;                          /* it is the latter, which is to be told */
   fl_letter *letter;                     /* those under way, at most 2 size */
   int nletter;
   struct fl_header *header;              /* of all ranks; its own is what this one sends */
@@ -120,6 +159,10 @@ void fl_group_close(flame_context *c);
 ** where ranks disagree or one is missing. FLAME_INTERRUPTED: by the context's flag. */
 flame_status fl_group_run(flame_context *c, const fl_call_run *r);
 int64_t fl_group_room(const fl_call *call);
+/* A plan runs; it has run, with this status: if that failed and others rest on what was queued, the
+** group breaks. */
+void fl_group_begin(flame_context *c, const struct fl_plan *p);
+void fl_group_end(flame_context *c, flame_status e);
 /* The group can not go on, as 'why' says; the other ranks are told 'word' (NULL: they know). */
 void fl_group_break(fl_group *g, const char *why, const char *word);
 
@@ -129,4 +172,6 @@ int fl_group_terminate(flame_context *c);
 /* combine.c: acc[i] = acc[i] + x[i], or the larger or smaller, in the dtype: each result is
 ** rounded, NaN wins. */
 void fl_group_combine(int dtype, int reduce, void *acc, const void *x, int64_t n);
+/* acc[i] = acc[i] / ranks, of a float dtype, rounded to it. */
+void fl_group_divide(int dtype, void *acc, int64_t n, int ranks);
 #endif

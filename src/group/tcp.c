@@ -199,6 +199,7 @@ static int probe(fl_wire *w, int from, int channel) {
   fl_tcp_peer *p = &of(w)->peer[from];
   if (p->fd >= 0) push(w, from);
   if (p->fd >= 0) pull(w, from);
+  if (channel == FL_WIRE_ALIVE) return p->fd >= 0 || p->full[FL_WIRE_BREAK] >= 0 ? 0 : -1;
   return p->full[channel] >= 0;
 }
 

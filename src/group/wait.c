@@ -68,6 +68,10 @@ void fl_group_cancel(fl_group *g) {
 /* "rank 2", "ranks 2 and 3": those from whom nothing has come. */
 static void missing(const fl_group *g, char *out, size_t bytes) {
   int n = 0, last = -1;
+  if (!g->nletter) {
+    snprintf(out, bytes, "the other ranks' GPUs");
+    return;
+  }
   size_t at = 0;
   for (int i = 0; i < g->nletter; i++) n += !g->letter[i].out && !g->letter[i].done;
   snprintf(out, bytes, n ? n > 1 ? "ranks" : "rank" : "the other ranks to take what is sent");
@@ -136,6 +140,15 @@ static int may_wait(fl_turn *t, double start, double now) {
   return 1;
 }
 
+int fl_group_watch(fl_turn *t, double since) {
+  const double now = fl_group_now();
+  fl_wire *w = t->g->wire;
+  for (int r = 0; r < t->g->launch.size; r++)
+    if (r != t->g->launch.rank && w->table->probe(w, r, FL_WIRE_ALIVE) < 0)
+      return give_up(t, "%s", w->error);
+  return may_wait(t, since > 0 ? since : now, now);
+}
+
 static void nap(int64_t looks) {
   const int64_t ns = (looks - BUSY_LOOKS) * 100;
   if (looks < BUSY_LOOKS) sched_yield();
@@ -167,6 +180,25 @@ int fl_group_wait(fl_turn *t) {
   g->waiting = 0;
   g->stats.wait += fl_group_now() - start;
   return ok;
+}
+
+int fl_group_gather_records(fl_turn *t, void *all, int64_t bytes) {
+  fl_group *g = t->g;
+  char *at = all;
+  for (int r = 0; r < g->launch.size; r++) {
+    if (r == g->launch.rank) continue;
+    fl_group_send(g, r, FL_WIRE_DATA, at + g->launch.rank * bytes, bytes);
+    fl_group_receive(g, r, FL_WIRE_DATA, at + r * bytes, bytes);
+  }
+  return fl_group_wait(t);
+}
+
+int fl_group_first_record(fl_turn *t, void *p, int64_t bytes) {
+  fl_group *g = t->g;
+  for (int r = 1; r < g->launch.size && g->launch.rank == 0; r++)
+    fl_group_send(g, r, FL_WIRE_DATA, p, bytes);
+  if (g->launch.rank) fl_group_receive(g, 0, FL_WIRE_DATA, p, bytes);
+  return fl_group_wait(t);
 }
 
 int fl_group_terminate(flame_context *c) {

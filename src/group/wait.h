@@ -6,7 +6,9 @@
 /* What a rank calls, as the others see it. */
 typedef struct fl_header {
   int64_t form;                          /* of this struct and what is sent after it */
-  int64_t number, dtype;
+  int64_t number, dtype, lane;
+  int64_t count, digest;                 /* it and those that follow in the plan; of these */
+  int64_t checks;                        /* the plan has any */
   int64_t p[FL_COLLECT_SIZES + FL_MAX_AXES];
   char what[32], place[96];
 } fl_header;
@@ -26,6 +28,22 @@ int fl_group_wait(fl_turn *t);
 int fl_group_look(fl_group *g);
 /* Give up what is under way. */
 void fl_group_cancel(fl_group *g);
+
+/* A GPU waits for other ranks, since 'since' (0: it is not known to). 0: the group broke, as
+** t->fault says. */
+int fl_group_watch(fl_turn *t, double since);
+/* Each rank's record, by rank; that of rank 0 on all. 0: as fl_group_wait. */
+int fl_group_gather_records(fl_turn *t, void *all, int64_t bytes);
+int fl_group_first_record(fl_turn *t, void *p, int64_t bytes);
+
+/* ahead.c. The header of this rank, of a collective or another of FL_COLLECT_*. */
+fl_header *fl_group_head(fl_group *g, const char *what, int64_t kind);
+/* What this rank calls, described in t->mine, which is set. */
+void fl_group_describe(fl_turn *t, const fl_call *k, const fl_scalar *scalar, fl_lane lane);
+/* The ranks come to the collective k. 1: they agree; else as fl_group_wait. */
+int fl_group_come(fl_turn *t, const fl_call *k);
+/* The checks of this rank found nothing: nor did those of the others? Else as fl_group_wait. */
+int fl_group_fine(fl_turn *t);
 
 /* "all_reduce of f32 (2, 3) at train.lua:8" */
 void fl_group_text(const fl_header *h, char *out, size_t bytes);

@@ -11,6 +11,7 @@
 ** on a thread that has entered the context.
 */
 #include "engine/engine.h"
+#include "io/io.h"
 #include "tensor/build.h"
 #include "tensor/tensor.h"
 #include <stdlib.h>
@@ -268,4 +269,9 @@ void *flame_to_dlpack(flame_tensor *x, int give_away) {
   FL_LEAVE(c);
   if (m && give_away && kept) flame_free(x);
   return m;
+}
+
+void fl_dlpack_delete(void *managed) {
+  dl_managed *m = managed;
+  if (m->deleter) m->deleter(m);
 }

@@ -24,6 +24,8 @@ typedef struct fl_reader {
   flame_context *c;
   const char *op, *path;        /* for messages; the caller's, as long as this is open */
   int fd;
+  const char *mapped;           /* the file's bytes, where it lies in a bundle (then fd is -1) */
+  int64_t raw;                  /* and the next of them to be read */
   int64_t size;                 /* of the file on the disk */
   int64_t at;                   /* bytes given so far, unpacked ones when gzip */
   struct fl_unzip *unzip;       /* NULL: plain */
@@ -80,6 +82,9 @@ void fl_temp_name(char name[FL_IO_TEMP], uint64_t number);
 int fl_temp_lock(int fd);
 /* Now and then: remove those whose writer is gone. */
 void fl_temp_sweep(flame_context *c, const char *folder);
+
+/* ---- DLPack (dlpack.c) ----------------------------------------------------------------------- */
+void fl_dlpack_delete(void *managed);           /* what flame_to_dlpack gave, or another library */
 
 /* ---- opening (open.c) ------------------------------------------------------------------------ */
 /* As open(2), for regular files and (O_DIRECTORY) folders, as c's permissions say. -1 with

@@ -104,6 +104,7 @@ typedef struct fl_lua {
   fl_upcalls up;
   fl_error last;              /* for flame.last_error */
   uint8_t has_error;          /* registry[fl_key_error] is a callback's error, to be raised again */
+  uint64_t loading;           /* chapters that are being loaded (library.c), a bit each */
   uint8_t core_loaded, after_backward;      /* there is a function for after a backward (grad.c) */
   uint8_t generational;       /* the mode in which the host's collector was last seen */
   uint8_t floats;             /* the dtype of new tensors that name none */
@@ -119,6 +120,9 @@ typedef struct fl_lua {
   uint8_t ending;             /* the hook has raised, and no protected call took it yet */
   struct fl_lua_heap *heap;   /* heap.c: counts what Lua allocates; NULL: not counted */
   uint8_t bounded;            /* a state of ours with limits: state.c */
+  uint8_t borrowed;           /* the context is a host's, not closed with the state: host.c */
+  struct flame_object *objects;    /* all that live, through next; their numbers */
+  int64_t object_ids;
 } fl_lua;
 
 static inline fl_lua *self_of(lua_State *L) {
@@ -337,7 +341,7 @@ fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_memory[], fl_reg_scope[],
   fl_reg_internal[], fl_reg_io[], fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[],
   fl_reg_cast[], fl_reg_slip[], fl_reg_tokenizer[], fl_reg_crew[], fl_reg_sandbox[],
-  fl_reg_files[], fl_reg_group[], fl_reg_program[];
+  fl_reg_files[], fl_reg_group[], fl_reg_program[], fl_reg_dlpack[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
@@ -351,9 +355,14 @@ int fl_lua_call_op(lua_State *L);              /* internal.call, call.c */
 int fl_lua_call_along(lua_State *L);           /* internal.along */
 int fl_lua_attention(lua_State *L);            /* internal.attention */
 int fl_lua_form(lua_State *L);                 /* internal.form */
-int fl_core_load(lua_State *L, fl_lua *b);     /* what is written in Lua, once; 1 when it ran now */
-int fl_core_call(lua_State *L, fl_lua *b, const char *name);
+/* A name that is written in Lua (library.c): loads the chapter that has it and pushes what the
+** table at 'table' then has; or nothing, LUA_TNIL. group: "" of flame and of tensors, "linalg.",
+** "^" of the internals. */
+int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const char *name);
+int fl_core_load(lua_State *L, fl_lua *b);     /* all chapters, once; 1 when they ran now */
+int fl_core_call(lua_State *L, const char *name);
 void fl_sandboxes_end(fl_lua *b);
+void fl_api_leave(lua_State *L);                /* registry["flame.api"], api.c */
 int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */
 void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables of scopes, guards */
 void fl_guard_metatable(lua_State *L, fl_lua *b);

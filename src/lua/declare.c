@@ -185,18 +185,32 @@ static void push_form(lua_State *L, const fl_declared *d, const fl_decl_form *f)
   lua_setfield(L, -2, "results");
 }
 
-/* Pushes the text of the declared function at 1; 0: it has no declaration. One of C has it in an
+/* Pushes the text of the declared function at i; 0: it has no declaration. One of C has it in an
 ** upvalue behind the metatable of tensors, as all closures of the binding. */
-static int push_text_of(lua_State *L) {
-  if (lua_tocfunction(L, 1) == NULL || lua_getupvalue(L, 1, 1) == NULL) return 0;
-  const int ours = lua_touserdata(L, -1) == (void *)self_of(L);
-  if (!ours || lua_getupvalue(L, 1, AT_NAME) == NULL || lua_type(L, -1) != LUA_TSTRING) return 0;
+static int push_text_of(lua_State *L, const fl_lua *b, int i) {
+  if (lua_tocfunction(L, i) == NULL || lua_getupvalue(L, i, 1) == NULL) return 0;
+  const int ours = lua_touserdata(L, -1) == (const void *)b;
+  if (!ours || lua_getupvalue(L, i, AT_NAME) == NULL || lua_type(L, -1) != LUA_TSTRING) return 0;
   const int name = lua_gettop(L);
-  lua_getupvalue(L, 1, AT_TEXT);
+  lua_getupvalue(L, i, AT_TEXT);
   if (lua_type(L, -1) == LUA_TUSERDATA) lua_getiuservalue(L, -1, 1);
   else if (lua_type(L, -1) == LUA_TNUMBER || lua_type(L, -1) == LUA_TFUNCTION) return 0;
   else push_text(L, name + 1, name);
   return 1;
+}
+
+const fl_declared *fl_declared_of(lua_State *L, fl_lua *b, int i) {
+  const int top = lua_gettop(L);
+  i = lua_absindex(L, i);
+  luaL_checkstack(L, 24, "a declaration");
+  if (!push_text_of(L, b, i)) {
+    lua_settop(L, top);
+    return NULL;
+  }
+  const fl_declared *d = fl_declare_parse(L, lua_gettop(L));
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+  return d;
 }
 
 /* (function or text): {name =, doc =, autocast =, in_place =, a table for each form}; nil: the
@@ -204,7 +218,7 @@ static int push_text_of(lua_State *L) {
 static int declaration(lua_State *L) {
   static const char *const casts[] = { NULL, "half", "single", "neutral" };
   lua_settop(L, 1);
-  if (lua_isfunction(L, 1) && !push_text_of(L)) return 0;
+  if (lua_isfunction(L, 1) && !push_text_of(L, self_of(L), 1)) return 0;
   const fl_declared *d = fl_declare_parse(L, lua_gettop(L));
   lua_createtable(L, d->nforms, 4);
   set_span(L, "name", d->name);

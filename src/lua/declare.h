@@ -102,6 +102,8 @@ typedef struct fl_declared {
 
 /* The declaration of the function that runs, parsed if it was not. (declare.c) */
 const fl_declared *fl_declared_here(lua_State *L);
+/* The declaration of the function at i, parsed and pushed; NULL: it has none, nothing is pushed. */
+const fl_declared *fl_declared_of(lua_State *L, fl_lua *b, int i);
 /* Casts the tensors among the arguments as flame.autocast says. (declare_cast.c) */
 void fl_declare_cast(lua_State *L, fl_lua *b, int cast);
 

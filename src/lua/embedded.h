@@ -20,9 +20,6 @@ extern const char fl_key_code;
 
 /* require "flame.nn" finds the embedded text, unless the host has set a loader. */
 void fl_library_preload(lua_State *L);
-/* (flame, methods, internal): runs the files that add to these (lua/flame/ops …). May be called
-** again where it raised. */
-int fl_library_core(lua_State *L);
 /* (module name): its text, or nothing. For help(). */
 int fl_library_text(lua_State *L);
 #endif

@@ -158,6 +158,24 @@ static int plan(lua_State *L) {
   return 1;
 }
 
+/* core.dtypes(): what base/dtypes.lua makes its tables of. */
+static int dtypes(lua_State *L) {
+  lua_createtable(L, 0, FLAME_DTYPE_COUNT);
+  for (int d = 0; d < FLAME_DTYPE_COUNT; d++) {
+    lua_createtable(L, 0, 5);
+    set_int(L, "size", fl_dtypes[d].size);
+    set_int(L, "bits", fl_dtypes[d].bits);
+    set_int(L, "least", fl_dtypes[d].least);
+    lua_pushboolean(L, fl_is_float(d));
+    lua_setfield(L, -2, "float");
+    lua_pushstring(L, fl_dtypes[d].kernel);
+    lua_setfield(L, -2, "kernel");
+    lua_setfield(L, -2, fl_dtype_name(d));
+  }
+  return 1;
+}
+
 const fl_lua_reg fl_reg_explain[] = {
+  { "dtypes", dtypes, 0 },
   { "tensors", tensors, 0 }, { "handle", handle, 0 }, { "plan", plan, 0 }, { NULL, NULL, 0 }
 };

@@ -30,7 +30,8 @@ static int group_here(lua_State *L) {
   return b->c != NULL && b->c->group != NULL ? push_group(L, b->c->group) : 0;
 }
 
-/* -> collectives, bytes of their arrays, seconds in them, seconds of these that it waited */
+/* -> collectives, bytes of their arrays, seconds in them, seconds of these that it waited, seconds
+** of the GPU, those of them with nothing else to do, what arrays of GPUs go over or nil */
 static int group_stats(lua_State *L) {
   const fl_lua *b = self_of(L);
   static const fl_group_stats none;
@@ -39,10 +40,24 @@ static int group_stats(lua_State *L) {
   lua_pushinteger(L, s->bytes);
   lua_pushnumber(L, s->busy);
   lua_pushnumber(L, s->wait);
-  return 4;
+  lua_pushnumber(L, s->gpu);
+  lua_pushnumber(L, s->bare);
+  if (b->c != NULL && b->c->group != NULL && b->c->group->over[0])
+    lua_pushstring(L, b->c->group->over);
+  else lua_pushnil(L);
+  return 7;
+}
+
+/* -> why arrays of GPUs go over the host, once; else nothing */
+static int group_slow(lua_State *L) {
+  const fl_lua *b = self_of(L);
+  if (b->c == NULL || b->c->group == NULL || !b->c->group->slow) return 0;
+  b->c->group->slow = 0;
+  lua_pushstring(L, b->c->group->over);
+  return 1;
 }
 
 const fl_lua_reg fl_reg_group[] = {
   { "group_open", group_open, 0 }, { "group_here", group_here, 0 },
-  { "group_stats", group_stats, 0 }, { NULL, NULL, 0 }
+  { "group_stats", group_stats, 0 }, { "group_slow", group_slow, 0 }, { NULL, NULL, 0 }
 };

@@ -76,9 +76,9 @@ void fl_hook_stand(lua_State *L, fl_lua *b) {
   if (L != b->running) settle(L, b);
 }
 
-void fl_hook_begin(lua_State *L, fl_lua *b) {
+void fl_hook_begin(lua_State *L, fl_lua *b, int restart) {
   if (b->calls++ > 0 || b->c == NULL) return;
-  fl_limits_restart_call(b->c);
+  if (restart) fl_limits_restart_call(b->c);
   b->running = L;
   b->struck = b->ending = 0;
   for (int k = FLAME_CALL_NS; k <= FLAME_OUTPUT_BYTES; k++)

@@ -22,8 +22,9 @@ void fl_hook_stand(struct lua_State *L, struct fl_lua *b);
 void fl_hook_look(struct lua_State *L, struct fl_lua *b);
 /* The same after n more steps. */
 void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
-/* A call by the host begins in L; between the two a strike ends it. Nested calls are of one. */
-void fl_hook_begin(struct lua_State *L, struct fl_lua *b);
+/* A call by the host begins in L; between the two a strike ends it. Nested calls are of one.
+** restart: what a call uses up counts from 0. */
+void fl_hook_begin(struct lua_State *L, struct fl_lua *b, int restart);
 void fl_hook_end(struct lua_State *L, struct fl_lua *b);
 /* End what runs in b and in its sandboxes at the next instruction. In the thread of the state,
 ** from a signal handler or an allocator. */

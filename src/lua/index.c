@@ -344,8 +344,7 @@ static int i_index_select(lua_State *L) { return along_new(L, "index_select", SE
   static int i_##name##_(lua_State *L) { return along_write(L, #name "_", how); }
 static int i_scatter(lua_State *L) {              /* with reduce: composed in ops/index.lua */
   fl_args(L);
-  return lua_isnil(L, 5) ? along_new(L, "scatter", SCATTER) : fl_core_call(L, self_of(L),
-      "scatter_form");
+  return lua_isnil(L, 5) ? along_new(L, "scatter", SCATTER) : fl_core_call(L, "scatter_form");
 }
 static int i_scatter_(lua_State *L) { return along_write(L, "scatter_", SCATTER); }
 BOTH_FORMS(scatter_add, SCATTER_ADD)

@@ -51,7 +51,7 @@ static int x_stats(lua_State *L) {
 static int x_info(lua_State *L) {
   context(L);
   fl_args(L);
-  return fl_core_call(L, self_of(L), "info");
+  return fl_core_call(L, "info");
 }
 
 static void add_fact(void *arg, const char *name, int ok, const char *text) {
@@ -214,7 +214,7 @@ static int x_debug(lua_State *L) {
     const int before = c->sync_each, on = lua_toboolean(L, 1);
     fl_engine_debug_cuda(c, on);
     lua_settop(L, 0);
-    if (on && !before) fl_core_call(L, self_of(L), "debug_block");
+    if (on && !before) fl_core_call(L, "debug_block");
     lua_pushboolean(L, before);
     return 1;
   }

@@ -1,5 +1,5 @@
 /*
-** Files for scripts: the raw forms that lua/flame/data/save.lua and data.lua build on, the
+** Files for scripts: the raw forms that lua/flame/base/save.lua and data.lua build on, the
 ** clock and the terminal for progress lines, and x:to_(…), which changes dtype or device
 ** inside a handle.
 ** An open file or folder lives in a userdata with a finaliser, so that no error leaves it open.
@@ -8,6 +8,7 @@
 #include "io/io.h"
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -253,7 +254,7 @@ static int save_as(lua_State *L, flame_status (*save)(flame_context *, const cha
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* data/save.lua gives one tensor to these. */
+/* base/save.lua gives one tensor to these. */
 static flame_status need_one(flame_context *c, int64_t n) {
   if (n == 1) return FLAME_OK;
   return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors for a file of one", (long long)n);
@@ -403,6 +404,14 @@ static int io_list(lua_State *L) {
   return 2;
 }
 
+/* (path): a file that may not be there */
+static int io_remove(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *path = arg_path(L, 1, "remove");
+  lua_pushboolean(L, b->c != NULL && fl_file_remove(b->c, path));
+  return 1;
+}
+
 /* (path) -> true: the folder is there, made with those above it where they
 ** were not; or nil and why. */
 static int io_make_folder(lua_State *L) {
@@ -429,6 +438,20 @@ static int io_make_folder(lua_State *L) {
 }
 
 /* Seconds of a clock that only goes on. */
+/* (path) -> what changes when the file is written again; nil: it can not be read */
+static int io_stamp(lua_State *L) {
+  fl_lua *b = self_of(L);
+  struct stat s;
+  const int fd = b->c ? fl_file_open(b->c, arg_path(L, 1, "reload"), O_RDONLY, 0) : -1;
+  const int known = fd >= 0 && fstat(fd, &s) == 0;
+  if (fd >= 0) close(fd);
+  if (!known) lua_pushnil(L);
+  else lua_pushfstring(L, "%I.%I.%I.%I", (LUAI_UACINT)s.st_mtim.tv_sec,
+                       (LUAI_UACINT)s.st_mtim.tv_nsec, (LUAI_UACINT)s.st_size,
+                       (LUAI_UACINT)s.st_ino);
+  return 1;
+}
+
 static int io_now(lua_State *L) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -492,8 +515,8 @@ const fl_lua_reg fl_reg_io[] = {
   { "io_png_bytes", io_png_bytes, 0 },
   { "io_open_at", io_open_at, 0 }, { "io_read_at", io_read_at, 0 },
   { "io_read", io_read, 0 }, { "io_write", io_write, 0 }, { "io_list", io_list, 0 },
-  { "io_make_folder", io_make_folder, 0 },
-  { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
+  { "io_make_folder", io_make_folder, 0 }, { "io_remove", io_remove, 0 },
+  { "io_now", io_now, 0 }, { "io_stamp", io_stamp, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }
 };

@@ -554,7 +554,7 @@ static int kernel_call_by(lua_State *L) {
   return 1;
 }
 
-/* (methods): the table behind k:with and the rest; called once by kernel/gradient.lua. */
+/* (methods): the table behind k:with and the rest; called once by kernel/methods.lua. */
 static int kernel_methods(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);

@@ -5,8 +5,8 @@
 */
 #ifndef FL_LUA_KERNEL_H
 #define FL_LUA_KERNEL_H
+#include "engine/launch.h"
 #include "kernel/facts/access.h"
-#include "kernel/function.h"
 #include "lua/binding.h"
 
 #define FL_KERNEL_MAGIC UINT64_C(0x666c616d652d6b6e)
@@ -34,27 +34,16 @@ typedef struct fl_kernel_box {
   int records;                         /* values for each thread */
 } fl_kernel_box;
 
-/* A launch while it is put together. */
+/* A launch while it is put together: boxes stand for its inputs until the context is entered. */
 typedef struct fl_kplan {
-  const char *name;                    /* of the kernel */
-  int64_t p[FL_CALL_PARAMS];
-  fl_scalar scalar[4 * FL_KP_MAX_ARGS];
-  int nscalar, nin, nout, device, tracked;
+  fl_launch l;
   fl_box *in[FL_CALL_INPUTS];
-  struct { int dtype, input; int64_t at, bytes; fl_sizes shape; } out[FL_KP_MAX_ARGS];
-  int64_t bytes;                       /* of the packed result so far */
+  int tracked;
 } fl_kplan;
 
 /* The Lua value at i as argument 'arg' of the plan; what does not fit raises (kernel_args.c). */
 void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
-
-/* kernel_geometry.c. Raises what no device takes. */
-int fl_kplan_check(lua_State *L, const fl_kplan *p, const fl_kfunc *f);
-/* Threads of a block whose number is not given. */
-int64_t fl_kplan_block(const fl_kfunc *f);
-/* n elements, in blocks of the usual size, unless the script said otherwise. */
-void fl_kplan_geometry(lua_State *L, fl_kplan *p, const fl_kernel_box *k, int64_t n);
 
 /* The innermost frame of the script: its label, and the line where the text begins, 0 where that
 ** is unknown (kernel_place.c). */

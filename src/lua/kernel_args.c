@@ -5,7 +5,7 @@
 #include "lua/kernel.h"
 #include <stdio.h>
 
-#define bad(L, p, ...) fl_lua_fail((L), (p)->name, __VA_ARGS__)
+#define bad(L, p, ...) fl_lua_fail((L), (p)->l.name, __VA_ARGS__)
 
 /* ---- scalars ---- */
 
@@ -52,16 +52,10 @@ static void put_scalar(lua_State *L, const fl_kplan *p, const char *name, int ty
   memcpy(to, &v, (size_t)t->size);          /* little-endian, as every device here */
 }
 
-static fl_scalar *take_slots(lua_State *L, fl_kplan *p, int arg, int64_t bytes) {
-  const int64_t n = (bytes + 7) / 8;
-  if (n > 4 * FL_KP_MAX_ARGS - p->nscalar)
-    fl_lua_fail(L, p->name, "its scalar arguments take too many bytes");
-  fl_scalar *s = p->scalar + p->nscalar;
-  memset(s, 0, (size_t)n * 8);
-  p->p[FL_KP_ARGS + 2 * arg] = FL_KARG_VALUE + 8 * (int64_t)p->nscalar;
-  p->p[FL_KP_ARGS + 2 * arg + 1] = bytes;
-  p->nscalar += (int)n;
-  return s;
+static void *take_room(lua_State *L, fl_kplan *p, int arg, int64_t bytes) {
+  void *to = fl_launch_room(&p->l, arg, bytes);
+  if (!to) fl_lua_raise(L, self_of(L));
+  return to;
 }
 
 /* Push the value at 'path' ("center.x") of the table at i; vectors and arrays also by position. */
@@ -85,7 +79,7 @@ static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const 
   char name[160];
   snprintf(name, sizeof name, "%s.%s", q->name, f->path);
   if (f->is_pointer)
-    fl_lua_fail(L, p->name, "%s is a pointer in a struct"
+    fl_lua_fail(L, p->l.name, "%s is a pointer in a struct"
                 FL_DO ": pass the array as a separate argument", name);
   push_field(L, i, f->path, position);
   if (f->count == 1 && !lua_istable(L, -1)) put_scalar(L, p, name, f->type, to + f->offset);
@@ -97,7 +91,7 @@ static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const 
         rest /= f->dims[d];
       }
       if (!lua_istable(L, -1))
-        fl_lua_fail(L, p->name, "%s must be a list of %lld numbers", name, (long long)f->count);
+        fl_lua_fail(L, p->l.name, "%s must be a list of %lld numbers", name, (long long)f->count);
       lua_geti(L, -1, e + 1);
       put_scalar(L, p, name, f->type, to + at);
       lua_pop(L, 1);
@@ -107,7 +101,7 @@ static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const 
 }
 
 void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i) {
-  char *to = (char *)take_slots(L, p, arg, q->size);
+  char *to = (char *)take_room(L, p, arg, q->size);
   if (!lua_istable(L, i))
     bad(L, p, "%s must be a table for %s, got %s", q->name, q->type_name, luaL_typename(L, i));
   for (int32_t k = 0; k < q->n_fields; k++) put_leaf(L, p, q, &q->fields[k], k + 1, i, to);
@@ -119,7 +113,7 @@ void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
   if (x && x->t) {
     const fl_node *n = x->t->node;
     if (n->shape->numel != 1)
-      fl_lua_fail(L, p->name, "%s must be a number (%s), got a tensor", q->name,
+      fl_lua_fail(L, p->l.name, "%s must be a number (%s), got a tensor", q->name,
                   fl_ktypes[q->type].c);
     if (n->entry) p->tracked = 1;
     lua_getfield(L, i, "item");
@@ -129,7 +123,7 @@ void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
       bad(L, p, "%s must be an integer (%s), got %s", q->name, fl_ktypes[q->type].c,
           lua_tostring(L, -1));
   } else lua_pushvalue(L, i);
-  put_scalar(L, p, q->name, q->type, take_slots(L, p, arg, fl_ktypes[q->type].size));
+  put_scalar(L, p, q->name, q->type, take_room(L, p, arg, fl_ktypes[q->type].size));
   lua_pop(L, 1);
 }
 

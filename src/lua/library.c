@@ -1,10 +1,13 @@
 /*
 ** The Lua library that travels in the binary (embedded.h): found by require, compiled ahead
-** where the program has Lua's own code of it, inflated and parsed otherwise.
+** where the program has Lua's own code of it, inflated and parsed otherwise. Files that add to
+** flame and to tensors (chapters) are loaded at the first use of a name that they add.
 */
 #include "lua/embedded.h"
+#include "lua/flame_lua.h"
 #include "lua/binding.h"
 #include "lua/state.h"
+#include <stdio.h>
 #include <string.h>
 #ifdef FL_HAVE_ZLIB
 #define ZLIB_CONST
@@ -83,6 +86,38 @@ static const char *push_chunk_name(lua_State *L, const char *module) {
   return lua_tostring(L, -1);
 }
 
+static int load_once(lua_State *L);
+
+static void push_require(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_library) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_pushglobaltable(L);
+  }
+  lua_getfield(L, -1, "require");
+  lua_remove(L, -2);
+  if (lua_isfunction(L, -1)) return;
+  lua_pop(L, 1);
+  lua_pushcfunction(L, load_once);
+}
+
+/* What the library's files see in place of Lua's globals: in a state with limits their own, where
+** the host opened no package library its globals with a require. 0: the globals. */
+static int push_globals(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_library) == LUA_TTABLE) return 1;
+  lua_pop(L, 1);
+  const int there = lua_getglobal(L, "require") == LUA_TFUNCTION;
+  lua_pop(L, 1);
+  if (there) return 0;
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, load_once);
+  lua_setfield(L, -2, "require");
+  lua_createtable(L, 0, 1);
+  lua_pushglobaltable(L);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  return 1;
+}
+
 static void push_chunk(lua_State *L, const struct fl_embedded *e) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_code);
   const struct fl_embedded *table = lua_touserdata(L, -1);
@@ -95,8 +130,7 @@ static void push_chunk(lua_State *L, const struct fl_embedded *e) {
   lua_remove(L, -2);
   lua_remove(L, -2);
   if (status != LUA_OK) lua_error(L);
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_library) == LUA_TTABLE) lua_setupvalue(L, -2, 1);
-  else lua_pop(L, 1);
+  if (push_globals(L)) lua_setupvalue(L, -2, 1);
 }
 
 static int load_embedded(lua_State *L) {
@@ -115,29 +149,28 @@ int fl_library_text(lua_State *L) {
   return 1;
 }
 
-/* What adds to the module, to tensors and to the internals, in the order in which it is run. */
-static const char *const chapters[] = {
-  "ops.elementwise", "base.autocast", "tools.bench", "tools.compare", "ops.conv",
-  "tools.doctor", "ops.statistics", "ops.shape", "ops.fft", "autograd.gradients",
-  "autograd.check", "autograd.func", "tools.help", "data.save", "kernel.gradient",
-  "kernel.load", "kernel.map", "kernel.new", "kernel.show", "kernel.source", "kernel.vjp",
-  "linalg.solve", "linalg.factored", "linalg.spectrum", "ops.loss", "ops.margin",
-  "ops.norm", "base.names", "ops.pool", "ops.index", "tools.profile", "tools.program",
-  "tools.proof",
-  "ops.resize", "ops.rotary", "ops.random", "tools.sandbox", "ops.search", "ops.pad",
-  "ops.signal", "tools.slips", "ops.sort", "ops.special", "ops.bessel", "tools.swap",
-  "ops.aliases", "ops.unfold", "linalg.norm", "ops.window", NULL };
-
-static int is_chapter(const char *name) {
-  for (const char *const *c = chapters; *c; c++)
-    if (strncmp(name, "flame.", 6) == 0 && strcmp(name + 6, *c) == 0) return 1;
-  return 0;
-}
+/* ---- chapters -------------------------------------------------------------------------------- */
+/* A file that adds functions to flame, to tensors and to the internals, and what it adds: each name
+** between spaces, "linalg.svd" of a group, "^fail" of the internals; of f and f_ the first.
+** Generated from what the files do (tools/chapters). A name that is missing there is found all the
+** same, by loading every chapter. */
+static const struct { const char *module, *names; } chapters[] = {
+#define CHAPTER(module, names) { "flame." module, names },
+#include "lua/chapters.def"
+#undef CHAPTER
+};
+enum { CHAPTERS = sizeof chapters / sizeof *chapters };
+_Static_assert(CHAPTERS <= 64, "fl_lua.loading has a bit each");
 
 void fl_library_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  if (lua_getfield(L, -1, "flame") == LUA_TNIL) {           /* files begin with require "flame" */
+    lua_pushcfunction(L, luaopen_flame);
+    lua_setfield(L, -3, "flame");
+  }
+  lua_pop(L, 1);
   for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++) {
-    if (is_chapter(e->name) || strncmp(e->name, "flame", 5) != 0) continue;
+    if (strncmp(e->name, "flame", 5) != 0) continue;
     if (lua_getfield(L, -1, e->name) == LUA_TNIL) {
       lua_pushcfunction(L, load_embedded);
       lua_setfield(L, -3, e->name);
@@ -147,18 +180,63 @@ void fl_library_preload(lua_State *L) {
   lua_pop(L, 1);
 }
 
-static void run_chapter(lua_State *L, const char *name, int arguments) {
-  lua_pushfstring(L, "flame.%s", name);
-  push_chunk(L, find(fl_embedded_lua, lua_tostring(L, -1)));
-  lua_remove(L, -2);
-  for (int i = 0; i < 3; i++) lua_pushvalue(L, arguments + i);
-  lua_call(L, 3, 0);
+/* As require for a file of the library, wherever the host has none: what is loaded stays loaded. */
+static int load_once(lua_State *L) {
+  luaL_checkstack(L, 12, "flame");
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_pushvalue(L, 1);
+  if (lua_rawget(L, -2) != LUA_TNIL) return 1;
+  lua_pushcfunction(L, load_embedded);
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  if (lua_isnil(L, -1)) lua_pushboolean(L, 1), lua_replace(L, -2);
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, 2);
+  return 1;
 }
 
-int fl_library_core(lua_State *L) {
-  for (const char *const *c = chapters; *c; c++) run_chapter(L, *c, 1);
-  lua_getfield(L, 3, "namespace");
-  lua_pushvalue(L, 1);
-  lua_call(L, 1, 0);
-  return 0;
+/* Not one that is being loaded: it asks for a name that it is to make. */
+static void load_chapter(lua_State *L, fl_lua *b, int i) {
+  if (b->loading & UINT64_C(1) << i || !find(fl_embedded_lua, chapters[i].module)) return;
+  luaL_checkstack(L, 4, "flame");
+  push_require(L);
+  lua_pushstring(L, chapters[i].module);
+  b->loading |= UINT64_C(1) << i;
+  const int status = lua_pcall(L, 1, 0, 0);
+  b->loading &= ~(UINT64_C(1) << i);
+  if (status != LUA_OK) lua_error(L);
+}
+
+/* Does the chapter add this name, or f of f_? key: with a space on both sides. */
+static int adds(int i, const char *key, size_t n) {
+  if (strstr(chapters[i].names, key) != NULL) return 1;
+  char base[64];
+  if (key[n - 2] != '_') return 0;
+  memcpy(base, key, n - 2);
+  memcpy(base + n - 2, " ", 2);
+  return strstr(chapters[i].names, base) != NULL;
+}
+
+int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const char *name) {
+  char key[64];
+  const int n = snprintf(key, sizeof key, " %s%s ", group, name);
+  if (n >= (int)sizeof key || name[strcspn(name, " ")]) return LUA_TNIL;
+  for (int i = 0; i < CHAPTERS; i++) {
+    if (!adds(i, key, (size_t)n)) continue;
+    load_chapter(L, b, i);
+    lua_pushstring(L, name);
+    const int type = lua_rawget(L, table);
+    if (type != LUA_TNIL) return type;
+    lua_pop(L, 1);
+  }
+  return LUA_TNIL;
+}
+
+/* A name that is nowhere, asked for while the chapters load, does not load them again. */
+int fl_core_load(lua_State *L, fl_lua *b) {
+  if (b->core_loaded) return 0;
+  for (int i = 0; i < CHAPTERS; i++) load_chapter(L, b, i);
+  b->core_loaded = 1;
+  return 1;
 }

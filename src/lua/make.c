@@ -412,7 +412,7 @@ static int make_uniform(lua_State *L) {
 /* PyTorch's forms too: (mean, std, shape), and with tensors, written in Lua. */
 static int make_normal(lua_State *L) {
   const int form = fl_args(L);
-  if (form > 1) return fl_core_call(L, self_of(L), "normal");
+  if (form > 1) return fl_core_call(L, "normal");
   if (form == 1) {
     lua_pushvalue(L, 3);
     lua_insert(L, 1);

@@ -4,7 +4,7 @@
 ** Order at lua_close: the context's userdata is the first of ours to get a __gc, so it is the
 ** last to be finalised; boxes before it give their references back. Those that finalisers make
 ** while the state closes get no finaliser any more: the list of all boxes finds them. The functions
-** of lua/flame are loaded at the first use of a name that C does not know.
+** of lua/flame are loaded at the first use of a name that C does not know (library.c).
 */
 #include "lua/bounded.h"
 #include "group/group.h"
@@ -12,6 +12,7 @@
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
 #include "lua/heap.h"
+#include "lua/host.h"
 #include "lua/state.h"
 #include <stdio.h>
 
@@ -88,6 +89,7 @@ static int state_gc(lua_State *L) {
   c->collector = (fl_collector){ 0 };
   fl_crews_end(b);
   fl_sandboxes_end(b);
+  fl_objects_end(b);
   fl_group_close(c);                  /* while lines of the script are known */
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
@@ -103,7 +105,8 @@ static int state_gc(lua_State *L) {
   fl_sites_close(b);
   fl_heap_close(L, b);
   if (b->engine_up != NULL) c->up = b->engine_up;
-  flame_close(c);
+  if (b->borrowed) c->host = NULL, c->drop_hooks = NULL;
+  else flame_close(c);
   b->c = NULL;
   return 0;
 }
@@ -127,13 +130,16 @@ static fl_lua *state_new(lua_State *L) {
   lua_pushnil(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_options);
   lua_pop(L, 1);
-  b->c = fl_open_inside(worker ? FLAME_OPTIONS(.device = "cpu", .threads = 1)
-                               : start ? start->options : NULL, start ? start->outer : NULL);
+  b->borrowed = start && start->context;
+  const flame_options *o = worker ? FLAME_OPTIONS(.device = "cpu", .threads = 1)
+                         : start ? start->options : NULL;
+  b->c = b->borrowed ? start->context : fl_open_inside(o, start ? start->outer : NULL);
   if (b->c == NULL) {
     luaL_error(L, "flame: no memory for a context");
     return NULL;                        /* never: lua.h does not say so */
   }
-  if (flame_error_code(b->c) != FLAME_OK) luaL_error(L, "flame: %s", flame_error(b->c));
+  if (!b->borrowed && flame_error_code(b->c) != FLAME_OK)
+    luaL_error(L, "flame: %s", flame_error(b->c));
   b->running = b->main;
   if (b->c->limits.any && !fl_heap_open(L, b))
     luaL_error(L, "flame: the limit of host memory is below what the state has already");
@@ -187,21 +193,23 @@ static int unknown_field(lua_State *L, const char *name, const char *what) {
 static int box_index(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return fl_index_get(L);
   lua_pushvalue(L, 2);
-  int t = lua_rawget(L, lua_upvalueindex(3));
-  if (t == LUA_TNIL && fl_core_load(L, self_of(L))) {
-    lua_pop(L, 1);
-    lua_pushvalue(L, 2);
-    t = lua_rawget(L, lua_upvalueindex(3));
-  }
+  const int t = lua_rawget(L, lua_upvalueindex(3));
   if (t == LUA_TNUMBER) return fl_property_get(L, (int)lua_tointeger(L, -1));
   if (t != LUA_TNIL) return 1;
-  return unknown_field(L, lua_tostring(L, 2), "a tensor has no field");
+  const char *name = lua_tostring(L, 2);
+  if (fl_chapter_find(L, self_of(L), lua_upvalueindex(3), "", name) != LUA_TNIL) return 1;
+  if (fl_core_load(L, self_of(L))) {
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(3)) != LUA_TNIL) return 1;
+  }
+  return unknown_field(L, name, "a tensor has no field");
 }
 
 static int box_newindex(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return fl_index_set(L);
   const char *name = lua_tostring(L, 2);
   if (strcmp(name, "grad") == 0 || strcmp(name, "requires_grad") == 0) return fl_property_set(L);
+  fl_core_load(L, self_of(L));
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(3)) != LUA_TNIL)
     return fl_lua_fail(L, "",
@@ -210,30 +218,10 @@ static int box_newindex(lua_State *L) {
 }
 
 /* ---- what is written in Lua ------------------------------------------------------------------ */
-/* The core chunks, called with (flame, methods, internal), add what is written in Lua. 1 when
-** they ran now. They use names that they add, so the mark comes first; without memory for all of
-** them it goes, and the next use of such a name runs them again. */
-int fl_core_load(lua_State *L, fl_lua *b) {
-  if (b->core_loaded) return 0;
-  luaL_checkstack(L, 12, "flame");
-  lua_pushcfunction(L, fl_library_core);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
-  lua_getiuservalue(L, -1, 1);
-  lua_remove(L, -2);
-  const int tables = lua_gettop(L);
-  for (int i = 1; i <= 3; i++) lua_rawgeti(L, tables, i);
-  lua_remove(L, tables);
-  b->core_loaded = 1;
-  if (lua_pcall(L, 3, 0, 0) == LUA_OK) return 1;
-  b->core_loaded = 0;
-  return lua_error(L);
-}
-
 /* The call's arguments go to internal[name], written in Lua; all its results are the call's. */
-int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
-  fl_core_load(L, b);
+int fl_core_call(lua_State *L, const char *name) {
   const int n = lua_gettop(L);
-  luaL_checkstack(L, 4, name);
+  luaL_checkstack(L, 8, name);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
   lua_getiuservalue(L, -1, 1);
   lua_rawgeti(L, -1, 3);
@@ -257,11 +245,11 @@ static int is_chapter(const char *name) {
 
 enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
 
-/* The table on top has no such key, which is at 2: base/names.lua says so. */
+/* The table on top has no such key, which is at 2: base/objects.lua says so. */
 static int unknown_name(lua_State *L, const char *what) {
   lua_settop(L, 2);
   lua_pushstring(L, what);
-  return fl_core_call(L, self_of(L), "unknown_name");
+  return fl_core_call(L, "unknown_name");
 }
 
 /* One of the three tables that travel in the registry, pushed. */
@@ -281,21 +269,28 @@ static int asked_by_library(lua_State *L) {
 
 /* flame.name that is not there: it may be written in Lua, or be a write (flame.exp_), which stands
 ** among the methods. */
+static int module_find(lua_State *L, const char *name, size_t n) {
+  if (n > 1 && name[0] != '_' && name[n - 1] == '_') push_table(L, AT_METHODS);
+  else lua_pushvalue(L, 1);
+  const int t = lua_gettop(L);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, t) != LUA_TNIL) return 1;
+  lua_pop(L, 1);
+  if (fl_chapter_find(L, self_of(L), t, "", name) != LUA_TNIL) return 1;
+  if (is_chapter(name) || !fl_core_load(L, self_of(L))) return 0;
+  lua_pushvalue(L, 2);
+  return lua_rawget(L, t) != LUA_TNIL;
+}
+
 static int module_index(lua_State *L) {
   size_t n = 0;
   const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tolstring(L, 2, &n) : NULL;
-  fl_core_load(L, self_of(L));
-  if (name && self_of(L)->bounded && strcmp(name, "internal") == 0 && asked_by_library(L)) {
+  if (name == NULL) return 0;
+  if (self_of(L)->bounded && strcmp(name, "internal") == 0 && asked_by_library(L)) {
     push_table(L, AT_INTERNAL);
     return 1;
   }
-  if (n > 1 && name[0] != '_' && name[n - 1] == '_') {
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
-    lua_getiuservalue(L, -1, 1);
-    lua_rawgeti(L, -1, 2);
-  } else lua_pushvalue(L, 1);
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, -2) != LUA_TNIL || name == NULL) return 1;
+  if (module_find(L, name, n)) return 1;
   if (!is_chapter(name)) return unknown_name(L, "flame");
   if (lua_getglobal(L, "require") != LUA_TFUNCTION) return 0;
   lua_pushfstring(L, "flame.%s", name);
@@ -303,20 +298,35 @@ static int module_index(lua_State *L) {
   return 1;
 }
 
-static int module_pairs(lua_State *L) {
-  lua_settop(L, 1);
-  return fl_core_call(L, self_of(L), "pairs");
+/* A script's own function in place of one that was not loaded yet: it is not to be overwritten. */
+static int module_newindex(lua_State *L) {
+  if (lua_type(L, 2) == LUA_TSTRING && !asked_by_library(L))
+    fl_chapter_find(L, self_of(L), 1, "", lua_tostring(L, 2));
+  lua_settop(L, 3);
+  lua_rawset(L, 1);
+  return 0;
 }
 
-/* What Lua files add to flame.cuda and flame.autograd is there from the first use on. Upvalue 3:
-** the group's name. */
+static int module_pairs(lua_State *L) {
+  lua_settop(L, 1);
+  fl_core_load(L, self_of(L));
+  return fl_core_call(L, "pairs");
+}
+
+/* flame.linalg.name, not there. Upvalue 3: the group's name. */
 static int group_index(lua_State *L) {
+  char group[32];
   lua_settop(L, 2);
-  if (fl_core_load(L, self_of(L))) {
-    lua_pushvalue(L, 2);
-    if (lua_rawget(L, 1) != LUA_TNIL) return 1;
+  const char *what = lua_tostring(L, lua_upvalueindex(3));
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    snprintf(group, sizeof group, "%s.", what);
+    if (fl_chapter_find(L, self_of(L), 1, group, lua_tostring(L, 2)) != LUA_TNIL) return 1;
+    if (fl_core_load(L, self_of(L))) {
+      lua_pushvalue(L, 2);
+      if (lua_rawget(L, 1) != LUA_TNIL) return 1;
+    }
   }
-  return unknown_name(L, lua_tostring(L, lua_upvalueindex(3)));
+  return unknown_name(L, what);
 }
 
 static int group_pairs(lua_State *L) {
@@ -325,6 +335,12 @@ static int group_pairs(lua_State *L) {
   lua_pushvalue(L, 1);
   lua_pushnil(L);
   return 3;
+}
+
+/* An internal function that is written in Lua. Others are nil. */
+static int internal_index(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return 0;
+  return fl_chapter_find(L, self_of(L), 1, "^", lua_tostring(L, 2)) != LUA_TNIL;
 }
 
 void fl_hide_internals(lua_State *L) {
@@ -437,9 +453,15 @@ static void keep_tables(lua_State *L) {
 }
 
 static void module_metatable(lua_State *L, fl_lua *b) {
-  lua_createtable(L, 0, 2);
+  lua_createtable(L, 0, 1);
+  fl_push_closure(L, b, internal_index);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, AT_INTERNAL);
+  lua_createtable(L, 0, 3);
   fl_push_closure(L, b, module_index);
   lua_setfield(L, -2, "__index");
+  fl_push_closure(L, b, module_newindex);
+  lua_setfield(L, -2, "__newindex");
   fl_push_closure(L, b, module_pairs);
   lua_setfield(L, -2, "__pairs");
   lua_setmetatable(L, AT_MODULE);
@@ -464,7 +486,7 @@ static void registry_tables(lua_State *L, fl_lua *b) {
   fl_guard_metatable(L, b);
 }
 
-/* flame.cuda, flame.autograd: small tables. */
+/* flame.cuda, flame.linalg and so on: tables of functions. */
 static void add_group(lua_State *L, fl_lua *b, const char *group) {
   lua_newtable(L);
   lua_createtable(L, 0, 2);
@@ -488,7 +510,7 @@ static int build(lua_State *L) {
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
                                                fl_reg_slip, fl_reg_tokenizer, fl_reg_crew,
                                                fl_reg_group, fl_reg_sandbox, fl_reg_files,
-                                               fl_reg_program };
+                                               fl_reg_program, fl_reg_dlpack };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);
@@ -496,8 +518,8 @@ static int build(lua_State *L) {
   lua_createtable(L, 0, 16);
   lua_createtable(L, 0, 40);
   registry_tables(L, b);
-  add_group(L, b, "cuda");
-  add_group(L, b, "autograd");
+  static const char *const groups[] = { "cuda", "autograd", "linalg", "special" };
+  for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) add_group(L, b, groups[i]);
   fl_ops_register(L, b, AT_MODULE, AT_METHODS, AT_META, AT_META);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) add(L, b, all[i]);
   add(L, b, fl_hooks());
@@ -507,6 +529,8 @@ static int build(lua_State *L) {
   lua_createtable(L, CHAPTERS, 0);
   for (int i = 0; i < CHAPTERS; i++) lua_pushstring(L, fl_chapters[i]), lua_rawseti(L, -2, i + 1);
   lua_setfield(L, AT_INTERNAL, "chapters");
+  lua_pushvalue(L, AT_METHODS);
+  lua_setfield(L, AT_INTERNAL, "methods");
   lua_pushliteral(L, FLAME_VERSION);
   lua_setfield(L, AT_MODULE, "version");
   lua_pushlightuserdata(L, (void *)(uintptr_t)&fl_key_newaxis);
@@ -515,6 +539,7 @@ static int build(lua_State *L) {
   lua_setfield(L, AT_MODULE, "internal");
   module_metatable(L, b);
   fl_library_preload(L);
+  fl_api_leave(L);
   keep_tables(L);                      /* last: from here on the module counts as opened */
   lua_settop(L, AT_MODULE);
   return 1;
@@ -527,7 +552,7 @@ static fl_lua *state_of(lua_State *L) {
   return b;
 }
 
-static int debug_block(lua_State *L) { return fl_core_call(L, state_of(L), "debug_block"); }
+static int debug_block(lua_State *L) { return fl_core_call(L, "debug_block"); }
 
 /* The debug switch was set by the environment. Not in the states of a loader's workers. */
 static void show_debug_block(lua_State *L) {

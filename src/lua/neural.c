@@ -124,7 +124,7 @@ static int l_embedding(lua_State *L) {
   fl_args(L);
   /* with padding_idx, max_norm or scale_grad_by_freq: written in Lua */
   if (!lua_isnil(L, 3) || !lua_isnil(L, 4) || lua_toboolean(L, 6))
-    return fl_core_call(L, b, "embedding");
+    return fl_core_call(L, "embedding");
   fl_box *ids = box_at(L, 1), *w = box_at(L, 2);
   if (w->t->node->shape->rank != 2) fl_lua_fail(L, "embedding",
       "weight has %d axes, need 2", w->t->node->shape->rank);

@@ -51,14 +51,14 @@ static int op_softplus(lua_State *L) {
   if (fl_plain(L, 1, 0)) return op_unary(L);
   fl_args(L);
   const int plain = lua_tonumber(L, 2) == 1 && lua_tonumber(L, 3) == 20;
-  if (!plain) return fl_core_call(L, self_of(L), "softplus");
+  if (!plain) return fl_core_call(L, "softplus");
   lua_settop(L, 1);
   return op_unary(L);
 }
 static int op_round(lua_State *L) {
   if (fl_plain(L, 1, 0)) return op_unary(L);
   fl_args(L);
-  if (lua_tointeger(L, 2) != 0) return fl_core_call(L, self_of(L), "round");
+  if (lua_tointeger(L, 2) != 0) return fl_core_call(L, "round");
   lua_settop(L, 1);
   return op_unary(L);
 }
@@ -197,7 +197,7 @@ static int mm_concat(lua_State *L) {
 /* flame.where(c, a, b); x:where(c, b) as in PyTorch when c is the only bool. */
 static int op_where(lua_State *L) {
   fl_lua *b = self_of(L);
-  if (fl_args(L) == 0) return fl_core_call(L, b, "where");       /* the positions: written in Lua */
+  if (fl_args(L) == 0) return fl_core_call(L, "where");       /* the positions: written in Lua */
   fl_box *c = box_at(L, 2), *first = box_at(L, 1);
   if (c && c->t && c->t->node && c->t->node->dtype == FLAME_BOOL &&
       !(first && first->t && first->t->node && first->t->node->dtype == FLAME_BOOL)) {

@@ -497,7 +497,7 @@ const fl_lua_reg fl_reg_shape[] = {
   { "unsqueeze(x: T, dim: axis) -> T\n"
     "--- with an axis of size 1 at dim",
     s_unsqueeze, 0 },
-  { "permute(x: T, dims...: int) -> T\n"
+  { "permute(x: T, dims...: axis) -> T\n"
     "--- axes in another order",
     s_permute, 0 },
   { "transpose(x: T, dim0: axis, dim1: axis) -> T\n"
@@ -536,7 +536,7 @@ const fl_lua_reg fl_reg_shape[] = {
   { "unbind(x: T, dim: axis = 1) -> T[]\n"
     "--- the slices along an axis",
     s_unbind, 0 },
-  { "flip(x: T, dims...: int) -> T\n"
+  { "flip(x: T, dims...: axis) -> T\n"
     "--- axes the other way round",
     s_flip, 0 },
   { ".cat(tensors: T[], dim: axis = 1) -> T\n"

@@ -52,6 +52,20 @@ flame_status flame_lua_open(lua_State *L, const flame_options *o) {
   return status_of(opened(L, o));
 }
 
+/* The module on top, of a state that no script sees: flame's own files find it, and nothing on the
+** disk. */
+static void hide(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_insert(L, -2);
+  lua_setfield(L, -2, "flame");
+  lua_getfield(L, -1, "package");
+  lua_pushliteral(L, "");
+  lua_setfield(L, -2, "path");
+  lua_pushliteral(L, "");
+  lua_setfield(L, -2, "cpath");
+  lua_pop(L, 2);
+}
+
 /* (start): everything that a new state needs, in it. */
 static int fill(lua_State *L) {
   if (!luaL_openlibs) return luaL_error(L, "this program has no luaL_openlibs, which states need");
@@ -60,19 +74,18 @@ static int fill(lua_State *L) {
   lua_pushvalue(L, 1);
   lua_call(L, 1, 1);
   fl_lua *b = fl_hook_of(L);
-  fl_bounded_open(L, b);
+  if (b->borrowed) hide(L);
+  else fl_bounded_open(L, b);
   return 0;
 }
 
-flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, const void *code,
-                               lua_State **L, char why[FL_LUA_WHY]) {
-  fl_lua_start start = { o, outer, code };
+flame_status fl_lua_new_around(const fl_lua_start *start, lua_State **L, char why[FL_LUA_WHY]) {
   lua_State *made = luaL_newstate();
   *L = NULL;
   why[0] = 0;
   if (made == NULL) return FLAME_NO_MEMORY;
   lua_pushcfunction(made, fill);
-  lua_pushlightuserdata(made, &start);
+  lua_pushlightuserdata(made, (void *)(uintptr_t)start);
   const int status = lua_pcall(made, 1, 0, 0);
   if (status == LUA_OK) {
     *L = made;
@@ -85,6 +98,12 @@ flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, con
   return status_of(status);
 }
 
+flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, const void *code,
+                               lua_State **L, char why[FL_LUA_WHY]) {
+  const fl_lua_start start = { .options = o, .outer = outer, .code = code };
+  return fl_lua_new_around(&start, L, why);
+}
+
 flame_status flame_lua_new(const flame_options *o, lua_State **L) {
   char why[FL_LUA_WHY];
   return L ? fl_lua_new_inside(o, NULL, NULL, L, why) : FLAME_BAD_ARGUMENT;
@@ -93,7 +112,7 @@ flame_status flame_lua_new(const flame_options *o, lua_State **L) {
 int flame_lua_pcall(lua_State *L, int narg, int nresult, int handler) {
   fl_lua *b = lua_checkstack(L, 2) ? fl_hook_of(L) : NULL;
   if (b == NULL || b->c == NULL || b->calls > 0) return lua_pcall(L, narg, nresult, handler);
-  fl_hook_begin(L, b);
+  fl_hook_begin(L, b, 1);
   const int status = lua_pcall(L, narg, nresult, handler);
   fl_hook_end(L, b);
   fl_heap_tell(L, b, status);

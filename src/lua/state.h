@@ -10,6 +10,7 @@ typedef struct fl_lua_start {
   const flame_options *options;
   flame_context *outer;
   const void *code;                 /* the library as Lua's code (embedded.h); NULL: none */
+  flame_context *context;           /* the host's, which the state borrows; NULL: one is opened */
 } fl_lua_start;
 extern const char fl_key_options;
 
@@ -18,6 +19,9 @@ enum { FL_LUA_WHY = 500 };
 ** message where it fails. */
 flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, const void *code,
                                struct lua_State **L, char why[FL_LUA_WHY]);
+/* A new state around start->context, with Lua's libraries and the module. */
+flame_status fl_lua_new_around(const fl_lua_start *start, struct lua_State **L,
+                               char why[FL_LUA_WHY]);
 /* The libraries of a state with the module on top: those that scripts see are bounded, those that
 ** flame's own files see are beneath fl_key_library. Pops the module. */
 void fl_bounded_open(struct lua_State *L, struct fl_lua *b);

@@ -120,7 +120,7 @@ int fl_plan_access(fl_planner *P, int32_t g, fl_access a) {
 
 static int add_dep(fl_planner *P, int32_t g, int32_t on) {
   fl_group *G = fl_plan_group(P, g);
-  const int32_t stage = P->group.at[on].stage;
+  const int32_t stage = fl_plan_ready(P, on);
   if (stage > G->need) G->need = stage;
   for (int64_t i = G->deps.n - 1; i >= 0; i--) if (G->deps.at[i] == on) return 0;
   int32_t *d = FL_PUSH(P->mem, &G->deps);

@@ -97,6 +97,14 @@ static void touch_group(fl_planner *P, const fl_group *G, int32_t step) {
   }
 }
 
+/* What a GPU's collective reads and writes is not used again: it may go on to the end. */
+static void touch_collective(fl_planner *P, const fl_group *G, int32_t last) {
+  int64_t off;
+  const fl_node *n = P->cell.at[G->cell].node;
+  touch(P, G->cell, last);
+  if (n->nin) touch(P, fl_plan_target(P->p, fl_plan_read(P, G->cell, 0), &off), last);
+}
+
 /* The planted bug: floats born in step s lie where the step's first one does. Positions stay
 ** alone, so that the run is wrong but in bounds; nothing is given back. */
 static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int64_t s) {
@@ -421,6 +429,8 @@ static int order_turns(fl_planner *P, turn **turns, int64_t *n, size_t *cap) {
   for (int64_t i = 0; i < *n; i++) {
     if (at[i].cell >= 0) touch(P, at[i].cell, (int32_t)i);
     else touch_group(P, fl_plan_group(P, at[i].group), (int32_t)i);
+    if (at[i].group >= 0 && P->p->device && fl_plan_is_collective(P, at[i].group))
+      touch_collective(P, fl_plan_group(P, at[i].group), (int32_t)*n - 1);
   }
   return 1;
 }
@@ -445,6 +455,7 @@ fl_plan *fl_plan_finish(fl_planner *P) {
     return NULL;
   }
   note_outs(plan);
+  fl_plan_note_lanes(plan);
   return plan;
 }
 

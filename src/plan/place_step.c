@@ -233,6 +233,8 @@ int fl_place_call(fl_planner *P, int32_t t, int32_t *first) {
     if (reads[i] >= 0 && P->cell.at[reads[i]].group < 0) { *first = reads[i]; return 0; }
   }
   const int r = step_group(P, FL_G_CALL, t, reads, n->nin);
+  if (r > 0 && fl_plan_is_collective(P, P->cell.at[t].group))
+    P->collected = fl_plan_group(P, P->cell.at[t].group)->stage;
   return r > 0 && faults ? add_fault(P, t, t) : r;
 }
 

@@ -55,6 +55,7 @@ typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY, FL_S_CALL } fl
 typedef struct fl_step {
   uint8_t kind;
   uint8_t commits;                 /* writes a home: not to be interrupted half-way */
+  uint8_t joins;                   /* needs what collectives before it are still at (lanes.c) */
   int32_t count;                   /* KERNEL: instances of one structure run as one launch */
   fl_kernel *kernel;               /* KERNEL: array of count */
   fl_matmul *matmul;
@@ -83,7 +84,7 @@ typedef struct fl_plan {
   uint64_t hash;
   uint8_t *key; size_t key_bytes;
   uint8_t *live; int32_t nnode;  /* per program node: is it kept (an out) */
-  uint8_t device;
+  uint8_t device, checks;        /* checks: a step looks at indices */
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
   int64_t arena_bytes;           /* intermediates at planned offsets, 256-byte aligned */

@@ -111,6 +111,7 @@ typedef struct fl_planner {
   struct { int32_t *at; int64_t n, cap; } fault;       /* program nodes of INDEX reports */
   const fl_plan *plan;                                 /* once finish.c has described its results */
   int32_t bin[256];                                    /* newest group by space hash */
+  int32_t collected;                                   /* stage of the newest collective; 0: none */
   int failed;                                          /* out of memory */
 } fl_planner;
 
@@ -178,6 +179,12 @@ int fl_plan_writers(const fl_planner *P, fl_ref t);
 int32_t fl_plan_writer(const fl_planner *P, fl_ref t, int i);
 /* Group g reads cell t, which is placed: its stage counts, and its groups are deps. */
 int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t);
+/* lanes.c. Is the group of a collective? */
+int fl_plan_is_collective(const fl_planner *P, int32_t g);
+/* The stage after which what group 'on' computes is there. */
+int32_t fl_plan_ready(const fl_planner *P, int32_t on);
+/* Steps get their joins, and the plan whether it checks. */
+void fl_plan_note_lanes(fl_plan *plan);
 /* Take back the newest cell, a copy. */
 void fl_plan_drop_copy(fl_planner *P);
 /* May matmul n read its input i where it lies? Else the planner makes a row-major copy. */

@@ -18,13 +18,15 @@ enum {
   FL_COLLECT_SEND,           /* 0; to 'peer' */
   FL_COLLECT_RECEIVE,        /* any; from 'peer' */
   FL_COLLECT_COUNT,
-  FL_COLLECT_END = FL_COLLECT_COUNT      /* no call: the rank's script is over */
+  FL_COLLECT_END = FL_COLLECT_COUNT,     /* no calls: the rank's script is over; */
+  FL_COLLECT_FINE                        /* its checks found nothing */
 };
-/* MEAN: the sum; who recorded it divides. */
+/* MEAN: the sum divided by n; of half types not over the GPU. */
 enum { FL_REDUCE_SUM, FL_REDUCE_MEAN, FL_REDUCE_MAX, FL_REDUCE_MIN, FL_REDUCE_COUNT };
-/* indices of p[], on all of which ranks must agree. TRACKED: will there be a gradient, which is a
-** collective too? NOTE: of the caller, such as a hash of what else must be equal. From SIZES on:
-** the array's shape. */
+/* indices of p[], on all of which ranks must agree. JOINS: 1: nothing rests on its result before
+** the next collective is there, with which a device may do it in one. TRACKED: will there be a
+** gradient, which is a collective too? NOTE: of the caller, such as a hash of what else must be
+** equal. From SIZES on: the array's shape. */
 enum { FL_COLLECT_WHAT, FL_COLLECT_REDUCE, FL_COLLECT_PEER, FL_COLLECT_RANKS, FL_COLLECT_ARRAYS,
-       FL_COLLECT_TRACKED, FL_COLLECT_NOTE, FL_COLLECT_NDIM, FL_COLLECT_SIZES };
+       FL_COLLECT_JOINS, FL_COLLECT_TRACKED, FL_COLLECT_NOTE, FL_COLLECT_NDIM, FL_COLLECT_SIZES };
 #endif

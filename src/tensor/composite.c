@@ -323,14 +323,22 @@ static fl_node *is_class(fl_node *id, const fl_node *x, int axis) {
   return n_eq(along(classes, x, axis), id);
 }
 
-/* x at the class without the axis, less 'most': read by itself where x lies in memory in any case,
-** else found by the sweep over z that makes the sum of exponentials. Both have the same bits. */
+/* The input as it lies in memory in any case, before a cast of autocast perhaps; NULL: it is only
+** computed. */
+static fl_node *in_memory(fl_node *x) {
+  if (x->state == FL_PENDING && x->op == FL_OP_cast && !x->base) x = x->in[0];
+  const fl_node *b = x->base ? x->base : x;
+  return b->state != FL_PENDING || b->op == FL_OP_matmul || b->op == FL_OP_call ? x : NULL;
+}
+
+/* x at the class without the axis, less 'most': read by itself where x lies in memory, else found
+** by the sweep over z that makes the sum of exponentials. Both have the same bits. */
 static fl_node *at_class(const loss *l, fl_node *index, fl_node *chosen, fl_node *most,
                          fl_node *z) {
-  const fl_node *b = l->input->base ? l->input->base : l->input;
-  if (b->state == FL_PENDING && b->op != FL_OP_matmul && b->op != FL_OP_call)
-    return pick(l, chosen, z);
-  fl_node *x = n_gather_axis(l->input, l->axis, n_unsqueeze(index, l->axis));
+  fl_node *from = in_memory(l->input), *x;
+  if (!from) return pick(l, chosen, z);
+  x = n_gather_axis(from, l->axis, n_unsqueeze(index, l->axis));
+  x = x ? n_cast(x, l->input->dtype) : NULL;
   return drop_axes(n_sub(x ? n_cast(x, l->x->dtype) : NULL, most), 1u << l->axis);
 }
 

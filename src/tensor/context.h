@@ -110,6 +110,7 @@ typedef struct flame_context {
   struct fl_export *trace;       /* graph/: a function is recorded for an export, and no more than
                                  ** recorded; NULL: none is */
   flame_status (*trace_read)(struct flame_context *c, fl_node *n);   /* may it read n? */
+  const struct fl_bundle *bundle;  /* io/bundle.h: files inside the program, or NULL */
   struct flame_program *programs;                 /* graph/: all that are loaded */
   void (*drop_programs)(struct flame_context *c);
   int32_t walking;               /* backward walks under way: they hold nodes that no
@@ -135,6 +136,9 @@ typedef struct flame_context {
   void *host;                    /* of the embedding language */
   /* set by autograd/ with the first hook */
   void (*drop_hooks)(struct flame_context *c, void *hooks);
+  /* There is a hidden state of Lua: flame_close calls this instead, which ends the state and, from
+  ** its last finaliser, closes the context. */
+  void (*closing)(struct flame_context *c);
   /* closed with live handles: called with the last of them */
   void (*gone)(struct flame_context *c);
   /* io/stale.c: folder last looked through, saves till the next time */

@@ -7,11 +7,24 @@
 #include "tensor/math.h"
 #include <string.h>
 
-#define DTYPE(id, name, size, reg, cls, ctype) { name, size, FL_REG_##reg, FL_CLASS_##cls },
+#define DTYPE(id, name, size, reg, cls, ctype, bits, least, kernel)                             \
+  { name, kernel, size, FL_REG_##reg, FL_CLASS_##cls, bits, least },
 const fl_dtype_info fl_dtypes[FLAME_DTYPE_COUNT] = {
 #include "tensor/dtype.def"
 };
 #undef DTYPE
+
+/* flame.h, which hosts include alone, has the list once more. */
+#define DTYPE(id, ...) AT_##id,
+enum {
+#include "tensor/dtype.def"
+  AT_END
+};
+#undef DTYPE
+#define DTYPE(id, ...) _Static_assert((int)AT_##id == (int)FLAME_##id, "the order of dtype.def");
+#include "tensor/dtype.def"
+#undef DTYPE
+_Static_assert((int)AT_END == (int)FLAME_DTYPE_COUNT, "the dtypes of dtype.def");
 
 int fl_dtype_of_name(const char *name) {
   if (!name) return -1;

@@ -12,7 +12,11 @@
 typedef enum { FL_REG_F64, FL_REG_F32, FL_REG_I64, FL_REG_I32, FL_REG_COUNT } fl_reg;
 typedef enum { FL_CLASS_BOOLEAN, FL_CLASS_INTEGER, FL_CLASS_FLOAT } fl_class;
 
-typedef struct fl_dtype_info { const char *name; uint8_t size, reg, cls; } fl_dtype_info;
+typedef struct fl_dtype_info {
+  const char *name, *kernel;         /* kernel: its type in the text of kernels */
+  uint8_t size, reg, cls, bits;
+  int16_t least;
+} fl_dtype_info;
 extern const fl_dtype_info fl_dtypes[FLAME_DTYPE_COUNT];
 
 static inline int fl_dtype_size(int d) { return fl_dtypes[d].size; }

@@ -6,6 +6,43 @@ static int number_of(const fl_tree_node *n, double *v) {
   return n->kind == FL_TREE_NUMBER && fl_read_number(n->at, n->n, 0, v);
 }
 
+/* A score as the library tokenizers reads it, which is at times one unit from the nearest double:
+** digits as an integer of 64 bits, those that do not fit dropped, and one product or quotient with
+** a power of ten. Equal sums of scores must be equal here as there. */
+static int score_of(const fl_tree_node *n, double *v) {
+  if (!number_of(n, v)) return 0;
+  const char *p = n->at, *end = p + n->n;
+  uint64_t digits = 0;
+  int full = 0, point = 0;
+  int64_t power = 0;
+  for (p += *p == '-'; p < end && (*p | 32) != 'e'; p++) {
+    if (*p == '.') {
+      point = 1;
+      continue;
+    }
+    const unsigned d = (unsigned)(*p - '0');
+    full = full || digits > (UINT64_MAX - d) / 10;
+    if (!full) digits = digits * 10 + d;
+    power += full ? !point : -point;
+  }
+  if (p < end) {
+    const int below = p[1] == '-';
+    int64_t e = 0;
+    for (p += 1 + (below || p[1] == '+'); p < end; p++)
+      if (e < 100000) e = e * 10 + (*p - '0');
+    power += below ? -e : e;
+  }
+  const double nearest = *v;
+  double f = (double)digits, ten;
+  for (; power < -308 && f != 0; power += 308) f /= 1e308;
+  char text[8];
+  const int k = snprintf(text, sizeof text, "1e%d", (int)(power < 0 ? -power : power) % 1000);
+  if (f == 0 || power > 308 || !fl_read_number(text, (size_t)k, 0, &ten)) return 1;
+  f = power < 0 ? f / ten : f * ten;
+  *v = nearest < 0 ? -f : f;
+  return 1;
+}
+
 /* ---- vocabularies ---------------------------------------------------------------------------- */
 static flame_status read_vocab(fl_tokenizer *t, const fl_tree_node *vocab) {
   const fl_tree_node *k = fl_tree_first(vocab, FL_TREE_OBJECT);
@@ -33,7 +70,7 @@ static flame_status read_scores(fl_tokenizer *t, const fl_tree_node *vocab) {
     const fl_tree_node *token = k->n == 2 ? fl_tree_first(k, FL_TREE_LIST) : NULL;
     const fl_span text = fl_load_text(token);
     double score;
-    if (!token || !text.at || !number_of(fl_tree_next(token), &score))
+    if (!token || !text.at || !score_of(fl_tree_next(token), &score))
       return fl_load_fail(t, "token %u is not [text, score]", i);
     if (score < m->least) m->least = score;
     if (!fl_vocab_put(&m->vocab, text, (int32_t)i, score)) return fl_tok_no_memory(t->c);

@@ -41,7 +41,7 @@ static flame_status normal(fl_tokenizer *t, fl_text *out, fl_span text, fl_uc_fo
 
 static void lower(fl_pass *s, uint32_t c) { fl_uc_lower(&s->out, c); }
 static void unaccent(fl_pass *s, uint32_t c) {
-  if (c < 0x80 || !fl_uc_is(c, FL_UC_MARK)) fl_utf8_add(&s->out, c);
+  if (c < 0x80 || !fl_uc_was(c, FL_UC_MARK, 9)) fl_utf8_add(&s->out, c);
 }
 
 static void nmt(fl_pass *s, uint32_t c) {
@@ -63,7 +63,7 @@ static int chinese(uint32_t c) {
 
 static void clean(fl_pass *s, uint32_t c) {
   if ((s->flags & FL_CLEAN) && c != '\t' && c != '\n' && c != '\r') {
-    if (c == 0 || c == FL_UC_REPLACEMENT || ((c < 32 || c >= 127) && fl_uc_is(c, FL_UC_OTHER)))
+    if (c == 0 || c == FL_UC_REPLACEMENT || ((c < 32 || c >= 127) && fl_uc_was(c, FL_UC_OTHER, 8)))
       return;
   }
   if ((s->flags & FL_CLEAN) && fl_uc_space(c)) c = ' ';
@@ -74,7 +74,7 @@ static void clean(fl_pass *s, uint32_t c) {
 }
 
 static void not_spacing(fl_pass *s, uint32_t c) {
-  if (c < 0x80 || !fl_uc_is(c, fl_uc_named("Mn", 2))) fl_utf8_add(&s->out, c);
+  if (c < 0x80 || !fl_uc_was(c, FL_UC_NONSPACING, 8)) fl_utf8_add(&s->out, c);
 }
 
 /* What was written becomes the input of another part, in 'work'. */

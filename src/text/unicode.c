@@ -25,6 +25,19 @@ static uint32_t run_of(uint32_t c) { return run_in(uc_runs, RUNS, c); }
 
 int fl_uc_category(uint32_t c) { return (int)(run_of(c) >> 21 & 31); }
 
+int fl_uc_was(uint32_t c, uint32_t categories, int version) {
+  enum { LACKED_BY_8 = 1, LACKED_BY_9, CHANGED };
+  const uint32_t run = c < uc_ages[0] % (CODE + 1) ? 0 :
+                       run_in(uc_ages, sizeof uc_ages / sizeof *uc_ages, c);
+  const int what = (int)(run >> 21 & 7);
+  if (what == CHANGED) {
+    const int since_9 = version == 9 && (c == 0x1885 || c == 0x1886);
+    return (int)(categories >> (since_9 ? FL_UC_Mn : run >> 24) & 1);
+  }
+  if (what == LACKED_BY_9 || (what == LACKED_BY_8 && version == 8)) return 0;
+  return fl_uc_is(c, categories);
+}
+
 int fl_uc_space(uint32_t c) {
   if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
   return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
@@ -42,7 +55,7 @@ int fl_uc_extends(uint32_t c) { return c >= 0x300 && (run_of(c) >> 27 & 1); }
 int fl_uc_punct(uint32_t c) {
   const int letter = (c | 32) >= 'a' && (c | 32) <= 'z';
   if (c < 0x80) return c > 32 && c < 127 && !letter && !(c >= '0' && c <= '9');
-  return fl_uc_is(c, FL_UC_PUNCT);
+  return fl_uc_was(c, FL_UC_PUNCT, 8);
 }
 
 uint32_t fl_uc_named(const char *name, size_t n) {

@@ -1,7 +1,9 @@
 --- gradcheck: gradients of a function against central differences, element by element. What looks
 -- at kernels and functions of the script without being asked to is tools/proof.lua.
-local flame, _, internal = ...
-local fail, def, is_tensor = internal.failf, internal.def, flame.is_tensor
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 
 --- Weights that tell the elements of a result apart, the same at each call.
 local function weights(y)

@@ -1,7 +1,14 @@
 --- flame.func: functions of the script with their own gradients.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local autocast = require "flame.base.autocast"
+local recording = require "flame.base.recording"
+local fail, def = arguments.fail, arguments.def
 local is_tensor = flame.is_tensor
+
+--- noting: called in place of each call of such a function while ops are noted (tools/swap.lua).
+local func = { noting = false }
 
 -- ---- flame.func ---------------------------------------------------------------------------------
 local Context = {}
@@ -82,7 +89,8 @@ end
 --- (or nil) for each tensor argument of forward, in order.
 def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, forward, backward)
   local spec, proven = { name = name, forward = forward, backward = backward }, {}
-  local of_script = internal.prove_once and not debug.getinfo(2, "S").source:find("^=%[?flame") and
+  local of_script = internal.checks_gradients()
+    and not debug.getinfo(2, "S").source:find("^=%[?flame") and
     not debug.getinfo(2, "S").source:find("lua/flame/", 1, true)
   local function call(...)
     local ctx, inputs, args = setmetatable({}, Context), {}, table.pack(...)
@@ -101,12 +109,12 @@ def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, 
     end
     local shapes = {}                                    -- not the tensors: the graph holds those
     for i, x in ipairs(inputs) do shapes[i] = x.shape end
-    local prove = of_script and not proven.func and internal.proof_of_func(name, spec,
+    local prove = of_script and not proven.func and require("flame.tools.proof").of_func(name, spec,
       ctx, args, values)
     made = table.pack(internal.custom(made, inputs, function(which, g, again, _, kept)
       local running <close> = ctx
       running._kept = kept
-      if prove then internal.prove_once(proven, "func", prove) end
+      if prove then require("flame.tools.proof").once(proven, "func", prove) end
       local seeds = {}
       for k, i in ipairs(at) do seeds[i] = k == which and g or flame.zeros_like(like[i]) end
       ctx._again = again
@@ -118,15 +126,15 @@ def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, 
     return table.unpack(values, 1, n)
   end
   return function(...)
-    if internal.noting then return internal.noting(name, call, ...) end      -- tools/swap.lua
+    if func.noting then return func.noting(name, call, ...) end      -- tools/swap.lua
     return call(...)
   end
 end)
 
 --- The value y of op, which follows the tensors after it although nothing here knows its gradient:
 --- where one of them is tracked, backward raises at y, instead of leaving them out.
-function internal.opaque(op, y, ...)
-  if not is_tensor(y) or not y:is_floating_point() or not internal.tracked(...) then return y end
+function func.opaque(op, y, ...)
+  if not is_tensor(y) or not y:is_floating_point() or not recording.tracked(...) then return y end
   return flame.func {
     name = op,
     forward = function(_, v) return v:clone() end,
@@ -138,11 +146,11 @@ end
 
 --- Of tensors: no gradients, or, with set_to_none = false (also in a table),
 --- zeros where there are some.
-function internal.zero_grad(op, list, set_to_none)
+function func.zero_grad(op, list, set_to_none)
   if type(set_to_none) == "table" then
-    set_to_none = internal.options(op, set_to_none, { set_to_none = true }).set_to_none
+    set_to_none = arguments.options(op, set_to_none, { set_to_none = true }).set_to_none
   end
-  if set_to_none ~= nil then internal.need_flag(op, "set_to_none", set_to_none) end
+  if set_to_none ~= nil then arguments.need_flag(op, "set_to_none", set_to_none) end
   for _, p in ipairs(list) do
     if set_to_none ~= false then p.grad = nil
     elseif p.grad then p.grad:zero_() end
@@ -164,7 +172,7 @@ end
 --- f's results without keeping what is inside: backward runs f again, with the same random numbers.
 def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
   if not flame.is_grad_enabled() then return f(...) end
-  f = internal.with_casts(f)
+  f = autocast.with_casts(f)
   local args, kept, rng = table.pack(...), {}, flame.rng_state()
   for i = 1, args.n do
     if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end
@@ -182,7 +190,7 @@ def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
   end
   local made = table.pack(internal.checkpointed(tracked, since, function(which, g, _, gradients)
     local start, y = internal.sequence(), again(f, args, kept, rng)[at[which]]
-    local got = is_tensor(y) and "(" .. table.concat(y.shape, ", ") .. ")" or internal.word(y)
+    local got = is_tensor(y) and "(" .. table.concat(y.shape, ", ") .. ")" or arguments.word(y)
     if not is_tensor(y) or got ~= "(" .. table.concat(g.shape, ", ") .. ")" then
       fail("checkpoint", "result %d has shape (%s), and is %s when f runs again", at[which],
         table.concat(g.shape, ", "), got)
@@ -200,3 +208,5 @@ def(".functional_call(net: any, values: any, ...) -> ...", function(...)
   require "flame.nn"
   return internal.functional_call(...)
 end)
+
+return func

@@ -1,7 +1,9 @@
 --- Gradients in Lua: the map of gradients(), flame.grad and its kin, functions of the
 -- script. The walk itself is C (internal.gradients).
-local flame, _, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local is_tensor = flame.is_tensor
 
 -- ---- the map ---------------------------------------------------------------------------------
@@ -158,7 +160,7 @@ local function stand_in(x)
 end
 
 local function scalar_result(op, y)
-  if not is_tensor(y) then fail(op, "f must return a tensor first, got %s", internal.word(y)) end
+  if not is_tensor(y) then fail(op, "f must return a tensor first, got %s", arguments.word(y)) end
   if y:numel() ~= 1 then
     fail(op, "f must return one element, got shape (%s)", table.concat(y.shape, ", "))
   end

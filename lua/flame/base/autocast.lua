@@ -3,8 +3,9 @@
 -- made where its arguments are read (src/lua/declare_cast.c), so that they reach functions that a
 -- script keeps in locals. A backward pass runs in the dtypes of its forward pass. A weight that
 -- is cast twice in one evaluation is cast once there, since equal ops of a window are one.
-local _, _, internal = ...
-local fail, cast_block, cast_begin = internal.failf, internal.cast_block, internal.cast_begin
+local internal = require("flame").internal
+local arguments = require "flame.base.arguments"
+local fail, cast_block, cast_begin = arguments.fail, internal.cast_block, internal.cast_begin
 local cast_dtype = internal.cast_dtype
 
 local function autocast(dtype, f, ...)
@@ -15,7 +16,7 @@ local function autocast(dtype, f, ...)
   return f(...)
 end
 --- f, which runs again in backward, with the casts that are on now.
-function internal.with_casts(f)
+local function with_casts(f)
   local dtype = cast_dtype()
   if not dtype then return f end
   return function(...) return autocast(dtype, f, ...) end
@@ -23,7 +24,9 @@ end
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
 --- norms and similar ops in f32; false in place of the dtype switches it off inside. Without f a
 --- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
-internal.def(".autocast() -> dtype", function() return cast_dtype() end,
+arguments.def(".autocast() -> dtype", function() return cast_dtype() end,
   '.autocast(dtype: "f16"|"bf16"|bool, f: fn, ...) -> ...', autocast,
   '.autocast(dtype: "f16"|"bf16"|bool = "f16", *, enabled = true) -> Guard',
   function(dtype, enabled) return autocast(enabled and dtype) end)
+
+return { with_casts = with_casts }

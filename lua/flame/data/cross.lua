@@ -3,6 +3,7 @@
 -- of a tensor, in the order in which the structure names them.
 local flame = require "flame"
 local internal = flame.internal
+local arguments = require "flame.base.arguments"
 
 local cross = {}
 
@@ -126,7 +127,7 @@ local function of_text(text, what)
     f = chunk()
   end
   if not internal.callable(f) then
-    error(("%s: the text gives %s, need a function"):format(what, internal.word(f)), 0)
+    error(("%s: the text gives %s, need a function"):format(what, arguments.word(f)), 0)
   end
   return f
 end

@@ -2,6 +2,7 @@
 -- adds to it.
 local flame = require "flame"
 local internal = flame.internal
+local arguments = require "flame.base.arguments"
 
 return function(data, shared)
   local fail, put = shared.fail, shared.put
@@ -199,7 +200,7 @@ return function(data, shared)
     for k, kind in ipairs(kinds) do
       if not KINDS[kind] then
         fail("csv", "the type of column '%s' is %s, need \"text\", \"class\", \"auto\" or a dtype",
-          names and names[k] or k, type(kind) == "string" and kind or internal.word(kind))
+          names and names[k] or k, type(kind) == "string" and kind or arguments.word(kind))
       end
     end
     return kinds

@@ -4,7 +4,6 @@
 -- the item's number alone, so that its random numbers do not depend on who makes it.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()
 local cross = require "flame.data.cross"
 
 local items = {}

@@ -2,6 +2,8 @@
 -- Given the table of flame.data, adds to it.
 local flame = require "flame"
 local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
 local items = require "flame.data.items"
 local cross = require "flame.data.cross"
 
@@ -10,8 +12,8 @@ return function(data, shared)
 
   -- ---- datasets ---------------------------------------------------------------------------------
   local Dataset = { __name = "Dataset" }        -- its recipe says what it is: data/items.lua
-  internal.named_classes.Dataset = Dataset
-  Dataset.__index, Dataset.__newindex = internal.closed("a dataset", Dataset,
+  objects.classes.Dataset = Dataset
+  Dataset.__index, Dataset.__newindex = objects.closed("a dataset", Dataset,
     { classes = true, names = true })
 
   local function dataset_of(recipe) return setmetatable({ recipe = recipe }, Dataset) end
@@ -22,7 +24,7 @@ return function(data, shared)
       if v.ndim == 0 then fail(op, "column '%s' is a tensor without an axis", name) end
       return v:size(1)
     elseif type(v) == "table" then return #v end
-    fail(op, "column '%s' must be a tensor or a list, got %s", name, internal.word(v))
+    fail(op, "column '%s' must be a tensor or a list, got %s", name, arguments.word(v))
   end
 
   --- {name = tensor or list} as a recipe: an item has an element of each.
@@ -137,8 +139,8 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
 
   -- ---- the loader -------------------------------------------------------------------------------
   local Loader = { __name = "Loader" }
-  internal.named_classes.Loader = Loader
-  Loader.__index, Loader.__newindex = internal.closed("a loader", Loader, { size = true,
+  objects.classes.Loader = Loader
+  Loader.__index, Loader.__newindex = objects.closed("a loader", Loader, { size = true,
     shuffle = true, drop_last = true, workers = true, prefetch = true, device = true, seed = true,
     epoch = true })
 

@@ -4,6 +4,7 @@
 -- numbers of its fields are those of TensorBoard's event.proto and summary.proto.
 local flame = require "flame"
 local internal = flame.internal
+local objects = require "flame.base.objects"
 
 local BINS = 64
 local huge = math.huge
@@ -63,7 +64,7 @@ end
 -- ---- a writer -----------------------------------------------------------------------------------
 
 local Writer = { __name = "EventWriter" }
-internal.named_classes.EventWriter = Writer
+objects.classes.EventWriter = Writer
 
 --- Puts a method with its declaration (src/lua/declare.h) into the class; messages call it
 --- tensorboard.name.
@@ -72,7 +73,7 @@ local function put(text, f)
   Writer[name] = internal.declare(text, "tensorboard." .. name, f)
 end
 
-Writer.__index, Writer.__newindex = internal.closed("a writer of data.tensorboard", Writer,
+Writer.__index, Writer.__newindex = objects.closed("a writer of data.tensorboard", Writer,
   { path = true, file = true, time = true })
 
 local function write(self, op, text)

@@ -1,11 +1,12 @@
 --- Data parallel training: each rank has the network and a part of each batch; gradients are
 -- brought together after backward. Given the table of flame.distributed, adds to it.
 --
--- Gradients go in buckets, a bucket a collective: arrays of one dtype, joined, in the reverse order
--- of the parameters, which is the order in which backward makes them. The order follows from the
--- network alone, so it is that of all ranks.
+-- Gradients go in buckets: arrays of one dtype, in the reverse order of the parameters, which is
+-- the order in which backward makes them. The order follows from the network alone, so it is that
+-- of all ranks.
 local flame = require "flame"
 local internal = flame.internal
+local dtypes = require "flame.base.dtypes"
 
 return function(distributed, shared)
   local fail, put = shared.fail, shared.put
@@ -14,8 +15,6 @@ return function(distributed, shared)
   local networks, count, jobs = setmetatable({}, { __mode = "v" }), 0,
     setmetatable({}, { __mode = "k" })
   local quiet = 0                                        -- calls of no_sync that are open
-
-  local sizes = { f64 = 8, f32 = 4, f16 = 2, bf16 = 2 }
 
   -- ---- what has a gradient ----------------------------------------------------------------------
 
@@ -67,7 +66,7 @@ return function(distributed, shared)
     local buckets, last = {}, nil
     for _, p in ipairs(list) do
       local g = p.grad
-      local bytes = g:numel() * (sizes[g.dtype] or 8)
+      local bytes = g:numel() * (dtypes.size[g.dtype] or 8)
       if not last or last.dtype ~= g.dtype or last.device ~= g.device
         or last.bytes + bytes > limit then
         last = { dtype = g.dtype, device = g.device, bytes = 0 }
@@ -78,7 +77,18 @@ return function(distributed, shared)
     return buckets
   end
 
+  --- Gradients of a GPU stay where they lie: a collective each, which the device does in one.
+  local function reduce_each(job, bucket)
+    for k, p in ipairs(bucket) do
+      local mark = internal.gradient_mark(p.grad)
+      p.grad = shared.all_reduce(p.grad:detach(),
+        { op = "data_parallel", reduce = job.reduce, joins = k < #bucket })
+      internal.gradient_mark(p.grad, mark)
+    end
+  end
+
   local function reduce(job, bucket)
+    if bucket.device ~= "cpu" then return reduce_each(job, bucket) end
     local flat = {}
     for k, p in ipairs(bucket) do flat[k] = p.grad:detach():reshape(-1) end
     local how = { op = "data_parallel", reduce = job.reduce }

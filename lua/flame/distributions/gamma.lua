@@ -7,6 +7,7 @@
 -- counts: nothing looks at a value, and draws fuse into one kernel. A round accepts with a chance
 -- of 0.95 or more; where none of 8 does, once in 3e10 draws, the mode of the hat stands.
 local flame = require "flame"
+local dtypes = require "flame.base.dtypes"
 local where = flame.where
 local ROUNDS <const> = 8
 
@@ -45,14 +46,13 @@ return function(distributions, shared)
   --- Logarithms of gamma variates of concentration a, expanded to 'size'; a's gradient follows.
   local function variates(a, size) return log_variate(a:double():expand(size)) end
   --- What the dtype can hold above 0.
-  local LEAST = { f64 = 2.0 ^ -1022, f32 = 2.0 ^ -126, f16 = 2.0 ^ -14, bf16 = 2.0 ^ -126 }
+  local function least(dtype) return 2.0 ^ (dtypes.least[dtype] - 1) end
   local function above_zero(x, dtype)
-    return x:clamp({ min = LEAST[dtype] }):to(dtype)
+    return x:clamp({ min = least(dtype) }):to(dtype)
   end
   --- Between 0 and 1, both left out.
-  local EPSILON = { f64 = 2.0 ^ -53, f32 = 2.0 ^ -24, f16 = 2.0 ^ -11, bf16 = 2.0 ^ -8 }
   local function inner(x, dtype)
-    return x:clamp(LEAST[dtype], 1 - EPSILON[dtype]):to(dtype)
+    return x:clamp(least(dtype), 1 - dtypes.epsilon[dtype] / 2):to(dtype)
   end
 
   --- Infinity for shares above a half, else 'low', in the dtype of p.
@@ -180,8 +180,8 @@ return function(distributions, shared)
     return above_zero(variates(a, size):softmax(-1), a.dtype)
   end
   local simplex = { text = "shares that sum to 1", holds = function(x)
-    -- as far as rounded shares, each at least LEAST, can
-    local near = 1e-6 + 2 * EPSILON[x.dtype] + x:size(-1) * LEAST[x.dtype]
+    -- as far as rounded shares, each at least the least, can
+    local near = 1e-6 + dtypes.epsilon[x.dtype] + x:size(-1) * least(x.dtype)
     local off = (x:double():sum(-1, { keepdim = true }) - 1):abs()
     return x:ge(0):logical_and(off:le(near))
   end }

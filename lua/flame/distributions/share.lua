@@ -2,7 +2,10 @@
 -- concentration, the regularised incomplete beta function, inverses of both incomplete functions.
 -- All in f64. Given the table that the parts of flame.distributions share, adds to it.
 local flame = require "flame"
-local internal, where = flame.internal, flame.where
+local func = require "flame.autograd.func"
+local recording = require "flame.base.recording"
+local special = require "flame.ops.special"
+local where = flame.where
 
 -- ---- the slope of gamma variates ----------------------------------------------------------------
 -- x follows a along the quantiles, P(a, x) = const: dx/da = -(dP/da) / p(x) (Figurnov, Mohamed and
@@ -48,7 +51,7 @@ end
 
 --- Large a, x near a: P by Temme's expansion in eta and 1 / a (see igamma).
 local function slope_by_temme(a, x)
-  local rows = internal.temme
+  local rows = special.temme
   local mu, r = (x - a) / a, a:reciprocal()
   -- eta² / 2 = mu - log1p(mu), near 0 by its series, which cancels nothing
   local small = mu:abs():lt(0.1)
@@ -141,7 +144,7 @@ local betainc = flame.func {
 --- which raise in backward.
 local function beta_share(op, a, b, x, y)
   local z = betainc(a:detach():double(), b:detach():double(), x:double(), y:detach():double())
-  return internal.opaque(op, z:to(x.dtype), a, b)
+  return func.opaque(op, z:to(x.dtype), a, b)
 end
 
 -- ---- inverses -----------------------------------------------------------------------------------
@@ -193,7 +196,7 @@ end
 --- x, at which share lies below; one step of Newton on values as they are gives it the gradient
 --- that cdf has: dx = (dshare - dcdf) / density.
 local function followed(x, share, cdf, log_density)
-  if not flame.is_grad_enabled() or not internal.tracked(share, cdf) then return x end
+  if not flame.is_grad_enabled() or not recording.tracked(share, cdf) then return x end
   return x + where(x:isfinite(), (share - share:detach() - (cdf - cdf:detach()))
     * (-log_density:detach()):exp(), 0)
 end

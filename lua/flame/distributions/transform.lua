@@ -2,6 +2,7 @@
 -- SigmoidTransform, TanhTransform, ComposeTransform, TransformedDistribution, LogNormal. Given the
 -- table of flame.distributions, adds to it.
 local flame = require "flame"
+local arguments = require "flame.base.arguments"
 local internal, where = flame.internal, flame.where
 
 return function(distributions, shared)
@@ -87,7 +88,7 @@ return function(distributions, shared)
   local function need_maps(op, parts)
     for i, t in ipairs(parts) do
       if type(t) ~= "table" or not t.log_abs_det_jacobian then
-        fail(op, "transform %d is a %s, need one as ExpTransform()", i, internal.word(t))
+        fail(op, "transform %d is a %s, need one as ExpTransform()", i, arguments.word(t))
       end
     end
     return parts
@@ -96,7 +97,7 @@ return function(distributions, shared)
     --- One transform after the other, in the order of the list.
     return function(parts)
       if type(parts) ~= "table" then
-        fail("ComposeTransform", "need a list of transforms, got %s", internal.word(parts))
+        fail("ComposeTransform", "need a list of transforms, got %s", arguments.word(parts))
       end
       local sign = 1
       for _, t in ipairs(need_maps("ComposeTransform", parts)) do sign = t.sign * sign end
@@ -136,7 +137,7 @@ return function(distributions, shared)
     function(base, maps, validate)
       if type(maps) ~= "table" then
         fail("TransformedDistribution", "transforms is a %s, need a transform or a list of them",
-          internal.word(maps))
+          arguments.word(maps))
       end
       return transformed(Transformed, base, maps, validate)
     end)

@@ -5,8 +5,10 @@
 -- a kernel with the meaning of its parameters, as given or derived; vjp and jvp take programs and
 -- give tracked results. The gradient of a vjp is taken through the jvp (for u fixed,
 -- d<u, J'g> = d<g, Ju>), so a generated adjoint is never derived itself.
-local flame, _, internal = ...
-local fail = internal.failf
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail = arguments.fail
 local is_tensor = flame.is_tensor
 local INPUT, OUTPUT, FRESH = 1, 2, 4
 
@@ -486,11 +488,6 @@ local function handed_over(call)
   end
 end
 
---- For tools/proof.lua and kernel/vjp.lua.
-internal.kernel_parts = { tracked = tracked, jvp = jvp, run_adjoint = run_adjoint,
-  given_gradient = given_gradient, flat = flat, number_of = number_of, sizes = sizes,
-  is_output = is_output }
-
 --- The outputs by their parameters, as they are now; and those parameters in order.
 local function outputs_of(params, results)
   local by_param, order = {}, {}
@@ -529,10 +526,10 @@ local function track_all(k, results, args, geometry, n)
   local kept, call_with = handed_over({ values = values, results = by_param, geometry = geometry })
   local made = table.pack(internal.custom(list, inputs, function(which, g, _, _, held)
     local j, again = floats[which], call_with(held)
-    if internal.prove_once then
+    if internal.checks_gradients() then
       config.proven = config.proven or {}
-      internal.prove_once(config.proven, table.concat(active, ","), function()
-        return internal.proof_of_kernel(p, config, again, active, out_params, floats)
+      require("flame.tools.proof").once(config.proven, table.concat(active, ","), function()
+        return require("flame.tools.proof").of_kernel(p, config, again, active, out_params, floats)
       end)
     end
     if config.vjp then
@@ -556,5 +553,6 @@ function internal.kernel_track(k, results, args, geometry, n)
   return table.unpack(list, 1, at)
 end
 
--- For kernel/show.lua.
-internal.kernel_program = { of = program_of, derive = derive, is_output = is_output }
+return { of = program_of, derive = derive, is_output = is_output, tracked = tracked, jvp = jvp,
+  run_adjoint = run_adjoint, given_gradient = given_gradient, flat = flat, number_of = number_of,
+  sizes = sizes }

@@ -1,8 +1,11 @@
 --- flame.map: an elementwise expression in CUDA C as a function of tensors. internal.map_text
 -- (src/lua/kernel_map.c) writes it as an expression over the helpers in N, which are flame's ops
 -- with C's meaning; what the ops do not cover becomes a kernel.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local C_TYPES = require("flame.base.dtypes").kernel
+local fail, def = arguments.fail, arguments.def
 local is_tensor, where = flame.is_tensor, flame.where
 
 -- ---- the helpers -------------------------------------------------------------------------------
@@ -83,9 +86,6 @@ function N.EXP10(x) return over_numbers("pow")(10.0, x) end
 function N.FDIM(x, y) return where(N.le(x, y), 0, x - y) end
 function N.SATURATE(x) return x:clamp(0, 1) end
 
-local C_TYPES = { f32 = "float", f64 = "double", f16 = "__half", bf16 = "__nv_bfloat16",
-  i64 = "long long", i32 = "int", i16 = "short", i8 = "signed char", u8 = "unsigned char",
-  bool = "bool" }
 
 -- An expression that flame's ops do not cover, as a kernel over contiguous operands.
 local function map_kernel(text, dtypes, result)

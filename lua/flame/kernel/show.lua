@@ -1,8 +1,13 @@
 --- What kernels show of themselves: k:source, k:report. The facts are C (src/lua/kernel_report.c).
 -- And what is compiled of them: flame.kernel_cache, flame.warmup.
-local flame, _, internal = ...
-local fail, def, program = internal.failf, internal.def, internal.kernel_program
-local Kernel = program.methods
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
+local program = require "flame.kernel.gradient"
+local cubin = require "flame.kernel.image"
+local Kernel = require("flame.kernel.methods").Kernel
+local fail, def = arguments.fail, arguments.def
 local INPUT, OUTPUT, FRESH = 1, 2, 4
 
 local function adjoint_for_show(self)
@@ -49,7 +54,7 @@ local function put_usage(r, kernel, name)
   if r.compiled then return end
   local image = internal.kernel_image(kernel)
   if not image then return end
-  local registers, bytes = internal.cubin_usage(image, name)
+  local registers, bytes = cubin.usage(image, name)
   if registers then r.registers, r.spills, r.compiled = registers, bytes or -1, "sm_90" end
 end
 
@@ -158,7 +163,7 @@ end)
 def(".warmup(list: table)", function(list)
   for key in pairs(list) do
     if type(key) == "string" and key ~= "device" then
-      internal.no_option("warmup", key, { device = true })
+      objects.no_option("warmup", key, { device = true })
     end
   end
   local device = list.device or flame.default_device()

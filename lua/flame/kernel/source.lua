@@ -2,8 +2,8 @@
 -- is a template. "template <typename T, int N>" of the entry "k<float, 16>" becomes "using T =
 -- float; constexpr int N = 16;": then it is a kernel like others, on every device, with a name of C
 -- beside those that stay templates.
-local _, _, internal = ...
-local fail = internal.failf
+local arguments = require "flame.base.arguments"
+local fail = arguments.fail
 
 --- ${name} in the text: the constant of that name.
 local function interpolate(source, constants)
@@ -161,9 +161,9 @@ local function declared(entry, parameters, i, given)
 end
 
 local function instance(source, entry)
-  local name, arguments = entry:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
+  local name, between = entry:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
   if not name then return source, entry end
-  local text, given = bare(source), split(arguments)
+  local text, given = bare(source), split(between)
   for from, to in text:gmatch(
       "()%f[%w_]template%s+__global__[^;{<]-%f[%w_]" .. name .. "%s*<[^;{]*;()") do
     source = source:sub(1, from - 1) .. blanks(source:sub(from, to - 1)) .. source:sub(to)
@@ -194,7 +194,7 @@ local TAKES_NEXT = { ["-D"] = "-D", ["-U"] = "-U", ["--define-macro"] = "-D",
 
 local function check_option(o)
   if type(o) ~= "string" then
-    fail("kernel", "options: expected strings, got %s", internal.word(o))
+    fail("kernel", "options: expected strings, got %s", arguments.word(o))
   end
   for _, pattern in ipairs(OPTIONS) do
     if not o:find("[%c]") and o:find(pattern) then return o end
@@ -205,15 +205,15 @@ end
 
 --- The options for the compiler: those of the list, which reach no file, and
 --- the folders of 'include'.
-function internal.kernel_options(options, include)
-  if type(options or {}) ~= "table" then
-    fail("kernel", "options must be a list of strings, got %s", internal.word(options))
+local function options(given, include)
+  if type(given or {}) ~= "table" then
+    fail("kernel", "options must be a list of strings, got %s", arguments.word(given))
   end
   if type(include or {}) ~= "table" then
-    fail("kernel", "include must be a list of folders, got %s", internal.word(include))
+    fail("kernel", "include must be a list of folders, got %s", arguments.word(include))
   end
   local list, word = {}, nil
-  for _, o in ipairs(options or {}) do
+  for _, o in ipairs(given or {}) do
     if word then list[#list + 1], word = check_option(word .. tostring(o)), nil
     elseif TAKES_NEXT[o] then word = TAKES_NEXT[o]
     else list[#list + 1] = check_option(o) end
@@ -221,7 +221,7 @@ function internal.kernel_options(options, include)
   if word then fail("kernel", "options: '%s' without a name behind it", word) end
   for _, folder in ipairs(include or {}) do
     if type(folder) ~= "string" or folder == "" or folder:find("%c") then
-      fail("kernel", "include: expected the names of folders, got %s", internal.word(folder))
+      fail("kernel", "include: expected the names of folders, got %s", arguments.word(folder))
     end
     list[#list + 1] = "--include-path=" .. folder
   end
@@ -229,9 +229,11 @@ function internal.kernel_options(options, include)
 end
 
 --- The text that is read and compiled, and the name of the kernel in it.
-function internal.kernel_text(source, constants, entry)
+local function text_of(source, constants, entry)
   source = interpolate(source, constants)
   entry = by_defaults(source, entry)
   if not entry then return source end
   return instance(source, entry)
 end
+
+return { options = options, text_of = text_of }

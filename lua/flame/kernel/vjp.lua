@@ -1,7 +1,10 @@
 --- Gradients of kernels that the script gives as CUDA C text: flame.kernel{vjp = "…"}.
-local flame, _, internal = ...
-local fail, is_tensor = internal.failf, flame.is_tensor
-local is_output, tracked = internal.kernel_parts.is_output, internal.kernel_parts.tracked
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, is_tensor = arguments.fail, flame.is_tensor
+local gradient = require "flame.kernel.gradient"
+local is_output, tracked = gradient.is_output, gradient.tracked
 
 --- What a gradient's parameters get: their kinds and values, the parameters of p that its outputs
 --- are gradients of, and the elements of the largest.
@@ -39,7 +42,7 @@ end
 
 --- A gradient written in CUDA: its outputs are named d<input>, grad_<input>,
 --- d_<input> or <input>_grad.
-function internal.vjp_from_source(source)
+local function from_source(source)
   local k = flame.kernel(source)
   local params = internal.kernel_info(k).params
   for _, q in ipairs(params) do
@@ -65,3 +68,5 @@ function internal.vjp_from_source(source)
     return table.unpack(list, 1, #active)
   end
 end
+
+return { from_source = from_source }

@@ -1,8 +1,11 @@
 --- Factorisations in the form that LAPACK keeps them: LU packed in one matrix with pivots, and the
 -- orthogonal matrix of a list of reflections. Compositions: gradients come of themselves.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
-local linalg, part = flame.linalg, internal.linalg_parts
+local flame = require "flame"
+local func = require "flame.autograd.func"
+local arguments = require "flame.base.arguments"
+local solve = require "flame.linalg.solve"
+local fail, def = arguments.fail, arguments.def
+local linalg, part = flame.linalg, solve
 local shape_text = part.shape_text
 
 --- The row swaps, one after the other, that bring the rows of each matrix into the order 'rows'.
@@ -24,7 +27,7 @@ local function pivots_of(rows, n)
 end
 --- And the way back: the order of rows behind the swaps of 'pivots', a list a matrix.
 local function swapped_rows(op, pivots, count)
-  local shape, out = internal.need_integers(op, "pivots", pivots).shape, {}
+  local shape, out = arguments.need_integers(op, "pivots", pivots).shape, {}
   for b, swaps in ipairs(pivots:reshape(-1, shape[#shape]):totable()) do
     local now = {}
     for i = 1, count do now[i] = i end
@@ -48,7 +51,7 @@ end
 --- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row
 --- i was swapped with row pivots[i].
 def("linalg.lu_factor(x: T, pivot = true) -> LU: T, pivots: T @neutral", function(x, pivot)
-  internal.need_pivot("lu_factor", pivot)
+  solve.need_pivot("lu_factor", pivot)
   local p, l, u = linalg.lu(x)
   local m, n = x.shape[x.ndim - 1], x.shape[x.ndim]
   local k = math.min(m, n)
@@ -76,7 +79,7 @@ end)
 --- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
 def([[lu(x: T, pivot = true, get_infos = false)
     -> LU: T, pivots: T, info: T if get_infos @neutral]], function(x, pivot, get_infos)
-  internal.need_pivot("lu", pivot)
+  solve.need_pivot("lu", pivot)
   if get_infos then return linalg.lu_factor_ex(x) end
   return linalg.lu_factor(x)
 end)
@@ -212,7 +215,7 @@ function(x, check_errors)
   part.need_square("inv_ex", "x", x)
   local _, _, u = linalg.lu(x:detach())
   if check_errors then return linalg.inv(x), info_of(u) end
-  return internal.quiet_inverse(x, "inv_ex"), info_of(u)
+  return solve.quiet_inverse(x, "inv_ex"), info_of(u)
 end)
 --- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
 --- first 0 (i32; 0: nowhere). What a singular matrix gives is not finite.
@@ -352,7 +355,7 @@ local function ldl(op, x)
   local function made(values, dtype, shape)
     return flame.tensor(values, { dtype = dtype, device = x.device }):reshape(shape)
   end
-  return internal.opaque(op, made(list, "f64", x.shape):to(x.dtype), x), made(pivots, "i32", lead),
+  return func.opaque(op, made(list, "f64", x.shape):to(x.dtype), x), made(pivots, "i32", lead),
     made(info, "i32", alone)
 end
 --- x = L D L' for symmetric matrices, of which the lower half is read, as LAPACK packs it.
@@ -421,7 +424,7 @@ def("linalg.ldl_solve(LD: T, pivots: T, B: T, *, hermitian = false) -> T", funct
     { upper = false, unitriangular = true })
   y = linalg.solve_triangular(l.mT, linalg.solve(made(d), y),
     { upper = true, unitriangular = true })
-  return internal.opaque(op,
+  return func.opaque(op,
     flame.zeros(full, { dtype = "f64", device = b.device }):scatter(-2, rows, y):to(b.dtype), ld, b)
 end)
 

@@ -5,12 +5,13 @@
 -- gradients themselves, so they can be differentiated again.
 -- Also under flame.linalg; singular values and eigenvalues are in linalg/spectrum.lua, norms
 -- and products in linalg/norm.lua.
-local flame, _, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local where, matmul = flame.where, flame.matmul
 
-local linalg = {}
-flame.linalg = linalg
+local linalg = flame.linalg
 
 
 -- ---- arguments -------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ local inverse = flame.func {
 def("inverse(x: T) -> T @neutral", function(x) return inverse(x, "inverse", false) end)
 linalg.inv, linalg.inverse = flame.inverse, flame.inverse
 --- Gives Inf where a matrix is singular.
-internal.quiet_inverse = function(x, op) return inverse(x, op, true) end
+local function quiet_inverse(x, op) return inverse(x, op, true) end
 
 local solve
 solve = flame.func {
@@ -315,14 +316,14 @@ local lu = flame.func {
   end,
 }
 --- As in PyTorch on the CPU, rows are always pivoted.
-internal.need_pivot = function(op, pivot)
+local function need_pivot(op, pivot)
   if not pivot then fail(op, "pivot = false is not supported: rows are always pivoted") end
 end
 --- P, L, U with x (…, m, n) = P L U, rows pivoted.
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 def("linalg.lu(x: T, pivot = true) -> P: T, L: T, U: T @neutral", function(x, pivot)
   local lead, _, m, n = need_matrix("lu", "x", x)
-  internal.need_pivot("lu", pivot)
+  need_pivot("lu", pivot)
   local packed, rows = parts(lu(x), joined(lead, m, n), joined(lead, m))
   local l, u = lu_factors(packed, m, n)
   return permutation(rows, m), l, u
@@ -330,7 +331,7 @@ end)
 
 -- ---- determinants -------------------------------------------------------------------------------
 --- Where calls that only the host has are better done by products.
-internal.on_device = function(x) return x.device ~= "cpu" end
+local function on_device(x) return x.device ~= "cpu" end
 
 local function largest_column(x) return x:abs():sum(-2):amax(-1) end
 --- Determinants and transposed inverses in f64, where all matrices of x are
@@ -374,7 +375,7 @@ cofactor_grad = flame.func {
     local lead, count, n = need_square("det", "x", x)
     save(ctx, x, g)
     local d, y
-    if internal.on_device(x) then d, y = regular_parts(x, lead, count, n) end
+    if on_device(x) then d, y = regular_parts(x, lead, count, n) end
     if d then return gradient_form(d, y, g:double()):to(x.dtype) end
     return call("cofactor_grad", "det", { x, g }, count, lead, x.shape, n)
   end,
@@ -389,7 +390,7 @@ local cofactor = flame.func {
     local lead, count, n = need_square("det", "x", x)
     save(ctx, x)
     local d, y
-    if internal.on_device(x) then d, y = regular_parts(x, lead, count, n) end
+    if on_device(x) then d, y = regular_parts(x, lead, count, n) end
     if d then return (d * y):to(x.dtype) end
     return call("cofactor", "det", { x }, count, lead, x.shape, n)
   end,
@@ -494,7 +495,8 @@ def('qr(x: T, mode: "reduced"|"complete"|"r" = "reduced") -> Q: T, R: T @neutral
 linalg.qr = flame.qr
 
 -- ---- for linalg/spectrum.lua and linalg/norm.lua -------------------------------------------
-internal.linalg_parts = {
+return {
+  quiet_inverse = quiet_inverse, need_pivot = need_pivot, on_device = on_device,
   need_matrix = need_matrix, need_square = need_square, need_real = need_real,
   shape_text = shape_text, is_vector = is_vector, same_batch = same_batch, joined = joined,
   product = product, parts = parts, own = own, call = call,

@@ -1,9 +1,12 @@
 --- Linear algebra by singular values and eigenvalues: svd, eigh, pseudo-inverses, least squares,
 -- ranks; and functions of matrices. Rules as in linalg/solve.lua.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local recording = require "flame.base.recording"
+local solve = require "flame.linalg.solve"
+local fail, def = arguments.fail, arguments.def
 local where, matmul, linalg = flame.where, flame.matmul, flame.linalg
-local part = internal.linalg_parts
+local part = solve
 local need_matrix, need_square, need_real, shape_text = part.need_matrix, part.need_square,
   part.need_real, part.shape_text
 local same_batch, joined, product, parts, own = part.same_batch, part.joined, part.product,
@@ -72,7 +75,6 @@ local function svd_parts(x, full)
   return parts(svd(x, full), joined(lead, m, full and m or k), joined(lead, k),
     joined(lead, full and n or k, n))
 end
-internal.svd = svd_parts
 
 --- Singular values, falling. Tracked: by way of the vectors, which their gradient is made of.
 local function svdvals(x, op)
@@ -83,7 +85,6 @@ local function svdvals(x, op)
   end
   return call("svd", op, { x }, count, lead, joined(lead, math.min(m, n)), m, n, 0, 0)
 end
-internal.svdvals = svdvals
 
 --- U, S, V with x = U diag(S) V', as torch.svd has it.
 def("svd(x: T, some = true, compute_uv = true) -> U: T, S: T, V: T @neutral",
@@ -276,7 +277,7 @@ function(a, b, rcond, driver)
     if vector then residuals = own(residuals:squeeze(-1)) end
   end
   if driver ~= "gelsd" and driver ~= "gelss" then s = flame.empty({ 0 }, none)
-  elseif internal.tracked(a) then s = svdvals(a, op) end                -- those above have no tape
+  elseif recording.tracked(a) then s = svdvals(a, op) end                -- those above have no tape
   if driver == "gels" then rank = flame.empty({ 0 }, { dtype = "i64", device = a.device }) end
   return vector and own(x:squeeze(-1)) or x, residuals, rank, s
 end)
@@ -320,7 +321,7 @@ matrix_exp = flame.func {
   forward = function(ctx, x)
     local lead, count, n = need_square("matrix_exp", "x", x)
     save(ctx, x)
-    if internal.on_device(x) then return exp_by_products(x) end
+    if solve.on_device(x) then return exp_by_products(x) end
     return call("matrix_exp", "matrix_exp", { x }, count, lead, x.shape, n)
   end,
   backward = function(ctx, g)           -- the upper right block of exp [x', g; 0, x']
@@ -361,3 +362,5 @@ def("matrix_power(x: T, n: int) -> T @neutral", function(x, n)
   return y:clone()
 end)
 linalg.matrix_power = flame.matrix_power
+
+return { svdvals = svdvals }

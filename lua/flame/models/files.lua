@@ -4,6 +4,7 @@ local flame = require "flame"
 local nn = require "flame.nn"
 local json = require "flame.models.json"
 local internal = flame.internal
+local dtypes = require "flame.base.dtypes"
 
 local CONFIG <const>, WHOLE <const>, INDEX <const> = "config.json", "model.safetensors",
   "model.safetensors.index.json"
@@ -151,14 +152,13 @@ return function(parts, build)
   end
 
   -- ---- writing ----------------------------------------------------------------------------------
-  local SIZES <const> = { f64 = 8, f32 = 4, f16 = 2, bf16 = 2 }
   local TORCH <const> = { f64 = "float64", f32 = "float32", f16 = "float16", bf16 = "bfloat16" }
 
   --- Names and tensors in files of at most so many bytes, a larger tensor in a separate one.
   local function shards_of(state, most)
     local list, room, total = {}, 0, 0
     for _, name in ipairs(sorted(state)) do
-      local bytes = state[name]:numel() * SIZES[state[name].dtype]
+      local bytes = state[name]:numel() * dtypes.size[state[name].dtype]
       if #list == 0 or bytes > room then
         list[#list + 1], room = { names = {}, tensors = {} }, most
       end

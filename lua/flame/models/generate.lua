@@ -6,6 +6,7 @@
 local flame = require "flame"
 local nn = require "flame.nn"
 local internal = flame.internal
+local arguments = require "flame.base.arguments"
 
 return function(parts, models)
   local OP <const> = "generate"
@@ -21,17 +22,17 @@ return function(parts, models)
   local function row_of(o, v, name)
     if type(v) == "string" then return encoded(o, v) end
     if flame.is_tensor(v) then
-      if internal.need_integers(OP, name, v).ndim ~= 1 then
+      if arguments.need_integers(OP, name, v).ndim ~= 1 then
         fail("%s has %d axes, need 1", name, v.ndim)
       end
       return v:totable()
     end
-    if type(v) ~= "table" then fail("%s must be ids or a text, got %s", name, internal.word(v)) end
+    if type(v) ~= "table" then fail("%s must be ids or a text, got %s", name, arguments.word(v)) end
     return v
   end
   --- The rows of (batch, time), without what the mask hides.
   local function rows_of_tensor(ids, mask)
-    internal.need_integers(OP, "ids", ids)
+    arguments.need_integers(OP, "ids", ids)
     if ids.ndim ~= 2 then fail("ids has %d axes, need 1 or 2 (batch, time)", ids.ndim) end
     local all, seen = ids:totable(), parts.need_mask(OP, mask, ids)
     if not seen then return all end
@@ -77,7 +78,7 @@ return function(parts, models)
     for i, v in ipairs(stop) do
       if math.tointeger(v) then ids[math.tointeger(v)] = true
       elseif type(v) ~= "string" or v == "" then
-        fail("stop[%d] is %s, need an id or a text", i, internal.word(v))
+        fail("stop[%d] is %s, need an id or a text", i, arguments.word(v))
       elseif not o.tokenizer then fail("stop[%d] is a text\1: give tokenizer = one", i)
       else words[#words + 1] = v end
     end
@@ -284,7 +285,7 @@ return function(parts, models)
   function internal.generate(model, ids, o)
     if not nn.is(model, models.CausalLM) then
       fail("model is %s, need a model of flame.models that scores the next token",
-        nn.is(model, nn.Module) and "a " .. getmetatable(model).__name or internal.word(model))
+        nn.is(model, nn.Module) and "a " .. getmetatable(model).__name or arguments.word(model))
     end
     check_options(o)
     local given, one, texts = rows_of(ids, o)

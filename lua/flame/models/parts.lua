@@ -7,6 +7,8 @@ local flame = require "flame"
 local nn = require "flame.nn"
 local json = require "flame.models.json"
 local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
 
 local parts = {}
 
@@ -31,7 +33,7 @@ local function read(self, name, default, kind, fits)
   local v = self:get(name)
   if v == nil then v = default end
   if v == nil then self:fail("%s is missing, need %s", name, kind) end
-  if not fits(v) then self:fail("%s is %s, need %s", name, internal.word(v), kind) end
+  if not fits(v) then self:fail("%s is %s, need %s", name, arguments.word(v), kind) end
   return v
 end
 function Config:int(name, default)
@@ -116,7 +118,7 @@ end
 
 -- ---- input --------------------------------------------------------------------------------------
 function parts.need_ids(op, name, ids)
-  internal.need_integers(op, name, ids)
+  arguments.need_integers(op, name, ids)
   if ids.ndim ~= 2 then
     fail(op, "%s has %d axes, need 2 (batch, time)", name, ids.ndim)
   end
@@ -138,12 +140,12 @@ end
 ---@field length integer  positions there is room for
 ---@field seen integer    positions that are written
 local ModelCache = { __name = "ModelCache" }
-ModelCache.__index, ModelCache.__newindex = internal.closed("ModelCache", ModelCache,
+ModelCache.__index, ModelCache.__newindex = objects.closed("ModelCache", ModelCache,
   { batch = true, length = true, seen = true, layers = true, real = true, count = true })
 function ModelCache:__tostring()
   return ("ModelCache(batch=%d, %d of %d positions)"):format(self.batch, self.seen, self.length)
 end
-internal.named_classes.ModelCache = ModelCache
+objects.classes.ModelCache = ModelCache
 
 --- A cache of a layer's keys and values each: layer(i) makes one.
 function parts.cache(batch, length, layers)

@@ -1,5 +1,6 @@
 --- Attention and the blocks built on it. Given the table of flame.nn, adds to it.
 local flame = require "flame"
+local arguments = require "flame.base.arguments"
 
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
@@ -130,7 +131,7 @@ return function(nn, shared)
     local out
     local function add(mask, shape, name)
       local n = 1
-      flame.internal.need_tensor("MultiheadAttention", name, mask)
+      arguments.need_tensor("MultiheadAttention", name, mask)
       for _, size in ipairs(shape) do n = n * size end
       if mask:numel() ~= n then
         fail("MultiheadAttention: %s has shape (%s), need %d elements: (%s)", name,
@@ -146,7 +147,7 @@ return function(nn, shared)
     end
     local b, t, s = q:size(1), q:size(3), k:size(3) - extra
     if o.attn_mask then
-      local m = flame.internal.need_tensor("MultiheadAttention", "attn_mask", o.attn_mask)
+      local m = arguments.need_tensor("MultiheadAttention", "attn_mask", o.attn_mask)
       if m.ndim == 2 then add(m, { 1, 1, t, s }, "attn_mask")
       elseif m.ndim == 3 then add(m, { b, self.num_heads, t, s }, "attn_mask")
       else fail("MultiheadAttention: attn_mask has %d axes, need 2 or 3", m.ndim) end

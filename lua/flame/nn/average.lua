@@ -1,5 +1,6 @@
 --- Averages of a network over its training: SWA and EMA. Given the table of flame.nn, adds to it.
 local flame = require "flame"
+local arguments = require "flame.base.arguments"
 
 return function(nn, shared)
   local fail, class, call, put = shared.raise, shared.class, shared.call, shared.put
@@ -72,7 +73,7 @@ return function(nn, shared)
     if #norms == 0 then return end
     if type(batches) ~= "table" and not flame.internal.callable(batches) then
       fail("update_bn", "batches are a list of inputs or an iterator, got %s",
-        flame.internal.word(batches))
+        arguments.word(batches))
     end
     local _ <close> = setmetatable({}, { __close = function()
       for i, m in ipairs(norms) do m.momentum = momenta[i] end

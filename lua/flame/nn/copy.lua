@@ -1,6 +1,7 @@
 --- Whole networks: deep copies, calls with other values of the parameters, tests of classes,
 -- parameters by patterns of their names. Given the table of flame.nn, adds to it.
 local flame = require "flame"
+local arguments = require "flame.base.arguments"
 
 return function(nn, shared)
   local Module, fail, put = nn.Module, shared.raise, shared.put
@@ -106,10 +107,10 @@ return function(nn, shared)
 
   function flame.internal.functional_call(net, values, ...)
     if not shared.is_module(net) then
-      fail("functional_call", "net is a %s, need a module", flame.internal.word(net))
+      fail("functional_call", "net is a %s, need a module", arguments.word(net))
     end
     if type(values) ~= "table" then
-      fail("functional_call", "values are a table by name, got %s", flame.internal.word(values))
+      fail("functional_call", "values are a table by name, got %s", arguments.word(values))
     end
     local by, names = tensors_by_name(net)
     local map = {}
@@ -119,7 +120,7 @@ return function(nn, shared)
         fail("functional_call", "the module has no parameter or buffer '%s'%s", tostring(name),
           flame.internal.hint(tostring(name), names))
       end
-      flame.internal.need_tensor("functional_call", tostring(name), value)
+      arguments.need_tensor("functional_call", tostring(name), value)
       map[x] = value
     end
     local undo <close> = setmetatable({}, Undo)

@@ -3,10 +3,11 @@
 -- of first assignment, the kinds of marked tensors, what raises, and nn.Buffer; gives functions
 -- for nn.lua.
 local flame = require "flame"
+local arguments = require "flame.base.arguments"
 
 return function(order, kinds, fail, buffer)
   local held = setmetatable({}, { __mode = "k" })      -- module -> key -> its parameter or buffer
-  local function word(v) return flame.internal.word(v) end
+  local function word(v) return arguments.word(v) end
 
   local function marked(x) return type(x) == "userdata" and kinds[x] ~= nil end
 

@@ -46,7 +46,7 @@ return function(nn, shared)
       positive(op, "out_features", outputs)
       local as = { bias = bias, device = device, dtype = dtype }
       local gated = gates[activation]
-      if not gated and type(rawget(flame, activation)) ~= "function" then
+      if not (gated or flame.has(activation) and type(flame[activation]) == "function") then
         fail(op, "there is no activation '%s'", activation)
       end
       self.activation = activation

@@ -1,5 +1,6 @@
 --- Backward hooks of modules. Given the table of flame.nn, adds to nn.Module.
 local flame = require "flame"
+local arguments = require "flame.base.arguments"
 
 return function(nn, shared)
   local Module, fail = nn.Module, shared.fail
@@ -9,11 +10,11 @@ return function(nn, shared)
     if flame.is_tensor(new) and #places == 1 then new = { [places[1]] = new } end
     if type(new) ~= "table" then
       fail("%s: a backward hook returns a list with a gradient for each argument, or nothing; got %s",
-        what, flame.internal.word(new))
+        what, arguments.word(new))
     end
     local flat = {}
     for i, k in ipairs(places) do
-      local g = flame.internal.need_tensor(what, "gradient " .. k .. " of a backward hook",
+      local g = arguments.need_tensor(what, "gradient " .. k .. " of a backward hook",
         new[k] or gradients[k])
       local shape, own = table.concat(g.shape, ", "), table.concat(gradients[k].shape, ", ")
       if shape ~= own then

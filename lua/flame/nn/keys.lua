@@ -1,6 +1,8 @@
 --- What the attentions share: rotary positions of queries and keys, and the cache of keys and
 -- values of a text that is written token by token. Given the table of flame.nn, adds to 'shared'.
 local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
 
 return function(_, shared)
   local fail, positive = shared.raise, shared.count
@@ -20,12 +22,12 @@ return function(_, shared)
     local names = SCALINGS[kind]
     if not names then
       fail(op, 'rope_scaling is %s, need {type = "linear", …} or {type = "llama3", …}',
-        type(o) == "table" and "of type " .. tostring(kind) or flame.internal.word(o))
+        type(o) == "table" and "of type " .. tostring(kind) or arguments.word(o))
     end
     local own = { type = kind }
     for key, v in pairs(o) do
       if key ~= "type" and key ~= "rope_type" and not names[key] then
-        flame.internal.no_option(op, key, names)
+        objects.no_option(op, key, names)
       end
       own[key] = v
     end
@@ -85,7 +87,7 @@ return function(_, shared)
   function keys.set_rotary(self, op, rotary, size)
     local o = type(rotary) == "table" and rotary or {}
     for key in pairs(o) do
-      if not ROTARY[key] then flame.internal.no_option(op, "rotary." .. tostring(key), ROTARY) end
+      if not ROTARY[key] then objects.no_option(op, "rotary." .. tostring(key), ROTARY) end
     end
     local dim, base = o.dim or (rotary and size or 0), o.base or 10000
     if math.type(dim) ~= "integer" then fail(op, "rotary.dim must be an integer") end
@@ -120,7 +122,7 @@ return function(_, shared)
   --- Is the cache one for this batch and these heads of keys, with room for t positions more?
   function keys.check(op, cache, b, heads, t, size)
     if not flame.is_tensor(cache.k) then
-      fail(op, "cache must come from its cache(batch, length), got %s", flame.internal.word(cache))
+      fail(op, "cache must come from its cache(batch, length), got %s", arguments.word(cache))
     end
     local of = cache.k.shape
     if of[1] ~= b or of[2] ~= heads or of[4] ~= size then

@@ -1,13 +1,14 @@
 --- Layers beyond the first ones: norms, activations, losses, and small things. Given the table
 -- of flame.nn, adds to it; layouts, defaults and initialisation are PyTorch's.
 local flame = require "flame"
+local dtypes = require "flame.base.dtypes"
 
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
   -- ---- norms -------------------------------------------------------------------------------
   -- The smallest e with 1 + e > 1: what rms_norm adds where nothing else is said.
-  local epsilon = { f64 = 0x1p-52, f32 = 0x1p-23, f16 = 0x1p-10, bf16 = 0x1p-7 }
+  local epsilon = dtypes.epsilon
 
   --- Root-mean-square norm over the last axes of the given shape; weight of that shape.
   --- eps is by default the smallest e of x's dtype with 1 + e > 1; affine is another name of

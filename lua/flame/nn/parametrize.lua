@@ -1,6 +1,7 @@
 --- Weights that are functions of others, of the script's own: parametrisations under PyTorch's
 -- names. Given the table of flame.nn, adds to it. (Weight and spectral norm: nn/lazy.lua.)
 local flame = require "flame"
+local arguments = require "flame.base.arguments"
 
 return function(nn, shared)
   local Module, fail, put, fields = nn.Module, shared.raise, shared.put, shared.fields
@@ -59,7 +60,7 @@ return function(nn, shared)
     if not same and not unsafe then
       fail(op, "the result is %s, %s's %s is %s (%s); unsafe = true allows it",
         flame.is_tensor(y) and ("%s (%s)"):format(y.dtype, table.concat(y.shape, ", "))
-        or flame.internal.word(y), class, name, before.dtype, table.concat(before.shape, ", "))
+        or arguments.word(y), class, name, before.dtype, table.concat(before.shape, ", "))
     end
     if list then
       append(list, parametrization, begin)

@@ -1,5 +1,6 @@
 --- Bessel functions and orthogonal polynomials: compositions that few scripts look for.
-local flame, _, internal = ...
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
 local where = flame.where
 
 -- ---- Bessel functions ---------------------------------------------------------------------------
@@ -82,7 +83,7 @@ local function scaled_k(x, order)
 end
 --- A function of flame.special alone, computed in f64, in x's dtype outside.
 local function bessel(name, f)
-  internal.def("special." .. name .. "(x: T) -> T", function(x)
+  arguments.def("special." .. name .. "(x: T) -> T", function(x)
     return f(x:double()):to(x:is_floating_point() and x.dtype or "f32")
   end)
 end
@@ -111,7 +112,7 @@ local function polynomials(name, first, step)
       if k > 0 and k < most then before, p = p, step(k, x, p, before) end
     end
   end
-  internal.def("special." .. name .. "(x: T|num, n: T|num) -> T", function(x, n)
+  arguments.def("special." .. name .. "(x: T|num, n: T|num) -> T", function(x, n)
     local number = type(n) == "number"
     if number then n = math.modf(n) end
     local dtype = flame.is_tensor(x) and x:is_floating_point() and x.dtype

@@ -1,8 +1,11 @@
 --- Convolutions. Three calls are the derivatives of one sum of products (see
 -- src/tensor/call_conv.h), so their gradients of any order are again these three; a mean and its
 -- adjoint, and taking and putting by position, are pairs in the same way.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, def = arguments.fail, arguments.def
+local tracked = require("flame.base.recording").tracked
 
 -- ---- arguments ----------------------------------------------------------------------------------
 --- v as a list of n integers of at least 'least'; a number stands for all.
@@ -13,9 +16,9 @@ local function per_axis(op, name, v, n, least)
   local list = {}
   if type(v) == "table" then
     if #v ~= n and #v ~= 1 then fail(op, "%s has %d numbers, need 1 or %d", name, #v, n) end
-    for i = 1, n do list[i] = internal.need_int(op, name, v[#v == 1 and 1 or i]) end
+    for i = 1, n do list[i] = arguments.need_int(op, name, v[#v == 1 and 1 or i]) end
   else
-    local i = internal.need_int(op, name, v)
+    local i = arguments.need_int(op, name, v)
     for k = 1, n do list[k] = i end
   end
   for i = 1, n do
@@ -39,13 +42,6 @@ local function append(to, list)
   return to
 end
 
---- Does anybody want gradients of these? If not, nothing is kept for them.
-local function tracked(...)
-  if not flame.is_grad_enabled() then return false end
-  for _, v in ipairs { ... } do if v.requires_grad then return true end end
-  return false
-end
-internal.tracked = tracked
 
 -- ---- convolution: one sum, three derivatives ----------------------------------------------------
 --- s: what, params, x, w, y (shapes). Made at first use: flame.func is another part's.
@@ -321,4 +317,6 @@ transposed("conv_transpose2d", 2)
 transposed("conv_transpose3d", 3)
 
 -- For ops/pool.lua, ops/resize.lua and ops/unfold.lua.
-internal.windows = { per_axis = per_axis, text = text, three = three, append = append, tail = tail }
+local windows = { per_axis = per_axis, text = text, three = three, append = append, tail = tail }
+
+return windows

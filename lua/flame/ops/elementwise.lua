@@ -1,230 +1,28 @@
---- What the module adds in Lua: composites of the C functions that are not hot.
--- Called once, with the module, the methods of tensors and the internal functions, at the
--- first use of a name that C does not know. Frames of this file are skipped in errors.
-local flame, methods, internal = ...
-
---- Raise "op: message" at the script's line.
-local function fail(op, message, ...) internal.fail(op, message:format(...)) end
-internal.failf = fail
-internal.methods = methods                    -- for help() and the tools that make the pages
-internal.named_classes = {}                         -- and classes that no table holds, by name
-
-local is_tensor = flame.is_tensor
-
---- The word for what v is, in messages.
-local function word(v) return is_tensor(v) and "a tensor" or type(v) end
-internal.word = word
-
---- The same where a number is needed: of a tensor, how to get one.
-local function no_number(v) return is_tensor(v) and "a tensor\1: write x:item()" or word(v) end
-
-local function need_tensor(op, name, x)
-  if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, word(x)) end
-  return x
-end
-internal.need_tensor = need_tensor
-
---- A tensor of positions or counts.
-function internal.need_integers(op, name, x)
-  if need_tensor(op, name, x):is_floating_point() then
-    fail(op, "%s is %s, need integers", name, x.dtype)
-  end
-  return x
-end
-
-local function need_int(op, name, v)
-  local i = type(v) == "number" and math.tointeger(v)
-  return i or fail(op, "%s must be an integer, got %s", name,
-    type(v) == "number" and tostring(v) or no_number(v))
-end
-internal.need_int = need_int
-
---- A shape: a list of integers from 0 on and nothing else.
-function internal.need_shape(op, shape)
-  for k in pairs(shape) do
-    if math.type(k) ~= "integer" then
-      fail(op, "need numbers or a list of them, got a table with names")
-    end
-  end
-  for k = 1, #shape do
-    if need_int(op, "size", shape[k]) < 0 then fail(op, "size %d is negative", shape[k]) end
-  end
-  return shape
-end
-
-function internal.need_flag(op, name, v)
-  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, word(v)) end
-  return v
-end
+--- Elementwise functions that are composed of others.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local fail, def, need_tensor = arguments.fail, arguments.def, arguments.need_tensor
+local is_tensor, where = flame.is_tensor, flame.where
+local binary, smooth = dtypes.binary, dtypes.smooth
 
 local function is_float(x) return x:is_floating_point() end
+local function float(x) return x:is_floating_point() and x or x:float() end
 
---- f with its result written into x, for name_.
-local function in_place(f, name)
-  return function(x, ...)
-    local y = f(need_tensor(name .. "_", "x", x), ...)
-    if is_float(y) and not is_float(x) or x.dtype == "bool" and y.dtype ~= "bool" then
-      fail(name .. "_", "the result is %s, x is %s and keeps its dtype", y.dtype, x.dtype)
-    end
-    return x:copy_(y)
-  end
-end
-
---- Add the function of a declaration (src/lua/declare.h), whose parameters f gets as they are read;
---- of several forms (text, f, text, f, …) each has its function.
-local function def(text, f, ...)
-  local list = { f }
-  for k = 1, select("#", ...), 2 do
-    local form, g = select(k, ...)
-    text, list[#list + 1] = text .. "\n" .. form, g
-  end
-  local group = text:match("^(%a[%w_]*)%.")
-  local own = group and group ~= "linalg" and group ~= "special"      -- told with its group
-  local public, name = internal.declare(text, own and text:match("^[%w_.]+") or "",
-    table.unpack(list))
-  if group then
-    flame[group][name:match("[%w_]+$")] = public
-    return f
-  end
-  local scope = text:sub(1, 1)
-  if scope ~= ":" then flame[name] = public end
-  if scope ~= "." then methods[name] = public end
-  if text:find("_?(", 1, true) then
-    for k, g in ipairs(list) do list[k] = in_place(g, name) end
-    methods[name .. "_"] = internal.declare((text:gsub(" @%a+", "")), "_", table.unpack(list))
-  end
-  return f
-end
-internal.def = def
-
-local FLAGS = {}           -- options that are true or false; those that are true by default are too
-for name in ([[keepdim hermitian training ceil_mode return_indices equal_nan accumulate
-  zero_infinity with_replacement upper transpose unitriangular swap right log_target invert
-  increasing include_last_offset hard get_infos full density check_errors adjoint is_causal
-  descending return_inverse return_counts]]):gmatch("%S+") do FLAGS[name] = true end
-
---- What stands for a number by default is one, or a list of them; padding has names too.
-local function fits_default(op, name, default, v)
-  if (default == true or default == false and FLAGS[name]) and type(v) ~= "boolean" then
-    fail(op, "%s must be true or false, got %s", name, word(v))
-  end
-  local wrong = type(v) == "boolean" or type(v) == "function"
-    or type(v) == "string" and name ~= "padding"
-  if wrong and type(default) == "number" then
-    fail(op, "%s must be a number, got %s", name, type(v))
-  end
-  return v
-end
-
---- Options of a table at the end: only the names of 'known' (name -> default).
-local function options(op, given, known)
-  local o = {}
-  for k, v in pairs(known) do o[k] = v end
-  if given == nil then return o end
-  if type(given) ~= "table" then fail(op, "options must be a table, got %s", word(given)) end
-  for k, v in pairs(given) do
-    if known[k] == nil then internal.no_option(op, k, known) end
-    o[k] = fits_default(op, k, known[k], v)
-  end
-  return o
-end
-internal.options = options
-
---- v, or of a table with this name alone what it holds.
-local function named(v, name)
-  if type(v) == "table" and v[name] and not next(v, (next(v))) then return v[name] end
-  return v
-end
-internal.named = named
-
---- Position of an axis, 1 to rank.
-local function axis_of(op, x, d)
-  d = named(d, "dim")
-  local n = math.max(x.ndim, 1)
-  d = need_int(op, "axis", d)
-  if d == 0 or d > n or d < -n then
-    fail(op, "axis %d is out of range, the tensor has %d %s (1 to %d, or -1 to -%d)",
-      d, x.ndim, x.ndim == 1 and "axis" or "axes", n, n)
-  end
-  return d > 0 and d or d + n + 1
-end
-internal.axis_of = axis_of
-
--- ---- elementwise ---------------------------------------------------------------------------
-local where = flame.where
 local function unary(name, f) def(name .. "_?(x: T) -> T", f) end
 
---- x between low and high; the gradient is 0 at the bounds too, as PyTorch has it, and not at NaN.
-local function inside(x, low, high)
-  return is_float(x) and internal.piecewise("hardtanh", x, low, high) or x:clamp(low, high)
-end
---- alpha * (exp(x / scale) - 1) below 0, x above; at 0 the slope is that of the first and the
---- second one 0, as in PyTorch.
-local function bent(x, alpha, scale)
-  local below = x:lt(0)
-  local part = internal.tracked(x) and where(below, x, 0) or x           -- no slope times infinity
-  local line = alpha == scale and x or where(x:gt(0), x, x * (alpha / scale))
-  return where(below, (scale == 1 and part or part / scale):expm1() * alpha, line)
-end
-
-local function number_type(op, x)
-  if x.dtype == "bool" then fail(op, "dtype bool is not supported, need a number type") end
-  return x
-end
---- x between 0 and 6.
-unary("relu6", function(x) return inside(number_type("relu6", x), 0, 6) end)
---- x tanh(softplus(x)).
-unary("mish", function(x) return x * x:softplus():tanh() end)
---- log(sigmoid(x)).
-unary("logsigmoid", function(x) return -((-x):softplus()) end)
---- x / (1 + |x|).
-unary("softsign", function(x) return x / (x:abs() + 1) end)
---- (x + 3) / 6 between 0 and 1.
-unary("hardsigmoid", function(x)
-  return is_float(x) and internal.piecewise("hardsigmoid", x) or (x + 3):clamp(0, 6) / 6
-end)
---- x hardsigmoid(x).
-unary("hardswish", function(x)
-  return is_float(x) and internal.piecewise("hardswish", x) or x * (x + 3):clamp(0, 6) / 6
-end)
---- Scaled elu with PyTorch's constants.
-unary("selu", function(x) return bent(x, 1.6732632423543772, 1) * 1.0507009873554805 end)
-
---- x above 0, else the slope (0.01) times x.
-def("leaky_relu_?(x: T, negative_slope = 0.01) -> T", function(x, slope)
-  if is_float(x) then return internal.piecewise("leaky_relu", x, slope) end
-  return where(x:gt(0), x, x * slope)
-end)
---- x above 0, else alpha (exp(x) - 1).
-def("elu_?(x: T, alpha = 1) -> T", function(x, alpha) return bent(x, alpha, 1) end)
---- x above 0, else alpha (exp(x / alpha) - 1).
-def("celu_?(x: T, alpha = 1) -> T", function(x, alpha)
-  if alpha == 0 then fail("celu", "alpha is 0, need another number: x is divided by it") end
-  return bent(x, alpha, alpha)
-end)
---- x between -1 and 1, or the bounds given.
-def("hardtanh_?(x: T, min_val = -1, max_val = 1) -> T", function(x, low, high)
-  return inside(number_type("hardtanh", x), low, high)
-end)
-
---- The forms with parameters of functions that C has without: called from there.
-function internal.softplus(x, beta, threshold)
-  local z = x * beta
-  return where(z:gt(threshold), x, where(z:gt(threshold), 0, z):softplus() / beta)
-end
 --- The positions where c holds, a tensor for each axis.
 function internal.where(c) return c:nonzero():unbind(2) end
 function internal.round(x, decimals)
   local scale = 10.0 ^ decimals
   return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
 end
-local largest_of = { f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38,
-  bf16 = 3.3895313892515355e38, f16 = 65504.0 }
 --- NaN as 0, infinities as the largest finite numbers, or what is given.
 def("nan_to_num_?(x: T, nan = 0.0, posinf?: num, neginf?: num) -> T",
   function(x, nan, posinf, neginf)
     if not is_float(x) then return x:clone() end
-    local largest = largest_of[x.dtype]
+    local largest = dtypes.largest[x.dtype]
     local y = where(x:isnan(), nan, x)
     y = where(x:eq(math.huge), posinf or largest, y)
     return where(x:eq(-math.huge), neginf or -largest, y)
@@ -236,7 +34,7 @@ def("lerp_?(x: T, y: T|num, weight: T|num) -> T",
 local function as_wide(x, a, b)
   local function lift(v)
     if not is_tensor(v) or not is_float(x) or v.dtype == x.dtype then return v end
-    return internal.float_dtype(x, v) == x.dtype and v:to(x.dtype) or v
+    return dtypes.float_of(x, v) == x.dtype and v:to(x.dtype) or v
   end
   return lift(a), lift(b)
 end
@@ -250,10 +48,10 @@ def("addcdiv_?(x: T, tensor1: T|num, tensor2: T|num, value = 1) -> T", function(
   a, b = as_wide(x, a, b)
   return x + (value == 1 and a / b or a / b * value)
 end)
-local half = { f16 = true, bf16 = true }
+local half = dtypes.half
 --- log(exp(x) + exp(y)) without overflow, for a pair of inverse functions;
 --- where the larger is infinite, it.
-function internal.log_of_sum(x, y, exp, log)
+local function log_of_sum(x, y, exp, log)
   local whole = flame.maximum(x, y)
   local top = whole:detach()
   local endless = top:isinf()
@@ -268,186 +66,96 @@ def("logaddexp_?(x: T|num, y: T|num) -> T", function(x, y)
   local dtype = is_tensor(x) and is_tensor(y) and half[x.dtype] and x.dtype == y.dtype and x.dtype
     or not (is_tensor(x) and is_tensor(y)) and half[like.dtype] and like.dtype
   if dtype then x, y = is_tensor(x) and x:float() or x, is_tensor(y) and y:float() or y end
-  local z = internal.log_of_sum(x, y, flame.exp, flame.log)
+  local z = log_of_sum(x, y, flame.exp, flame.log)
   return dtype and z:to(dtype) or z
 end)
-
--- ---- shapes ------------------------------------------------------------------------------------
---- The axes of source moved to the places of destination: numbers, or lists of one length.
-def("movedim(x: T, source: axes, destination: axes) -> T", function(x, a, b)
-  a, b = type(a) == "table" and a or { a }, type(b) == "table" and b or { b }
-  if #a ~= #b then fail("movedim", "%d axes and %d places", #a, #b) end
-  local order, moved = {}, {}
-  for i = 1, #a do
-    local from, to = axis_of("movedim", x, a[i]), axis_of("movedim", x, b[i])
-    if moved[from] or order[to] then
-      fail("movedim", "axis %d is named twice", moved[from] and a[i] or b[i])
-    end
-    order[to], moved[from] = from, true
-  end
-  local rest = 1
-  for d = 1, x.ndim do
-    if not moved[d] then
-      while order[rest] do rest = rest + 1 end
-      order[rest] = d
-    end
-  end
-  return x.ndim == 0 and x:reshape({}) or x:permute(order)
+--- x * log(y), 0 where x is 0.
+binary("xlogy", function(x, y)
+  local dead = x:eq(0):logical_and(y:le(0):logical_or(y:eq(math.huge)))
+  return where(dead, 0, x * where(dead, 1, y):log())
 end)
-
---- Copies side by side along each axis.
-def("tile(x: T, dims...: int) -> T", function(x, ...)
-  local reps = { ... }
-  local shape, n = x.shape, math.max(x.ndim, #reps)
-  local apart, whole, joined = {}, {}, {}
-  for d = 1, n do
-    local size, times = rawget(shape, d - n + #shape) or 1, reps[d - n + #reps] or 1
-    table.move({ 1, size }, 1, 2, #apart + 1, apart)
-    table.move({ times, size }, 1, 2, #whole + 1, whole)
-    joined[d] = times * size
-  end
-  if #apart <= 8 then return x:reshape(apart):expand(whole):reshape(joined):clone() end
-  local y = x:reshape(table.move(shape, 1, #shape, n - #shape + 1, (function()
-    local ones = {}
-    for d = 1, n - #shape do ones[d] = 1 end
-    return ones
-  end)()))
-  for d = 1, n do
-    local copies = {}
-    for k = 1, reps[d - n + #reps] or 1 do copies[k] = y end
-    y = flame.cat(copies, d)
-  end
-  return y
+--- x * log1p(y), 0 where x is 0.
+binary("xlog1py", function(x, y)
+  local dead = x:eq(0):logical_and(y:le(-1):logical_or(y:eq(math.huge)))
+  return where(dead, 0, x * where(dead, 0, y):log1p())
 end)
---- Positions of x, each as often as its count says; the counts are read here.
-local function by_counts(x, counts, d)
-  local at = {}
-  if #counts ~= x.shape[d] then
-    fail("repeat_interleave", "%d counts, axis %d has %d elements", #counts, d, x.shape[d])
-  end
-  for i, count in ipairs(counts) do
-    if need_int("repeat_interleave", "count " .. i, count) < 0 then
-      fail("repeat_interleave", "count %d is %d", i, count)
-    end
-    for _ = 1, count do at[#at + 1] = i end
-  end
-  return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
-end
-local function repeated(x, n, d)
-  if is_tensor(n) and internal.need_integers("repeat_interleave", "repeats", n):numel() == 1 then
-    n = n:item()
-  end
-  if is_tensor(n) then return by_counts(x, n:detach():reshape(-1):totable(), d) end
-  local wide, last = x:unsqueeze(d + 1).shape, x.shape
-  wide[d + 1], last[d] = n, last[d] * n
-  return x:unsqueeze(d + 1):expand(wide):reshape(last):clone()
-end
---- Each element 'repeats' times behind itself, along an axis; without one of all elements in a row.
---- output_size is how many there have to be.
-def("repeat_interleave(x: T, repeats: int|T, dim?: axis, *, output_size?: int) -> T",
-  function(x, n, d, size)
-    if d == nil then x, d = x:reshape(-1), 1 end
-    d = axis_of("repeat_interleave", x, d)
-    local y = repeated(x, n, d)
-    if size and size ~= y.shape[d] then
-      fail("repeat_interleave", "output_size is %d, the result has %d", size, y.shape[d])
-    end
-    return y
+--- -x * log(x); 0 at 0, -inf below.
+unary("entr", function(x)
+  return smooth(x, function(v)
+    return where(v:lt(0), -math.huge, -flame.xlogy(v, where(v:lt(0), 1, v)))
   end)
-local function roll_one(x, n, d)
-  d = axis_of("roll", x, d)
-  local size = x.shape[d] or 0
-  n = need_int("roll", "shifts", n)
-  n = size > 0 and n % size or 0
-  if n == 0 then return x:clone() end
-  return flame.cat({ x:narrow(d, size - n + 1, n), x:narrow(d, 1, size - n) }, d)
-end
---- Shifted by as many positions, around the end.
-def("roll(x: T, shifts: int|int[], dims?: axes) -> T", function(x, n, d)
-  if d == nil then
-    if type(n) == "table" then fail("roll", "several shifts need as many dims") end
-    return roll_one(x:reshape(-1), n, 1):reshape(x.shape):clone()
-  end
-  if type(n) ~= "table" and type(d) ~= "table" then return roll_one(x, n, d) end
-  if type(n) ~= "table" or type(d) ~= "table" or #n ~= #d then
-    fail("roll", "shifts and dims must be two numbers, or two tables of one length")
-  end
-  for i = 1, #n do x = roll_one(x, n[i], d[i]) end
-  return #n == 0 and x:clone() or x
 end)
-
---- Common shape of the tensors, or raise.
-local function broadcast_shape(op, list)
-  local n, shape = 0, {}
-  for i = 1, #list do n = math.max(n, need_tensor(op, "tensor " .. i, list[i]).ndim) end
-  for d = 1, n do
-    shape[d] = 1
-    for i = 1, #list do
-      local s = rawget(list[i].shape, d - n + list[i].ndim) or 1
-      if s ~= 1 and shape[d] ~= 1 and s ~= shape[d] then fail(op,
-        "sizes %d and %d of axis %d do not go together", shape[d], s, d) end
-      if s ~= 1 then shape[d] = s end
+--- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
+unary("sinc", function(x)
+  return smooth(x, function(v)
+    local near = v:abs():lt(0.5)
+    local z = where(near, v * math.pi, 0):square()
+    local series = 1
+    for k = 12, 1, -1 do series = 1 - z * (1 / (2 * k * (2 * k + 1))) * series end
+    local far = where(near, 1, v) * math.pi
+    return where(near, series, far:sin() / far)
+  end)
+end)
+--- log(x / (1 - x)); with eps, x is kept between eps and 1 - eps.
+def("logit_?(x: T, eps?: num) -> T", function(x, eps)
+  return smooth(x, function(v)
+    if eps then v = v:clamp(eps, 1 - eps) end
+    v = v + where(v:lt(0):logical_or(v:gt(1)), 0 / 0, v:detach() * 0)
+    return v:log() - (-v):log1p()
+  end)
+end)
+--- 0 below 0, 1 above, 'values' at 0.
+def("heaviside_?(x: T, values: T|num) -> T", function(x, values)
+  if is_tensor(values) and values.dtype ~= x.dtype then
+    fail("heaviside", "x is %s and values %s\1: cast one of them", x.dtype, values.dtype)
+  end
+  return where(x:detach():eq(0), values, x:detach():gt(0):to(x.dtype))
+end)
+--- Degrees as radians.
+unary("deg2rad", function(x) return x * (math.pi / 180) end)
+--- Radians as degrees.
+unary("rad2deg", function(x) return x * (180 / math.pi) end)
+--- Is the sign bit set; -0.0 has it.
+def("signbit(x: T) -> T", function(x)
+  x = x:detach()
+  if x.dtype == "bool" then return flame.zeros_like(x) end
+  return x:is_floating_point() and flame.copysign(1, x):lt(0) or x:lt(0)
+end)
+--- x itself.
+unary("positive", function(x)
+  if x.dtype == "bool" then fail("positive", "dtype bool is not supported, need a number type") end
+  return x:clone()
+end)
+--- Is x +Inf.
+def("isposinf(x: T) -> T", function(x) return x:detach():eq(math.huge) end)
+--- Is x -Inf.
+def("isneginf(x: T) -> T", function(x) return x:detach():eq(-math.huge) end)
+--- |x - y| <= atol + rtol |y|, element by element.
+def("isclose(x: T, y: T, rtol = 1e-5, atol = 1e-8, equal_nan = false) -> T",
+  function(x, y, rtol, atol, equal_nan)
+    for name, v in pairs { rtol = rtol, atol = atol } do
+      if not (v >= 0) then fail("isclose", "%s = %g is negative", name, v) end
     end
-  end
-  return shape
-end
-internal.broadcast_shape = broadcast_shape
-
---- All in their common shape.
-def(".broadcast(tensors...: T) -> T[]", function(...)
-  local list = { ... }
-  local shape = broadcast_shape("broadcast", list)
-  for i = 1, #list do list[i] = list[i]:expand(shape) end
-  return list
+    local a, b = x:detach():double(), y:detach():double()
+    local close = a:eq(b)
+      :logical_or((a - b):abs():le(b:abs() * rtol + atol):logical_and(b:isfinite()))
+    return equal_nan and close:logical_or(a:isnan():logical_and(b:isnan())) or close
+  end)
+--- x to the power y, in f64.
+def("float_power(x: T|num, y: T|num) -> T", function(x, y)
+  if not is_tensor(x) then need_tensor("float_power", "y", y) end
+  return (is_tensor(x) and x:double() or x) ^ (is_tensor(y) and y:double() or y)
 end)
---- Coordinates of all points.
-def('.meshgrid(tensors...: T, *, indexing: "ij"|"xy" = "ij") -> T[]', function(indexing, ...)
-  local list, n, shape = { ... }, select("#", ...), {}
-  for i = 1, n do shape[i] = list[i]:numel() end
-  local out = {}
-  for i = 1, n do
-    local one = {}
-    for d = 1, n do one[d] = d == i and shape[i] or 1 end
-    out[i] = list[i]:reshape(one):expand(shape)
-    if indexing == "xy" and n > 1 then out[i] = out[i]:transpose(1, 2) end
-  end
-  return out
-end)
-
--- ---- reductions ----------------------------------------------------------------------
---- f(x) with gradient 0 where x is 0: for roots, whose slope is infinite there.
-local function flat_at_0(x, f)
-  if not x.requires_grad then return f(x) end
-  local zero = x:eq(0)
-  return where(zero, f(x:detach()), f(where(zero, 1, x)))
-end
-local function root(x) return flat_at_0(x, flame.sqrt) end
-internal.flat_at_0, internal.root = flat_at_0, root
-
--- ---- random ------------------------------------------------------------------------------------
---- 1 with probability p, else 0.
-def("bernoulli(p: T) -> T", function(p)
-  if not is_float(p) then fail("bernoulli", "p is %s, need a float", p.dtype) end
-  local ok = p:detach():ge(0):logical_and(p:detach():le(1)):all()
-  if not ok:item() then fail("bernoulli", "p has values outside 0 to 1") end
-  return flame.rand_like(p):lt(p):to(p.dtype)
-end)
--- ---- products -----------------------------------------------------------------------------------
---- All products of two vectors.
-def("outer(x: T, y: T) -> T", function(x, y)
-  for name, v in pairs { x = x, y = y } do
-    if v.ndim ~= 1 then
-      fail("outer", "%s has shape (%s), need one axis", name, table.concat(v.shape, ", "))
-    end
-  end
-  return x:reshape(-1, 1) * y:reshape(1, -1)
-end)
-local function add_product(x, a, b, beta, alpha)
-  local y = a:matmul(b)
-  if alpha ~= 1 then y = y * alpha end
-  return beta == 0 and y or beta == 1 and x + y or x * beta + y
-end
---- beta x + alpha a b.
-def("addmm_?(x: T|num, mat1: T, mat2: T, *, beta = 1, alpha = 1) -> T @half", add_product)
---- beta x + alpha a b over batches.
-def("baddbmm_?(x: T|num, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T @half", add_product)
+--- x * 2^y.
+def("ldexp_?(x: T, y: T) -> T", function(x, y) return x * float(y):exp2() end)
+--- log2(2^x + 2^y).
+binary("logaddexp2", function(x, y) return log_of_sum(x, y, flame.exp2, flame.log2) end)
+--- y - alpha * x, the operands of sub the other way round.
+def("rsub(x: T, y: T|num, alpha = 1) -> T",
+  function(x, y, alpha) return y - (alpha == 1 and x or x * alpha) end)
+--- x, at least min.
+def("clamp_min_?(x: T, min: T|num) -> T", function(x, low) return x:clamp({ min = low }) end)
+--- x, at most max.
+def("clamp_max_?(x: T, max: T|num) -> T", function(x, high) return x:clamp({ max = high }) end)
+--- Every element the value.
+def("fill(x: T, value: num|bool) -> T", function(x, v) return flame.full_like(x, v) end)

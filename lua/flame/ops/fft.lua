@@ -4,8 +4,10 @@
 -- and norm ("backward", "ortho", "forward") are those of torch.fft. f32 and f64; integers and
 -- bool count as f32.
 -- A transform is linear: its gradient is another one.
-local flame, _, internal = ...
-local fail, need_int, def = internal.failf, internal.need_int, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, need_int, def = arguments.fail, arguments.need_int, arguments.def
 
 -- ---- arguments -------------------------------------------------------------------------------
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
@@ -79,9 +81,10 @@ local function adjoint(g, t, size)
   return weighted(transform(g, back), t.dim, t.n, 2)
 end
 
+local linear                       -- made at the first use
 function transform(x, t)
   if not x.requires_grad then return run(x, t) end
-  internal.fft_func = internal.fft_func or flame.func {
+  linear = linear or flame.func {
     name = "fft",
     forward = function(ctx, y, how)
       ctx.how, ctx.size = how, y.shape[how.dim]
@@ -89,7 +92,7 @@ function transform(x, t)
     end,
     backward = function(ctx, g) return adjoint(g, ctx.how, ctx.size) end,
   }
-  return internal.fft_func(x, t)
+  return linear(x, t)
 end
 
 local function along(op, x, n, d, norm, inverse)
@@ -120,7 +123,6 @@ end
 local NORM = ', norm: "backward"|"ortho"|"forward" = "backward") -> T @neutral'
 local ONE = "(x: T, n?: int, dim: axis = -1" .. NORM
 local SEVERAL = "(x: T, s?: int|int[], dim?: axes" .. NORM
-internal.fft_arguments = { one = ONE, several = SEVERAL }
 --- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
 def("fft" .. ONE, function(x, n, d, norm) return along("fft", x, n, d, norm, false) end)
 --- The inverse of fft.
@@ -276,18 +278,18 @@ local function holds_complex(op, x, complex)
   return complex
 end
 --- x times (1, -1) along its last axis, real and imaginary part.
-function internal.conjugate(x)
+local function conjugate(x)
   if not x:is_floating_point() then x = x:float() end
   return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device })
 end
 --- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of
 --- other tensors their values, as real numbers have; {complex = true | false} says which.
 def("conj(x: T, *, complex?: bool) -> T", function(x, complex)
-  return holds_complex("conj", x, complex) and internal.conjugate(x) or x:clone()
+  return holds_complex("conj", x, complex) and conjugate(x) or x:clone()
 end)
 --- As conj.
 def("conj_physical(x: T, *, complex?: bool) -> T", function(x, complex)
-  return holds_complex("conj_physical", x, complex) and internal.conjugate(x) or x:clone()
+  return holds_complex("conj_physical", x, complex) and conjugate(x) or x:clone()
 end)
 --- The real parts of complex numbers (see conj), without the last axis; of
 --- real numbers their values.
@@ -306,3 +308,5 @@ end)
 def("resolve_conj(x: T) -> T", function(x) return x:clone() end)
 --- The values of x, as resolve_conj gives them.
 def("resolve_neg(x: T) -> T", function(x) return x:clone() end)
+
+return { conjugate = conjugate, arguments = { one = ONE, several = SEVERAL } }

@@ -1,8 +1,10 @@
 --- Reads and writes by position that go beyond x[…]: several sources for one place (scatter_reduce,
 -- index_reduce, put, index_put), diagonals, and sums and parts by shape. The order in which
 -- elements are combined follows from the positions alone.
-local flame, _, internal = ...
-local fail, def, axis_of, where = internal.failf, internal.def, internal.axis_of, flame.where
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, def, axis_of, where = arguments.fail, arguments.def, arguments.axis_of, flame.where
 local is_tensor = flame.is_tensor
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
@@ -144,7 +146,7 @@ end
 
 --- x with source at positions counted over all elements; {accumulate = true} adds.
 def("put_?(x: T, index: T, source: T, accumulate = false) -> T", function(x, idx, src, accumulate)
-  internal.need_integers("put", "index", idx)
+  arguments.need_integers("put", "index", idx)
   same_dtype("put", x, src, "source")
   if src:numel() ~= idx:numel() then
     fail("put", "%d positions and %d values", idx:numel(), src:numel())
@@ -169,6 +171,68 @@ def([[index_put_?(x: T, indices: any[], values: T|num|bool,
   v = is_tensor(v) and v or flame.full({}, v, { dtype = x.dtype, device = x.device })
   return x:reshape(-1):index_add(1, at:reshape(-1), v:expand(at.shape):reshape(-1))
     :reshape(x.shape):clone()
+end)
+
+-- ---- by position --------------------------------------------------------------------------------
+--- gather with shapes that broadcast; without dim, of the flat x.
+def("take_along_dim(x: T, index: T, dim?: axis) -> T", function(x, idx, d)
+  if d == nil then
+    x, idx = x:reshape(-1), idx:reshape(-1)
+    internal.naming("take_along_dim")
+    return x:gather(1, idx)
+  end
+  d = axis_of("take_along_dim", x, d)
+  local p, q = x.shape, idx.shape
+  if #p ~= #q then fail("take_along_dim", "x has %d axes and index %d", #p, #q) end
+  p[d], q[d] = 1, 1
+  local shape = arguments.broadcast_shape("take_along_dim", { flame.zeros(p), flame.zeros(q) })
+  p, q = table.move(shape, 1, #shape, 1, {}), shape
+  p[d], q[d] = x.shape[d], idx.shape[d]
+  x, idx = x:expand(p), idx:expand(q)
+  internal.naming("take_along_dim")
+  return x:gather(d, idx)
+end)
+--- x where mask is false; where it is true the elements of src, in order.
+def("masked_scatter_?(x: T, mask: T, src: T) -> T", function(x, mask, src)
+  if mask.dtype ~= "bool" then fail("masked_scatter", "mask is %s, need bool", mask.dtype) end
+  if src.dtype ~= x.dtype then
+    fail("masked_scatter", "src is %s and x %s\1: cast one of them", src.dtype, x.dtype)
+  end
+  x = x:expand(arguments.broadcast_shape("masked_scatter", { x, mask }))
+  local hit = mask:expand(x.shape)
+  local at = hit:reshape(-1):cumsum(1)
+  local n = x:numel() > 0 and at[-1]:item() or 0
+  if n > src:numel() then
+    fail("masked_scatter", "mask is true at %d positions, src has %d elements", n, src:numel())
+  end
+  if n == 0 then return x:clone() end
+  return where(hit, src:reshape(-1):take(at:clamp({ min = 1 })):reshape(x.shape), x)
+end)
+--- y with the region 'key' written, where src has its shape.
+local function with_region(op, x, key, src)
+  local y, want = x:clone(), x[key].shape
+  if table.concat(src.shape, ", ") ~= table.concat(want, ", ") then
+    fail(op, "src has shape (%s), the region (%s)", table.concat(src.shape, ", "),
+      table.concat(want, ", "))
+  end
+  y[key] = src
+  return y
+end
+--- x with one position of axis dim replaced by src.
+def("select_scatter(x: T, src: T, dim: axis, index: int) -> T", function(x, src, d, i)
+  d = axis_of("select_scatter", x, d)
+  local key = {}
+  for k = 1, x.ndim do key[k] = k == d and i or {} end
+  return with_region("select_scatter", x, key, src)
+end)
+--- x with positions start to end_ (every step-th) of axis dim replaced by src; "end" is a word of
+--- Lua.
+def([[slice_scatter(x: T, src: T, dim: axis = 1, start: int = 1, end_?: int,
+    step: int = 1) -> T]], function(x, src, d, first, last, step)
+  d = axis_of("slice_scatter", x, d)
+  local key = {}
+  for k = 1, x.ndim do key[k] = k == d and { first, last or x.shape[d], step } or {} end
+  return with_region("slice_scatter", x, key, src)
 end)
 
 -- ---- diagonals ----------------------------------------------------------------------------------
@@ -234,7 +298,7 @@ end)
 --- Summed over axes until the shape is 'size', from which x's can come by broadcasting.
 def("sum_to_size(x: T, size...: int) -> T", function(x, ...)
   local op, to = "sum_to_size", { ... }
-  internal.need_shape(op, to)
+  arguments.need_shape(op, to)
   local shape, lead, axes = x.shape, x.ndim - #to, {}
   for d = 1, #shape do
     local want = rawget(to, d - lead)

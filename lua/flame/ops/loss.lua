@@ -1,6 +1,9 @@
 --- Losses and the norms that are compositions.
-local flame, _, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local slips = require "flame.tools.slips"
+local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local where = flame.where
 
 --- A loss of each element as "reduction" asks.
@@ -9,7 +12,6 @@ local function reduce(y, how)
   if how == "sum" then return y:sum() end
   return y
 end
-internal.reduce_loss = reduce
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 local function need_same_shape(op, x, y)
@@ -37,14 +39,14 @@ end
 --- Mean of squared differences.
 def([[mse_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(x, y, reduction)
-    internal.slip_pairs("mse_loss", x, y, reduction)
+    slips.pairs("mse_loss", x, y, reduction)
     return reduce((x - y):square(), reduction)
   end)
 
 --- Mean of |input - target|.
 def([[l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(x, y, reduction)
-    internal.slip_pairs("l1_loss", x, y, reduction)
+    slips.pairs("l1_loss", x, y, reduction)
     return reduce((x - y):abs(), reduction)
   end)
 
@@ -53,7 +55,7 @@ def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
     delta = 1.0) -> T @single]],
   function(x, y, reduction, delta)
     if not (delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", delta) end
-    internal.slip_pairs("huber_loss", x, y, reduction)
+    slips.pairs("huber_loss", x, y, reduction)
     local e = x - y                         -- squared as it is: abs has no second slope at 0
     local d = e:abs()
     local value = where(d:lt(delta), e * e * 0.5, (d - 0.5 * delta) * delta)
@@ -65,7 +67,7 @@ def([[smooth_l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean
   beta = 1.0) -> T @single]],
   function(x, y, reduction, beta)
     if not (beta >= 0) then fail("smooth_l1_loss", "beta = %g is negative", beta) end
-    internal.slip_pairs("smooth_l1_loss", x, y, reduction)
+    slips.pairs("smooth_l1_loss", x, y, reduction)
     local e = x - y
     local d = e:abs()
     if beta == 0 then return reduce(d, reduction) end
@@ -134,17 +136,6 @@ function(x, y, weight, ignore_index, reduction)
   local e = where(ignored, 0, picked * w)
   if reduction == "mean" then return e:sum() / w:sum() end
   return reduce(e, reduction)
-end)
-
---- Sum of products over the product of the norms, along axis 2 (1 where there is one).
-def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T @single", function(x, y, d, eps)
-  d = d or (x.ndim > 1 and 2 or 1)
-  local keep = { keepdim = true }
-  if table.concat(x.shape, " ") ~= table.concat(y.shape, " ") then
-    x, y = table.unpack(flame.broadcast(x, y))
-  end
-  local m, n = internal.root((x * x):sum(d, keep)), internal.root((y * y):sum(d, keep))
-  return (x / m:clamp({ min = eps }) * (y / n:clamp({ min = eps }))):sum(d)
 end)
 
 --- The anchor is to be nearer to the positive than to the negative, by the margin; swap: also the
@@ -237,167 +228,156 @@ def([[cosine_embedding_loss(x1: T, x2: T, target: T, margin = 0,
   return reduce(e, reduction)
 end)
 
--- ---- norms --------------------------------------------------------------------------------------
-local half = { f16 = true, bf16 = true }
-
--- What PyTorch has without eps.
-local epsilon = { f64 = 2.0 ^ -52, f32 = 2.0 ^ -23, f16 = 2.0 ^ -10, bf16 = 2.0 ^ -7 }
-
---- Over the root mean square along the last axes, which are of normalized_shape, times weight;
--- without
---- eps that of the dtype.
-def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T @single",
-  function(x, shape, w, eps)
-    eps = eps or epsilon[x.dtype] or 1e-5
-    if type(shape) ~= "table" then shape = { shape } end
-    local axes = {}
-    if #shape == 0 then
-      fail("rms_norm", "normalized_shape is an empty list, need a size or a list of them")
+-- ---- margins -----------------------------------------------------------------------------------
+--- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids
+--- from 1 in each row, up to the first 0.
+def([[multilabel_margin_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+  function(x, y, reduction)
+    local op = "multilabel_margin_loss"
+    arguments.need_integers(op, "target", y)
+    if x.ndim > 2 or shape_text(x) ~= shape_text(y) then
+      fail(op, "input has shape %s and target %s, need the same of at most two axes", shape_text(x),
+        shape_text(y))
     end
-    for k = 1, #shape do
-      axes[k] = -k
-      if rawget(x.shape, x.ndim - #shape + k) ~= shape[k] then
-        fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "),
-          table.concat(shape, ", "))
-      end
-    end
-    local v = half[x.dtype] and x:float() or x
-    local y = v * ((v * v):mean(axes, { keepdim = true }) + eps):rsqrt()
-    if w then y = y * w end
-    return half[x.dtype] and y:to(x.dtype) or y
+    local single = x.ndim < 2
+    if single then x, y = x:reshape(1, -1), y:reshape(1, -1) end
+    local n = x.shape[2]
+    local there = y:ne(0):to("i64"):cumprod(2):bool()             -- up to the first 0
+    local ids = where(there, y:long(), 1)
+    internal.naming(op)
+    ids = internal.classes(ids, n)
+    local own = flame.zeros(x.shape, { dtype = "i64", device = x.device }):scatter_add(2, ids,
+      there:long()):gt(0)
+    local at = x:gather(2, ids):unsqueeze(3)
+    local e = (1 - at + x:unsqueeze(2)):relu()
+    e = where(there:unsqueeze(3):logical_and(own:logical_not():unsqueeze(2)), e,
+      0):sum({ 2, 3 }) / n
+    return reduce(single and e:reshape({}) or e, reduction)
+  end)
+--- triplet_margin_loss with a distance of one's own: a function of two
+--- tensors that gives one number a row.
+--- Without one it is pairwise_distance.
+def([[triplet_margin_with_distance_loss(anchor: T, positive: T, negative: T, *,
+    distance_function?: fn, margin = 1.0, swap = false,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]],
+  function(a, p, n, distance, margin, swap, reduction)
+    distance = distance or flame.pairwise_distance
+    local near, far = distance(a, p), distance(a, n)
+    if swap then far = far:minimum(distance(p, n)) end
+    return reduce((near - far + margin):clamp({ min = 0 }), reduction)
   end)
 
---- Normalised over groups of channels, then times weight plus bias.
-def("group_norm(x: T, num_groups: int, weight?: T, bias?: T, eps = 1e-5) -> T @single",
-  function(x, groups, w, b, eps) return internal.grouped_norm(x, groups, eps, w, b) end)
-
--- ---- attention ----------------------------------------------------------------------------------
-local attention = "scaled_dot_product_attention"
-
---- How many heads of q read one of x: both are (…, heads, time, size).
-local function heads_for_one(name, x, q)
-  if q.ndim < 3 or x.ndim < 3 then
-    fail(attention, "enable_gqa needs an axis of heads: q has shape %s and %s %s", shape_text(q),
-      name, shape_text(x))
+-- ---- connectionist temporal classification ------------------------------------------------------
+--- log(exp a + exp b + exp c) of what may be -inf: with all of them there, -inf and no gradient.
+local function join(list)
+  local top = list[1]:detach()
+  for k = 2, #list do top = top:maximum(list[k]:detach()) end
+  local none = top:eq(-math.huge)
+  top = where(none, 0, top)
+  local sum
+  for _, v in ipairs(list) do
+    local e = (v - top):exp()
+    sum = sum and sum + e or e
   end
-  local heads, most = x.shape[x.ndim - 2], q.shape[q.ndim - 2]
-  if heads == most then return 1 end
-  if heads == 0 or most % heads ~= 0 then
-    fail(attention, "%s has %d heads, which do not divide the %d of q", name, heads, most)
-  end
-  return most // heads
+  return where(none, -math.huge, where(none, 1, sum):log() + top)
 end
 
---- Does a head of k and v serve the one row of each of several heads of q, as in a step with a
---- cache? Then these are rows of one head, and nothing is repeated.
-local function rows_for_heads(q, o)
-  local mask = o.attn_mask
-  local m = mask and mask.shape or {}
-  return o.k_for > 1 and o.k_for == o.v_for and q.shape[q.ndim - 1] == 1 and not o.is_causal
-    and o.dropout_p == 0 and (not o.scale or type(o.scale) == "number")
-    and (#m < 2 or m[#m - 1] == 1) and (#m < 3 or m[#m - 2] == 1)
+--- Labels in rows (n, longest), from rows or from one list of all behind each
+--- other; and their numbers.
+local function label_rows(op, y, n, lengths)
+  local longest, total = 0, 0
+  for _, l in ipairs(lengths) do longest, total = math.max(longest, l), total + l end
+  if y.ndim == 2 then
+    if y.shape[1] ~= n or y.shape[2] < longest then
+      fail(op, "target has shape %s, need (%d, %d) or more columns", shape_text(y), n, longest)
+    end
+    if longest == 0 then return y:narrow(2, 1, 0), 0 end
+    local as = { dtype = "i64", device = y.device }     -- behind its length a row may hold anything
+    local there = flame.arange(1, longest, as):le(flame.tensor(lengths, as):unsqueeze(2))
+    return where(there, y:narrow(2, 1, longest), 1), longest
+  end
+  if y:numel() ~= total then
+    fail(op, "target has %d labels, target_lengths add up to %d", y:numel(), total)
+  end
+  local rows, first = {}, 1
+  for i, l in ipairs(lengths) do
+    rows[i] = y:narrow(1, first, l):pad({ 0, longest - l }, "constant", 1)
+    first = first + l
+  end
+  return flame.stack(rows, 1), longest
 end
 
---- All scores at once: shapes that broadcast, dropout, masks with gradients, and few rows.
-local composed
-function composed(q, k, v, o)
-  if rows_for_heads(q, o) then
-    local n, shape = q.ndim, table.move(q.shape, 1, q.ndim, 1, {})
-    shape[n - 2], shape[n - 1] = shape[n - 2] // o.k_for, o.k_for
-    local y = composed(q:reshape(shape), k, v, { k_for = 1, v_for = 1, attn_mask = o.attn_mask,
-      scale = o.scale, dropout_p = 0 })
-    shape = table.move(y.shape, 1, n, 1, {})
-    shape[n - 2], shape[n - 1] = shape[n - 2] * shape[n - 1], 1
-    return y:reshape(shape)
+local function lengths_of(op, name, v, n, most)
+  local list = flame.is_tensor(v) and v:reshape(-1):totable() or type(v) == "number" and { v } or v
+  if type(list) ~= "table" or #list ~= n then fail(op, "%s must be %d numbers", name, n) end
+  for i, l in ipairs(list) do
+    if math.type(l) ~= "integer" or l < 0 or l > most then
+      fail(op, "%s[%d] = %s, need 0 to %d", name, i, tostring(l), most)
+    end
   end
-  if o.k_for > 1 then k = k:repeat_interleave(o.k_for, -3) end
-  if o.v_for > 1 then v = v:repeat_interleave(o.v_for, -3) end
-  local scores = (q * (o.scale or q.shape[q.ndim] ^ -0.5)):matmul(k:transpose(-2, -1))
-  if o.is_causal then
-    local n, m = scores.shape[scores.ndim - 1], scores.shape[scores.ndim]
-    scores = scores:masked_fill(flame.ones(n, m, { dtype = "bool", device = q.device }):triu(1),
-      -math.huge)
-  end
-  if o.attn_mask then
-    if o.attn_mask.dtype == "bool" then
-      scores = scores:masked_fill(o.attn_mask:logical_not(), -math.huge)
-    else scores = scores + o.attn_mask end
-  end
-  local p = scores:softmax(-1)
-  if o.dropout_p > 0 then p = p:dropout(o.dropout_p) end
-  return p:matmul(v)
+  return list
 end
 
---- What the op takes on a device. rows: with fewer, all scores fit a cache, and are made faster.
---- size: most features of a head; even: keys and values have as many, for half types a multiple of
---- 8.
-local takes = {
-  cpu = { rows = 64, size = 1024, even = false, f64 = true, f32 = true, f16 = true, bf16 = true },
-  cuda = { rows = 16, size = 256, even = true, f32 = true, f16 = true, bf16 = true },
-}
-
---- Shape, led by ones to four axes.
-local function four(x)
-  local shape = x.shape
-  while #shape < 4 do table.insert(shape, 1, 1) end
-  return shape
-end
-
---- Are these the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none empty, and of sizes
---- that the device takes?
-local function shapes_fit(q, k, v, can, o)
-  for i = 1, 4 do if q[i] < 1 or k[i] < 1 or v[i] < 1 then return false end end
-  if q[1] ~= k[1] or q[2] ~= k[2] * o.k_for or q[4] ~= k[4] then return false end
-  if k[1] ~= v[1] or k[2] ~= v[2] or k[3] ~= v[3] then return false end
-  return q[3] >= can.rows and q[4] <= can.size and v[4] <= can.size
-    and (not can.even or q[4] == v[4])
-end
-
---- Does the mask broadcast to (b, h, t, s), and is it a plain value?
-local function mask_fits(mask, q, shape, keys)
-  if mask.ndim > 4 or mask.device ~= q.device or internal.tracked(mask) then return false end
-  if mask.dtype ~= "bool" and mask.dtype ~= q.dtype then return false end
-  local m = four(mask)
-  local whole = { shape[1], shape[2], shape[3], keys }
-  for i = 1, 4 do if m[i] ~= 1 and m[i] ~= whole[i] then return false end end
-  return true
-end
-
---- Can the op compute this, which keeps no scores? q, k and v with 2 to 4 axes.
-local function fits(q, k, v, o)
-  local can, n = takes[q.device == "cpu" and "cpu" or "cuda"], q.ndim
-  if o.dropout_p > 0 or n < 2 or n > 4 or k.ndim ~= n or v.ndim ~= n or not can[q.dtype] then
-    return false
+--- Log-probabilities of the paths that spell the labels (Graves et al. 2006): alpha over time for
+--- blank, label 1, blank, label 2, …, blank.
+local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
+  local t, n, device = x.shape[1], x.shape[2], x.device
+  local states = 2 * longest + 1
+  local extended = flame.full({ n, longest + 1, 2 }, blank, { dtype = "i64", device = device })
+  if longest > 0 then extended[{ {}, { 1, longest }, 2 }] = rows:long() end
+  extended = extended:flatten(2):narrow(2, 1, states)
+  local at = extended:unsqueeze(1):expand({ t, n, states })
+  internal.naming("ctc_loss")
+  local p = x:gather(3, at)                                               -- (t, n, states)
+  local low = flame.full({ n, 2 }, -math.huge, { dtype = x.dtype, device = device })
+  local jump = flame.zeros({ n, states }, { dtype = "bool", device = device })
+  if states > 2 then                                  -- over a blank between two labels that differ
+    local other = extended:narrow(2, 3, states - 2):ne(extended:narrow(2, 1, states - 2))
+    jump = other:logical_and(extended:narrow(2, 3, states - 2):ne(blank)):to("u8")
+      :pad({ 2, 0 }):bool()
   end
-  if k.dtype ~= q.dtype or v.dtype ~= q.dtype or k.device ~= q.device or v.device ~= q.device then
-    return false
+  local start = flame.arange(1, states, { dtype = "i64", device = device }):le(2)
+    :expand({ n, states })
+  local alpha = where(start, p[1], -math.huge)
+  local steps = flame.tensor(in_lengths, { dtype = "i64", device = device }):unsqueeze(2)
+  for k = 2, t do
+    local before = flame.cat({ low, alpha }, 2)
+    local arrived = join { alpha, before:narrow(2, 2, states),
+      where(jump, before:narrow(2, 1, states), -math.huge) } + p[k]
+    alpha = where(steps:ge(k), arrived, alpha)
   end
-  if o.scale and type(o.scale) ~= "number" then return false end
-  local shape, keys = four(q), four(k)
-  if not shapes_fit(shape, keys, four(v), can, o) or can.even and half[q.dtype]
-      and shape[4] % 8 ~= 0 then
-    return false
-  end
-  return not o.attn_mask or mask_fits(o.attn_mask, q, shape, keys[3])
+  local last = flame.tensor(lengths, { dtype = "i64", device = device }):unsqueeze(2) * 2 + 1
+  local final = alpha:gather(2, last)
+  local label = where(last:gt(1), alpha:gather(2, (last - 1):clamp({ min = 1 })), -math.huge)
+  return -join({ final, label }):squeeze(2)
 end
 
---- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
---- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
---- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
---- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
---- Without a scale it is d ^ -0.5.
-def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
-    is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
-function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-  local o = { attn_mask = attn_mask, dropout_p = dropout_p, is_causal = is_causal, scale = scale,
-    enable_gqa = enable_gqa }
-  if q.ndim == 0 then fail(attention, "q is 0-d, need an axis of features") end
-  o.k_for, o.v_for = o.enable_gqa and heads_for_one("k", k, q) or 1,
-    o.enable_gqa and heads_for_one("v", v, q) or 1
-  if not fits(q, k, v, o) then return composed(q, k, v, o) end
-  local function lifted(x) return x.ndim == 4 and x or x:reshape(four(x)) end
-  local y = internal.attention(lifted(q), lifted(k), lifted(v), attn_mask,
-    scale or q.shape[q.ndim] ^ -0.5, is_causal)
-  if q.ndim == 4 then return y end
-  return q.ndim == 3 and y:squeeze(1) or y:squeeze(1):squeeze(1)
-end)
+--- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the
+--- lengths as tensors or lists; blank is a class id, the first.
+def([[ctc_loss(input: T, target: T, input_lengths: T|int|int[], target_lengths: T|int|int[],
+    blank: int = 1, reduction: "mean"|"sum"|"none" = "mean", zero_infinity = false) -> T]],
+  function(x, y, input_lengths, target_lengths, blank, reduction, zero_infinity)
+    local op = "ctc_loss"
+    local single = x.ndim == 2
+    if x.ndim ~= 2 and x.ndim ~= 3 then
+      fail(op, "input has shape %s, need (time, batch, classes)", shape_text(x))
+    end
+    if single then x = x:unsqueeze(2) end
+    local t, n, classes = x.shape[1], x.shape[2], x.shape[3]
+    if blank < 1 or blank > classes then
+      fail(op, "blank = %d, need 1 to %d", blank, classes)
+    end
+    input_lengths = lengths_of(op, "input_lengths", input_lengths, n, t)
+    target_lengths = lengths_of(op, "target_lengths", target_lengths, n, y:numel())
+    local rows, longest = label_rows(op, y, n, target_lengths)
+    if t == 0 then fail(op, "input has no steps") end
+    local e = ctc_losses(x, rows, longest, input_lengths, target_lengths, blank)
+    if zero_infinity then e = where(e:detach():isinf(), 0, e) end
+    if reduction == "mean" then
+      local l = {}
+      for i, v in ipairs(target_lengths) do l[i] = math.max(v, 1) end
+      return (e / flame.tensor(l, { dtype = x.dtype, device = x.device })):mean()
+    end
+    e = reduce(e, reduction)
+    return single and e:reshape({}) or e
+  end)

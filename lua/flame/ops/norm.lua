@@ -1,17 +1,45 @@
---- Compositions that are rarely hot: norms with running statistics, rearrange, and the tools that
--- look at what is recorded.
-local flame, _, internal = ...
-local fail, need_int, def = internal.failf, internal.need_int, internal.def
+--- Normalisation over axes, groups and the batch.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local fail, def = arguments.fail, arguments.def
 
---- x becomes x:gelu(…).
-def(':gelu_(x: T, approximate: "none"|"tanh" = "none") -> T',
-  function(x, approximate) return x:copy_(flame.gelu(x, approximate)) end)
---- x becomes x:silu().
-def(":silu_(x: T) -> T", function(x) return x:copy_(flame.silu(x)) end)
+local half = dtypes.half
+
+-- What PyTorch has without eps.
+local epsilon = dtypes.epsilon
+
+--- Over the root mean square along the last axes, which are of normalized_shape, times weight;
+-- without
+--- eps that of the dtype.
+def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T @single",
+  function(x, shape, w, eps)
+    eps = eps or epsilon[x.dtype] or 1e-5
+    if type(shape) ~= "table" then shape = { shape } end
+    local axes = {}
+    if #shape == 0 then
+      fail("rms_norm", "normalized_shape is an empty list, need a size or a list of them")
+    end
+    for k = 1, #shape do
+      axes[k] = -k
+      if rawget(x.shape, x.ndim - #shape + k) ~= shape[k] then
+        fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "),
+          table.concat(shape, ", "))
+      end
+    end
+    local v = half[x.dtype] and x:float() or x
+    local y = v * ((v * v):mean(axes, { keepdim = true }) + eps):rsqrt()
+    if w then y = y * w end
+    return half[x.dtype] and y:to(x.dtype) or y
+  end)
+
+--- Normalised over groups of channels, then times weight plus bias.
+def("group_norm(x: T, num_groups: int, weight?: T, bias?: T, eps = 1e-5) -> T @single",
+  function(x, groups, w, b, eps) return internal.grouped_norm(x, groups, eps, w, b) end)
 
 -- ---- norms over the batch -----------------------------------------------------------------------
 
-local half = { f16 = true, bf16 = true }
 local function wide(t) return t and half[t.dtype] and t:float() or t end
 
 --- t, (channels), along axis 2 of x.
@@ -104,149 +132,3 @@ function(x, mean, var, w, b, use_input_stats, momentum, eps)
   move_running(x, axes, mean, var, momentum, n, function(m) return m:mean(1):reshape(-1) end)
   return by_own(op, x, axes, w, b, eps)
 end)
-
--- ---- rearrange ----------------------------------------------------------------------------------
---- "b (h d) t": list of groups, each a list of names; and the names in order.
-local function parse_side(text, whole)
-  local groups, names, seen, at, open = {}, {}, {}, 1, nil
-  while at <= #text do
-    local token, after = text:match("^%s*([%a_][%w_]*)()", at)
-    local mark, behind = text:match("^%s*([()1])()", at)
-    if token then
-      if seen[token] then fail("rearrange", "'%s' names %s twice", whole, token) end
-      seen[token] = true
-      names[#names + 1] = token
-      if open then open[#open + 1] = token else groups[#groups + 1] = { token } end
-    elseif mark == "(" and not open then
-      open = {}
-    elseif mark == ")" and open then
-      groups[#groups + 1], open = open, nil
-    elseif mark == "1" and not open then
-      groups[#groups + 1] = {}
-    elseif text:match("^%s*$", at) then
-      break
-    else
-      fail("rearrange", "'%s' is not like \"b (h d) t -> b h t d\"", whole)
-    end
-    at = after or behind
-  end
-  if open then fail("rearrange", "'%s': '(' without ')'", whole) end
-  return groups, names, seen
-end
-
---- Both sides with names for the axes that '...' stands for.
-local function without_dots(left, right, spec, rank)
-  local plain, n = left:gsub("%.%.%.", " ")
-  local _, again = right:gsub("%.%.%.", " ")
-  if n ~= again or n > 1 then
-    fail("rearrange", "'%s': '...' stands once on both sides, or on none", spec)
-  end
-  if n == 0 then return left, right end
-  local names = {}
-  for k = 1, rank - #parse_side(plain, spec) do names[k] = "_axis" .. k end
-  names = " " .. table.concat(names, " ") .. " "
-  return left:gsub("%.%.%.", names), right:gsub("%.%.%.", names)
-end
-
---- Sizes of all names, from x's shape and those given.
-local function name_sizes(spec, groups, shape, given)
-  local size = {}
-  for k, v in pairs(given) do size[k] = need_int("rearrange", tostring(k), v) end
-  for d, group in ipairs(groups) do
-    local known, open = 1, nil
-    for _, name in ipairs(group) do
-      if size[name] then known = known * size[name]
-      elseif open then fail("rearrange", "'%s'\1: give the size of %s or of %s", spec, open, name)
-      else open = name end
-    end
-    if open then
-      if known == 0 or shape[d] % known ~= 0 then
-        fail("rearrange", "axis %d has %d elements, which %d does not divide", d, shape[d], known)
-      end
-      size[open] = shape[d] // known
-    elseif known ~= shape[d] then
-      fail("rearrange", "axis %d has %d elements, '%s' makes %d of it", d, shape[d], spec, known)
-    end
-  end
-  return size
-end
-
---- Reshape, permute, reshape by names: x:rearrange("b (h d) t -> b h t d", {h
---- = 8}); '...': axes without a name.
-def("rearrange(x: T, spec: str, sizes?: table) -> T", function(x, spec, sizes)
-  local left, right = spec:match("^(.-)%->(.*)$")
-  if not left then fail("rearrange", "'%s' is not like \"b (h d) t -> b h t d\"", spec) end
-  left, right = without_dots(left, right, spec, x.ndim)
-  local from, names, there = parse_side(left, spec)
-  local to, wanted, asked = parse_side(right, spec)
-  if #from ~= x.ndim then
-    fail("rearrange", "'%s' has %d axes on the left, x has shape (%s)", spec, #from,
-      table.concat(x.shape, ", "))
-  end
-  for _, name in ipairs(wanted) do
-    if not there[name] then fail("rearrange", "'%s': %s stands on the right only", spec, name) end
-  end
-  for _, name in ipairs(names) do
-    if not asked[name] then fail("rearrange", "'%s': %s stands on the left only", spec, name) end
-  end
-  for name in pairs(sizes or {}) do
-    if not there[name] then fail("rearrange", "'%s' has no axis %s", spec, tostring(name)) end
-  end
-  local size = name_sizes(spec, from, x.shape, sizes or {})
-  local position, apart, order, joined = {}, {}, {}, {}
-  for i, name in ipairs(names) do
-    position[name], apart[i] = i, size[name]
-  end
-  for i, name in ipairs(wanted) do order[i] = position[name] end
-  for i, group in ipairs(to) do
-    joined[i] = 1
-    for _, name in ipairs(group) do joined[i] = joined[i] * size[name] end
-  end
-  local y = x:reshape(apart)
-  if #order > 0 then y = y:permute(order) end
-  return y:reshape(joined)
-end)
-
--- ---- what is recorded ---------------------------------------------------------------------------
---- The recorded work behind x, one line an op, inputs first; {format = "dot"} for Graphviz.
-def('.graph(x: T, format: "text"|"dot" = "text") -> str', function(x, format)
-  local lines = {}
-  for i, n in ipairs(internal.graph(x)) do
-    local ins = {}
-    for k, j in ipairs(n.inputs) do ins[k] = "%" .. j end
-    local facts = ("%s (%s) %s%s"):format(n.op, table.concat(n.shape, ", "), n.dtype,
-      n.site ~= "" and " " .. n.site or "")
-    if format == "text" then
-      lines[i] = ("%%%d = %s%s  (%s) %s %s%s"):format(i, n.op,
-        #ins > 0 and " " .. table.concat(ins, " ") or "",
-        table.concat(n.shape, ", "), n.dtype, n.state, n.site ~= "" and "  " .. n.site or "")
-    else
-      lines[#lines + 1] = ('  n%d [label="%s"];'):format(i, facts:gsub('["\\]', "\\%0"))
-      for _, j in ipairs(n.inputs) do lines[#lines + 1] = ("  n%d -> n%d;"):format(j, i) end
-    end
-  end
-  if format == "dot" then return "digraph flame {\n" .. table.concat(lines, "\n") .. "\n}\n" end
-  return table.concat(lines, "\n")
-end)
-
--- ---- text ---------------------------------------------------------------------------------------
-
---- Tokens after ids by a model of flame.models, up to a stop or max_new_tokens of them. ids: a text
---- (with a tokenizer), a list or tensor of ids from 0, or several of these, of different lengths;
---- or (batch, time) with its attention_mask. Gives for each the new text, or the new ids without
---- the stop. temperature 0 takes the likeliest token, others draw, from the top_k likeliest, the
---- likeliest that have top_p together, those with min_p of the likeliest's share.
---- repetition_penalty divides the scores of tokens that came before. stop: ids and words, by
---- default the configuration's eos_token_id. stream(piece, i) gets each piece of text, or id, of
---- sequence i, and ends all with false. seed: draws of the call's own. cache = false computes
---- everything again for each token.
-def([[.generate(model: any, ids: any, max_new_tokens: int = 64, *, temperature = 0, top_k?: int,
-  top_p?: num, min_p?: num, repetition_penalty = 1, stop?: any, tokenizer?: any, stream?: fn,
-  seed?: int, attention_mask?: T, cache = true) -> any]],
-  function(model, ids, most, temperature, top_k, top_p, min_p, penalty, stop, tokenizer, stream,
-    seed, mask, cache)
-    require "flame.models"
-    return internal.generate(model, ids, { max_new_tokens = most, temperature = temperature,
-      top_k = top_k, top_p = top_p, min_p = min_p, repetition_penalty = penalty, stop = stop,
-      tokenizer = tokenizer, stream = stream, seed = seed, attention_mask = mask, cache = cache })
-  end)

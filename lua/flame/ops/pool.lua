@@ -1,9 +1,14 @@
 --- Pooling. A mean and its adjoint, and taking and putting by position, are pairs of calls, so that
 --- gradients of any order are again these. Options as those of convolutions (ops/conv.lua).
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
-local float = { f64 = true, f32 = true, f16 = true, bf16 = true }
-local w, tracked = internal.windows, internal.tracked
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local recording = require "flame.base.recording"
+local w = require "flame.ops.conv"
+local fail, def = arguments.fail, arguments.def
+local float = dtypes.float
+local tracked = recording.tracked
 local per_axis, text, three, append, tail = w.per_axis, w.text, w.three, w.append, w.tail
 
 -- ---- pooling ------------------------------------------------------------------------------------
@@ -166,7 +171,7 @@ local function adaptive_sizes(op, n, size, v)
   for i = 1, n do
     local one = v
     if type(v) == "table" then one = v[#v == 1 and 1 or i] end
-    out[i] = one and internal.need_int(op, "output_size", one) or size[i]
+    out[i] = one and arguments.need_int(op, "output_size", one) or size[i]
     if out[i] < 0 then fail(op, "output_size = %d, need at least 0", out[i]) end
   end
   return out
@@ -269,3 +274,69 @@ def("local_response_norm(x: T, size: int, alpha = 1e-4, beta = 0.75, k = 1) -> T
     local mean = flame.avg_pool2d(square, { n, 1 }, 1):reshape(shape)
     return x / (mean * alpha + k):pow(beta)
   end)
+
+-- ---- windows at random places -------------------------------------------------------------------
+--- First positions, from 0, of 'count' windows: u (n, c, 1) moves them, the
+--- last ends with the axis.
+local function places(u, size, count, kernel)
+  local last = flame.full({ 1, 1, 1 }, size - kernel, { dtype = "i64", device = u.device })
+    :expand(u.shape)
+  if count == 1 then return last end
+  local alpha = (size - kernel) / (count - 1)
+  local i = flame.arange(0, count - 2, { dtype = u.dtype, device = u.device })
+  return flame.cat({ ((i + u) * alpha):long() - (u * alpha):long(), last }, 3)
+end
+--- Sizes of the windows and of the result.
+local function fractional_sizes(op, x, n, kernel, output_size, ratio)
+  local function each(v, i) if type(v) == "table" then return v[#v == 1 and 1 or i] end return v end
+  local k, out = {}, {}
+  for i = 1, n do
+    local size = x.shape[x.ndim - n + i]
+    k[i] = math.tointeger(each(kernel, i))
+    if output_size then out[i] = math.tointeger(each(output_size, i))
+    elseif ratio then out[i] = math.floor(size * (each(ratio, i) or 0))
+    else fail(op, "output_size or output_ratio is missing") end
+    if k[i] < 1 or out[i] < 1 or out[i] + k[i] - 1 > size then
+      fail(op, "%d windows of %d do not fit %d elements", out[i], k[i], size)
+    end
+  end
+  return k, out
+end
+--- Positions, from 0, in the planes of v: the windows' axes, then those within a window.
+local function windows_at(v, n, u, k, out)
+  local at
+  for i = 1, n do                                       -- torch's 2-d draw stands in the order w, h
+    local size = v.shape[i + 2]
+    local first = places(u:narrow(3, n == 2 and 3 - i or i, 1), size, out[i], k[i])
+    local shape, steps = { v.shape[1], v.shape[2] }, {}
+    for j = 1, n do shape[2 + j], shape[2 + n + j], steps[j] = 1, 1, 1 end
+    shape[2 + i], steps[i] = out[i], k[i]
+    local step = flame.arange(0, k[i] - 1, { dtype = "i64", device = v.device }):reshape(steps)
+    local here = first:reshape(shape) + step
+    at = at and at * size + here or here
+  end
+  return at
+end
+for n = 2, 3 do
+  local op = ("fractional_max_pool%dd"):format(n)
+  --- Largest of windows of kernel_size at places drawn at random (Graham
+  --- 2014), as many as output_size asks for, or as output_ratio of the elements.
+  def(op .. ([[(x: T, kernel_size: dims(%d), output_size?: dims(%d), output_ratio?: num|num[],
+      return_indices = false, _random_samples?: T) -> T, positions: T if return_indices]]):format(n,
+    n), function(x, kernel, output_size, ratio, return_indices, samples)
+    if x.ndim ~= n + 1 and x.ndim ~= n + 2 then
+      fail(op, "x has %d axes, need %d, or %d without a batch", x.ndim, n + 2, n + 1)
+    end
+    local single = x.ndim == n + 1
+    local v = single and x:unsqueeze(1) or x
+    local k, out = fractional_sizes(op, v, n, kernel, output_size, ratio)
+    local b, c = v.shape[1], v.shape[2]
+    local u = samples or flame.rand({ b, c, n }, { device = x.device })
+    local at = windows_at(v, n, u, k, out):flatten(n + 3) + 1
+    local y, which = v:flatten(3):gather(3, at:flatten(3)):reshape(at.shape):max(-1)
+    y = single and y:squeeze(1):clone() or y
+    if not return_indices then return y end
+    local idx = at:gather(-1, which:unsqueeze(-1)):squeeze(-1)
+    return y, (single and idx:squeeze(1) or idx):clone()
+  end)
+end

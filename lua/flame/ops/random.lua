@@ -1,7 +1,9 @@
 --- Random positions: permutations and draws by weight. They use what is the same on every device
 -- bit for bit (draws, quotients, integer sums, sorts), so the same seed draws the same everywhere.
-local flame, _, internal = ...
-local fail, def, call = internal.failf, internal.def, internal.call
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, def, call = arguments.fail, arguments.def, internal.call
 
 local FEW = 1 << 16                        -- classes that one block of threads adds up
 
@@ -199,3 +201,91 @@ def("binomial(n: T, p: T) -> T", function(n, p)
   k = k:minimum(count)
   return where(over, count - k, k):to(dtype)
 end)
+--- 1 with probability p, else 0.
+def("bernoulli(p: T) -> T", function(p)
+  if not p:is_floating_point() then fail("bernoulli", "p is %s, need a float", p.dtype) end
+  local ok = p:detach():ge(0):logical_and(p:detach():le(1)):all()
+  if not ok:item() then fail("bernoulli", "p has values outside 0 to 1") end
+  return flame.rand_like(p):lt(p):to(p.dtype)
+end)
+
+-- ---- writes with random numbers -----------------------------------------------------------------
+--- x becomes 1 with probability p, else 0.
+def(":bernoulli_(x: T, p: num|T = 0.5) -> T", function(x, p)
+  if type(p) == "number" and not (p >= 0 and p <= 1) then
+    fail("bernoulli_", "p = %g, need 0 <= p <= 1", p)
+  end
+  return x:copy_(flame.rand(x.shape, { device = x.device }):lt(p):to(x.dtype))
+end)
+--- x becomes exponential numbers.
+def(":exponential_(x: T, lambd = 1) -> T", function(x, rate)
+  if not (rate > 0) then fail("exponential_", "lambd = %g, need lambd > 0", rate) end
+  return x:copy_((1 - flame.rand(x.shape, { dtype = x.dtype, device = x.device })):log() / -rate)
+end)
+--- x becomes integers from low to high; random_(high): from 1 on.
+def(":random_(x: T, high: int = 16777216) -> T",
+  function(x, high)
+    return x:copy_(flame.randint(x.shape, 1, high, { device = x.device }):to(x.dtype))
+  end,
+  ":random_(x: T, low: int, high: int) -> T", function(x, low, high)
+    return x:copy_(flame.randint(x.shape, low, high, { device = x.device }):to(x.dtype))
+  end)
+
+--- Uniform numbers above 0 and below 1 for each element of x, in f64.
+local function open_uniform(x)
+  return flame.uniform(x.shape, 2.0 ^ -54, 1, { dtype = "f64", device = x.device })
+end
+local function random_write(name, parameters, f)
+  def((":%s(x: T, %s) -> T"):format(name, parameters), function(x, ...)
+    if not x:is_floating_point() then fail(name, "x is %s, need a float", x.dtype) end
+    return x:copy_(f(open_uniform(x), ...):to(x.dtype))
+  end)
+end
+--- x becomes Cauchy's numbers around the median, as wide as sigma.
+random_write("cauchy_", "median = 0, sigma = 1", function(u, median, sigma)
+  if not (sigma > 0) then fail("cauchy_", "sigma = %g, need sigma > 0", sigma) end
+  return ((u - 0.5) * math.pi):tan() * sigma + median
+end)
+--- x becomes e to the power of normal numbers of this mean and deviation.
+random_write("log_normal_", "mean = 1, std = 2", function(u, mean, std)
+  if not (std > 0) then fail("log_normal_", "std = %g, need std > 0", std) end
+  return ((u * 2 - 1):erfinv() * (std * math.sqrt(2)) + mean):exp()
+end)
+--- x becomes numbers of trials until one of chance p is met.
+random_write("geometric_", "p = 0.5", function(u, p)
+  if not (p > 0 and p < 1) then fail("geometric_", "p = %g, need 0 < p < 1", p) end
+  return (u:log() / math.log(1 - p)):ceil():clamp({ min = 1 })
+end)
+
+-- ---- dropout of channels ------------------------------------------------------------------------
+--- One draw a channel: axis 2, or axis 1 where there is no batch.
+local function channels_of(x, single)
+  local shape = x.shape
+  for d = 1, #shape do if d > 2 or single and d > 1 then shape[d] = 1 end end
+  return shape
+end
+for n = 1, 3 do
+  local name = ("dropout%dd"):format(n)
+  --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
+  def(name .. "(x: T, p = 0.5, training = true) -> T", function(x, p, training)
+    if x.ndim < 2 then fail(name, "x has %d axes, need channels on axis 2", x.ndim) end
+    if not training then return x:clone() end
+    return x * flame.ones(channels_of(x, n ~= 2 and x.ndim == n + 1),
+      { dtype = x.dtype, device = x.device }):dropout(p)
+  end)
+end
+-- SELU's value far below 0 stands for what is dropped; scale and shift keep mean and variance.
+local function alpha_dropout(name, shape_of)
+  def(name .. "(x: T, p = 0.5, training = false) -> T", function(x, p, training)
+    local low = -1.7580993408473766
+    if not (p >= 0 and p <= 1) then fail(name, "p = %g, need 0 to 1", p) end
+    if not training or p == 0 then return x:clone() end
+    if p == 1 then return x * 0 end
+    local a = ((1 - p) * (1 + p * low * low)) ^ -0.5
+    return where(flame.rand(shape_of(x), { device = x.device }):ge(p), x, low) * a - a * low * p
+  end)
+end
+--- Dropout that keeps mean and variance of what SELU gives; o: {p = 0.5, training = false}.
+alpha_dropout("alpha_dropout", function(x) return x.shape end)
+--- alpha_dropout of whole channels.
+alpha_dropout("feature_alpha_dropout", channels_of)

@@ -1,11 +1,16 @@
 --- Resampling of planes: interpolate, grid_sample. All are
 -- gathers with weights, axis by axis, so gradients follow by themselves and Inf and NaN stay
 -- where they belong. Which elements are read follows PyTorch in the input's own precision.
-local flame, _, internal = ...
-local fail, def, per_axis = internal.failf, internal.def, internal.windows.per_axis
-local float = { f64 = true, f32 = true, f16 = true, bf16 = true }
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local recording = require "flame.base.recording"
+local windows = require "flame.ops.conv"
+local fail, def, per_axis = arguments.fail, arguments.def, windows.per_axis
+local float = dtypes.float
 
-local text = internal.windows.text
+local text = windows.text
 
 -- ---- interpolate --------------------------------------------------------------------------------
 --- v as the nearest f32, or itself where x is f64: positions are computed as PyTorch computes them.
@@ -175,14 +180,13 @@ end
 --- The sum of axis d's neighbours with their weights: make() gives them, 'key' names them.
 local function weigh(x, d, key, make)
   local entry = matrices(("%s %s %s %d"):format(key, x.dtype, x.device, x.shape[d]), x, make)
-  if not internal.tracked(x) then return multiply(x, d, entry.forth) end
+  if not recording.tracked(x) then return multiply(x, d, entry.forth) end
   if not resample then make_resample() end
   entry.back = entry.back or by_rows(entry.taps, x.shape[d], true, x)
   return resample(x, d, entry.forth, entry.back)
 end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
-
 
 local MOST = 1 << 40               -- elements of a result: positions are made in Lua, one an output
 
@@ -263,11 +267,11 @@ local function nearest(x, n, out, scale, mode)
   return y == x and x:clone() or y
 end
 
-internal.interpolate_arguments = [[(x: T, size?: int|int[], scale_factor?: num|num[],
+local ARGUMENTS <const> = [[(x: T, size?: int|int[], scale_factor?: num|num[],
     mode: "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area" = "nearest",
     align_corners = false, recompute_scale_factor = false, antialias = false) -> T]]
 --- x (n, c, …) in another size, or in scale_factor times its own.
-def("interpolate" .. internal.interpolate_arguments,
+def("interpolate" .. ARGUMENTS,
 function(x, size, factor, mode, align_corners, recompute, antialias)
   local op, n = "interpolate", x.ndim - 2
   if n < 1 or n > 3 then
@@ -490,3 +494,18 @@ function(theta, size, align_corners)
   return points:expand(size[1], points.shape[2], axes + 1):matmul(theta:transpose(2, 3))
     :reshape(out):clone()
 end)
+
+-- ---- other names --------------------------------------------------------------------------------
+--- interpolate under its older name.
+def("upsample" .. ARGUMENTS, flame.interpolate)
+local function upsampling(name, mode, align)
+  def(name .. "(x: T, size?: int|int[], scale_factor?: num|num[]) -> T",
+    function(x, size, factor)
+      return flame.interpolate(x,
+        { size = size, scale_factor = factor, mode = mode, align_corners = align })
+    end)
+end
+--- interpolate, nearest.
+upsampling("upsample_nearest", "nearest")
+--- interpolate, bilinear with aligned corners; of four axes.
+upsampling("upsample_bilinear", "bilinear", true)

@@ -1,6 +1,8 @@
 --- Searching in sorted rows: searchsorted and bucketize. Positions are 1-based, 1 to n + 1.
-local flame, _, internal = ...
-local fail, call, def = internal.failf, internal.call, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, call, def = arguments.fail, internal.call, arguments.def
 
 local function is_float(x) return x:is_floating_point() end
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end

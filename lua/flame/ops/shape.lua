@@ -1,21 +1,144 @@
---- Shapes, positions, writes with random numbers. Positions are 1-based
--- here as everywhere: in tril_indices, combinations, take_along_dim, scatter_reduce.
-local flame, _, internal = ...
-local fail, def, axis_of = internal.failf, internal.def, internal.axis_of
-local add, where = internal.add_name, flame.where
+--- Shapes: axes moved, repeated, split and put together. Positions are 1-based here as everywhere:
+-- in tril_indices and combinations.
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local fail, def, axis_of = arguments.fail, arguments.def, arguments.axis_of
+local need_int, is_tensor = arguments.need_int, flame.is_tensor
 
--- ---- shapes -------------------------------------------------------------------------------------
+--- The axes of source moved to the places of destination: numbers, or lists of one length.
+def("movedim(x: T, source: axes, destination: axes) -> T", function(x, a, b)
+  a, b = type(a) == "table" and a or { a }, type(b) == "table" and b or { b }
+  if #a ~= #b then fail("movedim", "%d axes and %d places", #a, #b) end
+  local order, moved = {}, {}
+  for i = 1, #a do
+    local from, to = axis_of("movedim", x, a[i]), axis_of("movedim", x, b[i])
+    if moved[from] or order[to] then
+      fail("movedim", "axis %d is named twice", moved[from] and a[i] or b[i])
+    end
+    order[to], moved[from] = from, true
+  end
+  local rest = 1
+  for d = 1, x.ndim do
+    if not moved[d] then
+      while order[rest] do rest = rest + 1 end
+      order[rest] = d
+    end
+  end
+  return x.ndim == 0 and x:reshape({}) or x:permute(order)
+end)
+
+--- Copies side by side along each axis.
+def("tile(x: T, dims...: int) -> T", function(x, ...)
+  local reps = { ... }
+  local shape, n = x.shape, math.max(x.ndim, #reps)
+  local apart, whole, joined = {}, {}, {}
+  for d = 1, n do
+    local size, times = rawget(shape, d - n + #shape) or 1, reps[d - n + #reps] or 1
+    table.move({ 1, size }, 1, 2, #apart + 1, apart)
+    table.move({ times, size }, 1, 2, #whole + 1, whole)
+    joined[d] = times * size
+  end
+  if #apart <= 8 then return x:reshape(apart):expand(whole):reshape(joined):clone() end
+  local y = x:reshape(table.move(shape, 1, #shape, n - #shape + 1, (function()
+    local ones = {}
+    for d = 1, n - #shape do ones[d] = 1 end
+    return ones
+  end)()))
+  for d = 1, n do
+    local copies = {}
+    for k = 1, reps[d - n + #reps] or 1 do copies[k] = y end
+    y = flame.cat(copies, d)
+  end
+  return y
+end)
+--- Positions of x, each as often as its count says; the counts are read here.
+local function by_counts(x, counts, d)
+  local at = {}
+  if #counts ~= x.shape[d] then
+    fail("repeat_interleave", "%d counts, axis %d has %d elements", #counts, d, x.shape[d])
+  end
+  for i, count in ipairs(counts) do
+    if need_int("repeat_interleave", "count " .. i, count) < 0 then
+      fail("repeat_interleave", "count %d is %d", i, count)
+    end
+    for _ = 1, count do at[#at + 1] = i end
+  end
+  return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
+end
+local function repeated(x, n, d)
+  if is_tensor(n) and arguments.need_integers("repeat_interleave", "repeats", n):numel() == 1 then
+    n = n:item()
+  end
+  if is_tensor(n) then return by_counts(x, n:detach():reshape(-1):totable(), d) end
+  local wide, last = x:unsqueeze(d + 1).shape, x.shape
+  wide[d + 1], last[d] = n, last[d] * n
+  return x:unsqueeze(d + 1):expand(wide):reshape(last):clone()
+end
+--- Each element 'repeats' times behind itself, along an axis; without one of all elements in a row.
+--- output_size is how many there have to be.
+def("repeat_interleave(x: T, repeats: int|T, dim?: axis, *, output_size?: int) -> T",
+  function(x, n, d, size)
+    if d == nil then x, d = x:reshape(-1), 1 end
+    d = axis_of("repeat_interleave", x, d)
+    local y = repeated(x, n, d)
+    if size and size ~= y.shape[d] then
+      fail("repeat_interleave", "output_size is %d, the result has %d", size, y.shape[d])
+    end
+    return y
+  end)
+local function roll_one(x, n, d)
+  d = axis_of("roll", x, d)
+  local size = x.shape[d] or 0
+  n = need_int("roll", "shifts", n)
+  n = size > 0 and n % size or 0
+  if n == 0 then return x:clone() end
+  return flame.cat({ x:narrow(d, size - n + 1, n), x:narrow(d, 1, size - n) }, d)
+end
+--- Shifted by as many positions, around the end.
+def("roll(x: T, shifts: int|int[], dims?: axes) -> T", function(x, n, d)
+  if d == nil then
+    if type(n) == "table" then fail("roll", "several shifts need as many dims") end
+    return roll_one(x:reshape(-1), n, 1):reshape(x.shape):clone()
+  end
+  if type(n) ~= "table" and type(d) ~= "table" then return roll_one(x, n, d) end
+  if type(n) ~= "table" or type(d) ~= "table" or #n ~= #d then
+    fail("roll", "shifts and dims must be two numbers, or two tables of one length")
+  end
+  for i = 1, #n do x = roll_one(x, n[i], d[i]) end
+  return #n == 0 and x:clone() or x
+end)
+
+--- All in their common shape.
+def(".broadcast(tensors...: T) -> T[]", function(...)
+  local list = { ... }
+  local shape = arguments.broadcast_shape("broadcast", list)
+  for i = 1, #list do list[i] = list[i]:expand(shape) end
+  return list
+end)
+--- Coordinates of all points.
+def('.meshgrid(tensors...: T, *, indexing: "ij"|"xy" = "ij") -> T[]', function(indexing, ...)
+  local list, n, shape = { ... }, select("#", ...), {}
+  for i = 1, n do shape[i] = list[i]:numel() end
+  local out = {}
+  for i = 1, n do
+    local one = {}
+    for d = 1, n do one[d] = d == i and shape[i] or 1 end
+    out[i] = list[i]:reshape(one):expand(shape)
+    if indexing == "xy" and n > 1 then out[i] = out[i]:transpose(1, 2) end
+  end
+  return out
+end)
 --- As one axis.
-add("ravel(x: T) -> T", function(x) return x:reshape(-1) end)
+def("ravel(x: T) -> T", function(x) return x:reshape(-1) end)
 --- The second axis the other way round.
-add("fliplr(x: T) -> T", function(x) return x:flip(2) end)
+def("fliplr(x: T) -> T", function(x) return x:flip(2) end)
 --- The first axis the other way round.
-add("flipud(x: T) -> T", function(x)
+def("flipud(x: T) -> T", function(x)
   if x.ndim == 0 then fail("flipud", "x is 0-d, need at least one axis") end
   return x:flip(1)
 end)
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
-add("rot90(x: T, k: int = 1, dims: int[] = {1, 2}) -> T", function(x, k, axes)
+def("rot90(x: T, k: int = 1, dims: axis[] = {1, 2}) -> T", function(x, k, axes)
   if #axes ~= 2 then fail("rot90", "dims has %d axes, need two", #axes) end
   local a, b = axis_of("rot90", x, axes[1]), axis_of("rot90", x, axes[2])
   if a == b then fail("rot90", "the two axes must differ") end
@@ -36,7 +159,7 @@ end
 for n = 1, 3 do
   local lift = at_least(n)
   --- x with that many axes at least; of a list of tensors a list.
-  add(("atleast_%dd(x: T) -> T"):format(n), function(x) return lift(x):clone() end,
+  def(("atleast_%dd(x: T) -> T"):format(n), function(x) return lift(x):clone() end,
     ("atleast_%dd(tensors: T[]) -> T[]"):format(n), function(tensors)
       local out = {}
       for k, x in ipairs(tensors) do out[k] = lift(x):clone() end
@@ -44,7 +167,7 @@ for n = 1, 3 do
     end)
 end
 local function stacked(name, lift, d)
-  add("." .. name .. "(tensors: T[]) -> T", function(list)
+  def("." .. name .. "(tensors: T[]) -> T", function(list)
     local parts = {}
     for k, x in ipairs(list) do parts[k] = lift(x) end
     return flame.cat(parts, type(d) == "function" and d(parts[1]) or d)
@@ -61,7 +184,7 @@ stacked("dstack", at_least(3), 3)
 --- Vectors as columns.
 stacked("column_stack", function(x) return x.ndim < 2 and x:reshape(-1, 1) or x end, 2)
 --- So many parts along dim as equal as can be, or cuts behind the positions of a list.
-add("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d)
+def("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d)
   d = axis_of("tensor_split", x, d)
   local size, parts, first = x.shape[d], {}, 0
   if size == nil then fail("tensor_split", "a 0-d tensor has no axes") end
@@ -92,7 +215,7 @@ add("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d
   return parts
 end)
 --- Square blocks along the diagonal of zeros.
-add(".block_diag(tensors...: T) -> T", function(...)
+def(".block_diag(tensors...: T) -> T", function(...)
   local list, rows, columns = { ... }, 0, 0
   for k, x in ipairs(list) do
     if x.ndim > 2 then
@@ -108,14 +231,14 @@ add(".block_diag(tensors...: T) -> T", function(...)
   return #list > 0 and flame.cat(list, 1) or flame.zeros(1, 0)
 end)
 --- All choices of one element from each, as rows.
-add(".cartesian_prod(tensors...: T) -> T", function(...)
+def(".cartesian_prod(tensors...: T) -> T", function(...)
   local list = flame.meshgrid(...)
   if #list == 1 then return list[1]:clone() end
   for k, x in ipairs(list) do list[k] = x:reshape(-1) end
   return flame.stack(list, 2)
 end)
 --- All choices of r elements of x in order, as rows.
-add("combinations(x: T, r: int = 2, with_replacement = false) -> T",
+def("combinations(x: T, r: int = 2, with_replacement = false) -> T",
   function(x, r, with_replacement)
     if x.ndim ~= 1 then fail("combinations", "x has %d axes, need 1", x.ndim) end
     local n, at, now = x.shape[1], {}, {}
@@ -130,7 +253,7 @@ add("combinations(x: T, r: int = 2, with_replacement = false) -> T",
   end)
 -- A loop over the rows; what is as large as the result is recorded.
 local function triangle_indices(name, upper)
-  add("." .. name .. [[(rows: int, columns: int, offset: int = 0, *, dtype: dtype = "i64",
+  def("." .. name .. [[(rows: int, columns: int, offset: int = 0, *, dtype: dtype = "i64",
       device?: device) -> T]], function(rows, columns, offset, dtype, device)
     for what, n in pairs { rows = rows, columns = columns } do
       if n < 0 then fail(name, "%s = %d is negative", what, n) end
@@ -158,7 +281,7 @@ local function whole(v)
   return type(v) == "number" and (v < 0 and math.ceil(v) or math.floor(v)) or v
 end
 --- n values from base^first to base^last, equally apart in the exponent.
-add(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
+def(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
   function(first, last, n, base, dtype, device, requires_grad)
     dtype = dtype or "f32"
     -- integers, as in linspace
@@ -168,19 +291,19 @@ add(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
     return requires_grad and y:requires_grad_(true) or y
   end)
 --- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.
-add("diag(x: T, diagonal: int = 0) -> T", function(x, k)
+def("diag(x: T, diagonal: int = 0) -> T", function(x, k)
   if x.ndim > 2 or x.ndim == 0 then fail("diag", "x has %d axes, need 1 or 2", x.ndim) end
   return x.ndim == 2 and x:diagonal(k):clone() or flame.diag_embed(x, k)
 end)
 --- All elements as the diagonal of a matrix of zeros.
-add("diagflat(x: T, offset: int = 0) -> T",
+def("diagflat(x: T, offset: int = 0) -> T",
   function(x, k) return flame.diag_embed(x:reshape(-1), k) end)
 --- x in y's shape.
-add("view_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
+def("view_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
 --- x in y's shape.
-add("reshape_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
+def("reshape_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
 --- x in y's dtype.
-add("type_as(x: T, y: T) -> T", function(x, y) return x:to(y.dtype) end)
+def("type_as(x: T, y: T) -> T", function(x, y) return x:to(y.dtype) end)
 
 --- Options of new tensors: what is not given is x's.
 local function like(x, dtype, device, requires_grad)
@@ -204,87 +327,3 @@ def(":new_full(x: T, shape: int|int[], value: num|bool, *factory) -> T",
 --- A tensor of the values, of x's dtype and device.
 def(":new_tensor(x: T, values: num|bool|table, *factory) -> T",
   function(x, v, ...) return flame.tensor(v, like(x, ...)) end)
-
--- ---- by position --------------------------------------------------------------------------------
---- gather with shapes that broadcast; without dim, of the flat x.
-add("take_along_dim(x: T, index: T, dim?: axis) -> T", function(x, idx, d)
-  if d == nil then
-    x, idx = x:reshape(-1), idx:reshape(-1)
-    internal.naming("take_along_dim")
-    return x:gather(1, idx)
-  end
-  d = axis_of("take_along_dim", x, d)
-  local p, q = x.shape, idx.shape
-  if #p ~= #q then fail("take_along_dim", "x has %d axes and index %d", #p, #q) end
-  p[d], q[d] = 1, 1
-  local shape = internal.broadcast_shape("take_along_dim", { flame.zeros(p), flame.zeros(q) })
-  p, q = table.move(shape, 1, #shape, 1, {}), shape
-  p[d], q[d] = x.shape[d], idx.shape[d]
-  x, idx = x:expand(p), idx:expand(q)
-  internal.naming("take_along_dim")
-  return x:gather(d, idx)
-end)
---- x where mask is false; where it is true the elements of src, in order.
-add("masked_scatter_?(x: T, mask: T, src: T) -> T", function(x, mask, src)
-  if mask.dtype ~= "bool" then fail("masked_scatter", "mask is %s, need bool", mask.dtype) end
-  if src.dtype ~= x.dtype then
-    fail("masked_scatter", "src is %s and x %s\1: cast one of them", src.dtype, x.dtype)
-  end
-  x = x:expand(internal.broadcast_shape("masked_scatter", { x, mask }))
-  local hit = mask:expand(x.shape)
-  local at = hit:reshape(-1):cumsum(1)
-  local n = x:numel() > 0 and at[-1]:item() or 0
-  if n > src:numel() then
-    fail("masked_scatter", "mask is true at %d positions, src has %d elements", n, src:numel())
-  end
-  if n == 0 then return x:clone() end
-  return where(hit, src:reshape(-1):take(at:clamp({ min = 1 })):reshape(x.shape), x)
-end)
---- y with the region 'key' written, where src has its shape.
-local function with_region(op, x, key, src)
-  local y, want = x:clone(), x[key].shape
-  if table.concat(src.shape, ", ") ~= table.concat(want, ", ") then
-    fail(op, "src has shape (%s), the region (%s)", table.concat(src.shape, ", "),
-      table.concat(want, ", "))
-  end
-  y[key] = src
-  return y
-end
---- x with one position of axis dim replaced by src.
-add("select_scatter(x: T, src: T, dim: axis, index: int) -> T", function(x, src, d, i)
-  d = axis_of("select_scatter", x, d)
-  local key = {}
-  for k = 1, x.ndim do key[k] = k == d and i or {} end
-  return with_region("select_scatter", x, key, src)
-end)
---- x with positions start to end_ (every step-th) of axis dim replaced by src; "end" is a word of
---- Lua.
-add([[slice_scatter(x: T, src: T, dim: axis = 1, start: int = 1, end_?: int,
-    step: int = 1) -> T]], function(x, src, d, first, last, step)
-  d = axis_of("slice_scatter", x, d)
-  local key = {}
-  for k = 1, x.ndim do key[k] = k == d and { first, last or x.shape[d], step } or {} end
-  return with_region("slice_scatter", x, key, src)
-end)
-
--- ---- writes with random numbers -----------------------------------------------------------------
---- x becomes 1 with probability p, else 0.
-def(":bernoulli_(x: T, p: num|T = 0.5) -> T", function(x, p)
-  if type(p) == "number" and not (p >= 0 and p <= 1) then
-    fail("bernoulli_", "p = %g, need 0 <= p <= 1", p)
-  end
-  return x:copy_(flame.rand(x.shape, { device = x.device }):lt(p):to(x.dtype))
-end)
---- x becomes exponential numbers.
-def(":exponential_(x: T, lambd = 1) -> T", function(x, rate)
-  if not (rate > 0) then fail("exponential_", "lambd = %g, need lambd > 0", rate) end
-  return x:copy_((1 - flame.rand(x.shape, { dtype = x.dtype, device = x.device })):log() / -rate)
-end)
---- x becomes integers from low to high; random_(high): from 1 on.
-def(":random_(x: T, high: int = 16777216) -> T",
-  function(x, high)
-    return x:copy_(flame.randint(x.shape, 1, high, { device = x.device }):to(x.dtype))
-  end,
-  ":random_(x: T, low: int, high: int) -> T", function(x, low, high)
-    return x:copy_(flame.randint(x.shape, low, high, { device = x.device }):to(x.dtype))
-  end)

@@ -1,18 +1,20 @@
 --- Signals and statistics along an axis: short-time Fourier transforms, transforms of Hermitian
 -- signals, numerical gradients, modes and quantiles around NaN.
-local flame, _, internal = ...
-local fail, def, axis_of = internal.failf, internal.def, internal.axis_of
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local fft = require "flame.ops.fft"
+local fail, def, axis_of = arguments.fail, arguments.def, arguments.axis_of
 local is_tensor = flame.is_tensor
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
-local conjugate = internal.conjugate
+local conjugate = fft.conjugate
 
 -- ---- Hermitian signals --------------------------------------------------------------------------
 local other_norm = { backward = "forward", forward = "backward", ortho = "ortho" }
 --- f(x, options of the transform behind it), with the norm of the other direction.
 local function hermitian(name, takes, f)
   local size = takes == "one" and "n" or "s"
-  def(name .. internal.fft_arguments[takes], function(x, n, dim, norm)
+  def(name .. fft.arguments[takes], function(x, n, dim, norm)
     return f(x, { [size] = n, dim = dim, norm = other_norm[norm] })
   end)
 end
@@ -171,65 +173,4 @@ def([[gradient(x: T, *, spacing: num|T|any[] = 1.0, dim?: axes,
     out[i] = slope(v, d, type(spacing) == "table" and spacing[i] or spacing, edge_order)
   end
   return out
-end)
-
--- ---- statistics ---------------------------------------------------------------------------------
---- The most frequent value along d, the smallest of several, and its last position.
-def("mode(x: T, dim: axis = -1, keepdim = false) -> values: T, positions: T", function(x, d, keep)
-  d = axis_of("mode", x, d)
-  if x.ndim == 0 then return x:clone(), flame.ones({}, { dtype = "i64", device = x.device }) end
-  local n = x.shape[d]
-  if n == 0 then fail("mode", "axis %d has no elements", d) end
-  local sorted, order = x:detach():sort(d)
-  local rows = sorted:movedim(d, -1):contiguous()
-  local first = flame.searchsorted(rows, rows)
-  local count = flame.searchsorted(rows, rows, { right = true }) - first
-  local at = count:argmax(-1, { keepdim = true })
-  local last = (at + count:gather(-1, at) - 1):movedim(-1, d)
-  local i = order:gather(d, last)
-  local v = x:gather(d, i)
-  if keep then return v, i end
-  return v:squeeze(d):clone(), i:squeeze(d):clone()
-end)
---- Weight of the upper of two neighbours, 'low' and the next, at the places p.
-local upper_weight = {
-  linear = function(p, low) return p - low end,
-  lower = function(p, low) return (p - low) * 0 end,
-  higher = function(p, low) return (p - low):gt(0):double() end,
-  midpoint = function(p, low) return (p - low):gt(0):double() * 0.5 end,
-  nearest = function(p, low) return p:round() - low end,
-}
---- quantile of what is not NaN; NaN where nothing else is.
-def([[nanquantile(x: T, q: num|T, dim?: axis, keepdim = false, *,
-    interpolation: "linear"|"lower"|"higher"|"midpoint"|"nearest" = "linear") -> T]],
-function(x, q, d, keepdim, interpolation)
-  local op = "nanquantile"
-  if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
-  local v = d == nil and x:reshape(-1) or x.ndim == 0 and x:reshape(1) or x
-  local axis = d == nil and 1 or axis_of(op, x, d)
-  if v.shape[axis] == 0 then fail(op, "axis %d has no elements", axis) end
-  local sorted = v:sort(axis)
-  local last = (v:isnan():logical_not():sum(axis, { keepdim = true }) - 1):clamp(
-    { min = 0 }):double()
-  local shape = x.shape
-  local function one(share, tracked)
-    if type(share) ~= "number" then fail(op, "q must be a number or a tensor of one axis") end
-    if not (share >= 0 and share <= 1) then fail(op, "q = %g, need 0 to 1", share) end
-    local p = last * (tracked or share)
-    local low = p:detach():floor()
-    local w = upper_weight[interpolation](p, low)
-    local a, b = sorted:gather(axis, low:long() + 1), sorted:gather(axis, p:ceil():long() + 1)
-    local y = a + (b - a) * w:to(x.dtype)
-    if d == nil then
-      for k = 1, #shape do shape[k] = 1 end
-      return keepdim and y:reshape(shape) or y:reshape({})
-    end
-    return x.ndim == 0 and y:reshape({}) or keepdim and y or y:squeeze(axis)
-  end
-  if type(q) == "number" then return one(q):clone() end
-  local list = q:totable()
-  local tracked = q.requires_grad and q:double()
-  if q.ndim == 0 then return one(list, tracked):clone() end
-  for k, share in ipairs(list) do list[k] = one(share, tracked and tracked[k]) end
-  return flame.stack(list, 1)
 end)

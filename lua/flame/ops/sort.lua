@@ -2,10 +2,15 @@
 -- values are gathered by them, so their gradients are gather's. Scans have their own rules,
 -- in terms of scans, so that they can be differentiated as often as one likes.
 -- NaN is above everything; of equal values the first position wins; positions are 1-based.
-local flame, _, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
-local axis_of, call, along = internal.axis_of, internal.call, internal.along
-local where, tracked = flame.where, internal.tracked
+local flame = require "flame"
+local internal = flame.internal
+local func = require "flame.autograd.func"
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local recording = require "flame.base.recording"
+local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
+local axis_of, call, along = arguments.axis_of, internal.call, internal.along
+local where, tracked = flame.where, recording.tracked
 
 local function is_float(x) return x:is_floating_point() end
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
@@ -75,15 +80,13 @@ local arranged = flame.func {
   end,
 }
 
-local bytes_of = { f64 = 8, f32 = 4, f16 = 2, bf16 = 2, i64 = 8, i32 = 4, i16 = 2, i8 = 1,
-  u8 = 1, bool = 1 }
 
 --- Sorted values and positions of one call: a GPU moves the values along with their positions in
 -- less time than it takes to gather them.
 local function sorted_together(op, x, d, descending)
   local rows, count, n = rows_of(x, d)
   local numel, shape = x:numel(), rows.shape
-  local bytes = numel * (8 + bytes_of[x.dtype])
+  local bytes = numel * (8 + dtypes.size[x.dtype])
   local packed = call("argsort", op, { rows }, { count, n, descending and 1 or 0, 1 },
     { bytes }, "u8")
   local at = call("part", op, { packed }, { 0 }, shape, "i64")
@@ -440,7 +443,7 @@ local function set_of(op, x, o, sort)
       out = runs(flat, order, o)
     end
     if o.return_inverse then out[2] = out[2]:reshape(x.shape):clone() end
-    out[1] = internal.opaque(op, out[1], given)
+    out[1] = func.opaque(op, out[1], given)
     return table.unpack(out)
   end
   local d = axis_of(op, x, o.dim)
@@ -452,7 +455,7 @@ local function set_of(op, x, o, sort)
   end
   out = runs(y, order, o)
   if x.ndim > 1 and d ~= 1 then out[1] = out[1]:transpose(1, d):contiguous() end
-  out[1] = internal.opaque(op, out[1], given)
+  out[1] = func.opaque(op, out[1], given)
   return table.unpack(out)
 end
 

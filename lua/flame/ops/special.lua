@@ -1,17 +1,21 @@
 --- Special functions and functions of integers and bits, composed of others: flame.special has them
 -- under the names that torch.special has. They are sums of series with a fixed number of terms, so
 -- that they fuse and differentiate; half types compute in f32, integers give f32.
-local flame, _, internal = ...
-local fail, need_tensor = internal.failf, internal.need_tensor
-local smooth, pair, add = internal.smooth, internal.pair, internal.add_name
+local flame = require "flame"
+local func = require "flame.autograd.func"
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+require "flame.ops.aliases"
+local fail, need_tensor = arguments.fail, arguments.need_tensor
+local smooth, pair, def = dtypes.smooth, dtypes.pair, arguments.def
 local where, is_tensor = flame.where, flame.is_tensor
 
 local function unary(name, f)
-  add(name .. "_?(x: T) -> T", function(x) return smooth(x, f) end)
+  def(name .. "_?(x: T) -> T", function(x) return smooth(x, f) end)
 end
 --- A function that loses digits in f32 on the way: f64 within, x's dtype outside.
 local function careful(name, f)
-  add(name .. "_?(x: T) -> T", function(x)
+  def(name .. "_?(x: T) -> T", function(x)
     local dtype = x:is_floating_point() and x.dtype or "f32"
     return f(x:double()):to(dtype)
   end)
@@ -80,9 +84,9 @@ local function hurwitz(s, q)
   return total
 end
 --- Sum of (q + k)^-x over k = 0, 1, …: Hurwitz' zeta function, x > 1.
-add("zeta_?(x: T|num, q: T|num) -> T", function(x, q)
+def("zeta_?(x: T|num, q: T|num) -> T", function(x, q)
   x, q = pair("zeta", x, q)
-  local dtype = internal.float_dtype(x, q)
+  local dtype = dtypes.float_of(x, q)
   x, q = x:double(), q:double()
   local pole = q:le(0):logical_and(q:eq(q:floor()))
   local good = x:gt(1):logical_and(q:gt(0):logical_or(x:eq(x:floor())))
@@ -112,11 +116,11 @@ function polygamma(n, x)
   return derivatives(x:double(), n):to(x:is_floating_point() and x.dtype or "f32")
 end
 --- The n-th derivative of digamma.
-internal.def(".polygamma(n: int, x: T) -> T", polygamma)
+def(".polygamma(n: int, x: T) -> T", polygamma)
 --- The n-th derivative of digamma.
-internal.def(":polygamma_?(x: T, n: int) -> T", function(x, n) return polygamma(n, x) end)
+def(":polygamma_?(x: T, n: int) -> T", function(x, n) return polygamma(n, x) end)
 --- Logarithm of the gamma function of p dimensions.
-add("mvlgamma_?(x: T, p: int) -> T", function(x, p)
+def("mvlgamma_?(x: T, p: int) -> T", function(x, p)
   if p < 1 then fail("mvlgamma", "p = %d, need at least 1", p) end
   if p > 10000 then fail("mvlgamma", "p = %d, need at most 10000", p) end
   return smooth(x, function(v)
@@ -211,7 +215,6 @@ do
     TEMME[k + 1] = row
   end
 end
-internal.temme = TEMME              -- for the slope of gamma variates
 local function temme(a, x)
   local mu = (x - a) / a
   local half_square = (mu - mu:log1p()):clamp({ min = 0 })
@@ -279,10 +282,10 @@ local function gamma_share(name, which)
       return nil, where(good, g * slope, 0):sum_to_size(x.shape)
     end,
   }
-  add(name .. "_?(a: T|num, x: T|num) -> T", function(a, x)
+  def(name .. "_?(a: T|num, x: T|num) -> T", function(a, x)
     a, x = pair(name, a, x)
-    return internal.opaque(name,
-      share(a:detach():double(), x:double()):to(internal.float_dtype(a, x)), a)
+    return func.opaque(name,
+      share(a:detach():double(), x:double()):to(dtypes.float_of(a, x)), a)
   end)
 end
 --- The regularised lower incomplete gamma function; differentiable by x,
@@ -307,12 +310,12 @@ local function operands(op, x, y)
   return pair(op, lift(x), lift(y))
 end
 --- The larger of two; a NaN gives way to the other.
-add("fmax(x: T|num, y: T|num) -> T", function(x, y)
+def("fmax(x: T|num, y: T|num) -> T", function(x, y)
   x, y = operands("fmax", x, y)
   return where(x:ge(y):logical_or(y:isnan()), x, y)
 end)
 --- The smaller of two; a NaN gives way to the other.
-add("fmin(x: T|num, y: T|num) -> T", function(x, y)
+def("fmin(x: T|num, y: T|num) -> T", function(x, y)
   x, y = operands("fmin", x, y)
   return where(x:le(y):logical_or(y:isnan()), x, y)
 end)
@@ -343,7 +346,7 @@ local function integers(op, x, y)
   return lift(x), lift(y)
 end
 --- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
-add("gcd_?(x: T|int, y: T|int) -> T", function(x, y)
+def("gcd_?(x: T|int, y: T|int) -> T", function(x, y)
   x, y = integers("gcd", x, y)
   local a, b = x + y * 0, y + x * 0
   while b:ne(0):any():item() do
@@ -353,7 +356,7 @@ add("gcd_?(x: T|int, y: T|int) -> T", function(x, y)
   return a:abs()
 end)
 --- The least common multiple, not negative.
-add("lcm_?(x: T|int, y: T|int) -> T", function(x, y)
+def("lcm_?(x: T|int, y: T|int) -> T", function(x, y)
   x, y = integers("lcm", x, y)
   local g = flame.gcd(x, y)
   return (x:floordiv(where(g:eq(0), 1, g)) * y):abs()
@@ -363,26 +366,22 @@ local function two_to(op, x, n)
   return x, flame.full({}, 2, { dtype = n.dtype, device = n.device }):to((x + n * 0).dtype) ^ n
 end
 --- x times 2^y.
-add("bitwise_left_shift_?(x: T|int, y: T|int) -> T", function(x, n)
+def("bitwise_left_shift_?(x: T|int, y: T|int) -> T", function(x, n)
   local v, factor = two_to("bitwise_left_shift", x, n)
   return v * factor
 end)
-local LAST_BIT = { i64 = 63, i32 = 31, i16 = 15, i8 = 7, u8 = 8 }      -- 2^n is positive before it
 --- x over 2^y, rounded down; y that is negative or not below the number of
 --- bits leaves the sign alone, 0 or -1.
-add("bitwise_right_shift_?(x: T|int, y: T|int) -> T", function(x, n)
+def("bitwise_right_shift_?(x: T|int, y: T|int) -> T", function(x, n)
   local v, count = integers("bitwise_right_shift", x, n)
   local dtype = (v + count * 0).dtype
-  local far = count:lt(0):logical_or(count:ge(LAST_BIT[dtype]))
+  local far = count:lt(0):logical_or(count:ge(dtypes.bits[dtype]))
   local factor = flame.full({}, 2, { dtype = dtype, device = v.device }) ^ where(far, 0,
     count):to(dtype)
   return where(far, dtype == "u8" and 0 or where(v:lt(0), -1, 0):to(dtype), v:floordiv(factor))
 end)
 
 -- ---- floats, taken apart ------------------------------------------------------------------------
-local DIGITS = { f64 = 53, f32 = 24, f16 = 11, bf16 = 8 }
--- exponent of the smallest normal number
-local LEAST = { f64 = -1021, f32 = -125, f16 = -13, bf16 = -125 }
 local function need_float(op, x)
   if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
   return x
@@ -408,7 +407,7 @@ local function parts_of(x)
 end
 --- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities
 --- and NaN have the exponent 0.
-internal.def("frexp(x: T) -> mantissa: T, exponent: T", function(x)
+def("frexp(x: T) -> mantissa: T, exponent: T", function(x)
   local m, e = parts_of(need_float("frexp", x))
   m = m:to(x.dtype)
   if x.requires_grad then
@@ -418,28 +417,27 @@ internal.def("frexp(x: T) -> mantissa: T, exponent: T", function(x)
   return m, e:to("i32")
 end)
 --- The next float after x towards y. It has no gradient: backward raises.
-add("nextafter_?(x: T, y: T) -> T", function(x, y)
+def("nextafter_?(x: T, y: T) -> T", function(x, y)
   need_float("nextafter", y:is_floating_point() and y or x)
-  local wide, given, towards_given = internal.float_dtype(x, y), x, y
+  local wide, given, towards_given = dtypes.float_of(x, y), x, y
   x, y = x:to(wide), y:to(wide)
   local dtype, a, b = x.dtype, x:detach():double(), y:detach():double()
   local m, e = parts_of(a)
-  local p, least = DIGITS[dtype], LEAST[dtype]
+  local p, least = dtypes.bits[dtype], dtypes.least[dtype]
   local towards = (b - a):sign()
   towards = where(a:eq(b), 0, where(towards:isnan(), b:sign(), towards))
   local shrink = (towards * a:sign()):lt(0):logical_and(m:abs():eq(0.5)):logical_and(e:gt(least))
   e = where(a:eq(0), least, e:clamp({ min = least })) - p
   local step = scaled(flame.ones_like(e), where(shrink, e - 1, e))
   local largest = scaled(flame.full({}, 2.0 - 2.0 ^ (1 - p), { dtype = "f64", device = x.device }),
-    flame.full({}, ({ f64 = 1023, f32 = 127, f16 = 15, bf16 = 127 })[dtype],
+    flame.full({}, 2 - dtypes.least[dtype],
       { dtype = "f64", device = x.device }))
   local z = where(a:isinf(), where(a:eq(b), a, a:sign() * largest), a + towards * step)
   z = where(a:isnan():logical_or(b:isnan()), 0 / 0, z)
-  return internal.opaque("nextafter", where(a:eq(b), b, z):to(dtype), given, towards_given)
+  return func.opaque("nextafter", where(a:eq(b), b, z):to(dtype), given, towards_given)
 end)
 
 -- ---- flame.special ------------------------------------------------------------------------------
-flame.special = {}
 for name, of in pairs { gammaln = "lgamma", psi = "digamma", multigammaln = "mvlgamma",
   expit = "sigmoid", gammainc = "igamma", gammaincc = "igammac", modified_bessel_i0 = "i0",
   modified_bessel_i1 = "i1" } do
@@ -496,6 +494,8 @@ local function airy(x)
   return where(x:abs():le(10), near, where(x:isinf(), 0 / 0, far))
 end
 --- Airy's function Ai.
-internal.def("special.airy_ai(x: T) -> T", function(x)
+def("special.airy_ai(x: T) -> T", function(x)
   return airy(x:double()):to(x:is_floating_point() and x.dtype or "f32")
 end)
+
+return { temme = TEMME }              -- for the slope of gamma variates

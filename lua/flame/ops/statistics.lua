@@ -1,298 +1,15 @@
---- Names that a user of PyTorch looks for, each a line or two over what there is: other names,
--- elementwise functions, products, reductions. ops/shape.lua goes on. Where another file
--- has a name already, that one stays.
-local flame, methods, internal = ...
-local fail, need_tensor = internal.failf, internal.need_tensor
-local axis_of, is_tensor, where = internal.axis_of, flame.is_tensor, flame.where
+--- Statistics: differences and integrals, covariances, quantiles, histograms.
+local flame = require "flame"
+local func = require "flame.autograd.func"
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local fail, def, axis_of = arguments.fail, arguments.def, arguments.axis_of
+local pair, is_tensor, where = dtypes.pair, flame.is_tensor, flame.where
 
---- As def, of a name that no other file has.
-local function add(text, ...)
-  local name = text:match("^([%w_]-)_?%??%(")
-  if rawget(flame, name) == nil and rawget(methods, name) == nil then internal.def(text, ...) end
-end
---- Another name of what there is; the in-place form too.
-local function alias(name, of)
-  if rawget(flame, name) == nil then flame[name] = flame[of] end
-  if rawget(methods, name) == nil then methods[name] = methods[of] end
-  if rawget(methods, of .. "_") ~= nil then methods[name .. "_"] = methods[of .. "_"] end
-end
-internal.add_name = add
-for name, of in pairs {
-  absolute = "abs", negative = "neg", subtract = "sub", multiply = "mul", divide = "div",
-  true_divide = "div", floor_divide = "floordiv", remainder = "mod", greater = "gt",
-  greater_equal = "ge", less = "lt", less_equal = "le", not_equal = "ne", arccos = "acos",
-  arcsin = "asin", arctan = "atan", arccosh = "acosh", arcsinh = "asinh", arctanh = "atanh",
-  arctan2 = "atan2", fix = "trunc", expit = "sigmoid", sgn = "sign", swapaxes = "transpose",
-  swapdims = "transpose", moveaxis = "movedim", concat = "cat", concatenate = "cat", vdot = "dot",
-  ger = "outer", broadcast_tensors = "broadcast", clip = "clamp",
-} do if rawget(flame, of) ~= nil or rawget(methods, of) ~= nil then alias(name, of) end end
-methods.tolist, methods.nelement, methods.ndimension = methods.totable, methods.numel, methods.dim
-
---- Both as tensors: a number becomes 0-d, of the other's dtype when that is a float, else f32.
-local function pair(op, x, y)
-  local like = is_tensor(x) and x or need_tensor(op, "y", y)
-  local function lift(v, name)
-    if type(v) ~= "number" then return need_tensor(op, name, v) end
-    return flame.full({}, v,
-      { dtype = like:is_floating_point() and like.dtype or "f32", device = like.device })
-  end
-  return lift(x, "x"), lift(y, "y")
-end
-local half = { f16 = true, bf16 = true }
---- The dtype of a float function of the two: the wider float; f32 when none is a float.
-local function float_dtype(x, y)
-  local a, b = x.dtype, y.dtype
-  if not y:is_floating_point() then b = a end
-  if not x:is_floating_point() then a = b end
-  if not x:is_floating_point() and not y:is_floating_point() then return "f32" end
-  if a == b then return a end
-  return (a == "f64" or b == "f64") and "f64" or "f32"
-end
-local function unary(name, f) add(name .. "_?(x: T) -> T", f) end
 local function float(x) return x:is_floating_point() and x or x:float() end
---- A function of several steps: integers as f32; half types in f32, rounded once at the end.
-local function smooth(x, f)
-  x = float(x)
-  return half[x.dtype] and f(x:float()):to(x.dtype) or f(x)
-end
---- The same of two operands, in their common dtype.
-local function binary(name, f)
-  add(name .. "_?(x: T|num, y: T|num) -> T", function(x, y)
-    x, y = pair(name, x, y)
-    local dtype = float_dtype(x, y)
-    local work = half[dtype] and "f32" or dtype
-    local z = f(x:to(work), y:to(work))
-    return half[dtype] and z:to(dtype) or z
-  end)
-end
-internal.pair, internal.smooth, internal.smooth_binary, internal.float_dtype = pair, smooth,
-  binary, float_dtype
 
--- ---- elementwise -----------------------------------------------------------------------------
---- x * log(y), 0 where x is 0.
-binary("xlogy", function(x, y)
-  local dead = x:eq(0):logical_and(y:le(0):logical_or(y:eq(math.huge)))
-  return where(dead, 0, x * where(dead, 1, y):log())
-end)
---- x * log1p(y), 0 where x is 0.
-binary("xlog1py", function(x, y)
-  local dead = x:eq(0):logical_and(y:le(-1):logical_or(y:eq(math.huge)))
-  return where(dead, 0, x * where(dead, 0, y):log1p())
-end)
---- -x * log(x); 0 at 0, -inf below.
-unary("entr", function(x)
-  return smooth(x, function(v)
-    return where(v:lt(0), -math.huge, -flame.xlogy(v, where(v:lt(0), 1, v)))
-  end)
-end)
---- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
-unary("sinc", function(x)
-  return smooth(x, function(v)
-    local near = v:abs():lt(0.5)
-    local z = where(near, v * math.pi, 0):square()
-    local series = 1
-    for k = 12, 1, -1 do series = 1 - z * (1 / (2 * k * (2 * k + 1))) * series end
-    local far = where(near, 1, v) * math.pi
-    return where(near, series, far:sin() / far)
-  end)
-end)
---- log(x / (1 - x)); with eps, x is kept between eps and 1 - eps.
-add("logit_?(x: T, eps?: num) -> T", function(x, eps)
-  return smooth(x, function(v)
-    if eps then v = v:clamp(eps, 1 - eps) end
-    v = v + where(v:lt(0):logical_or(v:gt(1)), 0 / 0, v:detach() * 0)
-    return v:log() - (-v):log1p()
-  end)
-end)
---- 0 below 0, 1 above, 'values' at 0.
-add("heaviside_?(x: T, values: T|num) -> T", function(x, values)
-  if is_tensor(values) and values.dtype ~= x.dtype then
-    fail("heaviside", "x is %s and values %s\1: cast one of them", x.dtype, values.dtype)
-  end
-  return where(x:detach():eq(0), values, x:detach():gt(0):to(x.dtype))
-end)
---- Degrees as radians.
-unary("deg2rad", function(x) return x * (math.pi / 180) end)
---- Radians as degrees.
-unary("rad2deg", function(x) return x * (180 / math.pi) end)
---- Is the sign bit set; -0.0 has it.
-add("signbit(x: T) -> T", function(x)
-  x = x:detach()
-  if x.dtype == "bool" then return flame.zeros_like(x) end
-  return x:is_floating_point() and flame.copysign(1, x):lt(0) or x:lt(0)
-end)
---- x itself.
-unary("positive", function(x)
-  if x.dtype == "bool" then fail("positive", "dtype bool is not supported, need a number type") end
-  return x:clone()
-end)
---- Is x +Inf.
-add("isposinf(x: T) -> T", function(x) return x:detach():eq(math.huge) end)
---- Is x -Inf.
-add("isneginf(x: T) -> T", function(x) return x:detach():eq(-math.huge) end)
---- |x - y| <= atol + rtol |y|, element by element.
-add("isclose(x: T, y: T, rtol = 1e-5, atol = 1e-8, equal_nan = false) -> T",
-  function(x, y, rtol, atol, equal_nan)
-    for name, v in pairs { rtol = rtol, atol = atol } do
-      if not (v >= 0) then fail("isclose", "%s = %g is negative", name, v) end
-    end
-    local a, b = x:detach():double(), y:detach():double()
-    local close = a:eq(b)
-      :logical_or((a - b):abs():le(b:abs() * rtol + atol):logical_and(b:isfinite()))
-    return equal_nan and close:logical_or(a:isnan():logical_and(b:isnan())) or close
-  end)
---- x to the power y, in f64.
-add("float_power(x: T|num, y: T|num) -> T", function(x, y)
-  if not is_tensor(x) then need_tensor("float_power", "y", y) end
-  return (is_tensor(x) and x:double() or x) ^ (is_tensor(y) and y:double() or y)
-end)
---- x * 2^y.
-add("ldexp_?(x: T, y: T) -> T", function(x, y) return x * float(y):exp2() end)
---- log2(2^x + 2^y).
-binary("logaddexp2", function(x, y) return internal.log_of_sum(x, y, flame.exp2, flame.log2) end)
---- y - alpha * x, the operands of sub the other way round.
-add("rsub(x: T, y: T|num, alpha = 1) -> T",
-  function(x, y, alpha) return y - (alpha == 1 and x or x * alpha) end)
---- x, at least min.
-add("clamp_min_?(x: T, min: T|num) -> T", function(x, low) return x:clamp({ min = low }) end)
---- x, at most max.
-add("clamp_max_?(x: T, max: T|num) -> T", function(x, high) return x:clamp({ max = high }) end)
---- Every element the value.
-add("fill(x: T, value: num|bool) -> T", function(x, v) return flame.full_like(x, v) end)
-
---- 'value' where x is not above the threshold.
-add("threshold_?(x: T, threshold: T|num, value: T|num) -> T",
-  function(x, threshold, value) return where(x:le(threshold), value, x) end)
---- 0 where |x| <= lambd.
-add("hardshrink_?(x: T, lambd = 0.5) -> T",
-  function(x, lambd) return where(x:abs():le(lambd), 0, x) end)
---- x moved towards 0 by lambd.
-add("softshrink_?(x: T, lambd = 0.5) -> T", function(x, l)
-  if l < 0 then fail("softshrink", "lambd = %g is negative", l) end
-  return where(x:gt(l), x - l, where(x:lt(-l), x + l, x * 0))
-end)
---- x - tanh(x).
-unary("tanhshrink", function(x) return x - x:tanh() end)
---- x where it is above 0, else weight x; weight has one element, or one a channel (axis 2).
-add("prelu(x: T, weight: T) -> T @half", function(x, w)
-  if w:numel() ~= 1 then
-    local shape = x.shape
-    if #shape < 2 or w.ndim ~= 1 or w.shape[1] ~= shape[2] then
-      fail("prelu", "weight has %d elements, need 1 or the %d channels of x", w:numel(),
-        shape[2] or 1)
-    end
-    for d = 1, #shape do shape[d] = d == 2 and shape[2] or 1 end
-    w = w:reshape(shape)
-  end
-  return where(x:gt(0), x,
-    x * (x.ndim == 0 and w:reshape({}) or w:numel() == 1 and w:reshape({}) or w))
-end)
---- The first half along d times the sigmoid of the second.
-add("glu(x: T, dim: axis = -1) -> T", function(x, d)
-  d = axis_of("glu", x, d)
-  local n = x.shape[d] or 1
-  if n % 2 ~= 0 then fail("glu", "axis %d has %d elements, need an even number", d, n) end
-  return x:narrow(d, 1, n // 2) * x:narrow(d, n // 2 + 1, n // 2):sigmoid()
-end)
---- leaky_relu with a slope between lower and upper: random when training, else the middle.
-add("rrelu_?(x: T, lower = 0.125, upper = 0.3333333333333333, training = false) -> T",
-  function(x, lower, upper, training)
-    if lower > upper then fail("rrelu", "lower = %g is above upper = %g", lower, upper) end
-    local slope = training and flame.uniform(x.shape, lower, upper,
-      { dtype = x.dtype, device = x.device }) or (lower + upper) / 2
-    return where(x:le(0), x * slope, x)
-  end)
-local function one_hot_of(y, d)
-  local at = y:detach():argmax(d, { keepdim = true })
-  return flame.zeros_like(y:detach()):scatter(d, at,
-    flame.ones(at.shape, { dtype = y.dtype, device = y.device }))
-end
---- Softmax of x plus Gumbel noise over tau; hard: one-hot forward, the soft gradient.
-add("gumbel_softmax(x: T, tau = 1, hard = false, dim: axis = -1) -> T", function(x, tau, hard, d)
-  local noise = -(-(flame.rand_like(x:detach()):clamp({ min = 1e-38 })):log()):log()
-  local y = ((x + noise) / tau):softmax(d)
-  return hard and one_hot_of(y, d) - y:detach() + y or y
-end)
---- x over its p-norm along dim, the norm at least eps.
-add("normalize(x: T, p = 2, dim: axes = 2, eps = 1e-12) -> T", function(x, p, d, eps)
-  return x / x:norm(p, d, { keepdim = true }):clamp({ min = eps })
-end)
---- p-norm of x - y + eps over the last axis.
-add("pairwise_distance(x: T, y: T, p = 2, eps = 1e-6, keepdim = false) -> T",
-  function(x, y, p, eps, keepdim)
-    return (x - y + eps):norm(p, -1, { keepdim = keepdim })
-  end)
---- Distances of all pairs of rows, the first with the second, third, …
-add("pdist(x: T, p = 2) -> T", function(x, p)
-  if x.ndim ~= 2 then fail("pdist", "x has %d axes, need 2", x.ndim) end
-  local at = flame.triu_indices(x.shape[1], x.shape[1], 1, { device = x.device })
-  return (x:index_select(1, at:select(1, 1)) - x:index_select(1, at:select(1, 2))):norm(p, 2)
-end)
---- p-norm of x - y.
-add("dist(x: T, y: T|num, p = 2) -> T", function(x, y, p) return (x - y):norm(p) end)
-
--- ---- products -----------------------------------------------------------------------------------
-local function add_product(x, y, beta, alpha)
-  x:broadcast_to(y.shape)                         -- raises where x does not fit, also with beta = 0
-  if alpha ~= 1 then y = y * alpha end
-  return beta == 0 and y or beta == 1 and x + y or x * beta + y
-end
---- beta x + alpha mat vec.
-add("addmv_?(x: T, mat: T, vec: T, *, beta = 1, alpha = 1) -> T",
-  function(x, a, v, beta, alpha) return add_product(x, a:mv(v), beta, alpha) end)
---- beta x + alpha outer(vec1, vec2).
-add("addr_?(x: T, vec1: T, vec2: T, *, beta = 1, alpha = 1) -> T",
-  function(x, v, w, beta, alpha) return add_product(x, v:outer(w), beta, alpha) end)
---- beta x + alpha times the sum of the products of two batches.
-add("addbmm_?(x: T, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T",
-  function(x, a, b, beta, alpha)
-    return add_product(x, a:bmm(b):sum(1, { dtype = a.dtype }), beta, alpha)
-  end)
---- Sum of products over the last axes.
-add("inner(x: T, y: T) -> T", function(x, y)
-  if x.ndim == 0 or y.ndim == 0 then return x * y end
-  return flame.tensordot(x, y, { { -1 }, { -1 } })
-end)
--- ---- reductions ---------------------------------------------------------------------------------
---- Sum of what is not NaN.
-add("nansum(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
-  function(x, d, keepdim, dtype)
-    return where(x:isnan(), 0, x):sum(d, { keepdim = keepdim, dtype = dtype })
-  end)
---- Mean of what is not NaN.
-add("nanmean(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
-  function(x, d, keepdim, dtype)
-    if not x:is_floating_point() then
-      fail("nanmean", "dtype %s is not supported\1; cast first: x:float()", x.dtype)
-    end
-    local there, o = x:detach():isnan():logical_not(), { keepdim = keepdim, dtype = dtype }
-    return where(there, x, 0):sum(d, o) / there:sum(d, o)
-  end)
---- std and mean, or var and mean.
-local function spread_and_mean(name)
-  local function unbiased(x, on, keepdim)
-    local o = { unbiased = on, keepdim = keepdim }
-    return x[name](x, o), x:mean({ keepdim = keepdim })
-  end
-  local function along(x, d, on, keepdim, correction)
-    local o = { unbiased = on, correction = correction, keepdim = keepdim }
-    return x[name](x, d, o), x:mean(d, { keepdim = keepdim })
-  end
-  add(name .. "_mean(x: T, unbiased: bool, keepdim = false) -> " .. name .. ": T, mean: T",
-    unbiased, name .. "_mean(x: T, dim?: axes, unbiased = true, keepdim = false, *, "
-      .. "correction?: num) -> " .. name .. ": T, mean: T", along)
-end
---- Standard deviation and mean.
-spread_and_mean("std")
---- Variance and mean.
-spread_and_mean("var")
---- Smallest and largest.
-add("aminmax(x: T, *, dim?: axes, keepdim = false) -> min: T, max: T", function(x, d, keepdim)
-  local o = { keepdim = keepdim }
-  return x:amin(d, o), x:amax(d, o)
-end)
 --- Differences of neighbours along dim, n times; prepend and append stand before and behind x.
-add("diff(x: T, n: int = 1, dim: axis = -1, prepend?: T, append?: T) -> T",
+def("diff(x: T, n: int = 1, dim: axis = -1, prepend?: T, append?: T) -> T",
   function(x, n, d, prepend, append)
     d = axis_of("diff", x, d)
     if x.ndim == 0 then fail("diff", "a 0-d tensor has no neighbours") end
@@ -328,13 +45,12 @@ local function trapezes(op, y, x, d, dx)
   return both * x:diff(1, d) / 2, d
 end
 --- Integral along dim by trapezes; x: positions, or their distance, as dx.
-add("trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T", function(y, x, d, dx)
+def("trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T", function(y, x, d, dx)
   local parts, axis = trapezes("trapezoid", y, x, d, dx)
   return parts:sum(axis)
 end)
-alias("trapz", "trapezoid")
 --- Running integral along dim by trapezes; x: positions, or their distance, as dx.
-add("cumulative_trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T",
+def("cumulative_trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T",
   function(y, x, d, dx)
     local parts, axis = trapezes("cumulative_trapezoid", y, x, d, dx)
     return parts:cumsum(axis)
@@ -355,7 +71,7 @@ local function column_weights(count, dtype, fweights, aweights)
   return w
 end
 --- Covariances of the rows of x. fweights: how often each column counts; aweights: its importance.
-add("cov(x: T, *, correction = 1, fweights?: T, aweights?: T) -> T",
+def("cov(x: T, *, correction = 1, fweights?: T, aweights?: T) -> T",
   function(x, correction, fweights, aweights)
     if x.ndim > 2 then fail("cov", "x has %d axes, need 2 at most", x.ndim) end
     local v = float(x.ndim < 2 and x:reshape(1, -1) or x)
@@ -373,14 +89,14 @@ add("cov(x: T, *, correction = 1, fweights?: T, aweights?: T) -> T",
     return v.shape[1] == 1 and y:reshape({}) or y
   end)
 --- Correlations of the rows of x, between -1 and 1.
-add("corrcoef(x: T) -> T", function(x)
+def("corrcoef(x: T) -> T", function(x)
   local c = flame.cov(x)
   if c.ndim == 0 then return c / c end
   local s = c:diagonal():sqrt()
   return (c / s:unsqueeze(2) / s:unsqueeze(1)):clamp(-1, 1)
 end)
 --- Is each element of x among those of y.
-add("isin(x: T|num, y: T|num, *, assume_unique = false, invert = false) -> T",
+def("isin(x: T|num, y: T|num, *, assume_unique = false, invert = false) -> T",
   function(x, y, _, invert)
     x, y = pair("isin", x, y)
     local there = x:detach():unsqueeze(-1):eq(y:detach():reshape(-1)):any(-1)
@@ -396,7 +112,7 @@ local upper_weight = {
 }
 --- The value below which a share q (0 to 1) of the elements lies, between neighbours by
 --- interpolation; several shares come along a new first axis.
-add([[quantile(x: T, q: num|T, dim?: axis, keepdim = false, *,
+def([[quantile(x: T, q: num|T, dim?: axis, keepdim = false, *,
     interpolation: "linear"|"lower"|"higher"|"midpoint"|"nearest" = "linear") -> T]],
 function(x, q, d, keepdim, interpolation)
   local op = "quantile"
@@ -429,4 +145,143 @@ function(x, q, d, keepdim, interpolation)
   if q.ndim == 0 then return at(list, tracked):clone() end
   for k, share in ipairs(list) do list[k] = at(share, tracked and tracked[k]) end
   return flame.stack(list, 1)
+end)
+--- The most frequent value along d, the smallest of several, and its last position.
+def("mode(x: T, dim: axis = -1, keepdim = false) -> values: T, positions: T", function(x, d, keep)
+  d = axis_of("mode", x, d)
+  if x.ndim == 0 then return x:clone(), flame.ones({}, { dtype = "i64", device = x.device }) end
+  local n = x.shape[d]
+  if n == 0 then fail("mode", "axis %d has no elements", d) end
+  local sorted, order = x:detach():sort(d)
+  local rows = sorted:movedim(d, -1):contiguous()
+  local first = flame.searchsorted(rows, rows)
+  local count = flame.searchsorted(rows, rows, { right = true }) - first
+  local at = count:argmax(-1, { keepdim = true })
+  local last = (at + count:gather(-1, at) - 1):movedim(-1, d)
+  local i = order:gather(d, last)
+  local v = x:gather(d, i)
+  if keep then return v, i end
+  return v:squeeze(d):clone(), i:squeeze(d):clone()
+end)
+--- Weight of the upper of two neighbours, 'low' and the next, at the places p.
+local upper_weights = {
+  linear = function(p, low) return p - low end,
+  lower = function(p, low) return (p - low) * 0 end,
+  higher = function(p, low) return (p - low):gt(0):double() end,
+  midpoint = function(p, low) return (p - low):gt(0):double() * 0.5 end,
+  nearest = function(p, low) return p:round() - low end,
+}
+--- quantile of what is not NaN; NaN where nothing else is.
+def([[nanquantile(x: T, q: num|T, dim?: axis, keepdim = false, *,
+    interpolation: "linear"|"lower"|"higher"|"midpoint"|"nearest" = "linear") -> T]],
+function(x, q, d, keepdim, interpolation)
+  local op = "nanquantile"
+  if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
+  local v = d == nil and x:reshape(-1) or x.ndim == 0 and x:reshape(1) or x
+  local axis = d == nil and 1 or axis_of(op, x, d)
+  if v.shape[axis] == 0 then fail(op, "axis %d has no elements", axis) end
+  local sorted = v:sort(axis)
+  local last = (v:isnan():logical_not():sum(axis, { keepdim = true }) - 1):clamp(
+    { min = 0 }):double()
+  local shape = x.shape
+  local function one(share, tracked)
+    if type(share) ~= "number" then fail(op, "q must be a number or a tensor of one axis") end
+    if not (share >= 0 and share <= 1) then fail(op, "q = %g, need 0 to 1", share) end
+    local p = last * (tracked or share)
+    local low = p:detach():floor()
+    local w = upper_weights[interpolation](p, low)
+    local a, b = sorted:gather(axis, low:long() + 1), sorted:gather(axis, p:ceil():long() + 1)
+    local y = a + (b - a) * w:to(x.dtype)
+    if d == nil then
+      for k = 1, #shape do shape[k] = 1 end
+      return keepdim and y:reshape(shape) or y:reshape({})
+    end
+    return x.ndim == 0 and y:reshape({}) or keepdim and y or y:squeeze(axis)
+  end
+  if type(q) == "number" then return one(q):clone() end
+  local list = q:totable()
+  local tracked = q.requires_grad and q:double()
+  if q.ndim == 0 then return one(list, tracked):clone() end
+  for k, share in ipairs(list) do list[k] = one(share, tracked and tracked[k]) end
+  return flame.stack(list, 1)
+end)
+--- The edges of the bins for the values of 'flat': as given, or so many equal ones in the range.
+local function edges_for(op, flat, bins, range)
+  local edges = bins
+  if not flame.is_tensor(bins) then
+    if bins < 1 then fail(op, "bins = %d, need at least 1", bins) end
+    local low, high = 0, 1
+    if range then low, high = range[1], range[2]
+    elseif flat:numel() > 0 then low, high = flat:amin():item(), flat:amax():item() end
+    if low == high then low, high = low - 0.5, high + 0.5 end
+    if not (low < high and high - low < math.huge) then
+      fail(op, "range %g to %g, need finite bounds, the first below the last", low, high)
+    end
+    edges = flame.linspace(low, high, bins + 1, { dtype = flat.dtype, device = flat.device })
+  end
+  if edges.ndim ~= 1 or edges:numel() < 2 then
+    fail(op, "the edges have shape (%s), need one axis and two of them",
+      table.concat(edges.shape, ", "))
+  end
+  return edges
+end
+--- The bin of each value, 1 to n, and whether it lies in one.
+local function bins_of(flat, edges)
+  local n = edges:numel() - 1
+  local bin = where(flat:eq(edges[-1]), n, flame.searchsorted(edges, flat, { right = true }) - 1)
+  return bin:clamp(1, n), bin:ge(1):logical_and(bin:le(n)):logical_and(flat:isnan():logical_not())
+end
+--- A weight for each of the values, which are x's but for its last 'axes'.
+local function weights_of(op, x, weight, axes)
+  if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
+  local lead = table.move(x.shape, 1, x.ndim - axes, 1, {})
+  if not weight then
+    return flame.ones(lead, { dtype = x.dtype, device = x.device }):reshape(-1)
+  end
+  local own = table.concat(weight.shape, ", ")
+  if own ~= table.concat(lead, ", ") then
+    fail(op, "weight has shape (%s), need (%s)", own, table.concat(lead, ", "))
+  end
+  return weight:detach():reshape(-1)
+end
+--- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between
+--- the extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin
+--- has both its edges.
+def([[histogram(x: T, bins: int|T, *, range?: num[], weight?: T,
+    density = false) -> sums: T, edges: T]], function(x, bins, range, weight, density)
+  local w = weights_of("histogram", x, weight, 0)
+  if range and #range ~= 2 then fail("histogram", "range has %d bounds, need 2", #range) end
+  local flat = x:detach():reshape(-1)
+  local edges = edges_for("histogram", flat, bins, range)
+  local bin, inside = bins_of(flat, edges)
+  local y = flame.zeros({ edges:numel() - 1 }, { dtype = x.dtype, device = x.device }):index_add(1,
+    bin, where(inside, w, 0))
+  y = density and y / y:sum() / edges:diff() or y
+  return func.opaque("histogram", y, x, weight), func.opaque("histogram", edges, x)
+end)
+--- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of
+--- edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
+def([[histogramdd(x: T, bins: int|int[]|T[], *, range?: num[], weight?: T,
+    density = false) -> sums: T, edges: T[] ]], function(x, bins, range, weight, density)
+  local op = "histogramdd"
+  local w, n = weights_of(op, x, weight, 1), rawget(x.shape, x.ndim)
+  if x.ndim < 2 or n == 0 or type(bins) == "table" and #bins ~= n
+      or range and #range ~= 2 * n then
+    fail(op, "x has shape (%s), need points along its last axis, and bins and two bounds for each",
+      table.concat(x.shape, ", "))
+  end
+  local points, at, inside, shape, edges, volume = x:detach():flatten(1, -2), 1, nil, {}, {}, 1
+  for d = 1, n do
+    local flat = points:select(2, d)
+    edges[d] = edges_for(op, flat, type(bins) == "table" and bins[d] or bins,
+      range and { range[2 * d - 1], range[2 * d] })
+    shape[d] = edges[d]:numel() - 1
+    local bin, within = bins_of(flat, edges[d])
+    at, inside = (at - 1) * shape[d] + bin, inside and inside:logical_and(within) or within
+    volume = (flame.is_tensor(volume) and volume:unsqueeze(-1) or volume) * edges[d]:diff()
+  end
+  local y = flame.zeros({ volume:numel() }, { dtype = x.dtype, device = x.device }):index_add(1, at,
+    where(inside, w, 0)):reshape(shape)
+  for d = 1, n do edges[d] = func.opaque(op, edges[d], x) end
+  return func.opaque(op, density and y / y:sum() / volume or y:clone(), x, weight), edges
 end)

@@ -1,7 +1,11 @@
 --- Channels as pixels and back, and columns of windows (unfold, fold).
-local flame, methods, internal = ...
-local fail, def = internal.failf, internal.def
-local per_axis, text = internal.windows.per_axis, internal.windows.text
+local flame = require "flame"
+local internal = flame.internal
+local methods = internal.methods
+local arguments = require "flame.base.arguments"
+local windows = require "flame.ops.conv"
+local fail, def = arguments.fail, arguments.def
+local per_axis, text = windows.per_axis, windows.text
 
 -- ---- channels and pixels ------------------------------------------------------------------------
 local function need_positive(op, name, n)

@@ -1,8 +1,9 @@
 --- Windows of signals: n values in f64, rounded to the dtype at the end. A periodic one is the
 -- beginning of a window of n + 1 values, for transforms; a symmetric one is for filters. With one
 -- value or none a window is 1.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local fail, def = arguments.fail, arguments.def
 
 --- Length of the symmetric window that n values are of.
 local function length_of(op, n, periodic, sym)
@@ -63,7 +64,7 @@ def(".general_cosine_window(n: int, a: num[]|T, periodic = true" .. MADE,
     local length = length_of(op, n, periodic, sym)
     if flame.is_tensor(a) and a.ndim == 1 then a = a:totable() end
     if type(a) ~= "table" or #a == 0 then
-      fail(op, "a must be a list of weights, got %s", internal.word(a))
+      fail(op, "a must be a list of weights, got %s", arguments.word(a))
     end
     return values(n, length, dtype, device, cosines, a)
   end)

@@ -1,6 +1,7 @@
 --- More optimisers: Muon, LBFGS and the rarer rules of torch.optim, and the scaler of losses
 -- for f16. Given the table of flame.optim, adds to it.
 local flame = require "flame"
+local objects = require "flame.base.objects"
 
 return function(optim, shared)
   local fail, number, pin, unpin, make_class, put = shared.fail, shared.number, shared.pin,
@@ -333,7 +334,7 @@ return function(optim, shared)
       or math.abs(run.loss - before) < group.tolerance_change
   end
 
-  flame.internal.named_classes.LBFGS = lbfgs
+  objects.classes.LBFGS = lbfgs
   --- One step, for which the closure runs several times; gives the first loss.
   put(lbfgs, "LBFGS:step(closure: fn) -> any", function(self, closure)
     local group = self.groups[1]
@@ -370,8 +371,8 @@ return function(optim, shared)
   -- ---- scaled losses ----------------------------------------------------------------------------
   ---@class flame.GradScaler
   local GradScaler = { __name = "GradScaler" }
-  flame.internal.named_classes.GradScaler = GradScaler
-  GradScaler.__index, GradScaler.__newindex = flame.internal.closed("GradScaler", GradScaler, {})
+  objects.classes.GradScaler = GradScaler
+  GradScaler.__index, GradScaler.__newindex = objects.closed("GradScaler", GradScaler, {})
 
   local SCALER = [[init_scale = 65536, growth_factor = 2, backoff_factor = 0.5,
     growth_interval: int = 2000, enabled = true) -> GradScaler]]

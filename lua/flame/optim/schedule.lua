@@ -5,6 +5,7 @@
 -- schedule.name{opt = opt, …}, or schedule.name(opt, …) with torch's arguments in its order, which
 -- the declaration says (src/lua/declare.h).
 local flame = require "flame"
+local objects = require "flame.base.objects"
 
 return function(optim, shared)
   local fail, number, put = shared.fail, shared.number, shared.put
@@ -13,10 +14,10 @@ return function(optim, shared)
 
   ---@class flame.Schedule
   local Schedule = { __name = "Schedule" }
-  flame.internal.named_classes.Schedule = Schedule
+  objects.classes.Schedule = Schedule
   local fields = { opt = true, at = true, base = true, rate = true, also = true, more = true,
     schedules = true, o = true }
-  Schedule.__index, Schedule.__newindex = flame.internal.closed("a schedule", Schedule, fields)
+  Schedule.__index, Schedule.__newindex = objects.closed("a schedule", Schedule, fields)
 
   --- Sets the rates of the next step; gives the rate of the first group.
   put(Schedule, "Schedule:step() -> num", function(self)
@@ -307,8 +308,8 @@ return function(optim, shared)
 
   -- ---- by a measure -----------------------------------------------------------------------------
   local Plateau = setmetatable({ __name = "ReduceOnPlateau" }, { __index = Schedule })
-  flame.internal.named_classes.ReduceOnPlateau = Plateau
-  Plateau.__index, Plateau.__newindex = flame.internal.closed("reduce_on_plateau", Plateau, fields)
+  objects.classes.ReduceOnPlateau = Plateau
+  Plateau.__index, Plateau.__newindex = objects.closed("reduce_on_plateau", Plateau, fields)
 
   local function is_better(o, a, best)
     local margin = o.threshold_mode == "rel" and o.threshold * math.abs(best) or o.threshold

@@ -2,6 +2,7 @@
 -- neither time nor the size of a picture grows with the number of points beyond what can be seen.
 local flame = require "flame"
 local internal = flame.internal
+local arguments = require "flame.base.arguments"
 local data = {}
 
 local huge, floor = math.huge, math.floor
@@ -32,7 +33,7 @@ function data.list(op, name, v)
     return read(v)
   end
   if type(v) ~= "table" then
-    fail(op, "%s must be a tensor or a list of numbers, got %s", name, internal.word(v))
+    fail(op, "%s must be a tensor or a list of numbers, got %s", name, arguments.word(v))
   end
   local out = {}
   for i = 1, #v do out[i] = number_at(op, name, v[i], i) end
@@ -70,12 +71,12 @@ function data.matrix(op, name, v, most)
     return read(v), h, w
   end
   if type(v) ~= "table" then
-    fail(op, "%s must be a tensor or a list of rows, got %s", name, internal.word(v))
+    fail(op, "%s must be a tensor or a list of rows, got %s", name, arguments.word(v))
   end
   local rows, w = {}, nil
   for i = 1, #v do
     if type(v[i]) ~= "table" and not flame.is_tensor(v[i]) then
-      fail(op, "%s[%d] must be a row of numbers, got %s", name, i, internal.word(v[i]))
+      fail(op, "%s[%d] must be a row of numbers, got %s", name, i, arguments.word(v[i]))
     end
     rows[i] = data.list(op, ("%s[%d]"):format(name, i), v[i])
     w = w or #rows[i]

@@ -1,7 +1,9 @@
 --- The commands of the prompt: ":name text" at the start of a line, and prompt.name(value).
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local told = require "flame.tools.help"
 local show = require "flame.prompt.show"
 
 local commands = {}
@@ -45,7 +47,6 @@ local function value_of(p, text, op)
   return (chunk_of(p, text)())
 end
 
-
 local function bytes_text(n)
   for _, unit in ipairs { { 1e9, "GB" }, { 1e6, "MB" }, { 1e3, "kB" } } do
     if n >= unit[1] then return ("%.1f %s"):format(n / unit[1], unit[2]) end
@@ -54,7 +55,7 @@ local function bytes_text(n)
 end
 
 local function need_tensor(op, x)
-  if not flame.is_tensor(x) then fail("%s: need a tensor, got %s", op, internal.word(x)) end
+  if not flame.is_tensor(x) then fail("%s: need a tensor, got %s", op, arguments.word(x)) end
   return x
 end
 
@@ -64,8 +65,8 @@ local function line(p, ...) print(show.cut(p, (...):format(select(2, ...)), (p.s
 -- ---- help ---------------------------------------------------------------------------------------
 
 local function tell(name)
-  print((internal.told_text(name)))
-  local options = internal.told_options(name)
+  print((told.text(name)))
+  local options = told.options(name)
   if #options == 0 then return end
   local texts = {}
   for i, o in ipairs(options) do texts[i] = o[1] end
@@ -83,7 +84,7 @@ end
 -- How many functions each module has, and the modules in order.
 local function modules()
   local count, names = {}, {}
-  for _, name in ipairs(internal.told_names()) do
+  for _, name in ipairs(told.names()) do
     local module = name:match("^(.*)[.:]") or "flame"
     if not count[module] then names[#names + 1] = module end
     count[module] = (count[module] or 0) + 1
@@ -111,10 +112,10 @@ local function tell_value(p, v)
     return true
   end
   local class = type(v) == "table" and getmetatable(v)
-  local name = type(v) == "function" and internal.told_name(v)
-    or class and internal.told_name(class)
+  local name = type(v) == "function" and told.name(v)
+    or class and told.name(class)
   if not name and type(class) == "table" and type(class.__name) == "string" then
-    name = internal.told_name(class.__name)
+    name = told.name(class.__name)
   end
   if name then tell(name) end
   if class and class.__tostring then print(tostring(v)) return true end
@@ -129,14 +130,14 @@ end
 local function search(p, text)
   local asked, found = {}, {}
   for w in text:lower():gmatch("[%w_]+") do asked[#asked + 1] = w end
-  for _, name in ipairs(#asked > 0 and internal.told_names() or {}) do
-    local all = (name .. " " .. internal.told_text(name)):lower()
+  for _, name in ipairs(#asked > 0 and told.names() or {}) do
+    local all = (name .. " " .. told.text(name)):lower()
     local fits = true
     for _, w in ipairs(asked) do fits = fits and all:find(w, 1, true) ~= nil end
     if fits and not name:find("^Tensor:") then found[#found + 1] = name end
   end
   for i = 1, math.min(#found, 20) do
-    line(p, "  %-24s %s", found[i], (internal.told_line(found[i])))
+    line(p, "  %-24s %s", found[i], (told.line(found[i])))
   end
   if #found > 20 then print(("  … %d more"):format(#found - 20)) end
   return #found
@@ -144,7 +145,7 @@ end
 
 local function nearest(text)
   local known = {}
-  for _, name in ipairs(internal.told_names()) do known[name:match("[%w_]+$")] = true end
+  for _, name in ipairs(told.names()) do known[name:match("[%w_]+$")] = true end
   return internal.hint(text:match("[%w_]+$") or "", known)
 end
 
@@ -156,7 +157,7 @@ function commands.help(p, what)
     if not tell_value(p, what) then fail("help: there is no text on this %s", type(what)) end
     return
   end
-  local name = internal.told_name(what) or internal.told_name((what:gsub("^flame%.", "")))
+  local name = told.name(what) or told.name((what:gsub("^flame%.", "")))
   if name then return tell(name) end
   local module = what:gsub("^flame%.", "")
   if (modules())[module] then return commands.doc(p, module) end
@@ -179,11 +180,11 @@ function commands.doc(p, word)
     return
   end
   local found = 0
-  for _, name in ipairs(internal.told_names()) do
+  for _, name in ipairs(told.names()) do
     local module = name:match("^(.*)[.:]") or "flame"
     if module == word or not count[word] and name:lower():find(word:lower(), 1, true) then
       found = found + 1
-      local text, parameters = internal.told_line(name)
+      local text, parameters = told.line(name)
       line(p, "  %-34s %s", name .. parameters, text)
     end
   end
@@ -196,7 +197,7 @@ end
 function commands.source(_, f)
   if internal.is_kernel(f) then print((f:source())) return end
   if type(f) ~= "function" then
-    fail("source: need a function or a kernel, got %s", internal.word(f))
+    fail("source: need a function or a kernel, got %s", arguments.word(f))
   end
   local facts = debug.getinfo(f, "S")
   local text = facts.source
@@ -221,7 +222,7 @@ end
 
 --- The adjoint that is derived from a kernel, without the functions of the library before it.
 function commands.grad(_, k)
-  if not internal.is_kernel(k) then fail("grad: need a kernel, got %s", internal.word(k)) end
+  if not internal.is_kernel(k) then fail("grad: need a kernel, got %s", arguments.word(k)) end
   for part in k:source("adjoint"):gmatch('extern "C".-\n}') do print(part) end
 end
 
@@ -238,7 +239,7 @@ local ENOUGH, MOST = 0.2, 1000                   -- seconds, runs
 --- How long a function takes with all work done: the least and the median of some runs.
 function commands.time(_, f)
   if not internal.callable(f) then
-    fail("time: need a function or an expression, got %s", internal.word(f))
+    fail("time: need a function or an expression, got %s", arguments.word(f))
   end
   flame.synchronize()
   local before, times, total = flame.stats(), {}, 0
@@ -306,8 +307,6 @@ local function node_line(p, k, n)
     n.dtype, tape, n.site ~= "" and "  " .. n.site or "")
 end
 
-local floats = { f64 = true, f32 = true, f16 = true, bf16 = true }
-
 -- Why a node has a gradient or none, in a sentence.
 local function reason(nodes, n)
   if n.leaf then return "it is a leaf that requires grad: backward adds into its .grad" end
@@ -318,7 +317,7 @@ local function reason(nodes, n)
     return ("it has a gradient: %d %s behind it"):format(leaves,
       leaves == 1 and "leaf requires grad, and is" or "leaves require grad, and are")
   end
-  if not floats[n.dtype] then
+  if not dtypes.float[n.dtype] then
     return ("it has no gradient: it is %s, and gradients are of floats"):format(n.dtype)
   end
   local op
@@ -363,7 +362,7 @@ function commands.plot(_, v)
   local plot = flame.plot
   local drawn = type(v) == "table" and getmetatable(v) == plot.Plot
   if not drawn and type(v) ~= "table" and not flame.is_tensor(v) then
-    fail("plot: need a tensor, a list of numbers or a plot, got %s", internal.word(v))
+    fail("plot: need a tensor, a list of numbers or a plot, got %s", arguments.word(v))
   end
   if drawn then print(v)
   elseif flame.is_tensor(v) and v.ndim == 2 then print(plot.heatmap(v))

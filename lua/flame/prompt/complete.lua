@@ -2,7 +2,7 @@
 -- in help("…"), files in other strings, commands. No function of a script runs for it.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local told = require "flame.tools.help"
 local words = require "flame.prompt.words"
 local show = require "flame.prompt.show"
 
@@ -48,6 +48,7 @@ end
 -- Names of the fields of a value.
 local function fields(v)
   local found = {}
+  internal.load()
   if flame.is_tensor(v) then
     add_keys(found, internal.methods)
     return found
@@ -97,14 +98,14 @@ end
 
 -- ---- what can stand there: lists of {name, one line, what follows it where it is the only one} --
 
-local function told(f)
-  local name = internal.told_name(f)
-  return name and (internal.told_line(name))
+local function told_of(f)
+  local name = told.name(f)
+  return name and (told.line(name))
 end
 
 -- Objects and tables are not opened: a __tostring in them would run.
 local function line_of(p, v)
-  if type(v) == "function" then return told(v) or show.line(p, v, 60) end
+  if type(v) == "function" then return told_of(v) or show.line(p, v, 60) end
   local m = debug.getmetatable(v)
   if flame.is_tensor(v) or (type(v) ~= "table" and type(v) ~= "userdata")
       or m and is_ours(rawget(m, "__tostring")) then
@@ -144,11 +145,11 @@ end
 
 local function help_names()
   local list, seen = {}, {}
-  for _, name in ipairs(internal.told_names()) do
+  for _, name in ipairs(told.names()) do
     local short = name:gsub("^flame%.", ""):gsub("^Tensor:", "")
     if not seen[short] then
       seen[short] = true
-      list[#list + 1] = { short, function() return (internal.told_line(name)) end }
+      list[#list + 1] = { short, function() return (told.line(name)) end }
     end
   end
   return list
@@ -207,12 +208,12 @@ end
 -- The options of the function that word k names.
 local function options_at(p, list, k)
   local names = chain(list, k)
-  local name = names and internal.told_name(value_of(p, names))
+  local name = names and told.name(value_of(p, names))
   if not name and list[k - 1] and list[k - 1].text == ":" then
-    name = internal.told_name(list[k].text)
+    name = told.name(list[k].text)
   end
   local out = {}
-  for _, o in ipairs(name and internal.told_options(name) or {}) do
+  for _, o in ipairs(name and told.options(name) or {}) do
     out[#out + 1] = { o[1], function() return o[2] end, " = " }
   end
   return out
@@ -238,7 +239,7 @@ local function after_dot(p, list, k, partial)
     local found = {}
     for name, f in pairs(internal.methods) do
       if type(f) == "function" then
-        found[#found + 1] = { name, function() return told(f) or "" end }
+        found[#found + 1] = { name, function() return told_of(f) or "" end }
       end
     end
     return found, partial

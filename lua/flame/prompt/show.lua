@@ -1,8 +1,7 @@
 --- How the prompt shows values: tables to a depth, sorted, tensors in them as one line; nothing
 -- wider than the terminal.
 local flame = require "flame"
-local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local told = require "flame.tools.help"
 
 local show = {}
 
@@ -47,9 +46,9 @@ local function tensor_line(x)
 end
 
 local function function_line(f)
-  local name = internal.told_name(f)
+  local name = told.name(f)
   if name then
-    local _, parameters = internal.told_line(name)
+    local _, parameters = told.line(name)
     return "function " .. name:gsub("^Tensor:", "x:") .. parameters
   end
   local facts = debug.getinfo(f, "S")

@@ -1,6 +1,7 @@
 --- flame.bench: how long a function takes, all its work on the devices included.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local fail, def = arguments.fail, arguments.def
 
 -- Written between two runs on a GPU: more than any L2 cache holds (126 MB are the most today).
 local FLUSHED <const> = 1 << 28

@@ -1,6 +1,8 @@
 --- Comparing tensors, and telling what they are.
-local flame, _, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local is_tensor = flame.is_tensor
 
 -- ---- comparing and telling ----------------------------------------------------------------------

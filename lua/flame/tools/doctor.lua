@@ -1,7 +1,8 @@
 --- flame.info(), the block of facts, and what flame-lua --doctor does: look at the driver, the
 -- libraries and the folder of compiled kernels, let each device compute something that the CPU
 -- can check, and say what to do about what is missing.
-local flame, _, internal = ...
+local flame = require "flame"
+local internal = flame.internal
 
 -- What to try where a device computes something else than plain numbers.
 local advice = {

@@ -1,13 +1,19 @@
 --- help: what there is to know about a function in a few lines. It reads the editor stub
 -- (lua/meta/flame.lua, embedded; made from the sources by tools/docs), so prompt, editor and
 -- docs/ops.md say the same.
-local flame, methods, internal = ...
-local fail = internal.failf
+local flame = require "flame"
+local internal = flame.internal
+local methods = internal.methods
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
+local fail = arguments.fail
+local help = {}                       -- for the prompt
 
 --- name -> text of its block in the stub: comment lines, then "function …".
 local blocks
 local function load_blocks()
   if blocks then return end
+  internal.load()
   blocks = {}
   local text, comment = internal.embedded("meta.flame") or "", {}
   for line in text:gmatch("[^\n]*") do
@@ -70,7 +76,7 @@ local function declaration_of(name)
   local place, path, base = name:match("^(%w+)(.-)[%.:]([%w_]+)$")
   if not place then return nil end
   local t = place == "flame" and flame or place == "Tensor" and methods
-    or name:find(":", 1, true) and internal.named_classes[place]
+    or name:find(":", 1, true) and objects.classes[place]
     or package.loaded["flame." .. place]
   for part in path:gmatch("[^%.]+") do t = type(t) == "table" and rawget(t, part) or nil end
   local f = type(t) == "table" and (t == flame and t[base] or rawget(t, base))
@@ -121,19 +127,19 @@ end
 
 --- The name in the stub ("flame.topk", "Tensor:sum", "nn.Linear") of a
 --- function, a class or a word; or nil.
-function internal.told_name(what)
+function help.name(what)
   load_blocks()
   return find(what)
 end
 
 --- The text of such a name: its signature, then what it does.
-function internal.told_text(name)
+function help.text(name)
   load_blocks()
   return text_of(name)
 end
 
 --- All such names, in order.
-function internal.told_names()
+function help.names()
   load_blocks()
   local names = {}
   for name in pairs(blocks) do names[#names + 1] = name end
@@ -148,7 +154,7 @@ local function block_of(name)
 end
 
 --- The first sentence or line of what such a function does, and its signature without the name.
-function internal.told_line(name)
+function help.line(name)
   load_blocks()
   local block = block_of(name)
   if not block then return "", "()" end
@@ -161,7 +167,7 @@ end
 
 --- The options of such a function, a list of {name, text of the default}: what stands in braces in
 --- its text, and the parameters that may be left out.
-function internal.told_options(name)
+function help.options(name)
   load_blocks()
   local list, seen, block = {}, {}, block_of(name)
   local function add(word, default)
@@ -190,7 +196,7 @@ end
 
 --- Prints the signature of a function and what it does: help(flame.topk),
 --- help("topk"), help(x.topk). Of a class or a name too; of nothing how to ask.
-internal.def(".help(what?: table|any)", function(what)
+arguments.def(".help(what?: table|any)", function(what)
   if what == nil then
     print('help(flame.topk) or help("topk") tells what a function does; docs/ops.md lists them all')
     return
@@ -201,3 +207,5 @@ internal.def(".help(what?: table|any)", function(what)
   if not name then fail("help", "there is no text on this %s", type(what)) end
   print((text_of(name)))
 end)
+
+return help

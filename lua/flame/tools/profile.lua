@@ -1,8 +1,10 @@
 --- flame.profile: where the time goes, op by op, as a table and as a trace for Chrome's viewer
 -- (chrome://tracing, Perfetto). What a step of a plan does is named by the ops in it: fused work
 -- is one row, "mul+add+relu".
-local flame, _, internal = ...
-local fail = internal.failf
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail = arguments.fail
 
 local counted = { "recorded", "plans", "compiles", "launches", "bytes_moved", "copies", "syncs" }
 
@@ -200,7 +202,7 @@ end
 --- copies, syncs; then f's results. It prints as a table.
 --- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
-internal.def(".profile(f: fn, ...) -> Profile, ...",
+arguments.def(".profile(f: fn, ...) -> Profile, ...",
   function(...) return profiled(nil, ...) end,
   ".profile(path?: str, f: fn, ...) -> Profile, ...", profiled,
   ".profile(path?: str) -> Profile", function(path)

@@ -1,14 +1,17 @@
 --- flame.export and flame.program: what a function records, as a file (docs/programs.md).
 -- A trace in C gives the text of one call (src/graph/export.c). Here f is called until two calls
 -- give the same text, sizes are varied, and texts of several sizes become one.
-local flame, _, internal = ...
-local fail, is_tensor = internal.failf, flame.is_tensor
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
+local fail, is_tensor = arguments.fail, flame.is_tensor
 
 -- ---- traces -------------------------------------------------------------------------------------
 
 local function port_name(what, name)
   if type(name) ~= "string" or not name:find("^[%w_.]+$") or #name > 60 then
-    fail("export", "%s has the name %s, need letters, digits, _ and .", what, internal.word(name))
+    fail("export", "%s has the name %s, need letters, digits, _ and .", what, arguments.word(name))
   end
   return name
 end
@@ -37,11 +40,13 @@ local function results_of(...)
   return list, names
 end
 
-local guard = { __close = function(t) internal.export_cancel(t.x) end }
+--- A value whose end calls f(x): what holds tensors does not wait for the collector.
+local closer = { __close = function(t) t.f(t.x) end }
+local function closing(f, x) return setmetatable({ f = f, x = x }, closer) end
 
 --- One call of f: its text, or nil where states were found.
 local function trace(e, inputs)
-  local _ <close> = setmetatable({ x = e.x }, guard)
+  local _ <close> = closing(internal.export_cancel, e.x)
   local list, names = results_of(e.f(table.unpack(internal.export_begin(e.x, inputs))))
   return internal.export_end(e.x, list, names, e.names)
 end
@@ -244,7 +249,7 @@ local function prepare(f, given)
     if math.type(key) == "integer" then
       if not is_tensor(v) then fail("export", "input %d is a %s, need a tensor", key, type(v)) end
     elseif not known[key] then
-      internal.no_option("export", key, known)
+      objects.no_option("export", key, known)
     elseif type(v) ~= "table" then
       fail("export", "%s is a %s, need a table", key, type(v))
     end
@@ -261,10 +266,10 @@ end
 --- Loads what was written and compares it with f, call by call.
 local function check(e, path)
   local p = internal.program_load(path)
+  local _ <close> = closing(internal.program_close, p)
   for _, inputs in ipairs(e.checks) do
     if trace(e, inputs) then internal.export_same(e.x, p) end
   end
-  internal.program_close(p)
 end
 
 --- Writes what f records for these inputs as a program: a file that flame.program and, without Lua,
@@ -274,8 +279,9 @@ end
 --- parameters. f returns tensors, or a table of them whose keys name them. Branches are fixed as
 --- they ran; what f writes into older tensors is the program's state. f is called several times and
 --- must record the same each time; tensors are afterwards as before. See docs/programs.md.
-internal.def(".export(path: str, f: fn, inputs: table)", function(path, f, given)
+arguments.def(".export(path: str, f: fn, inputs: table)", function(path, f, given)
   local e = prepare(f, given)
+  local _ <close> = closing(internal.export_close, e.x)
   collectgarbage()
   local texts = { "program 1\n" }
   if given.vary and next(given.vary) then
@@ -290,7 +296,7 @@ internal.def(".export(path: str, f: fn, inputs: table)", function(path, f, given
     texts[#texts + 1] = "graph 0\n" .. steady(e, inputs)
   end
   local text, draft = table.concat(texts), path .. ".new"
-  local _ <close> = setmetatable({}, { __close = function() os.remove(draft) end })
+  local _ <close> = closing(internal.io_remove, draft)
   internal.export_save(e.x, draft, text)
   check(e, draft)
   internal.export_save(e.x, path, text)
@@ -299,19 +305,19 @@ end)
 -- ---- programs -----------------------------------------------------------------------------------
 
 local Program = { __name = "Program" }
-internal.named_classes.Program = Program
-local get, set = internal.closed("a program", Program, {})
+objects.classes.Program = Program
+local get, set = objects.closed("a program", Program, {})
 Program.__newindex = set
 local blocks = setmetatable({}, { __mode = "k" })
 Program.__index = get
 
 local function block(self)
-  return blocks[self] or fail("program", "need an open program, got %s", internal.word(self))
+  return blocks[self] or fail("program", "need an open program, got %s", arguments.word(self))
 end
 
 --- Loads a file of flame.export onto the default device. p(x, …) runs it: its results, untracked.
 --- State that it has goes on from run to run.
-internal.def(".program(path: str) -> Program", function(path)
+arguments.def(".program(path: str) -> Program", function(path)
   local self = setmetatable({}, Program)
   blocks[self] = internal.program_load(path)
   return self

@@ -3,8 +3,10 @@
 -- <J u, v> = <u, J' v> for directions u of one argument and v of the results. Elements where
 -- the function has a kink or a jump between the points are left out of v. Directions come from
 -- a hash, so the script's random numbers stay what they are.
-local flame, _, internal = ...
-local fail = internal.failf
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail = arguments.fail
 local is_tensor = flame.is_tensor
 
 local ROUNDS = 3                        -- of which two must fail
@@ -128,10 +130,9 @@ local function once(keys, key, f)
   if not ok then error(e, 0) end
 end
 
-if internal.checks_gradients() then internal.prove_once = once end
 
 -- ---- kernels ------------------------------------------------------------------------------------
-local part = internal.kernel_parts
+local part = require "flame.kernel.gradient"
 local jvp, run_adjoint, given_gradient = part.jvp, part.run_adjoint, part.given_gradient
 local flat, number_of, sizes, is_output = part.flat, part.number_of, part.sizes, part.is_output
 
@@ -161,7 +162,7 @@ local function rounds_to_halves(text)
 end
 
 --- What to prove of a call whose gradient is asked for.
-function internal.proof_of_kernel(p, config, call, active, out_params, floats)
+local function of_kernel(p, config, call, active, out_params, floats)
   local f = { name = p.name, what = config.vjp and "the vjp given" or "its adjoint",
     results = {}, active = {}, coarse = rounds_to_halves(internal.kernel_info(p.kernel).text) }
   local set = {}
@@ -210,7 +211,7 @@ local function snapshots(args)
 end
 
 --- What to prove of a call of a script's flame.func: inputs up to 65,536 elements, as they are now.
-function internal.proof_of_func(name, spec, ctx, args, values)
+local function of_func(name, spec, ctx, args, values)
   local now, inputs, elements = snapshots(args)
   if elements > 65536 then return nil end
   local f = { name = name, what = "its backward", results = {}, active = {} }
@@ -250,3 +251,5 @@ function internal.proof_of_func(name, spec, ctx, args, values)
     return f
   end
 end
+
+return { once = once, of_kernel = of_kernel, of_func = of_func }

@@ -1,6 +1,8 @@
 --- flame.sandbox: scripts that you have not read, in a separate state (src/lua/sandbox.c).
-local _, _, internal = ...
-local fail = internal.failf
+local internal = require("flame").internal
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
+local fail = arguments.fail
 
 -- Numbers of the limits and bits of the permissions, as flame.h has them.
 local LIMIT = { memory = 0, device_memory = 1, nodes = 2, coroutines = 3, time = 4, total_time = 5,
@@ -10,12 +12,12 @@ local BIT = { read = 1, write = 2, kernels = 4, code = 8, workers = 16, devices 
 local ALL = 0xffffffff
 
 local Sandbox = { __name = "Sandbox" }
-internal.named_classes.Sandbox = Sandbox
-Sandbox.__index, Sandbox.__newindex = internal.closed("a sandbox", Sandbox, {})
+objects.classes.Sandbox = Sandbox
+Sandbox.__index, Sandbox.__newindex = objects.closed("a sandbox", Sandbox, {})
 local handles = setmetatable({}, { __mode = "k" })        -- what a script must not reach
 
 local function handle(self)
-  return handles[self] or fail("sandbox", "need a sandbox, got %s", internal.word(self))
+  return handles[self] or fail("sandbox", "need a sandbox, got %s", arguments.word(self))
 end
 
 local function bits(allow)
@@ -35,7 +37,7 @@ end
 --- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels",
 --- "code" (load), "devices", "libraries", "clock". print gets what scripts print, else it goes to
 --- this program's output. Limits of this state hold inside too. See docs/security.md.
-internal.def(".sandbox(*, memory = 268435456, device_memory: int = 1073741824, nodes = 1000000, "
+arguments.def(".sandbox(*, memory = 268435456, device_memory: int = 1073741824, nodes = 1000000, "
   .. "coroutines = 1000, time: num = 10, total_time: num = 0, steps = 0, kernel_steps = 0, "
   .. "output = 1048576, allow?: str[], folder = \".\", print?: fn, device?: str, threads = 1) "
   .. "-> Sandbox",

@@ -1,6 +1,7 @@
 --- Slips in losses and steps, told once a line (src/lua/slip.c). Each is told only where no right
 -- program does the same; spec/nn/slips_spec.lua has those that come near.
-local _, _, internal = ...
+local internal = require("flame").internal
+local slips = {}
 
 local function is_column_of(x, y)
   return x.ndim == 2 and y.ndim == 1 and x.shape[2] == 1 and y.shape[1] > 1
@@ -9,7 +10,7 @@ end
 
 --- An input of shape (n, 1) and a target of (n), or the other way round: their differences are all
 --- pairs. A column that was made as a view, x:unsqueeze(2), is meant, and what is not reduced.
-function internal.slip_pairs(op, input, target, reduction)
+function slips.pairs(op, input, target, reduction)
   if input.ndim == target.ndim or reduction == "none" or not input.requires_grad then return end
   if is_column_of(input, target) or is_column_of(target, input) then
     internal.slip(("%s: input has shape %s and target %s, so all pairs are compared; write %s"):format(
@@ -22,7 +23,7 @@ local used = 0                           -- steps of all optimisers that had a g
 local optimisers = 0
 
 --- What an optimiser keeps for this: its number, and what there was at its last step.
-function internal.steps_of()
+function slips.steps_of()
   local walks, reads = internal.walks()
   optimisers = optimisers + 1
   return { number = optimisers, walks = walks, reads = reads, used = used, idle = 0, lost = 0 }
@@ -31,7 +32,7 @@ end
 --- Of a step: 'found' says whether a parameter had a gradient. Told is the second step in a row
 --- that had none although a backward came before each and no step of any optimiser had one in
 --- between; or the third where none ever came, and a tracked value was read before each.
-function internal.slip_empty(self, found)
+function slips.empty(self, found)
   local walks, reads = internal.walks()
   local was = self.seen
   if found then used = used + 1 end
@@ -52,7 +53,9 @@ function internal.slip_empty(self, found)
 end
 
 --- Of a step: has a backward added to a gradient that the step before had used?
-function internal.slip_added()
+function slips.added()
   internal.slip(
     "step: a backward has added to gradients that the step before used; call opt:zero_grad() before backward")
 end
+
+return slips

@@ -3,9 +3,15 @@
 -- can be replaced while a script runs. A comparison replaces all by ones that note what they are
 -- given and give; flame.use one of them by a function of the script. What library functions hold
 -- in locals, and what is C below them, is a part of the op that the script called.
-local flame, methods, internal = ...
-local fail, def, is_tensor = internal.failf, internal.def, flame.is_tensor
+local flame = require "flame"
+local internal = flame.internal
+local methods = internal.methods
+local func = require "flame.autograd.func"
+local arguments = require "flame.base.arguments"
+local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 local here, metamethod = internal.here, internal.metamethod
+
+internal.load()              -- files that are loaded during a swap would keep what was swapped in
 
 local operators = { add = "__add", sub = "__sub", mul = "__mul", div = "__div", pow = "__pow",
   mod = "__mod", floordiv = "__idiv", neg = "__unm" }
@@ -141,16 +147,16 @@ local function watch_ops(trace)
     signs[operator] = metamethod(operator)
     metamethod(operator, noted(trace, name, signs[operator]))
   end
-  local launch, noting = internal.kernel_call(), internal.noting
+  local launch, noting = internal.kernel_call(), func.noting
   internal.kernel_call(function(k, ...)
     return call_noted(trace, (tostring(k):gsub("^flame%.", "")), launch, k, ...)
   end)
-  internal.noting = function(...) return call_noted(trace, ...) end
+  func.noting = function(...) return call_noted(trace, ...) end
   return function()
     for t, list in pairs(old) do for name, f in pairs(list) do rawset(t, name, f) end end
     for operator, f in pairs(signs) do metamethod(operator, f) end
     internal.kernel_call(launch)
-    internal.noting = noting
+    func.noting = noting
   end
 end
 
@@ -197,7 +203,7 @@ local function flatten(v, name, list)
 end
 
 --- The arguments of a side: copies on its device, in its dtype, leaves where they are floats.
-local function arguments(inputs, o, leaves)
+local function arguments_of(inputs, o, leaves)
   local args = { n = inputs.n }
   for i = 1, inputs.n do
     local x = inputs[i]
@@ -250,7 +256,7 @@ end
 --- Runs f on the inputs: its outputs and leaves with gradients. trace: what ran goes there.
 local function run(f, inputs, o, trace)
   local leaves, side = {}, { leaves = nil }
-  local args = arguments(inputs, o, leaves)
+  local args = arguments_of(inputs, o, leaves)
   if is_module(f) and o.backward then
     for name, p in f:named_parameters() do
       if p.requires_grad then leaves[#leaves + 1] = { name = name, x = p } end

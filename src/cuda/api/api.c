@@ -1,13 +1,15 @@
 /*
-** The loader: opens the CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuBLAS and cuDNN with dlopen
-** at first use and looks up every entry point of the .def files beside it. This is the only
+** The loader: opens the CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuBLAS, cuDNN and NCCL with
+** dlopen at first use and looks up every entry point of the .def files beside it. This is the only
 ** process-wide state of the library: tables filled once under a lock, then only read. Handles
 ** are never closed: other contexts, and threads of the driver itself, may still be using them.
 */
 #include "cuda/api/cudnn_api.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "cuda/api/cufft_api.h"
 #include "cuda/api/cusolver_api.h"
+#include "cuda/api/nccl_api.h"
 #include "cuda/api/nvml_api.h"
 #include "base/machine.h"
 #include <dlfcn.h>
@@ -56,6 +58,11 @@ static const symbol dnn_symbols[] = {
 #define DNN(name, params) { #name, offsetof(fl_cudnn, name), 0 },
 #include "cuda/api/cudnn.def"
 };
+static const symbol nccl_symbols[] = {
+#define NCCL(name, params, args) { #name, offsetof(fl_nccl_api, name), 0 },
+#define NCCL_VALUE(type, name, params, args) { #name, offsetof(fl_nccl_api, name), 0 },
+#include "cuda/api/nccl.def"
+};
 static const symbol ml_symbols[] = {
 #define NVML(name, params, args) { #name, offsetof(fl_nvml, name), 1 },
 #include "cuda/api/nvml.def"
@@ -101,6 +108,7 @@ static fl_blaslt blaslt_table;
 static fl_cufft fft_table;
 static fl_cusolver solver_table;
 static fl_cudnn dnn_table;
+static fl_nccl_api nccl_table;
 static fl_nvml ml_table;
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 enum { DRIVER, NVRTC, BLASLT, FFT, SOLVER, BLAS, DNN, NCCL, ML, LIBRARIES };
@@ -125,7 +133,7 @@ static library libraries[LIBRARIES] = {
     dnn_symbols, COUNT(dnn_symbols), &dnn_table, NULL, 0, 0, 0, "" },
   [NCCL] = { "nccl", nccl_files,
     FL_DO "install NCCL (package libnccl2); several GPUs alone need it", NULL,
-    NULL, 0, NULL, NULL, 0, 0, 0, "" },
+    nccl_symbols, COUNT(nccl_symbols), &nccl_table, NULL, 0, 0, 0, "" },
   [ML] = { "nvml", ml_files, FL_DO "install the driver's NVML (package libnvidia-ml1)", NULL,
     ml_symbols, COUNT(ml_symbols), &ml_table, NULL, 0, 0, 0, "" },
 };
@@ -159,15 +167,21 @@ static int open_file(library *l, const char *file) {
   return 0;
 }
 
-static int open_library(library *l, int driver) {
-  if (l->toolkit && driver == 12)
-    for (int i = 1; i < TOOLKIT_FILES; i += 2) if (open_file(l, l->files[i])) return 1;
-  for (const char *const *f = l->files; *f; f++) if (open_file(l, *f)) return 1;
+static int not_found(library *l, const char *file) {
   const char *advice = l->advice ? l->advice : driver_advice();
   const size_t n = strlen(l->reason);
   if (n) snprintf(l->reason + n, sizeof l->reason - n, " (%s)", l->old ? l->old : advice);
-  else snprintf(l->reason, sizeof l->reason, "%s not found (%s)", l->files[0], advice);
+  else snprintf(l->reason, sizeof l->reason, "%s not found (%s)", file, advice);
   return 0;
+}
+
+static int open_library(library *l, int driver) {
+  const char *given = l == &libraries[NCCL] ? fl_env(FL_ENV_FLAME_NCCL) : "";
+  if (*given) return open_file(l, given) ? 1 : not_found(l, given);
+  if (l->toolkit && driver == 12)
+    for (int i = 1; i < TOOLKIT_FILES; i += 2) if (open_file(l, l->files[i])) return 1;
+  for (const char *const *f = l->files; *f; f++) if (open_file(l, *f)) return 1;
+  return not_found(l, l->files[0]);
 }
 
 static void load(library *l, int driver) {
@@ -209,6 +223,7 @@ static const fl_nvrtc *get_nvrtc(const char **reason) { return table(NVRTC, reas
 static const fl_blaslt *get_blaslt(const char **reason) { return table(BLASLT, reason); }
 static const fl_cufft *get_fft(const char **reason) { return table(FFT, reason); }
 static const fl_cudnn *get_dnn(const char **reason) { return table(DNN, reason); }
+static const fl_nccl_api *get_nccl(const char **reason) { return table(NCCL, reason); }
 static const fl_nvml *get_ml(const char **reason) { return table(ML, reason); }
 
 /* Both libraries, or neither. */
@@ -217,7 +232,7 @@ static const fl_cusolver *get_solver(const char **reason) {
 }
 
 const fl_cuda_lib fl_cuda_libraries = { get_driver, get_nvrtc, get_blaslt, get_fft, get_solver,
-                                        get_dnn, get_ml };
+                                        get_dnn, get_ml, get_nccl };
 
 static int find_library(const char *name) {
   int i = 0;

@@ -100,6 +100,7 @@ typedef struct fl_cuda_lib {
   const struct fl_cusolver *(*solver)(const char **reason);     /* cusolver_api.h, with cuBLAS */
   const struct fl_cudnn *(*dnn)(const char **reason);     /* cudnn_api.h; a test may leave it out */
   const struct fl_nvml *(*ml)(const char **reason);       /* nvml_api.h; the same */
+  const struct fl_nccl_api *(*nccl)(const char **reason); /* nccl_api.h; the same */
 } fl_cuda_lib;
 extern const fl_cuda_lib fl_cuda_libraries;      /* the real ones, by dlopen */
 /* Of "driver", "nvrtc", "cublaslt", "cublas", "cufft", "cusolver", "cudnn", "nccl", "nvml": 1 and

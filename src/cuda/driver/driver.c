@@ -32,6 +32,14 @@ flame_status fl_cuda_lost(fl_cuda *s) {
   return FL_FAIL(s->ctx, FLAME_DEVICE_LOST, OP, "%s", s->cause);
 }
 
+void fl_cuda_lose(fl_cuda *s, const char *cause) {
+  if (s->dead) return;
+  snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %.360s", s->ordinal, cause);
+  s->dead = 1;
+  s->ctx->dead |= 1u << (s->ordinal + 1);
+  fl_fail(&s->ctx->lost[s->ordinal + 1], FLAME_DEVICE_LOST, OP, "%s", s->cause);
+}
+
 flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
   if (r == FL_CU_OK) return FLAME_OK;
   if (s->dead) return fl_cuda_lost(s);
@@ -40,12 +48,9 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
     const char *more = fl_cuda_explain_lost(r);
     if (!more && !s->ctx->sync_each)
       more = "; the fault may be of earlier work" FL_DO ": run with DEBUG_CUDA=1 to find it";
-    snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %s (%s), reported by %s%s",
-             s->ordinal, fl_cuda_error_name(s->cu, r), fl_cuda_error_text(s->cu, r), call,
-             more ? more : "");
-    s->dead = 1;
-    s->ctx->dead |= 1u << (s->ordinal + 1);
-    fl_fail(&s->ctx->lost[s->ordinal + 1], FLAME_DEVICE_LOST, OP, "%s", s->cause);
+    snprintf(why, sizeof why, "%s (%s), reported by %s%s", fl_cuda_error_name(s->cu, r),
+             fl_cuda_error_text(s->cu, r), call, more ? more : "");
+    fl_cuda_lose(s, why);
     return fl_cuda_lost(s);
   }
   fl_cuda_explain(s->cu, r, call, why, sizeof why);
@@ -91,10 +96,10 @@ static int64_t since(const struct timespec *from) {
 ** seen at once. */
 flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
   if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
-  enum { SPIN = 2000000, SHORT = 20000000 };               /* ns */
+  enum { SPIN = 2000000, SHORT = 20000000, WATCH_EVERY = 64 };          /* ns; looks */
   struct timespec start;
   clock_gettime(CLOCK_MONOTONIC, &start);
-  for (;;) {
+  for (int64_t looks = 1;; looks++) {
     const fl_cu_result r = s->cu->EventQuery(e);
     if (r == FL_CU_OK) return FLAME_OK;
     if (r != FL_CU_NOT_READY) return fl_cuda_check(s, r, "cuEventQuery");
@@ -104,6 +109,10 @@ flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
       return stop;
     }
     const int64_t waited = since(&start);
+    if (s->watch && (waited >= SPIN || looks % WATCH_EVERY == 0)) {
+      const flame_status seen = s->watch(s);
+      if (seen != FLAME_OK) return seen;
+    }
     if (waited < SPIN) continue;
     nanosleep(&(struct timespec){ .tv_nsec = waited < SHORT ? 50000 : 1000000 }, NULL);
   }

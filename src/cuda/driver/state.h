@@ -6,7 +6,7 @@
 **   driver/   state, errors, waiting, launches (driver.c), memory (pool.c), copies through a pinned
 **             ring (stage.c), compiled kernels on disk (cache.c)
 **   compile/  kernels by key, file or user text
-**   library/  cuBLASLt, cuDNN, cuFFT, cuSOLVER
+**   library/  cuBLASLt, cuDNN, cuFFT, cuSOLVER, NCCL
 **   call/     calls (tensor/call.h)
 ** and above them run.c (plans), trace.c (times) and device.c (the device table).
 ** Calls of the driver stand between fl_cuda_enter and fl_cuda_leave, which make our context
@@ -96,6 +96,10 @@ typedef struct fl_cuda {
   struct fl_dnn *dnn;             /* cudnn.c; NULL: not used yet */
   struct fl_cufft_state *fft;     /* cufft.c; the same */
   struct fl_solver *solver;       /* cusolver.c; the same */
+  struct fl_nccl *nccl;           /* nccl.c; the same */
+  /* Called now and then while the host waits for work that other processes take part in; NULL:
+  ** there is none. An error ends the wait. */
+  flame_status (*watch)(struct fl_cuda *s);
   fl_prepared *prepared;          /* of all plans, so that close can let go of them */
   fl_replay *replays;             /* the same */
   uint64_t epoch;                 /* counts moves of the memory that follows */
@@ -122,6 +126,8 @@ flame_status fl_cuda_enter(fl_cuda *s);
 void fl_cuda_leave(fl_cuda *s);
 /* A driver result as a status; a sticky one marks device and context dead. */
 flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call);
+/* What is queued will not come right, as 'cause' says: the end of this device. */
+void fl_cuda_lose(fl_cuda *s, const char *cause);
 /* Dead already: repeat the first cause. */
 flame_status fl_cuda_lost(fl_cuda *s);
 /* What can not be part of a graph begins with this: 1 while one is captured, which it spoils. */

@@ -70,6 +70,7 @@ static void put_body(text_writer *w, const char *name) {
   const int rows = f->cls != C_MAP && f->cls != C_COL;
   fl_text_helpers(w);
   if (rows) fl_text_row_plan(w);
+  else if (f->cls == C_COL) fl_text_col_plan(w);
   put_entry(w, name);
   if (rows) fl_text_row(w);
   else if (f->cls == C_COL) fl_text_col(w);

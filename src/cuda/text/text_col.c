@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LONG = 16, LONG_BLOCKS = 3 };           /* instructions of a long program; blocks of it */
+
 typedef struct col_writer {
   text_writer *w;
   uint8_t all[FL_MAX_INSTR], inside[FL_MAX_INSTR], after[FL_MAX_INSTR];
@@ -83,14 +85,15 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
-/* Rows in flight: 128 bytes per thread. */
+/* Rows in flight: 128 bytes per thread; two of a longer program, of which a multiprocessor shall
+** hold several blocks. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
   int bytes = 0, rows = 16;
   for (int v = 0; v < f->k->ninstr; v++)
     if (c->inside[v] && fl_text_packed(f, v)) bytes += 4 * fl_dtype_size(f->k->instr[v].dtype);
   while (rows > 4 && rows * bytes > 128) rows /= 2;
-  return f->k->ninstr > 48 ? 1 : f->k->ninstr > 16 && rows > 4 ? 4 : rows;
+  return f->k->ninstr > 48 ? 1 : f->k->ninstr > LONG && rows > 2 ? 2 : rows;
 }
 
 static void put_loop(col_writer *c, int vector) {
@@ -207,6 +210,10 @@ static int widest(const col_writer *c) {
     if (fl_text_reduce_reg(i) == FL_REG_F64 || fl_text_reduce_reg(i) == FL_REG_I64) bytes = 8;
   }
   return bytes;
+}
+
+void fl_text_col_plan(text_writer *w) {
+  if (w->f->k->ninstr > LONG) w->f->blocks = LONG_BLOCKS;
 }
 
 void fl_text_col(text_writer *w) {

@@ -96,5 +96,6 @@ void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need)
 void fl_text_map(text_writer *w);
 void fl_text_row(text_writer *w);
 void fl_text_row_plan(text_writer *w);       /* decides f->persist and f->blocks */
+void fl_text_col_plan(text_writer *w);       /* decides f->blocks */
 void fl_text_col(text_writer *w);
 #endif

@@ -287,27 +287,31 @@ static void add_scalars(fl_kad_state *d, fl_kblock *b) {
 
 /* ---- roles ------------------------------------------------------------------------------ */
 
-typedef struct touched { uint8_t *read, *written; } touched;
-
 static int see_written(void *arg, fl_kstmt *s) {
-  touched *t = arg;
+  fl_kad_touched *t = arg;
   if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) t->written[s->var] = 1;
   return 1;
 }
 
 static int see_read(void *arg, fl_kexpr *x) {
-  touched *t = arg;
+  fl_kad_touched *t = arg;
   if (x->kind == FL_KX_LOAD) t->read[x->var] = 1;
+  return 1;
+}
+
+int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t) {
+  const fl_kvisitor see = {see_written, see_read, t};
+  *t = (fl_kad_touched){fl_karena_new(d->a, (size_t)d->f->n_vars + 1),
+                        fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
+  if (!t->read || !t->written) return 0;
+  fl_kwalk_block(&see, d->f->body);
   return 1;
 }
 
 /* What the source's own parameters have become: known only when the code is there. */
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
-  touched t = {fl_karena_new(d->a, (size_t)d->f->n_vars + 1),
-               fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
-  const fl_kvisitor v = {see_written, see_read, &t};
-  if (!t.read || !t.written) return;
-  fl_kwalk_block(&v, d->f->body);
+  fl_kad_touched t;
+  if (!fl_kad_find_touched(d, &t)) return;
   for (int i = 0; i < d->f->n_vars; i++) {
     const fl_kvar *x = &d->f->vars[i];
     if (x->kind != FL_KV_POINTER || x->param >= n_params) continue;

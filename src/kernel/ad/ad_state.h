@@ -126,6 +126,9 @@ void fl_kad_run(fl_kad_state *d, const fl_kad_pass *pass, int n);
 void fl_kad_variables(fl_kad_state *d);       /* passes of both modes */
 void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
 void fl_kad_name_result(fl_kad_state *d, const char *ending);
+/* By variable: is an element of it read, written? 0: no memory. */
+typedef struct fl_kad_touched { uint8_t *read, *written; } fl_kad_touched;
+int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t);
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
 fl_kad *fl_kad_finish(fl_kad_state *d);
 /* count elements of shared memory, by all threads of the block, between barriers */

@@ -76,8 +76,7 @@ static int same_digits(const fl_kdigits *a, const fl_kdigits *b) {
   if (a->n != b->n || a->scale != b->scale || !fl_kpoly_same(&a->shift, &b->shift)) return 0;
   for (int i = 0; i < a->n; i++) {
     if (a->symbol[i] != b->symbol[i]) return 0;
-    if (i && (a->modulus[i - 1].c != b->modulus[i - 1].c
-              || !fl_kterm_same(&a->modulus[i - 1], &b->modulus[i - 1]))) return 0;
+    if (i && !fl_kterm_equal(&a->modulus[i - 1], &b->modulus[i - 1])) return 0;
   }
   return 1;
 }
@@ -154,29 +153,6 @@ static int begin(fl_kgathering *g) {
   return 1;
 }
 
-typedef struct touched { uint8_t *read, *written; } touched;
-
-static int see_written(void *arg, fl_kstmt *s) {
-  touched *t = arg;
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) t->written[s->var] = 1;
-  return 1;
-}
-
-static int see_read(void *arg, fl_kexpr *x) {
-  touched *t = arg;
-  if (x->kind == FL_KX_LOAD) t->read[x->var] = 1;
-  return 1;
-}
-
-static int find_touched(fl_kad_state *d, touched *t) {
-  const fl_kvisitor see = {see_written, see_read, t};
-  *t = (touched){fl_karena_new(d->a, (size_t)d->f->n_vars + 1),
-                 fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
-  if (!t->read || !t->written) return 0;
-  fl_kwalk_block(&see, d->f->body);
-  return 1;
-}
-
 /* Is the gradient in parameter p's array, when the kernel is done? */
 static int is_result(const fl_kad_state *d, const fl_kad_param *p) {
   return p->role == FL_KAD_GRAD || p->role == FL_KAD_GRAD_SCALAR
@@ -185,9 +161,9 @@ static int is_result(const fl_kad_state *d, const fl_kad_param *p) {
 
 /* Roles of what is no longer followed. Returns whether any gradient is computed. */
 static int settle(fl_kad_state *d, int n_params, int gather) {
-  touched t;
+  fl_kad_touched t;
   int results = 0;
-  if (!find_touched(d, &t)) return 0;
+  if (!fl_kad_find_touched(d, &t)) return 0;
   fl_kad_roles(d, n_params, 0);
   for (int v = 0; v < d->f->n_vars; v++) {
     const fl_kvar *x = &d->f->vars[v];
@@ -333,8 +309,8 @@ static measure measure_of(const fl_kfunc *f) {
 /* Does the kernel read only what is not written in the adjoint, or what the thread that writes it
 ** has read before (the cotangent of an element that its own thread replaced)? */
 static int reads_inputs(fl_kgathering *g) {
-  touched now;
-  if (!find_touched(&g->d, &now)) return 0;
+  fl_kad_touched now;
+  if (!fl_kad_find_touched(&g->d, &now)) return 0;
   for (int v = 0; v < g->src->n_vars; v++) {
     const fl_kvar *x = &g->src->vars[v];
     if (x->kind != FL_KV_POINTER || !g->assigned[v]) continue;

@@ -79,7 +79,4 @@ static inline int kg_local(fl_kgathering *g, int type, const char *name) {
 static inline fl_kexpr *kg_op(fl_kgathering *g, int op, int v, fl_kexpr *y) {
   return kx_op(&g->d, op, kx_var(&g->d, v), y);
 }
-static inline int kg_same(const fl_kterm *a, const fl_kterm *b) {
-  return a->c == b->c && fl_kterm_same(a, b);
-}
 #endif

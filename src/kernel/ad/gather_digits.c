@@ -121,7 +121,7 @@ static int find_division(void *arg, fl_kexpr *x) {
   if (!fl_kg_is_division(x) || !fl_kg_part_of(f->g->k, &f->at, x, f->symbol, &below, &whole))
     return 1;
   for (int i = 0; i < f->n; i++)
-    if (kg_same(&f->found[i], &whole)) return 1;
+    if (fl_kterm_equal(&f->found[i], &whole)) return 1;
   if (f->n < 8) f->found[f->n++] = whole;
   return 1;
 }
@@ -150,7 +150,7 @@ static int chain_of_symbol(fl_kgathering *g, int32_t symbol, fl_kchain *c) {
   }
   for (int i = 0; i < f.n && c->n == 1; i++) {
     (void)fl_kterm_ratio(&f.found[i], &c->whole[0], &ok);
-    if (ok && !kg_same(&f.found[i], &c->whole[0])) c->whole[c->n++] = f.found[i];
+    if (ok && !fl_kterm_equal(&f.found[i], &c->whole[0])) c->whole[c->n++] = f.found[i];
   }
   return 1;
 }
@@ -202,8 +202,8 @@ void fl_kg_chains(fl_kgathering *g) {
       continue;
     for (; at < g->n_chains; at++) {
       const fl_kchain *x = &g->chain[at];
-      if (x->symbol == c.symbol && x->n == c.n && kg_same(&x->whole[0], &c.whole[0])
-          && (c.n == 1 || kg_same(&x->whole[1], &c.whole[1]))) break;
+      if (x->symbol == c.symbol && x->n == c.n && fl_kterm_equal(&x->whole[0], &c.whole[0])
+          && (c.n == 1 || fl_kterm_equal(&x->whole[1], &c.whole[1]))) break;
     }
     if (at == FL_KG_CHAINS) continue;
     if (at == g->n_chains) g->chain[g->n_chains++] = c;

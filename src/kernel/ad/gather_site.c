@@ -45,7 +45,7 @@ static fl_kexpr *special(thread *y, const fl_kexpr *x) {
 static int level_in(const fl_kchain *c, const fl_kterm *t) {
   if (t->c == 1 && !t->n) return 0;
   for (int i = 0; i < c->n; i++)
-    if (kg_same(t, &c->whole[i])) return i + 1;
+    if (fl_kterm_equal(t, &c->whole[i])) return i + 1;
   return -1;
 }
 

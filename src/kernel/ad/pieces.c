@@ -28,17 +28,6 @@ static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) {
   return fl_kpoly_of(y->k, &y->place, x);
 }
 
-/* p = D + c, c a constant. */
-static int64_t take_constant(fl_kpoly *p) {
-  for (int i = 0; i < p->n; i++) {
-    const int64_t c = p->t[i].c;
-    if (p->t[i].n) continue;
-    p->t[i] = p->t[--p->n];
-    return c;
-  }
-  return 0;
-}
-
 /* 0 <= D (m NULL) or 0 <= D < m, as far as the marked parameters are positive. */
 static int is_below(splitter *y, const fl_kpoly *d, const fl_kterm *m) {
   uint8_t need[64] = {0};
@@ -69,7 +58,7 @@ static fl_kexpr *choose(splitter *y, fl_kexpr *c, fl_kexpr *a, fl_kexpr *b) {
 /* max(x, 0) */
 static fl_kexpr *above_zero(splitter *y, fl_kexpr *x) {
   fl_kpoly d = poly_of(y, x);
-  const int64_t r = d.bad ? -MOST_STEPS - 1 : take_constant(&d);
+  const int64_t r = d.bad ? -MOST_STEPS - 1 : fl_kpoly_take_constant(&d);
   if (r < -MOST_STEPS || !is_below(y, &d, NULL)) return NULL;
   fl_kexpr *e = r < 0 ? plus(y, x, -r) : x, *zero = fl_kexpr_int(y->f->arena, x->type, 0);
   for (int64_t i = -r - 1; i >= 0; i--) {
@@ -82,14 +71,14 @@ static fl_kexpr *above_zero(splitter *y, fl_kexpr *x) {
 /* m of the expression m - 1, a single term. */
 static int modulus_of(splitter *y, const fl_kexpr *x, fl_kpoly *m) {
   *m = poly_of(y, x);
-  if (m->bad || take_constant(m) != -1) return 0;
+  if (m->bad || fl_kpoly_take_constant(m) != -1) return 0;
   return m->n == 1 && m->t[0].c > 0;
 }
 
 /* min(x, top) */
 static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
   fl_kpoly d = poly_of(y, x), m;
-  const int64_t r = d.bad ? MOST_STEPS + 1 : take_constant(&d);
+  const int64_t r = d.bad ? MOST_STEPS + 1 : fl_kpoly_take_constant(&d);
   if (r > MOST_STEPS || !modulus_of(y, top, &m) || !is_below(y, &d, &m.t[0])) return NULL;
   fl_kexpr *e = r > 0 ? plus(y, x, -r) : x;
   for (int64_t i = r - 1; i >= 0; i--) {
@@ -105,7 +94,7 @@ static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
   fl_kpoly d = poly_of(y, x), m = poly_of(y, by);
   int64_t r, k = 0;
   if (d.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || !m.t[0].n) return NULL;
-  r = take_constant(&d);
+  r = fl_kpoly_take_constant(&d);
   for (int i = 0; i < d.n; i++) {
     if (!fl_kterm_same(&d.t[i], &m.t[0]) || d.t[i].c % m.t[0].c || d.t[i].c < 0) continue;
     k = d.t[i].c / m.t[0].c;
@@ -157,7 +146,7 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   fl_kpoly d = p;
   fl_kterm m;
   int down = -1;
-  const int64_t c = take_constant(&d);
+  const int64_t c = fl_kpoly_take_constant(&d);
   for (int i = 0; i < d.n && d.n > 1; i++)            /* the term of D - m without a thread in it */
     if (d.t[i].c < 0) {
       int uniform = 1;

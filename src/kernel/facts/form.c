@@ -82,6 +82,16 @@ fl_kpoly fl_kpoly_number(int64_t c) {
   return (fl_kpoly){ .n = c != 0, .bad = c == INT64_MIN, .t = { { c, 0, { 0 } } } };
 }
 
+int64_t fl_kpoly_take_constant(fl_kpoly *p) {
+  for (int i = 0; i < p->n; i++) {
+    const int64_t c = p->t[i].c;
+    if (p->t[i].n) continue;
+    p->t[i] = p->t[--p->n];
+    return c;
+  }
+  return 0;
+}
+
 int fl_kpoly_has_negative(const fl_kpoly *p) {
   for (int i = 0; i < p->n; i++)
     if (p->t[i].c < 0) return 1;

@@ -50,6 +50,9 @@ typedef struct fl_kpolys {
 /* ---- terms ---- */
 
 int fl_kterm_same(const fl_kterm *a, const fl_kterm *b);     /* the same product */
+static inline int fl_kterm_equal(const fl_kterm *a, const fl_kterm *b) {
+  return a->c == b->c && fl_kterm_same(a, b);
+}
 int fl_kterm_holds(const fl_kterm *t, int32_t s);
 void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor */
 fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok);
@@ -66,6 +69,7 @@ void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b);      /* a = a - b */
 fl_kpoly fl_kpoly_product(const fl_kpoly *a, const fl_kpoly *b);
 int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b);
 int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p);     /* from 1; 0: no memory */
+int64_t fl_kpoly_take_constant(fl_kpoly *p);                 /* p = rest + it */
 int fl_kpoly_has_negative(const fl_kpoly *p);                /* a coefficient below 0 */
 int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
 /* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes the global index of a, times P. */

@@ -202,10 +202,8 @@ fl_kshape fl_kindex_shape(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
   if (!exact) p = fl_kpoly_guess(k, &r.at, index);
   if (p.bad) return x;
   x.mod = 0;
-  for (int i = p.n - 1; i >= 0; i--) {
-    if (p.t[i].n) x.mod = fl_kdivisor(x.mod, p.t[i].c);
-    else x.rest = p.t[i].c, p.t[i] = p.t[--p.n];
-  }
+  x.rest = fl_kpoly_take_constant(&p);
+  for (int i = 0; i < p.n; i++) x.mod = fl_kdivisor(x.mod, p.t[i].c);
   x.core = fl_kpolys_number(k->seen, &p);
   p = renamed(k, p);
   if (exact) x.alike = fl_kpolys_number(k->seen, &p);

@@ -59,14 +59,10 @@ static fl_kpoly unknown_part(const search *w, const fl_kpoly *p) {
   return r;
 }
 
-static int same_term(const fl_kterm *a, const fl_kterm *b) {
-  return a->c == b->c && fl_kterm_same(a, b);
-}
-
 static void add_rest(search *w, const fl_kpoly *unit, const fl_kterm *low, const fl_kterm *high) {
   for (int i = 0; i < w->n_rests; i++)
-    if (fl_kpoly_same(&w->rests[i].unit, unit) && same_term(&w->rests[i].low, low)
-        && same_term(&w->rests[i].high, high)) return;
+    if (fl_kpoly_same(&w->rests[i].unit, unit) && fl_kterm_equal(&w->rests[i].low, low)
+        && fl_kterm_equal(&w->rests[i].high, high)) return;
   if (w->n_rests == MAX_RESTS) return;
   w->rests[w->n_rests++] = (rest){ *unit, *low, *high };
   w->changed = 1;
@@ -149,8 +145,8 @@ static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly 
 
 static int is_rest_known(const search *w, const fl_kdigit *x) {
   for (int i = 0; i < w->n_rests; i++)
-    if (fl_kpoly_same(&w->rests[i].unit, x->unit) && same_term(&w->rests[i].low, &x->low)
-        && same_term(&w->rests[i].high, &x->high)) return 1;
+    if (fl_kpoly_same(&w->rests[i].unit, x->unit) && fl_kterm_equal(&w->rests[i].low, &x->low)
+        && fl_kterm_equal(&w->rests[i].high, &x->high)) return 1;
   return 0;
 }
 
@@ -260,11 +256,11 @@ static void join_rests(search *w) {
     for (int s = 0; s < w->r.k->quotients->n; s++) {
       const fl_kquotient *q = &w->r.k->quotients->at[s];
       if (!has(w, FL_KSYM_QUOTIENT + s)) continue;
-      if (same_term(&x->low, &ONE) && fl_kterm_same(&q->m, &x->high) && q->m.c <= x->high.c
+      if (fl_kterm_equal(&x->low, &ONE) && fl_kterm_same(&q->m, &x->high) && q->m.c <= x->high.c
           && move_alike(w, &q->a, &x->unit)) add_sum(w, &q->a);
       for (int t = 0; t < w->r.k->quotients->n; t++) {   /* a / high and (a / low) % (high / low) */
         const fl_kquotient *low = &w->r.k->quotients->at[t];
-        if (same_term(&low->m, &x->low) && same_term(&q->m, &x->high) &&
+        if (fl_kterm_equal(&low->m, &x->low) && fl_kterm_equal(&q->m, &x->high) &&
             fl_kpoly_same(&q->a, &x->unit)
             && fl_kpoly_same(&low->a, &x->unit)) add_known(w, FL_KSYM_QUOTIENT + t);
       }
@@ -299,7 +295,7 @@ static void use_counter(search *w, int32_t var) {
     m = fl_kterm_ratio(&move, &times, &ok);
     if (ok && fl_kroute_stays_below(&w->r, base, &m)) add_known(w, base);
   }
-  if (fl_kroute_is_remainder(&w->r, &first, &a, &m) && same_term(&m, &move))
+  if (fl_kroute_is_remainder(&w->r, &first, &a, &m) && fl_kterm_equal(&m, &move))
     add_rest(w, &a, &ONE, &m);
 }
 
@@ -589,7 +585,7 @@ int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const f
   const fl_kpoly x = fl_kpoly_of(k, &a.r.at, p->index);
   fl_kpoly y = fl_kpoly_of(k, &b.r.at, q->index);
   if (x.bad || y.bad || !is_moving(&a, &x, loop, &m) || !is_moving(&b, &y, loop, &other)) return 0;
-  if (m.counter != other.counter || !same_term(&m.times, &other.times)) return 0;
+  if (m.counter != other.counter || !fl_kterm_equal(&m.times, &other.times)) return 0;
   fl_kpoly_subtract(&y, &x);
   if (y.bad || y.n > 1) return 0;
   return !y.n || keeps_off(&a, &b, &m, &y.t[0]);

@@ -11,31 +11,21 @@
 ** out of range (a thread that contributed nothing has base 0).
 */
 #include "kernel/text/text_near.h"
-#include "kernel/facts/defs.h"
+#include "kernel/facts/poly.h"
 #include "kernel/text/text.h"
 #include <string.h>
 
-enum { MAX_GROUPS = 9, MAX_SEEN = 32, MAX_TERMS = 8, MAX_CHAIN = 32,
-       MAX_VISITS = 64 };
-enum { STEP_NONE, STEP_ONE, STEP_OTHER };  /* what an expression does from lane to lane */
+enum { MAX_GROUPS = 9, MAX_SEEN = 32, MAX_CHAIN = 32 };
 
-/* terms + constant; sums of I32 and I64 are taken as exact, others wrap in their type. */
-typedef struct place {
-  uint8_t type;              /* I32, U32 or I64: what the sum is made in */
-  int n, visits;
-  int64_t constant;
-  struct { int sign; const fl_kexpr *x; } term[MAX_TERMS];
-} place;
+/* base + constant; type: what the sum is made in, I32, U32 or I64. U32 wraps, others are exact. */
+typedef struct place { uint8_t type; int64_t constant; fl_kpoly base; } place;
 
 typedef struct group { int32_t pointer; uint8_t type, offsets; place base; } group;
 
 struct fl_knear {
   fl_mem *m;
   const fl_kfunc *f;
-  fl_karena arena;           /* of what follows */
-  fl_kdefs *defs;
-  uint8_t *step;             /* of each variable: 1 + what it does from lane to lane; 0: not
-                             ** asked yet */
+  fl_kindices *k;
   uint8_t *used;             /* of each variable: read or written otherwise */
   int returns, n;
   group at[MAX_SEEN];
@@ -65,111 +55,69 @@ static int see(void *arg, fl_kstmt *s) {
 
 /* ---- indices ----------------------------------------------------------------------- */
 
-static int step_of(const fl_knear *k, const fl_kexpr *x, int chain);
-
-static int step_of_var(const fl_knear *k, int32_t var, int chain) {
-  const fl_kexpr *value = fl_kdef_only(k->defs, var);
-  if (fl_kdef_is_given(k->defs, var)) return STEP_NONE;
-  if (!value || k->defs->var[var].in_loop || chain > MAX_CHAIN) return STEP_OTHER;
-  if (!k->step[var]) k->step[var] = (uint8_t)(1 + step_of(k, value, chain + 1));
-  return k->step[var] - 1;
-}
-
-static int step_of(const fl_knear *k, const fl_kexpr *x, int chain) {
-  int s[FL_K_MAX_ARGS] = { 0 }, any = 0;
-  if (x->kind == FL_KX_VAR) return step_of_var(k, x->var, chain);
-  if (x->kind == FL_KX_SPECIAL) return x->op == FL_KSPECIAL_TID_X ? STEP_ONE : STEP_NONE;
-  if (x->kind == FL_KX_LOAD || !fl_kt_is_int(x->type)) return STEP_OTHER;
-  for (int i = 0; i < x->n; i++) any |= s[i] = step_of(k, x->x[i], chain);
-  if (!any) return STEP_NONE;
-  if (x->kind == FL_KX_CAST && fl_kt_size(x->type) >= 4) return s[0];
-  if (x->kind != FL_KX_BINARY) return STEP_OTHER;
-  if (x->op == FL_KO_ADD && (!s[0] || !s[1])) return s[0] + s[1];
-  return x->op == FL_KO_SUB && !s[1] ? s[0] : STEP_OTHER;
-}
-
-static int is_sum_of_two(const fl_kexpr *x) {
-  return x->kind == FL_KX_BINARY && (x->op == FL_KO_ADD || x->op == FL_KO_SUB);
-}
-
-/* What a variable like left = i - 1 stands for. It may be assigned in a loop: its terms
-** are looked at, and they have one value each. */
-static const fl_kexpr *look_through(const fl_knear *k, const fl_kexpr *x) {
-  for (int i = 0; i < MAX_CHAIN && x->kind == FL_KX_VAR; i++) {
-    const fl_kexpr *v = fl_kdef_only(k->defs, x->var);
-    if (!v || !(v->kind == FL_KX_VAR || v->kind == FL_KX_CAST || is_sum_of_two(v))) break;
-    x = v;
+/* Has x one value in neighbouring lanes? */
+static int is_still(const fl_knear *k, const fl_kexpr *x, int chain) {
+  if (x->kind == FL_KX_LOAD || !fl_kt_is_int(x->type) || chain > MAX_CHAIN) return 0;
+  if (x->kind == FL_KX_SPECIAL) return x->op != FL_KSPECIAL_TID_X;
+  if (x->kind == FL_KX_VAR && !fl_kdef_is_given(k->k->defs, x->var)) {
+    const fl_kexpr *value = fl_kdef_only(k->k->defs, x->var);
+    return value && !k->k->defs->var[x->var].in_loop && is_still(k, value, chain + 1);
   }
-  return x;
-}
-
-static int is_exact_cast(const fl_kexpr *x) {
-  const int from = x->kind == FL_KX_CAST ? x->x[0]->type : FL_KT_VOID;
-  return (x->type == FL_KT_I64 || x->type == FL_KT_U64) &&
-         (from == FL_KT_I32 || from == FL_KT_I64 || from == FL_KT_U64);
-}
-
-/* Adds the terms of x; 0: too many. */
-static int take_apart(const fl_knear *k, place *p, const fl_kexpr *x, int sign) {
-  x = look_through(k, x);
-  if (++p->visits > MAX_VISITS) return 0;
-  if (is_exact_cast(x)) return take_apart(k, p, x->x[0], sign);
-  if (is_sum_of_two(x))
-    return take_apart(k, p, x->x[0], sign) &&
-           take_apart(k, p, x->x[1], x->op == FL_KO_ADD ? sign : -sign);
-  if (x->kind == FL_KX_CONST) {
-    const int64_t c =
-        x->type == FL_KT_U32 ? (int32_t)(uint32_t)x->value.i : x->value.i;
-    if (c < -8 || c > 8) return 0;
-    p->constant += sign * c;
-    return 1;
-  }
-  if (p->n == MAX_TERMS) return 0;
-  p->term[p->n].sign = sign;
-  p->term[p->n++].x = x;
+  for (int i = 0; i < x->n; i++)
+    if (!is_still(k, x->x[i], chain)) return 0;
   return 1;
 }
 
-static int steps_by_one(const fl_knear *k, const place *p) {
+static int is_still_symbol(const fl_knear *k, int32_t s) {
+  if (s == FL_KSYM_GLOBAL || s == FL_KSPECIAL_TID_X) return 0;
+  if (s < FL_KSYM_VAR) return 1;
+  if (s < FL_KSYM_UNKNOWN) return fl_kdef_is_given(k->k->defs, s - FL_KSYM_VAR);
+  const fl_kunknown *u = *k->k->unknown;
+  while (u->symbol != s) u = u->next;
+  return is_still(k, u->x, 0);
+}
+
+/* One term is the thread's number along x, the others are still. */
+static int steps_by_one(const fl_knear *k, const fl_kpoly *p) {
   int ones = 0;
   for (int i = 0; i < p->n; i++) {
-    const int s = step_of(k, p->term[i].x, 0);
-    if (s == STEP_OTHER || (s == STEP_ONE && p->term[i].sign < 0)) return 0;
-    ones += s == STEP_ONE;
+    const fl_kterm *t = &p->t[i];
+    const int one = t->c == 1 && t->n == 1 &&
+                    (t->s[0] == FL_KSYM_GLOBAL || t->s[0] == FL_KSPECIAL_TID_X);
+    ones += one;
+    for (int j = 0; j < t->n && !one; j++)
+      if (!is_still_symbol(k, t->s[j])) return 0;
   }
   return ones == 1;
 }
 
-static int find_place(const fl_knear *k, const fl_kexpr *index, place *p) {
-  const fl_kexpr *x = look_through(k, index);
+static int find_place(const fl_knear *k, const fl_kstmt *s, place *p) {
+  const fl_kexpr *x = s->x[0], *value;
+  fl_kplace at = { 0 };
+  for (int i = 0; i < MAX_CHAIN && x->kind == FL_KX_VAR; i++) {
+    if (!(value = fl_kdef_only(k->k->defs, x->var))) break;
+    x = value;
+  }
   const int from = x->kind == FL_KX_CAST ? x->x[0]->type : FL_KT_I64;
-  const int narrow = from == FL_KT_I32 || from == FL_KT_U32;
-  *p = (place){ .type = narrow ? (uint8_t)from : FL_KT_I64 };
-  return take_apart(k, p, from == FL_KT_U32 ? x->x[0] : x, 1) &&
-         p->constant >= -1 && p->constant <= 1 && steps_by_one(k, p);
+  p->type = from == FL_KT_I32 || from == FL_KT_U32 ? (uint8_t)from : FL_KT_I64;
+  if (!fl_kindex_place(k->k, s, &at)) return 0;
+  p->base = fl_kpoly_guess(k->k, &at, s->x[0]);
+  if (p->base.bad) return 0;
+  p->constant = fl_kpoly_take_constant(&p->base);
+  return p->constant >= -1 && p->constant <= 1 && steps_by_one(k, &p->base);
 }
 
-static int same_terms(const place *a, const place *b) {
-  unsigned taken = 0;
-  if (a->n != b->n || (a->type == FL_KT_U32) != (b->type == FL_KT_U32)) return 0;
-  for (int i = 0; i < a->n; i++) {
-    int j = 0;
-    while (j < b->n && (taken >> j & 1 || a->term[i].sign != b->term[j].sign ||
-                        !fl_kexpr_same(a->term[i].x, b->term[j].x)))
-      j++;
-    if (j == b->n) return 0;
-    taken |= 1u << j;
-  }
-  return 1;
+static int same_base(const place *a, const place *b) {
+  return (a->type == FL_KT_U32) == (b->type == FL_KT_U32) && fl_kpoly_same(&a->base, &b->base);
 }
 
 /* ---- groups ------------------------------------------------------------------------ */
 
 static int group_of(const fl_knear *k, const fl_kstmt *s, place *p) {
   if (!is_sum(k->f, s) || s->mode != FL_KM_FREE || k->used[s->var]) return -1;
-  if (!find_place(k, s->x[0], p)) return -1;
+  if (!find_place(k, s, p)) return -1;
   int i = 0;
-  while (i < k->n && (k->at[i].pointer != s->var || !same_terms(&k->at[i].base, p))) i++;
+  while (i < k->n && (k->at[i].pointer != s->var || !same_base(&k->at[i].base, p))) i++;
   return i;
 }
 
@@ -204,11 +152,9 @@ fl_knear *fl_knear_new(fl_mem *m, const fl_kfunc *f) {
   if (!k) return NULL;
   k->m = m;
   k->f = f;
-  fl_karena_init(&k->arena, m);
-  k->defs = fl_kdefs_new(&k->arena, f, f->body);
-  k->step = fl_karena_new(&k->arena, (size_t)f->n_vars + 1);
-  k->used = fl_karena_new(&k->arena, (size_t)f->n_vars + 1);
-  if (!k->arena.failed) {
+  k->k = fl_kindices_new(m, f, 0);
+  k->used = k->k ? fl_karena_new(&k->k->arena, (size_t)f->n_vars + 1) : NULL;
+  if (k->used) {
     fl_kwalk_block(&(fl_kvisitor){ see, see_load, k }, f->body);
     if (!k->returns) fl_kwalk_block(&(fl_kvisitor){ collect, NULL, k }, f->body);
     keep_worthwhile(k);
@@ -220,7 +166,7 @@ fl_knear *fl_knear_new(fl_mem *m, const fl_kfunc *f) {
 
 void fl_knear_free(fl_knear *k) {
   if (!k) return;
-  fl_karena_close(&k->arena);
+  fl_kindices_free(k->k);
   fl_free(k->m, k, sizeof *k);
 }
 

@@ -1,7 +1,11 @@
 --- Names that do not exist, and arguments too many: what the library's tables, options, closed
 -- objects and the functions of the library's tables say of them.
-local flame, methods, internal = ...
-local fail = internal.failf
+local flame = require "flame"
+local internal = flame.internal
+local methods = internal.methods
+local arguments = require "flame.base.arguments"
+local fail = arguments.fail
+local objects = { classes = {} }               -- classes that no table holds, by name
 
 -- ---- names of flame, nn, optim, … ---------------------------------------------------------------
 
@@ -21,7 +25,8 @@ end
 --- An unknown name itself raises.
 ---@param name string
 ---@return boolean
-internal.def(".has(name: str) -> bool", function(name)
+arguments.def(".has(name: str) -> bool", function(name)
+  internal.load()
   local t = flame
   for part in name:gmatch("[^.]+") do
     t = type(t) == "table" and found(t, part) or nil
@@ -75,13 +80,12 @@ local function is_group(t)
 end
 
 --- Lets a table, and the groups in it, raise for names that they do not have.
-function internal.namespace(t, what)
+function objects.namespace(t, what)
   for name, part in next, t do
-    if name ~= "internal" and is_group(part) then
-      internal.namespace(part, t == flame and name or what .. "." .. name)
+    if is_group(part) then
+      objects.namespace(part, what .. "." .. name)
     end
   end
-  if t == flame then return t end                            -- has its own in C
   return setmetatable(t,
     { __index = function(_, name) return internal.unknown_name(t, name, what) end })
 end
@@ -116,14 +120,14 @@ end
 
 --- Raises: 'key' is none of the options, the keys of 'known'. 'text' lists
 --- them where their order says something.
-function internal.no_option(op, key, known, text)
+function objects.no_option(op, key, known, text)
   fail(op, "no option '%s', there is: %s%s", tostring(key), text or keys_of(known),
     internal.hint(tostring(key), known))
 end
 --- __index and __newindex of objects that have these methods and fields (name -> true) and no
 --- others: another name raises with the nearest one. A method can be replaced by a function.
 --- refuse(self, key) may raise first.
-function internal.closed(what, own, fields, refuse)
+function objects.closed(what, own, fields, refuse)
   local function unknown(self, key)
     local known = {}
     if refuse then refuse(self, key) end
@@ -156,7 +160,7 @@ local function is_object(v) return type(v) == "table" and getmetatable(v) ~= nil
 --- Lets the functions of a table that take a fixed number of arguments raise where there are more.
 --- Messages from inside keep the names that they give (internal.checked would put the function's
 --- there).
-function internal.limit(t)
+function objects.limit(t)
   local made, names = {}, {}                  -- two names of one function stay two names of one
   for name, f in next, t do
     if type(f) == "function" and not name:find("^__") then names[#names + 1] = name end
@@ -170,7 +174,7 @@ function internal.limit(t)
       local most, in_order = facts.isvararg and math.huge or facts.nparams, f
       made[f] = made[f] or function(...)
         if method and not is_object((...)) then
-          fail(name, "the object before the arguments is missing, got %s", internal.word((...)))
+          fail(name, "the object before the arguments is missing, got %s", arguments.word((...)))
         end
         if select("#", ...) > most then
           fail(name, "%d argument%s at most, got %d", most, most == 1 and "" or "s",
@@ -182,3 +186,5 @@ function internal.limit(t)
     end
   end
 end
+
+return objects

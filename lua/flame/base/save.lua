@@ -7,8 +7,10 @@
 --   value = i<digits>; | d<16 hex digits of the big-endian double>; | s<text>; | T | F
 --         | t<name of a tensor>; | { [value … ] key value … }       list part first, in order
 -- Bytes other than letters, digits, _ and - stand as %XX.
-local flame, _, internal = ...
-local fail, is_tensor = internal.failf, flame.is_tensor
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, is_tensor = arguments.fail, flame.is_tensor
 
 local MAX_DEPTH = 100
 
@@ -169,7 +171,7 @@ local written =
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
 --- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one
 --- image, .csv one of two axes. The file is replaced when the new one is complete.
-internal.def(".save(path: str, value: T|table)", function(path, value)
+arguments.def(".save(path: str, value: T|table)", function(path, value)
   local kind = extension(path)
   if pickles[kind] then
     fail("save", "%s: flame writes no .%s files\1: use .safetensors, .npz or .npy", path, kind)
@@ -303,7 +305,7 @@ end
 --- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits
 --- i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model
 --- in several files, "….index.json".
-internal.def(".load(path: str, *, device?: device) -> T|table, metadata: table",
+arguments.def(".load(path: str, *, device?: device) -> T|table, metadata: table",
 function(path, device)
   device = device or flame.default_device()
   if path:find("%.index%.json$") then return load_parts(path, device) end

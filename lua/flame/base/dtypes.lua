@@ -1,0 +1,64 @@
+--- Facts of dtypes, each a table by name, from src/tensor/dtype.def; and functions of several steps
+-- in the dtype that their results have.
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local is_tensor, need_tensor, def = flame.is_tensor, arguments.need_tensor, arguments.def
+
+local dtypes = {
+  float = {},                        -- name -> true, as the next two
+  half = {}, whole = {},
+  size = {},                         -- bytes of an element
+  bits = {},                         -- of the significand; integers: 2^bits is the first too large
+  least = {},                        -- exponent: 2^(least - 1) is the smallest normal number
+  epsilon = {}, largest = {},        -- the smallest e with 1 + e > 1; the largest finite number
+  kernel = {},                       -- the type's name in the text of kernels
+}
+for name, facts in pairs(flame.internal.dtypes()) do
+  dtypes.size[name], dtypes.bits[name], dtypes.kernel[name] = facts.size, facts.bits, facts.kernel
+  if facts.float then
+    local e = 2.0 ^ (1 - facts.bits)
+    dtypes.float[name], dtypes.least[name], dtypes.epsilon[name] = true, facts.least, e
+    dtypes.half[name] = facts.size == 2 or nil
+    dtypes.largest[name] = (2 - e) * 2.0 ^ (2 - facts.least)
+  else dtypes.whole[name] = true end
+end
+
+--- Both as tensors: a number becomes 0-d, of the other's dtype when that is a float, else f32.
+function dtypes.pair(op, x, y)
+  local like = is_tensor(x) and x or need_tensor(op, "y", y)
+  local function lift(v, name)
+    if type(v) ~= "number" then return need_tensor(op, name, v) end
+    return flame.full({}, v,
+      { dtype = like:is_floating_point() and like.dtype or "f32", device = like.device })
+  end
+  return lift(x, "x"), lift(y, "y")
+end
+
+--- The dtype of a float function of the two: the wider float; f32 when none is a float.
+function dtypes.float_of(x, y)
+  local a, b = x.dtype, y.dtype
+  if not y:is_floating_point() then b = a end
+  if not x:is_floating_point() then a = b end
+  if not x:is_floating_point() and not y:is_floating_point() then return "f32" end
+  if a == b then return a end
+  return (a == "f64" or b == "f64") and "f64" or "f32"
+end
+
+--- A function of several steps: integers as f32; half types in f32, rounded once at the end.
+function dtypes.smooth(x, f)
+  x = x:is_floating_point() and x or x:float()
+  return dtypes.half[x.dtype] and f(x:float()):to(x.dtype) or f(x)
+end
+
+--- Declares such a function of two operands, in their common dtype.
+function dtypes.binary(name, f)
+  def(name .. "_?(x: T|num, y: T|num) -> T", function(x, y)
+    x, y = dtypes.pair(name, x, y)
+    local dtype = dtypes.float_of(x, y)
+    local work = dtypes.half[dtype] and "f32" or dtype
+    local z = f(x:to(work), y:to(work))
+    return dtypes.half[dtype] and z:to(dtype) or z
+  end)
+end
+
+return dtypes

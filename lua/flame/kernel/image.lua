@@ -1,0 +1,95 @@
+--- What a kernel's binary says of itself: the declarations of PTX, the .nv.info sections of a cubin
+-- (of parameters it has sizes alone).
+local unpack = string.unpack
+
+local PTX_TYPES = { u64 = "void *", b64 = "void *", s64 = "long long", u32 = "unsigned int",
+  b32 = "unsigned int", s32 = "int", f32 = "float", f64 = "double", u16 = "unsigned short",
+  b16 = "unsigned short", s16 = "short", u8 = "unsigned char", b8 = "unsigned char",
+  s8 = "signed char" }
+
+-- What a PTX text declares: entries in order, and the parameter types of each.
+local function ptx_entries(ptx)
+  local order, params = {}, {}
+  for name, list in ptx:gmatch("%.entry%s+([%w_$]+)%s*%(([^)]*)%)") do
+    order[#order + 1] = name
+    params[name] = {}
+    for one in list:gmatch("%.param([^,]*)") do
+      local kind, bytes = one:match("%.([usbf]%d+)"), one:match("%[(%d+)%]")
+      params[name][#params[name] + 1] = bytes and ("struct" .. bytes) or PTX_TYPES[kind] or "int"
+    end
+  end
+  for name in ptx:gmatch("%.entry%s+([%w_$]+)%s*{") do
+    if not params[name] then order[#order + 1], params[name] = name, {} end
+  end
+  return order, params
+end
+
+-- Sections of a cubin: f(name, offset, size, info) for each.
+local function each_section(image, f)
+  local shoff, shentsize = unpack("<I8", image, 41), unpack("<I2", image, 59)
+  local shnum, shstrndx = unpack("<I2", image, 61), unpack("<I2", image, 63)
+  local function section(i)
+    local at = shoff + i * shentsize + 1
+    local name = unpack("<I4", image, at)
+    local offset, size = unpack("<I8I8", image, at + 24)
+    return name, offset, size, unpack("<I4", image, at + 44)
+  end
+  local _, names_at = section(shstrndx)
+  for i = 0, shnum - 1 do
+    local name, offset, size, info = section(i)
+    f((unpack("z", image, names_at + name + 1)), offset, size, info)
+  end
+end
+
+-- Attributes of an .nv.info section: f(attribute, place of its value, bytes).
+local function each_attribute(image, offset, size, f)
+  local at, stop = offset + 1, offset + size
+  while at + 3 <= stop do
+    local format, attribute, n = unpack("<I1I1I2", image, at)
+    if format == 4 then
+      f(attribute, at + 4, n)
+      at = at + 4 + n
+    else at = at + 4 end
+  end
+end
+
+-- Sizes of the parameters that a cubin's .nv.info section of the entry names (EIATTR_KPARAM_INFO).
+local function cubin_entries(image)
+  local order, params = {}, {}
+  each_section(image, function(name, offset, size)
+    local entry = name:match("^%.nv%.info%.(.+)$")
+    if not entry then return end
+    local list = {}
+    each_attribute(image, offset, size, function(attribute, at, n)
+      if attribute ~= 0x17 or n ~= 12 then return end
+      local _, ordinal, _, flags = unpack("<I4I2I2I4", image, at)
+      list[ordinal + 1] = flags >> 18 & 0x3fff
+    end)
+    order[#order + 1], params[entry] = entry, list
+  end)
+  return order, params
+end
+
+--- Registers and bytes of local memory of a thread, as a cubin's .nv.info says (EIATTR_REGCOUNT,
+-- EIATTR_FRAME_SIZE); nil where it does not.
+local function usage(image, entry)
+  local symbol, registers, bytes
+  each_section(image, function(name, _, _, info)
+    if name == ".text." .. entry then symbol = info & 0xffffff end
+  end)
+  each_section(image, function(name, offset, size)
+    if name ~= ".nv.info" then return end
+    each_attribute(image, offset, size, function(attribute, at, n)
+      if n ~= 8 or (attribute ~= 0x2f and attribute ~= 0x11) then return end
+      local of, v = unpack("<I4I4", image, at)
+      if of == symbol and attribute == 0x2f then
+        registers = v
+      elseif of == symbol then
+        bytes = v
+      end
+    end)
+  end)
+  return registers, bytes
+end
+
+return { ptx_entries = ptx_entries, cubin_entries = cubin_entries, usage = usage }

@@ -1,0 +1,76 @@
+--- Methods of kernels. k:source and k:report are in kernel/show.lua.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
+local fail = arguments.fail
+
+local function names(set)
+  local list = {}
+  for name in pairs(set) do list[#list + 1] = name end
+  table.sort(list)
+  return table.concat(list, " ")
+end
+
+local function check_spec(op, spec, known)
+  for name in pairs(spec) do
+    if not known[name] then objects.no_option(op, name, known) end
+  end
+end
+
+local Kernel = {}
+local WITH = { shape = true, grid = true, block = true, shared = true }
+
+---The same kernel with another geometry: {shape =, grid =, block =, shared =}.
+---@param o table
+---@return flame.Kernel
+function Kernel:with(o)
+  if type(o) ~= "table" then
+    fail("with", "need a table {shape =, grid =, block =, shared =}, got %s", arguments.word(o))
+  end
+  check_spec("with", o, WITH)
+  local config = {}
+  for name, v in pairs(internal.kernel_info(self).config) do config[name] = v end
+  for name, v in pairs(o) do config[name] = v end
+  local memory = config.memory or {}
+  config.memory = {}
+  for name, v in pairs(memory) do config.memory[name] = v end
+  return internal.kernel_with(self, config)
+end
+
+-- The variable of file scope that the script may set, in the kernel's parameters.
+local function constant_of(k, name)
+  local known = {}
+  for _, q in ipairs(internal.kernel_info(k).params) do
+    if q.hidden and q.role == "in" then
+      if q.name == name then return q end
+      known[q.name] = true
+    end
+  end
+  fail("constant", "there is no constant '%s' to set, the kernel has: %s", tostring(name),
+    next(known) and names(known) or "none")
+end
+
+---Sets a __constant__ or __device__ array of file scope that the kernel reads and no text gives a
+---value: to a tensor of its elements, or a number. Launches that are recorded from now on take it,
+---as an argument that has a gradient. Returns the kernel.
+---@param name string
+---@param value flame.Tensor|number
+---@return flame.Kernel
+function Kernel:constant(name, value)
+  local q = constant_of(self, name)
+  if type(value) == "number" then value = flame.tensor({ value }, { dtype = q.dtype }) end
+  if not flame.is_tensor(value) then
+    fail("constant", "%s must be a tensor or a number, got %s", name, arguments.word(value))
+  end
+  if value.dtype ~= q.dtype or value:numel() ~= q.count then
+    fail("constant", "%s has %d elements of %s, got %d of %s", name, q.count, q.dtype,
+      value:numel(), value.dtype)
+  end
+  internal.kernel_info(self).config.memory[name] = value
+  return self
+end
+
+internal.kernel_methods(Kernel)
+
+return { Kernel = Kernel, names = names }

@@ -1,0 +1,178 @@
+--- scaled_dot_product_attention: which calls are one op, and which are composed; rotary positions.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local recording = require "flame.base.recording"
+local fail, def = arguments.fail, arguments.def
+local half = dtypes.half
+
+local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
+
+local attention = "scaled_dot_product_attention"
+
+--- How many heads of q read one of x: both are (…, heads, time, size).
+local function heads_for_one(name, x, q)
+  if q.ndim < 3 or x.ndim < 3 then
+    fail(attention, "enable_gqa needs an axis of heads: q has shape %s and %s %s", shape_text(q),
+      name, shape_text(x))
+  end
+  local heads, most = x.shape[x.ndim - 2], q.shape[q.ndim - 2]
+  if heads == most then return 1 end
+  if heads == 0 or most % heads ~= 0 then
+    fail(attention, "%s has %d heads, which do not divide the %d of q", name, heads, most)
+  end
+  return most // heads
+end
+
+--- Does a head of k and v serve the one row of each of several heads of q, as in a step with a
+--- cache? Then these are rows of one head, and nothing is repeated.
+local function rows_for_heads(q, o)
+  local mask = o.attn_mask
+  local m = mask and mask.shape or {}
+  return o.k_for > 1 and o.k_for == o.v_for and q.shape[q.ndim - 1] == 1 and not o.is_causal
+    and o.dropout_p == 0 and (not o.scale or type(o.scale) == "number")
+    and (#m < 2 or m[#m - 1] == 1) and (#m < 3 or m[#m - 2] == 1)
+end
+
+--- All scores at once: shapes that broadcast, dropout, masks with gradients, and few rows.
+local composed
+function composed(q, k, v, o)
+  if rows_for_heads(q, o) then
+    local n, shape = q.ndim, table.move(q.shape, 1, q.ndim, 1, {})
+    shape[n - 2], shape[n - 1] = shape[n - 2] // o.k_for, o.k_for
+    local y = composed(q:reshape(shape), k, v, { k_for = 1, v_for = 1, attn_mask = o.attn_mask,
+      scale = o.scale, dropout_p = 0 })
+    shape = table.move(y.shape, 1, n, 1, {})
+    shape[n - 2], shape[n - 1] = shape[n - 2] * shape[n - 1], 1
+    return y:reshape(shape)
+  end
+  if o.k_for > 1 then k = k:repeat_interleave(o.k_for, -3) end
+  if o.v_for > 1 then v = v:repeat_interleave(o.v_for, -3) end
+  local scores = (q * (o.scale or q.shape[q.ndim] ^ -0.5)):matmul(k:transpose(-2, -1))
+  if o.is_causal then
+    local n, m = scores.shape[scores.ndim - 1], scores.shape[scores.ndim]
+    scores = scores:masked_fill(flame.ones(n, m, { dtype = "bool", device = q.device }):triu(1),
+      -math.huge)
+  end
+  if o.attn_mask then
+    if o.attn_mask.dtype == "bool" then
+      scores = scores:masked_fill(o.attn_mask:logical_not(), -math.huge)
+    else scores = scores + o.attn_mask end
+  end
+  local p = scores:softmax(-1)
+  if o.dropout_p > 0 then p = p:dropout(o.dropout_p) end
+  return p:matmul(v)
+end
+
+--- What the op takes on a device. rows: with fewer, all scores fit a cache, and are made faster.
+--- size: most features of a head; even: keys and values have as many, for half types a multiple of
+--- 8.
+local takes = {
+  cpu = { rows = 64, size = 1024, even = false, f64 = true, f32 = true, f16 = true, bf16 = true },
+  cuda = { rows = 16, size = 256, even = true, f32 = true, f16 = true, bf16 = true },
+}
+
+--- Shape, led by ones to four axes.
+local function four(x)
+  local shape = x.shape
+  while #shape < 4 do table.insert(shape, 1, 1) end
+  return shape
+end
+
+--- Are these the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none empty, and of sizes
+--- that the device takes?
+local function shapes_fit(q, k, v, can, o)
+  for i = 1, 4 do if q[i] < 1 or k[i] < 1 or v[i] < 1 then return false end end
+  if q[1] ~= k[1] or q[2] ~= k[2] * o.k_for or q[4] ~= k[4] then return false end
+  if k[1] ~= v[1] or k[2] ~= v[2] or k[3] ~= v[3] then return false end
+  return q[3] >= can.rows and q[4] <= can.size and v[4] <= can.size
+    and (not can.even or q[4] == v[4])
+end
+
+--- Does the mask broadcast to (b, h, t, s), and is it a plain value?
+local function mask_fits(mask, q, shape, keys)
+  if mask.ndim > 4 or mask.device ~= q.device or recording.tracked(mask) then return false end
+  if mask.dtype ~= "bool" and mask.dtype ~= q.dtype then return false end
+  local m = four(mask)
+  local whole = { shape[1], shape[2], shape[3], keys }
+  for i = 1, 4 do if m[i] ~= 1 and m[i] ~= whole[i] then return false end end
+  return true
+end
+
+--- Can the op compute this, which keeps no scores? q, k and v with 2 to 4 axes.
+local function fits(q, k, v, o)
+  local can, n = takes[q.device == "cpu" and "cpu" or "cuda"], q.ndim
+  if o.dropout_p > 0 or n < 2 or n > 4 or k.ndim ~= n or v.ndim ~= n or not can[q.dtype] then
+    return false
+  end
+  if k.dtype ~= q.dtype or v.dtype ~= q.dtype or k.device ~= q.device or v.device ~= q.device then
+    return false
+  end
+  if o.scale and type(o.scale) ~= "number" then return false end
+  local shape, keys = four(q), four(k)
+  if not shapes_fit(shape, keys, four(v), can, o) or can.even and half[q.dtype]
+      and shape[4] % 8 ~= 0 then
+    return false
+  end
+  return not o.attn_mask or mask_fits(o.attn_mask, q, shape, keys[3])
+end
+
+--- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
+--- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
+--- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
+--- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
+--- Without a scale it is d ^ -0.5.
+def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
+    is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
+function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+  local o = { attn_mask = attn_mask, dropout_p = dropout_p, is_causal = is_causal, scale = scale,
+    enable_gqa = enable_gqa }
+  if q.ndim == 0 then fail(attention, "q is 0-d, need an axis of features") end
+  o.k_for, o.v_for = o.enable_gqa and heads_for_one("k", k, q) or 1,
+    o.enable_gqa and heads_for_one("v", v, q) or 1
+  if not fits(q, k, v, o) then return composed(q, k, v, o) end
+  local function lifted(x) return x.ndim == 4 and x or x:reshape(four(x)) end
+  local y = internal.attention(lifted(q), lifted(k), lifted(v), attn_mask,
+    scale or q.shape[q.ndim] ^ -0.5, is_causal)
+  if q.ndim == 4 then return y end
+  return q.ndim == 3 and y:squeeze(1) or y:squeeze(1):squeeze(1)
+end)
+
+-- ---- rotary positions (Su et al. 2021), as in Llama: feature i turns with feature i + d / 2 ----
+-- Angles (t, d / 2) of the positions from 'offset' on, which counts from 0.
+local function angles(t, d, base, offset, device)
+  local rate =
+    (flame.arange(0, d - 2, 2, { dtype = "f64", device = device }) * (-math.log(base) / d)):exp()
+  local at = flame.arange(offset, offset + t - 1, 1, { dtype = "f64", device = device })
+  return at:reshape(-1, 1) * rate
+end
+
+local function turned(x, interleaved)
+  local d = x.shape[x.ndim]
+  if not interleaved then
+    return flame.cat({ -x:narrow(-1, d // 2 + 1, d // 2), x:narrow(-1, 1, d // 2) }, -1)
+  end
+  local split = x:unflatten(-1, { d // 2, 2 })
+  return flame.stack({ -split:select(-1, 2), split:select(-1, 1) }, -1):flatten(-2, -1)
+end
+
+--- x (…, t, d) with each pair of features turned by its position: x cos + turned(x) sin. Either the
+--- tables cos and sin are given, (t, d) or what broadcasts to x; or they are those of
+--- base, the first row at position 'offset'; interleaved: pairs 1 2, 3 4, ….
+def([[rotary(x: T, cos?: T, sin?: T, *, base = 10000, offset = 0,
+    interleaved = false) -> T]], function(x, cos, sin, base, offset, interleaved)
+  if x.ndim < 2 then fail("rotary", "x has %d axes, need at least 2 (…, t, d)", x.ndim) end
+  if not x:is_floating_point() then fail("rotary", "x is %s, need a float", x.dtype) end
+  local t, d = x.shape[x.ndim - 1], x.shape[x.ndim]
+  if d % 2 ~= 0 then fail("rotary", "the last axis has %d features, need an even number", d) end
+  if (cos == nil) ~= (sin == nil) then fail("rotary", "\1give both cos and sin, or neither") end
+  if not cos then
+    local a = angles(t, d, base, offset, x.device)
+    if interleaved then a = a:repeat_interleave(2, 2) else a = flame.cat({ a, a }, 2) end
+    local dtype = (x.dtype == "f16" or x.dtype == "bf16") and "f32" or x.dtype
+    cos, sin = a:cos():to(dtype), a:sin():to(dtype)
+  end
+  local y = x * cos + turned(x, interleaved) * sin
+  return y.dtype == x.dtype and y or y:to(x.dtype)
+end)

@@ -1,0 +1,25 @@
+--- flame.generate: how it is called. The loop is models/generate.lua.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local def = arguments.def
+
+--- Tokens after ids by a model of flame.models, up to a stop or max_new_tokens of them. ids: a text
+--- (with a tokenizer), a list or tensor of ids from 0, or several of these, of different lengths;
+--- or (batch, time) with its attention_mask. Gives for each the new text, or the new ids without
+--- the stop. temperature 0 takes the likeliest token, others draw, from the top_k likeliest, the
+--- likeliest that have top_p together, those with min_p of the likeliest's share.
+--- repetition_penalty divides the scores of tokens that came before. stop: ids and words, by
+--- default the configuration's eos_token_id. stream(piece, i) gets each piece of text, or id, of
+--- sequence i, and ends all with false. seed: draws of the call's own. cache = false computes
+--- everything again for each token.
+def([[.generate(model: any, ids: any, max_new_tokens: int = 64, *, temperature = 0, top_k?: int,
+  top_p?: num, min_p?: num, repetition_penalty = 1, stop?: any, tokenizer?: any, stream?: fn,
+  seed?: int, attention_mask?: T, cache = true) -> any]],
+  function(model, ids, most, temperature, top_k, top_p, min_p, penalty, stop, tokenizer, stream,
+    seed, mask, cache)
+    require "flame.models"
+    return internal.generate(model, ids, { max_new_tokens = most, temperature = temperature,
+      top_k = top_k, top_p = top_p, min_p = min_p, repetition_penalty = penalty, stop = stop,
+      tokenizer = tokenizer, stream = stream, seed = seed, attention_mask = mask, cache = cache })
+  end)

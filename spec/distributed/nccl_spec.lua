@@ -1,0 +1,147 @@
+--- Collectives of GPU arrays without a GPU: processes with the fake driver (spec/c/fake_cuda.c)
+-- and a fake NCCL, whose arrays meet in shared memory (spec/c/fake_nccl.c). Kernels write nothing
+-- there, so cases are made of what is uploaded.
+require "spec.support.helper"
+local ranks = require "spec.support.ranks"
+local interpreter = dofile("spec/support/interpreter.lua")
+
+local machine
+local function sh(...) assert(os.execute(table.concat({ ... }, " "))) end
+setup(function()
+  machine = os.tmpname()
+  sh("rm", machine, "&& mkdir", machine)
+  for _, name in ipairs { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libnccl.so.2" } do
+    sh("cp", interpreter:match("^(.*)/[^/]*$") .. "/spec/fake_cuda.so", machine .. "/" .. name)
+  end
+end)
+teardown(function() sh("rm -rf", machine) end)
+
+local function run(n, text, with)
+  return ranks.run(n, "flame.default_device(flame.best_device())\n" .. text, { by = "tcp",
+    timeout = 4, with = ("FLAME_THREADS=1 FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "
+      .. "FAKE_CUDA=%s %s"):format(machine, "devices=4", with or "") })
+end
+
+local function all_print(n, expected, text, with)
+  local out = run(n, text, with)
+  for k = 1, n do assert.equal(expected, out[k]) end
+  assert.equal(0, out.status)
+end
+
+local function says(text, piece) assert.is_truthy(text:find(piece, 1, true), text) end
+
+describe("collectives of GPU arrays", function()
+  it("are what their names say, in each dtype, with 2 and 4 ranks", function()
+    for _, n in ipairs { 2, 4 } do
+      all_print(n, "NCCL 2.27.3\n", [[
+        local function same(want, x)
+          assert(flame.equal(flame.tensor(want, { dtype = x.dtype, device = "cpu" }), x:cpu()), x.dtype)
+        end
+        local t = n * (n + 1) // 2
+        for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8" } do
+          local x = flame.tensor({ r, 2 * r, 3, 4 - r, 5 }, { dtype = dtype })
+          same({ t, 2 * t, 3 * n, 4 * n - t, 5 * n }, distributed.all_reduce(x))
+          same({ n, 2 * n, 3, 3, 5 }, distributed.all_reduce(x, "max"))
+          same({ 1, 2, 3, 4 - n, 5 }, distributed.all_reduce(x, "min"))
+          same({ n, 2 * n, 3, 4 - n, 5 }, distributed.broadcast(x, n))
+          local all, whole, turned = {}, {}, {}
+          for k = 1, n do
+            for _, v in ipairs { k, 2 * k, 3, 4 - k, 5 } do all[#all + 1] = v end
+            whole[k], turned[k] = { k, r }, { r, k }
+          end
+          same(all, distributed.all_gather(x))
+          same({ { r * n, t } }, distributed.reduce_scatter(flame.tensor(whole, { dtype = dtype })))
+          same(whole, distributed.all_to_all(flame.tensor(turned, { dtype = dtype })))
+          if r == 1 then distributed.send(x, 2) end
+          if r == 2 then same({ 1, 2, 3, 3, 5 }, distributed.receive(x, 1)) end
+          flame.eval()
+        end
+        same({ 1.5 * t }, distributed.all_reduce(flame.tensor { 1.5 * r }))
+        same({ t / n }, distributed.all_reduce(flame.tensor { 1.0 * r }, "mean"))
+        same({}, distributed.all_reduce(flame.tensor {}))
+        same({ true, true, false }, distributed.all_reduce(flame.tensor { r == 1, r > 0, r > 9 }, "max"))
+        local nan = distributed.all_reduce(flame.tensor { r == 2 and 0 / 0 or 1.0 }, "max"):cpu()
+        assert(nan:isnan():item())
+        print(distributed.stats().over)]])
+    end
+  end)
+  it("are done together where a plan has several, and agree where ranks cut it otherwise", function()
+    all_print(2, "good\n", [[
+      local function one(v) return distributed.all_reduce(flame.tensor { v * r }) end
+      for round = 1, 6 do
+        local a, b, c = one(1), one(10), one(100)
+        if r == round % 3 then assert(b:cpu():item() == 30) end
+        if r == 2 then flame.eval() end
+        local d = one(1000)
+        assert(a:cpu():item() + c:cpu():item() + d:cpu():item() == 3303)
+      end
+      local s = distributed.stats()
+      assert(s.calls == 24 and s.bytes == 96 and s.gpu > 0)
+      print "good"]])
+  end)
+  it("of a training step leave gradients in their own arrays, and steps are replayed", function()
+    local out = run(2, [[
+      local nn, optim = flame.nn, flame.optim
+      local net = distributed.data_parallel(nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3) },
+        { bucket = 100 })
+      local opt, x = optim.AdamW(net:parameters(), { lr = 0.01 }), flame.randn(4, 5)
+      for _ = 1, 8 do
+        opt:zero_grad()
+        local loss = (net(x) ^ 2):mean()
+        loss:backward()
+        optim.clip_grad_norm(net:parameters(), 1.0)
+        opt:step()
+        loss:item()
+      end
+      assert(flame.stats().replays >= 3, flame.stats().replays)
+      print(distributed.stats().calls)]])
+    assert.same({ "37\n", "37\n" }, { out[1], out[2] })      -- a comparison, 4 parameters, 8 steps
+  end)
+  it("end with a rank that dies, hangs or fails in the library, and name it", function()
+    local text = [[
+
+      local x = flame.tensor { 1.0, 2.0 }
+      print(distributed.all_reduce(x):cpu()[2]:item())
+      local ok, why = pcall(function() return distributed.all_reduce(x):cpu() end)
+      print(ok, why)
+      print(pcall(function() return distributed.all_reduce(x):cpu() end))]]
+    local out = run(2, text, "FAKE_NCCL=1:dies:2")
+    says(out[1], "train.lua:5: all_reduce: the connection to rank 2 has ended")
+    says(out[1], "the group has ended: the connection to rank 2 has ended")
+    out = run(2, text, "FAKE_NCCL=1:hangs:2")
+    says(out[1] .. out[2], "waited 4 s for the other ranks' GPUs: the time limit of init")
+    says(out[1], "train.lua:5: all_reduce: ")
+    says(out[2], "train.lua:5: all_reduce: ")
+    out = run(2, text, "FAKE_NCCL=1:fails:2")
+    says(out[2], "NCCL: ncclGroupEnd said 'unhandled cuda error': made to fail")
+    says(out[1], "rank 2 gave up: NCCL: ncclGroupEnd said")
+  end)
+  it("disagree with those of CPU arrays", function()
+    local out = run(2, [[
+
+      print(pcall(function()
+        return distributed.all_reduce(flame.tensor({ 1.0 }, { device = r == 1 and "cpu" or nil })):cpu()
+      end))]])
+    says(out[1], "rank 1 calls all_reduce (sum) of f32 (1) at train.lua:4, "
+      .. "rank 2 all_reduce (sum) of f32 (1) on a GPU at train.lua:4")
+  end)
+  it("go over the host where a rank has no NCCL or no GPU to itself, which is said once", function()
+    local text = [[
+      for _ = 1, 3 do
+        assert(distributed.all_reduce(flame.tensor { 1.0 * r }):cpu():item() == 3)
+      end]]
+    local out = run(2, text, "FLAME_NCCL=off")
+    assert.equal("flame: arrays of GPUs go over the host: rank 1: FLAME_NCCL is off\n", out[1])
+    assert.equal("", out[2])
+    out = run(2, text, "FLAME_NCCL=libnowhere.so")
+    says(out[1], "rank 1: libnowhere.so not found (install NCCL (package libnccl2); several GPUs "
+      .. "alone need it)")
+    out = run(2, 'flame.default_device "cuda"\n' .. text)
+    says(out[1], "arrays of GPUs go over the host: ranks 1 and 2 have the same GPU")
+    assert.equal(0, out.status)
+  end)
+  it("of one rank need no NCCL", function()
+    all_print(1, "3.0\n", "print(distributed.all_reduce(flame.tensor { 3.0 }):cpu():item())",
+      "FLAME_NCCL=off")
+  end)
+end)

@@ -1,0 +1,98 @@
+-- Attention in half types at sizes that a fused kernel of a library takes on some devices: lengths
+-- from 512 in steps of 64, q, k and v read out of one packed array. Whatever computes it, values
+-- and gradients are those of all scores in f32, and the same bits at each run.
+local flame = require "flame"
+local TOLERANCE = { f16 = 2e-3, bf16 = 1.5e-2 }   -- of the largest value
+
+--- { dtype, batches, heads of q, of k and v, queries, keys, features, causal }
+local CASES = {
+  { "bf16", 1, 4, 4, 512, 512, 64, true }, { "f16", 2, 2, 1, 576, 512, 80, true },
+  { "bf16", 1, 2, 2, 512, 640, 128, false }, { "bf16", 1, 2, 2, 520, 512, 64, true },
+  { "f16", 1, 2, 1, 512, 576, 64, true },
+}
+
+--- A new array of rows of (h + 2 hk) d features, and what is looked for of the result.
+local function inputs(c)
+  local dtype, b, h, hk, t, s, d = table.unpack(c)
+  flame.manual_seed(3)
+  local x = flame.randn({ b, math.max(t, s), (h + 2 * hk) * d }, { dtype = dtype })
+  local g = flame.randn({ b, t, h * d }, { dtype = dtype })
+  flame.eval(x, g)
+  return x, g
+end
+
+--- Heads first .. first + n - 1 of the rows of x as (b, n, rows, d).
+local function heads(x, first, n, rows, d)
+  return x:narrow(2, 1, rows):narrow(3, (first - 1) * d + 1, n * d)
+    :reshape(x.shape[1], rows, n, d):transpose(2, 3)
+end
+
+local function of_all_scores(q, k, v, causal)
+  local group = q.shape[2] // k.shape[2]
+  k, v = k:repeat_interleave(group, 2), v:repeat_interleave(group, 2)
+  local scores = (q * q.shape[4] ^ -0.5):matmul(k:transpose(-2, -1))
+  if causal then
+    local hidden = flame.ones(q.shape[3], k.shape[3], { dtype = "bool" }):triu(1)
+    scores = scores:masked_fill(hidden, -math.huge)
+  end
+  return scores:softmax(-1):matmul(v)
+end
+
+local function attend(q, k, v, causal)
+  return flame.scaled_dot_product_attention(q, k, v, { is_causal = causal,
+    enable_gqa = q.shape[2] ~= k.shape[2] })
+end
+
+--- The result and the gradient of x. each: evaluate after each step.
+local function both(f, x, g, c, each)
+  local _, b, h, hk, t, s, d, causal = table.unpack(c)
+  x = x:detach():clone():requires_grad_(true)
+  local q, k, v = heads(x, 1, h, t, d), heads(x, h + 1, hk, s, d), heads(x, h + hk + 1, hk, s, d)
+  if each then flame.eval(q, k, v) end
+  local y = f(q, k, v, causal):transpose(2, 3):reshape(b, t, h * d)
+  if each then flame.eval(y) end
+  y:backward(g)
+  flame.eval(y, x.grad)
+  return y:detach(), x.grad
+end
+
+local function error_of(got, want)
+  return ((got:float() - want):abs():max() / want:abs():max()):item()
+end
+
+describe("large attention", function()
+  for _, c in ipairs(CASES) do
+    local name = table.concat({ table.unpack(c, 1, 7) }, " ") .. (c[8] and " causal" or "")
+    it("has the values and gradients of all scores in f32: " .. name, function()
+      local x, g = inputs(c)
+      local y, dx = both(attend, x, g, c)
+      local y32, dx32 = both(of_all_scores, x:float(), g:float(), c)
+      assert.is_true(error_of(y, y32) < TOLERANCE[c[1]], "result")
+      assert.is_true(error_of(dx, dx32) < TOLERANCE[c[1]], "gradient")
+    end)
+  end
+
+  it("has the same bits at each run, by steps and in one plan", function()
+    for i = 1, 2 do
+      local x, g = inputs(CASES[i])
+      local y, dx = both(attend, x, g, CASES[i])
+      for run = 1, 4 do
+        local again, dx_again = both(attend, x, g, CASES[i], run > 2)
+        assert.is_true(y:eq(again):all():item(), "result")
+        assert.is_true(dx:eq(dx_again):all():item(), "gradient")
+      end
+    end
+  end)
+
+  it("may have other last bits after deterministic(false), and no others", function()
+    local x, g = inputs(CASES[1])
+    local before = flame.deterministic(false)
+    local ok, y, dx = pcall(both, attend, x, g, CASES[1])
+    flame.deterministic(true)
+    assert.is_true(ok, y)
+    assert.is_false(before)
+    local y32, dx32 = both(of_all_scores, x:float(), g:float(), CASES[1])
+    assert.is_true(error_of(y, y32) < TOLERANCE.bf16)
+    assert.is_true(error_of(dx, dx32) < TOLERANCE.bf16)
+  end)
+end)

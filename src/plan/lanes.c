@@ -1,0 +1,77 @@
+/*
+** Collectives beside other work. On a GPU they run on a separate lane (cuda/library/nccl.h), and
+** a plan helps them:
+** - what rests on a result of one comes after all that were recorded before it (fl_plan_ready), so
+**   that the sums of gradients go on while backward makes the next ones;
+** - what they read and write is not given back before the plan's end (finish.c);
+** - the steps that have to wait for them are known: those that read a result, and writes of homes.
+*/
+#include "plan/planner.h"
+#include "tensor/call_collective.h"
+
+int fl_plan_is_collective(const fl_planner *P, int32_t g) {
+  const fl_group *G = &P->group.at[g];
+  const fl_node *n = G->kind == FL_G_CALL ? P->cell.at[G->cell].node : NULL;
+  return n && n->attr->call->kind == FL_CALL_collective;
+}
+
+int32_t fl_plan_ready(const fl_planner *P, int32_t on) {
+  const int32_t stage = P->group.at[on].stage;
+  return P->collected > stage && fl_plan_is_collective(P, on) ? P->collected : stage;
+}
+
+static const fl_call_step *collective_of(const fl_step *s) {
+  return s->kind == FL_S_CALL && s->call->call.kind == FL_CALL_collective ? s->call : NULL;
+}
+
+/* Does an array at p begin in what the collective writes? */
+static int in_result(const fl_call_step *k, const fl_place *p) {
+  const int64_t bytes = k->call.numel * fl_dtype_size(k->call.dtype);
+  if (p->where != k->out.where) return 0;
+  if (p->where != FL_AT_ARENA) return p->index == k->out.index;
+  return p->byte >= k->out.byte && p->byte < k->out.byte + bytes;
+}
+
+static int kernel_reads(const fl_step *s, const fl_call_step *k) {
+  for (int32_t j = 0; j < s->count; j++)
+    for (int i = 0; i < s->kernel[j].noperand; i++)
+      if (in_result(k, &s->kernel[j].operand[i].place)) return 1;
+  return 0;
+}
+
+static int reads(const fl_step *s, const fl_call_step *k) {
+  const fl_call_step *own = collective_of(s);
+  if (own) return own->call.p[FL_COLLECT_ARRAYS] && in_result(k, &own->in[0]);
+  switch (s->kind) {
+    case FL_S_KERNEL: return kernel_reads(s, k);
+    case FL_S_MATMUL: return in_result(k, &s->matmul->at) || in_result(k, &s->matmul->bt);
+    case FL_S_COPY: return in_result(k, &s->from);
+    case FL_S_SCATTER:
+      return in_result(k, &s->scatter->dst.place) || in_result(k, &s->scatter->idx.place) ||
+             in_result(k, &s->scatter->src.place);
+    default: break;
+  }
+  for (int i = 0; s->kind == FL_S_CALL && i < s->call->call.nin; i++)
+    if (in_result(k, &s->call->in[i])) return 1;
+  return 0;
+}
+
+static int checks(const fl_step *s) {
+  for (int i = 0; s->kind == FL_S_KERNEL && i < s->kernel->ninstr; i++)
+    if (s->kernel->instr[i].code == FL_I_INDEX) return 1;
+  return 0;
+}
+
+void fl_plan_note_lanes(fl_plan *plan) {
+  int32_t open = -1;                     /* the first collective that is not waited for */
+  for (int32_t i = 0; i < plan->nstep; i++) {
+    fl_step *s = &plan->step[i];
+    plan->checks |= checks(s);
+    for (int32_t j = open; j >= 0 && j < i && !s->joins; j++) {
+      const fl_call_step *k = collective_of(&plan->step[j]);
+      s->joins = s->commits || (k && reads(s, k));
+    }
+    if (s->joins) open = -1;
+    if (open < 0 && collective_of(s)) open = i;
+  }
+}
