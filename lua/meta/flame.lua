@@ -4864,6 +4864,19 @@ Tensor.dsplit = flame.dsplit
 ---@return flame.Tensor
 function flame.dstack(tensors) end
 
+---@class flame.options.edit_distance
+---@field y? flame.Tensor
+---@field x_lengths? integer|integer[]|flame.Tensor
+---@field y_lengths? integer|integer[]|flame.Tensor
+
+--- The fewest insertions, deletions and substitutions that make each row of ids x the row of y, or
+--- one sequence another; of rows that are shorter than the tensor their lengths.
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@return flame.Tensor
+function flame.edit_distance(x, y) end
+Tensor.edit_distance = flame.edit_distance
+
 ---@class flame.options.eigh
 ---@field UPLO? "L"|"U"|"l"|"u"  "L"
 
