@@ -66,6 +66,7 @@ local OWN = {
   conv_transpose1d = function() return x(2, 3, 4), x(3, 2, 2), x(2) end,
   conv_transpose2d = function() return x(2, 3, 4, 4), x(3, 2, 2, 2), x(2) end,
   conv_transpose3d = function() return x(2, 3, 2, 2, 2), x(3, 2, 2, 2, 2), x(2) end,
+  convolve = function() return x(2, 5), x(2, 3) end,
   cosine_embedding_loss = function() return x(2, 3), x(2, 3), flame.tensor { 1, -1 } end,
   ctc_loss = function()
     return x(5, 2, 4):log_softmax(3), ids { { 2, 3 }, { 2, 2 } }, ids { 5, 5 }, ids { 2, 2 }
