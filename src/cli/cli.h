@@ -1,6 +1,6 @@
 /*
 ** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame loaded.
-** Its parts: main.c (options), script.c (running chunks, Ctrl-C), sandbox.c (--sandbox), repl.c
+** Its parts: main.c (options), script.c (running chunks, Ctrl-C), sandbox.c, bundle.c, repl.c
 ** (the prompt), edit.h (its line editor). Apart from what signal handlers need there is no state
 ** outside fl_cli.
 */
@@ -34,6 +34,13 @@ void fl_cli_make_arg(const fl_cli *c, int script);             /* the global tab
 /* Run the script at argv[script], or standard input, in a state with limits; the policy is what
 ** stands behind --sandbox=, NULL: nothing. Reports what goes wrong; returns success. */
 int fl_cli_sandbox(const fl_cli *c, const char *policy, int script);
+
+/* ---- bundle.c ------------------------------------------------------------------------- */
+int fl_cli_is_bundle(void);
+/* Run the script of the bundle that this executable is, with all of argv. Reports; success. */
+int fl_cli_run_bundle(fl_cli *c);
+/* --bundle with the words from argv[at] on, or --bundle-check. Reports; success. */
+int fl_cli_bundle(const fl_cli *c, int at, int check);
 
 /* ---- repl.c --------------------------------------------------------------------------- */
 void fl_cli_repl(fl_cli *c);

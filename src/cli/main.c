@@ -17,7 +17,7 @@
 
 enum { BAD = 1, INTERACTIVE = 2, SHOW_VERSION = 4, STRINGS = 8, NO_ENVIRONMENT = 16,
        FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256, DOCTOR = 512,
-       SIM = 1024, SANDBOX = 2048 };
+       SIM = 1024, SANDBOX = 2048, BUNDLE = 4096, BUNDLE_CHECK = 8192 };
 
 static const char usage_text[] =
   "usage: %s [options] [script [args]]\n"
@@ -37,6 +37,8 @@ static const char usage_text[] =
   "  --doctor      look for what is missing or wrong, and say what to do\n"
   "  --sim         user kernels on the CPU with all checks; cuda means the CPU (as FLAME_SIM=1)\n"
   "  --sandbox     run the script with limits, without rights (--sandbox=memory=64M,time=5,read)\n"
+  "  --bundle      write OUT, one executable with script, modules and files: OUT script [files]\n"
+  "  --bundle-check  read all of such a FILE, and say what is damaged\n"
   "  --debug-cuda  synchronous launches and checks (as DEBUG_CUDA=1)\n";
 
 static void print_usage(const char *name, const char *bad) {
@@ -53,6 +55,7 @@ static int long_option(const char *text) {
   static const struct { const char *text; int flag; } known[] = {
     { "--help", HELP }, { "--version", FLAME_VERSION_ONLY }, { "--info", INFO },
     { "--debug-cuda", DEBUG_CUDA }, { "--sim", SIM }, { "--doctor", DOCTOR },
+    { "--bundle", BUNDLE }, { "--bundle-check", BUNDLE_CHECK },
   };
   if (!strcmp(text, "--sandbox") || !strncmp(text, "--sandbox=", 10)) return SANDBOX;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -94,6 +97,10 @@ static int read_options(char **argv, int *script) {
     const int flag = text[1] == '-' ? long_option(text) : short_option(argv, &i);
     if (flag & BAD) return BAD;
     flags |= flag;
+    if (flag & (BUNDLE | BUNDLE_CHECK)) {        /* all that follows is its own */
+      *script = i + 1;
+      return flags;
+    }
   }
   *script = i;
   return flags;
@@ -182,10 +189,23 @@ static const char *policy_of(const fl_cli *c, int script) {
   return policy;
 }
 
+/* A bundle takes no options and no LUA_INIT: all words are its script's. */
+static int start_bundle(fl_cli *c) {
+  luaL_checkversion(c->L);
+  c->bare = 1;
+  open_libraries(c->L, NO_ENVIRONMENT);
+  fl_cli_make_arg(c, 0);
+  lua_gc(c->L, LUA_GCRESTART);
+  lua_gc(c->L, LUA_GCGEN, 0, 0);
+  lua_pushboolean(c->L, fl_cli_run_bundle(c));
+  return 1;
+}
+
 /* The protected part: (fl_cli *) -> success. */
 static int protected_main(lua_State *L) {
   fl_cli *c = lua_touserdata(L, 1);
   int script = c->argc;
+  if (fl_cli_is_bundle()) return start_bundle(c);
   const int flags = read_options(c->argv, &script);
   luaL_checkversion(L);
   if (flags & BAD) {
@@ -211,6 +231,10 @@ static int protected_main(lua_State *L) {
   fl_cli_make_arg(c, script);
   lua_gc(L, LUA_GCRESTART);
   lua_gc(L, LUA_GCGEN, 0, 0);
+  if (flags & (BUNDLE | BUNDLE_CHECK)) {
+    lua_pushboolean(L, fl_cli_bundle(c, script, (flags & BUNDLE_CHECK) != 0));
+    return 1;
+  }
   if (!(flags & NO_ENVIRONMENT) && fl_cli_init(c) != LUA_OK) return 0;
   if (!run_options(c, script)) return 0;
   if (!run_rest(c, flags, script)) return 0;

@@ -12,6 +12,10 @@ flame_status fl_reader_at(fl_reader *f, int64_t offset, void *p, size_t n) {
   if (f->unzip)
     return fl_reader_fail(f, "is packed by gzip and can not be read at an offset"
                              FL_DO ": unpack it");
+  if (f->mapped && offset >= 0 && offset <= f->size && (int64_t)n <= f->size - offset) {
+    if (n) memcpy(p, f->mapped + offset, n);
+    return FLAME_OK;
+  }
   while (got < n) {
     const ssize_t k = pread(f->fd, (char *)p + got, n - got, (off_t)(offset + (int64_t)got));
     if (k < 0 && errno == EINTR) continue;

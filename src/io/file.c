@@ -7,6 +7,7 @@
 ** whatever kills the process, the path names the old file or the complete new one. A link is
 ** followed; what is no regular file is refused, so that /dev/null is not lost.
 */
+#include "io/bundle.h"
 #include "io/io.h"
 #include "base/write.h"
 #include <dirent.h>
@@ -41,7 +42,11 @@ flame_status fl_reader_fail(fl_reader *f, const char *fmt, ...) {
 static flame_status read_raw(fl_reader *f, void *p, size_t n, size_t *got) {
   *got = 0;
   if (f->member && (int64_t)n > f->packed_left) n = (size_t)f->packed_left;
-  while (*got < n) {
+  if (f->mapped) {
+    *got = f->size - f->raw < (int64_t)n ? (size_t)(f->size - f->raw) : n;
+    if (*got) memcpy(p, f->mapped + f->raw, *got);
+    f->raw += (int64_t)*got;
+  } else while (*got < n) {
     const ssize_t k = read(f->fd, (char *)p + *got, n - *got);
     if (k == 0) break;
     if (k < 0 && errno == EINTR) continue;
@@ -200,7 +205,13 @@ static void unzip_close(fl_reader *f) { (void)f; }
 flame_status fl_reader_open(fl_reader *f, flame_context *c, const char *op, const char *path) {
   struct stat s;
   unsigned char magic[2];
+  fl_bundled e;
   *f = (fl_reader){ .c = c, .op = op, .path = path, .fd = -1 };
+  if (c->bundle && fl_bundle_find(c->bundle, FL_BUNDLE_FILE, path, &e)) {
+    f->mapped = e.data;
+    f->size = (int64_t)e.bytes;
+    return e.bytes > 1 && !memcmp(e.data, "\x1f\x8b", 2) ? unzip_open(f) : FLAME_OK;
+  }
   f->fd = fl_file_open(c, path, O_RDONLY, 0);
   if (f->fd < 0) return fl_reader_fail(f, "%s", fl_file_error(errno));
   if (fstat(f->fd, &s) != 0) return fl_reader_fail(f, "%s", strerror(errno));
@@ -235,7 +246,8 @@ int64_t fl_reader_most(const fl_reader *f) {
 
 flame_status fl_reader_seek(fl_reader *f, int64_t at) {
   if (f->unzip && !f->member) return fl_reader_fail(f, "is gzip" FL_DO ": unpack it first");
-  if (lseek(f->fd, at, SEEK_SET) != at)
+  if (f->mapped && at >= 0 && at <= f->size) f->raw = at;
+  else if (lseek(f->fd, at, SEEK_SET) != at)
     return fl_reader_fail(f, "offset %lld: %s", (long long)at, strerror(errno));
   f->at = at;
   return FLAME_OK;

@@ -24,6 +24,8 @@ typedef struct fl_reader {
   flame_context *c;
   const char *op, *path;        /* for messages; the caller's, as long as this is open */
   int fd;
+  const char *mapped;           /* the file's bytes, where it lies in a bundle (then fd is -1) */
+  int64_t raw;                  /* and the next of them to be read */
   int64_t size;                 /* of the file on the disk */
   int64_t at;                   /* bytes given so far, unpacked ones when gzip */
   struct fl_unzip *unzip;       /* NULL: plain */

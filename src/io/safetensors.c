@@ -261,7 +261,18 @@ static flame_status fill(void *arg, void *p, size_t bytes) {
   return fl_reader_read(s->in, p, bytes);
 }
 
+/* A tensor of a bundle is not copied before it is written to. */
+static fl_node *mapped_node(flame_context *c, const fl_saved *t, const char *at) {
+  fl_buffer *b = fl_buffer_foreign(c, (void *)(uintptr_t)at, t->bytes, NULL, NULL);
+  return b ? fl_node_stored(c, t->dtype, b, fl_layout_of(&c->layouts, t->rank, t->size, NULL), 0)
+           : NULL;
+}
+
 fl_node *fl_safetensors_read(fl_archive *a, const fl_saved *t, int device) {
+  const char *in_place = a->in.mapped ? a->in.mapped + a->data + t->begin : NULL;
+  if (in_place && device == 0 && !t->packed && t->bytes && t->dtype != FLAME_BOOL &&
+      (uintptr_t)in_place % (uintptr_t)fl_dtype_size(t->dtype) == 0)
+    return mapped_node(a->in.c, t, in_place);
   if (fl_reader_seek(&a->in, a->data + t->begin) != FLAME_OK) return NULL;
   source s = { &a->in, t };
   return fl_io_node(a->in.c, device, t->dtype, t->rank, t->size, fill, &s);

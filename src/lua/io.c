@@ -403,6 +403,14 @@ static int io_list(lua_State *L) {
   return 2;
 }
 
+/* (path): a file that may not be there */
+static int io_remove(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *path = arg_path(L, 1, "remove");
+  lua_pushboolean(L, b->c != NULL && fl_file_remove(b->c, path));
+  return 1;
+}
+
 /* (path) -> true: the folder is there, made with those above it where they
 ** were not; or nil and why. */
 static int io_make_folder(lua_State *L) {
@@ -492,7 +500,7 @@ const fl_lua_reg fl_reg_io[] = {
   { "io_png_bytes", io_png_bytes, 0 },
   { "io_open_at", io_open_at, 0 }, { "io_read_at", io_read_at, 0 },
   { "io_read", io_read, 0 }, { "io_write", io_write, 0 }, { "io_list", io_list, 0 },
-  { "io_make_folder", io_make_folder, 0 },
+  { "io_make_folder", io_make_folder, 0 }, { "io_remove", io_remove, 0 },
   { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }

@@ -110,6 +110,7 @@ typedef struct flame_context {
   struct fl_export *trace;       /* graph/: a function is recorded for an export, and no more than
                                  ** recorded; NULL: none is */
   flame_status (*trace_read)(struct flame_context *c, fl_node *n);   /* may it read n? */
+  const struct fl_bundle *bundle;  /* io/bundle.h: files inside the program, or NULL */
   struct flame_program *programs;                 /* graph/: all that are loaded */
   void (*drop_programs)(struct flame_context *c);
   int32_t walking;               /* backward walks under way: they hold nodes that no

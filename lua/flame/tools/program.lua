@@ -293,7 +293,7 @@ arguments.def(".export(path: str, f: fn, inputs: table)", function(path, f, give
     texts[#texts + 1] = "graph 0\n" .. steady(e, inputs)
   end
   local text, draft = table.concat(texts), path .. ".new"
-  local _ <close> = setmetatable({}, { __close = function() os.remove(draft) end })
+  local _ <close> = setmetatable({}, { __close = function() internal.io_remove(draft) end })
   internal.export_save(e.x, draft, text)
   check(e, draft)
   internal.export_save(e.x, path, text)
