@@ -284,6 +284,8 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   self.steps = self.steps + 1
   local changed = flame.no_grad(update_in_scope, self)
   if #changed > 0 then flame.eval(table.unpack(changed)) end
+  local after = rawget(internal, "after_step")                   -- of flame-lua --watch
+  if after then after() end
   return loss
 end)
 

@@ -6820,6 +6820,16 @@ function flame.jvp(f, x, v) end
 ---@return flame.Tensor
 function flame.kaiser_window(n, periodic, beta) end
 
+---@class flame.options.keep
+---@field init? any
+
+--- In a module: a value that outlives flame.reload. The first time it is init, or what init
+--- returns, from then on what it was.
+---@param name string
+---@param init any
+---@return any
+function flame.keep(name, init) end
+
 --- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 --- the CPU, and differentiates.
 ---@param source string
@@ -13457,6 +13467,19 @@ flame.reciprocal_ = flame.reciprocal
 ---@param f function
 ---@return table
 function Tensor:register_hook(f) end
+
+---@class flame.options.reload
+---@field module? string
+
+--- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
+--- that it returns are put into the table that is there, so objects of its classes have the new
+--- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the
+--- file is raised, and nothing has changed. Without a name: all modules whose files have changed
+--- since the last time. Returns the module; a list of names.
+---@param module? string|flame.options.reload
+---@overload fun(options: flame.options.reload): any
+---@return any
+function flame.reload(module) end
 
 --- max(x, 0)
 ---@param x flame.Tensor

@@ -17,7 +17,8 @@
 
 enum { BAD = 1, INTERACTIVE = 2, SHOW_VERSION = 4, STRINGS = 8, NO_ENVIRONMENT = 16,
        FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256, DOCTOR = 512,
-       SIM = 1024, SANDBOX = 2048, BUNDLE = 4096, BUNDLE_CHECK = 8192 };
+       SIM = 1024, SANDBOX = 2048, BUNDLE = 4096, BUNDLE_CHECK = 8192,
+       WATCH = 16384 };
 
 static const char usage_text[] =
   "usage: %s [options] [script [args]]\n"
@@ -37,6 +38,7 @@ static const char usage_text[] =
   "  --doctor      look for what is missing or wrong, and say what to do\n"
   "  --sim         user kernels on the CPU with all checks; cuda means the CPU (as FLAME_SIM=1)\n"
   "  --sandbox     run the script with limits, without rights (--sandbox=memory=64M,time=5,read)\n"
+  "  --watch       take over modules whose files change, at the end of an optimiser's step\n"
   "  --bundle      write OUT, one executable with script, modules and files: OUT script [files]\n"
   "  --bundle-check  read all of such a FILE, and say what is damaged\n"
   "  --debug-cuda  synchronous launches and checks (as DEBUG_CUDA=1)\n";
@@ -55,7 +57,7 @@ static int long_option(const char *text) {
   static const struct { const char *text; int flag; } known[] = {
     { "--help", HELP }, { "--version", FLAME_VERSION_ONLY }, { "--info", INFO },
     { "--debug-cuda", DEBUG_CUDA }, { "--sim", SIM }, { "--doctor", DOCTOR },
-    { "--bundle", BUNDLE }, { "--bundle-check", BUNDLE_CHECK },
+    { "--watch", WATCH }, { "--bundle", BUNDLE }, { "--bundle-check", BUNDLE_CHECK },
   };
   if (!strcmp(text, "--sandbox") || !strncmp(text, "--sandbox=", 10)) return SANDBOX;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -236,6 +238,8 @@ static int protected_main(lua_State *L) {
     return 1;
   }
   if (!(flags & NO_ENVIRONMENT) && fl_cli_init(c) != LUA_OK) return 0;
+  if (flags & WATCH && fl_cli_string(c, "require('flame').internal.watch()", "=watch") != LUA_OK)
+    return 0;
   if (!run_options(c, script)) return 0;
   if (!run_rest(c, flags, script)) return 0;
   lua_pushboolean(L, 1);

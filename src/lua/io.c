@@ -8,6 +8,7 @@
 #include "io/io.h"
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -437,6 +438,20 @@ static int io_make_folder(lua_State *L) {
 }
 
 /* Seconds of a clock that only goes on. */
+/* (path) -> what changes when the file is written again; nil: it can not be read */
+static int io_stamp(lua_State *L) {
+  fl_lua *b = self_of(L);
+  struct stat s;
+  const int fd = b->c ? fl_file_open(b->c, arg_path(L, 1, "reload"), O_RDONLY, 0) : -1;
+  const int known = fd >= 0 && fstat(fd, &s) == 0;
+  if (fd >= 0) close(fd);
+  if (!known) lua_pushnil(L);
+  else lua_pushfstring(L, "%I.%I.%I.%I", (LUAI_UACINT)s.st_mtim.tv_sec,
+                       (LUAI_UACINT)s.st_mtim.tv_nsec, (LUAI_UACINT)s.st_size,
+                       (LUAI_UACINT)s.st_ino);
+  return 1;
+}
+
 static int io_now(lua_State *L) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -501,7 +516,7 @@ const fl_lua_reg fl_reg_io[] = {
   { "io_open_at", io_open_at, 0 }, { "io_read_at", io_read_at, 0 },
   { "io_read", io_read, 0 }, { "io_write", io_write, 0 }, { "io_list", io_list, 0 },
   { "io_make_folder", io_make_folder, 0 }, { "io_remove", io_remove, 0 },
-  { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
+  { "io_now", io_now, 0 }, { "io_stamp", io_stamp, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }
 };

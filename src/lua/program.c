@@ -70,7 +70,7 @@ static int export_begin(lua_State *L) {
   fl_lua_leave_status(L, b, m, e);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
-    fl_box_push(L, b, fl_tensor_retain(x->input.at[i]));
+    fl_box_push(L, b, x->input.at[i]);
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -230,6 +230,7 @@ static int program_reset(lua_State *L) {
 const fl_lua_reg fl_reg_program[] = {
   { "export_new", export_new, 0 }, { "export_begin", export_begin, 0 },
   { "export_end", export_end, 0 }, { "export_cancel", export_cancel, 0 },
+  { "export_close", export_gc, 0 },
   { "export_place", export_place, 0 }, { "export_save", export_save, 0 },
   { "export_same", export_same, 0 }, { "program_load", program_load, 0 },
   { "program_run", program_run, 0 }, { "program_ports", program_ports, 0 },

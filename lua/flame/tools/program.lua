@@ -40,11 +40,13 @@ local function results_of(...)
   return list, names
 end
 
-local guard = { __close = function(t) internal.export_cancel(t.x) end }
+--- A value whose end calls f(x): what holds tensors does not wait for the collector.
+local closer = { __close = function(t) t.f(t.x) end }
+local function closing(f, x) return setmetatable({ f = f, x = x }, closer) end
 
 --- One call of f: its text, or nil where states were found.
 local function trace(e, inputs)
-  local _ <close> = setmetatable({ x = e.x }, guard)
+  local _ <close> = closing(internal.export_cancel, e.x)
   local list, names = results_of(e.f(table.unpack(internal.export_begin(e.x, inputs))))
   return internal.export_end(e.x, list, names, e.names)
 end
@@ -264,10 +266,10 @@ end
 --- Loads what was written and compares it with f, call by call.
 local function check(e, path)
   local p = internal.program_load(path)
+  local _ <close> = closing(internal.program_close, p)
   for _, inputs in ipairs(e.checks) do
     if trace(e, inputs) then internal.export_same(e.x, p) end
   end
-  internal.program_close(p)
 end
 
 --- Writes what f records for these inputs as a program: a file that flame.program and, without Lua,
@@ -279,6 +281,7 @@ end
 --- must record the same each time; tensors are afterwards as before. See docs/programs.md.
 arguments.def(".export(path: str, f: fn, inputs: table)", function(path, f, given)
   local e = prepare(f, given)
+  local _ <close> = closing(internal.export_close, e.x)
   collectgarbage()
   local texts = { "program 1\n" }
   if given.vary and next(given.vary) then
@@ -293,7 +296,7 @@ arguments.def(".export(path: str, f: fn, inputs: table)", function(path, f, give
     texts[#texts + 1] = "graph 0\n" .. steady(e, inputs)
   end
   local text, draft = table.concat(texts), path .. ".new"
-  local _ <close> = setmetatable({}, { __close = function() internal.io_remove(draft) end })
+  local _ <close> = closing(internal.io_remove, draft)
   internal.export_save(e.x, draft, text)
   check(e, draft)
   internal.export_save(e.x, path, text)

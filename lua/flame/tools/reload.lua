@@ -1,0 +1,232 @@
+--- flame.reload, flame.keep and what flame-lua --watch does: a module's file is run again while the
+-- program goes on. What it returns is put into the tables that are there: objects that live call
+-- the new methods, since their class is the same table.
+--
+-- Old and new tables are paired: the module's own, and below it classes under the same key or in
+-- the same local of a function. Then functions of the new ones get the old tables for the new in
+-- their locals, and go into the old tables.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail = arguments.fail
+
+-- ---- pairs --------------------------------------------------------------------------------------
+
+--- A table of functions: a class, a module's table.
+local function is_class(t)
+  if type(t) ~= "table" then return false end
+  local meta = getmetatable(t)
+  if rawget(t, "__index") ~= nil then return true end
+  if type(meta) == "table" and meta.__name == "class" then return true end
+  if meta ~= nil then return false end
+  for _, v in next, t do if type(v) == "function" then return true end end
+  return false
+end
+
+--- A function of a file that is not of the library.
+local function is_lua(f)
+  if type(f) ~= "function" then return false end
+  local info = debug.getinfo(f, "S")
+  return info.what ~= "C" and info.source:sub(1, 1) == "@"
+end
+
+local pair
+
+--- Classes in locals of the same name of two functions, and of the functions in such locals.
+local function pair_locals(r, old, new)
+  if old == new or r.met[new] or not is_lua(old) or not is_lua(new) then return end
+  r.met[new] = true
+  local before = {}
+  for i = 1, math.huge do
+    local name, v = debug.getupvalue(old, i)
+    if not name then break end
+    before[name] = v
+  end
+  for i = 1, math.huge do
+    local name, v = debug.getupvalue(new, i)
+    if not name then return end
+    if name ~= "_ENV" then pair(r, before[name], v) end
+  end
+end
+
+function pair(r, old, new)
+  if old == new or r.own[new] or old == nil or new == nil then return end
+  if type(old) == "function" then return pair_locals(r, old, new) end
+  if r.old[new] or r.list[1] and not (is_class(old) and is_class(new)) then return end
+  r.old[new] = old
+  r.list[#r.list + 1] = new
+  for key, v in next, new do pair(r, rawget(old, key), v) end
+  local a, b = getmetatable(old), getmetatable(new)
+  if type(a) == "table" and type(b) == "table" and a ~= b and not r.own[b] then
+    r.old[b] = a
+    r.list[#r.list + 1] = b
+    for key, v in next, b do pair(r, rawget(a, key), v) end
+  end
+end
+
+-- ---- what is new gets what is old ---------------------------------------------------------------
+
+local renew
+
+local function renew_function(r, f)
+  for i = 1, math.huge do
+    local name, v = debug.getupvalue(f, i)
+    if not name then return end
+    if r.old[v] then debug.setupvalue(f, i, r.old[v])
+    elseif name ~= "_ENV" then renew(r, v) end
+  end
+end
+
+local function renew_table(r, t)
+  for key, v in next, t do
+    if r.old[v] and not r.old[t] then rawset(t, key, r.old[v]) else renew(r, v) end
+  end
+  local meta = getmetatable(t)
+  if r.old[meta] and not r.old[t] then setmetatable(t, r.old[meta])
+  elseif type(meta) == "table" then renew(r, meta) end
+end
+
+--- Everything that v reaches and that this load made.
+function renew(r, v)
+  local kind = type(v)
+  if kind ~= "table" and kind ~= "function" or r.seen[v] or r.own[v] or r.live[v] then return end
+  r.seen[v] = true
+  if kind == "table" then renew_table(r, v) elseif is_lua(v) then renew_function(r, v) end
+end
+
+local plain = { number = true, string = true, boolean = true, ["function"] = true }
+
+--- Functions and plain values go into the old table; objects that it has stay.
+local function put(r, old, new)
+  for key, v in next, new do
+    local have = rawget(old, key)
+    v = r.old[v] or v
+    if plain[type(v)] or have == nil then rawset(old, key, v)
+    elseif key == "__index" or key == "__newindex" then rawset(old, key, v) end
+  end
+  for key, v in next, old do
+    if type(v) == "function" and rawget(new, key) == nil then rawset(old, key, nil) end
+  end
+end
+
+--- What is not of the load: the library, the globals, other modules.
+local function others(name)
+  local own = { [_G] = true, [package.loaded] = true }
+  for key, v in pairs(package.loaded) do
+    if key ~= name and (type(v) == "table" or type(v) == "function") then own[v] = true end
+  end
+  for _, v in next, flame do if type(v) == "table" then own[v] = true end end
+  own[internal] = true
+  return own
+end
+
+local function take_over(name, old, new)
+  local r = { old = {}, list = {}, met = {}, seen = {}, live = {}, own = others(name) }
+  pair(r, old, new)
+  for _, t in pairs(r.old) do r.live[t] = true end
+  renew(r, new)
+  for _, t in ipairs(r.list) do renew(r, t) end
+  for _, t in ipairs(r.list) do put(r, r.old[t], t) end
+end
+
+-- ---- modules ------------------------------------------------------------------------------------
+
+local stamps, kept = {}, {}                     -- by path; by path and name
+
+local function path_of(name)
+  if not package then fail("reload", "this state has no modules of files") end
+  if type(name) ~= "string" or name:find "^flame%f[.\0]" or package.preload[name] then
+    return nil
+  end
+  return package.searchpath(name, package.path)
+end
+
+--- Runs the file; an error in it is the caller's, and nothing has changed.
+local function reload(name, path)
+  stamps[path] = internal.io_stamp(path)
+  local ok, load, where = pcall(package.searchers[2], name)
+  if not ok or type(load) ~= "function" then
+    fail("reload", "%s", tostring(load):match("\n\t(.*)") or tostring(load))
+  end
+  local old = package.loaded[name]
+  local new = load(name, where)
+  if new == nil then new = package.loaded[name] end
+  if type(old) == "table" and type(new) == "table" then
+    if old ~= new then take_over(name, old, new) end
+    package.loaded[name] = old
+  elseif new ~= nil then
+    package.loaded[name] = new
+  end
+  return package.loaded[name]
+end
+
+local function changed()
+  local list = {}
+  for name in pairs(package.loaded) do
+    local path = path_of(name)
+    local stamp = path and internal.io_stamp(path)
+    if stamp and stamps[path] and stamps[path] ~= stamp then list[#list + 1] = { name, path } end
+    if path and not stamps[path] then stamps[path] = stamp end
+  end
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  return list
+end
+
+--- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
+--- that it returns are put into the table that is there, so objects of its classes have the new
+--- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the
+--- file is raised, and nothing has changed. Without a name: all modules whose files have changed
+--- since the last time. Returns the module; a list of names.
+arguments.def(".reload(module?: str) -> any", function(name)
+  if name then
+    if package.loaded[name] == nil then
+      fail("reload", "module '%s' is not loaded\1: require it first", name)
+    end
+    local path, why = path_of(name)
+    if not path then fail("reload", "module '%s' is not in a file of Lua%s", name, why or "") end
+    return reload(name, path)
+  end
+  local names = {}
+  for i, m in ipairs(changed()) do
+    names[i] = m[1]
+    reload(m[1], m[2])
+  end
+  return names
+end)
+
+local function file_of_caller()
+  for level = 2, math.huge do
+    local info = debug.getinfo(level, "S")
+    if not info then return "" end
+    if info.source:find "^@" then return info.source end
+  end
+end
+
+--- In a module: a value that outlives flame.reload. The first time it is init, or what init
+--- returns, from then on what it was.
+arguments.def(".keep(name: str, init: any) -> any", function(name, init)
+  local file = file_of_caller()
+  kept[file] = kept[file] or {}
+  if kept[file][name] == nil then
+    if type(init) == "function" then init = init() end
+    kept[file][name] = init
+  end
+  return kept[file][name]
+end)
+
+-- ---- flame-lua --watch --------------------------------------------------------------------------
+
+local last
+
+--- At the end of an optimiser's step: now and then files are looked at, and taken over.
+local function look()
+  local now = internal.io_now()
+  if last and now - last < 0.2 then return end
+  last = now
+  for _, m in ipairs(changed()) do
+    local ok, why = pcall(reload, m[1], m[2])
+    io.stderr:write(ok and ("flame: reloaded %s\n"):format(m[2])
+      or ("flame: %s: the old one goes on\n"):format(tostring(why)))
+  end
+end
+function internal.watch() internal.after_step = look end
