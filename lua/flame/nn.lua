@@ -5,7 +5,7 @@
 -- assignment to their names is seen. Names are dotted paths with 1-based list positions:
 -- "blocks.1.norm.weight". Layouts, defaults, initialisation and the order of arguments are
 -- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn/layers.lua:
--- containers and the first layers; nn/norm.lua: norms, activations, losses; nn/attention.lua and
+-- containers and the first layers; nn/norm.lua, nn/activation.lua, nn/loss.lua; nn/attention.lua,
 -- nn/transformer.lua; nn/initialise.lua: nn.init, nn.utils; nn/packed.lua and nn/rnn.lua: runs;
 -- nn/copy.lua and nn/average.lua: whole networks; nn/parametrize.lua, nn/gated.lua, nn/grouped.lua,
 -- nn/lora.lua; nn/fields.lua: what stands under a name; nn/lazy.lua: layers that take their input's
@@ -495,6 +495,8 @@ require "flame.nn.hooks"(nn, shared)
 require "flame.nn.initialise"(nn, shared)
 require "flame.nn.layers"(nn, shared)
 require "flame.nn.norm"(nn, shared)
+require "flame.nn.activation"(nn, shared)
+require "flame.nn.loss"(nn, shared)
 require "flame.nn.keys"(nn, shared)
 require "flame.nn.attention"(nn, shared)
 require "flame.nn.transformer"(nn, shared)

@@ -4,7 +4,8 @@
 --
 -- Names, defaults and rules are torch.optim's, and so is the order of options, which the
 -- declaration of a rule says (src/lua/declare.h). State has torch's names too (exp_avg,
--- momentum_buffer, …). LBFGS, Muon and rarer rules: optim/rules.lua; schedules: optim/schedule.lua.
+-- momentum_buffer, …). Muon and rarer rules: optim/rules.lua; optim/lbfgs.lua, optim/scaler.lua;
+-- schedules: optim/schedule.lua.
 local flame = require "flame"
 local internal = flame.internal
 local func = require "flame.autograd.func"
@@ -522,6 +523,8 @@ end)
 local shared = { make_class = make_class, follow = follow, fail = fail, number = number,
   pin = pin, unpin = unpin, put = put, copy_of = copy_of }
 require "flame.optim.rules"(optim, shared)
+require "flame.optim.lbfgs"(optim, shared)
+require "flame.optim.scaler"(optim, shared)
 require "flame.optim.schedule"(optim, shared)
 
 return objects.namespace(optim, "optim")

@@ -3610,6 +3610,19 @@ Tensor.conv_transpose2d = flame.conv_transpose2d
 function flame.conv_transpose3d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
 Tensor.conv_transpose3d = flame.conv_transpose3d
 
+---@class flame.options.convolve
+---@field y? flame.Tensor
+---@field mode? "full"|"same"|"valid"  "full"
+
+--- The convolution of signals along their last axis; the other axes are those of both. "full": all
+--- n + m - 1 sums, "same": the n in their middle, "valid": those of the whole shorter signal.
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@param mode? "full"|"same"|"valid"|flame.options.convolve  "full"
+---@return flame.Tensor
+function flame.convolve(x, y, mode) end
+Tensor.convolve = flame.convolve
+
 ---@class flame.options.copy_
 ---@field y? flame.Tensor
 
@@ -4878,6 +4891,19 @@ Tensor.dsplit = flame.dsplit
 ---@param tensors flame.Tensor[]
 ---@return flame.Tensor
 function flame.dstack(tensors) end
+
+---@class flame.options.edit_distance
+---@field y? flame.Tensor
+---@field x_lengths? integer|integer[]|flame.Tensor
+---@field y_lengths? integer|integer[]|flame.Tensor
+
+--- The fewest insertions, deletions and substitutions that make each row of ids x the row of y, or
+--- one sequence another; of rows that are shorter than the tensor their lengths.
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@return flame.Tensor
+function flame.edit_distance(x, y) end
+Tensor.edit_distance = flame.edit_distance
 
 ---@class flame.options.eigh
 ---@field UPLO? "L"|"U"|"l"|"u"  "L"

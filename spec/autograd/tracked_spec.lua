@@ -66,6 +66,7 @@ local OWN = {
   conv_transpose1d = function() return x(2, 3, 4), x(3, 2, 2), x(2) end,
   conv_transpose2d = function() return x(2, 3, 4, 4), x(3, 2, 2, 2), x(2) end,
   conv_transpose3d = function() return x(2, 3, 2, 2, 2), x(3, 2, 2, 2, 2), x(2) end,
+  convolve = function() return x(2, 5), x(2, 3) end,
   cosine_embedding_loss = function() return x(2, 3), x(2, 3), flame.tensor { 1, -1 } end,
   ctc_loss = function()
     return x(5, 2, 4):log_softmax(3), ids { { 2, 3 }, { 2, 2 } }, ids { 5, 5 }, ids { 2, 2 }
@@ -126,13 +127,13 @@ local WITHOUT = {}
 for name in ([[allclose arange autocast backward bartlett_window bench best_device bincount bitwise_and
   bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
   bisect broadcast_shapes bytes can_cast compare cosine_window cuda debug default_device default_dtype
-  deterministic device dim element_size empty empty_cache enable_grad equal exponential_window eye
+  deterministic device dim edit_distance element_size empty empty_cache enable_grad equal exponential_window export eye
   fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window generate
   get_default_device get_default_dtype get_rng_state grad gradcheck gradients graph hamming_window
   hann_window has help hessian hvp inference_mode info is_complex is_contiguous is_floating_point
   is_grad_enabled is_nonzero is_same_size is_signed is_tensor item jacobian jvp kaiser_window kernel
   kernel_cache last_error lcm leakcheck linspace load logspace manual_seed map memory nbytes
-  ndimension nelement no_grad numel nuttall_window one_hot ones profile promote_types rand randint
+  ndimension nelement no_grad numel nuttall_window one_hot ones profile program promote_types rand randint
   randn randperm register_hook result_type rfftfreq rng_state sandbox save scalar_tensor scope seed
   set_default_device set_default_dtype set_grad_enabled set_rng_state size stats stride summary why
   synchronize tensor timer tolist totable tril_indices triu_indices uniform unravel_index use

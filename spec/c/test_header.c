@@ -95,7 +95,7 @@ static void table(flame_context *c) {
         !strcmp(flame_error(c), #op ": axis 2 is out of range for shape (2, 3)")); \
   flame_clear_error(c); \
   END }
-#define SPECIAL(op, nin, fusion, doc)
+#define SPECIAL(op, nin, fusion, reads, doc)
 #define INNER_UNARY(op, kind, value, grad, domain, doc)
 #define INNER_BINARY(op, kind, value, g1, g2, domain, doc)
 #include "tensor/ops.def"

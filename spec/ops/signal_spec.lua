@@ -379,3 +379,37 @@ describe("LAPACK's forms", function()
       flame.zeros(2, 3), tau)
   end)
 end)
+
+describe("convolve", function()
+  it("is the sum of products by its definition, in each mode", function()
+    for _ = 1, 30 do
+      local n, m, rows = math.random(1, 7), math.random(1, 7), math.random(0, 3)
+      local x, y = flame.randn(rows, n, { dtype = "f64" }), flame.randn(rows, m, { dtype = "f64" })
+      local full, p, q = {}, x:totable(), y:totable()
+      for r = 1, rows do
+        full[r] = {}
+        for k = 1, n + m - 1 do full[r][k] = 0.0 end
+        for i = 1, n do
+          for j = 1, m do full[r][i + j - 1] = full[r][i + j - 1] + p[r][i] * q[r][j] end
+        end
+      end
+      local first = { full = 1, same = (m - 1) // 2 + 1, valid = math.min(n, m) }
+      local size = { full = n + m - 1, same = n, valid = math.abs(n - m) + 1 }
+      for mode, at in pairs(first) do
+        local z = x:convolve(y, mode)
+        assert.same({ rows, size[mode] }, z.shape)
+        for r = 1, rows do
+          for k = 1, size[mode] do
+            assert.near(full[r][at + k - 1], z[r][k]:item(), 1e-12)
+          end
+        end
+      end
+    end
+  end)
+
+  it("needs the same leading axes, and elements", function()
+    raises("convolve: x has shape (2, 3), y (3, 3)", flame.convolve, flame.ones(2, 3),
+      flame.ones(3, 3))
+    raises("convolve: x has shape (0), y (3)", flame.convolve, flame.ones(0), flame.ones(3))
+  end)
+end)

@@ -16,9 +16,7 @@ static int32_t input_cell(const fl_planner *P, const fl_node *n, int i) {
   return n->in[i] ? fl_plan_source(P, n->in[i]) : -1;
 }
 
-static int is_step(int op) {
-  return op == FL_OP_matmul || op == FL_OP_setslice || op == FL_OP_scatter || op == FL_OP_call;
-}
+static int is_step(int op) { return fl_ops[op].fuse == FL_FUSE_S; }
 
 static int op_cost(int op) {
   switch (op) {

@@ -48,6 +48,16 @@ int fl_call_fits_searchsorted(const fl_call *call) {
          call->dtype == FLAME_I64 && flag(call->p[3]) && flag(call->p[4]);
 }
 
+/* [batch n m] */
+int fl_call_fits_edit_distance(const fl_call *call) {
+  const int64_t rows = call->p[0];
+  int fits = call->nin == 4 && call->dtype == FLAME_I64 && call->numel == rows &&
+             rows_of(call, 0, rows, call->p[1]) >= 0 && rows_of(call, 1, rows, call->p[2]) >= 0;
+  for (int i = 0; fits && i < 4; i++)
+    fits = call->in_dtype[i] == FLAME_I64 && (i < 2 || call->in_numel[i] == rows);
+  return fits;
+}
+
 /* [n bins strict] */
 int fl_call_fits_histogram(const fl_call *call) {
   return call->nin == 1 && call->in_dtype[0] == FLAME_I64 && call->dtype == FLAME_I64 &&

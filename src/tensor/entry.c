@@ -3,11 +3,12 @@
 ** Which values a gradient reads is read off its text in ops.def (x, x1, x2, x3, y as
 ** whole words), by input, once a context; an entry keeps only what the gradients by its
 ** tracked inputs read. So  h * 2  keeps nothing, and  w * x  with constant x keeps x but
-** not w. Structural ops have no text: structural() says it.
+** not w. The rows of structural ops say what their rules read.
 */
 #include "tensor/lost.h"
 #include "tensor/call.h"
 #include "tensor/tensor.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { READS_RESULT = 0x80, EVERY_INPUT = 0xff };
@@ -19,7 +20,7 @@ static const char *const rule_text[FL_OP_COUNT][3] = {
 #define BINARY(name, kind, value, g1, g2, domain, doc) {#g1, #g2, NULL},
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) {#g1, #g2, #g3},
 #define REDUCE(name, kind, init, value, grad, doc) {#grad, NULL, NULL},
-#define SPECIAL(name, nin, fusion, doc) {NULL, NULL, NULL},
+#define SPECIAL(name, nin, fusion, reads, doc) {reads, NULL, NULL},
 #include "tensor/ops.def"
 };
 
@@ -60,27 +61,32 @@ static int no_gradient(const char *s) {
   return !s || !strcmp(s, "NULL") || !strcmp(s, "NOGRAD");
 }
 
-static void structural(fl_rule_needs *rules) {
-  static const uint16_t plain[] = {FL_OP_cast, FL_OP_copy, FL_OP_view, FL_OP_gather};
-  for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) rules[plain[i]].has = 1;
-  rules[FL_OP_gather].reads[0] = 2;            /* the positions */
-  rules[FL_OP_matmul] = (fl_rule_needs){.has = 3, .reads = {2, 1, 0}};
-  rules[FL_OP_cat].has = rules[FL_OP_custom].has = EVERY_INPUT;
-  rules[FL_OP_setslice].has = 3;
-  rules[FL_OP_scatter] = (fl_rule_needs){.has = 5, .reads = {2, 0, 2}};
+/* Of a structural op: its row's text, an input between two semicolons. */
+static fl_rule_needs structural(const char *s) {
+  fl_rule_needs needs = { 0 };
+  if (*s == '*') needs.has = EVERY_INPUT;
+  for (int i = 0; i < 3 && s && *s != '*'; i++) {
+    char text[16];
+    const size_t n = strcspn(s, ";");
+    snprintf(text, sizeof text, "%.*s", (int)n, s);
+    needs.has |= (uint8_t)((strchr(text, '-') == NULL) << i);
+    needs.reads[i] = values_in(text);
+    s = s[n] ? s + n + 1 : NULL;
+  }
+  return needs;
 }
 
 void fl_rules_fill(fl_rule_needs *rules) {
   memset(rules, 0, FL_OP_COUNT * sizeof *rules);
   for (int op = 0; op < FL_OP_COUNT; op++) {
-    for (int i = 0; i < 3; i++) {
+    if (fl_ops[op].form == FL_FORM_SPECIAL) rules[op] = structural(rule_text[op][0]);
+    for (int i = 0; i < 3 && fl_ops[op].form != FL_FORM_SPECIAL; i++) {
       const char *s = rule_text[op][i];
       if (no_gradient(s)) continue;
       rules[op].has |= (uint8_t)(1u << i);
       rules[op].reads[i] = values_in(s);
     }
   }
-  structural(rules);
 }
 
 uint8_t fl_rule_reads(int op) {

@@ -32,7 +32,7 @@
 #define REDUCE(name, kind, init, value, grad, doc) \
   { #name, #value, #init, "REALS", doc, FL_FORM_REDUCE, FL_KIND_##kind, 1, FL_FUSE_R, NONE(grad), \
     0 },
-#define SPECIAL(name, nin, fusion, doc) \
+#define SPECIAL(name, nin, fusion, reads, doc) \
   { #name, NULL, NULL, NULL, doc, FL_FORM_SPECIAL, FL_KIND_NONE, nin, FL_FUSE_##fusion, nin == 0, \
     0 },
 

@@ -1,7 +1,7 @@
 --- Distances and similarities of rows.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
-local fail, def = arguments.fail, arguments.def
+local fail, def, call = arguments.fail, arguments.def, flame.internal.call
 local reduce = require "flame.ops.reduce"
 
 --- x over its p-norm along dim, the norm at least eps.
@@ -31,3 +31,36 @@ def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T @single", functi
   local m, n = reduce.root((x * x):sum(d, keep)), reduce.root((y * y):sum(d, keep))
   return (x / m:clamp({ min = eps }) * (y / n:clamp({ min = eps }))):sum(d)
 end)
+
+-- ---- edits --------------------------------------------------------------------------------------
+--- Ids as rows, and how many of each row count: all, one number for all, or one for each.
+local function rows_and_lengths(op, name, x, lengths)
+  if arguments.need_integers(op, name, x).ndim < 1 or x.ndim > 2 then
+    fail(op, "%s has %d axes, need 1 or 2", name, x.ndim)
+  end
+  x = (x.ndim == 1 and x:unsqueeze(1) or x):detach():long()
+  local like = { dtype = "i64", device = x.device }
+  if type(lengths) ~= "table" and not flame.is_tensor(lengths) then
+    return x, flame.full({ x.shape[1] }, lengths or x.shape[2], like)
+  end
+  local list = flame.is_tensor(lengths) and lengths:detach():long():reshape(-1)
+    or flame.tensor(lengths, like)
+  if list:numel() ~= x.shape[1] then
+    fail(op, "%s_lengths has %d numbers, %s %d rows", name, list:numel(), name, x.shape[1])
+  end
+  return x, list
+end
+
+--- The fewest insertions, deletions and substitutions that make each row of ids x the row of y, or
+--- one sequence another; of rows that are shorter than the tensor their lengths.
+def("edit_distance(x: T, y: T, *, x_lengths?: int|int[]|T, y_lengths?: int|int[]|T) -> T",
+  function(x, y, x_lengths, y_lengths)
+    local op, shape = "edit_distance", x.ndim == 1 and {} or { x.shape[1] }
+    local a, n = rows_and_lengths(op, "x", x, x_lengths)
+    local b, m = rows_and_lengths(op, "y", y, y_lengths)
+    if x.ndim ~= y.ndim or #a ~= #b then
+      fail(op, "x has shape (%s), y (%s), need as many rows", table.concat(x.shape, ", "),
+        table.concat(y.shape, ", "))
+    end
+    return call(op, op, { a, b, n, m }, { a.shape[1], a.shape[2], b.shape[2] }, shape, "i64")
+  end)

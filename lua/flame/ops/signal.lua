@@ -1,5 +1,5 @@
---- Signals and statistics along an axis: short-time Fourier transforms, transforms of Hermitian
--- signals, numerical gradients, modes and quantiles around NaN.
+--- Signals along an axis: short-time Fourier transforms, transforms of Hermitian
+-- signals, convolutions, numerical gradients.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local fft = require "flame.ops.fft"
@@ -107,6 +107,26 @@ function(x, n_fft, hop, win_length, window, center, normalized, onesided, length
   local y = sum:narrow(2, first, n) / cover
   if length and n < length then y = y:pad({ 0, length - n }) end
   return single and y:squeeze(1):clone() or y
+end)
+
+-- ---- convolution --------------------------------------------------------------------------------
+--- The convolution of signals along their last axis; the other axes are those of both. "full": all
+--- n + m - 1 sums, "same": the n in their middle, "valid": those of the whole shorter signal.
+def('convolve(x: T, y: T, mode: "full"|"same"|"valid" = "full") -> T', function(x, y, mode)
+  local n, m, lead = rawget(x.shape, x.ndim) or 0, rawget(y.shape, y.ndim) or 0, x.shape
+  if n == 0 or m == 0 or shape_text(x:narrow(-1, 1, 1)) ~= shape_text(y:narrow(-1, 1, 1)) then
+    fail("convolve", "x has shape %s, y %s, need equal leading axes and a last one with elements",
+      shape_text(x), shape_text(y))
+  end
+  if m > n and mode == "valid" then x, y, n, m = y, x, m, n end
+  local rows, size = x:numel() // n, mode == "same" and n or mode == "valid" and n - m + 1
+    or n + m - 1
+  lead[#lead] = size
+  if rows == 0 then return flame.zeros(lead, { dtype = x.dtype, device = x.device }) end
+  local z = flame.conv1d(x:reshape(1, rows, n), y:reshape(rows, 1, m):flip(3),
+    { groups = rows, padding = mode == "valid" and 0 or m - 1 })
+  if mode == "same" then z = z:narrow(3, (m - 1) // 2 + 1, n) end
+  return z:reshape(lead)
 end)
 
 -- ---- numerical gradients ------------------------------------------------------------------------

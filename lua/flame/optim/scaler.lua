@@ -1,0 +1,141 @@
+--- GradScaler: losses in f16 are scaled so that small gradients stay. Given the table of
+-- flame.optim, adds to it.
+local flame = require "flame"
+local objects = require "flame.base.objects"
+
+return function(optim, shared)
+  local fail, number, pin, unpin, put = shared.fail, shared.number, shared.pin, shared.unpin,
+    shared.put
+
+  -- ---- scaled losses ----------------------------------------------------------------------------
+  ---@class flame.GradScaler
+  local GradScaler = { __name = "GradScaler" }
+  objects.classes.GradScaler = GradScaler
+  GradScaler.__index, GradScaler.__newindex = objects.closed("GradScaler", GradScaler, {})
+
+  local SCALER = [[init_scale = 65536, growth_factor = 2, backoff_factor = 0.5,
+    growth_interval: int = 2000, enabled = true) -> GradScaler]]
+  local function scaler(init_scale, growth, backoff, interval, enabled)
+    if not (growth > 1) then
+      fail("GradScaler: growth_factor is %g, need more than 1", growth)
+    end
+    if not (backoff < 1) then
+      fail("GradScaler: backoff_factor is %g, need less than 1", backoff)
+    end
+    number("GradScaler", "init_scale", init_scale, 0)
+    number("GradScaler", "growth_interval", interval, 1)
+    return setmetatable({ now = init_scale, growth = growth, backoff = backoff,
+      interval = interval, tracker = 0, enabled = enabled, seen = {} }, GradScaler)
+  end
+  --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
+  --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
+  --- A device may stand before the options, as in torch.amp.
+  optim.GradScaler = flame.internal.declare("optim.GradScaler(" .. SCALER
+    .. "\noptim.GradScaler(device: device, " .. SCALER, "", scaler,
+    function(_, ...) return scaler(...) end)
+
+  --- The loss, or a table of losses, times the scale.
+  put(GradScaler, "GradScaler:scale(loss: T|num|table) -> any", function(self, loss)
+    if not self.enabled then return loss end
+    if type(loss) ~= "table" then return loss * self.now end
+    local out = {}
+    for key, value in pairs(loss) do out[key] = self:scale(value) end
+    return out
+  end)
+
+  local function each_gradient(opt)
+    local list = {}
+    for _, group in ipairs(opt.groups) do
+      for _, p in ipairs(group.params) do if p.grad then list[#list + 1] = p.grad end end
+    end
+    return list
+  end
+
+  -- How many gradients hold NaN or Inf: one read for all of them.
+  local function count_bad(gradients)
+    local bad = {}
+    for i, g in ipairs(gradients) do bad[i] = g:isfinite():all():logical_not():to("cpu") end
+    return #bad == 0 and 0 or flame.stack(bad):sum():item()
+  end
+
+  --- Divides the gradients of opt by the scale, once a step: before clipping them.
+  put(GradScaler, "GradScaler:unscale(optimizer: Optimizer)", function(self, opt)
+    if not self.enabled then return end
+    if self.seen[opt] then
+      fail("GradScaler: %s since the last update()",
+        self.seen[opt].stepped and "step() came" or "unscale() came already")
+    end
+    local _ <close> = unpin
+    pin()
+    flame.no_grad(function()
+      local gradients = each_gradient(opt)
+      for _, g in ipairs(gradients) do
+        if g.dtype == "f16" then
+          fail("GradScaler: a gradient is f16\1: keep parameters in f32, autocast makes the f16 copies")
+        end
+      end
+      local inverse = 1 / self.now
+      for _, g in ipairs(gradients) do g:mul_(inverse) end
+      self.seen[opt] = { bad = count_bad(gradients) }
+    end)
+  end)
+  GradScaler.unscale_ = GradScaler.unscale
+
+  --- opt:step(…) unless a gradient holds NaN or Inf; unscales first where that was not done.
+  put(GradScaler, "GradScaler:step(optimizer: Optimizer, ...) -> any", function(self, opt, ...)
+    if not self.enabled then return opt:step(...) end
+    if self.seen[opt] and self.seen[opt].stepped then
+      fail("GradScaler: step() came already since the last update()")
+    end
+    if not self.seen[opt] then self:unscale(opt) end
+    local seen = self.seen[opt]
+    seen.stepped = true
+    if seen.bad == 0 then return opt:step(...) end
+  end)
+
+  --- After the steps of an iteration: halves the scale if one was left out, doubles it after
+  --- growth_interval good ones; or sets it.
+  put(GradScaler, "GradScaler:update(new_scale?: num|T)", function(self, new_scale)
+    if not self.enabled then return end
+    if new_scale ~= nil then
+      self.now = type(new_scale) == "number" and new_scale or new_scale:item()
+      self.seen = {}
+      return
+    end
+    if next(self.seen) == nil then
+      fail("GradScaler: update() without a step() or unscale() before it")
+    end
+    local bad = 0
+    for _, seen in pairs(self.seen) do bad = bad + seen.bad end
+    self.seen = {}
+    if bad > 0 then
+      self.now, self.tracker = self.now * self.backoff, 0
+      return
+    end
+    self.tracker = self.tracker + 1
+    if self.tracker >= self.interval then self.now, self.tracker = self.now * self.growth, 0 end
+  end)
+
+  --- The scale now; 1 where the scaler is not enabled.
+  put(GradScaler, "GradScaler:get_scale() -> num",
+    function(self) return self.enabled and self.now or 1.0 end)
+  --- Does the scaler scale.
+  put(GradScaler, "GradScaler:is_enabled() -> bool", function(self) return self.enabled end)
+
+  local saved_as = { scale = "now", growth_factor = "growth", backoff_factor = "backoff",
+    growth_interval = "interval", growth_tracker = "tracker" }
+  --- The scale and its settings as a table.
+  put(GradScaler, "GradScaler:state_dict() -> table", function(self)
+    local out = {}
+    for name, field in pairs(saved_as) do out[name] = self.enabled and self[field] or nil end
+    return out
+  end)
+  --- Takes back what state_dict gave.
+  put(GradScaler, "GradScaler:load_state_dict(state: table)", function(self, saved)
+    if not self.enabled then return end
+    for name, field in pairs(saved_as) do
+      if type(saved[name]) ~= "number" then fail("GradScaler: the state has no %s", name) end
+      self[field] = saved[name]
+    end
+  end)
+end
