@@ -54,6 +54,11 @@ local cases = {
     local _ <close> = flame.use("neg", f)
     return flame.neg(x3())
   end },
+  export = { function(x) return x * 2 end, function(f)
+    local path <close> = setmetatable({ os.tmpname() }, { __close = function(t) os.remove(t[1]) end })
+    flame.export(path[1], f, { flame.ones(3) })
+    return flame.program(path[1])(flame.tensor { 1, 2, 3 })
+  end },
   grad = { square, function(f) return flame.grad(f)(x3()) end },
   value_and_grad = { square, function(f) return flame.value_and_grad(f)(x3()) end },
   vjp = { square, function(f) return flame.vjp(f, x3(), flame.tensor(2)) end },
