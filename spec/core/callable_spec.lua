@@ -55,9 +55,12 @@ local cases = {
     return flame.neg(x3())
   end },
   export = { function(x) return x * 2 end, function(f)
-    local path <close> = setmetatable({ os.tmpname() }, { __close = function(t) os.remove(t[1]) end })
-    flame.export(path[1], f, { flame.ones(3) })
-    return flame.program(path[1])(flame.tensor { 1, 2, 3 })
+    local path = os.tmpname()
+    flame.export(path, f, { flame.ones(3) })
+    local y = flame.program(path)(flame.tensor { 1, 2, 3 })
+    flame.eval(y)
+    os.remove(path)
+    return y
   end },
   grad = { square, function(f) return flame.grad(f)(x3()) end },
   value_and_grad = { square, function(f) return flame.value_and_grad(f)(x3()) end },
