@@ -47,11 +47,12 @@ local function strangers()
   }
 end
 
--- Not called with nonsense: they end the process, read files, ask for input or change the session.
+-- Not called with nonsense: they end the process, read files, ask for input, change the session or
+-- give the tensor away.
 local skip = { load = true, save = true, debug = true, default_device = true, seed = true,
   rng_state = true, deterministic = true, budget = true, scope = true, no_grad = true,
   enable_grad = true, timer = true, info = true, leakcheck = true, use = true,
-  autocast = true, profile = true, bench = true }
+  autocast = true, profile = true, bench = true, to_dlpack = true }
 
 describe("a call with strange arguments", function()
   it("raises or works, and the session goes on", function()
