@@ -112,6 +112,15 @@ static void memory_raises_and_names_the_limit(void) {
   FAILS(L, "flame.eval(flame.ones(1 << 30))", "the limit of the context is 64 MiB");
   FAILS(L, "local t = {} for i = 1, 1e6 do t[i] = flame.ones(1000) flame.eval(t[i]) end",
         "the limit of the context is 64 MiB");
+  for (int i = 0; i < 2; i++) {                  /* what a script filled is there for the next */
+    FAILS(L, "local t = {} for i = 1, math.huge do t[i] = flame.rand(9999) flame.eval(t[i]) end",
+          "the limit of the context is 64 MiB");
+    RUNS(L, "local x = flame.rand(64, 64) for i = 1, 9 do x = x:matmul(x):softmax(1) end x:sum():item()");
+    RUNS(L, "local t = {} local function fill(n) for i = 1, n do\n"
+            "  local ok, x = pcall(function() local x = flame.rand(99999) flame.eval(x) return x end)\n"
+            "  if not ok then t = {} return i end t[i] = x end end\n"
+            "local n = fill(math.huge) for i = 1, 5 do assert(fill(math.huge) > n // 2) end");
+  }
   RUNS(L, "local n, ok = 1 << 26\n"
           "repeat n = n // 2 ok = pcall(function() return flame.ones(n):exp():sum():item() end)\n"
           "until ok assert(n >= 1 << 20)");

@@ -64,7 +64,7 @@ static int ended(lua_State *L, int status, lua_KContext base) {
   if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)base;
   fl_hook_charge(L, b, FAILED_STEPS);           /* Lua goes through its stack then */
   if (status == LUA_ERRMEM) lua_gc(L, LUA_GCCOLLECT);
-  fl_heap_tell(L, b, status);
+  if (fl_heap_tell(L, b, status)) fl_hook_charge(L, b, lua_gc(L, LUA_GCCOUNT));
   lua_pushboolean(L, 0);
   lua_insert(L, -2);
   return 2;
@@ -200,7 +200,7 @@ static int b_load(lua_State *L) {
   const int status = fl_bounded_load(L, b, 1, name);
   if (status != LUA_OK) {
     fl_hook_look(L, b);
-    fl_heap_tell(L, b, status);
+    if (fl_heap_tell(L, b, status)) fl_hook_charge(L, b, lua_gc(L, LUA_GCCOUNT));
     lua_pushnil(L);
     lua_insert(L, -2);
     return 2;

@@ -124,9 +124,8 @@ static int push_text(lua_State *L) {
   return 1;
 }
 
-void fl_heap_tell(lua_State *L, fl_lua *b, int status) {
+static void tell(lua_State *L, fl_lua *b) {
   char why[400];
-  if (status != LUA_ERRMEM || b->c == NULL || !lua_checkstack(L, 4)) return;
   if (fl_is_stuck(b->c)) fl_stuck_text(b->c, why, sizeof why);
   else if (!fl_refused_text(b->c, why, sizeof why)) return;
   if (b->heap) b->heap->refusals = b->heap->deny = 0;
@@ -138,4 +137,10 @@ void fl_heap_tell(lua_State *L, fl_lua *b, int status) {
   else lua_pop(L, 1);
   b->c->mem.limit = limit;
   b->c->mem.refused = 0;
+}
+
+int fl_heap_tell(lua_State *L, fl_lua *b, int status) {
+  if (status == LUA_OK || status == LUA_YIELD || b->c == NULL || !lua_checkstack(L, 4)) return 0;
+  if (status == LUA_ERRMEM) tell(L, b);
+  return fl_collect_if_full(b->c, 1);       /* what failed holds its tensors no more */
 }

@@ -82,6 +82,36 @@ void fl_tell_refused(flame_context *c) {
   c->err.hint[0] = 0;
 }
 
+/* ---- room ------------------------------------------------------------------------------------ */
+
+/* Bytes that no limit refuses yet, and the share of the limit that is 'nearly all'. */
+static int64_t room_left(const fl_mem *m, int64_t *near) {
+  enum { SHARE = 8 };
+  int64_t least = INT64_MAX;
+  for (; m; m = m->outer) {
+    if (m->limit <= 0 || m->limit - m->live_bytes >= least) continue;
+    least = m->limit - m->live_bytes;
+    *near = m->limit / SHARE;
+  }
+  return least;
+}
+
+int fl_collect_if_full(flame_context *c, int again) {
+  fl_limits *l = &c->limits;
+  int64_t near = 0, left = room_left(&c->mem, &near);
+  if (left > near) {
+    l->collect_bytes = 0;
+    return 0;
+  }
+  if ((!again && c->mem.live_bytes < l->collect_bytes) || c->evaluating || c->flushing || !c->up ||
+      !c->up->collect)
+    return 0;
+  c->up->collect(c);
+  left = room_left(&c->mem, &near);
+  l->collect_bytes = c->mem.live_bytes + left / 2;
+  return 1;
+}
+
 /* ---- being stuck ----------------------------------------------------------------------------- */
 
 int fl_is_stuck(const flame_context *c) {

@@ -27,6 +27,7 @@ typedef struct fl_limits {
   int32_t depth;                 /* of calls whose time is counted */
   int64_t began;                 /* ns, of the outermost of them */
   int64_t collect_at;            /* live nodes that are worth a collection */
+  int64_t collect_bytes;         /* so for host bytes, while nearly all are in use; else 0 */
   fl_watch *watch;
   uint32_t deny, allow;          /* FLAME_READ, … */
   char *folder;
@@ -50,6 +51,9 @@ void fl_stuck_text(const flame_context *c, char *out, size_t size);
 ** it. 0: none did. */
 int fl_refused_text(flame_context *c, char *out, size_t size);
 void fl_tell_refused(flame_context *c);          /* the same as the message of the kept error */
+/* Nearly all of the host memory is in use: what the host's collector finds dead is let go, but not
+** again before half of the room that this left is taken, unless 'again' is true. 1: it was asked. */
+int fl_collect_if_full(flame_context *c, int again);
 /* Of a call by the host: the time in it counts. In pairs, nested. */
 void fl_time_begin(flame_context *c);
 void fl_time_end(flame_context *c);

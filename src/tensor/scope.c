@@ -80,6 +80,7 @@ static void enter_limited(flame_context *c) {
   enum { NEAR = 64 };
   const int64_t most = c->limits.most[FLAME_NODES];
   if (fl_is_stuck(c)) fl_interrupted(c, "");
+  fl_collect_if_full(c, 0);
   if (most <= 0 || c->nodes.live + NEAR < most || c->nodes.live < c->limits.collect_at ||
       c->flushing || c->evaluating || !c->up) return;
   flush(c);
