@@ -1,6 +1,6 @@
 -- A layer that is too large for one rank: linear layers whose weights are shared out, by rows of
--- the weight (column parallel: each rank makes a part of the features) and by columns (row parallel:
--- each reads a part of them). Two of them, one behind the other, need one sum over all ranks.
+-- the weight (column parallel: each rank makes a part of the features), and by columns (row
+-- parallel: each reads a part of them). One behind the other they need one sum over all ranks.
 --   mpirun -n 2 flame-lua examples/tensor_parallel.lua [--form tensor|sequence] [--steps N] …
 -- tensor: between such pairs all ranks have the same values. sequence: each has a part of the rows,
 -- so that norms, residuals and losses are shared out as well. One process trains the whole layer;
