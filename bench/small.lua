@@ -1,6 +1,6 @@
---- Small work, where the way to the device costs more than the arithmetic: acting and learning of an
--- agent, a network that solves an equation (PINN), solutions of differential equations, kernels
--- with loops. bench/small.py times it beside PyTorch, under the same names.
+--- Small work, where the way to the device costs more than the arithmetic: acting and learning of
+-- an agent, a network that solves an equation (PINN), differential equations, kernels with loops.
+-- bench/small.py times it beside PyTorch, under the same names.
 --
 --   flame-lua bench/small.lua [cpu|cuda]            a table of microseconds
 --   flame-lua bench/small.lua cpu ask               one at a time, on standard input:
