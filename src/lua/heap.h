@@ -10,6 +10,7 @@ typedef struct fl_lua_heap fl_lua_heap;
 int fl_heap_open(struct lua_State *L, struct fl_lua *b);
 void fl_heap_close(struct lua_State *L, struct fl_lua *b);   /* the state's own allocator again */
 /* After a call that failed with this status: if a limit refused memory, the message on top says
-** which and who has it. Then what is dead is collected, if memory is nearly full: 1. Never raises. */
+** which and who has it. Then what is dead is collected, if memory is nearly full: 1. Never
+** raises. */
 int fl_heap_tell(struct lua_State *L, struct fl_lua *b, int status);
 #endif

@@ -52,7 +52,8 @@ void fl_stuck_text(const flame_context *c, char *out, size_t size);
 int fl_refused_text(flame_context *c, char *out, size_t size);
 void fl_tell_refused(flame_context *c);          /* the same as the message of the kept error */
 /* Nearly all of the host memory is in use: what the host's collector finds dead is let go, but not
-** again before half of the room that this left is taken, unless 'again' is true. 1: it was asked. */
+** again before half of the room that this left is taken, unless 'again' is true. 1: it was
+** asked. */
 int fl_collect_if_full(flame_context *c, int again);
 /* Of a call by the host: the time in it counts. In pairs, nested. */
 void fl_time_begin(flame_context *c);
