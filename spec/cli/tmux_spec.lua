@@ -12,7 +12,7 @@ local folder = os.tmpname()
 os.remove(folder)
 assert(os.execute("mkdir " .. folder))
 
--- A server of its own, which ends with the spec.
+-- A separate server, which ends with the spec.
 local tmux = ("TMUX= tmux -S '%s/socket' -f /dev/null "):format(folder)
 local function run(command) return output_of(tmux .. command .. " 2>&1") end
 local function screen() return run("capture-pane -p -S -") end

@@ -1,5 +1,5 @@
 -- The prompt on a terminal, for specs: spec/c/pty.c runs it on one, types, and says what the screen
--- shows. folder is removed by whoever asked for it: terminal.close().
+-- shows. terminal.close() removes its folder.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local function output_of(command)
