@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int passed, failed;
+static atomic_int passed, failed;
 
 static void check_at(int ok, const char *what, int line) {
   if (ok) passed++; else failed++;
