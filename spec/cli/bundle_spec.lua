@@ -67,6 +67,26 @@ describe("a bundle", function()
     assert.equal(0, status)
   end)
 
+  it("reads no more of its files than the script does", function()
+    write("big.lua", [=[
+      local w = require("flame").load("big.safetensors").w
+      local first, rss = w[{ 1 }]:item()
+      for line in io.lines("/proc/self/smaps") do
+        local size = line:match("^Size: +(%d+)")
+        if size then rss = tonumber(size) >= 16384 and "next" or rss end
+        rss = rss == "next" and tonumber(line:match("^Rss: +(%d+)")) or rss
+      end
+      print(first, rss)
+    ]=])
+    require("flame").save(folder .. "/big.safetensors", { w = require("flame").ones(1 << 22) })
+    bundle("big big.lua big.safetensors")
+    local out, status = run("./big")
+    run("rm big big.safetensors")
+    assert.equal(0, status, out)
+    local kb = tonumber(out:match("^1.0\t(%d+)\n$"))
+    assert(kb and kb < 4096, out)                             -- of 16 MiB
+  end)
+
   it("tells errors with the script's lines", function()
     write("bad.lua", "local x = 1\nerror('wrong')")
     bundle("bad bad.lua")
