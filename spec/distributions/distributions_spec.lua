@@ -177,20 +177,49 @@ describe("distributions: draws", function()
       assert.equal("Transform", getmetatable(getmetatable(map)).__index.__name)
     end
   end)
+  --- Draws of each sampler with parameters of a dtype on a device: name -> bytes.
+  local function draws_of_all(dtype, device)
+    local o = { dtype = dtype, device = device }
+    local function p(v) return flame.full({ 500 }, v, o) end
+    local function rows(n) return flame.arange(1, 500 * n, o):reshape(500, n):remainder(7) + 0.25 end
+    local all = {}
+    for _, c in ipairs(continuous) do
+      local args = {}
+      for i = 2, #c do args[i - 1] = p(c[i]) end
+      all[title(c[1], { table.unpack(c, 2) })] = D[c[1]](table.unpack(args))
+    end
+    for _, n in ipairs { 1, 3, 40 } do
+      all["Dirichlet " .. n] = D.Dirichlet(rows(n))
+      all["Categorical " .. n] = D.Categorical(rows(n))
+      all["Categorical by logits " .. n] = D.Categorical { logits = rows(n) * 3 }
+      all["Mixture " .. n] = D.MixtureSameFamily(D.Categorical(rows(n)), D.Laplace(rows(n), 1))
+      local root = (rows(n):unsqueeze(-1) * rows(n):unsqueeze(-2)):tril()
+      if dtype == "f64" or dtype == "f32" then
+        all["MultivariateNormal " .. n] = D.MultivariateNormal(rows(n), { scale_tril = root })
+      end
+    end
+    all.Bernoulli, all.Geometric = D.Bernoulli(p(0.3)), D.Geometric { logits = p(-0.7) }
+    all.Binomial, all.Poisson = D.Binomial(p(9), p(0.3)), D.Poisson(p(2.5))
+    all["Binomial of many"], all["Poisson of many"] = D.Binomial(p(200), p(0.7)), D.Poisson(p(80))
+    all.Independent = D.Independent(D.Gamma(rows(3), 1), 1)
+    all.Transformed = D.TransformedDistribution(D.Normal(p(0.1), p(0.8)),
+      { D.AffineTransform(0.2, p(-1.5)), D.TanhTransform(), D.ExpTransform(), D.SigmoidTransform() })
+    local out = {}
+    for name, d in pairs(all) do
+      flame.seed(2)
+      out[name] = d:sample(3):cpu():bytes()
+    end
+    return out
+  end
   it("#cuda come in the same bits on the GPU", function()
     if flame.best_device() ~= "cuda" then return pending("no CUDA device") end
-    for _, c in ipairs(continuous) do
-      for _, dtype in ipairs { "f64", "f32" } do
-        local function draws(device)
-          local args = {}
-          for i = 2, #c do
-            args[i - 1] = flame.full({ 5000 }, c[i], { dtype = dtype, device = device })
-          end
-          flame.seed(2)
-          return D[c[1]](table.unpack(args)):sample(3):cpu():bytes()
-        end
-        assert.equal(draws "cpu", draws "cuda", c[1])
+    for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
+      local here, there, differ = draws_of_all(dtype, "cpu"), draws_of_all(dtype, "cuda"), {}
+      for name, bytes in pairs(here) do
+        if there[name] ~= bytes then differ[#differ + 1] = name end
       end
+      table.sort(differ)
+      assert.same({}, differ, dtype)
     end
   end)
   it("repeat with the seed, and expand gives each element its own", function()

@@ -7,6 +7,18 @@ local recording = require "flame.base.recording"
 local special = require "flame.ops.special"
 local where = flame.where
 
+--- The sum along the last axis, which stays with size 1, by halves: an order that every device has.
+local function halved_sum(x)
+  local n, size = x:size(-1), 1
+  while size < n do size = size * 2 end
+  x = x:pad { 0, size - n }
+  while size > 1 do
+    size = size // 2
+    x = x:narrow(-1, 1, size) + x:narrow(-1, size + 1, size)
+  end
+  return x
+end
+
 -- ---- the slope of gamma variates ----------------------------------------------------------------
 -- x follows a along the quantiles, P(a, x) = const: dx/da = -(dP/da) / p(x) (Figurnov, Mohamed and
 -- Mnih, "Implicit reparameterization gradients", 2018). Each expansion of P that igamma uses is
@@ -204,5 +216,6 @@ end
 return function(shared)
   shared.gamma_slope, shared.log_beta = gamma_slope, log_beta
   shared.beta_share, shared.gamma_quantile = beta_share, gamma_quantile
+  shared.halved_sum = halved_sum
   shared.beta_quantile, shared.followed = beta_quantile, followed
 end
