@@ -169,7 +169,7 @@ local function solve(lower, upper, shares, log_slope, start, first, last)
   if start:numel() == 0 then return start end
   local t, low, high = start, flame.full_like(start, first), flame.full_like(start, last)
   local below = lower:le(0.5)
-  local goal = where(below, lower, upper):log()
+  local goal, before = where(below, lower, upper):log(), math.huge
   for _ = 1, TRIES do
     local p, q = shares(t)
     local now = where(below, p, q):log()
@@ -177,11 +177,14 @@ local function solve(lower, upper, shares, log_slope, start, first, last)
     low, high = where(over, low, t), where(over, t, high)
     local step = (now - goal) * (now - log_slope(t)):exp() * where(below, -1, 1)
     local next = t + step
-    local fits = next:gt(low):logical_and(next:lt(high))
+    -- a bound is no step too far: one that stands at its root has it as a bound
+    local fits = next:ge(low):logical_and(next:le(high))
     next = where(fits, next, (low + high) * 0.5)
     local moved = ((next - t):abs() / (1 + next:abs())):amax():item()
     t = next
-    if moved < 4e-16 then break end
+    -- bisection halves a step; one that stays is the rounding of the shares
+    if moved < 2e-15 or moved < 1e-7 and moved > 0.75 * before then break end
+    before = moved
   end
   return t
 end
