@@ -27,7 +27,8 @@ local function by_counts(d, x)
   for k = low, high do
     local p, count = d:log_prob(k):exp():item(), x:eq(k):long():sum():item()
     if p * n >= 5 then
-      chi, cells, rest, many = chi + (count - p * n) ^ 2 / (p * n), cells + 1, rest - p, many + count
+      chi, cells = chi + (count - p * n) ^ 2 / (p * n), cells + 1
+      rest, many = rest - p, many + count
     end
   end
   if rest * n >= 5 then chi, cells = chi + (n - many - rest * n) ^ 2 / (rest * n), cells + 1
@@ -79,7 +80,7 @@ local continuous = {
   { "Gamma", 4.5, 0.1 }, { "Gamma", 900, 3 }, { "Beta", 0.2, 0.3 }, { "Beta", 2, 5 },
   { "Beta", 300, 40 }, { "StudentT", 1.5, 1, 2 }, { "StudentT", 30, 0, 1 },
 }
-local samplers = {}                                      -- {title, distribution, one a tenth off, check}
+local samplers = {}                    -- {title, distribution, one a tenth off, check}
 local function add(name, right, wrong, misfit)
   samplers[#samplers + 1] = { name, right, wrong, misfit }
 end
@@ -100,7 +101,9 @@ for _, c in ipairs { { "Normal", 0.3, 2 }, { "Uniform", -1, 3 }, { "Laplace", 0.
   { "Beta", 2, 5 }, { "StudentT", 1.5, 1, 2 } } do
   local name, args = c[1], { table.unpack(c, 2) }
   local d, wrong = make(name, args, "f32"), make(name, off(args, #args), "f32")
-  add(title(name, args) .. " in f32", d, wrong, function(_, x) return by_cdf(make(name, args), x) end)
+  add(title(name, args) .. " in f32", d, wrong, function(_, x)
+    return by_cdf(make(name, args), x)
+  end)
 end
 for _, c in ipairs { { "Bernoulli", 0.3 }, { "Geometric", 0.2 }, { "Binomial", 9, 0.3 },
   { "Binomial", 200, 0.7 }, { "Poisson", 2.5 }, { "Poisson", 80 } } do
@@ -211,7 +214,8 @@ describe("distributions: draws", function()
     local far = D.Independent(D.Normal(t { { -9, -9 }, { 9, 9 } }, 1), 1)
     local x = D.MixtureSameFamily(D.Categorical(t { 0.3, 0.7 }), far):sample(2000)
     assert.is_true(x:select(2, 1):gt(0):eq(x:select(2, 2):gt(0)):all():item())
-    local d = D.MixtureSameFamily(D.Categorical(t { 0.3, 0.7 }), D.Normal(t { -2, 1 }, t { 0.5, 1 }))
+    local d = D.MixtureSameFamily(D.Categorical(t { 0.3, 0.7 }),
+      D.Normal(t { -2, 1 }, t { 0.5, 1 }))
     x = d:sample(N)
     assert.allclose(d.mean, x:mean(), { atol = 0.03 })
     assert.allclose(d.variance, x:var(), { atol = 0.06 })
@@ -248,7 +252,9 @@ describe("distributions: draws", function()
   local function draws_of_all(dtype, device)
     local o = { dtype = dtype, device = device }
     local function p(v) return flame.full({ 500 }, v, o) end
-    local function rows(n) return flame.arange(1, 500 * n, o):reshape(500, n):remainder(7) + 0.25 end
+    local function rows(n)
+      return flame.arange(1, 500 * n, o):reshape(500, n):remainder(7) + 0.25
+    end
     local all = {}
     for _, c in ipairs(continuous) do
       local args = {}
@@ -270,7 +276,8 @@ describe("distributions: draws", function()
     all["Binomial of many"], all["Poisson of many"] = D.Binomial(p(200), p(0.7)), D.Poisson(p(80))
     all.Independent = D.Independent(D.Gamma(rows(3), 1), 1)
     all.Transformed = D.TransformedDistribution(D.Normal(p(0.1), p(0.8)),
-      { D.AffineTransform(0.2, p(-1.5)), D.TanhTransform(), D.ExpTransform(), D.SigmoidTransform() })
+      { D.AffineTransform(0.2, p(-1.5)), D.TanhTransform(), D.ExpTransform(),
+        D.SigmoidTransform() })
     local out = {}
     for name, d in pairs(all) do
       flame.seed(2)
@@ -364,8 +371,9 @@ describe("distributions: gradients of draws", function()
   for _, c in ipairs { { "Normal", 0.3, 2 }, { "Uniform", -1, 3 }, { "Laplace", 0.3, 2 },
     { "Exponential", 0.7 }, { "LogNormal", 0.1, 0.6 }, { "Gamma", 0.3, 2 }, { "Gamma", 4.5, 0.1 },
     { "Gamma", 60, 3 } } do
-    it(("of %s are how their quantiles move"):format(title(c[1], { table.unpack(c, 2) })), function()
-      agree(c[1], { table.unpack(c, 2) }, function(x, ...)
+    local args = { table.unpack(c, 2) }
+    it(("of %s are how their quantiles move"):format(title(c[1], args)), function()
+      agree(c[1], args, function(x, ...)
         local p = D[c[1]](...):cdf(x)
         return function(...) return D[c[1]](...):icdf(p) end
       end)
