@@ -462,7 +462,8 @@ static fl_lt_status fake_cublasLtMatmulDescSetAttribute(fl_lt_desc d, unsigned w
     memcpy(&q->bias, p, n);
     return FL_LT_OK;
   }
-  if (n != 4 || (which != FL_LT_TRANSA && which != FL_LT_TRANSB && which != FL_LT_EPILOGUE)) return 7;
+  if (n != 4) return 7;
+  if (which != FL_LT_TRANSA && which != FL_LT_TRANSB && which != FL_LT_EPILOGUE) return 7;
   memcpy(which == FL_LT_TRANSA ? &q->ta : which == FL_LT_TRANSB ? &q->tb : &q->epilogue, p, 4);
   return FL_LT_OK;
 }

@@ -1,8 +1,8 @@
 /*
 ** Kernels of reductions of everything, taken apart. Reductions that have nothing in common, as the
 ** squares of many gradients, share a group where each joined another's loop; on a GPU a kernel of
-** one row is one block (or a few), which would go through them one after the other. As kernels of
-** their own those of equal structure are instances of one launch, side by side (finish.c).
+** one row is one block (or a few), which would go through them one after the other. As separate
+** kernels those of equal structure are instances of one launch, side by side (finish.c).
 */
 #include "plan/planner.h"
 #include <string.h>
@@ -50,7 +50,7 @@ static void *room(fl_mem *m, size_t n, size_t size, int *ok) {
   return at;
 }
 
-/* Instructions, operands and scalars of the part that begins at 'first'; those of a draw are two. */
+/* Instructions, operands and scalars of the part that begins at 'first'; a draw has two scalars. */
 static void fill(const parts *p, uint16_t first, fl_kernel *out) {
   const fl_kernel *k = p->k;
   uint16_t to[FL_MAX_INSTR] = { 0 }, operand[FL_MAX_OPERANDS] = { 0 };      /* + 1 */

@@ -4,7 +4,7 @@
 ** Vectors get an axis by a view and lose it again; a batch times one matrix becomes one
 ** product of flattened rows where no copy is needed.
 ** Of half types there may be in[2] (n), which is added to each row before the sum is rounded: once,
-** by the library as it writes. In f32 and f64 an addition of its own has the same bits.
+** by the library as it writes. In f32 and f64 a separate addition has the same bits.
 */
 #include "tensor/build_util.h"
 #include <string.h>

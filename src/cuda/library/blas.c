@@ -103,8 +103,8 @@ static int describe(const fl_matmul *m, const batches *q, call *x) {
   if (m->m > INT32_MAX || m->n > INT32_MAX || m->k > INT32_MAX) return 0;
   if (l >= 0 && q->size[l] > INT32_MAX) return 0;
   *x = (call){ .dtype = m->dtype, .batch = l < 0 ? 1 : (int32_t)q->size[l],
-               .m = m->n, .n = m->m, .k = m->k, .ldc = m->n,
-               .bias = m->biased, .sa = l < 0 ? 0 : q->b[l], .sb = l < 0 ? 0 : q->a[l], .sc = l < 0 ? 0 : q->c[l] };
+               .m = m->n, .n = m->m, .k = m->k, .ldc = m->n, .bias = m->biased,
+               .sa = l < 0 ? 0 : q->b[l], .sb = l < 0 ? 0 : q->a[l], .sc = l < 0 ? 0 : q->c[l] };
   return as_column_major(m->k, m->n, m->bs[0], m->bs[1], &x->ta, &x->lda) &&
          as_column_major(m->m, m->k, m->as[0], m->as[1], &x->tb, &x->ldb);
 }
