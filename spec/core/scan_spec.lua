@@ -51,7 +51,8 @@ print(pcall(function() return step(0):item() end))
 print("kept", flame.equal(before, layers[1].weight))
 print("goes on", step(1):item() > 0)]])
     has(text, "false\t(command line):12: backward of square: mul made NaN out of operands without",
-      ", in 12 of 12 elements of shape (3, 4); operands: ", "(3, 4) f32 from -inf to inf, 12 infinite",
+      ", in 12 of 12 elements of shape (3, 4); operands: ",
+      "(3, 4) f32 from -inf to inf, 12 infinite",
       "kept\ttrue", "goes on\ttrue")
   end)
 

@@ -3,7 +3,7 @@
 ** what it recorded, one op after the other, and raises for the first that made a NaN or an infinity
 ** out of finite values, with the line that recorded it (for a backward op the line of its forward
 ** op). Constants that are not finite, and what is computed from them, pass: -inf in a mask is
-** meant. Every value is read back, so this is slow and for finding faults only. FLAME_CHECK=nan looks
+** meant. Every value is read back, so this is slow. FLAME_CHECK=nan looks
 ** for a NaN alone, made of operands without one, and comes here from a run in which there is one
 ** (scan.c).
 */

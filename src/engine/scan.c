@@ -1,7 +1,7 @@
 /*
 ** FLAME_CHECK=nan. Plans of such a context say of each step whether it wrote a NaN (plan/scan.c).
 ** Windows are planned, run and replayed as without the check, but that what a run writes is copied
-** first. If a step wrote a NaN, these copies go back, nothing is stored, and the window, which still
+** first. If a step wrote a NaN, the copies go back, nothing is stored, and the window, which still
 ** has its inputs, is run again op by op; the first op that makes a NaN out of operands without
 ** one is the error. Where there is none (a NaN that was given) the values are right by then.
 */
