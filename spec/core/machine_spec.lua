@@ -459,7 +459,7 @@ local function step()
   opt:step()
   return loss
 end
-print(step():item())]] })
+print(select(2, pcall(function() return step():item() end)))]] })
       return (run(root .. "/train.lua", nil, "FLAME_CHECK=nan"):gsub("ROOT/train", "train"))
     end,
     image = function() return program(to_gpu, "image=86") end,
