@@ -7,7 +7,7 @@
 **
 ** The texts are there in every form of flame. A program that is linked with the Lua that
 ** compiled fl_embedded_code (flame-lua is) leaves the table's address in the registry under
-** fl_key_code before luaopen_flame: loading then parses nothing.
+** fl_key_code before luaopen_flame: what is in it is not parsed. It has what most programs load.
 */
 #ifndef FL_LUA_EMBEDDED_H
 #define FL_LUA_EMBEDDED_H
@@ -15,7 +15,7 @@
 #include <lua.h>
 
 extern const struct fl_embedded fl_embedded_lua[];
-extern const struct fl_embedded fl_embedded_code[];      /* in flame-lua alone */
+extern const struct fl_embedded fl_embedded_code[];      /* in flame-lua and libflame-full */
 extern const char fl_key_code;
 
 /* require "flame.nn" finds the embedded text, unless the host has set a loader. */

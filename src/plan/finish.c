@@ -446,9 +446,10 @@ fl_plan *fl_plan_finish(fl_planner *P) {
   plan->device = P->p->device;
   mark_stored(P);
   P->plan = plan;
-  const int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) &&
-                 place_memory(P, turns, n, plan) && make_steps(P, turns, n, plan) &&
-                 order_faults(P, plan);
+  int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) &&
+           place_memory(P, turns, n, plan) && make_steps(P, turns, n, plan);
+  if (ok) note_outs(plan);
+  ok = ok && fl_plan_delay_lanes(plan) && order_faults(P, plan);
   fl_free(P->mem, turns, cap);
   if (!ok) {
     fl_plan_free(plan);
