@@ -191,8 +191,12 @@ int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t);
 int fl_plan_is_collective(const fl_planner *P, int32_t g);
 /* The stage after which what group 'on' computes is there. */
 int32_t fl_plan_ready(const fl_planner *P, int32_t on);
+/* Collectives wait for attention; commits are known. 0: no memory. */
+int fl_plan_delay_lanes(fl_plan *plan);
 /* Steps get their joins, and the plan whether it checks. */
 void fl_plan_note_lanes(fl_plan *plan);
+/* Steps that look for NaN, behind those that make floats; before the two above. (scan.c) */
+int fl_plan_scan(fl_plan *plan);
 /* Take back the newest cell, a copy. */
 void fl_plan_drop_copy(fl_planner *P);
 /* May matmul n read its input i where it lies? Else the planner makes a row-major copy. */
