@@ -1,34 +1,76 @@
 --- One training step of GPT-2 124M, T = 1024, bf16 autocast, AdamW, norm clipping, the loss read
 -- each step, on the default device; from the root of the repository:
---   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small"]]]]
--- small: 2 layers of 32 and T = 16, for a specification.
+--   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small" | "turns" [BUCKET]]]]]
+-- small: 2 layers of 32 and T = 16, for a specification. Under torchrun, mpirun or srun each rank
+-- has such a batch, and its own GPU. turns: "BATCH STEPS" a line of the standard input is measured,
+-- and the milliseconds of a step are printed, a line each (bench/scaling.py).
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
-local V, B, steps = tonumber(arg[1] or 50304), tonumber(arg[2] or 16), tonumber(arg[3] or 40)
-local small = arg[4] == "small"
+local distributed = require "flame.distributed"
+local rank, ranks = distributed.init()
+if ranks > 1 then flame.default_device(flame.best_device()) end
+local V, batch, steps = tonumber(arg[1] or 50304), tonumber(arg[2] or 16), tonumber(arg[3] or 40)
+local small, turns = arg[4] == "small", arg[4] == "turns"
 local T = small and 16 or 1024
 local net = dofile "bench/gpt.lua" { vocabulary = V, width = small and 32 or 768,
   heads = small and 2 or 12, layers = small and 2 or 12, context = T, tied = true, gelu = "tanh" }
 for _, p in ipairs(net:parameters()) do if p.ndim == 2 then nn.init.normal(p, 0, 0.02) end end
+net = distributed.data_parallel(net, { bucket = math.tointeger(tonumber(arg[5] or 25e6)) })
 local opt = optim.AdamW(net:parameters(), { lr = 1e-4 })
-local ids = flame.randint({ B, T + 1 }, 1, V)
-local function step()
-  opt:zero_grad()
-  local loss = flame.autocast("bf16", function()
-    return flame.cross_entropy(net(ids:narrow(2, 1, T)):reshape(-1, V),
-      ids:narrow(2, 2, T):reshape(-1))
-  end)
-  loss:backward()
-  optim.clip_grad_norm(net:parameters(), 1.0)
-  opt:step()
-  return loss
+
+local function stepper(B)
+  flame.seed(rank)
+  local ids = flame.randint({ B, T + 1 }, 1, V)
+  return function()
+    opt:zero_grad()
+    local loss = flame.autocast("bf16", function()
+      return flame.cross_entropy(net(ids:narrow(2, 1, T)):reshape(-1, V),
+        ids:narrow(2, 2, T):reshape(-1))
+    end)
+    loss:backward()
+    optim.clip_grad_norm(net:parameters(), 1.0)
+    opt:step()
+    return loss
+  end
 end
-for _ = 1, 3 do step():item() end
-flame.synchronize()
-local clock = flame.timer()
-for _ = 1, steps do step():item() end
-flame.synchronize()
-local each = clock() / steps
-print(("vocabulary %d, batch %d: %.2f ms a step, %.1f K tokens/s, %d launches"):format(V, B,
-  each * 1e3, B * T / each / 1e3, flame.stats().launches // (steps + 3)))
-if arg[4] == "profile" then print(flame.profile(function() step():item() end)) end
+
+--- Seconds of a step, after so many that do not count.
+local function measure(step, count, warm)
+  for _ = 1, warm do step():item() end
+  flame.synchronize()
+  if ranks > 1 then distributed.barrier() end
+  local clock = flame.timer()
+  for _ = 1, count do step():item() end
+  flame.synchronize()
+  return clock() / count
+end
+
+if turns then
+  for line in io.lines() do
+    local B, count = line:match("^(%d+) (%d+)$")
+    local each = measure(stepper(math.tointeger(tonumber(B))), tonumber(count), 5)
+    print(("%.3f"):format(each * 1e3))
+    io.stdout:flush()
+    collectgarbage()
+    flame.empty_cache()
+  end
+  os.exit(0, true)
+end
+
+local step = stepper(batch)
+local before = distributed.stats()
+local each = measure(step, steps, 3)
+if rank == 1 then
+  print(("vocabulary %d, batch %d: %.2f ms a step, %.1f K tokens/s, %d launches"):format(V, batch,
+    each * 1e3, ranks * batch * T / each / 1e3, flame.stats().launches // (steps + 3)))
+end
+if rank == 1 and ranks > 1 then
+  local s, count = distributed.stats(), steps + 3
+  print(("%d ranks, %s; a step: collectives %.2f ms, of these %.2f beside other work; host in them "
+    .. "%.2f ms"):format(ranks, s.over or "arrays of the host", (s.gpu - before.gpu) / count * 1e3,
+    (s.overlapped - before.overlapped) / count * 1e3, (s.seconds - before.seconds) / count * 1e3))
+end
+if arg[4] == "profile" then
+  local profile = flame.profile(function() step():item() end)
+  if rank == 1 then print(profile) end
+end

@@ -1,14 +1,16 @@
 -- docs.lua: the last part of docs/ops.md, every function and method with its signature and a line
--- on what it does, from tools/meta.lua, by the subjects of tools/subjects.txt with the examples
--- there. Run by tools/docs from the top of the tree.
+-- on what it does, from tools/meta.lua, by the subjects of tools/subjects.txt and tools/modules.txt
+-- with the examples there. Run by tools/docs from the top of the tree.
 local meta = dofile "tools/meta.lua"
 local list = meta.collect()
 
 local function cell(text) return (text:gsub("|", "\\|")) end
 local function first_sentence(doc)
   local text = table.concat(doc, " ")
-  if #text <= 160 then return text end
-  return text:match("^(.-[%.;:]) ") or text:sub(1, 157) .. "…"
+  if #text <= 240 then return text end
+  local first = text:gsub("et al%. ", "et al\0 "):match("^(.-%.) ")     -- no end of a sentence
+  first = first and first:gsub("%z", ".") or text
+  return #first <= 320 and first or text:match("^(.-)[;:] ") .. "."
 end
 local function section(title, what, wanted)
   local rows = {}
@@ -36,19 +38,11 @@ print("only there.")
 
 -- ---- by subject ---------------------------------------------------------------------------------
 
-local made = {}                                        -- name -> entry of a function or a method
-for _, e in ipairs(list) do
-  local of_module = meta.is_module[e.name:match("^(%w+)%.")]
-  if e.kind == "both" or e.kind == "method" or e.kind == "function" and not of_module then
-    made[e.name] = e
-  end
-end
-
---- The subjects of tools/subjects.txt: { title =, names = {…}, rest = { "linalg" }, examples =
+--- The subjects of a file: { title =, names = {…}, rest = { "linalg" }, examples =
 --- { { name, text }, … } }.
-local function read_subjects()
+local function read_subjects(file)
   local subjects, number = {}, 0
-  for line in io.lines "tools/subjects.txt" do
+  for line in io.lines(file) do
     number = number + 1
     local name, text = line:match("^  ([%w_.]+): (.+)$")
     local names = line:match("^  ([%w_.* ]+)$")
@@ -58,50 +52,69 @@ local function read_subjects()
     elseif name then
       table.insert(subject.names, name)
       table.insert(subject.examples, text)
+      subject.examples[name] = true
     elseif names then
       for word in names:gmatch("%S+") do
         local prefix = word:match("^(%w+)%.%*$")
         table.insert(prefix and subject.rest or subject.names, prefix or word)
       end
     elseif line ~= "" and line:sub(1, 1) ~= "#" then
-      error(("tools/subjects.txt:%d: neither a subject nor names"):format(number), 0)
+      error(("%s:%d: neither a subject nor names"):format(file, number), 0)
     end
   end
   return subjects
 end
 
-local placed = {}                                      -- name -> subject
-local subjects = read_subjects()
-for _, subject in ipairs(subjects) do
-  for _, name in ipairs(subject.names) do
-    if not made[name] then error("tools/subjects.txt: there is no " .. name, 0) end
-    if placed[name] then error("tools/subjects.txt: " .. name .. " appears twice", 0) end
-    placed[name] = subject
-  end
-end
-for _, subject in ipairs(subjects) do
-  for _, prefix in ipairs(subject.rest) do
-    for name in pairs(made) do
-      if not placed[name] and name:match("^(%w+)%.") == prefix then placed[name] = subject end
+--- The subjects of a file, and name -> subject; every name of 'made' (name -> entry) has one.
+local function place(file, made)
+  local placed, homeless, subjects = {}, {}, read_subjects(file)
+  for _, subject in ipairs(subjects) do
+    for _, name in ipairs(subject.names) do
+      if not made[name] then error(file .. ": there is no " .. name, 0) end
+      if placed[name] then error(file .. ": " .. name .. " appears twice", 0) end
+      placed[name] = subject
     end
   end
+  for _, subject in ipairs(subjects) do
+    for _, prefix in ipairs(subject.rest) do
+      for name in pairs(made) do
+        if not placed[name] and name:match("^(%w+)%.") == prefix then placed[name] = subject end
+      end
+    end
+  end
+  for name in pairs(made) do
+    if not placed[name] then homeless[#homeless + 1] = name end
+  end
+  table.sort(homeless)
+  if #homeless > 0 then
+    error(file .. ": no subject has " .. table.concat(homeless, " "), 0)
+  end
+  return subjects, placed
 end
-local homeless = {}
-for name in pairs(made) do
-  if not placed[name] then homeless[#homeless + 1] = name end
+
+local made, modules = {}, {}       -- name -> entry of a function or a method; of nn and optim
+for _, e in ipairs(list) do
+  local of_module = meta.is_module[e.name:match("^(%w+)%.")]
+  if e.kind == "both" or e.kind == "method" or e.kind == "function" and not of_module then
+    made[e.name] = e
+  elseif e.name:match("^nn%.") or e.name:match("^optim%.") then
+    modules[e.name] = e
+  end
 end
-table.sort(homeless)
-if #homeless > 0 then
-  error("tools/subjects.txt: no subject has " .. table.concat(homeless, " "), 0)
-end
+local subjects, placed = place("tools/subjects.txt", made)
+local of_modules, placed_modules = place("tools/modules.txt", modules)
 
 local values = {
   a = "flame.tensor { 1, 4, 9 }", b = "flame.tensor { 2, 2, 3 }",
   m = "flame.tensor { { 2, 1 }, { 1, 3 } }",
   n = 'flame.tensor({ 3, 1, 2 }, { dtype = "i64" })',
-  t = "flame.tensor { { 1, 2, 3 }, { 4, 5, 6 } }",
+  t = "flame.tensor { { 1, 2, 3 }, { 4, 5, 6 } }", s = "flame.tensor { -1, 0, 2 }",
+  series = "flame.arange(6.0):reshape(1, 1, 6)          -- batch, channels, time",
+  image = "flame.arange(16.0):reshape(1, 1, 4, 4)       -- batch, channels, height, width",
+  box = "flame.arange(8.0):reshape(1, 1, 2, 2, 2)",
+  gained = "flame.tensor({ 1, 2 }, { requires_grad = true })",
 }
-local order = { "a", "b", "m", "n", "t" }
+local order = { "a", "b", "m", "n", "t", "s", "series", "image", "box", "gained" }
 local environment = setmetatable({ flame = require "flame" }, { __index = _G })
 for _, name in ipairs(order) do
   environment[name] = assert(load("return " .. values[name], "=value", "t", environment))()
@@ -113,9 +126,9 @@ local function shown(text)
     return table.pack(assert(load("return " .. code, "=" .. code, "t", environment))())
   end
   local got = values_of(text)
-  if type(got[1]) == "table" and not (getmetatable(got[1]) or {}).__tostring then
+  if type(got[1]) == "table" and tostring(got[1]):find("^table: ") then
     text = ("table.unpack(%s)"):format(text)
-    got = values_of(text)
+    got = table.pack(table.unpack(got[1]))
   end
   for i = 1, got.n do got[i] = tostring(got[i]):gsub("  shape", " shape") end
   return ("print(%s)"):format(text), table.concat(got, " ")
@@ -135,11 +148,14 @@ local function put_examples(subject)
   print "```"
 end
 
-local names = {}
-for i, subject in ipairs(subjects) do
-  names[i] = ("[%s](#%s)"):format(subject.title:lower(), subject.title:lower():gsub(" ", "-"))
+local function links(titles)
+  local names = {}
+  for i, subject in ipairs(titles) do
+    names[i] = ("[%s](#%s)"):format(subject.title:lower(), subject.title:lower():gsub(" ", "-"))
+  end
+  return table.concat(names, " ·\n")
 end
-print("\nBy subject: " .. table.concat(names, " ·\n") .. ". After these: [writes](#writes),")
+print("\nBy subject: " .. links(subjects) .. ". After these: [writes](#writes),")
 print("[modules](#modules), [optimisers](#optimisers), [data](#data), [plots](#plots), and what else there is.")
 print "\nA function that takes a tensor first is a method as well: `flame.name(x, …)` is `x:name(…)`. The examples use\n"
 print "```lua"
@@ -166,8 +182,65 @@ end
 
 section("Writes", "Methods that change the value of `x` and return it; also as `flame.name_(x, …)`.",
   function(e) return e.kind == "write" end)
-section("Modules", "`local nn = require \"flame.nn\"`.",
-  function(e) return e.name:match("^nn%.") ~= nil end)
+
+-- ---- modules ------------------------------------------------------------------------------------
+
+-- What the examples of modules use, as the page shows it.
+local beside = [[
+local nn, optim = require "flame.nn", require "flame.optim"
+local words = flame.randn(2, 5, 8)                            -- batch, time, features
+local ids = flame.tensor({ 1, 3 }, { dtype = "i64" })         -- a class of each row of t
+local net = nn.Sequential { nn.Linear(3, 4) }
+local function stepped(rule, options)              -- two weights after a step on their squares
+  local w = nn.Parameter(flame.tensor { { 1, -2 } })
+  local opt = rule({ w }, options)
+  opt:step(function()
+    opt:zero_grad()
+    local loss = w:square():sum()
+    loss:backward()
+    return loss
+  end)
+  return w:detach():flatten()
+end
+local function clipped(clip, limit)                -- a gradient of 6 and 8
+  local w = nn.Parameter(flame.tensor { 3, 4 })
+  w:square():sum():backward()
+  clip({ w }, limit)
+  return w.grad
+end
+local function rates(make, options, measure)       -- of six steps, where the optimiser has 1
+  local schedule = make(optim.SGD({ nn.Parameter(flame.zeros(1)) }, { lr = 1 }), options)
+  local list = {}
+  for k = 1, 6 do
+    list[k] = ("%.3g"):format(schedule:get_last_lr()[1])
+    if measure then schedule:step(measure) else schedule:step() end
+  end
+  return table.concat(list, " ")
+end
+local function warm(opt) return optim.schedule.linear(opt, { start_factor = 0.1, total_iters = 3 }) end
+local function falling(opt) return optim.schedule.exponential(opt, 0.5) end]]
+environment.flame.seed(1)
+assert(load(beside:gsub("local function ", "function "):gsub("\nlocal ", "\n"):gsub("^local ", ""),
+  "=beside", "t", environment))()
+
+print("\n### Modules\n\nBy subject: " .. links(of_modules) .. ". Then [calls](#calls-of-modules),")
+print("[methods of modules](#methods-of-modules), [of optimisers](#methods-of-optimisers) and")
+print("[of schedules](#methods-of-schedules). A module is made of its options and called with tensors:")
+print("`nn.Linear(3, 2)(t)`. The examples use what those above do, and\n")
+print("```lua\n" .. beside .. "\n```")
+for _, subject in ipairs(of_modules) do
+  section(subject.title, "", function(e)
+    return modules[e.name] == e and placed_modules[e.name] == subject
+  end)
+  put_examples(subject)
+  for _, name in ipairs(subject.names) do
+    local about = table.concat(modules[name].doc, " ")
+    local same = subject.examples[name .. "_"] or about:find("^The same as")
+    if not subject.examples[name] and not same then
+      error(("tools/modules.txt: %s needs an example"):format(name), 0)
+    end
+  end
+end
 local function methods_of(class)
   return function(e) return e.kind == "member" and e.name:match("^%w+") == class end
 end
@@ -181,8 +254,6 @@ for name in ([[Module Optimizer LBFGS GradScaler Schedule ReduceOnPlateau Batche
 end
 section("Methods of some modules", "`layer:name(…)`.",
   function(e) return e.kind == "member" and not others[e.name:match("^%w+")] end)
-section("Optimisers", "`local optim = require \"flame.optim\"`.",
-  function(e) return e.name:match("^optim%.") ~= nil end)
 section("Methods of optimisers", "`opt:name(…)`.", function(e)
   return methods_of "Optimizer" (e) or methods_of "LBFGS" (e) or methods_of "GradScaler" (e)
 end)

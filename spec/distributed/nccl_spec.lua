@@ -97,6 +97,37 @@ describe("collectives of GPU arrays", function()
       print(distributed.stats().calls)]])
     assert.same({ "37\n", "37\n" }, { out[1], out[2] })      -- a comparison, 4 parameters, 8 steps
   end)
+  it("wait for attention that comes soon, unless their results are needed before", function()
+    local out = run(1, [[
+      local function gradients(early)
+        local x = flame.ones(2, 4, 16, 8, { requires_grad = true })
+        local w = flame.ones(8, 8, { requires_grad = true })
+        local u, total = flame.ones(8, 8), flame.zeros(1)
+        flame.eval()
+        local function attend(q)
+          return flame.scaled_dot_product_attention(q, q, q, { is_causal = true })
+        end
+        attend(x):matmul(u):sin():matmul(w):sin():sum():backward()
+        local g = distributed.all_reduce(w.grad)
+        if early then total:add_(distributed.all_reduce(g):sum()) end
+        flame.debug(1)
+        flame.eval()
+        flame.debug(0)
+        io.stderr:write("\nplan end")
+      end
+      gradients(false)
+      gradients(true)]])
+    local order = {}
+    for plan in out[1]:gmatch("plan: (.-)\nplan end") do
+      local names = {}
+      for what in plan:gmatch("step %d+: (%l+ ?%l*_?%l*)") do names[#names + 1] = what end
+      order[#order + 1] = table.concat(names, ", ", 6)
+    end
+    local forward = "matmul f, matmul f, map kept, "
+    assert.same({ forward .. "matmul f, call collective, call attention_back, map kept",
+      forward .. "call collective, matmul f, call collective, call attention_back, row kept, "
+        .. "map kept, map kept" }, order)
+  end)
   it("end with a rank that dies, hangs or fails in the library, and name it", function()
     local text = [[
 

@@ -48,6 +48,61 @@ describe("the worker of the benchmarks", function()
   end)
 end)
 
+describe("bench/small.lua", function()
+  local function answer(line)
+    local command = "echo '%s' | '%s' bench/small.lua %s ask 2>&1"
+    local pipe <close> = assert(io.popen(command:format(line, interpreter, device)))
+    return pipe:read("a"):gsub("\n$", "")
+  end
+  local names = {}
+  for name in answer("nothing 1"):match("there are (.+)$"):gmatch("%S+") do
+    names[#names + 1] = name
+  end
+  it("has the cases of bench/small.py, in its order", function()
+    local f <close> = assert(io.open("bench/small.py"))
+    local asked = {}
+    for name in f:read("a"):match("\nCASES = {(.-)}"):gmatch('"([%w_]+)"') do
+      asked[#asked + 1] = name
+    end
+    assert.same(asked, names)
+    assert.is_true(#names >= 9)
+  end)
+  it("times each, and computes finite numbers that training changes", function()
+    local lines = {}
+    for i, name in ipairs(names) do lines[i] = name .. " check\\n" .. name .. " 1" end
+    local list = {}
+    local command = "printf '%s\\n' | '%s' bench/small.lua %s ask 2>&1"
+    command = command:format(table.concat(lines, "\\n"), interpreter, device)
+    local pipe <close> = assert(io.popen(command))
+    for line in pipe:lines() do list[#list + 1] = line end
+    assert.equal(2 * #names, #list, table.concat(list, "\n"))
+    for i, name in ipairs(names) do
+      local values = {}
+      for word in list[2 * i - 1]:gmatch("%S+") do values[#values + 1] = tonumber(word) end
+      assert.is_true(#values >= 3, name)
+      for _, v in ipairs(values) do assert.is_true(v == v and math.abs(v) < 1e6, name) end
+      if name:find("_step") then assert.is_true(values[1] ~= values[#values], name) end
+      assert.is_true(tonumber(list[2 * i]) > 0, name)
+    end
+  end)
+  it("solves an equation as plain numbers do, and counts rounds as they do", function()
+    local start = (7919 + 80 * 104729 + 1 * 31) % 10007 / 5003.5 - 1
+    local push = (7919 + 81 * 104729 + 1 * 31) % 10007 / 5003.5 - 1
+    local function last(a, w)
+      for _ = 1, 200 do
+        w = w - 0.02 * (9.81 * math.sin(a) + 0.1 * w)
+        a = a + 0.02 * w
+      end
+      return a
+    end
+    local slope = (last(start + 1e-5, push) - last(start - 1e-5, push)) / 2e-5
+    local told = tonumber(answer("swing check"):match("%S+"))
+    local bound = 1e-3 * math.max(1, math.abs(slope))
+    assert.is_true(math.abs(told - slope) < bound, told .. ", " .. slope)
+    assert.equal("1", answer("escape check"):match("%S+"))       -- -2.1 - 1.2i is outside at once
+  end)
+end)
+
 describe("bench/gpt2.lua", function()
   it("trains and says how fast", function()
     local pipe = assert(io.popen(("'%s' bench/gpt2.lua 61 2 2 small 2>&1"):format(interpreter)))

@@ -44,7 +44,6 @@ fl_lua *fl_host_of(flame_context *c) {
   c->err = before;
   if (e == FLAME_OK) {
     fl_lua *b = (fl_lua *)c->host;
-    lua_gc(L, LUA_GCGEN, 0, 0);
     b->borrowed = 0;
     c->closing = closing;
     return b;

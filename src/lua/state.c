@@ -88,6 +88,7 @@ flame_status fl_lua_new_around(const fl_lua_start *start, lua_State **L, char wh
   lua_pushlightuserdata(made, (void *)(uintptr_t)start);
   const int status = lua_pcall(made, 1, 0, 0);
   if (status == LUA_OK) {
+    lua_gc(made, LUA_GCGEN, 0, 0);          /* as the program lua: tensors of a loop die young */
     *L = made;
     return FLAME_OK;
   }

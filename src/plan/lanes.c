@@ -4,10 +4,16 @@
 ** - what rests on a result of one comes after all that were recorded before it (fl_plan_ready), so
 **   that the sums of gradients go on while backward makes the next ones;
 ** - what they read and write is not given back before the plan's end (finish.c);
-** - the steps that have to wait for them are known: those that read a result, and writes of homes.
+** - the steps that have to wait for them are known: those that read a result, and writes of homes;
+** - a collective waits for attention, if a call of it comes soon. Products fill the multiprocessors
+**   with one block each, so that one that lacks the few that NCCL has takes up to twice its time;
+**   the many blocks of attention lose those few, no more.
 */
 #include "plan/planner.h"
 #include "tensor/call_collective.h"
+#include <string.h>
+
+enum { SOON = 64 };                      /* steps beside collectives that one waits at most */
 
 int fl_plan_is_collective(const fl_planner *P, int32_t g) {
   const fl_group *G = &P->group.at[g];
@@ -44,7 +50,9 @@ static int reads(const fl_step *s, const fl_call_step *k) {
   if (own) return own->call.p[FL_COLLECT_ARRAYS] && in_result(k, &own->in[0]);
   switch (s->kind) {
     case FL_S_KERNEL: return kernel_reads(s, k);
-    case FL_S_MATMUL: return in_result(k, &s->matmul->at) || in_result(k, &s->matmul->bt);
+    case FL_S_MATMUL:
+      return in_result(k, &s->matmul->at) || in_result(k, &s->matmul->bt) ||
+             (s->matmul->biased && in_result(k, &s->matmul->bias));
     case FL_S_COPY: return in_result(k, &s->from);
     case FL_S_SCATTER:
       return in_result(k, &s->scatter->dst.place) || in_result(k, &s->scatter->idx.place) ||
@@ -60,6 +68,49 @@ static int checks(const fl_step *s) {
   for (int i = 0; s->kind == FL_S_KERNEL && i < s->kernel->ninstr; i++)
     if (s->kernel->instr[i].code == FL_I_INDEX) return 1;
   return 0;
+}
+
+static int is_attention(const fl_step *s) {
+  return s->kind == FL_S_CALL && (s->call->call.kind == FL_CALL_attention ||
+                                  s->call->call.kind == FL_CALL_attention_back);
+}
+
+/* Does attention come soon after collective i, before its result is needed? */
+static int can_wait(const fl_plan *plan, int32_t i) {
+  const fl_call_step *k = plan->step[i].call;
+  int others = 0;
+  for (int32_t j = i + 1; j < plan->nstep && others < SOON; j++) {
+    const fl_step *s = &plan->step[j];
+    others += !collective_of(s);
+    if (is_attention(s)) return !reads(s, k);
+    if (s->commits || reads(s, k)) return 0;
+  }
+  return 0;
+}
+
+int fl_plan_delay_lanes(fl_plan *plan) {
+  int32_t n = 0, held = 0;               /* collectives that wait */
+  for (int32_t i = 0; i < plan->nstep && n == 0; i++) n = collective_of(&plan->step[i]) != NULL;
+  if (!n || !plan->device) return 1;
+  fl_step *wait = fl_alloc(plan->mem, sizeof *wait * (size_t)plan->nstep);
+  if (!wait) return 0;
+  n = 0;
+  for (int32_t i = 0; i < plan->nstep; i++) {
+    const fl_step s = plan->step[i];
+    const int collective = collective_of(&s) != NULL;
+    if (collective && can_wait(plan, i)) {
+      wait[held++] = s;
+      continue;
+    }
+    if (collective || is_attention(&s)) {
+      memcpy(&plan->step[n], wait, sizeof *wait * (size_t)held);
+      n += held;
+      held = 0;
+    }
+    plan->step[n++] = s;
+  }
+  fl_free(plan->mem, wait, sizeof *wait * (size_t)plan->nstep);
+  return 1;
 }
 
 void fl_plan_note_lanes(fl_plan *plan) {

@@ -28,6 +28,7 @@
       var word = words[i], n = count(text, word) + 3 * count(section.page, word);
       if (heading.split(/[^\w.:]+/).indexOf(word) >= 0) n += 40;
       else if (heading.indexOf(word) >= 0) n += 20;
+      if (section.terms[word]) n += 30;               /* a row of a table tells of it */
       if (n === 0) return 0;
       total += n;
     }
@@ -38,7 +39,9 @@
   var sections = null;
   function read_sections() {
     sections = window.book.map(function (row) {
-      return { html: row[0], anchor: row[1], title: row[2], name: row[3], body: row[4],
+      var terms = Object.create(null);
+      row[5].toLowerCase().split(" ").forEach(function (term) { terms[term] = true; });
+      return { terms: terms, html: row[0], anchor: row[1], title: row[2], name: row[3], body: row[4],
                page: row[2].toLowerCase(), heading: row[3].toLowerCase(),
                text: row[4].toLowerCase() };
     });

@@ -213,6 +213,13 @@ local function words_of(block)
   return table.concat(out, "\n")
 end
 
+--- What the rows of a table tell of: the first word of each first cell, "nn.Linear" of a call.
+local function terms_of(block, out)
+  for _, row in ipairs(block.rows or {}) do
+    out[#out + 1] = markdown.plain(row[1] or ""):match("^[%w_.:]+")
+  end
+end
+
 local function js(text)
   return '"' .. text:gsub('[%c"\\<]', function(c)
     return c == "\n" and "\\n" or ("\\u%04x"):format(c:byte())
@@ -222,16 +229,17 @@ end
 local function index()
   local rows = {}
   for _, page in ipairs(pages) do
-    local title, anchor, text = page.title, "", {}
+    local title, anchor, text, terms = page.title, "", {}, {}
     local function close()
-      rows[#rows + 1] = ("[%s,%s,%s,%s,%s]"):format(js(page.html), js(anchor), js(page.title),
-        js(title), js(table.concat(text, "\n")))
+      rows[#rows + 1] = ("[%s,%s,%s,%s,%s,%s]"):format(js(page.html), js(anchor), js(page.title),
+        js(title), js(table.concat(text, "\n")), js(table.concat(terms, " ")))
     end
     for i, block in ipairs(page.blocks) do
       if block.kind == "heading" then
         if i > 1 then close() end
-        title, anchor, text = markdown.plain(block.text), block.anchor, {}
+        title, anchor, text, terms = markdown.plain(block.text), block.anchor, {}, {}
       else
+        terms_of(block, terms)
         text[#text + 1] = words_of(block)
       end
     end
