@@ -30,7 +30,7 @@ describe("an object that holds a pointer", function()
       { "In o; y[i] = o.p[i];", "pointer 'o.p' is used before it has a value" },
       { "In o = {}; y[i] = o.p[i];", "pointer 'o.p' is used before it has a value" },
       { "In o; o.p = nullptr; o.p = x; y[i] = o.p[i];", "'o.p' would point into another array" },
-      { "In o; o.p = x; if (n > 1) o.p = nullptr; y[i] = o.p[i];", "would point into another array" },
+      { "In o; o.p = x; if (n > 1) o.p = nullptr; y[i] = o.p[i];", "would point into" },
       { "float a = 1, b = 2; Out o = {&a}; if (n > 1) o.p = &b; y[i] = *o.p;", "would point into" },
       { "float a = 1; Out o = {&a}; o.p += 1; y[i] = *o.p;", "moved off it" },
       { "In o[2]; o[0].p = x; y[i] = o[0].p[i];", "pointers stored in memory" },

@@ -158,7 +158,8 @@ __global__ void step(const Particle *p, const float *w, float *y, Particle *q, i
 }]=],
     single = true, inout = { "q" }, shape = { 2 },
     args = function(t)
-      local from = bytes(particle:pack(1.5, -3, 2.25, 1, 2, 3), particle:pack(0.5, 1000000, -1, 4, 5, 6))
+      local from = bytes(particle:pack(1.5, -3, 2.25, 1, 2, 3),
+        particle:pack(0.5, 1000000, -1, 4, 5, 6))
       return { t.tensor(from, "u8"), t.f { 2 }, t.tensor(bytes(("\0"):rep(48)), "u8"), 2 }
     end,
     want = function(_, w)
