@@ -108,9 +108,13 @@ local values = {
   a = "flame.tensor { 1, 4, 9 }", b = "flame.tensor { 2, 2, 3 }",
   m = "flame.tensor { { 2, 1 }, { 1, 3 } }",
   n = 'flame.tensor({ 3, 1, 2 }, { dtype = "i64" })',
-  t = "flame.tensor { { 1, 2, 3 }, { 4, 5, 6 } }",
+  t = "flame.tensor { { 1, 2, 3 }, { 4, 5, 6 } }", s = "flame.tensor { -1, 0, 2 }",
+  series = "flame.arange(6.0):reshape(1, 1, 6)          -- batch, channels, time",
+  image = "flame.arange(16.0):reshape(1, 1, 4, 4)       -- batch, channels, height, width",
+  box = "flame.arange(8.0):reshape(1, 1, 2, 2, 2)",
+  gained = "flame.tensor({ 1, 2 }, { requires_grad = true })",
 }
-local order = { "a", "b", "m", "n", "t" }
+local order = { "a", "b", "m", "n", "t", "s", "series", "image", "box", "gained" }
 local environment = setmetatable({ flame = require "flame" }, { __index = _G })
 for _, name in ipairs(order) do
   environment[name] = assert(load("return " .. values[name], "=value", "t", environment))()
@@ -184,10 +188,6 @@ section("Writes", "Methods that change the value of `x` and return it; also as `
 -- What the examples of modules use, as the page shows it.
 local beside = [[
 local nn, optim = require "flame.nn", require "flame.optim"
-local s = flame.tensor { -1, 0, 2 }
-local series = flame.arange(6.0):reshape(1, 1, 6)             -- batch, channels, time
-local image = flame.arange(16.0):reshape(1, 1, 4, 4)          -- batch, channels, height, width
-local box = flame.arange(8.0):reshape(1, 1, 2, 2, 2)
 local words = flame.randn(2, 5, 8)                            -- batch, time, features
 local ids = flame.tensor({ 1, 3 }, { dtype = "i64" })         -- a class of each row of t
 local net = nn.Sequential { nn.Linear(3, 4) }

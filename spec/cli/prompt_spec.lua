@@ -1,65 +1,14 @@
--- The prompt on a terminal: spec/c/pty.c runs it on one, types, and says what the screen shows.
--- Without a terminal nothing of this is there.
-local interpreter = dofile("spec/support/interpreter.lua")
-local words = require "flame.prompt.words"
+-- The prompt on a terminal: keys, entries, interrupts, locals, values. Tab, the history and the
+-- commands are in prompt_tools_spec.lua. Without a terminal nothing of this is there.
 local here = require("flame").default_device()
-
-local function output_of(command)
-  local pipe <close> = assert(io.popen(command))
-  return pipe:read("a")
-end
-
-local top = output_of("pwd"):gsub("\n", "")
-if not interpreter:match("^/") then interpreter = top .. "/" .. interpreter end
-local pty = interpreter:match("^(.*)/[^/]*$") .. "/spec/pty"
-
-local folder = os.tmpname()
-os.remove(folder)
-assert(os.execute("mkdir -p " .. folder .. "/config/flame-lua " .. folder .. "/files"))
-
-local function write(name, text)
-  local f <close> = assert(io.open(folder .. "/" .. name, "w"))
-  f:write(text)
-end
-
-local function read(name)
-  local f = io.open(folder .. "/" .. name)
-  if not f then return nil end
-  local text = f:read("a")
-  f:close()
-  return text
-end
-
---- What the steps write. o: cols, rows, env, arguments, home (else a fresh one)
-local function session(steps, o)
-  o = o or {}
-  write("steps", (o.first or "ready\n") .. steps .. "\n")
-  local out = output_of(("cd %s/files && env -u LUA_INIT -u NO_COLOR -u XDG_STATE_HOME -u XDG_CONFIG_HOME -u LUA_INIT_5_4"
-    .. " HOME=%s TERM=xterm %s %s %d %d %s %s <%s/steps 2>&1"):format(folder,
-    o.home or folder .. "/home", o.env or "", pty,
-    o.cols or 80, o.rows or 24, interpreter, o.arguments or "", folder))
-  assert(not out:find("runtime error", 1, true) and not out:find("Sanitizer", 1, true), out)
-  return out
-end
-
---- Types the lines, an entry each, and gives the screen after them.
-local function typed(lines, o)
-  local steps = {}
-  for i, line in ipairs(lines) do steps[i] = "send " .. line .. "\\r\nready" end
-  return session(table.concat(steps, "\n") .. "\nscreen", o)
-end
-
-local function has(text, screen)
-  assert.truthy(screen:find(text, 1, true), "\n'" .. text .. "' is not in:\n" .. screen)
-end
-local function lacks(text, screen)
-  assert.falsy(screen:find(text, 1, true), "\n'" .. text .. "' is in:\n" .. screen)
-end
+local words = require "flame.prompt.words"
+local terminal = dofile "spec/support/terminal.lua"
+local session, typed = terminal.session, terminal.typed
+local write, has, lacks = terminal.write, terminal.has, terminal.lacks
+local interpreter, output_of = terminal.interpreter, terminal.output_of
 
 describe("the prompt on a terminal", function()
-  before_each(function()
-    os.execute("rm -rf " .. folder .. "/home; mkdir " .. folder .. "/home")
-  end)
+  before_each(terminal.clear)
 
   it("shows the value of an expression, and says at the start where help is", function()
     local screen = typed { "1 + 2, 'a'" }
@@ -358,207 +307,6 @@ describe("the prompt on a terminal", function()
     end)
   end)
 
-  describe("Tab", function()
-    it("completes globals, fields, methods and modules", function()
-      has("> collectgarbage", session("send collec\\t\nwait collectgarbage\nscreen"))
-      has("> flame.nn.Sequential", session("send flame.nn.Seque\\t\nwait Sequential\nscreen"))
-      has("> x:cumsum", session("send x = flame.ones(2)\\r\nwait > x\nsend x:cumsu\\t\nwait x:cumsum\nscreen"))
-      has("> net.weight", session("send net = flame.nn.Linear(2, 3)\\r\nsend net.wei\\t\nwait net.weight\nscreen"))
-      has("> t.inner.leaf", session("send local t = {inner = {leaf = 1}}\\r\nsend t.inn\\t.\\t\nwait inner.leaf\nscreen"))
-      has("> x:sum():argmax", session("send x = flame.ones(2)\\r\nsend x:sum():argma\\t\nwait argmax\nscreen"))
-    end)
-    it("lists with texts at the second", function()
-      local out = session("send flame.cums\nwait cums\nsend \\t\\t\nsend \\x15x\nwait > x\nscreen")
-      has("> flame.cumsum", (session("send flame.cums\\t\nwait cumsum\nscreen")))
-      lacks("\ncumsum", out)
-      out = session("send flame.tril\\t\\t\nwait tril_indices\nscreen")
-      assert.matches("tril%s+%a[^\n]+\n", out)
-      has("> flame.tril", out)
-    end)
-    it("completes options of the function that is called", function()
-      has("> x:sum(1, {keepdim = true",
-        session("send x = flame.ones(2)\\r\nsend x:sum(1, {kee\\ttrue\nwait = true\nscreen"))
-      has("{delta = 1", session("send flame.huber_loss(x, y, {del\\t1\nwait = 1\nscreen"))
-    end)
-    it("completes files in strings and names in help", function()
-      write("files/some data.bin", "")
-      assert(os.execute("mkdir -p " .. folder .. "/files/sub"))
-      has("> io.open('some data.bin'", session("send io.open('so\\t\nwait data.bin'\nscreen"))
-      has('> io.open("sub/', session('send io.open("su\\t\nwait sub/\nscreen'))
-      has('> help("cumprod', session('send help("cumpr\\t\nwait cumprod\nscreen'))
-      has("> :explain", session("send :exp\\t\nwait :explain\nscreen"))
-    end)
-    it("runs no function of the script", function()
-      local out = session("send local run = function() print('RUN') return 'RUN' end tt = setmetatable({ab = 1},"
-        .. " {__index = run, __pairs = run, __tostring = run}) tx = {tt}\\r\nready\nsend tt.a\\t\nwait > tt.ab\nsend .x\\t\\t\n"
-        .. "send \\x15t\\t\\t\nwait tostring\nscreen")
-      has("tt", out)
-      lacks("never came", out)
-      lacks("\nRUN", out)
-      lacks(" RUN", out)
-    end)
-    it("indents at the start of a line, and shrugs where there is nothing", function()
-      has(">>   1\n", session("send print(\\r\nwait >>\nsend \\t1\\r)\\r\nwait >> )\nscreen"))
-      has("> 1 + 'x", session("send nosuchname\\t\\t\\x151 + 'x\\t\\t\nwait 'x\nscreen"))
-    end)
-  end)
-
-  describe("the history", function()
-    it("is kept over sessions, with entries of several lines", function()
-      session("send for i = 1, 2 do\\r end\\r\nsend 'caf\\xc3\\xa9'\\r\nwait \\ncafé\\n>\nsend \\x04\nend")
-      has("> for i = 1, 2 do\n>>  end", session("send \\e[A\\e[A\nwait >>\nscreen"))
-      assert.truthy(read("home/.local/state/flame-lua/history"):find("café", 1, true))
-      assert.truthy(output_of("ls -l " .. folder .. "/home/.local/state/flame-lua/history")
-        :find("^%-rw%-%-%-%-%-%-%-"))
-    end)
-    it("is searched with Ctrl-R", function()
-      session("send first = 11\\r\nsend second = 22\\r\nsend third = 33\\r\nwait = 33\\n>\nsend \\x04\nend")
-      has("(search) =: second = 22", session("send \\x12=\\x12\nwait second\nscreen"))
-      has("> '= ' .. 1", session("send '= ' .. 1\\x12second\\x07\nwait > '= ' .. 1\nscreen"))
-      has("> second = 22", session("send \\x12sec\\r\nwait > second = 22\nscreen"))
-    end)
-    it("goes back to what was typed", function()
-      has("> new text", session("send old = 1\\r\nwait 1\\n>\nsend new text\\e[A\\e[B!\nwait text!\nscreen"))
-    end)
-    it("reads what libedit wrote, and a plain list of lines", function()
-      local function start(text)
-        assert(os.execute("mkdir -p " .. folder .. "/home/.local/state/flame-lua"))
-        write("home/.local/state/flame-lua/history", text)
-      end
-      start("_HiStOrY_V2_\nx\\040=\\0401\nprint(x)\n")
-      has("> x = 1", session("send \\e[A\\e[A\nwait x = 1\nscreen"))
-      start("y = 2")
-      has("> y = 2", session("send \\e[A\nwait y = 2\nscreen"))
-      assert.equal("_HiStOrY_V2_\ny\\040=\\0402\n", read("home/.local/state/flame-lua/history"))
-    end)
-    it("may be huge, binary, or not to be written", function()
-      local lines = {}
-      for i = 1, 60000 do lines[i] = ("line%d\\040=\\040%d"):format(i, i) end
-      assert(os.execute("mkdir -p " .. folder .. "/home/.local/state/flame-lua"))
-      write("home/.local/state/flame-lua/history",
-        "_HiStOrY_V2_\n" .. table.concat(lines, "\n") .. "\n")
-      has("> line60000 = 60000", session("send \\e[A\nwait line60000\nscreen"))
-      assert.equal(1001, select(2, read("home/.local/state/flame-lua/history"):gsub("\n", "")))
-      write("home/.local/state/flame-lua/history", ("\0\255\1\n"):rep(3000))
-      has("= 1", typed({ "'= ' .. 1" }))
-      has("= 1", typed({ "'= ' .. 1" }, { env = "XDG_STATE_HOME=/dev/null/none" }))
-      has("= 1", typed({ "'= ' .. 1" }, { home = "/proc/none" }))
-      os.execute("rm -rf " .. folder .. "/home/.local/state/flame-lua/history; mkdir " .. folder
-        .. "/home/.local/state/flame-lua/history")
-      has("= 1", typed({ "'= ' .. 1" }))
-    end)
-  end)
-
-  describe("a start-up file", function()
-    it("runs before the first entry, and not with -E", function()
-      write("config/flame-lua/init.lua", "started = 'by file'")
-      local env = "XDG_CONFIG_HOME=" .. folder .. "/config"
-      has("by file", typed({ "started" }, { env = env }))
-      lacks("by file", typed({ "started" }, { env = env, arguments = "-E" }))
-      write("config/flame-lua/init.lua", "error('in the file')")
-      local out = typed({ "'= ' .. 2" }, { env = env })
-      has("init.lua:1: in the file", out)
-      has("= 2", out)
-    end)
-  end)
-
-  describe("commands:", function()
-    it(":help tells of functions, values, near names and texts", function()
-      local out = typed({ ":help topk" })
-      has("\ntopk(x: T, k: int", out)
-      has("The k largest along axis d", out)
-      has("options: dim largest sorted", out)
-      has("did you mean 'topk'", typed { ":help topkk" })
-      has("cumsum", typed({ ":help running sums" }, { rows = 60 }))
-      has("Linear(", typed({ "net = flame.nn.Linear(2, 3)", ":help net" }, { rows = 60 }))
-      has("optim.AdamW(", typed({ ":help optim" }, { rows = 90 }))
-      has("optim.AdamW(", typed({ "help(flame.optim)" }, { rows = 90 }))
-      has(":why x", typed({ ":help" }))
-      has("tensor (2) f32 " .. here, typed { "x = flame.ones(2)", ":help x" })
-    end)
-    it("help is the same, on a terminal and without", function()
-      has("\ntopk(x: T, k: int", typed { "help(flame.topk)" })
-      has("help(flame.topk) tells", typed { "help" })
-    end)
-    it(":source shows the text of a function that was typed, of the library, of a file", function()
-      has("return 41 + 1", typed { "function f()\\r return 41 + 1\\rend", ":source f" })
-      write("files/m.lua", "local m = {}\nfunction m.f()\n  return 'there'\nend\nreturn m")
-      has("-- ./m.lua:2\nfunction m.f()\n  return 'there'\nend",
-        typed { "package.path = './?.lua'", ":source require('m').f" })
-      has("the function is written in C", typed { ":source print" })
-      has("need a function or a kernel, got a tensor", typed { ":source flame.ones(2)" })
-    end)
-    it(":time tells how long, with launches and bytes", function()
-      local out = typed { "x = flame.rand(100)", ":time x:exp():sum()" }
-      assert.matches("%d+%.%d+ ms, the least of %d+ runs", out)
-      assert.matches("each run: %d+ launches, [%d%.]+ %a+ moved", out)
-    end)
-    it(":mem lists the largest tensors with names and lines", function()
-      local out = typed { "big = flame.zeros(500, 500)", "small = flame.zeros(3)", ":mem" }
-      assert.matches('1%.0 MB  big +%(500, 500%) f32 ' .. here ..
-        '  %[string "big = flame%.zeros', out)
-      has(here .. ": ", out)
-    end)
-    it(":why says what a tensor comes from and why it has a gradient or none", function()
-      local make = "w = flame.ones(3, {requires_grad = true})"
-      has("it has a gradient: 1 leaf requires grad", typed { make, "y = (w * 2):sum()", ":why y" })
-      has('mul(%1', typed { make, "y = (w * 2):sum()", ":why y" })
-      has("it is a leaf that requires grad", typed { make, ":why w" })
-      has("it is i64, and gradients are of floats", typed { make, ":why w:argmax()" })
-      has("nothing that it is made from requires grad", typed { ":why flame.ones(2) * 3" })
-      has("give that retain_graph = true",
-        typed { make, "y = (w * 2):exp():sum() y:backward()", ":why y" })
-      has("no derivative, or no_grad or detach was at work",
-        typed({ make, "y = flame.no_grad(function() return w * 2 end)", ":why y" },
-        { cols = 120 }))
-      has("why: need a tensor, got number", typed { ":why 5" })
-    end)
-    it(":explain shows the plan, and runs nothing", function()
-      local out = typed({ "x = flame.rand(1000, 64) x:sum():item()",
-        "y = (x * 2 + 1):relu():softmax(2)", "flame.stats('reset')",
-        ":explain y", "'launches ' .. flame.stats().launches", "y:sum():item()", ":explain y" },
-      { rows = 60 })
-      has("1 kernel; 512.0 kB moved", out)
-      has("step 1: row", out)
-      has("launches 0", out)
-      has("its value is there, nothing is left to run", out)
-    end)
-    it(":plot shows values as a line or a heat map", function()
-      has("15 ┤", typed({ ":plot {1, 2, 4, 8, 16}" }, { rows = 60 }))
-      has("4 ┤", typed({ ":plot flame.eye(4)" }, { rows = 60 }))
-      has("plot: need a tensor, a list of numbers or a plot, got number", typed { ":plot 5" })
-    end)
-    it(":grad shows the adjoint of a kernel", function()
-      local out = typed({ "k = flame.kernel('__global__ void twice(const float *x, float *y, int n) { int i = blockIdx.x * blockDim.x + "
-        .. "threadIdx.x; if (i < n) y[i] = 2 * x[i] * x[i]; }')", ":grad k" }, { rows = 60 })
-      assert.matches(":grad k\nextern \"C\" __global__ void twice_vjp%(", out)
-      has("grad: need a kernel, got number", typed { ":grad 5" })
-    end)
-    it(":doc lists modules and functions", function()
-      has("nn", typed({ ":doc" }, { rows = 60 }))
-      has("nn.Linear(", typed({ ":doc linear" }, { rows = 90 }))
-    end)
-    it(":undo takes back the last change of variables, and that again", function()
-      local out = typed { "x = 1", "local y = 2", "x, y = 10, 20", ":undo", "'= ' .. x .. y",
-        ":undo", "'> ' .. x .. y", "z = 5", ":undo", "'z ' .. tostring(z)" }
-      has("x is again 1\ny is again 2", out)
-      has("= 12", out)
-      has("> 1020", out)
-      has("z is gone", out)
-      has("z nil", out)
-      has("no variable has changed yet", typed { ":undo" })
-    end)
-    it("are functions too, and others are named with the nearest", function()
-      has("it is a leaf that requires grad",
-        typed { "prompt.why(flame.ones(2, {requires_grad = true}))" })
-      has("did you mean 'explain'", typed { ":explan x" })
-      has("time: need an expression", typed { ":time" })
-    end)
-    it("are left out of the globals", function()
-      has("\nnil     nil\n", typed { "_G.prompt, _G.why" })
-    end)
-  end)
-
   describe("with TERM=dumb", function()
     it("reads lines plainly, with commands and locals", function()
       local out = typed({ "local a = 5", "'= ' .. a", ":undo", ":help topk", "for i = 1, 1 do",
@@ -601,7 +349,7 @@ describe("the page on the prompt", function()
 end)
 
 describe("the prompt without a terminal", function()
-  teardown(function() os.execute("rm -rf " .. folder) end)
+  teardown(terminal.close)
 
   local function piped(text)
     return output_of(

@@ -102,10 +102,30 @@ local function module_name(v)
   end
 end
 
+-- A line on each function of a module, or where that is more than a screen their names.
+local function tell_module(p, module)
+  local columns, rows = p.size()
+  local names, row = {}, ""
+  for _, name in ipairs(told.names()) do
+    local place, field = name:match("^(.*)[.:](.-)$")
+    if (place or "flame") == module then names[#names + 1] = field or name end
+  end
+  if #names < rows then return commands.doc(p, module) end
+  for _, name in ipairs(names) do
+    if #row + #name + 3 > columns then
+      print(row)
+      row = ""
+    end
+    row = row .. "  " .. name
+  end
+  print(row)
+  print((":doc %s has a line on each, :help %s.%s all of one"):format(module, module, names[1]))
+end
+
 -- What a module or any other value is.
 local function tell_value(p, v)
   local module = module_name(v)
-  if module then commands.doc(p, module) return true end
+  if module then tell_module(p, module) return true end
   if flame.is_tensor(v) then
     print(show.line(p, v, (p.size()))
       .. "; :why and :explain tell where it comes from, :doc Tensor what it can do")
@@ -160,7 +180,7 @@ function commands.help(p, what)
   local name = told.name(what) or told.name((what:gsub("^flame%.", "")))
   if name then return tell(name) end
   local module = what:gsub("^flame%.", "")
-  if (modules())[module] then return commands.doc(p, module) end
+  if (modules())[module] then return tell_module(p, module) end
   local chunk = load("return " .. what, "=stdin", "t", p.environment())
   local ok, v = pcall(chunk or error)
   if ok and v ~= nil and tell_value(p, v) then return end
@@ -250,12 +270,13 @@ function commands.time(_, f)
     total = total + times[#times]
   until total >= ENOUGH or #times >= MOST
   local after, first, n = flame.stats(), times[1], #times
+  local launches = (after.launches - before.launches) // n
   table.sort(times)
   print(("%.3f ms, the least of %d runs; median %.3f, first %.3f"):format(times[1] * 1e3, n,
     times[(n + 1) // 2] * 1e3,
     first * 1e3))
-  print(("each run: %d launches, %s moved; new plans in all: %d"):format(
-    (after.launches - before.launches) // n,
+  print(("each run: %d launch%s, %s moved; new plans in all: %d"):format(
+    launches, launches == 1 and "" or "es",
     bytes_text((after.bytes_moved - before.bytes_moved) // n), after.plans - before.plans))
 end
 

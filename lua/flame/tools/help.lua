@@ -165,8 +165,8 @@ function help.line(name)
   return "", "(" .. block.params .. ")"
 end
 
---- The options of such a function, a list of {name, text of the default}: what stands in braces in
---- its text, and the parameters that may be left out.
+--- The options of such a function, a list of {name, text of the default or type}: what stands in
+--- braces in its text, and the parameters that may be left out.
 function help.options(name)
   load_blocks()
   local list, seen, block = {}, {}, block_of(name)
@@ -178,7 +178,7 @@ function help.options(name)
   for _, form in ipairs(declaration_of(name) or {}) do
     for i, p in ipairs(form.params) do
       if (p.optional or p.default or p.named) and (i > 1 or form.self or form.options_first) then
-        add(p.name, p.default or "")
+        add(p.name, p.default and "default " .. p.default or p.type or "")
       end
     end
   end
