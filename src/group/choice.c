@@ -1,6 +1,6 @@
 /*
 ** Choices of ways: rank 0 notes what it chose, others ask (group.h, "Choices"). Questions and
-** answers are short messages of their own channels, so they pass by what else is under way.
+** answers are short messages of separate channels, so they pass by what else is under way.
 */
 #include "group/wait.h"
 #include <string.h>
