@@ -148,6 +148,17 @@ describe("collectives of GPU arrays", function()
     says(out[2], "NCCL: ncclGroupEnd said 'unhandled cuda error': made to fail")
     says(out[1], "rank 2 gave up: NCCL: ncclGroupEnd said")
   end)
+  it("raise where a write is evaluated that they end, and the write is not made", function()
+    local out = run(2, [[
+
+      local w, x = flame.tensor { 1.0, 2.0 }, flame.tensor { 1.0, 2.0 }
+      print(distributed.all_reduce(x):cpu()[2]:item())
+      w:copy_(distributed.all_reduce(x))
+      print(pcall(flame.eval, w))
+      print(w:cpu()[2]:item())]], "FAKE_NCCL=1:dies:2")
+    says(out[1], "false\ttrain.lua:5: all_reduce: the connection to rank 2 has ended")
+    says(out[1], "\n2.0\n")
+  end)
   it("disagree with those of CPU arrays", function()
     local out = run(2, [[
 
