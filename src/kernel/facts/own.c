@@ -12,8 +12,8 @@
 **   i - 32 (i / 32)  the condition: both are 0. With 32 (i / 32) + i % 32 for the unit i the stride
 **                    of the quotient is 32 - 32 = 0, which leaves one digit: i % 32
 ** Quotient and remainder of i by one number: they have i in common, the thread's place in the
-** launch, and are one thread. It owns the element, whose sum needs no atomic. With "i % 64 == 0" both still
-** give i, since 32 is at most 64; without a condition 32 threads share an element.
+** launch, and are one thread. It owns the element, whose sum needs no atomic. With "i % 64 == 0"
+** both still give i, since 32 is at most 64; without a condition 32 threads share an element.
 */
 #include "kernel/facts/own.h"
 #include <stdlib.h>
