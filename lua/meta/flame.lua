@@ -6018,7 +6018,8 @@ function flame.help(what) end
 ---@class flame.options.hessian
 ---@field x? flame.Tensor|table
 
---- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
+--- Second derivatives of f, whose result is one number. Its axes are those of x, then those of x
+--- again. Several inputs: a table [input][input].
 ---@param f function
 ---@param x flame.Tensor|table
 ---@return flame.Tensor|table
