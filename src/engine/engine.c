@@ -165,7 +165,7 @@ void fl_engine_debug_cuda(flame_context *c, int on) {
 static void configure_checks(flame_context *c) {
   fl_engine_debug_cuda(c, fl_env_int(FL_ENV_DEBUG_CUDA) ||
                           fl_env_lists(FL_ENV_FLAME_CHECK, "sync"));
-  c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
+  c->scan = (uint8_t)fl_env_lists(FL_ENV_FLAME_CHECK, "nan");
 }
 
 /* The options as this version has them: what a shorter struct lacks is 0, what a longer one has

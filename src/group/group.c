@@ -65,6 +65,10 @@ flame_status fl_group_open(flame_context *c, double limit) {
                        : n > 1 ? open_wire(c, g) : FLAME_OK;
   if (e != FLAME_OK) free_group(c);
   else c->effect_failed = effect_failed;
+  if (e == FLAME_OK && c->scan) {            /* a collective can not be run again by one rank */
+    c->scan = 0;
+    c->anomaly = FL_ANOMALY_NAN;
+  }
   return e;
 }
 

@@ -449,7 +449,8 @@ fl_plan *fl_plan_finish(fl_planner *P) {
   int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) &&
            place_memory(P, turns, n, plan) && make_steps(P, turns, n, plan);
   if (ok) note_outs(plan);
-  ok = ok && fl_plan_delay_lanes(plan) && order_faults(P, plan);
+  ok = ok && fl_plan_delay_lanes(plan) && order_faults(P, plan) &&
+       (!P->c->scan || fl_plan_scan(plan));
   fl_free(P->mem, turns, cap);
   if (!ok) {
     fl_plan_free(plan);
@@ -471,5 +472,6 @@ void fl_plan_free(fl_plan *p) {
   if (p->fault) fl_free(m, p->fault, sizeof *p->fault * (size_t)p->nfault);
   if (p->live) fl_free(m, p->live, (size_t)p->nnode);
   if (p->key) fl_free(m, p->key, p->key_bytes);
+  fl_free(m, p->scan, sizeof *p->scan * (size_t)p->nscan);
   fl_free(m, p, sizeof *p);
 }

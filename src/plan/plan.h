@@ -95,6 +95,8 @@ typedef struct fl_plan {
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
   void *replay;                  /* the device's own: what it keeps of runs, for equal ones */
   int32_t nread, read[FL_PLAN_READS];     /* small results that were read after earlier runs */
+  int32_t nscan, *scan;          /* FLAME_CHECK=nan (scan.c): byte i of the arena from scan_at on */
+  int64_t scan_at;               /* says whether step scan[i] has written a NaN */
   uint8_t prepared;
   fl_mem *mem;
 } fl_plan;

@@ -187,6 +187,8 @@ int32_t fl_plan_ready(const fl_planner *P, int32_t on);
 int fl_plan_delay_lanes(fl_plan *plan);
 /* Steps get their joins, and the plan whether it checks. */
 void fl_plan_note_lanes(fl_plan *plan);
+/* Steps that look for NaN, behind those that make floats; before the two above. (scan.c) */
+int fl_plan_scan(fl_plan *plan);
 /* Take back the newest cell, a copy. */
 void fl_plan_drop_copy(fl_planner *P);
 /* May matmul n read its input i where it lies? Else the planner makes a row-major copy. */

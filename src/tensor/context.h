@@ -117,6 +117,8 @@ typedef struct flame_context {
                                  ** handle may reach */
   fl_walked walked;              /* for explanations (autograd/why.c) */
   uint8_t anomaly, deterministic;  /* anomaly: FL_ANOMALY_*, 0: off */
+  uint8_t scan;                  /* FLAME_CHECK=nan: plans look for NaN as they run (plan/scan.c) */
+  uint8_t back;                  /* what a backward walk is at, as fl_node.back; 0: none */
   uint8_t from_zero;             /* FL_FROM_ZERO_*: messages count axes and positions from 0 */
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
