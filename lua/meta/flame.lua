@@ -1084,7 +1084,7 @@ function Grid:svg() end
 ---@field colour? boolean
 
 --- The plot in characters, as print shows it. Colours are escape sequences, by default where the
---- standard output is a terminal.
+--- standard output is a terminal that has them and NO_COLOR is not set.
 ---@overload fun(options: flame.options.Grid:text): string
 ---@return string
 function Grid:text() end
@@ -1734,7 +1734,7 @@ function Plot:svg() end
 ---@field colour? boolean
 
 --- The plot in characters, as print shows it. Colours are escape sequences, by default where the
---- standard output is a terminal.
+--- standard output is a terminal that has them and NO_COLOR is not set.
 ---@overload fun(options: flame.options.Plot:text): string
 ---@return string
 function Plot:text() end

@@ -345,12 +345,15 @@ describe("data.progress", function()
     assert.truthy(out[#out]:find("▁▁▁", 1, true))
   end)
   it("draws the last step whenever it comes, and leaves its line", function()
-    local out, real = {}, io.write
+    local out, library = {}, _G.io
+    local real = library.write
     local p = data.progress { steps = 3 }
     p.terminal = true
-    io.write = function(...) out[#out + 1] = table.concat { ... } end
-    local ok, why = pcall(function() for step = 1, 3 do p:tick(step, flame.tensor(4 - step)) end end)
-    io.write = real
+    library.write = function(...) out[#out + 1] = table.concat { ... } end
+    local ok, why = pcall(function()
+      for step = 1, 3 do p:tick(step, flame.tensor(4 - step)) end
+    end)
+    library.write = real
     assert(ok, why)
     local text = table.concat(out)
     assert.matches("^step 1/3  loss 3.000  [^\n]*\r\27%[Kstep 3/3  loss 1.000  █▁ [^\n]*\n$", text)
