@@ -188,7 +188,7 @@ struct matmul_params {
   long long m, n, k, rank;
   long long size[6], as[6], bs[6], cs[6];
   long long am, ak, bk, bn;
-  const void *a, *b;
+  const void *a, *b, *bias;             /* bias: n elements or NULL */
   void *c;
 };
 
@@ -200,6 +200,7 @@ struct matmul_params {
     const long long batch = blockIdx.x / (tm * tn), m0 = tile / tn * 64, n0 = tile % tn * 64; \
     const S *const a = (const S *)p.a + place(batch, p.rank, p.size, p.as); \
     const S *const b = (const S *)p.b + place(batch, p.rank, p.size, p.bs); \
+    const S *const bias = (const S *)p.bias; \
     S *const c = (S *)p.c + place(batch, p.rank, p.size, p.cs); \
     const int t = threadIdx.x, ty = t / 16, tx = t % 16; \
     T sum[4][4] = {}; \
@@ -227,7 +228,9 @@ struct matmul_params {
     for (int i = 0; i < 4; i++) \
       for (int j = 0; j < 4; j++) { \
         const long long r = m0 + ty * 4 + i, q = n0 + tx + 16 * j; \
-        if (r < p.m && q < p.n) c[r * p.n + q] = out_##dtype(sum[i][j]); \
+        if (r >= p.m || q >= p.n) continue; \
+        if (bias) sum[i][j] += (T)in_##dtype(bias[q]); \
+        c[r * p.n + q] = out_##dtype(sum[i][j]); \
       } \
   }
 MATMUL(f64, s8, double, fma(x, y, s))

@@ -445,6 +445,23 @@ print("the values of the CPU are saved: "
     ["old-driver"] = function() return info(all, nil, "version=11080") end,
     ["old-for-nvrtc"] = function() return info(all, nil, "version=12040") end,
     card = function() return info(all, nil, "arch=61") end,
+    nan = function()
+      machine(without "libcuda.so.1", { ["train.lua"] = [[
+local w = flame.ones(4, 4, { requires_grad = true })
+local opt = require("flame.optim").SGD({ w }, { lr = 0.1 })
+local x = flame.zeros(3, 4)
+
+local function step()
+  opt:zero_grad()
+  local h = x:matmul(w)
+  local loss = (h ^ 2):sqrt():sum()
+  loss:backward()
+  opt:step()
+  return loss
+end
+print(select(2, pcall(function() return step():item() end)))]] })
+      return (run(root .. "/train.lua", nil, "FLAME_CHECK=nan"):gsub("ROOT/train", "train"))
+    end,
     image = function() return program(to_gpu, "image=86") end,
     ["no-nvrtc"] = function() return info(without "libnvrtc.so.13") end,
     ["no-cudnn"] = function() return info(without "libcudnn.so.9") end,

@@ -92,7 +92,10 @@ describe("replay", function()
       opts[k] = optim.SGD(nets[k]:parameters(), { lr = 0.1, momentum = 0.9 })
     end
     local x, labels = flame.randn(8, 12), flame.randint({ 8 }, 1, 5)
-    for i = 1, 16 do step(nets[i % 2 + 1], opts[i % 2 + 1], x, labels):item() end
+    for i = 1, 16 do
+      collectgarbage()                  -- as below
+      step(nets[i % 2 + 1], opts[i % 2 + 1], x, labels):item()
+    end
     return { values(nets[1]), values(nets[2]) }
   end, 2)
 

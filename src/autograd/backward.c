@@ -281,6 +281,7 @@ static flame_status step(walk *w, item *it) {
   const int leaf = n->entry->leaf;
   flame_status e = FLAME_OK;
   c->site = n->entry->site;
+  c->back = n->entry->custom ? FL_BACK_CUSTOM : (uint8_t)(1 + n->op);
   if (n->entry->hooks && c->up && c->up->run_hooks) {
     fl_node *changed = g;
     e = c->up->run_hooks(c, n->entry->hooks, &changed);
@@ -304,7 +305,7 @@ static flame_status step(walk *w, item *it) {
 static flame_status descend(walk *w) {
   flame_context *c = w->c;
   const uint32_t site = c->site;
-  const uint8_t mode = c->grad_mode;
+  const uint8_t mode = c->grad_mode, back = c->back;
   flame_status e = FLAME_OK;
   c->grad_mode = (uint8_t)(w->how.create_graph != 0);
   for (int64_t k = 0; e == FLAME_OK && k < w->order.n; k++) {
@@ -313,6 +314,7 @@ static flame_status descend(walk *w) {
     if (it->needed && n->grad && n->entry && !outside(w, n->entry)) e = step(w, it);
   }
   c->grad_mode = mode;
+  c->back = back;
   c->site = site;
   return e;
 }

@@ -3,18 +3,35 @@
 ** what it recorded, one op after the other, and raises for the first that made a NaN or an infinity
 ** out of finite values, with the line that recorded it (for a backward op the line of its forward
 ** op). Constants that are not finite, and what is computed from them, pass: -inf in a mask is
-** meant. FLAME_CHECK=nan does the same for a NaN alone, made of operands without one. Every value
-** is read back, so this is slow and for finding faults only.
+** meant. Every value is read back, so this is slow. FLAME_CHECK=nan looks
+** for a NaN alone, made of operands without one, and comes here from a run in which there is one
+** (scan.c).
 */
 #include "engine/evaluate.h"
+#include "engine/memory.h"
+#include "tensor/build_util.h"
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static int is_bad(int mode, double v) { return mode == FL_ANOMALY_NAN ? isnan(v) : !isfinite(v); }
 
-/* 1: all finite (or not a float), 0: *bad of them are not, -1: could not be
+/* What is known of the elements of a value. */
+typedef struct survey { int64_t bad, inf; double first, low, high, sum; } survey;
+
+static void see(survey *s, int mode, double v) {
+  if (is_bad(mode, v) && s->bad++ == 0) s->first = v;
+  if (isinf(v)) s->inf++;
+  if (isnan(v)) return;
+  if (v < s->low) s->low = v;
+  if (v > s->high) s->high = v;
+  s->sum += v;
+}
+
+/* 1: all finite (or not a float), 0: s->bad of them are not, -1: could not be
 ** read, the error kept. */
-static int all_finite(flame_context *c, int mode, fl_node *n, int64_t *bad, double *first) {
-  *bad = 0;
+static int all_finite(flame_context *c, int mode, fl_node *n, survey *s) {
+  *s = (survey){ .low = INFINITY, .high = -INFINITY };
   if (!fl_is_float(n->dtype)) return 1;
   if (n->state == FL_NUMBER) return n->isint || !is_bad(mode, n->scal[0].d);
   const int size = fl_dtype_size(n->dtype);
@@ -23,13 +40,61 @@ static int all_finite(flame_context *c, int mode, fl_node *n, int64_t *bad, doub
   char *p = (char *)fl_alloc(&c->mem, bytes);
   if (p == NULL) return FL_FAIL(c, FLAME_NO_MEMORY, "anomaly", "no host memory"), -1;
   const flame_status e = fl_read_node(c, n, p, bytes);
-  for (int64_t i = 0; e == FLAME_OK && i < n->shape->numel; i++) {
-    const double v = fl_scalar_load(p + i * size, n->dtype).d;
-    if (!is_bad(mode, v)) continue;
-    if ((*bad)++ == 0) *first = v;
-  }
+  for (int64_t i = 0; e == FLAME_OK && i < n->shape->numel; i++)
+    see(s, mode, fl_scalar_load(p + i * size, n->dtype).d);
   fl_free(&c->mem, p, bytes);
-  return e == FLAME_OK ? *bad == 0 : -1;
+  return e == FLAME_OK ? s->bad == 0 : -1;
+}
+
+/* ", (2, 3) f32 from -1 to 4, mean 1.5" */
+static void tell_operand(char *out, size_t size, const fl_node *n, const survey *s) {
+  char shape[FL_SHAPE_TEXT], more[48];
+  if (n->state == FL_NUMBER || !fl_is_float(n->dtype) || s->low > s->high) return;
+  if (s->inf) snprintf(more, sizeof more, "%lld infinite", (long long)s->inf);
+  else snprintf(more, sizeof more, "mean %.4g", s->sum / (double)n->shape->numel);
+  const size_t at = strlen(out);
+  snprintf(out + at, size - at, "%s%s %s from %.4g to %.4g, %s", at ? "; " : "",
+           fl_shape_text(shape, n->shape->rank, n->shape->size), fl_dtype_name(n->dtype), s->low,
+           s->high, more);
+}
+
+static flame_status tell(flame_context *c, int mode, const fl_node *n, const survey *s,
+                         const char *operands) {
+  char back[sizeof c->err.op], shape[FL_SHAPE_TEXT], made[64] = "";
+  const char *op = fl_node_op(n);
+  if (n->back) {
+    snprintf(back, sizeof back, "backward%s%s", n->back == FL_BACK_CUSTOM ? "" : " of ",
+             n->back == FL_BACK_CUSTOM ? "" : fl_ops[n->back - 1].name);
+    snprintf(made, sizeof made, "%s ", op);
+  }
+  c->err.site = n->site;
+  return FL_FAIL(c, FLAME_BAD_VALUE, n->back ? back : op,
+                 "%smade %s out of %s, in %lld of %lld elements of shape %s%s%s", made,
+                 isnan(s->first) ? "NaN" : "Inf",
+                 mode == FL_ANOMALY_NAN ? "operands without one" : "finite values",
+                 (long long)s->bad, (long long)n->shape->numel,
+                 fl_shape_text(shape, n->shape->rank, n->shape->size),
+                 operands[0] ? "; operands: " : "", operands);
+}
+
+flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, fl_node *const *in, int nin) {
+  survey own, operand;
+  char text[320] = "";
+  const int ok = all_finite(c, mode, n, &own);
+  if (ok != 0) return ok < 0 ? c->err.code : FLAME_OK;
+  for (int i = 0; i < nin; i++) {
+    const int clean = all_finite(c, mode, in[i], &operand);
+    if (clean != 1) return clean < 0 ? c->err.code : FLAME_OK;
+    tell_operand(text, sizeof text, in[i], &operand);
+  }
+  return tell(c, mode, n, &own, text);
+}
+
+int fl_anomaly_possible(int mode, const fl_node *n) {
+  if (n->state != FL_PENDING || n->base != NULL || n->nin == 0 || !fl_is_float(n->dtype)) return 0;
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] == NULL && i < 4 && is_bad(mode, n->scal[i].d)) return 0;
+  return 1;
 }
 
 /* A node to look at. Its operands are held by the borrowing scope, from 'at' on: computing one
@@ -38,34 +103,14 @@ typedef struct suspect { fl_node *n; int64_t at; int count; } suspect;
 
 /* 1: n is to be looked at, its operands are held; 0: not; -1: no memory, the error kept. */
 static int suspected(flame_context *c, int mode, fl_node *n, suspect *s) {
-  if (n->state != FL_PENDING || n->base != NULL || n->nin == 0 || !fl_is_float(n->dtype)) return 0;
+  if (!fl_anomaly_possible(mode, n)) return 0;
   *s = (suspect){ n, c->borrowed.n, 0 };
   for (int i = 0; i < n->nin; i++) {
-    if (n->in[i] == NULL && i < 4 && fl_is_float(n->dtype) && is_bad(mode, n->scal[i].d)) return 0;
     if (n->in[i] == NULL) continue;
     if (fl_scope_hold(c, n->in[i]) == NULL) return -1;
     s->count++;
   }
   return 1;
-}
-
-static flame_status check(flame_context *c, int mode, const suspect *s) {
-  int64_t bad;
-  double first = 0;
-  const fl_node *n = s->n;
-  const int ok = all_finite(c, mode, s->n, &bad, &first);
-  if (ok != 0) return ok < 0 ? c->err.code : FLAME_OK;
-  for (int i = 0; i < s->count; i++) {
-    int64_t before;
-    double unused;
-    const int clean = all_finite(c, mode, c->borrowed.at[s->at + i], &before, &unused);
-    if (clean != 1) return clean < 0 ? c->err.code : FLAME_OK;
-  }
-  c->err.site = n->site;
-  return FL_FAIL(c, FLAME_BAD_VALUE, fl_ops[n->op].name,
-                 "made %s out of %s, in %lld of %lld elements", isnan(first) ? "NaN" : "Inf",
-                 mode == FL_ANOMALY_NAN ? "operands without one" : "finite values", (long long)bad,
-                 (long long)n->shape->numel);
 }
 
 /* What was recorded since 'mark', in order. The nodes are held by the borrowing scope. */
@@ -83,7 +128,8 @@ flame_status fl_anomaly_check(flame_context *c, int64_t mark) {
   }
   flame_status e = ok < 0 ? c->err.code : FLAME_OK;
   c->anomaly = 0;                                    /* not what a finaliser records meanwhile */
-  for (int64_t i = 0; e == FLAME_OK && i < n; i++) e = check(c, mode, &list[i]);
+  for (int64_t i = 0; e == FLAME_OK && i < n; i++) 
+    e = fl_anomaly_of(c, mode, list[i].n, &c->borrowed.at[list[i].at], list[i].count);
   c->anomaly = mode;
   fl_free(&c->mem, list, (size_t)most * sizeof *list);
   return e;

@@ -32,6 +32,9 @@ typedef struct fl_engine {
                                                   ** out of range, and */
   fl_error untold_error;                          /* no read has raised that yet */
   int debug;                                      /* FLAME_DEBUG */
+  uint8_t tracing, met_nan, made_nan, said_scan;  /* scan.c: a window is run op by op; a step of
+                                                  ** the last run of it wrote a NaN; it has raised
+                                                  ** in this evaluation */
   struct fl_profile *profile;                     /* NULL: none is on */
   fl_collecting collect;
   int64_t roomy;                                  /* bytes that are few for the

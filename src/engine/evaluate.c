@@ -5,6 +5,7 @@
 */
 #include "engine/evaluate.h"
 #include "engine/profile.h"
+#include "engine/scan.h"
 #include "group/group.h"
 #include "base/hooks.h"
 #include "base/text.h"
@@ -23,6 +24,8 @@ typedef struct run {
   void **ext, **out;
   fl_buffer **made;              /* per result: the buffer it will own (a reference), or NULL */
   fl_buffer **saved;             /* per home: where its old value goes, or NULL */
+  fl_buffer **old;               /* per home, where a NaN is looked for: a copy of its old value */
+  int nan;                       /* there was one: all is as it was before the run */
   void *block; size_t bytes;
   void *few[FEW];
 } run;
@@ -45,7 +48,10 @@ static void take_program(fl_engine *e, fl_program *p) {
 
 static void close_run(flame_context *c, run *r) {
   for (int32_t i = 0; r->made && i < r->plan->nout; i++) fl_buffer_release(c, r->made[i]);
-  for (int64_t i = 0; r->saved && i < r->program.homes.n; i++) fl_buffer_release(c, r->saved[i]);
+  for (int64_t i = 0; r->saved && i < r->program.homes.n; i++) {
+    fl_buffer_release(c, r->saved[i]);
+    fl_buffer_release(c, r->old[i]);
+  }
   if (r->block != r->few) fl_free(&c->mem, r->block, r->bytes);
   keep_program(c->engine, &r->program);
   memset(r, 0, sizeof *r);
@@ -90,13 +96,14 @@ static flame_status find_plan(flame_context *c, run *r) {
 static int lay_out(flame_context *c, run *r) {
   const size_t ne = (size_t)r->plan->next, no = (size_t)r->plan->nout,
                nh = (size_t)r->program.homes.n;
-  r->bytes = (ne + 2 * no + nh + 1) * sizeof(void *);
+  r->bytes = (ne + 2 * no + 2 * nh + 1) * sizeof(void *);
   r->block = r->bytes <= sizeof r->few ? r->few : fl_zalloc(&c->mem, r->bytes);
   if (!r->block) return 0;
   r->ext = r->block;
   r->out = r->ext + ne;
   r->made = (fl_buffer **)(r->out + no);
   r->saved = r->made + no;
+  r->old = r->saved + nh;
   return 1;
 }
 
@@ -282,6 +289,16 @@ static void note_refused(flame_context *c, const run *r) {
   }
 }
 
+/* The same of writes that a run did not come to, for it failed: their targets are as they were. */
+static void note_unwritten(flame_context *c, const fl_plan *p, int32_t done) {
+  fl_engine *e = c->engine;
+  for (int32_t i = 0; i < p->nout && !e->untold; i++) {
+    if (p->out[i].home < 0 || p->out[i].step < done) continue;
+    e->untold = 1;
+    e->untold_error = c->err;
+  }
+}
+
 static const fl_node *failed_input(const fl_node *n) {
   if (n->base) return n->base->state == FL_FAILED ? n->base : NULL;
   for (int i = 0; i < n->nin; i++)
@@ -344,12 +361,25 @@ static void count_run(flame_context *c, const fl_plan *p, int32_t done) {
   }
 }
 
+/* Is there a NaN in what the run made? Then it is undone. */
+static flame_status look_for_nan(flame_context *c, run *r, fl_device *d) {
+  fl_engine *e = c->engine;
+  int found;
+  flame_status s = fl_scan_look(c, r->plan, d, &found);
+  if (s != FLAME_OK || !found) return s;
+  e->met_nan = 1;
+  if (e->tracing) return s;
+  r->nan = 1;
+  return fl_scan_restore(&r->program, d, r->old);
+}
+
 static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   static const char stopped[] = "evaluate: interrupted before the value was computed";
   const fl_engine *e = c->engine;
   fl_fault fault = { .site = -1 };
   int32_t done = 0;
   flame_status s = save_snapshots(c, r, d, whole);
+  if (s == FLAME_OK && c->scan && !e->tracing) s = fl_scan_keep(c, &r->program, d, r->old);
   if (s != FLAME_OK) return s;
   const fl_binding b = { .ext = (void *const *)r->ext, .out = (void *const *)r->out,
                          .arena = e->arena[d->index], .scalar = r->program.scalars.at };
@@ -362,12 +392,16 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   if (fault.site >= 0) s = fault_error(c, r, &fault);
   else if (s == FLAME_INTERRUPTED) fl_interrupted(c, "evaluate");
   fl_group_end(c, s);
+  if (s == FLAME_OK && fault.site < 0 && r->plan->nscan) s = look_for_nan(c, r, d);
+  if (s == FLAME_OK && r->nan) return s;
   char why[600];
   if (s == FLAME_INTERRUPTED) memcpy(why, stopped, sizeof stopped);
   else if (s != FLAME_OK) fl_error_text(&c->err, why, sizeof why);
   if (fault.site >= 0) {
     find_resting(r, &fault);
     note_refused(c, r);
+  } else if (s != FLAME_OK && s != FLAME_INTERRUPTED && s != FLAME_DEVICE_LOST) {
+    note_unwritten(c, r->plan, done);
   }
   settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site,
              fault.site >= 0, s == FLAME_INTERRUPTED &&
@@ -412,10 +446,11 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
       if (debug >= 2) fl_debug_run(c, nodes, r.plan, fl_trace_now() - start);
     }
   }
+  const int nan = r.nan;
   close_run(c, &r);
   if (s != FLAME_OK && *effects) fail_dependents(c);
   c->evaluating = 0;
-  return s;
+  return s == FLAME_OK && nan ? fl_scan_trace(c, device) : s;
 }
 
 static flame_status run_with_retry(flame_context *c, int device, fl_node *const *roots, int nroots,
@@ -458,17 +493,18 @@ static void fail_lost(flame_context *c, int device) {
 /* After a failed check the values that do not rest on it are still to be run. Each failure is
 ** told by what rests on it, the first of them by the call. */
 static flame_status run_window(flame_context *c, int device, int *effects) {
+  fl_engine *e = c->engine;
   const fl_error before = c->err;
   fl_error told = before;
   flame_status first = FLAME_OK;
-  for (;;) {
+  for (e->made_nan = 0;;) {
     const int64_t live = c->win.live;
     const flame_status s = run_with_retry(c, device, NULL, 0, effects);
     if (first == FLAME_OK) {
       first = s;
       told = c->err;
     }
-    const int again = s == FLAME_BAD_VALUE && *effects && c->win.live < live &&
+    const int again = s == FLAME_BAD_VALUE && *effects && c->win.live < live && !e->made_nan &&
                       pending_on(c, device) && !fl_is_lost(c, device);
     c->err = again ? before : told;
     if (!again) return first;
@@ -505,6 +541,14 @@ static flame_status state_of(flame_context *c, const fl_node *n) {
          ? c->err.code : FL_FAIL(c, FLAME_INTERNAL, "evaluate", "a value was not computed");
 }
 
+flame_status fl_evaluate_alone(flame_context *c, fl_node *n) {
+  int effects;
+  return run_with_retry(c, n->device, &n, 1, &effects);
+}
+
+/* This evaluation ended at an op that made a NaN (scan.c). */
+static int made_nan(const flame_context *c) { return ((const fl_engine *)c->engine)->made_nan; }
+
 flame_status fl_evaluate(flame_context *c, fl_node *n) {
   flame_status s = c->trace ? c->trace_read(c, n) : FLAME_OK;
   if (s != FLAME_OK) return s;
@@ -514,6 +558,7 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   fl_node_hold(n);
   const fl_error before = c->err;
   int effects = 0;
+  ((fl_engine *)c->engine)->made_nan = 0;
   fl_engine_collect_before(c);
   if (n->state != FL_PENDING) s = FLAME_OK;
   else if (c->cut || c->trace) s = run_with_retry(c, n->device, &n, 1, &effects);
@@ -522,11 +567,12 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   if (s != FLAME_OK && !effects && n->state == FL_PENDING && !stopped) {
     c->err = before;                       /* the rest may be impossible: this alone, then */
     s = run_with_retry(c, n->device, &n, 1, &effects);
-  } else if (s != FLAME_OK && n->state == FL_STORED && s == FLAME_BAD_VALUE) {
+  } else if (s == FLAME_BAD_VALUE && n->state == FL_STORED && !made_nan(c)) {
     c->err = before;                       /* another value's fault: told when that is read */
   }
   fl_window_compact(c);
-  s = s == FLAME_INTERRUPTED || fl_is_lost(c, n->device) ? s : state_of(c, n);
+  if (s != FLAME_INTERRUPTED && !fl_is_lost(c, n->device) && !(s != FLAME_OK && made_nan(c)))
+    s = state_of(c, n);
   fl_node_drop(n);
   return s;
 }

@@ -5,7 +5,13 @@
 
 flame_status fl_evaluate(flame_context *c, fl_node *n);
 flame_status fl_evaluate_all(flame_context *c);
+flame_status fl_evaluate_alone(flame_context *c, fl_node *n);    /* with what it is made of */
 flame_status fl_anomaly_check(flame_context *c, int64_t mark);   /* anomaly.c */
+/* Fails if n, computed, has values that are bad by 'mode' (FL_ANOMALY_*), and its operands have
+** none. */
+flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, fl_node *const *in, int nin);
+/* n, PENDING, may come to do so. */
+int fl_anomaly_possible(int mode, const fl_node *n);
 /* collect.c: full collections by the host language, for memory is out; what
 ** is due before planning. */
 void fl_engine_collect(flame_context *c);

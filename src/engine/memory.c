@@ -63,7 +63,7 @@ int fl_engine_owners(const flame_context *c, int device, fl_owner *out, int most
 
 /* ---- no memory ---- */
 
-static const char *op_of(const fl_node *n) {
+const char *fl_node_op(const fl_node *n) {
   if (n->attr && n->attr->call && n->attr->call->what[0]) return n->attr->call->what;
   if (n->attr && n->attr->call) return fl_calls[n->attr->call->kind].name;
   return n->attr && n->attr->what ? n->attr->what : fl_ops[n->op].name;
@@ -95,7 +95,7 @@ flame_status fl_engine_no_memory(flame_context *c, int device, int64_t bytes, co
   if (device == 0 && c->mem.limit > 0)
     snprintf(limit, sizeof limit, ", %lld the limit", (long long)c->mem.limit);
   if (e->making) c->err.site = e->making->site;
-  return FL_FAIL(c, FLAME_NO_MEMORY, e->making ? op_of(e->making) : "memory",
+  return FL_FAIL(c, FLAME_NO_MEMORY, e->making ? fl_node_op(e->making) : "memory",
                  "out of memory on %s: asked for %lld bytes for %s, %lld free, %lld reserved, %lld "
                  "live in tensors%s%s", name, (long long)bytes, what, (long long)u.free,
                  (long long)u.reserved.now, (long long)c->tensors_of[device].now, limit, owners);

@@ -11,4 +11,5 @@ int fl_engine_owners(const flame_context *c, int device, fl_owner *out, int most
 void fl_engine_usage(flame_context *c, int device, fl_usage *u);
 flame_status fl_engine_no_memory(flame_context *c, int device, int64_t bytes, const char *what);
 int64_t fl_engine_live_bytes(const flame_context *c);
+const char *fl_node_op(const fl_node *n);          /* its op in messages */
 #endif

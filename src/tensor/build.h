@@ -105,6 +105,8 @@ fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
 
 /* Products: vectors, matrices, batches with broadcasting, as torch.matmul. */
 fl_node *n_matmul(fl_node *a, fl_node *b);
+/* The same of at least two axes in a half type, with bias (n) of it added before rounding. */
+fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias);
 
 /* Composites that fuse (all in terms of the above). Axis 0-based. */
 fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim);

@@ -90,6 +90,7 @@ static fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout 
   n->dtype = (uint8_t)dtype;
   n->device = (uint8_t)device;
   n->site = c->site;
+  n->back = c->back;
   n->index = -1;
   n->shape = shape;
   n->layout = layout;

@@ -71,6 +71,7 @@ typedef struct fl_attr {      /* only for ops that need it; owned by the node */
 } fl_attr;
 enum { FL_INDEX_NEGATIVE = 1 /* -1 is the last */, FL_INDEX_IGNORE = 2 /* -100 passes, as 0 */,
        FL_INDEX_CLASS = 4 /* "class", not "index", in the message */ };
+enum { FL_BACK_CUSTOM = 255 /* of a function with its own rule */ };
 enum { FL_IOTA_COUNT = 1 /* integers 0, 1, 2, …: no arithmetic is needed */ };
 
 typedef struct fl_entry fl_entry;
@@ -89,6 +90,8 @@ typedef struct fl_node {
   uint8_t rests;              /* engine scratch: does it rest on the check that failed */
   uint8_t effect;             /* needed while it is PENDING, see above */
   uint8_t queued;             /* on the work list of fl_node_settle, through snext */
+  uint8_t back;               /* recorded by the backward of an op: 1 + its number, FL_BACK_CUSTOM;
+                              ** 0: not by a backward */
   uint32_t site;              /* script line that recorded it */
   union {
     uint32_t failed_site;     /* FAILED: whose failure it is */
@@ -111,8 +114,9 @@ typedef struct fl_node {
   fl_buffer *buffer;          /* STORED (a reference) */
   struct fl_node *bnext, *bprev, *snext;
   fl_buffer *home;            /* PENDING write: the buffer it must end in (a reference) */
-  struct fl_node *before;     /* PENDING write whose value may fail: what the target was, guarded;
-                              ** if the check fails, it is that again (fl_node_refuse) */
+  struct fl_node *before;     /* PENDING write whose value may fail (with c->scan every one): what
+                              ** the target was, guarded; if it fails, it is that again
+                              ** (fl_node_refuse) */
   struct fl_node *grad;       /* backward walk: cotangent so far, borrowed; else NULL */
   char *error;                /* FAILED: message, in counted memory */
 } fl_node;

@@ -258,7 +258,7 @@ static void hand_over_home(fl_node *old, fl_node *n) {
 static void rebind(flame_tensor *t, fl_node *n) {
   fl_node *old = t->node;
   hand_over_home(old, n);
-  if (n->checks) fl_node_guard(n, old);
+  if (n->checks || n->ctx->scan) fl_node_guard(n, old);
   if (old->entry && old->entry->leaf) fl_entry_share_leaf(n, old);
   else unname(t);
   if (t->retain && n->entry && !n->entry->leaf) n->entry->handle = t;

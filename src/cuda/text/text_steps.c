@@ -18,7 +18,7 @@ typedef struct matmul_params {
   int64_t m, n, k, rank;
   int64_t size[6], as[6], bs[6], cs[6];
   int64_t am, ak, bk, bn;
-  const void *a, *b;
+  const void *a, *b, *bias;
   void *c;
 } matmul_params;
 
@@ -136,7 +136,7 @@ void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void 
 
 /* ---- matrix product -------------------------------------------------------------------------- */
 
-void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, fl_text_step *out) {
+void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, void *bias, fl_text_step *out) {
   static const char *const name[] = NAMES("matmul_");
   matmul_params p;
   int64_t batches = 1;
@@ -154,6 +154,7 @@ void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, fl_text_step 
   p.a = at(a, m->aoff, m->dtype);
   p.b = at(b, m->boff, m->dtype);
   p.c = at(c, m->coff, m->dtype);
+  if (m->biased) p.bias = at(bias, m->bias_off, m->dtype);
   const int64_t grid = batches * ((m->m + 63) / 64) * ((m->n + 63) / 64);
   if (grid == 0) return;
   call(out, name[m->dtype], grid, THREADS);
