@@ -112,6 +112,13 @@ void *fl_launch_room(fl_launch *l, int i, int64_t bytes) {
   return s;
 }
 
+void fl_launch_put_float(int type, double d, void *to) {
+  const float f = (float)d;
+  if (type == FL_KT_F64) memcpy(to, &d, sizeof d);
+  else if (type == FL_KT_F32) memcpy(to, &f, sizeof f);
+  else fl_scalar_store(to, fl_ktypes[type].dtype, (fl_scalar){ .d = d });
+}
+
 /* ---- geometry -------------------------------------------------------------------------------- */
 
 int64_t fl_launch_block(const fl_kfunc *f) {
@@ -160,7 +167,10 @@ flame_status fl_launch_ready(fl_launch *l) {
   k->ready_for = c->kernel_checks;
   if (k->ready >> l->device & 1) return FLAME_OK;
   fl_device *d = fl_engine_device(c, l->device);
-  return d ? d->table->ready(d, &k, 1) : c->err.code;
+  if (!d) return c->err.code;
+  const flame_status e = d->table->ready(d, &k, 1);
+  if (e != FLAME_OK) fl_kunit_retell(k->unit, &c->err);
+  return e;
 }
 
 static const void *argument_of(void *arg, int i) {

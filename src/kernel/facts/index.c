@@ -99,10 +99,10 @@ static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *
 
 static fl_kindex judge(const route *r, const coverage *c) {
   const int g = r->k->geometry;
-  const int thread = c->thread[0] && (c->thread[1] || g & FL_KG_BLOCK_Y1) &&
-                     (c->thread[2] || g & FL_KG_BLOCK_Z1);
-  const int block = c->block[0] && (c->block[1] || g & FL_KG_GRID_Y1) &&
-                    (c->block[2] || g & FL_KG_GRID_Z1);
+  const int thread = c->thread[0] && (c->thread[1] || g & FL_KONE_BLOCK_Y) &&
+                     (c->thread[2] || g & FL_KONE_BLOCK_Z);
+  const int block = c->block[0] && (c->block[1] || g & FL_KONE_GRID_Y) &&
+                    (c->block[2] || g & FL_KONE_GRID_Z);
   if (!thread) return FL_KI_OTHER;
   if (!block) return FL_KI_THREAD_IN_BLOCK;
   for (int i = 0; i < r->at.n_loops; i++) {

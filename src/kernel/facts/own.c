@@ -356,7 +356,8 @@ static void learn_equality(search *w, int i) {
 /* ---- the answer ------------------------------------------------------------------------- */
 
 static void know_launch(search *w, int in_block) {
-  static const int flat[6] = { 0, FL_KG_BLOCK_Y1, FL_KG_BLOCK_Z1, 0, FL_KG_GRID_Y1, FL_KG_GRID_Z1 };
+  static const int flat[6] = { 0, FL_KONE_BLOCK_Y, FL_KONE_BLOCK_Z,
+                               0, FL_KONE_GRID_Y, FL_KONE_GRID_Z };
   const int one = in_block || fl_kroute_launched(&w->r, FL_KEXTENT_BLOCKS, -1, 1);
   for (int s = FL_KSPECIAL_TID_X; s <= FL_KSPECIAL_BID_Z; s++)
     if ((w->r.k->geometry & flat[s]) || (s >= FL_KSPECIAL_BID_X && one)) add_known(w, s);
