@@ -30,7 +30,7 @@ static int has_type(const fl_launch *l, const fl_kparam *q, const fl_node *x) {
   const int want = q->type < FL_KT_COUNT ? fl_kt_held_as(q->type) : -1;
   const char *got = fl_dtype_name(x->dtype);
   if (l->k->binary || x->dtype == (is_plain(q) ? want : FLAME_U8)) return 1;
-  if (!is_plain(q))
+  if (!is_plain(q) || (q->is_struct && q->type == FL_KT_U8))
     FAIL(l, "%s points to %s" FL_DO ": pass its bytes as a u8 tensor, got %s", q->name,
          q->type_name, got);
   else if (x->dtype == FLAME_U8 && (q->is_struct || fl_ktypes[q->type].dtype < 0)) return 1;
