@@ -160,23 +160,36 @@ flame_status fl_launch_check(const fl_launch *l) {
 
 /* ---- the node -------------------------------------------------------------------------------- */
 
-flame_status fl_launch_ready(fl_launch *l) {
-  flame_context *c = l->c;
-  fl_kfunction *k = l->k;
+flame_status fl_kernel_ready(flame_context *c, fl_kfunction *k, int device) {
   if (k->ready_for != c->kernel_checks) k->ready = 0;
   k->ready_for = c->kernel_checks;
-  if (k->ready >> l->device & 1) return FLAME_OK;
-  fl_device *d = fl_engine_device(c, l->device);
+  if (k->ready >> device & 1) return FLAME_OK;
+  fl_device *d = fl_engine_device(c, device);
   if (!d) return c->err.code;
   const flame_status e = d->table->ready(d, &k, 1);
   if (e != FLAME_OK) fl_kunit_retell(k->unit, &c->err);
   return e;
 }
 
+typedef struct numbers { const int64_t *p; const fl_scalar *scalar; } numbers;
+
 static const void *argument_of(void *arg, int i) {
-  const fl_launch *l = arg;
-  const int64_t w = l->p[FL_KP_ARGS + 2 * i];
-  return (w & 7) == FL_KARG_VALUE ? (const void *)(l->scalar + (w >> 3)) : NULL;
+  const numbers *x = arg;
+  const int64_t w = x->p[FL_KP_ARGS + 2 * i];
+  return (w & 7) == FL_KARG_VALUE ? (const void *)(x->scalar + (w >> 3)) : NULL;
+}
+
+int fl_kernel_covers(const fl_kfunction *k, const int64_t *p, const fl_scalar *scalar, int i,
+                     int64_t bytes) {
+  numbers given = { p, scalar };
+  fl_kcover_launch x = { .argument = argument_of, .arg = &given };
+  const int64_t size = fl_kt_size(k->f->params[i].type);
+  if (bytes <= 0 || !size || !k->cover || p[FL_KP_CHECKS]) return 0;
+  for (int a = 0; a < 3; a++) {
+    x.grid[a] = p[FL_KP_GRID + a];
+    x.block[a] = p[FL_KP_BLOCK + a];
+  }
+  return fl_kcover_all(k->cover, i, bytes / size, &x);
 }
 
 /* Bytes of a result that begins as zeros or as a copy which no other argument sees; else 0. */
@@ -194,15 +207,9 @@ static int64_t own_result(const fl_launch *l, int i) {
 
 /* Results that this launch is proven to write whole need neither. With checks they keep it. */
 static void find_whole(fl_launch *l) {
-  if (!l->k->cover || l->p[FL_KP_CHECKS]) return;
-  fl_kcover_launch x = { .argument = argument_of, .arg = l };
-  for (int i = 0; i < 3; i++) {
-    x.grid[i] = l->p[FL_KP_GRID + i];
-    x.block[i] = l->p[FL_KP_BLOCK + i];
-  }
   for (int i = 0; i < l->p[FL_KP_COUNT_ARGS]; i++) {
-    const int64_t bytes = own_result(l, i), size = fl_kt_size(l->k->f->params[i].type);
-    if (bytes && size && fl_kcover_all(l->k->cover, i, bytes / size, &x))
+    const int64_t bytes = own_result(l, i);
+    if (fl_kernel_covers(l->k, l->p, l->scalar, i, bytes))
       l->p[FL_KP_ARGS + 2 * i] = FL_KARG_RAW + 8 * bytes;
   }
 }
