@@ -566,7 +566,11 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
   fake.products++;
   fake.way = (int)algo->data[0];
   fake.way_runs[fake.way]++;
-  if (fake.ways) return fake.way_ms[fake.way] < 0 ? 15 : FL_LT_OK;       /* not supported */
+  if (fake.ways && fake.way_ms[fake.way] < 0) return 15;                 /* not supported */
+  if (fake.ways) {
+    if (c->cols > 0) memcpy(po, &(float){ (float)fake.way }, sizeof(float));
+    return FL_LT_OK;
+  }
   fake.tf32 += d->compute == FL_LT_COMPUTE_TF32;
   const int64_t kk = d->ta ? a->rows : a->cols;
   for (int64_t q = 0; q < c->batch; q++)

@@ -16,6 +16,7 @@
 #include "base/num.h"
 #include "cuda/compile/module.h"
 #include "cuda/library/tune.h"
+#include "group/wait.h"
 #include <string.h>
 
 /* ALIGN_MAX: no algorithm wants more, so that all addresses of our own are alike. */
@@ -382,8 +383,8 @@ static flame_status try_algo(fl_cuda *s, void *arg, int i) {
   return failed(s, run_algo(s, arg, i), "cublasLtMatmul");
 }
 
-/* What a choice rests on. */
-static void digest_of(const fl_cuda *s, const call *x, uint8_t digest[32]) {
+/* What a choice rests on; all: of several processes, whose devices may differ. */
+static void digest_of(const fl_cuda *s, const call *x, int all, uint8_t digest[32]) {
   struct {
     char what[16], device[sizeof s->name];
     uint64_t library;
@@ -392,9 +393,9 @@ static void digest_of(const fl_cuda *s, const call *x, uint8_t digest[32]) {
   } k;
   memset(&k, 0, sizeof k);
   memcpy(k.what, "product way 1", 13);
-  memcpy(k.device, s->name, sizeof s->name);
+  if (!all) memcpy(k.device, s->name, sizeof s->name);
   k.library = s->blas.lt->cublasLtGetVersion();
-  k.arch = s->arch;
+  k.arch = all ? 0 : s->arch;
   k.tf32 = s->blas.tf32;
   k.key = *x;
   fl_sha256(&k, sizeof k, digest);
@@ -409,20 +410,44 @@ static int from_disk(fl_cuda *s, fl_gemm *g, const uint8_t digest[32]) {
   return g->best >= 0;
 }
 
+/* Of several processes the first chooses. */
+static flame_status from_first(fl_cuda *s, fl_gemm *g) {
+  char fault[FL_CALL_FAULT];
+  uint8_t digest[32];
+  fl_lt_algo algo;
+  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
+  digest_of(s, &g->key, 1, digest);
+  const int r = fl_group_choice(s->ctx->group, digest, &algo, sizeof algo, fault);
+  if (r < 0 && !fault[0]) return fl_interrupted(s->ctx, "matmul");
+  if (r < 0) return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "matmul", "%s", fault);
+  g->best = 0;
+  for (int i = 0; r == 1 && i < g->n; i++)
+    if (memcmp(&algo, &g->algo[i], sizeof algo) == 0) g->best = i;
+  return FLAME_OK;
+}
+
 /* The product is made with each algorithm, again and again: the result is the same but for its
 ** last bits, and the caller makes it once more. */
 static flame_status choose_way(fl_cuda *s, product *p) {
   fl_gemm *g = p->g;
+  fl_group *group = s->ctx->group && s->ctx->group->wire ? s->ctx->group : NULL;
   uint8_t digest[32];
-  int best = 0;
-  digest_of(s, &g->key, digest);
-  if (from_disk(s, g, digest)) return FLAME_OK;
-  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
-  const flame_status e = fl_tune(s, g->n, try_algo, p, &best);
-  if (e != FLAME_OK) return e;
-  g->best = best;
-  fl_disk_put(&s->disk, digest, &g->algo[best], sizeof g->algo[best]);
-  return FLAME_OK;
+  flame_status e = FLAME_OK;
+  if (group && group->launch.rank > 0 && !group->broken[0]) return from_first(s, g);
+  digest_of(s, &g->key, 0, digest);
+  if (!from_disk(s, g, digest)) {
+    int best = 0;
+    if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
+    e = fl_tune(s, g->n, try_algo, p, &best);
+    if (e != FLAME_OK) return e;
+    g->best = best;
+    fl_disk_put(&s->disk, digest, &g->algo[best], sizeof g->algo[best]);
+  }
+  if (group) {
+    digest_of(s, &g->key, 1, digest);
+    fl_group_choose(group, digest, &g->algo[g->best], sizeof g->algo[g->best]);
+  }
+  return e;
 }
 
 /* One library call. An unlucky alignment without an answer falls back on the one asked for
