@@ -312,6 +312,7 @@ put(data, [[data.batches(tensors: T|T[], size: int = 32, *, shuffle = false, dro
       fail("batches", "the first axis of tensor 1 is %d and of tensor %d %d", n, i, x:size(1))
     end
   end
+  if n == 0 then fail("batches", "the tensors have no rows") end
   local s = check_state(
     state or { seed = seed or (shuffle and own_seed() or 0), epoch = 0, at = 0 }, "batches")
   shard, seed = shard_of("batches", shard, s, seed or state)

@@ -161,18 +161,24 @@ put(Module, "Module:register_forward_pre_hook(f: fn) -> table",
 -- ---- what is below ---------------------------------------------------------------------------
 
 -- Visits every (path, value) below a module in order: tensors that are marked, and modules.
--- Shared things once, unless 'again' is to hear of them too.
-local function walk(self, visit, prefix, seen, again)
+-- Shared things once, unless 'again' is to hear of the tensors' further names; 'above' are the
+-- shared modules that are gone through for that.
+local function walk(self, visit, prefix, seen, again, above)
   local function item(path, value)
     local tensor = marked(value)
     if not tensor and not is_module(value) then return end
     if seen[value] then
-      if again and tensor then again(path, value) end
+      if again and tensor then again(path, value)
+      elseif again and not (above and above[value]) then
+        local function further(name, x) if marked(x) then again(name, x) end end
+        walk(value, further, path .. ".", { [value] = true }, again,
+          setmetatable({ [value] = true }, { __index = above }))
+      end
       return
     end
     seen[value] = true
     visit(path, value)
-    if not tensor then walk(value, visit, path .. ".", seen, again) end
+    if not tensor then walk(value, visit, path .. ".", seen, again, above) end
   end
   local met = {}                                      -- a key that was nil in between appears twice
   for _, key in ipairs(order[self] or {}) do
@@ -318,18 +324,28 @@ Module.register_module = Module.add_module
 
 -- ---- state --------------------------------------------------------------------------------------
 
---- A snapshot of all parameters and buffers by name; training on does not change it.
-put(Module, "Module:state_dict() -> table", function(self)
+-- "blocks.0.weight" -> "blocks.1.weight" by 1, and back by -1
+local function moved(name, by)
+  return (("." .. name .. "."):gsub("%.(%d+)%f[.]", function(i)
+    local n = math.tointeger(i) + by
+    if n < 0 then fail("state_dict: %s counts from 0 as it is: leave out zero_based", name) end
+    return "." .. n
+  end):sub(2, -2))
+end
+
+--- A snapshot of all parameters and buffers by name; training on does not change it. With
+--- zero_based, names count lists from 0 and shared tensors have all their names, so that
+--- PyTorch's modules load it.
+put(Module, "Module:state_dict(*, zero_based = false) -> table", function(self, zero_based)
   local out = {}
-  for _, entry in ipairs(collect(self, saved_only)) do out[entry[1]] = entry[2]:detach() end
+  local function take(name, x)
+    if saved_only[kinds[x]] then out[zero_based and moved(name, -1) or name] = x:detach() end
+  end
+  for _, entry in ipairs(collect(self, saved_only, zero_based and take or nil)) do
+    take(entry[1], entry[2])
+  end
   return out
 end)
-
--- "blocks.0.weight" -> "blocks.1.weight"
-local function one_based(name)
-  return (("." .. name .. "."):gsub("%.(%d+)%f[.]",
-    function(i) return "." .. math.tointeger(i) + 1 end):sub(2, -2))
-end
 
 local function some(names)
   local text = table.concat(names, ", ", 1, math.min(#names, 8))
@@ -382,7 +398,7 @@ put(Module, "Module:load_state_dict(state: table, strict = true, *, zero_based =
   function(self, state, strict, zero_based)
   local given = {}
   for name, value in pairs(state) do
-    given[zero_based and one_based(tostring(name)) or name] = value
+    given[zero_based and moved(tostring(name), 1) or name] = value
   end
   local found, missing, surplus, wrong = match(self, given)
   if #wrong > 0 or strict and (#missing > 0 or #surplus > 0) then

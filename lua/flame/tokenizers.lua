@@ -37,8 +37,8 @@ function TokenStream.__tostring() return "TokenStream" end
 
 -- ---- opening ------------------------------------------------------------------------------------
 
-local function open(text)
-  local core = internal.tok_open(text)
+local function open(text, path)
+  local core = internal.tok_open(text, path)
   local size, _, top, model, pad = internal.tok_facts(core)
   return setmetatable({ core = core, text = text, vocab_size = size, top_id = top, model = model,
     pad = pad }, Tokenizer)
@@ -47,7 +47,7 @@ end
 --- The tokenizer of a file, or of a folder's tokenizer.json.
 declare("load(path: str) -> Tokenizer", function(path)
   if internal.io_list(path) then path = path .. "/tokenizer.json" end
-  return open(internal.io_read(path, "load"))
+  return open(internal.io_read(path, "load"), path)
 end)
 
 --- The tokenizer of a text that is a tokenizer.json.

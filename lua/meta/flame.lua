@@ -1394,7 +1394,13 @@ function Module:register_parameter(name, x) end
 ---@return any
 function Module:requires_grad_(requires_grad) end
 
---- A snapshot of all parameters and buffers by name; training on does not change it.
+---@class flame.options.Module:state_dict
+---@field zero_based? boolean  false
+
+--- A snapshot of all parameters and buffers by name; training on does not change it. With
+--- zero_based, names count lists from 0 and shared tensors have all their names, so that
+--- PyTorch's modules load it.
+---@overload fun(options: flame.options.Module:state_dict): table
 ---@return table
 function Module:state_dict() end
 

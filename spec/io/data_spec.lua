@@ -254,6 +254,7 @@ describe("data.batches", function()
 
   it("refuses tensors that do not go together and unknown options", function()
     raises("of tensor 1 is 2 and of tensor 2 3", data.batches, { flame.ones(2), flame.ones(3) })
+    raises("batches: the tensors have no rows", data.batches, { flame.ones(0, 3) })
     assert.truthy(message(data.batches, { flame.ones(2) },
       { sise = 3 }):find("no option 'sise'", 1, true))
     assert.truthy(message(data.batches, { flame.ones(2) },

@@ -42,6 +42,13 @@ describe("a tokenizer", function()
     end, "merge 1 names 'x', which is not in the vocabulary")
     assert.error_matches(function() tokenizers.from_string(BPE):decode({ 9 }) end,
       "id 9 at position 1, need a token's: 0 to 6")
+    local path = os.tmpname()
+    local f <close> = assert(io.open(path, "w"))
+    f:write '{"model": '
+    f:flush()
+    assert.error_matches(function() tokenizers.load(path) end,
+      "tokenizer: " .. path .. ": byte 10: a value must stand here", 1, true)
+    os.remove(path)
   end)
   it("names what it refuses, and where a pattern ends to be one", function()
     local function refused(part, why)

@@ -210,6 +210,32 @@ describe("loading a state", function()
     m:load_state_dict({ ["b.weight"] = flame.full({ 3, 2 }, 5) })
     assert.equal(5, m.a.weight[{ 1, 1 }]:item())
   end)
+
+  it("is written under PyTorch's names: lists from 0, shared tensors under all they have", function()
+    local layer, Net = nn.Linear(2, 2), nn.Module.extend("Net")
+    function Net:init()
+      self.blocks = nn.ModuleList { layer, nn.Sequential { nn.ReLU(), layer } }
+      self.head = nn.Linear(2, 2, { bias = false })
+      self.head.weight = layer.weight
+      self.above = self                                  -- a circle ends
+    end
+    local net, names = Net(), {}
+    local state = net:state_dict { zero_based = true }
+    for name in pairs(state) do if not name:find "^above" then names[#names + 1] = name end end
+    table.sort(names)
+    assert.same({ "blocks.0.bias", "blocks.0.weight", "blocks.1.1.bias", "blocks.1.1.weight",
+      "head.weight" }, names)
+    assert.same({ "blocks.1.weight", "blocks.1.bias" }, names_of(net:named_parameters()))
+    flame.no_grad(function() layer.weight:zero_() end)
+    net:load_state_dict(state, { zero_based = true })
+    assert.is_true(flame.equal(state["blocks.1.1.weight"], layer.weight))
+    refused("state_dict: blocks.0.weight counts from 0 as it is: leave out zero_based",
+      function()
+        local named = nn.Module.extend("Named")()
+        named.blocks = nn.ModuleDict { ["0"] = nn.Linear(1, 1, { bias = false }) }
+        named:state_dict { zero_based = true }
+      end)
+  end)
 end)
 
 describe("hooks", function()

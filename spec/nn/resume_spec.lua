@@ -82,4 +82,69 @@ describe("resuming", function()
     run("", script, ("%s/b.safetensors 20 %s/c.safetensors"):format(folder, folder))
     assert.equal(bytes("a.safetensors"), bytes("c.safetensors"))
   end)
+
+  it("a loop with workers, draws, adapters and averages is the same twice, and goes on", function()
+    local script = folder .. "/whole.lua"
+    local f = assert(io.open(script, "w"))
+    f:write([[
+      local flame = require "flame"
+      local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
+      local D = require "flame.distributions"
+      local from, to, save = arg[1], tonumber(arg[2]), arg[3]
+      flame.seed(4)
+      local set = data.dataset(30, function(i, _, random)   -- an item's own random numbers
+        local flame = require "flame"
+        return flame.randn(6) * 0.1 + i % 3, random() < 0.5
+      end)
+      local net = nn.Sequential { nn.Linear(6, 16), nn.SwiGLU(16, 8), nn.Dropout(0.2),
+        nn.Linear(8, 4) }
+      nn.lora.attach(net, { rank = 2, dropout = 0.1, targets = { "^1$", "^4$" } })
+      net:unfreeze "^2"
+      local decode = nn.Linear(2, 6)
+      local all = nn.ModuleList { net, decode }
+      local groups = all:parameter_groups { { "bias$", weight_decay = 0 }, {} }
+      local opt = optim.AdamW(groups, { lr = 0.01 })
+      local plan = optim.schedule.cosine { opt = opt, steps = 20, warmup = 3 }
+      local scaler, ema = optim.GradScaler {}, nn.AveragedModel(all, { decay = 0.9 })
+      local loader, step = data.loader(set, { size = 4, shuffle = true, workers = 2, seed = 8 }), 0
+      if from ~= "-" then
+        local saved = flame.load(from)
+        all:load_state_dict(saved.model)
+        ema:load_state_dict(saved.ema)
+        opt:load_state_dict(saved.optimizer)
+        plan:load_state_dict(saved.plan)
+        scaler:load_state_dict(saved.scaler)
+        flame.rng_state(saved.random)
+        loader:load_state(saved.loader)
+        step = saved.step
+      end
+      while step < to do
+        local i, x, keep = loader:next()
+        if i then
+          opt:zero_grad()
+          local h = net(x)
+          local q = D.Gamma(h:narrow(2, 1, 2):exp(), h:narrow(2, 3, 2):exp())
+          local loss = ((decode(q:rsample()) - x):square():mean(2) * keep:float()):mean()
+            + D.kl_divergence(q, D.Gamma(flame.ones(2), 1)):mean() * 0.01
+          scaler:scale(loss):backward()
+          scaler:step(opt)
+          scaler:update()
+          plan:step()
+          ema:update_parameters(all)
+          step = step + 1
+        end
+      end
+      flame.save(save, { model = all:state_dict(), ema = ema:state_dict(),
+        optimizer = opt:state_dict(), plan = plan:state_dict(), scaler = scaler:state_dict(),
+        random = flame.rng_state(), loader = loader:state(), step = step })
+      loader:close()
+    ]])
+    f:close()
+    run("", script, ("- 18 %s/one.safetensors"):format(folder))
+    run("", script, ("- 18 %s/two.safetensors"):format(folder))
+    assert.equal(bytes("one.safetensors"), bytes("two.safetensors"))
+    run("", script, ("- 7 %s/part.safetensors"):format(folder))
+    run("", script, ("%s/part.safetensors 18 %s/rest.safetensors"):format(folder, folder))
+    assert.equal(bytes("one.safetensors"), bytes("rest.safetensors"))
+  end)
 end)

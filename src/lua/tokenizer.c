@@ -44,10 +44,19 @@ static fl_span span_at(lua_State *L, int i) {
   return s;
 }
 
-/* (text of a tokenizer.json) -> the userdata. */
+/* The kept error with the file's name in its message. */
+static flame_status in_file(flame_context *c, const char *path) {
+  const fl_error e = c->err;
+  if (!path || e.code != FLAME_IO) return e.code;
+  fl_error_clear(&c->err);
+  return FL_FAIL(c, e.code, e.op, "%s: %s", path, e.message);
+}
+
+/* (text of a tokenizer.json[, its path]) -> the userdata. */
 static int tok_open(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_span text = span_at(L, 1);
+  const char *path = lua_tostring(L, 2);
   if (b->c == NULL) fl_lua_raise(L, b);
   box *x = (box *)lua_newuserdatauv(L, sizeof *x, 0);
   memset(x, 0, sizeof *x);
@@ -59,7 +68,7 @@ static int tok_open(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   fl_text_init(&x->out, &b->c->mem);
   x->t = fl_tokenizer_open(b->c, text.at, text.n);
-  fl_lua_leave_status(L, b, m, x->t ? FLAME_OK : b->c->err.code);
+  fl_lua_leave_status(L, b, m, x->t ? FLAME_OK : in_file(b->c, path));
   return 1;
 }
 
