@@ -1,5 +1,5 @@
--- flame-lua --jupyter: what the kernel answers, over sockets that spec/support/jupyter_run.lua stands in for;
--- and with Jupyter's own client (spec/peer/jupyter.py) where Python has that.
+-- flame-lua --jupyter: what the kernel answers, over sockets for which spec/support/jupyter_run.lua
+-- stands in; and with Jupyter's own client (spec/peer/jupyter.py) where Python has that.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local folder = os.tmpname()
@@ -95,8 +95,10 @@ describe("flame-lua --jupyter", function()
       (config:gsub('"key": "secret", ', ""))))))
     has("c.json: ", output_of(command:format(interpreter, write("c.json", config:sub(1, 50)))))
     has("No such file", output_of(command:format(interpreter, folder .. "/none.json")))
-    has("--jupyter needs the file of a connection", output_of(("'%s' --jupyter"):format(interpreter)))
-    has("wrote ", output_of(("XDG_DATA_HOME='%s' '%s' --jupyter install"):format(folder, interpreter)))
+    has("--jupyter needs the file of a connection",
+      output_of(("'%s' --jupyter"):format(interpreter)))
+    has("wrote ", output_of(("XDG_DATA_HOME='%s' '%s' --jupyter install"):format(folder,
+      interpreter)))
     local f <close> = assert(io.open(folder .. "/jupyter/kernels/flame-lua/kernel.json"))
     has('"--jupyter",\n    "{connection_file}"', f:read("a"))
   end)

@@ -1,6 +1,7 @@
--- flame.tools.jupyter without libzmq, for spec/cli/jupyter_spec.lua: arg[1] is a connection file, arg[2] a file
--- of Lua that returns a list of {type of a request, content as JSON, a wrong signature or nil}. What
--- the kernel sends is written as "socket type content", a line each. The hash is a stand-in.
+-- flame.tools.jupyter without libzmq, for spec/cli/jupyter_spec.lua: arg[1] is a connection file,
+-- arg[2] a file of Lua that returns a list of {type of a request, content as JSON, a wrong
+-- signature or nil}. What the kernel sends is written as "socket type content", a line each. The
+-- hash is a stand-in.
 local requests = dofile(arg[2])
 local out = io.stdout
 

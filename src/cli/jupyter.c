@@ -1,8 +1,8 @@
 /*
-** flame-lua --jupyter FILE: the process that Jupyter starts as a kernel, with a file of addresses. Here
-** are the sockets, over libzmq, which is opened when it is asked for, and calls with Ctrl-C armed; what
-** is said over them is lua/flame/tools/jupyter.lua. Sockets are numbered from 1. The heartbeat is echoed
-** by a thread, so that it goes on while an entry runs.
+** flame-lua --jupyter FILE: the process that Jupyter starts as a kernel, with a file of addresses.
+** Here are the sockets, over libzmq, which is opened when it is asked for, and calls with Ctrl-C
+** armed; what is said over them is lua/flame/tools/jupyter.lua. Sockets are numbered from 1. The
+** heartbeat is echoed by a thread, so that it goes on while an entry runs.
 */
 #include "base/hash.h"
 #include "cli/cli.h"
@@ -97,7 +97,8 @@ static int l_bind(lua_State *L) {
   zmq *const z = zmq_of(L);
   const char *const kind = luaL_checkstring(L, 1);
   if (z->n == SOCKETS) return luaL_error(L, "jupyter: too many sockets");
-  z->sockets[z->n] = bound(L, z, strcmp(kind, "pub") ? ZMQ_ROUTER : ZMQ_PUB, luaL_checkstring(L, 2));
+  const int type = strcmp(kind, "pub") ? ZMQ_ROUTER : ZMQ_PUB;
+  z->sockets[z->n] = bound(L, z, type, luaL_checkstring(L, 2));
   lua_pushinteger(L, ++z->n);
   return 1;
 }

@@ -1,5 +1,5 @@
---- flame-lua --jupyter: what a kernel says to Jupyter (messaging protocol 5.3). Sockets and calls are
--- src/cli/jupyter.c; entries, completion and help are the prompt's.
+--- flame-lua --jupyter: what a kernel says to Jupyter (messaging protocol 5.3). Sockets and calls
+-- are src/cli/jupyter.c; entries, completion and help are the prompt's.
 local flame = require "flame"
 local internal = flame.internal
 local objects = require "flame.base.objects"
@@ -17,7 +17,8 @@ local function clean(s) return utf8.len(s) and s or (s:gsub("[\128-\255]", "?"))
 -- ---- messages -----------------------------------------------------------------------------------
 
 local function masked(key, byte)
-  return (key .. ("\0"):rep(64 - #key)):gsub(".", function(c) return string.char(c:byte() ~ byte) end)
+  local whole = key .. ("\0"):rep(64 - #key)
+  return (whole:gsub(".", function(c) return string.char(c:byte() ~ byte) end))
 end
 
 -- HMAC-SHA256 (RFC 2104), in hexadecimal.
@@ -175,7 +176,7 @@ local function before_cursor(content)
   return content.code:sub(1, at - 1), content.code:sub(at)
 end
 
-local answers = {}                    -- type of a request -> function(content): content of the reply
+local answers = {}          -- type of a request -> function(content): content of the reply
 
 function answers.kernel_info_request()
   return { status = "ok", protocol_version = "5.3", implementation = "flame-lua",
