@@ -69,7 +69,7 @@ void fl_kernel_prove(fl_lua *b) {
   if (fl_env_lists(FL_ENV_FLAME_CHECK, "grad")) b->up.prove = prove;
 }
 
-/* Push a list of the nodes, false where there is none. Ends the scope of 'mark'. */
+/* Push a list of the nodes, nil where there is none. Ends the scope of 'mark'. */
 static int push_nodes(lua_State *L, fl_lua *b, int64_t mark, flame_status e, int n,
                       fl_node *const *node) {
   fl_box *x[FL_KP_MAX_ARGS];
@@ -79,7 +79,8 @@ static int push_nodes(lua_State *L, fl_lua *b, int64_t mark, flame_status e, int
   if (e != FLAME_OK) return fl_lua_raise(L, b);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
-    if (node[i]) x[i] = fl_box_new(L); else lua_pushboolean(L, 0);
+    if (!node[i]) continue;
+    x[i] = fl_box_new(L);
     lua_rawseti(L, -2, i + 1);
   }
   for (int i = 0; i < n; i++) {

@@ -241,15 +241,15 @@ static flame_status second_back(flame_context *c, void *arg, fl_node *y, fl_node
   const second *s = arg;
   fl_node *tangent[MOST] = { NULL }, *forward[MOST];
   fl_ktangent t;
-  (void)c;
   tangent[s->all[y->attr->axis]] = u;
   memset(gin, 0, sizeof *gin * (size_t)nin);
   flame_status e = fl_kcall_jvp(s->call, tangent, forward, &t);
   if (e != FLAME_OK) return e;
   e = through(s, &t, gin);
-  for (int j = 0; j < s->nout && e == FLAME_OK; j++) gin[s->nall + j] = forward[s->out[j]];
+  for (int j = 0; j < s->nout && e == FLAME_OK; j++)         /* results of derived calls are flat */
+    gin[s->nall + j] = fl_kshaped(forward[s->out[j]], s->seed[j]);
   fl_kcall_release(t.call);
-  return e;
+  return e != FLAME_OK ? e : c->err.code;
 }
 
 /* Parameters whose values have gradients: those in 'active', then others that are tracked. */

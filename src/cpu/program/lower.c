@@ -13,7 +13,7 @@
 **   v5 = v2 / v3 * v4 FULL    2       stored
 ** Short rows are in registers whole, and each value is computed once. LONG goes over a row in
 ** pieces, three times: round 0 loads x for v1; round 1 loads x again and computes v2 for v3; the
-** last loads x and w and computes v2 once more, for v5. Operands of another kind than the work are
+** last loads x and computes v2 once more, for v5. Operands of another kind than the work are
 ** spread (a ROW value over its row, a LINE value down the rows) or read as one element.
 */
 #include "cpu/program/lower.h"

@@ -12,6 +12,7 @@ typedef struct scatter_params {
   const void *idx, *src;
   void *dst;
   void *owner, *start, *cursor, *list, *order;
+  int64_t runs;
 } scatter_params;
 
 typedef struct matmul_params {
@@ -124,7 +125,8 @@ void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void 
     call(out, "scatter_scan", 1, 1024);
     call_each(out, "scatter_fill", p.ng);
     call_each(out, "scatter_rank", p.ng);
-    call_each(out, add[s->dtype], p.nb * sharers(p.nk));
+    p.runs = p.ng < p.nb;
+    call_each(out, add[s->dtype], (p.runs ? p.ng : p.nb) * sharers(p.nk));
   } else {
     call_each(out, "scatter_no_owner", p.nb);
     call_each(out, "scatter_owner", p.ng);
