@@ -1,8 +1,8 @@
 /*
 ** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame loaded.
-** Its parts: main.c (options), script.c (running chunks, Ctrl-C), sandbox.c, bundle.c, repl.c
-** (the prompt), edit.h (its line editor). Apart from what signal handlers need there is no state
-** outside fl_cli.
+** Its parts: main.c (options), script.c (running chunks, Ctrl-C), sandbox.c, bundle.c,
+** jupyter.c, repl.c (the prompt), edit.h (its line editor). Apart from what signal handlers need
+** there is no state outside fl_cli.
 */
 #ifndef FL_CLI_CLI_H
 #define FL_CLI_CLI_H
@@ -41,6 +41,10 @@ int fl_cli_is_bundle(void);
 int fl_cli_run_bundle(fl_cli *c);
 /* --bundle with the words from argv[at] on, or --bundle-check. Reports; success. */
 int fl_cli_bundle(const fl_cli *c, int at, int check);
+
+/* ---- jupyter.c ------------------------------------------------------------------------ */
+/* Be a kernel of Jupyter, with the connection file argv[at]. Reports; success. */
+int fl_cli_jupyter(const fl_cli *c, int at);
 
 /* ---- repl.c --------------------------------------------------------------------------- */
 void fl_cli_repl(fl_cli *c);

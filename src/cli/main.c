@@ -18,7 +18,7 @@
 enum { BAD = 1, INTERACTIVE = 2, SHOW_VERSION = 4, STRINGS = 8, NO_ENVIRONMENT = 16,
        FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256, DOCTOR = 512,
        SIM = 1024, SANDBOX = 2048, BUNDLE = 4096, BUNDLE_CHECK = 8192,
-       WATCH = 16384 };
+       WATCH = 16384, JUPYTER = 32768 };
 
 static const char usage_text[] =
   "usage: %s [options] [script [args]]\n"
@@ -41,6 +41,7 @@ static const char usage_text[] =
   "  --watch       take over modules whose files change, at the end of an optimiser's step\n"
   "  --bundle      write OUT, one executable with script, modules and files: OUT script [files]\n"
   "  --bundle-check  read all of such a FILE, and say what is damaged\n"
+  "  --jupyter     be a kernel of Jupyter, for the connection FILE; 'install' makes it known there\n"
   "  --debug-cuda  synchronous launches and checks (as DEBUG_CUDA=1)\n";
 
 static void print_usage(const char *name, const char *bad) {
@@ -58,6 +59,7 @@ static int long_option(const char *text) {
     { "--help", HELP }, { "--version", FLAME_VERSION_ONLY }, { "--info", INFO },
     { "--debug-cuda", DEBUG_CUDA }, { "--sim", SIM }, { "--doctor", DOCTOR },
     { "--watch", WATCH }, { "--bundle", BUNDLE }, { "--bundle-check", BUNDLE_CHECK },
+    { "--jupyter", JUPYTER },
   };
   if (!strcmp(text, "--sandbox") || !strncmp(text, "--sandbox=", 10)) return SANDBOX;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -99,7 +101,7 @@ static int read_options(char **argv, int *script) {
     const int flag = text[1] == '-' ? long_option(text) : short_option(argv, &i);
     if (flag & BAD) return BAD;
     flags |= flag;
-    if (flag & (BUNDLE | BUNDLE_CHECK)) {        /* all that follows is its own */
+    if (flag & (BUNDLE | BUNDLE_CHECK | JUPYTER)) {        /* all that follows is its own */
       *script = i + 1;
       return flags;
     }
@@ -238,6 +240,10 @@ static int protected_main(lua_State *L) {
     return 1;
   }
   if (!(flags & NO_ENVIRONMENT) && fl_cli_init(c) != LUA_OK) return 0;
+  if (flags & JUPYTER) {
+    lua_pushboolean(L, fl_cli_jupyter(c, script));
+    return 1;
+  }
   if (flags & WATCH && fl_cli_string(c, "require('flame').internal.watch()", "=watch") != LUA_OK)
     return 0;
   if (!run_options(c, script)) return 0;

@@ -312,15 +312,28 @@ local function listing(p, list, columns, rows)
   return table.concat(lines, "\n")
 end
 
-function complete.complete(p, text, again, columns, rows)
+-- What fits the end of a text, in order, how that end begins, and what closes it.
+local function fitting(p, text)
   local list, partial, close = candidates(p, text)
   local fit = {}
   for _, c in ipairs(list) do
     local hidden = c[1]:sub(1, 1) == "_" and partial == ""
     if c[1]:sub(1, #partial) == partial and not hidden then fit[#fit + 1] = c end
   end
-  if #fit == 0 then return nil end
   table.sort(fit, function(a, b) return a[1] < b[1] end)
+  return fit, partial, close
+end
+
+--- The names that fit the end of a text, and that end.
+function complete.matches(p, text)
+  local fit, partial = fitting(p, text)
+  for i, c in ipairs(fit) do fit[i] = c[1] end
+  return fit, partial
+end
+
+function complete.complete(p, text, again, columns, rows)
+  local fit, partial, close = fitting(p, text)
+  if #fit == 0 then return nil end
   local new = text:sub(1, #text - #partial) .. common(fit)
   if #fit == 1 then new = new .. (fit[1][3] or close or "") end
   return new, again and #fit > 1 and listing(p, fit, columns, rows) or nil
