@@ -1,5 +1,6 @@
 --- One training step of GPT-2 124M, T = 1024, bf16 autocast, AdamW, norm clipping, the loss read
--- each step, on the default device; from the root of the repository:
+-- each step, on the default device (in turns and with several ranks, on a GPU if there is one);
+-- from the root of the repository:
 --   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small" | "turns" [BUCKET]]]]]
 -- small: 2 layers of 32 and T = 16, for a specification. Under torchrun, mpirun or srun each rank
 -- has such a batch, and its own GPU. turns: "BATCH STEPS" a line of the standard input is measured,
@@ -8,9 +9,9 @@ local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local distributed = require "flame.distributed"
 local rank, ranks = distributed.init()
-if ranks > 1 then flame.default_device(flame.best_device()) end
 local V, batch, steps = tonumber(arg[1] or 50304), tonumber(arg[2] or 16), tonumber(arg[3] or 40)
 local small, turns = arg[4] == "small", arg[4] == "turns"
+if ranks > 1 or turns then flame.default_device(flame.best_device()) end
 local T = small and 16 or 1024
 local net = dofile "bench/gpt.lua" { vocabulary = V, width = small and 32 or 768,
   heads = small and 2 or 12, layers = small and 2 or 12, context = T, tied = true, gelu = "tanh" }

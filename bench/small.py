@@ -256,7 +256,8 @@ def swing(wrap):
 
 
 CASES = {"act_1": act(1), "act_64": act(64), "ppo_step": ppo_step, "pinn_step": pinn_step, "ode_solve": ode_solve,
-         "ode_step": ode_step, "escape": escape, "bodies": bodies, "swing": swing}
+         "ode_step": ode_step, "escape": escape, "bodies": bodies, "bodies_any_order": bodies,
+         "swing": swing}
 
 
 class Worker:
@@ -340,7 +341,7 @@ def attempt(worker, name, wrap, ours):
 
 
 def show(times, notes):
-    form = "| {} | {} | {} | {} | {} | {} |" if TABLE else "{:12}{:>12}{:>12}{:>12}{:>10}{:>12}"
+    form = "| {} | {} | {} | {} | {} | {} |" if TABLE else "{:17}{:>10}{:>12}{:>13}{:>10}{:>12}"
     print(form.format("case", "flame us", "eager us", "compiled us", "x eager", "x compiled"))
     if TABLE:
         print("|---|---|---|---|---|---|")

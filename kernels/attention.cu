@@ -12,12 +12,12 @@
 **
 ** Shapes: q (b, h, t, d), k and v (b, hk, s, d), h a multiple of hk, all sizes at least 1. Strides
 ** are in elements, that of d is 1. Rows that do not lie on 16 bytes are read by elements, slowly.
-**   packed   out (b, h, t, d) in TYPE, then lse (b, h, t) in f32: the log of
-**            a row's sum of exponentials
-**   result   of attention_forward: packed; of attention_keys and attention_queries dq, dk, dv
-**            row-major in TYPE, one after another
+**   packed   out in TYPE with strides os over (b, h, t), b * h * t * d elements, then lse (b, h, t)
+**            in f32: the log of a row's sum of exponentials
+**   result   of attention_forward: packed; of attention_queries dq, with strides dqs
+**   dk, dv   of attention_keys, with strides dks
 **   scratch  of the gradients: delta (b, h, t) in f32, the sum of dout * out along a row
-** packed, result and scratch lie on 16 bytes.
+** All rows of these lie on 16 bytes in half types.
 **
 ** A warp owns 16 * TILES rows of a result and walks over the other axis in steps of WIDTH columns,
 ** which all four warps of a block read from shared memory while the next ones are on their way.
@@ -35,9 +35,9 @@
 
 struct attention_args {
   const void *q, *k, *v, *mask, *dout, *packed;
-  void *result, *scratch;
+  void *result, *dk, *dv, *scratch;
   /* over (b, h, row); of the mask (b, h, query, key) */
-  long long qs[3], ks[3], vs[3], gs[3], ms[4];
+  long long qs[3], ks[3], vs[3], gs[3], ms[4], os[3], dqs[3], dks[3];
   int b, h, hk, t, s, d;
   float scale;
 };
@@ -75,6 +75,10 @@ FN place place_of(u32 x, int n, int rows, int heads) {
 }
 FN const element *from_head(const void *x, const long long *stride, int b, int h) {
   return (const element *)x + b * stride[0] + h * stride[1];
+}
+/* Row i of a result. */
+FN element *row_in(void *x, const long long *stride, int b, int h, int i) {
+  return (element *)x + b * stride[0] + h * stride[1] + i * stride[2];
 }
 FN long long row_of(const attention_args &a, int b, int h) {
   return ((long long)b * a.h + h) * a.t;
@@ -323,10 +327,10 @@ FN int lane_column() { return threadIdx.x % 4 * 2; }
 FN int warp_row(int tiles) { return threadIdx.x / 32 * 16 * tiles; }
 
 /* A warp's rows times by[], through its own rows of shared memory, to n rows of d elements from
-** 'to' on, 'skip' columns to the right. */
+** 'to' on, 'over' apart, 'skip' columns to the right. */
 template <int T, int N>
-FN void put_rows(element *to, int n, int d, int skip, element *own, const float (&c)[T][N][4],
-                 const float (&by)[T][2]) {
+FN void put_rows(element *to, long long over, int n, int d, int skip, element *own,
+                 const float (&c)[T][N][4], const float (&by)[T][2]) {
   __syncwarp();
 #pragma unroll
   for (int t = 0; t < T; t++)
@@ -341,7 +345,7 @@ FN void put_rows(element *to, int n, int d, int skip, element *own, const float 
   for (int i = threadIdx.x % 32; i < 16 * T * N; i += 32) {
     const int row = i / N, column = i % N * 8;
     if (row < n && skip + column < d)
-      *(uint4 *)(to + (long long)row * d + skip + column) =
+      *(uint4 *)(to + row * over + skip + column) =
           *(const uint4 *)(own + row * LD + column);
   }
 }
@@ -467,7 +471,7 @@ KERNEL __launch_bounds__(THREADS,
   }
   float *const lse = (float *)lse_of(a, a.result) + row_of(a, x.b, x.h) + row;
   finish_rows(by, w, unit, lse, a.t - row);
-  put_rows((element *)a.result + (row_of(a, x.b, x.h) + row) * a.d, a.t - row, a.d, 0, own, o, by);
+  put_rows(row_in(a.result, a.os, x.b, x.h, row), a.os[2], a.t - row, a.d, 0, own, o, by);
 }
 #endif
 #endif

@@ -39,7 +39,7 @@ KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attent
   const int c = threadIdx.x % LANES * 8, i = (int)(row % a.t), h = (int)(row / a.t % a.h);
   const long long b = row / a.t / a.h;
   const element *const g = from_head(a.dout, a.gs, (int)b, h) + i * a.gs[2] + c;
-  const element *const o = (const element *)a.packed + row * a.d + c;
+  const element *const o = from_head(a.packed, a.os, (int)b, h) + i * a.os[2] + c;
   float sum = 0.0f;
   if (b < a.b && c < a.d) {
     const bool whole = ((long long)g & 15) == 0;
@@ -161,19 +161,18 @@ FN void step_keys(float (&dk)[T][COLUMNS / 8][4], float (&dv)[T][COLUMNS / 8][4]
   product_nn(dk, ds, q + skip);
 }
 
-/* dk and dv of a warp's rows, of which n are there, from element 'to' of the result on. */
+/* dk and dv of a warp's rows, from 'row' of head h on. */
 template <int T>
-FN void put_keys(const attention_args &a, long long to, int n, int skip, element *own_k,
+FN void put_keys(const attention_args &a, int b, int h, int row, int skip, element *own_k,
                  element *own_v, const float (&dk)[T][COLUMNS / 8][4],
                  const float (&dv)[T][COLUMNS / 8][4], float bad) {
-  element *const p = (element *)a.result + (long long)a.b * a.h * a.t * a.d + to;
   float by[T][2];
 #pragma unroll
   for (int t = 0; t < T; t++) by[t][0] = by[t][1] = a.scale;
-  put_rows(p, n, a.d, skip, own_k, dk, by);
+  put_rows(row_in(a.dk, a.dks, b, h, row), a.dks[2], a.s - row, a.d, skip, own_k, dk, by);
 #pragma unroll
   for (int t = 0; t < T; t++) by[t][0] = by[t][1] = bad;
-  put_rows(p + (long long)a.b * a.hk * a.s * a.d, n, a.d, skip, own_v, dv, by);
+  put_rows(row_in(a.dv, a.dks, b, h, row), a.dks[2], a.s - row, a.d, skip, own_v, dv, by);
 }
 
 KERNEL __launch_bounds__(THREADS,
@@ -210,8 +209,7 @@ KERNEL __launch_bounds__(THREADS,
   for (int g = 0; CAUSAL && g < group; g++)
     if (any_nan(lse_of(a, a.packed) + row_of(a, x.b, x.h * group + g), min(a.t, first + M)))
       bad = quiet_nan();
-  put_keys<T>(a, (((long long)x.b * a.hk + x.h) * a.s + row) * a.d, a.s - row, skip, own_k, own_v,
-              dk, dv, bad);
+  put_keys<T>(a, x.b, x.h, row, skip, own_k, own_v, dk, dv, bad);
 }
 
 KERNEL __launch_bounds__(THREADS,
@@ -258,5 +256,5 @@ KERNEL __launch_bounds__(THREADS,
   }
 #pragma unroll
   for (int t = 0; t < T; t++) by[t][0] = by[t][1] = a.scale;
-  put_rows((element *)a.result + row0 * a.d, a.t - row, a.d, 0, own, dq, by);
+  put_rows(row_in(a.result, a.dqs, x.b, x.h, row), a.dqs[2], a.t - row, a.d, 0, own, dq, by);
 }

@@ -130,7 +130,7 @@ KERNEL __launch_bounds__(THREADS) attention_forward(const __grid_constant__ atte
   const long long row = row_of(a, x.b, x.h) + i;
   if (thread_column() == 0)
     ((float *)lse_of(a, a.result))[row] = w.sum > 0.0f ? w.top + log2f(w.sum) * LN2 : quiet_nan();
-  put_row((float *)a.result + row * a.d, o, 1.0f / w.sum, a.d);    /* nothing seen: 0 * inf, NaN */
+  put_row(row_in(a.result, a.os, x.b, x.h, i), o, 1.0f / w.sum, a.d);  /* nothing seen: NaN */
 }
 
 /* ---- backward ---- */
@@ -138,7 +138,8 @@ KERNEL __launch_bounds__(THREADS) attention_forward(const __grid_constant__ atte
 KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attention_args a) {
   const long long row = blockIdx.x * (long long)TILE + thread_row(), bh = row / a.t;
   const bool real = bh < (long long)a.b * a.h;
-  const float *const o = (const float *)a.packed + row * a.d;
+  const float *const o = from_head(a.packed, a.os, (int)(bh / a.h), (int)(bh % a.h)) +
+                         row % a.t * a.os[2];
   const float *const g = from_head(a.dout, a.gs, (int)(bh / a.h), (int)(bh % a.h)) +
                          row % a.t * a.gs[2];
   float sum = 0.0f;
@@ -191,11 +192,8 @@ KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attenti
     if (CAUSAL && any_nan(lse, min(first, a.t))) bad = quiet_nan();
   }
   if (j >= a.s) return;
-  const long long queries = (long long)a.b * a.h * a.t * a.d,
-                  keys = (long long)a.b * a.hk * a.s * a.d;
-  float *const to = (float *)a.result + queries + (((long long)x.b * a.hk + x.h) * a.s + j) * a.d;
-  put_row(to, dk, a.scale, a.d);
-  put_row(to + keys, dv, bad, a.d);
+  put_row(row_in(a.dk, a.dks, x.b, x.h, j), dk, a.scale, a.d);
+  put_row(row_in(a.dv, a.dks, x.b, x.h, j), dv, bad, a.d);
 }
 
 KERNEL __launch_bounds__(THREADS) attention_queries(const __grid_constant__ attention_args a) {
@@ -226,5 +224,5 @@ KERNEL __launch_bounds__(THREADS) attention_queries(const __grid_constant__ atte
       gradient(s[e], dp[e], see, i, j + thread_column() + 4 * e, a.scale, lse, delta);
     product_nn(dq, changes, dp, k);
   }
-  if (i < a.t) put_row((float *)a.result + (row_of(a, x.b, x.h) + i) * a.d, dq, a.scale, a.d);
+  if (i < a.t) put_row(row_in(a.result, a.dqs, x.b, x.h, i), dq, a.scale, a.d);
 }

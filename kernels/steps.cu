@@ -12,9 +12,10 @@
 ** dst place of (key, k) = key * bm + kdst(k).
 **
 ** set: owner[key] = the last g with that key, by an integer maximum; its points are stored.
-** add: the g of each key in ascending order (count, prefix sum, fill, rank within the key),
-** then each destination adds its terms in that order, one thread a destination: no float
-** atomics, one order. */
+** add: the g of each key in ascending order (count, prefix sum, fill, rank within the key; order
+** holds where their sources begin), then each destination adds its terms in that order, one thread
+** a destination: no float atomics, one order. Where there are fewer g than keys the g are gone
+** through instead (runs), and the first of a key's in the list stands for it. */
 struct scatter_params {
   long long ng, nk, nb, gm, bm, grank, krank;
   long long gsize[8], gidx[8], gsrc[8], gdst[8];
@@ -23,6 +24,7 @@ struct scatter_params {
   const void *src;
   void *dst;
   long long *owner, *start, *cursor, *list, *order;
+  long long runs;
 };
 
 /* The sums of coordinate * stride of linear position i: what is left for the outermost axis is its
@@ -140,30 +142,31 @@ extern "C" __global__ void scatter_fill(const __grid_constant__ scatter_params s
   }
 }
 
-/* list holds the g of a key in any order; order[] has them ascending. */
+/* list holds the g of a key in any order; order[] has their sources, ascending by g. */
 extern "C" __global__ void scatter_rank(const __grid_constant__ scatter_params s) {
   EACH(i, s.ng) {
     const long long g = s.list[i], key = key_of(s, g);
     const long long from = s.start[key], to = s.start[key + 1];
     long long rank = from;
     for (long long j = from; j < to; j++) rank += s.list[j] < g;
-    s.order[rank] = g;
+    s.order[rank] = place(g, s.grank, s.gsize, s.gsrc);
   }
 }
 
 #define SCATTER_ADD(dtype, S, T, SUM) \
   extern "C" __global__ void scatter_add_##dtype(const __grid_constant__ scatter_params s) { \
     const int log = sharers(s.nk); \
-    EACH_SHARED(key, s.nb, log) { \
+    EACH_SHARED(i, s.runs ? s.ng : s.nb, log) { \
+      const long long key = s.runs ? key_of(s, s.list[i]) : i; \
       const long long from = s.start[key], to = s.start[key + 1]; \
-      if (from == to) continue; \
+      if (from == to || (s.runs && from != i)) continue; \
       EACH_K(k, s, log) { \
         S *const dst = (S *)s.dst + key * s.bm + place(k, s.krank, s.ksize, s.kdst); \
         const S *const src = (const S *)s.src + place(k, s.krank, s.ksize, s.ksrc); \
         T sum = in_##dtype(*dst); \
         _Pragma("unroll 4") \
         for (long long j = from; j < to; j++) { \
-          const T x = in_##dtype(src[place(s.order[j], s.grank, s.gsize, s.gsrc)]); \
+          const T x = in_##dtype(src[s.order[j]]); \
           sum = SUM; \
         } \
         *dst = out_##dtype(sum); \
@@ -188,7 +191,7 @@ struct matmul_params {
   long long m, n, k, rank;
   long long size[6], as[6], bs[6], cs[6];
   long long am, ak, bk, bn;
-  const void *a, *b;
+  const void *a, *b, *bias;             /* bias: n elements or NULL */
   void *c;
 };
 
@@ -200,6 +203,7 @@ struct matmul_params {
     const long long batch = blockIdx.x / (tm * tn), m0 = tile / tn * 64, n0 = tile % tn * 64; \
     const S *const a = (const S *)p.a + place(batch, p.rank, p.size, p.as); \
     const S *const b = (const S *)p.b + place(batch, p.rank, p.size, p.bs); \
+    const S *const bias = (const S *)p.bias; \
     S *const c = (S *)p.c + place(batch, p.rank, p.size, p.cs); \
     const int t = threadIdx.x, ty = t / 16, tx = t % 16; \
     T sum[4][4] = {}; \
@@ -227,7 +231,9 @@ struct matmul_params {
     for (int i = 0; i < 4; i++) \
       for (int j = 0; j < 4; j++) { \
         const long long r = m0 + ty * 4 + i, q = n0 + tx + 16 * j; \
-        if (r < p.m && q < p.n) c[r * p.n + q] = out_##dtype(sum[i][j]); \
+        if (r >= p.m || q >= p.n) continue; \
+        if (bias) sum[i][j] += (T)in_##dtype(bias[q]); \
+        c[r * p.n + q] = out_##dtype(sum[i][j]); \
       } \
   }
 MATMUL(f64, s8, double, fma(x, y, s))

@@ -2,7 +2,7 @@
 -- and only src/lua and src/cli include Lua's headers. Prints what is wrong; exit code 1 then.
 
 local order = { "base", "tensor", "autograd", "kernel", "plan", "device", "group", "cpu", "cuda",
-                "engine", "io", "text", "graph", "lua", "cli" }
+                "engine", "rule", "io", "text", "graph", "lua", "cli" }
 local rank = {}
 for i, name in ipairs(order) do rank[name] = i end
 

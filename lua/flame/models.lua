@@ -141,7 +141,7 @@ declare([[from_config(config: table, *, architecture?: str, device?: device, dty
       { architecture = architecture, device = device, dtype = dtype }))
   end)
 
-local files = require "flame.models.files"(parts, build)
+local files = require "flame.models.files"(parts, kind_of, build)
 
 --- The model of a folder of Hugging Face's form, with its weights converted to dtype, in the mode
 --- of use. architecture: the class, as "BertModel", if it is another than config.json's. strict =

@@ -413,13 +413,19 @@ shown("pixels(scale: num = 2) -> T", function(self, factor)
   return require("flame.plot.svg").planes(c.pixels, c.height, c.width)
 end)
 
+-- Does the standard output show colours?
+local function has_colours()
+  local function variable(name) return os and os.getenv and os.getenv(name) or "" end
+  return internal.io_terminal() and variable "NO_COLOR" == "" and variable "TERM" ~= "dumb"
+end
+
 --- The plot in characters, as print shows it. Colours are escape sequences, by default where the
---- standard output is a terminal.
+--- standard output is a terminal that has them and NO_COLOR is not set.
 local TEXT = "text(*, columns: num = 72, rows: num = 20, colour?: bool) -> str"
 method("Plot:" .. TEXT, function(self, columns, rows, coloured)
   need_size("text", "columns", columns, 20, 1000)
   need_size("text", "rows", rows, 6, 1000)
-  if coloured == nil then coloured = internal.io_terminal() end
+  if coloured == nil then coloured = has_colours() end
   return require("flame.plot.terminal").text(self, floor(columns), floor(rows), coloured)
 end)
 

@@ -186,11 +186,13 @@ end
 
 --- Says that a step is done. On a terminal the line is drawn at most five times a second, and
 --- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
---- for it. Elsewhere it is read only where 'curve' was asked for.
+--- for it. The last step's line is always drawn, and stays. Elsewhere the loss is read only where
+--- 'curve' was asked for.
 put(Progress, "Progress:tick(step: int, loss?: T|num)", function(self, step, loss)
   self.done, self.last = step, internal.io_now()
-  local due = self.terminal and self.last - self.drawn >= REFRESH
-  if loss and step - self.read >= READ_EVERY and (due or self.keep) then
+  local ends = self.terminal and step == self.steps
+  local due = ends or self.terminal and self.last - self.drawn >= REFRESH
+  if loss and (ends or step - self.read >= READ_EVERY and (due or self.keep)) then
     local v = flame.is_tensor(loss) and loss:item() or loss
     self.read, self.loss = step, ("  loss %.3f"):format(v)
     keep(self, step, v)
@@ -199,11 +201,11 @@ put(Progress, "Progress:tick(step: int, loss?: T|num)", function(self, step, los
   local spent, speed = self.last - self.start, rate(self)
   local left = speed and (self.steps - step) * self.each / speed
   wipe(self)
-  io.write(("step %d/%d%s%s%s  %s%s"):format(step, self.steps, self.loss or "",
-    curve_of(self.losses, self.curve), rate_text(self),
-    duration(spent), left and " of " .. duration(spent + left) or ""))
+  io.write(("step %d/%d%s%s%s  %s%s%s"):format(step, self.steps, self.loss or "",
+    curve_of(self.losses, self.curve), rate_text(self), duration(spent),
+    left and not ends and " of " .. duration(spent + left) or "", ends and "\n" or ""))
   io.flush()
-  self.drawn = self.last
+  self.drawn = ends and 0 or self.last
 end)
 
 --- Prints a line that stays: the step, a text, the rate since the last such line, the time.

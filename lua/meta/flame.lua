@@ -1084,7 +1084,7 @@ function Grid:svg() end
 ---@field colour? boolean
 
 --- The plot in characters, as print shows it. Colours are escape sequences, by default where the
---- standard output is a terminal.
+--- standard output is a terminal that has them and NO_COLOR is not set.
 ---@overload fun(options: flame.options.Grid:text): string
 ---@return string
 function Grid:text() end
@@ -1734,7 +1734,7 @@ function Plot:svg() end
 ---@field colour? boolean
 
 --- The plot in characters, as print shows it. Colours are escape sequences, by default where the
---- standard output is a terminal.
+--- standard output is a terminal that has them and NO_COLOR is not set.
 ---@overload fun(options: flame.options.Plot:text): string
 ---@return string
 function Plot:text() end
@@ -1786,7 +1786,8 @@ function Progress:plot() end
 
 --- Says that a step is done. On a terminal the line is drawn at most five times a second, and
 --- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
---- for it. Elsewhere it is read only where 'curve' was asked for.
+--- for it. The last step's line is always drawn, and stays. Elsewhere the loss is read only where
+--- 'curve' was asked for.
 ---@param step integer
 ---@param loss? flame.Tensor|number|flame.options.Progress:tick
 ---@overload fun(options: flame.options.Progress:tick): nil
@@ -6018,7 +6019,8 @@ function flame.help(what) end
 ---@class flame.options.hessian
 ---@field x? flame.Tensor|table
 
---- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
+--- Second derivatives of f, whose result is one number. Its axes are those of x, then those of x
+--- again. Several inputs: a table [input][input].
 ---@param f function
 ---@param x flame.Tensor|table
 ---@return flame.Tensor|table

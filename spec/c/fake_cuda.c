@@ -13,11 +13,13 @@
 
 static struct {
   int mig, processes, ecc, hidden;      /* hidden: bytes that other processes have, in MiB */
+  int fast;                             /* the fastest of cuBLASLt's ways */
 } card;
 
 static const struct { const char *name; int *at; } settings[] = {
   { "devices", &fake.devices }, { "version", &fake.version }, { "arch", &fake.arch },
   { "nvrtc", &fake.nvrtc }, { "image", &fake.image }, { "mig", &card.mig },
+  { "ways", &fake.ways }, { "fast", &card.fast },
   { "processes", &card.processes }, { "ecc", &card.ecc }, { "hidden", &card.hidden },
 };
 
@@ -40,6 +42,7 @@ __attribute__((constructor)) static void read_settings(void) {
   fake.cleared = 1;
   for (; text && sscanf(text, " %39[^= ]=%59s%n", name, value, &n) == 2; text += n)
     set(name, value);
+  for (int i = 0; i < 8; i++) fake.way_ms[i] = i == card.fast ? 0.5f : 1;
 }
 
 /* ---- the entry points, by their exported names ---- */

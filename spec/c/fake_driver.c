@@ -433,7 +433,8 @@ static const char *fake_nvrtcGetErrorString(fl_rtc_result r) {
 
 typedef struct fake_layout { unsigned type; int64_t rows, cols, ld,
                              stride; int32_t batch; } fake_layout;
-typedef struct fake_desc { unsigned compute, scale; int32_t ta, tb; } fake_desc;
+typedef struct fake_desc { unsigned compute, scale; int32_t ta, tb, epilogue;
+                           const void *bias; } fake_desc;
 static size_t fake_cublasLtGetVersion(void) { return 130000; }
 static fl_lt_status fake_cublasLtCreate(fl_lt_handle *h) {
   *h = fake_new(&fake.lt, 1);
@@ -446,7 +447,7 @@ static fl_lt_status fake_cublasLtDestroy(fl_lt_handle h) {
 static fl_lt_status fake_cublasLtMatmulDescCreate(fl_lt_desc *d, unsigned compute,
                                                   unsigned scale) {
   fake_desc *q = fake_new(&fake.lt, sizeof *q);
-  if (q) *q = (fake_desc){ compute, scale, 0, 0 };
+  if (q) *q = (fake_desc){ .compute = compute, .scale = scale };
   *d = q;
   return FL_LT_OK;
 }
@@ -457,8 +458,13 @@ static fl_lt_status fake_cublasLtMatmulDescDestroy(fl_lt_desc d) {
 static fl_lt_status fake_cublasLtMatmulDescSetAttribute(fl_lt_desc d, unsigned which,
                                                         const void *p, size_t n) {
   fake_desc *q = d;
-  if (n != 4 || (which != FL_LT_TRANSA && which != FL_LT_TRANSB)) return 7;
-  memcpy(which == FL_LT_TRANSA ? &q->ta : &q->tb, p, 4);
+  if (which == FL_LT_BIAS && n == sizeof q->bias) {
+    memcpy(&q->bias, p, n);
+    return FL_LT_OK;
+  }
+  if (n != 4) return 7;
+  if (which != FL_LT_TRANSA && which != FL_LT_TRANSB && which != FL_LT_EPILOGUE) return 7;
+  memcpy(which == FL_LT_TRANSA ? &q->ta : which == FL_LT_TRANSB ? &q->tb : &q->epilogue, p, 4);
   return FL_LT_OK;
 }
 static fl_lt_status fake_cublasLtMatrixLayoutCreate(fl_lt_layout *l, unsigned type,
@@ -560,7 +566,11 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
   fake.products++;
   fake.way = (int)algo->data[0];
   fake.way_runs[fake.way]++;
-  if (fake.ways) return fake.way_ms[fake.way] < 0 ? 15 : FL_LT_OK;       /* not supported */
+  if (fake.ways && fake.way_ms[fake.way] < 0) return 15;                 /* not supported */
+  if (fake.ways) {
+    if (c->cols > 0) memcpy(po, &(float){ (float)fake.way }, sizeof(float));
+    return FL_LT_OK;
+  }
   fake.tf32 += d->compute == FL_LT_COMPUTE_TF32;
   const int64_t kk = d->ta ? a->rows : a->cols;
   for (int64_t q = 0; q < c->batch; q++)
@@ -573,6 +583,7 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
                  fake_get(pb, b->type,
                           q * b->stride + (d->tb ? k * b->ld + j : j * b->ld + k));
         const int64_t at = q * c->stride + j * c->ld + i;
+        if (d->epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(d->bias, c->type, i);
         if (c->type == FL_LT_R_64F) ((double *)po)[at] = sum;
         else ((float *)po)[at] = (float)sum;
       }

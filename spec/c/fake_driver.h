@@ -31,7 +31,7 @@ typedef struct fake_state {
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;
   void (*on_launch)(void **params);    /* … or this runs instead of the kernel */
-  int ways;                       /* algorithms of cuBLASLt; 0: one; else nothing is multiplied */
+  int ways;                       /* of cuBLASLt; 0: one; else they write their number */
   float way_ms[8];                /* what each takes */
   size_t launch_size;
   /* what happened */

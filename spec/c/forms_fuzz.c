@@ -1,7 +1,7 @@
 /*
 ** Random kernels that hand memory over in other forms than element by element: rows of arrays,
 ** words of 16 bytes over doubles and halves, memcpy and memset, packs of a template, bits of a
-** number, pointers that are null, volatile memory, variables of file scope.
+** number, pointers that are null or members of an object, volatile memory, variables of file scope.
 **
 ** A program is a body over macros, which are defined twice: in these forms, and plainly, with loops
 ** and barriers written out. The plain twin has no line of such a form; values of both must be the
@@ -31,6 +31,9 @@ static const char *const copies[] = {
   "{ int4 q_[2]; q_[0] = *(const int4 *)(s); q_[1] = ((const int4 *)(s))[1]; const double *f_ = (const double *)q_; "
     "for (int k_ = 0; k_ < 4; ++k_) (d)[k_] = f_[k_]; }",
   "{ uint2 q_; for (int k_ = 0; k_ < 4; ++k_) { q_ = ((const uint2 *)(s))[k_]; ((uint2 *)(d))[k_] = q_; } }",
+  "{ View_ v_ = {(s), (d)}; for (int k_ = 0; k_ < 4; ++k_) *v_.to++ = *v_.from++; }",
+  "{ View_ u_ = {(s), (d)}, v_; v_ = u_; v_.to += 3; v_.from = v_.at(3); "
+    "for (int k_ = 0; k_ < 4; ++k_) v_.put(-k_, *v_.at(-k_)); }",
 };
 
 static const char *const zeros[] = {
@@ -51,13 +54,15 @@ static const char *const half_copies[] = {
 
 static void forms(gen *g) {
   say(g, "template <int K> struct Pack { double at[K]; };\n"
+         "struct View_ { const double *from; double *to;"
+         " __device__ void put(int k, double v) { to[k] = v; } __device__ const double *at(int k) const { return from + k; } };\n"
          "__constant__ double c_[4];\n__device__ double g_[%d];\n", N);
   say(g, "__device__ double opt_(const double *p, const double *q, int k) {"
          " if (!q) return p[k]; return q != nullptr ? p[k] * q[k] : q[k]; }\n");
   say(g, "#define ROW(p, i, j) ((double (*)[4])(p))[i][j]\n");
   say(g, "#define OPT(p, k) opt_(p, nullptr, k)\n#define TOP(v) (((const int *)&(v))[1])\n");
-  say(g, "#define CPY(d, s) %s\n", copies[pick(g, 7)]);
-  say(g, "#define CPY2(d, s) %s\n", copies[pick(g, 7)]);
+  say(g, "#define CPY(d, s) %s\n", copies[pick(g, 9)]);
+  say(g, "#define CPY2(d, s) %s\n", copies[pick(g, 9)]);
   say(g, "#define ZERO(d) %s\n", zeros[pick(g, 3)]);
   say(g, "#define HCPY(d, s) %s\n", half_copies[pick(g, 5)]);
   say(g, "#define STEP(u, v) s_[t] = u; if (t < 4) { s_[t] += s_[t + 4]; s_[t] = s_[t] * s_[t ^ 1]; } "

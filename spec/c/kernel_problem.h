@@ -167,8 +167,9 @@ static inline int64_t slot_at(const slots *s, int arg, int leaf) {
 
 static inline fl_kad_request request_of(const problem *p, uint8_t *want) {
   for (int i = 0; i < p->n; i++) want[i] = (uint8_t)p->arg[i].want;
-  const int flat = (p->block[1] == 1 ? FL_KG_BLOCK_Y1 : 0) | (p->block[2] == 1 ? FL_KG_BLOCK_Z1 : 0)
-                 | (p->grid[1] == 1 ? FL_KG_GRID_Y1 : 0) | (p->grid[2] == 1 ? FL_KG_GRID_Z1 : 0);
+  const int flat = (p->block[1] == 1 ? FL_KONE_BLOCK_Y : 0) |
+                   (p->block[2] == 1 ? FL_KONE_BLOCK_Z : 0)
+                 | (p->grid[1] == 1 ? FL_KONE_GRID_Y : 0) | (p->grid[2] == 1 ? FL_KONE_GRID_Z : 0);
   static fl_klaunched launched;
   static int64_t value[MAX_ARGS];
   static uint8_t known[MAX_ARGS];

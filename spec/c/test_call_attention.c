@@ -98,6 +98,11 @@ static problem make(int dtype) {
   a->d = pick(1, 40);
   a->d2 = pick(0, 1) ? a->d : pick(1, 40);
   a->causal = pick(0, 1);
+  a->by_row = !pick(0, 2);
+  if (a->by_row) {
+    a->s = a->t;
+    a->d2 = a->d;
+  }
   x.scale = (double)pick(1, 40) / 40;
   x.q = noise(strides(a->b, a->h, a->t, a->d, a->qs), dtype);
   x.k = noise(strides(a->b, a->hk, a->s, a->d, a->ks), dtype);
@@ -230,6 +235,33 @@ static void near(const array *got, const double *want, int64_t n, double tol, co
   check(worst <= tol, what, worst);
 }
 
+/* A row of 'n' elements of each of (b, h, t), laid by 'stride' from element 'first' on, to
+** row-major order from element 'at' of 'to' on. */
+static void take_rows(const array *from, int64_t first, const int64_t stride[3], int64_t b,
+                      int64_t h, int64_t t, int64_t n, const array *to, int64_t at) {
+  const int64_t size = fl_dtype_size(from->dtype);
+  for (int64_t row = 0; row < b * h * t; row++)
+    memcpy((char *)to->p + (at + row * n) * size,
+           (char *)from->p +
+             (first + fl_row_at(stride, row / t / h, row / t % h, row % t)) * size,
+           (size_t)(n * size));
+}
+
+/* Results in the oracle's order. */
+static array plain_order(const fl_attention *a, const array *x, int back, int64_t n) {
+  const fl_attention_results r = fl_attention_results_of(a);
+  array y = { n, x->dtype, malloc((size_t)(n * fl_dtype_size(x->dtype))) };
+  if (!back) {
+    take_rows(x, 0, r.out, a->b, a->h, a->t, a->d2, &y, 0);
+    return y;
+  }
+  const int64_t nq = a->b * a->h * a->t * a->d, nk = a->b * a->hk * a->s * a->d;
+  take_rows(x, 0, r.dq, a->b, a->h, a->t, a->d, &y, 0);
+  take_rows(x, r.dk_at, r.dk, a->b, a->hk, a->s, a->d, &y, nq);
+  take_rows(x, r.dv_at, r.dv, a->b, a->hk, a->s, a->d2, &y, nq + nk);
+  return y;
+}
+
 static void one_case(setup *one, setup *three, int dtype) {
   static const double eps[FLAME_DTYPE_COUNT] = { [FLAME_F64] = 1e-12, [FLAME_F32] = 2e-5,
                                                  [FLAME_F16] = 1e-2, [FLAME_BF16] = 8e-2 };
@@ -237,16 +269,18 @@ static void one_case(setup *one, setup *three, int dtype) {
   const fl_attention *a = &x.a;
   const int64_t width = fl_lse_width(dtype), size = fl_dtype_size(dtype);
   snprintf(shape_text, sizeof shape_text,
-           "%s b %d h %d hk %d t %d s %d d %d d2 %d causal %d mask %s",
+           "%s b %d h %d hk %d t %d s %d d %d d2 %d causal %d by row %d mask %s",
            fl_dtype_name(dtype), (int)a->b, (int)a->h, (int)a->hk, (int)a->t, (int)a->s, (int)a->d,
-           (int)a->d2, (int)a->causal, x.mask.p ? fl_dtype_name(x.mask.dtype) : "none");
+           (int)a->d2, (int)a->causal, (int)a->by_row,
+           x.mask.p ? fl_dtype_name(x.mask.dtype) : "none");
   const plain want = oracle(&x);
   const array *in[] = { &x.q, &x.k, &x.v, &x.mask };
   fl_call k = call_of(&x, FL_CALL_attention, x.mask.p ? 4 : 3, in, want.n_out + want.n_lse * width);
   array packed = { k.numel, dtype, run(one, &k, in, x.scale) };
   void *again = run(three, &k, in, x.scale);
   check(!memcmp(packed.p, again, (size_t)(k.numel * size)), "the same bits with three workers", 0);
-  near(&packed, want.out, want.n_out, eps[dtype], "result");
+  const array out = plain_order(a, &packed, 0, want.n_out);
+  near(&out, want.out, want.n_out, eps[dtype], "result");
   array lse = { want.n_lse, dtype == FLAME_F64 ? FLAME_F64 : FLAME_F32,
                 malloc((size_t)want.n_lse * 8) };
   memcpy(lse.p, (char *)packed.p + want.n_out * size, (size_t)(want.n_lse * width * size));
@@ -257,8 +291,10 @@ static void one_case(setup *one, setup *three, int dtype) {
   void *twice = run(three, &b, back, x.scale);
   check(!memcmp(grad.p, twice, (size_t)(b.numel * size)),
         "the same bits of gradients with three workers", 0);
-  near(&grad, want.grad, want.n_grad, 4 * eps[dtype], "gradients");
-  void *const owned[] = { packed.p, again, lse.p, grad.p, twice, want.out, want.lse, want.grad };
+  const array grads = plain_order(a, &grad, 1, want.n_grad);
+  near(&grads, want.grad, want.n_grad, 4 * eps[dtype], "gradients");
+  void *const owned[] = { out.p, grads.p, packed.p, again, lse.p, grad.p, twice, want.out, want.lse,
+                          want.grad };
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
   drop(&x);
 }

@@ -277,7 +277,7 @@ static void index_is(const char *body, int geometry, int want) {
 }
 
 static void check_indices(void) {
-  const int d1 = FL_KG_1D, d2 = FL_KG_BLOCK_Z1 | FL_KG_GRID_Z1;
+  const int d1 = FL_KONE_ALL, d2 = FL_KONE_BLOCK_Z | FL_KONE_GRID_Z;
   index_is("y[i] = 1;", d1, FL_KI_INJECTIVE);
   index_is("y[i] = 1;", d2, FL_KI_OTHER);
   index_is("if (i < n) y[3 * i + 2] = 1;", d1, FL_KI_INJECTIVE);
@@ -480,7 +480,7 @@ static void try_text(const char *text, size_t n) {
     fl_kaccess_find(&mem, f, a);
     free(a);
     first_store v = { NULL };
-    fl_kindices *k = fl_kindices_new(&mem, f, FL_KG_1D);
+    fl_kindices *k = fl_kindices_new(&mem, f, FL_KONE_ALL);
     fl_kwalk_block(&(fl_kvisitor){ see_store, NULL, &v }, f->body);
     if (v.s) fl_kindex_class(k, v.s, v.s->x[0]);
     fl_kindices_free(k);

@@ -1,25 +1,13 @@
--- flame.distributions: values against SciPy's and PyTorch's (reference.lua), draws against the
--- distribution functions, gradients of draws against closed forms, mistakes.
+-- flame.distributions: values against SciPy's and PyTorch's (reference.lua), gradients, forms,
+-- mistakes. Draws are in draws_spec.lua.
 local flame = require "flame"
 local D = require "flame.distributions"
 local reference = dofile "spec/distributions/reference.lua"
+local made = dofile "spec/distributions/made.lua"
 
 local F64 <const> = { dtype = "f64" }
-local function t(v) return flame.tensor(v, F64) end
+local t, make, title = made.tensor, made.make, made.title
 local refused = require("spec.support.helper").raises
-local function make(name, args)
-  local list = {}
-  for i, v in ipairs(args) do list[i] = t(v) end
-  if name == "Bernoulli" or name == "Geometric" or name == "Categorical" then
-    return D[name] { probs = list[1] }
-  end
-  return D[name](table.unpack(list))
-end
-local function title(name, args)
-  local parts = {}
-  for i, v in ipairs(args) do parts[i] = type(v) == "number" and ("%g"):format(v) or "…" end
-  return ("%s(%s)"):format(name, table.concat(parts, ", "))
-end
 
 describe("distributions: values", function()
   for _, e in ipairs(reference.values) do
@@ -44,233 +32,8 @@ describe("distributions: values", function()
   end
 end)
 
--- ---- draws --------------------------------------------------------------------------------------
---- The largest distance between the shares of sorted draws and the distribution function.
-local function distance(d, x)
-  local n = x:numel()
-  local p = d:cdf((x:reshape(-1):sort(1))):totable()
-  local worst = 0
-  for i = 1, n do worst = math.max(worst, i / n - p[i], p[i] - (i - 1) / n) end
-  return worst
-end
-local N <const> = 20000
-local LIMIT <const> = 1.95 / math.sqrt(N)                -- passed by one draw in a thousand seeds
-
-local continuous = {
-  { "Normal", 0.3, 2 }, { "Uniform", -1, 3 }, { "Laplace", 0.3, 2 }, { "Exponential", 0.7 },
-  { "LogNormal", 0.1, 0.6 }, { "Gamma", 0.03, 1 }, { "Gamma", 0.7, 2 }, { "Gamma", 1, 2 },
-  { "Gamma", 4.5, 0.1 }, { "Gamma", 900, 3 }, { "Beta", 0.2, 0.3 }, { "Beta", 2, 5 },
-  { "Beta", 300, 40 }, { "StudentT", 1.5, 1, 2 }, { "StudentT", 30, 0, 1 },
-}
-describe("distributions: draws", function()
-  for _, c in ipairs(continuous) do
-    local name, args = c[1], { table.unpack(c, 2) }
-    it(("of %s agree with its cdf"):format(title(name, args)), function()
-      flame.seed(7)
-      local d = make(name, args)
-      local x = d:sample(N)
-      assert.same({ N }, x.shape)
-      assert.is_true(distance(d, x) < LIMIT, name)
-    end)
-  end
-  for _, c in ipairs { { "Bernoulli", 0.3 }, { "Geometric", 0.2 }, { "Geometric", 1 },
-    { "Binomial", 9, 0.3 }, { "Binomial", 200, 0.7 }, { "Poisson", 2.5 }, { "Poisson", 80 } } do
-    local name, args = c[1], { table.unpack(c, 2) }
-    it(("of %s come as often as log_prob says"):format(title(name, args)), function()
-      flame.seed(8)
-      local d = make(name, args)
-      local x = d:sample(N)
-      local low, high = math.tointeger(x:amin():item()), math.tointeger(x:amax():item())
-      local chi, cells, rest, many = 0, 0, 1, 0
-      for k = low, high do
-        local p, n = d:log_prob(k):exp():item(), x:eq(k):long():sum():item()
-        if p * N >= 5 then
-          chi, cells, rest, many = chi + (n - p * N) ^ 2 / (p * N), cells + 1, rest - p, many + n
-        end
-      end
-      if rest * N >= 5 then
-        chi, cells = chi + (N - many - rest * N) ^ 2 / (rest * N), cells + 1
-      end
-      -- mean cells - 1, deviation sqrt(2 (cells - 1)); Wilson and Hilferty for 3.3 deviations
-      local f = math.max(cells - 1, 1)
-      assert.is_true(chi < f * (1 - 2 / (9 * f) + 3.3 * math.sqrt(2 / (9 * f))) ^ 3, chi)
-    end)
-  end
-  it("of Categorical are classes 1 to n in the shares of probs, one row of a batch each", function()
-    flame.seed(3)
-    local d = D.Categorical(t { { 1, 2, 7 }, { 0, 4, 6 } })
-    local x = d:sample { N }
-    assert.same({ N, 2 }, x.shape)
-    assert.equal("i64", x.dtype)
-    for class, shares in ipairs { { 0.1, 0 }, { 0.2, 0.4 }, { 0.7, 0.6 } } do
-      assert.allclose(shares, x:eq(class):double():mean(1), { atol = 0.012 })
-    end
-  end)
-  it("of Dirichlet sum to 1 and have beta margins", function()
-    flame.seed(5)
-    local d = D.Dirichlet(t { 0.4, 2, 1.1 })
-    local x = d:sample(N)
-    assert.allclose(flame.ones(N, F64), x:sum(-1), { atol = 1e-12 })
-    assert.is_true(distance(D.Beta(t(0.4), t(3.1)), x:select(2, 1)) < LIMIT)
-    assert.is_true(distance(D.Beta(t(2), t(1.5)), x:select(2, 2)) < LIMIT)
-  end)
-  it("of MultivariateNormal have its covariance, whichever matrix is given", function()
-    local cov = t { { 2, 0.3 }, { 0.3, 0.5 } }
-    for _, o in ipairs { { covariance_matrix = cov }, { precision_matrix = cov:inverse() },
-      { scale_tril = cov:cholesky() } } do
-      flame.seed(9)
-      local d = D.MultivariateNormal(t { 1, -1 }, o)
-      assert.allclose(cov, d.covariance_matrix, { rtol = 1e-12 })
-      assert.allclose(cov:inverse(), d.precision_matrix, { rtol = 1e-12 })
-      local x = d:sample(N)
-      local z = x - x:mean(1)
-      assert.allclose(cov, z:t():matmul(z) / N, { atol = 0.05 })
-      assert.allclose({ 1, -1 }, x:mean(1), { atol = 0.04 })
-    end
-  end)
-  it("of a mixture come from its parts", function()
-    flame.seed(4)
-    local d = D.MixtureSameFamily(D.Categorical(t { 0.3, 0.7 }),
-      D.Normal(t { -2, 1 }, t { 0.5, 1 }))
-    local x = d:sample(N)
-    assert.is_true(distance(d, x) < LIMIT)
-    assert.allclose(d.mean, x:mean(), { atol = 0.03 })
-    assert.allclose(d.variance, x:var(), { atol = 0.06 })
-    local z = t { -2, 0.4 }
-    local parts = D.Normal(t { -2, 1 }, t { 0.5, 1 }):log_prob(z:unsqueeze(-1)):exp()
-    assert.allclose((parts * t { 0.3, 0.7 }):sum(-1):log(), d:log_prob(z), { rtol = 1e-12 })
-  end)
-  it("of mixtures of vectors have the shape of an event", function()
-    local parts = D.Independent(D.Normal(flame.zeros(5, 3, 2), 1), 1)
-    local d = D.MixtureSameFamily(D.Categorical(flame.ones(5, 3)), parts)
-    assert.same({ 5 }, d.batch_shape)
-    assert.same({ 4, 5, 2 }, d:sample(4).shape)
-    assert.same({ 4, 5 }, d:log_prob(d:sample(4)).shape)
-    assert.same({ 5, 2 }, d.mean.shape)
-    assert.allclose(flame.ones(5, 2), d.variance, { atol = 1e-6 })
-  end)
-  it("through transforms agree with the cdf, also where a map falls", function()
-    flame.seed(6)
-    for _, maps in ipairs { { D.TanhTransform() }, { D.SigmoidTransform() },
-      { D.ExpTransform(), D.AffineTransform(1, -2) },
-      { D.AffineTransform(t(0.2), t(-1.5)), D.TanhTransform(), D.ExpTransform() } } do
-      local d = D.TransformedDistribution(D.Normal(t(0.1), t(0.8)), maps)
-      local x = d:sample(N)
-      assert.is_true(distance(d, x) < LIMIT)
-      local p = t { 0.01, 0.4, 0.9 }
-      assert.allclose(p, d:cdf(d:icdf(p)), { rtol = 1e-10 })
-      local y = d:icdf(p)                                -- the density is the slope of the cdf
-      local slope = (d:cdf(y + 1e-6) - d:cdf(y - 1e-6)) / 2e-6
-      assert.allclose(slope, d:log_prob(y):exp(), { rtol = 1e-6 })
-    end
-  end)
-  it("through transforms have the slopes of log_abs_det_jacobian", function()
-    local x = t { -1.2, 0.3, 2 }
-    for _, map in ipairs { D.AffineTransform(1, -2), D.ExpTransform(), D.SigmoidTransform(),
-      D.TanhTransform(), D.ComposeTransform { D.ExpTransform(), D.AffineTransform(0, 0.1),
-        D.SigmoidTransform() } } do
-      local y = map(x)
-      assert.allclose(x, map:inv(y), { rtol = 1e-10 })
-      assert.allclose(y, map:forward(x))
-      local slope = ((map(x + 1e-6) - map(x - 1e-6)) / 2e-6):abs():log()
-      assert.allclose(slope, map:log_abs_det_jacobian(x, y), { rtol = 1e-7, atol = 1e-8 })
-      assert.equal("Transform", getmetatable(getmetatable(map)).__index.__name)
-    end
-  end)
-  it("#cuda come in the same bits on the GPU", function()
-    if flame.best_device() ~= "cuda" then return pending("no CUDA device") end
-    for _, c in ipairs(continuous) do
-      for _, dtype in ipairs { "f64", "f32" } do
-        local function draws(device)
-          local args = {}
-          for i = 2, #c do
-            args[i - 1] = flame.full({ 5000 }, c[i], { dtype = dtype, device = device })
-          end
-          flame.seed(2)
-          return D[c[1]](table.unpack(args)):sample(3):cpu():bytes()
-        end
-        assert.equal(draws "cpu", draws "cuda", c[1])
-      end
-    end
-  end)
-  it("repeat with the seed, and expand gives each element its own", function()
-    local d = D.Gamma(t(2), t(1)):expand { 4, 3 }
-    assert.same({ 4, 3 }, d.batch_shape)
-    flame.seed(1)
-    local x = d:sample(2)
-    flame.seed(1)
-    assert.is_true(flame.equal(x, d:sample { 2 }))
-    assert.same({ 2, 4, 3 }, x.shape)
-    assert.is_true(x[1][1][1]:item() ~= x[1][1][2]:item())
-    local m = D.MultivariateNormal(flame.zeros(2), flame.eye(2)):expand { 5 }
-    assert.same({ 3, 5, 2 }, m:rsample(3).shape)
-    local i = D.Independent(D.Normal(flame.zeros(3), 1), 1):expand { 2 }
-    assert.same({ 2 }, i.batch_shape)
-    assert.same({ 2, 3 }, i:sample().shape)
-  end)
-  it("of tiny concentrations are above 0 and finite in each dtype", function()
-    for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
-      local a = flame.full({ 2000 }, 1e-3, { dtype = dtype })
-      for _, x in ipairs { D.Gamma(a, 1):sample(), D.Beta(a, a):sample(),
-        D.Dirichlet(a:reshape(-1, 2)):sample() } do
-        assert.equal(dtype, x.dtype)
-        assert.is_true(x:gt(0):logical_and(x:isfinite()):all():item(), dtype)
-      end
-      assert.is_true(D.Beta(a, a):sample():lt(1):all():item(), dtype)
-    end
-  end)
-end)
-
 -- ---- gradients ----------------------------------------------------------------------------------
 describe("distributions: gradients", function()
-  it("of gamma variates by their concentration are those of the quantile", function()
-    local a, x, slope = {}, {}, {}
-    for i, row in ipairs(reference.slopes) do a[i], x[i], slope[i] = row[1], row[2], row[3] end
-    local d = D.Gamma(t(a):requires_grad_(true), 1)
-    local p = d:cdf(t(x)):detach()
-    local q = D.Gamma(t(a), 1):icdf(p)
-    local inner = p:gt(1e-300):logical_and(p:lt(0.99))   -- beyond, p has no digits of 1 - p
-    assert.allclose(flame.where(inner, t(x), 0), flame.where(inner, q, 0), { rtol = 1e-9 })
-    local shared = {}
-    require "flame.distributions.share"(shared)
-    assert.allclose(slope, shared.gamma_slope(t(a), t(x):log()), { rtol = 1e-11 })
-  end)
-  --- Mean over draws of f(x), differentiated by the parameters.
-  local function slopes(make_one, f, ...)
-    flame.seed(11)
-    local params = {}
-    for i, v in ipairs { ... } do params[i] = t(v):requires_grad_(true) end
-    local x = make_one(table.unpack(params)):rsample(200000)
-    f(x):mean():backward()
-    local out = {}
-    for i, p in ipairs(params) do out[i] = p.grad:item() end
-    return out
-  end
-  local function self(x) return x end
-  for _, c in ipairs {
-    { "Normal", self, { 0.3, 2 }, { 1, 0 } },
-    { "Uniform", flame.square, { 1, 3 }, { 5 / 3, 7 / 3 } },        -- (l² + l h + h²) / 3
-    { "Laplace", flame.square, { 0, 2 }, { 0, 8 } },                 -- 2 scale²
-    { "Exponential", self, { 2 }, { -0.25 } },
-    { "Gamma", self, { 0.4, 2 }, { 0.5, -0.1 } },                    -- a / rate
-    { "Gamma", flame.log, { 3, 1 }, { math.pi ^ 2 / 6 - 1.25, -1 } },       -- digamma(a) - log rate
-    { "Gamma", flame.log, { 50, 1 }, { 0.0202013333, -1 } },
-    { "Beta", self, { 2, 3 }, { 3 / 25, -2 / 25 } },                 -- a / (a + b)
-    { "Beta", flame.log, { 0.5, 1 }, { 4, -0.9348022 } },
-    { "StudentT", flame.square, { 9, 0, 2 }, { -8 / 49, 0, 36 / 7 } },       -- scale² df / (df - 2)
-    { "LogNormal", flame.log, { 0.3, 2 }, { 1, 0 } },
-  } do
-    it(("of draws of %s are those of the mean"):format(title(c[1], c[3])), function()
-      local got = slopes(D[c[1]], c[2], table.unpack(c[3]))
-      for i, v in ipairs(c[4]) do assert.close(v, got[i], 0.02 + 0.03 * math.abs(v)) end
-    end)
-  end
-  it("of Dirichlet's draws are those of the mean", function()
-    flame.seed(12)
-    local a = t({ 0.5, 1, 2.5 }):requires_grad_(true)
-    D.Dirichlet(a):rsample(200000):select(2, 1):mean():backward()
-    assert.allclose({ 3.5 / 16, -0.5 / 16, -0.5 / 16 }, a.grad, { atol = 2e-3 })
-  end)
   it("of log_prob, cdf, icdf and entropy agree with differences", function()
     local function tracked(v) return t(v):requires_grad_(true) end
     local x, p = tracked { 0.2, 0.7 }, tracked { 0.3, 0.85 }
@@ -350,8 +113,10 @@ describe("distributions: forms", function()
     return list
   end
   it("keep their dtype and shapes in all they give, for empty batches too", function()
-    for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
-      for _, shape in ipairs { {}, { 2 }, { 0 }, { 3, 0 } } do
+    local shapes = { f64 = { {}, { 2 }, { 0 }, { 3, 0 } }, f32 = { {}, { 0, 2 } },
+      f16 = { { 2 }, { 0 } }, bf16 = { {}, { 0 } } }
+    for dtype, list in pairs(shapes) do
+      for _, shape in ipairs(list) do
         for _, d in ipairs(one_of_each(shape, dtype)) do
           local name = ("%s %s (%s) "):format(d.class_name, dtype, table.concat(shape, ", "))
           local function check(what, y, batch, event)

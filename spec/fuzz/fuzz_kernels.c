@@ -69,7 +69,8 @@ static void derive(fl_karena *a, const fl_kfunc *f) {
     const fl_kparam *p = &f->params[i];
     want[i] = p->is_pointer && !p->is_const ? FL_KAD_INPUT | FL_KAD_OUTPUT : FL_KAD_INPUT;
   }
-  const fl_kad_request r = { .want = want, .geometry = FL_KG_1D, .deterministic = (int)fuzz_draw(2),
+  const fl_kad_request r = { .want = want, .geometry = FL_KONE_ALL,
+                             .deterministic = (int)fuzz_draw(2),
                              .slot_bytes = 64 };
   const fl_kad *d = fuzz_draw(2) ? fl_kad_adjoint(a, f, &r) : fl_kad_tangent(a, f, &r);
   if (!d || (!d->func && !d->refusal)) {

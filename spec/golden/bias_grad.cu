@@ -65,14 +65,15 @@ extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constan
   R_sum_f32::A r1 = join_columns<R_sum_f32>(a1, space);
   if (chunks > 1) {
     if (tid < 64) {
-      *slot<R_sum_f32::A>(w[7], ((tile * 1 + 0) * chunks + chunk) * 64 + tid) = r1;
+      slot<R_sum_f32::A>(w[7], ((tile * 1 + 0) * chunks + chunk) * 64)[tid] = r1;
     }
     if (!arrive_last((unsigned *)w[8] + tile, (unsigned)chunks)) return;
 #pragma unroll
     for (int q = 0; q < 4; q++) a1[q] = R_sum_f32::start();
+#pragma unroll 4
     for (long long i = y; i < chunks; i += 16) {
 #pragma unroll
-      for (int q = 0; q < 4; q++) a1[q] = R_sum_f32::join(a1[q], *slot<R_sum_f32::A>(w[7], ((tile * 1 + 0) * chunks + i) * 64 + x + q));
+      for (int q = 0; q < 4; q++) a1[q] = R_sum_f32::join(a1[q], slot<R_sum_f32::A>(w[7], ((tile * 1 + 0) * chunks + i) * 64)[x + q]);
     }
     r1 = join_columns<R_sum_f32>(a1, space);
   }

@@ -344,6 +344,21 @@ describe("data.progress", function()
     out = drawn(data.progress { steps = 500, curve = 3 }, { 1, 1, 1, 1 })
     assert.truthy(out[#out]:find("▁▁▁", 1, true))
   end)
+  it("draws the last step whenever it comes, and leaves its line", function()
+    local out, library = {}, _G.io
+    local real = library.write
+    local p = data.progress { steps = 3 }
+    p.terminal = true
+    library.write = function(...) out[#out + 1] = table.concat { ... } end
+    local ok, why = pcall(function()
+      for step = 1, 3 do p:tick(step, flame.tensor(4 - step)) end
+    end)
+    library.write = real
+    assert(ok, why)
+    local text = table.concat(out)
+    assert.matches("^step 1/3  loss 3.000  [^\n]*\r\27%[Kstep 3/3  loss 1.000  █▁ [^\n]*\n$", text)
+    assert.is_nil(text:find("3/3[^\n]* of "), text)
+  end)
   it("keeps losses for a plot, a bounded number of them, where the curve is asked for", function()
     local p = data.progress { steps = 10 ^ 6 | 0, curve = 16 }
     for step = 1, 200000 do p:tick(step, step % 100) end

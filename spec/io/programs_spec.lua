@@ -130,6 +130,14 @@ describe("a saved program", function()
     assert.same({ "x f32 -1,2", "y f32 2", "count i64 -1", "sum f32 -1,2" }, shown)
   end)
 
+  it("keeps the bias of a half type in its product", function()
+    local x, w, b = flame.randn(5, 4):bfloat16(), flame.randn(3, 4):bfloat16(),
+      flame.randn(3):bfloat16()
+    local function f(v) return flame.linear(v, w, b) end
+    flame.export(path, f, { x })
+    assert.is_true(f(x):equal(flame.program(path)(x)))
+  end)
+
   it("saves equal weights once, and of a large tensor what it needs", function()
     local big, w = flame.arange(0, 99999), flame.randn(50, 50)
     local v = w:clone():contiguous()

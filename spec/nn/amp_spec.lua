@@ -155,3 +155,59 @@ describe("rotary embedding", function()
     assert.falsy((pcall(flame.rotary, flame.ones(3, 4), flame.ones(3, 4))))
   end)
 end)
+
+describe("a linear layer in half types", function()
+  local function half(x, t) return flame.tensor(x):to(t) end
+
+  it("adds its bias before the sum is rounded", function()
+    -- 257 is no bf16: rounded first, the sum would be 256; nor is 2049 an f16
+    for t, n in pairs { bf16 = 256, f16 = 2048 } do
+      local x, w = half({ { n, 1 } }, t), half({ { 1, 1 }, { 1, -1 } }, t)
+      assert.same({ { n + 2, n - 1 } }, flame.linear(x, w, half({ 1, 0 }, t)):totable())
+    end
+  end)
+
+  it("is right for rows of any layout, and leaves f32 as it is", function()
+    local x, w, b = flame.randn(6, 5, 4):bfloat16(), flame.randn(3, 4):bfloat16(),
+      flame.randn(6):bfloat16()[{ { 1, 6, 2 } }]
+    local function wide(v) return flame.linear(v:float(), w:float(), b:float()) end
+    for _, v in ipairs { x, x[1], x:transpose(1, 2), x[{ {}, { 5, 1, -1 } }], x[{ {}, 2 }] } do
+      local y = flame.linear(v, w, b)
+      assert.equal("bf16", y.dtype)
+      assert.truthy(y:float():allclose(wide(v), { rtol = 2 ^ -8, atol = 1e-6 }))
+    end
+    assert.equal("f32", flame.linear(x, w, b:float()).dtype)
+    assert.same({ 3 }, flame.linear(x[1][1], w, b).shape)
+    local none = flame.linear(x[1][1]:narrow(1, 1, 0), w:narrow(2, 1, 0), b)       -- no terms
+    assert.same(b:totable(), none:totable())
+    assert.falsy((pcall(flame.linear, x, w, b:narrow(1, 1, 2))))
+  end)
+
+  it("has the gradients of a product and of a sum over rows", function()
+    local x, w, b = flame.randn(2, 7, 4):bfloat16(), flame.randn(3, 4):bfloat16(),
+      flame.randn(3):bfloat16()
+    local g = flame.randn(2, 7, 3):bfloat16()
+    local function gradients(...)
+      local p = {}
+      for i, v in ipairs { ... } do p[i] = v:detach():requires_grad_() end
+      flame.linear(p[1], p[2], p[3]):backward(g:to(p[1].dtype))
+      return p[1].grad, p[2].grad, p[3].grad
+    end
+    local half_ones = { gradients(x, w, b) }
+    for i, v in ipairs { gradients(x:float(), w:float(), b:float()) } do
+      assert.equal("bf16", half_ones[i].dtype)
+      assert.truthy(half_ones[i]:float():allclose(v, { rtol = 2 ^ -8, atol = 1e-5 }), "input " .. i)
+    end
+  end)
+
+  it("gives the same bits evaluated alone and with what reads it", function()
+    local x, w, b = flame.randn(33, 40):bfloat16(), flame.randn(50, 40):bfloat16(),
+      flame.randn(50)
+    local function run(each)
+      local y = flame.linear(x, w, (b * 2):bfloat16())
+      if each then flame.eval(y) end
+      return (y:gelu("tanh") + y):totable()
+    end
+    assert.same(run(true), run(false))
+  end)
+end)

@@ -439,6 +439,58 @@ describe("modules of nn", function()
   end)
 end)
 
+describe("heads that lie side by side in rows", function()
+  --- Module and function of the same heads: one op on the rows, and one on three views of them.
+  local function twice(kv, dtype, size)
+    local heads, t = 4, size and 576 or 70
+    size = size or 4
+    local net = nn.CausalSelfAttention(heads * size, heads, { num_kv_heads = kv }):to(dtype)
+    local function apart(x)
+      local qkv = net.qkv(x):reshape(2, t, heads + 2 * kv, size)
+      local function part(from, n) return qkv:narrow(3, from, n):transpose(2, 3) end
+      local y = flame.scaled_dot_product_attention(part(1, heads), part(heads + 1, kv),
+        part(heads + kv + 1, kv), { is_causal = true, enable_gqa = kv ~= heads })
+      return net.proj(y:transpose(2, 3):reshape(2, t, heads * size))
+    end
+    return net, apart, flame.randn(2, t, heads * size):to(dtype):requires_grad_()
+  end
+
+  it("give the bits of attention of the three, and its gradients", function()
+    flame.manual_seed(17)
+    for _, kv in ipairs { 4, 2, 1 } do
+      for _, dtype in ipairs { "f32", "f64", "bf16", "f16" } do
+        local net, apart, x = twice(kv, dtype, dtype:find "16" and 16)
+        local g = flame.randn(x.shape):to(dtype)
+        local function all(f)
+          local y = f(x)
+          local d = (y * g):sum():gradients { x, net.qkv.weight, net.qkv.bias }
+          return { y, d[x], d[net.qkv.weight], d[net.qkv.bias] }
+        end
+        local one, three = all(net), all(apart)
+        for i, v in ipairs(one) do
+          assert.is_true(v:equal(three[i]), ("%s, %d heads of keys, %d"):format(dtype, kv, i))
+        end
+      end
+    end
+  end)
+
+  it("have second derivatives", function()
+    flame.manual_seed(18)
+    local net, apart, x = twice(2, "f64")
+    local g = flame.randn(x.shape):double()
+    local function second(f)
+      local d = (f(x) * g):sum():gradients { inputs = { x }, create_graph = true }
+      return (d[x] * g):sum():gradients { net.qkv.weight }[net.qkv.weight]
+    end
+    assert.allclose(second(apart):totable(), second(net), { rtol = 1e-10, atol = 1e-10 })
+  end)
+
+  it("are left to the composition of few rows", function()
+    local net = nn.CausalSelfAttention(16, 4)
+    assert.same({ 2, 5, 16 }, net(flame.randn(2, 5, 16)).shape)
+  end)
+end)
+
 describe("a cache of keys and values", function()
   it("gives what attention over the whole text gives, however it is cut", function()
     flame.manual_seed(5)

@@ -235,6 +235,8 @@ describe("a folder is refused", function()
     load_refused("has no model.safetensors and no model.safetensors.index.json")
     write("pytorch_model.bin", "")
     load_refused("convert pytorch_model.bin once with Python")
+    write("config.json", '{"model_type": "t5"}')
+    load_refused("model_type 't5' is not known, there is: ")
   end)
 
   it("whose configuration is broken, at every length", function()

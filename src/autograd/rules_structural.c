@@ -133,10 +133,12 @@ static fl_node *product_like(fl_node *p, fl_node *q, const fl_node *like) {
   return lies_turned(like) ? turned(n_matmul(turned(q), turned(p))) : n_matmul(p, q);
 }
 
-/* da = g b', db = a' g. Many a with one b: one product over all their rows. */
+/* da = g b', db = a' g; of the row that is added g, summed by the walk. Many a with one b: one
+** product over all their rows. */
 static void matmul_rule(fl_node *y, fl_node *g, fl_node **gin) {
   fl_node *a = y->in[0], *b = y->in[1];
   if (fl_wants(y, 0)) gin[0] = product_like(g, turned(b), a);
+  if (y->nin > 2 && fl_wants(y, 2)) gin[2] = g;
   if (!fl_wants(y, 1)) return;
   if (a->shape->rank > 2 && b->shape->rank == 2) {
     a = as_rows(a);

@@ -82,3 +82,10 @@ void fl_error_clear(fl_error *e) {
 void fl_error_own(fl_error *e, const char *op) {
   if (e->code == FLAME_BAD_ARGUMENT) snprintf(e->op, sizeof e->op, "%s", op);
 }
+
+void fl_error_change(fl_error *e, const char *text) {
+  const fl_error told = *e;
+  fl_error_clear(e);
+  fl_fail(e, told.code, told.op, "%s", text);
+  e->site = told.site;
+}

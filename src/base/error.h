@@ -34,6 +34,8 @@ flame_status fl_fail_list(fl_error *e, flame_status code, const char *op, const 
   __attribute__((format(printf, 4, 0)));
 /* "op: message" with FL_DO before the remedy: an error made from it later has the same hint. */
 void fl_error_text(const fl_error *e, char *out, size_t size);
+/* The same error with another text, which may have FL_DO. */
+void fl_error_change(fl_error *e, const char *text);
 /* Take FL_DO out of a text that is shown and raises nothing. */
 void fl_error_plain(char *text);
 void fl_error_clear(fl_error *e);

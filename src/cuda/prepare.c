@@ -125,7 +125,7 @@ static flame_status want_kernels(fl_cuda *s, const fl_step *t, fl_prepared *r) {
 
 static flame_status want_steps(fl_cuda *s, const fl_step *t, fl_prepared *r) {
   fl_text_step x = { 0 };
-  fl_step_describe(t, (char *const[3]){ NULL, NULL, NULL }, NULL, &x);
+  fl_step_describe(t, (char *const[4]){ NULL, NULL, NULL, NULL }, NULL, &x);
   if (x.ncall == 0) return FLAME_OK;              /* nothing to do */
   r->steps = fl_modules_steps(s, x.call[x.ncall - 1].entry);
   return r->steps ? FLAME_OK : failed(s);
@@ -246,7 +246,7 @@ static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   if (e == FLAME_OK && r->library && r->scratch) e = share(s, r->scratch, 0);
   if (e != FLAME_OK || !r->steps) return e;
   fl_text_step x = { 0 };
-  fl_step_describe(t, (char *const[3]){ NULL, NULL, NULL }, NULL, &x);
+  fl_step_describe(t, (char *const[4]){ NULL, NULL, NULL, NULL }, NULL, &x);
   for (int32_t i = 0; i < x.ncall && e == FLAME_OK; i++)
     e = fl_module_entry(s, r->steps, x.call[i].entry, &r->entry[i]);
   return e == FLAME_OK ? share(s, x.scratch, 0) : e;

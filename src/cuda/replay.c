@@ -172,7 +172,8 @@ static int freeze_step(fl_replay *r, const fl_step *t) {
   if (fl_step_collects(t)) return 1;                    /* it is in no graph */
   if (t->kind == FL_S_COPY) return freeze(r, &t->from) && freeze(r, &t->to);
   if (t->kind == FL_S_MATMUL)
-    return freeze(r, &t->matmul->at) && freeze(r, &t->matmul->bt) && freeze(r, &t->matmul->ct);
+    return freeze(r, &t->matmul->at) && freeze(r, &t->matmul->bt) && freeze(r, &t->matmul->ct) &&
+           (!t->matmul->biased || freeze(r, &t->matmul->bias));
   if (t->kind == FL_S_SCATTER)
     return freeze(r, &t->scatter->dst.place) && freeze(r, &t->scatter->idx.place) &&
            freeze(r, &t->scatter->src.place);

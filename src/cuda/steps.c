@@ -8,10 +8,10 @@
 #include "base/num.h"
 #include <string.h>
 
-void fl_step_describe(const fl_step *t, char *const at[3], void *scratch, fl_text_step *out) {
+void fl_step_describe(const fl_step *t, char *const at[4], void *scratch, fl_text_step *out) {
   if (t->kind == FL_S_SCATTER) fl_text_scatter(t->scatter, at[0], at[1], at[2], scratch,
                                                out);
-  else fl_text_matmul(t->matmul, at[0], at[1], at[2], out);
+  else fl_text_matmul(t->matmul, at[0], at[1], at[2], at[3], out);
 }
 
 static void operands(const fl_kernel *k, const fl_binding *b, void **at) {
@@ -85,7 +85,7 @@ static flame_status run_multi(fl_cuda *s, const fl_step *t, fl_launch_group *g,
 
 static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b) {
   const fl_prepared *r = t->prepared;
-  char *at[3];
+  char *at[4] = { NULL };
   fl_text_step x = { 0 };
   if (t->kind == FL_S_SCATTER) {
     at[0] = fl_place_address(b, &t->scatter->dst.place);
@@ -95,7 +95,8 @@ static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b)
     at[0] = fl_place_address(b, &t->matmul->at);
     at[1] = fl_place_address(b, &t->matmul->bt);
     at[2] = fl_place_address(b, &t->matmul->ct);
-    if (r->library) return fl_blas_run(s, t->matmul, at[0], at[1], at[2]);
+    if (t->matmul->biased) at[3] = fl_place_address(b, &t->matmul->bias);
+    if (r->library) return fl_blas_run(s, t->matmul, at);
   }
   if (!r->steps) return FLAME_OK;
   fl_step_describe(t, at, s->scratch, &x);

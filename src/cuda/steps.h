@@ -33,5 +33,5 @@ int fl_step_sends(const fl_plan *p, int32_t i);
 ** 'k'-th on; -1: none. */
 int32_t fl_step_soon(const fl_plan *p, int32_t i, int32_t k);
 /* The launches of a step of steps.cu at these addresses (all NULL to learn what it needs). */
-void fl_step_describe(const fl_step *t, char *const at[3], void *scratch, fl_text_step *out);
+void fl_step_describe(const fl_step *t, char *const at[4], void *scratch, fl_text_step *out);
 #endif

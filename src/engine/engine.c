@@ -8,6 +8,7 @@
 #include "engine/evaluate.h"
 #include "engine/memory.h"
 #include "group/group.h"
+#include "kernel/ad/ad.h"
 #include "kernel/lanes/lane.h"
 #include "engine/profile.h"
 #include <stddef.h>
@@ -210,6 +211,7 @@ static flame_status configure(flame_context *c, const flame_options *given) {
   if (c->budget <= 0) c->budget = DEFAULT_BUDGET;
   if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;
   c->sim = fl_env_int(FL_ENV_FLAME_SIM) != 0;
+  c->gather_most = FL_KAD_GATHER_MOST;
   c->kernel_steps = fl_env_int(FL_ENV_FLAME_KERNEL_STEPS);
   if (check_environment(c) != FLAME_OK) return FLAME_BAD_ARGUMENT;
   configure_checks(c);

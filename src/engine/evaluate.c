@@ -290,6 +290,16 @@ static void note_refused(flame_context *c, const run *r) {
   }
 }
 
+/* The same of writes that a run did not come to, for it failed: their targets are as they were. */
+static void note_unwritten(flame_context *c, const fl_plan *p, int32_t done) {
+  fl_engine *e = c->engine;
+  for (int32_t i = 0; i < p->nout && !e->untold; i++) {
+    if (p->out[i].home < 0 || p->out[i].step < done) continue;
+    e->untold = 1;
+    e->untold_error = c->err;
+  }
+}
+
 static const fl_node *failed_input(const fl_node *n) {
   if (n->base) return n->base->state == FL_FAILED ? n->base : NULL;
   for (int i = 0; i < n->nin; i++)
@@ -396,6 +406,8 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   if (fault.site >= 0) {
     find_resting(r, &fault);
     note_refused(c, r);
+  } else if (s != FLAME_OK && s != FLAME_INTERRUPTED && s != FLAME_DEVICE_LOST) {
+    note_unwritten(c, r->plan, done);
   }
   settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site,
              fault.site >= 0, s == FLAME_INTERRUPTED &&

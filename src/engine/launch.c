@@ -30,7 +30,7 @@ static int has_type(const fl_launch *l, const fl_kparam *q, const fl_node *x) {
   const int want = q->type < FL_KT_COUNT ? fl_kt_held_as(q->type) : -1;
   const char *got = fl_dtype_name(x->dtype);
   if (l->k->binary || x->dtype == (is_plain(q) ? want : FLAME_U8)) return 1;
-  if (!is_plain(q))
+  if (!is_plain(q) || (q->is_struct && q->type == FL_KT_U8))
     FAIL(l, "%s points to %s" FL_DO ": pass its bytes as a u8 tensor, got %s", q->name,
          q->type_name, got);
   else if (x->dtype == FLAME_U8 && (q->is_struct || fl_ktypes[q->type].dtype < 0)) return 1;
@@ -112,6 +112,13 @@ void *fl_launch_room(fl_launch *l, int i, int64_t bytes) {
   return s;
 }
 
+void fl_launch_put_float(int type, double d, void *to) {
+  const float f = (float)d;
+  if (type == FL_KT_F64) memcpy(to, &d, sizeof d);
+  else if (type == FL_KT_F32) memcpy(to, &f, sizeof f);
+  else fl_scalar_store(to, fl_ktypes[type].dtype, (fl_scalar){ .d = d });
+}
+
 /* ---- geometry -------------------------------------------------------------------------------- */
 
 int64_t fl_launch_block(const fl_kfunc *f) {
@@ -153,20 +160,36 @@ flame_status fl_launch_check(const fl_launch *l) {
 
 /* ---- the node -------------------------------------------------------------------------------- */
 
-flame_status fl_launch_ready(fl_launch *l) {
-  flame_context *c = l->c;
-  fl_kfunction *k = l->k;
+flame_status fl_kernel_ready(flame_context *c, fl_kfunction *k, int device) {
   if (k->ready_for != c->kernel_checks) k->ready = 0;
   k->ready_for = c->kernel_checks;
-  if (k->ready >> l->device & 1) return FLAME_OK;
-  fl_device *d = fl_engine_device(c, l->device);
-  return d ? d->table->ready(d, &k, 1) : c->err.code;
+  if (k->ready >> device & 1) return FLAME_OK;
+  fl_device *d = fl_engine_device(c, device);
+  if (!d) return c->err.code;
+  const flame_status e = d->table->ready(d, &k, 1);
+  if (e != FLAME_OK) fl_kunit_retell(k->unit, &c->err);
+  return e;
 }
 
+typedef struct numbers { const int64_t *p; const fl_scalar *scalar; } numbers;
+
 static const void *argument_of(void *arg, int i) {
-  const fl_launch *l = arg;
-  const int64_t w = l->p[FL_KP_ARGS + 2 * i];
-  return (w & 7) == FL_KARG_VALUE ? (const void *)(l->scalar + (w >> 3)) : NULL;
+  const numbers *x = arg;
+  const int64_t w = x->p[FL_KP_ARGS + 2 * i];
+  return (w & 7) == FL_KARG_VALUE ? (const void *)(x->scalar + (w >> 3)) : NULL;
+}
+
+int fl_kernel_covers(const fl_kfunction *k, const int64_t *p, const fl_scalar *scalar, int i,
+                     int64_t bytes) {
+  numbers given = { p, scalar };
+  fl_kcover_launch x = { .argument = argument_of, .arg = &given };
+  const int64_t size = fl_kt_size(k->f->params[i].type);
+  if (bytes <= 0 || !size || !k->cover || p[FL_KP_CHECKS]) return 0;
+  for (int a = 0; a < 3; a++) {
+    x.grid[a] = p[FL_KP_GRID + a];
+    x.block[a] = p[FL_KP_BLOCK + a];
+  }
+  return fl_kcover_all(k->cover, i, bytes / size, &x);
 }
 
 /* Bytes of a result that begins as zeros or as a copy which no other argument sees; else 0. */
@@ -184,15 +207,9 @@ static int64_t own_result(const fl_launch *l, int i) {
 
 /* Results that this launch is proven to write whole need neither. With checks they keep it. */
 static void find_whole(fl_launch *l) {
-  if (!l->k->cover || l->p[FL_KP_CHECKS]) return;
-  fl_kcover_launch x = { .argument = argument_of, .arg = l };
-  for (int i = 0; i < 3; i++) {
-    x.grid[i] = l->p[FL_KP_GRID + i];
-    x.block[i] = l->p[FL_KP_BLOCK + i];
-  }
   for (int i = 0; i < l->p[FL_KP_COUNT_ARGS]; i++) {
-    const int64_t bytes = own_result(l, i), size = fl_kt_size(l->k->f->params[i].type);
-    if (bytes && size && fl_kcover_all(l->k->cover, i, bytes / size, &x))
+    const int64_t bytes = own_result(l, i);
+    if (fl_kernel_covers(l->k, l->p, l->scalar, i, bytes))
       l->p[FL_KP_ARGS + 2 * i] = FL_KARG_RAW + 8 * bytes;
   }
 }

@@ -57,12 +57,21 @@ static inline int fl_launch_bytes(fl_launch *l, int i, const void *from, int64_t
   if (to) memcpy(to, from, (size_t)bytes);
   return to != NULL;
 }
+/* A number as it lies in a parameter of that type of floats. */
+void fl_launch_put_float(int type, double d, void *to);
 /* Threads of a block whose number is not given; n elements, a thread for each. */
 int64_t fl_launch_block(const fl_kfunc *f);
 void fl_launch_elements(fl_launch *l, int64_t n);
 /* The geometry is one that every device takes. */
 flame_status fl_launch_check(const fl_launch *l);
-/* The device has compiled the kernel. An error is of its text: fl_kunit_message has the line. */
-flame_status fl_launch_ready(fl_launch *l);
+/* The device has compiled the kernel. An error is of its text, with the script's line. */
+flame_status fl_kernel_ready(flame_context *c, fl_kfunction *k, int device);
+static inline flame_status fl_launch_ready(const fl_launch *l) {
+  return fl_kernel_ready(l->c, l->k, l->device);
+}
+/* Is a launch with these p[] and numbers proven to write all bytes of argument i? With checks it is
+** not asked. */
+int fl_kernel_covers(const fl_kfunction *k, const int64_t *p, const fl_scalar *scalar, int i,
+                     int64_t bytes);
 flame_status fl_launch_record(fl_launch *l, fl_node **results);
 #endif

@@ -268,7 +268,8 @@ static fl_node *special(cursor *r) {
     case FL_OP_matmul:
       x = value(r);
       y = value(r);
-      return r->bad ? NULL : n_matmul(x, y);
+      if (r->bad) return NULL;
+      return r->at == r->l->n ? n_matmul(x, y) : n_matmul_bias(x, y, value(r));
     case FL_OP_cat: return joined(r);
     case FL_OP_form: return form(r);
     case FL_OP_setslice: return setslice(r);

@@ -4,6 +4,7 @@
 ** proven to write whole are not zeroed before, as for a script's call.
 */
 #include "graph/graph.h"
+#include "engine/launch.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,14 +68,6 @@ fl_kfunction *fl_graph_read_kernel(flame_context *c, fl_span text) {
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-typedef struct launch { const int64_t *p; const fl_scalar *scalar; } launch;
-
-static const void *argument_of(void *arg, int i) {
-  const launch *l = arg;
-  const int64_t w = l->p[FL_KP_ARGS + 2 * i];
-  return (w & 7) == FL_KARG_VALUE ? (const void *)(l->scalar + (w >> 3)) : NULL;
-}
-
 /* Does argument i fit its parameter? Pointers that are written point into the result. */
 static int fits(const fl_kparam *q, int64_t w, int64_t b, int64_t ns) {
   const int kind = (int)(w & 7);
@@ -87,27 +80,13 @@ static int fits(const fl_kparam *q, int64_t w, int64_t b, int64_t ns) {
 
 /* Zeros come first unless the launch is proven to write all. */
 static void find_whole(const fl_kfunction *k, int64_t *p, const fl_scalar *scalar) {
-  launch x = { p, scalar };
-  fl_kcover_launch l = { .argument = argument_of, .arg = &x };
-  for (int i = 0; i < 3; i++) {
-    l.grid[i] = p[FL_KP_GRID + i];
-    l.block[i] = p[FL_KP_BLOCK + i];
-  }
   for (int i = 0; i < p[FL_KP_COUNT_ARGS]; i++) {
     int64_t *w = &p[FL_KP_ARGS + 2 * i];
-    const int64_t bytes = *w >> 3, size = fl_kt_size(k->f->params[i].type);
+    const int64_t bytes = *w >> 3;
     if ((*w & 7) == FL_KARG_RAW) *w = FL_KARG_OUT + 8 * bytes;
-    if ((*w & 7) != FL_KARG_OUT || !k->cover || p[FL_KP_CHECKS] || bytes <= 0 || !size) continue;
-    if (fl_kcover_all(k->cover, i, bytes / size, &l)) *w = FL_KARG_RAW + 8 * bytes;
+    if ((*w & 7) == FL_KARG_OUT && fl_kernel_covers(k, p, scalar, i, bytes))
+      *w = FL_KARG_RAW + 8 * bytes;
   }
-}
-
-static int ready(flame_context *c, fl_kfunction *k, int device) {
-  if (k->ready_for != c->kernel_checks) k->ready = 0;
-  k->ready_for = c->kernel_checks;
-  if (k->ready >> device & 1) return 1;
-  fl_device *d = fl_engine_device(c, device);
-  return d && d->table->ready(d, &k, 1) == FLAME_OK;
 }
 
 fl_node *fl_graph_launch(flame_context *c, fl_kfunction *k, int device, int dtype, int rank,
@@ -121,7 +100,7 @@ fl_node *fl_graph_launch(flame_context *c, fl_kfunction *k, int device, int dtyp
   for (int i = 0; i < n; i++)
     if (!fits(&k->f->params[i], p[FL_KP_ARGS + 2 * i], p[FL_KP_ARGS + 2 * i + 1], ns))
       return refuse(c, "an argument does not fit its parameter");
-  if (!ready(c, k, device)) return NULL;
+  if (fl_kernel_ready(c, k, device) != FLAME_OK) return NULL;
   p[FL_KP_CHECKS] = c->kernel_checks;
   find_whole(k, p, scalar);
   return n_call(c, FL_CALL_kernel, k->f->name, nin, in, device, dtype, rank, size, np, p,

@@ -17,6 +17,8 @@ static void free_group(flame_context *c) {
   fl_free(&c->mem, g->letter, sizeof *g->letter * 2 * n);
   fl_free(&c->mem, g->header, sizeof *g->header * n);
   fl_free(&c->mem, g->told, sizeof *g->told * n);
+  fl_free(&c->mem, g->asker, sizeof *g->asker * n);
+  FL_DROP(&c->mem, &g->choices);
   fl_free(&c->mem, g, sizeof *g);
   c->group = NULL;
   c->effect_failed = NULL;
@@ -61,7 +63,8 @@ flame_status fl_group_open(flame_context *c, double limit) {
   g->letter = fl_zalloc(&c->mem, sizeof *g->letter * 2 * n);
   g->header = fl_zalloc(&c->mem, sizeof *g->header * n);
   g->told = fl_zalloc(&c->mem, sizeof *g->told * n);
-  const flame_status e = !g->letter || !g->header || !g->told ? no_memory(c)
+  g->asker = fl_zalloc(&c->mem, sizeof *g->asker * n);
+  const flame_status e = !g->letter || !g->header || !g->told || !g->asker ? no_memory(c)
                        : n > 1 ? open_wire(c, g) : FLAME_OK;
   if (e != FLAME_OK) free_group(c);
   else c->effect_failed = effect_failed;

@@ -33,6 +33,10 @@
 ** ranks tell each other that their checks found nothing (fl_group_fine). Who waits for its GPU
 ** while a collective is under way listens to the wire (fl_group_watch).
 **
+** Choices (choice.c). Some products have several ways, which differ in their bits, and one is
+** chosen by time (FLAME_TUNE). In a group rank 0 chooses, and others ask it. It answers whenever it
+** waits itself: "none" if it has not met such a product by then, and the library's first is taken.
+**
 ** Waiting. Nothing blocks: messages are posted, then tested in turn with an interrupt, SIGTERM, the
 ** time limit and a word from a rank that gave up. Who gives up for whatever reason tells all
 ** others (fl_group_break), and they raise when they wait next, at the line where they do. A
@@ -54,8 +58,8 @@
 ** carry arrays; the bytes of the others lie in the group, as long as it lives. ALIVE is none: a
 ** probe of it fails if it is known that the rank is gone. */
 enum { FL_WIRE_ALIVE = -1, FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_BREAK, FL_WIRE_BYE,
-       FL_WIRE_PAIRED, FL_WIRE_DATA };
-enum { FL_CARD_ID = 96 };
+       FL_WIRE_ASK, FL_WIRE_ANSWER, FL_WIRE_PAIRED, FL_WIRE_DATA };
+enum { FL_CARD_ID = 96, FL_CHOICE = 64 };
 enum { FL_WIRE_PIECE = 1 << 30 };        /* messages are sent in pieces of so many bytes */
 
 /* A message under way. The bytes belong to who posted it, and must live until it is done. */
@@ -127,6 +131,15 @@ typedef struct fl_card {
   char why[160];                         /* it can not */
 } fl_card;
 
+/* What rank 0 took of several ways; bytes 0: it has no choice. */
+typedef struct fl_choice { uint8_t key[32]; int64_t bytes; uint8_t data[FL_CHOICE]; } fl_choice;
+/* At rank 0, of each other rank: what it asks, and the answer that is under way. */
+typedef struct fl_asker {
+  uint8_t asks, answers;
+  fl_choice choice;
+  fl_letter letter;
+} fl_asker;
+
 typedef struct fl_group {
   flame_context *c;
   fl_launch launch;
@@ -144,6 +157,8 @@ typedef struct fl_group {
   int nletter;
   struct fl_header *header;              /* of all ranks; its own is what this one sends */
   fl_letter *told;                       /* to each rank, once the group broke */
+  struct { fl_choice *at; int64_t n, cap; } choices;     /* rank 0's */
+  fl_asker *asker;
   char broken[FL_CALL_FAULT];            /* why; empty: it is not */
   char word[FL_CALL_FAULT];              /* what the others were told of it */
   uint8_t stuck;                         /* bytes of ours may still be written to: no more calls */

@@ -30,8 +30,7 @@ void fl_group_receive(fl_group *g, int from, int channel, void *p, int64_t bytes
   post(g, from, channel, p, bytes, 0);
 }
 
-/* 1: the letter has arrived; 0: not yet; -1: the wire failed. */
-static int look(fl_wire *w, fl_letter *l) {
+int fl_letter_look(fl_wire *w, fl_letter *l) {
   int done = 0;
   if (l->done) return 1;
   if (!l->request) return w->table->post(w, l) ? 0 : -1;
@@ -48,7 +47,7 @@ static int look(fl_wire *w, fl_letter *l) {
 int fl_group_look(fl_group *g) {
   int all = 1;
   for (int i = 0; i < g->nletter; i++) {
-    const int r = look(g->wire, &g->letter[i]);
+    const int r = fl_letter_look(g->wire, &g->letter[i]);
     if (r < 0) return -1;
     all &= r;
   }
@@ -109,7 +108,7 @@ static int hear(fl_turn *t, int from) {
   fl_letter l = { .at = g->word, .left = sizeof g->word, .peer = from, .channel = FL_WIRE_BREAK };
   const double end = fl_group_now() + 1;
   int r = 0;
-  while (r == 0 && fl_group_now() < end) r = look(g->wire, &l);
+  while (r == 0 && fl_group_now() < end) r = fl_letter_look(g->wire, &l);
   if (r != 1) {
     if (l.request && !g->wire->table->cancel(g->wire, &l)) g->stuck = 1;
     snprintf(g->word, sizeof g->word, "rank %d gave up", from + 1);
@@ -126,6 +125,7 @@ static int may_wait(fl_turn *t, double start, double now) {
   fl_group *g = t->g;
   char who[120];
   missing(g, who, sizeof who);
+  fl_group_answer(g, 1);
   for (int r = 0; r < g->launch.size; r++) {
     if (r == g->launch.rank) continue;
     const int there = g->wire->table->probe(g->wire, r, FL_WIRE_BREAK);

@@ -26,6 +26,8 @@ void fl_group_receive(fl_group *g, int from, int channel, void *p, int64_t bytes
 int fl_group_wait(fl_turn *t);
 /* Test without waiting: 1: all has arrived; 0: not yet; -1: the wire failed. */
 int fl_group_look(fl_group *g);
+/* The same of one letter. */
+int fl_letter_look(fl_wire *w, fl_letter *l);
 /* Give up what is under way. */
 void fl_group_cancel(fl_group *g);
 
@@ -35,6 +37,14 @@ int fl_group_watch(fl_turn *t, double since);
 /* Each rank's record, by rank; that of rank 0 on all. 0: as fl_group_wait. */
 int fl_group_gather_records(fl_turn *t, void *all, int64_t bytes);
 int fl_group_first_record(fl_turn *t, void *p, int64_t bytes);
+
+/* choice.c. Rank 0 has chosen. */
+void fl_group_choose(fl_group *g, const uint8_t key[32], const void *data, size_t bytes);
+/* What rank 0 has chosen, asked by another: 1: it is in data; 0: nothing. -1: as fl_group_wait,
+** with the fault's text or none. */
+int fl_group_choice(fl_group *g, const uint8_t key[32], void *data, size_t bytes, char *fault);
+/* Rank 0 answers those who ask; waits: also those to whom it has nothing to say. */
+void fl_group_answer(fl_group *g, int waits);
 
 /* ahead.c. The header of this rank, of a collective or another of FL_COLLECT_*. */
 fl_header *fl_group_head(fl_group *g, const char *what, int64_t kind);

@@ -69,6 +69,13 @@ void fl_kunit_message(const fl_kunit *u, const char *text, char *out, size_t siz
            text + head);
 }
 
+void fl_kunit_retell(const fl_kunit *u, fl_error *e) {
+  char told[sizeof e->op + sizeof e->message + 8], text[sizeof told + 128];
+  fl_error_text(e, told, sizeof told);
+  fl_kunit_message(u, told + strlen(e->op) + 2, text, sizeof text);
+  fl_error_change(e, text);
+}
+
 /* ---- functions --------------------------------------------------------------------------- */
 
 static void free_function(fl_callee *self) {

@@ -56,6 +56,8 @@ fl_kunit *fl_kunit_new(fl_mem *m, fl_ksource *source, const char *label, int32_t
                        const char *const *option, int noption);
 /* "kernel 'k', line 3: …" gains the script's line: "line 3 (train.lua:8)". */
 void fl_kunit_message(const fl_kunit *u, const char *text, char *out, size_t size);
+/* An error of its text gains the line. */
+void fl_kunit_retell(const fl_kunit *u, fl_error *e);
 void fl_kunit_release(fl_kunit *u);
 /* A kernel of the source as given. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f);

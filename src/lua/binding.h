@@ -354,6 +354,7 @@ int fl_print_tostring(lua_State *L);
 int fl_lua_call_op(lua_State *L);              /* internal.call, call.c */
 int fl_lua_call_along(lua_State *L);           /* internal.along */
 int fl_lua_attention(lua_State *L);            /* internal.attention */
+int fl_lua_attention_rows(lua_State *L);       /* internal.attention_rows */
 int fl_lua_form(lua_State *L);                 /* internal.form */
 /* A name that is written in Lua (library.c): loads the chapter that has it and pushes what the
 ** table at 'table' then has; or nothing, LUA_TNIL. group: "" of flame and of tensors, "linalg.",

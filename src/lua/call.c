@@ -7,7 +7,8 @@
 ** of x, which is checked here. Its parameters: the elements before, on and behind the axis, then
 ** the integers that follow. The result has x's shape, and its dtype where none is given.
 **
-** internal.attention(q, k, v, mask or nil, scale, causal): n_attention (tensor/build.h), tracked.
+** internal.attention(q, k, v, mask or nil, scale, causal): n_attention (tensor/build.h), tracked;
+** internal.attention_rows(x, h, hk, scale, causal): n_attention_rows.
 **
 ** internal.form(what, axis, code, total, x, ...): n_form (tensor/form.h) of inputs x, ... along
 ** 'axis', untracked; code: its integers, two bytes each. total: summed over the axes between the
@@ -87,6 +88,18 @@ int fl_lua_attention(lua_State *L) {
   fl_node *in[] = { node_of(b, q), node_of(b, k), node_of(b, v),
                     mask ? node_of(b, mask) : &fl_none };
   return fl_lua_leave(L, b, m, out, n_attention(in[0], in[1], in[2], in[3], scale, causal));
+}
+
+int fl_lua_attention_rows(lua_State *L) {
+  static const char op[] = "scaled_dot_product_attention";
+  fl_lua *b = self_of(L);
+  fl_box *x = fl_arg_tensor(L, 1, op, "x"), *out;
+  const int64_t h = luaL_checkinteger(L, 2), hk = luaL_checkinteger(L, 3);
+  const double scale = fl_arg_num(L, 4, op, "scale");
+  const int causal = lua_toboolean(L, 5);
+  out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return fl_lua_leave(L, b, m, out, n_attention_rows(node_of(b, x), h, hk, scale, causal));
 }
 
 /* The sums of y over all axes but the first and the last. */

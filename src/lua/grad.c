@@ -564,7 +564,9 @@ static int g_snapshot(lua_State *L) {
 
 const fl_lua_reg fl_reg_internal[] = {
   { "call", fl_lua_call_op, 0 }, { "along", fl_lua_call_along, 0 },
-  { "attention", fl_lua_attention, 0 }, { "form", fl_lua_form, 0 }, { "snapshot", g_snapshot, 0 },
+  { "attention", fl_lua_attention, 0 },
+  { "attention_rows", fl_lua_attention_rows, 0 },
+  { "form", fl_lua_form, 0 }, { "snapshot", g_snapshot, 0 },
   { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { "here", g_here, 0 },
   { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 },
   { "after_backward", g_after_backward, 0 }, { "reached", g_reached, 0 }, { NULL, NULL, 0 }

@@ -87,8 +87,7 @@ void fl_hook_begin(lua_State *L, fl_lua *b, int restart) {
   fl_time_begin(b->c);
 }
 
-/* A strike that found nothing to end is taken back. */
-
+/* The call is over: an interrupt that came too late to end it must not end the next one. */
 void fl_hook_end(lua_State *L, fl_lua *b) {
   if (--b->calls > 0 || b->c == NULL) return;
   fl_time_end(b->c);

@@ -1,9 +1,7 @@
 /*
-** User kernels as Lua objects: parsing, configuration, derived kernels, what they say about
-** themselves. flame.kernel, k:with and the gradient are Lua (lua/flame/kernel/gradient.lua) on top
-** of the internal functions here.
+** User kernels as Lua objects: parsing, configuration. flame.kernel and k:with are Lua
+** (lua/flame/kernel/) on top of the internal functions here.
 */
-#include "kernel/ad/record.h"
 #include "lua/kernel.h"
 #include "base/env.h"
 #include <assert.h>
@@ -27,22 +25,8 @@ fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op) {
   return k;
 }
 
-/* ---- messages ---- */
-
-/* The same error with another text, which may have FL_DO. */
-static void retell(fl_error *e, const char *text) {
-  const fl_error told = *e;
-  fl_error_clear(e);
-  fl_fail(e, told.code, told.op, "%s", text);
-  e->site = told.site;
-}
-
 int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k) {
-  fl_error *e = &b->c->err;
-  char told[sizeof e->op + sizeof e->message + 8], text[sizeof told + 128];
-  fl_error_text(e, told, sizeof told);
-  fl_kunit_message(k->unit, told + strlen(e->op) + 2, text, sizeof text);
-  retell(e, text);
+  fl_kunit_retell(k->unit, &b->c->err);
   return fl_lua_raise(L, b);
 }
 
@@ -51,25 +35,21 @@ int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k) {
 static int kernel_gc(lua_State *L) {
   fl_kernel_box *k = (fl_kernel_box *)lua_touserdata(L, 1);
   if (k == NULL || lua_rawlen(L, 1) != sizeof *k || k->magic != FL_KERNEL_MAGIC) return 0;
-  fl_kfunction_release(k->k);
+  if (k->p) fl_kprogram_release(k->p);
+  else fl_kfunction_release(k->k);
+  k->p = NULL;
   k->k = NULL;
   return 0;
 }
 
-/* Push an empty kernel: the owner before the resource. */
-static fl_kernel_box *push_kernel(lua_State *L) {
+fl_kernel_box *fl_kernel_push(lua_State *L) {
   fl_kernel_box *k = (fl_kernel_box *)lua_newuserdatauv(L, sizeof *k, 1);
   memset(k, 0, sizeof *k);
   k->magic = FL_KERNEL_MAGIC;
-  k->omit = k->unread_output = -1;
+  k->unread_output = -1;
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_kernel);
   lua_setmetatable(L, -2);
   return k;
-}
-
-static int is_integer(const fl_kparam *q) {
-  return !q->is_pointer && !q->is_struct && q->width <= 1 && q->type >= FL_KT_I8 &&
-         q->type <= FL_KT_U64;
 }
 
 /* Is the name in the list at 'at' (0: there is none)? */
@@ -104,31 +84,30 @@ static void settle_memory(lua_State *L, fl_ksource *s, int inout) {
   }
 }
 
-/* Roles of the parameters; those named in the list at 'inout' keep their contents. */
-static void set_roles(lua_State *L, fl_kernel_box *k, int inout) {
-  const fl_kfunc *f = k->k->f;
-  int integers = 0, last = -1;
-  k->nparam = f->n_params;
-  if (f->n_params > FL_KP_MAX_ARGS)
-    fl_lua_fail(L, "kernel", "'%s' has %d parameters, at most %d",
-                                               f->name, f->n_params, FL_KP_MAX_ARGS);
-  for (int i = 0; i < f->n_params; i++) {
-    const fl_kparam *q = &f->params[i];
-    integers += is_integer(q);
-    k->role[i] = q->is_pointer ? q->is_const ? FL_KROLE_IN : FL_KROLE_OUT
-               : q->is_struct || q->width > 1 ? FL_KROLE_STRUCT : FL_KROLE_SCALAR;
-    if (!q->is_pointer && !q->known)
-      fl_lua_fail(L, "kernel", "'%s', parameter %s: a value of type %s can not be passed", f->name,
-                  q->name, q->type_name);
-    if (k->role[i] == FL_KROLE_OUT && is_listed(L, inout, q->name)) k->role[i] = FL_KROLE_INOUT;
-    k->hidden[i] = inout && q->of_file && k->role[i] != FL_KROLE_INOUT;
-    k->nhidden += k->hidden[i];
-    if (k->hidden[i]) continue;
-    k->nout += k->role[i] == FL_KROLE_OUT || k->role[i] == FL_KROLE_INOUT;
-    k->taken += k->role[i] != FL_KROLE_OUT;
-    last = i;
+void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p) {
+  k->p = p;
+  k->k = p->k;
+  for (int i = 0; i < p->nparam; i++) {
+    k->nhidden += p->hidden[i];
+    if (p->hidden[i]) continue;
+    k->nout += fl_kprogram_writes(p, i);
+    k->taken += p->role[i] != FL_KROLE_OUT;
   }
-  if (integers == 1 && last >= 0 && is_integer(&f->params[last])) k->omit = last;
+}
+
+/* The box's function with the parameters named in the list at 'inout' (0: there is none) as
+** arguments that keep their contents. */
+static void take_function(lua_State *L, fl_lua *b, fl_kernel_box *k, int inout) {
+  uint8_t named[FL_KP_MAX_ARGS] = { 0 };
+  fl_kfunction *f = k->k;
+  for (int i = 0; i < f->f->n_params && i < FL_KP_MAX_ARGS; i++)
+    named[i] = (uint8_t)is_listed(L, inout, f->f->params[i].name);
+  const int64_t m = fl_lua_enter(L, b);
+  k->k = NULL;
+  fl_kprogram *p = fl_kprogram_new(b->c, f, inout ? named : NULL);
+  fl_scope_end(b->c, m);
+  if (p) fl_kernel_take(k, p);
+  else fl_lua_raise(L, b);
 }
 
 /* An output whose old contents would be read: it has none. */
@@ -139,8 +118,8 @@ static void find_unread(fl_lua *b, fl_kernel_box *k) {
   if (access && fl_kaccess_find(&b->c->mem, f, access))
     for (int i = 0; i < f->n_vars && k->unread_output < 0; i++) {
       const fl_kvar *v = &f->vars[i];
-      if (v->kind != FL_KV_POINTER || v->param < 0 || k->role[v->param] != FL_KROLE_OUT ||
-          k->hidden[v->param]) continue;
+      if (v->kind != FL_KV_POINTER || v->param < 0 || k->p->role[v->param] != FL_KROLE_OUT ||
+          k->p->hidden[v->param]) continue;
       if (!access[i].reads_first || fl_kaccess_class(&access[i]) == 'a') continue;
       k->unread_output = v->param;
       k->unread_line = access[i].read_line ? access[i].read_line : access[i].unwritten_line;
@@ -189,11 +168,11 @@ static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
   size_t n = strlen(text);
   while (meant && n > 0 && text[n - 1] == '\n') n--;
   if (meant) snprintf(text + n, sizeof text - n, FL_DO "\n%s", meant);
-  retell(&c->err, text);
+  fl_error_change(&c->err, text);
 }
 
 /* The box holds f instead of its first function. 0: no memory. */
-static int take_function(fl_kernel_box *k, fl_kfunc *f) {
+static int change_function(fl_kernel_box *k, fl_kfunc *f) {
   fl_kfunction *other = fl_kfunction_given(k->k->unit, f);
   if (!other) return 0;
   fl_kfunction_release(k->k);
@@ -227,7 +206,7 @@ static int kernel_new(lua_State *L) {
                        given, most);
   for (; noption < given && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++)
     option[noption] = lua_tostring(L, -1);
-  fl_kernel_box *k = push_kernel(L);
+  fl_kernel_box *k = fl_kernel_push(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_ksource *s = fl_ksource_parse_until(&b->c->mem, &b->c->err, text, n, option, noption,
                                          &b->c->interrupted);
@@ -251,8 +230,8 @@ static int kernel_new(lua_State *L) {
   if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
   fl_kunit_release(u);                        /* the function holds it */
   fl_kfunc *f = choose(L, s, entry);
-  if (f != k->k->f && !take_function(k, f)) return fl_lua_fail(L, "kernel", "no host memory");
-  set_roles(L, k, 4);
+  if (f != k->k->f && !change_function(k, f)) return fl_lua_fail(L, "kernel", "no host memory");
+  take_function(L, b, k, 4);
   find_unread(b, k);
   if (f->has_body || fl_cuda_check_source(b->c, k->k) == FLAME_OK) return 1;
   add_reason(b->c, s, f);
@@ -274,9 +253,9 @@ static void read_size3(lua_State *L, const char *name, int64_t out[3]) {
 static int kernel_with(lua_State *L) {
   const fl_kernel_box *old = fl_arg_kernel(L, 1, "with");
   luaL_checktype(L, 2, LUA_TTABLE);
-  fl_kernel_box *k = push_kernel(L);
+  fl_kernel_box *k = fl_kernel_push(L);
   *k = *old;
-  k->k->callee.refs++;
+  k->p->refs++;
   const int me = lua_gettop(L);
   lua_pushvalue(L, 2);
   lua_setiuservalue(L, me, 1);
@@ -291,10 +270,6 @@ static int kernel_with(lua_State *L) {
   if (lua_getfield(L, 2, "shared") != LUA_TNIL)
     k->shared = fl_arg_int(L, me + 1, "kernel", "shared");
   lua_settop(L, me);
-  if (lua_getfield(L, 2, "recorder") != LUA_TNIL) k->recorder = fl_arg_kernel(L, me + 1, "with")->k;
-  lua_settop(L, me);
-  if (lua_getfield(L, 2, "records") != LUA_TNIL) k->records = (int)lua_tointeger(L, -1);
-  lua_settop(L, me);
   if (lua_getfield(L, 2, "shape"), fl_is_callable(L, -1)) { k->lua_shape = 1; k->has_shape = 0; }
   else if (!lua_isnil(L, -1)) {
     fl_arg_sizes(L, me + 1, me + 1, "kernel", 0, &k->shape);
@@ -305,188 +280,18 @@ static int kernel_with(lua_State *L) {
   return 1;
 }
 
-/* ---- derived kernels ---- */
-
-static void push_roles(lua_State *L, const fl_kad *ad) {
-  static const char *const names[] = { "original", "unused", "result", "scratch", "kept", "final",
-                                       "cotangent",
-    "work", "grad", "grad_scalar", "tangent", "tangent_scalar", "tangent_array", "tangent_result",
-    "shared", "launch", "size" };
-  lua_createtable(L, ad->n_params, 0);
-  for (int i = 0; i < ad->n_params; i++) {
-    const fl_kad_param *q = &ad->params[i];
-    lua_createtable(L, 0, 6);
-    lua_pushstring(L, names[q->role]); lua_setfield(L, -2, "role");
-    if (fl_kt_held_as(q->type) >= 0) {
-      lua_pushstring(L, fl_dtype_name(fl_kt_held_as(q->type)));
-      lua_setfield(L, -2, "dtype");
-    }
-    lua_pushinteger(L, q->param + 1); lua_setfield(L, -2, "param");
-    lua_pushinteger(L, q->leaf + 1); lua_setfield(L, -2, "leaf");
-    lua_pushinteger(L, q->count); lua_setfield(L, -2, "count");
-    lua_pushboolean(L, q->seeded); lua_setfield(L, -2, "seeded");
-    lua_pushboolean(L, q->through); lua_setfield(L, -2, "through");
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
-/* One kernel of a derivative into the list on top: {kernel, roles, gather,
-** positive: parameters}. */
-static void add_part(lua_State *L, const fl_kfunction *of, fl_kad *ad, int exact) {
-  lua_createtable(L, 0, 3);
-  fl_kernel_box *out = push_kernel(L);
-  out->k = ad ? fl_kfunction_derived(of->unit, ad, exact) : NULL;
-  if (!out->k) {
-    fl_lua_fail(L, "kernel", "no host memory to derive a gradient");
-    return;
-  }
-  set_roles(L, out, 0);
-  lua_setfield(L, -2, "kernel");
-  push_roles(L, ad);
-  lua_setfield(L, -2, "roles");
-  lua_pushboolean(L, ad->n_gather > 0);
-  lua_setfield(L, -2, "gather");
-  lua_newtable(L);
-  for (int i = 0, n = 0; ad->positive && i < of->f->n_params; i++)
-    if (ad->positive[i]) { lua_pushinteger(L, i + 1); lua_rawseti(L, -2, ++n); }
-  lua_setfield(L, -2, "positive");
-  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
-}
-
-/* The launch from two tables: its extents; values of integer parameters. */
-typedef struct launched {
-  fl_klaunched l; int64_t value[FL_KP_MAX_ARGS]; uint8_t known[FL_KP_MAX_ARGS];
-} launched;
-
-static void read_launched(lua_State *L, int extents, int values, int n, launched *x) {
-  *x = (launched){ .l = { .value = x->value, .known = x->known, .n_values = n } };
-  for (int i = 0; i < FL_KEXTENTS; i++) {
-    lua_rawgeti(L, extents, i + 1);
-    x->l.extent[i] = lua_tointeger(L, -1);
-    lua_pop(L, 1);
-  }
-  for (int i = 0; i < n; i++) {
-    lua_rawgeti(L, values, i + 1);
-    x->known[i] = (uint8_t)lua_isinteger(L, -1);
-    x->value[i] = lua_tointeger(L, -1);
-    lua_pop(L, 1);
-  }
-}
-
-/* List of {extent, parameter or 0, factor}. */
-static void push_limits(lua_State *L, const fl_kad *ad) {
-  lua_newtable(L);
-  for (int i = 0; ad && i < ad->limits.n; i++) {
-    const fl_klimit *x = &ad->limits.at[i];
-    const int64_t of[3] = { x->which + 1, x->param + 1, x->factor };
-    lua_createtable(L, 3, 0);
-    for (int k = 0; k < 3; k++) {
-      lua_pushinteger(L, of[k]);
-      lua_rawseti(L, -2, k + 1);
-    }
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
-/* nil, why no derivative is there; ad: NULL where the kernel itself is refused. */
-static int push_refusal(lua_State *L, const fl_kfunction *k, const fl_kad *ad) {
-  char text[480];
-  const char *why = ad ? ad->refusal : fl_ksource_refusal(k->unit->source, k->f);
-  fl_kunit_message(k->unit, why ? why : "it has no derivative", text, sizeof text);
-  lua_pushnil(L);
-  if (ad) lua_pushstring(L, text);
-  else lua_pushfstring(L, "%s: no gradient can be derived" FL_DO "; give vjp = …", text);
-  return 2;
-}
-
-typedef struct derivation { fl_kad *ad; fl_kad_parts parts; int failed; } derivation;
-
-/* Memory of the source's arena that one derivation may take. */
-enum { MOST_DERIVED = 1 << 30 };
-
-/* Until an interrupt comes. What failed is no failure of the source, which may be asked again. */
-static derivation derive(fl_lua *b, fl_kfunction *k, int adjoint, fl_kad_request *r, int gather) {
-  fl_karena *a = &k->unit->source->arena;
-  derivation d = { NULL, { NULL, NULL }, 0 };
-  if (!k->f->has_body || !b->c) return d;
-  a->stop = &b->c->interrupted;
-  a->most = a->bytes + MOST_DERIVED;
-  d.ad = adjoint ? fl_kad_adjoint(a, k->f, r) : fl_kad_tangent(a, k->f, r);
-  if (d.ad && d.ad->any_order) r->deterministic = 0;
-  if (d.ad && d.ad->func && gather && adjoint && !a->failed)
-    d.parts = fl_kad_gather(a, k->f, d.ad, r);
-  d.failed = a->failed;
-  a->failed = 0;
-  a->most = 0;
-  a->stop = NULL;
-  if (d.failed == FL_KARENA_STOPPED) fl_take_interrupt(b->c);
-  return d;
-}
-
-/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits, may
-** gather, extents of the launch or nil, integer arguments) -> list of {kernel, roles, gather,
-** positive}, limits of the launches it is for; or nil, why not. */
-static int kernel_derive(lua_State *L) {
+/* (kernel, nodiff or nil, does the script give the gradient?): what its gradients need beside
+** the text. Once, before it is configured. */
+static int kernel_rule(lua_State *L) {
+  fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
-  const char *what = luaL_checkstring(L, 2);
-  uint8_t want[FL_KP_MAX_ARGS] = { 0 };
-  luaL_checktype(L, 3, LUA_TTABLE);
-  for (int i = 0; i < k->nparam; i++) {
-    lua_rawgeti(L, 3, i + 1);
-    want[i] = (uint8_t)lua_tointeger(L, -1);
-    lua_pop(L, 1);
-  }
-  if (k->k->binary) {
-    lua_pushnil(L);
-    lua_pushfstring(L, "kernel '%s' is a binary and has no derivative" FL_DO "; give vjp = …",
-                    k->k->f->name);
-    return 2;
-  }
-  fl_kad_request r = { .want = want, .deterministic = lua_toboolean(L, 4),
-                       .geometry = (int)luaL_optinteger(L, 5, 0) };
-  launched known;
-  if (lua_istable(L, 7) && lua_istable(L, 8)) {
-    read_launched(L, 7, 8, k->nparam, &known);
-    r.launched = &known.l;
-  }
-  const derivation d = derive(self_of(L), k->k, *what == 'a', &r, lua_toboolean(L, 6));
-  if (d.failed == FL_KARENA_STOPPED)
-    fl_interrupted(self_of(L)->c, "kernel");
-  if (d.failed == FL_KARENA_STOPPED) return fl_lua_raise(L, self_of(L));
-  if (!k->k->f->has_body || (d.ad && !d.ad->func)) return push_refusal(L, k->k, d.ad);
-  if (d.failed || !d.ad) return fl_lua_fail(L, "kernel", "no host memory to derive a gradient");
-  fl_kad *ad = d.ad;
-  const fl_kad_parts parts = d.parts;
-  lua_createtable(L, 2, 0);
-  if (parts.gather) add_part(L, k->k, parts.gather, 0);
-  if (!parts.gather || parts.rest) add_part(L, k->k, parts.rest ? parts.rest : ad, r.deterministic);
-  push_limits(L, parts.gather ? parts.gather : ad);
-  return 2;
-}
-
-static fl_kernel_box *push_recording(lua_State *L, const fl_kernel_box *k, int replay) {
-  fl_karena *a = &k->k->unit->source->arena;
-  fl_kernel_box *out = push_kernel(L);
-  fl_kad *ad = fl_karena_new(a, sizeof *ad);
-  if (ad && (ad->func = fl_krecord_make(a, k->k->f, replay)) != NULL) {
-    ad->n_params = ad->func->n_params;
-    out->k = fl_kfunction_derived(k->k->unit, ad, 0);
-  }
-  if (!out->k) fl_lua_fail(L, "kernel", "no host memory");
-  set_roles(L, out, 0);
-  return out;
-}
-
-/* kernel -> the kernel that records what atomics return, the one that reads it, how many there
-** are; or nothing where there are none (kernel/ad/record.h). */
-static int kernel_record(lua_State *L) {
-  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
-  const int n = k->k->binary ? 0 : fl_krecord_count(k->k->f);
-  if (n == 0 || k->nparam >= FL_KP_MAX_ARGS) return 0;
-  push_recording(L, k, 0);
-  push_recording(L, k, 1);
-  lua_pushinteger(L, n);
-  return 3;
+  for (int i = 0; i < k->p->nparam; i++)
+    k->p->nodiff[i] = (uint8_t)is_listed(L, 2, k->k->f->params[i].name);
+  k->given = (uint8_t)lua_toboolean(L, 3);
+  const int64_t m = fl_lua_enter(L, b);
+  const flame_status e = k->given ? FLAME_OK : fl_kprogram_record(b->c, k->p);
+  fl_scope_end(b->c, m);
+  return e == FLAME_OK ? 0 : fl_lua_raise(L, b);
 }
 
 /* (list of kernels, device name): compile together. */
@@ -514,7 +319,7 @@ static int kernel_load(lua_State *L) {
   size_t n, m;
   const char *image = luaL_checklstring(L, 1, &n), *text = luaL_checklstring(L, 2, &m);
   if (b->bounded) return fl_lua_fail(L, "kernel", "a state with limits runs no binaries");
-  fl_kernel_box *k = push_kernel(L);
+  fl_kernel_box *k = fl_kernel_push(L);
   const int64_t mark = fl_lua_enter(L, b);
   fl_ksource *s = fl_ksource_parse(&b->c->mem, &b->c->err, text, m);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, "binary", 0, NULL, 0) : NULL;
@@ -522,7 +327,7 @@ static int kernel_load(lua_State *L) {
   fl_scope_end(b->c, mark);
   fl_kunit_release(u);
   if (!k->k) return fl_lua_fail(L, "cuda.load", "no memory, or parameters that can not be read");
-  set_roles(L, k, 0);
+  take_function(L, b, k, 0);
   return 1;
 }
 
@@ -535,6 +340,16 @@ static int kernel_tostring(lua_State *L) {
 /* () -> are gradients to be proven (FLAME_CHECK=grad)? */
 static int checks_gradients(lua_State *L) {
   lua_pushboolean(L, fl_env_lists(FL_ENV_FLAME_CHECK, "grad"));
+  return 1;
+}
+
+/* ([most]): so many elements a gather may have; returns what it was. Tests have none with -1. */
+static int kernel_gather(lua_State *L) {
+  flame_context *c = self_of(L)->c;
+  if (!c) return fl_lua_raise(L, self_of(L));
+  const int64_t before = c->gather_most;
+  c->gather_most = luaL_optinteger(L, 1, before);
+  lua_pushinteger(L, before);
   return 1;
 }
 
@@ -558,6 +373,7 @@ static int kernel_call_by(lua_State *L) {
 static int kernel_methods(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
+  fl_kernel_prove(b);
   fl_push_closure(L, b, fl_kernel_launch);
   lua_setfield(L, 1, "launch");
   lua_createtable(L, 0, 8);
@@ -583,7 +399,10 @@ const fl_lua_reg fl_reg_kernel[] = {
   { "checks_gradients", checks_gradients, 0 },
   { "kernel_call", kernel_call_by, 0 }, { "kernel_lines", fl_kernel_lines, 0 },
   { "kernel_image", fl_kernel_image, 0 },
-  { "kernel_derive", kernel_derive, 0 }, { "kernel_record", kernel_record, 0 },
+  { "kernel_rule", kernel_rule, 0 }, { "kernel_gather", kernel_gather, 0 },
+  { "kernel_show", fl_kernel_show, 0 }, { "kernel_again", fl_kernel_again, 0 },
+  { "kernel_tangent", fl_kernel_tangent, 0 }, { "kernel_adjoint", fl_kernel_adjoint, 0 },
+  { "kernel_facts", fl_kernel_facts, 0 },
   { "kernel_ready", kernel_ready, 0 },
   { "kernel_run", fl_kernel_run, 0 },
   { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },

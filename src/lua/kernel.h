@@ -1,43 +1,37 @@
 /*
-** User kernels in Lua: the userdata behind flame.kernel, shared by kernel.c (making and
-** looking), kernel_args.c and kernel_call.c (calling). What is not on the way of a call is written
-** in lua/flame/kernel/gradient.lua.
+** User kernels in Lua: the userdata behind flame.kernel, shared by kernel.c (making),
+** kernel_report.c (looking), kernel_args.c and kernel_call.c (calling) and kernel_rule.c (what of
+** gradients is Lua). Gradients themselves are rule/.
 */
 #ifndef FL_LUA_KERNEL_H
 #define FL_LUA_KERNEL_H
-#include "engine/launch.h"
 #include "kernel/facts/access.h"
 #include "lua/binding.h"
+#include "rule/rule.h"
 
 #define FL_KERNEL_MAGIC UINT64_C(0x666c616d652d6b6e)
 
-/* What a parameter is to a caller. */
-typedef enum { FL_KROLE_SCALAR, FL_KROLE_STRUCT, FL_KROLE_IN, FL_KROLE_OUT,
-               FL_KROLE_INOUT } fl_krole;
-
 /* One kernel with one configuration. User value 1: a table with what Lua keeps (shape and grid
-** as functions, vjp, nodiff, the derived kernels). */
+** as functions, vjp, nodiff). */
 typedef struct fl_kernel_box {
   uint64_t magic;
-  fl_kfunction *k;                     /* a reference; NULL: closed */
-  uint8_t role[FL_KP_MAX_ARGS];
-  uint8_t hidden[FL_KP_MAX_ARGS];      /* a variable of file scope, which no argument stands for */
-  int nparam, nout, taken, nhidden;    /* nout, taken: of results and arguments of a call */
-  int omit;                            /* the only integer parameter, if it is the
-                                       ** last: may be left out; else -1 */
+  fl_kprogram *p;                      /* a reference; NULL: closed */
+  fl_kfunction *k;                     /* of p */
+  int nout, taken, nhidden;            /* nout, taken: of results and arguments of a call */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
+  uint8_t given;                       /* the script gives the gradient */
   int64_t grid[3], block[3], shared;
   fl_sizes shape;
   int unread_output, unread_line;      /* output that is read before it is written; -1: none */
-  fl_kfunction *recorder;              /* launched where the call is tracked (kernel/ad/record.h);
-                                       ** NULL: k itself. Held by the configuration */
-  int records;                         /* values for each thread */
 } fl_kernel_box;
 
 /* A launch while it is put together: boxes stand for its inputs until the context is entered. */
 typedef struct fl_kplan {
   fl_launch l;
   fl_box *in[FL_CALL_INPUTS];
+  fl_box *number[FL_KP_MAX_ARGS];      /* by parameter: the tensor that its number was read from;
+                                       ** known where it is tracked */
+  uint64_t numbers;                    /* bit i: number[i] is set */
   int tracked;
 } fl_kplan;
 
@@ -63,5 +57,17 @@ int fl_kernel_info(lua_State *L);       /* internal.kernel_info, _lines, _image 
 int fl_kernel_lines(lua_State *L);
 int fl_kernel_image(lua_State *L);
 int fl_kernel_run(lua_State *L);           /* internal.kernel_run */
+fl_kernel_box *fl_kernel_push(lua_State *L);              /* empty: the owner before the resource */
+/* The box gets the program, whose reference it takes, and what follows from it. */
+void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p);
+int fl_kernel_show(lua_State *L);          /* internal.kernel_show (kernel_report.c) */
+/* internal.kernel_again, _tangent, _adjoint, _facts: of a rule at 1 (kernel_rule.c) */
+int fl_kernel_again(lua_State *L);
+int fl_kernel_tangent(lua_State *L);
+int fl_kernel_adjoint(lua_State *L);
+int fl_kernel_facts(lua_State *L);
+/* Push the owner of a rule that is still to come, for a proof. */
+fl_krule **fl_kernel_push_rule(lua_State *L);
+void fl_kernel_prove(fl_lua *b);           /* FLAME_CHECK=grad: the context's rules are proven */
 int fl_kernel_cache(lua_State *L);         /* internal.kernel_cache */
 #endif

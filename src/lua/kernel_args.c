@@ -22,16 +22,6 @@ static int fits(int64_t v, int type) {
   }
 }
 
-static void put_float(int type, double d, void *to) {
-  const float f = (float)d;
-  fl_scalar half = { .d = d };
-  switch (type) {
-    case FL_KT_F64: memcpy(to, &d, 8); return;
-    case FL_KT_F32: memcpy(to, &f, 4); return;
-    default: fl_scalar_store(to, fl_ktypes[type].dtype, half); return;
-  }
-}
-
 /* The Lua value on top as a scalar of 'type' at 'to'. */
 static void put_scalar(lua_State *L, const fl_kplan *p, const char *name, int type, void *to) {
   const fl_ktype_info *t = &fl_ktypes[type];
@@ -43,7 +33,7 @@ static void put_scalar(lua_State *L, const fl_kplan *p, const char *name, int ty
   if (lua_type(L, -1) != LUA_TNUMBER)
     bad(L, p, "%s must be a number (%s), got %s", name, t->c, fl_arg_no_number(L, lua_gettop(L)));
   if (t->is_float) {
-    put_float(type, lua_tonumber(L, -1), to);
+    fl_launch_put_float(type, lua_tonumber(L, -1), to);
     return;
   }
   const int64_t v = lua_tointegerx(L, -1, &is);
@@ -116,6 +106,8 @@ void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
       fl_lua_fail(L, p->l.name, "%s must be a number (%s), got a tensor", q->name,
                   fl_ktypes[q->type].c);
     if (n->entry) p->tracked = 1;
+    p->number[arg] = (fl_box *)(uintptr_t)x;
+    p->numbers |= UINT64_C(1) << arg;
     lua_getfield(L, i, "item");
     lua_pushvalue(L, i);
     lua_call(L, 1, 1);

@@ -1,8 +1,8 @@
 /*
 ** Calls of user kernels. k(…) is the hot path: arguments are checked against the signature,
-** outputs made, the grid inferred, and one node recorded; no Lua runs unless the result is to
-** be tracked (internal.kernel_track). k:launch writes through the handles given, as x[…] = v
-** does: the kernel works on copies, which become the handles' values.
+** outputs made, the grid inferred, and one node recorded; what is tracked gets its rule (rule/).
+** No Lua runs unless the script gives the gradient (internal.kernel_given). k:launch writes through
+** the handles given, as x[…] = v does: the kernel works on copies, which then are the handles'.
 */
 #include "lua/kernel.h"
 #include <stdio.h>
@@ -13,6 +13,7 @@ static void begin(lua_State *L, fl_lua *b, plan *p, const fl_kernel_box *k) {
   if (!b->c) fl_lua_raise(L, b);
   fl_launch_begin(&p->l, b->c, k->k);
   p->tracked = 0;
+  p->numbers = 0;
 }
 
 /* Goes on where e is none, else raises. */
@@ -22,15 +23,10 @@ static void must(lua_State *L, flame_status e) {
 
 /* ---- tensors ---- */
 
-/* The type that elements are counted by, where it is narrow; NULL: wide. */
-static const char *index_type(const fl_kernel_box *k) {
-  const int type = k->omit >= 0 ? k->k->f->params[k->omit].type : FL_KT_I64;
-  return fl_kt_size(type) < 8 ? fl_ktypes[type].c : NULL;
-}
-
 static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, int arg, int i) {
   fl_box *x = fl_arg_tensor(L, i, p->l.name, k->k->f->params[arg].name);
-  if (!fl_launch_takes(&p->l, arg, index_type(k), x->t->node)) fl_lua_raise(L, self_of(L));
+  if (!fl_launch_takes(&p->l, arg, fl_kprogram_index(k->p), x->t->node))
+    fl_lua_raise(L, self_of(L));
   return x;
 }
 
@@ -71,7 +67,7 @@ static void make_ready(lua_State *L, fl_lua *b, plan *p) {
   const int64_t m = fl_lua_enter(L, b);
   const flame_status e = fl_launch_ready(&p->l);
   fl_scope_end(b->c, m);
-  if (e != FLAME_OK) fl_kernel_raise(L, b, k);
+  if (e != FLAME_OK) fl_lua_raise(L, b);
 }
 
 /* ---- results ---- */
@@ -83,15 +79,38 @@ static flame_status record(fl_lua *b, plan *p, fl_node **value) {
   return fl_launch_record(&p->l, value);
 }
 
-/* Record and push the results. */
-static int results(lua_State *L, fl_lua *b, plan *p) {
+/* The tensors that numbers were read from, by parameter; what is not is NULL. */
+static flame_status number_nodes(fl_lua *b, const plan *p, fl_node **number) {
+  memset(number, 0, sizeof *number * (size_t)p->l.p[FL_KP_COUNT_ARGS]);
+  for (int i = 0; p->numbers >> i; i++)
+    if (p->numbers >> i & 1 && !(number[i] = node_of(b, p->number[i]))) return b->c->err.code;
+  return FLAME_OK;
+}
+
+/* The rule of what was recorded; none where nothing is tracked. */
+static flame_status rule_of(fl_lua *b, const plan *p, fl_kprogram *of, fl_node **value,
+                            fl_krule **r) {
+  fl_node *number[FL_KP_MAX_ARGS];
+  int nout = p->l.nout;
+  const flame_status e = number_nodes(b, p, number);
+  if (e != FLAME_OK) return e;
+  *r = fl_krule_new(of, &p->l, number, value, &nout);
+  return b->c->err.code;
+}
+
+/* Record and push the results: tracked by the rule of the program, or NULL. proof: that gets the
+** rule instead, or NULL. */
+static int results(lua_State *L, fl_lua *b, plan *p, fl_kprogram *of, fl_krule **proof) {
   fl_box *out[FL_KP_MAX_ARGS];
   fl_node *value[FL_KP_MAX_ARGS];
-  const int nout = p->l.nout;
+  fl_krule *r = NULL;
+  const int nout = p->l.nout - (of && of->recorder == p->l.k);
   luaL_checkstack(L, nout + 8, p->l.name);
   for (int i = 0; i < nout; i++) out[i] = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = record(b, p, value);
+  if (e == FLAME_OK && of) e = rule_of(b, p, of, value, proof ? proof : &r);
+  if (r) e = fl_krule_attach(r, value);
   for (int i = 0; i < nout && e == FLAME_OK; i++)
     if (!(out[i]->t = fl_tensor_new(b->c, value[i]))) e = b->c->err.code;
   fl_lua_leave_status(L, b, m, e);
@@ -101,16 +120,16 @@ static int results(lua_State *L, fl_lua *b, plan *p) {
 /* ---- k(…) ---- */
 
 static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k, int given) {
-  if (given == k->taken || (k->omit >= 0 && given == k->taken - 1)) return;
+  if (given == k->taken || (k->p->omit >= 0 && given == k->taken - 1)) return;
   char list[400] = "";
   size_t n = 0;
-  for (int i = 0; i < k->nparam; i++) {
-    if (k->role[i] == FL_KROLE_OUT || k->hidden[i]) continue;
+  for (int i = 0; i < k->p->nparam; i++) {
+    if (k->p->role[i] == FL_KROLE_OUT || k->p->hidden[i]) continue;
     const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
                            k->k->f->params[i].name);
     if (w < 0 || (n += (size_t)w) >= sizeof list) break;
   }
-  if (k->omit >= 0)
+  if (k->p->omit >= 0)
     fl_lua_fail(L, p->l.name, "%d arguments, need %d or %d: (%s)", given, k->taken - 1,
                 k->taken, list);
   else fl_lua_fail(L, p->l.name, "%d arguments, need %d: (%s)", given, k->taken, list);
@@ -156,7 +175,7 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
 static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i) {
   const fl_kparam *q = &k->k->f->params[i];
   const fl_sizes size = { .n = 1, .at = { q->count } };
-  if (k->role[i] == FL_KROLE_OUT) {
+  if (k->p->role[i] == FL_KROLE_OUT) {
     add_output(L, p, i, fl_kt_held_as(q->type), &size, -1);
     return;
   }
@@ -172,14 +191,14 @@ static fl_box *read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int
   const fl_kfunc *f = k->k->f;
   fl_box *first = NULL;
   int at = 2;
-  for (int i = 0; i < k->nparam; i++) {
+  for (int i = 0; i < k->p->nparam; i++) {
     const fl_kparam *q = &f->params[i];
-    if (k->hidden[i] && k->role[i] == FL_KROLE_IN)
+    if (k->p->hidden[i] && k->p->role[i] == FL_KROLE_IN)
       hidden_argument(L, p, k, i);
-    if (k->role[i] == FL_KROLE_OUT || k->hidden[i]) continue;
-    if (i == k->omit && given < k->taken) continue;
-    if (k->role[i] == FL_KROLE_SCALAR) fl_kplan_scalar(L, p, q, i, at);
-    else if (k->role[i] == FL_KROLE_STRUCT) fl_kplan_struct(L, p, q, i, at);
+    if (k->p->role[i] == FL_KROLE_OUT || k->p->hidden[i]) continue;
+    if (i == k->p->omit && given < k->taken) continue;
+    if (k->p->role[i] == FL_KROLE_SCALAR) fl_kplan_scalar(L, p, q, i, at);
+    else if (k->p->role[i] == FL_KROLE_STRUCT) fl_kplan_struct(L, p, q, i, at);
     else {
       fl_box *x = tensor_arg(L, p, k, i, at);
       if (!first) first = x;
@@ -201,13 +220,13 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
   else
     fl_lua_fail(L, p->l.name, "no tensor among the arguments gives the outputs a shape"
                 FL_DO ": use :with{shape = {…}}");
-  for (int i = 0; i < k->nparam; i++) {
+  for (int i = 0; i < k->p->nparam; i++) {
     const fl_kparam *q = &f->params[i];
-    if (k->hidden[i] && k->role[i] == FL_KROLE_OUT) hidden_argument(L, p, k, i);
-    if (k->hidden[i]) continue;
-    if (k->role[i] == FL_KROLE_INOUT) {
+    if (k->p->hidden[i] && k->p->role[i] == FL_KROLE_OUT) hidden_argument(L, p, k, i);
+    if (k->p->hidden[i]) continue;
+    if (k->p->role[i] == FL_KROLE_INOUT) {
       add_copy(L, p, i, (int)(p->l.p[FL_KP_ARGS + 2 * i] >> 3));
-    } else if (k->role[i] == FL_KROLE_OUT) {
+    } else if (k->p->role[i] == FL_KROLE_OUT) {
       const int dtype = fl_kt_held_as(q->type);
       if (dtype < 0)
         fl_lua_fail(L, p->l.name, "output %s points to %s, which no tensor holds"
@@ -228,9 +247,9 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
 /* The results on top, without those of hidden parameters: how many are left. */
 static int visible(lua_State *L, const fl_kernel_box *k, int nout) {
   int at = lua_gettop(L) - nout + 1;
-  for (int i = 0; i < k->nparam; i++) {
-    if (k->role[i] != FL_KROLE_OUT && k->role[i] != FL_KROLE_INOUT) continue;
-    if (k->hidden[i]) lua_remove(L, at);
+  for (int i = 0; i < k->p->nparam; i++) {
+    if (k->p->role[i] != FL_KROLE_OUT && k->p->role[i] != FL_KROLE_INOUT) continue;
+    if (k->p->hidden[i]) lua_remove(L, at);
     else at++;
   }
   return k->nout;
@@ -245,8 +264,9 @@ static void push_list(lua_State *L, int first, int n) {
   }
 }
 
-/* The tracked results are made in Lua: kernel_track(kernel, results, arguments, geometry, n). */
-static int track(lua_State *L, const plan *p, int given, int64_t n, int nout) {
+/* A gradient of the script's: kernel_given(kernel, results, arguments, geometry, n, rule or nil)
+** makes the tracked results. The rule, for a proof, stands before the results. */
+static int track_given(lua_State *L, const plan *p, int given, int64_t n, int nout, int proof) {
   const int first = lua_gettop(L) - nout + 1;
   luaL_checkstack(L, 12, p->l.name);
   lua_pushvalue(L, 1);
@@ -258,22 +278,23 @@ static int track(lua_State *L, const plan *p, int given, int64_t n, int nout) {
     lua_rawseti(L, -2, i + 1);
   }
   lua_pushinteger(L, n);
-  lua_rotate(L, 1, 5);
-  lua_settop(L, 5);
-  return fl_core_call(L, "kernel_track");
+  if (proof) lua_pushvalue(L, first - 1); else lua_pushnil(L);
+  lua_rotate(L, 1, 6);
+  lua_settop(L, 6);
+  return fl_core_call(L, "kernel_given");
 }
 
 /* The kernel that also writes down what its atomics return: a last result for the derivatives. */
 static void use_recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
   fl_launch *l = &p->l;
-  fl_sizes s = { .n = 1, .at = { k->records } };
+  fl_sizes s = { .n = 1, .at = { k->p->records } };
   for (int i = 0; i < 3; i++)
     if (__builtin_mul_overflow(s.at[0], l->p[FL_KP_GRID + i] * l->p[FL_KP_BLOCK + i], &s.at[0]) ||
         s.at[0] > INT64_MAX / 64)
       fl_lua_fail(L, l->name, "the grid is too large to be differentiated");
-  add_output(L, p, k->nparam, FLAME_I64, &s, -1);
+  add_output(L, p, k->p->nparam, FLAME_I64, &s, -1);
   l->p[FL_KP_COUNT_ARGS]++;
-  l->k = k->recorder;
+  l->k = k->p->recorder;
 }
 
 /* n elements, in blocks of the usual size, unless the script said otherwise. */
@@ -308,19 +329,21 @@ int fl_kernel_call(lua_State *L) {
   }
   const fl_box *first = read_arguments(L, &p, k, given);
   const int64_t n = make_outputs(L, &p, k, first);
-  if (k->omit >= 0 && given < k->taken) {
-    const fl_kparam *q = &k->k->f->params[k->omit];
+  if (k->p->omit >= 0 && given < k->taken) {
+    const fl_kparam *q = &k->k->f->params[k->p->omit];
     lua_pushinteger(L, n);
-    fl_kplan_scalar(L, &p, q, k->omit, lua_gettop(L));
+    fl_kplan_scalar(L, &p, q, k->p->omit, lua_gettop(L));
     lua_pop(L, 1);
   }
   set_geometry(L, &p, k, n);
   const int tracked = p.tracked && b->c->grad_mode;
-  if (tracked && k->recorder) use_recorder(L, &p, k);
+  if (tracked && k->p->recorder) use_recorder(L, &p, k);
   make_ready(L, b, &p);
-  const int nout = results(L, b, &p);
-  if (!tracked) return k->nhidden ? visible(L, k, nout) : nout;
-  return track(L, &p, given, n, nout);
+  const int of_script = tracked && k->given;
+  fl_krule **proof = of_script && b->c->up->prove ? fl_kernel_push_rule(L) : NULL;
+  const int nout = results(L, b, &p, tracked && (proof || !of_script) ? k->p : NULL, proof);
+  if (of_script) return track_given(L, &p, given, n, nout, proof && *proof);
+  return k->nhidden ? visible(L, k, nout) : nout;
 }
 
 /* ---- k:launch(geometry, …) ---- */
@@ -409,16 +432,16 @@ int fl_kernel_launch(lua_State *L) {
   const fl_kfunc *f = k->k->f;
   plan p;
   fl_box *target[FL_KP_MAX_ARGS] = { NULL };
-  const int given = lua_gettop(L) - 2, wanted = k->nparam - k->nhidden;
+  const int given = lua_gettop(L) - 2, wanted = k->p->nparam - k->nhidden;
   begin(L, b, &p, k);
   if (given != wanted)
     return fl_lua_fail(L, p.l.name,
                        "launch: %d arguments after the geometry, the kernel has %d parameters",
                                              given < 0 ? 0 : given, wanted);
   launch_geometry(L, &p, k);
-  for (int i = 0, at = 3; i < k->nparam; i++) {
+  for (int i = 0, at = 3; i < k->p->nparam; i++) {
     const fl_kparam *q = &f->params[i];
-    if (k->hidden[i]) { hidden_argument(L, &p, k, i); continue; }
+    if (k->p->hidden[i]) { hidden_argument(L, &p, k, i); continue; }
     if (q->is_pointer) launch_pointer(L, &p, k, i, at, target);
     else if (q->is_struct || q->width > 1) fl_kplan_struct(L, &p, q, i, at);
     else fl_kplan_scalar(L, &p, q, i, at);
@@ -440,18 +463,18 @@ int fl_kernel_launch(lua_State *L) {
   return pushed;
 }
 
-/* ---- internal.kernel_run(kernel, geometry, kinds, values): for derived kernels ---- */
-/* kinds: a letter for each parameter: i input, c copy that is written (a result), o zeros that
-** are written (a result; value: sizes), v scalar, s struct, 0 nothing. */
+/* ---- internal.kernel_run(kernel, elements, kinds, values): for a vjp in CUDA C ---- */
+/* A thread for each element. kinds: a letter for each parameter: i input, o zeros that are written
+** (a result; value: sizes), v scalar, s struct. */
 static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, char kind) {
   const fl_kparam *q = &k->k->f->params[i];
   const int at = lua_gettop(L);
   fl_sizes s;
   switch (kind) {
-    case 'i': case 'c': {
-      const int input = add_input(L, p, tensor_arg(L, p, k, i, at));
-      if (kind == 'c') add_copy(L, p, i, input);
-      else fl_launch_input(&p->l, i, input);
+    case 'i': {
+      fl_box *x = tensor_arg(L, p, k, i, at);
+      if (x->t->node->entry) p->tracked = 1;
+      fl_launch_input(&p->l, i, add_input(L, p, x));
       return;
     }
     case 'o':
@@ -459,8 +482,7 @@ static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, c
       add_output(L, p, i, fl_kt_held_as(q->type), &s, -1);
       return;
     case 'v': fl_kplan_scalar(L, p, q, i, at); return;
-    case 's': fl_kplan_struct(L, p, q, i, at); return;
-    default: p->l.p[FL_KP_ARGS + 2 * i] = FL_KARG_NULL;
+    default: fl_kplan_struct(L, p, q, i, at);
   }
 }
 
@@ -470,21 +492,15 @@ int fl_kernel_run(lua_State *L) {
   const char *kinds = luaL_checkstring(L, 3);
   plan p;
   begin(L, b, &p, k);
-  luaL_checktype(L, 2, LUA_TTABLE);
   luaL_checktype(L, 4, LUA_TTABLE);
-  luaL_argcheck(L, (int)strlen(kinds) == k->nparam, 3, "one letter a parameter");
-  for (int i = 0; i < 7; i++) {
-    lua_geti(L, 2, i + 1);
-    p.l.p[i] = luaL_checkinteger(L, -1);
-    lua_pop(L, 1);
-  }
-  if (p.l.p[FL_KP_BLOCK] == 0) fl_launch_elements(&p.l, p.l.p[FL_KP_GRID]);   /* grid.x: how many */
+  luaL_argcheck(L, (int)strlen(kinds) == k->p->nparam, 3, "one letter a parameter");
+  fl_launch_elements(&p.l, luaL_checkinteger(L, 2));
   must(L, fl_launch_check(&p.l));
-  for (int i = 0; i < k->nparam; i++) {
+  for (int i = 0; i < k->p->nparam; i++) {
     lua_settop(L, 4);
     lua_geti(L, 4, i + 1);
     run_argument(L, &p, k, i, kinds[i]);
   }
   make_ready(L, b, &p);
-  return results(L, b, &p);
+  return results(L, b, &p, p.tracked && b->c->grad_mode ? k->p : NULL, NULL);
 }

@@ -7,7 +7,8 @@
 
 /* ---- what it is ---- */
 
-static const char *const role_names[] = { "scalar", "struct", "in", "out", "inout" };
+static const char *const role_names[] = { "scalar", "struct", "in", "out", "inout",
+                                         "none" };
 
 static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
   const fl_kparam *q = &k->k->f->params[i];
@@ -19,10 +20,10 @@ static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
   if (dtype >= 0) { lua_pushstring(L, fl_dtype_name(dtype)); lua_setfield(L, -2, "dtype"); }
   lua_pushboolean(L, q->type < FL_KT_COUNT && fl_ktypes[q->type].is_float);
   lua_setfield(L, -2, "float");
-  lua_pushstring(L, role_names[k->role[i]]); lua_setfield(L, -2, "role");
+  lua_pushstring(L, role_names[k->p->role[i]]); lua_setfield(L, -2, "role");
   lua_pushinteger(L, q->width); lua_setfield(L, -2, "width");
   lua_pushboolean(L, q->is_pointer); lua_setfield(L, -2, "pointer");
-  lua_pushboolean(L, k->hidden[i]); lua_setfield(L, -2, "hidden");
+  lua_pushboolean(L, k->p->hidden[i]); lua_setfield(L, -2, "hidden");
   lua_pushboolean(L, q->of_file == 2); lua_setfield(L, -2, "zeros");
   if (q->of_file) { lua_pushinteger(L, q->count); lua_setfield(L, -2, "count"); }
   if (!q->n_fields) return;
@@ -45,13 +46,13 @@ int fl_kernel_info(lua_State *L) {
   if (k->k->ad || k->k->binary) lua_pushlstring(L, k->k->text, k->k->text_bytes);
   else lua_pushstring(L, k->k->unit->source->text);
   lua_setfield(L, -2, "text");
-  lua_createtable(L, k->nparam, 0);
-  for (int i = 0; i < k->nparam; i++) {
+  lua_createtable(L, k->p->nparam, 0);
+  for (int i = 0; i < k->p->nparam; i++) {
     push_param(L, k, i);
     lua_rawseti(L, -2, i + 1);
   }
   lua_setfield(L, -2, "params");
-  if (k->omit >= 0) { lua_pushinteger(L, k->omit + 1); lua_setfield(L, -2, "omit"); }
+  if (k->p->omit >= 0) { lua_pushinteger(L, k->p->omit + 1); lua_setfield(L, -2, "omit"); }
   if (!k->k->f->has_body && !k->k->binary) {
     char text[480];
     fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, k->k->f), text,
@@ -74,6 +75,55 @@ int fl_kernel_info(lua_State *L) {
   lua_pushinteger(L, k->k->spilled); lua_setfield(L, -2, "spilled");
   lua_getiuservalue(L, 1, 1); lua_setfield(L, -2, "config");
   return 1;
+}
+
+/* What the backward of this derivation keeps until it runs: names of arguments and results. */
+static void push_kept(lua_State *L, const fl_kprogram *p, const fl_kderived *d) {
+  uint8_t seen[FL_KP_MAX_ARGS] = { 0 };
+  lua_Integer n = 0;
+  lua_newtable(L);
+  for (int j = 0; j < d->nparts; j++) {
+    const fl_kad *ad = d->part[j]->k->ad;
+    for (int k = 0; k < ad->n_params; k++) {
+      const fl_kad_param *q = &ad->params[k];
+      const int of = q->param >= 0 ? p->role[q->param] : FL_KROLE_SCALAR;
+      if (of == FL_KROLE_SCALAR || of == FL_KROLE_STRUCT || seen[q->param] ||
+          !(q->role == FL_KAD_ORIGINAL || q->role == FL_KAD_FINAL ||
+            (q->role == FL_KAD_SCRATCH && of != FL_KROLE_OUT)))
+        continue;
+      seen[q->param] = 1;
+      lua_pushstring(L, p->k->f->params[q->param].name);
+      lua_rawseti(L, -2, ++n);
+    }
+  }
+}
+
+/* (kernel, "adjoint" | "tangent") -> list of kernels, list of what backward keeps */
+int fl_kernel_show(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
+  const int adjoint = *luaL_checkstring(L, 2) == 'a';
+  fl_kprogram *p = k->p->replay ? k->p->replay : k->p;
+  int64_t geometry[FL_KP_COUNT_ARGS] = { 0, 1, 1 };
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  if (k->has_grid) memcpy(geometry, k->grid, sizeof k->grid);
+  memcpy(geometry + FL_KP_BLOCK, k->block, sizeof k->block);
+  lua_getiuservalue(L, 1, 1);
+  const int whole = lua_getfield(L, -1, "block") == LUA_TTABLE;
+  if (lua_getfield(L, -2, "grid") != LUA_TTABLE) geometry[0] = 0;
+  const int64_t m = fl_lua_enter(L, b);
+  const fl_kderived *d = fl_kprogram_show(b->c, p, adjoint, whole ? geometry : NULL);
+  fl_scope_end(b->c, m);
+  if (!d) return fl_lua_raise(L, b);
+  lua_createtable(L, d->nparts, 0);
+  for (int i = 0; i < d->nparts; i++) {
+    fl_kernel_box *part = fl_kernel_push(L);
+    d->part[i]->refs++;
+    fl_kernel_take(part, d->part[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  push_kept(L, p, d);
+  return 2;
 }
 
 /* ---- additions by line ---- */

@@ -55,7 +55,7 @@ static int one_batch(const fl_layout *l, const fl_layout *out) {
 /* On a GPU many small products must be one call, which takes one step between them. */
 int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
   const fl_layout *l = n->in[i]->layout;
-  if (n->shape->numel == 0) return 1;
+  if (n->shape->numel == 0 || i == 2) return 1;           /* a bias is contiguous */
   return library_layout(l) && (p->device == 0 || one_batch(l, n->shape));
 }
 

@@ -242,7 +242,7 @@ static void free_step(fl_mem *m, fl_step *s) {
   if (s->call) fl_free(m, s->call, sizeof *s->call);
 }
 
-/* Equal MAP kernels of one stage become instances of one launch. b is emptied. */
+/* Equal kernels of one stage become instances of one launch. b is emptied. */
 static int merge(fl_mem *m, fl_step *a, fl_step *b) {
   const size_t had = room_of(a->count), need = room_of(a->count + 1);
   fl_kernel *k = need == had ? a->kernel
@@ -256,8 +256,13 @@ static int merge(fl_mem *m, fl_step *a, fl_step *b) {
   return 1;
 }
 
+/* Rows, and columns, are many of one kernel: merged are points, and reductions of everything. */
+static int merges(const fl_kernel *k) {
+  return k->kind == FL_K_MAP || (k->kind == FL_K_ROW && k->nkept == 0);
+}
+
 static int mergeable(const fl_step *a, const fl_step *b) {
-  return a->kind == FL_S_KERNEL && b->kind == FL_S_KERNEL && a->kernel->kind == FL_K_MAP &&
+  return a->kind == FL_S_KERNEL && b->kind == FL_S_KERNEL && merges(a->kernel) &&
          a->kernel->key == b->kernel->key && fl_kernel_same_structure(a->kernel, b->kernel);
 }
 
@@ -266,7 +271,7 @@ static int mergeable(const fl_step *a, const fl_step *b) {
 typedef struct { int32_t *bin, *before; int64_t nbin; } by_key;
 
 static int add_step(fl_planner *P, fl_plan *plan, by_key *t, fl_step s, int32_t stage_begin) {
-  const int kernel = s.kind == FL_S_KERNEL && s.kernel->kind == FL_K_MAP;
+  const int kernel = s.kind == FL_S_KERNEL && merges(s.kernel);
   int32_t *bin = &t->bin[kernel ? s.kernel->key & (uint64_t)(t->nbin - 1) : 0];
   for (int32_t i = kernel ? *bin : -1; i >= stage_begin; i = t->before[i])
     if (mergeable(&plan->step[i], &s)) return merge(P->mem, &plan->step[i], &s);
@@ -276,6 +281,33 @@ static int add_step(fl_planner *P, fl_plan *plan, by_key *t, fl_step s, int32_t 
   }
   plan->step[plan->nstep++] = s;
   return 1;
+}
+
+/* The step, or what its kernel is taken apart to. Takes it over, also where memory is out. */
+static int add_parts(fl_planner *P, fl_plan *plan, by_key *t, fl_step *s, int32_t stage_begin) {
+  fl_kernel part[FL_MAX_OPERANDS];
+  const int n = s->kind == FL_S_KERNEL ? fl_plan_split(P, s->kernel, part) : 0;
+  int ok = n >= 0, i = 0;
+  if (n == 0) {
+    ok = add_step(P, plan, t, *s, stage_begin);
+    if (!ok) free_step(P->mem, s);
+    return ok;
+  }
+  for (; ok && i < n; i++) {
+    fl_step one = { .kind = FL_S_KERNEL, .count = 1, .moved = part[i].bytes };
+    one.kernel = fl_alloc(P->mem, sizeof *one.kernel);
+    ok = one.kernel != NULL;
+    if (!ok) break;
+    *one.kernel = part[i];
+    if (add_step(P, plan, t, one, stage_begin)) continue;
+    free_step(P->mem, &one);
+    ok = 0;
+    i++;
+    break;
+  }
+  for (; i < n; i++) fl_kernel_free(P->mem, &part[i]);
+  free_step(P->mem, s);
+  return ok;
 }
 
 static int fill_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan, by_key *t) {
@@ -288,18 +320,29 @@ static int fill_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan
     if (turns[i].stage != stage) { stage = turns[i].stage; begin = plan->nstep; }
     if (!make_step(P, &turns[i], &s, &empty)) { free_step(P->mem, &s); return 0; }
     if (empty) { free_step(P->mem, &s); continue; }
-    if (!add_step(P, plan, t, s, begin)) { free_step(P->mem, &s); return 0; }
+    if (!add_parts(P, plan, t, &s, begin)) return 0;
   }
   return 1;
 }
 
-static int make_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan) {
+/* Steps that come of groups that may be taken apart, beyond one a group. */
+static int64_t more_steps(const fl_planner *P) {
+  int64_t more = 0;
+  for (int64_t g = 0; P->p->device && g < P->group.n; g++) {
+    const fl_group *G = &P->group.at[g];
+    if (G->kind == FL_K_ROW && G->red == (1u << G->nd) - 1) more += G->access.n;
+  }
+  return more;
+}
+
+static int make_steps(fl_planner *P, const turn *turns, int64_t turn_count, fl_plan *plan) {
+  const int64_t n = turn_count + more_steps(P);
   by_key t = { .nbin = (int64_t)room_of((int32_t)n + 1) };
   plan->step_cap = (int32_t)n + 1;
   plan->step = fl_zalloc(P->mem, sizeof *plan->step * (size_t)plan->step_cap);
   t.bin = fl_alloc(P->mem, sizeof *t.bin * (size_t)t.nbin);
   t.before = fl_alloc(P->mem, sizeof *t.before * (size_t)(n + 1));
-  const int ok = plan->step && t.bin && t.before && fill_steps(P, turns, n, plan, &t);
+  const int ok = plan->step && t.bin && t.before && fill_steps(P, turns, turn_count, plan, &t);
   fl_free(P->mem, t.bin, sizeof *t.bin * (size_t)t.nbin);
   fl_free(P->mem, t.before, sizeof *t.before * (size_t)(n + 1));
   return ok;

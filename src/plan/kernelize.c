@@ -10,7 +10,7 @@ fl_place fl_plan_place_of(const fl_planner *P, fl_ref ref) {
   return P->cell.at[ref].place;
 }
 
-static int operands_of(const fl_instr *x, uint16_t v[3]) {
+int fl_instr_inputs(const fl_instr *x, uint16_t v[3]) {
   switch (x->code) {
     case FL_I_OP: v[0] = x->a; v[1] = x->b; v[2] = x->c; return fl_ops[x->op].nin;
     case FL_I_INDEX: case FL_I_RANDOM: v[0] = x->a; v[1] = x->b; v[2] = x->c; return 3;
@@ -19,7 +19,7 @@ static int operands_of(const fl_instr *x, uint16_t v[3]) {
   }
 }
 
-static int uses_access(const fl_instr *x) {
+int fl_instr_accesses(const fl_instr *x) {
   return x->code == FL_I_LOAD || x->code == FL_I_IOTA || x->code == FL_I_GATHER;
 }
 
@@ -33,7 +33,7 @@ static void mark_used(const fl_planner *P, const fl_group *G, uint8_t *used) {
   for (int64_t i = G->instr.n - 1; i >= 0; i--) {
     uint16_t v[3];
     if (!used[i]) continue;
-    for (int k = operands_of(&G->instr.at[i], v) - 1; k >= 0; k--) used[v[k]] = 1;
+    for (int k = fl_instr_inputs(&G->instr.at[i], v) - 1; k >= 0; k--) used[v[k]] = 1;
   }
 }
 
@@ -44,9 +44,9 @@ static int moves_in_row(const fl_group *G, const fl_map *m) {
 
 static uint8_t level_of(const fl_group *G, const fl_instr *x, const fl_instr *at) {
   uint16_t v[3];
-  uint8_t level = uses_access(x) && moves_in_row(G, &G->access.at[x->arg].map);
+  uint8_t level = fl_instr_accesses(x) && moves_in_row(G, &G->access.at[x->arg].map);
   if (x->code == FL_I_REDUCE) return 0;
-  for (int k = operands_of(x, v) - 1; k >= 0; k--)
+  for (int k = fl_instr_inputs(x, v) - 1; k >= 0; k--)
     if (at[v[k]].level > level) level = at[v[k]].level;
   return level;
 }
@@ -150,8 +150,9 @@ static int64_t gathered(const fl_kernel *k, int o) {
   return k->kind == FL_K_MAP ? k->points : k->rows;
 }
 
-static void measure(const fl_planner *P, fl_kernel *k) {
+void fl_kernel_measure(const fl_planner *P, fl_kernel *k) {
   k->rows = k->n = 1;
+  k->bytes = k->passes = 0;
   for (int d = 0; d < k->nkept; d++) k->rows *= k->size[d];
   for (int d = k->nkept; d < k->nkept + k->nred; d++) k->n *= k->size[d];
   k->points = k->rows * k->n;
@@ -203,11 +204,11 @@ static int read_operands(const fl_planner *P, const fl_group *G, const uint8_t *
                          fl_operand *operand) {
   int n = 0;
   for (int64_t i = 0; i < G->instr.n; i++) {
-    if (!used[i] || !uses_access(&G->instr.at[i])) continue;
+    if (!used[i] || !fl_instr_accesses(&G->instr.at[i])) continue;
     const uint16_t arg = G->instr.at[i].arg;
     int seen = -1;
     for (int64_t j = 0; j < i; j++)
-      if (used[j] && uses_access(&G->instr.at[j]) && G->instr.at[j].arg == arg)
+      if (used[j] && fl_instr_accesses(&G->instr.at[j]) && G->instr.at[j].arg == arg)
         seen = instr[remap[j]].arg;
     if (seen < 0) set_operand(P, &G->access.at[arg], order, nd, &operand[seen = n++]);
     instr[remap[i]].arg = (uint16_t)seen;
@@ -250,7 +251,7 @@ int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty) {
   if (!ok) { fl_kernel_free(P->mem, k); return 0; }
   mark_in_place(P, k);
   collapse(k);
-  measure(P, k);
+  fl_kernel_measure(P, k);
   k->key = fl_kernel_key(k);
   *empty = ns == 0 || (k->kind == FL_K_MAP ? k->points == 0 : k->rows == 0);
   return 1;
@@ -313,6 +314,12 @@ int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
   m->m = a.size[a.rank - 2]; m->k = a.size[a.rank - 1]; m->n = b.size[b.rank - 1];
   m->at = a.place; m->aoff = a.offset; m->bt = b.place; m->boff = b.offset;
   m->ct = P->cell.at[G->cell].place;
+  if (n->nin > 2) {
+    const seen row = operand_seen(P, G->access.at[2].ref, n->in[2]);
+    m->biased = 1;
+    m->bias = row.place;
+    m->bias_off = row.offset;
+  }
   m->as[0] = a.stride[a.rank - 2]; m->as[1] = a.stride[a.rank - 1];
   m->bs[0] = b.stride[b.rank - 2]; m->bs[1] = b.stride[b.rank - 1];
   /* strides of single rows are free: make them usual */

@@ -50,7 +50,9 @@ static int reads(const fl_step *s, const fl_call_step *k) {
   if (own) return own->call.p[FL_COLLECT_ARRAYS] && in_result(k, &own->in[0]);
   switch (s->kind) {
     case FL_S_KERNEL: return kernel_reads(s, k);
-    case FL_S_MATMUL: return in_result(k, &s->matmul->at) || in_result(k, &s->matmul->bt);
+    case FL_S_MATMUL:
+      return in_result(k, &s->matmul->at) || in_result(k, &s->matmul->bt) ||
+             (s->matmul->biased && in_result(k, &s->matmul->bias));
     case FL_S_COPY: return in_result(k, &s->from);
     case FL_S_SCATTER:
       return in_result(k, &s->scatter->dst.place) || in_result(k, &s->scatter->idx.place) ||

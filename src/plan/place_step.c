@@ -205,15 +205,15 @@ static int matmul_input(fl_planner *P, const fl_node *n, int i, fl_ref *ref, int
 
 int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
-  fl_ref reads[2];
-  for (int i = 0; i < 2; i++) {
+  fl_ref reads[3];
+  for (int i = 0; i < n->nin; i++) {
     const int made = matmul_input(P, n, i, &reads[i], first);
     if (made <= 0) return made;                     /* a copy for the first is found again */
   }
-  const int r = step_group(P, FL_G_MATMUL, t, reads, 2);
+  const int r = step_group(P, FL_G_MATMUL, t, reads, n->nin);
   if (r > 0) {
     fl_group *G = fl_plan_group(P, P->cell.at[t].group);
-    for (int i = 0; i < 2; i++) {                       /* finish.c finds the operands here */
+    for (int i = 0; i < n->nin; i++) {                  /* finish.c finds the operands here */
       fl_access *a = FL_PUSH(P->mem, &G->access);
       if (!a) return -1;
       *a = (fl_access){ .ref = reads[i], .dtype = n->dtype };

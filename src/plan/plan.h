@@ -12,16 +12,17 @@
 #include "tensor/call.h"
 #include "tensor/context.h"
 
-/* Batched matrix product: C[b] = A[b] B[b], sizes m k, k n, m n. Strides count elements; of
+/* Batched matrix product: C[b] = A[b] B[b], sizes m k, k n, m n; with 'biased' (half types) each
+** row of all C plus the n elements at 'bias', rounded once. Strides count elements; of
 ** the last two axes of A and of B one stride is 1 (or its size is 1) and the other at least the
 ** size (library form) unless 'general'; C is row-major. Batch dims: strides may be 0. */
 typedef struct fl_matmul {
   uint8_t dtype;                   /* of all three */
-  uint8_t nbatch, general;
+  uint8_t nbatch, general, biased;
   int64_t m, n, k;
   int64_t batch[FL_MAX_AXES - 2];
-  fl_place at, bt, ct;
-  int64_t aoff, boff, coff;        /* elements */
+  fl_place at, bt, ct, bias;
+  int64_t aoff, boff, coff, bias_off;    /* elements */
   int64_t as[2], bs[2];            /* strides of (m, k) and (k, n) */
   int64_t abatch[FL_MAX_AXES - 2], bbatch[FL_MAX_AXES - 2], cbatch[FL_MAX_AXES - 2];
 } fl_matmul;

@@ -6,7 +6,7 @@
 **   pieces.c    what is joined along an axis: read and written piece by piece
 **   emit.c      pulls the expressions of a cell into a group's instruction list
 **   homes.c     writes in place and what they must wait for
-**   finish.c    order, memory, kernels -> fl_plan
+**   finish.c    order, memory, kernels (kernelize.c, split.c) -> fl_plan
 **
 ** A deferred cell is elementwise work that is written into the groups that need it (recomputed
 ** where several do). An anchored cell is computed in exactly one group: kept values, reductions,
@@ -134,6 +134,14 @@ int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t);
 /* kernelize.c: the group as a kernel; operand places and store targets resolved from cells.
 ** Returns 0 when memory is out. *empty: there is nothing to run. */
 int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty);
+/* Its sizes, bytes and rounds, once all else is there. */
+void fl_kernel_measure(const fl_planner *P, fl_kernel *k);
+/* The values that an instruction reads: how many; does its 'arg' name an operand? */
+int fl_instr_inputs(const fl_instr *x, uint16_t v[3]);
+int fl_instr_accesses(const fl_instr *x);
+/* split.c: a kernel whose reductions have nothing in common as several, at most as many as it
+** has stores: how many; 0: it stays as it is; -1: no memory. */
+int fl_plan_split(fl_planner *P, const fl_kernel *k, fl_kernel *out);
 int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m);
 int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s);
 /* The bytes it moves. */

@@ -105,6 +105,8 @@ fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
 
 /* Products: vectors, matrices, batches with broadcasting, as torch.matmul. */
 fl_node *n_matmul(fl_node *a, fl_node *b);
+/* The same of at least two axes in a half type, with bias (n) of it added before rounding. */
+fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias);
 
 /* Composites that fuse (all in terms of the above). Axis 0-based. */
 fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim);
@@ -138,6 +140,9 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
 ** more; mask: bool (true takes part) or of q's dtype, broadcast to (b, h, t, s), untracked, or
 ** fl_none. */
 fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal);
+/* The same of heads that lie in the rows of x (b, t, h + 2 hk, d): q, k and v side by side, without
+** a mask. The result is (b, t, h, d), and the gradient one array as x is. */
+fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int causal);
 fl_node *n_truncdiv(fl_node *x, fl_node *y);              /* x / y towards 0; of integers exact */
 fl_node *n_dropout(fl_node *x, double p);                 /* training form: scales by 1 / (1 - p) */
 /* keeps the lower (upper: the upper) triangle of the last two axes */

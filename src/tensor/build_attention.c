@@ -15,6 +15,7 @@ static const char op[] = "scaled_dot_product_attention";
 typedef struct attention {        /* what the backward reads; all held */
   flame_context *c;
   fl_node *in[OPERANDS], *mask, *packed;        /* mask: (b, h, t, s), or NULL */
+  fl_node *rows;                  /* (b, t, h + 2 hk, d) that q, k and v are views of, or NULL */
   double scale;
   int64_t p[FL_AP_COUNT];
 } attention;
@@ -61,7 +62,7 @@ static fl_node *forward(attention *s) {
   fl_node *in[OPERANDS + 1];
   const int n = operands(s, in, s->p);
   const int64_t rows = s->p[0] * s->p[1] * s->p[3];
-  const int64_t size[] = { s->p[0], s->p[1], s->p[3], s->p[6] };
+  const int64_t size[] = { s->p[0], s->p[s->rows ? 3 : 1], s->p[s->rows ? 1 : 3], s->p[6] };
   if (!n) return NULL;
   s->packed = call(s, FL_CALL_attention, n, in, s->p,
                    rows * (s->p[6] + fl_lse_width(s->in[Q]->dtype)));
@@ -81,6 +82,10 @@ static flame_status call_back(const attention *s, fl_node *g, fl_node **gin) {
   for (int i = 0; i < OPERANDS; i++) numel += s->in[i]->shape->numel;
   fl_node *d = n && in[0] ? call(s, FL_CALL_attention_back, n + 2, in, p, numel) : NULL;
   int64_t at = 0;
+  if (s->rows) {
+    gin[0] = n_reshape(d, 4, s->rows->shape->size);
+    return s->c->err.code;
+  }
   for (int i = 0; i < OPERANDS; at += s->in[i++]->shape->numel)
     if (!(gin[i] = d ? part(d, at, s->in[i]) : NULL)) return s->c->err.code;
   return FLAME_OK;
@@ -140,12 +145,37 @@ static flame_status graph_back(const attention *s, fl_node *g, fl_node **gin) {
   return FLAME_OK;
 }
 
+/* q, k and v of s->rows, (b, t, h + 2 hk, d), as views. 0: an error. */
+static int split_rows(attention *s, int64_t h, int64_t hk) {
+  const int64_t first[] = { 0, h, h + hk }, count[] = { h, hk, hk };
+  for (int i = 0; i < OPERANDS; i++) {
+    fl_node *part = n_slice(s->rows, 2, first[i], count[i], 1);
+    if (!part || !(s->in[i] = n_transpose(part, 1, 2))) return 0;
+  }
+  return 1;
+}
+
+/* The gradients of heads as that of the rows they are views of; of views that are tracked now. */
+static flame_status rows_back(const attention *from, fl_node *g, fl_node **gin) {
+  attention s = *from;
+  fl_node *part[OPERANDS];
+  if (!split_rows(&s, s.p[1], s.p[2])) return s.c->err.code;
+  const flame_status e = graph_back(&s, g, part);
+  if (e != FLAME_OK) return e;
+  for (int i = 0; i < OPERANDS; i++)
+    if (!(part[i] = n_transpose(part[i], 1, 2))) return s.c->err.code;
+  gin[0] = n_cat(s.c, OPERANDS, part, 2);
+  return s.c->err.code;
+}
+
 static flame_status attention_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                    fl_node **gin) {
   const attention *s = arg;
   (void)y, (void)nin;
   g = n_cast(g, s->in[Q]->dtype);
+  if (g && s->rows) g = n_transpose(g, 1, 2);
   if (!g) return c->err.code;
+  if (c->grad_mode && s->rows) return rows_back(s, g, gin);
   return c->grad_mode ? graph_back(s, g, gin) : call_back(s, g, gin);
 }
 
@@ -153,6 +183,7 @@ static void attention_release(void *arg) {
   attention *s = arg;
   for (int i = 0; i < OPERANDS; i++) fl_node_drop(s->in[i]);
   if (s->mask) fl_node_drop(s->mask);
+  if (s->rows) fl_node_drop(s->rows);
   fl_node_drop(s->packed);
   fl_free(&s->c->mem, s, sizeof *s);
 }
@@ -163,8 +194,19 @@ static fl_node *with_rule(fl_node *y, const attention *s) {
   *kept = *s;
   for (int i = 0; i < OPERANDS; i++) fl_node_hold(s->in[i]);
   if (s->mask) fl_node_hold(s->mask);
+  if (s->rows) fl_node_hold(s->rows);
   fl_node_hold(s->packed);
-  return n_ruled(y, OPERANDS, kept->in, attention_back, attention_release, kept);
+  return n_ruled(y, s->rows ? 1 : OPERANDS, s->rows ? &kept->rows : kept->in, attention_back,
+                 attention_release, kept);
+}
+
+/* Sizes and flags of a call. */
+static void set_sizes(attention *s, int causal) {
+  const int64_t *q = s->in[Q]->shape->size, *k = s->in[K]->shape->size,
+                *v = s->in[V]->shape->size;
+  memcpy(s->p, (int64_t[]){ q[0], q[1], k[1], q[2], k[2], q[3], v[3], causal, 0 },
+         FL_AP_SIZES * sizeof *s->p);
+  s->p[FL_AP_COUNT - 1] = s->rows != NULL;
 }
 
 fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal) {
@@ -181,9 +223,7 @@ fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double s
         "q, k and v need the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none of them empty");
     return NULL;
   }
-  memcpy(s.p, (int64_t[]){ l->size[0], l->size[1], keys->size[1], l->size[2], keys->size[2],
-                           l->size[3], values->size[3], causal, 0 },
-         FL_AP_SIZES * sizeof *s.p);
+  set_sizes(&s, causal);
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
   if (!fl_is_none(mask))
@@ -191,4 +231,22 @@ fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double s
   fl_node *y = fl_is_none(mask) || s.mask ? forward(&s) : NULL;
   c->grad_mode = mode;
   return y && mode && (q->entry || k->entry || v->entry) ? with_rule(y, &s) : y;
+}
+
+fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int causal) {
+  if (!x || !fl_usable(x, op)) return NULL;
+  flame_context *c = x->ctx;
+  if (x->shape->rank != 4 || x->shape->numel == 0 || hk < 1 || h < 1 || h % hk ||
+      x->shape->size[2] != h + 2 * hk) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "rows need the shape (b, t, h + 2 hk, d), not empty");
+    return NULL;
+  }
+  attention s = { .c = c, .scale = scale, .rows = x };
+  const uint8_t mode = c->grad_mode;
+  c->grad_mode = 0;
+  const int ok = split_rows(&s, h, hk);
+  if (ok) set_sizes(&s, causal);
+  fl_node *y = ok ? forward(&s) : NULL;
+  c->grad_mode = mode;
+  return y && mode && x->entry ? with_rule(y, &s) : y;
 }

@@ -3,6 +3,8 @@
 ** k), in[1] (…, k, n), result (broadcast batch…, m, n); batches broadcast without nodes.
 ** Vectors get an axis by a view and lose it again; a batch times one matrix becomes one
 ** product of flattened rows where no copy is needed.
+** Of half types there may be in[2] (n), which is added to each row before the sum is rounded: once,
+** by the library as it writes. In f32 and f64 a separate addition has the same bits.
 */
 #include "tensor/build_util.h"
 #include <string.h>
@@ -23,8 +25,8 @@ static int rows_merge(const fl_node *a) {
   return l->contiguous || fl_view_strides(r, l->size, l->stride, 2, two, stride);
 }
 
-/* Both with at least 2 axes, checked, of one dtype. */
-static fl_node *product(fl_node *a, fl_node *b) {
+/* Both with at least 2 axes, checked, of one dtype; bias: in[2] or NULL. */
+static fl_node *product(fl_node *a, fl_node *b, fl_node *bias) {
   int64_t size[FL_MAX_AXES];
   const fl_layout *p = a->shape, *q = b->shape;
   int rank = fl_broadcast(p->rank - 2, p->size, q->rank - 2, q->size, size);
@@ -33,23 +35,23 @@ static fl_node *product(fl_node *a, fl_node *b) {
   size[rank++] = q->size[q->rank - 1];
   fl_layout *shape = fl_shape_of(a->ctx, rank, size, "matmul");
   if (!shape) return NULL;
-  fl_node *in[2] = { a, b };
-  return fl_record(a->ctx, FL_OP_matmul, a->dtype, a->device, shape, 2, in);
+  fl_node *in[3] = { a, b, bias };
+  return fl_record(a->ctx, FL_OP_matmul, a->dtype, a->device, shape, bias ? 3 : 2, in);
 }
 
 /* (…, m, k) times one (k, n): rows flattened. */
-static fl_node *flat_product(fl_node *a, fl_node *b) {
+static fl_node *flat_product(fl_node *a, fl_node *b, fl_node *bias) {
   int64_t size[FL_MAX_AXES];
   const int r = a->shape->rank;
   int64_t rows = 1;
   for (int k = 0; k < r - 1; k++) rows *= size[k] = a->shape->size[k];
   size[r - 1] = b->shape->size[1];
   fl_node *y = n_reshape(a, 2, (int64_t[]){ rows, a->shape->size[r - 1] });
-  y = y ? product(y, b) : NULL;
+  y = y ? product(y, b, bias) : NULL;
   return y ? n_reshape(y, r, size) : NULL;
 }
 
-fl_node *n_matmul(fl_node *a, fl_node *b) {
+static fl_node *multiply(fl_node *a, fl_node *b, fl_node *bias) {
   if (!a || !b || !fl_usable(a, "matmul") || !fl_usable(b, "matmul")) return NULL;
   if (!fl_same_device(a, b, "matmul")) return NULL;
   const int ra = a->shape->rank, rb = b->shape->rank;
@@ -68,11 +70,34 @@ fl_node *n_matmul(fl_node *a, fl_node *b) {
   if (b && rb == 1) b = n_unsqueeze(b, 1);
   if (!a || !b) return NULL;
   fl_node *y = a->shape->rank > 2 && b->shape->rank == 2 && rows_merge(a)
-                   ? flat_product(a, b)
-                   : product(a, b);
+                   ? flat_product(a, b, bias)
+                   : product(a, b, bias);
   if (y && rb == 1) y = n_squeeze(y, y->shape->rank - 1);
   if (y && ra == 1) y = n_squeeze(y, y->shape->rank - 1 - (rb != 1));
   return y;
+}
+
+fl_node *n_matmul(fl_node *a, fl_node *b) { return multiply(a, b, NULL); }
+
+fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias) {
+  if (!a || !b || !bias) return NULL;
+  if (!fl_usable(bias, "matmul") || !fl_same_device(a, bias, "matmul")) return NULL;
+  if (a->shape->rank < 2 || b->shape->rank < 2 || !fl_is_half(a->dtype) ||
+      b->dtype != a->dtype || bias->dtype != a->dtype || bias->shape->rank != 1 ||
+      bias->shape->size[0] != b->shape->size[b->shape->rank - 1] ||
+      a->shape->size[a->shape->rank - 1] == 0)
+    return mismatch(a, b, "a bias needs half types, terms, and an element for each column");
+  return multiply(a, b, n_contiguous(bias));
+}
+
+/* May b be in[2] of the product of x and w', w (out, in)? Terms there must be. */
+static int joins_product(const fl_node *x, const fl_node *w, const fl_node *b) {
+  const int rank = x->shape->rank;
+  if (fl_is_number(x) || fl_is_number(w) || fl_is_number(b) || rank < 2 || w->shape->rank != 2)
+    return 0;
+  const int t = fl_promote(x->dtype, w->dtype);
+  return fl_is_half(t) && fl_promote(t, b->dtype) == t && w->shape->size[1] > 0 &&
+         b->shape->rank == 1 && b->shape->size[0] == w->shape->size[0];
 }
 
 fl_node *n_linear(fl_node *x, fl_node *w, fl_node *b) {
@@ -85,6 +110,10 @@ fl_node *n_linear(fl_node *x, fl_node *w, fl_node *b) {
             "x has shape %s and w %s, need (…, in) and (out, in)", FL_SHAPE(s, x->shape),
             FL_SHAPE(t, w->shape));
     return NULL;
+  }
+  if (!fl_is_none(b) && fl_usable(b, "linear") && joins_product(x, w, b)) {
+    const int t = fl_promote(x->dtype, w->dtype);
+    return n_matmul_bias(n_cast(x, t), n_transpose(n_cast(w, t), 0, 1), n_cast(b, t));
   }
   fl_node *y = n_matmul(x, rw == 2 ? n_transpose(w, 0, 1) : w);
   return fl_is_none(b) ? y : n_add(y, b);

@@ -24,6 +24,7 @@ static int sizes_fit(const fl_attention *a) {
   for (int i = 0; i < 7; i++) if (size[i] < 1) return 0;
   return a->d <= FL_HEAD_MOST && a->d2 <= FL_HEAD_MOST && a->h % a->hk == 0 &&
          (a->causal == 0 || a->causal == 1) && (a->free == 0 || a->free == 1) &&
+         (a->by_row == 0 || (a->by_row == 1 && a->t == a->s && a->d == a->d2)) &&
          fl_call_product(4, (const int64_t[]){ a->b, a->h, a->t, 2 * FL_HEAD_MOST }) > 0 &&
          fl_call_product(4, (const int64_t[]){ a->b, a->hk, a->s, 2 * FL_HEAD_MOST }) > 0;
 }
@@ -44,6 +45,33 @@ static int mask_fits(const fl_call *call, const fl_attention *a, int at, int *ma
   return *mask == FL_MASK_NONE ||
          ((*mask == FL_MASK_BOOL || call->in_dtype[at] == call->dtype) &&
           inside(4, (const int64_t[]){ a->b, a->h, a->t, a->s }, a->ms, call->in_numel[at]));
+}
+
+static void set_strides(int64_t stride[3], int64_t b, int64_t h, int64_t row) {
+  stride[0] = b;
+  stride[1] = h;
+  stride[2] = row;
+}
+
+fl_attention_results fl_attention_results_of(const fl_attention *a) {
+  fl_attention_results r;
+  const int64_t wide = (a->h + 2 * a->hk) * a->d;
+  if (a->by_row) {
+    set_strides(r.out, a->t * a->h * a->d, a->d, a->h * a->d);
+    set_strides(r.dq, a->t * wide, a->d, wide);
+    set_strides(r.dk, a->t * wide, a->d, wide);
+    set_strides(r.dv, a->t * wide, a->d, wide);
+    r.dk_at = a->h * a->d;
+    r.dv_at = r.dk_at + a->hk * a->d;
+    return r;
+  }
+  set_strides(r.out, a->h * a->t * a->d2, a->t * a->d2, a->d2);
+  set_strides(r.dq, a->h * a->t * a->d, a->t * a->d, a->d);
+  set_strides(r.dk, a->hk * a->s * a->d, a->s * a->d, a->d);
+  set_strides(r.dv, a->hk * a->s * a->d2, a->s * a->d2, a->d2);
+  r.dk_at = a->b * r.dq[0];
+  r.dv_at = r.dk_at + a->b * r.dk[0];
+  return r;
 }
 
 int fl_attention_read(const fl_call *call, fl_attention *a, int *mask) {

@@ -4,6 +4,8 @@
 **
 **     attention       q, k, v [, mask] -> out (b, h, t, d2) row-major, then lse (b, h, t), packed
 **     attention_back  dout, that result, q, k, v [, mask] -> dq, dk, dv packed, each row-major
+** or, 'by_row' (t = s, d = d2), out as (b, t, h, d) and dq, dk and dv as one (b, t, h + 2 hk, d),
+** which is how one product of all three lies;
 ** with q (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2), out = softmax(s) v along the keys of
 ** s = scale q k' + mask, and lse = log(sum(exp(s))), NaN of a row that sees no key. Head i of q
 ** reads head i / (h / hk) of k and v. q, k, v, dout and mask are read where they lie: inputs are
@@ -17,14 +19,21 @@
 
 enum { FL_HEAD_MOST = 1024 };                  /* most of d and d2: scratch follows from them */
 enum { FL_MASK_NONE, FL_MASK_BOOL, FL_MASK_FLOAT };
-/* p: the first nine as here, then qs ks vs gs ms. */
-enum { FL_AP_SIZES = 9, FL_AP_COUNT = FL_AP_SIZES + 16 };
+/* p: the first nine as here, then qs ks vs gs ms, by_row. */
+enum { FL_AP_SIZES = 9, FL_AP_COUNT = FL_AP_SIZES + 17 };
 typedef struct fl_attention {
   int64_t b, h, hk, t, s, d, d2, causal;       /* causal: key j is seen by row i where j <= i */
   int64_t free;                                /* gradients may differ in their last bits by run */
   /* strides over (b, h, t) or (b, hk, s), of dout (gs); mask: (b, h, t, s) */
   int64_t qs[3], ks[3], vs[3], gs[3], ms[4];
+  int64_t by_row;                              /* how results lie, see above */
 } fl_attention;
+
+/* Where results lie: strides over (b, h, t) or (b, hk, s) of out, dq, dk and dv, and the first
+** elements of dk and dv. */
+typedef struct fl_attention_results { int64_t out[3], dq[3], dk[3], dv[3], dk_at, dv_at; }
+        fl_attention_results;
+fl_attention_results fl_attention_results_of(const fl_attention *a);
 
 /* 1 when the integers of either kind, dtypes and numbers of elements agree. *mask: FL_MASK_*. */
 int fl_attention_read(const fl_call *call, fl_attention *a, int *mask);

@@ -41,6 +41,8 @@ typedef struct fl_walked {
   uint32_t cuts[FL_WALK_CUTS];       /* tracking (tensor/lost.h), the first of them */
 } fl_walked;
 
+struct fl_krule;
+
 /* What tensor/ and autograd/ need from above; filled by engine/. */
 typedef struct fl_upcalls {
   /* Evaluate 'n' (and, if it can be, the whole window). After FLAME_OK n is STORED. */
@@ -64,6 +66,8 @@ typedef struct fl_upcalls {
   flame_status (*anomaly)(struct flame_context *c, int64_t mark);
   /* The launches that a fault of the device may be of: "" or "; it may be of …". */
   void (*suspects)(struct flame_context *c, int device, char *out, size_t size);
+  /* Holds the gradient of a kernel's call against differences. NULL: it is not asked for. */
+  flame_status (*prove)(struct flame_context *c, struct fl_krule *r);
 } fl_upcalls;
 
 /* What the binding gives the engine (NULL: none). All may run scripts but heap. */
@@ -128,6 +132,7 @@ typedef struct flame_context {
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
                                  ** on the CPU; 0: no limit */
   uint8_t sync_each;             /* wait after each launch: fl_engine_debug_cuda */
+  int64_t gather_most;           /* elements and threads of a gather (kernel/ad/ad.h) */
   uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */
   uint8_t planted;               /* FL_PLANT_*, seen through FL_PLANTED */
   atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */

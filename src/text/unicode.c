@@ -138,18 +138,21 @@ typedef struct segment {
   struct { uint32_t *at; int64_t n, cap; } chars, sorted;
 } segment;
 
+static int is_ordered(const segment *s) {
+  int last = 0;
+  for (int64_t i = 0; i < s->chars.n; i++) {
+    const int k = class_of(s->chars.at[i]);
+    if (k < last) return 0;
+    last = k;
+  }
+  return 1;
+}
+
 /* By class, those of one class as they came; counted, for a text can be one long run of marks. */
-static void order(segment *s) {
+static void sort(segment *s) {
   const int64_t n = s->chars.n;
   uint32_t *c = s->chars.at;
   int64_t places[257] = { 0 };
-  int last = 0, ordered = 1;
-  for (int64_t i = 0; i < n && ordered; i++) {
-    const int k = class_of(c[i]);
-    ordered = k >= last;
-    last = k;
-  }
-  if (ordered) return;
   if (!FL_RESERVE(s->out->mem, &s->sorted, n)) {
     s->out->failed = 1;
     return;
@@ -160,7 +163,9 @@ static void order(segment *s) {
   memcpy(c, s->sorted.at, (size_t)n * sizeof *c);
 }
 
+/* What a and b become, or 0; no pair of uc_pairs ends in a character that is left out first. */
 static uint32_t composed(uint32_t a, uint32_t b) {
+  if (b < 0x300 || (b > 0x309A && b < 0x11000)) return 0;
   if (a >= LEAD && a < LEAD + LEADS && b >= VOWEL && b < VOWEL + VOWELS)
     return HANGUL + ((a - LEAD) * VOWELS + (b - VOWEL)) * TAILS;
   if (a >= HANGUL && a < HANGUL + SYLLABLES && (a - HANGUL) % TAILS == 0 && b > TAIL &&
@@ -198,6 +203,11 @@ static void compose(segment *s) {
   s->chars.n = kept;
 }
 
+static void settle(segment *s) {
+  if (s->chars.n > 1 && !is_ordered(s)) sort(s);
+  if (s->chars.n > 1 && s->compose) compose(s);
+}
+
 static void flush(segment *s) {
   for (int64_t i = 0; i < s->chars.n; i++) fl_utf8_add(s->out, s->chars.at[i]);
   s->chars.n = 0;
@@ -207,8 +217,7 @@ static void flush(segment *s) {
 static void put(segment *s, uint32_t c) {
   const int k = class_of(c);
   if (k == 0 && s->chars.n > 0) {
-    order(s);
-    if (s->compose) compose(s);
+    settle(s);
     const uint32_t both = s->compose && s->chars.n == 1 ? composed(s->chars.at[0], c) : 0;
     if (both) {
       s->chars.at[0] = both;
@@ -257,16 +266,29 @@ static void decompose(segment *s, uint32_t c, int compat) {
   }
 }
 
+/* How many characters of ASCII begin p, but the last: what follows can change that one. */
+static size_t alone(const char *p, const char *end) {
+  const char *q = p;
+  while (q < end && (unsigned char)*q < 0x80) q++;
+  return q > p ? (size_t)(q - p) - 1 : 0;
+}
+
 void fl_uc_normal(fl_text *out, const char *p, size_t n, fl_uc_form form) {
   segment s = { .out = out, .compose = form == FL_NFC || form == FL_NFKC };
   const int compat = form == FL_NFKD || form == FL_NFKC;
   for (const char *end = p + n; p < end && !out->failed;) {
+    const size_t plain = alone(p, end);
+    if (plain > 0) {
+      settle(&s);
+      flush(&s);
+      fl_text_add(out, p, plain);
+      p += plain;
+    }
     int k;
     decompose(&s, fl_utf8_get(p, &k), compat);
     p += k;
   }
-  order(&s);
-  if (s.chars.n > 0 && s.compose) compose(&s);
+  settle(&s);
   flush(&s);
   FL_DROP(out->mem, &s.chars);
   FL_DROP(out->mem, &s.sorted);

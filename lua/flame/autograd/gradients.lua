@@ -380,7 +380,8 @@ def(".jacobian(f: fn, x: T|table, *, create_graph = false) -> T|table", function
   for i = 1, results.n do out[i] = like_x(x, jacobians(results[i], xs, create)) end
   return joined(out, results.n)
 end)
---- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
+--- Second derivatives of f, whose result is one number. Its axes are those of x, then those of x
+--- again. Several inputs: a table [input][input].
 def(".hessian(f: fn, x: T|table) -> T|table", function(f, x)
   local create = nested()
   local _ <close> = flame.enable_grad()

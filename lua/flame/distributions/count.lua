@@ -175,14 +175,21 @@ return function(distributions, shared)
         end
         self.probs = x / total
       else self.logits = x:log_softmax(-1) end
-      self.names, self.batch_shape = { name }, table.move(x.shape, 1, x.ndim - 1, 1, {})
+      -- draws rest on what was given: sums over classes have another order on each device
+      self.weights = x:detach()
+      self.names, self.shown = { name, "weights" }, { name }
+      self.batch_shape = table.move(x.shape, 1, x.ndim - 1, 1, {})
       return self
     end)
   function Categorical.properties:probs() return self.logits:exp() end
   function Categorical.properties:logits() return self.probs:log() end
   function Categorical.properties:num_events() return self[self.names[1]]:size(-1) end
   function Categorical:draw(size)
-    local p = self.probs:detach()
+    local p = self.weights
+    if self.names[1] == "logits" then
+      p = p:to(p.dtype == "f64" and "f64" or "f32")
+      p = (p - p:amax(-1, { keepdim = true })):exp()
+    end
     local classes, count = p:size(-1), 1
     for i = 1, #size - #self.batch_shape do count = count * size[i] end
     local rows = p:reshape(-1, classes)

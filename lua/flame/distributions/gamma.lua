@@ -177,7 +177,10 @@ return function(distributions, shared)
     end)
   function Dirichlet:draw(size)
     local a = self.concentration
-    return above_zero(variates(a, size):softmax(-1), a.dtype)
+    if a:size(-1) == 0 then return flame.zeros(size, a) end
+    local log = variates(a, size)
+    local x = (log - log:detach():amax(-1, { keepdim = true })):exp()
+    return above_zero(x / shared.halved_sum(x), a.dtype)
   end
   local simplex = { text = "shares that sum to 1", holds = function(x)
     -- as far as rounded shares, each at least the least, can

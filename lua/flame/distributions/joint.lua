@@ -85,9 +85,22 @@ return function(distributions, shared)
   function properties:mean() return self.loc:clone() end
   properties.mode = properties.mean
   function properties:variance() return self.scale_tril:square():sum(-1) end
+  --- root z for vectors z (…, n). Few columns are added in their order, which is one kernel and has
+  --- the same bits on every device; many by a product.
+  local FEW <const> = 64
+  local function spread(root, z)
+    local n = z:size(-1)
+    if n > FEW then
+      if root.ndim == 2 then return z:matmul(root:t()) end
+      return root:matmul(z:unsqueeze(-1)):squeeze(-1)
+    end
+    local x = 0
+    for k = 1, n do x = x + root:select(-1, k) * z:narrow(-1, k, 1) end
+    return x
+  end
   function MultivariateNormal:draw(size)
     local z = flame.randn(size, { dtype = self.loc.dtype, device = self.loc.device })
-    return self.loc + self.scale_tril:matmul(z:unsqueeze(-1)):squeeze(-1)
+    return self.loc + spread(self.scale_tril, z)
   end
   --- The sum of the logarithms of a root's diagonal: half the log-determinant.
   local function half_log_det(root) return root:diagonal(0, -2, -1):log():sum(-1) end

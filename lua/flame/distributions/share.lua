@@ -7,6 +7,18 @@ local recording = require "flame.base.recording"
 local special = require "flame.ops.special"
 local where = flame.where
 
+--- The sum along the last axis, which stays with size 1, by halves: an order that every device has.
+local function halved_sum(x)
+  local n, size = x:size(-1), 1
+  while size < n do size = size * 2 end
+  x = x:pad { 0, size - n }
+  while size > 1 do
+    size = size // 2
+    x = x:narrow(-1, 1, size) + x:narrow(-1, size + 1, size)
+  end
+  return x
+end
+
 -- ---- the slope of gamma variates ----------------------------------------------------------------
 -- x follows a along the quantiles, P(a, x) = const: dx/da = -(dP/da) / p(x) (Figurnov, Mohamed and
 -- Mnih, "Implicit reparameterization gradients", 2018). Each expansion of P that igamma uses is
@@ -157,7 +169,7 @@ local function solve(lower, upper, shares, log_slope, start, first, last)
   if start:numel() == 0 then return start end
   local t, low, high = start, flame.full_like(start, first), flame.full_like(start, last)
   local below = lower:le(0.5)
-  local goal = where(below, lower, upper):log()
+  local goal, before = where(below, lower, upper):log(), math.huge
   for _ = 1, TRIES do
     local p, q = shares(t)
     local now = where(below, p, q):log()
@@ -165,11 +177,14 @@ local function solve(lower, upper, shares, log_slope, start, first, last)
     low, high = where(over, low, t), where(over, t, high)
     local step = (now - goal) * (now - log_slope(t)):exp() * where(below, -1, 1)
     local next = t + step
-    local fits = next:gt(low):logical_and(next:lt(high))
+    -- a bound is no step too far: one that stands at its root has it as a bound
+    local fits = next:ge(low):logical_and(next:le(high))
     next = where(fits, next, (low + high) * 0.5)
     local moved = ((next - t):abs() / (1 + next:abs())):amax():item()
     t = next
-    if moved < 4e-16 then break end
+    -- bisection halves a step; one that stays is the rounding of the shares
+    if moved < 2e-15 or moved < 1e-7 and moved > 0.75 * before then break end
+    before = moved
   end
   return t
 end
@@ -204,5 +219,6 @@ end
 return function(shared)
   shared.gamma_slope, shared.log_beta = gamma_slope, log_beta
   shared.beta_share, shared.gamma_quantile = beta_share, gamma_quantile
+  shared.halved_sum = halved_sum
   shared.beta_quantile, shared.followed = beta_quantile, followed
 end

@@ -35,7 +35,7 @@ local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, n
   local k = internal.kernel_new(source, entry, sources.options(flags, include), inout)
   check_names("kernel", "inout", inout, k)
   check_names("kernel", "nodiff", nodiff, k)
-  local config = { derived = {}, vjp = vjp, nodiff = nodiff, shape = shape, grid = grid,
+  local config = { vjp = vjp, nodiff = nodiff, shape = shape, grid = grid,
     block = block, shared = shared, memory = {} }
   for _, q in ipairs(internal.kernel_info(k).params) do
     if q.hidden and q.zeros and q.role == "in" then
@@ -43,9 +43,7 @@ local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, n
     end
   end
   if type(vjp) == "string" then config.vjp_kernel = adjoint.from_source(vjp) end
-  if not vjp then
-    config.recorder, config.replay, config.records = internal.kernel_record(k)
-  end
+  internal.kernel_rule(k, nodiff, vjp)
   return internal.kernel_with(k, config)
 end
 ---A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on

@@ -4,32 +4,9 @@ local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local objects = require "flame.base.objects"
-local program = require "flame.kernel.gradient"
 local cubin = require "flame.kernel.image"
 local Kernel = require("flame.kernel.methods").Kernel
 local fail, def = arguments.fail, arguments.def
-local INPUT, OUTPUT, FRESH = 1, 2, 4
-
-local function adjoint_for_show(self)
-  local p = program.of(self)
-  local wants = {}
-  for i, q in ipairs(p.params) do
-    wants[i] = program.is_output(q) and q.float and not q.hidden and OUTPUT or 0
-    if (q.role == "in" or q.role == "inout" or q.role == "scalar") and q.float then
-      wants[i] = wants[i] + INPUT
-    end
-    if q.role == "out" then wants[i] = wants[i] + FRESH end
-  end
-  return p, wants
-end
-
--- A launch as far as the kernel says it: extents that it does not say are 0, which is no size.
-local function launch_for_show(self)
-  local config = internal.kernel_info(self).config
-  if type(config.block) ~= "table" then return nil end
-  local b, g = config.block, type(config.grid) == "table" and config.grid or { 0 }
-  return { geometry = { g[1], g[2] or 1, g[3] or 1, b[1], b[2] or 1, b[3] or 1, 0 }, values = {} }
-end
 
 ---The text: as given, or of the "adjoint" or "tangent" that is derived from it.
 ---@param which? string
@@ -39,10 +16,8 @@ function Kernel:source(which)
   if which ~= "adjoint" and which ~= "tangent" then
     fail("source", "which must be \"adjoint\" or \"tangent\", got %s", tostring(which))
   end
-  local p, wants = adjoint_for_show(self)
-  local texts = {}
-  local d = program.derive(p, which, wants, launch_for_show(self), true)
-  for i, part in ipairs(d.parts) do texts[i] = internal.kernel_info(part.kernel).text end
+  local texts = internal.kernel_show(self, which)
+  for i, part in ipairs(texts) do texts[i] = internal.kernel_info(part).text end
   return table.concat(texts, "\n")
 end
 
@@ -56,24 +31,6 @@ local function put_usage(r, kernel, name)
   if not image then return end
   local registers, bytes = cubin.usage(image, name)
   if registers then r.registers, r.spills, r.compiled = registers, bytes or -1, "sm_90" end
-end
-
---- What the backward of this program keeps until it runs: names of arguments and results.
-local function kept_by(p, parts)
-  local list, seen = {}, {}
-  for _, part in ipairs(parts) do
-    for _, q in ipairs(part.roles) do
-      local of = p.params[q.param]
-      if of and not seen[q.param]
-          and (q.role == "original" or q.role == "final" or q.role == "scratch") and
-        of.role ~= "scalar" and of.role ~= "struct"
-        and not (q.role == "scratch" and of.role == "out") then
-        seen[q.param] = true
-        list[#list + 1] = of.name
-      end
-    end
-  end
-  return list
 end
 
 local KINDS = { "plain", "block_sums", "atomics", "gathers" }
@@ -121,28 +78,28 @@ function Kernel:report()
     { __name = "flame.report", __tostring = report_text })
   put_usage(r, self, info.name)
   for i, q in ipairs(info.params) do
-    local form = q.role == "in" and "const %s *%s: %s" or program.is_output(q) and "%s *%s: %s"
+    local form = q.role == "in" and "const %s *%s: %s"
+      or (q.role == "out" or q.role == "inout") and "%s *%s: %s"
       or "%s %s: %s"
     r.parameters[i] = form:format(q.type, q.name, q.role)
   end
   if info.refusal then return r end
-  local p, wants = adjoint_for_show(self)
-  local ok, d = pcall(program.derive, p, "adjoint", wants, launch_for_show(self), true)
+  local ok, parts, keeps = pcall(internal.kernel_show, self, "adjoint")
   if not ok then
-    r.adjoint = { refusal = d }
+    r.adjoint = { refusal = parts }
     return r
   end
   local t = { slot_bytes = 0, plain = 0, block_sums = 0, atomics = 0, gathers = 0, lines = {},
-    keeps = kept_by(p, d.parts), registers = -1, spills = -1 }
-  for _, part in ipairs(d.parts) do
-    local a, use = internal.kernel_info(part.kernel), {}
+    keeps = keeps, registers = -1, spills = -1 }
+  for _, part in ipairs(parts) do
+    local a, use = internal.kernel_info(part), {}
     t.slot_bytes = t.slot_bytes + a.slot_bytes
     t.unordered = t.unordered or a.unordered
     for _, kind in ipairs(KINDS) do t[kind] = t[kind] + a[kind] end
-    for _, line in ipairs(internal.kernel_lines(part.kernel, self)) do
+    for _, line in ipairs(internal.kernel_lines(part, self)) do
       t.lines[#t.lines + 1] = line
     end
-    put_usage(use, part.kernel, a.name)
+    put_usage(use, part, a.name)
     t.registers, t.spills, t.compiled = math.max(t.registers, use.registers),
       math.max(t.spills, use.spills), use.compiled
   end

@@ -5,23 +5,6 @@
 local arguments = require "flame.base.arguments"
 local fail = arguments.fail
 
---- ${name} in the text: the constant of that name.
-local function interpolate(source, constants)
-  if not source:find("${", 1, true) then return source end
-  return (source:gsub("%${%s*([%w_]+)%s*}", function(name)
-    local v = constants and constants[name]
-    if v == nil then
-      fail("kernel", "the source wants ${%s}\1: give constants = {%s = …}", name, name)
-    end
-    if math.type(v) == "float" then
-      -- the host's locale may write a comma, C's operator
-      local text = ("%.17g"):format(v):gsub(",", ".")
-      return text:find("[%.eEn]") and text or text .. ".0"
-    end
-    return tostring(v)
-  end))
-end
-
 local function blanks(text) return (text:gsub("[^\n]", " ")) end
 
 --- Where the comment or literal at i ends; nil: there is none.
@@ -51,6 +34,26 @@ local function bare(source)
     at = (last or i) + 1
   end
   return table.concat(out) .. source:sub(at)
+end
+
+--- ${name} in the text: the constant of that name. In comments and literals it may be any.
+local function interpolate(source, constants)
+  if not source:find("${", 1, true) then return source end
+  local code
+  return (source:gsub("()%${%s*([%w_]+)%s*}", function(at, name)
+    local v = constants and constants[name]
+    if v == nil then
+      code = code or bare(source)
+      if code:sub(at, at) ~= "$" then return nil end
+      fail("kernel", "the source wants ${%s}\1: give constants = {%s = …}", name, name)
+    end
+    if math.type(v) == "float" then
+      -- the host's locale may write a comma, C's operator
+      local text = ("%.17g"):format(v):gsub(",", ".")
+      return text:find("[%.eEn]") and text or text .. ".0"
+    end
+    return tostring(v)
+  end))
 end
 
 --- Brackets and commas of the text from i on, one after the other: place, character, depth in '<',

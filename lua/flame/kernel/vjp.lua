@@ -1,11 +1,170 @@
---- Gradients of kernels that the script gives as CUDA C text: flame.kernel{vjp = "…"}.
+--- Gradients of kernels that the script gives: flame.kernel{vjp = …}, a function or CUDA C text.
+-- All others are C (src/rule/rule.h).
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local fail, is_tensor = arguments.fail, flame.is_tensor
-local gradient = require "flame.kernel.gradient"
-local is_output, tracked = gradient.is_output, gradient.tracked
 
+local function is_output(q) return q.role == "out" or q.role == "inout" end
+
+-- ---- calls --------------------------------------------------------------------------------------
+local function list_set(list)
+  local set = {}
+  for _, name in ipairs(list or {}) do set[name] = true end
+  return set
+end
+
+--- The arguments by parameter; those of tensors as they are now. memory: what k:constant has set.
+local function values_of(params, args, n, memory)
+  local values, at = {}, 0
+  for i, q in ipairs(params) do
+    if q.hidden then
+      values[i] = q.role == "in" and internal.snapshot(memory[q.name]) or nil
+    elseif q.role ~= "out" then
+      at = at + 1
+      local v = args[at]
+      if v == nil then v = n end
+      values[i] = is_tensor(v) and internal.snapshot(v) or v
+    end
+  end
+  return values
+end
+
+local function active_of(params, values, config)
+  local skip, active, inputs = list_set(config.nodiff), {}, {}
+  for i, q in ipairs(params) do
+    local v = values[i]
+    if is_tensor(v) and v.requires_grad and q.float and not skip[q.name] then
+      active[#active + 1], inputs[#inputs + 1] = i, v
+    end
+  end
+  return active, inputs
+end
+
+local function gradient(p, values, active, result, g, out_params, which)
+  local seeds = {}
+  for k, i in ipairs(out_params) do
+    if not p.params[i].hidden then
+      seeds[#seeds + 1] = k == which and g or flame.zeros_like(result[i])
+    end
+  end
+  local plain, at = {}, 0
+  for i, q in ipairs(p.params) do
+    if q.role ~= "out" and not q.hidden then
+      at = at + 1
+      plain[at] = values[i]
+    end
+  end
+  local config = p.config
+  if type(config.vjp) ~= "string" then
+    local list = table.move(plain, 1, at, #seeds + 1, table.move(seeds, 1, #seeds, 1, {}))
+    local grads, by = table.pack(config.vjp(table.unpack(list, 1, #seeds + at))), {}
+    local n, last = 0, 0                             -- last: of the arguments that are tensors
+    for i, q in ipairs(p.params) do
+      if q.role ~= "out" and not q.hidden then
+        n = n + 1
+        by[i] = grads[n]
+        if is_tensor(values[i]) then last = n end
+      end
+    end
+    if grads.n < last then
+      fail(p.name, "vjp: gave %d values, the last tensor is argument %d\1: return one for each" ..
+        " argument, nil where there is no gradient", grads.n, last)
+    end
+    local out = {}
+    for k, i in ipairs(active) do
+      local d, shape = by[i], table.concat(values[i].shape, ", ")
+      if d ~= nil and not (is_tensor(d) and table.concat(d.shape, ", ") == shape) then
+        fail(p.name, "vjp: the gradient by %s must be a tensor of shape (%s), got %s",
+          p.params[i].name, shape,
+          is_tensor(d) and "(" .. table.concat(d.shape, ", ") .. ")" or type(d))
+      end
+      out[k] = d
+    end
+    return table.unpack(out, 1, #active)
+  end
+  return config.vjp_kernel(p, plain, at, seeds, active, values)
+end
+
+--- The tensors of a call as a list for the graph to keep, so that a function that only the
+-- collector can end keeps none of them; and a function that makes the call again with such a list.
+local function handed_over(call)
+  local kept, place, rest = {}, {}, { values = {}, results = {} }
+  for part, others in pairs(rest) do
+    for i, v in pairs(call[part]) do
+      if is_tensor(v) then
+        kept[#kept + 1] = v
+        place[#kept] = { part, i }
+      else others[i] = v end
+    end
+  end
+  local geometry = call.geometry
+  return kept, function(list)
+    local again = { values = {}, results = {}, geometry = geometry }
+    for part, others in pairs(rest) do for i, v in pairs(others) do again[part][i] = v end end
+    for k, at in ipairs(place) do again[at[1]][at[2]] = list[k] end
+    return again
+  end
+end
+
+--- The outputs by their parameters, as they are now; and those parameters in order.
+local function outputs_of(params, results)
+  local by_param, order = {}, {}
+  for i, q in ipairs(params) do
+    if is_output(q) then
+      order[#order + 1] = i
+      by_param[i] = internal.snapshot(results[#order])
+    end
+  end
+  return by_param, order
+end
+
+-- Results of all outputs, those of hidden ones too.
+local function track_all(p, results, args, geometry, n, rule)
+  local config = p.config
+  local values = values_of(p.params, args, n, config.memory)
+  local active, inputs = active_of(p.params, values, config)
+  for _, name in ipairs(config.nodiff or {}) do
+    for i, q in ipairs(p.params) do
+      if q.name == name and is_tensor(values[i]) then values[i] = values[i]:detach() end
+    end
+  end
+  if #active == 0 then return table.unpack(results) end
+  local by_param, out_params = outputs_of(p.params, results)
+  local floats, list = {}, {}                      -- places of the float results, and they
+  for j, r in ipairs(results) do
+    if r:is_floating_point() then floats[#floats + 1], list[#list + 1] = j, r end
+  end
+  if #list == 0 then return table.unpack(results) end
+  local kept, call_with = handed_over({ values = values, results = by_param, geometry = geometry })
+  local made = table.pack(internal.custom(list, inputs, function(which, g, _, _, held)
+    local j, again = floats[which], call_with(held)
+    local function given(seed, of)
+      return gradient(p, again.values, active, again.results, seed, out_params, of)
+    end
+    if rule then
+      require("flame.tools.proof").of_given(config, active, rule, floats, given)
+    end
+    return given(g, j)
+  end, kept))
+  local tracked_results = { table.unpack(results) }
+  for m, j in ipairs(floats) do tracked_results[j] = made[m] end
+  return table.unpack(tracked_results)
+end
+
+--- Called for a result that is to be tracked (src/lua/kernel_call.c). rule: for a proof, or nil.
+function internal.kernel_given(k, results, args, geometry, n, rule)
+  local p = internal.kernel_info(k)
+  local list, at = table.pack(track_all(p, results, args, geometry, n, rule)), 0
+  for _, q in ipairs(p.params) do
+    if is_output(q) then
+      if q.hidden then table.remove(list, at + 1) else at = at + 1 end
+    end
+  end
+  return table.unpack(list, 1, at)
+end
+
+-- ---- as text ------------------------------------------------------------------------------------
 --- What a gradient's parameters get: their kinds and values, the parameters of p that its outputs
 --- are gradients of, and the elements of the largest.
 local function bind_vjp(p, params, args, values)
@@ -34,7 +193,6 @@ local function bind_vjp(p, params, args, values)
           "vjp: parameter %d, %s, does not fit: parameters are the kernel's arguments, then the gradients of its " ..
           "outputs", j, q.name)
       end
-      if q.role == "in" then vals[j] = vals[j]:detach() end
     end
   end
   return kinds, vals, made, count
@@ -54,13 +212,9 @@ local function from_source(source)
     local args = table.move(plain, 1, n, 1, {})
     for j = 1, #seeds do args[n + j] = seeds[j]:contiguous() end
     local kinds, vals, made, count = bind_vjp(p, params, args, values)
-    local geometry = { count, 1, 1, 0, 1, 1, 0 }
-    local out = table.pack(internal.kernel_run(k, geometry, table.concat(kinds), vals))
-    local given, by, list = {}, {}, {}
-    for _, v in ipairs(args) do given[#given + 1] = is_tensor(v) and v or nil end
-    if tracked(given) then                       -- a second derivative is that of this kernel
-      out = table.pack(internal.kernel_track(k, table.move(out, 1, #made, 1, {}), args, geometry))
-    end
+    -- tracked where its arguments are: a second derivative is that of this kernel
+    local out = table.pack(internal.kernel_run(k, count, table.concat(kinds), vals))
+    local by, list = {}, {}
     for m, i in ipairs(made) do
       if is_tensor(values[i]) then by[i] = out[m]:reshape(values[i].shape) end
     end

@@ -1,5 +1,6 @@
 --- Folders of Hugging Face's form: their configuration and weights, read and written. Given what
--- models share and what builds a model of a configuration; gives {load, save}.
+-- models share, what knows the kind of a configuration and what builds its model; gives {load,
+-- save}.
 local flame = require "flame"
 local nn = require "flame.nn"
 local json = require "flame.models.json"
@@ -9,7 +10,7 @@ local dtypes = require "flame.base.dtypes"
 local CONFIG <const>, WHOLE <const>, INDEX <const> = "config.json", "model.safetensors",
   "model.safetensors.index.json"
 
-return function(parts, build)
+return function(parts, kind_of, build)
   local fail = parts.fail
   local LOAD <const>, SAVE <const> = "from_pretrained", "save_pretrained"
 
@@ -138,6 +139,7 @@ return function(parts, build)
     local listing, why = internal.io_list(folder)
     if not listing then fail(LOAD, "%s: %s", folder, why) end
     local c = read_config(folder, listing)
+    kind_of(c, o.architecture)                             -- a type that is not known comes first
     local from = weight_files(folder, listing)
     local model, kind = build(c, o)
     local state = { kind = kind, done = {}, surplus = {},

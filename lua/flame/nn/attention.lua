@@ -1,6 +1,7 @@
 --- Attention and the blocks built on it. Given the table of flame.nn, adds to it.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
+local of_rows = require "flame.ops.attention".of_rows
 
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
@@ -42,6 +43,9 @@ return function(nn, shared)
     local h, kv, size = self.heads, self.num_kv_heads, self.d // self.heads
     if cache then keys.check("CausalSelfAttention", cache, b, kv, t, size) end
     local qkv = self.qkv(x):reshape(b, t, h + 2 * kv, size)
+    local drop = self.drop.training and self.drop.p or 0
+    local whole = not cache and self.rotary_dim == 0 and drop == 0 and of_rows(qkv, h, kv, true)
+    if whole then return self.proj(whole:reshape(b, t, d)) end
     local function part(from, n) return qkv:narrow(3, from, n):transpose(2, 3) end
     local q, k, v = part(1, h), part(h + 1, kv), part(h + kv + 1, kv)           -- (b, h, t, size)
     local mask
@@ -54,7 +58,7 @@ return function(nn, shared)
       end
     end
     local y = flame.scaled_dot_product_attention(q, k, v, { attn_mask = mask, is_causal = not cache,
-      dropout_p = self.drop.training and self.drop.p or 0, enable_gqa = kv ~= h })
+      dropout_p = drop, enable_gqa = kv ~= h })
     return self.proj(y:transpose(2, 3):reshape(b, t, d))
   end)
   function nn.CausalSelfAttention:extra()

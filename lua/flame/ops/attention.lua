@@ -118,6 +118,20 @@ local function fits(q, k, v, o)
   return not o.attn_mask or mask_fits(o.attn_mask, q, shape, keys[3])
 end
 
+--- What scaled_dot_product_attention gives for heads that lie side by side in the rows of x
+--- (b, t, h + 2 kv, d), those of queries, keys and values: (b, t, h, d). nil where that is not one
+--- op, or where a block of autocast would cast x. The gradient of x is made as one array.
+local function of_rows(x, h, kv, causal)
+  local shape, cast = x.shape, flame.autocast()
+  local b, t, d = shape[1], shape[2], shape[4]
+  local can = takes[x.device == "cpu" and "cpu" or "cuda"]
+  if cast and x.dtype == "f32" or not can[x.dtype] then return end
+  if can.even and half[x.dtype] and d % 8 ~= 0 then return end
+  local q, k = { b, h, t, d }, { b, kv, t, d }
+  if not shapes_fit(q, k, k, can, { k_for = h // kv }) then return end
+  return internal.attention_rows(x, h, kv, d ^ -0.5, causal)
+end
+
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
 --- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
 --- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
@@ -176,3 +190,5 @@ def([[rotary(x: T, cos?: T, sin?: T, *, base = 10000, offset = 0,
   local y = x * cos + turned(x, interleaved) * sin
   return y.dtype == x.dtype and y or y:to(x.dtype)
 end)
+
+return { of_rows = of_rows }

@@ -177,6 +177,7 @@ function commands.help(p, what)
     if not tell_value(p, what) then fail("help: there is no text on this %s", type(what)) end
     return
   end
+  what = what:match("^%s*([\"'])(.*)%1%s*$") and what:match("^%s*[\"'](.*)[\"']%s*$") or what
   local name = told.name(what) or told.name((what:gsub("^flame%.", "")))
   if name then return tell(name) end
   local module = what:gsub("^flame%.", "")
@@ -185,7 +186,7 @@ function commands.help(p, what)
   local ok, v = pcall(chunk or error)
   if ok and v ~= nil and tell_value(p, v) then return end
   print(("nothing is named '%s'%s"):format(what, nearest(what)))
-  search(p, what)
+  if search(p, what) == 0 then print(":doc lists the modules, :doc pool the names with that word") end
 end
 
 --- The functions of a module ("nn", "Tensor"), or whose names have the word in them.
@@ -202,7 +203,9 @@ function commands.doc(p, word)
   local found = 0
   for _, name in ipairs(told.names()) do
     local module = name:match("^(.*)[.:]") or "flame"
-    if module == word or not count[word] and name:lower():find(word:lower(), 1, true) then
+    local again = name:find("^Tensor:") and told.name("flame." .. name:sub(8))
+    if module == word
+        or not count[word] and not again and name:lower():find(word:lower(), 1, true) then
       found = found + 1
       local text, parameters = told.line(name)
       line(p, "  %-34s %s", name .. parameters, text)
@@ -400,12 +403,18 @@ function commands.run(p, name, text)
   if takes_value[name] then return commands[name](p, value_of(p, text, name)) end
   if name == "time" then
     if text == "" then fail("time: need an expression") end
-    local chunk = load("return " .. text, "=stdin", "t", p.environment())
-    return commands.time(p, chunk or assert(load(text, "=stdin", "t", p.environment())))
+    local chunk, why = load("return " .. text, "=stdin", "t", p.environment())
+    local other
+    if not chunk then chunk, other = load(text, "=stdin", "t", p.environment()) end
+    if not chunk then fail("%s", why:find("<eof>", 1, true) and why or other) end
+    return commands.time(p, chunk)
   end
   local known = {}
   for _, c in ipairs(list) do known[c[1]] = true end
-  if not known[name] then fail("there is no command :%s%s", name, internal.hint(name, known)) end
+  if not known[name] then
+    local hint = internal.hint(name, known)
+    fail("there is no command :%s%s", name, hint ~= "" and hint or "; :help lists them")
+  end
   return commands[name](p, text ~= "" and text or nil)
 end
 

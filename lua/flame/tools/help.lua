@@ -77,7 +77,7 @@ local function declaration_of(name)
   if not place then return nil end
   local t = place == "flame" and flame or place == "Tensor" and methods
     or name:find(":", 1, true) and objects.classes[place]
-    or package.loaded["flame." .. place]
+    or package.loaded["flame." .. place] or flame.has(place) and flame[place]
   for part in path:gmatch("[^%.]+") do t = type(t) == "table" and rawget(t, part) or nil end
   local f = type(t) == "table" and (t == flame and t[base] or rawget(t, base))
   if type(f) == "table" then f = rawget(f, "init") end

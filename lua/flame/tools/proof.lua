@@ -132,28 +132,6 @@ end
 
 
 -- ---- kernels ------------------------------------------------------------------------------------
-local part = require "flame.kernel.gradient"
-local jvp, run_adjoint, given_gradient = part.jvp, part.run_adjoint, part.given_gradient
-local flat, number_of, sizes, is_output = part.flat, part.number_of, part.sizes, part.is_output
-
---- The kernel once more, with x for active argument i: its results by place in 'floats'.
-local function run_again(p, call, at, x, floats)
-  local kinds, values, out_numel = {}, {}, {}
-  for i, q in ipairs(p.params) do
-    local v = i == at and x or call.values[i]
-    if q.role == "in" then kinds[i], values[i] = "i", flat(v:detach(), q.dtype)
-    elseif q.role == "inout" then kinds[i], values[i] = "c", flat(v:detach(), q.dtype)
-    elseif q.role == "out" then kinds[i], values[i] = "o", sizes(call.results[i]:numel())
-    elseif q.role == "struct" then kinds[i], values[i] = "s", v
-    else kinds[i], values[i] = "v", number_of(v) end
-    if is_output(q) then out_numel[#out_numel + 1] = call.results[i] end
-  end
-  local out, list = table.pack(
-    internal.kernel_run(p.kernel, call.geometry, table.concat(kinds), values)), {}
-  for m, j in ipairs(floats) do list[m] = out[j]:reshape(out_numel[j].shape) end
-  return list
-end
-
 --- Does it compute in halves? Steps of differences are lost in them.
 local function rounds_to_halves(text)
   for _, word in ipairs { "__half", "2half", "bfloat", "%f[%w_]half2" } do
@@ -161,42 +139,44 @@ local function rounds_to_halves(text)
   end
 end
 
---- What to prove of a call whose gradient is asked for.
-local function of_kernel(p, config, call, active, out_params, floats)
-  local f = { name = p.name, what = config.vjp and "the vjp given" or "its adjoint",
-    results = {}, active = {}, coarse = rounds_to_halves(internal.kernel_info(p.kernel).text) }
-  local set = {}
-  for m, j in ipairs(floats) do f.results[m] = call.results[out_params[j]]:detach() end
-  for n, i in ipairs(active) do
-    f.active[n], set[i] = { x = call.values[i], name = p.params[i].name }, true
-  end
-  function f.forward(n, x) return run_again(p, call, active[n], x, floats) end
+--- What to prove of a call by its rule, and its gradient of all seeds by active argument.
+local function of_kernel(rule, what, backward)
+  local name, text, names, active, results = internal.kernel_facts(rule)
+  local f = { name = name, what = what, results = results, active = {}, backward = backward,
+    coarse = rounds_to_halves(text) }
+  for m, y in ipairs(results) do results[m] = y:detach() end
+  for n, x in ipairs(active) do f.active[n] = { x = x, name = names[n] } end
+  function f.forward(n, x) return internal.kernel_again(rule, n, x) end
   function f.tangent(n, u)
-    local ok, t = pcall(jvp, p, call, { [active[n]] = u })
-    if not ok then return nil end                  -- a vjp is given where none can be derived
-    local list = {}
-    for m, j in ipairs(floats) do list[m] = t[out_params[j]] end
-    return list
-  end
-  function f.backward(seeds)
-    local grads = {}
-    if not config.vjp then
-      local by = {}
-      for m, j in ipairs(floats) do by[out_params[j]] = seeds[m] end
-      by = run_adjoint(p, call, set, by)
-      for n, i in ipairs(active) do grads[n] = by[i] end
-      return grads
-    end
-    for m, j in ipairs(floats) do
-      local one = table.pack(
-        given_gradient(p, config, call.values, active, call.results, seeds[m], out_params, j))
-      for n in ipairs(active) do
-        grads[n] = grads[n] and one[n] and grads[n] + one[n] or grads[n] or one[n]
-      end
-    end
-    return grads
+    local ok, t = pcall(internal.kernel_tangent, rule, n, u)
+    return ok and t or nil                         -- a vjp is given where none can be derived
   end
   return f
+end
+
+--- Called before the first backward of a kernel by these arguments (src/lua/kernel_rule.c).
+function internal.kernel_prove(rule)
+  once({}, 1, function()
+    return of_kernel(rule, "its adjoint",
+      function(seeds) return internal.kernel_adjoint(rule, seeds) end)
+  end)
+end
+
+--- The same of a gradient that the script gives; floats: places of the results of floats.
+local function of_given(config, active, rule, floats, given)
+  config.proven = config.proven or {}
+  once(config.proven, table.concat(active, ","), function()
+    return of_kernel(rule, "the vjp given", function(seeds)
+      local grads = {}
+      for m, j in ipairs(floats) do
+        local one = table.pack(given(seeds[m], j))
+        for n in ipairs(active) do
+          grads[n] = grads[n] and one[n] and grads[n] + one[n] or grads[n] or one[n]
+        end
+      end
+      return grads
+    end)
+  end)
 end
 
 -- ---- functions ----------------------------------------------------------------------------------
@@ -252,4 +232,4 @@ local function of_func(name, spec, ctx, args, values)
   end
 end
 
-return { once = once, of_kernel = of_kernel, of_func = of_func }
+return { once = once, of_given = of_given, of_func = of_func }

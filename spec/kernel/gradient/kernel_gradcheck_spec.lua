@@ -46,6 +46,9 @@ local TWO = "__global__ void k(const float *x, float *a, float *b, int n) { int 
 local few = flame.rand(100):requires_grad_()
 try("two results", given(function(ga, gb, a) return 2 * a * ga + 3 * gb end, TWO), few)
 try("two results, one wrong", given(function(ga, gb, a) return 2 * a * ga + 2 * gb end, TWO), few)
+try("a result of another argument", flame.kernel("__global__ void k(const float *x, const float *w, " ..
+  "float *a, float *b, int n) { int i = threadIdx.x; if (i < n) { a[i] = x[i] * x[i]; b[i] = w[i]; } }"),
+  few, few * 2)
 try("numbers and doubles", flame.kernel("__global__ void k(const double *x, double a, double *y, int n) { " ..
   "int i = threadIdx.x; if (i < n) y[i] = exp(a * x[i]); }"),
   few:detach():double():requires_grad_(), flame.tensor(0.5, { dtype = "f64" }):requires_grad_())
@@ -94,7 +97,8 @@ local wrong = {
   ["two results, one wrong"] = "gradient by x is off",
   ["a wrong function"] = "cube: FLAME_CHECK=grad: the gradient by input 1 is off" }
 local right = { "derived", "right in Lua", "right in CUDA", "outside the language, right", "kinks",
-  "kinks at every element", "two results", "numbers and doubles", "halves", "halves inside",
+  "kinks at every element", "two results",
+  "a result of another argument", "numbers and doubles", "halves", "halves inside",
   "in and out", "a function", "a function that draws" }
 
 describe("under FLAME_CHECK=grad", function()

@@ -285,6 +285,18 @@ describe("the derived gradient of a kernel with", function()
     assert.allclose({ 12, -36 }, t:totable(), { rtol = 1e-12 })
   end)
 
+  it("third derivatives of an array of two axes", function()
+    local k = flame.kernel [[__global__ void k(const double *x, double *y, int n) {
+      int i = threadIdx.x;
+      if (i < n) y[i] = x[i] * x[i] * x[i] * x[i];
+    }]]
+    local x = f64 { { 0.5, -1.5 }, { 2, 3 } }:requires_grad_(true)
+    local g = k(x):square():sum():gradients({ x }, { create_graph = true })[x]
+    local h = g:sum():gradients({ x }, { create_graph = true })[x]
+    local t = h:sum():gradients({ x }, { create_graph = true })[x]
+    assert.allclose((x:detach() ^ 5 * 336):totable(), t:totable(), { rtol = 1e-12 })
+  end)
+
   it("a product of mixed derivatives: forward over reverse", function()
     local k = kernel("const double *x, const double *w, double *y",
       "y[i] = sin(x[i]) * w[i] * w[i];", 3)

@@ -411,7 +411,7 @@ io.write("begun\n") io.flush()
   --- One SIGINT, as the terminal sends: without --foreground timeout sends a second one to its
   --- group, and a second one kills. A GPU's context takes longer to begin.
   local function is_stopped(where, body)
-    local text, how, status = session(("env FLAME_DEVICE=%s timeout --foreground -s INT -k 20 %d"):format(
+    local text, how, status = session(("env -u FLAME_DEBUG FLAME_DEVICE=%s timeout --foreground -s INT -k 20 %d"):format(
       where, where == "cuda" and 5 or 1), "", body)
     assert.truthy(text:find("^begun\n"), text)
     assert.truthy(text:find("interrupted!", 1, true), text)

@@ -10,8 +10,8 @@ local part, parts = (os.getenv("USERS_PART") or "1/1"):match("(%d+)/(%d+)")
 local number = 0
 
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science",
-    "objects", "fields", "fusion", "models", "motion", "groups", "pictures", "chance", "layers",
-    "sums", "grids", "words", "programs",
+    "objects", "views", "fields", "fusion", "models", "motion", "groups", "pictures", "chance",
+    "layers", "sums", "grids", "words", "programs",
     "ported" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
@@ -22,7 +22,7 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
           run.gradients(case)
         end)
-        if file == "ported" then
+        if file == "ported" or file == "views" then
           it(case[1] .. " compiles", function() run.compiles(case) end)
         end
       end
@@ -78,9 +78,9 @@ describe("a user is told the line and the reason of", function()
     { "an overload of what is not read", "y[i] = f(x[i]);", 4,
       "templates as arguments of templates",
       "template <template <class> class T> __device__ float f(T<int> v) { return 2; }  __device__ float f(int v) { return 1; }\n" },
-    { "a specialisation without arguments", "y[i] = f(x[i]);", 4,
-      "a specialisation is written with its arguments, 'f<…>'",
-      "template <typename T> __device__ float f(T v) { return v; }  template <> __device__ float f(float v) { return 7; }\n" },
+    { "a specialisation of no template", "y[i] = f(x[i]);", 4,
+      "a specialisation of no template: write its arguments, 'f<…>'",
+      "template <typename T> __device__ float f(T v) { return v; }  template <> __device__ float f(float v, int) { return 7; }\n" },
     { "the clock", "long long t = clock64();\ny[i] = x[i] + (t < 0);", 4, "clock64()" },
     { "a union", "union { float f; int i; } u;\nu.f = x[i];\ny[i] = u.f;", 4, "unions" },
     { "a lambda that changes its copies",
@@ -108,7 +108,8 @@ describe("a user is told the line and the reason of", function()
       "template <class T> __device__ T pi = T(3.14);\n" },
     { "a variadic template of a struct", "S<float> s;\ny[i] = x[i];", 4,
       "variadic templates of structs", "template <typename... T> struct S { };\n" },
-    { "a pointer in a struct", "V v = {x};\ny[i] = v.p[i];", 4, "pointers stored in memory",
+    { "pointers in an array of structs", "V v[2] = {{x}, {x}};\ny[i] = v[0].p[i];", 4,
+      "pointers stored in memory",
       "struct V { const float *p; };\n" },
     { "what lies behind a member of mixed structs",
       "S s[2] = {{x[i], 2}, {1.f, 3}};\ny[i] = (&s[0].a)[1];", 5,

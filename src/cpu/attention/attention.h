@@ -36,12 +36,14 @@ typedef struct fl_attention_fns {
   void (*weigh)(void *c, int64_t n, void *top, void *sum, void *fade);
   /* acc (n, nr) times factor of each lane. */
   void (*fade)(void *acc, int64_t n, const void *factor);
-  /* out[lane * n + u] = acc (n, nr) times the lane's factor. */
-  void (*put)(const void *acc, int64_t n, int64_t lanes, const void *factor, void *out);
+  /* out[lane * step + u] = acc (n, nr) times the lane's factor. */
+  void (*put)(const void *acc, int64_t n, int64_t lanes, const void *factor, int64_t step,
+              void *out);
   /* factor = 1 / sum, and log-sum-exps, an f32 (f64) each. */
   void (*finish)(const void *top, const void *sum, int64_t lanes, void *factor, void *lse);
-  /* delta[i] = sum of g o along row i; o: rows side by side. */
-  void (*dot)(const void *g, int64_t step, const void *o, int64_t rows, int64_t n, void *delta);
+  /* delta[i] = sum of g o along row i; their rows are 'step' and 'o_step' elements apart. */
+  void (*dot)(const void *g, int64_t step, const void *o, int64_t o_step, int64_t rows, int64_t n,
+              void *delta);
   /* Scores p (n, nr) to exp(p - lse) and dp to p (dp - delta), rounded; 'hides': the latter is 0
   ** where a score is -inf. */
   void (*slope)(void *p, void *dp, int64_t n, const void *lse, const void *delta, int hides);
@@ -49,8 +51,9 @@ typedef struct fl_attention_fns {
   ** 'n' lanes go to groups 'first' and on. */
   void (*turn)(const void *panel, int64_t rows, int64_t n, int mr, int64_t k, int64_t first,
                void *packed);
-  /* out (rows, n) = factor times acc, whose rows are 'step' elements apart. */
-  void (*rows)(const void *acc, int64_t step, int64_t rows, int64_t n, double factor, void *out);
+  /* out (rows, n) = factor times acc; rows are 'out_step' and 'step' elements apart. */
+  void (*rows)(const void *acc, int64_t step, int64_t rows, int64_t n, double factor,
+               int64_t out_step, void *out);
 } fl_attention_fns;
 typedef struct fl_attention_loops { fl_attention_fns of[FLAME_DTYPE_COUNT]; } fl_attention_loops;
 
@@ -62,6 +65,7 @@ extern const fl_attention_loops fl_attention_avx2, fl_attention_avx512;
 /* What both directions know of a call. Sizes in bytes: 'size' of an element, 'wide' of T. */
 typedef struct fl_attention_job {
   fl_attention a;
+  fl_attention_results to;
   int mask, dtype;
   int64_t size, wide;
   double scale;

@@ -68,10 +68,11 @@ static void NAME(fade)(void *acc_, int64_t n, const void *factor_) {
   for (int64_t u = 0; u < n; u++, acc += NAME(NR)) LANES acc[l] *= factor[l];
 }
 
-static void NAME(put)(const void *acc_, int64_t n, int64_t lanes, const void *factor_, void *out_) {
+static void NAME(put)(const void *acc_, int64_t n, int64_t lanes, const void *factor_, int64_t step,
+                      void *out_) {
   const T *acc = acc_, *factor = factor_;
   S *out = out_;
-  for (int64_t l = 0; l < lanes; l++, out += n)
+  for (int64_t l = 0; l < lanes; l++, out += step)
     for (int64_t u = 0; u < n; u++) out[u] = OUT(acc[u * NAME(NR) + l] * factor[l]);
 }
 
@@ -87,12 +88,12 @@ static void NAME(finish)(const void *top_, const void *sum_, int64_t lanes, void
   }
 }
 
-static void NAME(dot)(const void *g_, int64_t step, const void *o_, int64_t rows, int64_t n,
-                      void *delta_) {
+static void NAME(dot)(const void *g_, int64_t step, const void *o_, int64_t o_step, int64_t rows,
+                      int64_t n, void *delta_) {
   enum { SUMS = 16 };
   const S *g = g_, *o = o_;
   T *delta = delta_;
-  for (int64_t i = 0; i < rows; i++, g += step, o += n) {
+  for (int64_t i = 0; i < rows; i++, g += step, o += o_step) {
     T s[SUMS] = { 0 };
     int64_t u = 0;
     for (; u + SUMS <= n; u += SUMS)
@@ -132,10 +133,10 @@ static void NAME(turn)(const void *panel_, int64_t rows, int64_t n, int mr, int6
 }
 
 static void NAME(rows)(const void *acc_, int64_t step, int64_t rows, int64_t n, double factor_,
-                       void *out_) {
+                       int64_t out_step, void *out_) {
   const T *acc = acc_, factor = (T)factor_;
   S *out = out_;
-  for (int64_t i = 0; i < rows; i++, acc += step, out += n)
+  for (int64_t i = 0; i < rows; i++, acc += step, out += out_step)
     for (int64_t u = 0; u < n; u++) out[u] = OUT(acc[u] * factor);
 }
 

@@ -23,6 +23,7 @@ fl_attention_job fl_attention_job_of(const fl_device *d, const fl_call_run *r, i
                          .k = r->in[first + 1], .v = r->in[first + 2], .g = fl_gemm_of(cpu->vm),
                          .f = &cpu->attention->of[c->dtype], .stop = cpu->stop };
   fl_attention_read(c, &j.a, &j.mask);
+  j.to = fl_attention_results_of(&j.a);
   const int is_f64 = c->dtype == FLAME_F64;
   j.wide = is_f64 ? 8 : 4;
   j.mr = is_f64 ? j.g->mr64 : j.g->mr;
@@ -126,15 +127,16 @@ static void meet(const job *x, const room *r, int64_t b, int64_t h, int64_t row,
     fl_attention_tile(j, n, r->v + i * n * j->wide, r->c, acc + i * nr * j->wide, nr, 1);
 }
 
-static void end(const job *x, const room *r, int64_t first, int64_t rows) {
+static void end(const job *x, const room *r, int64_t b, int64_t h, int64_t row, int64_t rows) {
   const fl_attention_job *j = &x->j;
   const int64_t d2 = fl_round_up(j->a.d2, j->mr), nr = j->nr;
   for (int64_t p = 0; p * nr < rows; p++) {
-    const int64_t lanes = fl_min(nr, rows - p * nr), at = first + p * nr;
+    const int64_t lanes = fl_min(nr, rows - p * nr), first = row + p * nr,
+                  at = (b * j->a.h + h) * j->a.t + first;
     j->f->finish(r->top + p * nr * j->wide, r->sum + p * nr * j->wide, lanes, r->fade,
                  x->lse + at * j->wide);
-    j->f->put(r->acc + p * nr * d2 * j->wide, j->a.d2, lanes, r->fade,
-              x->out + at * j->a.d2 * j->size);
+    j->f->put(r->acc + p * nr * d2 * j->wide, j->a.d2, lanes, r->fade, j->to.out[2],
+              x->out + fl_row_at(j->to.out, b, h, first) * j->size);
   }
 }
 
@@ -159,7 +161,7 @@ static void block(void *arg, int64_t unit, int worker) {
     for (int64_t p = 0; p * j->nr < rows; p++)
       if (!a->causal || key < row + (p + 1) * j->nr) meet(x, &r, b, h, row, rows, p, key, n);
   }
-  end(x, &r, head * a->t + row, rows);
+  end(x, &r, b, h, row, rows);
 }
 
 flame_status fl_cpu_call_attention(fl_device *d, const fl_call_run *r) {

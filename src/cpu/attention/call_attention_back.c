@@ -97,7 +97,8 @@ static void take_rows(const job *x, const room *r, const meeting *t) {
     fl_gemm_pack(j->dtype, r->gt, g, a->d2, t->rows, 1, a->gs[2], j->mr);
   }
   memcpy(r->lse, x->lse + at * j->wide, (size_t)(t->rows * j->wide));
-  j->f->dot(g, a->gs[2], x->o + at * a->d2 * j->size, t->rows, a->d2, r->delta);
+  j->f->dot(g, a->gs[2], x->o + fl_row_at(j->to.out, t->b, t->h, t->row) * j->size, j->to.out[2],
+            t->rows, a->d2, r->delta);
 }
 
 static void take_keys(const job *x, const room *r, int64_t b, int64_t hk, int64_t key,
@@ -171,21 +172,22 @@ static void meet(const job *x, const room *r, const meeting *t) {
 /* ---- units ---- */
 
 /* dk and dv of the tile's keys, (n, nr) a panel. */
-static void store_keys(const job *x, const room *r, int64_t head, int64_t key, int64_t keys) {
+static void store_keys(const job *x, const room *r, int64_t b, int64_t hk, int64_t key,
+                       int64_t keys) {
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
   for (int64_t first = 0; first < keys; first += j->nr) {
-    const int64_t lanes = fl_min(j->nr, keys - first), at = head * a->s + key + first;
+    const int64_t lanes = fl_min(j->nr, keys - first), at = key + first;
     for (int value = 0; value < 2; value++) {
       for (int i = 0; i < j->nr; i++)
         if (j->wide == 8) ((double *)(void *)r->one)[i] = value ? 1 : j->scale;
         else ((float *)(void *)r->one)[i] = value ? 1 : (float)j->scale;
       if (value)
-        j->f->put(r->dv + first * x->d2p * j->wide, a->d2, lanes, r->one,
-                  x->dv + at * a->d2 * j->size);
+        j->f->put(r->dv + first * x->d2p * j->wide, a->d2, lanes, r->one, j->to.dv[2],
+                  x->dv + fl_row_at(j->to.dv, b, hk, at) * j->size);
       else
-        j->f->put(r->dk + first * x->dp * j->wide, a->d, lanes, r->one,
-                  x->dk + at * a->d * j->size);
+        j->f->put(r->dk + first * x->dp * j->wide, a->d, lanes, r->one, j->to.dk[2],
+                  x->dk + fl_row_at(j->to.dk, b, hk, at) * j->size);
     }
   }
 }
@@ -206,7 +208,7 @@ static void range(const job *x, const room *r, int64_t b, int64_t hk, int64_t h,
         if (atomic_load_explicit(j->stop, memory_order_relaxed)) return;
         meet(x, r, &t);
       }
-    if (x->for_keys) store_keys(x, r, b * j->a.hk + hk, key, keys);
+    if (x->for_keys) store_keys(x, r, b, hk, key, keys);
   }
 }
 
@@ -221,8 +223,8 @@ static void whole(void *arg, int64_t unit, int worker) {
   memset(r.dq, 0, (size_t)(x->group * stretch * x->wp * j->wide));
   range(x, &r, b, hk, h, h + x->group, 0, a->t, 0, a->s);
   for (int64_t i = 0; i < x->group; i++)
-    j->f->rows(r.dq + i * stretch * x->wp * j->wide, x->wp, a->t, a->d, j->scale,
-               x->dq + (b * a->h + h + i) * a->t * a->d * j->size);
+    j->f->rows(r.dq + i * stretch * x->wp * j->wide, x->wp, a->t, a->d, j->scale, j->to.dq[2],
+               x->dq + fl_row_at(j->to.dq, b, h + i, 0) * j->size);
 }
 
 static void keys_alone(void *arg, int64_t unit, int worker) {
@@ -248,7 +250,8 @@ static void rows_alone(void *arg, int64_t unit, int worker) {
   memset(r.dq, 0, (size_t)(fl_round_up(end - row, ROWS) * x->wp * j->wide));
   range(x, &r, head / a->h, h / x->group, h, h + 1, row, end, 0,
         a->causal ? fl_min(end, a->s) : a->s);
-  j->f->rows(r.dq, x->wp, end - row, a->d, j->scale, x->dq + (head * a->t + row) * a->d * j->size);
+  j->f->rows(r.dq, x->wp, end - row, a->d, j->scale, j->to.dq[2],
+             x->dq + fl_row_at(j->to.dq, head / a->h, h, row) * j->size);
 }
 
 flame_status fl_cpu_call_attention_back(fl_device *d, const fl_call_run *r) {
@@ -260,8 +263,8 @@ flame_status fl_cpu_call_attention_back(fl_device *d, const fl_call_run *r) {
   const int64_t heads = a->b * a->h, key_heads = a->b * a->hk;
   const int one = is_one_pass(a, cpu->width);
   x.lse = x.o + heads * a->t * a->d2 * x.j.size;
-  x.dk = x.dq + heads * a->t * a->d * x.j.size;
-  x.dv = x.dk + key_heads * a->s * a->d * x.j.size;
+  x.dk = x.dq + x.j.to.dk_at * x.j.size;
+  x.dv = x.dq + x.j.to.dv_at * x.j.size;
   x.group = a->h / a->hk;
   x.each = room_of(a, rows_of(a, one), x.j.wide, x.scratch, &ignored);
   widths(a, x.j.mr, x.j.nr, &x);

@@ -90,6 +90,11 @@ static int64_t pack_columns(int dtype, void *y, const char *x, int64_t n, int64_
   return whole;
 }
 
+static void add_row(int dtype, float *x, const uint16_t *bias, int64_t n) {
+  if (dtype == FLAME_F16) for (int64_t i = 0; i < n; i++) x[i] += fl_f16_value(bias[i]);
+  else for (int64_t i = 0; i < n; i++) x[i] += fl_bf16_value(bias[i]);
+}
+
 static void narrow(int dtype, uint16_t *y, const float *x, int64_t n) {
   if (dtype == FLAME_F16) for (int64_t i = 0; i < n; i++) y[i] = fl_f16_bits(x[i]);
   else for (int64_t i = 0; i < n; i++) y[i] = fl_bf16_bits(x[i]);
@@ -116,7 +121,7 @@ int64_t fl_gemm_scratch(void) {
 }
 
 void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s, int64_t block,
-                   const char *a, const char *b, char *c, char *scratch) {
+                   const char *a, const char *b, char *c, const char *bias, char *scratch) {
   const int wide = m->dtype == FLAME_F64, half = fl_dtype_size(m->dtype) == 2;
   const int64_t size = fl_dtype_size(m->dtype), i = block / s->nb * s->mc,
                 j = block % s->nb * s->nc;
@@ -133,8 +138,9 @@ void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s,
     if (wide) tiles_f64(g, mc, nc, whole, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
     else tiles_f32(g, mc, nc, whole, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
   }
-  if (half)
-    for (int64_t r = 0; r < mc; r++)
-      narrow(m->dtype, (uint16_t *)(void *)(c + ((i + r) * m->n + j) * size),
-             (float *)(void *)wc + r * nc, nc);
+  for (int64_t r = 0; half && r < mc; r++) {
+    float *row = (float *)(void *)wc + r * nc;
+    if (bias) add_row(m->dtype, row, (const uint16_t *)(const void *)bias + j, nc);
+    narrow(m->dtype, (uint16_t *)(void *)(c + ((i + r) * m->n + j) * size), row, nc);
+  }
 }

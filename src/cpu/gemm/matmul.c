@@ -28,6 +28,7 @@ typedef struct product {
   const fl_gemm *g;
   fl_gemm_shape shape;
   char *a, *b, *c, *scratch;
+  const char *bias;            /* NULL: none */
   int64_t rows, units;         /* direct: rows per unit; units per batch */
   const struct fl_blas *blas;
   struct form { int trans; int64_t ld; } fa, fb;
@@ -182,7 +183,7 @@ static void gemm_unit(void *arg, int64_t unit, int worker) {
   const product *p = arg;
   char *a, *b, *c;
   at_batch(p, unit / p->units, &a, &b, &c);
-  fl_gemm_block(p->m, p->g, &p->shape, unit % p->units, a, b, c,
+  fl_gemm_block(p->m, p->g, &p->shape, unit % p->units, a, b, c, p->bias,
                 p->scratch + worker * fl_gemm_scratch());
 }
 
@@ -194,7 +195,7 @@ static void direct_unit(void *arg, int64_t unit, int worker) {
   (void)worker;
   at_batch(p, unit / p->units, &a, &b, &c);
   part.m = fl_min(p->rows, part.m - r);
-  fl_matmul_direct(&part, a + r * part.as[0] * size, b, c + r * part.n * size);
+  fl_matmul_direct(&part, a + r * part.as[0] * size, b, c + r * part.n * size, p->bias);
 }
 
 /* Several tiny products make one unit of work, so the pool is left alone for few of them. */
@@ -268,6 +269,7 @@ flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding 
   p.a = (char *)fl_place_address(bind, &m->at) + m->aoff * size;
   p.b = (char *)fl_place_address(bind, &m->bt) + m->boff * size;
   p.c = (char *)fl_place_address(bind, &m->ct) + m->coff * size;
+  if (m->biased) p.bias = (char *)fl_place_address(bind, &m->bias) + m->bias_off * size;
   if (w == ZERO) zero(&p);
   else if (w == DIRECT) run_direct(dev, &p);
   else if (w == BLAS) run_blas(dev, &p);

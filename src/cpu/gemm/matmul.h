@@ -13,14 +13,15 @@ typedef struct fl_gemm_shape { int64_t mc, nc, mb, nb; } fl_gemm_shape;   /* blo
 void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t batches,
                     fl_gemm_shape *s);
 int64_t fl_gemm_scratch(void);
-/* One block of one product; a, b, c: its matrices' first elements. k > 0. */
+/* One block of one product; a, b, c: its matrices' first elements; bias: of half types, or NULL.
+** k > 0. */
 void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s, int64_t block,
-                   const char *a, const char *b, char *c, char *scratch);
+                   const char *a, const char *b, char *c, const char *bias, char *scratch);
 /* Panels of 'w' rows (A: along m) or columns (B: along n), each k groups of w, zero-filled, half
 ** types widened to f32. s: step of the w-dim, t: step along k. */
 void fl_gemm_pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_t s,
                   int64_t t, int w);
 /* The plain loops: any dtype and strides. */
-void fl_matmul_direct(const fl_matmul *m, const char *a, const char *b, char *c);
+void fl_matmul_direct(const fl_matmul *m, const char *a, const char *b, char *c, const char *bias);
 const fl_gemm *fl_gemm_of(const fl_vm *vm);
 #endif

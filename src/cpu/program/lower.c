@@ -2,6 +2,19 @@
 ** Lowering: a kernel becomes a program (program.h). Instructions are taken in order; the kind of
 ** each value and the round in which it is known are worked out again from operands and strides.
 ** LONG and COL emit, for each round of reductions, just the level-1 work that it needs.
+**
+** Example: softmax of rows times a weight for each column, y = exp(x - max x) / sum * w:
+**   value             kind    round in which it is known
+**   v0 = load x       FULL    0       moves by rows and along them
+**   v1 = max of v0    ROW     1       one for each row
+**   v2 = exp(v0 - v1) FULL    1
+**   v3 = sum of v2    ROW     2
+**   v4 = load w       LINE    0       the same in all rows
+**   v5 = v2 / v3 * v4 FULL    2       stored
+** Short rows are in registers whole, and each value is computed once. LONG goes over a row in
+** pieces, three times: round 0 loads x for v1; round 1 loads x again and computes v2 for v3; the
+** last loads x and computes v2 once more, for v5. Operands of another kind than the work are
+** spread (a ROW value over its row, a LINE value down the rows) or read as one element.
 */
 #include "cpu/program/lower.h"
 #include "tensor/node.h"

@@ -24,8 +24,8 @@ static const char *const entry_of[] = { "attention_forward", "attention_delta", 
 /* The argument of all entries: struct attention_args of attention.cu. */
 typedef struct args {
   const void *q, *k, *v, *mask, *dout, *packed;
-  void *result, *scratch;
-  long long qs[3], ks[3], vs[3], gs[3], ms[4];
+  void *result, *dk, *dv, *scratch;
+  long long qs[3], ks[3], vs[3], gs[3], ms[4], os[3], dqs[3], dks[3];
   int b, h, hk, t, s, d;
   float scale;
 } args;
@@ -154,15 +154,22 @@ static args args_of(const work *w, const fl_call_run *r) {
              .hk = (int)a->hk, .t = (int)a->t, .s = (int)a->s, .d = (int)a->d,
              .scale = (float)r->scalar[0].d };
   if (w->mask != FL_MASK_NONE) x.mask = in[3];
+  const fl_attention_results to = fl_attention_results_of(a);
+  const int64_t size = w->half ? 2 : 4;
   if (w->back) {
     x.dout = r->in[0];
     x.packed = r->in[1];
+    x.dk = (char *)r->out + to.dk_at * size;
+    x.dv = (char *)r->out + to.dv_at * size;
   }
   for (int i = 0; i < 3; i++) {
     x.qs[i] = a->qs[i];
     x.ks[i] = a->ks[i];
     x.vs[i] = a->vs[i];
     x.gs[i] = a->gs[i];
+    x.os[i] = to.out[i];
+    x.dqs[i] = to.dq[i];
+    x.dks[i] = to.dk[i];
   }
   for (int i = 0; i < 4; i++) x.ms[i] = a->ms[i];
   return x;

@@ -16,6 +16,7 @@
 #include "base/num.h"
 #include "cuda/compile/module.h"
 #include "cuda/library/tune.h"
+#include "group/wait.h"
 #include <string.h>
 
 /* ALIGN_MAX: no algorithm wants more, so that all addresses of our own are alike. */
@@ -28,7 +29,7 @@ static const double TUNE_LEAST = 1e10;
 typedef struct call {
   int32_t dtype, ta, tb, batch;
   int64_t m, n, k, lda, ldb, ldc, sa, sb, sc;
-  int32_t aligna, alignb, alignc, pad;
+  int32_t aligna, alignb, alignc, bias;
 } call;
 
 struct fl_gemm {
@@ -103,7 +104,7 @@ static int describe(const fl_matmul *m, const batches *q, call *x) {
   if (m->m > INT32_MAX || m->n > INT32_MAX || m->k > INT32_MAX) return 0;
   if (l >= 0 && q->size[l] > INT32_MAX) return 0;
   *x = (call){ .dtype = m->dtype, .batch = l < 0 ? 1 : (int32_t)q->size[l],
-               .m = m->n, .n = m->m, .k = m->k, .ldc = m->n,
+               .m = m->n, .n = m->m, .k = m->k, .ldc = m->n, .bias = m->biased,
                .sa = l < 0 ? 0 : q->b[l], .sb = l < 0 ? 0 : q->a[l], .sc = l < 0 ? 0 : q->c[l] };
   return as_column_major(m->k, m->n, m->bs[0], m->bs[1], &x->ta, &x->lda) &&
          as_column_major(m->m, m->k, m->as[0], m->as[1], &x->tb, &x->ldb);
@@ -150,6 +151,11 @@ static fl_lt_status layout(const fl_blaslt *lt, fl_lt_layout *out, int type, int
   return r;
 }
 
+/* The bias that is added to each column of the library's result. */
+static fl_lt_status set_bias(const fl_blaslt *lt, const fl_gemm *g, const void *bias) {
+  return lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_BIAS, &bias, sizeof bias);
+}
+
 static fl_lt_status make_descriptors(const fl_blas *q, fl_gemm *g) {
   const fl_blaslt *lt = q->lt;
   const call *x = &g->key;
@@ -162,7 +168,10 @@ static fl_lt_status make_descriptors(const fl_blas *q, fl_gemm *g) {
                                                             &x->ta, sizeof x->ta);
   if (r == FL_LT_OK) r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_TRANSB,
                                                             &x->tb, sizeof x->tb);
-  const int ta = x->ta == FL_LT_OP_T, tb = x->tb == FL_LT_OP_T;
+  const int ta = x->ta == FL_LT_OP_T, tb = x->tb == FL_LT_OP_T, epilogue = FL_LT_EPILOGUE_BIAS;
+  if (r == FL_LT_OK && x->bias)
+    r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_EPILOGUE, &epilogue, sizeof epilogue);
+  if (r == FL_LT_OK && x->bias) r = set_bias(lt, g, q->space);      /* that of a run comes later */
   if (r == FL_LT_OK)
     r = layout(lt, &g->a, type, ta ? x->k : x->m, ta ? x->m : x->k, x->lda, x->batch,
                x->sa);
@@ -302,6 +311,7 @@ static int64_t set_pitch(call *x, pitched p[3]) {
     bytes += bytes_of(&p[i]);
   }
   if (bytes == 0) return 0;
+  if (x->bias && x->m % PITCH) bytes += fl_round_up(2 * (x->m + PITCH), 256);
   x->m = fl_round_up(x->m, PITCH);
   x->n = fl_round_up(x->n, PITCH);
   x->k = fl_round_up(x->k, PITCH);
@@ -373,8 +383,8 @@ static flame_status try_algo(fl_cuda *s, void *arg, int i) {
   return failed(s, run_algo(s, arg, i), "cublasLtMatmul");
 }
 
-/* What a choice rests on. */
-static void digest_of(const fl_cuda *s, const call *x, uint8_t digest[32]) {
+/* What a choice rests on; all: of several processes, whose devices may differ. */
+static void digest_of(const fl_cuda *s, const call *x, int all, uint8_t digest[32]) {
   struct {
     char what[16], device[sizeof s->name];
     uint64_t library;
@@ -383,9 +393,9 @@ static void digest_of(const fl_cuda *s, const call *x, uint8_t digest[32]) {
   } k;
   memset(&k, 0, sizeof k);
   memcpy(k.what, "product way 1", 13);
-  memcpy(k.device, s->name, sizeof s->name);
+  if (!all) memcpy(k.device, s->name, sizeof s->name);
   k.library = s->blas.lt->cublasLtGetVersion();
-  k.arch = s->arch;
+  k.arch = all ? 0 : s->arch;
   k.tf32 = s->blas.tf32;
   k.key = *x;
   fl_sha256(&k, sizeof k, digest);
@@ -400,36 +410,62 @@ static int from_disk(fl_cuda *s, fl_gemm *g, const uint8_t digest[32]) {
   return g->best >= 0;
 }
 
+/* Of several processes the first chooses. */
+static flame_status from_first(fl_cuda *s, fl_gemm *g) {
+  char fault[FL_CALL_FAULT];
+  uint8_t digest[32];
+  fl_lt_algo algo;
+  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
+  digest_of(s, &g->key, 1, digest);
+  const int r = fl_group_choice(s->ctx->group, digest, &algo, sizeof algo, fault);
+  if (r < 0 && !fault[0]) return fl_interrupted(s->ctx, "matmul");
+  if (r < 0) return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "matmul", "%s", fault);
+  g->best = 0;
+  for (int i = 0; r == 1 && i < g->n; i++)
+    if (memcmp(&algo, &g->algo[i], sizeof algo) == 0) g->best = i;
+  return FLAME_OK;
+}
+
 /* The product is made with each algorithm, again and again: the result is the same but for its
 ** last bits, and the caller makes it once more. */
 static flame_status choose_way(fl_cuda *s, product *p) {
   fl_gemm *g = p->g;
+  fl_group *group = s->ctx->group && s->ctx->group->wire ? s->ctx->group : NULL;
   uint8_t digest[32];
-  int best = 0;
-  digest_of(s, &g->key, digest);
-  if (from_disk(s, g, digest)) return FLAME_OK;
-  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
-  const flame_status e = fl_tune(s, g->n, try_algo, p, &best);
-  if (e != FLAME_OK) return e;
-  g->best = best;
-  fl_disk_put(&s->disk, digest, &g->algo[best], sizeof g->algo[best]);
-  return FLAME_OK;
+  flame_status e = FLAME_OK;
+  if (group && group->launch.rank > 0 && !group->broken[0]) return from_first(s, g);
+  digest_of(s, &g->key, 0, digest);
+  if (!from_disk(s, g, digest)) {
+    int best = 0;
+    if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
+    e = fl_tune(s, g->n, try_algo, p, &best);
+    if (e != FLAME_OK) return e;
+    g->best = best;
+    fl_disk_put(&s->disk, digest, &g->algo[best], sizeof g->algo[best]);
+  }
+  if (group) {
+    digest_of(s, &g->key, 1, digest);
+    fl_group_choose(group, digest, &g->algo[g->best], sizeof g->algo[g->best]);
+  }
+  return e;
 }
 
 /* One library call. An unlucky alignment without an answer falls back on the one asked for
 ** in fl_blas_prepare. */
 static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const char *b,
-                             char *c) {
+                             char *c, const char *bias) {
   fl_gemm *g;
   x->aligna = alignment(a, x->batch > 1 ? x->sa : 0, size);
   x->alignb = alignment(b, x->batch > 1 ? x->sb : 0, size);
   x->alignc = alignment(c, x->batch > 1 ? x->sc : 0, size);
+  if (bias) x->alignc = (int32_t)fl_min(x->alignc, alignment(bias, 0, size));
   flame_status e = find(s, x, &g);
   if (e == FLAME_OK && !g->n) {
     x->aligna = x->alignb = x->alignc = size;
     e = find(s, x, &g);
   }
   product p = { g, a, b, c };
+  if (e == FLAME_OK && bias) e = failed(s, set_bias(s->blas.lt, g, bias), "setting a bias");
   if (e == FLAME_OK && g->best < 0) e = choose_way(s, &p);
   if (e != FLAME_OK) return e;
   const fl_lt_status r = run_algo(s, &p, g->best);
@@ -442,12 +478,13 @@ static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const
 
 /* The call, with copies of what the library is slow on. x: a copy, in the library's order. */
 static flame_status multiply_pitched(fl_cuda *s, call x, int size, const char *a, const char *b,
-                                     char *c) {
+                                     char *c, const char *bias) {
   pitched p[3];
   const char *at[2] = { a, b };
   char *free_at = s->scratch, *result = c;
+  const int64_t columns = x.m;
   flame_status e = FLAME_OK;
-  if (set_pitch(&x, p) == 0) return multiply(s, &x, size, a, b, c);
+  if (set_pitch(&x, p) == 0) return multiply(s, &x, size, a, b, c, bias);
   for (int i = 0; i < 2 && e == FLAME_OK; i++) {
     const pitched *q = &p[i];
     if (!q->take) continue;
@@ -457,7 +494,13 @@ static flame_status multiply_pitched(fl_cuda *s, call x, int size, const char *a
     free_at += bytes_of(q);
   }
   if (p[2].take) result = free_at;
-  if (e == FLAME_OK) e = multiply(s, &x, size, at[0], at[1], result);
+  if (bias && columns != x.m) {
+    free_at += bytes_of(&p[2]);
+    if (e == FLAME_OK)
+      e = pitch(s, (pitch_args){ bias, columns, 1, columns, free_at, x.m, 1, x.m });
+    bias = free_at;
+  }
+  if (e == FLAME_OK) e = multiply(s, &x, size, at[0], at[1], result, bias);
   if (e != FLAME_OK || !p[2].take) return e;
   return pitch(s, (pitch_args){ result, p[2].to_length, p[2].count, p[2].length, c, p[2].ld,
                                 p[2].count, p[2].length });
@@ -471,10 +514,11 @@ static flame_status clear(fl_cuda *s, const fl_matmul *m, char *c, int64_t size)
 }
 
 /* Outer batch axes are looped over like the digits of a counter. */
-flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char *c) {
+flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
   batches q;
   call x;
   const int size = fl_dtype_size(m->dtype);
+  char *a = place[0], *b = place[1], *c = place[2], *bias = place[3];
   int64_t at[FL_MAX_AXES] = { 0 };
   if (empty(m)) return FLAME_OK;
   collapse(m, &q);
@@ -484,6 +528,7 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char 
                    "product changed after it was prepared");
   const int outer = zero ? q.n : q.n - 1;
   a += m->aoff * size, b += m->boff * size, c += m->coff * size;
+  if (bias) bias += m->bias_off * size;
   for (;;) {
     int64_t ao = 0, bo = 0, co = 0;
     for (int i = 0; i < outer; i++) {
@@ -493,7 +538,7 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char 
     }
     const flame_status e = zero ? clear(s, m, c + co * size, size)
                                 : multiply_pitched(s, x, size, b + bo * size, a + ao * size,
-                                                   c + co * size);
+                                                   c + co * size, bias);
     if (e != FLAME_OK) return e;
     int i = outer - 1;
     while (i >= 0 && ++at[i] == q.size[i]) at[i--] = 0;

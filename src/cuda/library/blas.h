@@ -6,6 +6,7 @@
 /* Can the library do it? Opens it at the first call. *yes 0: use our own kernel. *scratch: bytes
 ** that the run needs of the device's. */
 flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *scratch);
-flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char *c);
+/* at: addresses of the places of a, b, c and the bias. */
+flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const at[4]);
 void fl_blas_close(fl_cuda *s, int host_only);
 #endif

@@ -28,6 +28,7 @@ enum { OPS = 32, VIRTUAL = 100 };
 typedef struct graph {
   fl_dnn_maker m;
   const fl_attention *a;          /* of the whole call */
+  fl_attention_results to;
   int half;                       /* cuDNN's type of q */
   int64_t b, h, hk;               /* of one execution */
   fl_dnn_item op[OPS];
@@ -172,7 +173,7 @@ static void forward(graph *g) {
   const fl_attention *a = g->a;
   fl_dnn_item q = stored(g, Q, g->half, g->queries, a->qs), k = exchanged(g, K, a->ks),
               v = stored(g, V, g->half, g->keys, a->vs),
-              out = whole(g, OUT, g->half, g->queries, a->h),
+              out = stored(g, OUT, g->half, g->queries, g->to.out),
               lse = whole(g, LSE, FL_DNN_F32, g->rows, a->h), scale = number(g, SCALE);
   fl_dnn_item s = product(g, q, k, between(g, FL_DNN_F32, g->scores));
   s = hide(g, apply(g, FL_DNN_MUL, s, scale, g->scores));
@@ -186,7 +187,7 @@ static void forward(graph *g) {
 /* left' right, summed over the heads of a group: dk or dv. */
 static void put_keys(graph *g, int role, fl_dnn_item left, fl_dnn_item right) {
   const fl_attention *a = g->a;
-  fl_dnn_item y = whole(g, role, g->half, g->keys, a->hk);
+  fl_dnn_item y = stored(g, role, g->half, g->keys, role == DK ? g->to.dk : g->to.dv);
   if (a->h == a->hk) product(g, left, right, y);
   else reduce(g, FL_DNN_SUM,
               product(g, left, right,
@@ -194,7 +195,7 @@ static void put_keys(graph *g, int role, fl_dnn_item left, fl_dnn_item right) {
 }
 
 static void put_queries(graph *g, fl_dnn_item ds, fl_dnn_item k, int free) {
-  fl_dnn_item dq = whole(g, DQ, g->half, g->queries, g->a->h);
+  fl_dnn_item dq = stored(g, DQ, g->half, g->queries, g->to.dq);
   if (!free) product(g, ds, k, dq);
   else into(g, FL_DNN_IDENTITY,
             product(g, ds, k, whole(g, WIDE, FL_DNN_F32, g->queries, g->h)), NULL, dq);
@@ -203,7 +204,7 @@ static void put_queries(graph *g, fl_dnn_item ds, fl_dnn_item k, int free) {
 static void backward(graph *g, int free) {
   const fl_attention *a = g->a;
   fl_dnn_item q = stored(g, Q, g->half, g->queries, a->qs), k = exchanged(g, K, a->ks),
-              v = exchanged(g, V, a->vs), out = whole(g, OUT, g->half, g->queries, a->h),
+              v = exchanged(g, V, a->vs), out = stored(g, OUT, g->half, g->queries, g->to.out),
               dout = stored(g, DOUT, g->half, g->queries, a->gs),
               lse = whole(g, LSE, FL_DNN_F32, g->rows, a->h), scale = number(g, SCALE);
   int64_t over[4];
@@ -268,7 +269,8 @@ static void make(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_attention
   const int back = c->kind == FL_CALL_attention_back;
   cut(a, back && !a->free, p);
   if (q->version < VERSION || p->heads == 0) return;
-  graph g = { .m = { p, FL_DNN_OK }, .a = a, .half = fl_dnn_type_of(c->dtype), .b = p->batches,
+  graph g = { .m = { p, FL_DNN_OK }, .a = a, .to = fl_attention_results_of(a),
+              .half = fl_dnn_type_of(c->dtype), .b = p->batches,
               .h = p->heads, .hk = p->heads / (a->h / a->hk) };
   memcpy(g.scores, (int64_t[]){ g.b, g.h, a->t, a->s }, sizeof g.scores);
   memcpy(g.rows, (int64_t[]){ g.b, g.h, a->t, 1 }, sizeof g.rows);
@@ -314,7 +316,8 @@ typedef struct places {           /* of a whole call */
 static void places_of(const fl_call_run *r, const fl_dnn_plan *p, const fl_attention *a,
                       void *const *in, places *x) {
   const int back = r->call->kind == FL_CALL_attention_back;
-  const int64_t out = 2 * a->b * a->h * a->t * a->d, keys = 2 * a->b * a->hk * a->s * a->d;
+  const int64_t out = 2 * a->b * a->h * a->t * a->d;
+  const fl_attention_results to = fl_attention_results_of(a);
   char *const result = r->out, *const forward = back ? in[1] : r->out,
        *const space = (char *)r->scratch + fl_round_up(p->space, 256);
   memset(x, 0, sizeof *x);
@@ -330,8 +333,8 @@ static void places_of(const fl_call_run *r, const fl_dnn_plan *p, const fl_atten
   x->at[ONE] = (char *)&x->number[ONE];
   x->at[DOUT] = in[0];
   x->at[DQ] = result;
-  x->at[DK] = result + out;
-  x->at[DV] = result + out + keys;
+  x->at[DK] = result + 2 * to.dk_at;
+  x->at[DV] = result + 2 * to.dv_at;
   x->at[SUMS] = space;
   if (a->free) x->at[WIDE] = space + sums_bytes(p, a);
 }
@@ -339,12 +342,14 @@ static void places_of(const fl_call_run *r, const fl_dnn_plan *p, const fl_atten
 /* The part from batch b and head h of q on. */
 static fl_dnn_status run_part(fl_cuda *s, const fl_dnn_plan *p, const fl_attention *a,
                               const places *x, int64_t b, int64_t h, void *space) {
-  const int64_t hk = h / (a->h / a->hk), n = a->t * a->d, m = a->s * a->d;
+  const int64_t hk = h / (a->h / a->hk);
+  const fl_attention_results to = fl_attention_results_of(a);
   const int64_t skip[ROLES] = {
     [Q] = b * a->qs[0] + h * a->qs[1], [K] = b * a->ks[0] + hk * a->ks[1],
     [V] = b * a->vs[0] + hk * a->vs[1], [DOUT] = b * a->gs[0] + h * a->gs[1],
-    [OUT] = (b * a->h + h) * n, [DQ] = (b * a->h + h) * n,
-    [DK] = (b * a->hk + hk) * m, [DV] = (b * a->hk + hk) * m, [LSE] = 2 * (b * a->h + h) * a->t
+    [OUT] = b * to.out[0] + h * to.out[1], [DQ] = b * to.dq[0] + h * to.dq[1],
+    [DK] = b * to.dk[0] + hk * to.dk[1], [DV] = b * to.dv[0] + hk * to.dv[1],
+    [LSE] = 2 * (b * a->h + h) * a->t
   };
   int64_t id[ROLES];
   void *at[ROLES];

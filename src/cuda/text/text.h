@@ -103,8 +103,8 @@ typedef struct fl_text_step {
 void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void *scratch,
                      fl_text_step *out);
 /* Any strides and dtype (bool excepted); sums in f32 for f32 and halves, f64, or wrapping ints.
-** a, b, c: addresses of the places. */
-void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, fl_text_step *out);
+** a, b, c, bias: addresses of the places. */
+void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, void *bias, fl_text_step *out);
 /* Source of all such entries: prelude + steps.cu. */
 void fl_text_steps(fl_text *out);
 #endif

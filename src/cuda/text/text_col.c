@@ -142,9 +142,9 @@ static void put_slot(col_writer *c, int v, const char *which, const char *column
   const text_form *f = c->w->f;
   int place = 0;
   while (f->red[place] != v) place++;
-  fl_text_puts(c->w->out, "*slot<");
+  fl_text_puts(c->w->out, "slot<");
   fl_text_reducer(c->w, v);
-  fl_text_printf(c->w->out, "::A>(w[%d], ((tile * %d + %d) * chunks + %s) * %d + %s)", W_SCRATCH,
+  fl_text_printf(c->w->out, "::A>(w[%d], ((tile * %d + %d) * chunks + %s) * %d)[%s]", W_SCRATCH,
                  f->nred, place, which, COL_WIDTH, column);
 }
 
@@ -165,7 +165,8 @@ static void put_finish(col_writer *c) {
     fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v);
     fl_text_reducer(w, v);
     fl_text_printf(w->out,
-                   "::start();\nfor (long long i = y; i < chunks; i += %d) {\n#pragma unroll\n"
+                   "::start();\n#pragma unroll 4\n"
+                   "for (long long i = y; i < chunks; i += %d) {\n#pragma unroll\n"
                    "for (int q = 0; q < 4; q++) a%d[q] = ", COL_LANES, v);
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::join(a%d[q], ", v);

@@ -10,6 +10,15 @@
 **
 ** Names: row, lane, n; e element index of a vector's first element, j the vector of the lane;
 ** a<v> the four accumulators of reduction v, r<v> its join; h<v> its shared memory.
+**
+** Example: softmax, whose instructions are
+**   v0 = load x, v1 = max of v0, v2 = v0 - v1, v3 = exp(v2), v4 = sum of v3, v5 = v3 / v4, stored
+** v1 is known after one round, v4 after two. So there are three sweeps over the row:
+**   round 0    needs v0, adds it to a1; then r1 is joined over the lanes, v1 is known
+**   round 1    needs v0, v2, v3, adds v3 to a4, and keeps v3, which is costly and read again, in
+**              k3; then r4 is joined
+**   round -1   needs v5 alone: k3 / v4, stored. x is not read and exp not computed again
+** A row too long for registers has no k: the last sweep loads x and takes exp once more.
 */
 #include "cuda/text/text_form.h"
 #include <stdio.h>

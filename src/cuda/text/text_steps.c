@@ -12,13 +12,14 @@ typedef struct scatter_params {
   const void *idx, *src;
   void *dst;
   void *owner, *start, *cursor, *list, *order;
+  int64_t runs;
 } scatter_params;
 
 typedef struct matmul_params {
   int64_t m, n, k, rank;
   int64_t size[6], as[6], bs[6], cs[6];
   int64_t am, ak, bk, bn;
-  const void *a, *b;
+  const void *a, *b, *bias;
   void *c;
 } matmul_params;
 
@@ -124,7 +125,8 @@ void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void 
     call(out, "scatter_scan", 1, 1024);
     call_each(out, "scatter_fill", p.ng);
     call_each(out, "scatter_rank", p.ng);
-    call_each(out, add[s->dtype], p.nb * sharers(p.nk));
+    p.runs = p.ng < p.nb;
+    call_each(out, add[s->dtype], (p.runs ? p.ng : p.nb) * sharers(p.nk));
   } else {
     call_each(out, "scatter_no_owner", p.nb);
     call_each(out, "scatter_owner", p.ng);
@@ -136,7 +138,7 @@ void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void 
 
 /* ---- matrix product -------------------------------------------------------------------------- */
 
-void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, fl_text_step *out) {
+void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, void *bias, fl_text_step *out) {
   static const char *const name[] = NAMES("matmul_");
   matmul_params p;
   int64_t batches = 1;
@@ -154,6 +156,7 @@ void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, fl_text_step 
   p.a = at(a, m->aoff, m->dtype);
   p.b = at(b, m->boff, m->dtype);
   p.c = at(c, m->coff, m->dtype);
+  if (m->biased) p.bias = at(bias, m->bias_off, m->dtype);
   const int64_t grid = batches * ((m->m + 63) / 64) * ((m->n + 63) / 64);
   if (grid == 0) return;
   call(out, name[m->dtype], grid, THREADS);

@@ -65,8 +65,9 @@ static void put_result(fl_text *t, const fl_kad *x) {
 
 void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x) {
   fl_text t;
+  fl_mem own = { 0 };
   if (!fl_kpass_is_told() || !r->want) return;
-  fl_text_init(&t, f->arena->mem);
+  fl_text_init(&t, &own);
   fl_text_puts(&t, what);
   put_request(&t, f, r);
   fl_text_puts(&t, ": ");

@@ -41,8 +41,8 @@ typedef enum {
 typedef struct fl_kindices fl_kindices;      /* facts about the variables of one function */
 /* geometry: which parts of the launch are 1 for sure. */
 enum {
-  FL_KG_BLOCK_Y1 = 1, FL_KG_BLOCK_Z1 = 2, FL_KG_GRID_Y1 = 4, FL_KG_GRID_Z1 = 8,
-  FL_KG_1D = 15                              /* a one-dimensional launch */
+  FL_KONE_BLOCK_Y = 1, FL_KONE_BLOCK_Z = 2, FL_KONE_GRID_Y = 4, FL_KONE_GRID_Z = 8,
+  FL_KONE_ALL = 15                              /* a one-dimensional launch */
 };
 fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry);
 /* 0: memory ran out (or k is NULL): answers may have been less than could be proven. */

@@ -26,6 +26,11 @@ static int is_axis(int32_t s) { return s >= FL_KSYM_GLOBAL && s < FL_KSYM_GLOBAL
 static int is_counter(int32_t s) { return s >= FL_KSYM_COUNTER; }
 static int is_digit(int32_t s) { return s <= FL_KSPECIAL_BID_Z || is_axis(s) || is_counter(s); }
 
+static int is_size(const void *arg, int32_t s) {
+  (void)arg;
+  return !is_digit(s);
+}
+
 /* ---- numbers ------------------------------------------------------------------------- */
 
 /* The integer parameter as it was given; 0: unknown, or negative. */
@@ -54,15 +59,19 @@ static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
   return 1;
 }
 
-/* A polynomial without digits. */
+/* A term, a polynomial without digits. */
+static int value_of(const ask *q, const fl_kterm *t, int64_t *v) {
+  int64_t x;
+  *v = t->c;
+  for (int k = 0; k < t->n; k++)
+    if (!uniform_symbol(q, t->s[k], &x) || __builtin_mul_overflow(*v, x, v)) return 0;
+  return 1;
+}
+
 static int constant(const ask *q, const fl_kpoly *p, int64_t *out) {
-  int64_t r = 0;
-  for (int i = 0; i < p->n; i++) {
-    int64_t v = p->t[i].c, x;
-    for (int k = 0; k < p->t[i].n; k++)
-      if (!uniform_symbol(q, p->t[i].s[k], &x) || __builtin_mul_overflow(v, x, &v)) return 0;
-    if (__builtin_add_overflow(r, v, &r)) return 0;
-  }
+  int64_t r = 0, v;
+  for (int i = 0; i < p->n; i++)
+    if (!value_of(q, &p->t[i], &v) || __builtin_add_overflow(r, v, &r)) return 0;
   *out = r;
   return 1;
 }
@@ -96,15 +105,10 @@ static int numbers(const ask *q, const fl_kpoly *p, number *out) {
   if (!is_exact(q, p)) return 0;
   fl_kpoly_join(&joined);
   for (int i = 0; i < joined.n; i++) {
-    const fl_kterm *t = &joined.t[i];
-    int64_t v = t->c, x;
-    int32_t s = -1;
-    for (int k = 0; k < t->n; k++) {
-      if (is_digit(t->s[k])) {
-        if (s >= 0) return 0;
-        s = t->s[k];
-      } else if (!uniform_symbol(q, t->s[k], &x) || __builtin_mul_overflow(v, x, &v)) return 0;
-    }
+    fl_kterm *t = &joined.t[i];
+    const int32_t s = fl_kterm_digit(t, is_size, NULL);
+    int64_t v;
+    if (s == FL_KDIGIT_SEVERAL || !value_of(q, t, &v)) return 0;
     if (s < 0) { out->c += v; continue; }
     for (int k = 0; k < out->n; k++) if (out->d[k].symbol == s) return 0;
     out->d[out->n++] = (digit){ .symbol = s, .weight = v };

@@ -117,6 +117,17 @@ void fl_kterm_drop(fl_kterm *t, int32_t s) {
   }
 }
 
+int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg) {
+  int32_t s = -1;
+  for (int i = 0; i < t->n; i++) {
+    if (known(arg, t->s[i])) continue;
+    if (s >= 0) return FL_KDIGIT_SEVERAL;
+    s = t->s[i];
+  }
+  if (s >= 0) fl_kterm_drop(t, s);
+  return s;
+}
+
 int fl_kterm_holds(const fl_kterm *t, int32_t s) {
   for (int i = 0; i < t->n; i++)
     if (t->s[i] == s) return 1;

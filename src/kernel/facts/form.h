@@ -55,6 +55,11 @@ static inline int fl_kterm_equal(const fl_kterm *a, const fl_kterm *b) {
 }
 int fl_kterm_holds(const fl_kterm *t, int32_t s);
 void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor */
+/* The digit of a term in mixed radix: the one symbol in it that is not known, which is dropped, so
+** that its stride is left. -1: all are known; FL_KDIGIT_SEVERAL: there is no such digit. */
+enum { FL_KDIGIT_SEVERAL = -2 };
+typedef int fl_kis_known(const void *arg, int32_t s);
+int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg);
 fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok);
 /* |big / small|; *ok: it is one term. */
 fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok);

@@ -76,22 +76,23 @@ static int cover(const route *r, int32_t s, coverage *c) {
   return 1;
 }
 
-/* Splits into digits; 0: a term holds two of them, or none and is not the same everywhere. */
-static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c) {
+static int is_uniform(const void *k, int32_t s) { return fl_kpoly_is_uniform(k, s); }
+
+/* Splits into digits and a shift, the same for all; 0: a term holds two of them, or one that no
+** thread has. */
+static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c,
+                 fl_kpoly *shift) {
   *n = 0;
+  *shift = (fl_kpoly){ 0 };
   for (int i = 0; i < p->n; i++) {
-    int32_t s = -1;
-    for (int q = 0; q < p->t[i].n; q++) {
-      if (fl_kpoly_is_uniform(r->k, p->t[i].s[q])) continue;
-      if (s >= 0) return 0;
-      s = p->t[i].s[q];
-    }
-    if (s < 0) continue;                                 /* a shift, the same for all */
-    if (s >= FL_KSYM_QUOTIENT) return 0;
+    fl_kterm stride = p->t[i];
+    const int32_t s = fl_kterm_digit(&stride, is_uniform, r->k);
+    if (s == -1) shift->t[shift->n++] = stride;
+    if (s == -1) continue;
+    if (s < 0 || s >= FL_KSYM_QUOTIENT) return 0;
     for (int j = 0; j < *n; j++)
       if (d[j].s == s) return 0;
-    d[*n] = (digit){ .s = s, .stride = p->t[i] };
-    fl_kterm_drop(&d[(*n)++].stride, s);
+    d[(*n)++] = (digit){ .s = s, .stride = stride };
     if (!cover(r, s, c)) return 0;
   }
   return *n > 0;
@@ -99,10 +100,10 @@ static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *
 
 static fl_kindex judge(const route *r, const coverage *c) {
   const int g = r->k->geometry;
-  const int thread = c->thread[0] && (c->thread[1] || g & FL_KG_BLOCK_Y1) &&
-                     (c->thread[2] || g & FL_KG_BLOCK_Z1);
-  const int block = c->block[0] && (c->block[1] || g & FL_KG_GRID_Y1) &&
-                    (c->block[2] || g & FL_KG_GRID_Z1);
+  const int thread = c->thread[0] && (c->thread[1] || g & FL_KONE_BLOCK_Y) &&
+                     (c->thread[2] || g & FL_KONE_BLOCK_Z);
+  const int block = c->block[0] && (c->block[1] || g & FL_KONE_GRID_Y) &&
+                    (c->block[2] || g & FL_KONE_GRID_Z);
   if (!thread) return FL_KI_OTHER;
   if (!block) return FL_KI_THREAD_IN_BLOCK;
   for (int i = 0; i < r->at.n_loops; i++) {
@@ -118,6 +119,7 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   route r = { .k = k, .goal = s };
   coverage c;
   digit d[FL_KPOLY_TERMS];
+  fl_kpoly shift;
   int n;
   const int level = fl_kuniform_level(k->uniform, index);
   if (level == FL_KEQUAL_GRID) return FL_KI_UNIFORM_GRID;
@@ -126,7 +128,8 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
     return FL_KI_OTHER;
   memset(&c, 0, sizeof c);
   fl_kpoly p = fl_kpoly_of(k, &r.at, index);
-  if (p.bad || !split(&r, &p, d, &n, &c) || !fl_kroute_is_chain(&r, d, n)) return FL_KI_OTHER;
+  if (p.bad || !split(&r, &p, d, &n, &c, &shift) || !fl_kroute_is_chain(&r, d, n))
+    return FL_KI_OTHER;
   return judge(&r, &c);
 }
 
@@ -219,17 +222,6 @@ int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
   return 1;
 }
 
-/* The terms of p without a digit. */
-static fl_kpoly shift_of(const fl_kindices *k, const fl_kpoly *p) {
-  fl_kpoly r = { 0 };
-  for (int i = 0; i < p->n; i++) {
-    int uniform = 1;
-    for (int q = 0; q < p->t[i].n; q++) uniform &= fl_kpoly_is_uniform(k, p->t[i].s[q]);
-    if (uniform) r.t[r.n++] = p->t[i];
-  }
-  return r;
-}
-
 /* Digit i of the answer is that of d whose stride is 'unit' times a product; the least first. */
 static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit,
                       fl_kterm *q) {
@@ -270,7 +262,8 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
   memset(&c, 0, sizeof c);
   if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops) return 0;
   const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
-  if (p.bad || !split(&r, &p, d, &n, &c) || n > FL_KDIGITS || !are_all(&r, d, n, &c)) return 0;
+  if (p.bad || !split(&r, &p, d, &n, &c, &out->shift) || n > FL_KDIGITS ||
+      !are_all(&r, d, n, &c)) return 0;
   for (int count = 0; count < n; count++) {
     const int i = next_digit(d, n, used, &unit, &q);
     if (i < 0 || (count == 0 && q.n)) return 0;
@@ -282,7 +275,6 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
   }
   out->n = n;
   out->whole = p;
-  out->shift = shift_of(k, &p);
   out->unique = n == 1 || fl_kroute_is_chain(&r, d, n);
   return 1;
 }

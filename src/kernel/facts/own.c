@@ -4,6 +4,16 @@
 ** numbers are found that they must have in common: all of a chain of digits (route.h). With
 ** quotients a / m, a / n of one a, a sum is written with remainders: a is m * (a / m) + a % m.
 ** Where two threads have the block and the place in it in common they are one.
+**
+** Example, with i = blockIdx.x * blockDim.x + threadIdx.x:
+**   if (i % 32 == 0) y[i / 32] = v;
+** Two threads that write one element of y agree in
+**   i / 32           the index. It is one digit, the quotient, which is known from now on
+**   i - 32 (i / 32)  the condition: both are 0. With 32 (i / 32) + i % 32 for the unit i the stride
+**                    of the quotient is 32 - 32 = 0, which leaves one digit: i % 32
+** Quotient and remainder of i by one number: they have i in common, the thread's place in the
+** launch, and are one thread. It owns the element, whose sum needs no atomic. With "i % 64 == 0"
+** both still give i, since 32 is at most 64; without a condition 32 threads share an element.
 */
 #include "kernel/facts/own.h"
 #include <stdlib.h>
@@ -30,7 +40,7 @@ static void add_known(search *w, int32_t s) {
   w->changed = 1;
 }
 
-static int is_known(const search *w, int32_t s);
+static int is_known(const void *search_, int32_t s);
 
 static int knows_all(const search *w, const fl_kpoly *p) {
   for (int i = 0; i < p->n; i++)
@@ -39,7 +49,8 @@ static int knows_all(const search *w, const fl_kpoly *p) {
   return 1;
 }
 
-static int is_known(const search *w, int32_t s) {
+static int is_known(const void *search_, int32_t s) {
+  const search *w = search_;
   if (s == FL_KSYM_SAME || fl_kpoly_is_uniform(w->r.k, s) || has(w, s)) return 1;
   if (w->r.at.same != FL_KSAME_NONE && s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT) {
     const fl_kexpr x = { .kind = FL_KX_VAR, .var = s - FL_KSYM_VAR };
@@ -197,17 +208,13 @@ static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
     const fl_kpoly *unit = &w->r.k->quotients->at[s - FL_KSYM_QUOTIENT].a;
     if (!is_unit(w, unit) || !split_unit(w, &p, unit, d, n)) return 0;
   }
-  p = unknown_part(w, &p);
   for (int i = 0; i < p.n; i++) {
-    fl_kdigit x = { .s = -1, .stride = p.t[i] };
-    for (int j = 0; j < p.t[i].n; j++)
-      if (!is_known(w, p.t[i].s[j])) {
-        if (x.s >= 0) return 0;
-        x.s = p.t[i].s[j];
-      }
+    fl_kdigit x = { .stride = p.t[i] };
+    x.s = fl_kterm_digit(&x.stride, is_known, w);
+    if (x.s == -1) continue;
+    if (x.s < 0) return 0;
     for (int j = 0; j < *n; j++)
       if (d[j].kind == FL_KDIGIT_SYMBOL && d[j].s == x.s) return 0;
-    fl_kterm_drop(&x.stride, x.s);
     if (*n == FL_KPOLY_TERMS) return 0;
     d[(*n)++] = x;
   }
@@ -356,7 +363,8 @@ static void learn_equality(search *w, int i) {
 /* ---- the answer ------------------------------------------------------------------------- */
 
 static void know_launch(search *w, int in_block) {
-  static const int flat[6] = { 0, FL_KG_BLOCK_Y1, FL_KG_BLOCK_Z1, 0, FL_KG_GRID_Y1, FL_KG_GRID_Z1 };
+  static const int flat[6] = { 0, FL_KONE_BLOCK_Y, FL_KONE_BLOCK_Z,
+                               0, FL_KONE_GRID_Y, FL_KONE_GRID_Z };
   const int one = in_block || fl_kroute_launched(&w->r, FL_KEXTENT_BLOCKS, -1, 1);
   for (int s = FL_KSPECIAL_TID_X; s <= FL_KSPECIAL_BID_Z; s++)
     if ((w->r.k->geometry & flat[s]) || (s >= FL_KSPECIAL_BID_X && one)) add_known(w, s);

@@ -436,7 +436,9 @@ static void global(fl_front *p, const fl_specifiers *s) {
   t = fl_decl_arrays(p, t);
   if (p->failed || !t) return;
   const int set = fl_front_take(p, '='), list = fl_front_is(p, '{');
-  if (s->is_typedef) {
+  if (!set && !list && !fl_front_is(p, ';') && !fl_front_is(p, ','))
+    fl_refuse(p, line, "a declaration of '%s' that is not understood", name);
+  else if (s->is_typedef) {
     fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
     if (sym) sym->type = t;
   } else if (s->is_shared && s->is_extern) {

@@ -497,6 +497,8 @@ fl_cvalue fl_parse_assign(fl_front *p) {
     if (p->failed) break;
     if (to.kind == FL_V_POINTER && to.sym) {
       to = assign_pointer(p, to, op ? fl_binary(p, op, to, from, line) : from, line);
+    } else if (op && fl_held_is(p, &to)) {
+      fl_held_assign(p, to, fl_binary(p, op, to, from, line), line);
     } else if (!op) {
       to = set(p, to, from, unused, line);
     } else if (is_struct(to)) {
@@ -527,6 +529,12 @@ fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int
     assign_pointer(p, v, fl_val_advance(p, v, one, op == FL_KO_SUB, line), line);
     old.sym = postfix ? 0 : v.sym;
     return old;
+  }
+  if (fl_held_is(p, &v)) {
+    fl_cvalue old = fl_held_read(p, v, line);
+    if (postfix && !unused) old.idx = fl_val_stable(p, old.idx);
+    fl_held_assign(p, v, fl_val_advance(p, old, one, op == FL_KO_SUB, line), line);
+    return postfix ? old : v;
   }
   if (!postfix || unused) return update(p, v, op, one, unused, line);
   fl_kexpr *old = fl_val_stable(p, fl_val_scalar(p, v, line));

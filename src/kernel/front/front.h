@@ -180,6 +180,7 @@ enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* arguments of a call; o
 enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
 
 typedef struct fl_kstored fl_kstored;
+typedef struct fl_kheld fl_kheld;
 
 typedef struct fl_front {
   fl_karena *a;
@@ -219,6 +220,7 @@ typedef struct fl_front {
   int spaces;                /* there are namespaces: a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
   struct fl_kturn *turns;    /* pointers to one or another array (turn.c) */
+  fl_kheld *held;            /* pointers that are members (held.c) */
   int turning, turn_wanted;  /* the body is read with them; should be. 2: all structs
                              ** of numbers are arrays of these */
   const fl_ctype *vectors[64];
@@ -496,6 +498,13 @@ void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
 /* args[n] beside the n before it. */
 void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
                        int n, int32_t line);
+
+/* ---- held.c: pointers that are members of objects -------------------------------------------- */
+
+void fl_held_new(fl_front *p, int32_t var);              /* var: a LOCAL for its index */
+int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* the place of one */
+fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line);
+void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 
 /* ---- turn.c: pointers to one or another array ------------------------------------------------ */
 

@@ -448,7 +448,8 @@ static void initialise(fl_front *p, fl_cvalue to, int32_t line) {
     if (p->failed) return;
     const int copy = n == 1 && (to.type->kind == FL_C_SCALAR ||
                                 (args[0].type && fl_ctype_same(to.type, args[0].type)));
-    if (copy) fl_member_copy(p, to, args[0], line);
+    if (n == 1 && to.type->kind == FL_C_POINTER) fl_val_assign(p, to, args[0], line);
+    else if (copy) fl_member_copy(p, to, args[0], line);
     else if (to.type->kind == FL_C_STRUCT && fl_member_made(to.type))
       fl_member_make(p, to, args, n, line);
     else if (n) fl_refuse(p, line, "a wrong initialiser");

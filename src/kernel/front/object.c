@@ -5,14 +5,15 @@
 /* ---- variables of an object ------------------------------------------------------------------ */
 
 static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t line) {
-  if (f->is_pointer) {
+  if (f->is_pointer && (kind != FL_KV_LOCAL || f->rank)) {
     fl_refuse(p, line, "pointers stored in memory are outside the language ('%s')",
               f->path);
     return -1;
   }
   if (kind == FL_KV_LOCAL && f->rank) kind = FL_KV_ARRAY;
-  const int var = fl_kvar_add(p->f, kind, f->type, f->path, f->count);
+  const int var = fl_kvar_add(p->f, kind, f->is_pointer ? FL_KT_I64 : f->type, f->path, f->count);
   if (var < 0) return -1;
+  if (f->is_pointer) fl_held_new(p, var);
   fl_kvar *v = &p->f->vars[var];
   v->temporary = 0;
   v->line = line;
@@ -140,6 +141,8 @@ static void put(fl_front *p, fl_cvalue place, fl_cvalue v, int32_t line) {
   else fl_refuse(p, line, "an initialiser that is not constant");
 }
 
+static int is_one(const fl_ctype *t) { return t->kind == FL_C_SCALAR || t->kind == FL_C_POINTER; }
+
 static int64_t parts_of(const fl_ctype *t) {
   return t->kind == FL_C_ARRAY ? t->count : t->s->n_fields;
 }
@@ -214,7 +217,7 @@ static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t li
     if (p->failed) break;
     if (!first->type) *first = fl_parse_assign(p);
     if (p->failed || !first->type) break;
-    if (sub.type->kind == FL_C_SCALAR || fl_ctype_same(sub.type, first->type)) {
+    if (is_one(sub.type) || fl_ctype_same(sub.type, first->type)) {
       put(p, sub, *first, line);
       first->type = NULL;
     } else if (fl_member_has_maker(sub.type)) {
@@ -237,7 +240,7 @@ static void fill_clause(fl_front *p, fl_cvalue place, int32_t line) {
   }
   fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
-  if (place.type->kind == FL_C_SCALAR || fl_ctype_same(place.type, v.type))
+  if (is_one(place.type) || fl_ctype_same(place.type, v.type))
     put(p, place, v, line);
   else if (place.type->kind == FL_C_ARRAY || place.type->kind == FL_C_STRUCT)
     fill_bare(p, place, &v, line);
@@ -273,7 +276,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest) {
   if (p->failed || !fl_front_enter(p) || !place.type) return;
   if (place.type->kind == FL_C_STRUCT && fl_member_has_maker(place.type)) {
     make_from_list(p, place, line);
-  } else if (place.type->kind == FL_C_SCALAR) {
+  } else if (is_one(place.type)) {
     if (fl_front_is(p, '}')) fl_decl_zero(p, place, line);
     else fill_clause(p, place, line);
   } else {

@@ -86,6 +86,10 @@ static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
   out->size = fl_ctype_size(t);
   out->align = fl_ctype_align(t);
   out->pointee_size = out->is_pointer ? fl_ctype_size(of) : 0;
+  if (out->is_struct && out->is_pointer && !out->type) {       /* of several types: their bytes */
+    out->type = FL_KT_U8;
+    out->width = (int32_t)out->pointee_size;
+  }
   if (of->kind != FL_C_STRUCT) return;
   fl_kfield *fields = fl_karena_new(p->a, (size_t)of->s->n_leaves * sizeof *fields);
   if (fields && fl_ctype_fields(p->a, of, "", fields)) {
@@ -440,6 +444,7 @@ static void read_once(fl_front *p, pending *k) {
   fl_kfunc *f = k->f;
   const int64_t scope = p->syms.n;
   p->turns = NULL;
+  p->held = NULL;
   p->f = f;
   p->b = &f->body;
   p->at = k->body;

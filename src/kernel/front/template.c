@@ -459,12 +459,39 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   return p->failed ? fl_val_none() : fl_val_expr(e);
 }
 
+/* The arguments of "template <> R f(types)": those with which a template f has these types. */
+static void find_special(fl_front *p, fl_kdevice *d, int32_t line) {
+  fl_cvalue args[FL_K_MAX_GIVEN];
+  const int64_t end = p->at;
+  fl_device_signature(p, d);
+  p->at = end;
+  const fl_kcall c = { .args = args, .n = d->n_params, .line = line };
+  for (int i = 0; i < c.n && !p->failed; i++) {
+    const fl_ctype *t = d->params[i].type;
+    const int pointer = t && t->kind == FL_C_POINTER;
+    args[i] = (fl_cvalue){ .kind = pointer ? FL_V_POINTER : FL_V_PLACE, .type = pointer ? t->of : t,
+                           .is_const = pointer ? t->const_of : d->params[i].is_const };
+  }
+  const fl_symbol *s = p->failed ? NULL : fl_front_find(p, d->name, (int32_t)strlen(d->name));
+  for (fl_kdevice *o = s ? s->device : NULL; o && !p->failed; o = o->next) {
+    const int like = o->n_tparams && !o->tparams[o->n_tparams - 1].is_pack;
+    fl_kdevice *one = like ? fl_template_instance(p, s->device, o, &c) : NULL;
+    int same = one && one->n_params == c.n;
+    for (int i = 0; i < c.n && same; i++)
+      same = fl_ctype_same(one->params[i].type, d->params[i].type);
+    if (!same) continue;
+    d->special = one->env;
+    d->n_special = o->n_tparams;
+    return;
+  }
+  fl_refuse(p, line, "a specialisation of no template: write its arguments, '%s<…>'", d->name);
+}
+
 void fl_template_declare(fl_front *p) {
   fl_ktparam *params = NULL;
   const int32_t line = fl_front_tok(p)->line;
-  if (!fl_front_is(p, '<')) {
-    fl_refuse(p, line,
-        "explicit instantiation is outside the language; kernels have their own types here");
+  if (!fl_front_is(p, '<')) {                    /* an instantiation: what is called has its own */
+    fl_front_skip_declaration(p, p->at);
     return;
   }
   const int n = fl_template_params(p, &params);
@@ -487,8 +514,7 @@ void fl_template_declare(fl_front *p) {
                 "as in entry = \"name<float, 16>\"");
   fl_kdevice *d = p->failed ? NULL : fl_device_scan(p, NULL);
   if (!d && !p->failed) fl_refuse(p, line, "this template is outside the language");
-  if (d && !p->failed && !n && !d->n_special)
-    fl_refuse(p, line, "a specialisation is written with its arguments, '%s<…>'", d->name);
+  if (d && !p->failed && !n && !d->n_special) find_special(p, d, line);
   if (!d || p->failed) return;
   d->tparams = params;
   d->n_tparams = n;

@@ -12,7 +12,7 @@
 #include "kernel/front/front.h"
 #include <string.h>
 
-enum { MOST = 8 };
+enum { MOST = 16 };
 struct fl_kturn {
   int32_t var, sel, n, from[MOST];       /* from: variables of arrays and of other turns */
   struct fl_kturn *next;

@@ -89,7 +89,7 @@ int fl_ctype_same(const fl_ctype *a, const fl_ctype *b) {
 }
 
 int fl_ctype_has_array(const fl_ctype *t) {
-  if (t->kind == FL_C_ARRAY) return 1;
+  if (t->kind == FL_C_ARRAY || t->kind == FL_C_POINTER) return 1;
   for (int i = 0; t->kind == FL_C_STRUCT && i < t->s->n_fields; i++)
     if (fl_ctype_has_array(t->s->fields[i].type)) return 1;
   return 0;
@@ -234,6 +234,7 @@ static int walk(leaves *l, const fl_ctype *t, const char *path, int64_t offset) 
     if (f->is_pointer) element = t->of;
     int64_t n;
     f->type = (uint8_t)fl_ctype_element(element, &n);
+    if (f->is_pointer && !f->type && element->kind != FL_C_POINTER) f->type = FL_KT_U8;
   }
   l->now = saved;
   return ok;

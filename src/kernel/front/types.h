@@ -56,10 +56,11 @@ int fl_ctype_leaves(const fl_ctype *t);
 ** many; VOID: it is not. */
 int fl_ctype_element(const fl_ctype *t, int64_t *n);
 int fl_ctype_same(const fl_ctype *a, const fl_ctype *b);       /* constness aside */
-int fl_ctype_has_array(const fl_ctype *t);
+int fl_ctype_has_array(const fl_ctype *t);                     /* or a pointer */
 const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t n);
-/* All leaves in order into out[fl_ctype_leaves(t)]; 'prefix' begins the paths. 0: no memory or
-** arrays deeper than FL_K_MAX_RANK (then failed is not set). */
+/* All leaves in order into out[fl_ctype_leaves(t)]; 'prefix' begins the paths. What a pointer
+** points to that is not of one type is bytes. 0: no memory or arrays deeper than FL_K_MAX_RANK
+** (then failed is not set). */
 int fl_ctype_fields(fl_karena *a, const fl_ctype *t, const char *prefix, fl_kfield *out);
 const char *fl_ctype_text(fl_karena *a, const fl_ctype *t);    /* for messages */
 #endif

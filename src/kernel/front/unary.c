@@ -57,7 +57,7 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
     v.linear = 1;                                         /* elements of one array, counted alike */
   if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID) {
     v = view_shared(p, v, want);
-  } else if (v.linear && (size || var->type == want)) {
+  } else if (v.linear && (size || var->type == want || fl_kt_size(var->type) == 1)) {
     fl_view_as(p, &v, to);
   } else if (!views || to->kind != FL_C_SCALAR) {
     if (size) fl_view_note(p, v.var, want, FL_VIEW_CAST);

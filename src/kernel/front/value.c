@@ -105,6 +105,7 @@ fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line) {
   const int pointer = v.kind == FL_V_POINTER ||
                       (v.kind == FL_V_PLACE &&
                        (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
+  if (fl_held_is(p, &v)) v = fl_held_read(p, v, line);
   if (pointer) return fl_kexpr_int(p->a, FL_KT_BOOL, !v.null);
   fl_kexpr *e = fl_val_scalar(p, v, line);
   return e ? fl_val_convert(p, e, FL_KT_BOOL) : NULL;
@@ -174,7 +175,7 @@ fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
     v.kind = FL_V_POINTER;
     return v;
   }
-  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_POINTER &&
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_POINTER && !v.linear &&
       p->f->vars[v.var].kind == FL_KV_POINTER) {
     v.is_const = v.type->const_of;
     v.type = v.type->of;
@@ -183,6 +184,7 @@ fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
     v.idx = NULL;
     return v;
   }
+  if (fl_held_is(p, &v)) return fl_held_read(p, v, line);
   if (v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST && fl_kt_is_int(v.e->type) &&
       !v.e->value.i)
     return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
@@ -398,7 +400,9 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   if (!p->failed && is_empty(to.type) && from.type && fl_ctype_same(to.type, from.type)) return;
   if (!p->failed && is_empty(to.type))
     fl_refuse(p, line, "a value of another type than '%s'", fl_ctype_text(p->a, to.type));
-  if (p->failed || !to.type || !writable(p, to, line)) return;
+  if (p->failed || !to.type) return;
+  if (fl_held_is(p, &to)) { fl_held_assign(p, to, from, line); return; }
+  if (!writable(p, to, line)) return;
   if (fl_view_copy(p, &to, &from, line)) return;
   if (to.type->kind == FL_C_SCALAR) {
     fl_val_store(p, to, fl_val_scalar(p, from, line), 0, line);

@@ -271,7 +271,8 @@ static fl_kexpr *part_of(fl_front *p, fl_kexpr *e, int from, int type, int *real
 /* ---- reading and writing --------------------------------------------------------------------- */
 
 static int own_size(const fl_front *p, const fl_cvalue *v) {
-  return fl_kt_size(p->f->vars[v->var].type);
+  const int size = fl_kt_size(p->f->vars[v->var].type);
+  return size ? size : 1;
 }
 
 static int unit_of(const fl_front *p, const fl_cvalue *v) {
@@ -280,7 +281,8 @@ static int unit_of(const fl_front *p, const fl_cvalue *v) {
 
 int64_t fl_view_units(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line) {
   int64_t n;
-  if (fl_ctype_element(t, &n) != FL_KT_VOID) return fl_ctype_size(t) / unit_of(p, v);
+  const int bytes = t->kind != FL_C_VOID && own_size(p, v) == 1;
+  if (bytes || fl_ctype_element(t, &n) != FL_KT_VOID) return fl_ctype_size(t) / unit_of(p, v);
   fl_refuse(p, line, "memory of type '%s': its members are not all of one type",
             fl_ctype_text(p->a, t));
   return 1;
@@ -318,8 +320,8 @@ void fl_view_meet(fl_front *p, fl_cvalue *x, fl_cvalue *y) {
 
 void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to) {
   int64_t n;
-  const int size = fl_kt_size(fl_ctype_element(to, &n)), own = own_size(p, v),
-            unit = size < own ? size : own, now = unit_of(p, v);
+  const int element = fl_ctype_element(to, &n), size = element ? fl_kt_size(element) : 1,
+            own = own_size(p, v), unit = size < own ? size : own, now = unit_of(p, v);
   set_unit(p, v, size);
   fl_kexpr *i = unit > now ? divided(p, v->idx, unit / now) : NULL;
   if (!i && (unit <= now || v->idx)) return;

@@ -22,7 +22,8 @@ static int64_t integer_at(const void *a, int cls, int64_t i) {
   return cls == FL_LC_U32 ? (int64_t)((const uint32_t *)a)[i] : (int64_t)((const int32_t *)a)[i];
 }
 
-/* Is each row of the block in a row? Then 'at' holds where the rows begin. */
+/* Do the threads of each row of the block (equal y and z) have indices that rise by 1? Then 'at'
+** holds the first index of each row. */
 static int find_rows(const fl_lane_state *s, fl_lane_info *q, const fl_lane_ins *p) {
   const char *a = s->reg[p->a];
   int64_t *at = s->reg[p->dst];

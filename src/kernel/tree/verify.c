@@ -321,7 +321,8 @@ int fl_kpass_is_told(void) { return fl_env_int(FL_ENV_FLAME_DEBUG) >= 6; }
 
 uint64_t fl_ktree_hash(const fl_kfunc *f) {
   fl_text t;
-  fl_text_init(&t, f->arena->mem);
+  fl_mem own = { 0 };                /* what is told takes and fails nothing of the kernel's */
+  fl_text_init(&t, &own);
   fl_ktree_print(&t, f);
   const char *tree = fl_text_str(&t);
   const uint64_t hash = tree ? fl_hash64(tree, t.n, 0) : 0;
@@ -340,7 +341,8 @@ void fl_kpass_done(const char *pass, const fl_kfunc *f, fl_kblock body) {
   fl_kfunc shown = *f;
   shown.body = body;
   fl_text t;
-  fl_text_init(&t, f->arena->mem);
+  fl_mem own = { 0 };
+  fl_text_init(&t, &own);
   fl_ktree_print(&t, &shown);
   const char *tree = fl_text_str(&t);
   fprintf(stderr, "kernel '%s' after %s%s%s\n%s\n", f->name, pass, fault ? ": " : "",

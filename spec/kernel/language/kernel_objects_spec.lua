@@ -1,0 +1,110 @@
+--- What is refused of objects that hold pointers and of structs of several types, and texts that
+-- hold more than a kernel: their declarations are passed over.
+local flame = require "flame"
+
+local function message(f, ...)
+  local ok, why = pcall(f, ...)
+  assert(not ok, "nothing was raised")
+  return tostring(why)
+end
+
+local head = [[
+struct In { const float *p; };
+struct Out { float *p; };
+struct Mixed { float v; int n; };
+__device__ void put(Mixed *q, float v) { atomicAdd(&q->v, v); }
+__global__ void k(const float *x, const float *w, float *y, Mixed *q, int n) {
+  int i = threadIdx.x;
+  if (i >= n) return;
+]]
+
+--- Of the language: alone, or before what NVRTC says where it is there.
+local function refusal(text)
+  local ok, k = pcall(flame.kernel, { source = text, shape = { 2 } })
+  return (ok and (k:report().refusal or "accepted") or tostring(k))
+end
+
+describe("an object that holds a pointer", function()
+  it("is told where the pointer is none that is known", function()
+    for _, c in ipairs {
+      { "In o; y[i] = o.p[i];", "pointer 'o.p' is used before it has a value" },
+      { "In o = {}; y[i] = o.p[i];", "pointer 'o.p' is used before it has a value" },
+      { "In o; o.p = nullptr; o.p = x; y[i] = o.p[i];", "'o.p' would point into another array" },
+      { "In o; o.p = x; if (n > 1) o.p = nullptr; y[i] = o.p[i];", "would point into" },
+      { "float a = 1, b = 2; Out o = {&a}; if (n > 1) o.p = &b; y[i] = *o.p;", "would point into" },
+      { "float a = 1; Out o = {&a}; o.p += 1; y[i] = *o.p;", "moved off it" },
+      { "In o[2]; o[0].p = x; y[i] = o[0].p[i];", "pointers stored in memory" },
+      { "__shared__ In o; o.p = x; y[i] = o.p[i];", "pointers stored in memory" },
+      { "In o{x}; o.p[i] = 1.f;", "'x' is const" },
+      { "Out o{(float *)x}; o.p[i] = 1.f;", "'x' is const" },
+      { "put(&q[i], x[i]);", "an atomic on 'q' seen as a type of another size" },
+    } do
+      local why = refusal(head .. c[1] .. "\n}")
+      assert(why:find(c[2], 1, true) and why:find("kernel 'k', line [48]"), c[1] .. ": " .. why)
+    end
+  end)
+end)
+
+describe("a struct of several types", function()
+  local k = flame.kernel { source = head .. [[
+  y[i] = w[i] * q[i].v;
+  q[i].v = x[i] * x[i];
+  q[i].n = i;
+}]], inout = { "q" }, block = { 32 } }
+  local x, w = flame.tensor { 1, 2 }, flame.tensor({ 3, 4 }, { requires_grad = true })
+
+  it("is its bytes, all of them", function()
+    local why = message(k, x, w, flame.zeros(4))
+    assert(why:find("q points to Mixed: pass its bytes as a u8 tensor, got f32", 1, true), why)
+    why = message(k, x, w, flame.zeros(12, { dtype = "u8" }))
+    assert(why:find("which is not a multiple of Mixed", 1, true), why)
+  end)
+
+  it("holds what stays constant to derivatives", function()
+    local y, q = k(x, w, flame.tensor({ 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 128, 64, 0, 0, 0, 0 },
+      { dtype = "u8" }))                                  -- 2.0, 0, 4.0, 0
+    y:sum():backward()
+    assert.same({ 6, 16 }, y:totable())
+    assert.same({ 2, 4 }, w.grad:totable())
+    assert.same({ 0, 0, 128, 63, 0, 0, 0, 0, 0, 0, 128, 64, 1, 0, 0, 0 }, q:totable())
+  end)
+
+  it("gives no gradient that goes through it", function()
+    local through = flame.kernel { source = head .. [[
+  q[i].v = x[i] * x[i];
+  y[i] = 2.f * q[i].v;
+}]], inout = { "q" }, block = { 32 } }
+    local at = flame.tensor({ 1, 2 }, { requires_grad = true })
+    local y = through(at, w, flame.zeros(16, { dtype = "u8" }))
+    assert.same({ 2, 8 }, y:totable())
+    local why = message(function() y:sum():backward() end)
+    assert(why:find("the bits of a real number", 1, true) and why:find("line 8", 1, true), why)
+  end)
+end)
+
+describe("a text with more than its kernel", function()
+  it("is read around what is not understood", function()
+    for _, more in ipairs {
+      "void Layer::forward(std::string name) { run(name); }\nint count(foo x) { return 0; }",
+      "Layer::Layer(int n) { }\nLayer::~Layer() { }",
+      "template <typename T> struct Box { T v; };\ntemplate struct Box<float>;",
+      "template <typename T> void host(T v) { }\ntemplate void host<float>(float);",
+      "// ${name} in a comment\n/* and ${another} */",
+    } do
+      local k = flame.kernel(more .. "\n__global__ void k(float *y, int n) {\n" ..
+        "  if (threadIdx.x < n) y[threadIdx.x] = 2.f;\n}\n" .. more:gsub("struct Box { T v; };", "")
+        :gsub("Box<", "Box <"))
+      assert.equal(nil, k:report().refusal)
+    end
+    local why = message(flame.kernel, "__global__ void k(float *y) { y[${at}] = 1.f; } // ${no}")
+    assert(why:find("the source wants ${at}", 1, true), why)
+  end)
+
+  it("says of a specialisation of nothing what it lacks", function()
+    local why = refusal [[
+template <typename T> __device__ T one(T a) { return a; }
+template <> __device__ float one(float a, float b) { return a + b; }
+__global__ void k(float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = one(1.f, 2.f); }]]
+    assert(why:find("a specialisation of no template", 1, true), why)
+  end)
+end)

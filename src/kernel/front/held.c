@@ -1,0 +1,80 @@
+/*
+** Pointers that are members of objects: "View v = { x, n }; v.data += n; f(v.data)". Such a leaf is
+** a variable of the index; what it counts in, an array that the first assignment in the text says,
+** is kept here and stays. With p->turning (turn.c) it may be one or another array.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+struct fl_kheld {
+  int32_t var;
+  fl_cvalue v;                   /* v.type NULL: nothing yet */
+  struct fl_kheld *next;
+};
+
+static fl_kheld *held(const fl_front *p, const fl_cvalue *v) {
+  if (v->kind != FL_V_PLACE || !v->type || v->type->kind != FL_C_POINTER || v->linear) return NULL;
+  fl_kheld *h = p->held;
+  while (h && h->var != v->var) h = h->next;
+  return h;
+}
+
+int fl_held_is(const fl_front *p, const fl_cvalue *v) { return held(p, v) != NULL; }
+
+void fl_held_new(fl_front *p, int32_t var) {
+  fl_kheld *h = fl_karena_new(p->a, sizeof *h);
+  if (!h) return;
+  h->var = var;
+  h->next = p->held;
+  p->held = h;
+}
+
+fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line) {
+  const fl_kheld *h = held(p, &place);
+  if (!h || !h->v.type) {
+    fl_refuse(p, line, "pointer '%s' is used before it has a value", p->f->vars[place.var].source);
+    return fl_val_none();
+  }
+  fl_cvalue v = h->v;
+  if (v.idx) v.idx = fl_kexpr_var(p->f, h->var);
+  v.is_const |= place.type->const_of;
+  return v;
+}
+
+/* What a pointer that has no value yet points to from now on. */
+static void begin(fl_front *p, fl_kheld *h, fl_cvalue place, fl_cvalue from, int32_t line) {
+  const fl_ctype *of = place.type->of;
+  const int alone = p->f->vars[from.var].kind == FL_KV_LOCAL ||
+                    (!from.linear && !from.idx && p->f->vars[from.var].count == 1);
+  h->v = from;
+  if (from.null) return;
+  if (p->turning && !alone && fl_turn_fits(p, of, &from))
+    h->v = fl_turn_new(p, of, from.is_const, p->f->vars[h->var].source, &from, line);
+  h->v.idx = alone ? NULL : fl_kexpr_int(p->a, FL_KT_I64, 0);
+}
+
+void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line) {
+  fl_kheld *h = held(p, &place);
+  from = h ? fl_pointer_as(p, place.type, from, line) : from;
+  if (!h) fl_refuse(p, line, "pointers stored in memory are outside the language");
+  if (p->failed) return;
+  from.sym = 0;
+  const int first = !h->v.type;
+  if (first) begin(p, h, place, from, line);
+  else if (!from.null && !h->v.null) fl_view_meet(p, &from, &(fl_cvalue){ .linear = h->v.linear,
+                                                  .var = h->v.var, .unit = h->v.unit });
+  fl_kturn *turn = p->failed || from.null ? NULL : fl_turn_of(p, h->v.var);
+  const int other = from.null != h->v.null || from.var != h->v.var || from.linear != h->v.linear ||
+                    from.unit != h->v.unit || from.member != h->v.member ||
+                    from.is_const > h->v.is_const || !fl_ctype_same(from.type, h->v.type);
+  if (!first && turn && !from.null && from.is_const <= h->v.is_const &&
+      fl_turn_wanted(p, &h->v, &from))
+    fl_turn_set(p, turn, from, line);
+  else if (!first && !p->failed && other && (fl_turn_wanted(p, &h->v, &from) || 1))
+    fl_refuse(p, line, "pointer '%s' would point into another array than before",
+              p->f->vars[h->var].source);
+  if (p->failed || !h->v.idx) return;
+  fl_kstmt *s = fl_kstmt_assign(p->f, p->b, h->var,
+                                from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0));
+  if (s) s->line = line;
+}

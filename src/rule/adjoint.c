@@ -1,0 +1,167 @@
+/* The vjp of a call (rule.h): what is launched to get gradients from cotangents. */
+#include "rule/rule.h"
+#include "tensor/build.h"
+#include <string.h>
+
+enum { MOST = FL_KP_MAX_ARGS };
+
+int64_t fl_kenlarge(int64_t *geometry, const fl_kad *ad) {
+  for (int k = 0; k < ad->n_params; k++) {
+    if (ad->params[k].role != FL_KAD_SHARED) continue;
+    const int64_t bytes = (geometry[FL_KP_SHARED] + 15) / 16 * 16;
+    geometry[FL_KP_SHARED] = ad->params[k].count * bytes;
+    return bytes;
+  }
+  return 0;
+}
+
+/* ---- adjoints -------------------------------------------------------------------------------- */
+
+typedef struct adjoint {
+  fl_kcall *call;
+  fl_node *const *seed;                /* by parameter */
+  uint8_t active[MOST];                /* by parameter: is the gradient asked for? */
+  int64_t shared;
+  fl_node **gradient;                  /* by parameter */
+} adjoint;
+
+flame_status fl_kno_role(flame_context *c, const fl_kad_param *q) {
+  return FL_FAIL(c, FLAME_INTERNAL, "kernel", "a derived kernel has a parameter of role %d",
+                 q->role);
+}
+
+static flame_status work(adjoint *a, fl_launch *l, const fl_kprogram *part, int k) {
+  const fl_kad_param *q = &part->k->ad->params[k];
+  fl_node *seed = a->seed[q->param];
+  if (!seed) return fl_kgive_zeros(l, k, a->call->arg[q->param].result->shape->numel);
+  return fl_kgive_copy(l, part, k, fl_kflat(seed, q->type));
+}
+
+/* Parameter k of the adjoint. An argument that is not given is a null pointer. */
+static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int k) {
+  const fl_kad_param *q = &part->k->ad->params[k];
+  const fl_kcall *call = a->call;
+  const int i = q->param, of = i >= 0 ? call->p->role[i] : FL_KROLE_NONE;
+  fl_node *v = i >= 0 ? call->arg[i].value : NULL, *y = i >= 0 ? call->arg[i].result : NULL;
+  switch (q->role) {
+    case FL_KAD_UNUSED: return FLAME_OK;
+    case FL_KAD_SHARED: return fl_kgive_int(l, k, a->shared);
+    case FL_KAD_LAUNCH: return fl_kgive_int(l, k, fl_kextent(call->geometry, (int)q->count));
+    case FL_KAD_SIZE: return fl_kgive_int(l, k, v->shape->numel);
+    case FL_KAD_ORIGINAL: return fl_kgive_original(l, part, k, call, i);
+    case FL_KAD_FINAL: return fl_kgive_input(l, part, k, y);
+    case FL_KAD_COTANGENT:
+      return a->seed[i] ? fl_kgive_input(l, part, k, fl_kflat(a->seed[i], q->type)) : FLAME_OK;
+    case FL_KAD_WORK: return work(a, l, part, k);
+    case FL_KAD_SCRATCH:
+      if (of == FL_KROLE_INOUT) return fl_kgive_copy(l, part, k, v);
+      return fl_kgive_zeros(l, k, y->shape->numel);
+    case FL_KAD_KEPT:
+      return fl_kgive_zeros(l, k, (of == FL_KROLE_OUT ? y : v)->shape->numel);
+    case FL_KAD_GRAD: return fl_kgive_zeros(l, k, v->shape->numel);
+    case FL_KAD_GRAD_SCALAR: return fl_kgive_zeros(l, k, q->count > 1 ? q->count : 1);
+    default: return fl_kno_role(call->c, q);
+  }
+}
+
+/* A thread for each element of the largest gradient. */
+static void gather_geometry(const adjoint *a, fl_launch *l, const fl_kad *ad) {
+  int64_t most = 1;
+  for (int k = 0; k < ad->n_params; k++) {
+    if (ad->params[k].role != FL_KAD_SIZE) continue;
+    const int64_t n = a->call->arg[ad->params[k].param].value->shape->numel;
+    if (n > most) most = n;
+  }
+  fl_launch_elements(l, most);
+  l->p[FL_KP_SHARED] = 0;
+}
+
+static void take(adjoint *a, const fl_kad_param *q, fl_node *y) {
+  const fl_node *v = a->call->arg[q->param].value;
+  if (q->role == FL_KAD_GRAD || (q->role == FL_KAD_WORK && a->active[q->param]) ||
+      (q->role == FL_KAD_GRAD_SCALAR && v))
+    a->gradient[q->param] = fl_kshaped(n_cast(y, v->dtype), v);
+}
+
+/* Launch one kernel of the adjoint; a part without results has nothing to say. */
+static flame_status run_part(adjoint *a, const fl_kprogram *part) {
+  const fl_kad *ad = part->k->ad;
+  fl_launch l;
+  fl_node *y[MOST];
+  int made[MOST];
+  flame_status e = FLAME_OK;
+  fl_launch_begin(&l, a->call->c, part->k);
+  memcpy(l.p, a->call->geometry, sizeof a->call->geometry);
+  a->shared = fl_kenlarge(l.p, ad);
+  if (ad->n_gather > 0) gather_geometry(a, &l, ad);
+  for (int k = 0; k < part->nparam && e == FLAME_OK; k++) {
+    const int before = l.nout;
+    e = give(a, &l, part, k);
+    if (l.nout > before) made[before] = k;
+  }
+  if (e != FLAME_OK || l.nout == 0) return e;
+  e = fl_launch_check(&l);
+  if (e == FLAME_OK) e = fl_klaunch(&l, y);
+  for (int m = 0; m < l.nout && e == FLAME_OK; m++) take(a, &ad->params[made[m]], y[m]);
+  return e != FLAME_OK ? e : a->call->c->err.code;
+}
+
+/* A gather counts elements and threads in an int. */
+static int may_gather(const fl_kcall *k) {
+  const int64_t most = k->c->gather_most;
+  for (int i = 0; i < k->p->nparam; i++)
+    if (k->arg[i].value && k->arg[i].value->shape->numel > most) return 0;
+  for (int which = 6; which < 9; which++) if (fl_kextent(k->geometry, which) > most) return 0;
+  return 1;
+}
+
+/* Are the numbers greater than 0 that a gather takes for sizes? */
+static int suits(const fl_kderived *d, const fl_kknown *x) {
+  for (int i = 0; d->positive && i < x->l.n_values; i++)
+    if (d->positive[i] && !(x->known[i] && x->value[i] > 0)) return 0;
+  return 1;
+}
+
+static const fl_kderived *adjoint_of(const adjoint *a) {
+  fl_kcall *k = a->call;
+  fl_kknown known;
+  fl_kask ask = { .adjoint = 1, .geometry = (uint8_t)fl_kone_of(k->geometry),
+                  .gather = (uint8_t)may_gather(k), .launched = &known.l };
+  fl_kcall_known(k, &known);
+  for (int i = 0; i < k->p->nparam; i++)
+    ask.want[i] = (uint8_t)((a->active[i] ? FL_KAD_INPUT : 0) | (a->seed[i] ? FL_KAD_OUTPUT : 0) |
+                            (k->p->role[i] == FL_KROLE_OUT ? FL_KAD_FRESH : 0));
+  const fl_kderived *d = fl_kprogram_derive(k->c, k->p, &ask);
+  if (!d || !ask.gather || suits(d, &known)) return d;
+  ask.gather = 0;
+  return fl_kprogram_derive(k->c, k->p, &ask);
+}
+
+/* A kernel that only adds to x: what comes in goes out. */
+static void pass_through(adjoint *a, const fl_kad *ad) {
+  for (int k = 0; k < ad->n_params; k++) {
+    const fl_kad_param *q = &ad->params[k];
+    const int i = q->param;
+    if (q->role != FL_KAD_COTANGENT || !q->through || !a->active[i] || !a->seed[i]) continue;
+    const fl_node *v = a->call->arg[i].value;
+    a->gradient[i] = fl_kshaped(n_cast(a->seed[i], v->dtype), v);
+  }
+}
+
+flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node *const *seed,
+                              fl_node **gradient) {
+  flame_context *c = k->c;
+  adjoint a = { .call = k, .seed = seed, .gradient = gradient };
+  const uint8_t mode = c->grad_mode;
+  for (int j = 0; j < n; j++) a.active[active[j]] = 1;
+  memset(gradient, 0, sizeof *gradient * (size_t)k->p->nparam);
+  const fl_kderived *d = adjoint_of(&a);
+  if (!d) return c->err.code;
+  c->grad_mode = 0;
+  pass_through(&a, d->part[0]->k->ad);
+  flame_status e = c->err.code;
+  for (int i = 0; i < d->nparts && e == FLAME_OK; i++) e = run_part(&a, d->part[i]);
+  c->grad_mode = mode;
+  return e;
+}
+
