@@ -47,7 +47,7 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
   if (is_sticky(r) && s->context) {
     const char *more = fl_cuda_explain_lost(r);
     if (!more && !s->ctx->sync_each) {
-      if (s->ctx->up->suspects)
+      if (s->ctx->up && s->ctx->up->suspects)
         s->ctx->up->suspects(s->ctx, s->ordinal + 1, earlier, sizeof earlier);
       more = FL_DO "; run with DEBUG_CUDA=1 to find it";
     }
