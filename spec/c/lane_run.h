@@ -35,7 +35,7 @@ typedef struct job {
 } job;
 
 static fl_lane_report report;
-static char message[600];
+static char message[1000];
 
 /* 1: ran; 0: fault or no run, with 'message'. */
 static inline int execute(const job *j) {

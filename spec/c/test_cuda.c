@@ -384,7 +384,7 @@ static void a_lost_device_repeats_its_first_cause(void) {
   CHECK(strstr(c.err.message, "CUDA_ERROR_ILLEGAL_ADDRESS") &&
         strstr(c.err.message, "cuEventQuery"));
   CHECK(strstr(c.err.hint, "DEBUG_CUDA"));
-  char first[480];
+  char first[sizeof c.err.message];
   snprintf(first, sizeof first, "%s", c.err.message);
   fl_error_clear(&c.err);
   const int64_t calls = fake.calls;

@@ -206,7 +206,7 @@ static void a_bad_address_loses_the_device_with_a_reason(void) {
   if (e == FLAME_OK) e = d.table->sync(&d, &fault);
   CHECK(e == FLAME_DEVICE_LOST && c.dead && strstr(c.err.message,
                                                    "CUDA_ERROR_ILLEGAL_ADDRESS"));
-  char first[480];
+  char first[sizeof c.err.message];
   snprintf(first, sizeof first, "%s", c.err.message);
   fl_error_clear(&c.err);
   CHECK(d.table->sync(&d, &fault) == FLAME_DEVICE_LOST && strcmp(first, c.err.message) == 0);

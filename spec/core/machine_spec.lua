@@ -349,10 +349,45 @@ describe("a device that is lost", function()
     os.remove(path)
     os.remove(path .. ".safetensors")]]
 
+  local kernels = [[
+local shift = flame.kernel "__global__ void shift(const float *x, float *y, int n)\
+  { int i = threadIdx.x; if (i < n) y[i] = x[i]; }"
+local x = flame.ones(4, 5, { device = "cuda" })
+local z = shift(x) + 1
+for i = 1, 12 do
+  z = (z * 2):exp()
+  flame.eval(z)
+end
+print(pcall(function() return z:sum():item() end))]]
+
+  it("names at most eight launches, those of user kernels first, that it may be of", function()
+    machine(all)
+    local text = script(kernels, "fail=EventQuery:1:700")
+    has(text, "false\t(command line):9: cuda: device cuda:0 is lost: CUDA_ERROR_ILLEGAL_ADDRESS",
+      "reported by cuEventQuery; it may be of shift at (command line):4 for (4, 5) f32, sum at ")
+    local _, n = text:gsub(" for %(", "")
+    assert.equal(8, n, text)
+    assert.truthy(text:find "; run with DEBUG_CUDA=1 to find it\n$", text)
+  end)
+
+  it("names none that had ended well before", function()
+    machine(all)
+    local text = script(kernels:gsub("flame%.eval%(z%)", "flame.eval(z) flame.synchronize()"),
+      "fail=EventQuery:13:700")
+    has(text, "it may be of sum at (command line):9 for (1, 1) f32; run with")
+  end)
+
+  it("names the launch itself under the debug switch, a user kernel's too", function()
+    machine(all)
+    has(script(kernels, "fail=LaunchKernel:4:700", "DEBUG_CUDA=1"),
+      "(command line):4: shift: its launch, for a result of shape (4, 5), failed: device cuda:0 is lost")
+  end)
+
   it("repeats its first cause, and the CPU's tensors are read and saved", function()
     machine(all)
     local cause = "device cuda:0 is lost: CUDA_ERROR_ILLEGAL_ADDRESS (made to fail), reported by "
-      .. "cuLaunchKernel; the fault may be of earlier work: run with DEBUG_CUDA=1 to find it\n"
+      .. "cuLaunchKernel; it may be of add+sum at (command line):2 for (3) f32; run with DEBUG_CUDA=1 to "
+      .. "find it\n"
     local text = script(use, "fail=LaunchKernel:1:700")
     local read = cause:sub(1, -2) .. " (read at (command line):%d)\n"
     has(text, "false\t(command line):3: cuda: " .. cause,

@@ -22,7 +22,7 @@ typedef struct fl_error {
   flame_status code;       /* FLAME_OK: no error */
   uint32_t site;           /* interned script line, see fl_site_* ; 0: the current line */
   char op[40];
-  char message[480];  /* "inner sizes differ, (4, 3) and (5, 2)": without op prefix */
+  char message[800];  /* "inner sizes differ, (4, 3) and (5, 2)": without op prefix */
   char hint[160];     /* the remedy at the end of the message, without its punctuation; may be "" */
 } fl_error;
 

@@ -135,7 +135,7 @@ static const fl_upcalls calls = {
   .collect = fl_engine_collect,
   .device_alloc = device_alloc,
   .device_free = device_free, .upload = upload, .download = download, .host = host,
-  .no_memory = fl_engine_no_memory,
+  .no_memory = fl_engine_no_memory, .suspects = fl_suspects_tell,
 };
 
 static void gone(flame_context *c) { free(c); }

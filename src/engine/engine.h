@@ -17,8 +17,20 @@ typedef struct fl_collecting {
   int64_t seen;                           /* ops recorded when 'work' was counted */
 } fl_collecting;
 
+/* A launch that a fault of the device may be of. */
+enum { FL_SUSPECTS = 8 };
+typedef struct fl_suspect {
+  const fl_plan *plan;                            /* may be gone: see serial */
+  int64_t serial, run;
+  int32_t step;
+  uint32_t site;
+  uint8_t dtype, rank;                            /* of the result, with its sizes */
+  int64_t size[FL_MAX_AXES];
+} fl_suspect;
+
 typedef struct fl_engine {
   fl_plans plans;
+  int64_t plan_serial;
   fl_device device[FL_MAX_DEVICES];
   uint8_t open[FL_MAX_DEVICES];
   void *arena[FL_MAX_DEVICES];
@@ -36,6 +48,11 @@ typedef struct fl_engine {
                                                   ** the last run of it wrote a NaN; it has raised
                                                   ** in this evaluation */
   struct fl_profile *profile;                     /* NULL: none is on */
+  fl_suspect kernel[FL_SUSPECTS], other[FL_SUSPECTS];   /* suspects.c: rings of the last launches */
+  int64_t nkernel, nother;
+  const fl_program *now;                          /* what runs on a GPU, its plan, and how many */
+  const fl_plan *now_plan;                        /* steps of it have been queued; NULL: nothing */
+  const int32_t *now_done;
   fl_collecting collect;
   int64_t roomy;                                  /* bytes that are few for the
                                                   ** largest GPU in use */

@@ -83,6 +83,7 @@ static flame_status find_plan(flame_context *c, run *r) {
   }
   fl_plan *p = fl_plan_make(c, &r->program);
   if (!p) return c->err.code;
+  p->serial = ++e->plan_serial;
   c->stats.plans++;
   debug_plan(c, p);
   if (p->device == 0) fl_engine_texts(c, p);
@@ -375,7 +376,7 @@ static flame_status look_for_nan(flame_context *c, run *r, fl_device *d) {
 
 static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   static const char stopped[] = "evaluate: interrupted before the value was computed";
-  const fl_engine *e = c->engine;
+  fl_engine *e = c->engine;
   fl_fault fault = { .site = -1 };
   int32_t done = 0;
   flame_status s = save_snapshots(c, r, d, whole);
@@ -385,7 +386,12 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
                          .arena = e->arena[d->index], .scalar = r->program.scalars.at };
   if (e->profile) e->profile->program = &r->program;
   fl_group_begin(c, r->plan);
+  e->now_plan = d->index ? r->plan : NULL;
+  e->now = &r->program;
+  e->now_done = &done;
   s = d->table->run(d, r->plan, &b, &fault, &done);
+  e->now_plan = NULL;
+  if (d->index && s == FLAME_OK) fl_suspects_note(c, &r->program, r->plan);
   if (e->profile) e->profile->program = NULL;
   count_run(c, r->plan, done);
   if (s == FLAME_DEVICE_LOST && c->sync_each) fl_step_blame(c, &r->program, r->plan, done);
@@ -394,7 +400,7 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   fl_group_end(c, s);
   if (s == FLAME_OK && fault.site < 0 && r->plan->nscan) s = look_for_nan(c, r, d);
   if (s == FLAME_OK && r->nan) return s;
-  char why[600];
+  char why[sizeof c->err.message + 64];
   if (s == FLAME_INTERRUPTED) memcpy(why, stopped, sizeof stopped);
   else if (s != FLAME_OK) fl_error_text(&c->err, why, sizeof why);
   if (fault.site >= 0) {
@@ -482,7 +488,7 @@ static flame_status check_alive(flame_context *c, int device) {
 
 /* What was still to be computed on a lost device. */
 static void fail_lost(flame_context *c, int device) {
-  char why[600];
+  char why[sizeof c->err.message + 64];
   fl_error_text(&c->lost[device], why, sizeof why);
   for (int64_t i = 0; i < c->win.nodes.n; i++) {
     fl_node *n = c->win.nodes.at[i];

@@ -12,6 +12,10 @@ flame_status fl_anomaly_check(flame_context *c, int64_t mark);   /* anomaly.c */
 flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, fl_node *const *in, int nin);
 /* n, PENDING, may come to do so. */
 int fl_anomaly_possible(int mode, const fl_node *n);
+/* suspects.c: a GPU was given this plan, whose nodes are still there; "; it may be of k at a.lua:3"
+** of those that have not ended well. */
+void fl_suspects_note(flame_context *c, const fl_program *g, const fl_plan *p);
+void fl_suspects_tell(flame_context *c, int device, char *out, size_t size);
 /* collect.c: full collections by the host language, for memory is out; what
 ** is due before planning. */
 void fl_engine_collect(flame_context *c);

@@ -68,25 +68,27 @@ static const fl_node *made_by(const fl_program *g, const fl_plan *p, int32_t i) 
   return NULL;
 }
 
-/* The same, or the program's last. */
-static const fl_node *value_of(const fl_program *g, const fl_plan *p, int32_t i) {
+/* The same, or one that is not kept. */
+const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i) {
   const fl_node *n = made_by(g, p, i);
-  return n ? n : g->nodes.at[g->nodes.n - 1];
+  const int32_t own = p->step[i].node;
+  return n ? n : g->nodes.at[own >= 0 && own < g->nodes.n ? own : g->nodes.n - 1];
 }
+
 
 /* The line of that. *own: the value that the step completes, or NULL. */
 static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i, const fl_node **own) {
   *own = NULL;
   if (g == NULL || g->nodes.n == 0) return 0;
   *own = made_by(g, p, i);
-  return value_of(g, p, i)->site;
+  return fl_step_value(g, p, i)->site;
 }
 
 void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int32_t i) {
   fl_error *lost = &c->lost[p->device], named = { 0 };
-  char op[sizeof named.op], shape[FL_SHAPE_TEXT], text[600];
+  char op[sizeof named.op], shape[FL_SHAPE_TEXT], text[sizeof lost->message + 64];
   if (i >= p->nstep || g->nodes.n == 0) return;
-  const fl_node *n = value_of(g, p, i);
+  const fl_node *n = fl_step_value(g, p, i);
   fl_error_text(lost, text, sizeof text);
   const char *cause = strstr(text, ": ");
   fl_step_name(&p->step[i], op, sizeof op);

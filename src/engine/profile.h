@@ -36,6 +36,8 @@ typedef struct fl_profile {
 
 /* Name of a step: the ops in it. */
 void fl_step_name(const fl_step *s, char *out, size_t size);
+/* What step i computes, a value that is kept if it makes one. */
+const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i);
 /* The device was lost in step i, which was waited for: the cause names its op, line and shape. */
 void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int32_t i);
 

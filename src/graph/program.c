@@ -265,7 +265,7 @@ static flame_status load(flame_program *p, fl_archive *a) {
 /* What went wrong in a line is told with the file's name. */
 static void retell(flame_program *p, const char *path) {
   fl_error *e = &p->c->err;
-  char text[600];
+  char text[sizeof e->message + sizeof e->op + 8];
   if (!p->bad || e->code == FLAME_NO_MEMORY || e->code == FLAME_INTERRUPTED) return;
   const int told = !strcmp(e->op, "program") && !strncmp(e->message, "line ", 5);
   snprintf(text, sizeof text, "%s%s%s", told ? "" : e->op, told ? "" : ": ", e->message);

@@ -119,6 +119,13 @@ void fl_plans_put(fl_plans *t, fl_plan *p) {
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
 }
 
+int fl_plans_has(const fl_plans *t, const fl_plan *p, int64_t serial) {
+  for (int64_t i = 0; i < t->nbin; i++)
+    for (const fl_plan *q = t->bin[i]; q; q = q->chain)
+      if (q == p) return q->serial == serial;
+  return 0;
+}
+
 void fl_plans_resized(fl_plans *t, const fl_plan *p, int64_t before) {
   t->bytes += p->total_bytes - before;
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);

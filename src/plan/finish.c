@@ -194,12 +194,15 @@ static int scatter_step(fl_planner *P, int32_t g, fl_step *s, int *empty) {
 static int make_step(fl_planner *P, const turn *t, fl_step *s, int *empty) {
   memset(s, 0, sizeof *s);
   *empty = 0;
+  s->node = -1;
   if (t->cell >= 0) {
+    s->node = t->cell;
     copy_step(&P->cell.at[t->cell], t->stage != 0, s);
     *empty = s->bytes == 0;
     return 1;
   }
   const fl_group *G = fl_plan_group(P, t->group);
+  s->node = G->cell;
   switch (G->kind) {
     case FL_G_SCATTER: return scatter_step(P, t->group, s, empty);
     case FL_G_MATMUL:

@@ -58,6 +58,7 @@ typedef struct fl_step {
   uint8_t commits;                 /* writes a home: not to be interrupted half-way */
   uint8_t joins;                   /* needs what collectives before it are still at (lanes.c) */
   int32_t count;                   /* KERNEL: instances of one structure run as one launch */
+  int32_t node;                    /* the program's node that it computes, of several the first */
   fl_kernel *kernel;               /* KERNEL: array of count */
   fl_matmul *matmul;
   fl_scatter *scatter;
@@ -92,6 +93,7 @@ typedef struct fl_plan {
   int32_t widest;                /* the program's node that is the largest of them, -1: none */
   int64_t total_bytes;           /* host memory of the plan, and of what a device prepared for it */
   int64_t used;                  /* LRU clock */
+  int64_t serial;                /* among all plans of the context */
   struct fl_plan *chain;
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
   void *replay;                  /* the device's own: what it keeps of runs, for equal ones */
@@ -151,6 +153,7 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p);
 ** old ones. */
 void fl_plans_resized(fl_plans *t, const fl_plan *p, int64_t before);
 void fl_plans_put(fl_plans *t, fl_plan *p);                      /* owns it; may drop old ones */
+int fl_plans_has(const fl_plans *t, const fl_plan *p, int64_t serial);   /* p may be gone */
 /* Drop the plans of callees that nothing else holds: no program can name them again. */
 void fl_plans_sweep(fl_plans *t);
 void fl_plan_print(const fl_plan *p, struct fl_text *out);

@@ -64,6 +64,8 @@ typedef struct fl_upcalls {
   char *(*place)(struct flame_context *c, uint32_t site, char buf[96]);
   /* With c->anomaly: fails for the first node borrowed since 'mark' that made a NaN or Inf. */
   flame_status (*anomaly)(struct flame_context *c, int64_t mark);
+  /* The launches that a fault of the device may be of: "" or "; it may be of …". */
+  void (*suspects)(struct flame_context *c, int device, char *out, size_t size);
   /* Holds the gradient of a kernel's call against differences. NULL: it is not asked for. */
   flame_status (*prove)(struct flame_context *c, struct fl_krule *r);
 } fl_upcalls;
@@ -109,6 +111,8 @@ typedef struct flame_context {
   uint8_t default_device;
   uint32_t dead;                 /* bit d: device d was lost, and lost[d] says how */
   fl_error lost[FL_MAX_DEVICES];
+  int64_t runs;                  /* of plans that GPUs were given; those up to good[d] have ended */
+  int64_t good[FL_MAX_DEVICES];  /* well on device d */
   uint8_t evaluating;            /* no recording now: a bug if violated */
   int32_t callbacks;             /* functions of flame_apply under way */
   struct fl_export *trace;       /* graph/: a function is recorded for an export, and no more than
@@ -150,7 +154,7 @@ typedef struct flame_context {
   void (*gone)(struct flame_context *c);
   /* io/stale.c: folder last looked through, saves till the next time */
   struct { uint64_t device, inode; int64_t wait; } swept;
-  char error_text[544];          /* of flame_error */
+  char error_text[864];          /* of flame_error */
 } flame_context;
 
 /* What a message calls axis, or position, number k from 0. */

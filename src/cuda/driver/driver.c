@@ -34,7 +34,7 @@ flame_status fl_cuda_lost(fl_cuda *s) {
 
 void fl_cuda_lose(fl_cuda *s, const char *cause) {
   if (s->dead) return;
-  snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %.360s", s->ordinal, cause);
+  snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %.740s", s->ordinal, cause);
   s->dead = 1;
   s->ctx->dead |= 1u << (s->ordinal + 1);
   fl_fail(&s->ctx->lost[s->ordinal + 1], FLAME_DEVICE_LOST, OP, "%s", s->cause);
@@ -43,13 +43,16 @@ void fl_cuda_lose(fl_cuda *s, const char *cause) {
 flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
   if (r == FL_CU_OK) return FLAME_OK;
   if (s->dead) return fl_cuda_lost(s);
-  char why[400];
+  char why[740], earlier[480] = "";
   if (is_sticky(r) && s->context) {
     const char *more = fl_cuda_explain_lost(r);
-    if (!more && !s->ctx->sync_each)
-      more = "; the fault may be of earlier work" FL_DO ": run with DEBUG_CUDA=1 to find it";
-    snprintf(why, sizeof why, "%s (%s), reported by %s%s", fl_cuda_error_name(s->cu, r),
-             fl_cuda_error_text(s->cu, r), call, more ? more : "");
+    if (!more && !s->ctx->sync_each) {
+      if (s->ctx->up && s->ctx->up->suspects)
+        s->ctx->up->suspects(s->ctx, s->ordinal + 1, earlier, sizeof earlier);
+      more = FL_DO "; run with DEBUG_CUDA=1 to find it";
+    }
+    snprintf(why, sizeof why, "%s (%s), reported by %s%s%s", fl_cuda_error_name(s->cu, r),
+             fl_cuda_error_text(s->cu, r), call, earlier, more ? more : "");
     fl_cuda_lose(s, why);
     return fl_cuda_lost(s);
   }
@@ -124,7 +127,10 @@ flame_status fl_cuda_wait_all(fl_cuda *s) {
                                        "cuEventRecord");
   if (e != FLAME_OK) return e;
   const flame_status ended = fl_cuda_wait(s, s->done);
-  if (ended == FLAME_OK) s->left = 0;
+  if (ended == FLAME_OK) {
+    s->left = 0;
+    s->ctx->good[s->ordinal + 1] = s->ctx->runs;
+  }
   return ended;
 }
 

@@ -87,7 +87,7 @@ typedef struct fl_cuda {
   uint8_t dead;
   uint8_t left;                   /* a wait was interrupted: what is queued may never end */
   char name[96];
-  char cause[400];                /* dead: the first cause */
+  char cause[780];                /* dead: the first cause */
   fl_pool pool;
   fl_stage stage;
   fl_disk disk;
