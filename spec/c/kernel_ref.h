@@ -428,7 +428,7 @@ static void ref_row(ref_run *r, int64_t row) {
 
 /* Run the kernel on copies the caller made; returns the first fault. */
 static fl_fault ref_kernel(const fl_kernel *k, char *const *buffer, const fl_scalar *scalar) {
-  ref_run r = { .k = k, .buffer = buffer, .scalar = scalar, .fault = { -1, 0, 0 } };
+  ref_run r = { .k = k, .buffer = buffer, .scalar = scalar, .fault = { .site = -1 } };
   const int64_t rows = k->kind == FL_K_MAP ? k->points : k->rows;
   r.val = malloc(sizeof *r.val * (k->ninstr + 1u));
   for (int v = 0; v < k->ninstr; v++)

@@ -258,8 +258,8 @@ static void on_limit(int number) { signals += number == SIGXFSZ; }
 
 /* The host's handler is not called for our write, and still is for what the host sends. */
 static void a_limit_of_sizes_is_an_error(void) {
-  struct rlimit before, small;
-  struct sigaction own, host = { .sa_handler = on_limit };
+  struct rlimit before = { 0 }, small;
+  struct sigaction own = { 0 }, host = { .sa_handler = on_limit };
   sigset_t one, pending;
   FILE *f = tmpfile();
   sigemptyset(&one);

@@ -74,8 +74,8 @@ static void steps_and_time_are_used_up(void) {
     "while true do pcall(function() while true do end end) end",
     "local function f() return pcall(f) or f() end f()",
     "repeat until xpcall(function() while true do end end, function() while true do end end)",
-    "coroutine.wrap(function() while true do pcall(coroutine.wrap(function() while true do end end))"
-    " end end)()",
+    ("coroutine.wrap(function() while true do pcall(coroutine.wrap(function() while true do end end))"
+     " end end)()"),
     "local x <close> = setmetatable({}, {__close = function() while true do end end}) while true do end",
     "table.move({}, 1, math.maxinteger - 1, 2)",
     "table.insert(setmetatable({}, {__len = function() return 1 << 50 end}), 1, 1)",

@@ -117,13 +117,14 @@ static char *gpu_text(void) {
   n += put_ops(text + n, room - n, "float", "f32", 0);
   n += put_ops(text + n, room - n, "int64_t", "i64", 1);
   n += put_ops(text + n, room - n, "int32_t", "i32", 1);
+#define word(k, value) if (which == k) return (double)(value) + 0.0;
+  static const char words[] = TEXT(PLAIN);
+#undef word
   snprintf(text + n, room - n,
     "__device__ double plain(int which, int64_t i, float x) { %s return 0; }\n"
     "extern \"C\" __global__ void plain_words(double *y, const float *x, int which) {\n"
     "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n  y[i] = plain(which, i, x[i]);\n}\n",
-#define word(k, value) if (which == k) return (double)(value) + 0.0;
-    TEXT(PLAIN));
-#undef word
+    words);
   return text;
 }
 

@@ -49,6 +49,7 @@ void fl_word_offer(fl_word_guess *g, const char *candidate, int n) {
 }
 
 const char *fl_word_hint(const fl_word_guess *g, char out[64]) {
-  snprintf(out, 64, *g->best ? FL_DO "; did you mean '%s'?" : "", g->best);
+  out[0] = 0;
+  if (*g->best) snprintf(out, 64, FL_DO "; did you mean '%s'?", g->best);
   return out;
 }

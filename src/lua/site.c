@@ -196,6 +196,7 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
   throw_top(L);
 }
 
+__attribute__((format(printf, 4, 0)))
 static _Noreturn void fail_with(lua_State *L, fl_lua *b, const char *op, const char *fmt,
                                 va_list args) {
   fl_error told;

@@ -319,7 +319,7 @@ FL_FN double fl_own_acos(double x) {
   /* acos of -|x| is pi - 2 s there */
   const double t = fl_fast_two_sum(whole, a < 0.5 ? -b : b, &over);
   const double u = t + (over + ((a < 0.5 ? -l : l) + whole * 3.8981718325193755e-17));
-  return (a < 0.5) | (x < 0.0) ? u : b + l;
+  return ((a < 0.5) | (x < 0.0)) ? u : b + l;
 }
 
 FL_OURS(asin, fl_own_asin(x))

@@ -204,7 +204,7 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     draw_unit_f32(y, idx, q, n); \
     EACH { \
       const T v = fl_round_##out(fmaf(y[i], hi - lo, lo)); \
-      y[i] = (v >= hi) & (lo < hi) ? below : v; \
+      y[i] = ((v >= hi) & (lo < hi)) ? below : v; \
     } \
   }
 /* Normals of f32: fl_random_normal_f32 by four, its steps in separate loops, 64 blocks at a

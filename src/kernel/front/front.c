@@ -6,6 +6,7 @@
 
 /* ---- refusals ------------------------------------------------------------------------------- */
 
+__attribute__((format(printf, 4, 0)))
 static void refuse(fl_front *p, int32_t line, int sized, const char *fmt, va_list list) {
   char text[400];
   if (p->failed) return;
