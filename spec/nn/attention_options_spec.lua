@@ -190,6 +190,13 @@ describe("a cache", function()
     end
   end)
 
+  it("take a cache by its place and by its name", function()
+    local m, x = nn.CausalSelfAttention(8, 2), flame.randn(1, 3, 8)
+    local placed, named = m:cache(1, 4), m:cache(1, 4)
+    assert.same(m(x, placed):totable(), m(x, { cache = named }):totable())
+    assert.same({ 3, 3 }, { placed.seen, named.seen })
+  end)
+
   it("hides what a mask of its length hides, and what is not written", function()
     local m = nn.MultiheadAttention(8, 2, { batch_first = true, dtype = "f64", rotary = true })
     local x = flame.randn({ 2, 4, 8 }, F64)
@@ -232,5 +239,8 @@ describe("what does not fit the options of attention", function()
     refused("a cache is not for add_bias_kv and add_zero_attn", rows, x,
       { cache = rows:cache(1, 4) })
     refused("length is 0", m.cache, m, 1, 0)
+    local own = nn.CausalSelfAttention(8, 2)
+    refused("3 positions after 0 do not fit a cache of 2", own, x, { cache = own:cache(1, 2) })
+    refused("cache must be a KeyCache, got table", own, x, { cache = {} })
   end)
 end)
