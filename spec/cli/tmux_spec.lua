@@ -1,16 +1,7 @@
 -- The prompt as a user has it: in tmux, by its keys, its paste and what its screen shows. The other
 -- specs of the prompt run on a terminal of our own (prompt_spec.lua).
-local interpreter = dofile("spec/support/interpreter.lua")
-
-local function output_of(command)
-  local pipe <close> = assert(io.popen(command))
-  return pipe:read("a")
-end
-local top = output_of("pwd"):gsub("\n", "")
-if not interpreter:match("^/") then interpreter = top .. "/" .. interpreter end
-local folder = os.tmpname()
-os.remove(folder)
-assert(os.execute("mkdir " .. folder))
+local terminal = dofile "spec/support/terminal.lua"
+local interpreter, output_of, folder = terminal.interpreter, terminal.output_of, terminal.folder
 
 -- A separate server, which ends with the spec.
 local tmux = ("TMUX= tmux -S '%s/socket' -f /dev/null "):format(folder)

@@ -205,6 +205,16 @@ static int start_bundle(fl_cli *c) {
   return 1;
 }
 
+/* What the options ask for, with the libraries open: success. */
+static int run(fl_cli *c, int flags, int script) {
+  if (flags & (BUNDLE | BUNDLE_CHECK)) return fl_cli_bundle(c, script, (flags & BUNDLE_CHECK) != 0);
+  if (!(flags & NO_ENVIRONMENT) && fl_cli_init(c) != LUA_OK) return 0;
+  if (flags & JUPYTER) return fl_cli_jupyter(c, script);
+  if (flags & WATCH && fl_cli_string(c, "require('flame').internal.watch()", "=watch") != LUA_OK)
+    return 0;
+  return run_options(c, script) && run_rest(c, flags, script);
+}
+
 /* The protected part: (fl_cli *) -> success. */
 static int protected_main(lua_State *L) {
   fl_cli *c = lua_touserdata(L, 1);
@@ -235,20 +245,7 @@ static int protected_main(lua_State *L) {
   fl_cli_make_arg(c, script);
   lua_gc(L, LUA_GCRESTART);
   lua_gc(L, LUA_GCGEN, 0, 0);
-  if (flags & (BUNDLE | BUNDLE_CHECK)) {
-    lua_pushboolean(L, fl_cli_bundle(c, script, (flags & BUNDLE_CHECK) != 0));
-    return 1;
-  }
-  if (!(flags & NO_ENVIRONMENT) && fl_cli_init(c) != LUA_OK) return 0;
-  if (flags & JUPYTER) {
-    lua_pushboolean(L, fl_cli_jupyter(c, script));
-    return 1;
-  }
-  if (flags & WATCH && fl_cli_string(c, "require('flame').internal.watch()", "=watch") != LUA_OK)
-    return 0;
-  if (!run_options(c, script)) return 0;
-  if (!run_rest(c, flags, script)) return 0;
-  lua_pushboolean(L, 1);
+  lua_pushboolean(L, run(c, flags, script));
   return 1;
 }
 

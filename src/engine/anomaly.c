@@ -128,7 +128,7 @@ flame_status fl_anomaly_check(flame_context *c, int64_t mark) {
   }
   flame_status e = ok < 0 ? c->err.code : FLAME_OK;
   c->anomaly = 0;                                    /* not what a finaliser records meanwhile */
-  for (int64_t i = 0; e == FLAME_OK && i < n; i++) 
+  for (int64_t i = 0; e == FLAME_OK && i < n; i++)
     e = fl_anomaly_of(c, mode, list[i].n, &c->borrowed.at[list[i].at], list[i].count);
   c->anomaly = mode;
   fl_free(&c->mem, list, (size_t)most * sizeof *list);

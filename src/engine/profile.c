@@ -75,7 +75,6 @@ const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i) {
   return n ? n : g->nodes.at[own >= 0 && own < g->nodes.n ? own : g->nodes.n - 1];
 }
 
-
 /* The line of that. *own: the value that the step completes, or NULL. */
 static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i, const fl_node **own) {
   *own = NULL;

@@ -190,31 +190,42 @@ static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k
   fl_lua_fail(L, "kernel", "a context with limits runs only what it understands: %s", text);
 }
 
+enum { MOST_OPTIONS = 16 };
+
+/* The strings of the list at 3, which stay on the stack; how many. */
+static int read_options(lua_State *L, const char *option[MOST_OPTIONS]) {
+  const int given = (int)lua_rawlen(L, 3);
+  int n = 0;
+  if (given > MOST_OPTIONS)
+    return fl_lua_fail(L, "kernel", "options and folders: %d given, at most %d", given,
+                       MOST_OPTIONS);
+  for (; n < given && lua_rawgeti(L, 3, n + 1) == LUA_TSTRING; n++)
+    option[n] = lua_tostring(L, -1);
+  return n;
+}
+
+static void tell_interrupt(flame_context *c) {
+  fl_take_interrupt(c);
+  fl_error_clear(&c->err);
+  fl_interrupted(c, "kernel");
+}
+
 /* (source, entry or nil, options, inout) -> kernel */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n;
-  const char *text = luaL_checklstring(L, 1, &n), *entry = luaL_optstring(L, 2, NULL), *option[16];
+  const char *text = luaL_checklstring(L, 1, &n), *entry = luaL_optstring(L, 2, NULL);
+  const char *option[MOST_OPTIONS];
   char label[LUA_IDSIZE];
-  int noption = 0;
   luaL_checktype(L, 3, LUA_TTABLE);
   if (b->c == NULL || !fl_may(b->c, FLAME_KERNELS, "kernel")) return fl_lua_raise(L, b);
   const int first = fl_kernel_place(L, text, label);
-  const int given = (int)lua_rawlen(L, 3), most = (int)(sizeof option / sizeof *option);
-  if (given > most)
-    return fl_lua_fail(L, "kernel", "options and folders: %d given, at most %d",
-                       given, most);
-  for (; noption < given && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++)
-    option[noption] = lua_tostring(L, -1);
+  const int noption = read_options(L, option);
   fl_kernel_box *k = fl_kernel_push(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_ksource *s = fl_ksource_parse_until(&b->c->mem, &b->c->err, text, n, option, noption,
                                          &b->c->interrupted);
-  if (!s && b->c->err.code == FLAME_INTERRUPTED) {
-    fl_take_interrupt(b->c);
-    fl_error_clear(&b->c->err);
-    fl_interrupted(b->c, "kernel");
-  }
+  if (!s && b->c->err.code == FLAME_INTERRUPTED) tell_interrupt(b->c);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   if (u) settle_memory(L, s, 4);
   /* a first function owns the unit from here on, whichever is chosen */

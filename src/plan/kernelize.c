@@ -303,6 +303,16 @@ static void fold_batches(fl_matmul *m) {
   }
 }
 
+/* Outermost first. */
+static void reverse_batches(fl_matmul *m) {
+  for (int i = 0; i < m->nbatch / 2; i++) {
+    const int j = m->nbatch - 1 - i;
+#define SWAP(v) do { const int64_t s_ = m->v[i]; m->v[i] = m->v[j]; m->v[j] = s_; } while (0)
+    SWAP(batch); SWAP(abatch); SWAP(bbatch); SWAP(cbatch);
+#undef SWAP
+  }
+}
+
 int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
   const fl_group *G = fl_plan_group(P, g);
   const fl_node *n = P->cell.at[G->cell].node;
@@ -340,12 +350,7 @@ int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
     m->cbatch[i] = step;
     step *= m->batch[i];
   }
-  for (int i = 0; i < m->nbatch / 2; i++) {                    /* outermost first */
-    const int j = m->nbatch - 1 - i;
-#define SWAP(v) do { const int64_t s_ = m->v[i]; m->v[i] = m->v[j]; m->v[j] = s_; } while (0)
-    SWAP(batch); SWAP(abatch); SWAP(bbatch); SWAP(cbatch);
-#undef SWAP
-  }
+  reverse_batches(m);
   fold_batches(m);
   return 1;
 }

@@ -428,6 +428,16 @@ static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
   return 1;
 }
 
+/* To the ';' or ',' that ends a declarator. */
+static void skip_initialiser(fl_front *p) {
+  while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
+         fl_front_tok(p)->kind != FL_TOK_END) {
+    if (fl_front_is(p, '{') || fl_front_is(p, '(') || fl_front_is(p, '['))
+      fl_front_skip(p);
+    else fl_front_next(p);
+  }
+}
+
 static void global(fl_front *p, const fl_specifiers *s) {
   int ref;
   const fl_ctype *t = fl_decl_pointers(p, s, &ref);
@@ -464,12 +474,7 @@ static void global(fl_front *p, const fl_specifiers *s) {
   } else {
     wrong(p, name, "its initialiser is not read here" FL_DO "; write {…}");
   }
-  while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
-         fl_front_tok(p)->kind != FL_TOK_END) {
-    if (fl_front_is(p, '{') || fl_front_is(p, '(') || fl_front_is(p, '['))
-      fl_front_skip(p);
-    else fl_front_next(p);
-  }
+  skip_initialiser(p);
 }
 
 void fl_decl_global(fl_front *p, fl_specifiers s) {

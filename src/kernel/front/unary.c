@@ -22,25 +22,9 @@ static fl_cvalue view_shared(fl_front *p, fl_cvalue v, int type) {
   return v;
 }
 
-static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_cvalue v,
-                             int32_t line) {
+/* A pointer into memory of one type as one to another: the same place seen as 'to'. */
+static fl_cvalue cast_memory(fl_front *p, const fl_ctype *to, fl_cvalue v, int32_t line) {
   int64_t n;
-  v = fl_val_pointer(p, v, line);
-  if (!p->failed && to->kind == FL_C_VOID) return v;        /* of what it is, unseen */
-  if (v.null) v.type = to;
-  if (p->failed || v.null) return v;
-  v.sym = 0;
-  v.is_const |= (uint8_t)const_of;
-  if (fl_ctype_same(v.type, to)) {
-    v.type = to;
-    return v;
-  }
-  if (fl_member_derives(v.type, to)) {
-    v.kind = FL_V_PLACE;
-    v = fl_member_as(p, v, to, line);
-    v.kind = FL_V_POINTER;
-    return v;
-  }
   const fl_kvar *var = &p->f->vars[v.var];
   const int want = fl_ctype_element(to, &n);
   while (!v.linear && v.type->kind == FL_C_ARRAY) {
@@ -66,6 +50,27 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
   }
   v.type = to;
   return v;
+}
+
+static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_cvalue v,
+                             int32_t line) {
+  v = fl_val_pointer(p, v, line);
+  if (!p->failed && to->kind == FL_C_VOID) return v;        /* of what it is, unseen */
+  if (v.null) v.type = to;
+  if (p->failed || v.null) return v;
+  v.sym = 0;
+  v.is_const |= (uint8_t)const_of;
+  if (fl_ctype_same(v.type, to)) {
+    v.type = to;
+    return v;
+  }
+  if (fl_member_derives(v.type, to)) {
+    v.kind = FL_V_PLACE;
+    v = fl_member_as(p, v, to, line);
+    v.kind = FL_V_POINTER;
+    return v;
+  }
+  return cast_memory(p, to, v, line);
 }
 
 fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
