@@ -196,7 +196,7 @@ local AveragedModel = {}
 ---@overload fun(input: flame.Tensor, target: flame.Tensor, input_lengths: flame.Tensor|integer|integer[], target_lengths: flame.Tensor|integer|integer[]): flame.Tensor
 
 ---@class flame.CausalSelfAttention: flame.Module
----@overload fun(x: flame.Tensor, cache?: flame.KeyCache): flame.Tensor
+---@overload fun(x: flame.Tensor, cache?: table): flame.Tensor
 local CausalSelfAttention = {}
 
 ---@class flame.ChannelShuffle: flame.Module

@@ -169,7 +169,7 @@ static void say_option(lua_State *L, const fl_declared *d, const fl_decl_form *f
   }
   fl_word_guess g = fl_word_begin(lua_tostring(L, w->at));
   add_names(&s, d, f, n, &g);
-  if (s.n == 0) fl_lua_fail(L, op, "no option '%.60s': it takes none", lua_tostring(L, w->at));
+  if (s.n == 0) add(&s, "none", -1);
   fl_lua_fail(L, op, "no option '%.60s', there is: %s%s", lua_tostring(L, w->at), s.at,
       fl_word_hint(&g, hint));
 }

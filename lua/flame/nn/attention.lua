@@ -38,7 +38,9 @@ return function(nn, shared)
         length, self.d // self.heads)
     end, "CausalSelfAttention:cache")
   --- x (batch, time, d); cache: of self:cache, whose positions come before those of x.
-  call(nn.CausalSelfAttention, "(x: T, cache?: KeyCache) -> T", function(self, x, cache)
+  call(nn.CausalSelfAttention, "(x: T, cache?: table) -> T", function(self, x, cache)
+    -- A table without the class of caches may be the options, where the cache has its name.
+    if cache and not getmetatable(cache) and cache.cache ~= nil then cache = cache.cache end
     local b, t, d = x:size(1), x:size(2), self.d
     local h, kv, size = self.heads, self.num_kv_heads, self.d // self.heads
     if cache then keys.check("CausalSelfAttention", cache, b, kv, t, size) end
