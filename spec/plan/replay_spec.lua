@@ -92,7 +92,7 @@ describe("replay", function()
       opts[k] = optim.SGD(nets[k]:parameters(), { lr = 0.1, momentum = 0.9 })
     end
     local x, labels = flame.randn(8, 12), flame.randint({ 8 }, 1, 5)
-    for i = 1, 16 do
+    for i = 1, 40 do                    -- each net's buffers settle first, one after the other
       collectgarbage()                  -- as below
       step(nets[i % 2 + 1], opts[i % 2 + 1], x, labels):item()
     end
@@ -135,7 +135,7 @@ describe("replay", function()
     local bad = flame.full({ 8 }, 6, { dtype = "i64" })
     flame.eval(x, good, bad)
     local said, losses = {}, {}
-    for i = 1, 14 do
+    for i = 1, 24 do
       collectgarbage()                  -- what is dead is at its address again in a short sequence
       local labels = (i == 7 or i == 11) and bad or good
       local ok, e = pcall(function() losses[#losses + 1] = step(net, opt, x, labels):item() end)
