@@ -93,6 +93,7 @@ static int rows_in_flight(const col_writer *c) {
   for (int v = 0; v < f->k->ninstr; v++)
     if (c->inside[v] && fl_text_packed(f, v)) bytes += 4 * fl_dtype_size(f->k->instr[v].dtype);
   while (rows > 4 && rows * bytes > 128) rows /= 2;
+  while (rows > 1 && rows * 4 * fl_text_kernel_weight(f) > 4000) rows /= 2;
   return f->k->ninstr > 48 ? 1 : f->k->ninstr > LONG && rows > 2 ? 2 : rows;
 }
 

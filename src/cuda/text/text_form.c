@@ -163,6 +163,10 @@ int fl_text_weight(int op) {
     case FL_OP_add: case FL_OP_sub: case FL_OP_mul: case FL_OP_neg: case FL_OP_abs:
     case FL_OP_maximum: case FL_OP_minimum: case FL_OP_relu: case FL_OP_square:
     case FL_OP_where: case FL_OP_clamp: return 1;
+    case FL_OP_sin: case FL_OP_cos: case FL_OP_tan: case FL_OP_pow: case FL_OP_asinh:
+    case FL_OP_acosh: case FL_OP_atanh: case FL_OP_erfc: case FL_OP_erfinv: case FL_OP_fmod:
+    case FL_OP_mod: case FL_OP_floordiv: return 80;
+    case FL_OP_lgamma: case FL_OP_digamma: case FL_OP_trigamma: return 250;
     default: return fl_ops[op].kind == FL_KIND_TEST ? 1 : 8;
   }
 }
@@ -177,7 +181,7 @@ int fl_text_value_weight(const text_form *f, int v) {
     n = f->cls != C_MAP && f->k->instr[i->a].code == FL_I_IOTA && f->quad[f->k->instr[i->a].arg]
         ? 20 : 60;
   else if (i->code == FL_I_INDEX || i->code == FL_I_GATHER) n = 6;
-  if (fl_dtype_reg(i->dtype) == FL_REG_F64) n *= 3;
+  if (fl_dtype_reg(i->dtype) == FL_REG_F64) n *= n < 8 ? 3 : n < 60 ? 6 : 2;
   return n + half;
 }
 

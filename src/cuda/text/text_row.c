@@ -396,7 +396,7 @@ static void put_chunk_run(row_writer *r, const sweep *s, int batch, int whole) {
 static void put_chunk_sweep(row_writer *r, const sweep *s) {
   fl_text_printf(r->w->out, "long long base = chunk * %d, to = base + %d;\nif (to > n) to = n;\n",
                  ROW_CHUNK, ROW_CHUNK);
-  put_chunk_run(r, s, r->batch, 1);
+  if (r->batch > 1) put_chunk_run(r, s, r->batch, 1);
   put_chunk_run(r, s, 1, 0);
 }
 
@@ -573,7 +573,8 @@ void fl_text_row(text_writer *w) {
   row_writer r;
   begin(&r, w);
   r.batch = f->persist ? f->steps : f->cls == C_CHUNKS ? 4 : late_batch(f);
-  if (!f->persist && loads_of(f, r.all) > 16) r.batch = 1;
+  if (!f->persist && (loads_of(f, r.all) > 16 ||
+                      r.batch * ROW_VECTOR * fl_text_kernel_weight(f) > 2000)) r.batch = 1;
   fl_text_pointers(w);
   put_head(&r);
   fl_text_values(w, r.all, V_CONST, V_CONST);
