@@ -66,6 +66,7 @@ extern "C" __global__ void __launch_bounds__(256) adamw(const __grid_constant__ 
   if (last > w[1]) last = w[1];
   if (w[0] & 1) {
     const long long end = last - (last - first) % 4;
+#pragma unroll 1
     for (; at < end; at += 2048) {
       pack<s4, 4> l6[2] = {};
       pack<s4, 4> l7[2] = {};
@@ -119,6 +120,7 @@ extern "C" __global__ void __launch_bounds__(256) adamw(const __grid_constant__ 
     at = end;
   }
   const long long end = last;
+#pragma unroll 1
   for (; at < end; at += 512) {
     pack<s4, 1> l6[2] = {};
     pack<s4, 1> l7[2] = {};

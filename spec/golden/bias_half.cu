@@ -35,6 +35,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_half(const __grid_constan
   if (last > w[1]) last = w[1];
   if (w[0] & 1) {
     const long long end = last - (last - first) % 8;
+#pragma unroll 1
     for (; at < end; at += 8192) {
       pack<s2, 8> l0[4] = {};
       pack<s2, 8> l1[4] = {};
@@ -73,6 +74,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_half(const __grid_constan
     at = end;
   }
   const long long end = last;
+#pragma unroll 1
   for (; at < end; at += 1024) {
     pack<s2, 1> l0[4] = {};
     pack<s2, 1> l1[4] = {};

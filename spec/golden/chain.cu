@@ -36,6 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) chain(const __grid_constant__ 
   if (last > w[1]) last = w[1];
   if (w[0] & 1) {
     const long long end = last - (last - first) % 4;
+#pragma unroll 1
     for (; at < end; at += 4096) {
       pack<s4, 4> l2[4] = {};
 #pragma unroll
@@ -65,6 +66,7 @@ extern "C" __global__ void __launch_bounds__(256) chain(const __grid_constant__ 
     at = end;
   }
   const long long end = last;
+#pragma unroll 1
   for (; at < end; at += 1024) {
     pack<s4, 1> l2[4] = {};
 #pragma unroll

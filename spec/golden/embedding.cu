@@ -12,6 +12,7 @@ extern "C" __global__ void __launch_bounds__(256) embedding(const __grid_constan
   if (last > w[1]) last = w[1];
   if (w[0] & 1) {
     const long long end = last - (last - first) % 4;
+#pragma unroll 1
     for (; at < end; at += 4096) {
       pack<s8, 1> l2[4] = {};
       pack<s4, 4> l4[4] = {};
@@ -52,6 +53,7 @@ extern "C" __global__ void __launch_bounds__(256) embedding(const __grid_constan
     at = end;
   }
   const long long end = last;
+#pragma unroll 1
   for (; at < end; at += 1024) {
     pack<s8, 1> l2[4] = {};
     pack<s4, 1> l4[4] = {};

@@ -19,6 +19,7 @@ extern "C" __global__ void __launch_bounds__(256) transposed(const __grid_consta
   if (last > w[1]) last = w[1];
   if (w[0] & 1) {
     const long long end = last - (last - first) % 4;
+#pragma unroll 1
     for (; at < end; at += 4096) {
       pack<s4, 4> l0[4] = {};
       pack<s4, 4> l1[4] = {};
@@ -55,6 +56,7 @@ extern "C" __global__ void __launch_bounds__(256) transposed(const __grid_consta
     at = end;
   }
   const long long end = last;
+#pragma unroll 1
   for (; at < end; at += 1024) {
     pack<s4, 1> l0[4] = {};
     pack<s4, 1> l1[4] = {};
