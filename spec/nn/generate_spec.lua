@@ -279,7 +279,7 @@ describe("generate", function()
     flame.stats "reset"
     flame.generate(model, { 1, 2, 3 }, 61)
     assert.equal(0, flame.stats().plans)
-    flame.generate(model, { 1, 2, 3 }, 200)
+    flame.generate(model, { 1, 2, 3 }, 260)
     assert.is_true(flame.stats().plans > 0)
   end)
 
