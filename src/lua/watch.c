@@ -33,8 +33,8 @@ static flame_status walked(flame_context *c, fl_node *n, fl_node *g) {
   return e == FLAME_OK ? c->err.code : e;
 }
 
-/* core.watch_walks(f | nil): f(op, line, handle, g) at each step of each backward from now on; op is
-** "" and handle names the tensor (core.handle) where it is a leaf. */
+/* core.watch_walks(f | nil): f(op, line, handle, g) at each step of each backward from now on; op
+** is "" and handle names the tensor (core.handle) where it is a leaf. */
 static int watch_walks(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_settop(L, 1);

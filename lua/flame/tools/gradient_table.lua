@@ -259,10 +259,10 @@ local function watched(self, gs, names, f)
   f()
 end
 
---- Runs the backward of a tensor, or a function that makes backwards, and tells each step in order:
---- {op, line, shape, dtype, leaf, norm, max, rms, nan, inf, mark}: the op whose result has a gradient
---- there, and what that gradient is like; of a leaf its name in net, if that is given. The first row
---- with a NaN or Inf has a mark. It prints as a table. All gradients are held until the end.
+--- Runs the backward of a tensor, or a function that makes backwards, and tells each step in
+--- order: {op, line, shape, dtype, leaf, norm, max, rms, nan, inf, mark}: the op whose result has a
+--- gradient there, and what that gradient is like; of a leaf its name in net, if that is given. The
+--- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until the end.
 def(".backward_trace(x: T|fn, *, net?: table|T) -> BackwardTrace", function(x, net)
   local self, gs = setmetatable({}, Trace), {}
   watched(self, gs, names_of(net), is_tensor(x) and function() x:backward() end or x)
