@@ -2719,7 +2719,7 @@ function Tensor:backward(seed) end
 --- Runs the backward of a tensor, or a function that makes backwards, and tells each step in
 --- order: {op, line, shape, dtype, leaf, norm, max, rms, nan, inf, mark}: the op whose result has a
 --- gradient there, and what that gradient is like; of a leaf its name in net, if that is given. The
---- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until the end.
+--- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until then.
 ---@param x flame.Tensor|function
 ---@return flame.BackwardTrace
 function flame.backward_trace(x) end

@@ -135,7 +135,8 @@ function Table:__tostring()
   for i, row in ipairs(self) do
     local part = row.numel and row.numel > 0 and row.zeros / row.numel or 0
     lines[i + 1] = { row.name, shape_text(row.shape), number(row.norm), number(row.max),
-      counted(row.nan), counted(row.inf), part > 0 and ("%d %%"):format(math.ceil(100 * part)) or "",
+      counted(row.nan), counted(row.inf),
+      part > 0 and ("%d %%"):format(math.ceil(100 * part)) or "",
       number(row.ratio), bars(row.decades), row.mark .. (row.why and ": " .. row.why or ""),
       left = 9 }
   end
@@ -218,7 +219,7 @@ def(".gradients_table(net: table|T, *, step?: table|fn) -> GradientsTable", func
   return self
 end)
 
--- ---- a row for each step of a backward ------------------------------------------------------------
+-- ---- a row for each step of a backward --------------------------------------------------------
 ---@class flame.BackwardTrace
 local Trace = { __name = "flame.BackwardTrace" }
 Trace.__index = Trace
@@ -262,7 +263,7 @@ end
 --- Runs the backward of a tensor, or a function that makes backwards, and tells each step in
 --- order: {op, line, shape, dtype, leaf, norm, max, rms, nan, inf, mark}: the op whose result has a
 --- gradient there, and what that gradient is like; of a leaf its name in net, if that is given. The
---- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until the end.
+--- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until then.
 def(".backward_trace(x: T|fn, *, net?: table|T) -> BackwardTrace", function(x, net)
   local self, gs = setmetatable({}, Trace), {}
   watched(self, gs, names_of(net), is_tensor(x) and function() x:backward() end or x)
