@@ -126,7 +126,8 @@ static void put_run(text_writer *w, const path *p) {
 static void put_path(text_writer *w, const path *p) {
   char count[16];
   snprintf(count, sizeof count, "%d", p->unroll);
-  fl_text_printf(w->out, "#pragma unroll 1\nfor (; at < end; at += %d) {\n", MAP_THREADS * p->unroll * p->vector);
+  fl_text_printf(w->out, "#pragma unroll 1\nfor (; at < end; at += %d) {\n",
+                 MAP_THREADS * p->unroll * p->vector);
   fl_text_packs(w, p->need, p->vector, count);
   if (p->vector > 1 && w->f->runs) put_run(w, p);
   w->slot = "[u]";
