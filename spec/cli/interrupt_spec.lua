@@ -3,7 +3,7 @@
 local flame = require "flame"
 
 local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
-local LIMIT = sanitized and 8 or 1            -- seconds; 0.2 is the aim, the machine may be busy
+local LIMIT = sanitized and 20 or 1           -- seconds; 0.2 is the aim, the machine may be busy
 
 local program = dofile("spec/support/interpreter.lua")
 local helper = require("spec.support.helper")
@@ -66,7 +66,8 @@ local function session(before, long, after, environment)
   local returned = wait(60, 0.01, there, back)
   local took = seconds() - at
   os.execute("sleep 0.1")
-  wait(6, 0.02, function() return all_of(out):find("the end", 1, true) end)
+  wait(sanitized and 60 or 6, 0.02,
+    function() return all_of(out):find("the end", 1, true) end)
   os.execute(("kill -9 $(cat %s.pid) 2>/dev/null"):format(base))
   local text = all_of(out)
   for _, suffix in ipairs({ "", ".started", ".back", ".out", ".pid" }) do
@@ -173,6 +174,10 @@ describe("a second Ctrl-C", function()
   -- LAPACK does not look at the first; the second ends the program (130: by SIGINT)
   local long = "x = flame.randn(3000, 3000) flame.eval(x) print('go') io.stdout:flush() flame.eval((x:svd()))"
   it("ends a script in a long call of a library", function()
+    if os.getenv("FLAME_SANITIZE") == "thread" then
+      pending "TSan delivers a signal at the next call of the C library, and LAPACK makes none"
+      return
+    end
     local base = os.tmpname()
     local f <close> = assert(io.open(base, "w"))
     f:write("flame = require 'flame' " .. long)
