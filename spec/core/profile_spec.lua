@@ -1,5 +1,6 @@
---- Profiles beyond a row an op (inspect_spec): shares of what the device can do, regions, traces of a
--- GPU, ranges for NVIDIA's tools, and flame graphs. GPUs are the fake driver's, in a process of its own.
+--- Profiles beyond a row an op (inspect_spec): shares of what the device can do, regions, traces of
+-- a GPU, ranges for NVIDIA's tools, and flame graphs. GPUs are the fake driver's, in a process of
+-- its own.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local refused = helper.raises

@@ -1,6 +1,6 @@
 /*
-** Where a script's time goes, by stacks of its functions: a tree of calls with the time spent in each
-** itself, kept by a hook on calls and returns. tools/flamegraph.lua reads it out.
+** Where a script's time goes, by stacks of its functions: a tree of calls with the time spent in
+** each itself, kept by a hook on calls and returns. tools/flamegraph.lua reads it out.
 **
 ** A frame of Lua's is told by its thread and function. A coroutine's frames stand on those of who
 ** resumes it; what is left by an error or a yield is taken off at the next return of a frame
@@ -108,8 +108,8 @@ static void hook(lua_State *L, lua_Debug *ar) {
   s->last = fl_trace_now();
 }
 
-/* core.stacks_start(): of this thread, and of coroutines that it makes. false: one is on, or a limit
-** has the hook. */
+/* core.stacks_start(): of this thread, and of coroutines that it makes. false: one is on, or a
+** limit has the hook. */
 static int stacks_start(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) fl_lua_raise(L, b);
@@ -129,8 +129,8 @@ static int stacks_start(lua_State *L) {
   return lua_pushboolean(L, 1), 1;
 }
 
-/* core.stacks_stop(): a list of {name, parent = its place in the list or 0, calls =, ms = in itself};
-** nil where none is on. */
+/* core.stacks_stop(): a list of {name, parent = its place in the list or 0, calls =, ms = in
+** itself}; nil where none is on. */
 static int stacks_stop(lua_State *L) {
   stacks *s = recording(L);
   if (s == NULL) return 0;

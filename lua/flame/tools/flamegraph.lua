@@ -1,5 +1,5 @@
---- flame.flamegraph: where the time of a script goes, by stacks of its functions, as a picture or as
--- folded stacks. The host's time is meant: calls that wait for a GPU have the time of the wait.
+--- flame.flamegraph: where the time of a script goes, by stacks of its functions, as a picture or
+-- as folded stacks. The host's time is meant: calls that wait for a GPU have the time of the wait.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
