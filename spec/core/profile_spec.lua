@@ -1,6 +1,6 @@
 --- Profiles beyond a row an op (inspect_spec): shares of what the device can do, regions, traces of
--- a GPU, ranges for NVIDIA's tools, and flame graphs. GPUs are the fake driver's, in a process of
--- its own.
+-- a GPU, ranges for NVIDIA's tools, and flame graphs. GPUs are the fake driver's, in a separate
+-- process.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local refused = helper.raises
@@ -77,7 +77,7 @@ end
 local gpu = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" }
 
 describe("a trace of a GPU", function()
-  it("has stream, copies and host on tracks of their own, and each nests", function()
+  it("has stream, copies and host on separate tracks, each of which nests", function()
     with_machine(gpu, function(root, run)
       run([[
 local x = flame.ones(8, 8):to "cuda"

@@ -5,7 +5,7 @@
 ** A frame of Lua's is told by its thread and function. A coroutine's frames stand on those of who
 ** resumes it; what is left by an error or a yield is taken off at the next return of a frame
 ** below, so a return whose frame is not there is one of those and changes nothing. Time in the hook
-** counts for nobody. Deeper than MOST_DEEP, and beyond MOST_NODES, calls count for their caller.
+** is left out. Deeper than MOST_DEEP, and beyond MOST_NODES, calls count for their caller.
 */
 #include "lua/binding.h"
 #include "device/trace.h"
