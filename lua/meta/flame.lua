@@ -2713,6 +2713,17 @@ Tensor.avg_pool3d = flame.avg_pool3d
 ---@param seed? flame.Tensor|flame.options.backward
 function Tensor:backward(seed) end
 
+---@class flame.options.backward_trace
+---@field net? table|flame.Tensor
+
+--- Runs the backward of a tensor, or a function that makes backwards, and tells each step in
+--- order: {op, line, shape, dtype, leaf, norm, max, rms, nan, inf, mark}: the op whose result has a
+--- gradient there, and what that gradient is like; of a leaf its name in net, if that is given. The
+--- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until then.
+---@param x flame.Tensor|function
+---@return flame.BackwardTrace
+function flame.backward_trace(x) end
+
 ---@class flame.options.baddbmm
 ---@field batch1? flame.Tensor
 ---@field batch2? flame.Tensor
@@ -5832,6 +5843,19 @@ Tensor.gradient = flame.gradient
 ---@param inputs flame.Tensor|flame.Tensor[]
 ---@return table
 function Tensor:gradients(inputs) end
+
+---@class flame.options.gradients_table
+---@field step? table|function
+
+--- A row for each parameter of a module, or of a table of tensors: {name, shape, dtype, numel,
+--- norm, max, rms, nan, inf, zeros (how many are 0), decades (how many are of each power of ten
+--- from 1e-10 to 1e2), mark, why}; it prints as a table. The mark is "none" (no gradient: why says
+--- the reason), "frozen", "NaN", "Inf", "zero", "exploding", "vanishing" or "". With step, an
+--- optimiser or a function, that step is made and rows have ratio, the norm of the update divided
+--- by that of the weight; "unchanged" marks weights that it left as they were.
+---@param net table|flame.Tensor
+---@return flame.GradientsTable
+function flame.gradients_table(net) end
 
 ---@class flame.options.graph
 ---@field format? "text"|"dot"  "text"

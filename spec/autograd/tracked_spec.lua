@@ -124,12 +124,12 @@ local OWN = {
 
 -- Functions that are given no tensor of floats, or give none of its numbers.
 local WITHOUT = {}
-for name in ([[allclose arange autocast backward bartlett_window bench best_device bincount bitwise_and
+for name in ([[allclose arange autocast backward bartlett_window bench backward_trace best_device bincount bitwise_and
   bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
   bisect broadcast_shapes bytes can_cast compare cosine_window cuda debug default_device default_dtype
   deterministic device dim edit_distance element_size empty empty_cache enable_grad equal exponential_window export eye
   fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window generate
-  get_default_device get_default_dtype get_rng_state grad gradcheck gradients graph hamming_window
+  get_default_device get_default_dtype get_rng_state grad gradcheck gradients gradients_table graph hamming_window
   hann_window has help hessian hvp inference_mode info is_complex is_contiguous is_floating_point
   is_grad_enabled is_nonzero is_same_size is_signed is_tensor item jacobian jvp kaiser_window kernel
   kernel_cache last_error lcm leakcheck linspace load logspace manual_seed map memory nbytes

@@ -289,6 +289,14 @@ describe("a program's file", function()
     assert.same({ 1, 2, 3, 4 }, p(flame.arange(1, 4):float()):totable())
   end)
 
+  it("gives each sum of a kernel's gradient a result to go to", function()
+    local golden = read "spec/golden/programs/sums.safetensors"
+    local nowhere, n = golden:gsub("(_scale_vjp [^_]-) 98 0 ", "%1 00 0 ")
+    assert.equal(1, n)
+    write(path, nowhere)
+    assert.error_matches(function() flame.program(path) end, "does not fit its parameter")
+  end)
+
   it("is run with the inputs that it names", function()
     with("program 1\ngraph 0\ninput _v f32 4\noutput _y x0")
     local p <close> = flame.program(path)

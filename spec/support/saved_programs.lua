@@ -82,6 +82,33 @@ case("kernels", function()
   end, { flame.randn(40), sizes = { { x = { 7 } }, { x = { 300 } } } }
 end, function(k) return flame.randn(({ 7, 40, 300 })[k]) end, 3)
 
+-- Gradients of kernels that are summed in a fixed order: at elements, and once a block.
+local SUMS = [[
+__global__ void scale(float *y, const float *x, const float *w, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] * w[i % 3] + w[i % 2];
+}
+__global__ void offset(double *y, const double *x, const double *b) {
+  int i = blockIdx.x * 32 + threadIdx.x;
+  y[i] = x[i] * b[0] + b[1];
+}]]
+
+case("sums", function()
+  local scale = flame.kernel { source = SUMS, entry = "scale" }
+  local offset = flame.kernel { source = SUMS, entry = "offset", grid = 2, block = 32 }
+  local w, b = flame.randn(3):requires_grad_(), flame.randn(2):double():requires_grad_()
+  local opt = optim.SGD({ w, b }, { lr = 0.05, momentum = 0.9 })
+  local function step(x)
+    opt:zero_grad()
+    local loss = offset(scale(x, w):double(), b):square():mean()
+    loss:backward()
+    opt:step()
+    return loss:detach(), w, b
+  end
+  step(flame.randn(64))
+  return step, { flame.randn(64) }
+end, function() return flame.randn(64) end, 3)
+
 local function training(make)
   return function()
     local net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))

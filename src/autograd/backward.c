@@ -294,6 +294,7 @@ static flame_status step(walk *w, item *it) {
       g = changed;
     }
   }
+  if (e == FLAME_OK && c->watched) e = c->up->walked(c, n, g);
   if (e == FLAME_OK && n->entry) e = arrive(w, it, g);     /* no entry: a hook untracked the leaf */
   if (e == FLAME_OK && !leaf && it->wanted) e = run_rule(w, it, g);
   if (e == FLAME_OK && c->anomaly && c->up && c->up->anomaly) e = c->up->anomaly(c, mark);

@@ -13,8 +13,7 @@ void fl_graph_put_kernel(fl_text *t, const fl_kfunction *k) {
   const fl_kunit *u = k->unit;
   fl_text_printf(t, "%s %d\n", k->f->name, (int)u->noption);
   for (int32_t i = 0; i < u->noption; i++) fl_text_printf(t, "%s\n", u->option[i]);
-  if (k->ad) fl_text_add(t, k->text, k->text_bytes);
-  else fl_text_puts(t, u->source->text);
+  fl_kfunction_save(k, t);
 }
 
 static void *refuse(flame_context *c, const char *why) {
@@ -29,7 +28,7 @@ static fl_kfunction *function_of(flame_context *c, const char *text, size_t n, c
   fl_kunit *u = s ? fl_kunit_new(&c->mem, s, "program", 0, option, noption) : NULL;
   if (!u) return c->err.code ? NULL : refuse(c, "no host memory");
   fl_kfunc *f = s->too_large || s->error ? NULL : fl_ksource_kernel(s, entry);
-  fl_kfunction *k = f ? fl_kfunction_given(u, f) : NULL;
+  fl_kfunction *k = f ? fl_kfunction_saved(u, f) : NULL;
   if (!k) refuse(c, s->too_large ? s->too_large : s->error ? s->error : "there is no such entry");
   if (k && (c->limits.any || c->limits.deny) && !f->has_body) {
     fl_kfunction_release(k);
@@ -78,13 +77,16 @@ static int fits(const fl_kparam *q, int64_t w, int64_t b, int64_t ns) {
          (kind == FL_KARG_IN && q->is_const);
 }
 
+/* May it be what a sum in a fixed order goes to, whose elements are counted? */
+static int is_summed(int64_t kind) { return kind == FL_KARG_OUT || kind == FL_KARG_COPY; }
+
 /* Zeros come first unless the launch is proven to write all. */
 static void find_whole(const fl_kfunction *k, int64_t *p, const fl_scalar *scalar) {
   for (int i = 0; i < p[FL_KP_COUNT_ARGS]; i++) {
     int64_t *w = &p[FL_KP_ARGS + 2 * i];
     const int64_t bytes = *w >> 3;
     if ((*w & 7) == FL_KARG_RAW) *w = FL_KARG_OUT + 8 * bytes;
-    if ((*w & 7) == FL_KARG_OUT && fl_kernel_covers(k, p, scalar, i, bytes))
+    if ((*w & 7) == FL_KARG_OUT && !k->slot[i] && fl_kernel_covers(k, p, scalar, i, bytes))
       *w = FL_KARG_RAW + 8 * bytes;
   }
 }
@@ -98,10 +100,11 @@ fl_node *fl_graph_launch(flame_context *c, fl_kfunction *k, int device, int dtyp
   for (int i = 0; i < 6; i++)
     if (p[i] < 1 || p[i] > INT32_MAX) return refuse(c, "a grid or block is out of range");
   for (int i = 0; i < n; i++)
-    if (!fits(&k->f->params[i], p[FL_KP_ARGS + 2 * i], p[FL_KP_ARGS + 2 * i + 1], ns))
+    if (!fits(&k->f->params[i], p[FL_KP_ARGS + 2 * i], p[FL_KP_ARGS + 2 * i + 1], ns) ||
+        (k->slot[i] && !is_summed(p[FL_KP_ARGS + 2 * i] & 7)))
       return refuse(c, "an argument does not fit its parameter");
   if (fl_kernel_ready(c, k, device) != FLAME_OK) return NULL;
-  p[FL_KP_CHECKS] = c->kernel_checks;
+  p[FL_KP_CHECKS] = k->ad ? c->kernel_checks & ~(unsigned)FL_LANE_UNINIT : c->kernel_checks;
   find_whole(k, p, scalar);
   return n_call(c, FL_CALL_kernel, k->f->name, nin, in, device, dtype, rank, size, np, p,
                 &k->callee, ns, scalar);

@@ -151,11 +151,9 @@ static void put_call(writer *w, const fl_node *n, const ref *r) {
     return;
   }
   const fl_kfunction *f = (const fl_kfunction *)(const void *)k->callee;
-  if (kernel && (f->binary || f->sums || !f->f)) {
-    fail(w, FLAME_NOT_SUPPORTED, f->sums
-      ? "the gradient of a kernel adds up in a fixed order, which programs do not have" FL_DO
-        ": flame.deterministic(false), or give vjp = …"
-      : "a kernel is a binary, which programs do not have" FL_DO ": give its source");
+  if (kernel && (f->binary || !f->f)) {
+    fail(w, FLAME_NOT_SUPPORTED,
+         "a kernel is a binary, which programs do not have" FL_DO ": give its source");
     return;
   }
   while (np > 0 && k->p[np - 1] == 0) np--;

@@ -380,6 +380,34 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   return k;
 }
 
+void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
+  if (k->sums) {
+    put_prelude(t, k->f);
+    fl_ktext_saved(t, k->f);
+  } else if (k->ad) {
+    fl_text_add(t, k->text, k->text_bytes);
+  } else {
+    fl_text_puts(t, k->unit->source->text);
+  }
+}
+
+static int is_sum(void *arg, fl_kstmt *s) {
+  if (s->kind == FL_KS_ATOMIC && s->mode != FL_KM_FREE) *(int *)arg = 1;
+  return 1;
+}
+
+fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f) {
+  int sums = 0;
+  const fl_kvisitor see = { is_sum, NULL, &sums };
+  if (f->has_body) fl_kwalk_block(&see, f->body);
+  if (!sums) return fl_kfunction_given(u, f);
+  fl_kad *ad = fl_karena_new(&u->source->arena, sizeof *ad);
+  if (!ad) return NULL;
+  ad->func = f;
+  ad->n_params = f->n_params;
+  return fl_kfunction_derived(u, ad, 1);
+}
+
 int fl_kfunction_check(fl_kfunction *k, unsigned checks) {
   fl_text t;
   if ((k->checked && k->checked_for == checks) || k->binary || !k->f->has_body) return 1;

@@ -63,6 +63,9 @@ void fl_kunit_release(fl_kunit *u);
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f);
 /* What AD made; its text is printed here. exact: sums in no order (text.h). */
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact);
+/* Text and function of a saved program: sums in no order stay what they are. */
+void fl_kfunction_save(const fl_kfunction *k, fl_text *t);
+fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f);
 /* k->checked for these FL_LANE_* checks. 0: no memory. Kernels without a tree stay without. */
 int fl_kfunction_check(fl_kfunction *k, unsigned checks);
 /* A binary with this entry: no signature, no CPU. */

@@ -60,6 +60,8 @@ typedef struct fl_upcalls {
   flame_status (*no_memory)(struct flame_context *c, int device, int64_t bytes, const char *what);
   /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
   flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);
+  /* With c->watched: a backward walk is at n with the whole cotangent g. May run scripts. */
+  flame_status (*walked)(struct flame_context *c, fl_node *n, fl_node *g);
   /* "train.lua:8" for a line of the script, "" for none. NULL: lines are not known. */
   char *(*place)(struct flame_context *c, uint32_t site, char buf[96]);
   /* With c->anomaly: fails for the first node borrowed since 'mark' that made a NaN or Inf. */
@@ -127,6 +129,7 @@ typedef struct flame_context {
   uint8_t anomaly, deterministic;  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t scan;                  /* FLAME_CHECK=nan: plans look for NaN as they run (plan/scan.c) */
   uint8_t back;                  /* what a backward walk is at, as fl_node.back; 0: none */
+  uint8_t watched;               /* steps of walks are told to up->walked */
   uint8_t from_zero;             /* FL_FROM_ZERO_*: messages count axes and positions from 0 */
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel

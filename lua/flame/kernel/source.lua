@@ -163,13 +163,80 @@ local function declared(entry, parameters, i, given)
   return ("constexpr %s %s = %s; "):format(kind, name, value)
 end
 
+--- Explicit specialisations of the kernel: where each begins, the end of its "template <>", where
+-- its own "<…>" begins and ends, its arguments (nil: deduced), its formals and where it ends.
+local function specialisations(text, name)
+  local list = {}
+  for first, open, close, head in headers(text) do
+    local at = head:match("%f[%w_]" .. name .. "()%f[^%w_]")
+    if at and not text:sub(open + 1, close - 1):find("%S") then
+      local angle = text:match("^%s*()<", close + at)
+      local last = angle and closing(text, angle) or close + at - 1
+      local formals, body = text:match("^%s*(%b())[^;{]*()", last + 1)
+      list[#list + 1] = { first = first, head = close, from = close + at, to = last,
+        given = angle and split(text:sub(angle + 1, last - 1)), formals = formals or "()",
+        last = body and (text:match("^%b{}()", body) or body + 1) - 1 or last }
+    end
+  end
+  return list
+end
+
+local SAME = { __half = "half", __nv_bfloat16 = "nv_bfloat16" }
+
+--- A type or constant as it is compared: without spaces, the names of 'env' replaced.
+local function compared(text, env)
+  return (text:gsub("=.*", ""):gsub("__restrict_*", ""):gsub("[%a_][%w_]*", env)
+    :gsub("[%a_][%w_]*", SAME):gsub("%s+", " "):gsub("%f[%s]%s%f[^%w_]", ""):gsub(" ?%f[%W]$", ""))
+end
+
+--- The types of formals, one after the other.
+local function types(formals, env)
+  local list = split(formals:sub(2, -2))
+  for i, f in ipairs(list) do
+    f = f:gsub("=.*", "")
+    list[i] = compared(f:match("^(.-[%s%*&])[%a_][%w_]*%s*$") or f, env):gsub(" ", "")
+  end
+  return table.concat(list, ",")
+end
+
+--- The specialisation that these arguments mean, nil: there is none. 'formals': of the template.
+local function special(list, env, values, formals)
+  local wanted = types(formals, env)
+  for _, s in ipairs(list) do
+    local same = not s.given and types(s.formals, {}) == wanted
+    if s.given then
+      same = true
+      for i, v in ipairs(values) do
+        same = same and (not s.given[i] or compared(s.given[i], {}) == compared(v, {}))
+      end
+    end
+    if same then return s end
+  end
+end
+
+local function without(source, from, to)
+  return source:sub(1, from - 1) .. blanks(source:sub(from, to)) .. source:sub(to + 1)
+end
+
+--- The arguments of the template by name, and as a list.
+local function values_of(parameters, given)
+  local env, values = {}, {}
+  for i, parameter in ipairs(parameters) do
+    local text, default = parameter:match("^([^=]*)=(.*)$")
+    local name = (text or parameter):match("([%a_][%w_]*)%s*$")
+    values[i] = (given[i] or default or ""):match("^%s*(.-)%s*$")
+    if name then env[name] = values[i] end
+  end
+  return env, values
+end
+
 local function instance(source, entry)
   local name, between = entry:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
   if not name then return source, entry end
   local text, given = bare(source), split(between)
   for from, to in text:gmatch(
       "()%f[%w_]template%s+__global__[^;{<]-%f[%w_]" .. name .. "%s*<[^;{]*;()") do
-    source = source:sub(1, from - 1) .. blanks(source:sub(from, to - 1)) .. source:sub(to)
+    source = without(source, from, to - 1)
   end
   local first, last, parameters = header(text, name)
   if not first then
@@ -181,6 +248,15 @@ local function instance(source, entry)
   end
   local list = {}
   for i in ipairs(parameters) do list[i] = declared(entry, parameters, i, given[i]) end
+  local specials = specialisations(text, name)
+  local env, values = values_of(parameters, given)
+  local one = special(specials, env, values, text:match(name .. "%s*(%b())", last) or "()")
+  if one then                            -- a function beside its template, which stays
+    source = without(source, one.from, one.to)
+    first, last, list = one.first, one.head, {}
+  else
+    for _, s in ipairs(specials) do source = without(source, s.first, s.last) end
+  end
   local lines = source:sub(first, last):gsub("[^\n]", "")
   return source:sub(1, first - 1) .. table.concat(list) .. lines .. ' extern "C"'
     .. source:sub(last + 1), name

@@ -393,3 +393,35 @@ describe("a cubin", function()
     raises("parameter 2 of 'other' is a struct of 12 bytes", flame.cuda.load, image, "other")
   end)
 end)
+
+describe("a kernel that is a template", function()
+  local text = [[
+    template <typename T> __global__ void k(T *__restrict__ y, const T *x, const int n) {
+      int i = threadIdx.x;
+      if (i < n) y[i] = x[i] + (T)1;
+    }
+    template <> __global__ void k(double *__restrict__ out, const double* in, const int m) {
+      int i = threadIdx.x;
+      if (i < m) out[i] = in[i] * 2;
+    }
+    template <> __global__ void k<int>(int *y, const int *x, const int n) {
+      int i = threadIdx.x;
+      if (i < n) y[i] = x[i] * 3;
+    }
+    template __global__ void k<float>(float *, const float *, const int);
+  ]]
+  local compiler = flame.kernel("__global__ void k(float *x) { x[0] = 1.f; }")
+  for type, case in pairs { float = { "f32", 6 }, double = { "f64", 10 }, int = { "i32", 15 } } do
+    it("is the specialisation of its arguments where there is one: " .. type, function()
+      local k = flame.kernel { source = text, entry = "k<" .. type .. ">", block = { 32 } }
+      assert.equal(case[2], k(flame.tensor({ 5, 6 }, { dtype = case[1] })):totable()[1])
+      assert.equal(compiler:report().registers > 0, k:report().registers > 0)
+    end)
+  end
+  it("is asked for by name where the text has no other kernel, whatever else is not read", function()
+    local ok, why = pcall(flame.kernel, "void run(cudaStream_t s) { }\n" ..
+      "template <typename T>\nvoid __global__ k(T *x) { x[0] = 1; }")
+    assert.is_false(ok)
+    assert.truthy(why:find("line 2.*named with its arguments"), why)
+  end)
+end)

@@ -381,4 +381,88 @@ __global__ void bytes(const float *x, float *y, int *z, int n) {
         return x[4 * (t ~ 1) + k] * (w[3] + (w[k + 1] or 0) + (t % 2 == 1 and 0 or 7))
       end), each(32, function(t) return t > 7 and 0 or t % 2 == 1 and -1 or 8 end)
     end },
+
+  { "functions as arguments of functions and of templates", [=[
+using fold_t = float (*)(float, float);
+typedef float (*map_t)(float);
+__device__ float add(float a, float b) { return a + b; }
+__device__ float larger(float a, float b) { return fmaxf(a, b); }
+__device__ float square(float v) { return v * v; }
+__device__ float twice(float v) { return 2.f * v; }
+template <fold_t fold> __device__ float over(const float *x, int n, float first = 0.f) {
+  float s = first;
+  for (int i = 0; i < n; ++i) s = fold(s, x[i]);
+  return s;
+}
+template <fold_t fold, int N> struct Folder {
+  __device__ float operator()(const float *x) const { return over<fold>(x, N); }
+};
+__device__ float through(map_t f, float v) { return f(v) + v; }
+__device__ float through2(float (*f)(float), float (*g)(float, float), float v) {
+  return g(f(v), through(f, v));
+}
+template <typename F> __device__ float each(F f, float v) { return f(v) * f(v + 1.f); }
+__global__ void folds(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  Folder<larger, 4> most;
+  y[i] = over<add>(x + i, 3) * over<larger>(x, n, -9.f) + most(x) * through(square, x[i]);
+  y[i] += through2(square, add, x[i]) + each(square, x[i]) + each(twice, x[i]);
+}]=], block = { 8 }, shape = { 5 }, args = function(t) return { t.f { 8 }, 5 } end,
+    want = function(x)
+      local m = math.max(x[0], x[1], x[2], x[3], x[4])
+      local first = math.max(0, x[0], x[1], x[2], x[3])
+      return each(5, function(i)
+        local v = x[i]
+        return (v + x[i + 1] + x[i + 2]) * m + first * (v * v + v) + v * v + v * v + v
+          + v ^ 2 * (v + 1) ^ 2 + 2 * v * 2 * (v + 1)
+      end)
+    end },
+
+  { "specialisations that say their arguments by what they return", [=[
+enum class Policy { All, Global };
+template <typename To, typename From> __device__ To to(From v) { return (To)v; }
+template <> __device__ int to(float v) { return __float2int_rn(v) + 100; }
+template <typename T> __device__ T limited(const float v) { return v; }
+template <> __device__ int limited(const float v) { return (int)v - 1; }
+template <int Bytes, Policy p = Policy::All> __device__ void load(void *to, const void *from);
+template <int Bytes, Policy p = Policy::All> __device__ void load(void *to, const void *from,
+                                                                   bool really);
+template <> __device__ void load<8>(void *to, const void *from) {
+  ((int2 *)to)[0] = ((const int2 *)from)[0];
+}
+template <> __device__ void load<8, Policy::Global>(void *to, const void *from) {
+  ((int2 *)to)[0] = make_int2(((const int2 *)from)[0].y, 0);
+}
+template <> __device__ void load<8>(void *to, const void *from, bool really) {
+  if (really) ((int2 *)to)[0] = ((const int2 *)from)[0];
+  else ((int2 *)to)[0] = make_int2(0, 0);
+}
+__global__ void loads(const float *x, float *y, const int n = 4) {
+  const int i = threadIdx.x;
+  float a[2], b[2], c[2];
+  load<8>(a, x + 2 * i);
+  load<8, Policy::Global>(b, x + 2 * i);
+  load<8>(c, x + 2 * i, i != 1);
+  y[i] = a[0] * a[1] + 3.f * b[0] + c[0] * c[0] * a[1];
+  y[i] += (float)to<int>(1.5f) + to<float>(2) + limited<int>(7.5f) + limited<float>(.5f);
+  if (i == n) printf("%d: " "not " "reached\n", i);
+}]=], block = { 4 }, grid = { 1 }, shape = { 4 }, single = true,
+    args = function(t) return { t.f { 8 }, 4 } end,
+    want = function(x)
+      return each(4, function(i)
+        local a, b = x[2 * i], x[2 * i + 1]
+        return a * b + 3 * b + (i == 1 and 0 or a * a * b) + 102 + 2 + 6 + .5
+      end)
+    end },
+
+  { "a function of the host beside the device's of its name", [=[
+namespace host { inline int half_of(int v) { return v >> 2; } }
+namespace gpu { __host__ __device__ __forceinline__ int half_of(int v) { return v >> 1; } }
+const auto kSmall = 0.25f;
+__global__ void halves(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i < n) y[i] = x[gpu::half_of(i)] * kSmall;
+}]=], block = { 8 }, args = function(t) return { t.f { 6 }, 6 } end,
+    want = function(x) return each(6, function(i) return x[i // 2] / 4 end) end },
 }

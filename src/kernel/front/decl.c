@@ -242,6 +242,20 @@ static int is_function_pointer(fl_front *p) {
   return !(fl_front_is_at(p, k, ')') && fl_front_is_at(p, k + 1, '['));
 }
 
+int fl_decl_function(fl_front *p, const fl_ctype *t, const char **name) {
+  const int named = t == fl_ctype_function();
+  *name = NULL;
+  if (!t || (!named && !is_function_pointer(p))) return 0;
+  if (!named) p->at += 2;
+  while (!named && (fl_front_word(p, "const") || fl_front_word(p, "__restrict__"))) continue;
+  if (fl_front_tok(p)->kind == FL_TOK_NAME) *name = fl_front_name(p);
+  if (named) return 1;
+  fl_front_need(p, ')');
+  if (fl_front_is(p, '(')) fl_front_skip(p);
+  else fl_front_need(p, '(');
+  return 1;
+}
+
 static int pointer_qualifier(fl_front *p) {
   return fl_front_word(p, "const") || fl_front_word(p, "__restrict__") ||
          fl_front_word(p, "__restrict") || fl_front_word(p, "restrict") ||
@@ -353,6 +367,8 @@ const fl_ctype *fl_decl_type_name(fl_front *p) {
   const fl_specifiers s = fl_decl_specifiers(p);
   if (!s.type) return NULL;
   if (s.is_auto) fl_refuse(p, fl_front_tok(p)->line, "auto is no type here");
+  if (s.type != fl_ctype_function() && fl_decl_function(p, s.type, &name))
+    return p->failed ? NULL : fl_ctype_function();
   const fl_ctype *t = fl_decl_pointers(p, &s, &ref), *of = fl_decl_of_array(p, t, &ref, &name);
   return p->failed ? NULL : of && !ref ? fl_ctype_pointer(p->a, of, s.is_const) : of ? of : t;
 }

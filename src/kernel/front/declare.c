@@ -276,7 +276,15 @@ static void refuse_second(fl_front *p, const char *name, int32_t line) {
 }
 
 static void declarator(fl_front *p, const fl_specifiers *s) {
-  if (of_array(p, s)) return;
+  const char *function;
+  if (s->is_typedef && fl_decl_function(p, s->type, &function)) {
+    fl_symbol *sym = function && !p->failed ? fl_front_add(p, function, FL_SYM_TYPE) : NULL;
+    if (sym) sym->type = fl_ctype_function();
+    return;
+  }
+  if (s->type == fl_ctype_function())
+    fl_refuse(p, fl_front_tok(p)->line, "variables for functions are outside the language");
+  if (p->failed || of_array(p, s)) return;
   int ref;
   const fl_ctype *t = fl_decl_pointers(p, s, &ref);
   const int32_t line = fl_front_tok(p)->line;
@@ -404,7 +412,8 @@ static void wrong(fl_front *p, const char *name, const char *why) {
 
 static void global_constant(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   const int brace = fl_front_take(p, '{');
-  fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
+  fl_kexpr *e = fl_parse_scalar(p);
+  if (t->kind == FL_C_SCALAR) e = fl_val_convert(p, e, t->scalar);      /* else auto */
   if (brace) fl_front_need(p, '}');
   if (e && e->kind != FL_KX_CONST)
     fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
@@ -468,7 +477,7 @@ static void global(fl_front *p, const fl_specifiers *s) {
     t = fl_decl_sized(p, t, line);
     if (t && !p->failed) fl_decl_table(p, t, name, line);
     return;
-  } else if (t->kind == FL_C_SCALAR) {
+  } else if (t->kind == FL_C_SCALAR || s->is_auto) {
     global_constant(p, t, name, line);
     return;
   } else {

@@ -125,6 +125,7 @@ fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
   for (int64_t i = d->head; i < d->open; i++) {
     d->is_static |= fl_ktok_is(&p->toks.at[i], "static");
     d->is_explicit |= fl_ktok_is(&p->toks.at[i], "explicit");
+    d->on_device |= fl_ktok_is(&p->toks.at[i], "__device__");
   }
   if (d->is_maker) d->name = FL_MAKER;
   if (special) {
@@ -158,8 +159,11 @@ static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kform
 
 static void formal(fl_front *p, fl_kformal *f) {
   const int32_t line = fl_front_tok(p)->line;
-  const fl_specifiers s = fl_decl_specifiers(p);
-  const fl_ctype *t = s.type ? formal_type(p, &s, f) : NULL;
+  fl_specifiers s = fl_decl_specifiers(p);
+  f->is_function = (uint8_t)fl_decl_function(p, s.type, &f->name);
+  s.is_auto |= f->is_function;
+  if (f->is_function && !f->name) f->name = "unnamed";
+  const fl_ctype *t = s.type && !f->is_function ? formal_type(p, &s, f) : s.type;
   if (fl_front_is(p, FL_PU_ELLIPSIS))
     fl_refuse(p, line, "variadic templates are outside the language");
   if (!t) return;
@@ -293,6 +297,11 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
       s = &p->syms.at[i];
   for (fl_kdevice *o = s ? s->device : NULL; o; o = o->next) {
     if (o->why || d->why || !same_formals(o, d)) continue;
+    if (o->body >= 0 && d->body >= 0 && o->line && o->on_device != d->on_device) {
+      d->next = o->next;                                  /* the other one is the host's */
+      if (d->on_device) *o = *d;
+      return;
+    }
     if (o->body >= 0 && d->body >= 0 && o->line)
       o->why = p->spaces ? "is defined in two namespaces, which are not told apart"
                          : "is defined twice";

@@ -79,8 +79,9 @@ typedef struct fl_ktparam {      /* of a template: a type, or a constant of 'typ
 typedef enum { FL_RETURNS_VALUE, FL_RETURNS_PLACE, FL_RETURNS_POINTER } fl_kreturns;
 typedef struct fl_kformal {
   const char *name;
-  const fl_ctype *type;          /* NULL: auto */
+  const fl_ctype *type;          /* NULL: auto, or a function */
   uint8_t by_reference, is_const;
+  uint8_t is_function;           /* a pointer to one: what is given, an object as lambdas are */
   int64_t init;                  /* token of its default, 0: none */
 } fl_kformal;
 
@@ -98,6 +99,7 @@ typedef struct fl_kdevice {
   const char *why;               /* not NULL: cannot be called */
   uint8_t returns;               /* fl_kreturns */
   uint8_t is_static, is_const, is_maker, is_explicit;      /* of members; is_maker: a constructor */
+  uint8_t on_device;             /* it says __device__ */
   const fl_ctype *owner;         /* the struct it is a member of */
   fl_ktparam *tparams;           /* a template */
   int32_t n_tparams, n_special;
@@ -154,6 +156,7 @@ typedef struct fl_kcall {        /* a call to be resolved */
   int n;
   const fl_symbol *given;        /* explicit template arguments */
   int n_given;
+  const fl_cvalue *result;       /* of a specialisation: of the type that it returns */
   int32_t line;
 } fl_kcall;
 
@@ -163,7 +166,7 @@ struct fl_symbol {
   uint8_t kind;
   fl_cvalue v;
   int32_t offset;
-  const fl_ctype *type;      /* TABLE, TYPE */
+  const fl_ctype *type;      /* TABLE, TYPE; FUNCTION: of its name as a value, or NULL */
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables v.var exist in this function */
   fl_kdevice *device;
@@ -193,6 +196,7 @@ typedef struct fl_front {
   const fl_kscope *up;       /* seen behind the frame: of a lambda */
   fl_kfunc *f;               /* kernel being read; NULL: file scope */
   fl_kblock *b;              /* statements go here; NULL: nothing with effects is allowed */
+  int32_t template_line;     /* of the first kernel that is a template; 0: none */
   int failed;                /* refused: line, why */
   int32_t line;              /* of the refusal */
   const char *why;
@@ -285,6 +289,8 @@ fl_specifiers fl_decl_specifiers(fl_front *p);
 /* '*' and qualifiers behind the specifiers; *ref: a reference. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
+/* "(*name)(…)" behind type t, or a name behind a type of functions; taken. 0: neither. */
+int fl_decl_function(fl_front *p, const fl_ctype *t, const char **name);
 /* Of a parameter of that type, behind its name, with its sizes: an array is a pointer to its
 ** elements. */
 const fl_ctype *fl_decl_decayed(fl_front *p, const fl_ctype *t, int is_const);
@@ -532,6 +538,8 @@ void fl_turn_lower(fl_front *p);                             /* at the end of th
 
 /* ---- expr.c, call.c, warp.c, stmt.c ---------------------------------------------------------- */
 
+/* lambda.c: an object whose operator() is the functions of that symbol */
+fl_cvalue fl_function_value(fl_front *p, fl_symbol *s);
 fl_cvalue fl_parse_expr(fl_front *p);                         /* with commas */
 fl_cvalue fl_parse_assign(fl_front *p);                       /* without */
 fl_cvalue fl_parse_inside(fl_front *p);                       /* fl_parse_expr, inside brackets */

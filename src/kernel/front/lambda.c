@@ -123,6 +123,24 @@ static fl_kdevice *read_function(fl_front *p, captures *c) {
   return d;
 }
 
+/* The type of an object whose operator() are these. */
+static const fl_ctype *callable(fl_front *p, const char *name, fl_kdevice *d) {
+  fl_kmembers *m = fl_karena_new(p->a, sizeof *m);
+  fl_symbol *s = fl_karena_new(p->a, sizeof *s);
+  fl_ctype *t = fl_ctype_struct(p->a, name, NULL, 0, 1);
+  if (!m || !s || !t) return NULL;
+  *s = (fl_symbol){ .name = "operator()", .n = 10, .kind = FL_SYM_FUNCTION, .offset = -1,
+                    .device = d };
+  m->inner = s;
+  m->n_inner = 1;
+  t->s->members = m;
+  return t;
+}
+
+static fl_cvalue object(const fl_ctype *t) {
+  return t ? (fl_cvalue){ .kind = FL_V_PLACE, .rvalue = 1, .type = t, .var = -1 } : fl_val_none();
+}
+
 fl_cvalue fl_parse_lambda(fl_front *p) {
   captures c = { .n = 0 };
   const int32_t line = fl_front_tok(p)->line;
@@ -132,14 +150,19 @@ fl_cvalue fl_parse_lambda(fl_front *p) {
   }
   capture_list(p, &c);
   fl_kdevice *d = p->failed ? NULL : read_function(p, &c);
-  fl_kmembers *m = fl_karena_new(p->a, sizeof *m);
-  fl_symbol *s = fl_karena_new(p->a, sizeof *s);
-  fl_ctype *t = fl_ctype_struct(p->a, "lambda", NULL, 0, 1);
-  if (p->failed || !d || !m || !s || !t) return fl_val_none();
-  *s = (fl_symbol){ .name = "operator()", .n = 10, .kind = FL_SYM_FUNCTION, .offset = -1,
-                    .device = d };
-  m->inner = s;
-  m->n_inner = 1;
-  t->s->members = m;
-  return (fl_cvalue){ .kind = FL_V_PLACE, .rvalue = 1, .type = t, .var = -1 };
+  return p->failed || !d ? fl_val_none() : object(callable(p, "lambda", d));
+}
+
+fl_cvalue fl_function_value(fl_front *p, fl_symbol *s) {
+  fl_kdevice *first = NULL, **end = &first;
+  for (const fl_kdevice *d = s->type ? NULL : s->device; d; d = d->next) {
+    fl_kdevice *own = fl_karena_new(p->a, sizeof *own);
+    if (!own) return fl_val_none();
+    *own = *d;
+    own->is_const = 1;                         /* it changes no object */
+    *end = own;
+    end = &own->next;
+  }
+  if (first) s->type = callable(p, s->name, first);
+  return object(s->type);
 }

@@ -488,6 +488,22 @@ const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int 
   return text;
 }
 
+/* Literals beside each other are one. */
+static void join_strings(fl_karena *a, fl_ktoks *out) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < out->n; i++) {
+    const fl_ktok *t = &out->at[i];
+    fl_ktok *last = n ? &out->at[n - 1] : NULL;
+    if (last && last->kind == FL_TOK_STRING && t->kind == FL_TOK_STRING) {
+      last->text = fl_karena_printf(a, "%.*s%.*s", (int)last->n, last->text, (int)t->n, t->text);
+      last->n = last->text ? last->n + t->n : 0;
+    } else {
+      out->at[n++] = *t;
+    }
+  }
+  out->n = n;
+}
+
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out) {
   fl_ktoks own = { NULL, 0, 0 }, macros = { NULL, 0, 0 };
   pre p = { .a = a, .out = out, .live = 1 };
@@ -501,6 +517,7 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
                           .n = p.why ? (int32_t)strlen(p.why) : 0 };
     fl_ktok *last = p.why ? FL_PUSH(a->mem, out) : NULL;
     if (last) *last = cut;
+    join_strings(a, out);
     if (p.raw.n) end.line = p.raw.at[p.raw.n - 1].line;
     fl_ktok *t = FL_PUSH(a->mem, out);
     if (t) *t = end;

@@ -5,6 +5,7 @@
 */
 #include "kernel/front/front.h"
 #include "kernel/front/library.h"
+#include "kernel/front/template.h"
 #include "kernel/tree/verify.h"
 #include <string.h>
 
@@ -120,8 +121,7 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");
   if (t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER)
     fl_refuse(p, out->line, "pointers to pointers are outside the language");
-  if (fl_front_is(p, '='))
-    fl_refuse(p, out->line, "defaults of parameters are outside the language");
+  if (fl_front_is(p, '=')) next_parameter(p);          /* all arguments are given */
   if (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')'))
     fl_refuse(p, out->line, "a parameter that is not understood");
   if (p->a->failed) return NULL;
@@ -205,6 +205,7 @@ static void add_device(fl_front *p, const char *name, int64_t head, const fl_cty
   d->line = line;
   d->head = head;
   d->open = p->at - 1;
+  d->on_device = s->is_device;
   fl_device_formals(p, d);
   if (p->failed) return;
   fl_device_tail(p, d);
@@ -212,7 +213,7 @@ static void add_device(fl_front *p, const char *name, int64_t head, const fl_cty
   d->is_const = 0;
   fl_device_result(p, d, result, s, ref);
   for (int i = 0; i < d->n_params; i++)
-    if (!d->params[i].type)
+    if (!d->params[i].type && !d->params[i].is_function)
       fl_refuse(p, line, "parameters of type auto are outside the language"
                 FL_DO "; write a template");
   if (!p->failed) fl_device_list(p, d, 0);
@@ -539,8 +540,9 @@ static void read_all(reader *r) {
   }
   if (s->kernels && !p->a->failed) fl_memory_compare(s);
   if (!n && !p->a->failed) {
-    s->error = p->why ? p->why : "there is no __global__ function";
-    s->error_line = p->why ? p->line : 1;
+    const char *why = p->template_line && !p->sized ? FL_K_NAME_TEMPLATE : p->why;
+    s->error = why ? why : "there is no __global__ function";
+    s->error_line = why == p->why && why ? p->line : p->template_line ? p->template_line : 1;
   }
 }
 

@@ -79,8 +79,9 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
     fl_refuse(p, line, "templates as arguments of templates are outside the language");
   } else {
     const fl_specifiers s = fl_decl_specifiers(p);
-    t->type = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+    t->type = s.type && s.type != fl_ctype_function() ? fl_decl_pointers(p, &s, &ref) : s.type;
     if (s.is_auto) t->type = fl_ctype_void();
+    else if (t->type == fl_ctype_function()) t->type = fl_ctype_void();
     else if (t->type && (t->type->kind != FL_C_SCALAR || fl_kt_is_float(t->type->scalar)))
       fl_refuse(p, line, "a template's parameter is a type or an integer here");
   }
@@ -114,6 +115,16 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   const int32_t line = fl_front_tok(p)->line;
   memset(out, 0, sizeof *out);
   out->offset = -1;
+  fl_front_take(p, '&');
+  const fl_ktok *t = fl_front_tok(p);
+  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  if (s && s->kind == FL_SYM_FUNCTION &&
+      (fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, '>') || fl_front_is_at(p, 1, FL_PU_SHR))) {
+    out->kind = FL_SYM_FUNCTION;
+    out->device = s->device;
+    p->at++;
+    return;
+  }
   if (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')) {
     out->kind = FL_SYM_TYPE;
     out->type = fl_decl_type_name(p);
@@ -158,6 +169,8 @@ int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
     if (a[i].kind != b[i].kind) return 0;
     if (a[i].kind == FL_SYM_TYPE) {
       if (!fl_ctype_same(a[i].type, b[i].type)) return 0;
+    } else if (a[i].kind == FL_SYM_FUNCTION) {
+      if (a[i].device != b[i].device) return 0;
     } else if (!a[i].v.e || !b[i].v.e || a[i].v.e->value.i != b[i].v.e->value.i) {
       return 0;
     }
@@ -221,9 +234,19 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   return !p->failed;
 }
 
-static fl_kdevice *special(fl_kdevice *first, const fl_symbol *env, int n) {
+static int same_types(const fl_kdevice *a, const fl_kdevice *b) {
+  int same = a->n_params == b->n_params;
+  for (int i = 0; i < a->n_params && same; i++)
+    same = a->params[i].type && b->params[i].type &&
+           fl_ctype_same(a->params[i].type, b->params[i].type);
+  return same;
+}
+
+/* The explicit specialisation of what 'one' is the instance of. */
+static fl_kdevice *special(fl_kdevice *first, const fl_kdevice *one, int n) {
   for (fl_kdevice *s = first; s; s = s->next)
-    if (s->n_special == n && fl_template_same(s->special, env, n)) return s;
+    if (s->n_special == n && fl_template_same(s->special, one->env, n) && same_types(s, one))
+      return s;
   return NULL;
 }
 
@@ -241,14 +264,20 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
   if (n) {
     const fl_kbookmark back = fl_front_open(p, p->at, d->scope);
     if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
-    fl_template_deduce(p, &found, d->open, c);
+    fl_template_deduce(p, &found, d, c);
     fl_front_close(p, back);
     if (!fl_template_bind(p, d->tparams, n, env)) return NULL;
   }
-  fl_kdevice *s = n ? special(first, env, n) : NULL;
-  *one = s ? *s : *d;
-  one->n_tparams = one->n_special = 0;
   if (d->n_env) memcpy(env + n, d->env, (size_t)d->n_env * sizeof *env);
+  *one = *d;
+  one->n_tparams = one->n_special = 0;
+  one->env = env;
+  one->n_env = n + d->n_env;
+  if (!read_types(p, one, c)) return NULL;
+  fl_kdevice *s = n ? special(first, one, n) : NULL;
+  if (!s) return one;
+  *one = *s;
+  one->n_tparams = one->n_special = 0;
   one->env = env;
   one->n_env = n + d->n_env;
   return read_types(p, one, c) ? one : NULL;
@@ -262,6 +291,8 @@ static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_sy
     const char *sep = i ? ", " : "<";
     if (args[i].kind == FL_SYM_TYPE)
       s = fl_karena_printf(p->a, "%s%s%s", s, sep, fl_ctype_text(p->a, args[i].type));
+    else if (args[i].kind == FL_SYM_FUNCTION)
+      s = fl_karena_printf(p->a, "%s%s%s", s, sep, args[i].device->name);
     else s = fl_karena_printf(p->a, "%s%s%lld", s, sep, (long long)args[i].v.e->value.i);
   }
   return s ? fl_karena_printf(p->a, "%s>", s) : "?";
@@ -459,31 +490,35 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   return p->failed ? fl_val_none() : fl_val_expr(e);
 }
 
-/* The arguments of "template <> R f(types)": those with which a template f has these types. */
+static fl_cvalue value_of(const fl_ctype *t, int is_const) {
+  const int pointer = t && t->kind == FL_C_POINTER;
+  return (fl_cvalue){ .kind = pointer ? FL_V_POINTER : FL_V_PLACE, .type = pointer ? t->of : t,
+                      .is_const = pointer ? t->const_of : (uint8_t)is_const };
+}
+
+/* The arguments of "template <> R f(types)" and of "f<…>(types)" that leaves some out: those with
+** which a template f has these types. */
 static void find_special(fl_front *p, fl_kdevice *d, int32_t line) {
-  fl_cvalue args[FL_K_MAX_GIVEN];
+  fl_cvalue args[FL_K_MAX_GIVEN], result;
   const int64_t end = p->at;
   fl_device_signature(p, d);
   p->at = end;
-  const fl_kcall c = { .args = args, .n = d->n_params, .line = line };
-  for (int i = 0; i < c.n && !p->failed; i++) {
-    const fl_ctype *t = d->params[i].type;
-    const int pointer = t && t->kind == FL_C_POINTER;
-    args[i] = (fl_cvalue){ .kind = pointer ? FL_V_POINTER : FL_V_PLACE, .type = pointer ? t->of : t,
-                           .is_const = pointer ? t->const_of : d->params[i].is_const };
-  }
+  const fl_kcall c = { .args = args, .n = d->n_params, .line = line, .given = d->special,
+                       .n_given = d->n_special, .result = d->result ? &result : NULL };
+  if (d->result) result = value_of(d->result, 0);
+  for (int i = 0; i < c.n && !p->failed; i++)
+    args[i] = value_of(d->params[i].type, d->params[i].is_const);
   const fl_symbol *s = p->failed ? NULL : fl_front_find(p, d->name, (int32_t)strlen(d->name));
   for (fl_kdevice *o = s ? s->device : NULL; o && !p->failed; o = o->next) {
     const int like = o->n_tparams && !o->tparams[o->n_tparams - 1].is_pack;
     fl_kdevice *one = like ? fl_template_instance(p, s->device, o, &c) : NULL;
-    int same = one && one->n_params == c.n;
-    for (int i = 0; i < c.n && same; i++)
-      same = fl_ctype_same(one->params[i].type, d->params[i].type);
-    if (!same) continue;
+    const int returns = one && one->result && d->result && fl_ctype_same(one->result, d->result);
+    if (!returns || !same_types(one, d)) continue;
     d->special = one->env;
     d->n_special = o->n_tparams;
     return;
   }
+  if (d->n_special) return;
   fl_refuse(p, line, "a specialisation of no template: write its arguments, '%s<…>'", d->name);
 }
 
@@ -509,12 +544,13 @@ void fl_template_declare(fl_front *p) {
   if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
   if (declare_value(p, params, n)) return;
   for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
-    if (fl_ktok_is(fl_front_ahead(p, k), "__global__"))
-      fl_refuse(p, line, "a kernel that is a template is named with its arguments, "
-                "as in entry = \"name<float, 16>\"");
+    if (fl_ktok_is(fl_front_ahead(p, k), "__global__")) {
+      if (!p->template_line) p->template_line = line;
+      fl_refuse(p, line, FL_K_NAME_TEMPLATE);
+    }
   fl_kdevice *d = p->failed ? NULL : fl_device_scan(p, NULL);
   if (!d && !p->failed) fl_refuse(p, line, "this template is outside the language");
-  if (d && !p->failed && !n && !d->n_special) find_special(p, d, line);
+  if (d && !p->failed && !n) find_special(p, d, line);
   if (!d || p->failed) return;
   d->tparams = params;
   d->n_tparams = n;

@@ -10,8 +10,9 @@ typedef struct fl_kdeduction { const fl_ktparam *t; int n; fl_symbol *env; } fl_
 void fl_template_give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from);
 void fl_template_give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, const fl_symbol *from,
                            int n);
-/* What the arguments of c tell of the parameters; the formals begin at the '(' of token 'open'. */
-void fl_template_deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_kcall *c);
+/* What the arguments of c, and what f is to return, tell of the parameters. */
+void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
+                        const fl_kcall *c);
 /* The type that T is where the argument v meets "T", "T *" (pointer) or "T (&)[N]", T being the
 ** array. NULL: it cannot be. */
 const fl_ctype *fl_deduce_meet(fl_front *p, const fl_cvalue *v, int pointer, int array, int ref);
@@ -22,6 +23,8 @@ void fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, int64_t value);
 /* "Vec<T, N>" at token i, against the struct that the argument is. */
 void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i,
                       const fl_ctype *type);
+#define FL_K_NAME_TEMPLATE "a kernel that is a template is named with its arguments, " \
+                           "as in entry = \"name<float, 16>\""
 int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n);
 
 /* "struct name<pattern> { … };" of template t, at '<'. */

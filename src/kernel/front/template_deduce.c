@@ -129,9 +129,18 @@ static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t 
   fl_template_give_pack(p, to, t, list, n);
 }
 
-void fl_template_deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_kcall *c) {
+/* From the result before the name of f: where the first parameter stands. */
+static void deduce_result(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
+                          const fl_cvalue *v) {
+  for (int64_t i = f->head; i + 1 < f->open; i++)
+    if (fl_deduce_index(d, &p->toks.at[i]) >= 0) { deduce_one(p, d, i, f->open - 1, v); return; }
+}
+
+void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
+                        const fl_kcall *c) {
   int depth = 1, arg = 0;
-  int64_t from = open + 1;
+  int64_t from = f->open + 1;
+  if (c->result) deduce_result(p, d, f, c->result);
   for (int64_t i = from; i < p->toks.n && depth > 0 && arg < c->n; i++) {
     const fl_ktok *t = &p->toks.at[i];
     const int ch = t->kind == FL_TOK_PUNCT ? t->punct : 0;

@@ -16,6 +16,11 @@ static const fl_ctype scalars[FL_KT_COUNT] = {
 const fl_ctype *fl_ctype_scalar(int type) { return &scalars[type]; }
 const fl_ctype *fl_ctype_void(void) { return &scalars[FL_KT_VOID]; }
 
+const fl_ctype *fl_ctype_function(void) {
+  static const fl_ctype function = { .kind = FL_C_VOID, .depth = 1 };
+  return &function;
+}
+
 fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of) {
   fl_ctype *t = fl_karena_new(a, sizeof *t);
   if (!t) return NULL;

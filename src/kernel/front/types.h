@@ -41,6 +41,7 @@ typedef struct fl_cstruct {      /* vectors too */
 
 const fl_ctype *fl_ctype_scalar(int type);                     /* static */
 const fl_ctype *fl_ctype_void(void);
+const fl_ctype *fl_ctype_function(void);       /* pointers to functions, all alike */
 fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of);
 fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count);
 const fl_ctype *fl_ctype_volatile(fl_karena *a, const fl_ctype *t);     /* numbers and structs */

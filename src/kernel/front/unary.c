@@ -185,6 +185,7 @@ static fl_cvalue named(fl_front *p, const fl_ktok *t) {
     case FL_SYM_WRONG: fl_refuse(p, t->line, "'%s': %s", s->name, s->why); break;
     case FL_SYM_TEMPLATE: return fl_template_value(p, s->structs);
     case FL_SYM_FUNCTION:
+      if (p->f && p->b) return fl_function_value(p, s);
       fl_refuse(p, t->line, "function pointers are outside the language ('%s')", s->name);
       break;
     case FL_SYM_PACK: fl_refuse(p, t->line, "pack '%s' without ...", s->name); break;

@@ -43,8 +43,14 @@ static int atomic_type_ok(int op, int type) {
   }
 }
 
+/* In the text of a derived kernel of a saved program (text.h): sums in a fixed order. */
+static const char *const sums[] = { [FL_KM_ORDERED] = "fl_ordered_add",
+                                    [FL_KM_BLOCK] = "fl_ordered_block_add" };
+enum { SUMS = sizeof sums / sizeof *sums };
+
 int fl_atomic_known(const fl_ktok *t) {
   fl_ktok base = *t;
+  if (lookup(t, sums, SUMS) >= 0) return FL_KA_ADD;
   if (t->n > 6 && !memcmp(t->text + t->n - 6, "_block", 6)) base.n -= 6;
   else if (t->n > 7 && !memcmp(t->text + t->n - 7, "_system", 7)) base.n -= 7;
   return lookup(&base, atomics, FL_KA_COUNT);
@@ -54,7 +60,7 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   const int op = fl_atomic_known(t);
   if (op < 0) return 0;
   *out = fl_val_none();
-  const int unused = p->statement_call == p->at - 1;
+  const int unused = p->statement_call == p->at - 1, sum = unused ? lookup(t, sums, SUMS) : -1;
   fl_cvalue args[FL_K_MAX_GIVEN];
   fl_kexpr *index = NULL;
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN), want = op == FL_KA_CAS ? 3 : 2;
@@ -74,7 +80,7 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   if (p->failed || ++p->nodes > FL_K_MAX_NODES) return 1;
   const int result = unused ? -1 : fl_front_temp(p, type, t->line);
   fl_kstmt *s =
-      fl_kstmt_atomic(p->f, p->b, op, FL_KM_FREE, var, index, b ? b : a, result);
+      fl_kstmt_atomic(p->f, p->b, op, sum < 0 ? FL_KM_FREE : sum, var, index, b ? b : a, result);
   if (!s) return 1;
   s->line = t->line;
   if (b) s->x[2] = a;                            /* what it is compared with */

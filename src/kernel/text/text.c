@@ -120,6 +120,8 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
                    as_u64 ? "(long long)" : "");
   }
   if (fl_kt_is_half(type)) fl_text_printf(w->t, "fl_atomic_%s(&", fl_kput_half(type));
+  else if (w->saved && s->mode != FL_KM_FREE)
+    fl_text_printf(w->t, "fl_ordered_%sadd(&", s->mode == FL_KM_BLOCK ? "block_" : "");
   else if (s->mode == FL_KM_BLOCK && !w->check) fl_text_puts(w->t, "fl_block_add(&");
   else if (s->as && !as_u64) fl_text_printf(w->t, "%s((%s *)&", atomics[s->op], fl_ktypes[type].c);
   else fl_text_printf(w->t, "%s(%s&", atomics[s->op], as_u64 ? "(unsigned long long *)" : "");
@@ -445,9 +447,15 @@ static int uses_dynamic(const fl_kfunc *f) {
   return 0;
 }
 
-static void put_kernel(fl_text *t, const fl_kfunc *f, const uint8_t *slot, fl_kcheck *check) {
-  fl_knear *near = slot || check ? NULL : fl_knear_new(t->mem, f);
-  fl_kwriter w = { .t = t, .f = f, .depth = 1, .slot = slot, .near = near, .check = check };
+/* w: what is special about the text; the rest is filled in. */
+static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
+  const uint8_t *slot = w.slot;
+  fl_kcheck *check = w.check;
+  fl_knear *near = slot || check || w.saved ? NULL : fl_knear_new(t->mem, f);
+  w.t = t;
+  w.f = f;
+  w.depth = 1;
+  w.near = near;
   if (near) fl_knear_prelude(t);
   put_tables(&w);
   put_structs(&w);
@@ -476,7 +484,7 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, const uint8_t *slot, fl_kc
 
 void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) {
   const size_t from = t->n;
-  put_kernel(t, f, NULL, NULL);
+  put_kernel(t, f, (fl_kwriter){ .slot = NULL });
   if (t->failed || !fl_kpass_is_told()) return;
   char what[40];
   snprintf(what, sizeof what, "text %016" PRIx64, fl_hash64(t->at + from, t->n - from, 0));
@@ -486,11 +494,15 @@ void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) {
 void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks) {
   fl_kcheck c;
   if (!fl_kcheck_open(&c, t->mem, f, checks)) { t->failed = 1; return; }
-  put_kernel(t, f, NULL, &c);
+  put_kernel(t, f, (fl_kwriter){ .check = &c });
   fl_kcheck_close(&c, t->mem);
 }
 
 void fl_ktext_exact(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
   fl_ktext_ordered(t);
-  put_kernel(t, f, slot, NULL);
+  put_kernel(t, f, (fl_kwriter){ .slot = slot });
+}
+
+void fl_ktext_saved(fl_text *t, const fl_kfunc *f) {
+  put_kernel(t, f, (fl_kwriter){ .saved = 1 });
 }

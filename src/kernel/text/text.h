@@ -18,5 +18,8 @@ int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot);
 /* As fl_ktext_kernel with those sums exact; the kernel has two parameters more: int fl_pass,
 ** const fl_fixed *fl_fix (one for each sum). */
 void fl_ktext_exact(fl_text *t, const fl_kfunc *f, const uint8_t *slot);
+/* As fl_ktext_kernel, to be read again by front/: exact sums are calls of fl_ordered_add and
+** fl_ordered_block_add. */
+void fl_ktext_saved(fl_text *t, const fl_kfunc *f);
 void fl_ktext_expr(fl_text *t, const fl_kfunc *f, const fl_kexpr *x);
 #endif

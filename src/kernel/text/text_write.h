@@ -12,6 +12,7 @@ typedef struct fl_kwriter {
   const struct fl_knear *near;   /* sums combined in the warp; NULL: none */
   struct fl_kcheck *check;       /* accesses go through checks (text_check.c); NULL: plainly */
   const char *index;             /* stands for the index of the element that is written; or NULL */
+  uint8_t saved;                 /* to be read again: sums in a fixed order keep their names */
   int line, asserts;             /* of the statement; numbered so far */
 } fl_kwriter;
 
