@@ -2,9 +2,9 @@
 ** Addresses of what no handle holds: each stored cell of the arena has a place from the stage that
 ** writes it to the last that reads it.
 **
-** In place: where a kernel of points reads a cell for the last time, each element where it stores one
-** of another cell, that takes the first one's memory (gradients of logits that of the logits). A run
-** that is repeated begins at its first step, so nothing needs the old values.
+** In place: where a kernel of points reads a cell for the last time, each element where it stores
+** one of another cell, that takes the first one's memory (gradients of logits that of the
+** logits). A run that is repeated begins at its first step, so nothing needs the old values.
 */
 #include "base/hooks.h"
 #include "plan/planner.h"
@@ -117,7 +117,8 @@ static int takes(const fl_planner *P, const fl_group *G, const fl_access *w, con
 
 static int accesses_of(const fl_group *G, fl_ref ref) {
   int n = 0;
-  for (int64_t i = 0; i < G->access.n; i++) n += !G->access.at[i].iota && G->access.at[i].ref == ref;
+  for (int64_t i = 0; i < G->access.n; i++)
+    n += !G->access.at[i].iota && G->access.at[i].ref == ref;
   return n;
 }
 
@@ -168,9 +169,9 @@ static int32_t widest(const fl_planner *P) {
   return most;
 }
 
-/* Lists of the cells that begin (2s) and end (2s + 1) with turn s. Two steps of equal stage never share
-** an address that either frees: a cell is given back after the last step of its last stage
-** only, so merged launches stay independent. */
+/* Lists of the cells that begin (2s) and end (2s + 1) with turn s. Two steps of equal stage never
+** share an address that either frees: a cell is given back after the last step of its last
+** stage only, so merged launches stay independent. */
 static void list_cells(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t *head,
                        int32_t *next) {
   for (int64_t s = 0; s < 2 * n + 2; s++) head[s] = -1;
