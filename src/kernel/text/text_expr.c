@@ -103,14 +103,6 @@ static void put_call(fl_kwriter *w, const fl_kexpr *x) {
   fl_text_puts(w->t, ")");
 }
 
-static const char *const operators[FL_KO_COUNT] = {
-  "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
-  "&&", "||",
-  "-", "~", "!" };
-static const char *const specials[FL_KSPECIAL_COUNT] = {
-  "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",
-  "blockDim.x", "blockDim.y", "blockDim.z", "gridDim.x", "gridDim.y", "gridDim.z", "warpSize" };
-
 static void put_cast(fl_kwriter *w, const fl_kexpr *x) {
   const int from = x->x[0]->type, to = x->type;
   if (to == FL_KT_BOOL) {
@@ -146,7 +138,7 @@ static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
   if (fl_kt_is_half(x->type)) fl_text_printf(w->t, "fl_round_%s", fl_kput_half(x->type));
   fl_text_puts(w->t, "(");
   fl_kput_expr(w, x->x[0]);
-  fl_text_printf(w->t, " %s ", operators[x->op]);
+  fl_text_printf(w->t, " %s ", fl_koperator_text[x->op]);
   if (w->check) fl_kcheck_divisor(w, x, x->x[1]);
   else fl_kput_expr(w, x->x[1]);
   fl_text_puts(w->t, ")");
@@ -158,7 +150,7 @@ static void put_special(fl_kwriter *w, int op) {
     fl_text_printf(w->t, "fl_t.b%c", "xyz"[op - FL_KSPECIAL_BID_X]);
   else if (w->check && op >= FL_KSPECIAL_GDIM_X && op <= FL_KSPECIAL_GDIM_Z)
     fl_text_printf(w->t, "fl_t.c->grid[%d]", op - FL_KSPECIAL_GDIM_X);
-  else fl_text_puts(w->t, specials[op]);
+  else fl_text_puts(w->t, fl_kspecial_text[op]);
 }
 
 void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x) {
@@ -174,7 +166,7 @@ void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x) {
     case FL_KX_CAST: put_cast(w, x); return;
     case FL_KX_CALL: put_call(w, x); return;
     case FL_KX_UNARY:
-      fl_text_printf(w->t, "(%s", operators[x->op]);
+      fl_text_printf(w->t, "(%s", fl_koperator_text[x->op]);
       fl_kput_expr(w, x->x[0]);
       break;
     default:

@@ -4,11 +4,11 @@
 
 typedef struct printer { fl_text *t; const fl_kfunc *f; int depth; } printer;
 
-static const char *const ops[FL_KO_COUNT] = {
+const char *const fl_koperator_text[FL_KO_COUNT] = {
   "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
   "&&", "||",
   "-", "~", "!" };
-static const char *const specials[FL_KSPECIAL_COUNT] = {
+const char *const fl_kspecial_text[FL_KSPECIAL_COUNT] = {
   "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",
   "blockDim.x", "blockDim.y", "blockDim.z", "gridDim.x", "gridDim.y", "gridDim.z", "warpSize" };
 static const char *const atomics[FL_KA_COUNT] = {
@@ -29,7 +29,7 @@ static void expr(printer *p, const fl_kexpr *x) {
         fl_text_printf(p->t, "%s(%lld)", fl_ktypes[x->type].name, (long long)x->value.i);
       return;
     case FL_KX_VAR: fl_text_puts(p->t, name_of(p, x->var)); return;
-    case FL_KX_SPECIAL: fl_text_puts(p->t, specials[x->op]); return;
+    case FL_KX_SPECIAL: fl_text_puts(p->t, fl_kspecial_text[x->op]); return;
     case FL_KX_LOAD:
       fl_text_printf(p->t, "%s[", name_of(p, x->var));
       expr(p, x->x[0]);
@@ -39,11 +39,11 @@ static void expr(printer *p, const fl_kexpr *x) {
       fl_text_printf(p->t, "%s.%s(", fl_kbuiltins[x->op].id, fl_ktypes[x->type].name);
       break;
     case FL_KX_CAST: fl_text_printf(p->t, "%s(", fl_ktypes[x->type].name); break;
-    case FL_KX_UNARY: fl_text_printf(p->t, "(%s", ops[x->op]); break;
+    case FL_KX_UNARY: fl_text_printf(p->t, "(%s", fl_koperator_text[x->op]); break;
     default: fl_text_puts(p->t, "(");
   }
   for (int i = 0; i < x->n; i++) {
-    if (i && x->kind == FL_KX_BINARY) fl_text_printf(p->t, " %s ", ops[x->op]);
+    if (i && x->kind == FL_KX_BINARY) fl_text_printf(p->t, " %s ", fl_koperator_text[x->op]);
     else if (i && x->kind == FL_KX_SELECT) fl_text_puts(p->t, i == 1 ? " ? " : " : ");
     else if (i) fl_text_puts(p->t, ", ");
     expr(p, x->x[i]);

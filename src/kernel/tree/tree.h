@@ -140,6 +140,8 @@ typedef enum {
   FL_KSPECIAL_BID_Z, FL_KSPECIAL_BDIM_X, FL_KSPECIAL_BDIM_Y, FL_KSPECIAL_BDIM_Z, FL_KSPECIAL_GDIM_X,
   FL_KSPECIAL_GDIM_Y, FL_KSPECIAL_GDIM_Z, FL_KSPECIAL_WARP_SIZE, FL_KSPECIAL_COUNT
 } fl_kspecial;
+/* As CUDA writes them (print.c). */
+extern const char *const fl_koperator_text[], *const fl_kspecial_text[FL_KSPECIAL_COUNT];
 
 enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200, FL_K_MAX_SHARED = 48 << 10 };
 typedef struct fl_kexpr {
