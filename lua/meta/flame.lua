@@ -8312,7 +8312,7 @@ Tensor.median = flame.median
 ---@class flame.options.memory
 ---@field device? "reset_peak"|string
 
---- of a device, in bytes: allocated (in tensors), arena (kept for intermediate values), workspace (scratch), peak (the most of these at once), reserved, free; owners, a list of {site, bytes, values}, the lines whose values hold the most; "reset_peak" starts the peaks again
+--- of a device, in bytes: allocated (in tensors), arena (kept for intermediate values), workspace (of libraries and launches: of it products, cuBLASLt's, and scratch, which calls of cuDNN, cuFFT, cuSOLVER and our kernels share), peak (the most of these at once), reserved, free; owners, a list of {site, bytes, values}, the lines whose values hold the most; "reset_peak" starts the peaks again
 ---@param device? "reset_peak"|string|flame.options.memory
 ---@overload fun(options: flame.options.memory): table
 ---@return table
