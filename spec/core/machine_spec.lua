@@ -68,7 +68,7 @@ describe("memory of libraries", function()
     machine(all)
     local text = script [[
 local before = flame.memory "cuda"
-local x = flame.ones(64, 64):to "cuda"
+local x = flame.ones(1024, 1024):to "cuda"
 flame.eval(x:matmul(x))
 local m, cpu = flame.memory "cuda", flame.memory "cpu"
 print(before.products, m.products, m.workspace >= m.products + m.scratch, m.scratch >= 0)
