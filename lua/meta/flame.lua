@@ -4450,6 +4450,7 @@ function distributed.broadcast(x, from) end
 ---@field bucket? integer  25000000
 ---@field find_unused? boolean  false
 ---@field reduce? "mean"|"sum"  "mean"
+---@field ordered? boolean  false
 
 --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
 --- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':

@@ -131,6 +131,29 @@ describe("collectives of GPU arrays", function()
       forward .. "call collective, matmul f, call collective, call attention_back, row kept, "
         .. "map kept, map kept" }, order)
   end)
+  it("of many gradients begin when each is made, however many there are", function()
+    local out = run(1, [[
+      local x, w, b, s = flame.ones(16, 8), {}, {}, {}
+      for k = 1, 6 do
+        w[k] = flame.ones(8, 8):requires_grad_()
+        b[k], s[k] = flame.ones(8):requires_grad_(), flame.ones(8):requires_grad_()
+      end
+      flame.eval()
+      for k = 1, 6 do x = ((x:matmul(w[k]) + b[k]) * s[k]):sin() end
+      x:sum():backward()
+      for k = 6, 1, -1 do
+        for _, p in ipairs { s[k], b[k], w[k] } do distributed.all_reduce(p.grad) end
+      end
+      flame.debug(1)
+      flame.eval()]])
+    local behind, all = 0, 0                               -- the last product; of all
+    for what in out[1]:gmatch("step %d+: (%l+ ?%l*)") do
+      all = all + (what == "call collective" and 1 or 0)
+      behind = what:find("^matmul") and 0 or behind + (what == "call collective" and 1 or 0)
+    end
+    assert.equal(18, all)
+    assert.is_true(behind <= 5, out[1])                    -- of the layers done last
+  end)
   it("end with a rank that dies, hangs or fails in the library, and name it", function()
     local text = [[
 
