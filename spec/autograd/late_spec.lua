@@ -1,5 +1,5 @@
--- A weight and a bias that are used again and again: their cotangents wait for one another (late.c).
--- Held against the same with a copy of the weight for each use.
+-- A weight and a bias that are used again and again: their cotangents wait for one another
+-- (autograd/late.c). Held against the same with a copy of the weight for each use.
 local flame = require "flame"
 
 local function data(...)
