@@ -53,6 +53,11 @@ describe("the gradient of a weight that each step uses", function()
     end)
   end)
 
+  it("is right where the weight is a view that is a leaf", function()
+    local x, w = data(4, 6), data(6, 6):t():detach()
+    compare({ w }, function(use) return (x:matmul(use(w)) + x:matmul(use(w)):sin()):sum() end)
+  end)
+
   it("is right for inputs of several axes and numbers of rows", function()
     local w, b = data(3, 2), data(3)
     local many = { data(4, 2), data(2, 5, 2), data(1, 2), data(3, 2, 2, 2) }

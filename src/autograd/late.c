@@ -31,8 +31,8 @@ static int64_t copied_by(const fl_node *a, const fl_node *g, const fl_node *b) {
 
 /* The matrix whose transpose b is, or NULL. */
 static fl_node *whole_of(const fl_node *b) {
-  const int turns = b->op == FL_OP_view && b->nin == 1 && b->attr->view == FL_VIEW_PERMUTE &&
-                    b->shape->rank == 2 && b->attr->perm[0] == 1;
+  const int turns = b->op == FL_OP_view && b->nin == 1 && b->attr &&
+                    b->attr->view == FL_VIEW_PERMUTE && b->attr->perm[0] == 1;
   return turns ? b->in[0] : NULL;
 }
 
