@@ -16,7 +16,7 @@ local T = small and 16 or 1024
 local net = dofile "bench/gpt.lua" { vocabulary = V, width = small and 32 or 768,
   heads = small and 2 or 12, layers = small and 2 or 12, context = T, tied = true, gelu = "tanh" }
 for _, p in ipairs(net:parameters()) do if p.ndim == 2 then nn.init.normal(p, 0, 0.02) end end
-flame.eval(table.unpack(net:parameters()))     -- not in the first step, which would need more memory
+flame.eval(table.unpack(net:parameters()))      -- in the first step they need more memory
 net = distributed.data_parallel(net, { bucket = math.tointeger(tonumber(arg[5] or 25e6)) })
 local opt = optim.AdamW(net:parameters(), { lr = 1e-4 })
 
