@@ -344,7 +344,7 @@ static void names_and_makers(flame_context *c, flame_context *other) {
 }
 
 /* The process gets no more memory, and has taken what there was; it is given back in parts, until
-** a context can be opened. Sanitizers have allocators of their own. */
+** a context can be opened. Sanitizers bring other allocators. */
 static void opening_takes_memory(void) {
   struct part { struct part *next; } *taken = NULL;
   struct rlimit before, none_left;
