@@ -5,7 +5,7 @@ local flame = require "flame"
 local KERNEL = "\n__global__ void k(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }\n"
 
 -- Outside the language, so that flame.kernel asks NVRTC where there is one.
-local ASKS = KERNEL:gsub("x%[i%] = i", 'asm(""); x[i] = i')
+local ASKS = KERNEL:gsub("x%[i%] = i", 'asm("trap;"); x[i] = i')
 
 --- What is said of a text: NVRTC's words where there is one, and those of the language.
 local function said(text, extra)

@@ -465,4 +465,22 @@ __global__ void halves(const float *x, float *y, int n) {
   if (i < n) y[i] = x[gpu::half_of(i)] * kSmall;
 }]=], block = { 8 }, args = function(t) return { t.f { 6 }, 6 } end,
     want = function(x) return each(6, function(i) return x[i // 2] / 4 end) end },
+
+  { "casts to references", [=[
+struct Base { float v; };
+struct Derived : Base { float w; };
+__global__ void views(const float *x, float *y, int *b, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  float v = x[i];
+  Derived d;
+  static_cast<Base &>(d).v = v;
+  d.w = const_cast<const float &>(v);
+  y[i] = d.v * d.w + reinterpret_cast<float &>(v);
+  b[i] = reinterpret_cast<int &>(v) - (int &)v + __float_as_int(v);
+}]=], block = { 8 }, shape = { 5 }, single = true, args = function(t) return { t.f { 5 }, 5 } end,
+    want = function(x)
+      return each(5, function(i) return x[i] * x[i] + x[i] end),
+        each(5, function(i) return (string.unpack("<i4", string.pack("<f", x[i]))) end)
+    end },
 }
