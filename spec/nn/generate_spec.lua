@@ -10,6 +10,24 @@ local function refused(message, f, ...)
   assert.matches("^spec/nn/generate_spec%.lua:%d+: ", said)
 end
 
+local interpreter = dofile("spec/support/interpreter.lua")
+--- The number that a script writes where the device is a GPU that is not there
+--- (spec/c/fake_cuda.c), or on another device.
+local function on_no_gpu(script, device)
+  local machine = os.tmpname()
+  assert(os.execute("rm " .. machine .. " && mkdir " .. machine))
+  for _, name in ipairs { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" } do
+    assert(os.execute(("cp %s/spec/fake_cuda.so %s/%s"):format(interpreter:match "^(.*)/[^/]*$",
+      machine, name)))
+  end
+  local pipe = assert(io.popen(("FLAME_DEVICE=%s FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "
+    .. "FAKE_CUDA= %s -e '%s' 2>&1"):format(device or "cuda", machine, interpreter, script)))
+  local text = pipe:read "a"
+  os.execute("rm -rf " .. machine)
+  assert.truthy(pipe:close(), text)
+  return tonumber(text) or error(text)
+end
+
 local function random_model(kind)
   flame.seed(5)
   local model = models.from_config(kind == "gpt2"
@@ -253,6 +271,44 @@ describe("generate", function()
     flame.generate(model, { 1, 2, 3 }, 100)
     local plans, hits = flame.stats().plans, flame.stats().hits
     assert.is_true(plans <= 2 and hits >= 98, ("%d plans, %d times found"):format(plans, hits))
+  end)
+
+  it("has the same plans for calls of nearly the same length", function()
+    local model = random_model "llama"
+    flame.generate(model, { 1, 2, 3 }, 30)
+    flame.stats "reset"
+    flame.generate(model, { 1, 2, 3 }, 61)
+    assert.equal(0, flame.stats().plans)
+    flame.generate(model, { 1, 2, 3 }, 260)
+    assert.is_true(flame.stats().plans > 0)
+  end)
+
+  it("runs the steps of a GPU as graphs, although handles wait for the collector", function()
+    assert.is_true(on_no_gpu [[
+      local model = require "flame.models".from_config { model_type = "llama", vocab_size = 61,
+        hidden_size = 24, intermediate_size = 40, num_hidden_layers = 2, num_attention_heads = 6 }
+      flame.generate(model, { 1, 2, 3 }, 40)
+      io.write(flame.stats().replays)]] >= 30)
+  end)
+
+  it("draws on a GPU as often as on the CPU, although it works ahead", function()
+    local script = [[
+      local model = require "flame.models".from_config({ model_type = "llama", vocab_size = 61,
+        hidden_size = 24, intermediate_size = 40, num_hidden_layers = 1, num_attention_heads = 6 })
+      flame.seed(3)
+      flame.generate(model, { 1, 2 }, 9, { temperature = 1, stream = function() return false end })
+      io.write(flame.rng_state().counter)]]
+    assert.equal(on_no_gpu(script, "cpu"), on_no_gpu(script))
+  end)
+
+  it("refuses scores that are not numbers, greedy and drawn", function()
+    local model = random_model "llama"
+    flame.no_grad(function() model.lm_head.weight:fill_(0 / 0) end)
+    for _, o in ipairs { {}, { temperature = 1 }, { temperature = 1, top_k = 3 },
+      { temperature = 1, top_p = 0.5 }, { repetition_penalty = 2 }, { cache = false } } do
+      refused("the scores after token 0 of sequence 1 are NaN or infinite", flame.generate, model,
+        { { 1, 2 }, { 3 } }, 4, o)
+    end
   end)
 
   it("refuses what it can not use", function()

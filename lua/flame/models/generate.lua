@@ -110,11 +110,17 @@ return function(parts, models)
     return scores:where(before:logical_not(),
       (scores * penalty):where(scores:lt(0), scores / penalty))
   end
-  --- Ids (batch, 1), from 0.
+  --- Positions (batch, 1), from 0, of the largest of each row; -1 where it is not above 'least' and
+  --- finite. Nothing is read from the device.
+  local function largest(rows, least)
+    local most, at = rows:max(2, true)
+    return (at - 1):masked_fill(most:gt(least):logical_and(most:lt(math.huge)):logical_not(), -1)
+  end
+  --- Ids (batch, 1), from 0; -1: the scores are not numbers.
   local function pick(scores, o, before)
     scores = scores:float()
     if before then scores = penalised(scores, before, o.repetition_penalty) end
-    if o.temperature == 0 then return scores:argmax(2):reshape(-1, 1) - 1 end
+    if o.temperature == 0 then return largest(scores, -math.huge) end
     scores = scores / o.temperature
     local at
     if o.top_k then scores, at = scores:topk(math.min(o.top_k, scores:size(2)), 2)
@@ -123,14 +129,25 @@ return function(parts, models)
     local all = p
     if o.top_p then p = p:masked_fill((all:cumsum(2) - all):ge(o.top_p), 0) end
     if o.min_p then p = p:masked_fill(all:lt(all:amax(2, true) * o.min_p), 0) end
-    local drawn = p:multinomial(1)
-    return (at and at:gather(2, drawn) or drawn) - 1
+    -- the largest of p over an exponential number is a draw by p; that is half the sum of two
+    -- squared normal ones
+    local a, b = flame.randn_like(p), flame.randn_like(p)
+    local drawn = largest(p / (a * a + b * b + 1e-30), 0)
+    if not at then return drawn end
+    return (at:gather(2, drawn:clamp(0) + 1) - 1):masked_fill(drawn:lt(0), -1)
   end
 
+  --- The length of a cache for so many positions: of few lengths, at most a quarter longer above
+  --- 256, so that most calls find the plans and kernels of those before.
+  local function room_for(length)
+    local unit = 64
+    while unit * 4 < length do unit = unit * 2 end
+    return (length + unit - 1) // unit * unit
+  end
   --- Runs the model over a batch: step(ids) gives the scores after the last position. Without a
   --- cache all ids so far go through the model again.
   local function runner(model, mask, cached, length, batch)
-    local cache = cached and model:cache(batch, length) or nil
+    local cache = cached and model:cache(batch, room_for(length)) or nil
     local so_far
     return function(ids)
       local o = { attention_mask = mask, cache = cache, logits_to_keep = 1 }
@@ -197,6 +214,10 @@ return function(parts, models)
     end
   end
   function Row:take(id, stops)
+    if id < 0 then
+      fail("the scores after token %d of sequence %d are NaN or infinite; check the model's weights",
+        #self.ids, self.index)
+    end
     if stops[id] then return self:finish() end
     self.ids[#self.ids + 1] = id
     if not self.decoder then
@@ -268,15 +289,27 @@ return function(parts, models)
         { dtype = "bool", device = device }):scatter(2, ids + 1, true)
     end
     for i = 1, #rows do out[i] = new_row(o, words, i) end
-    local scores, ahead = step(ids), device ~= "cpu"
+    --- The tokens after these. Their scores are not kept: a step of a GPU has the addresses of the
+    --- one before, and runs as a graph.
+    local function after(given)
+      local new = pick(step(given:clamp(0)), o, before)
+      if before then before = before:scatter(2, new:clamp(0) + 1, true) end
+      return new
+    end
+    local new, ahead = after(ids), device ~= "cpu"
+    flame.eval(new)
     for n = 1, o.max_new_tokens do
-      local new = pick(scores, o, before)
-      if before then before = before:scatter(2, new + 1, true) end
-      -- a GPU works on the next step while the host looks at this one
-      local following = ahead and n < o.max_new_tokens and step(new) or nil
-      if following then flame.eval(following) end
-      if deliver(out, new:totable(), stops) or n == o.max_new_tokens then break end
-      scores = following or step(new)
+      local drawn, following = flame.rng_state(), nil
+      -- a GPU works on the next step while the host looks at this one; the first token is not kept
+      -- waiting for the plan of the second step
+      if ahead and n < o.max_new_tokens then following = after(new) end
+      if following and n > 1 then flame.eval(following) end
+      if deliver(out, new:totable(), stops) or n == o.max_new_tokens then
+        if following then flame.rng_state(drawn) end
+        break
+      end
+      new = following or after(new)
+      flame.eval(new)
     end
     for _, row in ipairs(out) do if not row.done and not row.refused then row:finish() end end
     return out, device
