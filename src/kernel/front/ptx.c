@@ -70,8 +70,8 @@ static size_t word(const char *s, const char *end) {
 /* Parts of a name that say how a load is cached, or how exact a function is. */
 static int is_idle(const char *s, size_t n) {
   static const char *const idle[] = {
-    "ca", "cg", "cs", "cv", "lu", "nc", "wb", "wt", "volatile", "relaxed", "gpu", "global", "shared",
-    "L1::no_allocate", "L1::evict_last", "L2::128B", "L2::256B", "approx", "ftz", "lo" };
+    "ca", "cg", "cs", "cv", "lu", "nc", "wb", "wt", "volatile", "relaxed", "gpu", "global",
+    "shared", "L1::no_allocate", "L1::evict_last", "L2::128B", "L2::256B", "approx", "ftz", "lo" };
   for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
     if (strlen(idle[i]) == n && !memcmp(idle[i], s, n)) return 1;
   return 0;

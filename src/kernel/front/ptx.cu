@@ -101,8 +101,8 @@ PTX1(clz_b32, unsigned, __clz((int)a))
 PTX1(brev_b32, unsigned, __brev(a))
 PTX1(bfind_u32, unsigned, 31 - __clz((int)a))
 PTX3(prmt_b32, unsigned, __byte_perm(a, b, c))
-PTX3(bfe_u32, unsigned,
-     (b & 255u) > 31u || !c ? 0u : a >> (b & 255u) & ((c & 255u) > 31u ? ~0u : (1u << (c & 255u)) - 1u))
+PTX3(bfe_u32, unsigned, (unsigned)((unsigned long long)a >> min(b & 255u, 32u) &
+                                   (1ull << min(c & 255u, 32u)) - 1ull))
 template <class D> __device__ void fl_ptx_lop3_b32(D &d, unsigned a, unsigned b, unsigned c,
                                                    unsigned of) {
   unsigned r = 0u;
