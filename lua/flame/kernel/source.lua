@@ -186,7 +186,8 @@ local SAME = { __half = "half", __nv_bfloat16 = "nv_bfloat16" }
 --- A type or constant as it is compared: without spaces, the names of 'env' replaced.
 local function compared(text, env)
   return (text:gsub("=.*", ""):gsub("__restrict_*", ""):gsub("[%a_][%w_]*", env)
-    :gsub("[%a_][%w_]*", SAME):gsub("%s+", " "):gsub("%f[%s]%s%f[^%w_]", ""):gsub(" ?%f[%W]$", ""))
+    :gsub("[%a_][%w_]*", SAME):gsub("%s+", " "):gsub(" ?([%*&<>,:]) ?", "%1")
+    :gsub("^ ", ""):gsub(" $", ""))
 end
 
 --- The types of formals, one after the other.

@@ -418,6 +418,31 @@ describe("a kernel that is a template", function()
       assert.equal(compiler:report().registers > 0, k:report().registers > 0)
     end)
   end
+  it("is compiled as it was read where code for the host stands beside it", function()
+    local k = flame.kernel { entry = "twice", block = { 32 }, source = [[
+      #include <vector>
+      #include "utils.h"
+      struct Timer { cudaEvent_t begin, end; std::vector<float> times; void start(); };
+      void Timer::start() { cudaEventRecord(begin); }
+      static std::string name(const std::vector<int> &v) { return "x"; }
+      __device__ float two() { return 2.f; }
+      __global__ void twice(const float *x, float *y, int n) {
+        int i = threadIdx.x;
+        if (i < n) y[i] = two() * x[i];
+      }
+      template <typename T> void launch(T *x, cudaStream_t stream) {
+        twice<<<1, 32, 0, stream>>>(x, x, 3);
+      }
+      int main(int argc, char **argv) {
+        float *x;
+        cudaMalloc(&x, 12);
+        for (int i = 0; i < 100; i++) twice<<<1, 32>>>(x, x, 3);
+        printf("%s\n", cudaGetErrorString(cudaGetLastError()));
+        return 0;
+      }]] }
+    assert.equal(10, k(flame.tensor { 5, 6 }):totable()[1])
+    assert.equal(compiler:report().registers > 0, k:report().registers > 0)
+  end)
   it("is asked for by name where the text has no other kernel, whatever else is not read", function()
     local ok, why = pcall(flame.kernel, "void run(cudaStream_t s) { }\n" ..
       "template <typename T>\nvoid __global__ k(T *x) { x[0] = 1; }")

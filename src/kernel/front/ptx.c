@@ -96,6 +96,15 @@ static void put_name(statement *x, const char *s, size_t n) {
   fl_text_free(&name);
 }
 
+/* "+ 16", behind the sign. */
+static const char *put_offset(statement *x, const char *s, const char *end) {
+  s = skip_space(s, end);
+  const size_t n = word(s, end);
+  x->known &= n > 0 && isdigit((unsigned char)*s);
+  fl_text_printf(&x->text, " + %.*s", (int)n, s);
+  return skip_space(s + n, end);
+}
+
 /* An operand at s: one of the statement's, a register, a number, an address with an offset. */
 static const char *put_operand(statement *x, const char *s, const char *end) {
   s = skip_space(s, end);
@@ -129,11 +138,8 @@ static const char *put_operand(statement *x, const char *s, const char *end) {
   }
   s = skip_space(s, end);
   if (plus) {
-    const char *digits = skip_space(plus + 1, end);
-    const size_t n = word(digits, end);
-    x->known &= s == plus && n > 0 && isdigit((unsigned char)*digits);
-    fl_text_printf(&x->text, " + %.*s", (int)n, digits);
-    s = skip_space(digits + n, end);
+    x->known &= s == plus;
+    s = put_offset(x, plus + 1, end);
   }
   if (address) x->known &= s < end && *s == ']';
   return skip_space(s + address, end);

@@ -85,10 +85,25 @@ fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t lin
 
 static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
 
+/* "(size_t)p % 16", "& 15" behind a cast: whether a pointer is aligned. Arrays begin at a
+** multiple of 256. */
+static int is_alignment(fl_front *p) {
+  int k = 0;
+  while (fl_front_is_at(p, k, ')')) k++;
+  return fl_front_is_at(p, k, '%') || fl_front_is_at(p, k, '&');
+}
+
 fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   if (p->failed || !t) return fl_val_none();
   if (t->kind == FL_C_VOID) return fl_val_none();
   if (t->kind == FL_C_POINTER) return cast_pointer(p, t->of, t->const_of, v, line);
+  if (fl_kt_is_int(t->scalar) && t->kind == FL_C_SCALAR && v.kind == FL_V_POINTER && !v.null &&
+      v.linear && is_alignment(p)) {
+    fl_kexpr *e = v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
+    const int64_t unit = v.unit ? v.unit : fl_kt_size(p->f->vars[v.var].type);
+    e = fl_kexpr_binary(p->a, FL_KO_MUL, e, fl_kexpr_int(p->a, FL_KT_I64, unit));
+    return fl_val_expr(fl_front_check(p, fl_val_convert(p, e, t->scalar)));
+  }
   if (t->kind == FL_C_SCALAR) {
     fl_kexpr *e =
         t->scalar == FL_KT_BOOL ? fl_val_truth(p, v, line) : fl_val_scalar(p, v, line);
