@@ -3,6 +3,10 @@
 ** the context lives, and put back by its finaliser. What is counted here lies in the context's
 ** memory, not in Lua's, which is freed while this is still asked.
 **
+** Most requests are paid from a small sum that is counted ahead: a loop over small tensors makes
+** and frees a block for each, and the walk through the memories around costs as much as that.
+** Where a limit refuses, the sum goes back first, so no request fails for it.
+**
 ** Where the hook stands, a large block costs steps and is a moment to look whether the work is
 ** to end: an instruction that copies megabytes takes as long as thousands of others. Strings of
 ** megabytes make the hook look more often, because reading one as a number, or comparing it,
@@ -13,13 +17,14 @@
 #include "lua/hook.h"
 
 enum { LARGE = 4096, STEP_BYTES = 1024, LONG_STRING = 1 << 20, LOOKS = 300, SLACK = 64 << 10,
-       PATIENCE = 4 };
+       PATIENCE = 4, AHEAD = 8 << 10 };
 
 struct fl_lua_heap {
   lua_Alloc f;
   void *ud;
   flame_context *c;
   int64_t bytes;                    /* that are counted; lua_gc says nothing in a finaliser */
+  int64_t ahead;                    /* of these, not asked for yet: at most 2 * AHEAD */
   fl_lua *b;                        /* not for frees: it may be gone before its state is */
   uint8_t making_room, refusals, deny;
 };
@@ -41,6 +46,12 @@ static void give(fl_lua_heap *h, int64_t bytes) {
   fl_mem_count(&h->c->mem, -bytes);
 }
 
+/* All that is counted ahead but so much. */
+static void give_ahead(fl_lua_heap *h, int64_t left) {
+  give(h, h->ahead - left);
+  h->ahead = left;
+}
+
 /* Refused. Lua collects in full and asks once more, and goes on without where it can (its table
 ** of strings), to collect again at the next string: some such collections later it gets nothing,
 ** so that the script is told. */
@@ -57,11 +68,19 @@ static int refuse(fl_lua_heap *h) {
 /* Memory that is kept for later goes first. */
 static int take(fl_lua_heap *h, int64_t bytes) {
   flame_context *c = h->c;
+  const int64_t told = c->mem.refused;
+  give_ahead(h, 0);
   if (h->deny > 0) {
     h->deny--;
     c->mem.refused = bytes;
     return 0;
   }
+  if (fl_mem_count(&c->mem, bytes + AHEAD)) {
+    h->bytes += bytes + AHEAD;
+    h->ahead = AHEAD;
+    return 1;
+  }
+  c->mem.refused = told;
   int taken = fl_mem_count(&c->mem, bytes);
   if (!taken && !h->making_room && !c->evaluating) {
     h->making_room = 1;
@@ -80,17 +99,39 @@ static int must_end(const fl_lua *b) {
   return b->each > 0 && b->calls > 0 && b->c != NULL && fl_is_stuck(b->c);
 }
 
+static void *grown(fl_lua_heap *h, void *p, size_t old, size_t size) {
+  const int is_string = p == NULL && old == LUA_TSTRING;
+  const size_t more = size - (p != NULL ? old : 0);
+  if (more >= LARGE && must_end(h->b)) return NULL;
+  if (!take(h, (int64_t)more)) return NULL;
+  void *q = h->f(h->ud, p, old, size);
+  if (q == NULL) give(h, (int64_t)more);
+  else if (more >= LARGE) note_large(h->b, is_string, size);
+  return q;
+}
+
+static void *resized(fl_lua_heap *h, void *p, size_t old, size_t size) {
+  if (size > old && (size - old >= LARGE || (int64_t)(size - old) > h->ahead || h->deny > 0))
+    return grown(h, p, old, size);
+  void *q = h->f(h->ud, p, old, size);
+  if (q != NULL) h->ahead -= (int64_t)size - (int64_t)old;
+  if (h->ahead > 2 * AHEAD) give_ahead(h, AHEAD);
+  return q;
+}
+
+/* What happens at each op is here: a small block, and a free. */
 static void *counted(void *ud, void *p, size_t old, size_t size) {
   fl_lua_heap *h = (fl_lua_heap *)ud;
-  const size_t had = p != NULL ? old : 0;
-  const int is_string = p == NULL && old == LUA_TSTRING;
-  if (size > had && size - had >= LARGE && must_end(h->b)) return NULL;
-  if (size > had && !take(h, (int64_t)(size - had))) return NULL;
-  void *q = h->f(h->ud, p, old, size);
-  if (size > had && q == NULL) give(h, (int64_t)(size - had));
-  if (size <= had && (q != NULL || size == 0)) give(h, (int64_t)(had - size));
-  if (size > had && size - had >= LARGE && q != NULL) note_large(h->b, is_string, size);
-  return q;
+  if (p == NULL) {
+    if (size == 0) return NULL;                 /* nothing is freed */
+    if (size >= LARGE || (int64_t)size > h->ahead || h->deny > 0) return grown(h, p, old, size);
+    void *q = h->f(h->ud, p, old, size);
+    if (q != NULL) h->ahead -= (int64_t)size;
+    return q;
+  }
+  if (size > 0) return resized(h, p, old, size);
+  if ((h->ahead += (int64_t)old) > 2 * AHEAD) give_ahead(h, AHEAD);
+  return h->f(h->ud, p, old, size);
 }
 
 int fl_heap_open(lua_State *L, fl_lua *b) {
