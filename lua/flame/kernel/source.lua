@@ -114,13 +114,18 @@ local function headers(text)
   end
 end
 
---- "template <…>" of the kernel: its first and last place, and its parameters.
+--- "template <…>" of the kernel: its first and last place, and its parameters. The definition, not
+-- what is declared before it.
 local function header(text, name)
+  local found
   for first, open, close, head in headers(text) do
     if head:find("%f[%w_]" .. name .. "%s*%(") then
-      return first, close, split(text:sub(open + 1, close - 1))
+      local defined = text:sub(close + #head + 1, close + #head + 1) == "{"
+      found = (not found or defined) and { first, close, open } or found
+      if defined then break end
     end
   end
+  if found then return found[1], found[2], split(text:sub(found[3] + 1, found[2] - 1)) end
 end
 
 local function count(text, pattern) return select(2, text:gsub(pattern, "")) end

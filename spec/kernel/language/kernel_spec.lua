@@ -396,6 +396,7 @@ end)
 
 describe("a kernel that is a template", function()
   local text = [[
+    template <typename T> __global__ void k(T *y, const T *x, int n);
     template <typename T> __global__ void k(T *__restrict__ y, const T *x, const int n) {
       int i = threadIdx.x;
       if (i < n) y[i] = x[i] + (T)1;
@@ -442,6 +443,15 @@ describe("a kernel that is a template", function()
       }]] }
     assert.equal(10, k(flame.tensor { 5, 6 }):totable()[1])
     assert.equal(compiler:report().registers > 0, k:report().registers > 0)
+  end)
+  it("says what of a struct is not known where its value is a parameter", function()
+    local ok, why = pcall(flame.kernel, "struct P { float v; Unknown u; cudaStream_t s; };\n" ..
+      "__global__ void k(P p, float *y) { y[0] = p.v; }")
+    assert.is_false(ok)
+    assert.truthy(why:find("parameter p: .* 'P': unknown type 'Unknown'"), why)
+    local k = flame.kernel("struct P { float v; cudaStream_t stream; };\n" ..
+      "__global__ void k(P p, float *y) { y[0] = p.v; }")
+    assert.is_nil(k:report().refusal)
   end)
   it("is asked for by name where the text has no other kernel, whatever else is not read", function()
     local ok, why = pcall(flame.kernel, "void run(cudaStream_t s) { }\n" ..

@@ -460,11 +460,13 @@ __global__ void loads(const float *x, float *y, const int n = 4) {
 namespace host { inline int half_of(int v) { return v >> 2; } }
 namespace gpu { __host__ __device__ __forceinline__ int half_of(int v) { return v >> 1; } }
 const auto kSmall = 0.25f;
+typedef short3 place;
+__device__ place make_place(short x, short y, short z) { place p; p.x = x + y * z; return p; }
 __global__ void halves(const float *x, float *y, int n) {
   const int i = threadIdx.x;
-  if (i < n) y[i] = x[gpu::half_of(i)] * kSmall;
+  if (i < n) y[i] = x[gpu::half_of(i)] * kSmall + (float)make_place(i, 2, 3).x;
 }]=], block = { 8 }, args = function(t) return { t.f { 6 }, 6 } end,
-    want = function(x) return each(6, function(i) return x[i // 2] / 4 end) end },
+    want = function(x) return each(6, function(i) return x[i // 2] / 4 + i + 6 end) end },
 
   { "casts to references", [=[
 struct Base { float v; };

@@ -221,7 +221,10 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
   if (!s.type && !p->failed) {
     t = fl_front_tok(p);
     const char *why = fl_front_reserved(t);
+    const fl_symbol *wrong = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
     if (why) fl_refuse(p, t->line, "%s", why);
+    else if (wrong && wrong->kind == FL_SYM_WRONG)
+      fl_refuse(p, t->line, "'%s': %s", wrong->name, wrong->why);
     else if (t->kind == FL_TOK_NAME)
       fl_refuse(p, t->line, "unknown type '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
     else fl_refuse(p, t->line, "a type is needed");
