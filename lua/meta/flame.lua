@@ -5329,6 +5329,17 @@ Tensor.fix = flame.fix
 
 Tensor.fix_ = flame.fix
 flame.fix_ = flame.fix
+--- Runs f and notes how long each function takes, by stacks: those of Lua by name, file and line,
+--- those of C by name. Gives {ms, folded, [i] = {name, calls, ms in itself}}, the slowest first,
+--- and f's results; it prints as a table. folded are stacks in the form that flamegraph.pl and
+--- speedscope take. With a path a picture is written, where that ends in .svg, or folded. Noting
+--- a call takes about a fifth of a microsecond.
+---@param f function
+---@param ... any
+---@return flame.FlameGraph
+---@return any ...
+function flame.flamegraph(f, ...) end
+
 ---@class flame.options.flatten
 ---@field start_dim? integer  1
 ---@field end_dim? integer  -1
@@ -13323,10 +13334,11 @@ function flame.prod(x, dim, keepdim) end
 Tensor.prod = flame.prod
 
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
---- device, host_ms until it was queued, bytes, flops (0: not known), launches, replayed (launches
---- that are graphs without a profile), device, site, sites, shapes}), and ms, device_ms, plan_ms,
---- compile_ms, upload_ms, download_ms, wait_ms, recorded, plans, compiles, launches, bytes_moved,
---- copies, syncs; then f's results. It prints as a table.
+--- device, host_ms until it was queued, bytes, flops (0: not known), copy_share and peak_share (of
+--- the rates of a large copy and of large products, which are measured when first asked for),
+--- launches, replayed (launches that are graphs without a profile), device, site, sites, shapes}),
+--- and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms, recorded, plans,
+--- compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as a table.
 --- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 ---@param f function
@@ -13531,6 +13543,18 @@ Tensor.reciprocal = flame.reciprocal
 
 Tensor.reciprocal_ = flame.reciprocal
 flame.reciprocal_ = flame.reciprocal
+---@class flame.options.region
+---@field f? function
+
+--- Names a part of the script: in traces of flame.profile, and as an NVTX range for NVIDIA's tools.
+--- region(name, f, …) gives f's results; without f a guard: local r <close> = flame.region("x").
+--- Regions nest. What is recorded in one may be computed after it: call flame.eval() at its end.
+---@param name string
+---@param f function
+---@param ... any
+---@return any ...
+function flame.region(name, f, ...) end
+
 ---@class flame.options.register_hook
 ---@field f? function
 

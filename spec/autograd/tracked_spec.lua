@@ -128,6 +128,7 @@ for name in ([[allclose arange autocast backward bartlett_window bench backward_
   bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
   bisect broadcast_shapes bytes can_cast compare cosine_window cuda debug default_device default_dtype
   deterministic device dim edit_distance element_size empty empty_cache enable_grad equal exponential_window export eye
+  flamegraph region
   fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window generate
   get_default_device get_default_dtype get_rng_state grad gradcheck gradients gradients_table graph hamming_window
   hann_window has help hessian hvp inference_mode info is_complex is_contiguous is_floating_point

@@ -39,7 +39,7 @@ __attribute__((constructor)) static void read_settings(void) {
   const char *text = getenv("FAKE_CUDA");
   char name[40], value[60];
   int n = 0;
-  fake.cleared = 1;
+  fake.cleared = fake.clock = 1;
   for (; text && sscanf(text, " %39[^= ]=%59s%n", name, value, &n) == 2; text += n)
     set(name, value);
   for (int i = 0; i < 8; i++) fake.way_ms[i] = i == card.fast ? 0.5f : 1;
@@ -122,3 +122,4 @@ static fl_ml_status fake_nvmlDeviceGetTotalEccErrors(fl_ml_device d, unsigned ki
 #include "cuda/api/nvml.def"
 
 #include "fake_nccl.c"
+#include "fake_nvtx.c"

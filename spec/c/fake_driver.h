@@ -33,6 +33,7 @@ typedef struct fake_state {
   void (*on_launch)(void **params);    /* … or this runs instead of the kernel */
   int ways;                       /* of cuBLASLt; 0: one; else they write their number */
   float way_ms[8];                /* what each takes */
+  int clock;                      /* events have the time of the clock */
   size_t launch_size;
   /* what happened */
   int64_t calls;                  /* that could have failed */

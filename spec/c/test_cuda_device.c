@@ -86,6 +86,17 @@ static void products_are_right(void) {
   fl_device d;
   if (open_device(&c, &d) != FLAME_OK) return;
   products(&d, FLAME_F32);
+  /* by small.cu: edges, several rounds of k, every order, batches of two axes */
+  product(&d, FLAME_F32, &(fl_matmul){ .m = 17, .n = 33, .k = 200, .as = { 200, 1 },
+                                       .bs = { 33, 1 } }, 3400, 6600, 561);
+  product(&d, FLAME_F32, &(fl_matmul){ .m = 65, .n = 15, .k = 65, .as = { 1, 65 },
+                                       .bs = { 1, 65 } }, 4225, 975, 975);
+  product(&d, FLAME_F32, &(fl_matmul){ .m = 190, .n = 171, .k = 130, .as = { 131, 1 },
+                                       .bs = { 1, 130 }, .coff = 3 }, 24890, 22230, 32493);
+  product(&d, FLAME_F32, &(fl_matmul){ .nbatch = 2, .batch = { 7, 3 }, .m = 30, .n = 40, .k = 3,
+                                       .as = { 1, 30 }, .bs = { 40, 1 }, .abatch = { 0, 90 },
+                                       .bbatch = { 120, 0 }, .cbatch = { 3600, 1200 } },
+          270, 840, 25200);
   products(&d, FLAME_F64);
   products(&d, FLAME_F16);
   products(&d, FLAME_BF16);

@@ -169,6 +169,7 @@ static void products_of_every_layout_are_right(void) {
   flame_context c;
   fl_device d;
   fake_reset();
+  fake.arch = 75;                                   /* no kernel of ours for small products */
   CHECK(open_fake(&c, &d) == FLAME_OK);
   products(&d, FLAME_F32);
   /* batches: joined into one call, then broadcast, then looped over */
@@ -193,12 +194,53 @@ static void products_of_every_layout_are_right(void) {
   close_fake(&c, &d);
 }
 
+/* The kernel that a product of f32 takes, or "" if the library makes it. */
+static const char *kernel_of(fl_device *d, int64_t m, int64_t n, int64_t k) {
+  fl_matmul p = { .dtype = FLAME_F32, .m = m, .n = n, .k = k, .as = { k, 1 }, .bs = { n, 1 },
+                  .at = { FL_AT_EXT, 0, 0 }, .bt = { FL_AT_EXT, 0, 0 }, .ct = { FL_AT_OUT, 0, 0 } };
+  fl_step step = { .kind = FL_S_MATMUL, .matmul = &p };
+  fl_plan plan = { .device = 1, .next = 1, .nout = 1, .nstep = 1, .step = &step,
+                   .mem = &d->ctx->mem };
+  const int64_t size = 4 * (m + 1) * (n + 1) * (k + 1), before = fake.products;
+  fl_fault fault;
+  int32_t done;
+  void *x[2] = { d->table->alloc(d, size), d->table->alloc(d, size) };
+  fake.nlaunch = 0;
+  CHECK(d->table->prepare(d, &plan) == FLAME_OK);
+  CHECK(d->table->run(d, &plan, &(fl_binding){ .ext = x, .out = x + 1 }, &fault,
+                      &done) == FLAME_OK);
+  if (plan.prepared) plan.unprepare(&plan);
+  for (int i = 0; i < 2; i++) d->table->free(d, x[i], size);
+  CHECK((fake.products > before) == (fake.nlaunch == 0));
+  return fake.nlaunch ? fake.launch[0].name : "";
+}
+
+static void small_products_of_f32_are_made_without_the_library(void) {
+  flame_context c;
+  fl_device d;
+  fake_reset();
+  fake.missing_blaslt = 1;
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  CHECK(strcmp(kernel_of(&d, 8, 8, 1), "small") == 0 && fake.launch[0].grid == 1);
+  CHECK(strcmp(kernel_of(&d, 33, 17, 256), "small") == 0 && fake.launch[0].grid == 6);
+  CHECK(strcmp(kernel_of(&d, 4096, 16, 3), "small") == 0 && fake.launch[0].grid == 256);
+  close_fake(&c, &d);
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  CHECK(strcmp(kernel_of(&d, 8, 8, 4), "small") == 0);
+  CHECK(strcmp(kernel_of(&d, 7, 8, 4), "") == 0 && strcmp(kernel_of(&d, 8, 7, 4), "") == 0);
+  CHECK(strcmp(kernel_of(&d, 8, 8, 257), "") == 0);
+  CHECK(strcmp(kernel_of(&d, 4097, 16, 1), "") == 0 && strcmp(kernel_of(&d, 16, 4097, 1), "") == 0);
+  close_fake(&c, &d);
+}
+
 static void only_f32_products_take_tf32_and_only_where_asked(void) {
   static const int dtypes[] = { FLAME_F32, FLAME_F64 };
   for (int on = 0; on < 2; on++) {
     flame_context c;
     fl_device d;
     fake_reset();
+    fake.arch = 75;
     setenv("FLAME_TF32", on ? "1" : "0", 1);
     CHECK(open_fake(&c, &d) == FLAME_OK);
     for (int i = 0; i < 2; i++) {
@@ -411,6 +453,7 @@ int main(void) {
   cubins_are_kept_on_disk_and_checked();
   a_full_disk_cache_drops_the_oldest();
   products_of_every_layout_are_right();
+  small_products_of_f32_are_made_without_the_library();
   only_f32_products_take_tf32_and_only_where_asked();
   large_products_are_timed_where_asked();
   real_nvrtc_takes_the_texts();

@@ -273,14 +273,18 @@ describe("collectives", function()
       local w = flame.zeros(300):requires_grad_()
       local opt = flame.optim.SGD({ w }, { lr = 15 })
       local plans, bytes
+      -- While nothing is found dead plans keep all, and serve whatever is found dead later, which
+      -- depends on time (engine/collect.c).
+      collectgarbage "stop"
       for step = 1, 1000 do
+        if step == 21 then collectgarbage "restart" end
         opt:zero_grad()
         local loss = ((w - r) ^ 2):mean()
         loss:backward()
         w.grad = distributed.all_reduce(w.grad, "mean")
         opt:step()
-        if step % 10 == 0 then                             -- what is dead is so in each such plan
-          collectgarbage()
+        if step % 10 == 0 then
+          if step > 20 then collectgarbage() end
           distributed.all_reduce(loss:detach(), "mean"):item()
         end
         if step == 100 then
@@ -339,19 +343,21 @@ describe("a group in which something is wrong", function()
   over_both("gives up a rank that hangs when the time is over, and names it", function()
     fails(2, { { "train.lua:2: all_reduce: waited 1 s for rank 2: the time limit of init" } }, [[
 
-      if r == 1 then print(distributed.all_reduce(flame.ones(3))) else os.execute("sleep 4") end]],
+      if r == 1 then print(distributed.all_reduce(flame.ones(3))) else os.execute("sleep 2.5") end
+      ]],
       { timeout = 1 })
   end)
   over_both("names all ranks that are missing", function()
     fails(4, { "waited 1 s for ranks 2 and 4", [3] = "ranks 2 and 4" }, [[
-      if r % 2 == 1 then distributed.barrier() else os.execute("sleep 4") end]],
+      if r % 2 == 1 then distributed.barrier() else os.execute("sleep 2.5") end
+      ]],
       { timeout = 1, with = "FLAME_THREADS=1" })
   end)
   over_both("waits for a rank that is slow", function()
     agree(2, "good\n", [[
-      if r == 2 then os.execute("sleep 1") end
+      if r == 2 then os.execute("sleep 0.5") end
       assert(distributed.all_reduce(flame.ones(1)):item() == 2)
-      if r == 1 then os.execute("sleep 1") end
+      if r == 1 then os.execute("sleep 0.5") end
       assert(distributed.all_reduce(flame.ones(1)):item() == 2)
       print "good"]])
   end)
@@ -360,7 +366,7 @@ describe("a group in which something is wrong", function()
       or "the connection to rank 2 has ended" } }, [[
 
       if r == 1 then print(distributed.all_reduce(flame.ones(3))) else os.execute("kill -9 $PPID") end]],
-      { grace = 5 })
+      { grace = 2 })
   end)
   over_both("ends with a rank whose script raises", function()
     fails(2, { { "rank 2 has ended, and rank 1 calls all_reduce (sum) of f32 (3) at train.lua:3" },
@@ -386,8 +392,8 @@ describe("a group in which something is wrong", function()
   over_both("ends on all ranks when one is interrupted", function()
     local out = run(2, [[
 
-      if r == 2 then print(distributed.all_reduce(flame.ones(3)))
-      else os.execute("touch here; sleep 2") print(distributed.all_reduce(flame.ones(3))) end]], {
+      if r == 1 then os.execute("touch here; sleep 1.5") end
+      print(distributed.all_reduce(flame.ones(3)))]], {
       signal = function(folder)
       for _ = 1, 500 do
         local f = io.open(folder .. "/here")
@@ -398,8 +404,17 @@ describe("a group in which something is wrong", function()
     end })
     assert.are_not.equal(0, out.status)
     assert.is_truthy(out[2]:find("interrupted!", 1, true), out[2])
-    assert.is_truthy(out[1]:find("rank 2 gave up in all_reduce (sum) of f32 (3) at train.lua:2: interrupted", 1,
+    assert.is_truthy(out[1]:find("rank 2 gave up in all_reduce (sum) of f32 (3) at train.lua:3: interrupted", 1,
       true), out[1])
+  end)
+  over_mpi("is found by srun's variables as by mpirun's", function()
+    agree(2, { "srun 1 2 1 3\n", "srun 2 2 2 3\n" }, [[
+      local by = select(4, flame.internal.group_here())
+      print(("%s %d %d %d %g"):format(by, r, n, distributed.local_rank(),
+        distributed.all_reduce(flame.tensor(1.0 * r)):item()))]], {
+      with = "-u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE -u OMPI_COMM_WORLD_LOCAL_RANK "
+        .. "SLURM_PROCID=$OMPI_COMM_WORLD_RANK SLURM_STEP_NUM_TASKS=$OMPI_COMM_WORLD_SIZE "
+        .. "SLURM_LOCALID=$OMPI_COMM_WORLD_LOCAL_RANK FLAME_THREADS=1" })
   end)
   over_mpi("says so where the launcher and MPI count differently", function()
     local program = dofile("spec/support/interpreter.lua")
@@ -486,7 +501,7 @@ describe("data_parallel", function()
     local a, b = net:parameters(), alone:parameters()
     local opt = optim.AdamW(a, { lr = 0.01 })
     local other = optim.AdamW(b, { lr = 0.01 })
-    for step = 1, 200 do
+    for step = 1, STEPS do
       local xs, ys = flame.randn(n, 6, 5), flame.randn(n, 6, 3)
       opt:zero_grad()
       other:zero_grad()
@@ -499,15 +514,18 @@ describe("data_parallel", function()
     end
     for k = 1, #a do assert(flame.equal(a[k], b[k])) end
     print(distributed.stats().calls)]]
+  local function trained(options, steps)
+    return (TRAINED:gsub("OPTIONS", options):gsub("STEPS", steps))
+  end
 
   over_both("gives each rank the gradients, bit for bit, of one that adds up all parts", function()
     -- a comparison of names, 6 parameters and 3 buffers; then a bucket a step
-    agree(2, "210\n", (TRAINED:gsub("OPTIONS", "{}")))
-    agree(4, "210\n", (TRAINED:gsub("OPTIONS", "{}")))
+    agree(2, "210\n", trained("{}", 200))
+    agree(4, "110\n", trained("{}", 100))
   end)
   over_both("does so with buckets of any size", function()
-    agree(2, "1210\n", (TRAINED:gsub("OPTIONS", "{ bucket = 1 }")))         -- one a parameter
-    agree(2, "610\n", (TRAINED:gsub("OPTIONS", "{ bucket = 120 }")))
+    agree(2, "310\n", trained("{ bucket = 1 }", 50))                        -- one a parameter
+    agree(2, "160\n", trained("{ bucket = 120 }", 50))
   end)
   over_both("adds up without it in no_sync, and brings the sum together after it", function()
     agree(2, "good\n", [[
@@ -731,8 +749,8 @@ describe("examples in several processes", function()
   local function example(name, options)
     return ("arg = { %s } dofile(os.getenv('TOP') .. '/examples/%s')"):format(options, name)
   end
-  over_both("digits.lua trains, and rank 1 tells of it", function()
-    local out = run(2, example("digits.lua", "'--device', 'cpu', '--epochs', '6', '--batch', '50'"))
+  over_mpi("digits.lua trains, and rank 1 tells of it", function()
+    local out = run(2, example("digits.lua", "'--device', 'cpu', '--epochs', '3', '--batch', '25'"))
     assert.equal(0, out.status, out.mpirun)
     assert.equal("", out[2])
     local right = tonumber(out[1]:match("test accuracy ([%d.]+)"))

@@ -17,9 +17,9 @@ setup(function()
 end)
 teardown(function() sh("rm -rf", machine) end)
 
-local function run(n, text, with)
+local function run(n, text, with, timeout)
   return ranks.run(n, "flame.default_device(flame.best_device())\n" .. text, { by = "tcp",
-    timeout = 4, with = ("FLAME_THREADS=1 FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "
+    timeout = timeout or 4, with = ("FLAME_THREADS=1 FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "
       .. "FAKE_CUDA=%s %s"):format(machine, "devices=4", with or "") })
 end
 
@@ -140,8 +140,8 @@ describe("collectives of GPU arrays", function()
     local out = run(2, text, "FAKE_NCCL=1:dies:2")
     says(out[1], "train.lua:5: all_reduce: the connection to rank 2 has ended")
     says(out[1], "the group has ended: the connection to rank 2 has ended")
-    out = run(2, text, "FAKE_NCCL=1:hangs:2")
-    says(out[1] .. out[2], "waited 4 s for the other ranks' GPUs: the time limit of init")
+    out = run(2, text, "FAKE_NCCL=1:hangs:2", 2)
+    says(out[1] .. out[2], "waited 2 s for the other ranks' GPUs: the time limit of init")
     says(out[1], "train.lua:5: all_reduce: ")
     says(out[2], "train.lua:5: all_reduce: ")
     out = run(2, text, "FAKE_NCCL=1:fails:2")

@@ -20,7 +20,7 @@ local calls = { ROUND = 200, worked = {} }         -- worked: name -> calls that
 local SKIP = { "^load", "^save", "^cuda", "^data%.", "^optim%.", "^autograd%.", "^kernel", "^map$",
   "^debug$", "^default_", "^set_", "^deterministic$", "^budget$", "^scope$", "^no_grad$",
   "^enable_grad$", "^inference_mode$", "^timer$", "^info$", "^leakcheck$",
-  "^use$", "^compare$", "^bisect$", "^backward_trace$",
+  "^use$", "^compare$", "^bisect$", "^backward_trace$", "^flamegraph$", "^region$",
   "^autocast$", "^profile$", "^bench$", "^sandbox$",
   "^help$", "^graph$", "^warmup$", "^best_device$", "^check_finite$",
   "^rng_state$", "^get_rng_state$", "^Module", "^nn%.utils%.", "^nn%.Module", "^nn%.Lazy",

@@ -32,7 +32,8 @@ local function command(count, o)
   local run = ("env %s %s train.lua"):format(o.with or "FLAME_THREADS=1",
     program:find("^/") and program or "$TOP/" .. program)
   if o.by ~= "tcp" then
-    return ([[OMPI_MCA_odls_base_sigkill_timeout=%d timeout -k 5 100 mpirun --allow-run-as-root ]]
+    -- ob1 is what serves on one host: others are not tried first
+    return ([[OMPI_MCA_pml=ob1 OMPI_MCA_odls_base_sigkill_timeout=%d timeout -k 5 100 mpirun --allow-run-as-root ]]
       .. [[--oversubscribe -n %d sh -c 'echo $$ >$((OMPI_COMM_WORLD_RANK + 1)).pid; exec %s ]]
       .. [[>$((OMPI_COMM_WORLD_RANK + 1)).out 2>&1' >mpirun.out 2>&1 </dev/null]]):format(
       o.grace or 0, count, run)

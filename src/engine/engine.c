@@ -61,6 +61,7 @@ fl_device *fl_engine_device(flame_context *c, int index) {
   d->index = index;
   const flame_status s = index == 0 ? fl_cpu_open(c, d, e->threads) : fl_cuda_open(c, d, index - 1);
   if (s != FLAME_OK) return NULL;
+  fl_ranges_attach(e, d);
   if (e->profile) fl_profile_attach(e->profile, d);
   e->open[index] = 1;
   if (index > 0) note_room(e, d);
@@ -279,6 +280,7 @@ void flame_close(flame_context *c) {
       e->device[i].table->close(&e->device[i]);
       e->open[i] = 0;
     }
+    fl_ranges_free(c);
     fl_engine_texts_close(c);
     fl_free(&c->mem, e, sizeof *e);
   }

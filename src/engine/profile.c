@@ -163,10 +163,17 @@ static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p,
   e->at.host -= f->origin;
 }
 
+void fl_profile_region(fl_profile *f, const char *name, double start) {
+  const int64_t before = f->events.n;
+  fl_profile_span(f, FL_EVENT_REGION, 0, start, 0);
+  if (f->events.n > before)
+    snprintf(f->events.at[before].op, sizeof f->events.at->op, "%s", name);
+}
+
 void fl_profile_span(fl_profile *f, fl_profile_kind kind, int device, double start,
                      int64_t bytes) {
   static const char *const names[FL_EVENT_KINDS] = { "op", "plan", "compile", "run", "upload",
-                                                     "download", "wait" };
+                                                     "download", "wait", "" };
   fl_profile_event *e = new_event(f);
   if (e == NULL) return;
   snprintf(e->op, sizeof e->op, "%s", names[kind]);

@@ -10,7 +10,7 @@
 /* A step on a device, or what the host did: these nest. */
 typedef enum fl_profile_kind {
   FL_EVENT_OP, FL_EVENT_PLAN, FL_EVENT_COMPILE, FL_EVENT_RUN, FL_EVENT_UPLOAD, FL_EVENT_DOWNLOAD,
-  FL_EVENT_WAIT, FL_EVENT_KINDS
+  FL_EVENT_WAIT, FL_EVENT_REGION, FL_EVENT_KINDS
 } fl_profile_kind;
 
 typedef struct fl_profile_event {
@@ -48,6 +48,11 @@ void fl_debug_run(flame_context *c, int64_t ops, const fl_plan *p, double ms);  
 /* A device is opened while it is on: its calls are noted too. (spans.c) */
 void fl_profile_attach(fl_profile *f, fl_device *d);
 void fl_profile_detach(fl_profile *f, fl_device *d);
+/* A device is opened: where a tool listens, what the host does for it makes ranges. (spans.c) */
+void fl_ranges_attach(fl_engine *e, fl_device *d);
+void fl_ranges_free(flame_context *c);
+/* A part of the script that it names, since 'start'. */
+void fl_profile_region(fl_profile *f, const char *name, double start);
 /* What the host did since 'start'. */
 void fl_profile_span(fl_profile *f, fl_profile_kind kind, int device, double start, int64_t bytes);
 

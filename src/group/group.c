@@ -89,6 +89,7 @@ static void tell_all(fl_group *g, const char *word) {
 void fl_group_break(fl_group *g, const char *why, const char *word) {
   if (g->broken[0]) return;
   snprintf(g->broken, sizeof g->broken, "%s", why[0] ? why : "interrupted");
+  if (g->wire) g->wire->over = 1;
   if (g->wire && word && !g->stuck) tell_all(g, word);
   if (g->gpu.abort) g->gpu.abort(g->gpu.state);
 }

@@ -74,6 +74,7 @@ typedef struct fl_letter {
 typedef struct fl_wire {
   const struct fl_wire_table *table;
   int rank, size;
+  uint8_t over;                          /* the group broke: no call wants an array any more */
   char error[160];                       /* why a function failed */
 } fl_wire;
 

@@ -97,7 +97,10 @@ static int place(fl_wire *w, int peer) {
     if (p->full[f->channel] >= 0) return -1;               /* the one before is not taken yet */
     p->to = p->box[f->channel];
   } else {
-    if (!p->wants || p->wants->channel != f->channel) return -1;
+    if (!p->wants || p->wants->channel != f->channel) {
+      p->left = w->over ? f->bytes : 0;                    /* it is read and dropped, or waits */
+      return w->over ? 1 : -1;
+    }
     if (piece(p->wants) != f->bytes) return lose(w, peer, "an array of another size came");
     p->takes = p->wants;
     p->wants = NULL;
@@ -234,7 +237,7 @@ fl_wire *fl_tcp_open(flame_context *c, const fl_launch *l, double limit, char *w
                      size_t bytes) {
   fl_tcp *t = fl_zalloc(&c->mem, sizeof *t);
   const size_t n = sizeof *t->peer * (size_t)l->size;
-  if (t) *t = (fl_tcp){ { &table, l->rank, l->size, "" }, &c->mem, fl_zalloc(&c->mem, n) };
+  if (t) *t = (fl_tcp){ { &table, l->rank, l->size, 0, "" }, &c->mem, fl_zalloc(&c->mem, n) };
   if (!t || !t->peer) {
     if (t) fl_free(&c->mem, t, sizeof *t);
     snprintf(why, bytes, "out of host memory");

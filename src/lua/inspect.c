@@ -5,7 +5,6 @@
 #include "base/env.h"
 #include "engine/facts.h"
 #include "engine/memory.h"
-#include "engine/profile.h"
 #include "group/group.h"
 #include <stdio.h>
 #include <time.h>
@@ -324,62 +323,6 @@ static int is_tensor(lua_State *L) {
   return 1;
 }
 
-/* ---- profiles: read out in tools/profile.lua ------------------------------------------------ */
-static int profile_start(lua_State *L) {
-  lua_pushboolean(L, fl_profile_start(context(L)));
-  return 1;
-}
-
-static void set_text(lua_State *L, const char *name, const char *text) {
-  lua_pushstring(L, text);
-  lua_setfield(L, -2, name);
-}
-
-static void set_number(lua_State *L, const char *name, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, name);
-}
-
-static void push_event(lua_State *L, const fl_lua *b, const fl_profile_event *e) {
-  char text[96];
-  lua_createtable(L, 0, 15);
-  set_text(L, "op", e->op);
-  fl_device_name(e->device, text);
-  set_text(L, "device", text);
-  set_text(L, "site", fl_site_text(b, e->site, text));
-  set_text(L, "shape", e->shape);
-  set_text(L, "dtype", fl_dtype_name(e->dtype));
-  set_int(L, "calls", e->calls);
-  set_int(L, "bytes", e->bytes);
-  set_int(L, "flops", e->flops);
-  set_number(L, "start", e->at.start);
-  set_number(L, "ms", e->at.ms);
-  set_number(L, "host", e->at.host);
-  set_number(L, "host_ms", e->at.host_ms);
-  lua_pushboolean(L, e->replayed);
-  lua_setfield(L, -2, "replayed");
-  lua_pushboolean(L, e->kind != FL_EVENT_OP);
-  lua_setfield(L, -2, "span");
-}
-
-/* core.profile_stop(): the list of what ran, steps of devices and spans of the host; and how many
-** events there was no memory for. */
-static int profile_stop(lua_State *L) {
-  fl_lua *b = self_of(L);
-  flame_context *c = context(L);
-  const fl_profile *p = ((fl_engine *)c->engine)->profile;
-  if (p == NULL) return fl_lua_fail(L, "profile", "none is on");
-  fl_profile_stop(c);
-  lua_createtable(L, (int)(p->events.n < 1 << 20 ? p->events.n : 1 << 20), 0);
-  for (int64_t i = 0; i < p->events.n; i++) {
-    push_event(L, b, &p->events.at[i]);
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
-  lua_pushinteger(L, p->lost);
-  fl_profile_free(c);
-  return 2;
-}
-
 /* core.is_view(x): writes to this handle raise. */
 static int is_view(lua_State *L) {
   const fl_box *x = box_at(L, 1);
@@ -572,7 +515,6 @@ const fl_lua_reg fl_reg_inspect[] = {
     x_autograd_reset, 0 },
   { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 }, { "pin", pin, 0 },
   { "unpin", unpin, 0 }, { "callable", callable, 0 }, { "is_view", is_view, 0 },
-  { "facts", facts, 0 }, { "settings", settings, 0 }, { "profile_start", profile_start, 0 },
-  { "profile_stop", profile_stop, 0 }, { "graph", recorded, 0 },
+  { "facts", facts, 0 }, { "settings", settings, 0 }, { "graph", recorded, 0 },
   { "metamethod", metamethod, 0 }, { NULL, NULL, 0 }
 };

@@ -1,6 +1,6 @@
 /*
-** From groups to the plan: which cells need memory, order, addresses of intermediates, steps, and
-** equal kernels merged into one launch.
+** From groups to the plan: which cells need memory, order, steps, and equal kernels merged into one
+** launch.
 */
 #include "base/hooks.h"
 #include "plan/planner.h"
@@ -24,59 +24,14 @@ static void mark_stored(fl_planner *P) {
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* cell >= 0: a copy of the cell's home into its memory (stage 0) or the other way (the last) */
-typedef struct { int32_t group, cell; int32_t stage; } turn;
-
 static int by_stage(const void *a, const void *b) {
-  const turn *x = a, *y = b;
+  const fl_turn *x = a, *y = b;
   if (x->stage != y->stage) return x->stage < y->stage ? -1 : 1;
   const int32_t xi = x->group >= 0 ? x->group : x->cell, yi = y->group >= 0 ? y->group : y->cell;
   return (xi > yi) - (xi < yi);
 }
 
-/* ---- addresses ------------------------------------------------------------------------------- */
-
-typedef struct { int64_t at, bytes; } hole;
-typedef struct { struct { hole *at; int64_t n, cap; } holes; int64_t end, top; fl_mem *mem; } arena;
-
-static int64_t arena_take(arena *a, int64_t bytes) {
-  int64_t best = -1;
-  bytes = (bytes + 255) / 256 * 256;
-  for (int64_t i = 0; i < a->holes.n; i++)
-    if (a->holes.at[i].bytes >= bytes &&
-        (best < 0 || a->holes.at[i].bytes < a->holes.at[best].bytes))
-      best = i;
-  if (best >= 0) {
-    hole *h = &a->holes.at[best];
-    const int64_t at = h->at;
-    h->at += bytes;
-    h->bytes -= bytes;
-    if (h->bytes == 0) *h = a->holes.at[--a->holes.n];
-    return at;
-  }
-  const int64_t at = a->end;
-  a->end += bytes;
-  if (a->end > a->top) a->top = a->end;
-  return at;
-}
-
-static int arena_give(arena *a, int64_t at, int64_t bytes) {
-  bytes = (bytes + 255) / 256 * 256;
-  for (int64_t i = 0; i < a->holes.n; i++) {               /* join neighbours */
-    hole *h = &a->holes.at[i];
-    if (h->at + h->bytes == at) {
-      at = h->at;
-      bytes += h->bytes;
-      *h = a->holes.at[--a->holes.n];
-      i = -1;
-    }
-    else if (at + bytes == h->at) { bytes += h->bytes; *h = a->holes.at[--a->holes.n]; i = -1; }
-  }
-  if (at + bytes == a->end) { a->end = at; return 1; }
-  hole *h = FL_PUSH(a->mem, &a->holes);
-  if (h) *h = (hole){ at, bytes };
-  return h != NULL;
-}
+/* ---- which steps use a cell ---- */
 
 static void touch(fl_planner *P, fl_ref ref, int32_t step) {
   if (ref < 0) return;
@@ -103,64 +58,6 @@ static void touch_collective(fl_planner *P, const fl_group *G, int32_t last) {
   const fl_node *n = P->cell.at[G->cell].node;
   touch(P, G->cell, last);
   if (n->nin) touch(P, fl_plan_target(P->p, fl_plan_read(P, G->cell, 0), &off), last);
-}
-
-/* The planted bug: floats born in step s lie where the step's first one does. Positions stay
-** alone, so that the run is wrong but in bounds; nothing is given back. */
-static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int64_t s) {
-  int32_t first = -1;
-  for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {
-    fl_cell *c = &P->cell.at[t];
-    if (!fl_is_float(c->dtype)) continue;
-    if (first < 0) first = t;
-    else if (c->bytes <= P->cell.at[first].bytes) c->place.byte = P->cell.at[first].place.byte;
-  }
-}
-
-static int32_t widest(const fl_planner *P) {
-  int32_t most = -1;
-  for (int32_t t = 0; t < P->p->nodes.n; t++) {
-    const fl_cell *c = &P->cell.at[t];
-    if (c->place.where != FL_AT_ARENA || !c->stored || c->last < 0) continue;
-    if (most < 0 || c->bytes > P->cell.at[most].bytes) most = t;
-  }
-  return most;
-}
-
-/* Two steps of equal stage never share an address that either frees: a cell is given back
-** after the last step of its last stage only, so merged launches stay independent. */
-static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan) {
-  arena a = { .mem = P->mem };
-  int ok = 1;
-  const int planted = FL_PLANTED(P->c, FL_PLANT_ADDRESS);
-  int32_t *head = fl_alloc(P->mem, sizeof *head * (size_t)(2 * n + 2)),
-          *next = fl_alloc(P->mem, sizeof *next * (size_t)(2 * P->cell.n + 2));
-  ok = head && next;
-  for (int64_t s = 0; ok && s < 2 * n + 2; s++) head[s] = -1;
-  for (int64_t t = 0; ok && t < P->cell.n; t++) {
-    fl_cell *c = &P->cell.at[t];
-    if (c->place.where != FL_AT_ARENA || !c->stored || c->last < 0) continue;
-    int32_t last = c->last, first = c->first;
-    while (last + 1 < n && turns[last + 1].stage == turns[last].stage) last++;
-    while (first > 0 && turns[first - 1].stage == turns[first].stage) first--;
-    next[2 * t] = head[2 * first];
-    head[2 * first] = (int32_t)t;
-    next[2 * t + 1] = head[2 * last + 1];
-    head[2 * last + 1] = (int32_t)t;
-  }
-  for (int64_t s = 0; ok && s < n; s++) {
-    for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t])
-      P->cell.at[t].place.byte = arena_take(&a, P->cell.at[t].bytes);
-    if (planted) { overlay(P, head, next, s); continue; }
-    for (int32_t t = head[2 * s + 1]; ok && t >= 0; t = next[2 * t + 1])
-      ok = arena_give(&a, P->cell.at[t].place.byte, P->cell.at[t].bytes);
-  }
-  if (head) fl_free(P->mem, head, sizeof *head * (size_t)(2 * n + 2));
-  if (next) fl_free(P->mem, next, sizeof *next * (size_t)(2 * P->cell.n + 2));
-  FL_DROP(P->mem, &a.holes);
-  plan->arena_bytes = a.top;
-  plan->widest = widest(P);
-  return ok;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -191,7 +88,7 @@ static int scatter_step(fl_planner *P, int32_t g, fl_step *s, int *empty) {
   return 1;
 }
 
-static int make_step(fl_planner *P, const turn *t, fl_step *s, int *empty) {
+static int make_step(fl_planner *P, const fl_turn *t, fl_step *s, int *empty) {
   memset(s, 0, sizeof *s);
   *empty = 0;
   s->node = -1;
@@ -310,7 +207,7 @@ static int add_parts(fl_planner *P, fl_plan *plan, by_key *t, fl_step *s, int32_
   return ok;
 }
 
-static int fill_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan, by_key *t) {
+static int fill_steps(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan *plan, by_key *t) {
   int32_t stage = -1, begin = 0;
   for (int64_t i = 0; i < t->nbin; i++) t->bin[i] = -1;
   for (int64_t i = 0; i < n; i++) {
@@ -335,7 +232,7 @@ static int64_t more_steps(const fl_planner *P) {
   return more;
 }
 
-static int make_steps(fl_planner *P, const turn *turns, int64_t turn_count, fl_plan *plan) {
+static int make_steps(fl_planner *P, const fl_turn *turns, int64_t turn_count, fl_plan *plan) {
   const int64_t n = turn_count + more_steps(P);
   by_key t = { .nbin = (int64_t)room_of((int32_t)n + 1) };
   plan->step_cap = (int32_t)n + 1;
@@ -450,9 +347,9 @@ static int describe(fl_planner *P, fl_plan *plan) {
   return 1;
 }
 
-static int order_turns(fl_planner *P, turn **turns, int64_t *n, size_t *cap) {
-  *cap = sizeof(turn) * (size_t)(P->group.n + 2 * P->cell.n + 1);
-  turn *at = *turns = fl_alloc(P->mem, *cap);
+static int order_turns(fl_planner *P, fl_turn **turns, int64_t *n, size_t *cap) {
+  *cap = sizeof(fl_turn) * (size_t)(P->group.n + 2 * P->cell.n + 1);
+  fl_turn *at = *turns = fl_alloc(P->mem, *cap);
   if (!at) return 0;
   *n = 0;
   fl_homes h;
@@ -461,15 +358,16 @@ static int order_turns(fl_planner *P, turn **turns, int64_t *n, size_t *cap) {
     fl_cell *c = &P->cell.at[t];
     if (c->home < 0 || fl_homes_in_place(P, &h, (int32_t)t)) continue;
     c->place = (fl_place){ .where = FL_AT_ARENA };
-    at[(*n)++] = (turn){ -1, (int32_t)t, LAST_STAGE };
-    if (c->base_home) at[(*n)++] = (turn){ -1, (int32_t)t, 0 };
+    at[(*n)++] = (fl_turn){ -1, (int32_t)t, LAST_STAGE };
+    if (c->base_home) at[(*n)++] = (fl_turn){ -1, (int32_t)t, 0 };
   }
   fl_homes_close(P, &h);
   if (!ok) return 0;
+  fl_plan_delay_fills(P);
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *G = &P->group.at[g];
     if (fl_plan_is_kernel(G) && G->access.n == 0) continue;
-    at[(*n)++] = (turn){ (int32_t)g, -1, G->stage };
+    at[(*n)++] = (fl_turn){ (int32_t)g, -1, G->stage };
   }
   qsort(at, (size_t)*n, sizeof *at, by_stage);
   for (int64_t i = 0; i < *n; i++) {
@@ -483,7 +381,7 @@ static int order_turns(fl_planner *P, turn **turns, int64_t *n, size_t *cap) {
 
 fl_plan *fl_plan_finish(fl_planner *P) {
   fl_plan *plan = fl_zalloc(P->mem, sizeof *plan);
-  turn *turns = NULL;
+  fl_turn *turns = NULL;
   int64_t n = 0;
   size_t cap = 0;
   if (!plan) return NULL;
@@ -493,7 +391,7 @@ fl_plan *fl_plan_finish(fl_planner *P) {
   mark_stored(P);
   P->plan = plan;
   int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) &&
-           place_memory(P, turns, n, plan) && make_steps(P, turns, n, plan);
+           fl_plan_place_memory(P, turns, n, plan) && make_steps(P, turns, n, plan);
   if (ok) note_outs(plan);
   ok = ok && fl_plan_delay_lanes(plan) && order_faults(P, plan) &&
        (!P->c->scan || fl_plan_scan(plan));

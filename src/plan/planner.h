@@ -6,7 +6,8 @@
 **   pieces.c    what is joined along an axis: read and written piece by piece
 **   emit.c      pulls the expressions of a cell into a group's instruction list
 **   homes.c     writes in place and what they must wait for
-**   finish.c    order, memory, kernels (kernelize.c, split.c) -> fl_plan
+**   finish.c    order, kernels (kernelize.c, split.c) -> fl_plan
+**   arena.c     addresses of what no handle holds
 **
 ** A deferred cell is elementwise work that is written into the groups that need it (recomputed
 ** where several do). An anchored cell is computed in exactly one group: kept values, reductions,
@@ -114,6 +115,15 @@ typedef struct fl_planner {
   int32_t collected;                                   /* stage of the newest collective; 0: none */
   int failed;                                          /* out of memory */
 } fl_planner;
+
+/* A step to be: a group, or (cell >= 0) a copy of the cell's home into its memory (stage 0) or the
+** other way (the last). */
+typedef struct fl_turn { int32_t group, cell; int32_t stage; } fl_turn;
+
+/* arena.c. What large scatters add to is made just before them, if it is made of nothing. */
+void fl_plan_delay_fills(fl_planner *P);
+/* The places of all cells in the arena, for n turns in order. 0: no memory. */
+int fl_plan_place_memory(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan *plan);
 
 static inline int fl_plan_is_kernel(const fl_group *G) { return G->kind <= FL_K_COL; }
 

@@ -20,10 +20,74 @@ function Profile.__index(self, key)
   for _, row in ipairs(self) do if row.op == key then return row end end
 end
 
+-- ---- shares of what the device can do ---------------------------------------------------------
+local measured = {}                    -- "cuda:0 f16" -> multiplications and additions a second
+
+--- The fastest of three runs of f, in milliseconds on the device, and what it moves and computes.
+local function fastest(f)
+  local best
+  for _ = 1, 4 do                      -- the first warms up
+    local on = internal.profile_start()
+    if not on then return nil end
+    local done = pcall(f)
+    pcall(flame.synchronize)
+    local ms, bytes, flops = 0, 0, 0
+    for _, e in ipairs((internal.profile_stop())) do
+      if not e.span then ms, bytes, flops = ms + e.ms, bytes + e.bytes, flops + e.flops end
+    end
+    if not done or ms <= 0 then return nil end
+    if not best or ms < best[1] then best = { ms, bytes, flops } end
+  end
+  return best
+end
+
+--- What a large copy moves in a second there, in bytes; what: "copy", or the dtype of a product,
+--- whose arithmetic is meant. Measured at the first question. nil: that can not be done.
+local function rate_of(device, what)
+  local key = device .. " " .. what
+  if measured[key] ~= nil or internal.bounded then return measured[key] or nil end
+  local gpu, best = device ~= "cpu", nil
+  pcall(flame.no_grad, function()
+    local like = { device = device, dtype = what ~= "copy" and what or "f32" }
+    local n = what == "copy" and (gpu and 1 << 26 or 1 << 24) or gpu and 4096 or 768
+    local x = what == "copy" and flame.zeros(n, like) or flame.ones(n, n, like)
+    flame.eval(x)
+    best = fastest(function()
+      local y = what == "copy" and x + 1 or x:matmul(x)
+      flame.eval(y)
+    end)
+  end)
+  local amount = best and best[what == "copy" and 2 or 3] or 0
+  measured[key] = amount > 0 and amount / best[1] * 1000
+  return measured[key] or nil
+end
+
+--- Fills the row's copy_share and peak_share: of the rates of a large copy and of large products in
+--- its dtypes. nil where they are not known.
+local function fill_shares(row)
+  local time, known = 0, true
+  for dtype, flops in pairs(row.flops_of) do
+    local rate = rate_of(row.device, dtype)
+    if rate then time = time + flops / rate * 1000 else known = false end
+  end
+  local rate = row.bytes > 0 and rate_of(row.device, "copy")
+  if row.ms <= 0 then return end
+  if rate then row.copy_share = row.bytes / rate * 1000 / row.ms end
+  if known and time > 0 then row.peak_share = time / row.ms end
+end
+
+local Row = {}
+function Row.__index(row, key)
+  if key ~= "copy_share" and key ~= "peak_share" then return nil end
+  fill_shares(row)
+  return rawget(row, key)
+end
+
 local function add(row, e)
   row.calls, row.launches = row.calls + e.calls, row.launches + 1
   row.ms, row.host_ms = row.ms + e.ms, row.host_ms + e.host_ms
   row.bytes, row.flops = row.bytes + e.bytes, row.flops + e.flops
+  if e.flops > 0 then row.flops_of[e.dtype] = (row.flops_of[e.dtype] or 0) + e.flops end
   if e.replayed then row.replayed = row.replayed + 1 end
   if row.site ~= e.site then row.site = "" end
   for list, v in pairs { [row.sites] = e.site, [row.shapes] = e.shape } do
@@ -37,8 +101,9 @@ local function rows_of(events)
     local name = e.device .. " " .. e.op
     local row = by_op[name]
     if not e.span and not row then
-      row = { op = e.op, device = e.device, site = e.site, calls = 0, launches = 0, ms = 0,
-        host_ms = 0, bytes = 0, flops = 0, replayed = 0, sites = {}, shapes = {} }
+      row = setmetatable({ op = e.op, device = e.device, site = e.site, calls = 0, launches = 0,
+        ms = 0, host_ms = 0, bytes = 0, flops = 0, flops_of = {}, replayed = 0, sites = {},
+        shapes = {} }, Row)
       by_op[name] = row
       rows[#rows + 1] = row
     end
@@ -64,16 +129,19 @@ end
 -- units of 10^9 a second; "": not known
 local function rate(n, ms) return n > 0 and ms > 0 and ("%.1f"):format(n / ms / 1e6) or "" end
 
-local LAYOUT <const> = "%-32s %8s %11s %11s %13s %8s %9s %9s %8s  %-28s %s"
+local LAYOUT <const> = "%-32s %8s %11s %11s %13s %8s %6s %9s %6s %9s %8s  %-28s %s"
+
+local function percent(share) return share and ("%.0f %%"):format(100 * share) or "" end
 
 --- The table: a row an op, the slowest first; below the sums and the counters.
 function Profile:__tostring()
-  local lines = { LAYOUT:format("op", "calls", "ms", "host ms", "bytes", "GB/s", "GFLOP/s",
-    "launches", "replayed", "shape", "where") }
+  local lines = { LAYOUT:format("op", "calls", "ms", "host ms", "bytes", "GB/s", "copy",
+    "GFLOP/s", "peak", "launches", "replayed", "shape", "where") }
   for _, row in ipairs(self) do
     lines[#lines + 1] = LAYOUT:format(row.op, row.calls, ("%.3f"):format(row.ms),
-      ("%.3f"):format(row.host_ms), row.bytes, rate(row.bytes, row.ms), rate(row.flops, row.ms),
-      row.launches, row.replayed, several(row.shapes, ""), several(row.sites, row.device))
+      ("%.3f"):format(row.host_ms), row.bytes, rate(row.bytes, row.ms), percent(row.copy_share),
+      rate(row.flops, row.ms), percent(row.peak_share), row.launches,
+      row.replayed, several(row.shapes, ""), several(row.sites, row.device))
   end
   local function sum(name, ms) lines[#lines + 1] = ("%-32s %8s %11.3f"):format(name, "", ms) end
   sum("on the devices", self.device_ms)
@@ -99,6 +167,7 @@ local function places(e)
     return { { e.device .. " stream", "op", e.start, e.ms },
       { "host", "queue", e.host, e.host_ms } }
   end
+  if e.region then return { { "host", "region", e.start, e.ms } } end
   local all = { { "host", "host", e.start, e.ms } }
   if e.op == "upload" or e.op == "download" then
     all[2] = { e.device .. " copies", "copy", e.start, e.ms }
@@ -196,10 +265,11 @@ local function profiled(path, f, ...)
   return self, table.unpack(results, 1, results.n)
 end
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
---- device, host_ms until it was queued, bytes, flops (0: not known), launches, replayed (launches
---- that are graphs without a profile), device, site, sites, shapes}), and ms, device_ms, plan_ms,
---- compile_ms, upload_ms, download_ms, wait_ms, recorded, plans, compiles, launches, bytes_moved,
---- copies, syncs; then f's results. It prints as a table.
+--- device, host_ms until it was queued, bytes, flops (0: not known), copy_share and peak_share (of
+--- the rates of a large copy and of large products, which are measured when first asked for),
+--- launches, replayed (launches that are graphs without a profile), device, site, sites, shapes}),
+--- and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms, recorded, plans,
+--- compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as a table.
 --- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 arguments.def(".profile(f: fn, ...) -> Profile, ...",
@@ -210,3 +280,28 @@ arguments.def(".profile(f: fn, ...) -> Profile, ...",
     start(self)
     return self
   end)
+
+-- ---- regions ------------------------------------------------------------------------------------
+---@class flame.Region
+local Region = { __name = "flame.Region" }
+Region.__index = Region
+
+--- Ends the region.
+function Region:close()
+  local from = self.start
+  self.start = nil
+  if from then internal.region_end(self.name, from) end
+end
+Region.__close = Region.close
+
+local function region(name)
+  return setmetatable({ name = name, start = internal.region_begin(name) }, Region)
+end
+
+--- Names a part of the script: in traces of flame.profile, and as an NVTX range for NVIDIA's tools.
+--- region(name, f, …) gives f's results; without f a guard: local r <close> = flame.region("x").
+--- Regions nest. What is recorded in one may be computed after it: call flame.eval() at its end.
+arguments.def(".region(name: str, f: fn, ...) -> ...", function(name, f, ...)
+  local _ <close> = region(name)
+  return f(...)
+end, ".region(name: str) -> Region", region)

@@ -4,7 +4,8 @@
 ** is computed as C' = B' A' (the transposes cost nothing), so its first operand is our B.
 ** Descriptors and algorithms are kept by shape, strides and alignment. The algorithm is the
 ** heuristic's first answer or, of large products with FLAME_TUNE, the fastest of its answers.
-** What the library can not take (integers, odd strides, no library) is left to steps.cu.
+** What the library can not take (integers, odd strides, no library) is left to steps.cu, small
+** products of f32 to small.c.
 **
 ** Pitch. Large products of half types take the library six times as long on an H200 where a size
 ** or the distance of rows is no multiple of 16 bytes (a vocabulary of 50,257). So they are made of
@@ -15,6 +16,7 @@
 #include "base/env.h"
 #include "base/num.h"
 #include "cuda/compile/module.h"
+#include "cuda/library/small.h"
 #include "cuda/library/tune.h"
 #include "group/wait.h"
 #include <string.h>
@@ -351,6 +353,10 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *
     *yes = 1;                                   /* nothing to multiply: no kernel needed */
     return FLAME_OK;
   }
+  if (fl_small_takes(s, m)) {
+    *yes = 1;
+    return fl_small_prepare(s);
+  }
   collapse(m, &q);
   if (!describe(m, &q, &x)) return FLAME_OK;
   flame_status e = open_library(s);
@@ -521,6 +527,7 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
   char *a = place[0], *b = place[1], *c = place[2], *bias = place[3];
   int64_t at[FL_MAX_AXES] = { 0 };
   if (empty(m)) return FLAME_OK;
+  if (fl_small_takes(s, m)) return fl_small_run(s, m, place);
   collapse(m, &q);
   const int zero = m->k == 0;
   if (!zero && !describe(m, &q, &x))

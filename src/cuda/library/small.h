@@ -1,0 +1,11 @@
+/* Small products of f32 by our own kernel (small.c). */
+#ifndef FL_CUDA_SMALL_H
+#define FL_CUDA_SMALL_H
+#include "cuda/driver/state.h"
+
+/* Is it one? Follows from dtype and sizes alone. */
+int fl_small_takes(const fl_cuda *s, const fl_matmul *m);
+flame_status fl_small_prepare(fl_cuda *s);
+/* at: addresses of the places of a, b and c. */
+flame_status fl_small_run(fl_cuda *s, const fl_matmul *m, char *const at[3]);
+#endif

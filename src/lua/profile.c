@@ -1,0 +1,98 @@
+/*
+** Profiles, read out in tools/profile.lua, and regions: parts of a script that it names, for a
+** profile and for NVIDIA's tools (base/nvtx.h).
+*/
+#include "lua/binding.h"
+#include "base/nvtx.h"
+#include "engine/profile.h"
+
+static flame_context *context(lua_State *L) {
+  fl_lua *b = self_of(L);
+  if (b->c == NULL) fl_lua_raise(L, b);
+  return b->c;
+}
+
+static void set_int(lua_State *L, const char *name, int64_t v) {
+  lua_pushinteger(L, v);
+  lua_setfield(L, -2, name);
+}
+
+static int profile_start(lua_State *L) {
+  lua_pushboolean(L, fl_profile_start(context(L)));
+  return 1;
+}
+
+static void set_text(lua_State *L, const char *name, const char *text) {
+  lua_pushstring(L, text);
+  lua_setfield(L, -2, name);
+}
+
+static void set_number(lua_State *L, const char *name, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+
+static void push_event(lua_State *L, const fl_lua *b, const fl_profile_event *e) {
+  char text[96];
+  lua_createtable(L, 0, 16);
+  set_text(L, "op", e->op);
+  fl_device_name(e->device, text);
+  set_text(L, "device", text);
+  set_text(L, "site", fl_site_text(b, e->site, text));
+  set_text(L, "shape", e->shape);
+  set_text(L, "dtype", fl_dtype_name(e->dtype));
+  set_int(L, "calls", e->calls);
+  set_int(L, "bytes", e->bytes);
+  set_int(L, "flops", e->flops);
+  set_number(L, "start", e->at.start);
+  set_number(L, "ms", e->at.ms);
+  set_number(L, "host", e->at.host);
+  set_number(L, "host_ms", e->at.host_ms);
+  lua_pushboolean(L, e->replayed);
+  lua_setfield(L, -2, "replayed");
+  lua_pushboolean(L, e->kind != FL_EVENT_OP);
+  lua_setfield(L, -2, "span");
+  lua_pushboolean(L, e->kind == FL_EVENT_REGION);
+  lua_setfield(L, -2, "region");
+}
+
+/* core.profile_stop(): the list of what ran, steps of devices and spans of the host; and how many
+** events there was no memory for. */
+static int profile_stop(lua_State *L) {
+  fl_lua *b = self_of(L);
+  flame_context *c = context(L);
+  const fl_profile *p = ((fl_engine *)c->engine)->profile;
+  if (p == NULL) return fl_lua_fail(L, "profile", "none is on");
+  fl_profile_stop(c);
+  lua_createtable(L, (int)(p->events.n < 1 << 20 ? p->events.n : 1 << 20), 0);
+  for (int64_t i = 0; i < p->events.n; i++) {
+    push_event(L, b, &p->events.at[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  lua_pushinteger(L, p->lost);
+  fl_profile_free(c);
+  return 2;
+}
+
+/* core.region_begin(name) -> what region_end takes. */
+static int region_begin(lua_State *L) {
+  fl_nvtx_push(luaL_checkstring(L, 1));
+  lua_pushnumber(L, fl_trace_now());
+  return 1;
+}
+
+/* core.region_end(name, start). A profile that began in the region has it from its own start. */
+static int region_end(lua_State *L) {
+  const fl_lua *b = self_of(L);
+  const char *name = luaL_checkstring(L, 1);
+  const double start = luaL_checknumber(L, 2);
+  fl_profile *f = b->c ? ((const fl_engine *)b->c->engine)->profile : NULL;
+  fl_nvtx_pop();
+  if (f) fl_profile_region(f, name, start > f->origin ? start : f->origin);
+  return 0;
+}
+
+const fl_lua_reg fl_reg_profile[] = {
+  { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
+  { "region_begin", region_begin, 0 }, { "region_end", region_end, 0 }, { NULL, NULL, 0 }
+};

@@ -1,0 +1,224 @@
+/*
+** Addresses of what no handle holds: each stored cell of the arena has a place from the stage that
+** writes it to the last that reads it.
+**
+** In place: where a kernel of points reads a cell for the last time, each element where it stores
+** one of another cell, that takes the first one's memory (gradients of logits that of the
+** logits). A run that is repeated begins at its first step, so nothing needs the old values.
+*/
+#include "base/hooks.h"
+#include "plan/planner.h"
+#include <string.h>
+
+enum { LATE_LEAST = 1 << 20 };    /* bytes for which a fill comes late */
+
+/* ---- a stack with holes ---------------------------------------------------------------------- */
+
+typedef struct { int64_t at, bytes; } hole;
+typedef struct { struct { hole *at; int64_t n, cap; } holes; int64_t end, top; fl_mem *mem; } arena;
+
+static int64_t arena_take(arena *a, int64_t bytes) {
+  int64_t best = -1;
+  bytes = (bytes + 255) / 256 * 256;
+  for (int64_t i = 0; i < a->holes.n; i++)
+    if (a->holes.at[i].bytes >= bytes &&
+        (best < 0 || a->holes.at[i].bytes < a->holes.at[best].bytes))
+      best = i;
+  if (best >= 0) {
+    hole *h = &a->holes.at[best];
+    const int64_t at = h->at;
+    h->at += bytes;
+    h->bytes -= bytes;
+    if (h->bytes == 0) *h = a->holes.at[--a->holes.n];
+    return at;
+  }
+  const int64_t at = a->end;
+  a->end += bytes;
+  if (a->end > a->top) a->top = a->end;
+  return at;
+}
+
+static int arena_give(arena *a, int64_t at, int64_t bytes) {
+  bytes = (bytes + 255) / 256 * 256;
+  for (int64_t i = 0; i < a->holes.n; i++) {               /* join neighbours */
+    hole *h = &a->holes.at[i];
+    if (h->at + h->bytes == at) {
+      at = h->at;
+      bytes += h->bytes;
+      *h = a->holes.at[--a->holes.n];
+      i = -1;
+    }
+    else if (at + bytes == h->at) { bytes += h->bytes; *h = a->holes.at[--a->holes.n]; i = -1; }
+  }
+  if (at + bytes == a->end) { a->end = at; return 1; }
+  hole *h = FL_PUSH(a->mem, &a->holes);
+  if (h) *h = (hole){ at, bytes };
+  return h != NULL;
+}
+
+/* ---- fills ----------------------------------------------------------------------------------- */
+
+/* Does the group do nothing but give cell t its first value, which is made of nothing? */
+static int is_fill(const fl_group *G, int32_t t) {
+  return G->kind == FL_K_MAP && !G->faulty && G->deps.n == 0 && G->access.n == 1 &&
+         G->access.at[0].store && G->access.at[0].ref == t;
+}
+
+void fl_plan_delay_fills(fl_planner *P) {
+  for (int64_t s = 0; s < P->group.n; s++) {
+    const fl_group *S = &P->group.at[s];
+    if (S->kind != FL_G_SCATTER || P->cell.at[S->cell].bytes < LATE_LEAST) continue;
+    for (int64_t g = 0; g < s; g++) {
+      fl_group *G = &P->group.at[g];
+      if (G->stage < S->stage - 1 && is_fill(G, S->cell)) G->stage = S->stage - 1;
+    }
+  }
+}
+
+/* ---- in place -------------------------------------------------------------------------------- */
+
+static int touches(const fl_planner *P, const fl_turn *t, fl_ref ref) {
+  if (t->cell >= 0) return t->cell == ref;
+  const fl_group *G = &P->group.at[t->group];
+  for (int64_t i = 0; i < G->access.n; i++)
+    if (!G->access.at[i].iota && G->access.at[i].ref == ref) return 1;
+  if (fl_plan_is_kernel(G)) return 0;
+  if (G->cell == ref) return 1;
+  const fl_node *n = P->cell.at[G->cell].node;
+  for (int i = 0; i < n->nin; i++) {
+    int64_t off;
+    if (fl_plan_target(P->p, fl_plan_read(P, G->cell, i), &off) == ref) return 1;
+  }
+  return 0;
+}
+
+/* Does turn i alone, of its stage, touch the cell? */
+static int is_alone(const fl_planner *P, const fl_turn *turns, int64_t n, int64_t i, fl_ref ref) {
+  int64_t j = i;
+  while (j > 0 && turns[j - 1].stage == turns[i].stage) j--;
+  for (; j < n && turns[j].stage == turns[i].stage; j++)
+    if (j != i && touches(P, &turns[j], ref)) return 0;
+  return 1;
+}
+
+static int in_arena(const fl_cell *c) {
+  return c->place.where == FL_AT_ARENA && c->stored && c->last >= 0;
+}
+
+/* May a cell that is stored by 'w' in turn i of group G have the memory that 'r' reads? */
+static int takes(const fl_planner *P, const fl_group *G, const fl_access *w, const fl_access *r,
+                 int64_t i) {
+  if (r->store || r->iota || r->gstride || r->ref < 0 || r->ref == w->ref) return 0;
+  const fl_cell *a = &P->cell.at[r->ref], *b = &P->cell.at[w->ref];
+  return in_arena(a) && a->last == i && a->first < i && a->bytes == b->bytes &&
+         fl_dtype_size(a->dtype) == fl_dtype_size(b->dtype) && w->map.offset == r->map.offset &&
+         memcmp(w->map.stride, r->map.stride, sizeof(int64_t) * G->nd) == 0;
+}
+
+static int accesses_of(const fl_group *G, fl_ref ref) {
+  int n = 0;
+  for (int64_t i = 0; i < G->access.n; i++)
+    n += !G->access.at[i].iota && G->access.at[i].ref == ref;
+  return n;
+}
+
+/* heir[a] = b: b has the memory of a, and from[b] = a; -1: none. */
+static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t *heir,
+                  int32_t *from) {
+  for (int64_t i = 0; i < n; i++) {
+    const fl_group *G = turns[i].group >= 0 ? &P->group.at[turns[i].group] : NULL;
+    if (!G || G->kind != FL_K_MAP) continue;
+    for (int64_t s = 0; s < G->access.n; s++) {
+      const fl_access *w = &G->access.at[s];
+      if (!w->store || w->ref < 0 || accesses_of(G, w->ref) != 1 || from[w->ref] >= 0) continue;
+      const fl_cell *b = &P->cell.at[w->ref];
+      if (!in_arena(b) || b->first != i || b->pieces >= 0 ||
+          !is_alone(P, turns, n, i, w->ref)) continue;
+      for (int64_t k = 0; k < G->access.n && from[w->ref] < 0; k++) {
+        const fl_access *r = &G->access.at[k];
+        if (!takes(P, G, w, r, i) || heir[r->ref] >= 0 || accesses_of(G, r->ref) != 1 ||
+            !is_alone(P, turns, n, i, r->ref)) continue;
+        heir[r->ref] = w->ref;
+        from[w->ref] = r->ref;
+      }
+    }
+  }
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* The planted bug: floats born in step s lie where the step's first one does. Positions stay
+** alone, so that the run is wrong but in bounds; nothing is given back. */
+static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int64_t s) {
+  int32_t first = -1;
+  for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {
+    fl_cell *c = &P->cell.at[t];
+    if (!fl_is_float(c->dtype)) continue;
+    if (first < 0) first = t;
+    else if (c->bytes <= P->cell.at[first].bytes) c->place.byte = P->cell.at[first].place.byte;
+  }
+}
+
+static int32_t widest(const fl_planner *P) {
+  int32_t most = -1;
+  for (int32_t t = 0; t < P->p->nodes.n; t++) {
+    const fl_cell *c = &P->cell.at[t];
+    if (c->place.where != FL_AT_ARENA || !c->stored || c->last < 0) continue;
+    if (most < 0 || c->bytes > P->cell.at[most].bytes) most = t;
+  }
+  return most;
+}
+
+/* Lists of the cells that begin (2s) and end (2s + 1) with turn s. Two steps of equal stage never
+** share an address that either frees: a cell is given back after the last step of its last
+** stage only, so merged launches stay independent. */
+static void list_cells(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t *head,
+                       int32_t *next) {
+  for (int64_t s = 0; s < 2 * n + 2; s++) head[s] = -1;
+  for (int64_t t = 0; t < P->cell.n; t++) {
+    const fl_cell *c = &P->cell.at[t];
+    if (!in_arena(c)) continue;
+    int32_t last = c->last, first = c->first;
+    while (last + 1 < n && turns[last + 1].stage == turns[last].stage) last++;
+    while (first > 0 && turns[first - 1].stage == turns[first].stage) first--;
+    next[2 * t] = head[2 * first];
+    head[2 * first] = (int32_t)t;
+    next[2 * t + 1] = head[2 * last + 1];
+    head[2 * last + 1] = (int32_t)t;
+  }
+}
+
+typedef struct places { int32_t *head, *next, *heir, *from; } places;
+
+static int walk(fl_planner *P, int64_t n, const places *q, arena *a) {
+  const int planted = FL_PLANTED(P->c, FL_PLANT_ADDRESS);
+  int ok = 1;
+  for (int64_t s = 0; ok && s < n; s++) {
+    for (int32_t t = q->head[2 * s]; t >= 0; t = q->next[2 * t]) {
+      fl_cell *c = &P->cell.at[t];
+      c->place.byte = q->from[t] >= 0 ? P->cell.at[q->from[t]].place.byte : arena_take(a, c->bytes);
+    }
+    if (planted) { overlay(P, q->head, q->next, s); continue; }
+    for (int32_t t = q->head[2 * s + 1]; ok && t >= 0; t = q->next[2 * t + 1])
+      ok = q->heir[t] >= 0 || arena_give(a, P->cell.at[t].place.byte, P->cell.at[t].bytes);
+  }
+  return ok;
+}
+
+int fl_plan_place_memory(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan *plan) {
+  arena a = { .mem = P->mem };
+  const size_t lists = (size_t)(2 * n + 2), cells = (size_t)(2 * P->cell.n + 2);
+  const size_t bytes = sizeof(int32_t) * (lists + 2 * cells);
+  int32_t *at = fl_alloc(P->mem, bytes);
+  if (!at) return 0;
+  const places q = { at, at + lists, at + lists + cells, at + lists + cells + cells / 2 };
+  memset(q.heir, 0xFF, sizeof(int32_t) * cells);
+  list_cells(P, turns, n, q.head, q.next);
+  if (!P->collected && !P->c->scan) share(P, turns, n, q.heir, q.from);
+  const int ok = walk(P, n, &q, &a);
+  fl_free(P->mem, at, bytes);
+  FL_DROP(P->mem, &a.holes);
+  plan->arena_bytes = a.top;
+  plan->widest = widest(P);
+  return ok;
+}
