@@ -470,7 +470,9 @@ static void global(fl_front *p, const fl_specifiers *s) {
   t = fl_decl_arrays(p, t);
   if (p->failed || !t) return;
   const int set = fl_front_take(p, '='), list = fl_front_is(p, '{');
-  if (!set && !list && !fl_front_is(p, ';') && !fl_front_is(p, ','))
+  if (t->kind == FL_C_VOID && !s->is_typedef && !(s->is_auto && set && !list))
+    fl_refuse(p, line, "'%s' has no type of a variable", name);
+  else if (!set && !list && !fl_front_is(p, ';') && !fl_front_is(p, ','))
     fl_refuse(p, line, "a declaration of '%s' that is not understood", name);
   else if (s->is_typedef) {
     fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
