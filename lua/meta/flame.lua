@@ -4450,11 +4450,14 @@ function distributed.broadcast(x, from) end
 ---@field bucket? integer  25000000
 ---@field find_unused? boolean  false
 ---@field reduce? "mean"|"sum"  "mean"
+---@field ordered? boolean  false
 
 --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
 --- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
 --- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
---- find_unused says that it may happen, which costs a wait in each backward.
+--- find_unused says that it may happen, which costs a wait in each backward. ordered: sums are
+--- taken in the order of ranks on GPUs too, where NCCL else chooses one if there are more than
+--- two: n / 2 times the bytes, and n times the memory of the gradients.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
 ---@return flame.Module
