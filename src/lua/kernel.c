@@ -110,7 +110,7 @@ static void take_function(lua_State *L, fl_lua *b, fl_kernel_box *k, int inout) 
   else fl_lua_raise(L, b);
 }
 
-/* An output whose old contents would be read: it has none. */
+/* An output whose old contents would be read, or added to by a plain +=: it has none. */
 static void find_unread(fl_lua *b, fl_kernel_box *k) {
   const fl_kfunc *f = k->k->f;
   if (!f->has_body) return;
@@ -120,8 +120,9 @@ static void find_unread(fl_lua *b, fl_kernel_box *k) {
       const fl_kvar *v = &f->vars[i];
       if (v->kind != FL_KV_POINTER || v->param < 0 || k->p->role[v->param] != FL_KROLE_OUT ||
           k->p->hidden[v->param]) continue;
-      if (!access[i].reads_first || fl_kaccess_class(&access[i]) == 'a') continue;
+      if (!access[i].reads_first) continue;
       k->unread_output = v->param;
+      k->unread_adds = fl_kaccess_class(&access[i]) == 'a';
       k->unread_line = access[i].read_line ? access[i].read_line : access[i].unwritten_line;
     }
   if (access) fl_free(&b->c->mem, access, sizeof *access * (size_t)(f->n_vars + 1));

@@ -87,6 +87,30 @@ describe("flame.kernel", function()
     assert.truthy(message(k, 4):find('inout = {"x"}', 1, true))
   end)
 
+  it("refuses a plain += to what it has not written, and takes atomics and what is written", function()
+    local function adding(line, inout)
+      return flame.kernel { inout = inout, source = [[
+      __global__ void add(const float *x, float *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) { ]] .. line .. [[ }
+      }]] }
+    end
+    local x = flame.tensor { 1, 2, 3 }
+    assert.equal("add: adds to output 'y' (line 3) which it has not written: write = first, add "
+      .. "with atomicAdd, or name it in inout = {\"y\"} and give it as an argument",
+      (message(adding "y[i] += x[i];", x):gsub("^[^:]*:%d+: ", "")))
+    for _, line in ipairs { "y[i] -= x[i];", "y[i]++;", "for (int k = 0; k < 3; k++) y[i] += x[i];",
+        "if (x[i] > 1.f) y[i] += x[i]; else y[i] = 0.f;" } do
+      assert.truthy(message(adding(line), x):find('inout = {"y"}', 1, true), line)
+    end
+    for _, line in ipairs { "y[i] = 0.f; y[i] += x[i];", "atomicAdd(&y[i], x[i]);",
+        "atomicAdd(&y[i], 0.f); y[i] = x[i];" } do
+      assert.same({ 1, 2, 3 }, adding(line)(x):totable())
+    end
+    assert.same({ 11, 12, 13 },
+      adding("y[i] += x[i];", { "y" })(x, flame.full({ 3 }, 10.0)):totable())
+  end)
+
   it("launches in place through the handles given", function()
     local x, y, out = flame.arange(5.0), flame.ones(5), flame.zeros(5)
     local before = out + 0
