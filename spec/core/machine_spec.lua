@@ -63,6 +63,20 @@ before_each(function()
 end)
 after_each(function() sh("rm -rf", root) end)
 
+describe("memory of libraries", function()
+  it("is listed apart: of the workspace, cuBLASLt's and what launches share", function()
+    machine(all)
+    local text = script [[
+local before = flame.memory "cuda"
+local x = flame.ones(1024, 1024):to "cuda"
+flame.eval(x:matmul(x))
+local m, cpu = flame.memory "cuda", flame.memory "cpu"
+print(before.products, m.products, m.workspace >= m.products + m.scratch, m.scratch >= 0)
+print(cpu.products, cpu.scratch)]]
+    assert.equal("0\t33554432\ttrue\ttrue\n0\t0\n", text)
+  end)
+end)
+
 describe("the block of facts", function()
   it("names each library with its version and file, and the card", function()
     machine(all)
