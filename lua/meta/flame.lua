@@ -6912,6 +6912,25 @@ function flame.kernel(source) end
 ---@return table
 function flame.kernel_cache(what) end
 
+---@class flame.options.kernel_file
+---@field entry? string
+---@field block? any
+---@field grid? any
+---@field shared? any
+---@field shape? any
+---@field inout? any
+---@field vjp? string|function
+---@field nodiff? any
+---@field options? any
+---@field include? any
+---@field constants? table
+
+--- A kernel from a file of CUDA C: flame.kernel of its text, whose messages name the file and its
+--- lines.
+---@param path string
+---@return flame.Kernel
+function flame.kernel_file(path) end
+
 ---@class flame.options.kl_div
 ---@field target? flame.Tensor
 ---@field reduction? "mean"|"sum"|"none"|"batchmean"  "mean"

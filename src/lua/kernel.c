@@ -220,7 +220,9 @@ static int kernel_new(lua_State *L) {
   char label[LUA_IDSIZE];
   luaL_checktype(L, 3, LUA_TTABLE);
   if (b->c == NULL || !fl_may(b->c, FLAME_KERNELS, "kernel")) return fl_lua_raise(L, b);
-  const int first = fl_kernel_place(L, text, label);
+  const char *file = luaL_optstring(L, 5, NULL);         /* that the text is of */
+  const int first = file ? 1 : fl_kernel_place(L, text, label);
+  if (file) snprintf(label, sizeof label, "%s", file);
   const int noption = read_options(L, option);
   fl_kernel_box *k = fl_kernel_push(L);
   const int64_t m = fl_lua_enter(L, b);
