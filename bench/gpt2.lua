@@ -16,6 +16,7 @@ local T = small and 16 or 1024
 local net = dofile "bench/gpt.lua" { vocabulary = V, width = small and 32 or 768,
   heads = small and 2 or 12, layers = small and 2 or 12, context = T, tied = true, gelu = "tanh" }
 for _, p in ipairs(net:parameters()) do if p.ndim == 2 then nn.init.normal(p, 0, 0.02) end end
+flame.eval(table.unpack(net:parameters()))      -- in the first step they need more memory
 net = distributed.data_parallel(net, { bucket = math.tointeger(tonumber(arg[5] or 25e6)) })
 local opt = optim.AdamW(net:parameters(), { lr = 1e-4 })
 
@@ -62,8 +63,9 @@ local step = stepper(batch)
 local before = distributed.stats()
 local each = measure(step, steps, 3)
 if rank == 1 then
-  print(("vocabulary %d, batch %d: %.2f ms a step, %.1f K tokens/s, %d launches"):format(V, batch,
-    each * 1e3, ranks * batch * T / each / 1e3, flame.stats().launches // (steps + 3)))
+  print(("vocabulary %d, batch %d: %.2f ms a step, %.1f K tokens/s, %d launches, at most %.2f GB"):format(
+    V, batch, each * 1e3, ranks * batch * T / each / 1e3, flame.stats().launches // (steps + 3),
+    flame.memory().peak / 1e9))
 end
 if rank == 1 and ranks > 1 then
   local s, count = distributed.stats(), steps + 3

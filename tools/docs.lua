@@ -120,10 +120,15 @@ for _, name in ipairs(order) do
   environment[name] = assert(load("return " .. values[name], "=value", "t", environment))()
 end
 
---- An example as an argument of print, and what that shows of its values. A list is unpacked.
+--- An example as an argument of print, and what that shows of its values. A list is unpacked. What
+--- stands before the last ";;" are lines of statements, which come back as a third.
 local function shown(text)
+  local before, last = text:match("^(.+) ;; (.+)$")
+  before = before and before:gsub(" ;; ", "\n")
+  text = last or text
   local function values_of(code)
-    return table.pack(assert(load("return " .. code, "=" .. code, "t", environment))())
+    local chunk = (before and before .. " " or "") .. "return " .. code
+    return table.pack(assert(load(chunk, "=" .. code, "t", environment))())
   end
   local got = values_of(text)
   if type(got[1]) == "table" and tostring(got[1]):find("^table: ") then
@@ -131,14 +136,15 @@ local function shown(text)
     got = table.pack(table.unpack(got[1]))
   end
   for i = 1, got.n do got[i] = tostring(got[i]):gsub("  shape", " shape") end
-  return ("print(%s)"):format(text), table.concat(got, " ")
+  return ("print(%s)"):format(text), table.concat(got, " "), before
 end
 
 local function put_examples(subject)
   if #subject.examples == 0 then return end
   print "\n```lua"
   for _, text in ipairs(subject.examples) do
-    local line, out = shown(text)
+    local line, out, before = shown(text)
+    if before then print(before) end
     if out:find("\n") or #line + #out > 100 then
       print(line .. "\n--> " .. out:gsub("%s*\n%s*", "\n--> "))
     else

@@ -4,7 +4,7 @@
 -- the ground; those of the test are turned any way, and the network knows them all the same.
 -- Method: Ruhe et al., "Clifford group equivariant neural networks" (NeurIPS 2023).
 --   flame-lua examples/gallery/clouds.lua [--device auto|cpu|cuda] [--out clouds.png]
--- on a GPU: --clouds 20000 --features 48 --batch 1000 --steps 3000
+-- on a GPU: --clouds 20000 --features 48 --batch 1000 --steps 1000
 local flame = require "flame"
 local nn, data, optim = require "flame.nn", require "flame.data", require "flame.optim"
 local plot, clifford = require "flame.plot", require "flame.clifford"

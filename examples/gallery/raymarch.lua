@@ -4,7 +4,7 @@
 -- below 0, so that edges move smoothly and the images have gradients by the scene.
 -- Method: Yariv et al., "Volume rendering of neural implicit surfaces" (NeurIPS 2021).
 --   flame-lua examples/gallery/raymarch.lua [--device auto|cpu|cuda] [--out raymarch.png]
--- on a GPU: --size 128 --samples 96 --views 16 --steps 400
+-- on a GPU: --size 128 --samples 96 --views 8 --steps 100
 local flame = require "flame"
 local data, optim, plot = require "flame.data", require "flame.optim", require "flame.plot"
 

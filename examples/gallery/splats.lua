@@ -4,7 +4,7 @@
 -- Method: Zhang et al., "GaussianImage" (ECCV 2024), after Kerbl et al., "3D Gaussian splatting"
 -- (SIGGRAPH 2023).
 --   flame-lua examples/gallery/splats.lua [--device auto|cpu|cuda] [--out splats.png]
--- on a GPU: --size 256 --splats 1500 --steps 2000
+-- on a GPU: --size 256 --splats 1500 --steps 500
 local flame = require "flame"
 local data, optim, plot = require "flame.data", require "flame.optim", require "flame.plot"
 

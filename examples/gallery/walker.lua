@@ -4,7 +4,7 @@
 -- with a gradient.
 -- Method: Hu et al., "DiffTaichi: differentiable programming for physical simulation" (ICLR 2020).
 --   flame-lua examples/gallery/walker.lua [--device auto|cpu|cuda] [--out walker.svg]
--- on a GPU: --long 12 --high 4 --time 1500 --steps 200
+-- on a GPU: --long 12 --high 4 --time 1500 --steps 20
 local flame = require "flame"
 local data, optim, plot = require "flame.data", require "flame.optim", require "flame.plot"
 

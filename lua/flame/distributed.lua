@@ -195,7 +195,7 @@ end
 
 all_gather = differentiable("all_gather", function(x, how, tracked)
   return record { op = how.op, what = ALL_GATHER, x = x, tracked = tracked, note = how.note,
-    shape = rows_of(x, x:size(1) * distributed.size()) }
+    joins = how.joins, shape = rows_of(x, x:size(1) * distributed.size()) }
 end, function(g, how) return reduce_scatter(g, { op = how.op, reduce = "sum" }) end)
 
 --- The x of all ranks, joined along the first axis; of 0-d ones a vector. sizes: the rows of each
@@ -342,7 +342,7 @@ local function hash_of(text)
 end
 
 local shared = { fail = fail, put = put, here = here, agree = agree, hash_of = hash_of,
-  all_reduce = all_reduce, broadcast = broadcast }
+  all_reduce = all_reduce, all_gather = all_gather, broadcast = broadcast }
 require "flame.distributed.parallel"(distributed, shared)
 require "flame.distributed.sharded"(distributed, shared)
 

@@ -274,6 +274,16 @@ local function update_in_scope(self)
   return update_all(self)
 end
 
+--- Steps and state, to be put back: the tensors in it are the same ones.
+local function as_it_is(self)
+  local state = {}
+  for p, of in pairs(self.state) do
+    state[p] = {}
+    for key, v in pairs(of) do state[p][key] = v end
+  end
+  return { steps = self.steps, state = state }
+end
+
 --- One update from the parameters' gradients; those without one are left alone.
 --- A closure computes the loss and its gradients again; its result is returned.
 put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
@@ -281,6 +291,8 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   if closure then loss = flame.enable_grad(closure) end
   local _ <close> = unpin
   pin()
+  local rehearsal = rawget(internal, "rehearsal")                -- of flame.warmup
+  if rehearsal and not rehearsal[self] then rehearsal[self] = as_it_is(self) end
   self.steps = self.steps + 1
   local changed = flame.no_grad(update_in_scope, self)
   if #changed > 0 then flame.eval(table.unpack(changed)) end

@@ -4450,11 +4450,14 @@ function distributed.broadcast(x, from) end
 ---@field bucket? integer  25000000
 ---@field find_unused? boolean  false
 ---@field reduce? "mean"|"sum"  "mean"
+---@field ordered? boolean  false
 
 --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
 --- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
 --- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
---- find_unused says that it may happen, which costs a wait in each backward.
+--- find_unused says that it may happen, which costs a wait in each backward. ordered: sums are
+--- taken in the order of ranks on GPUs too, where NCCL else chooses one if there are more than
+--- two: n / 2 times the bytes, and n times the memory of the gradients.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
 ---@return flame.Module
@@ -6909,6 +6912,25 @@ function flame.kernel(source) end
 ---@return table
 function flame.kernel_cache(what) end
 
+---@class flame.options.kernel_file
+---@field entry? string
+---@field block? any
+---@field grid? any
+---@field shared? any
+---@field shape? any
+---@field inout? any
+---@field vjp? string|function
+---@field nodiff? any
+---@field options? any
+---@field include? any
+---@field constants? table
+
+--- A kernel from a file of CUDA C: flame.kernel of its text, whose messages name the file and its
+--- lines.
+---@param path string
+---@return flame.Kernel
+function flame.kernel_file(path) end
+
 ---@class flame.options.kl_div
 ---@field target? flame.Tensor
 ---@field reduction? "mean"|"sum"|"none"|"batchmean"  "mean"
@@ -8312,7 +8334,7 @@ Tensor.median = flame.median
 ---@class flame.options.memory
 ---@field device? "reset_peak"|string
 
---- of a device, in bytes: allocated (in tensors), arena (kept for intermediate values), workspace (scratch), peak (the most of these at once), reserved, free; owners, a list of {site, bytes, values}, the lines whose values hold the most; "reset_peak" starts the peaks again
+--- of a device, in bytes: allocated (in tensors), arena (kept for intermediate values), workspace (of libraries and launches: of it products, cuBLASLt's, and scratch, which calls of cuDNN, cuFFT, cuSOLVER and our kernels share), peak (the most of these at once), reserved, free; owners, a list of {site, bytes, values}, the lines whose values hold the most; "reset_peak" starts the peaks again
 ---@param device? "reset_peak"|string|flame.options.memory
 ---@overload fun(options: flame.options.memory): table
 ---@return table
@@ -15646,10 +15668,15 @@ Tensor.vsplit = flame.vsplit
 ---@return flame.Tensor
 function flame.vstack(tensors) end
 
---- Compile kernels ahead, at once; their first call then compiles nothing. The list may say where:
---- device =.
----@param list table
-function flame.warmup(list) end
+--- Makes ahead what is else made at first use. A list of kernels is compiled, all at once; it may
+--- say where: device =. A function, as a training step with backward and optimiser, is called with
+--- nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
+--- compiled. Tensors from before keep values and gradients, optimisers their state, random numbers
+--- theirs; what is read is 0, and large values are undefined. Gives {plans, compiles, ms}.
+---@param f function
+---@param ... any
+---@return table
+function flame.warmup(f, ...) end
 
 --- x where the condition holds, else y; without them its positions; x:where(condition, y) too
 ---@param condition flame.Tensor

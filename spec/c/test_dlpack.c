@@ -204,6 +204,30 @@ static void what_is_given_away_is_not_copied(flame_context *c) {
   flame_free(also);
 }
 
+/* Without memory nothing is given: the tensor is still its owner's. */
+static void an_export_needs_memory(void) {
+  int refused = 0;
+  for (int64_t k = 1, more = 1; more && k < 500; k++) {
+    flame_context *c = flame_open(NULL);
+    const float data[4] = { 1, 2, 3, 4 };
+    flame_tensor *x = flame_from_data(c, FLAME_F32, 2, (int64_t[]){ 2, 2 }, data);
+    flame_tensor *t = flame_permute(x, (int[]){ 1, 0 });
+    c->mem.fail_at = c->mem.calls + k;
+    c->mem.fail_forever = 1;
+    managed *m = flame_to_dlpack(t, 1);
+    more = c->mem.calls >= c->mem.fail_at;
+    c->mem.fail_at = 0;
+    CHECK(m || (more && flame_error_code(c) == FLAME_NO_MEMORY));
+    flame_clear_error(c);
+    if (m) m->deleter(m);
+    else refused += same(t, (float[]){ 1, 3, 2, 4 }, 16);
+    if (!m) flame_free(t);
+    flame_free(x);
+    flame_close(c);
+  }
+  CHECK(refused > 2);
+}
+
 static void copies_outlive_the_context(void) {
   flame_context *c = flame_open(NULL);
   flame_tensor *x = flame_full(c, FLAME_I64, 1, (int64_t[]){ 3 }, 4);
@@ -229,6 +253,7 @@ int main(void) {
   closing_gives_borrowed_memory_back();
   memory_stays_its_owners_when_there_is_none_for_a_tensor();
   copies_outlive_the_context();
+  an_export_needs_memory();
   printf("dlpack: %d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

@@ -6,7 +6,9 @@
 #include "engine/engine.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static int passed, failed;
 static const char *now = "";
@@ -51,6 +53,35 @@ static int64_t values_of(flame_tensor *x, double *out) {
   return e == FLAME_OK ? n : -1;
 }
 
+/* No object is kept for later: what the next calls make takes new memory. */
+static void starve(flame_context *c) {
+  fl_slab *all[] = { &c->nodes, &c->tensors, &c->entries, &c->attrs, &c->calls, &c->buffers,
+                     &c->layouts.slab };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->free_list = NULL;
+}
+
+/* y: of a call whose k-th allocation failed. 1: there may be more. */
+static int lacked(flame_context *c, int64_t k, flame_tensor *y) {
+  const int reached = c->mem.calls >= c->mem.fail_at;
+  c->mem.fail_at = 0;
+  CHECK(y ? flame_error_code(c) == FLAME_OK
+          : reached && flame_error_code(c) == FLAME_NO_MEMORY);
+  CHECK(k > 1 || !y);
+  flame_clear_error(c);
+  flame_free(y);
+  return reached && k < 100;
+}
+
+/* An expression that gives a tensor, with each of its allocations failing. */
+#define LACKS(call) do { \
+    int64_t k_ = 0; \
+    do { \
+      starve(c); \
+      c->mem.fail_at = c->mem.calls + ++k_; \
+    } while (lacked(c, k_, call)); \
+    CHECK(k_ > 1 && k_ < 100); \
+  } while (0)
+
 /* ---- the table ----------------------------------------------------------------------------- */
 
 static void same_bits(flame_tensor *x, flame_tensor *y) {
@@ -74,11 +105,13 @@ static void table(flame_context *c) {
   BEGIN(op) \
   same_bits(flame_##op(x), flame_unary(#op, x)); \
   CHECK(!flame_##op(NULL) && flame_error_code(c) == FLAME_OK); \
+  LACKS(flame_##op(x)); \
   END }
 #define BINARY(op, kind, value, g1, g2, domain, doc) { \
   BEGIN(op) \
   same_bits(flame_##op(x, y), flame_binary(#op, x, y)); \
   CHECK(!flame_##op(NULL, y) && !flame_##op(x, NULL) && flame_error_code(c) == FLAME_OK); \
+  LACKS(flame_##op(x, y)); \
   END }
 #define TERNARY(op, kind, value, g1, g2, g3, domain, doc) { \
   BEGIN(op) \
@@ -86,6 +119,7 @@ static void table(flame_context *c) {
   same_bits(flame_##op(other, x, y), flame_ternary(#op, other, x, y)); \
   CHECK(!flame_##op(NULL, x, y) && !flame_##op(other, NULL, y) && !flame_##op(other, x, NULL)); \
   CHECK(flame_error_code(c) == FLAME_OK); \
+  LACKS(flame_##op(other, x, y)); \
   END }
 #define REDUCE(op, kind, init, value, grad, doc) { \
   BEGIN(op) \
@@ -94,6 +128,7 @@ static void table(flame_context *c) {
   CHECK(!flame_##op(x, 1, (int[]){ 2 }, 0) && \
         !strcmp(flame_error(c), #op ": axis 2 is out of range for shape (2, 3)")); \
   flame_clear_error(c); \
+  LACKS(flame_##op(x, 1, (int[]){ 0 }, 0)); \
   END }
 #define SPECIAL(op, nin, fusion, reads, doc)
 #define INNER_UNARY(op, kind, value, grad, domain, doc)
@@ -278,11 +313,92 @@ static void refuses_operands(flame_context *c, flame_context *other, int i) {
   free_all(a);
 }
 
+#define REFUSED(call, text) refused((call), (text), c, __LINE__)
+static void refused(flame_tensor *x, const char *text, flame_context *c, int line) {
+  const int ok = !x && !strcmp(flame_error(c), text);
+  if (!ok) printf("  got %s \"%s\"\n", x ? "a tensor and" : "", flame_error(c));
+  check(ok, text, line);
+  flame_clear_error(c);
+  flame_free(x);
+}
+
+/* Functions that go by a name, and those that make tensors of nothing. */
+static void names_and_makers(flame_context *c, flame_context *other) {
+  flame_tensor *x = made(c, "f23"), *foreign = made(other, "f23"), *mask = made(c, "b23");
+  const int64_t size = 3;
+  CHECK(!flame_binary("mul", x, NULL) && !flame_ternary("where", mask, NULL, x));
+  REFUSED(flame_binary("exp", x, x), "exp: there is no binary op of this name");
+  REFUSED(flame_ternary("mul", x, x, x), "mul: there is no ternary op of this name");
+  CHECK(!flame_binary("mul", x, foreign));
+  flame_clear_error(c);
+  LACKS(flame_unary("exp", x));
+  LACKS(flame_binary("mul", x, x));
+  LACKS(flame_ternary("where", mask, x, x));
+  LACKS(flame_reduce("sum", x, 1, (int[]){ 0 }, 0));
+  LACKS(flame_full(c, FLAME_F32, 1, &size, 1));
+  LACKS(flame_uniform(c, FLAME_F32, 1, &size, 0, 1));
+  LACKS(flame_normal(c, FLAME_F32, 1, &size, 0, 1));
+  LACKS(flame_number(c, 1));
+  LACKS(made(c, "f23"));
+  flame_free(x), flame_free(foreign), flame_free(mask);
+}
+
+/* The process gets no more memory, and has taken what there was; it is given back in parts, until
+** a context can be opened. Sanitizers bring other allocators. */
+static void opening_takes_memory(void) {
+  struct part { struct part *next; } *taken = NULL;
+  struct rlimit before, none_left;
+  int refused = 0;
+  flame_context *c = NULL;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return;
+#endif
+  if (getrlimit(RLIMIT_AS, &before) != 0) return;
+  none_left = before;
+  none_left.rlim_cur = 1;
+  if (setrlimit(RLIMIT_AS, &none_left) != 0) return;
+  for (size_t size = 1 << 20; size >= 32; size /= 2)
+    for (struct part *p; (p = malloc(size)); taken = p) p->next = taken;
+  while (!(c = flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1))) && taken) {
+    struct part *p = taken;
+    taken = p->next;
+    free(p);
+    refused++;
+  }
+  setrlimit(RLIMIT_AS, &before);
+  for (struct part *p; (p = taken); free(p)) taken = p->next;
+  if (!c) c = open_context();
+  CHECK(refused > 3 && c && flame_error_code(c) == FLAME_OK);
+  flame_close(c);
+}
+
+static void opening_takes_options(void) {
+  flame_context *none = flame_open(&(flame_options){ .size = 0 });
+  CHECK(flame_error_code(none) == FLAME_BAD_ARGUMENT);
+  flame_close(none);
+  flame_close(NULL);
+  CHECK(!strcmp(flame_error(NULL), flame_error(NULL)) && flame_error_code(NULL) != FLAME_OK);
+}
+
+/* What is asked of no tensor and no context. */
+static void nothing_is_known_of_nothing(flame_context *c) {
+  CHECK(!flame_context_of(NULL) && flame_dtype_of(NULL) == FLAME_DTYPE_COUNT);
+  CHECK(!strcmp(flame_device_of(NULL), "") && !strcmp(flame_dtype_name((flame_dtype)-1), ""));
+  CHECK(flame_dtype_size((flame_dtype)99) == 0 && flame_device_count(NULL) == 0);
+  flame_limit_restart(NULL);
+  flame_zero_grad(NULL);
+  CHECK(flame_grad_mode(NULL, 0) == 0);
+  CHECK(flame_fail(c, FLAME_IO, "mine", "told") == FLAME_IO);
+  CHECK(!strcmp(flame_error(c), "mine: told"));
+  flame_clear_error(c);
+}
+
 /* The k-th allocation of the call and of reading its value fails: 0 when there are fewer. */
 static int survives(int i, int64_t k) {
   flame_context *c = open_context();
   flame_tensor *a[MOST];
   inputs(c, i, a);
+  starve(c);
   const int64_t live = c->tensors.live, calls = c->mem.calls;
   c->mem.fail_at = calls + k;
   flame_tensor *y = cases[i].run(c, a);
@@ -302,15 +418,6 @@ static int survives(int i, int64_t k) {
 }
 
 /* ---- what one op alone refuses ------------------------------------------------------------- */
-
-#define REFUSED(call, text) refused((call), (text), c, __LINE__)
-static void refused(flame_tensor *x, const char *text, flame_context *c, int line) {
-  const int ok = !x && !strcmp(flame_error(c), text);
-  if (!ok) printf("  got %s \"%s\"\n", x ? "a tensor and" : "", flame_error(c));
-  check(ok, text, line);
-  flame_clear_error(c);
-  flame_free(x);
-}
 
 static void axes_count_from_0(flame_context *c) {
   flame_tensor *x = made(c, "f23"), *y = made(c, "f22"), *i = made(c, "i2");
@@ -459,6 +566,9 @@ int main(void) {
     while (k < 500 && survives(i, k)) k++;
     CHECK(k > 1 && k < 500);
   }
+  now = "names and makers", names_and_makers(c, other);
+  now = "opening", opening_takes_options(), opening_takes_memory();
+  now = "nothing", nothing_is_known_of_nothing(c);
   now = "axes count from 0", axes_count_from_0(c);
   now = "arguments are looked at", sizes_are_looked_at(c), arguments_are_looked_at(c);
   now = "attention", attention_looks_at_shapes(c);

@@ -154,10 +154,13 @@ static int file_survives(int64_t k) {
   c->mem.fail_at = calls + k;
   flame_status e = flame_save(c, path, 2, names, both);
   if (e == FLAME_OK) e = flame_load_all(c, path, note, &s);
+  flame_tensor *y = e == FLAME_OK ? flame_load(c, path, "b") : NULL;
+  if (e == FLAME_OK && !y) e = flame_error_code(c);
   const int reached = c->mem.calls >= calls + k;
   c->mem.fail_at = 0;
   CHECK(e == FLAME_OK || e == FLAME_NO_MEMORY);
   CHECK(reached || (e == FLAME_OK && s.n == 2));
+  flame_free(y);
   CHECK(c->tensors.live == live);
   flame_free(x), flame_free(i);
   flame_close(c);

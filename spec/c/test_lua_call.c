@@ -457,6 +457,44 @@ static void kernels_are_checked(flame_context *c) {
   flame_free(x);
 }
 
+static void fail_later(flame_context *c, int64_t k, int forever) {
+  c->mem.fail_at = c->mem.calls + k;
+  c->mem.fail_forever = forever;
+}
+
+/* The k-th allocation of reading and running a kernel (from 0); it and all later ones of telling a
+** parameter (1) or its gradient (2). */
+static int kernel_survives(int64_t k, int from) {
+  flame_context *c = open_context();
+  flame_tensor *x = ramp(c, 2, 2), *y = NULL;
+  if (from == 0) fail_later(c, k, 0);
+  flame_kernel *f = flame_kernel_open(c, twice, "twice", 0, NULL);
+  flame_status e = f ? flame_kernel_run(f, NULL, NULL, ARGS(TENSOR(x)), 1, &y)
+                     : flame_error_code(c);
+  if (from == 1) fail_later(c, k, 1);
+  if (e == FLAME_OK && !flame_kernel_param(f, 0)) e = flame_error_code(c);
+  if (from == 2) fail_later(c, k, 1);
+  if (e == FLAME_OK && !flame_kernel_source(f, "adjoint")) e = flame_error_code(c);
+  float v[4];
+  if (e == FLAME_OK) e = flame_read(y, v, sizeof v);
+  const int reached = c->mem.calls >= c->mem.fail_at;
+  c->mem.fail_at = 0;
+  CHECK(reached ? e == FLAME_OK || e == FLAME_NO_MEMORY : e == FLAME_OK && v[3] == 18);
+  if (e != FLAME_OK && e != FLAME_NO_MEMORY) printf("  %d %s\n", e, flame_error(c));
+  flame_free(y), flame_free(x);
+  flame_kernel_free(f);
+  flame_close(c);
+  return reached;
+}
+
+static void kernels_survive(void) {
+  for (int from = 0; from < 3; from++) {
+    int64_t k = 1;
+    while (k < 6000 && kernel_survives(k, from)) k += 1 + k / 12;
+    CHECK(k > 1 && k < 6000);
+  }
+}
+
 int main(void) {
   flame_context *c = open_context(), *other = open_context();
   now = "functions", functions_take_and_give_values(c);
@@ -469,7 +507,8 @@ int main(void) {
   now = "outliving", objects_outlive_their_context();
   now = "own state", a_state_answers_for_its_own_context();
   now = "callbacks", calls_go_on_in_callbacks(c);
-  now = "kernels", kernels_run_with_gradients(c), kernels_are_checked(c);
+  now = "kernels", kernels_run_with_gradients(c), kernels_are_checked(c), kernels_survive();
+  flame_values_free(1, NULL);
   now = "limits", limits_hold_for_the_hidden_state();
   now = "memory", memory_runs_out_anywhere();
   now = "allocations", every_allocation_fails_once();

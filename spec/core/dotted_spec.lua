@@ -83,5 +83,7 @@ describe("a method called with a dot", function()
     assert.matches(":3: sum: x must be a tensor, got nothing\n",
       output("tail -n +2 " .. path .. " | " .. interpreter .. " /dev/stdin"))
     os.remove(path)
+    assert.matches(":2: sum: called with a dot: write x:sum%(%)\n",
+      output(interpreter .. " -e 'y = 1' -e 'local x = flame.ones(2)\nx.sum()'"))
   end)
 end)

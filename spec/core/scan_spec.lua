@@ -98,6 +98,18 @@ print(w, old, flame.randn(2))]]
     assert.equal(run(script, "FLAME_CHECK="), run(script):gsub("^flame: [^\n]*\n", ""), nil)
   end)
 
+  it("counts the launches and bytes of the plan alone, which is the one without it", function()
+    local text = network .. [[
+step(1):item()
+local before = flame.stats()
+for i = 1, 3 do step(1):item() end
+local after = flame.stats()
+print(after.launches - before.launches, after.bytes_moved - before.bytes_moved, after.plans)]]
+    local without = run(text, "FLAME_CHECK=")
+    assert.truthy(without:find "^%d+\t%d+\t%d+\n$", without)
+    has(run(text), without)
+  end)
+
   it("says once that memory may double, and not where nothing is written", function()
     local said = "flame: FLAME_CHECK=nan keeps a copy of what a step writes, so memory may double\n"
     local text = run "local x = flame.ones(3) for _ = 1, 4 do x:mul_(2) flame.eval(x) end print(x[1]:item())"

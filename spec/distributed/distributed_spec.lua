@@ -527,6 +527,9 @@ describe("data_parallel", function()
     agree(2, "310\n", trained("{ bucket = 1 }", 50))                        -- one a parameter
     agree(2, "160\n", trained("{ bucket = 120 }", 50))
   end)
+  over_tcp("does so with gradients that are gathered and summed in the order of ranks", function()
+    agree(4, "310\n", trained("{ ordered = true }", 50))                      -- one a parameter
+  end)
   over_both("adds up without it in no_sync, and brings the sum together after it", function()
     agree(2, "good\n", [[
       local net = distributed.data_parallel(flame.nn.Linear(2, 1))
@@ -640,6 +643,64 @@ describe("shard_state", function()
       end
       assert(distributed.all_reduce(flame.tensor(all)):item() == 21)
       print "good"]])
+  end)
+  over_both("goes on with 4 ranks from what 2 have saved, as one that never stopped", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(os.execute("mkdir " .. folder))
+    local text = [[
+      local nn, optim, data = flame.nn, flame.optim, flame.data
+      local kept, from, to = os.getenv "KEPT", FROM, TO
+      flame.seed(4)
+      local x = flame.randn(32, 5)
+      local y, net = x:sum(2, true), nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 1) }
+      local opt, state = optim.AdamW(net:parameters(), { lr = 0.01 }), nil
+      if from > 0 then                          -- the parts of all ranks that there were
+        local all
+        for k = 1, 2 do
+          local part = flame.load(kept .. "/opt" .. k)
+          for i, s in pairs(part.state) do if all then all.state[i] = s end end
+          all = all or part
+        end
+        local saved = flame.load(kept .. "/net")
+        net:load_state_dict(saved.net)
+        opt:load_state_dict(all)
+        state = saved.data
+      end
+      net = distributed.data_parallel(net)
+      opt = distributed.shard_state(opt)
+      local batches = data.batches({ x, y }, { size = 8 // n, shuffle = true, seed = 3, shard = true,
+        state = state })
+      for _ = from + 1, to do
+        local i, xb, yb = batches:next()
+        if not i then i, xb, yb = batches:next() end
+        opt:zero_grad()
+        flame.mse_loss(net(xb), yb):backward()
+        opt:step()
+      end
+      flame.save(kept .. "/opt" .. r, opt:state_dict())
+      if r == 1 then flame.save(kept .. "/net", { net = net:state_dict(), data = batches:state() }) end
+      distributed.barrier()
+      local all = {}
+      for k, p in ipairs(net:parameters()) do all[k] = p:detach():reshape(-1) end
+      for _, v in ipairs(flame.cat(all, 1):totable()) do io.write(v, " ") end]]
+    local function train(count, from, to)
+      local out = run(count, (text:gsub("FROM", from):gsub("TO", to)),
+        { with = "FLAME_THREADS=1 KEPT=" .. folder })
+      assert.equal(0, out.status, out[1])
+      for k = 1, count do
+        local values = {}
+        for v in out[k]:gmatch("%S+") do values[#values + 1] = assert(tonumber(v), out[k]) end
+        out[k] = flame.tensor(values)
+      end
+      return out
+    end
+    local whole, half = train(1, 0, 6), train(2, 0, 3)
+    local out = train(4, 3, 6)
+    assert.equal(50, whole[1]:numel())
+    assert.is_false(flame.allclose(whole[1], half[1], 1e-3, 1e-3))
+    for k = 1, 4 do assert.is_true(flame.allclose(whole[1], out[k], 1e-5, 1e-6)) end
+    os.execute("rm -rf " .. folder)
   end)
   it("is the optimiser itself in a group of one", function()
     distributed.init()

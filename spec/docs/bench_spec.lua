@@ -112,6 +112,25 @@ describe("bench/gpt2.lua", function()
   end)
 end)
 
+describe("bench/steps.lua", function()
+  it("times its three cases", function()
+    local pipe = assert(io.popen(("'%s' bench/steps.lua small 2>&1"):format(interpreter)))
+    local said = pipe:read("a")
+    pipe:close()
+    for _, pattern in ipairs { "mlp: [%d.]+ us a step %([%d.]+ to [%d.]+%); %d+ launches, %d+ ops",
+        "lstm: [%d.]+ us a step", "lengths: p50 [%d.]+ ms, p99 [%d.]+; %d+ plans and %d+ kernels" } do
+      assert.matches(pattern, said)
+    end
+  end)
+
+  it("says which cases there are", function()
+    local pipe = assert(io.popen(("'%s' bench/steps.lua rnn 2>&1"):format(interpreter)))
+    local said = pipe:read("a")
+    pipe:close()
+    assert.matches("no case rnn: there are lengths, lstm and mlp", said)
+  end)
+end)
+
 describe("bench/generate.lua", function()
   it("writes tokens and says how fast", function()
     local pipe =

@@ -31,7 +31,7 @@ describe("hostile scripts", function()
       assert.is_true(sanitized or tonumber(kb) < RESIDENT, out)
     end)
   end
-  for _, limit in ipairs { "time", "steps", "memory", "nodes", "coroutines", "output",
+  for _, limit in ipairs { "time", "total_time", "steps", "memory", "nodes", "coroutines", "output",
     "kernel_steps" } do
     it(("are seen where the limit is off: %s"):format(limit), function()
       local tried, seen = child("without " .. limit):match("done: (%d+) tried, (%d+) seen")

@@ -10,41 +10,11 @@
 ** its entry, with the grad mode off unless create_graph. Entries are spent at the very
 ** end, so that a failure leaves everything as it was.
 */
-#include "autograd/rules.h"
+#include "autograd/walk.h"
 #include "autograd/why.h"
 #include <string.h>
 
 enum { VISITED = 2, NEEDED = 4 };        /* in node->mark; bit 0 is plan/'s */
-
-typedef struct item {
-  int64_t sequence;
-  fl_node *node;                         /* one gref is held while it is in the list */
-  uint32_t wanted; /* inputs whose cotangent is needed, as entry->tracked */
-  uint8_t needed, done;
-} item;
-
-typedef struct target {
-  int64_t sequence;
-  int i, reached;
-} target; /* wrt[i], by its entry; reached: the roots' graph has it */
-typedef struct arrival {
-  fl_node *node, *g;
-} arrival; /* at a leaf; g held */
-
-typedef struct walk {
-  flame_context *c;
-  const char *op;                        /* public name in messages */
-  struct { item *at; int64_t n, cap; } order;
-  struct { fl_node **at; int64_t n, cap; } todo;
-  struct { target *at; int64_t n, cap; } targets;   /* ascending sequence */
-  struct { arrival *at; int64_t n, cap; } leaves;
-  uint32_t number;                       /* among all of the context */
-  int ncuts;                             /* ways in which what the graph reads lost its tracking */
-  uint32_t cuts[FL_WALK_CUTS];
-  int into_leaves;
-  fl_node **out;                         /* of wrt; held while walking */
-  fl_backward how;
-} walk;
 
 static flame_status no_memory(walk *w) {
   return FL_FAIL(w->c, FLAME_NO_MEMORY, w->op, "host memory is out");
@@ -81,26 +51,11 @@ static void sort_items(item *a, int64_t n) {
 
 /* ---- collecting -------------------------------------------------------------------- */
 
-static int tracked_input(const fl_node *n, int i) {
-  return n->in[i] && n->in[i]->entry && n->entry->tracked >> (i < 31 ? i : 31) & 1;
-}
-
-/* Recorded before what is to be walked. A walk further out may be under way there: 'grad' and
-** hooks are its own. */
-static int outside(const walk *w, const fl_entry *e) {
-  return e->sequence < w->how.since;
-}
-
-/* Nothing behind it is walked. */
-static int ends(const walk *w, const fl_entry *e) {
-  return e->leaf || outside(w, e);
-}
-
 static int visit(walk *w, fl_node *n) {
   if (n->mark & VISITED) return 1;
   item *it = FL_PUSH(&w->c->mem, &w->order);
   if (!it) return 0;
-  *it = (item){ .sequence = n->entry->sequence, .node = n };
+  *it = (item){ .sequence = n->entry->sequence, .node = n, .late = -1 };
   fl_node_gref(n);
   n->mark |= VISITED;
   fl_node **top = FL_PUSH(&w->c->mem, &w->todo);
@@ -146,16 +101,6 @@ static flame_status collect(walk *w, int nroots, fl_node *const *roots) {
   return FLAME_OK;
 }
 
-/* First target of a sequence number, or targets.n. */
-static int64_t find_target(const walk *w, int64_t sequence) {
-  int64_t lo = 0, hi = w->targets.n;
-  while (lo < hi) {
-    const int64_t mid = (lo + hi) / 2;
-    if (w->targets.at[mid].sequence < sequence) lo = mid + 1; else hi = mid;
-  }
-  return lo < w->targets.n && w->targets.at[lo].sequence == sequence ? lo : w->targets.n;
-}
-
 static flame_status add_targets(walk *w, int n, fl_node *const *wrt) {
   for (int i = 0; i < n; i++) {
     if (!wrt[i]->entry) continue;
@@ -168,10 +113,6 @@ static flame_status add_targets(walk *w, int n, fl_node *const *wrt) {
     w->targets.at[k] = (target){ .sequence = s, .i = i, .reached = 0 };
   }
   return FLAME_OK;
-}
-
-static int wants_grad(const fl_entry *e) {
-  return e->leaf || (e->handle && e->handle->retain);
 }
 
 /* Is what has this sequence number asked for? Then the graph has it. */
@@ -205,16 +146,6 @@ static void clear_marks(walk *w) {
 
 /* ---- walking ----------------------------------------------------------------------- */
 
-/* Add g to what *sum holds; the count of *sum is the walk's. */
-static int add_into(fl_node **sum, fl_node *g) {
-  if (*sum) g = fl_add_cotangents(*sum, g);
-  if (!g) return 0;
-  fl_node_hold(g);
-  if (*sum) fl_node_drop(*sum);
-  *sum = g;
-  return 1;
-}
-
 /* Add g to what is asked for at the entry of this sequence number. */
 static int add_to_targets(walk *w, int64_t sequence, fl_node *g) {
   for (int64_t k = find_target(w, sequence); k < w->targets.n; k++) {
@@ -231,6 +162,8 @@ static int bring(walk *w, fl_node *n, fl_node *g) {
 
 /* Undo broadcasting and promotion of one input's cotangent and add it. */
 static int pass_down(walk *w, fl_node *in, fl_node *g) {
+  const int late = fl_late_rows(w, in, g);
+  if (late) return late > 0;
   g = n_cast(fl_sum_to(g, in->shape), in->dtype);
   return g && bring(w, in, g);
 }
@@ -260,7 +193,10 @@ static flame_status run_rule(walk *w, item *it, fl_node *g) {
   if (e != FLAME_OK) return e;
   if (nin > 8 && !(gin = fl_alloc(&c->mem, (size_t)nin * sizeof *gin)))
     return no_memory(w);
-  e = fl_rule(n, g, gin);
+  const int late = fl_late_factor(w, it, g);
+  if (late == 0) e = fl_rule(n, g, gin);
+  else if (late > 0) fl_product_rule(n, g, gin);
+  if (late && c->err.code != FLAME_OK) e = c->err.code;
   if (e == FLAME_OK) e = graph_is_there(w, n);
   for (int i = 0; e == FLAME_OK && i < nin; i++) {
     if (!gin[i] || !(it->wanted >> (i < 31 ? i : 31) & 1) || !tracked_input(n, i))
@@ -312,7 +248,9 @@ static flame_status descend(walk *w) {
   for (int64_t k = 0; e == FLAME_OK && k < w->order.n; k++) {
     item *it = &w->order.at[k];
     const fl_node *n = it->node;
-    if (it->needed && n->grad && n->entry && !outside(w, n->entry)) e = step(w, it);
+    if (it->late >= 0 && !fl_late_join(w, it)) e = c->err.code ? c->err.code : FLAME_INTERNAL;
+    const int has = e == FLAME_OK && it->needed && n->grad && n->entry;
+    if (has && !outside(w, n->entry)) e = step(w, it);
   }
   c->grad_mode = mode;
   c->back = back;
@@ -411,6 +349,7 @@ static void end(walk *w, flame_status e) {
     fl_node_ungref(n);
   }
   for (int64_t k = 0; k < w->leaves.n; k++) fl_node_drop(w->leaves.at[k].g);
+  fl_late_close(w);
   FL_DROP(&c->mem, &w->order);
   FL_DROP(&c->mem, &w->todo);
   FL_DROP(&c->mem, &w->targets);

@@ -10,6 +10,20 @@ static inline int fl_wants(const fl_node *y, int i) {
 }
 /* The sum of two cotangents of one value. */
 fl_node *fl_add_cotangents(fl_node *sum, fl_node *g);
+/* A cotangent that waits for others of one value (late.c): a product a' g, where turned g' a, or
+** (no a) the sum of g's rows. next: of the same value, -1: none. */
+typedef struct fl_late {
+  fl_node *a, *g;
+  int32_t next;
+  uint32_t site;
+  uint8_t turned, back;
+} fl_late;
+
+/* The rule of a product but for its second factor; that factor's cotangent, or (turned) that
+** of the matrix whose transpose it is. */
+void fl_product_rule(fl_node *y, fl_node *g, fl_node **gin);
+fl_node *fl_right_cotangent(fl_node *a, fl_node *g, fl_node *b, int turned);
+fl_node *fl_as_rows(fl_node *x);            /* as a matrix of its last axis */
 /* Zeros of a shape, in g's dtype and on its device. */
 fl_node *fl_zeros_like(fl_node *g, const fl_layout *shape);
 /* Views, gather, scatter, setslice, cat, matmul, custom. */

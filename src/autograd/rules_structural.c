@@ -111,7 +111,7 @@ static fl_node *turned(fl_node *x) {
   return n_transpose(x, r - 2, r - 1);
 }
 
-static fl_node *as_rows(fl_node *x) {
+fl_node *fl_as_rows(fl_node *x) {
   const int r = x->shape->rank;
   const int64_t last = x->shape->size[r - 1];
   int64_t rows = 1;
@@ -137,14 +137,25 @@ static fl_node *product_like(fl_node *p, fl_node *q, const fl_node *like) {
 ** product over all their rows. */
 static void matmul_rule(fl_node *y, fl_node *g, fl_node **gin) {
   fl_node *a = y->in[0], *b = y->in[1];
-  if (fl_wants(y, 0)) gin[0] = product_like(g, turned(b), a);
-  if (y->nin > 2 && fl_wants(y, 2)) gin[2] = g;
+  fl_product_rule(y, g, gin);
   if (!fl_wants(y, 1)) return;
   if (a->shape->rank > 2 && b->shape->rank == 2) {
-    a = as_rows(a);
-    g = as_rows(g);
+    a = fl_as_rows(a);
+    g = fl_as_rows(g);
   }
-  gin[1] = product_like(turned(a), g, b);
+  gin[1] = fl_right_cotangent(a, g, b, 0);
+}
+
+void fl_product_rule(fl_node *y, fl_node *g, fl_node **gin) {
+  fl_node *a = y->in[0], *b = y->in[1];
+  for (int i = 0; i < y->nin; i++) gin[i] = NULL;
+  if (fl_wants(y, 0)) gin[0] = product_like(g, turned(b), a);
+  if (y->nin > 2 && fl_wants(y, 2)) gin[2] = g;
+}
+
+fl_node *fl_right_cotangent(fl_node *a, fl_node *g, fl_node *b, int turn) {
+  if (!a || !g) return NULL;
+  return turn ? n_matmul(turned(g), a) : product_like(turned(a), g, b);
 }
 
 static flame_status custom_rule(fl_node *y, fl_node *g, fl_node **gin) {

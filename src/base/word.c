@@ -40,7 +40,7 @@ fl_word_guess fl_word_begin(const char *word) {
 void fl_word_offer(fl_word_guess *g, const char *candidate, int n) {
   char text[40];
   if (n < 0) n = (int)strlen(candidate);
-  if (n >= (int)sizeof text) return;
+  if (n >= (int)sizeof text || (n == 1 && strlen(g->word) > 1)) return;    /* H is not near sh */
   snprintf(text, sizeof text, "%.*s", n, candidate);
   const int d = fl_word_distance(g->word, text, g->limit);
   if (d > g->limit || (d == g->limit && (!*g->best || strcmp(text, g->best) >= 0))) return;

@@ -118,7 +118,11 @@ static int run_options(const fl_cli *c, int script) {
     if (kind == 'W') lua_warning(c->L, "@on", 0);
     if (kind != 'e' && kind != 'l') continue;
     const char *value = text[2] ? text + 2 : c->argv[++i];
-    const int status = kind == 'e' ? fl_cli_string(c, value, "=(command line)")
+    if (kind == 'e') {
+      lua_pushstring(c->L, value);
+      lua_setfield(c->L, LUA_REGISTRYINDEX, FL_CLI_STRING);
+    }
+    const int status = kind == 'e' ? fl_cli_string(c, value, FL_CLI_STRING)
                                    : fl_cli_library(c, value);
     if (status != LUA_OK) return 0;
   }

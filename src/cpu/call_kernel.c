@@ -107,6 +107,14 @@ static flame_status finish(fl_device *d, const fl_call_run *r, launch *x, int wi
   return FLAME_OK;                       /* a stop is taken by the device's own loop */
 }
 
+/* What printf writes, a thread's line after the other's: where print of the script writes. */
+static void put_out(void *arg, const char *text, size_t n) {
+  flame_context *c = arg;
+  if (!fl_use(c, FLAME_OUTPUT_BYTES, (int64_t)n)) return;
+  if (c->limits.print) c->limits.print(c->limits.arg, text, n);
+  else fwrite(text, 1, n, stdout);
+}
+
 flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   const fl_call *c = r->call;
@@ -114,6 +122,8 @@ flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
   memset(x, 0, sizeof *x);
   x->code = function_of(c)->lanes;
   x->l.stop = cpu->stop;
+  x->l.print = put_out;
+  x->l.print_arg = d->ctx;
   x->l.max_steps = d->ctx->kernel_steps;
   if (d->ctx->limits.most[FLAME_KERNEL_STEPS] > 0) {
     x->l.used = &d->ctx->limits.used[FLAME_KERNEL_STEPS];

@@ -50,7 +50,8 @@ static void cpu_trim(fl_device *d) {
 static void cpu_memory(fl_device *d, fl_usage *u) {
   const fl_cpu *s = cpu_of(d);
   const long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-  *u = (fl_usage){ pages > 0 && size > 0 ? (int64_t)pages * size : 0, s->used, s->reserved };
+  *u = (fl_usage){ .free = pages > 0 && size > 0 ? (int64_t)pages * size : 0, .used = s->used,
+                   .reserved = s->reserved };
 }
 
 static void cpu_reset_peak(fl_device *d) {

@@ -51,7 +51,8 @@ static void cuda_trim(fl_device *d) {
 static void cuda_memory(fl_device *d, fl_usage *u) {
   fl_cuda *s = d->state;
   size_t left = 0, total = 0;
-  *u = (fl_usage){ 0, s->pool.used, s->pool.reserved };
+  *u = (fl_usage){ .used = s->pool.used, .reserved = s->pool.reserved,
+                   .products = fl_blas_workspace(s), .scratch = s->scratch_bytes };
   if (s->dead || s->pid != getpid() || s->cu->CtxPush(s->context) != FL_CU_OK) return;
   if (s->cu->MemGetInfo(&left, &total) == FL_CU_OK) u->free = (int64_t)left;
   fl_cuda_leave(s);

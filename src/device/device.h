@@ -41,8 +41,13 @@ typedef struct fl_device {
 } fl_device;
 
 /* Of a device, in bytes. used: by tensors, intermediate values and scratch, as they lie in memory;
-** reserved: taken from the driver or the system, and kept blocks too. Peaks: since reset_peak. */
-typedef struct fl_usage { int64_t free; fl_level used, reserved; } fl_usage;
+** reserved: taken from the driver or the system, and kept blocks too. Peaks: since reset_peak. Of
+** used: products, cuBLASLt's workspace; scratch, what calls of libraries and kernels share. */
+typedef struct fl_usage {
+  int64_t free;
+  fl_level used, reserved;
+  int64_t products, scratch;
+} fl_usage;
 
 typedef struct fl_device_table {
   const char *name;                                             /* "cpu", "cuda" */

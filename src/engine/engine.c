@@ -10,6 +10,7 @@
 #include "group/group.h"
 #include "kernel/ad/ad.h"
 #include "kernel/lanes/lane.h"
+#include "engine/dry.h"
 #include "engine/profile.h"
 #include <stddef.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ fl_device *fl_engine_device(flame_context *c, int index) {
   const flame_status s = index == 0 ? fl_cpu_open(c, d, e->threads) : fl_cuda_open(c, d, index - 1);
   if (s != FLAME_OK) return NULL;
   fl_ranges_attach(e, d);
+  fl_dry_attach(e, d);
   if (e->profile) fl_profile_attach(e->profile, d);
   e->open[index] = 1;
   if (index > 0) note_room(e, d);
@@ -272,6 +274,7 @@ void flame_close(flame_context *c) {
   const int free_now = fl_tensor_close(c);
   if (e) {
     fl_profile_free(c);
+    fl_dry_free(c);
     fl_plans_close(&e->plans);
     fl_program_free(&e->spare);
     for (int i = FL_MAX_DEVICES - 1; i >= 0; i--) {

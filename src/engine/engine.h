@@ -47,6 +47,7 @@ typedef struct fl_engine {
   uint8_t tracing, met_nan, made_nan, said_scan;  /* scan.c: a window is run op by op; a step of
                                                   ** the last run of it wrote a NaN; it has raised
                                                   ** in this evaluation */
+  struct fl_dry *dry;                             /* NULL: no rehearsal is on (dry.h) */
   struct fl_ranges *ranges;                       /* NULL: no tool listens (base/nvtx.h) */
   struct fl_profile *profile;                     /* NULL: none is on */
   fl_suspect kernel[FL_SUSPECTS], other[FL_SUSPECTS];   /* suspects.c: rings of the last launches */

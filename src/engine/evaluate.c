@@ -357,6 +357,7 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
 
 static void count_run(flame_context *c, const fl_plan *p, int32_t done) {
   for (int32_t i = 0; i < done; i++) {
+    if (p->step[i].looks) continue;
     c->stats.launches++;
     c->stats.bytes_moved += p->step[i].moved;
   }

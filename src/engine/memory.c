@@ -20,7 +20,7 @@ int64_t fl_engine_live_bytes(const flame_context *c) {
 void fl_engine_usage(flame_context *c, int device, fl_usage *u) {
   fl_engine *e = c->engine;
   fl_device *d = &e->device[device];
-  *u = (fl_usage){ 0, c->tensors_of[device], c->tensors_of[device] };
+  *u = (fl_usage){ .used = c->tensors_of[device], .reserved = c->tensors_of[device] };
   if (e->open[device]) d->table->memory(d, u);
 }
 

@@ -187,7 +187,7 @@ void fl_profile_span(fl_profile *f, fl_profile_kind kind, int device, double sta
 
 int fl_profile_start(flame_context *c) {
   fl_engine *e = c->engine;
-  if (e->profile != NULL) return 0;
+  if (e->profile != NULL || e->dry != NULL) return 0;
   e->profile = fl_zalloc(&c->mem, sizeof *e->profile);
   if (e->profile == NULL) return 0;
   e->profile->trace.step = note_step;

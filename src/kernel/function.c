@@ -344,12 +344,12 @@ static int has_memory(const fl_kfunc *f) {
   return n;
 }
 
-/* As it is written; cooperative groups, whose headers are rarely where NVRTC
-** finds them, and variables of file scope, as they were read. */
+/* As it is written; cooperative groups, whose headers are rarely where NVRTC finds them, variables
+** of file scope, and what stands beside code for the host, as they were read. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
-  if (f && f->has_body && (has_memory(f) || names_groups(u))) {
+  if (f && f->has_body && (has_memory(f) || u->source->host || names_groups(u))) {
     put_prelude(&t, f);
     fl_ktext_kernel(&t, f);
   } else {

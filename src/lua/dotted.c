@@ -54,6 +54,13 @@ static void line_of_file(search *s, const char *path) {
   close(fd);
 }
 
+/* Of -e, whose text flame-lua has left in the registry. */
+static void line_of_string(lua_State *L, search *s) {
+  if (lua_getfield(L, LUA_REGISTRYINDEX, FL_CLI_STRING) == LUA_TSTRING)
+    line_of_text(s, lua_tostring(L, -1));
+  lua_pop(L, 1);
+}
+
 static int is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 /* The next "path.name(" from p on, its path into s; NULL: none. */
@@ -183,6 +190,7 @@ void fl_lua_dotted(lua_State *L, fl_error *e, lua_Debug *caller, lua_Debug *call
   if (!lua_getinfo(L, "n", callee) || callee->name == NULL ||
       strcmp(callee->namewhat, "method") == 0 || !lua_getinfo(L, "Sl", caller)) return;
   if (s.c != NULL && caller->source[0] == '@') line_of_file(&s, caller->source + 1);
+  else if (strcmp(caller->source, FL_CLI_STRING) == 0) line_of_string(L, &s);
   else if (caller->source[0] != '=' && caller->source[0] != '@') line_of_text(&s, caller->source);
   const char *p = s.line;
   while (!s.found && (p = next_call(&s, p)) != NULL) {

@@ -10,6 +10,9 @@
 #define FL_LUA_HOOK_H
 #include "lua/flame_lua.h"
 
+/* The name of -e's text as a chunk, and where flame-lua leaves that text in the registry. */
+#define FL_CLI_STRING "=(command line)"
+
 struct fl_lua;
 
 enum { FL_HOOK_EACH = 1000 };

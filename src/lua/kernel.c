@@ -110,7 +110,7 @@ static void take_function(lua_State *L, fl_lua *b, fl_kernel_box *k, int inout) 
   else fl_lua_raise(L, b);
 }
 
-/* An output whose old contents would be read: it has none. */
+/* An output whose old contents would be read, or added to by a plain +=: it has none. */
 static void find_unread(fl_lua *b, fl_kernel_box *k) {
   const fl_kfunc *f = k->k->f;
   if (!f->has_body) return;
@@ -120,8 +120,9 @@ static void find_unread(fl_lua *b, fl_kernel_box *k) {
       const fl_kvar *v = &f->vars[i];
       if (v->kind != FL_KV_POINTER || v->param < 0 || k->p->role[v->param] != FL_KROLE_OUT ||
           k->p->hidden[v->param]) continue;
-      if (!access[i].reads_first || fl_kaccess_class(&access[i]) == 'a') continue;
+      if (!access[i].reads_first) continue;
       k->unread_output = v->param;
+      k->unread_adds = fl_kaccess_class(&access[i]) == 'a';
       k->unread_line = access[i].read_line ? access[i].read_line : access[i].unwritten_line;
     }
   if (access) fl_free(&b->c->mem, access, sizeof *access * (size_t)(f->n_vars + 1));
@@ -219,7 +220,9 @@ static int kernel_new(lua_State *L) {
   char label[LUA_IDSIZE];
   luaL_checktype(L, 3, LUA_TTABLE);
   if (b->c == NULL || !fl_may(b->c, FLAME_KERNELS, "kernel")) return fl_lua_raise(L, b);
-  const int first = fl_kernel_place(L, text, label);
+  const char *file = luaL_optstring(L, 5, NULL);         /* that the text is of */
+  const int first = file ? 1 : fl_kernel_place(L, text, label);
+  if (file) snprintf(label, sizeof label, "%s", file);
   const int noption = read_options(L, option);
   fl_kernel_box *k = fl_kernel_push(L);
   const int64_t m = fl_lua_enter(L, b);

@@ -23,6 +23,7 @@ typedef struct fl_kernel_box {
   int64_t grid[3], block[3], shared;
   fl_sizes shape;
   int unread_output, unread_line;      /* output that is read before it is written; -1: none */
+  int unread_adds;                     /* it is added to, and not read otherwise */
 } fl_kernel_box;
 
 /* A launch while it is put together: boxes stand for its inputs until the context is entered. */

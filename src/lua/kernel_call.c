@@ -319,6 +319,10 @@ int fl_kernel_call(lua_State *L) {
   count_arguments(L, &p, k, given);
   if (k->unread_output >= 0) {
     const char *name = k->k->f->params[k->unread_output].name;
+    if (k->unread_adds)
+      return fl_lua_fail(L, p.l.name, "adds to output '%s' (line %d) which it has not written"
+                         FL_DO ": write = first, add with atomicAdd, or name it in "
+                         "inout = {\"%s\"} and give it as an argument", name, k->unread_line, name);
     return fl_lua_fail(L, p.l.name, "reads output '%s' (line %d) which it has not written"
                        FL_DO ": name it in inout = {\"%s\"}", name, k->unread_line, name);
   }

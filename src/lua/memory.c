@@ -55,11 +55,13 @@ static int x_memory(lua_State *L) {
   if (!lua_isnil(L, 1)) d = fl_arg_device(L, 1, "memory");
   fl_engine_usage(c, d, &u);
   luaL_checkstack(L, 8, "memory");
-  lua_createtable(L, 0, 16);
+  lua_createtable(L, 0, 18);
   set_int(L, "allocated", c->tensors_of[d].now);
   set_int(L, "allocated_peak", c->tensors_of[d].peak);
   set_int(L, "arena", e->arena_bytes[d]);
   set_int(L, "workspace", u.used.now - c->tensors_of[d].now - e->arena_bytes[d]);
+  set_int(L, "products", u.products);
+  set_int(L, "scratch", u.scratch);
   set_int(L, "peak", u.used.peak);
   set_int(L, "reserved", u.reserved.now);
   set_int(L, "reserved_peak", u.reserved.peak);
@@ -155,9 +157,10 @@ static int census_of(lua_State *L) {
 const fl_lua_reg fl_reg_memory[] = {
   { ".memory(device?: \"reset_peak\"|device) -> table\n"
     "--- of a device, in bytes: allocated (in tensors), arena (kept for intermediate values), "
-    "workspace (scratch), peak (the most of these at once), reserved, free; owners, a list of "
-    "{site, bytes, values}, the lines whose values hold the most; \"reset_peak\" starts the peaks "
-    "again",
+    "workspace (of libraries and launches: of it products, cuBLASLt's, and scratch, which calls of "
+    "cuDNN, cuFFT, cuSOLVER and our kernels share), peak (the most of these at once), reserved, "
+    "free; owners, a list of {site, bytes, values}, the lines whose values hold the most; "
+    "\"reset_peak\" starts the peaks again",
     x_memory, 0 },
   { ".empty_cache()\n"
     "--- gives cached memory back, and that of intermediate values",

@@ -4,7 +4,9 @@
 */
 #include "lua/binding.h"
 #include "base/nvtx.h"
+#include "engine/dry.h"
 #include "engine/profile.h"
+#include "group/group.h"
 
 static flame_context *context(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -92,7 +94,21 @@ static int region_end(lua_State *L) {
   return 0;
 }
 
+/* core.dry(on): a rehearsal begins or ends. */
+static int dry(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const int on = lua_toboolean(L, 1);
+  if (b->c == NULL) fl_lua_raise(L, b);
+  if (on && b->c->group)
+    return fl_lua_fail(L, "warmup", "processes of a group run their steps together" FL_DO
+                       ": warm up before flame.distributed.init");
+  const int64_t m = fl_lua_enter(L, b);
+  fl_lua_leave_status(L, b, m, on ? fl_dry_begin(b->c) : fl_dry_end(b->c));
+  return 0;
+}
+
 const fl_lua_reg fl_reg_profile[] = {
+  { "dry", dry, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "region_begin", region_begin, 0 }, { "region_end", region_end, 0 }, { NULL, NULL, 0 }
 };

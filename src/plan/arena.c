@@ -7,10 +7,12 @@
 ** logits). A run that is repeated begins at its first step, so nothing needs the old values.
 */
 #include "base/hooks.h"
+#include "base/num.h"
 #include "plan/planner.h"
 #include <string.h>
 
-enum { LATE_LEAST = 1 << 20 };    /* bytes for which a fill comes late */
+/* LATE_LEAST: bytes for which a fill comes late; copies of less than COPY_MOST elements do. */
+enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4 };
 
 /* ---- a stack with holes ---------------------------------------------------------------------- */
 
@@ -72,6 +74,30 @@ void fl_plan_delay_fills(fl_planner *P) {
       fl_group *G = &P->group.at[g];
       if (G->stage < S->stage - 1 && is_fill(G, S->cell)) G->stage = S->stage - 1;
     }
+  }
+}
+
+/* ---- copies into a whole --------------------------------------------------------------------- */
+
+/* Does the group do little but copy to one piece of a cell (a cat), which others wait for? */
+static int is_copy(const fl_planner *P, const fl_group *G) {
+  int stores = 0;
+  if (G->kind != FL_K_MAP || G->faulty || G->closed || G->limit == INT32_MAX ||
+      G->instr.n > COPY_INSTR) return 0;
+  for (int64_t i = 0; i < G->access.n; i++) {
+    const fl_access *a = &G->access.at[i];
+    if (a->store && (a->ref < 0 || P->cell.at[a->ref].pieces < 0)) return 0;
+    stores += a->store;
+  }
+  int64_t bytes = 1;
+  for (int d = 0; d < G->nd; d++) bytes = fl_min(bytes * G->size[d], COPY_MOST);
+  return stores == 1 && bytes < COPY_MOST;
+}
+
+void fl_plan_delay_copies(fl_planner *P) {
+  for (int64_t g = 0; g < P->group.n && !P->collected; g++) {
+    fl_group *G = &P->group.at[g];
+    if (G->stage < G->limit - 1 && is_copy(P, G)) G->stage = G->limit - 1;
   }
 }
 

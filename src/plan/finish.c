@@ -364,6 +364,7 @@ static int order_turns(fl_planner *P, fl_turn **turns, int64_t *n, size_t *cap) 
   fl_homes_close(P, &h);
   if (!ok) return 0;
   fl_plan_delay_fills(P);
+  fl_plan_delay_copies(P);
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *G = &P->group.at[g];
     if (fl_plan_is_kernel(G) && G->access.n == 0) continue;

@@ -3,6 +3,7 @@
 ** read cells from memory, and writes of slices, which are closed groups.
 */
 #include "plan/place.h"
+#include "tensor/call_collective.h"
 
 /* A closed MAP group over 'space' that stores (ref seen by strides over the space) into cell
 ** t at 'to'. Same results as fl_place_own; *made: the group. */
@@ -222,19 +223,36 @@ int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   return r;
 }
 
+/* A collective comes after the one before it, whose result it does not read: of one stage they are
+** in this order, as steps of a stage are in that of their groups. A stage each would put the last
+** of many arrays after all that they could run beside. */
+static int follow(fl_planner *P, int32_t g, fl_ref before) {
+  if (before >= 0) {
+    const int32_t own = fl_plan_group(P, g)->stage;
+    const int32_t there = fl_plan_group(P, P->cell.at[before].group)->stage;
+    if (fl_plan_depend(P, g, before) < 0) return -1;
+    P->cell.at[before].stored = 1;
+    fl_place_commit(P, g, own < there ? there : own);
+  }
+  P->collected = fl_plan_group(P, g)->stage;
+  return 1;
+}
+
 /* Inputs are row-major already (n_call): they only have to be in memory. */
 int fl_place_call(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
-  const int faults = fl_call_reports(n->attr->call);
-  fl_ref reads[FL_CALL_INPUTS];
+  const fl_call *k = n->attr->call;
+  const int faults = fl_call_reports(k), collects = k->kind == FL_CALL_collective;
+  const int arrays = collects ? (int)k->p[FL_COLLECT_ARRAYS] : n->nin;
+  fl_ref reads[FL_CALL_INPUTS] = { -1 };
   int64_t off;
   for (int i = 0; i < n->nin; i++) {
     reads[i] = fl_plan_target(P->p, n->in[i], &off);
     if (reads[i] >= 0 && P->cell.at[reads[i]].group < 0) { *first = reads[i]; return 0; }
   }
-  const int r = step_group(P, FL_G_CALL, t, reads, n->nin);
-  if (r > 0 && fl_plan_is_collective(P, P->cell.at[t].group))
-    P->collected = fl_plan_group(P, P->cell.at[t].group)->stage;
+  int r = step_group(P, FL_G_CALL, t, reads, arrays);
+  if (r > 0 && collects)
+    r = follow(P, P->cell.at[t].group, n->nin > arrays ? reads[arrays] : -1);
   return r > 0 && faults ? add_fault(P, t, t) : r;
 }
 

@@ -56,6 +56,7 @@ typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY, FL_S_CALL } fl
 typedef struct fl_step {
   uint8_t kind;
   uint8_t commits;                 /* writes a home: not to be interrupted half-way */
+  uint8_t looks;                   /* scan.c made it: not the program's, and not counted */
   uint8_t joins;                   /* needs what collectives before it are still at (lanes.c) */
   int32_t count;                   /* KERNEL: instances of one structure run as one launch */
   int32_t node;                    /* the program's node that it computes, of several the first */

@@ -122,6 +122,8 @@ typedef struct fl_turn { int32_t group, cell; int32_t stage; } fl_turn;
 
 /* arena.c. What large scatters add to is made just before them, if it is made of nothing. */
 void fl_plan_delay_fills(fl_planner *P);
+/* Small copies into pieces of a whole come as late as they may: together, in one launch. */
+void fl_plan_delay_copies(fl_planner *P);
 /* The places of all cells in the arena, for n turns in order. 0: no memory. */
 int fl_plan_place_memory(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan *plan);
 

@@ -109,7 +109,8 @@ static int fill(fl_mem *m, const area *a, int64_t numel, int64_t byte, fl_kernel
 
 /* The step that looks at 'a', which has elements. */
 static int look_step(fl_mem *m, const area *a, int64_t numel, int64_t byte, fl_step *s) {
-  *s = (fl_step){ .kind = FL_S_KERNEL, .count = 1, .kernel = fl_zalloc(m, sizeof *s->kernel) };
+  *s = (fl_step){ .kind = FL_S_KERNEL, .looks = 1, .count = 1,
+                  .kernel = fl_zalloc(m, sizeof *s->kernel) };
   if (!s->kernel) return 0;
   s->moved = numel * fl_dtype_size(a->dtype);
   if (fill(m, a, numel, byte, s->kernel)) return 1;

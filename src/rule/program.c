@@ -45,9 +45,10 @@ static int passable(flame_context *c, const fl_kfunc *f) {
   for (int i = 0; i < f->n_params; i++) {
     const fl_kparam *q = &f->params[i];
     if (q->is_pointer || q->known) continue;
+    const int why = f->refusal && f->refusal_line == q->line;
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "kernel",
-            "'%s', parameter %s: a value of type %s can not be passed", f->name, q->name,
-            q->type_name);
+            "'%s', parameter %s: a value of type %s can not be passed%s%s", f->name, q->name,
+            q->type_name, why ? ": " : "", why ? f->refusal : "");
     return 0;
   }
   return 1;

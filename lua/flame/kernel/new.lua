@@ -29,10 +29,10 @@ local function check_names(op, what, list, k)
 end
 
 local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, nodiff, flags,
-    include, constants)
+    include, constants, label)
   local source
   source, entry = sources.text_of(text, constants, entry)
-  local k = internal.kernel_new(source, entry, sources.options(flags, include), inout)
+  local k = internal.kernel_new(source, entry, sources.options(flags, include), inout, label)
   check_names("kernel", "inout", inout, k)
   check_names("kernel", "nodiff", nodiff, k)
   local config = { vjp = vjp, nodiff = nodiff, shape = shape, grid = grid,
@@ -52,3 +52,13 @@ def(".kernel(source: str) -> Kernel", new_kernel,
   [[.kernel(*, source: str, entry?: str, block?: any, grid?: any, shared?: any, shape?: any,
     inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
     constants?: table) -> Kernel]], new_kernel)
+
+---A kernel from a file of CUDA C: flame.kernel of its text, whose messages name the file and its
+---lines.
+def([[.kernel_file(path: str, *, entry?: str, block?: any, grid?: any, shared?: any, shape?: any,
+    inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
+    constants?: table) -> Kernel]], function(path, entry, block, grid, shared, shape, inout, vjp,
+      nodiff, flags, include, constants)
+    return new_kernel(internal.io_read(path, "kernel_file"), entry, block, grid, shared, shape,
+      inout, vjp, nodiff, flags, include, constants, path)
+  end)

@@ -115,9 +115,34 @@ def('.kernel_cache(what?: "clear") -> table', function(what)
   return { entries = entries, bytes = bytes, hits = hits, misses = misses }
 end)
 
----Compile kernels ahead, at once; their first call then compiles nothing. The list may say where:
----device =.
-def(".warmup(list: table)", function(list)
+--- Calls f(…) as a rehearsal: each evaluation is planned and its kernels are compiled, and nothing
+--- runs. Optimisers are then as before, also where f raised.
+local function rehearse(f, ...)
+  local before, clock = flame.stats(), flame.timer()
+  local steps = {}                            -- optimiser -> what it was, see optim.lua
+  internal.dry(true)
+  do
+    local _ <close> = setmetatable({}, { __close = function()
+      internal.rehearsal = nil
+      for opt, was in pairs(steps) do
+        for key, v in pairs(was) do opt[key] = v end
+      end
+      internal.dry(false)
+    end })
+    internal.rehearsal = steps
+    f(...)
+  end
+  local after = flame.stats()
+  return { plans = after.plans - before.plans, compiles = after.compiles - before.compiles,
+    ms = clock() * 1000 }
+end
+
+---Makes ahead what is else made at first use. A list of kernels is compiled, all at once; it may
+---say where: device =. A function, as a training step with backward and optimiser, is called with
+---nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
+---compiled. Tensors from before keep values and gradients, optimisers their state, random numbers
+---theirs; what is read is 0, and large values are undefined. Gives {plans, compiles, ms}.
+def(".warmup(f: fn, ...) -> table", rehearse, ".warmup(list: table)", function(list)
   for key in pairs(list) do
     if type(key) == "string" and key ~= "device" then
       objects.no_option("warmup", key, { device = true })

@@ -114,13 +114,18 @@ local function headers(text)
   end
 end
 
---- "template <…>" of the kernel: its first and last place, and its parameters.
+--- "template <…>" of the kernel: its first and last place, and its parameters. The definition, not
+-- what is declared before it.
 local function header(text, name)
+  local found
   for first, open, close, head in headers(text) do
     if head:find("%f[%w_]" .. name .. "%s*%(") then
-      return first, close, split(text:sub(open + 1, close - 1))
+      local defined = text:sub(close + #head + 1, close + #head + 1) == "{"
+      found = (not found or defined) and { first, close, open } or found
+      if defined then break end
     end
   end
+  if found then return found[1], found[2], split(text:sub(found[3] + 1, found[2] - 1)) end
 end
 
 local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
@@ -186,7 +191,8 @@ local SAME = { __half = "half", __nv_bfloat16 = "nv_bfloat16" }
 --- A type or constant as it is compared: without spaces, the names of 'env' replaced.
 local function compared(text, env)
   return (text:gsub("=.*", ""):gsub("__restrict_*", ""):gsub("[%a_][%w_]*", env)
-    :gsub("[%a_][%w_]*", SAME):gsub("%s+", " "):gsub("%f[%s]%s%f[^%w_]", ""):gsub(" ?%f[%W]$", ""))
+    :gsub("[%a_][%w_]*", SAME):gsub("%s+", " "):gsub(" ?([%*&<>,:]) ?", "%1")
+    :gsub("^ ", ""):gsub(" $", ""))
 end
 
 --- The types of formals, one after the other.

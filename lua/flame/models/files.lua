@@ -45,7 +45,8 @@ return function(parts, kind_of, build)
     end
     for file in pairs(found) do
       if not listing[file] then
-        fail(LOAD, "%s has no %s, which %s names for %d tensors", folder, file, INDEX, count[file])
+        fail(LOAD, "%s has no %s, which %s names for %d tensor%s", folder, file, INDEX, count[file],
+          count[file] == 1 and "" or "s")
       end
     end
     return found

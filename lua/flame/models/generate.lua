@@ -300,11 +300,13 @@ return function(parts, models)
     flame.eval(new)
     for n = 1, o.max_new_tokens do
       local drawn, following = flame.rng_state(), nil
-      -- a GPU works on the next step while the host looks at this one; the first token is not kept
-      -- waiting for the plan of the second step
+      -- The next step is recorded while a GPU works on this one, and runs while the host looks at
+      -- its tokens: what is read after the start of a run waits for its end. The first token is
+      -- not kept waiting for the plan of the second step.
       if ahead and n < o.max_new_tokens then following = after(new) end
+      local given = new:totable()
       if following and n > 1 then flame.eval(following) end
-      if deliver(out, new:totable(), stops) or n == o.max_new_tokens then
+      if deliver(out, given, stops) or n == o.max_new_tokens then
         if following then flame.rng_state(drawn) end
         break
       end

@@ -562,7 +562,7 @@ describe("no gradient but a message with kernel, line and reason:", function()
   local cases = {
     { "inline asm", 3, "inline asm", [[
   float r;
-  asm("mov.f32 %0, %1;" : "=f"(r) : "f"(x[i]));
+  asm("copysign.f32 %0, %1, %1;" : "=f"(r) : "f"(x[i]));
   y[i] = r;]] },
     { "goto", 2, "goto", [[
   if (i >= n) goto done;

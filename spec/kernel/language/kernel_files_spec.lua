@@ -5,7 +5,7 @@ local flame = require "flame"
 local KERNEL = "\n__global__ void k(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }\n"
 
 -- Outside the language, so that flame.kernel asks NVRTC where there is one.
-local ASKS = KERNEL:gsub("x%[i%] = i", 'asm(""); x[i] = i')
+local ASKS = KERNEL:gsub("x%[i%] = i", 'asm("trap;"); x[i] = i')
 
 --- What is said of a text: NVRTC's words where there is one, and those of the language.
 local function said(text, extra)
@@ -27,6 +27,28 @@ setup(function()
   f:close()
 end)
 teardown(function() os.execute("rm -r '" .. folder .. "'") end)
+
+describe("a kernel of a file", function()
+  it("has the file's lines in its messages", function()
+    local f = assert(io.open(folder .. "/k.cu", "w"))
+    f:write((KERNEL:gsub("= i;", "= 5.f;")))
+    f:close()
+    local k = flame.kernel_file(folder .. "/k.cu", { inout = { "x" }, block = { 32 } })
+    assert.equal(5, k(flame.zeros(3, { device = "cpu" })):totable()[2])
+    f = assert(io.open(folder .. "/bad.cu", "w"))
+    f:write("__global__ void k(const float *x, float *y, int n) {\n  y[0] = x[9];\n}\n")
+    f:close()
+    local bad = flame.kernel_file(folder .. "/bad.cu")
+    local ok, why = pcall(function() return bad(flame.ones(3, { device = "cpu" })):totable() end)
+    assert.is_false(ok)
+    assert.truthy(why:find("line 2 (" .. folder .. "/bad.cu:2)", 1, true), why)
+  end)
+  it("that is not there raises with its name", function()
+    local ok, why = pcall(flame.kernel_file, folder .. "/none.cu")
+    assert.is_false(ok)
+    assert.truthy(why:find("kernel_file", 1, true) and why:find("none.cu", 1, true), why)
+  end)
+end)
 
 describe("a kernel's text", function()
   local WAYS = {

@@ -87,6 +87,30 @@ describe("flame.kernel", function()
     assert.truthy(message(k, 4):find('inout = {"x"}', 1, true))
   end)
 
+  it("refuses a plain += to what it has not written, and takes atomics and what is written", function()
+    local function adding(line, inout)
+      return flame.kernel { inout = inout, source = [[
+      __global__ void add(const float *x, float *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) { ]] .. line .. [[ }
+      }]] }
+    end
+    local x = flame.tensor { 1, 2, 3 }
+    assert.equal("add: adds to output 'y' (line 3) which it has not written: write = first, add "
+      .. "with atomicAdd, or name it in inout = {\"y\"} and give it as an argument",
+      (message(adding "y[i] += x[i];", x):gsub("^[^:]*:%d+: ", "")))
+    for _, line in ipairs { "y[i] -= x[i];", "y[i]++;", "for (int k = 0; k < 3; k++) y[i] += x[i];",
+        "if (x[i] > 1.f) y[i] += x[i]; else y[i] = 0.f;" } do
+      assert.truthy(message(adding(line), x):find('inout = {"y"}', 1, true), line)
+    end
+    for _, line in ipairs { "y[i] = 0.f; y[i] += x[i];", "atomicAdd(&y[i], x[i]);",
+        "atomicAdd(&y[i], 0.f); y[i] = x[i];" } do
+      assert.same({ 1, 2, 3 }, adding(line)(x):totable())
+    end
+    assert.same({ 11, 12, 13 },
+      adding("y[i] += x[i];", { "y" })(x, flame.full({ 3 }, 10.0)):totable())
+  end)
+
   it("launches in place through the handles given", function()
     local x, y, out = flame.arange(5.0), flame.ones(5), flame.zeros(5)
     local before = out + 0
@@ -396,6 +420,7 @@ end)
 
 describe("a kernel that is a template", function()
   local text = [[
+    template <typename T> __global__ void k(T *y, const T *x, int n);
     template <typename T> __global__ void k(T *__restrict__ y, const T *x, const int n) {
       int i = threadIdx.x;
       if (i < n) y[i] = x[i] + (T)1;
@@ -418,6 +443,45 @@ describe("a kernel that is a template", function()
       assert.equal(compiler:report().registers > 0, k:report().registers > 0)
     end)
   end
+  it("is compiled as it was read where code for the host stands beside it", function()
+    local k = flame.kernel { entry = "twice", block = { 32 }, source = [[
+      #include <vector>
+      #include "utils.h"
+      struct Timer { cudaEvent_t begin, end; std::vector<float> times; void start(); };
+      void Timer::start() { cudaEventRecord(begin); }
+      static std::string name(const std::vector<int> &v) { return "x"; }
+      __device__ float two() { return 2.f; }
+      __global__ void twice(const float *x, float *y, int n) {
+        int i = threadIdx.x;
+        if (i < n) y[i] = two() * x[i];
+      }
+      template <typename T> void launch(T *x, cudaStream_t stream) {
+        twice<<<1, 32, 0, stream>>>(x, x, 3);
+      }
+      int main(int argc, char **argv) {
+        float *x;
+        cudaMalloc(&x, 12);
+        for (int i = 0; i < 100; i++) twice<<<1, 32>>>(x, x, 3);
+        printf("%s\n", cudaGetErrorString(cudaGetLastError()));
+        return 0;
+      }]] }
+    assert.equal(10, k(flame.tensor { 5, 6 }):totable()[1])
+    assert.equal(compiler:report().registers > 0, k:report().registers > 0)
+  end)
+  it("says what of a struct is not known where its value is a parameter", function()
+    local ok, why = pcall(flame.kernel, "struct P { float v; Unknown u; cudaStream_t s; };\n" ..
+      "__global__ void k(P p, float *y) { y[0] = p.v; }")
+    assert.is_false(ok)
+    assert.truthy(why:find("parameter p: .* 'P': unknown type 'Unknown'"), why)
+    local k = flame.kernel("struct P { float v; cudaStream_t stream; };\n" ..
+      "__global__ void k(P p, float *y) { y[0] = p.v; }")
+    assert.is_nil(k:report().refusal)
+  end)
+  it("is read beside a variable that has no type, which is refused where it is cut off", function()
+    local ok, why = pcall(flame.kernel, "__device__ void n{mnm")
+    assert.is_false(ok)
+    assert.truthy(why:find("'n' has no type of a variable", 1, true), why)
+  end)
   it("is asked for by name where the text has no other kernel, whatever else is not read", function()
     local ok, why = pcall(flame.kernel, "void run(cudaStream_t s) { }\n" ..
       "template <typename T>\nvoid __global__ k(T *x) { x[0] = 1; }")

@@ -460,9 +460,117 @@ __global__ void loads(const float *x, float *y, const int n = 4) {
 namespace host { inline int half_of(int v) { return v >> 2; } }
 namespace gpu { __host__ __device__ __forceinline__ int half_of(int v) { return v >> 1; } }
 const auto kSmall = 0.25f;
+typedef short3 place;
+__device__ place make_place(short x, short y, short z) { place p; p.x = x + y * z; return p; }
 __global__ void halves(const float *x, float *y, int n) {
   const int i = threadIdx.x;
-  if (i < n) y[i] = x[gpu::half_of(i)] * kSmall;
+  if (i < n) y[i] = x[gpu::half_of(i)] * kSmall + (float)make_place(i, 2, 3).x;
 }]=], block = { 8 }, args = function(t) return { t.f { 6 }, 6 } end,
-    want = function(x) return each(6, function(i) return x[i // 2] / 4 end) end },
+    want = function(x) return each(6, function(i) return x[i // 2] / 4 + i + 6 end) end },
+
+  { "casts to references", [=[
+struct Base { float v; };
+struct Derived : Base { float w; };
+__global__ void views(const float *x, float *y, int *b, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  float v = x[i];
+  Derived d;
+  static_cast<Base &>(d).v = v;
+  d.w = const_cast<const float &>(v);
+  y[i] = d.v * d.w + reinterpret_cast<float &>(v);
+  b[i] = reinterpret_cast<int &>(v) - (int &)v + __float_as_int(v);
+}]=], block = { 8 }, shape = { 5 }, single = true, args = function(t) return { t.f { 5 }, 5 } end,
+    want = function(x)
+      return each(5, function(i) return x[i] * x[i] + x[i] end),
+        each(5, function(i) return (string.unpack("<i4", string.pack("<f", x[i]))) end)
+    end },
+
+  { "pointers that are null where a flag says so", [=[
+struct Scale { const float *by; };
+__device__ float scaled(float v, const float *by, int i) {
+  if (by != nullptr) v *= by[i];
+  return by ? v + by[0] : v;
+}
+__device__ void keep(float v, float *to, int i) {
+  if (!to) return;
+  to[i] = v;
+}
+template <bool FIRST> __device__ float chosen(const float *a, int i) {
+  const float *p = FIRST ? nullptr : a;
+  return p ? p[i] : 1.f;
+}
+__global__ void maybe(const float *x, const float *w, float *y, float *z, int n, int flag) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  const float *row = flag > 1 ? w + 1 : nullptr;
+  const float *next = row == nullptr ? nullptr : row + 1;
+  y[i] = scaled(x[i], i < flag ? w : nullptr, i) + scaled(x[i], row, i) * scaled(2.f, next, i);
+  y[i] += chosen<true>(x, i) * chosen<false>(x, i);
+  keep(y[i] * x[i], i % 2 ? nullptr : z, i);
+  if ((size_t)(x + 4 * i) % 16 == 0 && (((unsigned long long)&x[i]) & 7) == (i % 2) * sizeof(float))
+    y[i] += x[0];
+}]=], block = { 8 }, shape = { 5 }, single = true,
+    args = function(t) return { t.f { 20 }, t.f { 8 }, 5, 3 } end,
+    want = function(x, w)
+      local y = each(5, function(i)
+        local a = i < 3 and x[i] * w[i] + w[0] or x[i]
+        local b, c = x[i] * w[1 + i] + w[1], 2 * w[2 + i] + w[2]
+        return a + b * c + x[i]
+      end)
+      local z = each(5, function(i) return i % 2 == 0 and y[i] * x[i] or 0 end)
+      for i = 0, 4 do y[i] = y[i] + x[0] end
+      return y, z
+    end },
+
+  { "a loop over an object with begin and end", [=[
+template <typename T> struct Strided {
+  struct Iterator {
+    T at, by;
+    __device__ Iterator(T at, T by) : at(at), by(by) {}
+    __device__ T operator*() const { return at; }
+    __device__ Iterator &operator++() { at += by; return *this; }
+    __device__ bool operator!=(const Iterator &o) const { return at < o.at; }
+  };
+  T from, to, by;
+  __device__ Strided(T from, T to, T by) : from(from), to(to), by(by) {}
+  __device__ Iterator begin() const { return Iterator(from, by); }
+  __device__ Iterator end() const { return Iterator(to, by); }
+};
+__global__ void strides(const float *x, float *y, int n) {
+  for (int i : Strided<int>(threadIdx.x, n, blockDim.x)) {
+    float s = 0.f;
+    for (auto k : Strided<int>(0, 3, 1)) {
+      if (k == i) continue;
+      s += x[i] * x[k];
+    }
+    y[i] = s;
+  }
+}]=], block = { 4 }, grid = { 1 }, args = function(t) return { t.f { 10 }, 10 } end,
+    want = function(x)
+      return each(10, function(i)
+        local s = 0
+        for k = 0, 2 do if k ~= i then s = s + x[i] * x[k] end end
+        return s
+      end)
+    end },
+
+  { "other names of enumerations, constants that are templates", [=[
+namespace reduce { enum class Op { Sum, Max }; }
+using ROp = reduce::Op;
+typedef enum { LEFT = 2, RIGHT = 5 } side_t;
+template <typename T> const T kHalf = T(0.5);
+template <ROp op> __device__ float combine(float a, float b) {
+  return op == ROp::Sum ? a + b : fmaxf(a, b);
+}
+__global__ void named(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  const __half h = __ushort_as_half(__half_as_ushort(__float2half(1.5f)));
+  y[i] = combine<ROp::Sum>(x[i], kHalf<float>) * combine<ROp::Max>(x[i], 0.25f);
+  y[i] += (float)(side_t::RIGHT - LEFT) + __half2float(h);
+}]=], block = { 8 }, single = true, args = function(t) return { t.f { 6 }, 6 } end,
+    want = function(x)
+      return each(6, function(i) return (x[i] + 0.5) * math.max(x[i], 0.25) + 3 + 1.5 end)
+    end },
 }

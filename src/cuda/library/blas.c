@@ -553,6 +553,8 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
   }
 }
 
+int64_t fl_blas_workspace(const fl_cuda *s) { return s->blas.space ? SPACE : 0; }
+
 void fl_blas_close(fl_cuda *s, int host_only) {
   forget_all(s, host_only);
   if (s->blas.handle && !host_only) s->blas.lt->cublasLtDestroy(s->blas.handle);

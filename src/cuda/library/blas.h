@@ -8,5 +8,7 @@
 flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *scratch);
 /* at: addresses of the places of a, b, c and the bias. */
 flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const at[4]);
+/* Bytes that all products share. */
+int64_t fl_blas_workspace(const fl_cuda *s);
 void fl_blas_close(fl_cuda *s, int host_only);
 #endif

@@ -431,8 +431,9 @@ static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *ar
 }
 
 /* A function of the language itself has that name: a user's of other types stands beside it. */
-static int is_built_in(const fl_ktok *t) {
-  return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5)) ||
+static int is_built_in(fl_front *p, const fl_ktok *t) {
+  return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5) &&
+                              fl_ctype_named(p->a, t->text + 5, t->n - 5)) ||
          fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
@@ -450,7 +451,7 @@ static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, 
   c.n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
   fl_kdevice *d = fl_overload(p, first, &c, &exact);
-  *other = !self && !c.n_given && !exact && is_built_in(name);
+  *other = !self && !c.n_given && !exact && is_built_in(p, name);
   if (*other && !p->failed) {
     p->at = at;
     if (p->b) *p->b = mark;

@@ -27,8 +27,11 @@ static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
 /* The type that a name stands for here, NULL: none. Variables hide types. */
 static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t) {
   const fl_symbol *s = fl_front_find(p, t->text, t->n);
-  if (s) return s->kind == FL_SYM_TYPE ? s->type : NULL;
-  return vector_type(p, t);
+  if (!s) return vector_type(p, t);
+  if (s->kind != FL_SYM_TYPE) return NULL;
+  p->enumerators = s->inner;
+  p->n_enumerators = s->n_inner;
+  return s->type;
 }
 
 /* "a::b" and "V<…>::b" at k: is b a type? */
@@ -147,6 +150,8 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
 static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s) {
   if (!s || (s->kind != FL_SYM_TYPE && s->kind != FL_SYM_TEMPLATE)) return NULL;
   fl_front_next(p);
+  p->enumerators = s->inner;
+  p->n_enumerators = s->n_inner;
   return s->kind == FL_SYM_TYPE ? s->type : fl_template_struct(p, s->structs);
 }
 
@@ -197,6 +202,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
   fl_specifiers s = { 0 };
   words w = { 0, 0, 0, 0, 0, 0 };
   const fl_ktok *t = fl_front_tok(p);
+  p->n_enumerators = 0;
   while (!p->failed) {
     if (qualifier(p, &s)) { s.any = 1; continue; }
     if (s.type && !has_word(&w)) break;
@@ -215,7 +221,10 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
   if (!s.type && !p->failed) {
     t = fl_front_tok(p);
     const char *why = fl_front_reserved(t);
+    const fl_symbol *wrong = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
     if (why) fl_refuse(p, t->line, "%s", why);
+    else if (wrong && wrong->kind == FL_SYM_WRONG)
+      fl_refuse(p, t->line, "'%s': %s", wrong->name, wrong->why);
     else if (t->kind == FL_TOK_NAME)
       fl_refuse(p, t->line, "unknown type '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
     else fl_refuse(p, t->line, "a type is needed");
@@ -436,11 +445,14 @@ void fl_decl_enum(fl_front *p) {
     if (!fl_front_take(p, ',')) break;
   }
   fl_front_need(p, '}');
-  if (own < 0 || p->failed) return;
-  const int64_t n = p->syms.n - own - 1;                    /* "Mode::A" */
+  if (p->failed) return;
+  const int64_t first = own < 0 ? mark : own + 1, n = p->syms.n - first;       /* "Mode::A" */
   fl_symbol *inner = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *inner);
-  if (inner) memcpy(inner, p->syms.at + own + 1, (size_t)n * sizeof *inner);
+  if (inner) memcpy(inner, p->syms.at + first, (size_t)n * sizeof *inner);
+  p->enumerators = inner;
+  p->n_enumerators = inner ? n : 0;
+  if (own < 0) return;
   p->syms.at[own].inner = inner;
-  p->syms.at[own].n_inner = inner ? n : 0;
+  p->syms.at[own].n_inner = p->n_enumerators;
   if (scoped) p->syms.n = mark + 1;
 }

@@ -70,14 +70,21 @@ static int moves_later(fl_front *p, const char *name) {
   return 0;
 }
 
+/* A pointer that is null, and stays that. */
+static void declare_null(fl_front *p, const fl_ctype *of, const char *name, fl_cvalue v,
+                         int32_t line) {
+  if (moves_later(p, name)) fl_refuse(p, line, "pointer '%s' is set to null", name);
+  fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_POINTER);
+  if (s) s->v = v, s->type = of, s->line = line;
+}
+
 /* from: NULL, or what it points to at first. */
 static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
                             const char *name, fl_cvalue *from, int32_t line) {
   int offset = -1;
   fl_cvalue v = { .type = NULL };
   if (from) v = fl_pointer_as(p, fl_ctype_pointer(p->a, of, const_of), *from, line);
-  if (from && !p->failed && v.null)
-    fl_refuse(p, line, "pointer '%s' is set to null", name);
+  if (from && !p->failed && v.null) { declare_null(p, of, name, v, line); return; }
   if (p->failed || !p->b) return;
   const int turned = from && fl_turn_of(p, v.var),
             fits = p->turning && !p->failed && fl_turn_fits(p, of, from ? &v : NULL);
@@ -275,6 +282,14 @@ static void refuse_second(fl_front *p, const char *name, int32_t line) {
     fl_refuse(p, line, "'%s' is declared twice in one block", name);
 }
 
+/* Another name of a type that was just read, of an enumeration with what it has. */
+static void name_type(fl_front *p, fl_symbol *s, const fl_ctype *t) {
+  s->type = t;
+  if (t->kind != FL_C_SCALAR || !p->n_enumerators) return;
+  s->inner = p->enumerators;
+  s->n_inner = p->n_enumerators;
+}
+
 static void declarator(fl_front *p, const fl_specifiers *s) {
   const char *function;
   if (s->is_typedef && fl_decl_function(p, s->type, &function)) {
@@ -294,7 +309,7 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
   if (p->failed || !t) return;
   if (s->is_typedef) {
     fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
-    if (sym) sym->type = t;
+    if (sym) name_type(p, sym, t);
   } else if (s->is_shared) {
     declare_shared(p, s, t, name, line);
   } else if (ref) {
@@ -340,7 +355,7 @@ static int parse_using(fl_front *p) {
     fl_refuse(p, line, "using declarations are outside the language");
   const fl_ctype *t = fl_decl_type_name(p);
   fl_symbol *s = t ? fl_front_add(p, name, FL_SYM_TYPE) : NULL;
-  if (s) s->type = t;
+  if (s) name_type(p, s, t);
   fl_front_need(p, ';');
   return 1;
 }
@@ -455,7 +470,9 @@ static void global(fl_front *p, const fl_specifiers *s) {
   t = fl_decl_arrays(p, t);
   if (p->failed || !t) return;
   const int set = fl_front_take(p, '='), list = fl_front_is(p, '{');
-  if (!set && !list && !fl_front_is(p, ';') && !fl_front_is(p, ','))
+  if (t->kind == FL_C_VOID && !s->is_typedef && !(s->is_auto && set && !list))
+    fl_refuse(p, line, "'%s' has no type of a variable", name);
+  else if (!set && !list && !fl_front_is(p, ';') && !fl_front_is(p, ','))
     fl_refuse(p, line, "a declaration of '%s' that is not understood", name);
   else if (s->is_typedef) {
     fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);

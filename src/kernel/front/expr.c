@@ -74,6 +74,8 @@ static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t
   if (x.null || y.null) {
     if (op != FL_KO_EQ && op != FL_KO_NE)
       fl_refuse(p, line, "arithmetic with the null pointer");
+    fl_kexpr *when = x.null ? y.when : x.when;
+    if (when) return fl_val_expr(op == FL_KO_NE ? when : fl_kexpr_unary(p->a, FL_KO_NOT, when));
     return fl_val_expr(
         fl_kexpr_int(p->a, FL_KT_BOOL, (x.null == y.null) == (op == FL_KO_EQ)));
   }
@@ -116,8 +118,9 @@ static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int
     return fl_val_advance(p, y, fl_val_scalar(p, x, line), 0, line);
   const fl_cvalue other = x.kind == FL_V_POINTER ? y : x;
   if (other.kind == FL_V_EXPR && other.e->kind == FL_KX_CONST && !other.e->value.i &&
-      (op == FL_KO_EQ || op == FL_KO_NE))
-    return fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, op == FL_KO_NE));      /* p != 0 */
+      (op == FL_KO_EQ || op == FL_KO_NE))                                    /* p != 0 */
+    return pointers(p, op, other.kind == FL_V_EXPR && y.kind == FL_V_POINTER ? y : x,
+                    (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() }, line);
   fl_refuse(p, line, "'%s' of a pointer and a number", spelling(op));
   return x;
 }
@@ -263,6 +266,16 @@ static fl_cvalue parse_binary(fl_front *p, int level) {
   return x;
 }
 
+/* "c ? x : nullptr", or the other way round. */
+static fl_cvalue choose_null(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y) {
+  fl_kexpr *there = x.null ? fl_kexpr_unary(p->a, FL_KO_NOT, c) : c;
+  fl_cvalue v = x.null ? y : x;
+  if (v.when) there = fl_kexpr_binary(p->a, FL_KO_LAND, v.when, there);
+  v.when = fl_val_stable(p, fl_front_check(p, there));
+  v.sym = 0;
+  return v;
+}
+
 /* Both arms of ?: as structs or pointers. */
 static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                              int32_t line) {
@@ -280,7 +293,11 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
   x = fl_val_pointer(p, x, line);
   y = fl_val_pointer(p, y, line);
   if (p->failed) return x;
+  if (c->kind == FL_KX_CONST) return c->value.i ? x : y;
+  if (x.null != y.null && p->b) return choose_null(p, c, x, y);
   fl_view_meet(p, &x, &y);
+  if (x.when || y.when) fl_refuse(p, line, "one or another pointer, which may be null");
+  if (p->failed) return x;
   const int apart = x.var != y.var || x.linear != y.linear || x.null || y.null;
   if (p->b && (apart || fl_turn_of(p, x.var)) && fl_turn_wanted(p, &x, &y))
     return fl_turn_choose(p, c, x, y, line);
@@ -393,6 +410,8 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
     s->v.sym = 0;
   }
   fl_kturn *turn = s->v.type ? fl_turn_of(p, s->v.var) : NULL;
+  if (from.when != s->v.when)
+    fl_refuse(p, line, "pointer '%s', which may be null, is assigned again", s->name);
   if (turn && p->up)
     fl_refuse(p, line, "pointer '%s' to one or another array is assigned in a lambda", s->name);
   if (turn && from.is_const && !s->v.is_const)

@@ -37,6 +37,7 @@ typedef struct fl_cvalue {
                              ** it is in another variable */
   int32_t sym;               /* POINTER: 1 + index of the variable it was just read from, 0: none */
   const fl_ctype *type;
+  fl_kexpr *when;            /* POINTER: it is null where this variable is false; NULL: never */
   fl_kexpr *e;
   int32_t var;
   fl_kexpr *idx;
@@ -196,6 +197,8 @@ typedef struct fl_front {
   const fl_kscope *up;       /* seen behind the frame: of a lambda */
   fl_kfunc *f;               /* kernel being read; NULL: file scope */
   fl_kblock *b;              /* statements go here; NULL: nothing with effects is allowed */
+  const fl_symbol *enumerators;      /* of the type that was read last; NULL: it has none */
+  int64_t n_enumerators;
   int32_t template_line;     /* of the first kernel that is a template; 0: none */
   int failed;                /* refused: line, why */
   int32_t line;              /* of the refusal */
@@ -379,6 +382,8 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
                                  const fl_ktemplate *of, const fl_symbol *args, int n_args,
                                  const fl_ctype **type);
+/* A variable for what over->name() gives: begin() or end(). */
+fl_cvalue fl_member_bound(fl_front *p, const fl_cvalue *over, const char *name, int32_t line);
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
 int fl_member_made(const fl_ctype *t);                    /* an object of it wants fl_member_make */
 int fl_member_has_maker(const fl_ctype *t);

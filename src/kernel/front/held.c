@@ -64,10 +64,11 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line) 
   else if (!from.null && !h->v.null) fl_view_meet(p, &from, &(fl_cvalue){ .linear = h->v.linear,
                                                   .var = h->v.var, .unit = h->v.unit });
   fl_kturn *turn = p->failed || from.null ? NULL : fl_turn_of(p, h->v.var);
-  const int other = from.null != h->v.null || from.var != h->v.var || from.linear != h->v.linear ||
-                    from.unit != h->v.unit || from.member != h->v.member ||
-                    from.is_const > h->v.is_const || !fl_ctype_same(from.type, h->v.type);
-  if (!first && turn && !from.null && from.is_const <= h->v.is_const &&
+  const int other = from.null != h->v.null || from.when != h->v.when || from.var != h->v.var ||
+                    from.linear != h->v.linear || from.unit != h->v.unit ||
+                    from.member != h->v.member || from.is_const > h->v.is_const ||
+                    !fl_ctype_same(from.type, h->v.type);
+  if (!first && turn && !from.null && from.when == h->v.when && from.is_const <= h->v.is_const &&
       fl_turn_wanted(p, &h->v, &from))
     fl_turn_set(p, turn, from, line);
   else if (!first && !p->failed && other && (fl_turn_wanted(p, &h->v, &from) || 1))

@@ -9,6 +9,7 @@
 
 extern const char fl_klibrary_text[];        /* kernel/front/library.cu, embedded */
 extern const char fl_kstd_text[];            /* kernel/front/std.cu, embedded */
+extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
@@ -176,6 +177,7 @@ static void drop_cuda(fl_ktoks *toks) {
 
 int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   drop_cuda(toks);
+  if (fl_kptx_replace(a, toks) && !put_before(a, fl_kptx_text, "", toks)) return 0;
   const char *of_std = asked_of_std(a, toks);
   const int grouped = name_groups(a, toks);
   if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;

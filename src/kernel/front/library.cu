@@ -41,6 +41,16 @@ __device__ double rnorm4d(double a, double b, double c, double d) {
 __device__ float __frcp_rn(float x) { return 1.f / x; }
 __device__ double __drcp_rn(double x) { return 1. / x; }
 
+__device__ __half __ushort_as_half(unsigned short x) { return *(__half *)&x; }
+__device__ __half __short_as_half(short x) { return *(__half *)&x; }
+__device__ unsigned short __half_as_ushort(__half x) { return *(unsigned short *)&x; }
+__device__ short __half_as_short(__half x) { return *(short *)&x; }
+__device__ int __double2hiint(double x) { return (int)(__double_as_longlong(x) >> 32); }
+__device__ int __double2loint(double x) { return (int)__double_as_longlong(x); }
+__device__ double __hiloint2double(int high, int low) {
+  return __longlong_as_double((long long)high << 32 | (unsigned)low);
+}
+
 /* ---- integers ---- */
 __device__ int __mul24(int x, int y) { return (x << 8 >> 8) * (y << 8 >> 8); }
 __device__ unsigned __umul24(unsigned x, unsigned y) { return (x & 0xffffffu) * (y & 0xffffffu); }
@@ -152,6 +162,7 @@ MATCH(double)
   PAIR1(P, h2log, hlog(a.x), hlog(a.y)) \
   PAIR1(P, h2sqrt, hsqrt(a.x), hsqrt(a.y)) \
   PAIR1(P, h2rsqrt, hrsqrt(a.x), hrsqrt(a.y)) \
+  PAIR1(P, h2rcp, hrcp(a.x), hrcp(a.y)) \
   PAIR1(P, h2sin, hsin(a.x), hsin(a.y)) \
   PAIR1(P, h2cos, hcos(a.x), hcos(a.y)) \
   PAIR1(P, __low2half2, a.x, a.x) \

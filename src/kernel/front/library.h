@@ -10,4 +10,7 @@
 /* Puts the library before the tokens of a source that names something of it: as line 0. Names of
 ** the namespace cooperative_groups become the library's. 0: no memory. */
 int fl_klibrary_add(fl_karena *a, fl_ktoks *toks);
+
+/* ptx.c: asm statements as calls of ptx.cu. 1: there are some. */
+int fl_kptx_replace(fl_karena *a, fl_ktoks *toks);
 #endif

@@ -63,6 +63,11 @@ static const char *type_list(fl_front *p, const char *list, const fl_ctype *t) {
 }
 
 void fl_refuse_call(fl_front *p, const fl_ktok *name, const fl_kdevice *first, const fl_kcall *c) {
+  if (name->n > 7 && !memcmp(name->text, "fl_ptx_", 7)) {
+    fl_refuse(p, name->line, "inline asm with other operands than '%.*s' has", (int)name->n - 7,
+              name->text + 7);
+    return;
+  }
   const char *given = "", *takes = "";
   for (int i = 0; i < c->n && given; i++) {
     const fl_cvalue *v = &c->args[i];

@@ -376,3 +376,26 @@ int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t 
   p->syms.n = syms;
   return 0;
 }
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
+/* v.name() */
+static fl_cvalue ask(fl_front *p, const fl_cvalue *v, const char *name, int32_t line) {
+  const fl_symbol *s = fl_member_find(v->type, name, (int32_t)strlen(name));
+  const fl_kcall c = { .self = v, .line = line };
+  fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, &c, NULL) : NULL;
+  if (!d && !p->failed)
+    fl_refuse(p, line, "a range of type '%s' has no %s()", fl_ctype_text(p->a, v->type), name);
+  return p->failed ? fl_val_none() : fl_inline(p, d, &c);
+}
+
+/* What begin() or end() gives, in a variable. */
+fl_cvalue fl_member_bound(fl_front *p, const fl_cvalue *over, const char *name, int32_t line) {
+  const fl_cvalue from = ask(p, over, name, line);
+  if (!p->failed && from.kind == FL_V_POINTER)
+    fl_refuse(p, line, "a range between two pointers is outside the language"
+              FL_DO ": count the elements");
+  const fl_cvalue v = p->failed ? fl_val_none() : fl_decl_object(p, from.type, name, line);
+  if (!p->failed) fl_member_copy(p, v, from, line);
+  return v;
+}

@@ -12,6 +12,7 @@ static void return_place(fl_front *p, int32_t line) {
     fl_refuse(p, line, d->returns == FL_RETURNS_POINTER
                        ? "the null pointer is returned"
                        : "a reference to a value that is not stored");
+  if (v.when) fl_refuse(p, line, "a pointer that may be null is returned");
   if (p->failed) return;
   v.sym = 0;
   if (r->kind == FL_V_NONE) {

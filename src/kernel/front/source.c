@@ -217,6 +217,7 @@ static void add_device(fl_front *p, const char *name, int64_t head, const fl_cty
       fl_refuse(p, line, "parameters of type auto are outside the language"
                 FL_DO "; write a template");
   if (!p->failed) fl_device_list(p, d, 0);
+  p->src->host |= line > 0 && !s->is_device && !s->is_const;
 }
 
 /* ---- file scope ------------------------------------------------------------------------------ */
@@ -257,6 +258,9 @@ static void note_wrong(reader *r, int64_t from) {
   const char *reason =
       fl_karena_printf(p->a, "%s (line %d)", why ? why : "not understood", (int)line);
   if (!is_kernel) {
+    int device = 0;
+    for (int64_t i = from; i < p->at; i++) device |= fl_ktok_is(&p->toks.at[i], "__device__");
+    p->src->host |= !device;
     if (fl_ctype_named(p->a, name->text, name->n) || fl_ktok_is(name, "int")) return;
     fl_symbol *s = fl_front_add(p, text, FL_SYM_WRONG);
     if (s) s->why = reason;

@@ -14,6 +14,7 @@ typedef struct fl_ksource {
   const char *text;          /* as given */
   fl_kfunc **kernels;        /* in the order of the text */
   int32_t n_kernels;
+  int host;                  /* it has code for the host, which NVRTC would not read */
   int32_t error_line;        /* of a text whose signatures cannot be found; 0: none */
   const char *error;         /* why; NULL: none. Kernels before that line are listed */
   int32_t too_large_line;    /* of what is too large for any compiler (arrays,

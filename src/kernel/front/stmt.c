@@ -235,6 +235,32 @@ static fl_cvalue listed(fl_front *p, const fl_ctype *of, int32_t line) {
   return v;
 }
 
+/* Over an object with begin() and end(), whose results have !=, * and ++. */
+static void range_of_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
+                            const char *name, fl_cvalue over, int32_t line) {
+  fl_cvalue v, it[2] = { fl_member_bound(p, &over, "begin", line),
+                         fl_member_bound(p, &over, "end", line) };
+  fl_kblock effects = { NULL, NULL };
+  fl_kblock *out = fl_front_into(p, &effects);
+  if (!p->failed && !fl_operator(p, "operator!=", it, 2, &v, line))
+    fl_refuse(p, line, "what begin() and end() give has no operator !=");
+  fl_kexpr *more = p->failed ? NULL : fl_val_truth(p, v, line);
+  fl_front_into(p, out);
+  fl_kstmt *loop = p->failed ? NULL : new_loop(p, line);
+  if (!loop) return;
+  set_condition(p, loop, effects, more, line);
+  fl_front_into(p, &loop->body);
+  if (!fl_operator(p, "operator*", it, 1, &v, line) && !p->failed)
+    fl_refuse(p, line, "what begin() gives has no operator *");
+  if (!p->failed) bind_element(p, s, t, ref && v.kind == FL_V_PLACE, name, v, line);
+  fl_front_into(p, out);
+  loop_body(p, loop);
+  fl_front_into(p, &loop->other);
+  if (!p->failed && !fl_operator(p, "operator++", it, 1, &v, line))
+    fl_refuse(p, line, "what begin() gives has no operator ++");
+  fl_front_into(p, out);
+}
+
 static void parse_range(fl_front *p, int32_t line) {
   int ref;
   const fl_specifiers s = fl_decl_specifiers(p);
@@ -244,6 +270,10 @@ static void parse_range(fl_front *p, int32_t line) {
   const fl_cvalue over = fl_front_is(p, '{') ? listed(p, s.is_auto ? NULL : t, line)
                                              : fl_parse_expr(p);
   fl_front_need(p, ')');
+  if (!p->failed && t && over.kind == FL_V_PLACE && over.type->kind == FL_C_STRUCT) {
+    range_of_object(p, &s, t, ref, name, over, line);
+    return;
+  }
   if (!p->failed && !(over.kind == FL_V_PLACE && over.type->kind == FL_C_ARRAY))
     fl_refuse(p, line, "a range that is no array");
   const int i = t && !p->failed ? fl_front_temp(p, FL_KT_I64, line) : -1;

@@ -439,7 +439,7 @@ static int declare_value(fl_front *p, fl_ktparam *params, int n) {
   while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END && !fl_front_is(p, '(') &&
          !fl_front_is(p, '{') && !fl_front_is(p, ';')) {
     if (fl_front_is(p, '=')) break;
-    constant |= fl_ktok_is(fl_front_tok(p), "constexpr");
+    constant |= fl_ktok_is(fl_front_tok(p), "constexpr") || fl_ktok_is(fl_front_tok(p), "const");
     angle = fl_front_is(p, '<') ? fl_template_angle(p, 0) : 0;
     p->at += angle ? angle : 1;
   }
@@ -554,5 +554,6 @@ void fl_template_declare(fl_front *p) {
   if (!d || p->failed) return;
   d->tparams = params;
   d->n_tparams = n;
+  p->src->host |= line > 0 && !d->on_device && !fl_ktok_is(kind, "constexpr");
   fl_device_list(p, d, 0);
 }

@@ -104,6 +104,7 @@ static fl_cvalue place(const fl_kturn *t, const fl_ctype *of, int is_const) {
 }
 
 void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
+  if (from.when) fl_refuse(p, line, "a pointer that may be null, to one or another array");
   fl_kexpr *w = which(p, t, from, line);
   fl_kstmt *s = p->failed || from.var == t->var ? NULL : fl_kstmt_assign(p->f, p->b, t->sel, w);
   if (s) s->line = line;

@@ -166,6 +166,7 @@ static const struct { const char *name; uint8_t type; } words[] = {
   { "size_t", FL_KT_U64 }, { "ptrdiff_t", FL_KT_I64 }, { "ssize_t", FL_KT_I64 },
   { "uchar", FL_KT_U8 }, { "ushort", FL_KT_U16 }, { "uint", FL_KT_U32 }, { "ulong", FL_KT_U64 },
   { "intptr_t", FL_KT_I64 }, { "uintptr_t", FL_KT_U64 },
+  { "cudaStream_t", FL_KT_U64 }, { "cudaEvent_t", FL_KT_U64 },      /* members that no one reads */
 };
 
 static const struct { const char *name; uint8_t type; } families[] = {

@@ -85,10 +85,25 @@ fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t lin
 
 static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
 
+/* "(size_t)p % 16", "& 15" behind a cast: whether a pointer is aligned. Arrays begin at a
+** multiple of 256. */
+static int is_alignment(fl_front *p) {
+  int k = 0;
+  while (fl_front_is_at(p, k, ')')) k++;
+  return fl_front_is_at(p, k, '%') || fl_front_is_at(p, k, '&');
+}
+
 fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   if (p->failed || !t) return fl_val_none();
   if (t->kind == FL_C_VOID) return fl_val_none();
   if (t->kind == FL_C_POINTER) return cast_pointer(p, t->of, t->const_of, v, line);
+  if (fl_kt_is_int(t->scalar) && t->kind == FL_C_SCALAR && v.kind == FL_V_POINTER && !v.null &&
+      v.linear && is_alignment(p)) {
+    fl_kexpr *e = v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
+    const int64_t unit = v.unit ? v.unit : fl_kt_size(p->f->vars[v.var].type);
+    e = fl_kexpr_binary(p->a, FL_KO_MUL, e, fl_kexpr_int(p->a, FL_KT_I64, unit));
+    return fl_val_expr(fl_front_check(p, fl_val_convert(p, e, t->scalar)));
+  }
   if (t->kind == FL_C_SCALAR) {
     fl_kexpr *e =
         t->scalar == FL_KT_BOOL ? fl_val_truth(p, v, line) : fl_val_scalar(p, v, line);
@@ -251,15 +266,29 @@ static fl_cvalue constructed(fl_front *p) {
                     n ? args[0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)), line);
 }
 
+/* "T &" read just before: a cast to it is another view of what is stored, no conversion. */
+static int of_reference(fl_front *p) {
+  const fl_ktok *t = p->at > 0 ? &p->toks.at[p->at - 1] : NULL;
+  return t && t->kind == FL_TOK_PUNCT && (t->punct == '&' || t->punct == FL_PU_LAND);
+}
+
+static fl_cvalue cast_reference(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
+  if (p->failed || !t || !v.type || fl_ctype_same(v.type, t)) return v;
+  if (fl_member_derives(v.type, t)) return fl_member_as(p, v, t, line);
+  const fl_cvalue at = fl_val_address(p, v, line);
+  return p->failed ? at : fl_val_deref(p, cast_pointer(p, t, at.is_const, at, line), line);
+}
+
 static fl_cvalue cast_word(fl_front *p) {
   const int32_t line = fl_front_next(p)->line;
   fl_front_need(p, '<');
   const fl_ctype *t = fl_decl_type_name(p);
+  const int ref = of_reference(p);
   fl_template_close(p);
   fl_front_need(p, '(');
   fl_cvalue v = fl_parse_expr(p);
   fl_front_need(p, ')');
-  return fl_cast_to(p, t, v, line);
+  return ref ? cast_reference(p, t, v, line) : fl_cast_to(p, t, v, line);
 }
 
 /* What stands behind "V::" or "Mode::". */
@@ -476,9 +505,10 @@ static fl_cvalue unary_op(fl_front *p, int op, int32_t line) {
 static fl_cvalue c_cast(fl_front *p) {
   const int32_t line = fl_front_next(p)->line;
   const fl_ctype *t = fl_decl_type_name(p);
+  const int ref = of_reference(p);
   fl_front_need(p, ')');
   const fl_cvalue v = fl_parse_unary(p);
-  return fl_cast_to(p, t, v, line);
+  return ref ? cast_reference(p, t, v, line) : fl_cast_to(p, t, v, line);
 }
 
 /* "(type)" and not "(type(x) + 1)". */
@@ -486,7 +516,8 @@ static int cast_starts(fl_front *p) {
   int k = 1, angle;
   if (!fl_decl_starts(p, k)) return 0;
   while (fl_front_ahead(p, k)->kind == FL_TOK_NAME || fl_front_is_at(p, k, '*') ||
-         fl_front_is_at(p, k, FL_PU_SCOPE)) {
+         fl_front_is_at(p, k, FL_PU_SCOPE) ||
+         (fl_front_is_at(p, k, '&') && fl_front_is_at(p, k + 1, ')'))) {
     k++;
     if (fl_front_is_at(p, k, '<') && (angle = fl_template_angle(p, k)) > 0) k += angle;
   }

@@ -106,6 +106,7 @@ fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line) {
                       (v.kind == FL_V_PLACE &&
                        (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
   if (fl_held_is(p, &v)) v = fl_held_read(p, v, line);
+  if (pointer && v.when) return v.when;
   if (pointer) return fl_kexpr_int(p->a, FL_KT_BOOL, !v.null);
   fl_kexpr *e = fl_val_scalar(p, v, line);
   return e ? fl_val_convert(p, e, FL_KT_BOOL) : NULL;

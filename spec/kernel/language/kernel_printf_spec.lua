@@ -1,0 +1,63 @@
+--- What printf of a kernel writes, on the CPU and where cuda means the CPU (--sim): the same lines
+-- in the order of the threads, among those of the script.
+local interpreter = dofile "spec/support/interpreter.lua"
+
+local script = [[
+local flame = require "flame"
+local say = flame.kernel { source = [=[__global__ void say(const float *x, float *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) {
+    y[i] = x[i] * 2;
+    printf("thread %d: %.2f %c %3d|%-3d|%lld %x %%\n", i, y[i], 'a' + i, i, i, 10000000000ll, 255);
+  }
+}]=], block = { 2 } }
+local y = say(flame.tensor({ 1, 2, 3 }, { device = DEVICE, requires_grad = true }))
+print "before"
+y:sum():backward()
+print(y:sum():item())
+]]
+local lines = [[
+before
+thread 0: 2.00 a   0|0  |10000000000 ff %
+thread 1: 4.00 b   1|1  |10000000000 ff %
+thread 2: 6.00 c   2|2  |10000000000 ff %
+12.0
+]]
+
+local function output(arguments, text)
+  local path = os.tmpname()
+  do
+    local f <close> = assert(io.open(path, "w"))
+    f:write(text)
+  end
+  local pipe = assert(io.popen(("env -u FLAME_DEVICE '%s' %s %s 2>&1"):format(interpreter,
+    arguments, path)))
+  local out = pipe:read "a"
+  pipe:close()
+  os.remove(path)
+  return out
+end
+
+describe("printf of a kernel", function()
+  it("writes a line for each thread, on the CPU and under --sim", function()
+    assert.equal(lines, output("", (script:gsub("DEVICE", '"cpu"'))))
+    assert.equal(lines, output("--sim", (script:gsub("DEVICE", '"cuda"'))))
+  end)
+  it("is limited as what the script writes, and goes where that goes", function()
+    local out = output("", [[
+local flame = require "flame"
+local text = {}
+local box = flame.sandbox { output = 40, allow = { "kernels" }, print = function(s) text[#text + 1] = s end }
+local kernel = [=[__global__ void say(float *y, int n) {
+  int i = threadIdx.x;
+  if (i < n) { y[i] = i; printf("thread %d\n", i); }
+}]=]
+print(pcall(box.run, box, "local k = flame.kernel(" .. ("%q"):format(kernel) .. ")"
+  .. " print(k:with { shape = { 10 } }():sum():item())"))
+print(table.concat(text))
+]])
+    assert.truthy(out:find("limit of 40", 1, true), out)
+    assert.truthy(out:find("thread 0\nthread 1\nthread 2\nthread 3\n", 1, true), out)
+    assert.is_nil(out:find("thread 4", 1, true), out)
+  end)
+end)

@@ -1,0 +1,172 @@
+/*
+** Cotangents that wait for others. A weight that is used again and again, as that of each step of a
+** sequence, gets a product of few rows from each use: g1' a1 + g2' a2 + …, and a bias sums of few
+** rows. They are kept apart until the walk comes to the weight, and are then one product over
+** the rows of all, cat(g)' cat(a), and one sum of rows.
+**
+** What waits follows from shapes alone: the order of sums, and so the bits, are the same whether
+** what is recorded has been evaluated meanwhile or not. A cotangent that waited alone is what it
+** had been.
+*/
+#include "autograd/walk.h"
+
+/* Elements that one copies for the sake of a single product: as many as the product has that is
+** saved, or so few that a launch costs more. MOST: of all that wait for one value. */
+enum { FEW = 1 << 16, MOST = 1 << 23 };
+
+/* ---- which wait ---- */
+
+static int64_t last_size(const fl_node *x) { return x->shape->size[x->shape->rank - 1]; }
+
+/* Elements that are copied if the cotangent of b in a b, with that of the product, waits; 0: it
+** does not. */
+static int64_t copied_by(const fl_node *a, const fl_node *g, const fl_node *b) {
+  if (b->shape->rank != 2 || a->shape->rank < 2 || g->shape->numel == 0 || a->shape->numel == 0)
+    return 0;
+  const int64_t in = last_size(a), out = last_size(g), rows = a->shape->numel / in;
+  if (in > FEW || out > FEW || rows > MOST / (in + out)) return 0;
+  const int64_t copied = rows * (in + out);
+  return copied <= FEW || copied <= in * out ? copied : 0;
+}
+
+/* The matrix whose transpose b is, or NULL. */
+static fl_node *whole_of(const fl_node *b) {
+  const int turns = b->op == FL_OP_view && b->nin == 1 && b->attr &&
+                    b->attr->view == FL_VIEW_PERMUTE && b->attr->perm[0] == 1;
+  return turns ? b->in[0] : NULL;
+}
+
+/* May a cotangent pass the view on its way to what it shows? */
+static int passes(const walk *w, const fl_node *view) {
+  const fl_entry *e = view->entry;
+  return tracked_input(view, 0) && !e->hooks && !wants_grad(e) && !ends(w, e) &&
+         find_target(w, e->sequence) == w->targets.n;
+}
+
+/* The item of a node that is walked, which comes later. */
+static item *item_of(walk *w, const fl_node *n) {
+  int64_t lo = 0, hi = w->order.n;
+  while (lo < hi) {
+    const int64_t mid = (lo + hi) / 2;
+    if (w->order.at[mid].sequence > n->entry->sequence) lo = mid + 1; else hi = mid;
+  }
+  item *it = lo < w->order.n ? &w->order.at[lo] : NULL;
+  return it && it->node == n && it->needed && !outside(w, n->entry) ? it : NULL;
+}
+
+static int put_off(walk *w, item *it, fl_late x, int64_t copied) {
+  fl_late *at = FL_PUSH(&w->c->mem, &w->lates);
+  if (!at) return -1;
+  x.next = it->late;
+  x.site = w->c->site;
+  x.back = w->c->back;
+  *at = x;
+  if (x.a) fl_node_hold(x.a);
+  fl_node_hold(x.g);
+  it->late = (int32_t)(w->lates.n - 1);
+  it->copied += copied;
+  return it->copied <= MOST || fl_late_join(w, it) ? 1 : -1;
+}
+
+int fl_late_factor(walk *w, const item *it, fl_node *g) {
+  fl_node *y = it->node, *a = y->in[0], *b = y->in[1];
+  if (y->op != FL_OP_matmul || !(it->wanted >> 1 & 1) || !tracked_input(y, 1)) return 0;
+  const int64_t copied = copied_by(a, g, b);
+  fl_node *whole = copied ? whole_of(b) : NULL;
+  const int turned = whole && passes(w, b);
+  item *to = copied ? item_of(w, turned ? whole : b) : NULL;
+  if (!to) return 0;
+  if (a->shape->rank > 2) {
+    a = fl_as_rows(a);
+    g = fl_as_rows(g);
+  }
+  if (!a || !g) return -1;
+  return put_off(w, to, (fl_late){ .a = a, .g = g, .turned = (uint8_t)turned }, copied);
+}
+
+int fl_late_rows(walk *w, fl_node *in, fl_node *g) {
+  if (in->shape->rank != 1 || g->shape->rank != 2 || g->dtype != in->dtype ||
+      last_size(g) != last_size(in) || g->shape->numel == 0 || g->shape->numel > FEW) return 0;
+  item *to = item_of(w, in);
+  return to ? put_off(w, to, (fl_late){ .g = g }, g->shape->numel) : 0;
+}
+
+/* ---- their sum ---- */
+
+static void drop(fl_late *x) {
+  if (x->a) fl_node_drop(x->a);
+  if (x->g) fl_node_drop(x->g);
+  x->g = x->a = NULL;
+}
+
+void fl_late_close(walk *w) {
+  for (int64_t i = 0; i < w->lates.n; i++) drop(&w->lates.at[i]);
+  FL_DROP(&w->c->mem, &w->lates);
+}
+
+static fl_node *joined(flame_context *c, int n, fl_node **x) {
+  return n == 1 ? x[0] : n_cat(c, n, x, 0);
+}
+
+/* What the n values of 'a' (none: a[0] is NULL) and 'g' come to. */
+static fl_node *total(flame_context *c, fl_node *b, int n, fl_node **a, fl_node **g, int turned) {
+  fl_node *rows = joined(c, n, g);
+  if (!a[0]) return rows ? fl_sum_to(rows, b->shape) : NULL;
+  fl_node *inputs = joined(c, n, a);
+  return rows && inputs ? fl_right_cotangent(inputs, rows, b, turned) : NULL;
+}
+
+/* Those of one kind (turned), the latest first: n values of 'a', then n of 'g' in *list. -1: no
+** memory. */
+static int gather(walk *w, int32_t first, int turned, fl_node ***list) {
+  const fl_late *all = w->lates.at;
+  int n = 0, k = 0;
+  for (int32_t i = first; i >= 0; i = all[i].next) n += all[i].turned == turned;
+  *list = n ? fl_alloc(&w->c->mem, 2 * (size_t)n * sizeof **list) : NULL;
+  if (n && !*list) {
+    FL_FAIL(w->c, FLAME_NO_MEMORY, w->op, "host memory is out");
+    return -1;
+  }
+  for (int32_t i = first; i >= 0; i = all[i].next) {
+    if (all[i].turned != turned) continue;
+    (*list)[k] = all[i].a;
+    (*list)[n + k++] = all[i].g;
+  }
+  return n;
+}
+
+static fl_node *sum_of(walk *w, int32_t first, fl_node *b) {
+  flame_context *c = w->c;
+  fl_node *sum = NULL;
+  for (int turned = 0; turned < 2; turned++) {
+    fl_node **list;
+    const int n = gather(w, first, turned, &list);
+    if (n == 0) continue;
+    fl_node *part = n < 0 ? NULL : total(c, b, n, list, list + n, turned);
+    if (n > 0) fl_free(&c->mem, list, 2 * (size_t)n * sizeof *list);
+    if (part) part = n_cast(part, b->dtype);
+    sum = part && sum ? fl_add_cotangents(sum, part) : part;
+    if (!sum) return NULL;
+  }
+  return sum;
+}
+
+int fl_late_join(walk *w, item *it) {
+  flame_context *c = w->c;
+  const int32_t first = it->late;
+  const uint32_t site = c->site;
+  const uint8_t back = c->back;
+  const int64_t mark = fl_scope_begin(c);
+  c->site = w->lates.at[first].site;
+  c->back = w->lates.at[first].back;
+  fl_node *g = sum_of(w, first, it->node);
+  int ok = g && add_into(&it->node->grad, g);
+  for (int32_t i = first; i >= 0; i = w->lates.at[i].next) drop(&w->lates.at[i]);
+  it->late = -1;
+  it->copied = 0;
+  if (ok && c->anomaly && c->up && c->up->anomaly) ok = c->up->anomaly(c, mark) == FLAME_OK;
+  fl_scope_end(c, mark);
+  c->site = site;
+  c->back = back;
+  return ok;
+}

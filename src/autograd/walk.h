@@ -1,0 +1,88 @@
+/* The walk of a backward, for the files that make it (backward.c, late.c). */
+#ifndef FL_AUTOGRAD_WALK_H
+#define FL_AUTOGRAD_WALK_H
+#include "autograd/rules.h"
+
+typedef struct item {
+  int64_t sequence;
+  fl_node *node;                         /* one gref is held while it is in the list */
+  uint32_t wanted; /* inputs whose cotangent is needed, as entry->tracked */
+  int32_t late;                          /* first of those that wait for others, -1: none */
+  int64_t copied;                        /* by these */
+  uint8_t needed, done;
+} item;
+
+typedef struct target {
+  int64_t sequence;
+  int i, reached;
+} target; /* wrt[i], by its entry; reached: the roots' graph has it */
+typedef struct arrival {
+  fl_node *node, *g;
+} arrival; /* at a leaf; g held */
+
+typedef struct walk {
+  flame_context *c;
+  const char *op;                        /* public name in messages */
+  struct { item *at; int64_t n, cap; } order;
+  struct { fl_node **at; int64_t n, cap; } todo;
+  struct { target *at; int64_t n, cap; } targets;   /* ascending sequence */
+  struct { arrival *at; int64_t n, cap; } leaves;
+  struct { fl_late *at; int64_t n, cap; } lates;
+  uint32_t number;                       /* among all of the context */
+  int ncuts;                             /* ways in which what the graph reads lost its tracking */
+  uint32_t cuts[FL_WALK_CUTS];
+  int into_leaves;
+  fl_node **out;                         /* of wrt; held while walking */
+  fl_backward how;
+} walk;
+
+static inline int tracked_input(const fl_node *n, int i) {
+  return n->in[i] && n->in[i]->entry && n->entry->tracked >> (i < 31 ? i : 31) & 1;
+}
+
+/* Recorded before what is to be walked. A walk further out may be under way there: 'grad' and
+** hooks are its own. */
+static inline int outside(const walk *w, const fl_entry *e) {
+  return e->sequence < w->how.since;
+}
+
+/* Nothing behind it is walked. */
+static inline int ends(const walk *w, const fl_entry *e) {
+  return e->leaf || outside(w, e);
+}
+
+static inline int wants_grad(const fl_entry *e) {
+  return e->leaf || (e->handle && e->handle->retain);
+}
+
+/* First target of a sequence number, or targets.n. */
+static inline int64_t find_target(const walk *w, int64_t sequence) {
+  int64_t lo = 0, hi = w->targets.n;
+  while (lo < hi) {
+    const int64_t mid = (lo + hi) / 2;
+    if (w->targets.at[mid].sequence < sequence) lo = mid + 1; else hi = mid;
+  }
+  return lo < w->targets.n && w->targets.at[lo].sequence == sequence ? lo : w->targets.n;
+}
+
+/* Add g to what *sum holds; the count of *sum is the walk's. */
+static inline int add_into(fl_node **sum, fl_node *g) {
+  if (*sum) g = fl_add_cotangents(*sum, g);
+  if (!g) return 0;
+  fl_node_hold(g);
+  if (*sum) fl_node_drop(*sum);
+  *sum = g;
+  return 1;
+}
+
+/* ---- late.c: cotangents that wait for others ---- */
+
+/* Of the second factor of 'it', a product: 1 where it waits, 0 where it does not; -1: an error is
+** kept. */
+int fl_late_factor(walk *w, const item *it, fl_node *g);
+/* The same for g, whose rows are summed for 'in'. */
+int fl_late_rows(walk *w, fl_node *in, fl_node *g);
+/* What waits for the item joins its sum. 0: an error is kept. */
+int fl_late_join(walk *w, item *it);
+void fl_late_close(walk *w);
+#endif

@@ -1,0 +1,163 @@
+/*
+** Instructions of PTX that asm statements may have (ptx.c): name_type is fl_ptx_name_type, without
+** the parts that say how memory is cached or how exact a function is. Embedded as text.
+*/
+#define PTX0(NAME, E) __device__ unsigned fl_ptx_##NAME() { return E; }
+#define PTX1(NAME, A, E) \
+  template <class D> __device__ void fl_ptx_##NAME(D &d, A a) { d = (D)(E); }
+#define PTX2(NAME, A, E) \
+  template <class D> __device__ void fl_ptx_##NAME(D &d, A a, A b) { d = (D)(E); }
+#define PTX3(NAME, A, E) \
+  template <class D> __device__ void fl_ptx_##NAME(D &d, A a, A b, A c) { d = (D)(E); }
+
+/* ---- memory ---- */
+#define MEMORY(T, TYPE) \
+  template <class D> __device__ void fl_ptx_ld_##TYPE(D &d, const void *p) { \
+    d = (D)((const T *)p)[0]; \
+  } \
+  template <class D> __device__ void fl_ptx_ld_v2_##TYPE(D &d, D &e, const void *p) { \
+    d = (D)((const T *)p)[0]; \
+    e = (D)((const T *)p)[1]; \
+  } \
+  template <class D> __device__ void fl_ptx_ld_v4_##TYPE(D &d, D &e, D &f, D &g, const void *p) { \
+    d = (D)((const T *)p)[0]; \
+    e = (D)((const T *)p)[1]; \
+    f = (D)((const T *)p)[2]; \
+    g = (D)((const T *)p)[3]; \
+  } \
+  template <class A> __device__ void fl_ptx_st_##TYPE(void *p, const A &a) { \
+    ((T *)p)[0] = (T)a; \
+  } \
+  template <class A> __device__ void fl_ptx_st_v2_##TYPE(void *p, const A &a, const A &b) { \
+    ((T *)p)[0] = (T)a; \
+    ((T *)p)[1] = (T)b; \
+  } \
+  template <class A> __device__ void fl_ptx_st_v4_##TYPE(void *p, const A &a, const A &b, \
+                                                         const A &c, const A &d) { \
+    ((T *)p)[0] = (T)a; \
+    ((T *)p)[1] = (T)b; \
+    ((T *)p)[2] = (T)c; \
+    ((T *)p)[3] = (T)d; \
+  }
+MEMORY(unsigned char, u8)
+MEMORY(unsigned short, u16)
+MEMORY(unsigned short, b16)
+MEMORY(unsigned, u32)
+MEMORY(unsigned, b32)
+MEMORY(int, s32)
+MEMORY(float, f32)
+MEMORY(unsigned long long, u64)
+MEMORY(unsigned long long, b64)
+MEMORY(double, f64)
+template <class D, class A> __device__ void fl_ptx_mov(D &d, A a) { d = (D)a; }
+__device__ void fl_ptx_red_add_f32(void *p, float a) { atomicAdd((float *)p, a); }
+__device__ void fl_ptx_red_add_u32(void *p, unsigned a) { atomicAdd((unsigned *)p, a); }
+__device__ void fl_ptx_red_add_s32(void *p, int a) { atomicAdd((int *)p, a); }
+
+/* ---- numbers ---- */
+#define ARITHMETIC(T, TYPE) \
+  PTX2(add_##TYPE, T, a + b) \
+  PTX2(sub_##TYPE, T, a - b) \
+  PTX2(mul_##TYPE, T, a * b) \
+  PTX3(mad_##TYPE, T, a * b + c) \
+  PTX2(min_##TYPE, T, min(a, b)) \
+  PTX2(max_##TYPE, T, max(a, b)) \
+  COMPARE(T, TYPE)
+#define COMPARE(T, TYPE) \
+  __device__ void fl_ptx_setp_eq_##TYPE(bool &p, T a, T b) { p = a == b; } \
+  __device__ void fl_ptx_setp_ne_##TYPE(bool &p, T a, T b) { p = a != b; } \
+  __device__ void fl_ptx_setp_lt_##TYPE(bool &p, T a, T b) { p = a < b; } \
+  __device__ void fl_ptx_setp_le_##TYPE(bool &p, T a, T b) { p = a <= b; } \
+  __device__ void fl_ptx_setp_gt_##TYPE(bool &p, T a, T b) { p = a > b; } \
+  __device__ void fl_ptx_setp_ge_##TYPE(bool &p, T a, T b) { p = a >= b; }
+ARITHMETIC(unsigned, u32)
+ARITHMETIC(int, s32)
+ARITHMETIC(unsigned long long, u64)
+ARITHMETIC(long long, s64)
+ARITHMETIC(float, f32)
+ARITHMETIC(double, f64)
+COMPARE(unsigned, b32)
+PTX3(fma_rn_f32, float, fmaf(a, b, c))
+PTX3(fma_rn_f64, double, fma(a, b, c))
+PTX1(ex2_f32, float, exp2f(a))
+PTX1(lg2_f32, float, log2f(a))
+PTX1(rcp_f32, float, 1.f / a)
+PTX1(rsqrt_f32, float, rsqrtf(a))
+PTX1(sqrt_f32, float, sqrtf(a))
+PTX1(tanh_f32, float, tanhf(a))
+PTX1(sin_f32, float, sinf(a))
+PTX1(cos_f32, float, cosf(a))
+
+/* ---- bits ---- */
+PTX2(and_b32, unsigned, a & b)
+PTX2(or_b32, unsigned, a | b)
+PTX2(xor_b32, unsigned, a ^ b)
+PTX1(not_b32, unsigned, ~a)
+PTX2(shl_b32, unsigned, b > 31u ? 0u : a << b)
+PTX2(shr_u32, unsigned, b > 31u ? 0u : a >> b)
+PTX2(shr_b32, unsigned, b > 31u ? 0u : a >> b)
+PTX1(popc_b32, unsigned, __popc(a))
+PTX1(clz_b32, unsigned, __clz((int)a))
+PTX1(brev_b32, unsigned, __brev(a))
+PTX1(bfind_u32, unsigned, 31 - __clz((int)a))
+PTX3(prmt_b32, unsigned, __byte_perm(a, b, c))
+PTX3(bfe_u32, unsigned, (unsigned)((unsigned long long)a >> min(b & 255u, 32u) &
+                                   (1ull << min(c & 255u, 32u)) - 1ull))
+template <class D> __device__ void fl_ptx_lop3_b32(D &d, unsigned a, unsigned b, unsigned c,
+                                                   unsigned of) {
+  unsigned r = 0u;
+  for (unsigned k = 0u; k < 8u; ++k)
+    if (of >> k & 1u) r |= (k & 4u ? a : ~a) & (k & 2u ? b : ~b) & (k & 1u ? c : ~c);
+  d = (D)r;
+}
+
+/* ---- conversions; a NaN is 0 ---- */
+__device__ int fl_sat(float x, float low, float high) {
+  return isnan(x) ? 0 : (int)rintf(fminf(fmaxf(x, low), high));
+}
+__device__ int fl_sat(int x, int low, int high) { return min(max(x, low), high); }
+PTX1(cvt_rni_sat_s8_f32, float, fl_sat(a, -128.f, 127.f))
+PTX1(cvt_rni_sat_u8_f32, float, fl_sat(a, 0.f, 255.f))
+PTX1(cvt_rni_s32_f32, float, __float2int_rn(a))
+PTX1(cvt_rni_sat_s32_f32, float, __float2int_rn(a))
+PTX1(cvt_rzi_s32_f32, float, __float2int_rz(a))
+PTX1(cvt_rn_f32_s32, int, (float)a)
+PTX1(cvt_rn_f32_u32, unsigned, (float)a)
+#define PACK(NAME, LOW, HIGH) \
+  template <class D> __device__ void fl_ptx_##NAME(D &d, int a, int b, unsigned c) { \
+    d = (D)(c << 16 | ((unsigned)fl_sat(a, LOW, HIGH) & 255u) << 8 | \
+            ((unsigned)fl_sat(b, LOW, HIGH) & 255u)); \
+  }
+PACK(cvt_pack_sat_s8_s32_b32, -128, 127)
+PACK(cvt_pack_sat_u8_s32_b32, 0, 255)
+
+/* ---- halves in words ---- */
+__device__ float fl_wide(unsigned short x) { return (float)*(__half *)&x; }
+__device__ unsigned fl_narrow(float x) {
+  __half h = (__half)x;
+  return *(unsigned short *)&h;
+}
+__device__ float fl_low(unsigned x) { return fl_wide((unsigned short)x); }
+__device__ float fl_high(unsigned x) { return fl_wide((unsigned short)(x >> 16)); }
+__device__ unsigned fl_two(float low, float high) { return fl_narrow(low) | fl_narrow(high) << 16; }
+PTX1(cvt_f32_f16, unsigned short, fl_wide(a))
+PTX1(cvt_rn_f16_f32, float, fl_narrow(a))
+PTX2(cvt_rn_f16x2_f32, float, fl_two(b, a))
+PTX1(cvt_rni_sat_s8_f16, unsigned short, fl_sat(fl_wide(a), -128.f, 127.f))
+PTX2(add_f16, unsigned short, fl_narrow(fl_wide(a) + fl_wide(b)))
+PTX2(mul_f16, unsigned short, fl_narrow(fl_wide(a) * fl_wide(b)))
+PTX2(add_f16x2, unsigned, fl_two(fl_low(a) + fl_low(b), fl_high(a) + fl_high(b)))
+PTX2(sub_f16x2, unsigned, fl_two(fl_low(a) - fl_low(b), fl_high(a) - fl_high(b)))
+PTX2(mul_f16x2, unsigned, fl_two(fl_low(a) * fl_low(b), fl_high(a) * fl_high(b)))
+PTX3(fma_rn_f16x2, unsigned, fl_two(fmaf(fl_low(a), fl_low(b), fl_low(c)),
+                                    fmaf(fl_high(a), fl_high(b), fl_high(c))))
+
+/* ---- the thread ---- */
+PTX0(laneid, fl_thread() & 31u)
+PTX0(lanemask_lt, (1u << (fl_thread() & 31u)) - 1u)
+PTX0(lanemask_le, ~0u >> (31u - (fl_thread() & 31u)))
+PTX0(lanemask_eq, 1u << (fl_thread() & 31u))
+PTX0(lanemask_ge, ~0u << (fl_thread() & 31u))
+PTX0(lanemask_gt, ~1u << (fl_thread() & 31u))
+__device__ void fl_ptx_membar_gl() { __threadfence(); }
+__device__ void fl_ptx_membar_cta() { __threadfence_block(); }
