@@ -398,6 +398,8 @@ static fl_rtc_result fake_nvrtcCreateProgram(fl_rtc_program *p, const char *text
   if (!q) return FL_RTC_OUT_OF_MEMORY;
   q->hash = fl_hash64(text, strlen(text), 1);
   q->bad = strstr(text, "#error please") != NULL;
+  fake.texts++;
+  fake.with_word += fake.word && strstr(text, fake.word);
   *p = (fl_rtc_program)(void *)q;
   return FL_RTC_OK;
 }

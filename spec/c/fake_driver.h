@@ -31,6 +31,8 @@ typedef struct fake_state {
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;
   void (*on_launch)(void **params);    /* … or this runs instead of the kernel */
+  const char *word;                /* texts for NVRTC that hold it are counted */
+  int texts, with_word;
   int ways;                       /* of cuBLASLt; 0: one; else they write their number */
   float way_ms[8];                /* what each takes */
   int clock;                      /* events have the time of the clock */

@@ -10,6 +10,7 @@
 #include "kernel/front/source.h"
 #include "kernel/lanes/lane.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int passed, failed;
@@ -46,7 +47,7 @@ static const char text[] =
   "  s[threadIdx.x] = i < n ? x[i] : 0.f;\n"
   "  __syncthreads();\n"
   "  if (i < n) y[i] = s[127 - threadIdx.x];\n"
-  "}\n";
+  "}  // as it is written\n";
 
 static struct { int waves; int64_t first; table t; const record *plant; } seen;
 
@@ -69,7 +70,7 @@ typedef struct life {
 } life;
 
 /* The kernel made ready and launched once; the fault's text or an error is left in *l. */
-static flame_status one_launch(life *l, unsigned checks) {
+static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny) {
   void *x = NULL, *y = NULL;
   fl_scalar n = { .i = N };
   memset(l, 0, sizeof *l);
@@ -78,6 +79,7 @@ static flame_status one_launch(life *l, unsigned checks) {
   flame_status e = fl_cuda_open_with(&l->c, &l->d, 0, &fake_libraries);
   l->c.kernel_checks = (uint8_t)checks;
   l->c.kernel_steps = 77;
+  l->c.limits.deny = deny;
   fl_ksource *s = e == FLAME_OK ? fl_ksource_parse(&l->c.mem, &l->c.err, text, sizeof text - 1)
                                 : NULL;
   fl_kunit *u = s ? fl_kunit_new(&l->c.mem, s, "train.lua", 10, NULL, 0) : NULL;
@@ -108,6 +110,8 @@ static flame_status one_launch(life *l, unsigned checks) {
   CHECK(l->c.mem.live_bytes == 0 && l->c.mem.live_blocks == 0);
   return e;
 }
+
+static flame_status one_launch(life *l, unsigned checks) { return one_launch_with(l, checks, 0); }
 
 static void tells_the_kernel_what_it_needs(void) {
   life l;
@@ -171,11 +175,26 @@ static void without_checks_it_is_the_kernel_itself(void) {
   CHECK(one_launch(&l, 0) == FLAME_OK && fake.nlaunch == 1);
 }
 
+/* With a permission denied, or a limit, NVRTC sees what is printed from the tree. */
+static void texts_of_scripts_are_compiled_only_where_nothing_is_limited(void) {
+  life l;
+  seen.plant = NULL;
+  for (uint32_t deny = 0; deny < 2; deny++) {
+    fake_reset();
+    fake.on_launch = look;
+    fake.word = "as it is written";
+    CHECK(one_launch_with(&l, FL_LANE_BOUNDS, deny) == FLAME_OK && seen.waves == 1);
+    CHECK(fake.texts > 0 && fake.with_word == !deny);
+  }
+}
+
 int main(void) {
+  setenv("FLAME_CACHE_DIR", "off", 1);
   tells_the_kernel_what_it_needs();
   says_what_the_cpu_says();
   survives_the_failure_of_any_call();
   without_checks_it_is_the_kernel_itself();
+  texts_of_scripts_are_compiled_only_where_nothing_is_limited();
   printf("cuda_checked: %d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

@@ -63,6 +63,31 @@ before_each(function()
 end)
 after_each(function() sh("rm -rf", root) end)
 
+describe("a step that was rehearsed", function()
+  it("compiles nothing at its first run", function()
+    machine(all)
+    local text = script [[
+local nn, optim = require "flame.nn", require "flame.optim"
+local net = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 32)):to "cuda"
+local opt = optim.AdamW(net:parameters(), { lr = 1e-3 })
+local x = flame.randn(8, 32):to "cuda"
+flame.eval(x)
+local function step()
+  opt:zero_grad()
+  local loss = net(x):square():mean()
+  loss:backward()
+  opt:step()
+  return loss
+end
+local made = flame.warmup(step)
+print(made.plans > 0, made.compiles > 1)
+flame.stats "reset"
+step():item()
+print(flame.stats().compiles, flame.stats().plans, flame.stats().launches > 0)]]
+    assert.equal("true\ttrue\n0\t0\ttrue\n", text)
+  end)
+end)
+
 describe("memory of libraries", function()
   it("is listed apart: of the workspace, cuBLASLt's and what launches share", function()
     machine(all)

@@ -130,6 +130,11 @@ add("loops in C", "too many elements to move", { "table.move({}, math.mininteger
     .. "math.maxinteger, 1)" })
 
 -- ---- pcall, handlers and __close ----------------------------------------------------------------
+add("pcall and __close", "total_time", {
+  "while true do pcall(error) end",
+  "for i = 1, 1e9 do xpcall(error, function() while true do end end) end",
+  "local x <close> = setmetatable({}, { __close = function() while true do end end }) error()",
+})
 add("pcall and __close", "loop", {
   "while true do pcall(function() while true do end end) end",
   "while true do pcall(error) end",

@@ -5,7 +5,8 @@ local flame = require "flame"
 local scripts = dofile("spec/limits/hostile_scripts.lua")
 
 local says = {
-  time = "for a call is used up", steps = "instructions of Lua is used up",
+  time = "for a call is used up", total_time = "for all calls is used up",
+  steps = "instructions of Lua is used up",
   memory = "of host memory; the limit of the context",
   nodes = "the limit of the context is %d+ nodes",
   coroutines = "the limit of the context is %d+ coroutines", output = "of output is used up",
@@ -36,7 +37,7 @@ local function run(s, aim, limits, folder)
   local box <close> = open(limits, folder)
   local start = flame.timer()
   local ok, why = pcall(box.run, box, s.text)
-  local over = aim == "time" and start() - (limits.time or 0.2) or 0
+  local over = (aim == "time" or aim == "total_time") and start() - 0.2 or 0
   if os.getenv("FLAME_HOSTILE_TIMES") and start() > 2 then print(start(), aim, s.text) end
   if aim == "ends" then return ok or why, over end
   if ok then return "it ran to its end", over end
@@ -49,6 +50,7 @@ end
 -- The limits with which a script must end by its aim.
 local function limits_for(aim)
   if aim == "time" then return {} end
+  if aim == "total_time" then return { total_time = 0.2, time = 60 } end
   if aim == "steps" then return { steps = 1000000, time = 60 } end
   if aim == "kernel_steps" then return { kernel_steps = 10000000, time = 60 } end
   return { time = 60, nodes = aim == "memory" and 0 or nil }
@@ -102,4 +104,26 @@ local function without(limit)
   print(("done: %d tried, %d seen"):format(tried, seen))
 end
 
-if arg[1] == "without" then without(arg[2]) else way(arg[1]) end
+-- Memory of a device, with its limit and without.
+local function device()
+  local texts = {
+    "local t = {} for i = 1, 300 do t[i] = flame.zeros(1 << 18) flame.eval(t[i]) end",
+    "local x = flame.zeros(1 << 18) for i = 1, 8 do x = flame.cat({ x, x }, 1) flame.eval(x) end",
+    "local t = {} for i = 1, 300 do pcall(function() t[i] = flame.ones(1 << 18) + i "
+      .. "flame.eval(t[i]) end) end flame.eval(flame.ones(1 << 23))",
+  }
+  local ended, seen = 0, 0
+  for _, text in ipairs(texts) do
+    for _, most in ipairs { 32 << 20, 0 } do
+      local box <close> = flame.sandbox { device_memory = most, time = 60 }
+      local _, why = pcall(box.run, box, text)
+      local told = tostring(why):find("of device memory; the limit of the context", 1, true)
+      if most > 0 then ended = ended + (told and 1 or 0) else seen = seen + (told and 0 or 1) end
+    end
+  end
+  print(("done: %d tried, %d ended, %d seen"):format(#texts, ended, seen))
+end
+
+if arg[1] == "without" then without(arg[2])
+elseif arg[1] == "device" then device()
+else way(arg[1]) end

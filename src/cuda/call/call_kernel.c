@@ -72,6 +72,13 @@ static void say_unchecked(const fl_kfunction *k) {
           k->f->name, text);
 }
 
+/* What is compiled of k. Where there are limits no text of a script is, only the checked form,
+** printed from the tree; that alone is launched then. */
+static fl_kfunction *compiled(const fl_cuda *s, fl_kfunction *k) {
+  const int limited = s->ctx->limits.any || s->ctx->limits.deny;
+  return limited && s->ctx->kernel_checks && k->checked ? k->checked : k;
+}
+
 /* With checks on, the checked form as well. */
 static flame_status want(fl_cuda *s, fl_kfunction *k) {
   unsigned checks = s->ctx->kernel_checks;
@@ -79,7 +86,7 @@ static flame_status want(fl_cuda *s, fl_kfunction *k) {
   if (checks && (k->binary || !k->f->has_body)) say_unchecked(k);
   if (checks && !fl_kfunction_check(k, checks))
     return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for checks");
-  if (!fl_cuda_want_user(s, k) || !fl_ordered_want(s, k)) return s->ctx->err.code;
+  if (!fl_cuda_want_user(s, compiled(s, k)) || !fl_ordered_want(s, k)) return s->ctx->err.code;
   return k->checked && !fl_cuda_want_user(s, k->checked) ? s->ctx->err.code : FLAME_OK;
 }
 
@@ -92,7 +99,7 @@ flame_status fl_cuda_ready(fl_device *d, fl_kfunction *const *k, int n) {
   else fl_modules_forget(s);
   for (int i = 0; i < n && e == FLAME_OK; i++) {
     fl_cu_function f;
-    e = fl_cuda_user_entry(s, k[i], &f);
+    e = fl_cuda_user_entry(s, compiled(s, k[i]), &f);
     if (e == FLAME_OK) e = measure(s, k[i], f);
     if (e == FLAME_OK) k[i]->ready |= 1u << d->index;
   }
