@@ -15,6 +15,7 @@
 */
 #include "autograd/rules.h"
 #include "tensor/lost.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST = 255 };            /* inputs, results: nin of a node */
@@ -234,12 +235,16 @@ static fl_node *joint_of(function *k) {
     FL_FAIL(k->c, FLAME_BAD_ARGUMENT, k->f.name, "the results together are too large");
     return NULL;
   }
+  assert(v);                                    /* k->nfloat > 1 */
   fl_node *n = n_fill(k->c, dtype, v->device, 1, &all, (fl_scalar){ .d = 0 });
   return n_custom(n, k->f.nin, k->value, k->custom, 0);
 }
 
 static fl_node *tracked_input(const function *k) {
-  for (int i = 0; i < k->f.nin; i++) if (k->value[i]->entry) return k->value[i];
+  for (int i = 0; i < k->f.nin; i++) {
+    assert(k->value[i]);
+    if (k->value[i]->entry) return k->value[i];
+  }
   return NULL;
 }
 
@@ -261,6 +266,7 @@ static flame_status track(function *k, fl_node **to) {
   if (tracks && k->nfloat > 1 && !(joint = joint_of(k))) return c->err.code;
   for (int i = 0; i < k->f.nout; i++) {
     fl_node *v = results_of(k)[i];
+    assert(v);
     if (!tracks || !fl_is_float(v->dtype)) to[i] = untracked(k, v, x);
     else if (!joint) to[i] = n_custom(v, k->f.nin, k->value, k->custom, 0);
     else {
@@ -401,7 +407,8 @@ static flame_status hold_inputs(function *k, flame_tensor *const *in) {
 }
 
 static flame_status make_results(function *k, flame_tensor **out) {
-  fl_node *to[MOST];
+  fl_node *to[MOST] = { NULL };
+  assert(out || k->f.nout == 0);
   flame_status e = track(k, to);
   for (int i = 0; e == FLAME_OK && i < k->f.nout; i++)
     if (!(out[i] = fl_tensor_new(k->c, to[i]))) e = k->c->err.code;

@@ -12,6 +12,7 @@
 */
 #include "autograd/walk.h"
 #include "autograd/why.h"
+#include <assert.h>
 #include <string.h>
 
 enum { VISITED = 2, NEEDED = 4 };        /* in node->mark; bit 0 is plan/'s */
@@ -197,6 +198,7 @@ static flame_status run_rule(walk *w, item *it, fl_node *g) {
   if (late == 0) e = fl_rule(n, g, gin);
   else if (late > 0) fl_product_rule(n, g, gin);
   if (late && c->err.code != FLAME_OK) e = c->err.code;
+  else if (late < 0) e = FLAME_INTERNAL;
   if (e == FLAME_OK) e = graph_is_there(w, n);
   for (int i = 0; e == FLAME_OK && i < nin; i++) {
     if (!gin[i] || !(it->wanted >> (i < 31 ? i : 31) & 1) || !tracked_input(n, i))
@@ -230,6 +232,7 @@ static flame_status step(walk *w, item *it) {
       g = changed;
     }
   }
+  assert(c->up || !c->watched);
   if (e == FLAME_OK && c->watched) e = c->up->walked(c, n, g);
   if (e == FLAME_OK && n->entry) e = arrive(w, it, g);     /* no entry: a hook untracked the leaf */
   if (e == FLAME_OK && !leaf && it->wanted) e = run_rule(w, it, g);
@@ -302,6 +305,7 @@ static flame_status all_reached(const walk *w, int n, fl_node *const *wrt) {
   for (int64_t k = 0; k < w->targets.n; k++)
     if (!w->targets.at[k].reached && w->targets.at[k].i < missing) missing = w->targets.at[k].i;
   if (missing == n) return FLAME_OK;
+  assert(wrt);
   if (!wrt[missing]->entry)
     return FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op, "input %d is not tracked: %s" FL_DO
                    "; make it with requires_grad", missing + 1,

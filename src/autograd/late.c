@@ -127,6 +127,7 @@ static int gather(walk *w, int32_t first, int turned, fl_node ***list) {
     FL_FAIL(w->c, FLAME_NO_MEMORY, w->op, "host memory is out");
     return -1;
   }
+  if (n == 0) return 0;
   for (int32_t i = first; i >= 0; i = all[i].next) {
     if (all[i].turned != turned) continue;
     (*list)[k] = all[i].a;

@@ -11,6 +11,7 @@
 #include "io/bundle.h"
 #include "lua/hook.h"
 #include "tensor/context.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lauxlib.h>
@@ -262,6 +263,7 @@ static uint64_t make_index(part *p, uint64_t n, unsigned char *to, uint64_t *siz
 static int write_out(FILE *f, const char *exe, size_t bytes, const stamp *s, const part *p,
                      uint64_t n, const unsigned char *index) {
   char magic[16];
+  assert(exe);
   memcpy(magic, (const void *)(uintptr_t)own.magic, sizeof magic);
   const char *at = memmem(exe, bytes, magic, sizeof magic);
   if (!at || bytes - (size_t)(at - exe) < sizeof *s) {

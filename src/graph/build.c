@@ -5,6 +5,7 @@
 */
 #include "graph/graph.h"
 #include "tensor/form.h"
+#include <assert.h>
 #include <string.h>
 
 typedef struct cursor {
@@ -224,7 +225,7 @@ static fl_kfunction *kernel(cursor *r) {
 static fl_node *call(cursor *r) {
   int64_t size[FL_MAX_AXES], p[FL_CALL_PARAMS] = { 0 };
   fl_scalar s[4 * FL_KP_MAX_ARGS];
-  fl_node *in[FL_CALL_INPUTS];
+  fl_node *in[FL_CALL_INPUTS] = { NULL };
   const int kind = r->l->call;
   flame_context *c = r->c;
   take(r, FL_TERM_WORD, "a call");
@@ -239,6 +240,7 @@ static fl_node *call(cursor *r) {
   const int nin = rest_values(r, FL_CALL_INPUTS, in);
   if (!r->bad && fl_calls[kind].faults == FL_FAULTS_EFFECT) wrong(r, "no collective");
   if (r->bad) return NULL;
+  assert(in[0] || nin == 0);
   const int device = nin ? in[0]->device : c->default_device;
   if (k) return fl_graph_launch(c, k, device, t, rank, size, nin, in, np, p, ns, s);
   return n_call(c, kind, *what == '_' ? what + 1 : what, nin, in, device, t, rank, size, np, p,

@@ -5,6 +5,7 @@
 */
 #include "graph/graph.h"
 #include "engine/evaluate.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -343,6 +344,7 @@ static int takes(const flame_program *p, const fl_graph *g, fl_node *const *in, 
   *n = -1;
   for (int64_t i = 0; i < p->input.n; i++) {
     const fl_line *l = input_line(p, g, i);
+    assert(in[i]);
     const fl_layout *s = in[i]->shape;
     if (s->rank != l->n - 2) return 0;
     for (int a = 0; a < s->rank; a++) {
@@ -370,6 +372,7 @@ static const fl_graph *choose(const flame_program *p, fl_node *const *in, int64_
     if (takes(p, &p->graph.at[i], in, n)) return &p->graph.at[i];
   for (int64_t i = 0; i < p->input.n; i++) {
     const fl_port *q = &p->input.at[i];
+    assert(in[i]);
     const fl_layout *s = in[i]->shape;
     int ok = q->rank == s->rank;
     for (int a = 0; ok && a < s->rank; a++) ok = q->size[a] < 0 || q->size[a] == s->size[a];
@@ -408,6 +411,7 @@ static flame_status read_inputs(flame_program *p, int nin, flame_tensor *const *
 }
 
 static flame_status make_outputs(flame_program *p, fl_node *const *node, flame_tensor **out) {
+  assert(out || p->output.n == 0);
   for (int64_t i = 0; i < p->output.n; i++)
     if (!(out[i] = fl_tensor_new(p->c, node[i]))) return p->c->err.code;
   return FLAME_OK;
@@ -415,6 +419,7 @@ static flame_status make_outputs(flame_program *p, fl_node *const *node, flame_t
 
 /* A run that failed has not taken place. */
 static void undo(flame_program *p, fl_node *const *before, flame_tensor **out) {
+  assert(out || p->output.n == 0);
   for (int64_t i = 0; i < p->state.n; i++)
     if (p->state.at[i].now->node != before[i]) fl_tensor_rename(p->state.at[i].now, before[i]);
   for (int64_t i = 0; i < p->output.n; i++) {
@@ -426,7 +431,7 @@ static void undo(flame_program *p, fl_node *const *before, flame_tensor **out) {
 static flame_status record(flame_program *p, int nin, flame_tensor *const *in, flame_tensor **out,
                            fl_node **state) {
   flame_context *c = p->c;
-  fl_node *from[FL_GRAPH_PORTS], *to[FL_GRAPH_PORTS];
+  fl_node *from[FL_GRAPH_PORTS] = { NULL }, *to[FL_GRAPH_PORTS];
   fl_build b = { .p = p, .input = from, .state = state, .output = to, .rng = p->rng };
   state_nodes(p, state);
   for (int64_t i = 0; i < p->state.n; i++)                  /* a write must not end their nodes */

@@ -69,7 +69,7 @@ static ref value_of(writer *w, fl_node *n) {
   else if (n->state == FL_PENDING) r.number = n->slot;
   else if (n->state != FL_STORED) w->e = fl_node_raise(n);
   if (!n || n->state != FL_STORED) return r;
-  int64_t at;
+  int64_t at = 0;
   if (!fl_export_leaf(w->x, n, &r.kind, &r.number, &at)) {
     w->e = w->c->err.code;
     return r;
@@ -84,7 +84,7 @@ static void put_ref(writer *w, ref r) { PUT(w, " %c%" PRId64, r.kind, r.number);
 
 /* Operands, each a value or a number of the class of 'dtype'. Values come before the line. */
 static void operands(const fl_node *n, writer *w, ref *r) {
-  for (int i = 0; i < n->nin; i++) if (n->in[i]) r[i] = value_of(w, n->in[i]);
+  for (int i = 0; i < n->nin; i++) r[i] = n->in[i] ? value_of(w, n->in[i]) : (ref){ 0 };
 }
 
 static void put_operands(writer *w, const fl_node *n, const ref *r) {

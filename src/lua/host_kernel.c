@@ -4,6 +4,7 @@
 ** flame_object of its kernel.
 */
 #include "lua/host.h"
+#include <assert.h>
 
 static flame_object *object_of(const flame_kernel *k) {
   return (flame_object *)(uintptr_t)k;
@@ -104,6 +105,7 @@ flame_status flame_kernel_run(flame_kernel *k, const int64_t grid[3], const int6
   if (!fl_given(c, arg, narg, "kernel", "arguments") ||
       !fl_given(c, out, nout, "kernel", "results"))
     return c->err.code;
+  assert(out || nout == 0);
   launch r = { fl_host_of(c), object_of(k), grid, block, narg, nout, arg, out };
   const flame_status e = fl_host_run(r.b, run, &r, "kernel");
   for (int i = 0; e != FLAME_OK && i < nout; i++) {

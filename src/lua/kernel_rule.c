@@ -4,6 +4,7 @@
 */
 #include "lua/kernel.h"
 #include "base/env.h"
+#include <assert.h>
 
 #define RULE_MAGIC UINT64_C(0x666c616d652d7275)
 /* owned: the box releases it; else it is there for one call. No other size of ours. */
@@ -37,6 +38,7 @@ static fl_krule *arg_rule(lua_State *L) {
   const rule_box *x = (const rule_box *)lua_touserdata(L, 1);
   const int is = x != NULL && lua_rawlen(L, 1) == sizeof *x && x->magic == RULE_MAGIC;
   luaL_argcheck(L, is && x->r != NULL, 1, "no rule of a kernel's call");
+  assert(x);
   return x->r;
 }
 

@@ -1,6 +1,7 @@
 /* The vjp of a call (rule.h): what is launched to get gradients from cotangents. */
 #include "rule/rule.h"
 #include "tensor/build.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST = FL_KP_MAX_ARGS };
@@ -47,7 +48,7 @@ static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
     case FL_KAD_UNUSED: return FLAME_OK;
     case FL_KAD_SHARED: return fl_kgive_int(l, k, a->shared);
     case FL_KAD_LAUNCH: return fl_kgive_int(l, k, fl_kextent(call->geometry, (int)q->count));
-    case FL_KAD_SIZE: return fl_kgive_int(l, k, v->shape->numel);
+    case FL_KAD_SIZE: assert(v); return fl_kgive_int(l, k, v->shape->numel);
     case FL_KAD_ORIGINAL: return fl_kgive_original(l, part, k, call, i);
     case FL_KAD_FINAL: return fl_kgive_input(l, part, k, y);
     case FL_KAD_COTANGENT:
@@ -55,10 +56,12 @@ static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
     case FL_KAD_WORK: return work(a, l, part, k);
     case FL_KAD_SCRATCH:
       if (of == FL_KROLE_INOUT) return fl_kgive_copy(l, part, k, v);
+      assert(y);
       return fl_kgive_zeros(l, k, y->shape->numel);
     case FL_KAD_KEPT:
+      assert(of == FL_KROLE_OUT ? y : v);
       return fl_kgive_zeros(l, k, (of == FL_KROLE_OUT ? y : v)->shape->numel);
-    case FL_KAD_GRAD: return fl_kgive_zeros(l, k, v->shape->numel);
+    case FL_KAD_GRAD: assert(v); return fl_kgive_zeros(l, k, v->shape->numel);
     case FL_KAD_GRAD_SCALAR: return fl_kgive_zeros(l, k, q->count > 1 ? q->count : 1);
     default: return fl_kno_role(call->c, q);
   }
@@ -88,7 +91,7 @@ static flame_status run_part(adjoint *a, const fl_kprogram *part) {
   const fl_kad *ad = part->k->ad;
   fl_launch l;
   fl_node *y[MOST];
-  int made[MOST];
+  int made[MOST] = { 0 };
   flame_status e = FLAME_OK;
   fl_launch_begin(&l, a->call->c, part->k);
   memcpy(l.p, a->call->geometry, sizeof a->call->geometry);

@@ -132,7 +132,7 @@ fl_node *fl_kshaped(fl_node *x, const fl_node *like) {
 }
 
 flame_status fl_kread_number(flame_context *c, fl_node *x, int type, void *to) {
-  double d;
+  double d = 0;
   x = n_cast(x, FLAME_F64);
   const flame_status e = x ? fl_read_node(c, x, &d, sizeof d) : c->err.code;
   if (e == FLAME_OK) fl_launch_put_float(type, d, to);

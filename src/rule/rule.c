@@ -3,6 +3,7 @@
 */
 #include "rule/rule.h"
 #include "tensor/build.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST = FL_KP_MAX_ARGS };
@@ -218,7 +219,7 @@ static void second_release(void *arg) {
 ** its results are the gradients by the seeds. */
 static flame_status through(const second *s, const fl_ktangent *t, fl_node **gin) {
   uint8_t active[MOST], slot[MOST];
-  fl_node *seed[MOST] = { NULL }, *g[MOST];
+  fl_node *seed[MOST] = { NULL }, *g[MOST] = { NULL };
   int n = 0, seeds = 0;
   for (int j = 0; j < s->nall; j++) {
     if (t->of_value[s->all[j]] < 0) continue;
@@ -263,12 +264,15 @@ static int all_of(const fl_kcall *k, int n, const uint8_t *active, uint8_t *all)
 
 /* Gradients that depend on values and seeds. */
 static flame_status differentiable(second s, int n, fl_node **gradient) {
-  fl_node *in[2 * MOST];
+  fl_node *in[2 * MOST] = { NULL };
   flame_context *c = s.call->c;
   int tracked = 0;
   for (int j = 0; j < s.nall; j++) in[j] = s.call->arg[s.all[j]].value;
   for (int j = 0; j < s.nout; j++) in[s.nall + j] = s.seed[j];
-  for (int j = 0; j < s.nall + s.nout; j++) tracked |= in[j]->entry != NULL;
+  for (int j = 0; j < s.nall + s.nout; j++) {
+    assert(in[j]);
+    tracked |= in[j]->entry != NULL;
+  }
   if (!tracked || !c->grad_mode) return FLAME_OK;
   second *own = fl_alloc(&c->mem, sizeof *own);
   if (!own) return no_memory(s.call);

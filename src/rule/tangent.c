@@ -1,6 +1,7 @@
 /* The jvp of a call (rule.h): tangents of results from those of arguments. */
 #include "rule/rule.h"
 #include "tensor/build.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST = FL_KP_MAX_ARGS };
@@ -44,6 +45,7 @@ static void written(tangents *x, int k, int i, fl_node *begin) {
 
 static flame_status mean(tangents *x, int k) {
   fl_kcall *t = x->t->call;
+  assert(t);
   const fl_kad_param *q = &t->p->k->ad->params[k];
   const int i = q->param, type = t->p->k->f->params[k].type;
   const int inout = i >= 0 && x->of->p->role[i] == FL_KROLE_INOUT;

@@ -97,7 +97,7 @@ static void put_run_head(text_writer *w, const path *p) {
 static void put_run(text_writer *w, const path *p) {
   const text_form *f = w->f;
   const int inner = f->inner, span = (p->unroll - 1) * MAP_THREADS * p->vector;
-  uint8_t shared[FL_MAX_INSTR], own[FL_MAX_INSTR], late[FL_MAX_INSTR];
+  uint8_t shared[FL_MAX_INSTR] = { 0 }, own[FL_MAX_INSTR] = { 0 }, late[FL_MAX_INSTR] = { 0 };
   for (int v = 0; v < f->k->ninstr; v++) {
     shared[v] = p->need[v] && f->vary[v] == V_UNIFORM;
     own[v] = p->need[v] && f->vary[v] == V_ELEMENT;
