@@ -104,4 +104,26 @@ local function without(limit)
   print(("done: %d tried, %d seen"):format(tried, seen))
 end
 
-if arg[1] == "without" then without(arg[2]) else way(arg[1]) end
+-- Memory of a device, with its limit and without.
+local function device()
+  local texts = {
+    "local t = {} for i = 1, 300 do t[i] = flame.zeros(1 << 18) flame.eval(t[i]) end",
+    "local x = flame.zeros(1 << 18) for i = 1, 8 do x = flame.cat({ x, x }, 1) flame.eval(x) end",
+    "local t = {} for i = 1, 300 do pcall(function() t[i] = flame.ones(1 << 18) + i "
+      .. "flame.eval(t[i]) end) end flame.eval(flame.ones(1 << 23))",
+  }
+  local ended, seen = 0, 0
+  for _, text in ipairs(texts) do
+    for _, most in ipairs { 32 << 20, 0 } do
+      local box <close> = flame.sandbox { device_memory = most, time = 60 }
+      local _, why = pcall(box.run, box, text)
+      local told = tostring(why):find("of device memory; the limit of the context", 1, true)
+      if most > 0 then ended = ended + (told and 1 or 0) else seen = seen + (told and 0 or 1) end
+    end
+  end
+  print(("done: %d tried, %d ended, %d seen"):format(#texts, ended, seen))
+end
+
+if arg[1] == "without" then without(arg[2])
+elseif arg[1] == "device" then device()
+else way(arg[1]) end
