@@ -30,9 +30,20 @@ end
 
 local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, nodiff, flags,
     include, constants, label)
-  local source
-  source, entry = sources.text_of(text, constants, entry)
-  local k = internal.kernel_new(source, entry, sources.options(flags, include), inout, label)
+  local source, name, special = sources.text_of(text, constants, entry)
+  flags = sources.options(flags, include)
+  local k
+  if special then          -- that an #if may leave out: then the template is meant
+    local ok, found = pcall(internal.kernel_new, source, name, flags, inout, label)
+    k = ok and found
+    local why = not ok and tostring(found) or ""
+    if why:find("there is no entry", 1, true) or why:find("named with its arguments", 1, true) then
+      source, name = sources.text_of(text, constants, entry, true)
+    elseif not ok then
+      error(found, 0)
+    end
+  end
+  k = k or internal.kernel_new(source, name, flags, inout, label)
   check_names("kernel", "inout", inout, k)
   check_names("kernel", "nodiff", nodiff, k)
   local config = { vjp = vjp, nodiff = nodiff, shape = shape, grid = grid,

@@ -236,7 +236,9 @@ local function values_of(parameters, given)
   return env, values
 end
 
-local function instance(source, entry)
+--- The text with the kernel of these arguments, and its name; third: true where that is an explicit
+-- specialisation, which 'general' passes over.
+local function instance(source, entry, general)
   local name, between = entry:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
   if not name then return source, entry end
   local text, given = bare(source), split(between)
@@ -256,7 +258,8 @@ local function instance(source, entry)
   for i in ipairs(parameters) do list[i] = declared(entry, parameters, i, given[i]) end
   local specials = specialisations(text, name)
   local env, values = values_of(parameters, given)
-  local one = special(specials, env, values, text:match(name .. "%s*(%b())", last) or "()")
+  local formals = text:match(name .. "%s*(%b())", last) or "()"
+  local one = not general and special(specials, env, values, formals)
   if one then                            -- a function beside its template, which stays
     source = without(source, one.from, one.to)
     first, last, list = one.first, one.head, {}
@@ -265,7 +268,7 @@ local function instance(source, entry)
   end
   local lines = source:sub(first, last):gsub("[^\n]", "")
   return source:sub(1, first - 1) .. table.concat(list) .. lines .. ' extern "C"'
-    .. source:sub(last + 1), name
+    .. source:sub(last + 1), name, one and true
 end
 
 -- What a compiler may be told, as patterns; each alone decides. A word
@@ -314,11 +317,11 @@ local function options(given, include)
 end
 
 --- The text that is read and compiled, and the name of the kernel in it.
-local function text_of(source, constants, entry)
+local function text_of(source, constants, entry, general)
   source = interpolate(source, constants)
   entry = by_defaults(source, entry)
   if not entry then return source end
-  return instance(source, entry)
+  return instance(source, entry, general)
 end
 
 return { options = options, text_of = text_of }

@@ -434,9 +434,13 @@ describe("a kernel that is a template", function()
       if (i < n) y[i] = x[i] * 3;
     }
     template __global__ void k<float>(float *, const float *, const int);
+    #ifdef NOT_DEFINED
+    template <> __global__ void k(short *out, const short *in, const int m) { out[0] = 77; }
+    #endif
   ]]
   local compiler = flame.kernel("__global__ void k(float *x) { x[0] = 1.f; }")
-  for type, case in pairs { float = { "f32", 6 }, double = { "f64", 10 }, int = { "i32", 15 } } do
+  for type, case in pairs { float = { "f32", 6 }, double = { "f64", 10 }, int = { "i32", 15 },
+    short = { "i16", 6 } } do
     it("is the specialisation of its arguments where there is one: " .. type, function()
       local k = flame.kernel { source = text, entry = "k<" .. type .. ">", block = { 32 } }
       assert.equal(case[2], k(flame.tensor({ 5, 6 }, { dtype = case[1] })):totable()[1])
