@@ -297,6 +297,13 @@ describe("flame.flamegraph", function()
     assert.truthy(svg:find("a&lt;b&gt;", 1, true))
     assert.truthy(g.folded:find("main chunk (a<b>_c)", 1, true), g.folded)
   end)
+  it("sees a coroutine that is older than it", function()
+    local turn = coroutine.wrap(function() while true do leaf(5) coroutine.yield() end end)
+    turn()
+    local g = flame.flamegraph(turn)
+    assert.truthy(g.folded:find("leaf", 1, true), g.folded)
+    assert.is_nil((debug.gethook()))
+  end)
   it("ends with an error of f, puts the hook back, and is one at a time", function()
     local count = 0
     local function hook() count = count + 1 end

@@ -16,6 +16,7 @@
 #include "base/word.h"
 #include "engine/engine.h"
 #include "tensor/build.h"
+#include "lua/hook.h"
 #include "tensor/tensor.h"
 #include <lauxlib.h>
 #include <lua.h>
@@ -117,6 +118,7 @@ typedef struct fl_lua {
   volatile sig_atomic_t struck;    /* what runs is to end at the next instruction */
   int each;                   /* instructions between two looks of the hook; 0: it does not stand */
   int calls;                  /* by the host, nested */
+  fl_note noted;              /* is told of calls and returns: hook.c */
   uint8_t ending;             /* the hook has raised, and no protected call took it yet */
   struct fl_lua_heap *heap;   /* heap.c: counts what Lua allocates; NULL: not counted */
   uint8_t bounded;            /* a state of ours with limits: state.c */

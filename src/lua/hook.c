@@ -2,7 +2,7 @@
 #include "lua/hook.h"
 #include "lua/binding.h"
 
-enum { ALL = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT };
+enum { CALLS = LUA_MASKCALL | LUA_MASKRET, ALL = CALLS | LUA_MASKLINE | LUA_MASKCOUNT };
 
 static void hook(lua_State *L, lua_Debug *ar);
 
@@ -16,10 +16,11 @@ fl_lua *fl_hook_of(lua_State *L) {
 /* L's hook as it is while nothing is asked for. A hook of the script's own is let be where ours
 ** does not stand. A strike of just now goes before it. */
 static void settle(lua_State *L, const fl_lua *b) {
-  const int each = fl_is_stuck(b->c) ? 1 : b->each, ours = lua_gethook(L) == hook;
-  if (b->each == 0 && ours) lua_sethook(L, NULL, 0, 0);
-  if (b->each > 0 && (!ours || lua_gethookmask(L) != LUA_MASKCOUNT || lua_gethookcount(L) != each))
-    lua_sethook(L, hook, LUA_MASKCOUNT, each);
+  const int each = b->each && fl_is_stuck(b->c) ? 1 : b->each, ours = lua_gethook(L) == hook;
+  const int mask = (each > 0 ? LUA_MASKCOUNT : 0) | (b->noted ? CALLS : 0);
+  if (mask == 0 && ours) lua_sethook(L, NULL, 0, 0);
+  if (mask != 0 && (!ours || lua_gethookmask(L) != mask || lua_gethookcount(L) != each))
+    lua_sethook(L, hook, mask, each);
   if (b->struck) lua_sethook(L, hook, ALL, 1);
 }
 
@@ -62,8 +63,11 @@ static void hook(lua_State *L, lua_Debug *ar) {
     lua_sethook(L, NULL, 0, 0);
     return;
   }
-  const int n = ar->event == LUA_HOOKCOUNT && lua_gethookmask(L) == LUA_MASKCOUNT
-                ? lua_gethookcount(L) : 0;
+  const int mask = lua_gethookmask(L), event = ar->event;
+  const int n = event == LUA_HOOKCOUNT && mask != ALL ? lua_gethookcount(L) : 0;
+  const int is_call = event != LUA_HOOKCOUNT && event != LUA_HOOKLINE;
+  if (is_call && b->noted) b->noted(L, b, ar);
+  if (is_call && b->noted && mask != ALL) return;
   b->ending = 1;
   fl_hook_charge(L, b, n);
   b->ending = 0;
@@ -74,6 +78,14 @@ void fl_hook_stand(lua_State *L, fl_lua *b) {
   if (b->each == 0) b->each = FL_HOOK_EACH;
   settle(b->running, b);
   if (L != b->running) settle(L, b);
+}
+
+int fl_hook_note(lua_State *L, fl_lua *b, fl_note f) {
+  if (f != NULL && b->noted != NULL) return 0;
+  b->noted = f;
+  settle(L, b);
+  if (b->running != NULL && b->running != L) settle(b->running, b);
+  return 1;
 }
 
 void fl_hook_begin(lua_State *L, fl_lua *b, int restart) {

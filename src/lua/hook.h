@@ -1,6 +1,6 @@
 /*
-** The hook of a state: one function that owns the slot, for limits, interrupts and the end of
-** workers.
+** The hook of a state: one function that owns the slot, for limits, interrupts, the end of workers
+** and flame graphs.
 **
 ** A hook is of one coroutine, so who resumes one (coroutine.c) tells which runs. Where a limit
 ** can be used up the hook stands: it looks each so many instructions. Elsewhere it is set by a
@@ -14,6 +14,9 @@
 #define FL_CLI_STRING "=(command line)"
 
 struct fl_lua;
+struct lua_Debug;
+/* See fl_hook_note. */
+typedef void (*fl_note)(struct lua_State *L, struct fl_lua *b, struct lua_Debug *ar);
 
 enum { FL_HOOK_EACH = 1000 };
 
@@ -25,6 +28,9 @@ void fl_hook_stand(struct lua_State *L, struct fl_lua *b);
 void fl_hook_look(struct lua_State *L, struct fl_lua *b);
 /* The same after n more steps. */
 void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
+/* Each call and return is told to f, whatever else the hook stands for; NULL: to nobody. 0: to
+** somebody else already. A script's own hook in L loses the slot. */
+int fl_hook_note(struct lua_State *L, struct fl_lua *b, fl_note f);
 /* A call by the host begins in L; between the two a strike ends it. Nested calls are of one.
 ** restart: what a call uses up counts from 0. */
 void fl_hook_begin(struct lua_State *L, struct fl_lua *b, int restart);

@@ -9,6 +9,7 @@
 */
 #include "lua/binding.h"
 #include "device/trace.h"
+#include "lua/hook.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ typedef struct stacks {
   struct { node *at; int64_t n, cap; } nodes;        /* the first: what began the recording */
   struct { frame *at; int64_t n, cap; } frames;
   double last;                         /* until when time is counted */
-  lua_Hook before;
+  lua_Hook before;                     /* the script's own */
   int before_mask, before_count;
 } stacks;
 
@@ -92,13 +93,10 @@ static void leave(const lua_State *L, stacks *s, const void *f) {
   if (k > 0) s->frames.n = k - 1;
 }
 
-static void hook(lua_State *L, lua_Debug *ar) {
+static void note(lua_State *L, fl_lua *b, lua_Debug *ar) {
   stacks *s = recording(L);
-  if (s == NULL || s->b->c == NULL) {
-    lua_sethook(L, NULL, 0, 0);
-    return;
-  }
   const double now = fl_trace_now();
+  if (s == NULL || b->c == NULL) return;
   s->nodes.at[top(s)].ms += now - s->last;
   lua_getinfo(L, "f", ar);
   const void *f = lua_topointer(L, -1);
@@ -108,24 +106,37 @@ static void hook(lua_State *L, lua_Debug *ar) {
   s->last = fl_trace_now();
 }
 
-/* core.stacks_start(): of this thread, and of coroutines that it makes. false: one is on, or a
-** limit has the hook. */
+/* Of a recording that nobody stops, as one in a coroutine that is left. */
+static int forget(lua_State *L) {
+  stacks *s = (stacks *)lua_touserdata(L, 1);
+  if (s->b->c == NULL) return 0;
+  if (recording(L) == s) s->b->noted = NULL;     /* the state ends */
+  FL_DROP(&s->b->c->mem, &s->nodes);
+  FL_DROP(&s->b->c->mem, &s->frames);
+  return 0;
+}
+
+/* core.stacks_start(). false: one is on. */
 static int stacks_start(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) fl_lua_raise(L, b);
-  if (recording(L) != NULL || b->each > 0) return lua_pushboolean(L, 0), 1;
+  if (recording(L) != NULL) return lua_pushboolean(L, 0), 1;
   stacks *s = (stacks *)lua_newuserdatauv(L, sizeof *s, 0);
   memset(s, 0, sizeof *s);
   s->b = b;
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, forget);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
   node *root = FL_PUSH(&b->c->mem, &s->nodes);
   if (root == NULL) return fl_lua_fail(L, "flamegraph", "no host memory");
   *root = (node){ .parent = -1, .child = -1, .next = -1 };
   s->before = lua_gethook(L);
   s->before_mask = lua_gethookmask(L);
   s->before_count = lua_gethookcount(L);
+  if (!fl_hook_note(L, b, note)) return lua_pushboolean(L, 0), 1;
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_stacks);
   s->last = fl_trace_now();
-  lua_sethook(L, hook, LUA_MASKCALL | LUA_MASKRET, 0);
   return lua_pushboolean(L, 1), 1;
 }
 
@@ -134,7 +145,8 @@ static int stacks_start(lua_State *L) {
 static int stacks_stop(lua_State *L) {
   stacks *s = recording(L);
   if (s == NULL) return 0;
-  if (lua_gethook(L) == hook) lua_sethook(L, s->before, s->before_mask, s->before_count);
+  fl_hook_note(L, s->b, NULL);
+  if (s->before && !lua_gethook(L)) lua_sethook(L, s->before, s->before_mask, s->before_count);
   s->nodes.at[top(s)].ms += fl_trace_now() - s->last;
   lua_createtable(L, (int)s->nodes.n, 0);
   for (int64_t i = 1; i < s->nodes.n; i++) {

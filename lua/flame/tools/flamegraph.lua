@@ -142,7 +142,7 @@ local function graph_of(path, f, ...)
       self.nodes = on and internal.stacks_stop()
     end })
     on = internal.stacks_start()
-    if not on then fail("flamegraph", "one is on already, or the hook is another's") end
+    if not on then fail("flamegraph", "one is on already") end
     results = table.pack(f(...))
   end
   complete(self, below_first(self.nodes))
