@@ -173,6 +173,27 @@ uint32_t fl_lua_site(lua_State *L, fl_lua *b);
 char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
 /* Raise what the context keeps, as docs/contract.md 7 says. */
 int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
+
+/* The context of a call; raises once the state is closing. */
+static inline flame_context *context_of(lua_State *L) {
+  fl_lua *b = self_of(L);
+  if (b->c == NULL) fl_lua_raise(L, b);
+  return b->c;
+}
+
+/* Fields of the table on top. */
+static inline void set_int(lua_State *L, const char *name, int64_t v) {
+  lua_pushinteger(L, v);
+  lua_setfield(L, -2, name);
+}
+static inline void set_number(lua_State *L, const char *name, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+static inline void set_text(lua_State *L, const char *name, const char *text) {
+  lua_pushstring(L, text);
+  lua_setfield(L, -2, name);
+}
 /* The name of an op on positions for messages: op, or what core.naming said. */
 const char *fl_lua_named(fl_lua *b, const char *op);
 /* A public function that is written in Lua, see declare.h. Upvalues: state, metatable,

@@ -15,16 +15,6 @@ typedef struct large {
   uint32_t site;
 } large;
 
-static void set_int(lua_State *L, const char *name, int64_t v) {
-  lua_pushinteger(L, v);
-  lua_setfield(L, -2, name);
-}
-
-static void set_string(lua_State *L, const char *name, const char *v) {
-  lua_pushstring(L, v);
-  lua_setfield(L, -2, name);
-}
-
 /* The largest first, those in one buffer together. */
 static int by_bytes(const void *a, const void *b) {
   const large *x = a, *y = b;
@@ -74,10 +64,10 @@ static int tensors(lua_State *L) {
     set_int(L, "bytes", at[i].bytes);
     fl_push_sizes(L, at[i].rank, at[i].size);
     lua_setfield(L, -2, "shape");
-    set_string(L, "dtype", fl_dtype_name(at[i].dtype));
+    set_text(L, "dtype", fl_dtype_name(at[i].dtype));
     fl_device_name(at[i].device, text);
-    set_string(L, "device", text);
-    set_string(L, "site", fl_site_text(b, at[i].site, text));
+    set_text(L, "device", text);
+    set_text(L, "site", fl_site_text(b, at[i].site, text));
     lua_newtable(L);
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "handles");

@@ -28,7 +28,7 @@ void fl_hook_stand(struct lua_State *L, struct fl_lua *b);
 void fl_hook_look(struct lua_State *L, struct fl_lua *b);
 /* The same after n more steps. */
 void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
-/* Each call and return is told to f, whatever else the hook stands for; NULL: to nobody. 0: to
+/* Each call and return is told to f, whatever else the hook stands for; NULL: no more. 0: to
 ** somebody else already. A script's own hook in L loses the slot. */
 int fl_hook_note(struct lua_State *L, struct fl_lua *b, fl_note f);
 /* A call by the host begins in L; between the two a strike ends it. Nested calls are of one.

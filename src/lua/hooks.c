@@ -9,15 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static flame_context *context(lua_State *L) {
-  fl_lua *b = self_of(L);
-  if (b->c == NULL) fl_lua_raise(L, b);
-  return b->c;
-}
-
 /* core.fail_alloc(k, forever): the k-th allocation from now on fails; 0: none. */
 static int fail_alloc(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   const int64_t k = luaL_checkinteger(L, 1);
   c->mem.fail_at = k > 0 ? c->mem.calls + k : 0;
   c->mem.fail_forever = lua_toboolean(L, 2);
@@ -27,7 +21,7 @@ static int fail_alloc(lua_State *L) {
 
 /* core.forget_plans(): the next evaluations plan again. */
 static int forget_plans(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_engine *e = (fl_engine *)c->engine;
   fl_plans_close(&e->plans);
   if (!fl_plans_init(&e->plans, &c->mem)) return fl_lua_fail(L, "forget_plans", "no host memory");
@@ -37,7 +31,7 @@ static int forget_plans(lua_State *L) {
 /* core.plant(k): the k-th planner bug (FL_PLANT_*) is there from now on, 0: none. Plans made
 ** before are forgotten. */
 static int plant(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   const int64_t k = luaL_checkinteger(L, 1);
   if (k < 0 || k >= FL_PLANT_COUNT) return luaL_argerror(L, 1, "no such bug");
   c->planted = (uint8_t)k;
@@ -46,13 +40,13 @@ static int plant(lua_State *L) {
 
 /* core.interrupt(): as Ctrl-C does. */
 static int interrupt(lua_State *L) {
-  flame_interrupt(context(L));
+  flame_interrupt(context_of(L));
   return 0;
 }
 
 /* core.budget(n): evaluate after so many recorded ops -> the number before. */
 static int budget(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   lua_pushinteger(L, c->budget);
   if (!lua_isnoneornil(L, 1)) c->budget = fl_arg_int(L, 1, "budget", "n");
   return 1;

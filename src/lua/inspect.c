@@ -9,19 +9,8 @@
 #include <stdio.h>
 #include <time.h>
 
-static flame_context *context(lua_State *L) {
-  fl_lua *b = self_of(L);
-  if (b->c == NULL) fl_lua_raise(L, b);
-  return b->c;
-}
-
-static void set_int(lua_State *L, const char *name, int64_t v) {
-  lua_pushinteger(L, v);
-  lua_setfield(L, -2, name);
-}
-
 static int x_stats(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_args(L);
   if (!lua_isnil(L, 1)) {
     memset(&c->stats, 0, sizeof c->stats);
@@ -48,7 +37,7 @@ static int x_stats(lua_State *L) {
 
 /* flame.info(): composed in tools/doctor.lua. */
 static int x_info(lua_State *L) {
-  context(L);
+  context_of(L);
   fl_args(L);
   return fl_core_call(L, "info");
 }
@@ -67,7 +56,7 @@ static void add_fact(void *arg, const char *name, int ok, const char *text) {
 
 /* core.facts(deep): a list of {name =, ok =, text =} about driver, libraries, cache. */
 static int facts(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   const int deep = lua_toboolean(L, 1);
   luaL_checkstack(L, 8, "facts");
   lua_newtable(L);
@@ -129,7 +118,7 @@ static int x_synchronize(lua_State *L) {
 }
 
 static int x_seed(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_args(L);
   flame_seed(c, (uint64_t)lua_tointeger(L, 1));
   self_of(L)->seedings++;
@@ -138,7 +127,7 @@ static int x_seed(lua_State *L) {
 
 /* flame.rng_state(): {seed =, counter =}; flame.rng_state(s) goes back to it. */
 static int x_rng_state(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_args(L);
   if (lua_isnil(L, 1)) {
     lua_createtable(L, 0, 2);
@@ -157,7 +146,7 @@ static int x_rng_state(lua_State *L) {
 }
 
 static int x_default_device(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   char name[16];
   fl_args(L);
   if (!lua_isnil(L, 1)) c->default_device = (uint8_t)fl_arg_device(L, 1, "default_device");
@@ -195,7 +184,7 @@ static int x_cuda_count(lua_State *L) {
 }
 
 static int x_deterministic(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_args(L);
   if (!lua_isnil(L, 1)) c->deterministic = (uint8_t)lua_toboolean(L, 1);
   lua_pushboolean(L, c->deterministic);
@@ -204,7 +193,7 @@ static int x_deterministic(lua_State *L) {
 
 /* flame.debug(level) -> the level before; (true | false): the switch of CUDA, as it was before. */
 static int x_debug(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_engine *e = (fl_engine *)c->engine;
   fl_args(L);
   if (self_of(L)->bounded && !lua_isnil(L, 1))
@@ -224,7 +213,7 @@ static int x_debug(lua_State *L) {
 }
 
 static int x_anomaly(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_args(L);
   if (!lua_isnil(L, 1)) c->anomaly = (uint8_t)lua_toboolean(L, 1);
   lua_pushboolean(L, c->anomaly != 0);
@@ -232,7 +221,7 @@ static int x_anomaly(lua_State *L) {
 }
 
 static int x_autograd_stats(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_args(L);
   lua_createtable(L, 0, 2);
   set_int(L, "entries", c->entries.live);
@@ -243,7 +232,7 @@ static int x_autograd_stats(lua_State *L) {
 /* Nothing recorded, grad mode on, anomaly off: as in a fresh context. Leaves stay leaves. */
 static int x_autograd_reset(lua_State *L) {
   fl_lua *b = self_of(L);
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_args(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_lua_leave_status(L, b, m, fl_entries_forget(c));

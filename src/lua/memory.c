@@ -8,17 +8,6 @@
 
 enum { OWNERS = 10, COUNTED = 8 /* in node->mark; the lower bits are plan/'s and backward's */ };
 
-static flame_context *context(lua_State *L) {
-  fl_lua *b = self_of(L);
-  if (b->c == NULL) fl_lua_raise(L, b);
-  return b->c;
-}
-
-static void set_int(lua_State *L, const char *name, int64_t v) {
-  lua_pushinteger(L, v);
-  lua_setfield(L, -2, name);
-}
-
 static void reset_peaks(flame_context *c) {
   fl_engine *e = (fl_engine *)c->engine;
   for (int i = 0; i < FL_MAX_DEVICES; i++) {
@@ -46,7 +35,7 @@ static void push_owners(lua_State *L, const flame_context *c, int device) {
 
 /* flame.memory([device]): of the default device; ("reset_peak") starts the peaks again. */
 static int x_memory(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   const fl_engine *e = (fl_engine *)c->engine;
   int d = c->default_device;
   fl_usage u;
@@ -76,7 +65,7 @@ static int x_memory(lua_State *L) {
 }
 
 static int x_empty_cache(lua_State *L) {
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   fl_engine *g = (fl_engine *)c->engine;
   fl_args(L);
   for (int i = 0; i < FL_MAX_DEVICES; i++) {
@@ -138,7 +127,7 @@ static int census_of(lua_State *L) {
   fl_lua *b = self_of(L);
   char text[96];
   luaL_checkstack(L, 8, "census");
-  census s = { .c = context(L), .sites = b->sites.n + 1 };
+  census s = { .c = context_of(L), .sites = b->sites.n + 1 };
   const size_t bytes = sizeof *s.site * (size_t)s.sites;
   s.site = lua_newuserdatauv(L, bytes, 0);
   memset(s.site, 0, bytes);

@@ -8,30 +8,9 @@
 #include "engine/profile.h"
 #include "group/group.h"
 
-static flame_context *context(lua_State *L) {
-  fl_lua *b = self_of(L);
-  if (b->c == NULL) fl_lua_raise(L, b);
-  return b->c;
-}
-
-static void set_int(lua_State *L, const char *name, int64_t v) {
-  lua_pushinteger(L, v);
-  lua_setfield(L, -2, name);
-}
-
 static int profile_start(lua_State *L) {
-  lua_pushboolean(L, fl_profile_start(context(L)));
+  lua_pushboolean(L, fl_profile_start(context_of(L)));
   return 1;
-}
-
-static void set_text(lua_State *L, const char *name, const char *text) {
-  lua_pushstring(L, text);
-  lua_setfield(L, -2, name);
-}
-
-static void set_number(lua_State *L, const char *name, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, name);
 }
 
 static void push_event(lua_State *L, const fl_lua *b, const fl_profile_event *e) {
@@ -62,7 +41,7 @@ static void push_event(lua_State *L, const fl_lua *b, const fl_profile_event *e)
 ** events there was no memory for. */
 static int profile_stop(lua_State *L) {
   fl_lua *b = self_of(L);
-  flame_context *c = context(L);
+  flame_context *c = context_of(L);
   const fl_profile *p = ((fl_engine *)c->engine)->profile;
   if (p == NULL) return fl_lua_fail(L, "profile", "none is on");
   fl_profile_stop(c);

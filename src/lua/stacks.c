@@ -106,7 +106,7 @@ static void note(lua_State *L, fl_lua *b, lua_Debug *ar) {
   s->last = fl_trace_now();
 }
 
-/* Of a recording that nobody stops, as one in a coroutine that is left. */
+/* Of a recording that is not stopped, as one in a coroutine that is left. */
 static int forget(lua_State *L) {
   stacks *s = (stacks *)lua_touserdata(L, 1);
   if (s->b->c == NULL) return 0;
