@@ -210,7 +210,7 @@ static void put_special(writer *w, const fl_node *n, const ref *r) {
 }
 
 static void put_node(writer *w, fl_node *n) {
-  ref r[255];
+  ref r[255] = { { 0 } };
   w->at = n;
   if (n->base) {
     put_view(w, n, (ref){ '%', n->base->slot }, n->offset);

@@ -1,6 +1,7 @@
 /* The table of facts (facts.h): indices, and which thread owns what a store writes. */
 #include "kernel/facts/facts.h"
 #include "kernel/facts/poly.h"
+#include <assert.h>
 #include <string.h>
 
 /* ---- indices ---------------------------------------------------------------------------- */
@@ -15,6 +16,7 @@ typedef struct classify {
 } classify;
 
 static int is_outside(const classify *c, const fl_kexpr *x) {
+  assert(x);
   if (x->kind == FL_KX_LOAD || (x->var >= 0 && c->inside[x->var])) return 0;
   for (int i = 0; i < x->n; i++)
     if (!is_outside(c, x->x[i])) return 0;
@@ -24,6 +26,7 @@ static int is_outside(const classify *c, const fl_kexpr *x) {
 /* An index made before the loop and used in it: other threads have others, this one has it
 ** again and again. */
 static void classify_index(classify *c, int site, const fl_kexpr *index) {
+  assert(c->x);
   if (site < 0 || site >= c->x->n) return;
   fl_kfact *fact = &c->x->at[site];
   const fl_kindex class = fl_kindex_class(c->k, c->s, index);
@@ -104,6 +107,7 @@ static void see_pair(stores *m, const fl_kstmt *s, const fl_kstmt *t) {
 
 static void find_owners(fl_karena *a, fl_kfacts *x, const fl_kindices *k) {
   stores m = {.a = a, .x = x, .k = k};
+  assert(x);
   const fl_kvisitor v = {see_store, NULL, &m};
   fl_kwalk_block(&v, x->f->body);
   for (int i = 0; i < m.n; i++)

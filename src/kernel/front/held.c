@@ -57,7 +57,7 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line) 
   fl_kheld *h = held(p, &place);
   from = h ? fl_pointer_as(p, place.type, from, line) : from;
   if (!h) fl_refuse(p, line, "pointers stored in memory are outside the language");
-  if (p->failed) return;
+  if (p->failed || !h) return;
   from.sym = 0;
   const int first = !h->v.type;
   if (first) begin(p, h, place, from, line);

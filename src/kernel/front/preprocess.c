@@ -4,6 +4,7 @@
 ** macro bomb is an error and not an outage.
 */
 #include "kernel/front/lexer.h"
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -493,6 +494,7 @@ const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int 
 /* Literals beside each other are one. */
 static void join_strings(fl_karena *a, fl_ktoks *out) {
   int64_t n = 0;
+  assert(out->at || out->n == 0);
   for (int64_t i = 0; i < out->n; i++) {
     const fl_ktok *t = &out->at[i];
     fl_ktok *last = n ? &out->at[n - 1] : NULL;

@@ -108,7 +108,7 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   const fl_ktok *const open = &p->toks.at[name + 1];
   const fl_symbol *s = which < 0 && open->kind == FL_TOK_PUNCT && open->punct == '<'
                        ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;
-  if (fl_scope_is_template(s))                    /* inside itself it is the instance */
+  if (s && fl_scope_is_template(s))               /* inside itself it is the instance */
     fl_deduce_struct(p, d, s->kind == FL_SYM_TEMPLATE ? s->structs : s->type->s->members->of,
                      name + 1, type);
 }

@@ -11,6 +11,7 @@
 */
 #include "kernel/front/front.h"
 #include "tensor/dtype.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST_COPIED = 16 };       /* elements of a value */
@@ -294,6 +295,7 @@ int64_t fl_view_units_in(const fl_front *p, const fl_cvalue *v, int64_t bytes) {
 
 static void set_unit(fl_front *p, fl_cvalue *v, int unit) {
   const int now = unit_of(p, v);
+  assert(unit > 0);
   if (unit >= now) return;
   if (v->idx) v->idx = binary(p, FL_KO_MUL, v->idx, now / unit);
   v->unit = (uint8_t)unit;
