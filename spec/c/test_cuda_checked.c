@@ -70,7 +70,7 @@ typedef struct life {
 } life;
 
 /* The kernel made ready and launched once; the fault's text or an error is left in *l. */
-static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny) {
+static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny, int64_t nodes) {
   void *x = NULL, *y = NULL;
   fl_scalar n = { .i = N };
   memset(l, 0, sizeof *l);
@@ -80,6 +80,7 @@ static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny) {
   l->c.kernel_checks = (uint8_t)checks;
   l->c.kernel_steps = 77;
   l->c.limits.deny = deny;
+  if (nodes) CHECK(flame_limit_set(&l->c, FLAME_NODES, nodes) == 0);
   fl_ksource *s = e == FLAME_OK ? fl_ksource_parse(&l->c.mem, &l->c.err, text, sizeof text - 1)
                                 : NULL;
   fl_kunit *u = s ? fl_kunit_new(&l->c.mem, s, "train.lua", 10, NULL, 0) : NULL;
@@ -90,7 +91,7 @@ static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny) {
   if (e == FLAME_OK && !(y = l->d.table->alloc(&l->d, 4 * N))) e = FLAME_NO_MEMORY;
   fl_call call = { .nin = 1, .in_dtype = { FLAME_F32 }, .dtype = FLAME_F32, .numel = N,
                    .in_numel = { N }, .nscalar = 1 };
-  const int64_t p[] = { BLOCKS, 1, 1, BLOCK, 1, 1, 0, 3, checks, FL_KARG_IN, 0,
+  const int64_t p[] = { BLOCKS, 1, 1, BLOCK, 1, 1, 0, 3, fl_kfunction_checks(&l->c), FL_KARG_IN, 0,
                         FL_KARG_OUT + 8 * (4 * N), 0, FL_KARG_VALUE, 4 };
   memcpy(call.p, p, sizeof p);
   if (l->k) call.callee = &l->k->callee;
@@ -111,7 +112,9 @@ static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny) {
   return e;
 }
 
-static flame_status one_launch(life *l, unsigned checks) { return one_launch_with(l, checks, 0); }
+static flame_status one_launch(life *l, unsigned checks) {
+  return one_launch_with(l, checks, 0, 0);
+}
 
 static void tells_the_kernel_what_it_needs(void) {
   life l;
@@ -179,12 +182,13 @@ static void without_checks_it_is_the_kernel_itself(void) {
 static void texts_of_scripts_are_compiled_only_where_nothing_is_limited(void) {
   life l;
   seen.plant = NULL;
-  for (uint32_t deny = 0; deny < 2; deny++) {
+  for (int i = 0; i < 4; i++) {                  /* checks asked for; a denial; a limit set later */
     fake_reset();
     fake.on_launch = look;
     fake.word = "as it is written";
-    CHECK(one_launch_with(&l, FL_LANE_BOUNDS, deny) == FLAME_OK && seen.waves == 1);
-    CHECK(fake.texts > 0 && fake.with_word == !deny);
+    const unsigned asked = i < 2 ? FL_LANE_BOUNDS : 0;
+    CHECK(one_launch_with(&l, asked, i == 1 || i == 2, i == 3 ? 1 << 20 : 0) == FLAME_OK);
+    CHECK(seen.waves == 1 && fake.texts > 0 && fake.with_word == (i == 0));
   }
 }
 

@@ -411,7 +411,7 @@ flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b,
   const int how = fl_env_int(FL_ENV_FLAME_REPLAY);
   *w = NULL;
   if (how == REPLAY_NEVER || p->nstep < LEAST || !s->cu->GraphLaunch || s->ctx->sync_each ||
-      s->ctx->kernel_checks) return FLAME_OK;
+      fl_kfunction_checks(s->ctx)) return FLAME_OK;
   const uint64_t hash = hash_of(s, r, p, b);
   *w = find(s, r, p, b, hash);
   if (*w) return bind(s, *w, p, b);

@@ -161,9 +161,8 @@ static unsigned checks_of_environment(const flame_context *c) {
 }
 
 void fl_engine_debug_cuda(flame_context *c, int on) {
-  const int limited = c->limits.any || c->limits.deny;
   c->sync_each = on != 0;
-  c->kernel_checks = (uint8_t)(checks_of_environment(c) | (on || limited ? FL_LANE_BOUNDS : 0));
+  c->kernel_checks = (uint8_t)(checks_of_environment(c) | (on ? FL_LANE_BOUNDS : 0));
 }
 
 static void configure_checks(flame_context *c) {

@@ -161,8 +161,9 @@ flame_status fl_launch_check(const fl_launch *l) {
 /* ---- the node -------------------------------------------------------------------------------- */
 
 flame_status fl_kernel_ready(flame_context *c, fl_kfunction *k, int device) {
-  if (k->ready_for != c->kernel_checks) k->ready = 0;
-  k->ready_for = c->kernel_checks;
+  const unsigned checks = fl_kfunction_checks(c);
+  if (k->ready_for != checks) k->ready = 0;
+  k->ready_for = checks;
   if (k->ready >> device & 1) return FLAME_OK;
   fl_device *d = fl_engine_device(c, device);
   if (!d) return c->err.code;
@@ -216,7 +217,7 @@ static void find_whole(fl_launch *l) {
 
 /* All results: the one there is, or the bytes of several. */
 static fl_node *packed(fl_launch *l) {
-  const unsigned checks = l->c->kernel_checks;
+  const unsigned checks = fl_kfunction_checks(l->c);
   /* snapshots of derived kernels copy local arrays before they are written */
   l->p[FL_KP_CHECKS] = l->k->ad ? checks & ~(unsigned)FL_LANE_UNINIT : checks;
   find_whole(l);

@@ -104,7 +104,8 @@ fl_node *fl_graph_launch(flame_context *c, fl_kfunction *k, int device, int dtyp
         (k->slot[i] && !is_summed(p[FL_KP_ARGS + 2 * i] & 7)))
       return refuse(c, "an argument does not fit its parameter");
   if (fl_kernel_ready(c, k, device) != FLAME_OK) return NULL;
-  p[FL_KP_CHECKS] = k->ad ? c->kernel_checks & ~(unsigned)FL_LANE_UNINIT : c->kernel_checks;
+  const unsigned checks = fl_kfunction_checks(c);
+  p[FL_KP_CHECKS] = k->ad ? checks & ~(unsigned)FL_LANE_UNINIT : checks;
   find_whole(k, p, scalar);
   return n_call(c, FL_CALL_kernel, k->f->name, nin, in, device, dtype, rank, size, np, p,
                 &k->callee, ns, scalar);

@@ -13,6 +13,7 @@
 #include "kernel/lanes/lane.h"
 #include "kernel/front/source.h"
 #include "tensor/call.h"
+#include "tensor/context.h"
 
 /* How a call's p[] describes a launch: grid, block, dynamic shared bytes, number of arguments,
 ** FL_LANE_* checks, then two integers for each parameter of the kernel. */
@@ -87,5 +88,10 @@ static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64
   *a = w >> 3;
   *b = c->p[FL_KP_ARGS + 2 * i + 1];
   return (fl_karg_kind)(w & 7);
+}
+/* FL_LANE_*: what the context's kernels are checked for. Where there are limits or permissions,
+** also ones that were set later, what runs is the form printed from our tree, whatever was asked. */
+static inline unsigned fl_kfunction_checks(const flame_context *c) {
+  return c->kernel_checks | (c->limits.any || c->limits.deny ? FL_LANE_BOUNDS : 0u);
 }
 #endif

@@ -63,7 +63,7 @@ static int64_t numel_of(const fl_sizes *s) {
 
 static void make_ready(lua_State *L, fl_lua *b, plan *p) {
   fl_kfunction *k = p->l.k;
-  if (k->ready_for == b->c->kernel_checks && k->ready >> p->l.device & 1) return;
+  if (k->ready_for == fl_kfunction_checks(b->c) && k->ready >> p->l.device & 1) return;
   const int64_t m = fl_lua_enter(L, b);
   const flame_status e = fl_launch_ready(&p->l);
   fl_scope_end(b->c, m);

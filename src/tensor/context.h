@@ -136,7 +136,7 @@ typedef struct flame_context {
                                  ** on the CPU; 0: no limit */
   uint8_t sync_each;             /* wait after each launch: fl_engine_debug_cuda */
   int64_t gather_most;           /* elements and threads of a gather (kernel/ad/ad.h) */
-  uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */
+  uint8_t kernel_checks;         /* FL_LANE_* asked for: see fl_kfunction_checks */
   uint8_t planted;               /* FL_PLANT_*, seen through FL_PLANTED */
   atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */
   atomic_uintptr_t refused;      /* the last one that was not let in meanwhile, until

@@ -76,12 +76,12 @@ static void say_unchecked(const fl_kfunction *k) {
 ** printed from the tree; that alone is launched then. */
 static fl_kfunction *compiled(const fl_cuda *s, fl_kfunction *k) {
   const int limited = s->ctx->limits.any || s->ctx->limits.deny;
-  return limited && s->ctx->kernel_checks && k->checked ? k->checked : k;
+  return limited && k->checked ? k->checked : k;
 }
 
 /* With checks on, the checked form as well. */
 static flame_status want(fl_cuda *s, fl_kfunction *k) {
-  unsigned checks = s->ctx->kernel_checks;
+  unsigned checks = fl_kfunction_checks(s->ctx);
   if (k->ad) checks &= ~(unsigned)FL_LANE_UNINIT;
   if (checks && (k->binary || !k->f->has_body)) say_unchecked(k);
   if (checks && !fl_kfunction_check(k, checks))
