@@ -132,7 +132,7 @@ for name in ([[allclose arange autocast backward bartlett_window bench backward_
   fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window generate
   get_default_device get_default_dtype get_rng_state grad gradcheck gradients gradients_table graph hamming_window
   hann_window has help hessian hvp inference_mode info is_complex is_contiguous is_floating_point
-  is_grad_enabled is_nonzero is_same_size is_signed is_tensor item jacobian jvp kaiser_window kernel
+  is_grad_enabled is_nonzero is_same_size is_signed is_tensor item jacobian jvp kaiser_window kernel kernel_file
   kernel_cache last_error lcm leakcheck linspace load logspace manual_seed map memory nbytes
   ndimension nelement no_grad numel nuttall_window one_hot ones profile program promote_types rand randint
   randn randperm register_hook result_type rfftfreq rng_state sandbox save scalar_tensor scope seed

@@ -234,7 +234,7 @@ static void allocations_fail(const char *name) {
   int ok = once(c, name) == 1, refused = 0, k = 1;
   const int64_t blocks = c->mem.live_blocks;
   for (int forever = 0; forever < 2; forever++)
-    for (k = 1; ok && k < 3000; k += 1 + k / 20) {
+    for (k = 1; ok && k < 10000; k += 1 + k / 20) {
       c->mem.fail_at = c->mem.calls + k;
       c->mem.fail_forever = forever;
       const int r = once(c, name), done = c->mem.calls < c->mem.fail_at;
@@ -243,7 +243,7 @@ static void allocations_fail(const char *name) {
       refused += r == 0;
       if (done) break;
     }
-  CHECK(ok && refused > 3 && k < 3000);
+  CHECK(ok && refused > 3 && k < 10000);
   CHECK(once(c, name) == 1 && c->mem.live_blocks <= blocks + 8);
   flame_close(c);
 }

@@ -54,9 +54,14 @@ static item *item_of(walk *w, const fl_node *n) {
   return it && it->node == n && it->needed && !outside(w, n->entry) ? it : NULL;
 }
 
+static int no_memory(walk *w) {
+  FL_FAIL(w->c, FLAME_NO_MEMORY, w->op, "host memory is out");
+  return -1;
+}
+
 static int put_off(walk *w, item *it, fl_late x, int64_t copied) {
   fl_late *at = FL_PUSH(&w->c->mem, &w->lates);
-  if (!at) return -1;
+  if (!at) return no_memory(w);
   x.next = it->late;
   x.site = w->c->site;
   x.back = w->c->back;
@@ -123,10 +128,7 @@ static int gather(walk *w, int32_t first, int turned, fl_node ***list) {
   int n = 0, k = 0;
   for (int32_t i = first; i >= 0; i = all[i].next) n += all[i].turned == turned;
   *list = n ? fl_alloc(&w->c->mem, 2 * (size_t)n * sizeof **list) : NULL;
-  if (n && !*list) {
-    FL_FAIL(w->c, FLAME_NO_MEMORY, w->op, "host memory is out");
-    return -1;
-  }
+  if (n && !*list) return no_memory(w);
   if (n == 0) return 0;
   for (int32_t i = first; i >= 0; i = all[i].next) {
     if (all[i].turned != turned) continue;

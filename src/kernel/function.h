@@ -90,7 +90,7 @@ static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64
   return (fl_karg_kind)(w & 7);
 }
 /* FL_LANE_*: what the context's kernels are checked for. Where there are limits or permissions,
-** also ones that were set later, what runs is the form printed from our tree, whatever was asked. */
+** also those set later, what runs is the form that is printed from our tree, whatever was asked. */
 static inline unsigned fl_kfunction_checks(const flame_context *c) {
   return c->kernel_checks | (c->limits.any || c->limits.deny ? FL_LANE_BOUNDS : 0u);
 }
