@@ -270,10 +270,10 @@ void flame_close(flame_context *c) {
   fl_limits_close(c);
   if (c->drop_programs) c->drop_programs(c);
   if (e) fl_group_close(c);
+  if (e) fl_dry_free(c);                         /* it holds tensors */
   const int free_now = fl_tensor_close(c);
   if (e) {
     fl_profile_free(c);
-    fl_dry_free(c);
     fl_plans_close(&e->plans);
     fl_program_free(&e->spare);
     for (int i = FL_MAX_DEVICES - 1; i >= 0; i--) {

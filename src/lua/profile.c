@@ -73,6 +73,12 @@ static int region_end(lua_State *L) {
   return 0;
 }
 
+/* core.whole(f, ...) -> what f gives; f may not yield, so what is set around it ends with it. */
+static int whole(lua_State *L) {
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
 /* core.dry(on): a rehearsal begins or ends. */
 static int dry(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -87,7 +93,7 @@ static int dry(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_profile[] = {
-  { "dry", dry, 0 },
+  { "dry", dry, 0 }, { "whole", whole, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "region_begin", region_begin, 0 }, { "region_end", region_end, 0 }, { NULL, NULL, 0 }
 };

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_DEEP = 256, MOST_NODES = 1 << 16, NAME = 96 };
+enum { MOST_DEEP = 257, MOST_NODES = 1 << 16, NAME = 96 };
 
 typedef struct node {
   int32_t parent, child, next;         /* the first call in it, the next one of its caller; -1 */

@@ -38,6 +38,7 @@ static flame_status walked(flame_context *c, fl_node *n, fl_node *g) {
 static int watch_walks(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_settop(L, 1);
+  if (!lua_isnil(L, 1)) luaL_checktype(L, 1, LUA_TFUNCTION);
   const int on = !lua_isnil(L, 1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_watcher);
   if (b->c == NULL) return 0;

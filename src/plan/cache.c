@@ -27,6 +27,18 @@ void fl_plans_close(fl_plans *t) {
   memset(t, 0, sizeof *t);
 }
 
+static void unlink_plan(fl_plans *t, fl_plan *p) {
+  if (p->newer) p->newer->older = p->older; else t->newest = p->older;
+  if (p->older) p->older->newer = p->newer; else t->oldest = p->newer;
+}
+
+static void link_newest(fl_plans *t, fl_plan *p) {
+  p->newer = NULL;
+  p->older = t->newest;
+  if (p->older) p->older->newer = p; else t->oldest = p;
+  t->newest = p;
+}
+
 static int same_key(const fl_plan *q, const fl_program *p) {
   return q->hash == p->hash && q->device == p->device && q->key_bytes == (size_t)p->key.n &&
          !memcmp(q->key, p->key.at, q->key_bytes);
@@ -52,8 +64,10 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p) {
     const int64_t extra = surplus(q, p);
     if (extra >= 0 && extra < least) { least = extra; best = q; }
   }
-  if (best) best->used = ++t->clock;
-  else if (variants >= VARIANTS)
+  if (best) {
+    unlink_plan(t, best);
+    link_newest(t, best);
+  } else if (variants >= VARIANTS)
     for (const fl_plan *q = t->bin[p->hash % BINS]; q; q = q->chain)
       for (int64_t i = 0; same_key(q, p) && i < p->live.n; i++) p->live.at[i] |= q->live[i];
   return best;
@@ -81,6 +95,7 @@ static int is_unreachable(const fl_plan *p) {
 static void drop(fl_plans *t, fl_plan **q) {
   fl_plan *p = *q;
   *q = p->chain;
+  unlink_plan(t, p);
   t->bytes -= p->total_bytes;
   t->n--;
   count_callees(p, -1);
@@ -100,18 +115,17 @@ void fl_plans_sweep(fl_plans *t) {
 }
 
 static void drop_oldest(fl_plans *t, const fl_plan *but) {
-  fl_plan **oldest = NULL;
-  for (int64_t i = 0; i < t->nbin; i++)
-    for (fl_plan **q = &t->bin[i]; *q; q = &(*q)->chain)
-      if (*q != but && (!oldest || (*q)->used < (*oldest)->used)) oldest = q;
-  if (oldest) drop(t, oldest);
+  fl_plan *p = t->oldest != but ? t->oldest : t->oldest->newer;
+  fl_plan **q = &t->bin[p->hash % BINS];
+  while (*q != p) q = &(*q)->chain;
+  drop(t, q);
 }
 
 void fl_plans_put(fl_plans *t, fl_plan *p) {
   fl_plan **bin = &t->bin[p->hash % BINS];
   p->chain = *bin;
   *bin = p;
-  p->used = ++t->clock;
+  link_newest(t, p);
   t->bytes += p->total_bytes;
   t->n++;
   /* p's own are held by its nodes */

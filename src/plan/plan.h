@@ -93,9 +93,8 @@ typedef struct fl_plan {
   int64_t arena_bytes;           /* intermediates at planned offsets, 256-byte aligned */
   int32_t widest;                /* the program's node that is the largest of them, -1: none */
   int64_t total_bytes;           /* host memory of the plan, and of what a device prepared for it */
-  int64_t used;                  /* LRU clock */
   int64_t serial;                /* among all plans of the context */
-  struct fl_plan *chain;
+  struct fl_plan *chain, *newer, *older;  /* of its hash; by their last use */
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
   void *replay;                  /* the device's own: what it keeps of runs, for equal ones */
   int32_t nread, read[FL_PLAN_READS];     /* small results that were read after earlier runs */
@@ -141,7 +140,8 @@ int32_t fl_plan_commit_end(const fl_plan *p, int32_t i);
 typedef struct fl_plans {
   fl_mem *mem;
   fl_plan **bin;
-  int64_t nbin, n, bytes, limit, clock;
+  fl_plan *newest, *oldest;
+  int64_t nbin, n, bytes, limit;
   int64_t calls, sweep_at;         /* plans put that hold callees since the last
                                    ** sweep; sweep when so many */
 } fl_plans;

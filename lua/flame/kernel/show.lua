@@ -130,7 +130,7 @@ local function rehearse(f, ...)
       internal.dry(false)
     end })
     internal.rehearsal = steps
-    f(...)
+    internal.whole(f, ...)
   end
   local after = flame.stats()
   return { plans = after.plans - before.plans, compiles = after.compiles - before.compiles,

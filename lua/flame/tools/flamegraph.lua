@@ -95,13 +95,13 @@ local function write(path, text)
   if not ok then fail("flamegraph", "%s: %s", path, reason) end
 end
 
---- The first node, f, and all below it, without our own.
-local function below_first(nodes)
+--- The second node, f (the first one calls it), and all below it, without our own.
+local function below_second(nodes)
   local list, place = {}, { [0] = 0 }
   for i, node in ipairs(nodes) do
-    if i == 1 or (place[node.parent] or 0) > 0 then
+    if i == 2 or (place[node.parent] or 0) > 0 then
       list[#list + 1] = node
-      node.parent, place[i] = place[node.parent], #list
+      node.parent, place[i] = place[node.parent] or 0, #list
     end
   end
   return list
@@ -137,15 +137,16 @@ local function graph_of(path, f, ...)
   if path then write(path, "") end                     -- complain before the work, not after it
   local self = setmetatable({ ms = 0, roots = {} }, Graph)
   local results, on
+  local whole = internal.whole
   do
     local _ <close> = setmetatable({}, { __close = function()
       self.nodes = on and internal.stacks_stop()
     end })
     on = internal.stacks_start()
     if not on then fail("flamegraph", "one is on already") end
-    results = table.pack(f(...))
+    results = table.pack(whole(f, ...))
   end
-  complete(self, below_first(self.nodes))
+  complete(self, below_second(self.nodes))
   self.folded = folded(self)
   if path then write(path, path:find "%.svg$" and svg(self) or self.folded) end
   return self, table.unpack(results, 1, results.n)
