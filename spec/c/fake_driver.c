@@ -398,8 +398,9 @@ static fl_rtc_result fake_nvrtcCreateProgram(fl_rtc_program *p, const char *text
   if (!q) return FL_RTC_OUT_OF_MEMORY;
   q->hash = fl_hash64(text, strlen(text), 1);
   q->bad = strstr(text, "#error please") != NULL;
-  fake.texts++;
-  fake.with_word += fake.word && strstr(text, fake.word);
+  __atomic_fetch_add(&fake.texts, 1, __ATOMIC_RELAXED);
+  if (fake.word && strstr(text, fake.word))
+    __atomic_fetch_add(&fake.with_word, 1, __ATOMIC_RELAXED);
   *p = (fl_rtc_program)(void *)q;
   return FL_RTC_OK;
 }
