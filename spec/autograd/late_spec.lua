@@ -117,6 +117,36 @@ describe("the gradient of a weight that each step uses", function()
 end)
 
 describe("what a cotangent passes on its way to a weight", function()
+  it("is right in half types, evaluated or not, with steps that are kept", function()
+    local budget, whole = flame.internal.budget, flame.internal.budget()
+    local function run(b, dtype, kept)
+      budget(b)
+      flame.seed(3)
+      local w = (flame.randn(6, 5) * 0.3):to(dtype):requires_grad_()
+      local v = flame.randn(5, 6):to(dtype):requires_grad_()
+      local bias = flame.randn(6):to(dtype):requires_grad_()
+      local h, held = flame.randn(3, 5):to(dtype), {}
+      for t = 1, 7 do
+        local a = (h:matmul(t % 3 == 0 and w:t():clone() or v) + bias):tanh()
+        h = t % 2 == 0 and a:matmul(w) or a:float():to(dtype):matmul(w):tanh()
+        if kept and t % 3 == 0 then flame.eval(h) held[#held + 1] = h end
+      end
+      h:float():square():sum():backward()
+      budget(whole)
+      return { w.grad:double(), v.grad:double(), bias.grad:double() }
+    end
+    for dtype, most in pairs { bf16 = 0.05, f16 = 0.006, f32 = 1e-6 } do
+      local right = run(whole, "f64", false)
+      for _, kept in ipairs { false, true } do
+        local planned, eager = run(whole, dtype, kept), run(1, dtype, kept)
+        for i = 1, 3 do
+          assert.same(eager[i]:totable(), planned[i]:totable())
+          local off = (planned[i] - right[i]):abs():amax():item() / right[i]:abs():amax():item()
+          assert.is_true(off < most, ("%s: off by %g"):format(dtype, off))
+        end
+      end
+    end
+  end)
   it("is told where it has a hook, is asked for, or keeps its gradient", function()
     local x, w = data(2, 3), data(4, 3):requires_grad_(true)
     local seen

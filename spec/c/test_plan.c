@@ -180,6 +180,43 @@ static void reports_are_numbered_by_step(void) {
   flame_close(c);
 }
 
+/* A full cache: what was not used for longest goes, the newest and what was just resized never. */
+static fl_plan *put_plan(fl_plans *t, uint64_t hash) {
+  fl_plan *p = fl_zalloc(t->mem, sizeof *p);
+  p->mem = t->mem;
+  p->key = fl_zalloc(t->mem, p->key_bytes = 1);
+  p->hash = hash;
+  p->serial = (int64_t)hash;
+  p->total_bytes = 100;
+  fl_plans_put(t, p);
+  return p;
+}
+
+static void the_plan_not_used_for_longest_goes(void) {
+  flame_context *c = open_with(FL_PLANT_NONE);
+  fl_plans t;
+  fl_plan *p[6];
+  now = "the cache of plans";
+  CHECK(fl_plans_init(&t, &c->mem));
+  t.limit = 400;
+  for (int i = 0; i < 4; i++) p[i] = put_plan(&t, (uint64_t)i * 1024);     /* one chain */
+  uint8_t key = 0;
+  fl_program use = { .hash = 0, .key = { .at = (void *)&key, .n = 1 } };     /* p[0] */
+  CHECK(fl_plans_find(&t, &use) == p[0]);
+  p[4] = put_plan(&t, 4);
+  CHECK(!fl_plans_has(&t, p[1], 1024) && fl_plans_has(&t, p[0], 0) && t.n == 4);
+  p[2]->total_bytes = 200;                                   /* the oldest now, and it grows */
+  fl_plans_resized(&t, p[2], 100);
+  CHECK(fl_plans_has(&t, p[2], 2048) && !fl_plans_has(&t, p[3], 3072) && t.n == 3);
+  p[5] = put_plan(&t, 5);
+  CHECK(!fl_plans_has(&t, p[2], 2048) && fl_plans_has(&t, p[0], 0) && t.bytes == 300);
+  t.limit = 50;
+  p[1] = put_plan(&t, 6);
+  CHECK(t.n == 1 && fl_plans_has(&t, p[1], 6));
+  fl_plans_close(&t);
+  flame_close(c);
+}
+
 typedef struct hazard { const char *name; int (*run)(flame_context *c); int bug; } hazard;
 static const hazard hazards[] = {
   { "a write waits for readers of the old value", order_of_writes, FL_PLANT_ORDER },
@@ -201,6 +238,7 @@ int main(void) {
     }
   }
   reports_are_numbered_by_step();
+  the_plan_not_used_for_longest_goes();
   printf("plan: %d passed, %d failed\n", passed, failed);
   return failed > 0;
 }

@@ -3,7 +3,7 @@
 local flame = require "flame"
 
 local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
-local LIMIT = sanitized and 20 or 5           -- seconds; 0.2 is the aim, the machine may be busy
+local LIMIT = sanitized and 20 or 1           -- seconds; 0.2 is the aim, the machine may be busy
 
 local program = dofile("spec/support/interpreter.lua")
 local helper = require("spec.support.helper")
@@ -82,7 +82,11 @@ describe("Ctrl-C", function()
   local took = {}
   local function comes_back(name, before, long, after, expected, environment)
     it("comes back to the prompt from " .. name, function()
-      local text, t = session(before, long, after, environment)
+      local text, t
+      for _ = 1, 3 do                          -- the machine may be busy just then
+        text, t = session(before, long, after, environment)
+        if t < LIMIT then break end
+      end
       took[#took + 1] = ("%s %.2f s"):format(name, t)
       assert.truthy(text:find("interrupted!", 1, true), text)
       assert.truthy(text:find(expected, 1, true), text)
