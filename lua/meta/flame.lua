@@ -5336,7 +5336,7 @@ flame.fix_ = flame.fix
 --- those of C by name. Gives {ms, folded, [i] = {name, calls, ms in itself}}, the slowest first,
 --- and f's results; it prints as a table. folded are stacks in the form that flamegraph.pl and
 --- speedscope take. With a path a picture is written, where that ends in .svg, or folded. Noting
---- a call takes about a fifth of a microsecond.
+--- a call takes about a fifth of a microsecond. f may not yield.
 ---@param f function
 ---@param ... any
 ---@return flame.FlameGraph
@@ -15672,7 +15672,8 @@ function flame.vstack(tensors) end
 --- say where: device =. A function, as a training step with backward and optimiser, is called with
 --- nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
 --- compiled. Tensors from before keep values and gradients, optimisers their state, random numbers
---- theirs; what is read is 0, and large values are undefined. Gives {plans, compiles, ms}.
+--- theirs; what is read is 0, and large values are undefined. Schedules, scalers and the script's
+--- own tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
 ---@param f function
 ---@param ... any
 ---@return table

@@ -46,7 +46,7 @@ static inline int outside(const walk *w, const fl_entry *e) {
   return e->sequence < w->how.since;
 }
 
-/* Nothing behind it is walked. */
+/* Nothing that it is made of is walked. */
 static inline int ends(const walk *w, const fl_entry *e) {
   return e->leaf || outside(w, e);
 }

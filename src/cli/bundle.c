@@ -301,6 +301,14 @@ static int read_text(lua_State *L) {
   return 1;
 }
 
+static int map_part(part *p) {
+  const int fd = open(p->path, O_RDONLY | O_CLOEXEC);
+  const int ok = map_file(fd, &p->at, &p->bytes), why = errno;
+  if (fd >= 0) close(fd);
+  errno = why;
+  return ok;
+}
+
 /* (out, {names}, {paths}, {kinds}): a temporary file takes the place of 'out' when it is whole. */
 static int write_bundle(lua_State *L) {
   const char *out = luaL_checkstring(L, 1), *temp = lua_pushfstring(L, "%s.new", out);
@@ -314,11 +322,7 @@ static int write_bundle(lua_State *L) {
     p[i] = (part){ .name = lua_tostring(L, -3), .path = lua_tostring(L, -2),
                    .kind = (uint64_t)lua_tointeger(L, -1) };
     lua_pop(L, 1);                               /* names and paths stay: they are pointed to */
-    const int fd = open(p[i].path, O_RDONLY | O_CLOEXEC);
-    const int ok = map_file(fd, &p[i].at, &p[i].bytes), why = errno;
-    if (fd >= 0) close(fd);
-    errno = why;
-    if (!ok) return fail(L, p[i].path);          /* the program ends: mappings end with it */
+    if (!map_part(&p[i])) return fail(L, p[i].path);       /* the program ends: so do mappings */
   }
   stamp s = { .offset = 0 };
   memcpy(&s, (const void *)(uintptr_t)&own, sizeof s);

@@ -375,6 +375,11 @@ static flame_status look_for_nan(flame_context *c, run *r, fl_device *d) {
   return fl_scan_restore(&r->program, d, r->old);
 }
 
+static void note_fault(flame_context *c, run *r, const fl_fault *fault) {
+  find_resting(r, fault);
+  note_refused(c, r);
+}
+
 static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   static const char stopped[] = "evaluate: interrupted before the value was computed";
   fl_engine *e = c->engine;
@@ -404,12 +409,9 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   char why[sizeof c->err.message + 64];
   if (s == FLAME_INTERRUPTED) memcpy(why, stopped, sizeof stopped);
   else if (s != FLAME_OK) fl_error_text(&c->err, why, sizeof why);
-  if (fault.site >= 0) {
-    find_resting(r, &fault);
-    note_refused(c, r);
-  } else if (s != FLAME_OK && s != FLAME_INTERRUPTED && s != FLAME_DEVICE_LOST) {
+  if (fault.site >= 0) note_fault(c, r, &fault);
+  else if (s != FLAME_OK && s != FLAME_INTERRUPTED && s != FLAME_DEVICE_LOST)
     note_unwritten(c, r->plan, done);
-  }
   settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site,
              fault.site >= 0, s == FLAME_INTERRUPTED &&
              (done > 0 || d->index == 0 || intact(r->plan, r->plan->nstep)));

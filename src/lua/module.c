@@ -501,18 +501,16 @@ static void add_group(lua_State *L, fl_lua *b, const char *group) {
   lua_setfield(L, AT_MODULE, group);
 }
 
+/* What each file registers. */
+static const fl_lua_reg *const registered[] = {
+  fl_reg_make, fl_reg_ops, fl_reg_shape, fl_reg_index, fl_reg_neural, fl_reg_grad, fl_reg_value,
+  fl_reg_inspect, fl_reg_memory, fl_reg_scope, fl_reg_internal, fl_reg_io, fl_reg_kernel,
+  fl_reg_explain, fl_reg_watch, fl_reg_profile, fl_reg_stacks, fl_reg_declare, fl_reg_cast,
+  fl_reg_slip, fl_reg_tokenizer, fl_reg_crew, fl_reg_group, fl_reg_sandbox, fl_reg_files,
+  fl_reg_program, fl_reg_dlpack
+};
+
 static int build(lua_State *L) {
-  static const fl_lua_reg *const all[] = { fl_reg_make, fl_reg_ops, fl_reg_shape,
-      fl_reg_index, fl_reg_neural, fl_reg_grad,
-                                           fl_reg_value, fl_reg_inspect,
-                                               fl_reg_memory, fl_reg_scope,
-                                               fl_reg_internal, fl_reg_io, fl_reg_kernel,
-                                               fl_reg_explain, fl_reg_watch,
-                                               fl_reg_profile, fl_reg_stacks, fl_reg_declare,
-                                               fl_reg_cast,
-                                               fl_reg_slip, fl_reg_tokenizer, fl_reg_crew,
-                                               fl_reg_group, fl_reg_sandbox, fl_reg_files,
-                                               fl_reg_program, fl_reg_dlpack };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);
@@ -523,7 +521,7 @@ static int build(lua_State *L) {
   static const char *const groups[] = { "cuda", "autograd", "linalg", "special" };
   for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) add_group(L, b, groups[i]);
   fl_ops_register(L, b, AT_MODULE, AT_METHODS, AT_META, AT_META);
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) add(L, b, all[i]);
+  for (size_t i = 0; i < sizeof registered / sizeof *registered; i++) add(L, b, registered[i]);
   add(L, b, fl_hooks());
   fill_meta(L, b);
   lua_pushcfunction(L, fl_library_text);

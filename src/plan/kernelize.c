@@ -313,6 +313,12 @@ static void reverse_batches(fl_matmul *m) {
   }
 }
 
+static void add_bias(fl_matmul *m, seen row) {
+  m->biased = 1;
+  m->bias = row.place;
+  m->bias_off = row.offset;
+}
+
 int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
   const fl_group *G = fl_plan_group(P, g);
   const fl_node *n = P->cell.at[G->cell].node;
@@ -324,12 +330,7 @@ int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
   m->m = a.size[a.rank - 2]; m->k = a.size[a.rank - 1]; m->n = b.size[b.rank - 1];
   m->at = a.place; m->aoff = a.offset; m->bt = b.place; m->boff = b.offset;
   m->ct = P->cell.at[G->cell].place;
-  if (n->nin > 2) {
-    const seen row = operand_seen(P, G->access.at[2].ref, n->in[2]);
-    m->biased = 1;
-    m->bias = row.place;
-    m->bias_off = row.offset;
-  }
+  if (n->nin > 2) add_bias(m, operand_seen(P, G->access.at[2].ref, n->in[2]));
   m->as[0] = a.stride[a.rank - 2]; m->as[1] = a.stride[a.rank - 1];
   m->bs[0] = b.stride[b.rank - 2]; m->bs[1] = b.stride[b.rank - 1];
   /* strides of single rows are free: make them usual */

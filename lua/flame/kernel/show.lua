@@ -141,7 +141,8 @@ end
 ---say where: device =. A function, as a training step with backward and optimiser, is called with
 ---nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
 ---compiled. Tensors from before keep values and gradients, optimisers their state, random numbers
----theirs; what is read is 0, and large values are undefined. Gives {plans, compiles, ms}.
+---theirs; what is read is 0, and large values are undefined. Schedules, scalers and the script's
+---own tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
 def(".warmup(f: fn, ...) -> table", rehearse, ".warmup(list: table)", function(list)
   for key in pairs(list) do
     if type(key) == "string" and key ~= "device" then

@@ -87,13 +87,7 @@ function Graph:__tostring()
   return table.concat(lines, "\n")
 end
 
-local function write(path, text)
-  local file, why = internal.open(path, "wb")
-  if not file then fail("flamegraph", "%s", why) end
-  local ok, reason = file:write(text)
-  if ok then ok, reason = file:close() else file:close() end
-  if not ok then fail("flamegraph", "%s: %s", path, reason) end
-end
+local function write(path, text) internal.io_write(path, "flamegraph", text) end
 
 --- The second node, f (the first one calls it), and all below it, without our own.
 local function below_second(nodes)
@@ -156,7 +150,7 @@ end
 --- those of C by name. Gives {ms, folded, [i] = {name, calls, ms in itself}}, the slowest first,
 --- and f's results; it prints as a table. folded are stacks in the form that flamegraph.pl and
 --- speedscope take. With a path a picture is written, where that ends in .svg, or folded. Noting
---- a call takes about a fifth of a microsecond.
+--- a call takes about a fifth of a microsecond. f may not yield.
 arguments.def(".flamegraph(f: fn, ...) -> FlameGraph, ...",
   function(...) return graph_of(nil, ...) end,
   ".flamegraph(path: str, f: fn, ...) -> FlameGraph, ...", graph_of)

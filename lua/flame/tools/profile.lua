@@ -200,13 +200,7 @@ local function trace_of(events)
   return '{"displayTimeUnit":"ms","traceEvents":[\n' .. table.concat(out, ",\n") .. "\n]}\n"
 end
 
-local function write(path, text)
-  local file, why = internal.open(path, "wb")
-  if not file then fail("profile", "%s", why) end
-  local ok, reason = file:write(text)
-  if ok then ok, reason = file:close() else file:close() end
-  if not ok then fail("profile", "%s: %s", path, reason) end
-end
+local function write(path, text) internal.io_write(path, "profile", text) end
 
 local function new(path)
   if path then write(path, trace_of {}) end      -- complain before the work, not after it

@@ -424,10 +424,10 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
     fl_turn_set(p, turn, from, line);
     put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
   } else if ((s->v.var != from.var || s->v.linear != from.linear || s->v.unit != from.unit ||
-              !fl_ctype_same(s->v.type, from.type)) && (fl_turn_wanted(p, &s->v, &from) || 1))
-    fl_refuse(p, line, "pointer '%s' would point into another array than before",
-              s->name);
-  else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
+              !fl_ctype_same(s->v.type, from.type))) {
+    fl_turn_wanted(p, &s->v, &from);               /* the text is read again if that helps */
+    fl_refuse(p, line, "pointer '%s' would point into another array than before", s->name);
+  } else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
   else
     put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
   return to;

@@ -292,7 +292,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p);
 /* '*' and qualifiers behind the specifiers; *ref: a reference. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
-/* "(*name)(…)" behind type t, or a name behind a type of functions; taken. 0: neither. */
+/* "(*name)(…)" after type t, or a name after a type of functions; taken. 0: neither. */
 int fl_decl_function(fl_front *p, const fl_ctype *t, const char **name);
 /* Of a parameter of that type, behind its name, with its sizes: an array is a pointer to its
 ** elements. */

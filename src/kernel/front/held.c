@@ -71,9 +71,11 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line) 
   if (!first && turn && !from.null && from.when == h->v.when && from.is_const <= h->v.is_const &&
       fl_turn_wanted(p, &h->v, &from))
     fl_turn_set(p, turn, from, line);
-  else if (!first && !p->failed && other && (fl_turn_wanted(p, &h->v, &from) || 1))
+  else if (!first && !p->failed && other) {
+    fl_turn_wanted(p, &h->v, &from);               /* the text is read again if that helps */
     fl_refuse(p, line, "pointer '%s' would point into another array than before",
               p->f->vars[h->var].source);
+  }
   if (p->failed || !h->v.idx) return;
   fl_kstmt *s = fl_kstmt_assign(p->f, p->b, h->var,
                                 from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0));

@@ -96,7 +96,7 @@ static void put_name(statement *x, const char *s, size_t n) {
   fl_text_free(&name);
 }
 
-/* "+ 16", behind the sign. */
+/* "+ 16", from after the sign. */
 static const char *put_offset(statement *x, const char *s, const char *end) {
   s = skip_space(s, end);
   const size_t n = word(s, end);
@@ -191,7 +191,7 @@ static void put_instruction(statement *x, const char *s, const char *end) {
 /* ---- statements ---- */
 
 /* "asm volatile ( "…" : "=r"(x) … );" at token i: its text and operands. The
-** token behind its ';', 0: it is none. */
+** token after its ';'; 0: it is none. */
 static int64_t read_statement(statement *x, int64_t i, int64_t end, const fl_ktok **text) {
   const fl_ktok *t = x->toks;
   if (!fl_ktok_is(&t[i], "asm") && !fl_ktok_is(&t[i], "__asm__") && !fl_ktok_is(&t[i], "__asm"))
@@ -273,18 +273,18 @@ int fl_kptx_replace(fl_karena *a, fl_ktoks *toks) {
     if (toks->at[i].kind != FL_TOK_NAME) continue;
     statement x = { .a = a, .toks = toks->at };
     const fl_ktok *text = NULL;
-    const int64_t behind = read_statement(&x, i, toks->n, &text);
-    if (!behind) continue;
+    const int64_t after = read_statement(&x, i, toks->n, &text);
+    if (!after) continue;
     fl_text_init(&x.text, a->mem);
     translate(&x, text);
     if (x.known) {
       ok = push(&out, a->mem, toks->at + from, i - from, 0) &&
            put_statement(&x, &out, toks->at[i].line);
-      from = behind;
+      from = after;
       found = 1;
     }
     fl_text_free(&x.text);
-    i = behind - 1;
+    i = after - 1;
   }
   if (found && ok && push(&out, a->mem, toks->at + from, toks->n - from, 0)) {
     FL_DROP(a->mem, toks);

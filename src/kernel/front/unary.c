@@ -85,7 +85,7 @@ fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t lin
 
 static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
 
-/* "(size_t)p % 16", "& 15" behind a cast: whether a pointer is aligned. Arrays begin at a
+/* "(size_t)p % 16", "& 15" after a cast: whether a pointer is aligned. Arrays begin at a
 ** multiple of 256. */
 static int is_alignment(fl_front *p) {
   int k = 0;
