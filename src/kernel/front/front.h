@@ -56,11 +56,13 @@ typedef enum {
   FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; gets variables when used */
   FL_SYM_MEMORY,    /* a variable of file scope: one parameter more of who uses it (memory.c) */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
+  FL_SYM_SHARED,    /* __shared__ at file scope */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
   FL_SYM_TEMPLATE,  /* of structs */
   FL_SYM_SPACE,     /* a namespace: what it names is searched for without it */
   FL_SYM_PACK,      /* of a template: n_inner symbols in 'inner'; NULL: variables
                     ** "name k" (pack.c) */
+  FL_SYM_TEXT,      /* a string literal for printf: 'why' */
   FL_SYM_WRONG      /* known but outside the language: 'why' */
 } fl_symkind;
 
@@ -307,9 +309,16 @@ void fl_decl_local(fl_front *p);                             /* a declaration st
 void fl_decl_one(fl_front *p);                               /* "T v = e", without ';' */
 void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
 int64_t fl_decl_alignment(fl_front *p);      /* takes __align__(…), alignas(…); 0: there are none */
-const fl_ctype *fl_decl_struct(fl_front *p);                 /* behind 'struct' */
+const fl_ctype *fl_decl_struct(fl_front *p, int is_union);   /* behind 'struct' or 'union' */
+#define FL_UNNAMED "struct"                                  /* the name of one without a name */
+/* union.c: the union of the members of a struct; the member of one, a place in its bytes; names
+** for the members of v */
+const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
+fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
+void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
 /* extern __shared__ T name[]: a variable, as a pointer to its begin. */
+fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 /* A formal of the function whose body begins at token 'body': an object, an array where it is a
@@ -352,6 +361,9 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);
 /* The one to call, an instance where it is a template; NULL: none fits, or
 ** refused. *exact: without conversions. */
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
+/* prefer.c. 1: a comes before b by its formals of a call, -1: b before a, 0: neither. */
+int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count);
+int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcall *c);
 fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
 int fl_template_params(fl_front *p, fl_ktparam **out);       /* behind 'template', takes <…> */
@@ -549,6 +561,7 @@ fl_cvalue fl_parse_expr(fl_front *p);                         /* with commas */
 fl_cvalue fl_parse_assign(fl_front *p);                       /* without */
 fl_cvalue fl_parse_inside(fl_front *p);                       /* fl_parse_expr, inside brackets */
 fl_kexpr *fl_parse_scalar(fl_front *p);                      /* fl_parse_assign, as a scalar */
+fl_kexpr *fl_parse_before_choice(fl_front *p);               /* "c" of "c ? x : y", as BOOL */
 fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, as BOOL */
 fl_cvalue fl_parse_unary(fl_front *p);
 /* without a cast in the text */
@@ -557,6 +570,11 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
 /* side: what b does */
 fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line);
+/* operator.c */
+const char *fl_operator_text(int op);
+fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line);
+/* a += b of structs: operator+= if there is one, else operator+ and an assignment */
+fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
 int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
                 int32_t line);
 /* ++ -- */
@@ -569,6 +587,10 @@ fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for t
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
 /* 1: was one of them, *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
+/* printf.c */
+void fl_call_printf(fl_front *p, const fl_ktok *name);
+/* "name = "text";" at '=' behind "const char *name", taken: a name of the literal. 0: it is none */
+int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name);
 /* bytes.c: memcpy, memset */
 int fl_call_bytes(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out);
 int fl_atomic_known(const fl_ktok *t);                        /* fl_katomic; -1: it is none */
@@ -578,6 +600,7 @@ fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int
 int fl_math_known(const fl_ktok *name);
 void fl_parse_statement(fl_front *p);
 void fl_parse_return(fl_front *p, int32_t line);             /* behind the word */
+void fl_skip_statement(fl_front *p);                         /* one that is not read */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
 void fl_emit_here(fl_front *p, int32_t line);     /* a barrier of the threads of a warp in step */
