@@ -70,7 +70,8 @@ describe("what a scatter adds to", function()
     local x, w, wide, tall = data(), data(), flame.randn(n, rows), flame.randn(rows, n)
     local ids = flame.randint({ n }, 1, rows)
     flame.eval(ids, wide, tall)
-    assert.equal(rows * n * 4 + 2 * bytes, measured(function()
+    local places = flame.default_device() == "cpu" and 0 or 8 * n    -- there the scatter checks ids
+    assert.equal(rows * n * 4 + 2 * bytes + places, measured(function()
       local a = x:matmul(wide):matmul(tall)                -- as large as what is filled
       for _ = 1, 3 do a = a:matmul(w) end                  -- two arrays at a time
       return flame.zeros(rows, n):index_add(1, ids, a):sum(1)

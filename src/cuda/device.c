@@ -35,6 +35,12 @@ static void *cuda_alloc(fl_device *d, int64_t bytes) {
   return p;
 }
 
+static void *cuda_alloc_at(fl_device *d, void *at, int64_t bytes) {
+  fl_cuda *s = d->state;
+  void *p = s->dead ? NULL : fl_cuda_pool_take_at(&s->pool, at, bytes);
+  return p ? p : cuda_alloc(d, bytes);
+}
+
 static void cuda_free(fl_device *d, void *p, int64_t bytes) {
   (void)bytes;
   fl_cuda_give_back(d->state, p);
@@ -302,6 +308,7 @@ int fl_cuda_count(char *reason, size_t size) {
 }
 
 static const fl_device_table cuda_table = {
-  "cuda", cuda_alloc, cuda_free, cuda_trim, cuda_memory, cuda_reset_peak, cuda_upload,
-  cuda_download, cuda_copy, fl_cuda_prepare, fl_cuda_ready, fl_cuda_run, cuda_sync, cuda_close
+  "cuda", cuda_alloc, cuda_alloc_at, cuda_free, cuda_trim, cuda_memory,
+  cuda_reset_peak, cuda_upload, cuda_download, cuda_copy, fl_cuda_prepare, fl_cuda_ready,
+  fl_cuda_run, cuda_sync, cuda_close
 };

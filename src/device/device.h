@@ -54,6 +54,8 @@ typedef struct fl_device_table {
   /* Device memory; NULL when there is none (the error is left to the caller, who collects,
   ** trims and tries again). Counted by the caller. */
   void *(*alloc)(fl_device *d, int64_t bytes);
+  /* The same at address 'at', if that is free, else anywhere; NULL: addresses do not matter. */
+  void *(*alloc_at)(fl_device *d, void *at, int64_t bytes);
   void (*free)(fl_device *d, void *p, int64_t bytes);
   void (*trim)(fl_device *d);                                   /* give cached memory back */
   void (*memory)(fl_device *d, fl_usage *u);

@@ -75,7 +75,8 @@ fl_device *fl_engine_device(flame_context *c, int index) {
 static void *device_alloc(flame_context *c, int device, int64_t bytes) {
   fl_device *d = fl_engine_device(c, device);
   if (!d) return NULL;
-  void *p = d->table->alloc(d, bytes);
+  void *at = ((const fl_engine *)c->engine)->place;
+  void *p = at && d->table->alloc_at ? d->table->alloc_at(d, at, bytes) : d->table->alloc(d, bytes);
   if (p || fl_is_lost(c, device)) return p;
   fl_engine_collect(c);
   fl_engine_drop_arena(c, device);

@@ -36,6 +36,7 @@ typedef struct fl_engine {
   void *arena[FL_MAX_DEVICES];
   int64_t arena_bytes[FL_MAX_DEVICES];
   const fl_node *making;                          /* what memory is reserved for; NULL: not known */
+  void *place;                                    /* where it should lie; NULL: anywhere */
   fl_program spare;                               /* empty: the last evaluation's memory */
   int threads;
   struct { uint64_t *at; int64_t n, cap; } texts; /* hashes of kernel structures that have a text */

@@ -135,12 +135,15 @@ static int count_uses(flame_context *c, const run *r, int32_t **inner) {
   return *inner != NULL;
 }
 
-/* Memory of n's value: if there is none, the error names n. */
-static fl_buffer *new_buffer(flame_context *c, const fl_node *n, int device, int64_t bytes) {
+/* Memory of n's value, at address 'at' if that is free: if there is none, the error names n. */
+static fl_buffer *new_buffer(flame_context *c, const fl_node *n, int device, int64_t bytes,
+                             void *at) {
   fl_engine *e = c->engine;
   e->making = n;
+  e->place = at;
   fl_buffer *b = fl_buffer_new(c, device, bytes);
   e->making = NULL;
+  e->place = NULL;
   if (b) b->site = n->site;
   return b;
 }
@@ -157,7 +160,8 @@ static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
     for (const fl_node *x = p->homes.at[h]->nodes; x && !keep; x = x->bnext)
       keep = survives(r, x, whole, inner);
     if (!keep) continue;
-    r->saved[h] = new_buffer(c, p->homes.at[h]->nodes, p->device, p->homes.at[h]->bytes);
+    r->saved[h] = new_buffer(c, p->homes.at[h]->nodes, p->device, p->homes.at[h]->bytes,
+                             NULL);
     if (!r->saved[h]) e = c->err.code;
   }
   fl_free(&c->mem, inner, sizeof *inner * (size_t)(p->ext.n + 1));
@@ -170,9 +174,10 @@ static flame_status reserve(flame_context *c, run *r, int whole) {
   if (!lay_out(c, r)) return no_host(c);
   for (int32_t i = 0; i < plan->nout; i++) {
     if (plan->out[i].home >= 0) { r->out[i] = p->homes.at[plan->out[i].home]->ptr; continue; }
-    r->made[i] = new_buffer(c, p->nodes.at[plan->out[i].node], p->device, plan->out[i].bytes);
+    fl_out *o = &r->plan->out[i];
+    r->made[i] = new_buffer(c, p->nodes.at[o->node], p->device, o->bytes, o->last);
     if (!r->made[i]) return c->err.code;
-    r->out[i] = r->made[i]->ptr;
+    r->out[i] = o->last = r->made[i]->ptr;
   }
   for (int32_t i = 0; i < plan->next; i++) {
     const fl_node *x = p->ext.at[i];

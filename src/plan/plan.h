@@ -76,6 +76,7 @@ typedef struct fl_ext { uint8_t dtype; int32_t home; } fl_ext;
 typedef struct fl_out {
   int32_t node; uint8_t dtype; int32_t home; int64_t bytes;
   int32_t first, step;           /* the first and last step that write it, -1: none (no elements) */
+  void *last;                    /* where the last run put it: there again, if that is free */
 } fl_out;
 
 /* Where faults point: the program's node whose INDEX reported. Faults are numbered in the order

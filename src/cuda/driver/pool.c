@@ -12,7 +12,7 @@
 #include "base/num.h"
 #include <string.h>
 
-enum { UNIT = 512 };
+enum { UNIT = 512, TRIES = 64 };
 static const int64_t SMALL_MAX = 1 << 20, SMALL_SEGMENT = 2 << 20, LARGE_SEGMENT = 32 << 20,
                      LARGE_STEP = 2 << 20;
 
@@ -220,6 +220,45 @@ void *fl_cuda_pool_take(fl_pool *p, int64_t bytes) {
   fl_block *b = find(p, size > SMALL_MAX, size);
   if (!b) return NULL;
   bin_take(p, b);
+  return hand_out(p, b, size);
+}
+
+/* The free block that holds [at, at + size), looked for first where a request of that size would
+** find one. */
+static fl_block *find_at(fl_pool *p, int large, fl_cu_ptr at, int64_t size) {
+  int tries = TRIES;
+  for (int i = bin_next(p, large, bin_of(size)); i >= 0 && tries > 0;
+       i = i + 1 < FL_POOL_BINS ? bin_next(p, large, i + 1) : -1)
+    for (fl_block *b = p->bin[large][i]; b && tries--; b = b->next)
+      if (b->at <= at && at - b->at + (fl_cu_ptr)size <= (fl_cu_ptr)b->size) return b;
+  return NULL;
+}
+
+/* Cut what 'b' has before 'at' off into a free block: b begins at 'at' then. 0: no host memory. */
+static int cut_before(fl_pool *p, fl_block *b, fl_cu_ptr at) {
+  fl_block *front = fl_slab_new(&p->blocks);
+  if (!front) return 0;
+  *front = (fl_block){ .at = b->at, .size = (int64_t)(at - b->at), .before = b->before,
+                       .after = b, .large = b->large };
+  if (b->before) b->before->after = front;
+  b->before = front;
+  b->size -= front->size;
+  b->at = at;
+  bin_add(p, front);
+  return 1;
+}
+
+void *fl_cuda_pool_take_at(fl_pool *p, void *at, int64_t bytes) {
+  if (!p->cached || !possible(bytes)) return NULL;
+  const int64_t size = size_for(bytes);
+  const fl_cu_ptr where = (fl_cu_ptr)(uintptr_t)at;
+  fl_block *b = find_at(p, size > SMALL_MAX, where, size);
+  if (!b) return NULL;
+  bin_take(p, b);
+  if (where > b->at && !cut_before(p, b, where)) {
+    bin_add(p, b);
+    return NULL;
+  }
   return hand_out(p, b, size);
 }
 

@@ -32,6 +32,8 @@ int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream s
 void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r);
 /* The same from cached blocks alone: no call of the driver, no context needed. */
 void *fl_cuda_pool_take(fl_pool *p, int64_t bytes);
+/* That at this address, if it is in no use. */
+void *fl_cuda_pool_take_at(fl_pool *p, void *at, int64_t bytes);
 fl_cu_result fl_cuda_pool_free(fl_pool *p, void *at);
 /* Give wholly free segments back to the driver; waits for the stream first. */
 fl_cu_result fl_cuda_pool_trim(fl_pool *p);

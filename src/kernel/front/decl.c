@@ -1,5 +1,5 @@
 /* Types as written, and struct, enum and typedef. */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 /* ---- specifiers ------------------------------------------------------------------------------ */

@@ -2,7 +2,7 @@
 ** Declarations, of a thread and of the file: objects, shared memory, pointers into arrays,
 ** references, auto.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 /* ---- declarators ----------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 ** of && || ?:) is read into a separate block; if that stays empty the lazy operator stays,
 ** else it becomes an IF over a temporary.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b) {

@@ -310,12 +310,6 @@ void fl_decl_one(fl_front *p);                               /* "T v = e", witho
 void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
 int64_t fl_decl_alignment(fl_front *p);      /* takes __align__(…), alignas(…); 0: there are none */
 const fl_ctype *fl_decl_struct(fl_front *p, int is_union);   /* behind 'struct' or 'union' */
-#define FL_UNNAMED "struct"                                  /* the name of one without a name */
-/* union.c: the union of the members of a struct; the member of one, a place in its bytes; names
-** for the members of v */
-const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
-fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
-void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
 /* extern __shared__ T name[]: a variable, as a pointer to its begin. */
 fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
@@ -570,11 +564,6 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
 /* side: what b does */
 fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line);
-/* operator.c */
-const char *fl_operator_text(int op);
-fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line);
-/* a += b of structs: operator+= if there is one, else operator+ and an assignment */
-fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
 int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
                 int32_t line);
 /* ++ -- */
@@ -587,10 +576,6 @@ fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for t
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
 /* 1: was one of them, *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
-/* printf.c */
-void fl_call_printf(fl_front *p, const fl_ktok *name);
-/* "name = "text";" at '=' behind "const char *name", taken: a name of the literal. 0: it is none */
-int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name);
 /* bytes.c: memcpy, memset */
 int fl_call_bytes(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out);
 int fl_atomic_known(const fl_ktok *t);                        /* fl_katomic; -1: it is none */

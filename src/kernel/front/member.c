@@ -2,7 +2,7 @@
 ** Structs: fields, functions, constructors and constants inside. A member function is inlined
 ** like any other, with the fields of its object as names of their places.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 enum { MAX_FIELDS = 64 };

@@ -1,5 +1,5 @@
 /* Operators of structs: members, friends or free; conversions where there is none. */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 static int is_struct(fl_cvalue v) {

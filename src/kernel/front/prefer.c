@@ -8,7 +8,7 @@
 
 enum { MOST = 32 };
 typedef struct pattern { const fl_ktok *t[MOST]; int n; } pattern;      /* of one formal */
-typedef struct given { const fl_ktok *name; pattern is; } given;        /* a parameter, what it is */
+typedef struct given { const fl_ktok *name; pattern is; } given;   /* a parameter, what it is */
 
 static int is_idle(const fl_ktok *t) {
   static const char *const words[] = { "const", "typename", "volatile", "__restrict__",
@@ -24,7 +24,7 @@ static int punct(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct :
 static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pattern *out) {
   int depth = 0, set = 0;
   out->n = 0;
-  for (;; ++*at) {
+  for (;; (*at)++) {
     const fl_ktok *t = &p->toks.at[*at];
     const int c = punct(t);
     if (t->kind == FL_TOK_END || c == '[' || c == FL_PU_ELLIPSIS || out->n == MOST) return 0;
@@ -34,7 +34,7 @@ static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pat
     set |= c == '=';
     if (!set && !is_idle(t)) out->t[out->n++] = t;
   }
-  ++*at;
+  (*at)++;
   const char *name = d->params ? d->params[i].name : NULL;
   if (out->n > 1 && out->t[out->n - 1]->kind == FL_TOK_NAME &&
       (!name || fl_ktok_is(out->t[out->n - 1], name) || out->n == 2))

@@ -2,7 +2,7 @@
 ** printf. A string that is known, a literal or one of two ("c ? "a" : "b""), becomes part of the
 ** format, so that the tree's printf has numbers alone; for one of two it stands in an IF.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include "base/text.h"
 #include <string.h>
 
@@ -41,7 +41,7 @@ int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name) {
 /* Is the argument at the tokens "c ? "a" : "b""? Parentheses around it are counted. */
 static int is_choice(fl_front *p, int *round) {
   int k = 0, depth = 0, asked = 0;
-  for (*round = 0; fl_front_is_at(p, k, '('); k++) ++*round;
+  for (*round = 0; fl_front_is_at(p, k, '('); k++) (*round)++;
   const int inside = *round;
   for (k = 0; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
     depth += fl_front_is_at(p, k, '(') - fl_front_is_at(p, k, ')');
@@ -72,7 +72,7 @@ static void argument(fl_front *p, printed *out) {
   out->n++;
 }
 
-/* What "%…" at s asks for, and how long it is; 0: '%' itself. *stars: numbers that it takes more. */
+/* What "%…" at s asks for, and how long it is; 0: '%' itself. *stars: the numbers it takes more. */
 static int directive(const char *s, int *length, int *stars) {
   int k = 1;
   for (*stars = 0; s[k] && strchr("-+ #0123456789.hlzjtL*", s[k]); k++) *stars += s[k] == '*';

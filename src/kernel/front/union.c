@@ -3,7 +3,7 @@
 ** that its text wants to see (view.c), so that what is put in as a real and read as one keeps its
 ** gradient.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 /* Can it be seen in bytes: numbers of one type, or an unnamed struct of such members? */

@@ -2,7 +2,7 @@
 ** Calls that are statements: atomics, barriers, shuffles, votes, printf, assert; and the half
 ** intrinsics, which are conversions and arithmetic.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 static int no_block(fl_front *p, const fl_ktok *t) {
