@@ -12,7 +12,7 @@ local number = 0
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science",
     "objects", "views", "fields", "fusion", "models", "motion", "groups", "pictures", "chance",
     "layers", "sums", "grids", "words", "programs",
-    "ported", "asm", "forms" } do
+    "ported", "asm", "forms", "cub" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
@@ -22,7 +22,8 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
           run.gradients(case)
         end)
-        if file == "ported" or file == "views" or file == "asm" or file == "forms" then
+        if file == "ported" or file == "views" or file == "asm" or file == "forms" or
+          file == "cub" then
           it(case[1] .. " compiles", function() run.compiles(case) end)
         end
       end
