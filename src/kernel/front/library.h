@@ -1,7 +1,8 @@
 /*
 ** Functions of CUDA that are written in the language itself: those that give results through
-** pointers, pairs of halves, votes and sums of a block or a warp, cooperative groups, CUB. On a GPU a
-** kernel as given uses CUDA's own (of groups and CUB: these); the CPU and derived kernels inline these.
+** pointers, pairs of halves, votes and sums of a block or a warp, cooperative groups, CUB. On a
+** GPU a kernel as given uses CUDA's own (of groups and CUB: these); the CPU and derived kernels
+** inline these.
 */
 #ifndef FL_KERNEL_LIBRARY_H
 #define FL_KERNEL_LIBRARY_H
