@@ -168,7 +168,8 @@ put(distributed, "distributed.all_reduce(x: T, reduce: " .. REDUCE .. ") -> T",
 
 -- ---- parts of the first axis --------------------------------------------------------------------
 
---- Rows of each rank: a list of one for each, whose hash ranks compare.
+--- Checks 'sizes', the number of rows of each rank. Returns the largest, their sum, and a hash of
+--- the list, by which ranks find out that theirs differ.
 local function check_sizes(op, sizes)
   local _, size = here(op)
   if #sizes ~= size then fail(op, "%d sizes for %d ranks", #sizes, size) end

@@ -1,5 +1,6 @@
 --- Why a gradient is missing: the sentences of x:why(), backward, gradients and their kin.
 local flame = require "flame"
+local helper = require "spec.support.helper"
 
 local function leaf() return flame.ones(2, { requires_grad = true }) end
 --- The line of the code that calls this, as messages name it.
@@ -11,11 +12,7 @@ local function has(text, ...)
     assert.is_true(text:find(part, 1, true) ~= nil, text .. "\n  has not: " .. part)
   end
 end
-local function message(f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  return e
-end
+local message = helper.message
 
 describe("an untracked value", function()
   it("names the line of detach, before and after its evaluation", function()

@@ -1,5 +1,6 @@
 -- What modules and optimisers hold outlives scopes, and their mistakes name the script's line.
 local flame = require "flame"
+local helper = require "spec.support.helper"
 local nn, optim = require "flame.nn", require "flame.optim"
 
 describe("a scope", function()
@@ -60,8 +61,7 @@ describe("a mistake with modules and optimisers", function()
   }
   for what, f in pairs(mistakes) do
     it("names the script's line: " .. what, function()
-      local ok, message = pcall(f)
-      assert.is_false(ok)
+      local message = helper.message(f)
       assert.equal(1, message:find(here, 1, true), message)
     end)
   end

@@ -1,15 +1,12 @@
 -- What flame.memory() tells, what is said when there is none, and what flame.leakcheck names.
 
 local flame = require "flame"
+local helper = require "spec.support.helper"
 
 local huge = 1 << 23                     -- its square, in f32, is more than an address space
 
 --- The error of f, and its line.
-local function refusal(f)
-  local ok, why = pcall(f)
-  assert.is_false(ok)
-  return why
-end
+local refusal = helper.message
 
 local function line() return debug.getinfo(2, "l").currentline end
 

@@ -1,6 +1,7 @@
 --- Convolutions, pooling, resampling and recurrent layers against plain Lua. What PyTorch gives
 -- for thousands of random arguments is compared in spec/peer/ops_conv.py.
 local flame = require "flame"
+local helper = require "spec.support.helper"
 local nn = require "flame.nn"
 
 local function f64(x) return x:double() end
@@ -297,8 +298,7 @@ describe("resampling", function()
       return y:interpolate({ size = { 2, 2 }, mode = "bicubic", antialias = true })
     end,
       { flame.randn({ 1, 1, 4, 5 }, { dtype = "f64" }) }))
-    local ok, why = pcall(flame.interpolate, v, { size = { 1, 2 }, antialias = true })
-    assert.is_false(ok)
+    local why = helper.message(flame.interpolate, v, { size = { 1, 2 }, antialias = true })
     assert.matches("antialias needs mode bilinear or bicubic, got nearest", why)
   end)
   it("leaves an axis alone whose size stays, also with a scale", function()
@@ -327,8 +327,7 @@ describe("resampling", function()
       end,
         { flame.randn({ 1, 1, 3, 4, 5 }, { dtype = "f64" }), grid }))
     end
-    local ok, why = pcall(flame.grid_sample, v, middle, { mode = "bicubic" })
-    assert.is_false(ok)
+    local why = helper.message(flame.grid_sample, v, middle, { mode = "bicubic" })
     assert.matches("mode bicubic needs 4 axes", why)
   end)
   it("interpolates in every mode", function()

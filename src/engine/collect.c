@@ -4,10 +4,11 @@
 ** A step, right before planning, collects the young in generational mode: temporaries of the
 ** script, which the plan then need not store. It costs next to nothing, unless a large old table
 ** was written to, which it walks each time (a list of a million losses: a millisecond). So the time
-** of some steps is taken (the one clock here). What can not be of the garbage that they found puts
-** the next one off, until as many values, or KB of them, were stored without use as could have been
-** recorded meanwhile ('kept'). In incremental mode the host's collector goes on at its own pace: a
-** step would do a part of a cycle, and find what died only at the cycle's end.
+** of some steps is taken (the one clock here). Time beyond what the garbage accounts for puts the
+** next step off, until the values and KB that were pending at evaluations since ('kept') are
+** several times the ops that could have been recorded in that time. In incremental mode the host's
+** collector goes on at its own pace: a step would do a part of a cycle, and find what died only at
+** the cycle's end.
 **
 ** A full collection comes when live handles, what they hold or the host's heap have doubled since
 ** the last: steps put off the major collections that Lua would do, and what lives across two of

@@ -38,7 +38,8 @@ void fl_hook_end(struct lua_State *L, struct fl_lua *b);
 /* End what runs in b and in its sandboxes at the next instruction. In the thread of the state,
 ** from a signal handler or an allocator. */
 void fl_hook_strike(struct fl_lua *b);
-/* co runs instead of what did, which is given, until the end of the resume. */
+/* co is resumed: the hook is told that it runs now. Returns what ran before, which fl_hook_leave is
+** given when the resume ends. */
 struct lua_State *fl_hook_enter(struct fl_lua *b, struct lua_State *co);
 void fl_hook_leave(struct fl_lua *b, struct lua_State *co, struct lua_State *outer);
 /* Into the coroutine library on top: those of its functions that know the hook (coroutine.c). */

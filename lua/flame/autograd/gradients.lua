@@ -109,7 +109,8 @@ function(outputs, inputs, grad_outputs, retain_graph, create_graph, _, allow_unu
 end)
 
 -- ---- functions of functions ---------------------------------------------------------------------
---- All tensors of nested tables, in a fixed order of keys; and how to rebuild the form.
+--- The keys of a table in a fixed order. With it collect lists all tensors of nested tables, and
+--- rebuild makes tables of the same form, with other values for the tensors.
 local function sorted_keys(t)
   local keys = {}
   for k in pairs(t) do keys[#keys + 1] = k end

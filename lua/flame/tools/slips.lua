@@ -29,9 +29,9 @@ function slips.steps_of()
   return { number = optimisers, walks = walks, reads = reads, used = used, idle = 0, lost = 0 }
 end
 
---- Of a step: 'found' says whether a parameter had a gradient. Told is the second step in a row
---- that had none although a backward came before each and no step of any optimiser had one in
---- between; or the third where none ever came, and a tracked value was read before each.
+--- Called by each step; 'found': did a parameter have a gradient? Says so once an optimiser has
+--- made two steps in a row without one, each after a backward, while no other optimiser's step had
+--- one; or three such steps where no backward ever ran and a tracked value was read before each.
 function slips.empty(self, found)
   local walks, reads = internal.walks()
   local was = self.seen

@@ -2,6 +2,7 @@
 -- variables that begin again with each launch. Values against plain Lua, gradients against central
 -- differences.
 local flame = require "flame"
+local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
 local f64 = { dtype = "f64" }
@@ -22,11 +23,7 @@ local function near(got, want)
   assert.equal(#want, #list)
 end
 
-local function message(f, ...)
-  local ok, why = pcall(f, ...)
-  assert(not ok, "nothing was raised")
-  return tostring(why)
-end
+local message = helper.message
 
 local stencil = [[
 __constant__ double w[2][3];

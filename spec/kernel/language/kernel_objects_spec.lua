@@ -1,12 +1,9 @@
 --- What is refused of objects that hold pointers and of structs of several types, and texts that
 -- hold more than a kernel: their declarations are passed over.
 local flame = require "flame"
+local helper = require "spec.support.helper"
 
-local function message(f, ...)
-  local ok, why = pcall(f, ...)
-  assert(not ok, "nothing was raised")
-  return tostring(why)
-end
+local message = helper.message
 
 local head = [[
 struct In { const float *p; };

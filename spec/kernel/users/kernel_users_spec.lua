@@ -33,6 +33,7 @@ end
 
 -- ---- what users write and do not get ------------------------------------------------------------
 local flame = require "flame"
+local helper = require "spec.support.helper"
 
 local function kernel(body, before)
   return flame.kernel((before or "") .. "__global__ void k(const float *x, float *y, int n) {\n" ..
@@ -40,8 +41,7 @@ local function kernel(body, before)
 end
 
 local function message(f)
-  local ok, why = pcall(f)
-  assert(not ok, "nothing was raised")
+  local why = helper.message(f)
   return tostring(why)
 end
 

@@ -130,8 +130,8 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
   return 1;
 }
 
-/* An array whose elements no other thread has where the proof says so, with a
-** separate parameter. */
+/* A shared array of floats, or a pointer that is a parameter or a member of one: the proof of
+** owners (facts/own.c) can say of these that no other thread has an element. */
 static int is_array(const fl_kad_state *d, const fl_kvar *x) {
   if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
   return x->kind == FL_KV_POINTER && x->param >= 0

@@ -66,7 +66,8 @@ static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
   return as(y, x->type, r);
 }
 
-/* An index that differs from the site's, which is j, by something uniform. */
+/* The value of x, whose form is p. The site's index is the target's number j; where x differs from
+** it by what is the same in all threads, x is j minus that. NULL: it does not. */
 static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
   fl_kgathering *g = y->g;
   fl_kpoly by = y->site->digits.whole;

@@ -68,8 +68,9 @@ static void check_array(fl_front *p, int64_t i, int64_t bytes) {
   }
 }
 
-/* Behind the type of the declaration that token i may begin: its first name; 0: it is none. *bytes:
-** of the shortest type that is named, so "unsigned char" has 1; 0: none is known. */
+/* The token of the first declared name where token i begins a declaration ("float a[4]": that of
+** a); 0: it begins none. *bytes: size of the smallest type named before it, so "unsigned char" has
+** 1; 0: no known type is named. */
 static int64_t declared_name(fl_front *p, int64_t i, int64_t *bytes) {
   int names = 0;
   *bytes = 0;

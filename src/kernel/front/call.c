@@ -236,7 +236,7 @@ static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
   return fl_decl_object(p, d->result, d->name, line);
 }
 
-/* What a function of the library does is done by the line that calls it. */
+/* Messages about a function of our own library (library.cu) name the line that calls it. */
 static void blame(fl_front *p, int64_t body, int32_t line) {
   int depth = 0;
   for (int64_t i = body; i < p->toks.n; i++) {
