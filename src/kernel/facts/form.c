@@ -221,13 +221,20 @@ int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p) {
 
 static fl_kpoly bad(void) { return (fl_kpoly){ .bad = 1 }; }
 
+/* The quotient that a is; NULL: it is none. */
+static const fl_kquotient *quotient_of(const fl_kquotients *all, const fl_kpoly *a) {
+  const fl_kterm *t = &a->t[0];
+  return a->n == 1 && t->n == 1 && t->c == 1 && t->s[0] >= FL_KSYM_QUOTIENT
+         ? &all->at[t->s[0] - FL_KSYM_QUOTIENT] : NULL;
+}
+
 /* a / m; (b / m) / n is b / (m * n). */
 static fl_kpoly quotient(fl_kquotients *all, fl_kpoly a, const fl_kpoly *by, int type) {
   fl_kquotient q = { .a = a, .m = by->t[0], .type = type };
   if (!all || by->bad || a.bad || by->n != 1 || q.m.c <= 0) return bad();
   fl_kpoly_join(&q.a);
-  if (a.n == 1 && a.t[0].n == 1 && a.t[0].c == 1 && a.t[0].s[0] >= FL_KSYM_QUOTIENT) {
-    const fl_kquotient *inner = &all->at[a.t[0].s[0] - FL_KSYM_QUOTIENT];
+  const fl_kquotient *inner = quotient_of(all, &a);
+  if (inner) {
     const fl_kpoly m = { .n = 1, .t = { inner->m } }, product = fl_kpoly_product(&m, by);
     if (inner->type == type && !product.bad && product.n == 1) {
       q.a = inner->a;
@@ -245,6 +252,27 @@ static fl_kpoly quotient(fl_kquotients *all, fl_kpoly a, const fl_kpoly *by, int
   all->at = at;
   all->at[all->n] = q;
   return fl_kpoly_symbol(FL_KSYM_QUOTIENT + all->n++);
+}
+
+const fl_kquotient *fl_kpoly_remainder(const fl_kquotients *all, const fl_kpoly *p, fl_kpoly *a,
+                                       fl_kterm *m) {
+  for (int i = 0; i < 2 && p->n == 2; i++) {
+    const fl_kterm *big = &p->t[!i];
+    *a = (fl_kpoly){ .n = 1, .t = { p->t[i] } };
+    const fl_kquotient *inner = quotient_of(all, a);
+    for (int j = 0; j < big->n; j++) {
+      if (big->s[j] < FL_KSYM_QUOTIENT) continue;
+      const fl_kquotient *q = &all->at[big->s[j] - FL_KSYM_QUOTIENT];
+      *m = *big;
+      fl_kterm_drop(m, big->s[j]);
+      m->c = -m->c;
+      int ok = 1;
+      const fl_kterm whole = inner ? fl_kterm_product(&inner->m, m, &ok) : *m;
+      if (ok && fl_kpoly_same(&q->a, inner ? &inner->a : a) && fl_kterm_equal(&q->m, &whole))
+        return q;
+    }
+  }
+  return NULL;
 }
 
 /* a / b, or with 'rest' a % b. */

@@ -295,35 +295,16 @@ static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need)
   return t->c > 0;
 }
 
-/* The quotient of a number of the thread that d is; NULL: it is none. */
-static const fl_kquotient *quotient_of(const fl_kindices *k, const fl_kterm *d) {
-  if (d->n != 1 || d->c != 1 || d->s[0] < FL_KSYM_QUOTIENT) return NULL;
-  const fl_kquotient *q = &k->quotients->at[d->s[0] - FL_KSYM_QUOTIENT];
-  return q->a.n == 1 && q->a.t[0].n == 1 && q->a.t[0].c == 1 && is_number(q->a.t[0].s[0])
-         ? q : NULL;
+/* p is the number of a thread. */
+static int is_one_number(const fl_kpoly *p) {
+  return p->n == 1 && p->t[0].n == 1 && p->t[0].c == 1 && is_number(p->t[0].s[0]);
 }
 
-/* d = a % m for a number of the thread, or a quotient of one: a - m * (a / m). */
+/* d = a % m for a number of the thread, or a quotient of one. */
 static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
-  for (int i = 0; i < 2 && d->n == 2; i++) {
-    const fl_kterm *a = &d->t[i];
-    fl_kterm big = d->t[!i];
-    if (a->c != 1 || a->n != 1 || big.c >= 0) continue;
-    for (int j = 0; j < big.n; j++) {
-      const fl_kterm one = { 1, 1, { big.s[j] } };
-      const fl_kquotient *q = quotient_of(k, &one), *inner = quotient_of(k, a);
-      int ok = q != NULL;
-      if (!ok || (!inner && !is_number(a->s[0]))) continue;
-      *m = big;
-      fl_kterm_drop(m, one.s[0]);
-      m->c = -m->c;
-      const fl_kterm whole = inner ? fl_kterm_product(&inner->m, m, &ok) : *m;
-      if (!ok || !fl_kterm_same(&whole, &q->m) || whole.c != q->m.c) continue;
-      if (q->a.t[0].s[0] != (inner ? inner->a.t[0].s[0] : a->s[0])) continue;
-      return need_positive(k, &whole, need);
-    }
-  }
-  return 0;
+  fl_kpoly a;
+  const fl_kquotient *q = fl_kpoly_remainder(k->quotients, d, &a, m);
+  return q && m->c > 0 && is_one_number(&q->a) && need_positive(k, &q->m, need);
 }
 
 int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,
@@ -335,8 +316,9 @@ int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, 
   if (is_remainder(k, d, &by, need)) return !m || (by.c == m->c && fl_kterm_same(&by, m));
   if (d->n != 1 || d->t[0].c != 1 || d->t[0].n != 1) return 0;
   if (is_number(d->t[0].s[0])) return !m || fl_kroute_stays_below(&r, d->t[0].s[0], m);
-  const fl_kquotient *q = quotient_of(k, &d->t[0]);
-  if (!q || !need_positive(k, &q->m, need)) return 0;
+  const int32_t s0 = d->t[0].s[0];
+  const fl_kquotient *q = s0 < FL_KSYM_QUOTIENT ? NULL : &k->quotients->at[s0 - FL_KSYM_QUOTIENT];
+  if (!q || !is_one_number(&q->a) || !need_positive(k, &q->m, need)) return 0;
   if (!m) return 1;
   /* i / w < h where i < w * h or i / w < h is known */
   const fl_kterm whole = fl_kterm_product(&q->m, m, &ok);

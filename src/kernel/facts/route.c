@@ -183,18 +183,7 @@ static int says_natural(const route *r, int i, int32_t s) {
 }
 
 int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m) {
-  for (int i = 0; i < 2 && p->n == 2; i++) {
-    *a = (fl_kpoly){ .n = 1, .t = { p->t[i] } };
-    for (int j = 0; j < p->t[!i].n && fl_kpoly_is_natural(a); j++) {
-      *m = p->t[!i];
-      if (m->s[j] < FL_KSYM_QUOTIENT) continue;
-      const fl_kquotient *q = &r->k->quotients->at[m->s[j] - FL_KSYM_QUOTIENT];
-      fl_kterm_drop(m, m->s[j]);
-      m->c = -m->c;
-      if (fl_kpoly_same(&q->a, a) && fl_kterm_same(&q->m, m) && q->m.c == m->c) return 1;
-    }
-  }
-  return 0;
+  return fl_kpoly_remainder(r->k->quotients, p, a, m) && fl_kpoly_is_natural(a);
 }
 
 /* A counter's first value, and what a round adds; 0: s is none. */
