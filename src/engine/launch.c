@@ -35,8 +35,7 @@ static int has_type(const fl_launch *l, const fl_kparam *q, const fl_node *x) {
          q->type_name, got);
   else if (x->dtype == FLAME_U8 && (q->is_struct || fl_ktypes[q->type].dtype < 0)) return 1;
   else
-    FAIL(l, "%s must be %s, got %s" FL_DO "; cast it: %s:to(\"%s\")", q->name,
-         fl_dtype_name(want), got, q->name, fl_dtype_name(want));
+    FAIL(l, "%s must be %s, got %s" FL_DO "; cast it first", q->name, fl_dtype_name(want), got);
   return 0;
 }
 
