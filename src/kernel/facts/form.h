@@ -79,7 +79,8 @@ int fl_kpoly_has_negative(const fl_kpoly *p);                /* a coefficient be
 int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
 /* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes the global index of a, times P. */
 void fl_kpoly_join(fl_kpoly *p);
-/* Is p a - m * (a / m), of one term a? NULL: no; else a / m, which is x / (w * m) where a is x / w. */
+/* Is p a - m * (a / m), of one term a? NULL: no; else a / m, which is x / (w * m) where a is
+** x / w. */
 const fl_kquotient *fl_kpoly_remainder(const fl_kquotients *all, const fl_kpoly *p, fl_kpoly *a,
                                        fl_kterm *m);
 /* Is p the single symbol s? */
