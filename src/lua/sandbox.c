@@ -200,11 +200,11 @@ static int call_inside(lua_State *L, fl_sandbox *x, request *r) {
   lua_settop(x->I, 0);
   set_limits(x);
   x->b->inner = fl_hook_of(x->I);
-  atomic_store(&x->b->c->limits.inside, c);
+  flame_context *before = fl_run_inside(x->b->c, c);
   lua_pushcfunction(x->I, answer);
   lua_pushlightuserdata(x->I, r);
   const int status = flame_lua_pcall(x->I, 1, LUA_MULTRET, 0);
-  atomic_store(&x->b->c->limits.inside, NULL);
+  fl_run_inside(x->b->c, before);
   x->b->inner = NULL;
   x->L = NULL;
   pass_on(x->b, c);
