@@ -278,7 +278,7 @@ int64_t flame_limit_set(flame_context *c, flame_limit which, int64_t most) {
   return before;
 }
 
-/* To ask is no call of its own: the last one, and what runs, are told. */
+/* To ask does not count: the last call is told, or the one that runs. */
 static int64_t time_used(flame_context *c, int which) {
   fl_limits *l = &c->limits;
   const int runs = l->timed && l->depth > (c->holds == 1);
