@@ -329,5 +329,12 @@ add("nested", "ends", {
   "local ok = pcall(function() local b b = flame.sandbox{print = function() b:run('return 1') end} "
     .. "b:run('print(1)') end) assert(not ok)",
   "assert(not pcall(flame.sandbox, {allow = {'everything'}}))",
+  "local f <close> = assert(io.open('folder/mine', 'w')) flame.sandbox {allow = {'read'}, folder = "
+    .. "'folder'}:run([[assert(io.open('mine')) for _, p in ipairs {'inside', '../inside', "
+    .. "'/etc/passwd'} do assert(not io.open(p)) end "
+    .. "assert(not pcall(flame.sandbox, {allow = {'read'}, folder = '..'}))]])",
+  "for _, p in ipairs {'/', '..', 'up', 'up/in', 'nowhere', 'inside', 'pipe'} do "
+    .. "local ok, why = pcall(flame.sandbox, {allow = {'read'}, folder = p}) "
+    .. "assert(not ok and why:find('folder', 1, true), why) end",
 })
 return list
