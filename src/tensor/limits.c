@@ -279,17 +279,14 @@ int64_t flame_limit_set(flame_context *c, flame_limit which, int64_t most) {
 }
 
 /* To ask does not count: the last call is told, or the one that runs. */
-static int64_t time_used(flame_context *c, int which) {
+int64_t flame_limit_used(flame_context *c, flame_limit which) {
+  FL_HOLD(c, -1);
   fl_limits *l = &c->limits;
   const int runs = l->timed && l->depth > (c->holds == 1);
   const int64_t now = runs ? fl_now_ns() - l->began : 0;
   if (l->timed && !runs) l->asked = 1;
-  return runs && which == FLAME_CALL_NS ? now : used(c, which) + now;
-}
-
-int64_t flame_limit_used(flame_context *c, flame_limit which) {
-  FL_HOLD(c, -1);
-  if (which == FLAME_CALL_NS || which == FLAME_TOTAL_NS) return time_used(c, which);
+  if (which == FLAME_CALL_NS && runs) return now;
+  if (which == FLAME_TOTAL_NS) return used(c, which) + now;
   if (!is_limit((int)which)) return -1;
   if (which == FLAME_HOST_BYTES) return c->mem.live_bytes;
   if (which == FLAME_DEVICE_BYTES) return c->room.live_bytes;
