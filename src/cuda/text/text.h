@@ -67,7 +67,7 @@ void fl_text_prelude(fl_text *out);
 #define FL_TEXT_BLOCKS "MIN_BLOCKS"
 /* Append the kernel; entry 'name'. NOT_SUPPORTED with no message for what has no text. */
 flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out);
-/* The same with a name of its own, given in 'name': "fl_mul_exp_sum_1a2b3c4d", the ops and a hash
+/* The same with a separate name, put into 'name': "fl_mul_exp_sum_1a2b3c4d", the ops and a hash
 ** of the text, so that equal texts have one name. */
 enum { FL_TEXT_NAME = 64 };
 flame_status fl_text_named(const fl_kernel *k, int multi, char name[FL_TEXT_NAME], fl_text *out);
