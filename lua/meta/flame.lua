@@ -15671,9 +15671,8 @@ function flame.vstack(tensors) end
 --- Makes ahead what is else made at first use. A list of kernels is compiled, all at once; it may
 --- say where: device =. A function, as a training step with backward and optimiser, is called with
 --- nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
---- compiled. Tensors from before keep values and gradients, optimisers their state, random numbers
---- theirs; what is read is 0, and large values are undefined. Schedules, scalers and the script's
---- own tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
+--- compiled. Tensors from before keep values and gradients, optimisers, schedules and scalers their
+--- state, random numbers theirs; what is read is 0, and large values are undefined. The script's own
 ---@param f function
 ---@param ... any
 ---@return table
