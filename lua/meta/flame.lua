@@ -15673,6 +15673,7 @@ function flame.vstack(tensors) end
 --- nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
 --- compiled. Tensors from before keep values and gradients, optimisers, schedules and scalers their
 --- state, random numbers theirs; what is read is 0, and large values are undefined. The script's own
+--- tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
 ---@param f function
 ---@param ... any
 ---@return table
