@@ -88,7 +88,7 @@ describe("a user is told the line and the reason of", function()
     { "a template of structs among members", "V v;\ny[i] = v.f() * x[i];", 4,
       "'C': this member is outside the language",
       "struct V { template <int N> struct C { float v[N]; }; __device__ float f() { C<2> c; c.v[1] = 1; return c.v[1]; } };\n" },
-    { "a vector and a number in one sum", "if (n < 0) atomicAdd((float2 *)y, x[i]);\ny[i] = x[i];", 4,
+    { "a vector and a number in one sum", "atomicAdd((float2 *)y, x[i]);\ny[i] = x[i];", 4,
       "atomicAdd of a 'float2' and something else" },
     { "a literal of C", "float2 v = (float2){ x[i], 1 };\ny[i] = v.x * v.y;", 4,
       "(float2){…} is no C++" },
