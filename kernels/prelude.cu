@@ -186,20 +186,20 @@ FN typename R::A join_slots(const typename R::A *first, long long m, typename R:
   return join_block<R, T>(join_four<R>(a), shared);
 }
 
-/* 256 threads hold four of 64 columns in 16 lanes; thread c < 64 gets column c. The shared
+/* Threads hold V of 64 columns in 16 lanes; thread c < 64 gets column c. The shared
 ** space is free again on return. */
-template <class R>
-FN typename R::A join_columns(const typename R::A (&a)[4], s8 *space) {
+template <class R, int V>
+FN typename R::A join_columns(const typename R::A (&a)[V], s8 *space) {
   typename R::A (*const shared)[64] = (typename R::A (*)[64])space;
-  const int x = threadIdx.x % 16 * 4, y = threadIdx.x / 16;
+  const int x = threadIdx.x % (64 / V) * V, y = threadIdx.x / (64 / V);
 #pragma unroll
-  for (int q = 0; q < 4; q++) shared[y][x + q] = a[q];
+  for (int q = 0; q < V; q++) shared[y][x + q] = a[q];
 #pragma unroll
   for (int s = 8; s > 0; s /= 2) {
     __syncthreads();
     if (y < s) {
 #pragma unroll
-      for (int q = 0; q < 4; q++)
+      for (int q = 0; q < V; q++)
         shared[y][x + q] = R::join(shared[y][x + q], shared[y + s][x + q]);
     }
   }

@@ -328,6 +328,14 @@ put("Algebra:fully_connected(x: T, y: T, weight: T) -> T", function(self, x, y, 
   return unflat(parts:matmul(matrices), between)
 end)
 
+--- y (size, batch, features) with bias (features) added to the scalar part, where mask is 1. Its
+--- gradient reads the scalar part alone.
+local add_to_scalar = flame.func {
+  name = "linear",
+  forward = function(_, y, bias, mask) return y + bias * mask end,
+  backward = function(_, g) return g, g[1]:sum(1), nil end,
+}
+
 --- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is
 --- added to the scalar part, which no rotation changes; bias_all = true adds it to every component,
 --- as flash-clifford's layer does: then rotations of x do not rotate the result any more.
@@ -354,7 +362,7 @@ put("Algebra:linear(x: T, weight: T, bias?: T, bias_all = false) -> T",
     x:matmul(contract(forms[self].of_grade, "r")(weight:reshape(self.dims + 1, n * m))
       :reshape(self.size, n, m))
   if bias and bias_all then y = y + bias
-  elseif bias then y = y + bias * by_component(self, self.is_scalar, y) end
+  elseif bias then y = add_to_scalar(y, bias, by_component(self, self.is_scalar, y)) end
   return unflat(y, between)
 end)
 
@@ -432,10 +440,10 @@ put("Algebra:grade_norm(x: T, eps = 1e-6) -> T", function(self, x, eps)
       q[g] = not q[g] and (c == 1 and mean or -mean) or c == 1 and q[g] + mean or q[g] - mean
     end
   end
-  for g, v in pairs(q) do q[g] = ((self.definite and v or v:abs()) + eps):sqrt() end
+  for g, v in pairs(q) do q[g] = 1 / ((self.definite and v or v:abs()) + eps):sqrt() end
   for k, part in ipairs(list) do
     local r = q[self.grades[k]]
-    list[k] = (r and part / r or part):to(x.dtype)
+    list[k] = (r and part * r or part):to(x.dtype)
   end
   return flame.cat(list, 1)
 end)

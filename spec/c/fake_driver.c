@@ -126,9 +126,12 @@ static fl_cu_result fake_CtxPop(fl_cu_context *c) {
   fake.pushed--;
   return FL_CU_OK;
 }
+/* A stream is a byte, which other copies of this library see: is it captured? */
 static fl_cu_result fake_StreamCreate(fl_cu_stream *s, unsigned flags) {
   (void)flags;
-  *s = fake_new(&fake.streams, 1);
+  char *captured = fake_new(&fake.streams, 1);
+  *s = (fl_cu_stream)(void *)captured;
+  if (captured) *captured = 0;
   return FL_CU_OK;
 }
 static fl_cu_result fake_StreamDestroy(fl_cu_stream s) {
@@ -605,12 +608,13 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
 /* ---- graphs ---- */
 
 static fl_cu_result fake_StreamBeginCapture(fl_cu_stream s, unsigned mode) {
-  (void)s; (void)mode;
+  (void)mode;
   if (fake_capturing) return FL_CU_INVALID_VALUE;
   fake_capturing = fake_new(&fake.graphs, sizeof *fake_capturing);
   if (!fake_capturing) return FL_CU_OUT_OF_MEMORY;
   fake_capturing->end = &fake_capturing->first;
   fake.captures++;
+  *(char *)(void *)s = 1;
   return FL_CU_OK;
 }
 static fl_cu_result fake_GraphDestroy(fl_cu_graph graph) {
@@ -624,7 +628,7 @@ static fl_cu_result fake_GraphDestroy(fl_cu_graph graph) {
   return FL_CU_OK;
 }
 static fl_cu_result fake_StreamEndCapture(fl_cu_stream s, fl_cu_graph *g) {
-  (void)s;
+  *(char *)(void *)s = 0;
   *g = (fl_cu_graph)(void *)fake_capturing;
   fake_capturing = NULL;
   return *g ? FL_CU_OK : FL_CU_INVALID_VALUE;

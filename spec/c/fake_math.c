@@ -145,10 +145,19 @@ static fl_cufft_status fake_cufftExecZ2D(int p, void *x, void *y) {
 
 static size_t fake_width(fl_sol_type t) { return t == FL_SOL_R_64F ? 8 : 4; }
 
+/* As the library, which cannot be captured: it fails, and once more after that. */
+static const char *fake_solver_stream;
+static int fake_failed;
+static int fake_fails(void) {
+  const int captured = fake_solver_stream && *fake_solver_stream, before = fake_failed;
+  fake_failed = captured;
+  return captured || before;
+}
 /* What a call of the X kind is lent. */
 static fl_sol_status fake_lent(void *device, size_t bytes, void *host, size_t host_bytes,
                                int *info) {
   if (bytes < FAKE_SPACE || host_bytes < 64 || !host) return 3;
+  if (fake_fails()) return 6;
   memset(device, 0x5a, bytes);
   memset(host, 0x5a, host_bytes);
   *info = 0;
@@ -174,7 +183,7 @@ static fl_sol_status fake_cusolverDnDestroy(fl_sol_handle h) {
 }
 static fl_sol_status fake_cusolverDnSetStream(fl_sol_handle h, fl_sol_stream s) {
   (void)h;
-  (void)s;
+  fake_solver_stream = (const char *)(const void *)s;
   return FL_SOL_OK;
 }
 static fl_sol_status fake_cusolverDnCreateParams(fl_sol_params *p) {
@@ -313,6 +322,7 @@ FAKE(cusolverDnXsyevBatched,
        (void)h; (void)mode; (void)j; \
        const int k = m < n ? m : n; \
        if (lda < m || ldu < m || ldv < n || work < FAKE_SPACE) return 3; \
+       if (fake_fails()) return 6; \
        memset(space, 0x5a, (size_t)work * width); \
        fake_matrix(a, width, m, n); \
        fake_matrix(s, width, k, 1); \

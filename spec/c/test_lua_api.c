@@ -129,6 +129,7 @@ static void tensors_go_out(void) {
 }
 
 int main(void) {
+  setenv("FLAME_DEVICE", "cpu", 1);                         /* arrays are read by pointers */
   the_table_is_in_the_registry();
   tensors_of_others_come_in();
   tensors_go_out();

@@ -396,6 +396,15 @@ static void test_geometry(void) {
   cross_entropy(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.faults == 1 && g.grid == 1024, "faults are asked for");
+  gated_norm(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 1024 && g.block == 128, "few rows to a block where they are held in its memory");
+  m.k.nstore = 0;                                   /* no norm is divided by: nothing to hold */
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 512 && g.block == 256, "eight where nothing is");
+  many_columns(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 8 * 16 && g.block == 512, "two columns to a thread where there is much for each");
   chain(&m), m.k.size[0] = m.k.points = m.k.rows = 0;
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 0, "nothing to do, no block");

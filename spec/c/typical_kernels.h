@@ -159,11 +159,42 @@ static void cross_entropy(maker *m) {      /* rows over a vocabulary; the target
   mk_out(m, mk_op(m, FL_OP_sub, F, mk_op(m, FL_OP_add, F, ls, top, top), logit, 0), 1);
 }
 
+/* Four gated values and their norms: too many arrays for registers, too dear to compute twice. */
+static void gated_norm(maker *m) {
+  const int64_t size[] = { 4096, 512 };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32;
+  int x[16], v[4];
+  for (int i = 0; i < 16; i++) x[i] = mk_load(m, mk_operand(m, F, 3, NULL), 1);
+  for (int i = 0; i < 4; i++) {
+    const int a = mk_op(m, FL_OP_erf, F, x[i + 4], 0, 0);
+    const int b = mk_op(m, FL_OP_erf, F, x[i + 8], 0, 0);
+    const int ab = mk_op(m, FL_OP_mul, F, mk_op(m, FL_OP_mul, F, x[i], a, a), b, b);
+    v[i] = mk_op(m, FL_OP_add, F, ab, x[i + 12], 0);
+  }
+  for (int i = 0; i < 4; i++) {
+    const int sum = mk_reduce(m, FL_OP_sum, F, mk_op(m, FL_OP_square, F, v[i], 0, 0));
+    mk_out(m, mk_op(m, FL_OP_mul, F, v[i], mk_op(m, FL_OP_rsqrt, F, sum, 0, 0), 0), 3);
+  }
+}
+
+/* So many sums of columns that a thread has two columns, not four. */
+static void many_columns(maker *m) {
+  const int64_t size[] = { 512, 4096 };
+  const int order[] = { 1, 0 };
+  mk_begin(m, FL_K_COL, 1, 1, size);
+  for (int i = 0; i < 13; i++) {
+    const int x = mk_load(m, mk_operand(m, FLAME_F32, 3, order), 1);
+    mk_out(m, mk_reduce(m, FL_OP_sum, FLAME_F32, x), 1);
+  }
+}
+
 static const struct { const char *name; void (*make)(maker *); } typical[] = {
   { "chain", chain }, { "adamw", adamw }, { "bias_half", bias }, { "transposed", transposed },
   { "embedding", embedding }, { "dropout", dropout }, { "softmax", softmax },
   { "layer_norm", layer_norm }, { "sum_all", sum_all }, { "bias_grad", bias_grad },
   { "cross_entropy", cross_entropy }, { "dropout_norm", dropout_norm },
+  { "gated_norm", gated_norm }, { "many_columns", many_columns },
 };
 enum { TYPICAL = sizeof typical / sizeof *typical };
 #endif

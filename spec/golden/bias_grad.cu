@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constan
       }
     }
   }
-  R_sum_f32::A r1 = join_columns<R_sum_f32>(a1, space);
+  R_sum_f32::A r1 = join_columns<R_sum_f32, 4>(a1, space);
   if (chunks > 1) {
     if (tid < 64) {
       slot<R_sum_f32::A>(w[7], ((tile * 1 + 0) * chunks + chunk) * 64)[tid] = r1;
@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constan
 #pragma unroll
       for (int q = 0; q < 4; q++) a1[q] = R_sum_f32::join(a1[q], slot<R_sum_f32::A>(w[7], ((tile * 1 + 0) * chunks + i) * 64)[x + q]);
     }
-    r1 = join_columns<R_sum_f32>(a1, space);
+    r1 = join_columns<R_sum_f32, 4>(a1, space);
   }
   const long long column = left + tid;
   if (tid >= 64 || column >= cols) return;

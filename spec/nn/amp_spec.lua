@@ -183,6 +183,36 @@ describe("a linear layer in half types", function()
     assert.falsy((pcall(flame.linear, x, w, b:narrow(1, 1, 2))))
   end)
 
+  it("rounds once, whatever the sizes and places", function()
+    local function check(dtype, x, w, b, what)
+      local p, y = x:double():matmul(w:double():t()), flame.linear(x, w, b):double()
+      local once = (p + b:double()):to(dtype):double()
+      local twice = (p:to(dtype):double() + b:double()):to(dtype):double()
+      local differ = once:ne(twice)
+      local n, wrong = differ:sum():item(), (differ & y:ne(once)):sum():item()
+      assert(wrong <= n // 16, ("%s %s: %d of %d are rounded twice"):format(dtype, what, wrong, n))
+      return n
+    end
+    for _, dtype in ipairs { "bf16", "f16" } do
+      local n = 0
+      for _, size in ipairs { { 64, 3, 4 }, { 30, 7, 64 }, { 128, 2, 3072 }, { 500, 9, 20 },
+        { 40, 100, 12 }, { 300, 257, 260 }, { 16, 128, 4 }, { 33, 16, 8 }, { 4200, 264, 4 } } do
+        local rows, columns, terms = table.unpack(size)
+        local x, w = flame.randn(rows, terms):to(dtype),
+          (flame.randn(columns, terms) / math.sqrt(terms)):to(dtype)
+        n = n + check(dtype, x, w, flame.randn(columns):to(dtype), table.concat(size, " "))
+      end
+      local wide, bias = flame.randn(40, 33):to(dtype), flame.randn(25):to(dtype)
+      flame.eval(wide, bias)                               -- addresses between those of 16 bytes
+      local w = flame.randn(24, 16):to(dtype)
+      n = n + check(dtype, wide[{ {}, { 2, 17 } }], w, bias[{ { 2, 25 } }], "rows and bias inside")
+      n = n + check(dtype, wide[{ {}, { 1, 32, 2 } }], w, bias[{ { 1, 24 } }], "every other")
+      n = n + check(dtype, wide[{ {}, { 1, 32 } }]:reshape(40, 2, 16):transpose(1, 2), w,
+        bias[{ { 1, 24 } }], "batches of rows")
+      assert(n > 1000, n)
+    end
+  end)
+
   it("has the gradients of a product and of a sum over rows", function()
     local x, w, b = flame.randn(2, 7, 4):bfloat16(), flame.randn(3, 4):bfloat16(),
       flame.randn(3):bfloat16()

@@ -192,6 +192,21 @@ describe("replay", function()
     return list
   end, 0)
 
+  same("makes linear algebra by the library apart from graphs", function()
+    local a, list = flame.randn(90, 90), {}                -- too large for our own kernels
+    flame.eval(a)
+    for i = 1, 6 do
+      local x = (a * 0.1 + flame.eye(90)):tanh()
+      local s = x:matmul(x:t()) + flame.eye(90)
+      local spectrum = flame.linalg.eigvalsh(s)
+      local small = flame.linalg.eigvalsh(s[{ { 1, 3 }, { 1, 3 } }])
+      local q, r = flame.linalg.qr(x)
+      local y = (s:inverse() + flame.linalg.solve(s, x)):tanh() * flame.linalg.svdvals(x)
+      list[i] = ((y + spectrum * 2) * r:abs() + q:softmax(1) + small:sum()):sum():item()
+    end
+    return list
+  end, 1)
+
   -- Recordings are not compared with what is bound; parameters are not set; a value that was copied
   -- out is read after it was written to (FL_PLANT_* of base/hooks.h).
   local bugs = { [7] = "keeps two nets of one shape apart",

@@ -59,7 +59,7 @@ local function survive(name, f, inputs, stride)
   assert(try(f, inputs))                     -- what is loaded once is loaded now
   local before = bits(inputs)
   local tensors, nodes, bytes = live()
-  local failures = 0
+  local failures, met = 0, false
   for pass = 1, 2 do
     local forever, k, reached = pass == 2, 1, true
     while reached do
@@ -69,6 +69,7 @@ local function survive(name, f, inputs, stride)
       local calls = internal.fail_alloc(k, forever)
       local done, result = try(f, inputs)
       reached = internal.fail_alloc(0) >= calls + k
+      met = met or reached
       if not done then
         failures = failures + 1
         assert(type(result) == "string", at .. ": the error is no string")
@@ -90,7 +91,9 @@ local function survive(name, f, inputs, stride)
       assert(k < MOST, name .. " never gets through")
     end
   end
-  assert(failures > 0, name .. ": nothing was made to fail")
+  -- Arrays of a GPU may need no memory of the host.
+  assert(failures > 0 or not met and flame.default_device() ~= "cpu",
+    name .. ": nothing was made to fail")
   return failures
 end
 

@@ -251,6 +251,9 @@ static flame_status run(fl_cuda *s, const fl_call_run *r) {
   int yes;
   flame_status e = describe(s, r->call, &w, &yes);
   if (e != FLAME_OK || r->call->numel == 0) return e;
+  /* Some wait for what they queued. One that fails because it is captured leaves its error to the
+  ** next, so none is asked. */
+  if (w.way != FL_WAY_SMALL && fl_cuda_spoils(s)) return FLAME_INTERNAL;
   int64_t base = 0;
   carve(&w, r->scratch);
   w.x = r->in[0];

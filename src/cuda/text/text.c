@@ -19,7 +19,7 @@ void fl_text_steps(fl_text *out) {
 
 static void put_entry(text_writer *w, const char *name) {
   const text_form *f = w->f;
-  const int threads = f->lanes > 32 ? f->lanes : 256;
+  const int threads = f->threads > 0 ? f->threads : 256;
   char bounds[32];
   snprintf(bounds, sizeof bounds, f->blocks ? "%d, " FL_TEXT_BLOCKS : "%d", threads);
   if (f->blocks)

@@ -42,7 +42,7 @@
 #include "base/text.h"
 #include "plan/plan.h"
 
-enum { FL_TEXT_VERSION = 1, FL_TEXT_MAX_WORDS = 4095 };
+enum { FL_TEXT_VERSION = 2, FL_TEXT_MAX_WORDS = 4095 };
 
 /* In device memory, all bits set before a run; report() of kernels/prelude.cu
 ** says what a word is. */

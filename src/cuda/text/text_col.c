@@ -48,8 +48,9 @@ static void put_head(col_writer *c) {
                  "const long long outer = (unsigned)tile / across;\n"
                  "const long long left = (unsigned)tile %% across * %dll;\n", W_ROWS, W_TILES,
                  COL_WIDTH);
-  fl_text_printf(w->out, "const int tid = threadIdx.x, x = tid %% 16 * 4, y = tid / 16;\n"
-                 "const bool vector = w[%d] & %d;\n", W_FLAGS, F_VECTOR);
+  fl_text_printf(w->out, "const int tid = threadIdx.x, x = tid %% %d * %d, y = tid / %d;\n"
+                 "const bool vector = w[%d] & %d;\n", COL_WIDTH / f->vector, f->vector,
+                 COL_WIDTH / f->vector, W_FLAGS, F_VECTOR);
   if (inner >= 1) fl_text_coords(w, 0, inner, "outer");
 }
 
@@ -61,11 +62,11 @@ static void put_loads(col_writer *c, int vector) {
     if (!c->inside[v] || !fl_text_packed(f, v)) continue;
     const int whole = vector && f->in[o] == 1, one = f->vary[v] == V_UNIFORM;
     if (one) fl_text_printf(w->out, "l%d[0].put(0, p%d[", v, o);
-    else if (whole) fl_text_printf(w->out, "l%d[0] = load<4>(p%d + ", v, o);
+    else if (whole) fl_text_printf(w->out, "l%d[0] = load<%d>(p%d + ", v, f->vector, o);
     else
       fl_text_printf(w->out,
-                     "for (int q = 0; q < 4; q++) if (column + q < cols) l%d[0].put(q, p%d[",
-                        v, o);
+                     "for (int q = 0; q < %d; q++) if (column + q < cols) l%d[0].put(q, p%d[",
+                     f->vector, v, o);
     w->plus = whole || one ? NULL : "q";
     fl_text_offset(w, o);
     fl_text_puts(w->out, whole ? ");\n" : "]);\n");
@@ -78,8 +79,8 @@ static void put_accumulators(col_writer *c) {
   for (int v = 0; v < w->f->k->ninstr; v++) {
     if (!is_reduce(c, v)) continue;
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A a%d[4];\n#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v,
-                   v);
+    fl_text_printf(w->out, "::A a%d[%d];\n#pragma unroll\nfor (int q = 0; q < %d; q++) a%d[q] = ",
+                   v, w->f->vector, w->f->vector, v);
     fl_text_reducer(w, v);
     fl_text_puts(w->out, "::start();\n");
   }
@@ -91,9 +92,10 @@ static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
   int bytes = 0, rows = 16;
   for (int v = 0; v < f->k->ninstr; v++)
-    if (c->inside[v] && fl_text_packed(f, v)) bytes += 4 * fl_dtype_size(f->k->instr[v].dtype);
+    if (c->inside[v] && fl_text_packed(f, v))
+      bytes += f->vector * fl_dtype_size(f->k->instr[v].dtype);
   while (rows > 4 && rows * bytes > 128) rows /= 2;
-  while (rows > 1 && rows * 4 * fl_text_kernel_weight(f) > 4000) rows /= 2;
+  while (rows > 1 && rows * f->vector * fl_text_kernel_weight(f) > 4000) rows /= 2;
   return f->k->ninstr > 48 ? 1 : f->k->ninstr > LONG && rows > 2 ? 2 : rows;
 }
 
@@ -103,11 +105,11 @@ static void put_loop(col_writer *c, int vector) {
   fl_text_printf(w->out, "#pragma unroll %d\nfor (long long i = start; i < end; i += %d) {\n",
                  rows_in_flight(c), COL_LANES);
   fl_text_coords(w, f->k->nkept, f->ndim, "i");
-  fl_text_packs(w, c->inside, 4, "1");
+  fl_text_packs(w, c->inside, f->vector, "1");
   put_loads(c, vector);
   w->slot = "[0]";
   fl_text_values(w, c->inside, V_UNIFORM, V_UNIFORM);
-  fl_text_puts(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) ");
+  fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < %d; q++) ", f->vector);
   fl_text_puts(w->out, vector ? "{\n" : "if (column + q < cols) {\n");
   w->plus = "q";
   fl_text_values(w, c->inside, V_KEPT, V_KEPT);
@@ -152,6 +154,7 @@ static void put_slot(col_writer *c, int v, const char *which, const char *column
 /* More than one chunk: leave the results, and let the last block join them. */
 static void put_finish(col_writer *c) {
   text_writer *w = c->w;
+  const int V = w->f->vector;
   fl_text_puts(w->out, "if (chunks > 1) {\nif (tid < 64) {\n");
   for (int v = 0; v < w->f->k->ninstr; v++) {
     if (!is_reduce(c, v)) continue;
@@ -163,18 +166,18 @@ static void put_finish(col_writer *c) {
                  W_COUNTER);
   for (int v = 0; v < w->f->k->ninstr; v++) {
     if (!is_reduce(c, v)) continue;
-    fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v);
+    fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < %d; q++) a%d[q] = ", V, v);
     fl_text_reducer(w, v);
     fl_text_printf(w->out,
                    "::start();\n#pragma unroll 4\n"
                    "for (long long i = y; i < chunks; i += %d) {\n#pragma unroll\n"
-                   "for (int q = 0; q < 4; q++) a%d[q] = ", COL_LANES, v);
+                   "for (int q = 0; q < %d; q++) a%d[q] = ", COL_LANES, V, v);
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::join(a%d[q], ", v);
     put_slot(c, v, "i", "x + q");
     fl_text_printf(w->out, ");\n}\nr%d = join_columns<", v);
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, ">(a%d, space);\n", v);
+    fl_text_printf(w->out, ", %d>(a%d, space);\n", V, v);
   }
   fl_text_puts(w->out, "}\n");
 }
@@ -215,7 +218,9 @@ static int widest(const col_writer *c) {
 }
 
 void fl_text_col_plan(text_writer *w) {
-  if (w->f->k->ninstr > LONG) w->f->blocks = LONG_BLOCKS;
+  text_form *f = w->f;
+  f->threads = COL_LANES * COL_WIDTH / f->vector;
+  if (f->k->ninstr > LONG && f->threads == COL_THREADS) f->blocks = LONG_BLOCKS;
 }
 
 void fl_text_col(text_writer *w) {
@@ -233,7 +238,7 @@ void fl_text_col(text_writer *w) {
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::A r%d = join_columns<", v);
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, ">(a%d, space);\n", v);
+    fl_text_printf(w->out, ", %d>(a%d, space);\n", f->vector, v);
   }
   put_finish(&c);
   put_kept(&c);

@@ -249,6 +249,20 @@ static void plan_map(text_form *f) {
             f->k->size[f->inner] >= 4 * MAP_THREADS * f->unroll * f->vector;
 }
 
+/* COL: four columns a thread, or two where loads and accumulators of four would take most of its
+** registers: twice as many threads then hide the time that loads take. */
+static void plan_columns(text_form *f) {
+  int bytes = 0, size = 0;
+  for (int v = 0; v < f->k->ninstr; v++) {
+    const fl_instr *i = &f->k->instr[v];
+    if (i->code == FL_I_REDUCE) bytes += fl_dtype_reg(i->dtype) % 2 ? 4 : 8;
+    if (!fl_text_packed(f, v) || f->vary[v] != V_ELEMENT) continue;
+    bytes += fl_dtype_size(i->dtype);
+    if (size == 0 || fl_dtype_size(i->dtype) < size) size = fl_dtype_size(i->dtype);
+  }
+  f->vector = bytes > 96 && size >= 2 ? 2 : 4;
+}
+
 /* One sweep, and no full-level store that needs its results: chunks on separate blocks. */
 static int splits(const text_form *f) {
   if (f->cls != C_CHUNKS || f->rounds > 1) return 0;
@@ -303,6 +317,7 @@ void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
   assign_words(f);
   note_quads(f);
   if (f->cls == C_MAP) plan_map(f);
+  if (f->cls == C_COL) plan_columns(f);
   if (k->kind != FL_K_ROW) return;
   f->lanes = row_lanes(k);
   f->steps = row_steps(k, f->lanes);
@@ -377,9 +392,9 @@ static void geometry(const text_form *f, fl_text_geometry *g) {
   const int64_t m = f->cls == C_COL ? fl_ceil_div(k->n, col_chunk(k))
                                     : chunks_of(k->n, ROW_CHUNK);
   int64_t grid = 0;
-  g->block = f->lanes > 32 ? (uint32_t)f->lanes : 256;
+  g->block = f->cls == C_MAP ? MAP_THREADS : (uint32_t)f->threads;
   if (f->cls == C_MAP) grid = fl_ceil_div(k->points, map_span(f));
-  else if (f->cls == C_GROUP) grid = fl_ceil_div(k->rows, 256 / f->lanes);
+  else if (f->cls == C_GROUP) grid = fl_ceil_div(k->rows, f->threads / f->lanes);
   else if (f->cls == C_BLOCK) grid = k->rows;
   else if (f->cls == C_CHUNKS) {
     grid = f->split ? k->rows * m : k->rows;
@@ -398,8 +413,11 @@ static void geometry(const text_form *f, fl_text_geometry *g) {
 
 void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g) {
   text_form f;
+  text_writer w = { .f = &f };
   memset(g, 0, sizeof *g);
   fl_text_form(k, multi, &f);
+  if (f.cls == C_COL) fl_text_col_plan(&w);
+  else if (f.cls != C_MAP) fl_text_row_plan(&w);
   geometry(&f, g);
 }
 

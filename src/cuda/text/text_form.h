@@ -29,9 +29,11 @@ typedef struct text_form {
   const fl_kernel *k;
   uint8_t cls, ndim, flat, wide, multi;
   int8_t inner;                             /* innermost dim, -1: none */
-  int vector, unroll;                       /* MAP: elements of a vector, vectors in flight */
+  int vector, unroll;                       /* MAP: elements of a vector, vectors in flight;
+                                            ** COL: columns of a thread */
   int runs;                                 /* MAP: what rows share is worth a separate path */
   int lanes, steps, persist;                /* ROW: T, vectors per lane, rows stay in registers */
+  int threads;                              /* ROW, COL: of a block, once planned */
   int blocks;                               /* blocks that a multiprocessor should hold, 0: any */
   int full;                                 /* ROW: rows fill their lanes, no guard needed */
   int split;                                /* C_CHUNKS: one block per chunk; else per row */
@@ -95,7 +97,7 @@ void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need)
 
 void fl_text_map(text_writer *w);
 void fl_text_row(text_writer *w);
-void fl_text_row_plan(text_writer *w);       /* decides f->persist and f->blocks */
+void fl_text_row_plan(text_writer *w);       /* decides f->persist, f->threads, f->blocks */
 void fl_text_col_plan(text_writer *w);       /* decides f->blocks */
 void fl_text_col(text_writer *w);
 #endif

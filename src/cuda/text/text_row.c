@@ -4,12 +4,15 @@
 **
 ** A round of reductions is one sweep over the row. Short rows stay in registers (each
 ** operand is loaded once), together with costly values that later sweeps read again; rows
-** whose operands need too many registers are loaded again in each sweep, from cache.
+** whose operands need too many registers are loaded again in each sweep, from cache. Of these, what
+** a sweep has computed at some cost and later ones start from is held in shared memory (h<v> of
+** each row; each lane reads what it wrote), and fewer rows are in a block.
 ** Chunks leave their results in scratch: where one sweep is all, a block does a chunk and the
 ** last block of the row joins them; otherwise one block does all chunks of a row in turn.
 **
 ** Names: row, lane, n; e element index of a vector's first element, j the vector of the lane;
-** a<v> the four accumulators of reduction v, r<v> its join; h<v> its shared memory.
+** a<v> the four accumulators of reduction v, r<v> its join; h<v> its shared memory, or that of a
+** held value, which a sweep reads as k<v> and writes as n<v>.
 **
 ** Example: softmax, whose instructions are
 **   v0 = load x, v1 = max of v0, v2 = v0 - v1, v3 = exp(v2), v4 = sum of v3, v5 = v3 / v4, stored
@@ -20,122 +23,35 @@
 **   round -1   needs v5 alone: k3 / v4, stored. x is not read and exp not computed again
 ** A row too long for registers has no k: the last sweep loads x and takes exp once more.
 */
-#include "cuda/text/text_form.h"
+#include "cuda/text/text_row.h"
 #include <stdio.h>
 #include <string.h>
 
-typedef struct sweep {
-  int round;                     /* reductions of this round are joined; -1: none */
-  int stores;                    /* full-level stores are done */
-  uint8_t need[FL_MAX_INSTR];    /* values computed */
-  uint8_t keep[FL_MAX_INSTR];    /* values put into k<v> */
-} sweep;
-
-typedef struct row_writer {
-  text_writer *w;
-  uint8_t all[FL_MAX_INSTR];     /* values needed at all */
-  uint8_t cached[FL_MAX_INSTR];  /* already in k<v> */
-  uint8_t early[FL_MAX_INSTR];   /* persist: loads done before the first sweep */
-  int batch;                     /* vectors loaded before any is used */
-} row_writer;
-
-static const fl_instr *instr(const text_writer *w, int v) { return &w->f->k->instr[v]; }
-static int level_of_store(const text_form *f, int s) {
-  return f->k->instr[f->k->store[s].value].level;
+static const char *held_type(const text_form *f, int v) {
+  return fl_row_size(f, v) == 4 ? "s4" : "s8";
 }
 
-static int in_round(const row_writer *r, int v, int round) {
-  return instr(r->w, v)->code == FL_I_REDUCE && r->all[v] && r->w->f->round[v] == round + 1;
-}
-
-static int last_sweep_reduces(const text_form *f) {
-  if (f->rounds == 0) return 0;
-  for (int s = 0; s < f->k->nstore; s++)
-    if (level_of_store(f, s) == 1 && f->round[f->k->store[s].value] >= f->rounds) return 0;
-  return 1;
-}
-
-static int has_full_stores(const text_form *f) {
-  for (int s = 0; s < f->k->nstore; s++) if (level_of_store(f, s) == 1) return 1;
-  return 0;
-}
-
-/* ---- what a sweep computes ------------------------------------------------------------- */
-
-static void sweep_need(const row_writer *r, sweep *s) {
+/* "h7[threadIdx.x / 32] + e" */
+static void put_held_place(const row_writer *r, int v) {
   const text_form *f = r->w->f;
-  uint8_t have[FL_MAX_INSTR];
-  for (int v = 0; v < f->k->ninstr; v++) have[v] = f->vary[v] <= V_KEPT || r->cached[v];
-  memset(s->need, 0, sizeof s->need);
-  for (int v = 0; v < f->k->ninstr; v++)
-    if (s->round >= 0 && in_round(r, v, s->round))
-      fl_text_need(f, instr(r->w, v)->a, have, s->need);
-  for (int t = 0; s->stores && t < f->k->nstore; t++)
-    if (level_of_store(f, t) == 1) fl_text_need(f, f->k->store[t].value, have, s->need);
-  for (int v = 0; v < f->k->ninstr; v++) if (f->vary[v] <= V_KEPT) s->need[v] = 0;
+  if (f->lanes > 32) fl_text_printf(r->w->out, "h%d[0] + e", v);
+  else fl_text_printf(r->w->out, "h%d[threadIdx.x / %d] + e", v, f->lanes);
 }
 
-/* Loads of 'need' that a separate sweep does: all but the early ones. */
-static void late_loads(const row_writer *r, const uint8_t *need, uint8_t *late) {
+static void put_room(const row_writer *r, int v) {
   const text_form *f = r->w->f;
-  for (int v = 0; v < f->k->ninstr; v++) late[v] = need[v] && fl_text_packed(f, v) && !r->early[v];
-}
-
-static int loads_of(const text_form *f, const uint8_t *need) {
-  int bytes = 0;
-  for (int v = 0; v < f->k->ninstr; v++)
-    if (need[v] && fl_text_packed(f, v)) bytes += fl_dtype_size(f->k->instr[v].dtype);
-  return bytes;
-}
-
-/* Instructions per element of the sweep, loads aside. */
-static int work_of(const row_writer *r, const sweep *s) {
-  int sum = 0;
-  for (int v = 0; v < r->w->f->k->ninstr; v++) {
-    const int code = instr(r->w, v)->code;
-    if (s->need[v] && !r->cached[v] && (code == FL_I_OP || code == FL_I_RANDOM))
-      sum += fl_text_value_weight(r->w->f, v);
-  }
-  return sum;
-}
-
-/* Value v goes to registers in sweep s and is not made in 'next' again: if it saves 'least' and the
-** loads that it replaces or the free registers make room. */
-static void try_keep(row_writer *r, sweep *s, sweep *next, int v, int least) {
-  const text_form *f = r->w->f;
-  const int limit = f->lanes == 1024 ? 128 : 256, work = work_of(r, next);
-  const int size = fl_dtype_reg(instr(r->w, v)->dtype) % 2 ? 4 : 8;
-  if (!s->need[v] || !next->need[v] || r->cached[v]) return;
-  sweep after = *next;
-  r->cached[v] = 1;
-  sweep_need(r, &after);
-  s->keep[v] = work - work_of(r, &after) >= least &&
-               f->steps * ROW_VECTOR * (size + loads_of(f, after.need)) <= limit;
-  if (s->keep[v]) *next = after;
-  else r->cached[v] = 0;
-}
-
-/* Draws, as what was made of them last; then costly values, which shall not be made twice. */
-static void choose_kept(row_writer *r, sweep *s, const sweep *next) {
-  const text_form *f = r->w->f;
-  memset(s->keep, 0, sizeof s->keep);
-  if (!f->persist || !next) return;
-  sweep now = *next;
-  int draws = 0;
-  for (int v = 0; v < f->k->ninstr; v++)
-    draws |= now.need[v] && instr(r->w, v)->code == FL_I_RANDOM;
-  for (int v = f->k->ninstr - 1; draws && v >= 0; v--)
-    if (instr(r->w, v)->code == FL_I_OP || instr(r->w, v)->code == FL_I_RANDOM)
-      try_keep(r, s, &now, v, 20);
-  for (int v = 0; v < f->k->ninstr; v++)
-    if (instr(r->w, v)->code == FL_I_OP && fl_text_weight(instr(r->w, v)->op) >= 4)
-      try_keep(r, s, &now, v, 0);
+  if (f->persist)
+    fl_text_printf(r->w->out, "%s k%d[%d];\n",
+                   fl_text_ctype(fl_dtype_reg(f->k->instr[v].dtype)), v, f->steps * ROW_VECTOR);
+  else
+    fl_text_printf(r->w->out, "__shared__ __align__(16) %s h%d[%d][%d];\n", held_type(f, v), v,
+                   f->lanes > 32 ? 1 : f->threads / f->lanes, fl_row_room(f));
 }
 
 /* ---- loads ----------------------------------------------------------------------------------- */
 
 static void put_row_load(text_writer *w, int v, int vector) {
-  const int o = instr(w, v)->arg, whole = vector && w->f->in[o] == 1;
+  const int o = fl_row_instr(w, v)->arg, whole = vector && w->f->in[o] == 1;
   if (whole) fl_text_printf(w->out, "l%d[j] = load<4>(p%d + ", v, o);
   else if (vector) fl_text_printf(w->out, "for (int q = 0; q < 4; q++) l%d[j].put(q, p%d[", v, o);
   else fl_text_printf(w->out, "l%d[j].put(q, p%d[", v, o);
@@ -145,16 +61,13 @@ static void put_row_load(text_writer *w, int v, int vector) {
   fl_text_puts(w->out, whole ? ");\n" : "]);\n");
 }
 
-/* Vectors of late loads in flight. */
-static int late_batch(const text_form *f) { return f->steps % 2 ? 1 : 2; }
-
 /* count 0: the batch of late loads from jb on. */
 static void put_vector_head(row_writer *r, int count) {
   text_writer *w = r->w;
   if (count) fl_text_printf(w->out, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", count);
   else
     fl_text_printf(w->out, "#pragma unroll\nfor (int j = jb; j < jb + %d; j++) {\n",
-                   late_batch(w->f));
+                   fl_row_late_batch(w->f));
   if (w->f->cls == C_CHUNKS)
     fl_text_printf(w->out, "const long long e = base + (j * %d + lane) * 4;\n", w->f->lanes);
   else fl_text_printf(w->out, "const int e = base + (j * %d + lane) * 4;\n", w->f->lanes);
@@ -165,7 +78,7 @@ static void put_vector_head(row_writer *r, int count) {
 static void put_loads(row_writer *r, const uint8_t *need, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
-  if (!loads_of(f, need)) return;
+  if (!fl_row_loads(f, need)) return;
   fl_text_puts(w->out, "if (vector) {\n");
   put_vector_head(r, count);
   fl_text_printf(w->out, "%s{\n", f->full ? "" : "if (e < n) ");
@@ -219,8 +132,11 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   w->slot = w->plus = NULL;
   w->cached = NULL;
   for (int v = 0; v < f->k->ninstr; v++) {
-    if (s->keep[v]) fl_text_printf(w->out, "k%d[j * 4 + q] = v%d;\n", v, v);
-    if (s->round < 0 || !in_round(r, v, s->round)) continue;
+    if (s->keep[v] && f->persist) fl_text_printf(w->out, "k%d[j * 4 + q] = v%d;\n", v, v);
+    else if (s->keep[v])
+      fl_text_printf(w->out, "n%d.put(q, out_%s(v%d));\n", v,
+                     fl_text_suffix(fl_dtype_reg(fl_row_instr(w, v)->dtype)), v);
+    if (s->round < 0 || !fl_row_in_round(r, v, s->round)) continue;
     fl_text_printf(w->out, "%sa%d[q] = ", f->full ? "" : "if (e + q < n) ", v);
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::join(a%d[q], ", v);
@@ -228,7 +144,7 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
     fl_text_puts(w->out, ");\n");
   }
   for (int t = 0; s->stores && t < f->k->nstore; t++) {
-    if (level_of_store(f, t) != 1) continue;
+    if (fl_row_store_level(f, t) != 1) continue;
     fl_text_printf(w->out, "o%d.put(q, ", t);
     fl_text_out(w, f->k->store[t].operand, f->k->store[t].value);
     fl_text_puts(w->out, ");\n");
@@ -243,7 +159,7 @@ static void put_full_stores(row_writer *r) {
   fl_text_coords(w, f->k->nkept, f->ndim, "e");
   for (int t = 0; t < f->k->nstore; t++) {
     const int o = f->k->store[t].operand, whole = f->in[o] == 1;
-    if (level_of_store(f, t) != 1) continue;
+    if (fl_row_store_level(f, t) != 1) continue;
     if (whole) fl_text_printf(w->out, "store(p%d + ", o);
     else fl_text_printf(w->out, "for (int q = 0; q < 4; q++) p%d[", o);
     w->plus = whole ? NULL : "q";
@@ -256,7 +172,7 @@ static void put_full_stores(row_writer *r) {
                  f->cls == C_GROUP ? " if (on)" : "", f->full ? "" : "if (e + q < n) ");
   fl_text_coords(w, f->k->nkept, f->ndim, "e + q");
   for (int t = 0; t < f->k->nstore; t++) {
-    if (level_of_store(f, t) != 1) continue;
+    if (fl_row_store_level(f, t) != 1) continue;
     fl_text_printf(w->out, "p%d[", f->k->store[t].operand);
     fl_text_offset(w, f->k->store[t].operand);
     fl_text_printf(w->out, "] = o%d.get(q);\n", t);
@@ -264,12 +180,35 @@ static void put_full_stores(row_writer *r) {
   fl_text_puts(w->out, "}\n}\n");
 }
 
+/* What is held: the values that this sweep reads, and room for those that it writes. */
+static void put_held(row_writer *r, const sweep *s, const uint8_t *before) {
+  const text_form *f = r->w->f;
+  for (int v = 0; v < f->k->ninstr && !f->persist; v++) {
+    const char *type = held_type(f, v);
+    if (s->keep[v]) fl_text_printf(r->w->out, "pack<%s, 4> n%d = {};\n", type, v);
+    if (!s->need[v] || !before[v]) continue;
+    fl_text_printf(r->w->out, "const pack<%s, 4> k%d = load<4>(", type, v);
+    put_held_place(r, v);
+    fl_text_puts(r->w->out, ");\n");
+  }
+}
+
+static void put_holding(row_writer *r, const sweep *s) {
+  for (int v = 0; v < r->w->f->k->ninstr && !r->w->f->persist; v++) {
+    if (!s->keep[v]) continue;
+    fl_text_puts(r->w->out, "store(");
+    put_held_place(r, v);
+    fl_text_printf(r->w->out, ", n%d);\n", v);
+  }
+}
+
 static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   put_vector_head(r, count);
+  put_held(r, s, before);
   for (int t = 0; s->stores && t < f->k->nstore; t++) {
-    if (level_of_store(f, t) == 1)
+    if (fl_row_store_level(f, t) == 1)
       fl_text_printf(w->out, "pack<%s, 4> o%d = {};\n",
                      fl_text_storage(f->k->operand[f->k->store[t].operand].dtype), t);
   }
@@ -277,7 +216,8 @@ static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, in
                  f->full || harmless(f, s->need) ? "" : "if (e + q < n) ");
   put_element(r, s, before);
   fl_text_puts(w->out, "}\n");
-  if (s->stores && has_full_stores(f)) put_full_stores(r);
+  put_holding(r, s);
+  if (s->stores && fl_row_has_full_stores(f)) put_full_stores(r);
   fl_text_puts(w->out, "}\n");
 }
 
@@ -286,7 +226,7 @@ static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, in
 static void put_accumulators(row_writer *r, int round) {
   text_writer *w = r->w;
   for (int v = 0; round >= 0 && v < w->f->k->ninstr; v++) {
-    if (!in_round(r, v, round)) continue;
+    if (!fl_row_in_round(r, v, round)) continue;
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::A a%d[4];\n#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v,
                    v);
@@ -310,7 +250,7 @@ static void put_join(row_writer *r, int v) {
 static void put_results(row_writer *r, int round) {
   char joined[16];
   for (int v = 0; v < r->w->f->k->ninstr; v++) {
-    if (!in_round(r, v, round)) continue;
+    if (!fl_row_in_round(r, v, round)) continue;
     snprintf(joined, sizeof joined, "r%d", v);
     fl_text_reduce_result(r->w, v, joined);
   }
@@ -329,12 +269,12 @@ static void put_kept_stores(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   int any = 0;
-  for (int t = 0; t < f->k->nstore; t++) any |= level_of_store(f, t) != 1;
+  for (int t = 0; t < f->k->nstore; t++) any |= fl_row_store_level(f, t) != 1;
   if (!any) return;
   fl_text_printf(w->out, "if (lane == 0%s) {\n", f->cls == C_GROUP ? " && on" : "");
   for (int t = 0; t < f->k->nstore; t++) {
     const int o = f->k->store[t].operand;
-    if (level_of_store(f, t) == 1) continue;
+    if (fl_row_store_level(f, t) == 1) continue;
     fl_text_printf(w->out, "p%d[", o);
     fl_text_offset(w, o);
     fl_text_puts(w->out, "] = ");
@@ -351,16 +291,16 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
   const text_form *f = w->f;
   uint8_t late[FL_MAX_INSTR] = { 0 };
   char count[16];
-  late_loads(r, s->need, late);
+  fl_row_late_loads(r, s->need, late);
   snprintf(count, sizeof count, "%d", f->persist ? f->steps : r->batch);
-  if (f->persist && !loads_of(f, late)) {
+  if (f->persist && !fl_row_loads(f, late)) {
     put_compute(r, s, before, f->steps);
     return;
   }
   if (f->persist) {
     fl_text_packs(w, late, ROW_VECTOR, count);
     fl_text_printf(w->out, "#pragma unroll\nfor (int jb = 0; jb < %d; jb += %d) {\n", f->steps,
-                   late_batch(f));
+                   fl_row_late_batch(f));
     put_loads(r, late, 0);
     put_compute(r, s, before, 0);
     fl_text_puts(w->out, "}\n");
@@ -413,7 +353,7 @@ static void put_slots(row_writer *r, int v, const char *tail) {
 static void put_chunk_result(row_writer *r, int round) {
   text_writer *w = r->w;
   for (int v = 0; v < w->f->k->ninstr; v++) {
-    if (!in_round(r, v, round)) continue;
+    if (!fl_row_in_round(r, v, round)) continue;
     fl_text_puts(w->out, "{\n");
     put_join(r, v);
     fl_text_puts(w->out, "if (lane == 0) *");
@@ -425,7 +365,7 @@ static void put_chunk_result(row_writer *r, int round) {
 static void put_combine(row_writer *r, int round) {
   text_writer *w = r->w;
   for (int v = 0; v < w->f->k->ninstr; v++) {
-    if (!in_round(r, v, round)) continue;
+    if (!fl_row_in_round(r, v, round)) continue;
     fl_text_puts(w->out, "const ");
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::A r%d = join_slots<", v);
@@ -454,7 +394,7 @@ static void put_long_sweep(row_writer *r, const sweep *s) {
 /* One block per chunk; the last block of a row goes on. */
 static void put_split(row_writer *r, sweep *s) {
   text_writer *w = r->w;
-  sweep_need(r, s);
+  fl_row_need(r, s);
   put_accumulators(r, 0);
   put_chunk_sweep(r, s);
   put_chunk_result(r, 0);
@@ -468,23 +408,17 @@ static void put_split(row_writer *r, sweep *s) {
 static void put_sweeps(row_writer *r, int count) {
   const text_form *f = r->w->f;
   for (int p = 0; p < count; p++) {
-    sweep s = { .round = p < f->rounds ? p : -1, .stores = p == count - 1 };
-    sweep next = { .round = p + 1 < f->rounds ? p + 1 : -1, .stores = p + 1 == count - 1 };
+    sweep s = fl_row_sweep(r, p, count);
     uint8_t before[FL_MAX_INSTR];
-    sweep_need(r, &s);
-    sweep_need(r, &next);
     memcpy(before, r->cached, sizeof before);
-    choose_kept(r, &s, p + 1 < count ? &next : NULL);
-    for (int v = 0; v < f->k->ninstr; v++)
-      if (s.keep[v]) fl_text_printf(r->w->out, "%s k%d[%d];\n",
-                                    fl_text_ctype(fl_dtype_reg(f->k->instr[v].dtype)), v,
-                                    f->steps * ROW_VECTOR);
+    fl_row_choose(r, &s, p, count);
+    for (int v = 0; v < f->k->ninstr; v++) if (s.keep[v]) put_room(r, v);
     if (f->cls == C_CHUNKS) put_long_sweep(r, &s);
     else {
       put_accumulators(r, s.round);
       put_short_sweep(r, &s, before);
       for (int v = 0; s.round >= 0 && v < f->k->ninstr; v++)
-        if (in_round(r, v, s.round)) put_join(r, v);
+        if (fl_row_in_round(r, v, s.round)) put_join(r, v);
     }
     if (s.round < 0) continue;
     put_results(r, s.round);
@@ -495,8 +429,8 @@ static void put_sweeps(row_writer *r, int count) {
 static void put_head(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
-  const int per = f->cls == C_GROUP ? 256 / f->lanes : 1;
-  if (per > 1) {
+  const int per = f->threads / f->lanes;
+  if (f->cls == C_GROUP) {
     fl_text_printf(w->out, "const int lane = threadIdx.x %% %d;\n"
                    "long long row = block * %d + threadIdx.x / %d;\nconst bool on = row < w[%d];\n"
                    "if (!on) row = w[%d] - 1;\n", f->lanes, per, f->lanes, W_ROWS, W_ROWS);
@@ -515,18 +449,6 @@ static void put_head(row_writer *r) {
   }
 }
 
-/* Loads of the row: what the first sweep or more than one reads. */
-static void choose_early(row_writer *r, int sweeps) {
-  const text_form *f = r->w->f;
-  int uses[FL_MAX_INSTR] = { 0 };
-  for (int p = 0; p < sweeps; p++) {
-    sweep s = { .round = p < f->rounds ? p : -1, .stores = p == sweeps - 1 };
-    sweep_need(r, &s);
-    for (int v = 0; v < f->k->ninstr; v++) uses[v] += s.need[v] ? p == 0 ? 2 : 1 : 0;
-  }
-  for (int v = 0; v < f->k->ninstr; v++) r->early[v] = uses[v] > 1 && fl_text_packed(f, v);
-}
-
 static void put_row(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -537,43 +459,12 @@ static void put_row(row_writer *r) {
   put_loads(r, r->early, f->steps);
 }
 
-static int sweeps_of(const text_form *f) {
-  return f->rounds + (!last_sweep_reduces(f) && (has_full_stores(f) || f->rounds == 0));
-}
-
-static void begin(row_writer *r, text_writer *w) {
-  const text_form *f = w->f;
-  memset(r, 0, sizeof *r);
-  r->w = w;
-  for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, r->all);
-  if (f->persist) choose_early(r, sweeps_of(f));
-}
-
-/* Does the row stay in registers: they must do, and the text, with all vectors written out,
-** must stay short. Then enough blocks to hide the barriers: 42 registers per thread where the
-** row takes few of them and the program is short, else 64. */
-void fl_text_row_plan(text_writer *w) {
-  text_form *f = w->f;
-  row_writer r;
-  uint8_t late[FL_MAX_INSTR] = { 0 };
-  const int weight = fl_text_kernel_weight(f), elements = f->steps * ROW_VECTOR;
-  f->persist = f->cls != C_CHUNKS;
-  begin(&r, w);
-  late_loads(&r, r.all, late);
-  const int threads = f->lanes > 32 ? f->lanes : 256, row = loads_of(f, r.early) * elements;
-  const int bytes = row + loads_of(f, late) * late_batch(f) * ROW_VECTOR;
-  if (row > (f->lanes == 1024 ? 128 : 256)) f->persist = 0;
-  if (f->steps > 1 && elements * (f->rounds + 1) * weight > 8000) f->persist = 0;
-  if (!f->persist || bytes > 128 || weight > 120) return;
-  f->blocks = (row <= 64 && f->k->ninstr <= 24 ? 1536 : 1024) / threads;
-}
-
 void fl_text_row(text_writer *w) {
   const text_form *f = w->f;
   row_writer r;
-  begin(&r, w);
-  r.batch = f->persist ? f->steps : f->cls == C_CHUNKS ? 4 : late_batch(f);
-  if (!f->persist && (loads_of(f, r.all) > 16 ||
+  fl_row_begin(&r, w);
+  r.batch = f->persist ? f->steps : f->cls == C_CHUNKS ? 4 : fl_row_late_batch(f);
+  if (!f->persist && (fl_row_loads(f, r.all) > 16 ||
                       r.batch * ROW_VECTOR * fl_text_kernel_weight(f) > 2000)) r.batch = 1;
   fl_text_pointers(w);
   put_head(&r);
@@ -583,6 +474,6 @@ void fl_text_row(text_writer *w) {
   if (f->split) {
     sweep s = { .round = 0, .stores = 1 };
     put_split(&r, &s);
-  } else put_sweeps(&r, sweeps_of(f));
+  } else put_sweeps(&r, fl_row_sweeps(f));
   put_kept_stores(&r);
 }

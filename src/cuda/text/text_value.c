@@ -313,7 +313,9 @@ void fl_text_value(text_writer *w, int v) {
   const text_form *f = w->f;
   const fl_instr *i = &f->k->instr[v];
   fl_text_printf(w->out, "const %s v%d = ", fl_text_ctype(fl_dtype_reg(i->dtype)), v);
-  if (w->cached && w->cached[v]) fl_text_printf(w->out, "k%d[j * 4 + q]", v);
+  if (w->cached && w->cached[v] && f->persist) fl_text_printf(w->out, "k%d[j * 4 + q]", v);
+  else if (w->cached && w->cached[v])
+    fl_text_printf(w->out, "in_%s(k%d.get(q))", fl_text_suffix(fl_dtype_reg(i->dtype)), v);
   else switch (i->code) {
     case FL_I_LOAD: case FL_I_GATHER: memory_value(w, v); break;
     case FL_I_IOTA: iota_value(w, i->arg); break;

@@ -53,11 +53,19 @@ static const char prelude[] =
 /* Sums that do not depend on the order of the threads: a first launch finds the largest
 ** magnitude, a second adds integers, |v| scaled to 'bits' bits, in 128 bits. The launcher
 ** prepares and reads them (cuda/call/ordered.c). low begins as 0x80 in each byte, so that it rarely
-** overflows either way. Where the second launch has a summand far above the first's (another thread
+** overflows either way. Lanes of a warp that add to one element at one time sum their integers
+** first, in three parts of 22, 22 and 20 bits: which lanes meet does not matter, as integers add in
+** any order. Where the second launch has a summand far above the first's (another thread
 ** took the cotangent of an element that several wrote), the sum is NaN: no number rather than a
 ** wrong one. */
 static const char ordered[] =
   "struct fl_fixed { unsigned long long *low, *high, *peak; unsigned *special; long long bits; };\n"
+  "FL_FN void fl_ordered_put(const fl_fixed &x, long long i, long long high,"
+  " unsigned long long low) {\n"
+  "  const unsigned long long old = atomicAdd(x.low + i, low);\n"
+  "  const long long up = high + (old + low < old ? 1 : 0);\n"
+  "  if (up) atomicAdd(x.high + i, (unsigned long long)up);\n"
+  "}\n"
   "FL_FN void fl_ordered_add(int pass, const fl_fixed &x, long long i, double v) {\n"
   "  if (v == 0) return;\n"
   "  const unsigned long long b = (unsigned long long)__double_as_longlong(fabs(v));\n"
@@ -72,10 +80,23 @@ static const char ordered[] =
   "  const double s = k < 1000 ? v * __longlong_as_double((1023ll + k) << 52) : scalbn(v, k);\n"
   "  if (!(fabs(s) < 9e18)) { atomicOr(x.special + i, 1u); return; }\n"
   "  const long long q = __double2ll_rn(s);\n"
-  "  const unsigned long long old = atomicAdd(x.low + i, (unsigned long long)q);\n"
-  "  const long long carry = old + (unsigned long long)q < old ? 1 : 0,"
-  " up = carry + (q < 0 ? -1 : 0);\n"
-  "  if (up) atomicAdd(x.high + i, (unsigned long long)up);\n"
+  "#if __CUDA_ARCH__ >= 800\n"
+  "  const unsigned here = __activemask();\n"
+  "  int same;\n"
+  "  __match_all_sync(here, (unsigned long long)(x.low + i), &same);\n"
+  "  if (same) {\n"
+  "    const unsigned a = __reduce_add_sync(here, (unsigned)q & 0x3fffffu);\n"
+  "    const unsigned c = __reduce_add_sync(here, (unsigned)(q >> 22) & 0x3fffffu);\n"
+  "    const int d = __reduce_add_sync(here, (int)(q >> 44));\n"
+  "    const unsigned me = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
+  "    if (me % 32 != __ffs(here) - 1) return;\n"
+  "    const unsigned long long part = a + ((unsigned long long)c << 22);\n"
+  "    const unsigned long long sum = part + ((unsigned long long)d << 44);\n"
+  "    fl_ordered_put(x, i, (d >> 20) + (sum < part ? 1 : 0), sum);\n"
+  "    return;\n"
+  "  }\n"
+  "#endif\n"
+  "  fl_ordered_put(x, i, q < 0 ? -1 : 0, (unsigned long long)q);\n"
   "}\n"
   "FL_FN void fl_ordered_block_add(int pass, const fl_fixed &x, long long i, double v) {\n"
   "  __shared__ double part[32];\n"

@@ -1,0 +1,242 @@
+/*
+** What each sweep over a row computes, and what it keeps for later sweeps (text_row.c): in
+** registers where the row persists there; else in shared memory, if that saves much.
+*/
+#include "cuda/text/text_row.h"
+#include <string.h>
+
+enum { HELD_MOST = 40960, HELD_ALL = 227 << 10, HELD_THREADS = 384, WORTH = 4 };
+
+int fl_row_late_batch(const text_form *f) { return f->steps % 2 ? 1 : 2; }
+
+int fl_row_store_level(const text_form *f, int s) {
+  return f->k->instr[f->k->store[s].value].level;
+}
+
+int fl_row_in_round(const row_writer *r, int v, int round) {
+  return fl_row_instr(r->w, v)->code == FL_I_REDUCE && r->all[v] && r->w->f->round[v] == round + 1;
+}
+
+static int last_sweep_reduces(const text_form *f) {
+  if (f->rounds == 0) return 0;
+  for (int s = 0; s < f->k->nstore; s++)
+    if (fl_row_store_level(f, s) == 1 && f->round[f->k->store[s].value] >= f->rounds) return 0;
+  return 1;
+}
+
+int fl_row_has_full_stores(const text_form *f) {
+  for (int s = 0; s < f->k->nstore; s++) if (fl_row_store_level(f, s) == 1) return 1;
+  return 0;
+}
+
+/* ---- what a sweep computes ------------------------------------------------------------- */
+
+void fl_row_need(const row_writer *r, sweep *s) {
+  const text_form *f = r->w->f;
+  uint8_t have[FL_MAX_INSTR];
+  for (int v = 0; v < f->k->ninstr; v++) have[v] = f->vary[v] <= V_KEPT || r->cached[v];
+  memset(s->need, 0, sizeof s->need);
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (s->round >= 0 && fl_row_in_round(r, v, s->round))
+      fl_text_need(f, fl_row_instr(r->w, v)->a, have, s->need);
+  for (int t = 0; s->stores && t < f->k->nstore; t++)
+    if (fl_row_store_level(f, t) == 1) fl_text_need(f, f->k->store[t].value, have, s->need);
+  for (int v = 0; v < f->k->ninstr; v++) if (f->vary[v] <= V_KEPT) s->need[v] = 0;
+}
+
+void fl_row_late_loads(const row_writer *r, const uint8_t *need, uint8_t *late) {
+  const text_form *f = r->w->f;
+  for (int v = 0; v < f->k->ninstr; v++) late[v] = need[v] && fl_text_packed(f, v) && !r->early[v];
+}
+
+int fl_row_loads(const text_form *f, const uint8_t *need) {
+  int bytes = 0;
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (need[v] && fl_text_packed(f, v)) bytes += fl_dtype_size(f->k->instr[v].dtype);
+  return bytes;
+}
+
+/* Instructions per element of the sweep, loads aside. */
+static int work_of(const row_writer *r, const sweep *s) {
+  int sum = 0;
+  for (int v = 0; v < r->w->f->k->ninstr; v++) {
+    const int code = fl_row_instr(r->w, v)->code;
+    if (s->need[v] && !r->cached[v] && (code == FL_I_OP || code == FL_I_RANDOM))
+      sum += fl_text_value_weight(r->w->f, v);
+  }
+  return sum;
+}
+
+/* Value v goes to registers in sweep s and is not made in 'next' again: if it saves 'least' and the
+** loads that it replaces or the free registers make room. */
+static void try_keep(row_writer *r, sweep *s, sweep *next, int v, int least) {
+  const text_form *f = r->w->f;
+  const int limit = f->lanes == 1024 ? 128 : 256, work = work_of(r, next);
+  const int size = fl_dtype_reg(fl_row_instr(r->w, v)->dtype) % 2 ? 4 : 8;
+  if (!s->need[v] || !next->need[v] || r->cached[v]) return;
+  sweep after = *next;
+  r->cached[v] = 1;
+  fl_row_need(r, &after);
+  s->keep[v] = work - work_of(r, &after) >= least &&
+               f->steps * ROW_VECTOR * (size + fl_row_loads(f, after.need)) <= limit;
+  if (s->keep[v]) *next = after;
+  else r->cached[v] = 0;
+}
+
+/* Draws, as what was made of them last; then costly values, which shall not be made twice. */
+static void choose_kept(row_writer *r, sweep *s, const sweep *next) {
+  const text_form *f = r->w->f;
+  memset(s->keep, 0, sizeof s->keep);
+  if (!f->persist || !next) return;
+  sweep now = *next;
+  int draws = 0;
+  for (int v = 0; v < f->k->ninstr; v++)
+    draws |= now.need[v] && fl_row_instr(r->w, v)->code == FL_I_RANDOM;
+  for (int v = f->k->ninstr - 1; draws && v >= 0; v--)
+    if (fl_row_instr(r->w, v)->code == FL_I_OP || fl_row_instr(r->w, v)->code == FL_I_RANDOM)
+      try_keep(r, s, &now, v, 20);
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (fl_row_instr(r->w, v)->code == FL_I_OP && fl_text_weight(fl_row_instr(r->w, v)->op) >= 4)
+      try_keep(r, s, &now, v, 0);
+}
+
+/* ---- what is held ------------------------------------------------------------------------ */
+
+sweep fl_row_sweep(const row_writer *r, int p, int count) {
+  sweep s = { .round = p < r->w->f->rounds ? p : -1, .stores = p == count - 1 };
+  fl_row_need(r, &s);
+  return s;
+}
+
+/* What is computed at each element, not loaded. */
+static int is_made(const text_form *f, int v) {
+  const int code = f->k->instr[v].code;
+  return f->vary[v] == V_ELEMENT && (code == FL_I_OP || code == FL_I_RANDOM || code == FL_I_CAST);
+}
+
+/* Work of the sweeps after p; which values they need. */
+static int work_after(const row_writer *r, int p, int count, uint8_t *need) {
+  int work = 0;
+  memset(need, 0, FL_MAX_INSTR);
+  for (int q = p + 1; q < count; q++) {
+    const sweep t = fl_row_sweep(r, q, count);
+    work += work_of(r, &t);
+    for (int v = 0; v < r->w->f->k->ninstr; v++) need[v] |= t.need[v];
+  }
+  return work;
+}
+
+int fl_row_size(const text_form *f, int v) {
+  return fl_dtype_reg(f->k->instr[v].dtype) % 2 ? 4 : 8;
+}
+
+int fl_row_room(const text_form *f) { return f->lanes * f->steps * ROW_VECTOR; }
+
+/* Bytes of a block's shared memory (48 KB) for what is held, beside a launch's words and what
+** reductions have there. */
+static int held_most(const text_form *f) {
+  const int joins = f->lanes > 32 ? f->nred * (f->lanes / 32) * SLOT_BYTES : 0;
+  return HELD_MOST - joins - (f->multi ? f->words * 8 : 0);
+}
+
+/* The values of sweep p from which all is made that later sweeps need: held together, if that saves
+** WORTH instructions for each byte and a row of them fits. */
+static void choose_held(row_writer *r, sweep *s, int p, int count) {
+  const text_form *f = r->w->f;
+  uint8_t before[FL_MAX_INSTR], need[FL_MAX_INSTR];
+  int bytes = 0;
+  memset(s->keep, 0, sizeof s->keep);
+  if (f->cls == C_CHUNKS || p + 1 >= count) return;
+  const int work = work_after(r, p, count, need);
+  memcpy(before, r->cached, sizeof before);
+  for (int v = 0; v < f->k->ninstr; v++) r->cached[v] |= s->need[v] && is_made(f, v);
+  work_after(r, p, count, need);
+  memcpy(r->cached, before, sizeof before);
+  for (int v = 0; v < f->k->ninstr; v++) {
+    s->keep[v] = s->need[v] && is_made(f, v) && need[v] && !before[v];
+    if (!s->keep[v]) continue;
+    r->cached[v] = 1;
+    bytes += fl_row_size(f, v);
+  }
+  if (bytes && (r->held + bytes) * fl_row_room(f) <= held_most(f) &&
+      work - work_after(r, p, count, need) >= WORTH * bytes) {
+    r->held += bytes;
+    return;
+  }
+  memset(s->keep, 0, sizeof s->keep);
+  memcpy(r->cached, before, sizeof before);
+}
+
+void fl_row_choose(row_writer *r, sweep *s, int p, int count) {
+  if (!r->w->f->persist) {
+    choose_held(r, s, p, count);
+    return;
+  }
+  const sweep next = fl_row_sweep(r, p + 1, count);
+  choose_kept(r, s, p + 1 < count ? &next : NULL);
+}
+
+/* Loads of the row: what the first sweep or more than one reads. */
+static void choose_early(row_writer *r, int sweeps) {
+  const text_form *f = r->w->f;
+  int uses[FL_MAX_INSTR] = { 0 };
+  for (int p = 0; p < sweeps; p++) {
+    const sweep s = fl_row_sweep(r, p, sweeps);
+    for (int v = 0; v < f->k->ninstr; v++) uses[v] += s.need[v] ? p == 0 ? 2 : 1 : 0;
+  }
+  for (int v = 0; v < f->k->ninstr; v++) r->early[v] = uses[v] > 1 && fl_text_packed(f, v);
+}
+
+int fl_row_sweeps(const text_form *f) {
+  return f->rounds + (!last_sweep_reduces(f) && (fl_row_has_full_stores(f) || f->rounds == 0));
+}
+
+void fl_row_begin(row_writer *r, text_writer *w) {
+  const text_form *f = w->f;
+  memset(r, 0, sizeof *r);
+  r->w = w;
+  for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, r->all);
+  if (f->persist) choose_early(r, fl_row_sweeps(f));
+}
+
+/* Fewer rows per block where values of each are held: all in one block's memory; and then as many
+** blocks as the memory for that allows. */
+static void plan_held(row_writer *r, text_form *f) {
+  const int count = fl_row_sweeps(f);
+  for (int p = 0; p < count; p++) {
+    sweep s = fl_row_sweep(r, p, count);
+    choose_held(r, &s, p, count);
+  }
+  if (!r->held) return;
+  const int row = r->held * fl_row_room(f);
+  while (f->lanes <= 32 && f->threads > 32 && f->threads / f->lanes * row > held_most(f))
+    f->threads /= 2;
+  const int block = (f->lanes > 32 ? 1 : f->threads / f->lanes) * row;
+  f->blocks = HELD_ALL / (block + 1024);
+  if (f->blocks * f->threads > HELD_THREADS) f->blocks = HELD_THREADS / f->threads;
+}
+
+/* Does the row stay in registers: they must do, and the text, with all vectors written out,
+** must stay short. Then enough blocks to hide the barriers: 42 registers per thread where the
+** row takes few of them and the program is short, else 64. */
+void fl_text_row_plan(text_writer *w) {
+  text_form *f = w->f;
+  row_writer r;
+  uint8_t late[FL_MAX_INSTR] = { 0 };
+  const int weight = fl_text_kernel_weight(f), elements = f->steps * ROW_VECTOR;
+  f->persist = f->cls != C_CHUNKS;
+  f->threads = f->lanes > 32 ? f->lanes : 256;
+  fl_row_begin(&r, w);
+  fl_row_late_loads(&r, r.all, late);
+  const int threads = f->threads, row = fl_row_loads(f, r.early) * elements;
+  const int bytes = row + fl_row_loads(f, late) * fl_row_late_batch(f) * ROW_VECTOR;
+  if (row > (f->lanes == 1024 ? 128 : 256)) f->persist = 0;
+  if (f->steps > 1 && elements * (f->rounds + 1) * weight > 8000) f->persist = 0;
+  if (!f->persist) {
+    fl_row_begin(&r, w);
+    plan_held(&r, f);
+    return;
+  }
+  if (bytes > 128 || weight > 120) return;
+  f->blocks = (row <= 64 && f->k->ninstr <= 24 ? 1536 : 1024) / threads;
+}
