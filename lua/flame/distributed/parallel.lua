@@ -6,7 +6,6 @@
 -- of all ranks.
 local flame = require "flame"
 local internal = flame.internal
-local dtypes = require "flame.base.dtypes"
 
 return function(distributed, shared)
   local fail, put = shared.fail, shared.put
