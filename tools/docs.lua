@@ -120,17 +120,29 @@ for _, name in ipairs(order) do
   environment[name] = assert(load("return " .. values[name], "=value", "t", environment))()
 end
 
+--- Calls f; what it prints meanwhile, as lines, then what it returns.
+local function listen(f)
+  local said, real = {}, print
+  rawset(_G, "print", function(line) said[#said + 1] = tostring(line) end)
+  local got = table.pack(pcall(f))
+  rawset(_G, "print", real)
+  if not got[1] then error(got[2], 0) end
+  return said, table.pack(table.unpack(got, 2, got.n))
+end
+
 --- An example as an argument of print, and what that shows of its values. A list is unpacked. What
---- stands before the last ";;" are lines of statements, which come back as a third.
+--- stands before the last ";;" are lines of statements, which come back as a third. One that prints
+--- and returns nothing stands as it is.
 local function shown(text)
   local before, last = text:match("^(.+) ;; (.+)$")
   before = before and before:gsub(" ;; ", "\n")
   text = last or text
   local function values_of(code)
     local chunk = (before and before .. " " or "") .. "return " .. code
-    return table.pack(assert(load(chunk, "=" .. code, "t", environment))())
+    return listen(assert(load(chunk, "=" .. code, "t", environment)))
   end
-  local got = values_of(text)
+  local said, got = values_of(text)
+  if got.n == 0 and #said > 0 then return text, table.concat(said, "\n"), before end
   if type(got[1]) == "table" and tostring(got[1]):find("^table: ") then
     text = ("table.unpack(%s)"):format(text)
     got = table.pack(table.unpack(got[1]))

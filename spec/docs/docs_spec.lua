@@ -90,9 +90,13 @@ local function program_of(text)
   return code, wanted
 end
 
--- Stands before the first line of every page: print notes its line.
+-- Stands before the first line of every page: print notes the page's line, also where a function of
+-- the library prints.
 local preamble = [[do local out, show, pack = assert(io.open("printed", "wb")), tostring, table.pack; out:setvbuf("no") ]] ..
-  [[function print(...) local t, at = pack(...), debug.getinfo(2, "l").currentline; ]] ..
+  [[local page = debug.getinfo(1, "S").source ]] ..
+  [[function print(...) local t, k = pack(...), 2; ]] ..
+  [[while debug.getinfo(k + 1, "S") and debug.getinfo(k, "S").source ~= page do k = k + 1 end ]] ..
+  [[local at = debug.getinfo(k, "l").currentline; ]] ..
   [[for i = 1, t.n do t[i] = show(t[i]) end out:write(string.pack("<i4s4", at, table.concat(t, "\t"))) end end ]]
 
 local function printed_by(file)
