@@ -511,6 +511,14 @@ describe("data_parallel", function()
       loss:backward()
       for k = 1, n do (((alone(xs[k]) - ys[k]) ^ 2):mean() / n):backward() end
       for k = 1, #a do assert(flame.equal(a[k].grad, b[k].grad), step) end
+      if step == 1 then                                  -- and in another order of sums: a whole batch
+        local one = make():eval()
+        one:load_state_dict(net:state_dict());
+        ((one(xs:reshape(n * 6, 5)) - ys:reshape(n * 6, 3)) ^ 2):mean():backward()
+        for k, p in ipairs(one:parameters()) do
+          assert(flame.allclose(a[k].grad, p.grad, { rtol = 1e-5, atol = 1e-6 }))
+        end
+      end
       opt:step()
       other:step()
     end
