@@ -40,8 +40,8 @@ describe("a job that is started again", function()
             if step == 6 then break end
           end
         end
-        print(step, table.unpack(net.weight:totable()[1]))]], { by = "tcp", with = ("FLAME_THREADS=1 SAVED=%s "
-          .. "DIES=%s MASTER_PORT=%d TORCHELASTIC_RUN_ID=job TORCHELASTIC_RESTART_COUNT=%d"):format(
+        print(step, table.unpack(net.weight:totable()[1]))]], { by = "tcp",
+        with = ("FLAME_THREADS=1 SAVED=%s DIES=%s MASTER_PORT=%d TORCHELASTIC_RUN_ID=job TORCHELASTIC_RESTART_COUNT=%d"):format(
             file, dies and "yes" or "no", port, count) })
     end
     local died = attempt(0, true)
