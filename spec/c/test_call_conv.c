@@ -92,40 +92,48 @@ static void put_conv(const fl_conv *c, int64_t *p) {
 
 static int64_t volume(const int64_t *s) { return s[0] * s[1] * s[2]; }
 
+static double *wide(const void *p, int64_t n, int dtype) {
+  double *r = malloc(sizeof *r * (size_t)(n + 1));
+  for (int64_t i = 0; i < n; i++) r[i] = get(p, i, dtype);
+  return r;
+}
+
+/* Which element of a plane of x output q meets with tap k; -1: none. */
+static int64_t met(const fl_conv *c, int64_t q, int64_t k) {
+  const int64_t at[3] = { q / c->out[2] / c->out[1], q / c->out[2] % c->out[1], q % c->out[2] };
+  const int64_t tap[3] = { k / c->k[2] / c->k[1], k / c->k[2] % c->k[1], k % c->k[2] };
+  int64_t xi = 0;
+  for (int a = 0; a < 3; a++) {
+    const int64_t i = at[a] * c->stride[a] - c->pad[a] + tap[a] * c->dil[a];
+    if (i < 0 || i >= c->in[a]) return -1;
+    xi = xi * c->in[a] + i;
+  }
+  return xi;
+}
+
 /* what: 0 y, 1 x, 2 w is summed into, of the other two. */
-static double *conv_oracle(const fl_conv *c, int what, const void *x, const void *w, const void *y,
-                           int dtype, double **size) {
+static double *conv_oracle(const fl_conv *c, int what, const double *const xwy[3], double **size) {
   const int64_t cg = c->c / c->groups, og = c->o / c->groups, vi = volume(c->in), vk = volume(c->k),
                 vo = volume(c->out);
   const int64_t n[3] = { c->n * c->o * vo, c->n * c->c * vi, c->o * cg * vk };
-  double *r = calloc((size_t)n[what] + 1, sizeof *r);
-  *size = calloc((size_t)n[what] + 1, sizeof *r);
-  for (int64_t b = 0; b < c->n; b++)
-    for (int64_t o = 0; o < c->o; o++)
-      for (int64_t q = 0; q < vo; q++)
-        for (int64_t k = 0; k < vk; k++) {
-          const int64_t at[3] = { q / c->out[2] / c->out[1], q / c->out[2] % c->out[1],
-                                  q % c->out[2] };
-          const int64_t kk[3] = { k / c->k[2] / c->k[1], k / c->k[2] % c->k[1], k % c->k[2] };
-          int64_t xi = 0;
-          int in = 1;
-          for (int a = 0; a < 3; a++) {
-            const int64_t i = at[a] * c->stride[a] - c->pad[a] + kk[a] * c->dil[a];
-            in = in && i >= 0 && i < c->in[a];
-            xi = xi * c->in[a] + i;
-          }
-          if (!in) continue;
+  const double *const a = xwy[what == 0 ? 0 : 2], *const b = xwy[what == 2 ? 0 : 1];
+  double *r = calloc((size_t)n[what] + 1, sizeof *r), *m = calloc((size_t)n[what] + 1, sizeof *r);
+  for (int64_t q = 0; q < vo; q++)
+    for (int64_t k = 0; k < vk; k++) {
+      const int64_t xi = met(c, q, k);
+      if (xi < 0) continue;
+      for (int64_t image = 0; image < c->n; image++)
+        for (int64_t o = 0; o < c->o; o++)
           for (int64_t h = 0; h < cg; h++) {
-            const int64_t X = (b * c->c + o / og * cg + h) * vi + xi, W = (o * cg + h) * vk + k,
-                          Y = (b * c->o + o) * vo + q;
-            const double v = what == 0   ? get(x, X, dtype) * get(w, W, dtype)
-                             : what == 1 ? get(y, Y, dtype) * get(w, W, dtype)
-                                         : get(x, X, dtype) * get(y, Y, dtype);
+            const int64_t X = (image * c->c + o / og * cg + h) * vi + xi,
+                          W = (o * cg + h) * vk + k, Y = (image * c->o + o) * vo + q;
             const int64_t to = what == 0 ? Y : what == 1 ? X : W;
+            const double v = a[what == 0 ? X : Y] * b[what == 2 ? X : W];
             r[to] += v;
-            (*size)[to] += fabs(v);
+            m[to] += fabs(v);
           }
-        }
+    }
+  *size = m;
   return r;
 }
 
@@ -135,6 +143,7 @@ static void conv_case(setup *one, setup *three, const fl_conv *c, int dtype) {
   const int64_t nx = c->n * c->c * volume(c->in), nw = c->o * (c->c / c->groups) * volume(c->k),
                 ny = c->n * c->o * volume(c->out);
   void *x = noise(nx, dtype), *w = noise(nw, dtype), *y = noise(ny, dtype);
+  double *xwy[3] = { wide(x, nx, dtype), wide(w, nw, dtype), wide(y, ny, dtype) };
   snprintf(shape_text, sizeof shape_text,
       "%s n %d c %d o %d g %d in %d %d %d k %d %d %d out %d %d %d stride %d %d %d pad %d %d %d dil %d %d %d",
            fl_dtype_name(dtype), (int)c->n, (int)c->c, (int)c->o, (int)c->groups, (int)c->in[0],
@@ -151,7 +160,7 @@ static void conv_case(setup *one, setup *three, const fl_conv *c, int dtype) {
     k.in_numel[1] = what == 2 ? nx : nw;
     const void *a = what == 0 ? x : y, *b = what == 2 ? x : w;
     void *r = run(one, &k, a, b), *s = run(three, &k, a, b);
-    double *size, *want = conv_oracle(c, what, x, w, y, dtype, &size), worst = 0;
+    double *size, *want = conv_oracle(c, what, (const double *const *)xwy, &size), worst = 0;
     for (int64_t i = 0; i < k.numel; i++) {
       if (!fl_is_float(dtype)) {                                  /* integers wrap */
         char wrapped[8];
@@ -169,6 +178,7 @@ static void conv_case(setup *one, setup *three, const fl_conv *c, int dtype) {
     free(r), free(s), free(want), free(size);
   }
   free(x), free(w), free(y);
+  for (int i = 0; i < 3; i++) free(xwy[i]);
 }
 
 static int64_t outputs(const fl_conv *c, int a, int64_t after) {

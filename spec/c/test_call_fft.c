@@ -108,13 +108,28 @@ static void input(const sample *s, int64_t o, int64_t q, int64_t k, long double 
   if (s->mode == FL_FFT_FROM_HALF && (k == 0 || 2 * k == s->n)) v[1] = 0;
 }
 
+/* Cosines and sines of n parts of a turn; the last are kept. */
+typedef struct root { long double c, z; } root;
+static root *roots_of(int64_t n) {
+  static root *kept;
+  static int64_t kept_n;
+  if (kept_n == n) return kept;
+  free(kept);
+  kept = malloc(sizeof *kept * (size_t)(n + 1));
+  kept_n = n;
+  const long double turn = 2 * 3.141592653589793238462643383279502884L / (long double)n;
+  for (int64_t i = 0; i < n; i++)
+    kept[i] = (root){ cosl(turn * (long double)i), sinl(turn * (long double)i) };
+  return kept;
+}
+
 /* Root mean square of the error over that of the result, of 'count' elements (0: all). */
 static double error(const sample *s, const void *out, int64_t count) {
   const int sign = s->mode == FL_FFT_FROM_HALF ||
                    (s->mode == FL_FFT_COMPLEX && s->inverse) ? 1 : -1;
   const int64_t there = s->mode == FL_FFT_TO_HALF ? s->n / 2 + 1 : s->n,
                 all = s->outer * s->out * s->inner;
-  const long double turn = 2 * 3.141592653589793238462643383279502884L / (long double)s->n;
+  const root *roots = roots_of(s->n);
   const long double scale = s->norm == 0 ? 1 : s->norm == 1
                             ? 1 / (long double)s->n : 1 / sqrtl((long double)s->n);
   long double off = 0, sum = 0;
@@ -123,8 +138,7 @@ static double error(const sample *s, const void *out, int64_t count) {
                   o = e / s->inner / s->out;
     long double want[2] = { 0, 0 }, v[2];
     for (int64_t j = 0; k < there && j < s->n; j++) {
-      const long double angle = turn * (long double)(j * k % s->n);
-      const long double c = cosl(angle), z = sign * sinl(angle);
+      const long double c = roots[j * k % s->n].c, z = sign * roots[j * k % s->n].z;
       input(s, o, q, j, v);
       want[0] += (v[0] * c - v[1] * z) * scale;
       want[1] += (v[0] * z + v[1] * c) * scale;

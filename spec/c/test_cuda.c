@@ -332,6 +332,46 @@ static void a_run_with_index_checks_tells_its_fault(void) {
   close_rig(r);
 }
 
+static flame_context *struck;           /* by a Ctrl-C at its launch 'strike' */
+static int strike;
+
+static void strike_at_launch(void **params) {
+  (void)params;
+  if (--strike == 0) atomic_store(&struck->interrupted, 1);
+}
+
+/* A write that looks at the checks itself is queued before the host has: it was refused, or was
+** not, as the record says, and an interrupt waits until that is known. */
+static void a_guarded_write_does_not_wait_for_the_host(void) {
+  rig *r = open_rig(0, 2);
+  fl_text_fault record;
+  for (int b = 0; b < 8; b++) record.word[b] = UINT64_C(3) << 48 | 5 << 8 | 1;
+  r->p.instr[0][1].code = FL_I_INDEX;
+  r->p.instr[0][1].arg = 3;
+  r->p.plan.step[1].commits = 1;
+  struck = &r->c;
+  for (int guard = 0; guard < 2; guard++) {
+    r->p.plan.step[1].kernel->guard = (uint8_t)guard;
+    const int64_t before = fake.nlaunch;
+    fake.launch_writes = ((fl_cuda *)r->d.state)->fault;
+    fake.launch_bytes = &record;
+    fake.launch_size = sizeof record;
+    CHECK(run_rig(r) == FLAME_OK && r->fault.site == 3 && r->done == 0);
+    CHECK(fake.nlaunch - before == 1 + guard);
+    fake.launch_size = 0;
+    fake.busy = 3;                      /* looks until the checks are done */
+    strike = 1 + guard;                 /* the last launch before the host waits */
+    fake.on_launch = strike_at_launch;
+    CHECK(run_rig(r) == (guard ? FLAME_OK : FLAME_INTERRUPTED));
+    CHECK(r->fault.site == -1 && r->done == 2 * guard);
+    CHECK((fl_take_interrupt(&r->c) != 0) == guard);
+    fake.on_launch = NULL;
+    fake.busy = 0;
+    CHECK(run_rig(r) == FLAME_OK && r->fault.site == -1 && r->done == 2);
+  }
+  close_rig(r);
+}
+
 /* ---- errors ---- */
 
 /* A call that is not waited for reports in device memory: the next read or sync tells it, once. */
@@ -452,6 +492,7 @@ int main(void) {
   an_interrupt_ends_a_run_before_its_first_step();
   closing_leaves_an_endless_kernel_behind();
   a_run_with_index_checks_tells_its_fault();
+  a_guarded_write_does_not_wait_for_the_host();
   a_late_report_is_told_by_the_next_read();
   a_lost_device_repeats_its_first_cause();
   missing_things_are_named();

@@ -14,10 +14,10 @@ setup(function()
 end)
 teardown(function() os.execute("rm -rf " .. machine) end)
 
---- What a script prints there.
-local function run(script)
+--- What a script prints there. fake: FAKE_CUDA.
+local function run(script, fake)
   local pipe = assert(io.popen(("FLAME_DEVICE=cuda FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "
-    .. "FAKE_CUDA= %s -e '%s' 2>&1"):format(machine, interpreter, script)))
+    .. "FAKE_CUDA=%s %s -e '%s' 2>&1"):format(machine, fake or "", interpreter, script)))
   local text = pipe:read "a"
   assert.truthy(pipe:close(), text)
   return text
@@ -44,5 +44,29 @@ describe("a result", function()
         replays[i] = flame.stats().replays
       end
       print(table.concat(replays))]])
+  end)
+end)
+
+describe("a training step with labels", function()
+  --- Graphs of n replayed steps.
+  local function graphs(n)
+    return tonumber(run(([[
+      local nn, optim = require "flame.nn", require "flame.optim"
+      local net = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5))
+      local opt = optim.Adam(net:parameters(), { lr = 0.01 })
+      local x, labels = flame.randn(8, 12), flame.randint({ 8 }, 1, 5)
+      local function step()
+        opt:zero_grad()
+        flame.cross_entropy(net(x), labels):backward()
+        opt:step()
+      end
+      for _ = 1, 8 do step() collectgarbage() end
+      flame.stats("reset")
+      for _ = 1, %d do step() end
+      assert(flame.stats().replays == %d)]]):format(n, n), "tell=1"):match("(%d+) graphs"))
+  end
+
+  it("is two graphs: the optimiser does not wait until the host has seen that they fit", function()
+    assert.equal(20, graphs(14) - graphs(4))
   end)
 end)

@@ -10,15 +10,16 @@ local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
 local STRIDE = sanitized and 7 or tonumber(os.getenv "FLAME_OOM_STRIDE") or 1
 local MOST = 20000
 
--- What a function of the host keeps lives one collection longer than its result, and results of
--- such functions may be its inputs.
-local function settle()
-  for _ = 1, 6 do collectgarbage() end
-end
-
-local function live()
-  settle()
-  local s = flame.stats()
+-- What lives after collections: as many as it takes to be so few tensors again, at most six. What a
+-- function of the host keeps lives one collection longer than its result, and results of such
+-- functions may be its inputs.
+local function live(tensors, nodes)
+  local s
+  for _ = 1, 6 do
+    collectgarbage()
+    s = flame.stats()
+    if s.live_tensors == tensors and s.live_nodes == nodes then break end
+  end
   return s.live_tensors, s.live_nodes, s.live_bytes
 end
 
@@ -79,7 +80,7 @@ local function survive(name, f, inputs, stride)
         assert(same(expected, result), at .. ": another value")
       end
       result = nil                             -- luacheck: ignore 311 (its tensors must go)
-      local t, n, b = live()
+      local t, n, b = live(tensors, nodes)
       assert(t == tensors and n == nodes and b == bytes,
         ("%s: %d tensors, %d nodes, %d bytes; were %d, %d, %d")
         :format(at, t, n, b, tensors, nodes, bytes))

@@ -36,7 +36,8 @@ struct fl_recording {
   uint64_t hash, epoch;
   int64_t used;
   void *arena;
-  int32_t nread;                  /* of the plan: spans end where results are copied out */
+  int32_t nread;                  /* of the plan: spans end where results are copied out, … */
+  uint8_t grouped;                /* … and, in a group of processes, before what writes homes */
   int32_t nfrozen, nbound, nscalar;
   void **frozen;                  /* addresses in parameters that are not ours */
   void **bound;                   /* inputs and results, and … */
@@ -224,7 +225,7 @@ static int frozen_scalars_same(const fl_plan *p, const fl_scalar *x, const fl_sc
 
 static uint64_t hash_of(const fl_cuda *s, const fl_replay *r, const fl_plan *p,
                         const fl_binding *b) {
-  uint64_t h = fl_mix64(s->epoch, (uint64_t)p->nread);
+  uint64_t h = fl_mix64(s->epoch, (uint64_t)p->nread * 2 + (s->ctx->group != NULL));
   h = fl_mix64(h, (uint64_t)(uintptr_t)b->arena);
   for (int64_t i = 0; i < r->frozen.n; i++)
     h = fl_mix64(h, (uint64_t)(uintptr_t)frozen_address(b, r->frozen.at[i]));
@@ -234,7 +235,8 @@ static uint64_t hash_of(const fl_cuda *s, const fl_replay *r, const fl_plan *p,
 static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, const fl_plan *p,
                   const fl_binding *b) {
   if (FL_PLANTED(s->ctx, FL_PLANT_GRAPH)) return 1;
-  if (w->epoch != s->epoch || w->nread != p->nread || w->arena != b->arena) return 0;
+  if (w->epoch != s->epoch || w->nread != p->nread || w->arena != b->arena ||
+      w->grouped != (s->ctx->group != NULL)) return 0;
   for (int64_t i = 0; i < r->frozen.n; i++)
     if (w->frozen[i] != frozen_address(b, r->frozen.at[i])) return 0;
   return frozen_scalars_same(p, b->scalar, w->scalar);
@@ -384,7 +386,8 @@ static fl_recording *new_recording(fl_cuda *s, const fl_replay *r, const fl_plan
   fl_recording *w = fl_zalloc(s->mem, sizeof *w);
   if (!w) return NULL;
   *w = (fl_recording){ .s = s, .hash = hash, .epoch = s->epoch, .arena = b->arena,
-                       .nread = p->nread, .nfrozen = (int32_t)r->frozen.n,
+                       .nread = p->nread, .grouped = s->ctx->group != NULL,
+                       .nfrozen = (int32_t)r->frozen.n,
                        .nbound = p->next + p->nout, .nscalar = p->nscalar, .making = 1, .b = b };
   if (fill_in(s, r, w, p)) return w;
   free_recording(s->mem, w, 1);
@@ -447,6 +450,11 @@ void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
 
 /* ---- spans ---- */
 
+/* Is something written there that the host must look at the checks for? */
+static int waits(const fl_replay *r, const fl_step *t) {
+  return t->commits && !fl_step_guarded(r->s, t);
+}
+
 static int32_t span_end(const fl_plan *p, const fl_replay *r, int32_t from, int open) {
   int32_t i = from;
   if (r->plain[i] || fl_step_collects(&p->step[i])) return i + 1;
@@ -454,7 +462,7 @@ static int32_t span_end(const fl_plan *p, const fl_replay *r, int32_t from, int 
     open |= p->nfault && fl_step_checks(&p->step[i]);
     if (fl_step_sends(p, i) || fl_step_soon(p, i, 0) >= 0) return i + 1;
     i++;
-  } while (i < p->nstep && !r->plain[i] && !(open && p->step[i].commits) && !p->step[i].joins &&
+  } while (i < p->nstep && !r->plain[i] && !(open && waits(r, &p->step[i])) && !p->step[i].joins &&
            !fl_step_collects(&p->step[i]));
   return i;
 }

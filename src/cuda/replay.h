@@ -2,7 +2,8 @@
 ** Replay: a run that comes again is launched as CUDA graphs, not step by step.
 **
 ** A *span* is a sequence of steps between which the host has nothing to do: it ends behind a step
-** whose checks are reported, before a write that waits for such a report, behind a step that makes
+** whose checks are reported, before a write that waits for such a report (a generated kernel does
+** not: it looks itself), behind a step that makes
 ** a value that is read soon, before a step that waits for collectives, and around a collective and
 ** a step that cannot be captured (it asks for memory, waits, copies through the ring:
 ** fl_cuda_spoils finds these while they are captured). A *recording* has a graph for each span of

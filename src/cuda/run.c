@@ -30,9 +30,11 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
 
 /* Index checks. Behind each step that checks, the fault record is copied out, and an event tells
 ** when that has happened: who looks waits for the checks, not for what is queued after them, so
-** that the GPU goes on meanwhile. It is looked at before the first write to a home that follows
-** (an error must leave a target as it was) and after the last step is queued (results may not be
-** taken for good before). */
+** that the GPU goes on meanwhile. It is looked at after the last step is queued (results may not be
+** taken for good before), and before a write to a home that does not look at the record itself (an
+** error must leave a target as it was). From a write that does so on until then nothing but the
+** loss of the device ends the run: what is queued writes or not as the record says, so that has to
+** be known. */
 static flame_status send_fault(fl_cuda *s) {
   flame_status e = fl_cuda_check(
     s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault,
@@ -44,9 +46,9 @@ static flame_status send_fault(fl_cuda *s) {
   return e;
 }
 
-static flame_status look(fl_cuda *s, fl_fault *fault) {
+static flame_status look(fl_cuda *s, int written, fl_fault *fault) {
   if (s->dead) return FLAME_OK;
-  const flame_status e = fl_cuda_wait(s, s->checked);
+  const flame_status e = written ? fl_cuda_wait_out(s, s->checked) : fl_cuda_wait(s, s->checked);
   if (e == FLAME_OK) fl_cuda_fault(s, fault);
   return e;
 }
@@ -62,13 +64,19 @@ static int32_t step_of_site(const fl_plan *p, int32_t first, int32_t site) {
   return first;
 }
 
-/* Look at the checks of the steps from *open on. Done are the steps before the one that reports:
+/* Checks that were not looked at yet. */
+typedef struct unseen {
+  int32_t open;                    /* the first step that checked; -1: none */
+  int written;                     /* writes that look at them themselves are queued */
+} unseen;
+
+/* Look at the checks. Done are the steps before the one that reports:
 ** the record keeps the lowest report, so these have found nothing. */
-static flame_status look_at(fl_cuda *s, const fl_plan *p, int32_t *open, fl_fault *fault,
+static flame_status look_at(fl_cuda *s, const fl_plan *p, unseen *u, fl_fault *fault,
                             int32_t *done) {
-  const int32_t first = *open;
-  *open = -1;
-  const flame_status e = look(s, fault);
+  const int32_t first = u->open;
+  const flame_status e = look(s, u->written, fault);
+  *u = (unseen){ -1, 0 };
   if (e != FLAME_OK) *done = first;
   else if (fault->site >= 0) *done = step_of_site(p, first, fault->site);
   return e;
@@ -88,6 +96,13 @@ static flame_status queue_steps(fl_cuda *s, const fl_plan *p, const fl_binding *
   return e;
 }
 
+/* Does the span hold a write that looks at the checks itself? */
+static int writes_guarded(const fl_cuda *s, const fl_plan *p, int32_t from, int32_t to) {
+  int any = 0;
+  for (int32_t i = from; i < to; i++) any |= fl_step_guarded(s, &p->step[i]);
+  return any;
+}
+
 /* The first step of a span that checks, or 'open' if there is one already. */
 static int32_t opened(const fl_plan *p, int32_t from, int32_t to, int32_t open) {
   for (int32_t i = from; i < to && open < 0 && p->nfault; i++)
@@ -101,16 +116,19 @@ static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fau
   fl_fault earlier = { .site = -1 };
   const fl_call_step *t = p->step[*done].call;
   flame_status e = FLAME_OK;
-  if (open >= 0) e = look_at(s, p, &open, &earlier, done);
+  unseen u = { open, 0 };          /* what may tell something comes before what writes */
+  if (open >= 0) e = look_at(s, p, &u, &earlier, done);
   if (e != FLAME_OK || earlier.site >= 0) *fault = earlier;
   else fault->site = t->fault;
   return e;
 }
 
-/* Must the checks before step i be looked at? Before a write, and before a collective that is done
-** on the host, or that other ranks come to with what they know of earlier ones. */
+/* Must the checks before step i be looked at? Before a write that does not look itself, and before
+** a collective that is done on the host, or that other ranks come to with what they know of earlier
+** ones. */
 static int must_look(fl_cuda *s, const fl_plan *p, int32_t i) {
-  if (i == p->nstep || p->step[i].commits) return 1;
+  if (i == p->nstep) return 1;
+  if (p->step[i].commits) return !fl_step_guarded(s, &p->step[i]);
   if (!fl_step_collects(&p->step[i]) || !s->ctx->group) return 0;
   return fl_nccl_unproven(s) || fl_nccl_lane(s, &p->step[i].call->call) != FL_LANE_GPU;
 }
@@ -133,16 +151,16 @@ static const fl_call *awaited(const fl_plan *p, int32_t i) {
 }
 
 static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording *w,
-                              fl_fault *fault, int32_t *done, fl_marks *marks, int32_t *lane) {
-  int32_t open = -1;               /* the first step that checked since the last look; -1: none */
+                              fl_fault *fault, int32_t *done, fl_marks *marks, int32_t *lane,
+                              unseen *u) {
   flame_status e = FLAME_OK;
   for (int32_t i = 0, to; i <= p->nstep && e == FLAME_OK; i = to) {
     int ran = 0;
     to = i + 1;
     if (i == p->nstep || p->step[i].joins) e = fl_nccl_join(s, awaited(p, i));
     if (e != FLAME_OK) return e;
-    if ((open >= 0 || fl_nccl_unproven(s)) && must_look(s, p, i)) {
-      if (open >= 0) e = look_at(s, p, &open, fault, done);
+    if ((u->open >= 0 || fl_nccl_unproven(s)) && must_look(s, p, i)) {
+      if (u->open >= 0) e = look_at(s, p, u, fault, done);
       if (e != FLAME_OK || fault->site >= 0) return e;
       if (fl_nccl_unproven(s)) e = fl_nccl_prove(s);
       if (e != FLAME_OK) return e;
@@ -151,11 +169,12 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
     if (i == p->nstep) break;
     if (p->step[i].commits) fl_nccl_spend(s);
     if (*lane < 0 && fl_step_collects(&p->step[i])) *lane = i;
-    if (e == FLAME_OK) e = fl_cuda_poll(s);
-    if (e == FLAME_OK && w) e = fl_replay_span(s, w, p, i, open >= 0, &to, &ran);
+    if (e == FLAME_OK && !u->written) e = fl_cuda_poll(s);
+    if (e == FLAME_OK && w) e = fl_replay_span(s, w, p, i, u->open >= 0, &to, &ran);
     if (e != FLAME_OK) return e;
-    const int32_t before = open;
-    open = opened(p, i, to, open);
+    const int32_t before = u->open;
+    u->open = opened(p, i, to, u->open);
+    u->written |= u->open >= 0 && writes_guarded(s, p, i, to);
     if (ran) *done = to;
     else e = queue_steps(s, p, b, i, to, fault->text, done, marks);
     if (fault->text[0]) return tell_call(s, p, before, fault, done);
@@ -163,6 +182,15 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
     if (e == FLAME_OK) e = send_soon(s, p, b, to - 1);
   }
   return e;
+}
+
+/* A run ends with an error behind writes that looked at checks: what they have not written is not
+** done. The error stays the run's. */
+static void note_unwritten(fl_cuda *s, const fl_plan *p, unseen *u, int32_t *done) {
+  const fl_error before = s->ctx->err;
+  fl_fault fault = { .site = -1 };
+  look_at(s, p, u, &fault, done);
+  if (!s->dead) s->ctx->err = before;
 }
 
 static void unprepare(fl_plan *p) {
@@ -202,7 +230,9 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   fl_recording *w = NULL;
   if (e == FLAME_OK && !d->trace) e = fl_replay_begin(s, p, b, &w);
   int32_t lane = -1;             /* the first collective that may be refuted or given up */
-  if (e == FLAME_OK) e = run_steps(s, p, b, w, fault, done, marks, &lane);
+  unseen u = { -1, 0 };
+  if (e == FLAME_OK) e = run_steps(s, p, b, w, fault, done, marks, &lane, &u);
+  if (e != FLAME_OK && u.written && !s->dead) note_unwritten(s, p, &u, done);
   const int well = e == FLAME_OK && fault->site < 0;
   if (!well && lane >= 0 && s->ctx->group && s->ctx->group->unproven && *done > lane) *done = lane;
   if (well) fl_nccl_spend(s);

@@ -133,6 +133,10 @@ int fl_step_collects(const fl_step *t) {
   return t->kind == FL_S_CALL && t->call->call.kind == FL_CALL_collective;
 }
 
+int fl_step_guarded(const fl_cuda *s, const fl_step *t) {
+  return t->kind == FL_S_KERNEL && t->kernel->guard && !s->ctx->group;
+}
+
 int fl_step_checks(const fl_step *t) {
   for (int i = 0; t->kind == FL_S_KERNEL && i < t->kernel->ninstr; i++)
     if (t->kernel->instr[i].code == FL_I_INDEX) return 1;

@@ -25,6 +25,9 @@ int fl_step_table(const fl_cuda *s, const fl_step *t, const fl_launch_group *g,
                   const fl_binding *b, int64_t *rows);
 /* Is it a collective of the group? */
 int fl_step_collects(const fl_step *t);
+/* Does it look at the run's checks itself, before it writes a home? What other ranks have found is
+** known to the host alone. */
+int fl_step_guarded(const fl_cuda *s, const fl_step *t);
 /* Does it look at indices? */
 int fl_step_checks(const fl_step *t);
 /* Is step i the last that checks before something else is done? Behind it the report is sent. */

@@ -169,6 +169,14 @@ static int template_kernel(const asked *a) {
   return 0;
 }
 
+/* Is it of cooperative groups or of CUB? */
+static int names_library(const asked *a) {
+  int cub = 0;
+  for (int64_t i = -1; !cub && (i = find_name(a, "cub", i + 1, 0)) >= 0;)
+    cub = is_punct(&a->t.at[i + 1], FL_PU_SCOPE) || is_punct(&a->t.at[i + 1], ';');
+  return cub || has_name(a, "cooperative_groups");
+}
+
 /* Is something named in namespace std, not cuda::std, that neither the text
 ** nor a large header of CUDA's defines? */
 static int asks_std(const asked *a) {
@@ -180,7 +188,7 @@ static int asks_std(const asked *a) {
   }
   for (int64_t i = -1; (i = find_name(a, "cuda", i + 1, 0)) > 0;)
     if (is_punct(&a->t.at[i - 1], '<') && is_punct(&a->t.at[i + 1], '/')) return 0;
-  return found && !has_name(a, "cooperative_groups");
+  return found && !names_library(a);
 }
 
 /* Does it define integer types of <stdint.h> itself, or include what may? */
@@ -332,7 +340,7 @@ static int names_groups(const fl_kunit *u) {
   asked a = { { NULL, 0, 0 } };
   fl_karena_init(&arena, u->mem);
   const int named = fl_klex(&arena, u->source->text, strlen(u->source->text), 1, &a.t) &&
-                    has_name(&a, "cooperative_groups");
+                    names_library(&a);
   FL_DROP(u->mem, &a.t);
   fl_karena_close(&arena);
   return named;

@@ -270,6 +270,22 @@ static void note_outs(fl_plan *plan) {
   }
 }
 
+/* On a GPU the host queues what writes homes before it has looked at the run's checks: such kernels
+** look themselves. Not beside a user's kernel, which may never end: an interrupt does not wait for
+** it, so nothing that writes a home may be queued until it has ended. */
+static void note_guards(fl_plan *plan) {
+  int fine = plan->device > 0 && plan->nfault > 0;
+  for (int32_t i = 0; i < plan->nstep; i++) {
+    const fl_step *s = &plan->step[i];
+    if (s->kind == FL_S_CALL && s->call->call.kind == FL_CALL_kernel) fine = 0;
+  }
+  for (int32_t i = 0; fine && i < plan->nstep; i++) {
+    const fl_step *s = &plan->step[i];
+    for (int32_t j = 0; s->kind == FL_S_KERNEL && j < s->count; j++)
+      s->kernel[j].guard = s->commits;
+  }
+}
+
 /* The reports of a step: note in 'at' that they are of step 'step', or (-1) give them the
 ** numbers that 'at' holds. */
 static void sites_of(fl_step *s, int32_t *at, int32_t step) {
@@ -404,6 +420,7 @@ fl_plan *fl_plan_finish(fl_planner *P) {
     return NULL;
   }
   note_outs(plan);
+  note_guards(plan);
   fl_plan_note_lanes(plan);
   return plan;
 }

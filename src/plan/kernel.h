@@ -92,6 +92,7 @@ enum { FL_MAX_INSTR = 1280, FL_MAX_OPERANDS = 160, FL_MAX_READS = 96, FL_MAX_SCA
 
 typedef struct fl_kernel {
   uint8_t kind, nkept, nred, passes;
+  uint8_t guard;                   /* on a GPU: stores nothing if a check of the run has failed */
   int64_t size[FL_MAX_AXES];       /* kept dims, then reduced dims */
   int64_t points, rows, n;         /* product of all, of kept, of reduced sizes */
   uint16_t ninstr, noperand, nstore, nscalar;

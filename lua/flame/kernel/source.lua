@@ -114,18 +114,32 @@ local function headers(text)
   end
 end
 
---- "template <…>" of the kernel: its first and last place, and its parameters. The definition, not
--- what is declared before it.
-local function header(text, name)
-  local found
-  for first, open, close, head in headers(text) do
-    if head:find("%f[%w_]" .. name .. "%s*%(") then
-      local defined = text:sub(close + #head + 1, close + #head + 1) == "{"
-      found = (not found or defined) and { first, close, open } or found
-      if defined then break end
+--- Can these be the arguments of a template with these parameters?
+local function fits(parameters, given)
+  for i, text in ipairs(parameters) do
+    if not given[i] and not text:find("[=.]") then return false end
+    local constant = given[i] and given[i]:find("^%s*[-%d]") or given[i] == "true"
+      or given[i] == "false"
+    if constant and text:find("^%s*typename") or constant and text:find("^%s*class") then
+      return false
     end
   end
-  if found then return found[1], found[2], split(text:sub(found[3] + 1, found[2] - 1)) end
+  return #given <= #parameters
+end
+
+--- "template <…>" of the kernel: its first and last place, and its parameters. The definition, not
+-- what is declared before it; of several templates the one that fits.
+local function header(text, name, given)
+  local found, best
+  for first, open, close, head in headers(text) do
+    if head:find("%f[%w_]" .. name .. "%s*%(") then
+      local parameters = split(text:sub(open + 1, close - 1))
+      local rank = (fits(parameters, given) and 2 or 0)
+        + (text:sub(close + #head + 1, close + #head + 1) == "{" and 1 or 0)
+      if not found or rank > best then found, best = { first, close, parameters }, rank end
+    end
+  end
+  if found then return found[1], found[2], found[3] end
 end
 
 local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
@@ -246,7 +260,7 @@ local function instance(source, entry, general)
       "()%f[%w_]template%s+__global__[^;{<]-%f[%w_]" .. name .. "%s*<[^;{]*;()") do
     source = without(source, from, to - 1)
   end
-  local first, last, parameters = header(text, name)
+  local first, last, parameters = header(text, name, given)
   if not first then
     fail("kernel", "entry '%s': there is no template of a kernel '%s' in the source", entry, name)
   end

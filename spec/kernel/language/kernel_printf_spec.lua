@@ -8,6 +8,8 @@ local say = flame.kernel { source = [=[__global__ void say(const float *x, float
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
     y[i] = x[i] * 2;
+    const char *word = "odd%";
+    if (i == 1) printf("%s%d%s, %s\n", (x[i] > 1) ? "+" : "-", i, i == 2 ? "" : "!", word);
     printf("thread %d: %.2f %c %3d|%-3d|%lld %x %%\n", i, y[i], 'a' + i, i, i, 10000000000ll, 255);
   }
 }]=], block = { 2 } }
@@ -18,6 +20,7 @@ print(y:sum():item())
 ]]
 local lines = [[
 before
++1!, odd%
 thread 0: 2.00 a   0|0  |10000000000 ff %
 thread 1: 4.00 b   1|1  |10000000000 ff %
 thread 2: 6.00 c   2|2  |10000000000 ff %

@@ -12,7 +12,7 @@ local number = 0
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science",
     "objects", "views", "fields", "fusion", "models", "motion", "groups", "pictures", "chance",
     "layers", "sums", "grids", "words", "programs",
-    "ported", "asm" } do
+    "ported", "asm", "forms", "cub" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
@@ -22,7 +22,8 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
           run.gradients(case)
         end)
-        if file == "ported" or file == "views" or file == "asm" then
+        if file == "ported" or file == "views" or file == "asm" or file == "forms" or
+          file == "cub" then
           it(case[1] .. " compiles", function() run.compiles(case) end)
         end
       end
@@ -67,8 +68,10 @@ describe("a user is told the line and the reason of", function()
       "the bits of a real number" },
     { "the address of a float as an int's", "int v = *(int *)&x[i] - 1;\ny[i] = *(float *)&v;", 4,
       "the bits of a real number" },
-    { "a part of a number in memory", "char *p = (char *)y;\np[4 * i] = (char)x[i];", 5,
-      "a part of an element of 'y' is written" },
+    { "a part of a number in memory", "char *p = (char *)y;\np[4 * i] = (char)x[i];\ny[i] += x[i];", 5,
+      "the bits of a real number" },
+    { "a part of a small number in memory", "char *p = (char *)h;\np[2 * i] = 1;\ny[i] = x[i];", 5,
+      "a part of an element of 'h' is written", "__device__ short h[64];\n" },
     { "an atomic on two numbers at once",
       "if (n < 0) atomicAdd((unsigned long long *)&y[0], 1ull);\ny[i] = x[i];", 4,
       "an atomic on 'y' seen as a type of another size" },
@@ -82,7 +85,11 @@ describe("a user is told the line and the reason of", function()
       "a specialisation of no template: write its arguments, 'f<…>'",
       "template <typename T> __device__ float f(T v) { return v; }  template <> __device__ float f(float v, int) { return 7; }\n" },
     { "the clock", "long long t = clock64();\ny[i] = x[i] + (t < 0);", 4, "clock64()" },
-    { "a union", "union { float f; int i; } u;\nu.f = x[i];\ny[i] = u.f;", 4, "unions" },
+    { "a literal of C", "float2 v = (float2){ x[i], 1 };\ny[i] = v.x * v.y;", 4,
+      "(float2){…} is no C++" },
+    { "a union of what is mixed", "U u;\nu.i = 2;\ny[i] = u.i * x[i];", 4,
+      "member 's' of a union is not of numbers of one type",
+      "struct S { float f; char c; }; union U { S s; int i; };\n" },
     { "a lambda that changes its copies",
       "float s = 0.f;\nauto f = [=](float v) mutable { return s += v; };\ny[i] = f(x[i]);", 5,
       "mutable lambdas" },
@@ -91,9 +98,6 @@ describe("a user is told the line and the reason of", function()
       "template <class D> struct A { __device__ float f() { return static_cast<D *>(this)->v; } }; struct B : A<B> { float v; };\n" },
     { "a barrier of the grid", "if (n < 0) cooperative_groups::this_grid().sync();\ny[i] = x[i];",
       4, "'grid_group' has no member 'sync'", "#include <cooperative_groups.h>\n" },
-    { "a group of labels",
-      "auto g = cooperative_groups::labeled_partition(cooperative_groups::coalesced_threads(), i);\ny[i] = x[i];", 4,
-      "cooperative groups are outside the language", "#include <cooperative_groups.h>\n" },
     { "a virtual function", "A a;\ny[i] = a.f() * x[i];", 4, "virtual functions",
       "struct A { virtual __device__ float f() { return 1; } };\n" },
     { "a member hidden by another", "B b;\ny[i] = b.v * x[i];", 4,

@@ -97,7 +97,7 @@ static int64_t since(const struct timespec *from) {
 /* Spins for the waits of a short training step: a sleep takes 60 us and more whatever is asked, in
 ** which a small GPU step would be over. Then it sleeps, at most 1 ms, so that an interrupt is
 ** seen at once. */
-flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
+static flame_status wait_for(fl_cuda *s, fl_cu_event e, int stops) {
   if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
   enum { SPIN = 2000000, SHORT = 20000000, WATCH_EVERY = 64 };          /* ns; looks */
   struct timespec start;
@@ -106,7 +106,7 @@ flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
     const fl_cu_result r = s->cu->EventQuery(e);
     if (r == FL_CU_OK) return FLAME_OK;
     if (r != FL_CU_NOT_READY) return fl_cuda_check(s, r, "cuEventQuery");
-    const flame_status stop = fl_cuda_poll(s);
+    const flame_status stop = stops ? fl_cuda_poll(s) : FLAME_OK;
     if (stop != FLAME_OK) {
       s->left = 1;
       return stop;
@@ -120,6 +120,10 @@ flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
     nanosleep(&(struct timespec){ .tv_nsec = waited < SHORT ? 50000 : 1000000 }, NULL);
   }
 }
+
+flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) { return wait_for(s, e, 1); }
+
+flame_status fl_cuda_wait_out(fl_cuda *s, fl_cu_event e) { return wait_for(s, e, 0); }
 
 flame_status fl_cuda_wait_all(fl_cuda *s) {
   if (fl_cuda_spoils(s)) return FLAME_INTERNAL;

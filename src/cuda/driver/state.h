@@ -136,6 +136,8 @@ int fl_cuda_spoils(fl_cuda *s);
 flame_status fl_cuda_poll(fl_cuda *s);
 /* Until the event has passed, or the user interrupts. */
 flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e);
+/* Whatever the user does; what is waited for ends soon. */
+flame_status fl_cuda_wait_out(fl_cuda *s, fl_cu_event e);
 flame_status fl_cuda_wait_all(fl_cuda *s);
 /* What a run's fault record says; the copy of it has been waited for. */
 void fl_cuda_fault(fl_cuda *s, fl_fault *fault);

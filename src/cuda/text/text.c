@@ -42,6 +42,9 @@ static void put_entry(text_writer *w, const char *name) {
                    "const long long *const w = params.w;\nconst long long block = blockIdx.x;\n",
                    name);
   }
+  if (f->k->guard)
+    fl_text_printf(w->out, "if (*(const volatile unsigned long long *)w[%d] != ~0ull) return;\n",
+                   W_FAULT);
 }
 
 /* What has no text: more words than a parameter can hold, or a value out of order. */

@@ -350,7 +350,7 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
   text_form f;
   fl_text_form(k, multi, &f);
   put(out, FL_TEXT_VERSION, 1);
-  put(out, k->kind | multi << 4, 1);
+  put(out, k->kind | multi << 4 | k->guard << 5, 1);
   put(out, k->nkept | k->nred << 4, 1);
   put(out, f.cls | f.wide << 4 | f.runs << 5, 1);
   put(out, f.lanes, 2);

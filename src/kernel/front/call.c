@@ -248,13 +248,55 @@ static void blame(fl_front *p, int64_t body, int32_t line) {
   }
 }
 
-/* "{ return e; }" of constants, where no statement may stand. */
-static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
-  if (!(p->toks.at[d->body].punct == '{' && fl_ktok_is(&p->toks.at[d->body + 1], "return"))) {
-    fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
-    return fl_val_none();
+static int fold_statement(fl_front *p, fl_kexpr **result);
+
+/* "if (c) … else …" of a constant; what is not chosen is not read. */
+static int fold_if(fl_front *p, fl_kexpr **result, int32_t line) {
+  fl_front_word(p, "constexpr");
+  fl_front_need(p, '(');
+  const fl_kexpr *c = fl_parse_condition(p);
+  fl_front_need(p, ')');
+  if (c && c->kind != FL_KX_CONST) fl_refuse(p, line, "a condition that is no constant");
+  if (!c || p->failed) return 1;
+  int done = 0;
+  if (c->value.i) done = fold_statement(p, result);
+  else fl_skip_statement(p);
+  if (done || !fl_front_word(p, "else")) return done;
+  if (!c->value.i) return fold_statement(p, result);
+  fl_skip_statement(p);
+  return 0;
+}
+
+/* 1: it returned, or was refused. */
+static int fold_statement(fl_front *p, fl_kexpr **result) {
+  const fl_ktok *t = fl_front_tok(p);
+  int done = 0;
+  if (p->failed || !fl_front_enter(p)) return 1;
+  if (fl_front_word(p, "return")) {
+    *result = fl_parse_scalar(p);
+    done = 1;
+  } else if (fl_front_word(p, "if")) {
+    done = fold_if(p, result, t->line);
+  } else if (fl_ktok_is(t, "static_assert")) {
+    fl_skip_statement(p);
+  } else if (fl_ktok_is(t, "constexpr") || fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) {
+    fl_decl_local(p);
+  } else if (fl_front_take(p, '{')) {
+    const int64_t scope = p->syms.n;
+    while (!done && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END)
+      done = fold_statement(p, result);
+    if (!done) fl_front_need(p, '}');
+    p->syms.n = scope;
+  } else if (!fl_front_take(p, ';')) {
+    fl_refuse(p, t->line, "a statement in a constant expression");
   }
-  const fl_kbookmark back = fl_front_open(p, d->body + 2, d->scope);
+  p->nest--;
+  return done || p->failed;
+}
+
+/* A function of constants, where no statement may stand. */
+static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
+  const fl_kbookmark back = fl_front_open(p, d->body, d->scope);
   const int64_t frame = p->frame;
   if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
   fl_front_push(p, d->env, d->n_env);
@@ -268,7 +310,11 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
     fl_symbol *s = p->failed ? NULL : fl_front_add(p, f->name, FL_SYM_CONSTANT);
     if (s) s->v = fl_val_expr(e);
   }
-  fl_kexpr *r = p->failed ? NULL : fl_parse_scalar(p);
+  fl_kexpr *r = NULL;
+  d->busy = 1;
+  fold_statement(p, &r);
+  d->busy = 0;
+  if (!r && !p->failed) fl_refuse(p, c->line, "'%s' returns no constant here", d->name);
   if (r && d->result && d->result->kind == FL_C_SCALAR) r = fl_val_convert(p, r, d->result->scalar);
   fl_front_close(p, back);
   return fl_val_expr(r);

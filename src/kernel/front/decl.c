@@ -1,5 +1,5 @@
 /* Types as written, and struct, enum and typedef. */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 /* ---- specifiers ------------------------------------------------------------------------------ */
@@ -178,7 +178,8 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   const fl_ktok *t = fl_front_tok(p);
   if (among) return inner_type(p, fl_front_among(inner, n, t->text, t->n));
   if (fl_front_word(p, "void")) return fl_ctype_void();
-  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return fl_decl_struct(p);
+  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return fl_decl_struct(p, 0);
+  if (fl_front_word(p, "union")) return fl_decl_struct(p, 1);
   if (fl_front_word(p, "decltype")) return type_of_expression(p);
   if (fl_front_word(p, "enum")) { fl_decl_enum(p); return fl_ctype_scalar(FL_KT_I32); }
   if (fl_front_word(p, "auto")) { s->is_auto = 1; return fl_ctype_void(); }
@@ -398,11 +399,11 @@ int64_t fl_decl_alignment(fl_front *p) {
   return n;
 }
 
-const fl_ctype *fl_decl_struct(fl_front *p) {
+const fl_ctype *fl_decl_struct(fl_front *p, int is_union) {
   const int64_t align = fl_decl_alignment(p);
   const fl_ktok *t = fl_front_tok(p);
   const int32_t line = t->line;
-  const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : "struct";
+  const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : FL_UNNAMED;
   fl_front_word(p, "final");
   if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
@@ -412,6 +413,7 @@ const fl_ctype *fl_decl_struct(fl_front *p) {
     return NULL;
   }
   const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL, 0, NULL);
+  if (type && is_union) type = fl_union_of(p, type, line);
   if (!type) return NULL;
   if (t->kind == FL_TOK_NAME) {
     fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);

@@ -2,7 +2,7 @@
 ** Declarations, of a thread and of the file: objects, shared memory, pointers into arrays,
 ** references, auto.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 /* ---- declarators ----------------------------------------------------------------------------- */
@@ -34,20 +34,26 @@ fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int3
   return (fl_cvalue){ .kind = FL_V_POINTER, .linear = 1, .type = of, .var = var };
 }
 
+fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  fl_cvalue v;
+  p->f->uses_shared = 1;
+  /* pointers to it may turn */
+  const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);
+  if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
+  if (p->failed) return fl_val_none();
+  const int own = v.linear ? fl_kt_size(p->f->vars[v.var].type) : 1;
+  const int64_t align = fl_ctype_align(t) > own ? fl_ctype_align(t) : own,
+                at = (p->shared_at + align - 1) / align * align;
+  for (int i = 0; i < (v.linear ? 1 : fl_ctype_leaves(t)); i++) p->f->vars[v.var + i].offset = at;
+  p->shared_at = at + fl_ctype_size(t);
+  return v;
+}
+
 static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
                            const char *name, int32_t line) {
   p->f->uses_shared = 1;
   if (!s->is_extern) {
-    fl_cvalue v;
-    /* pointers to it may turn */
-    const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);
-    if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
-    if (p->failed) return;
-    const int own = v.linear ? fl_kt_size(p->f->vars[v.var].type) : 1;
-    const int64_t align = fl_ctype_align(t) > own ? fl_ctype_align(t) : own,
-                  at = (p->shared_at + align - 1) / align * align;
-    for (int i = 0; i < (v.linear ? 1 : fl_ctype_leaves(t)); i++) p->f->vars[v.var + i].offset = at;
-    p->shared_at = at + fl_ctype_size(t);
+    const fl_cvalue v = fl_decl_shared(p, t, name, line);
     if (fl_front_is(p, '=') || fl_front_is(p, '{'))
       fl_refuse(p, line, "shared memory cannot be initialised");
     bind_object(p, name, v, 0, line);
@@ -316,6 +322,7 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
     declare_reference(p, t, s->is_auto, s->is_const, ref, name, line);
   } else if (t->kind == FL_C_POINTER && t->of->kind != FL_C_POINTER) {
     if (s->is_auto) { declare_auto(p, s, name, line); return; }
+    if (fl_decl_text(p, t, name)) return;
     if (fl_front_take(p, '=')) {
       fl_cvalue v = fl_parse_assign(p);
       if (!p->failed) declare_pointer(p, t->of, t->const_of, name, &v, line);
@@ -354,6 +361,7 @@ static int parse_using(fl_front *p) {
   if (!fl_front_take(p, '='))
     fl_refuse(p, line, "using declarations are outside the language");
   const fl_ctype *t = fl_decl_type_name(p);
+  if (t) t = fl_decl_arrays(p, t);
   fl_symbol *s = t ? fl_front_add(p, name, FL_SYM_TYPE) : NULL;
   if (s) name_type(p, s, t);
   fl_front_need(p, ';');
@@ -403,7 +411,11 @@ static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
 
 void fl_decl_local(fl_front *p) {
   if (parse_using(p)) return;
+  const int32_t line = fl_front_tok(p)->line;
   const fl_specifiers s = fl_decl_specifiers(p);
+  if (s.type && fl_front_is(p, ';') && s.type->kind == FL_C_STRUCT && s.type->s->parts &&
+      !strcmp(s.type->s->name, FL_UNNAMED))
+    fl_union_open(p, s.type, fl_decl_object(p, s.type, "union", line), line);
   if (!s.type || fl_front_take(p, ';')) return;
   const int ref = fl_front_is(p, '&') ? 1 : fl_front_is(p, FL_PU_LAND) ? 2 : 0;
   if (s.is_auto && fl_front_is_at(p, ref != 0, '[')) {
@@ -480,8 +492,9 @@ static void global(fl_front *p, const fl_specifiers *s) {
   } else if (s->is_shared && s->is_extern) {
     fl_symbol *sym = fl_front_add(p, name, FL_SYM_DYNAMIC);
     if (sym) sym->type = t, sym->line = line;
-  } else if (s->is_shared) {
-    wrong(p, name, "declare shared memory inside the kernel");
+  } else if (s->is_shared && !set && !list) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_SHARED);
+    if (sym) sym->type = t, sym->line = line;
   } else if (t->kind != FL_C_POINTER && !ref && is_memory(p, s, set, list)) {
     fl_memory_declare(p, t, name, s->is_constant, line);
   } else if (!s->is_const && !s->is_constant && !s->is_device) {

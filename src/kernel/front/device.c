@@ -270,14 +270,18 @@ void fl_device_signature(fl_front *p, fl_kdevice *d) {
 
 /* ---- overloads ------------------------------------------------------------------------------- */
 
+static int same_formal(const fl_kformal *a, const fl_kformal *b) {
+  if (!a->type || !b->type || !fl_ctype_same(a->type, b->type)) return 0;
+  if (a->type->kind == FL_C_POINTER && a->type->const_of != b->type->const_of) return 0;
+  return a->by_reference == b->by_reference && (!a->by_reference || a->is_const == b->is_const);
+}
+
 static int same_formals(const fl_kdevice *a, const fl_kdevice *b) {
   if (a->n_params != b->n_params || a->n_tparams != b->n_tparams || a->is_const != b->is_const)
     return 0;
   if (a->n_special || b->n_special || !strcmp(a->name, FL_CONVERTS)) return 0;
   for (int i = 0; i < a->n_params; i++)
-    if (!a->params[i].type || !b->params[i].type ||
-        !fl_ctype_same(a->params[i].type, b->params[i].type))
-      return 0;
+    if (!same_formal(&a->params[i], &b->params[i])) return 0;
   return !a->n_tparams;
 }
 

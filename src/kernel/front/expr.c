@@ -3,7 +3,7 @@
 ** of && || ?:) is read into a separate block; if that stays empty the lazy operator stays,
 ** else it becomes an IF over a temporary.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b) {
@@ -33,7 +33,7 @@ static const struct { int16_t punct; uint8_t op;
   { FL_PU_XOR_SET, FL_KO_XOR },
 };
 
-static const char *spelling(int op) {
+const char *fl_operator_text(int op) {
   static const char *const s[FL_KO_COUNT] = {
     "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
     "&&", "||",
@@ -47,7 +47,7 @@ fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) 
   const int integers =
       shift || op == FL_KO_REM || op == FL_KO_AND || op == FL_KO_OR || op == FL_KO_XOR;
   if (integers && (fl_kt_is_float(x->type) || fl_kt_is_float(y->type))) {
-    fl_refuse(p, line, "'%s' of floating-point numbers%s", spelling(op),
+    fl_refuse(p, line, "'%s' of floating-point numbers%s", fl_operator_text(op),
               op == FL_KO_REM ? FL_DO "; use fmodf" : "");
     return NULL;
   }
@@ -101,7 +101,7 @@ static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t
     const int64_t n = fl_view_units(p, &x, x.type, line);
     if (n > 1) e = fl_arith(p, FL_KO_DIV, e, fl_kexpr_int(p->a, FL_KT_I64, n), line);
   } else if (op < FL_KO_LT && op != FL_KO_SUB) {
-    fl_refuse(p, line, "'%s' of pointers", spelling(op));
+    fl_refuse(p, line, "'%s' of pointers", fl_operator_text(op));
   }
   return fl_val_expr(e);
 }
@@ -121,68 +121,14 @@ static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int
       (op == FL_KO_EQ || op == FL_KO_NE))                                    /* p != 0 */
     return pointers(p, op, other.kind == FL_V_EXPR && y.kind == FL_V_POINTER ? y : x,
                     (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() }, line);
-  fl_refuse(p, line, "'%s' of a pointer and a number", spelling(op));
+  fl_refuse(p, line, "'%s' of a pointer and a number", fl_operator_text(op));
   return x;
-}
-
-/* The operator of that name for these operands, called: a member of the first, a friend in the
-** struct of either, or free. 0: there is none. */
-int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
-                int32_t line) {
-  const int32_t length = (int32_t)strlen(name);
-  for (int i = -1; i < n && !p->failed; i++) {
-    const fl_symbol *s = fl_member_find(args[i < 0 ? 0 : i].type, name, length);
-    fl_cvalue self = args[0];
-    fl_kcall c = { .args = args, .n = n, .line = line };
-    if (!s) continue;
-    if (i < 0 && self.kind != FL_V_PLACE) {
-      self = fl_decl_object(p, self.type, "object", line);
-      if (!p->failed) fl_val_assign(p, self, args[0], line);
-    }
-    if (i < 0) c = (fl_kcall){ .self = &self, .args = args + 1, .n = n - 1, .line = line };
-    fl_kdevice *d = s->kind == FL_SYM_FUNCTION && !p->failed
-                    ? fl_overload(p, s->device, &c, NULL) : NULL;
-    if (d) return *out = fl_inline(p, d, &c), 1;
-  }
-  const fl_symbol *s = NULL;
-  for (int64_t i = p->globals ? p->globals : p->syms.n; i-- > 0 && !s;)
-    if (p->syms.at[i].n == length && !memcmp(p->syms.at[i].name, name, (size_t)length))
-      s = &p->syms.at[i];
-  const fl_kcall c = { .args = args, .n = n, .line = line };
-  fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION && !p->failed
-                  ? fl_overload(p, s->device, &c, NULL) : NULL;
-  if (d) *out = fl_inline(p, d, &c);
-  return d != NULL || p->failed;
-}
-
-static fl_cvalue overloaded(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line) {
-  char name[16] = "operator";
-  fl_cvalue out = fl_val_none(), x = args[0], y = args[n - 1];
-  strcat(name, spelling(op));
-  if (fl_operator(p, name, args, n, &out, line)) return out;
-  x = fl_member_plain(p, x, line);
-  if (n == 2) y = fl_member_plain(p, y, line);
-  if (n == 2 && !is_struct(x) && !is_struct(y)) return fl_binary(p, op, x, y, line);
-  fl_refuse(p, line, "there is no operator '%s' for '%s'", spelling(op),
-            fl_ctype_text(p->a, is_struct(args[0]) ? args[0].type : args[n - 1].type));
-  return fl_val_none();
-}
-
-/* a += b of structs: operator+= if there is one, else operator+ and an assignment. */
-static fl_cvalue update_struct(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line) {
-  char name[16] = "operator";
-  const fl_cvalue args[2] = { to, from };
-  fl_cvalue out = fl_val_none();
-  strcat(strcat(name, spelling(op)), "=");
-  if (!fl_operator(p, name, args, 2, &out, line))
-    fl_val_assign(p, to, overloaded(p, op, args, 2, line), line);
-  return to;
 }
 
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (p->failed) return fl_val_none();
   if (is_struct(x) || is_struct(y))
-    return overloaded(p, op, (fl_cvalue[]){ x, y }, 2, line);
+    return fl_operator_call(p, op, (fl_cvalue[]){ x, y }, 2, line);
   if (is_address(x) || is_address(y)) return address_math(p, op, x, y, line);
   fl_kexpr *a = fl_val_scalar(p, x, line), *b = fl_val_scalar(p, y, line);
   return fl_val_expr(fl_arith(p, op, a, b, line));
@@ -385,6 +331,9 @@ static fl_cvalue parse_ternary(fl_front *p) {
   if (p->failed || !c) return fl_val_none();
   if (sides[0].first || sides[1].first || (no_value(a) && no_value(b)))
     return choose_if(p, c, a, b, sides, line);
+  if (c->kind == FL_KX_CONST && a.kind == FL_V_PLACE && b.kind == FL_V_PLACE &&
+      fl_ctype_same(a.type, b.type))
+    return c->value.i ? a : b;                               /* may be assigned to */
   if (is_struct(a) || is_address(a) || is_address(b))
     return choose_other(p, c, a, b, line);
   fl_kexpr *u = fl_val_scalar(p, a, line), *v = fl_val_scalar(p, b, line);
@@ -521,7 +470,7 @@ fl_cvalue fl_parse_assign(fl_front *p) {
     } else if (!op) {
       to = set(p, to, from, unused, line);
     } else if (is_struct(to)) {
-      to = update_struct(p, op, to, from, line);
+      to = fl_operator_update(p, op, to, from, line);
     } else {
       to = update(p, to, op, fl_val_scalar(p, from, line), unused, line);
     }
@@ -585,6 +534,11 @@ fl_kexpr *fl_parse_constant(fl_front *p) {
   fl_kexpr *e = fl_val_scalar(p, parse_ternary(p), line);
   p->angle = angle;
   return e;
+}
+
+fl_kexpr *fl_parse_before_choice(fl_front *p) {
+  const int32_t line = fl_front_tok(p)->line;
+  return fl_val_truth(p, parse_binary(p, 1), line);
 }
 
 fl_kexpr *fl_parse_condition(fl_front *p) {

@@ -212,7 +212,6 @@ static const struct { const char *word, *why; } reserved[] = {
   { "__asm", "inline asm is outside the language" },
   { "goto", "goto is outside the language" },
   { "volatile", "volatile is outside the language" },
-  { "union", "unions are outside the language" },
   { "new", "new is outside the language" }, { "delete", "delete is outside the language" },
   { "try", "exceptions are outside the language" },
   { "throw", "exceptions are outside the language" },

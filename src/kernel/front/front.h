@@ -56,11 +56,13 @@ typedef enum {
   FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; gets variables when used */
   FL_SYM_MEMORY,    /* a variable of file scope: one parameter more of who uses it (memory.c) */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
+  FL_SYM_SHARED,    /* __shared__ at file scope */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
   FL_SYM_TEMPLATE,  /* of structs */
   FL_SYM_SPACE,     /* a namespace: what it names is searched for without it */
   FL_SYM_PACK,      /* of a template: n_inner symbols in 'inner'; NULL: variables
                     ** "name k" (pack.c) */
+  FL_SYM_TEXT,      /* a string literal for printf: 'why' */
   FL_SYM_WRONG      /* known but outside the language: 'why' */
 } fl_symkind;
 
@@ -307,9 +309,10 @@ void fl_decl_local(fl_front *p);                             /* a declaration st
 void fl_decl_one(fl_front *p);                               /* "T v = e", without ';' */
 void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
 int64_t fl_decl_alignment(fl_front *p);      /* takes __align__(…), alignas(…); 0: there are none */
-const fl_ctype *fl_decl_struct(fl_front *p);                 /* behind 'struct' */
+const fl_ctype *fl_decl_struct(fl_front *p, int is_union);   /* behind 'struct' or 'union' */
 void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
 /* extern __shared__ T name[]: a variable, as a pointer to its begin. */
+fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 /* A formal of the function whose body begins at token 'body': an object, an array where it is a
@@ -352,6 +355,9 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);
 /* The one to call, an instance where it is a template; NULL: none fits, or
 ** refused. *exact: without conversions. */
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
+/* prefer.c. 1: a comes before b by its formals of a call, -1: b before a, 0: neither. */
+int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count);
+int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcall *c);
 fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
 int fl_template_params(fl_front *p, fl_ktparam **out);       /* behind 'template', takes <…> */
@@ -549,6 +555,7 @@ fl_cvalue fl_parse_expr(fl_front *p);                         /* with commas */
 fl_cvalue fl_parse_assign(fl_front *p);                       /* without */
 fl_cvalue fl_parse_inside(fl_front *p);                       /* fl_parse_expr, inside brackets */
 fl_kexpr *fl_parse_scalar(fl_front *p);                      /* fl_parse_assign, as a scalar */
+fl_kexpr *fl_parse_before_choice(fl_front *p);               /* "c" of "c ? x : y", as BOOL */
 fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, as BOOL */
 fl_cvalue fl_parse_unary(fl_front *p);
 /* without a cast in the text */
@@ -578,6 +585,7 @@ fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int
 int fl_math_known(const fl_ktok *name);
 void fl_parse_statement(fl_front *p);
 void fl_parse_return(fl_front *p, int32_t line);             /* behind the word */
+void fl_skip_statement(fl_front *p);                         /* one that is not read */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
 void fl_emit_here(fl_front *p, int32_t line);     /* a barrier of the threads of a warp in step */

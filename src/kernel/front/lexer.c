@@ -257,7 +257,8 @@ static void token(lexer *l, fl_ktok *t) {
 }
 
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out) {
-  lexer l = { .a = a, .at = text, .end = text + n, .line = line, .first = 1 };
+  const int mark = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3);     /* of UTF-8, before it */
+  lexer l = { .a = a, .at = text + 3 * mark, .end = text + n, .line = line, .first = 1 };
   for (;;) {
     fl_ktok *t = FL_PUSH(a->mem, out);
     if (!t) return a->failed = 1, 0;

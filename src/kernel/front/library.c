@@ -10,6 +10,7 @@
 extern const char fl_klibrary_text[];        /* kernel/front/library.cu, embedded */
 extern const char fl_kstd_text[];            /* kernel/front/std.cu, embedded */
 extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
+extern const char fl_kcub_text[];            /* kernel/front/cub.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
@@ -33,11 +34,12 @@ static int is_defined(const fl_ktok *t) {
   return 0;
 }
 
-/* ---- cooperative groups ---- */
+/* ---- cooperative groups and CUB: namespaces whose names become the library's ---- */
 
 typedef struct space { fl_ktok name; struct space *next; } space;
 typedef struct groups {
   fl_karena *a;
+  const char *own, *prefix, *text;   /* the namespace, what its names begin with, where they are */
   space *first;                      /* names that stand for the namespace */
   int open;                          /* "using namespace" */
 } groups;
@@ -46,13 +48,13 @@ static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT &&
 
 static int is_space(const groups *g, const fl_ktok *t) {
   if (t->kind != FL_TOK_NAME) return 0;
-  int is = fl_ktok_is(t, "cooperative_groups");
+  int is = fl_ktok_is(t, g->own);
   for (const space *s = g->first; s && !is; s = s->next)
     is = t->n == s->name.n && !memcmp(t->text, s->name.text, (size_t)t->n);
   return is;
 }
 
-/* Tokens of "namespace a = cooperative_groups;" and "using namespace a;" at
+/* Tokens of "namespace a = own;" and "using namespace a;" at
 ** t, 0: this is neither. */
 static int declares(groups *g, const fl_ktok *t, int64_t left) {
   if (left > 4 && fl_ktok_is(t, "namespace") && is_punct(t + 2, '=') && is_space(g, t + 3) &&
@@ -69,22 +71,21 @@ static int declares(groups *g, const fl_ktok *t, int64_t left) {
   return opens && is_punct(t + 3, ';') ? 4 : 0;
 }
 
-/* The library's name for a group's, NULL: it has none. */
-static const char *group_name(fl_karena *a, const fl_ktok *t) {
-  char name[40];
-  if (t->kind != FL_TOK_NAME || t->n > 24) return NULL;
-  const int n = snprintf(name, sizeof name, "fl_cg_%.*s", (int)t->n, t->text);
-  for (const char *s = fl_klibrary_text; (s = strstr(s, name)) != NULL; s += n)
-    if (!is_letter(s[n])) return fl_karena_str(a, name, (size_t)n);
-  static const char *const made[] = { "plus", "less", "greater", "bit_and", "bit_or", "bit_xor" };
-  for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-    if (fl_ktok_is(t, made[i])) return fl_karena_str(a, name, (size_t)n);
-  return NULL;
+/* The library's name for one of the namespace, NULL: it has none. Of CHOICE(NAME, E) it is NAME. */
+static const char *own_name(const groups *g, const fl_ktok *t) {
+  char name[56], made[56];
+  if (t->kind != FL_TOK_NAME || t->n > 40) return NULL;
+  const int n = snprintf(name, sizeof name, "%s%.*s", g->prefix, (int)t->n, t->text);
+  for (const char *s = g->text; (s = strstr(s, name)) != NULL; s += n)
+    if (!is_letter(s[n])) return fl_karena_str(g->a, name, (size_t)n);
+  snprintf(made, sizeof made, "CHOICE(%.*s,", (int)t->n, t->text);
+  return strstr(g->text, made) ? fl_karena_str(g->a, name, (size_t)n) : NULL;
 }
 
 /* Names of the namespace become the library's. 1: there are some. */
-static int name_groups(fl_karena *a, fl_ktoks *toks) {
-  groups g = { .a = a };
+static int name_groups(fl_karena *a, const char *own, const char *prefix, const char *text,
+                       fl_ktoks *toks) {
+  groups g = { .a = a, .own = own, .prefix = prefix, .text = text };
   int64_t n = 0;
   int found = 0;
   for (int64_t i = 0; i < toks->n && !found; i++) found = is_space(&g, &toks->at[i]);
@@ -97,7 +98,7 @@ static int name_groups(fl_karena *a, fl_ktoks *toks) {
     const int behind = left > 2 && is_space(&g, t) && is_punct(t + 1, FL_PU_SCOPE);
     const int member = n && toks->at[n - 1].kind == FL_TOK_PUNCT &&
                        (last == '.' || last == FL_PU_ARROW || last == FL_PU_SCOPE);
-    const char *name = behind ? group_name(a, t + 2) : g.open && !member ? group_name(a, t) : NULL;
+    const char *name = behind ? own_name(&g, t + 2) : g.open && !member ? own_name(&g, t) : NULL;
     toks->at[n] = behind && name ? t[2] : *t;
     if (name) toks->at[n].text = name, toks->at[n].n = (int32_t)strlen(name);
     i += behind && name ? 3 : 1;
@@ -179,8 +180,10 @@ int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   drop_cuda(toks);
   if (fl_kptx_replace(a, toks) && !put_before(a, fl_kptx_text, "", toks)) return 0;
   const char *of_std = asked_of_std(a, toks);
-  const int grouped = name_groups(a, toks);
+  const int grouped = name_groups(a, "cooperative_groups", "fl_cg_", fl_klibrary_text, toks),
+            cub = name_groups(a, "cub", "fl_cub_", fl_kcub_text, toks);
   if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;
-  if (!grouped && !is_asked(toks)) return !a->failed;
+  if (cub && !put_before(a, fl_kcub_text, "", toks)) return 0;
+  if (!grouped && !cub && !is_asked(toks)) return !a->failed;
   return put_before(a, fl_klibrary_text, grouped ? "#define FL_GROUPS\n" : "", toks);
 }

@@ -174,6 +174,8 @@ MATCH(double)
     r.y = __hfma(a.y, b.y, c.y); \
     return r; \
   }
+__device__ __half hrcp(__half x) { return (__half)(1.f / (float)x); }
+__device__ __nv_bfloat16 hrcp(__nv_bfloat16 x) { return (__nv_bfloat16)(1.f / (float)x); }
 PAIRS(__half, __half2)
 PAIRS(__nv_bfloat16, __nv_bfloat162)
 __device__ __half2 __halves2half2(__half a, __half b) { return fl_pair(a, b); }
@@ -276,9 +278,42 @@ struct fl_cg_coalesced_group {
       }
     return __shfl_sync(fl_mask, v, k);
   }
+  template <class T> __device__ T shfl_down(T v, unsigned by) const {
+    const unsigned k = thread_rank() + by;
+    return shfl(v, k < size() ? k : thread_rank());
+  }
+  template <class T> __device__ T shfl_up(T v, unsigned by) const {
+    return shfl(v, thread_rank() < by ? thread_rank() : thread_rank() - by);
+  }
+  __device__ unsigned meta_group_rank() const { return 0u; }
+  __device__ unsigned meta_group_size() const { return 1u; }
   __device__ int any(int p) const { return __any_sync(fl_mask, p); }
   __device__ int all(int p) const { return __all_sync(fl_mask, p); }
+  __device__ unsigned ballot(int p) const {
+    const unsigned set = __ballot_sync(fl_mask, p);
+    unsigned r = 0u, k = 0u;
+    for (int j = 0; j < 32; ++j)
+      if (fl_mask >> j & 1u) r |= (set >> j & 1u) << k++;
+    return r;
+  }
 };
+/* Threads of a group with the same label; those of a coalesced group alone may be fewer. */
+template <class T> __device__ fl_cg_coalesced_group fl_cg_labeled_partition(
+    const fl_cg_coalesced_group &g, T label) {
+  return fl_cg_coalesced_group{__match_any_sync(g.fl_mask, label)};
+}
+template <class G, class T> __device__ fl_cg_coalesced_group fl_cg_labeled_partition(
+    const G &g, T label) {
+  return fl_cg_coalesced_group{__match_any_sync(g.fl_mask(), label)};
+}
+__device__ fl_cg_coalesced_group fl_cg_binary_partition(const fl_cg_coalesced_group &g, bool p) {
+  const unsigned set = __ballot_sync(g.fl_mask, p);
+  return fl_cg_coalesced_group{p ? set : g.fl_mask & ~set};
+}
+template <class G> __device__ fl_cg_coalesced_group fl_cg_binary_partition(const G &g, bool p) {
+  const unsigned set = __ballot_sync(g.fl_mask(), p);
+  return fl_cg_coalesced_group{p ? set : g.fl_mask() & ~set};
+}
 __device__ fl_cg_thread_block fl_cg_this_thread_block() { return fl_cg_thread_block{}; }
 __device__ fl_cg_grid_group fl_cg_this_grid() { return fl_cg_grid_group{}; }
 __device__ fl_cg_coalesced_group fl_cg_coalesced_threads() {

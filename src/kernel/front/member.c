@@ -2,7 +2,7 @@
 ** Structs: fields, functions, constructors and constants inside. A member function is inlined
 ** like any other, with the fields of its object as names of their places.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 enum { MAX_FIELDS = 64 };
@@ -13,20 +13,28 @@ static const char *class_name(const fl_ctype *t) {
   return t->s->members && t->s->members->of ? t->s->members->of->name : t->s->name;
 }
 
-/* The base of t that has such a field, NULL: none. */
+static int has_field(const fl_ctype *t, const char *name, int32_t n);
+
+/* The base of t that has such a field, NULL: none. Unnamed members are bases, too. */
 static const fl_ctype *base_with(const fl_ctype *t, const char *name, int32_t n) {
-  for (int i = 0; i < t->s->n_fields && t->s->fields[i].base; i++) {
+  for (int i = 0; i < t->s->n_fields; i++) {
+    if (!t->s->fields[i].base) continue;
     const fl_ctype *b = t->s->fields[i].type;
-    if (fl_cstruct_field(b->s, name, n) || base_with(b, name, n)) return b;
+    if (has_field(b, name, n)) return b;
   }
   return NULL;
+}
+
+static int has_field(const fl_ctype *t, const char *name, int32_t n) {
+  if (t->s->parts) t = t->s->parts;
+  return fl_cstruct_field(t->s, name, n) || base_with(t, name, n);
 }
 
 int fl_member_derives(const fl_ctype *t, const fl_ctype *from) {
   if (!t || !from || t->kind != FL_C_STRUCT || from->kind != FL_C_STRUCT) return 0;
   int is = fl_ctype_same(t, from);
-  for (int i = 0; i < t->s->n_fields && t->s->fields[i].base && !is; i++)
-    is = fl_member_derives(t->s->fields[i].type, from);
+  for (int i = 0; i < t->s->n_fields && !is; i++)
+    is = t->s->fields[i].base && fl_member_derives(t->s->fields[i].type, from);
   return is;
 }
 
@@ -36,12 +44,14 @@ fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t l
   const int object = v.kind == FL_V_PLACE || v.kind == FL_V_PARTS;
   if (p->failed || !object || !fl_member_derives(v.type, base)) return v;
   for (int i = 0; !fl_ctype_same(v.type, base); i++)
-    if (fl_member_derives(v.type->s->fields[i].type, base)) v = field_of(p, v, i, line), i = -1;
+    if (v.type->s->fields[i].base && fl_member_derives(v.type->s->fields[i].type, base))
+      v = field_of(p, v, i, line), i = -1;
   return v;
 }
 
 fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line) {
   while (v.type && v.type->kind == FL_C_STRUCT && !fl_cstruct_field(v.type->s, name, n)) {
+    if (v.type->s->parts) return fl_union_part(p, v, name, n, line);
     const fl_ctype *b = base_with(v.type, name, n);
     if (!b) break;
     v = fl_member_as(p, v, b, line);
@@ -110,6 +120,13 @@ static void field_lines(fl_front *p, body *b) {
   const int32_t line = fl_front_tok(p)->line;
   const fl_specifiers s = fl_decl_specifiers(p);
   if (s.is_static) { fl_decl_global(p, s); return; }
+  if (s.type && fl_front_is(p, ';') && s.type->kind == FL_C_STRUCT &&
+      !strcmp(s.type->s->name, FL_UNNAMED)) {                /* "struct { … };" */
+    if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return;
+    b->fields[b->n].name = "";
+    b->fields[b->n].base = 1;
+    b->fields[b->n++].type = s.type;
+  }
   if (!s.type || fl_front_take(p, ';')) return;
   do {
     int ref;
@@ -149,11 +166,14 @@ static int destructor(fl_front *p) {
   if (!fl_front_is_at(p, k, '~') || (k && fl_ktok_is(fl_front_ahead(p, k - 1), "operator")))
     return 0;
   const int32_t line = fl_front_tok(p)->line;
+  int device = 0;
+  for (int i = 0; i < k; i++) device |= fl_ktok_is(fl_front_ahead(p, i), "__device__");
   p->at += k + 2;
   fl_front_skip(p);
   fl_front_word(p, "noexcept");
   if (fl_front_take(p, '=')) { fl_front_next(p); fl_front_need(p, ';'); return 1; }
-  if (!fl_front_is(p, '{') || !fl_front_is_at(p, 1, '}'))
+  if (!device && fl_front_take(p, ';')) return 1;
+  if (device && (!fl_front_is(p, '{') || !fl_front_is_at(p, 1, '}')))
     fl_refuse(p, line, "destructors are outside the language");
   fl_front_skip(p);
   return 1;
@@ -337,8 +357,8 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
     signature(p, q->d, type);
     if (!p->failed) fl_device_list(p, q->d, mark);
   }
-  for (int i = 0; i < b->n && b->fields[i].base && !p->failed; i++)
-    take_over(p, b->fields[i].type, 1, mark);
+  for (int i = 0; i < b->n && !p->failed; i++)
+    if (b->fields[i].base) take_over(p, b->fields[i].type, 1, mark);
   const int64_t n = p->syms.n - mark;
   fl_symbol *inner = fl_karena_new(p->a, (size_t)n * sizeof *inner);
   if (inner) memcpy(inner, p->syms.at + mark, (size_t)n * sizeof *inner);
@@ -387,9 +407,8 @@ const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n) 
   const fl_symbol *s = m ? fl_front_among(m->inner, m->n_inner, name, n) : NULL;
   const int own = (n == 2 && !memcmp(name, FL_MAKER, 2)) ||
                   (n == 9 && !memcmp(name, "operator=", 9));
-  for (int i = 0;
-       !s && !own && t && t->kind == FL_C_STRUCT && i < t->s->n_fields && t->s->fields[i].base; i++)
-    s = fl_member_find(t->s->fields[i].type, name, n);
+  for (int i = 0; !s && !own && t && t->kind == FL_C_STRUCT && i < t->s->n_fields; i++)
+    if (t->s->fields[i].base) s = fl_member_find(t->s->fields[i].type, name, n);
   return s;
 }
 
@@ -414,10 +433,12 @@ static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, i
                         int32_t line) {
   const fl_kmembers *m = t->s->members;
   const int from = is_base ? arguments_of(m) : 0;
-  for (int i = 0; i < t->s->n_fields && t->s->fields[i].base && !p->failed; i++) {
+  for (int i = 0; i < t->s->n_fields && !p->failed; i++) {
+    if (!t->s->fields[i].base) continue;
     const fl_cvalue v = self ? field_of(p, *self, i, line) : fl_val_none();
     open_struct(p, t->s->fields[i].type, self ? &v : NULL, 1, line);
   }
+  if (t->s->parts && self) fl_union_open(p, t, *self, line);
   if (m) fl_front_push(p, m->inner + from, m->n_inner - from);
   for (int i = 0; self && i < t->s->n_fields && !p->failed; i++) {
     if (t->s->fields[i].base) continue;

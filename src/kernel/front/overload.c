@@ -25,6 +25,7 @@ static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
   if (v->null) return CONVERTED;
   const fl_ctype *of = array || place ? v->type->of : v->type;
   if (!fl_ctype_same(t->of, of)) return fl_member_derives(of, t->of) ? CONVERTED : BY_A_FUNCTION;
+  if (t->of->is_volatile != of->is_volatile) return PROMOTED;
   return (place ? v->type->const_of : v->is_const) == t->const_of ? EXACT : PROMOTED;
 }
 
@@ -76,7 +77,7 @@ static int better(const int *a, const int *b, int n) {
 }
 
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact) {
-  fl_kdevice *best = NULL;
+  fl_kdevice *best = NULL, *general = NULL;            /* general: the template of the best */
   int top[MAX_ARGS + 1], now[MAX_ARGS + 1], tied = 0, plain = 0;
   if (exact) *exact = 0;
   for (fl_kdevice *d = first; d && !p->failed; d = d->next) {
@@ -89,9 +90,12 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     /* a pack comes after */
     if (!wins && best && !one->pack != !best->pack) wins = one->pack ? -1 : 1;
     if (!wins) wins = whole - plain;                        /* templates come after functions */
+    if (!wins) wins = fl_reference_prefers(one, best, c);
+    if (!wins && !whole && !one->pack) wins = fl_template_prefers(p, d, general, c->n);
     if (!wins) tied = 1;
     if (wins <= 0) continue;
     best = one;
+    general = d;
     plain = whole;
     tied = 0;
     memcpy(top, now, sizeof top);

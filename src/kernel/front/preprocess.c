@@ -431,6 +431,12 @@ static const char predefined[] =
   "#define DBL_MAX 1.7976931348623157e+308\n#define DBL_MIN 2.2250738585072014e-308\n"
   "#define DBL_EPSILON 2.2204460492503131e-16\n#define INT_MAX 2147483647\n"
   "#define INT_MIN (-2147483647 - 1)\n#define UINT_MAX 4294967295u\n"
+  "#define INT32_MAX INT_MAX\n#define INT32_MIN INT_MIN\n#define UINT32_MAX UINT_MAX\n"
+  "#define INT64_MAX LLONG_MAX\n#define INT64_MIN LLONG_MIN\n#define ULLONG_MAX (~0ull)\n"
+  "#define UINT64_MAX ULLONG_MAX\n#define INT8_MAX 127\n#define UINT8_MAX 255\n"
+  "#define SHRT_MAX 32767\n#define SHRT_MIN (-32768)\n#define USHRT_MAX 65535\n"
+  "#define LONG_MAX 9223372036854775807l\n#define LONG_MIN (-9223372036854775807l - 1)\n"
+  "#define CUDART_NORM_HUGE_F 8.507059173e37f\n#define CUDART_MAX_NORMAL_F FLT_MAX\n"
   "#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-9223372036854775807ll - 1)\n"
   "#define CHAR_BIT 8\n#define NULL nullptr\n";
 

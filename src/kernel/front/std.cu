@@ -48,6 +48,15 @@ FL_TO(decay) FL_FROM(decay, const T, T) FL_FROM(decay, T &, T) FL_FROM(decay, co
 #define FL_FROM(U) template <> struct make_unsigned<U> { using type = unsigned U; };
 FL_TO(make_unsigned) FL_FROM(char) FL_FROM(short) FL_FROM(int) FL_FROM(long long)
 
+#if defined(FL_STD_ALL) || defined(FL_STD_aligned_storage)
+template <unsigned long n, unsigned long a = 8> struct aligned_storage {};
+#define FL_ROOM(n, T) template <unsigned long a> struct aligned_storage<n, a> { using type = T; };
+FL_ROOM(1, unsigned char) FL_ROOM(2, unsigned short) FL_ROOM(4, unsigned) FL_ROOM(8, uint2)
+FL_ROOM(16, uint4)
+template <unsigned long n, unsigned long a = 8> using aligned_storage_t =
+  typename aligned_storage<n, a>::type;
+#endif
+
 /* ---- limits ---- */
 #ifdef FL_STD_ALL
 #define FL_HUGE __builtin_bit_cast(float, 0x7f800000)

@@ -38,7 +38,6 @@ void fl_parse_compound(fl_front *p) {
   p->scope = outer;
 }
 
-static void skip_statement(fl_front *p);
 
 static void skip_parts(fl_front *p) {
   while (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) fl_front_skip(p);
@@ -49,11 +48,11 @@ static void skip_parts(fl_front *p) {
     p->at++;
     fl_front_word(p, "constexpr");
     fl_front_skip(p);
-    skip_statement(p);
-    if (is_if && fl_front_word(p, "else")) skip_statement(p);
+    fl_skip_statement(p);
+    if (is_if && fl_front_word(p, "else")) fl_skip_statement(p);
     return;
   }
-  if (is_do) { p->at++; skip_statement(p); }
+  if (is_do) { p->at++; fl_skip_statement(p); }
   while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) {
     if (fl_front_is(p, '(') || fl_front_is(p, '{') || fl_front_is(p, '[')) fl_front_skip(p);
     else p->at++;
@@ -62,7 +61,7 @@ static void skip_parts(fl_front *p) {
 }
 
 /* To behind a statement that is not read. */
-static void skip_statement(fl_front *p) {
+void fl_skip_statement(fl_front *p) {
   if (fl_front_enter(p)) skip_parts(p);
   p->nest--;
 }
@@ -74,9 +73,9 @@ static void chosen(fl_front *p, const fl_kexpr *c, int32_t line) {
   const int yes = c->value.i != 0;
   const int64_t scope = p->syms.n;
   if (yes) fl_parse_statement(p);
-  else skip_statement(p);
+  else fl_skip_statement(p);
   if (fl_front_word(p, "else")) {
-    if (yes) skip_statement(p);
+    if (yes) fl_skip_statement(p);
     else fl_parse_statement(p);
   }
   p->syms.n = scope;

@@ -36,6 +36,8 @@ typedef struct fl_cstruct {      /* vectors too */
   uint8_t width;                 /* components of a vector type, 0: a struct */
   uint8_t element;               /* fl_ktype of all scalars if they are packed; else VOID */
   int64_t n_scalars;             /* if 'element' is known */
+  const struct fl_ctype *parts;  /* of a union: its members as those of a struct; its one field is
+                                 ** its bytes */
   struct fl_kmembers *members;   /* of the front end: functions and constants; NULL: none */
 } fl_cstruct;
 

@@ -188,12 +188,14 @@ static fl_cvalue named(fl_front *p, const fl_ktok *t) {
       if (s->of != p->f) bring_table(p, s);
       return s->v;
     case FL_SYM_MEMORY: return fl_memory_use(p, s, t->line);
-    case FL_SYM_DYNAMIC: {
+    case FL_SYM_DYNAMIC: case FL_SYM_SHARED: {
       if (!p->f) {
         fl_refuse(p, t->line, "shared memory in a constant expression");
         break;
       }
-      if (s->of != p->f) s->v = fl_decl_dynamic(p, s->type, s->name, s->line);
+      if (s->of != p->f)
+        s->v = s->kind == FL_SYM_SHARED ? fl_decl_shared(p, s->type, s->name, s->line)
+                                        : fl_decl_dynamic(p, s->type, s->name, s->line);
       s->of = p->f;
       return s->v;
     }
@@ -473,6 +475,13 @@ static fl_cvalue size_of(fl_front *p) {
   return fl_val_expr(fl_kexpr_int(p->a, FL_KT_U64, size));
 }
 
+static fl_cvalue align_of(fl_front *p) {
+  p->at += 2;
+  const fl_ctype *t = fl_decl_type_name(p);
+  fl_front_need(p, ')');
+  return fl_val_expr(t ? fl_kexpr_int(p->a, FL_KT_U64, fl_ctype_align(t)) : NULL);
+}
+
 /* 1: it has that operator, *out is what it gives. 0: it converts to a number, *out. */
 static int of_object(fl_front *p, fl_cvalue v, int op, fl_cvalue *out, int32_t line) {
   const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
@@ -507,6 +516,9 @@ static fl_cvalue c_cast(fl_front *p) {
   const fl_ctype *t = fl_decl_type_name(p);
   const int ref = of_reference(p);
   fl_front_need(p, ')');
+  if (fl_front_is(p, '{'))
+    fl_refuse(p, line, "(%s){…} is no C++" FL_DO ": write %s{…}", fl_ctype_text(p->a, t),
+              fl_ctype_text(p->a, t));
   const fl_cvalue v = fl_parse_unary(p);
   return ref ? cast_reference(p, t, v, line) : fl_cast_to(p, t, v, line);
 }
@@ -531,6 +543,7 @@ static int cast_starts(fl_front *p) {
 static fl_cvalue unary(fl_front *p, int outer) {
   const fl_ktok *t = fl_front_tok(p);
   if (fl_ktok_is(t, "sizeof")) return size_of(p);
+  if (fl_ktok_is(t, "alignof") && fl_front_is_at(p, 1, '(')) return align_of(p);
   if (t->kind != FL_TOK_PUNCT) return postfix(p, outer);
   switch (t->punct) {
     case '+': case '-': case '!': case '~':

@@ -390,22 +390,44 @@ static int unsigned_of(int type) {
   return n == 8 ? FL_KT_U64 : n == 4 ? FL_KT_U32 : n == 2 ? FL_KT_U16 : FL_KT_U8;
 }
 
+/* The rest of the element may be another thread's: what was in the part goes, and the new bits
+** come, each at once. */
+static void part_of_memory(fl_front *p, int32_t var, fl_kexpr *i, fl_kexpr *mask, fl_kexpr *now,
+                           int32_t line) {
+  fl_kexpr *rest = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_INVERT, mask));
+  i = fl_val_stable(p, i);
+  now = fl_val_stable(p, fl_front_check(p, now));
+  for (int k = 0; k < 2 && !p->failed && rest && now && i; k++) {
+    fl_kstmt *s = fl_kstmt_atomic(p->f, p->b, k ? FL_KA_OR : FL_KA_AND, FL_KM_FREE, var, i,
+                                  k ? now : rest, -1);
+    if (!s) return;
+    s->line = line;
+    if (now->type != p->f->vars[var].type) s->as = now->type;
+  }
+}
+
 /* A part of an element: the rest of it is kept. */
 static void put_within(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line) {
   const int own = p->f->vars[to->var].type, wide = fl_kt_size(own) == 8 ? FL_KT_U64 : FL_KT_U32;
   const int64_t ones = (INT64_C(1) << (8 * fl_kt_size(e->type))) - 1;
   fl_kexpr *bits, *i = fl_val_stable(p, element_of(p, to, &bits));
   note_bits(p, to->var, e->type);
-  if (p->f->vars[to->var].kind != FL_KV_ARRAY) {
+  const int memory = p->f->vars[to->var].kind != FL_KV_ARRAY;
+  if (memory && fl_kt_size(own) < 4) {
     fl_refuse(p, line, "a part of an element of '%s' is written, which other threads may write"
               FL_DO ": declare it of that type", p->f->vars[to->var].source);
     return;
   }
   fl_kexpr *by = fl_val_stable(p, fl_val_convert(p, bits, FL_KT_I32));
   fl_kexpr *mask = by ? fl_kexpr_binary(p->a, FL_KO_SHL, fl_kexpr_int(p->a, wide, ones), by) : NULL;
-  fl_kexpr *old = raw_of(p, load(p, to->var, i, 0, line)),
-           *now = fl_val_convert(p, raw_of(p, e), wide);
-  if (!mask || !old || !now) return;
+  fl_kexpr *now = fl_val_convert(p, raw_of(p, e), wide);
+  if (!mask || !now) return;
+  if (memory) {
+    part_of_memory(p, to->var, i, mask, fl_kexpr_binary(p->a, FL_KO_SHL, now, by), line);
+    return;
+  }
+  fl_kexpr *old = raw_of(p, load(p, to->var, i, 0, line));
+  if (!old) return;
   old = fl_kexpr_binary(p->a, FL_KO_AND, old, fl_kexpr_unary(p->a, FL_KO_INVERT, mask));
   now = fl_kexpr_binary(p->a, FL_KO_SHL, now, by);
   put(p, to->var, i, of_raw(p, fl_kexpr_binary(p->a, FL_KO_OR, old, now), own), line);

@@ -2,7 +2,7 @@
 ** Calls that are statements: atomics, barriers, shuffles, votes, printf, assert; and the half
 ** intrinsics, which are conversions and arithmetic.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 static int no_block(fl_front *p, const fl_ktok *t) {
@@ -171,32 +171,6 @@ static fl_cvalue vote(fl_front *p, const fl_ktok *t, int op) {
   return fl_val_expr(fl_kexpr_var(p->f, result));
 }
 
-static void print(fl_front *p, const fl_ktok *t) {
-  fl_kexpr *x[32];
-  int n = 0;
-  fl_front_need(p, '(');
-  const fl_ktok *format = fl_front_next(p);
-  if (format->kind != FL_TOK_STRING)
-    fl_refuse(p, t->line, "printf needs a literal format");
-  const char *text =
-      p->failed ? NULL : fl_karena_str(p->a, format->text, (size_t)format->n);
-  while (fl_front_take(p, ',') && !p->failed) {
-    if (!fl_front_room(p, n, 32, "values for printf")) return;
-    x[n++] = fl_parse_scalar(p);
-  }
-  fl_front_need(p, ')');
-  if (p->failed || !text || no_block(p, t)) return;
-  fl_kstmt *s = fl_emit(p, FL_KS_PRINTF, t->line);
-  if (!s) return;
-  s->text = text;
-  s->args = fl_karena_new(p->a, (size_t)n * sizeof *s->args);
-  s->n_args = s->args ? n : 0;
-  for (int i = 0; i < s->n_args; i++)
-    s->args[i] = fl_val_convert(
-        p, x[i], fl_kt_is_float(x[i]->type) ? FL_KT_F64 : fl_promote_type(x[i]->type));
-  p->f->uses_printf = 1;
-}
-
 static void assertion(fl_front *p, const fl_ktok *t) {
   fl_front_need(p, '(');
   const fl_ktok *from = fl_front_tok(p);
@@ -234,7 +208,7 @@ int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   else if (lookup(t, old_ones, 7) >= 0)
     fl_refuse(p, t->line, "%.*s without _sync does not exist any more", (int)t->n,
               t->text);
-  else if (fl_ktok_is(t, "printf")) print(p, t);
+  else if (fl_ktok_is(t, "printf")) fl_call_printf(p, t);
   else if (fl_ktok_is(t, "assert")) assertion(p, t);
   else if (fl_ktok_is(t, "__trap")) trap(p, t);
   else if (fl_ktok_is(t, "__brkpt"))
@@ -249,25 +223,22 @@ static const struct { const char *name; uint8_t to; } conversions[] = {
   { "__half2float", FL_KT_F32 }, { "__float2half", FL_KT_F16 }, { "__float2half_rn", FL_KT_F16 },
   { "__double2half", FL_KT_F16 }, { "__int2half_rn", FL_KT_F16 }, { "__half2int_rz", FL_KT_I32 },
   { "__bfloat162float", FL_KT_F32 }, { "__float2bfloat16", FL_KT_BF16 },
-  { "__float2bfloat16_rn", FL_KT_BF16 },
-  { "__double2bfloat16", FL_KT_BF16 }, { "__int2float_rn", FL_KT_F32 },
-  { "__uint2float_rn", FL_KT_F32 },
-  { "__int2double_rn", FL_KT_F64 }, { "__ll2float_rn", FL_KT_F32 }, { "__ll2double_rn", FL_KT_F64 },
-  { "__ull2float_rn", FL_KT_F32 }, { "__ull2double_rn", FL_KT_F64 },
-  { "__uint2double_rn", FL_KT_F64 },
-  { "__float2int_rz", FL_KT_I32 }, { "__float2uint_rz", FL_KT_U32 }, { "__float2ll_rz", FL_KT_I64 },
-  { "__float2ull_rz", FL_KT_U64 }, { "__double2int_rz", FL_KT_I32 },
-  { "__double2ll_rz", FL_KT_I64 },
-  { "__double2float_rn", FL_KT_F32 },
+  { "__float2bfloat16_rn", FL_KT_BF16 }, { "__double2bfloat16", FL_KT_BF16 },
+#define FROM(name) { "__" name "2float_rn", FL_KT_F32 }, { "__" name "2double_rn", FL_KT_F64 },
+  FROM("int") FROM("uint") FROM("ll") FROM("ull")
+#define TO(name, type) { "__float2" name "_rz", type }, { "__double2" name "_rz", type },
+  TO("int", FL_KT_I32) TO("uint", FL_KT_U32) TO("ll", FL_KT_I64) TO("ull", FL_KT_U64)
+  { "__double2float_rn", FL_KT_F32 }, { "__half2short_rz", FL_KT_I16 },
 };
 
 /* Rounded, then converted. */
 static const struct { const char *name; uint8_t to, round; } roundings[] = {
-  { "__float2int_rn", FL_KT_I32, FL_KB_RINT }, { "__float2int_rd", FL_KT_I32, FL_KB_FLOOR },
-  { "__float2int_ru", FL_KT_I32, FL_KB_CEIL }, { "__float2uint_rn", FL_KT_U32, FL_KB_RINT },
-  { "__float2uint_rd", FL_KT_U32, FL_KB_FLOOR }, { "__float2ll_rn", FL_KT_I64, FL_KB_RINT },
-  { "__float2ll_rd", FL_KT_I64, FL_KB_FLOOR }, { "__double2int_rn", FL_KT_I32, FL_KB_RINT },
-  { "__double2int_rd", FL_KT_I32, FL_KB_FLOOR }, { "__double2ll_rn", FL_KT_I64, FL_KB_RINT },
+#define ROUNDED(name, type) \
+  { "__float2" name "_rn", type, FL_KB_RINT }, { "__float2" name "_rd", type, FL_KB_FLOOR }, \
+  { "__float2" name "_ru", type, FL_KB_CEIL }, { "__double2" name "_rn", type, FL_KB_RINT }, \
+  { "__double2" name "_rd", type, FL_KB_FLOOR }, { "__double2" name "_ru", type, FL_KB_CEIL },
+  ROUNDED("int", FL_KT_I32) ROUNDED("uint", FL_KT_U32) ROUNDED("ll", FL_KT_I64)
+  ROUNDED("ull", FL_KT_U64)
   { "lrintf", FL_KT_I64, FL_KB_RINT }, { "lrint", FL_KT_I64, FL_KB_RINT },
   { "llrintf", FL_KT_I64, FL_KB_RINT },
   { "llrint", FL_KT_I64, FL_KB_RINT }, { "lroundf", FL_KT_I64, FL_KB_ROUND },

@@ -1,0 +1,114 @@
+/*
+** Which of two functions that fit a call equally well C++ takes: of two templates the more
+** special one (what its formals are made of is an instance of the other's, and not the other way
+** round), of two that differ in references alone the one to what is not const.
+*/
+#include "kernel/front/template.h"
+#include <string.h>
+
+enum { MOST = 32 };
+typedef struct pattern { const fl_ktok *t[MOST]; int n; } pattern;      /* of one formal */
+typedef struct given { const fl_ktok *name; pattern is; } given;   /* a parameter, what it is */
+
+static int is_idle(const fl_ktok *t) {
+  static const char *const words[] = { "const", "typename", "volatile", "__restrict__",
+                                       "__restrict", "struct", "class" };
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (fl_ktok_is(t, words[i])) return 1;
+  return t->kind == FL_TOK_PUNCT && (t->punct == '&' || t->punct == FL_PU_LAND);
+}
+
+static int punct(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
+
+/* The formal's type from token *at on, which is left behind its ','. 0: not understood. */
+static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pattern *out) {
+  int depth = 0, set = 0;
+  out->n = 0;
+  for (;; (*at)++) {
+    const fl_ktok *t = &p->toks.at[*at];
+    const int c = punct(t);
+    if (t->kind == FL_TOK_END || c == '[' || c == FL_PU_ELLIPSIS || out->n == MOST) return 0;
+    if (!depth && (c == ',' || c == ')')) break;
+    depth += (c == '(' || c == '<' || c == '{') - (c == ')' || c == '>' || c == '}') -
+             2 * (c == FL_PU_SHR);
+    set |= c == '=';
+    if (!set && !is_idle(t)) out->t[out->n++] = t;
+  }
+  (*at)++;
+  const char *name = d->params ? d->params[i].name : NULL;
+  if (out->n > 1 && out->t[out->n - 1]->kind == FL_TOK_NAME &&
+      (!name || fl_ktok_is(out->t[out->n - 1], name) || out->n == 2))
+    out->n--;
+  return out->n > 0;
+}
+
+static int same_tokens(const fl_ktok *const *a, const fl_ktok *const *b, int n) {
+  for (int i = 0; i < n; i++)
+    if (a[i]->kind != b[i]->kind || a[i]->n != b[i]->n || punct(a[i]) != punct(b[i]) ||
+        memcmp(a[i]->text, b[i]->text, (size_t)a[i]->n))
+      return 0;
+  return 1;
+}
+
+static int is_parameter(const fl_kdevice *d, const fl_ktok *t) {
+  for (int i = 0; i < d->n_tparams; i++)
+    if (fl_ktok_is(t, d->tparams[i].name)) return 1;
+  return 0;
+}
+
+/* Is 'what' an instance of 'of', a formal of d? */
+static int matches(const fl_kdevice *d, const pattern *of, const pattern *what, given *list,
+                   int *n) {
+  int k = 0;
+  for (int i = 0; i < of->n; i++) {
+    if (k >= what->n) return 0;
+    if (!is_parameter(d, of->t[i])) {
+      if (!same_tokens(&of->t[i], &what->t[k++], 1)) return 0;
+      continue;
+    }
+    const int length = of->n == 1 ? what->n : 1;
+    given *g = NULL;
+    for (int j = 0; j < *n && !g; j++)
+      if (same_tokens(&list[j].name, &of->t[i], 1)) g = &list[j];
+    if (g && (g->is.n != length || !same_tokens(g->is.t, &what->t[k], length))) return 0;
+    if (!g && *n == MOST) return 0;
+    if (!g) {
+      g = &list[(*n)++];
+      g->name = of->t[i];
+      g->is.n = length;
+      memcpy(g->is.t, &what->t[k], (size_t)length * sizeof *g->is.t);
+    }
+    k += length;
+  }
+  return k == what->n;
+}
+
+/* Are all formals of a instances of those of b? */
+static int is_instance(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count) {
+  given list[MOST];
+  int64_t at = a->open + 1, other = b->open + 1;
+  int n = 0;
+  for (int i = 0; i < count; i++) {
+    pattern x, y;
+    if (!read_formal(p, a, i, &at, &x) || !read_formal(p, b, i, &other, &y)) return 0;
+    if (!matches(b, &y, &x, list, &n)) return 0;
+  }
+  return 1;
+}
+
+int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count) {
+  return is_instance(p, a, b, count) - is_instance(p, b, a, count);
+}
+
+int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcall *c) {
+  int wins = 0, losses = 0;
+  for (int i = 0; i < c->n; i++) {
+    const fl_cvalue *v = &c->args[i];
+    const int fixed = v->kind != FL_V_PLACE || v->rvalue || v->is_const;
+    const fl_kformal *x = &a->params[i], *y = &b->params[i];
+    if (x->by_reference != 1 || y->by_reference != 1 || x->is_const == y->is_const) continue;
+    wins += x->is_const == fixed;
+    losses += y->is_const == fixed;
+  }
+  return wins && !losses ? 1 : losses && !wins ? -1 : 0;
+}

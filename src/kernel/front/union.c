@@ -1,0 +1,83 @@
+/*
+** Unions: bytes that are seen as one member or another. An object is made of numbers of the type
+** that its text wants to see (view.c), so that what is put in as a real and read as one keeps its
+** gradient.
+*/
+#include "kernel/front/forms.h"
+#include <string.h>
+
+/* Can it be seen in bytes: numbers of one type, or an unnamed struct of such members? */
+static int is_seen(const fl_cfield *f) {
+  int64_t n;
+  const fl_cstruct *s = f->base && f->type->s->parts ? f->type->s->parts->s
+                                                     : f->base ? f->type->s : NULL;
+  if (!s) return fl_ctype_element(f->type, &n) != FL_KT_VOID;
+  for (int i = 0; i < s->n_fields; i++)
+    if (!is_seen(&s->fields[i])) return 0;
+  return 1;
+}
+
+const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line) {
+  fl_cstruct *s = parts->s;
+  int64_t size = 1, align = s->align;
+  for (int i = 0; i < s->n_fields; i++) {
+    const int64_t own = fl_ctype_size(s->fields[i].type);
+    if (own > size) size = own;
+    s->fields[i].offset = 0;
+    if (is_seen(&s->fields[i])) continue;
+    fl_refuse(p, line, "member '%s' of a union is not of numbers of one type", s->fields[i].name);
+    return NULL;
+  }
+  size = (size + align - 1) / align * align;
+  fl_cfield *bytes = fl_karena_new(p->a, sizeof *bytes);
+  const fl_ctype *of = fl_ctype_array(p->a, fl_ctype_scalar(FL_KT_U8), size);
+  if (!bytes || !of) return NULL;
+  *bytes = (fl_cfield){ .name = "{}", .type = of };
+  fl_ctype *t = fl_ctype_struct(p->a, s->name, bytes, 1, align);
+  if (t) t->s->parts = parts;
+  return t;
+}
+
+/* The member of that name, also of unnamed ones; *offset: where it begins, in bytes. */
+static const fl_cfield *find(const fl_ctype *t, const char *name, int32_t n, int64_t *offset) {
+  const fl_cstruct *s = t->s->parts ? t->s->parts->s : t->s;
+  for (int i = 0; i < s->n_fields; i++) {
+    const fl_cfield *f = &s->fields[i];
+    int64_t at = 0;
+    const int itself = strlen(f->name) == (size_t)n && !memcmp(f->name, name, (size_t)n);
+    const fl_cfield *found = itself ? f : f->base ? find(f->type, name, n, &at) : NULL;
+    if (!found) continue;
+    *offset = f->offset + at;
+    return found;
+  }
+  return NULL;
+}
+
+fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line) {
+  int64_t offset = 0;
+  const fl_cfield *f = find(v.type, name, n, &offset);
+  if (!f)
+    fl_refuse(p, line, "'%s' has no member '%.*s'", fl_ctype_text(p->a, v.type), (int)n, name);
+  fl_cvalue at = p->failed ? v : fl_val_member(p, v, "{}", 2, line);
+  if (!p->failed && at.kind != FL_V_PLACE)
+    fl_refuse(p, line, "a member of a union that is not stored" FL_DO ": put it into a variable");
+  if (p->failed) return fl_val_none();
+  const int is_const = at.is_const;
+  at = fl_val_pointer(p, at, line);
+  if (offset && !p->failed)
+    at = fl_val_advance(p, at, fl_kexpr_int(p->a, FL_KT_I64, offset), 0, line);
+  if (p->failed) return fl_val_none();
+  at = fl_cast_to(p, fl_ctype_pointer(p->a, f->type, is_const), at, line);
+  return fl_val_deref(p, at, line);
+}
+
+void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
+  const fl_cstruct *s = t->s->parts ? t->s->parts->s : t->s;
+  for (int i = 0; i < s->n_fields && !p->failed; i++) {
+    const char *name = s->fields[i].name;
+    if (s->fields[i].base) { fl_union_open(p, s->fields[i].type, v, line); continue; }
+    const fl_cvalue part = fl_union_part(p, v, name, (int32_t)strlen(name), line);
+    fl_symbol *sym = p->failed ? NULL : fl_front_add(p, name, FL_SYM_REFERENCE);
+    if (sym) sym->v = part;
+  }
+}
