@@ -1,0 +1,67 @@
+--- How the specs of several processes run their cases: run, agree and fails run a script in n
+-- processes (spec/support/ranks.lua) over what the case is for: MPI under mpirun, or TCP as
+-- torchrun starts the processes; cases makes one for each.
+local luassert = require "luassert"
+local ranks = require "spec.support.ranks"
+
+local group = {}
+
+--- What the case that runs now is over: "mpi" or "tcp".
+local by
+
+function group.by() return by end
+
+function group.run(n, text, o)
+  local how = { by = by }
+  for key, v in pairs(o or {}) do how[key] = v end
+  local out = ranks.run(n, text, how)
+  for k = 1, n do out[k] = out[k]:gsub(" on a GPU", "") end         -- with FLAME_DEVICE=cuda
+  return out
+end
+
+--- Runs the text in n processes; all must end well and have printed 'expected' (of one rank: a
+--- list of texts, one for each).
+function group.agree(n, expected, text, o)
+  local out = group.run(n, text, o)
+  for k = 1, n do
+    luassert.equal(type(expected) == "table" and expected[k] or expected, out[k])
+  end
+  luassert.equal(0, out.status, out.mpirun)
+  return out
+end
+
+--- Runs the text, which fails on the ranks of 'expected': pieces that rank's output has.
+function group.fails(n, expected, text, o)
+  local out = group.run(n, text, o)
+  luassert.are_not.equal(0, out.status)
+  for k, pieces in pairs(expected) do
+    for _, piece in ipairs(type(pieces) == "table" and pieces or { pieces }) do
+      luassert.is_truthy(out[k]:find(piece, 1, true), ("rank %d: %s"):format(k, out[k]))
+    end
+  end
+  return out
+end
+
+--- over_mpi, over_tcp, over_both(name, f): cases of busted, whose it and pending are given.
+function group.cases(it, pending)
+  local function over_mpi(name, f)
+    it(name .. " (MPI)", function()
+      if not ranks.there then return pending("no mpirun (apt-get install openmpi-bin)") end
+      by = "mpi"
+      f()
+    end)
+  end
+  local function over_tcp(name, f)
+    it(name .. " (TCP)", function()
+      by = "tcp"
+      f()
+    end)
+  end
+  local function over_both(name, f)
+    over_mpi(name, f)
+    over_tcp(name, f)
+  end
+  return over_mpi, over_tcp, over_both
+end
+
+return group
