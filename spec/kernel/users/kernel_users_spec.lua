@@ -160,8 +160,9 @@ describe("a call that is not right says", function()
   local k, x = kernel "y[i] = x[i];", flame.ones(4)
   local cases = {
     { "how many arguments", function() k(x, 4, 5) end, "3 arguments, need 1 or 2: (x, n)" },
+    { "no argument", function() k() end, "0 arguments, need 1 or 2" },
     { "which must be a tensor", function() k { 1, 2 } end, "x must be a tensor, got table" },
-    { "the dtype", function() k(x:double()) end, "x must be f32, got f64" },
+    { "the dtype", function() k(x:double()) end, "x must be f32, got f64; cast it first" },
     { "contiguous", function() k(flame.ones(3, 4):t()) end, "x of shape (4, 3) is not contiguous" },
     { "integer", function() k(x, 4.5) end, "n must be an integer (int), got 4.5" },
     { "the range of an int", function() k(x, 2 ^ 40) end, "does not fit in int" },
