@@ -4451,13 +4451,17 @@ function distributed.broadcast(x, from) end
 ---@field find_unused? boolean  false
 ---@field reduce? "mean"|"sum"  "mean"
 ---@field ordered? boolean  false
+---@field half? boolean  true
 
 --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
 --- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
 --- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
 --- find_unused says that it may happen, which costs a wait in each backward. ordered: sums are
 --- taken in the order of ranks on GPUs too, where NCCL else chooses one if there are more than
---- two: n / 2 times the bytes, and n times the memory of the gradients.
+--- two: n / 2 times the bytes, and n times the memory of the gradients. half: gradients that
+--- are cast from a half dtype are sent in it, where the sum has the same bits: with two GPUs,
+--- and ordered. That asks of ranks that their backwards are alike; with find_unused, where they
+--- need not be, it does nothing.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
 ---@return flame.Module
