@@ -166,6 +166,17 @@ local function put_examples(subject)
   print "```"
 end
 
+-- Sections without subjects: title -> examples.
+local parts = {}
+for _, of_title in ipairs(read_subjects("tools/parts.txt")) do parts[of_title.title] = of_title end
+
+--- A section whose examples stand in tools/parts.txt.
+local function part(title, what, wanted)
+  section(title, what, wanted)
+  if parts[title] then put_examples(parts[title]) end
+  parts[title] = nil
+end
+
 local function links(titles)
   local names = {}
   for i, subject in ipairs(titles) do
@@ -198,7 +209,7 @@ for _, subject in ipairs(subjects) do
   put_examples(subject)
 end
 
-section("Writes", "Methods that change the value of `x` and return it; also as `flame.name_(x, …)`.",
+part("Writes", "Methods that change the value of `x` and return it; also as `flame.name_(x, …)`.",
   function(e) return e.kind == "write" end)
 
 -- ---- modules ------------------------------------------------------------------------------------
@@ -262,67 +273,77 @@ end
 local function methods_of(class)
   return function(e) return e.kind == "member" and e.name:match("^%w+") == class end
 end
-section("Calls of modules", "`net(…)`, of those that take more than one tensor.",
+part("Calls of modules", "`net(…)`, of those that take more than one tensor.",
   function(e) return e.kind == "call" end)
-section("Methods of modules", "`net:name(…)`.", methods_of "Module")
+part("Methods of modules", "`net:name(…)`.", methods_of "Module")
 local others = {}                                      -- classes of methods that stand elsewhere
-for name in ([[Module Optimizer LBFGS GradScaler Schedule ReduceOnPlateau Batches Progress
-    EventWriter Plot Algebra Distribution Transform]]):gmatch("%S+") do
+for name in ([[Module Optimizer LBFGS GradScaler Schedule ReduceOnPlateau Batches Dataset Loader
+    Progress EventWriter Plot Grid Algebra Distribution Transform NoiseSchedule Tokenizer TokenStream
+    CausalLM Program Sandbox]]):gmatch("%S+") do
   others[name] = true
 end
-section("Methods of some modules", "`layer:name(…)`.",
+part("Methods of some modules", "`layer:name(…)`.",
   function(e) return e.kind == "member" and not others[e.name:match("^%w+")] end)
-section("Methods of optimisers", "`opt:name(…)`.", function(e)
+part("Methods of saved programs",
+  "`local p = flame.program(path)`, then `p:name(…)`: [programs](programs.md).",
+  methods_of "Program")
+part("Methods of sandboxes",
+  "`local jail = flame.sandbox { time = 1 }`, `jail:name(…)`: [security](security.md).",
+  methods_of "Sandbox")
+part("Methods of optimisers", "`opt:name(…)`.", function(e)
   return methods_of "Optimizer" (e) or methods_of "LBFGS" (e) or methods_of "GradScaler" (e)
 end)
-section("Methods of schedules", "`schedule:name(…)`.", function(e)
+part("Methods of schedules", "`schedule:name(…)`.", function(e)
   return methods_of "Schedule" (e) or methods_of "ReduceOnPlateau" (e)
 end)
-section("Data", "`local data = require \"flame.data\"`.",
+part("Data", "`local data = require \"flame.data\"`.",
   function(e) return e.name:match("^data%.") ~= nil end)
-section("Methods of batches", "`local it = data.batches(x, 64)`, then `it:name(…)`.",
+part("Methods of batches", "`local it = data.batches(x, 64)`, then `it:name(…)`.",
   methods_of "Batches")
-section("Methods of datasets and loaders",
+part("Methods of datasets and loaders",
   "`local set = data.dataset(n, f)`, `local l = data.loader(set)`, then `set:name(…)`, `l:name(…)`.",
   function(e) return methods_of "Dataset" (e) or methods_of "Loader" (e) end)
-section("Methods of progress lines",
+part("Methods of progress lines",
   "`local p = data.progress { steps = 1000 }`, then `p:name(…)`.", methods_of "Progress")
-section("Methods of writers of event files",
+part("Methods of writers of event files",
   "`local w = data.tensorboard(folder)`, then `w:name(…)`.", methods_of "EventWriter")
-section("Plots", "`local plot = require \"flame.plot\"`: [plots](plots.md).",
+part("Plots", "`local plot = require \"flame.plot\"`: [plots](plots.md).",
   function(e) return e.name:match("^plot%.") ~= nil end)
-section("Methods of plots", "`local p = plot.new()`, then `p:name(…)`.", methods_of "Plot")
-section("Clifford algebras", "`local clifford = require \"flame.clifford\"`: [clifford](clifford.md).",
+part("Methods of plots", "`local p = plot.new()` or `plot.grid(plots)`, then `p:name(…)`.",
+  function(e) return methods_of "Plot" (e) or methods_of "Grid" (e) end)
+part("Clifford algebras", "`local clifford = require \"flame.clifford\"`: [clifford](clifford.md).",
   function(e) return e.name:match("^clifford%.") ~= nil end)
-section("Methods of algebras", "`local A = clifford.algebra{1, 1, 1}`, then `A:name(…)`.",
+part("Methods of algebras", "`local A = clifford.algebra{1, 1, 1}`, then `A:name(…)`.",
   methods_of "Algebra")
-section("Distributions",
+part("Distributions",
   "`local distributions = require \"flame.distributions\"`: [distributions](distributions.md).",
   function(e) return e.name:match("^distributions%.") ~= nil end)
-section("Methods of distributions", "`local d = distributions.Normal(0, 1)`, then `d:name(…)`.",
+part("Methods of distributions", "`local d = distributions.Normal(0, 1)`, then `d:name(…)`.",
   methods_of "Distribution")
-section("Methods of transforms", "`local t = distributions.ExpTransform()`, then `t:name(…)`.",
+part("Methods of transforms", "`local t = distributions.ExpTransform()`, then `t:name(…)`.",
   methods_of "Transform")
-section("Diffusion",
+part("Diffusion",
   "`local diffusion = require \"flame.diffusion\"`: [diffusion](diffusion.md).",
   function(e) return e.name:match("^diffusion%.") ~= nil end)
-section("Methods of schedules", "`local s = diffusion.schedule()`, then `s:name(…)`.",
+part("Methods of noise schedules", "`local s = diffusion.schedule()`, then `s:name(…)`.",
   methods_of "NoiseSchedule")
-section("Tokenizers",
+part("Tokenizers",
   "`local tokenizers = require \"flame.tokenizers\"`: [tokenizers](tokenizers.md).",
   function(e) return e.name:match("^tokenizers%.") ~= nil end)
-section("Methods of tokenizers", "`local t = tokenizers.load(\"tokenizer.json\")`, then `t:name(…)`.",
+part("Methods of tokenizers", "`local t = tokenizers.load(\"tokenizer.json\")`, then `t:name(…)`.",
   methods_of "Tokenizer")
-section("Methods of streams", "`local s = t:stream()`, then `s:name(…)`.", methods_of "TokenStream")
-section("Models", "`local models = require \"flame.models\"`: [models](models.md).",
+part("Methods of streams", "`local s = t:stream()`, then `s:name(…)`.", methods_of "TokenStream")
+part("Models", "`local models = require \"flame.models\"`: [models](models.md).",
   function(e) return e.name:match("^models%.") ~= nil end)
-section("Methods of models", "`local m = models.from_pretrained(folder)`, then `m:name(…)`.",
+part("Methods of models", "`local m = models.from_pretrained(folder)`, then `m:name(…)`.",
   methods_of "CausalLM")
-section("Several processes",
+part("Several processes",
   "`local distributed = require \"flame.distributed\"`: [distributed](distributed.md).",
   function(e) return e.name:match("^distributed%.") ~= nil end)
-section("Images", "`local image = require \"flame.image\"`.",
+part("Images", "`local image = require \"flame.image\"`.",
   function(e) return e.name:match("^image%.") ~= nil end)
+
+if next(parts) then error("tools/parts.txt: there is no section " .. next(parts), 0) end
 
 print([[
 

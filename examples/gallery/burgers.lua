@@ -5,7 +5,7 @@
 -- Method: Raissi et al., "Physics-informed neural networks" (J. Comp. Phys. 2019). The truth is
 -- that of Cole and Hopf, an integral.
 --   flame-lua examples/gallery/burgers.lua [--device auto|cpu|cuda] [--out burgers.svg]
--- on a GPU: --viscosity 0.01 --width 64 --points 20000 --steps 1500
+-- on a GPU: --viscosity 0.01 --width 64 --points 20000 --steps 1000
 local flame = require "flame"
 local nn, data, optim = require "flame.nn", require "flame.data", require "flame.optim"
 local plot = require "flame.plot"

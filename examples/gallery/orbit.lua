@@ -4,7 +4,7 @@
 -- integrator take each of them downhill; in f64, as astronomers compute.
 -- Method: differential correction of orbits by least squares, Gauss, "Theoria motus" (1809).
 --   flame-lua examples/gallery/orbit.lua [--device auto|cpu|cuda] [--out orbit.svg]
--- on a GPU: --guesses 4096 --substeps 200 --steps 160
+-- on a GPU: --guesses 4096 --substeps 200 --steps 100
 local flame = require "flame"
 local data, optim, plot = require "flame.data", require "flame.optim", require "flame.plot"
 

@@ -81,7 +81,7 @@ static void refuses_arrays(flame_context *c, fl_kfunction *k, fl_node *x, fl_nod
   fl_launch l;
   const int axes[2] = { 1, 0 };
   const int64_t shape[2] = { N, 1 };
-  CHECK(!give(&l, c, k, z, z, N) && says(c, "scale: x must be f32, got f64"));
+  CHECK(!give(&l, c, k, z, z, N) && says(c, "scale: x must be f32, got f64; cast it first"));
   fl_node *wide = n_expand(n_reshape(x, 2, shape), 2, (int64_t[]){ N, 2 });
   CHECK(wide && !give(&l, c, k, n_permute(wide, axes), z, N));
   CHECK(says(c, "scale: x of shape (2, 5) is not contiguous; use x:contiguous()"));

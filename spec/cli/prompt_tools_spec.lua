@@ -162,7 +162,8 @@ describe("at the prompt on a terminal,", function()
     end)
     it(":why says what a tensor comes from and why it has a gradient or none", function()
       local make = "w = flame.ones(3, {requires_grad = true})"
-      has("it has a gradient: 1 leaf requires grad", typed { make, "y = (w * 2):sum()", ":why y" })
+      has("it has a gradient: it depends on 1 leaf that requires grad",
+        typed { make, "y = (w * 2):sum()", ":why y" })
       has('mul(%1', typed { make, "y = (w * 2):sum()", ":why y" })
       has("it is a leaf that requires grad", typed { make, ":why w" })
       has("it is i64, and gradients are of floats", typed { make, ":why w:argmax()" })

@@ -91,3 +91,33 @@ describe("a call in docs/ and examples/", function()
       "nn.Liner(2, 3) flame.zeros(2, {dtyp = 'f32', device = d}) flame.topk{larges = true, k = 2}")))
   end)
 end)
+
+describe("docs/ops.md", function()
+  --- Functions of its tables that are no other name of one and that no code in 'code' names.
+  local function without_example(page, code)
+    local found = {}
+    for name, about in page:gmatch("\n| `([%w_.:]+)%([^\n]-` | ([^\n]*) |") do
+      local last = name:match("[%w_]+$")
+      local same = about:find("The same as", 1, true) or about:find("x becomes x:", 1, true)
+        or about:find("^A call of")
+      if not same and not code:find("%f[%w_]" .. last .. "_?%f[^%w_]") then
+        found[#found + 1] = name
+      end
+    end
+    return found
+  end
+
+  it("lists no function that no page has an example of", function()
+    local pipe <close> = assert(io.popen("ls README.md docs/*.md"))
+    local code = {}
+    for path in pipe:lines() do code[#code + 1] = code_of(path) end
+    code = table.concat(code, "\n")
+    assert.equal("", table.concat(without_example(read("docs/ops.md"), code), " "))
+  end)
+
+  it("would be told of one", function()
+    local row = "\n| `rise(x: T) -> T` | x, and one more. |\n| `r2(x: T)` | The same as rise. |\n"
+    assert.same({ "rise" }, without_example(row, "print(risen(x))"))
+    assert.same({}, without_example(row, "print(x:rise())"))
+  end)
+end)

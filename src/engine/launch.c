@@ -34,7 +34,8 @@ static int has_type(const fl_launch *l, const fl_kparam *q, const fl_node *x) {
     FAIL(l, "%s points to %s" FL_DO ": pass its bytes as a u8 tensor, got %s", q->name,
          q->type_name, got);
   else if (x->dtype == FLAME_U8 && (q->is_struct || fl_ktypes[q->type].dtype < 0)) return 1;
-  else FAIL(l, "%s must be %s, got %s", q->name, fl_dtype_name(want), got);
+  else
+    FAIL(l, "%s must be %s, got %s" FL_DO "; cast it first", q->name, fl_dtype_name(want), got);
   return 0;
 }
 

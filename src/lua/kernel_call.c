@@ -129,10 +129,11 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
                            k->k->f->params[i].name);
     if (w < 0 || (n += (size_t)w) >= sizeof list) break;
   }
+  const char *many = given == 1 ? "" : "s";
   if (k->p->omit >= 0)
-    fl_lua_fail(L, p->l.name, "%d arguments, need %d or %d: (%s)", given, k->taken - 1,
+    fl_lua_fail(L, p->l.name, "%d argument%s, need %d or %d: (%s)", given, many, k->taken - 1,
                 k->taken, list);
-  else fl_lua_fail(L, p->l.name, "%d arguments, need %d: (%s)", given, k->taken, list);
+  else fl_lua_fail(L, p->l.name, "%d argument%s, need %d: (%s)", given, many, k->taken, list);
 }
 
 /* What shape, grid and block functions of the configuration say: into a copy of *k. */

@@ -338,8 +338,8 @@ local function reason(nodes, n)
   local leaves = 0
   for _, m in ipairs(nodes) do if m.leaf then leaves = leaves + 1 end end
   if n.tracked then
-    return ("it has a gradient: %d %s behind it"):format(leaves,
-      leaves == 1 and "leaf requires grad, and is" or "leaves require grad, and are")
+    return ("it has a gradient: it depends on %d %s"):format(leaves,
+      leaves == 1 and "leaf that requires grad" or "leaves that require grad")
   end
   if not dtypes.float[n.dtype] then
     return ("it has no gradient: it is %s, and gradients are of floats"):format(n.dtype)
