@@ -1,10 +1,12 @@
 --- One training step of GPT-2 124M, T = 1024, bf16 autocast, AdamW, norm clipping, the loss read
 -- each step, on the default device (in turns and with several ranks, on a GPU if there is one);
 -- from the root of the repository:
---   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small" | "turns" [BUCKET]]]]]
+--   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small" | "turns"
+--     [BUCKET ["wide"]]]]]]
 -- small: 2 layers of 32 and T = 16, for a specification. Under torchrun, mpirun or srun each rank
--- has such a batch, and its own GPU. turns: "BATCH STEPS" a line of the standard input is measured,
--- and the milliseconds of a step are printed, a line each (bench/scaling.py).
+-- has such a batch, and its own GPU; wide: they send gradients as f32. turns: "BATCH STEPS" a line
+-- of the standard input is measured, and the milliseconds of a step are printed, a line each
+-- (bench/scaling.py).
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local distributed = require "flame.distributed"
@@ -17,7 +19,8 @@ local net = dofile "bench/gpt.lua" { vocabulary = V, width = small and 32 or 768
   heads = small and 2 or 12, layers = small and 2 or 12, context = T, tied = true, gelu = "tanh" }
 for _, p in ipairs(net:parameters()) do if p.ndim == 2 then nn.init.normal(p, 0, 0.02) end end
 flame.eval(table.unpack(net:parameters()))      -- in the first step they need more memory
-net = distributed.data_parallel(net, { bucket = math.tointeger(tonumber(arg[5] or 25e6)) })
+net = distributed.data_parallel(net, { bucket = math.tointeger(tonumber(arg[5] or 25e6)),
+  half = arg[6] ~= "wide" })
 local opt = optim.AdamW(net:parameters(), { lr = 1e-4 })
 
 local function stepper(B)

@@ -1,8 +1,9 @@
 --- unicode: writes src/text/unicode.def, the tables of Unicode that tokenizers need, from a folder
 -- that holds the Unicode Character Database (Debian: package unicode-data, /usr/share/unicode).
 --   lua5.4 tools/unicode.lua FOLDER > src/text/unicode.def
--- The library tokenizers has the normal forms of Unicode 9.0 and, in BERT's parts and Punctuation,
--- the categories of 8.0. Both are stable but for CHANGED, so ages tell them from those of today.
+-- The library tokenizers (0.23) has the categories of Unicode 16.0 in patterns, lower case of 17.0,
+-- the normal forms of 9.0 and, in BERT's parts and Punctuation, the categories of 8.0. They are
+-- stable but for CHANGED and LATER, so ages tell them from those of 17.0, of which the folder is.
 local folder = assert(arg[1], "usage: unicode.lua FOLDER")
 local TOP = 0x110000
 
@@ -13,7 +14,9 @@ local SCRIPTS = { "Han", "Hiragana", "Katakana", "Hangul", "Latin", "Greek", "Cy
   "Hebrew", "Thai", "Devanagari", "Bopomofo", "Armenian", "Georgian", "Bengali" }
 -- Characters of 8.0 that have another category today, as far as these parts ask for it.
 local CHANGED = { [0x166D] = "Po", [0x1734] = "Mn", [0x1885] = "Lo", [0x1886] = "Lo",
-  [0x1CF2] = "Mc", [0x1CF3] = "Mc", [0xA9BD] = "Mc", [0x111C9] = "Po" }
+  [0x1CF2] = "Mc", [0x1CF3] = "Mc", [0xA9BD] = "Mc", [0x111C9] = "Po", [0x1171E] = "Mn" }
+-- The version of categories, and characters that a later one changed.
+local NEWEST <const>, LATER <const> = 16, { [0x295] = "Ll" }
 local number_of, script_of = {}, {}
 for i, name in ipairs(CATEGORIES) do number_of[name] = i - 1 end
 for i, name in ipairs(SCRIPTS) do script_of[name] = i end
@@ -39,7 +42,9 @@ for line in io.lines(folder .. "/UnicodeData.txt") do
   local first = c
   if f[2]:find("First>", 1, true) then first_of_range = c end
   if f[2]:find("Last>", 1, true) then first = first_of_range end
-  for k = first, c do category[k] = number_of[f[3]] end
+  for k = first, c do
+    if age[k] <= NEWEST then category[k] = number_of[LATER[k] or f[3]] end
+  end
   local normal = age[c] <= 9
   if f[4] ~= "0" and normal then class[c] = tonumber(f[4]) end
   if f[14] ~= "" then lower[c] = tonumber(f[14], 16) end
@@ -52,7 +57,7 @@ end
 
 local flags = {}
 local function mark(bit) return function(a, b)
-  for c = a, b do flags[c] = (flags[c] or 0) | bit end
+  for c = a, b do if category[c] then flags[c] = (flags[c] or 0) | bit end end
 end end
 local alphabetic, extends = mark(1), mark(2)
 each("DerivedCoreProperties.txt", function(a, b, v)
@@ -63,7 +68,7 @@ each("auxiliary/GraphemeBreakProperty.txt", function(a, b, v)
 end)
 local script = {}
 each("Scripts.txt", function(a, b, v)
-  if script_of[v] then for c = a, b do script[c] = script_of[v] end end
+  if script_of[v] then for c = a, b do script[c] = category[c] and script_of[v] end end
 end)
 local excluded = {}
 each("DerivedNormalizationProps.txt", function(a, b, v)

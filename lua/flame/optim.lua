@@ -274,14 +274,28 @@ local function update_in_scope(self)
   return update_all(self)
 end
 
---- Steps and state, to be put back: the tensors in it are the same ones.
-local function as_it_is(self)
-  local state = {}
-  for p, of in pairs(self.state) do
-    state[p] = {}
-    for key, v in pairs(of) do state[p][key] = v end
+-- ---- what flame.warmup puts back ------------------------------------------------------------
+local function shallow(t)
+  local copy = {}
+  for key, v in next, t do copy[key] = v end
+  return copy
+end
+
+--- Before tables change; a rehearsal keeps the fields that each had at first.
+local function before_change(...)
+  local rehearsal = rawget(internal, "rehearsal")
+  for i = 1, rehearsal and select("#", ...) or 0 do
+    local t = select(i, ...)
+    rehearsal[t] = rehearsal[t] or shallow(t)
   end
-  return { steps = self.steps, state = state }
+end
+
+local function before_step(self)
+  before_change(self, self.state, table.unpack(self.groups))
+  for _, state in pairs(self.state) do
+    before_change(state)
+    for _, list in pairs(state) do if type(list) == "table" then before_change(list) end end
+  end
 end
 
 --- One update from the parameters' gradients; those without one are left alone.
@@ -291,8 +305,7 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   if closure then loss = flame.enable_grad(closure) end
   local _ <close> = unpin
   pin()
-  local rehearsal = rawget(internal, "rehearsal")                -- of flame.warmup
-  if rehearsal and not rehearsal[self] then rehearsal[self] = as_it_is(self) end
+  before_step(self)
   self.steps = self.steps + 1
   local changed = flame.no_grad(update_in_scope, self)
   if #changed > 0 then flame.eval(table.unpack(changed)) end
@@ -533,7 +546,8 @@ put(optim, "optim.clip_grad_value(parameters: T|T[], clip_value: num, *, foreach
 end)
 
 local shared = { make_class = make_class, follow = follow, fail = fail, number = number,
-  pin = pin, unpin = unpin, put = put, copy_of = copy_of }
+  pin = pin, unpin = unpin, put = put, copy_of = copy_of, before_change = before_change,
+  before_step = before_step }
 require "flame.optim.rules"(optim, shared)
 require "flame.optim.lbfgs"(optim, shared)
 require "flame.optim.scaler"(optim, shared)

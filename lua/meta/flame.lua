@@ -4451,13 +4451,17 @@ function distributed.broadcast(x, from) end
 ---@field find_unused? boolean  false
 ---@field reduce? "mean"|"sum"  "mean"
 ---@field ordered? boolean  false
+---@field half? boolean  true
 
 --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
 --- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
 --- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
 --- find_unused says that it may happen, which costs a wait in each backward. ordered: sums are
 --- taken in the order of ranks on GPUs too, where NCCL else chooses one if there are more than
---- two: n / 2 times the bytes, and n times the memory of the gradients.
+--- two: n / 2 times the bytes, and n times the memory of the gradients. half: gradients that
+--- are cast from a half dtype are sent in it, where the sum has the same bits: with two GPUs,
+--- and ordered. That asks of ranks that their backwards are alike; with find_unused, where they
+--- need not be, it does nothing.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
 ---@return flame.Module
@@ -15671,9 +15675,9 @@ function flame.vstack(tensors) end
 --- Makes ahead what is else made at first use. A list of kernels is compiled, all at once; it may
 --- say where: device =. A function, as a training step with backward and optimiser, is called with
 --- nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
---- compiled. Tensors from before keep values and gradients, optimisers their state, random numbers
---- theirs; what is read is 0, and large values are undefined. Schedules, scalers and the script's
---- own tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
+--- compiled. Tensors from before keep values and gradients, optimisers, schedules and scalers their
+--- state, random numbers theirs; what is read is 0, and large values are undefined. The script's own
+--- tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
 ---@param f function
 ---@param ... any
 ---@return table

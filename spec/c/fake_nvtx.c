@@ -35,7 +35,12 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(const void *
   unsigned size = 0;
   if (getenv("NVTX_REFUSE") || c->size != sizeof *c || v->size != sizeof *v || v->version != 3)
     return 0;
-  if (!c->module(1, &table, &size) || size != 16 || c->module(2, &table, &size)) return 0;
+  static const unsigned sizes[] = { 0, 16, 9, 15, 7, 16, 7 };
+  for (int i = 6; i >= 1; i--) {
+    if (!c->module(i, &table, &size) || size != sizes[i] || table[0]) return 0;
+    for (unsigned k = 1; k < size; k++) if (!table[k]) return 0;
+  }
+  if (c->module(0, &table, &size) || c->module(7, &table, &size)) return 0;
   *table[9] = (void (*)(void))nvtx_push;
   *table[11] = (void (*)(void))nvtx_pop;
   return 1;

@@ -425,6 +425,22 @@ static void refused(flame_context *c, const flame_function *f, const char *text)
   flame_free(x);
 }
 
+static flame_status into_itself(flame_context *c, void *arg, flame_tensor *const *in,
+                                flame_tensor **out) {
+  flame_function f = { .size = sizeof f, .name = "itself", .nin = 1, .nout = 1, .arg = arg,
+                       .forward = into_itself };
+  ++*(int *)arg;
+  return flame_apply(c, &f, in, out);
+}
+
+static void functions_without_end_are_refused(flame_context *c) {
+  int times = 0;
+  flame_tensor *x = of(c, 1, (double[]){ 2 }), *y = NULL;
+  CHECK(into_itself(c, &times, &x, &y) == FLAME_BAD_ARGUMENT && !y && times == 201);
+  CHECK(says(c, "itself: apply: functions are applied in functions more than 200 deep"));
+  flame_free(x);
+}
+
 static void functions_that_are_refused(flame_context *c) {
   note n = { 0 };
   flame_function f = cubing(&n), g = f;
@@ -558,7 +574,8 @@ static const struct { const char *name; void (*run)(flame_context *c); } tests[]
   TEST(several_results_twice_differentiated), TEST(forward_may_call_everything),
   TEST(no_inputs_and_numbers), TEST(a_long_chain_is_walked_and_freed),
   TEST(mistakes_of_forward), TEST(mistakes_of_backward), TEST(gradients_of_another_shape),
-  TEST(functions_that_are_refused), TEST(operands_that_are_refused),
+  TEST(functions_that_are_refused), TEST(functions_without_end_are_refused),
+  TEST(operands_that_are_refused),
   TEST(release_may_free_tensors_and_not_close),
 };
 

@@ -11,6 +11,44 @@
 
 /* ---- kernels ---- */
 
+/* The ops, then the hash of the text. */
+static int is_named(const char *name, const char *ops) {
+  const size_t n = strlen(ops);
+  return strncmp(name, ops, n) == 0 && strlen(name) == n + 8 &&
+         strspn(name + n, "0123456789abcdef") == 8;
+}
+
+/* Six ops are more than a name holds; the text defines what is launched. */
+static void a_name_tells_the_ops(void) {
+  static sample q;
+  fl_instr long_one[8];
+  char name[2][FL_TEXT_NAME], line[2 * FL_TEXT_NAME];
+  fl_text t[2];
+  static const int op[] = { FL_OP_add, FL_OP_mul, FL_OP_add, FL_OP_atan2, FL_OP_sub,
+                            FL_OP_maximum };
+  rig *r = open_rig(0, 1);
+  make_sample(&q, &r->c, FL_OP_sub);
+  memcpy(long_one, q.instr[0], sizeof q.instr[0]);
+  for (int i = 0; i < 6; i++) {
+    long_one[2 + i] = q.instr[0][2];
+    long_one[2 + i].op = (uint16_t)op[i];
+  }
+  q.kernel[0].instr = long_one;
+  q.kernel[0].ninstr = 8;
+  for (int i = 0; i < 2; i++) {
+    fl_text_init(&t[i], &r->c.mem);
+    q.kernel[0].size[0] += i;                               /* no part of the structure */
+    CHECK(fl_text_named(&q.kernel[0], 0, name[i], &t[i]) == FLAME_OK);
+  }
+  CHECK(is_named(name[0], "fl_add_mul_atan2_sub_maximum_"));
+  CHECK(strcmp(name[0], name[1]) == 0 && strcmp(fl_text_str(&t[0]), fl_text_str(&t[1])) == 0);
+  snprintf(line, sizeof line, "#define fl_kernel %s\n", name[0]);
+  CHECK(strstr(fl_text_str(&t[0]), line) != NULL);
+  for (int i = 0; i < 2; i++) fl_text_free(&t[i]);
+  drop_sample(&q);
+  close_rig(r);
+}
+
 static void a_structure_is_compiled_once(void) {
   static sample q;
   rig *r = open_rig(0, 3);
@@ -24,7 +62,7 @@ static void a_structure_is_compiled_once(void) {
   CHECK(r->c.stats.compiles == 3 && r->c.stats.texts == 3);
   CHECK(run_rig(r) == FLAME_OK && r->done == 3);
   CHECK(fake.nlaunch == 3);                                   /* the step of three is one */
-  CHECK(strcmp(fake.launch[0].name, "fl_kernel") == 0 && fake.launch[0].grid > 0);
+  CHECK(is_named(fake.launch[0].name, "fl_add_") && fake.launch[0].grid > 0);
   drop_sample(&q);
   close_rig(r);
 }
@@ -447,6 +485,7 @@ int main(void) {
   setenv("FLAME_CACHE_DIR", "off", 1);
   spilled_registers_ask_for_fewer_blocks();
   the_real_compiler_tells_what_it_spills();
+  a_name_tells_the_ops();
   a_structure_is_compiled_once();
   a_trace_hears_of_each_step();
   a_table_is_sent_when_an_address_changes();

@@ -145,6 +145,9 @@ static void the_time_of_a_call(void) {
   }
   flame_tensor *s = flame_sum_all(p);
   CHECK(flame_item(s, &v) == FLAME_INTERRUPTED);
+  const int64_t took = flame_limit_used(c, FLAME_CALL_NS);      /* to ask does not count */
+  CHECK(took >= 100000000 && flame_limit_used(c, FLAME_NODES) > 0);
+  CHECK(flame_limit_used(c, FLAME_CALL_NS) == took);
   CHECK(says(c, "the limit of 0.1 s for a call is used up"));
   flame_free(a);
   flame_free(p);

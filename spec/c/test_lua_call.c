@@ -176,6 +176,9 @@ static void arguments_are_checked_by_declarations(flame_context *c, flame_contex
   CHECK(flame_call(c, "softmax", ARGS(TENSOR(x), INT(1), NAMED("dtipe", FLAME_STRING, s, "f64")), 1,
                    result) == FLAME_BAD_ARGUMENT && strstr(flame_error(c), "'dtipe'"));
   flame_clear_error(c);
+  REFUSED(flame_call(c, "sum", ARGS(TENSOR(x), NAMED("dim", FLAME_INTEGER, i, 0),
+                                    NAMED("dim", FLAME_INTEGER, i, 1)), 1, result),
+          "sum: dim is given twice");
   CHECK(flame_call(NULL, "exp", 0, NULL, 1, result) == FLAME_BAD_ARGUMENT);
   CHECK(flame_call(c, "exp", ARGS(TENSOR(x)), 0, NULL) == FLAME_OK);   /* it is not wanted */
   flame_free(x), flame_free(foreign);

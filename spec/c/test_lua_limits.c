@@ -6,8 +6,10 @@
 #include "tensor/context.h"
 #include <lauxlib.h>
 #include <lualib.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static int passed, failed;
 
@@ -154,6 +156,51 @@ static void output_goes_to_the_host(void) {
   lua_close(L);
 }
 
+/* ---- interrupts of what runs inside ---- */
+
+typedef struct interrupter { flame_context *c; pthread_t thread; atomic_int go, quit; } interrupter;
+
+static void *interrupt_on(void *arg) {
+  interrupter *i = arg;
+  while (!atomic_load(&i->quit)) {
+    nanosleep(&(struct timespec){ .tv_nsec = atomic_load(&i->go) > 1 ? 1000 : 20 * MS }, NULL);
+    if (atomic_load(&i->go)) flame_interrupt(i->c);
+  }
+  return NULL;
+}
+
+static int begin_interrupts(lua_State *L) {
+  interrupter *i = lua_touserdata(L, lua_upvalueindex(1));
+  atomic_store(&i->go, 1);
+  return 0;
+}
+
+static void interrupts_reach_the_sandbox_that_runs(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(flame_lua_open(L, FLAME_OPTIONS(.device = "cpu")) == FLAME_OK);
+  lua_setglobal(L, "flame");
+  interrupter i = { .c = flame_lua_context(L) };
+  lua_pushlightuserdata(L, &i);
+  lua_pushcclosure(L, begin_interrupts, 1);
+  lua_setglobal(L, "interrupt");
+  CHECK(pthread_create(&i.thread, NULL, interrupt_on, &i) == 0);
+  /* also where its print has run another one */
+  FAILS(L, "local other = flame.sandbox {}\n"
+           "box = flame.sandbox { time = 10, print = function()\n"
+           "  other:run('return 1') interrupt() end }\n"
+           "box:run('print(1) while true do end')", "interrupted!");
+  atomic_store(&i.go, 0);
+  RUNS(L, "local time = box:used().time assert(time < 10, time)");     /* not by its own limit */
+  atomic_store(&i.go, 2);                        /* while sandboxes come and go */
+  RUNS(L, "for _ = 1, 40 do pcall(function()\n"
+          "  local box <close> = flame.sandbox { time = 0 }\n"
+          "  for _ = 1, 20 do pcall(box.run, box, 'for i = 1, 100 do end') end end) end");
+  atomic_store(&i.quit, 1);
+  pthread_join(i.thread, NULL);
+  lua_close(L);
+}
+
 int main(void) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   a_new_state_has_bounded_libraries();
@@ -161,6 +208,7 @@ int main(void) {
   steps_and_time_are_used_up();
   memory_raises_and_names_the_limit();
   output_goes_to_the_host();
+  interrupts_reach_the_sandbox_that_runs();
   printf("lua_limits: %d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

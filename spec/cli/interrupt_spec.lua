@@ -129,6 +129,10 @@ describe("Ctrl-C", function()
     look, "kept 30.0 7")
   comes_back("a loop of recorded ops", keep, "z = x while true do z = z * 0.999 + 0.001 end", look,
     "kept 30.0 7")
+  comes_back("a rehearsal", keep .. " opt = flame.optim.SGD({x}, {lr = 1})",
+    "flame.warmup(function() while true do x:mul_(2) x.grad = x:clone() opt:step() end end)",
+    "print(opt.steps, x.grad) flame.warmup(function() x:add_(1) end) " .. look,
+    "0\tnil\nkept 30.0 7")
   comes_back("a loop of evaluations", keep, "while true do (x * 3):sum():item() end", look,
     "kept 30.0 7")
   comes_back("a long product of matrices", keep .. " a = flame.rand(6000, 6000)",

@@ -132,7 +132,22 @@ describe("flame.reload", function()
       "^reload: .*reloaded%d+.lua:1: unexpected symbol near '='$")
     assert.same({ 1, f, m }, { m.a, m.f, package.loaded[name] })
     assert.error_matches(function() flame.reload("nowhere") end, "module 'nowhere' is not loaded")
-    assert.error_matches(function() flame.reload("string") end, "is not in a file of Lua")
+    assert.error_matches(function() flame.reload("string") end,
+      "is not in a file of Lua\n\tno file")
+  end)
+
+  it("keeps nothing of a file that fails half way, and takes no other kind of value", function()
+    local name, m = module("return { kept = flame.keep('old', 1) }")
+    write(name, "package.loaded[...] = {} flame.keep('new', 'wrong') error('half way')")
+    assert.error_matches(function() flame.reload(name) end, "^half way$")
+    assert.equal(m, package.loaded[name])
+    write(name, "return { kept = flame.keep('old', 2), new = flame.keep('new', 'right') }")
+    flame.reload(name)
+    assert.same({ 1, "right" }, { m.kept, m.new })
+    write(name, "return 5")
+    assert.error_matches(function() flame.reload(name) end,
+      "module 'reloaded%d+' returned a table and returns a number now")
+    assert.equal(m, package.loaded[name])
   end)
 
   it("without a name takes what has changed", function()

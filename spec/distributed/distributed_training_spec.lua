@@ -30,6 +30,14 @@ describe("data_parallel", function()
       loss:backward()
       for k = 1, n do (((alone(xs[k]) - ys[k]) ^ 2):mean() / n):backward() end
       for k = 1, #a do assert(flame.equal(a[k].grad, b[k].grad), step) end
+      if step == 1 then                                  -- and in another order of sums: a whole batch
+        local one = make():eval()
+        one:load_state_dict(net:state_dict());
+        ((one(xs:reshape(n * 6, 5)) - ys:reshape(n * 6, 3)) ^ 2):mean():backward()
+        for k, p in ipairs(one:parameters()) do
+          assert(flame.allclose(a[k].grad, p.grad, { rtol = 1e-5, atol = 1e-6 }))
+        end
+      end
       opt:step()
       other:step()
     end
@@ -50,6 +58,48 @@ describe("data_parallel", function()
   end)
   over_tcp("does so with gradients that are gathered and summed in the order of ranks", function()
     agree(4, "310\n", trained("{ ordered = true }", 50))                      -- one a parameter
+  end)
+  over_tcp("does so with gradients that are sent in the half type that they were cast from", function()
+    agree(2, "good\n", [[
+      local nn = flame.nn
+      local function make()
+        flame.seed(7)
+        return nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3) }
+      end
+      local function loss_of(net, x, dtype)
+        return flame.autocast(dtype, function() return (net(x) ^ 2):mean() end)
+      end
+      for _, dtype in ipairs { "bf16", "f16" } do
+        local nets, alone, bytes = {}, make(), {}
+        for k, half in ipairs { true, false } do
+          nets[k] = distributed.data_parallel(make(), { ordered = true, half = half, bucket = 100 })
+        end
+        nets[1][1].weight:register_hook(function(g)        -- ranks may compute it when they like
+          if r == 1 then g:sum():item() end
+        end)
+        for step = 1, 4 do
+          flame.seed(step)
+          local xs = flame.randn(n, 6, 5)
+          for k, net in ipairs(nets) do
+            net:zero_grad()
+            flame.eval()
+            local before = distributed.stats().bytes
+            loss_of(net, xs[r], dtype):backward()
+            if step == 4 and r == 2 then flame.eval() end
+            for _, p in ipairs(net:parameters()) do assert(p.grad.dtype == "f32") end
+            flame.eval()
+            bytes[k] = distributed.stats().bytes - before
+          end
+          alone:zero_grad()
+          for k = 1, n do (loss_of(alone, xs[k], dtype) / n):backward() end
+          for k, p in ipairs(alone:parameters()) do
+            assert(flame.equal(nets[1]:parameters()[k].grad, nets[2]:parameters()[k].grad))
+            assert(dtype == "f16" or flame.equal(nets[1]:parameters()[k].grad, p.grad))
+          end
+          assert(bytes[1] == 2 * 66 and bytes[2] == 4 * 66, bytes[1])
+        end
+      end
+      print "good"]])
   end)
   over_both("adds up without it in no_sync, and brings the sum together after it", function()
     agree(2, "good\n", [[

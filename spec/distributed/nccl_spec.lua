@@ -100,6 +100,22 @@ describe("collectives of GPU arrays", function()
       all_print(n, "37\n", (text:gsub("ORDERED", n > 2 and "true" or "false")))
     end
   end)
+  it("of gradients that are cast from a half type send that, between two GPUs or in order", function()
+    local text = [[
+      local net = distributed.data_parallel(flame.nn.Linear(5, 7), { OPTIONS })
+      flame.eval()                                         -- parameters of rank 1
+      local before = distributed.stats().bytes
+      flame.autocast("bf16", function() return net(flame.randn(4, 5)):sum() end):backward()
+      flame.eval()
+      print(distributed.stats().bytes - before, net.weight.grad.dtype)]]
+    local function sends(n, options, bytes)
+      all_print(n, bytes .. "\tf32\n", (text:gsub("OPTIONS", options)))
+    end
+    sends(2, "", 2 * 42)
+    sends(2, "half = false", 4 * 42)
+    sends(4, "", 4 * 42)                                   -- NCCL sums f32 in its order
+    sends(4, "ordered = true", 2 * 42)
+  end)
   it("wait for attention that comes soon, unless their results are needed before", function()
     local out = run(1, [[
       local function gradients(early)
@@ -153,6 +169,44 @@ describe("collectives of GPU arrays", function()
     end
     assert.equal(18, all)
     assert.is_true(behind <= 5, out[1])                    -- of the layers done last
+  end)
+  it("hold up what reads them, bucket by bucket, and what reads the last comes last", function()
+    local out = run(1, [[
+      local w = {}
+      for k = 1, 4 do w[k] = flame.ones(8 * k):requires_grad_() end
+      flame.eval()
+      local total = 0
+      for k = 1, 4 do total = total + (w[k] * flame.randn(8 * k)):sum() end
+      total:backward()
+      local function send(k, joins)                        -- those of a bucket join the next
+        local g = w[k].grad:detach()
+        w[k].grad = flame.internal.call("collective", "all_reduce", { g },
+          { 1, 0, 0, 1, 1, joins, 0, 0, 1, 8 * k }, g.shape, g.dtype)
+      end
+      send(1, 1)
+      send(2, 0)
+      send(3, 0)
+      send(4, 0)
+      local norms = {}
+      for k, f in ipairs { "sin", "exp", "abs", "neg" } do             -- four kernels
+        norms[k] = w[5 - k].grad[f](w[5 - k].grad):sum()
+      end
+      flame.debug(1)
+      flame.eval()]])
+    local steps, waits, at = {}, {}, nil
+    for line in out[1]:gmatch("[^\n]+") do
+      at = line:match("^waits for step (%d+)$") or at
+      local what = line:match("^step %d+: (.*)$")
+      if what then
+        steps[#steps + 1], waits[#waits + 1], at = what, tonumber(at or 0), nil
+      end
+    end
+    local first = #steps
+    while not steps[first]:find "^call" do first = first - 1 end     -- the last collective
+    local rows = table.concat(steps, ", ", first + 1)
+    assert.equal("row kept() reduced(16), row kept() reduced(8), row kept() reduced(24), "
+      .. "row kept() reduced(32)", rows)
+    assert.same({ first - 2, 0, first - 1, first }, { table.unpack(waits, first + 1) })
   end)
   it("end with a rank that dies, hangs or fails in the library, and name it", function()
     local text = [[

@@ -281,6 +281,17 @@ describe("a tokenizer's special case", function()
       tokenizers.from_string(BPE):decode_batch({ { 1 }, { "x" } })
     end, "decode_batch: an id must be an integer, got a string", 1, true)
   end)
+  it("knows the characters that the library knows", function()
+    local t = tokenizers.from_string([[{"normalizer":{"type":"Lowercase"},"pre_tokenizer":
+      {"type":"Split","pattern":{"Regex":"\\p{L}"},"behavior":"Removed"},
+      "model":{"type":"BPE","unk_token":"?","vocab":{"?":0,"\u10D4":1,"\u088F":2},"merges":[]}}]])
+    local function ids(text) return t:encode(text, { list = true }) end
+    assert.same({ 0 }, ids "\u{10D82}#")                        -- a letter of 16.0
+    assert.same({ 2, 0 }, ids "\u{88F}#")                       -- of 17.0
+    local lower = tokenizers.from_string([[{"normalizer":{"type":"Lowercase"},"model":
+      {"type":"BPE","unk_token":"?","vocab":{"?":0,"\uA7CF":1,"\uA7CE":2},"merges":[]}}]])
+    assert.same({ 1 }, lower:encode("\u{A7CE}", { list = true }))   -- of 17.0
+  end)
   it("goes on after a failed allocation", function()
     local internal = flame.internal
     local file = with('"normalizer":{"type":"Sequence","normalizers":[' ..

@@ -125,6 +125,16 @@ add("loops in C", "time", {
   "local t = {} for i = 1, 1e8 do t[i .. ''] = i end while true do local s = #t .. 'x' end",
   "local s, t = ('x'):rep(1 << 22), ('x'):rep(1 << 22) while true do local b = s < t end",
 })
+-- minutes of one call of the core: our own linear algebra, which stands in for the host's, and
+-- windows as long as half the row
+add("loops in C", "time", {
+  "flame.eval((flame.linalg.svd(flame.rand(600, 600))))",
+  "flame.eval((flame.linalg.eigh(flame.rand(1000, 1000))))",
+  "flame.eval((flame.linalg.qr(flame.rand(1000, 1000))))",
+  "flame.eval((flame.linalg.matrix_exp(flame.rand(800, 800))))",
+  "flame.eval(flame.max_pool1d(flame.rand(1, 1, 2000000), 1000001, 1))",
+  "flame.eval(flame.avg_pool1d(flame.rand(1, 1, 2000000), 1000001, 1))",
+})
 add("loops in C", "ends", { "assert((''):rep(1 << 40) == '')" })
 add("loops in C", "too many elements to move", { "table.move({}, math.mininteger, "
     .. "math.maxinteger, 1)" })
@@ -319,5 +329,12 @@ add("nested", "ends", {
   "local ok = pcall(function() local b b = flame.sandbox{print = function() b:run('return 1') end} "
     .. "b:run('print(1)') end) assert(not ok)",
   "assert(not pcall(flame.sandbox, {allow = {'everything'}}))",
+  "local f <close> = assert(io.open('folder/mine', 'w')) flame.sandbox {allow = {'read'}, folder = "
+    .. "'folder'}:run([[assert(io.open('mine')) for _, p in ipairs {'inside', '../inside', "
+    .. "'/etc/passwd'} do assert(not io.open(p)) end "
+    .. "assert(not pcall(flame.sandbox, {allow = {'read'}, folder = '..'}))]])",
+  "for _, p in ipairs {'/', '..', 'up', 'up/in', 'nowhere', 'inside', 'pipe'} do "
+    .. "local ok, why = pcall(flame.sandbox, {allow = {'read'}, folder = p}) "
+    .. "assert(not ok and why:find('folder', 1, true), why) end",
 })
 return list

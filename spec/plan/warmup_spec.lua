@@ -76,6 +76,70 @@ describe("flame.warmup of a function", function()
     twin_step()
     assert.same(values_of(twin), values_of(net))
   end)
+  it("leaves schedules and scalers, also where the first change is theirs", function()
+    local net, opt, step = network()
+    opt.lr = 0.5
+    local inner = optim.schedule.linear(opt, 0.5, 1, 4)
+    local schedules = { optim.schedule.one_cycle(opt, 0.1, 20),
+      optim.schedule.sequential(opt, { inner, optim.schedule.constant(opt, 0.25, 3) }, { 2 }),
+      optim.schedule.reduce_on_plateau(opt, "min", 0.5, 0) }
+    local scaler = optim.GradScaler { init_scale = 8, growth_interval = 1 }
+    local function all()
+      local out = { scaler:state_dict(), inner:state_dict(), opt.groups[1].betas[1], opt.lr }
+      for _, s in ipairs(schedules) do out[#out + 1] = s:state_dict() end
+      return out
+    end
+    local before = all()
+    raises("boom", flame.warmup, function()
+      for _ = 1, 3 do
+        for i = 1, 2 do schedules[i]:step() end
+        schedules[3]:step(step())
+        net:zero_grad()
+        scaler:scale(net(flame.ones(2, 6)):sum()):backward()
+        scaler:unscale(opt)
+        scaler:step(opt)
+        scaler:update()
+      end
+      schedules[2]:step()
+      assert.not_same(before, all())
+      scaler:scale(net(flame.ones(2, 6)):sum()):backward()
+      scaler:step(opt)
+      error("boom", 0)
+    end)
+    assert.same(before, all())
+    assert.is_nil(next(opt.state))
+    scaler:scale(net(flame.ones(2, 6)):sum()):backward()
+    scaler:step(opt)
+    scaler:update()
+    assert.equal(16, scaler:get_scale())
+    assert.equal(1, opt.steps)
+  end)
+  it("leaves LBFGS with its history", function()
+    local w = flame.tensor({ 1, 2 }, { requires_grad = true })
+    local opt = optim.LBFGS({ w }, { lr = 0.1, max_iter = 3 })
+    local function step()
+      return opt:step(function()
+        opt:zero_grad()
+        local loss = (w - 3):square():sum() + w:pow(4):sum()
+        loss:backward()
+        return loss
+      end)
+    end
+    local function saved() return { opt:state_dict().state, opt.steps, w:totable() } end
+    flame.warmup(step)
+    assert.is_nil(next(opt.state))
+    step()
+    local function plain(v)
+      if type(v) == "userdata" then return v:totable() end
+      if type(v) ~= "table" then return v end
+      local out = {}
+      for key, x in pairs(v) do out[key] = plain(x) end
+      return out
+    end
+    local before = plain(saved())
+    flame.warmup(step)
+    assert.same(before, plain(saved()))
+  end)
   it("runs no kernel, and what is read is 0", function()
     local x = flame.ones(3)
     flame.eval(x)

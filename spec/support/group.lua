@@ -14,7 +14,9 @@ function group.by() return by end
 function group.run(n, text, o)
   local how = { by = by }
   for key, v in pairs(o or {}) do how[key] = v end
-  return ranks.run(n, text, how)
+  local out = ranks.run(n, text, how)
+  for k = 1, n do out[k] = out[k]:gsub(" on a GPU", "") end         -- with FLAME_DEVICE=cuda
+  return out
 end
 
 --- Runs the text in n processes; all must end well and have printed 'expected' (of one rank: a

@@ -18,7 +18,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MOST = 255 };            /* inputs, results: nin of a node */
+enum { MOST = 255, DEEP = 200 };     /* inputs, results: nin of a node; functions in functions */
 
 /* What the entries share: the argument of their fl_custom, and freed with it. */
 typedef struct function {
@@ -97,6 +97,8 @@ static int read_function(flame_context *c, const flame_function *from, flame_fun
             f->nin, f->nout, MOST, MOST);
   else if (c->evaluating || c->settling)
     FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "called by a release function, which may only free");
+  else if (c->callbacks >= DEEP)
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "functions are applied in functions more than %d deep", DEEP);
   else {
     if (!f->name || !f->name[0]) f->name = op;
     return 1;

@@ -1,8 +1,8 @@
 /*
 ** The client's side of NVTX 3 (nvtx.h). The tool's library has a function InitializeInjectionNvtx2,
 ** which is given a function that knows our tables by number: of the version, and of the places
-** where the tool puts its own functions, module by module. Of the module CORE there are 16 places,
-** of which two are used; other modules are not offered.
+** where the tool puts its own functions, module by module. Tools refuse a client that lacks one of
+** the six modules; two places of CORE are used here, those of the others only taken.
 */
 #include "base/nvtx.h"
 #include "base/machine.h"
@@ -12,17 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE_CALLBACKS = 1, TABLE_VERSION = 3, MODULE_CORE = 1, VERSION = 3 };
-enum { RANGE_PUSH = 9, RANGE_POP = 11, CORE_PLACES = 16 };
+enum { TABLE_CALLBACKS = 1, TABLE_VERSION = 3, VERSION = 3 };
+enum { NONE, CORE, CUDA, OPENCL, CUDART, CORE2, SYNC, MODULES, MOST_PLACES = 16 };
+enum { RANGE_PUSH = 9, RANGE_POP = 11 };                                      /* of CORE */
 
 typedef void (*any_function)(void);
-static any_function place[CORE_PLACES], *table[CORE_PLACES];
+static any_function places[MODULES][MOST_PLACES], *table[MODULES][MOST_PLACES];
+static any_function *const place = places[CORE];
 
 static int get_module(int module, any_function ***out, unsigned *size) {
-  if (module != MODULE_CORE) return 0;
-  for (int i = 0; i < CORE_PLACES; i++) table[i] = &place[i];
-  if (out) *out = table;
-  if (size) *size = CORE_PLACES;
+  static const uint8_t count[MODULES] = { [CORE] = 16, [CUDA] = 9, [OPENCL] = 15, [CUDART] = 7,
+                                          [CORE2] = 16, [SYNC] = 7 };
+  if (module <= NONE || module >= MODULES) return 0;
+  for (int i = 1; i < count[module]; i++) table[module][i] = &places[module][i];
+  if (out) *out = table[module];
+  if (size) *size = count[module];
   return 1;
 }
 static void set_version(uint32_t version) { (void)version; }
@@ -41,7 +45,8 @@ static const void *get_table(uint32_t id) {
 
 static int on;
 
-/* A library that is not a tool's, or does not want us, is closed again. */
+/* A library that is not a tool's, or does not want us, is closed again. One that takes us may fill
+** its places later. */
 static void open_tool(void) {
   const char *file = getenv("NVTX_INJECTION64_PATH");
   int (*begin)(const void *(*)(uint32_t)) = NULL;
@@ -49,7 +54,7 @@ static void open_tool(void) {
   void *tool = file && *file ? dlopen(fl_machine_path(file, path, sizeof path), RTLD_LAZY) : NULL;
   void *f = tool ? dlsym(tool, "InitializeInjectionNvtx2") : NULL;
   memcpy(&begin, &f, sizeof begin);                /* ISO C has no such cast */
-  if (begin && begin(get_table) && place[RANGE_PUSH] && place[RANGE_POP]) on = 1;
+  if (begin && begin(get_table)) on = 1;
   else if (tool) dlclose(tool);
 }
 
@@ -61,14 +66,14 @@ int fl_nvtx_on(void) {
 
 void fl_nvtx_push(const char *name) {
   int (*push)(const char *);
-  if (!fl_nvtx_on()) return;
+  if (!fl_nvtx_on() || !place[RANGE_PUSH]) return;
   memcpy(&push, &place[RANGE_PUSH], sizeof push);
   push(name);
 }
 
 void fl_nvtx_pop(void) {
   int (*pop)(void);
-  if (!fl_nvtx_on()) return;
+  if (!fl_nvtx_on() || !place[RANGE_POP]) return;
   memcpy(&pop, &place[RANGE_POP], sizeof pop);
   pop();
 }

@@ -139,10 +139,15 @@ static flame_status send_soon(fl_cuda *s, const fl_plan *p, const fl_binding *b,
   int32_t k = fl_step_soon(p, i, 0);
   if (k >= 0 && fl_step_collects(&p->step[i])) {
     if (fl_nccl_keeps(s)) return e;
-    e = fl_nccl_join(s);
+    e = fl_nccl_join(s, NULL);
   }
   for (; k >= 0 && e == FLAME_OK; k = fl_step_soon(p, i, k + 1)) e = fl_soon_send(s, p, b, k);
   return e;
+}
+
+/* The last collective that step i waits for, NULL: all. */
+static const fl_call *awaited(const fl_plan *p, int32_t i) {
+  return i < p->nstep ? &p->step[p->step[i].joins - 1].call->call : NULL;
 }
 
 static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording *w,
@@ -152,7 +157,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
   for (int32_t i = 0, to; i <= p->nstep && e == FLAME_OK; i = to) {
     int ran = 0;
     to = i + 1;
-    if (i == p->nstep || p->step[i].joins) e = fl_nccl_join(s);
+    if (i == p->nstep || p->step[i].joins) e = fl_nccl_join(s, awaited(p, i));
     if (e != FLAME_OK) return e;
     if ((u->open >= 0 || fl_nccl_unproven(s)) && must_look(s, p, i)) {
       if (u->open >= 0) e = look_at(s, p, u, fault, done);
@@ -232,7 +237,7 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   if (!well && lane >= 0 && s->ctx->group && s->ctx->group->unproven && *done > lane) *done = lane;
   if (well) fl_nccl_spend(s);
   else if (!s->dead && s->ctx->group && !s->ctx->group->broken[0] && !fl_nccl_unproven(s))
-    fl_nccl_join(s);             /* what it reads is given back */
+    fl_nccl_join(s, NULL);       /* what it reads is given back */
   fl_replay_end(s, p, w, *done == p->nstep);
   if (fault->site >= 0) fl_soon_forget(s);
   fl_soon_ran(s, p, b);

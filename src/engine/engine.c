@@ -161,6 +161,11 @@ static unsigned checks_of_environment(const flame_context *c) {
   return checks;
 }
 
+void fl_engine_debug(flame_context *c, int level) {
+  ((fl_engine *)c->engine)->debug = level;
+  c->show_texts = level >= 4;
+}
+
 void fl_engine_debug_cuda(flame_context *c, int on) {
   c->sync_each = on != 0;
   c->kernel_checks = (uint8_t)(checks_of_environment(c) | (on ? FL_LANE_BOUNDS : 0));
@@ -218,7 +223,7 @@ static flame_status configure(flame_context *c, const flame_options *given) {
   c->kernel_steps = fl_env_int(FL_ENV_FLAME_KERNEL_STEPS);
   if (check_environment(c) != FLAME_OK) return FLAME_BAD_ARGUMENT;
   configure_checks(c);
-  e->debug = fl_env_int(FL_ENV_FLAME_DEBUG);
+  fl_engine_debug(c, fl_env_int(FL_ENV_FLAME_DEBUG));
   c->grad_mode = 1;
   c->deterministic = 1;
   c->rng.seed = 0;

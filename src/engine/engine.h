@@ -61,6 +61,7 @@ typedef struct fl_engine {
                                                   ** largest GPU in use */
 } fl_engine;
 
+void fl_engine_debug(flame_context *c, int level);       /* as FLAME_DEBUG */
 /* The debug switch of CUDA: launches are waited for, and user kernels' indices checked. FLAME_CHECK
 ** keeps its own checks when it is off. */
 void fl_engine_debug_cuda(flame_context *c, int on);

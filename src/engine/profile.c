@@ -1,7 +1,6 @@
 /*
-** Names for the steps of plans, and the list of what ran. A step of fused ops is named by the
-** ops in it, in order, each once; loads, numbers and casts are not named unless nothing else
-** is there.
+** Names for the steps of plans, and the list of what ran. A step of fused ops has its kernel's name
+** (plan/kernel.h).
 */
 #include "engine/profile.h"
 #include "tensor/build_util.h"
@@ -9,47 +8,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Append "+name" unless it is in the list already; a list that is full ends in "+...". */
-static void add_name(char *out, size_t size, const char *name) {
-  const size_t n = strlen(out), k = strlen(name);
-  for (const char *p = out; (p = strstr(p, name)) != NULL; p += k)
-    if ((p == out || p[-1] == '+') && (p[k] == 0 || p[k] == '+')) return;
-  if (n + k + 6 < size) snprintf(out + n, size - n, "%s%s", n ? "+" : "", name);
-  else if (n > 3 && strcmp(out + n - 3, "...") != 0) snprintf(out + n, size - n, "+...");
-}
-
-static void name_kernel(const fl_kernel *k, char *out, size_t size) {
-  const char *plain = "copy";
-  for (int i = 0; i < k->ninstr; i++) {
-    const fl_instr *x = &k->instr[i];
-    switch (x->code) {
-      case FL_I_OP:
-        case FL_I_REDUCE:
-          case FL_I_RANDOM:
-            add_name(out, size, fl_ops[x->op].name);
-            break;
-      case FL_I_GATHER: add_name(out, size, "gather"); break;
-      case FL_I_CAST: plain = "cast"; break;
-      case FL_I_IOTA: plain = "arange"; break;
-      case FL_I_SCALAR: if (k->ninstr == 1) plain = "fill"; break;
-      default: break;
-    }
-  }
-  if (out[0] == 0) add_name(out, size, plain);
-}
-
 void fl_step_name(const fl_step *s, char *out, size_t size) {
-  out[0] = 0;
+  const char *name = "copy";
   switch (s->kind) {
-    case FL_S_KERNEL: name_kernel(s->kernel, out, size); return;
-    case FL_S_MATMUL: add_name(out, size, "matmul"); return;
-    case FL_S_SCATTER: add_name(out, size, s->scatter->add ? "scatter_add" : "scatter"); return;
+    case FL_S_KERNEL: fl_kernel_name(s->kernel, out, size); return;
+    case FL_S_MATMUL: name = "matmul"; break;
+    case FL_S_SCATTER: name = s->scatter->add ? "scatter_add" : "scatter"; break;
     case FL_S_CALL:
-      add_name(out, size, s->call->call.what[0] ? s->call->call.what
-                                                : fl_calls[s->call->call.kind].name);
-      return;
-    default: add_name(out, size, "copy"); return;
+      name = s->call->call.what[0] ? s->call->call.what : fl_calls[s->call->call.kind].name;
+      break;
+    default: break;
   }
+  snprintf(out, size, "%s", name);
 }
 
 /* Bytes that a step reads and writes at least; the planner counts those of kernels alone. */

@@ -35,11 +35,11 @@ static int is_new(fl_engine *e, fl_mem *m, uint64_t h) {
 }
 
 static void generate(flame_context *c, const fl_kernel *k, int multi) {
-  const fl_engine *e = c->engine;
+  char name[FL_TEXT_NAME];
   fl_text t;
   fl_text_init(&t, &c->mem);
-  if (fl_text_kernel(k, "kernel", multi, &t) == FLAME_OK) c->stats.texts++;
-  const char *s = e->debug >= 4 ? fl_text_str(&t) : NULL;
+  if (fl_text_named(k, multi, name, &t) == FLAME_OK) c->stats.texts++;
+  const char *s = c->show_texts ? fl_text_str(&t) : NULL;
   if (s) fputs(s, stderr);
   fl_text_free(&t);
 }

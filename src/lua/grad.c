@@ -562,6 +562,20 @@ static int g_snapshot(lua_State *L) {
   return fl_lua_leave(L, b, m, out, y);
 }
 
+/* (x): its values in the half dtype that it was cast from, or nil. */
+static int g_narrowed(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_box *x = fl_arg_tensor(L, 1, "narrowed", "x"), *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x), *y = n ? n_narrowed(n) : NULL;
+  if (n && !y && b->c->err.code == FLAME_OK) {
+    fl_scope_end(b->c, m);
+    lua_pushnil(L);
+    return 1;
+  }
+  return fl_lua_leave(L, b, m, out, y ? n_detach(y) : NULL);
+}
+
 const fl_lua_reg fl_reg_internal[] = {
   { "call", fl_lua_call_op, 0 }, { "along", fl_lua_call_along, 0 },
   { "attention", fl_lua_attention, 0 },
@@ -569,5 +583,6 @@ const fl_lua_reg fl_reg_internal[] = {
   { "form", fl_lua_form, 0 }, { "snapshot", g_snapshot, 0 },
   { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { "here", g_here, 0 },
   { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 },
-  { "after_backward", g_after_backward, 0 }, { "reached", g_reached, 0 }, { NULL, NULL, 0 }
+  { "after_backward", g_after_backward, 0 }, { "reached", g_reached, 0 },
+  { "narrowed", g_narrowed, 0 }, { NULL, NULL, 0 }
 };

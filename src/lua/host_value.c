@@ -62,6 +62,9 @@ int fl_host_push_all(lua_State *L, fl_lua *b, int n, const flame_value *v) {
   lua_createtable(L, 0, named);
   for (int i = 0; i < n; i++) {
     if (!v[i].name) continue;
+    if (lua_getfield(L, -1, v[i].name) != LUA_TNIL)
+      fl_lua_fail_in(L, b, "", "%s is given twice", v[i].name);
+    lua_pop(L, 1);
     push_value(L, b, &v[i], 0);
     lua_setfield(L, -2, v[i].name);
   }

@@ -207,7 +207,7 @@ static int x_debug(lua_State *L) {
     return 1;
   }
   const int before = e->debug;
-  if (!lua_isnil(L, 1)) e->debug = (int)lua_tointeger(L, 1);
+  if (!lua_isnil(L, 1)) fl_engine_debug(c, (int)lua_tointeger(L, 1));
   lua_pushinteger(L, before);
   return 1;
 }

@@ -12,6 +12,12 @@
 #include "lua/cross.h"
 #include "lua/embedded.h"
 #include "lua/hook.h"
+#include "io/io.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+enum { FOLDER = 4096 };             /* bytes of a path */
 
 struct fl_sandbox {
   fl_lua *b;                        /* the caller's */
@@ -107,21 +113,37 @@ static void set_limits(const fl_sandbox *x) {
   }
 }
 
-/* ({limits by number from 0, deny =, folder =, threads =, device =}, print or nil) -> a sandbox */
-static int box_open(lua_State *L) {
-  fl_lua *b = self_of(L);
-  char why[FL_LUA_WHY];
-  if (b->c == NULL) return fl_lua_raise(L, b);
-  lua_settop(L, 2);
-  luaL_checktype(L, 1, LUA_TTABLE);
-  if (!lua_isnil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
+/* The folder of a sandbox in a state that has one: where this part beneath it lies, opened as the
+** state's files are. */
+static const char *folder_beneath(lua_State *L, fl_lua *b, const char *part, char path[FOLDER]) {
+  flame_context *c = b->c;
+  const uint32_t deny = c->limits.deny;
+  const char *name;
+  char link[40];
+  if (!c->limits.folder) return part;
+  if (strcmp(part, ".") == 0 || (deny & FLAME_READ && deny & FLAME_WRITE)) return c->limits.folder;
+  const int fd = deny & FLAME_READ ? fl_file_parent(c, lua_pushfstring(L, "%s/-", part), &name)
+                                   : fl_file_open(c, part, O_RDONLY | O_DIRECTORY, 0);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t n = fd < 0 ? -1 : readlink(link, path, FOLDER);
+  const int why = errno;
+  if (fd >= 0) close(fd);
+  if (n < 0 || n >= FOLDER) {
+    fl_lua_fail(L, "sandbox", "folder '%s': %s", part, n < 0 ? fl_file_error(why) : "long path");
+    return NULL;
+  }
+  path[n] = 0;
+  return path;
+}
+
+/* The texts stay on the stack. */
+static flame_options read_options(lua_State *L, fl_lua *b, char folder[FOLDER]) {
   flame_options o = { .size = sizeof o, .print = print,
                       .threads = (int)integer_field(L, 1, "threads"),
                       .deny = (uint32_t)integer_field(L, 1, "deny") | b->c->limits.deny,
                       .allow = b->c->limits.allow };
   lua_getfield(L, 1, "folder");
-  o.folder = lua_tostring(L, -1);
-  if (b->c->limits.folder) o.folder = b->c->limits.folder;
+  o.folder = folder_beneath(L, b, luaL_checkstring(L, -1), folder);
   lua_getfield(L, 1, "device");
   o.device = lua_tostring(L, -1);
   for (int k = 0; k <= FLAME_OUTPUT_BYTES; k++) {
@@ -129,6 +151,18 @@ static int box_open(lua_State *L) {
     o.limit[k] = lua_tointeger(L, -1);
     lua_pop(L, 1);
   }
+  return o;
+}
+
+/* ({limits by number from 0, deny =, folder =, threads =, device =}, print or nil) -> a sandbox */
+static int box_open(lua_State *L) {
+  fl_lua *b = self_of(L);
+  char why[FL_LUA_WHY], folder[FOLDER];
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  lua_settop(L, 2);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  if (!lua_isnil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
+  flame_options o = read_options(L, b, folder);
   fl_sandbox **slot = (fl_sandbox **)lua_newuserdatauv(L, sizeof *slot, 2);
   *slot = NULL;
   lua_pushvalue(L, 2);
@@ -200,11 +234,11 @@ static int call_inside(lua_State *L, fl_sandbox *x, request *r) {
   lua_settop(x->I, 0);
   set_limits(x);
   x->b->inner = fl_hook_of(x->I);
-  atomic_store(&x->b->c->limits.inside, c);
+  flame_context *before = fl_run_inside(x->b->c, c);
   lua_pushcfunction(x->I, answer);
   lua_pushlightuserdata(x->I, r);
   const int status = flame_lua_pcall(x->I, 1, LUA_MULTRET, 0);
-  atomic_store(&x->b->c->limits.inside, NULL);
+  fl_run_inside(x->b->c, before);
   x->b->inner = NULL;
   x->L = NULL;
   pass_on(x->b, c);

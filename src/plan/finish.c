@@ -191,7 +191,8 @@ static int add_parts(fl_planner *P, fl_plan *plan, by_key *t, fl_step *s, int32_
     return ok;
   }
   for (; ok && i < n; i++) {
-    fl_step one = { .kind = FL_S_KERNEL, .count = 1, .moved = part[i].bytes };
+    fl_step one = { .kind = FL_S_KERNEL, .count = 1, .moved = part[i].bytes,
+                    .stage = s->stage };
     one.kernel = fl_alloc(P->mem, sizeof *one.kernel);
     ok = one.kernel != NULL;
     if (!ok) break;
@@ -216,6 +217,7 @@ static int fill_steps(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan *p
     if (fl_plan_stops(P, i)) return 0;
     if (turns[i].stage != stage) { stage = turns[i].stage; begin = plan->nstep; }
     if (!make_step(P, &turns[i], &s, &empty)) { free_step(P->mem, &s); return 0; }
+    s.stage = stage;
     if (empty) { free_step(P->mem, &s); continue; }
     if (!add_parts(P, plan, t, &s, begin)) return 0;
   }
@@ -410,7 +412,7 @@ fl_plan *fl_plan_finish(fl_planner *P) {
   int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) &&
            fl_plan_place_memory(P, turns, n, plan) && make_steps(P, turns, n, plan);
   if (ok) note_outs(plan);
-  ok = ok && fl_plan_delay_lanes(plan) && order_faults(P, plan) &&
+  ok = ok && fl_plan_order_lanes(plan) && order_faults(P, plan) &&
        (!P->c->scan || fl_plan_scan(plan));
   fl_free(P->mem, turns, cap);
   if (!ok) {

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 static int stride_class(int64_t s) { return s == 0 ? 0 : s == 1 ? 1 : 2; }
@@ -102,4 +103,32 @@ void fl_kernel_print(const fl_kernel *k, fl_text *out) {
   for (int i = 0; i < k->ninstr; i++) print_instr(k, i, out);
   for (int i = 0; i < k->nstore; i++)
     fl_text_printf(out, "  store @%d = %%%d\n", k->store[i].operand, k->store[i].value);
+}
+
+/* Append "+name" unless it is in the list already; a list that is full ends in "+...". */
+static void add_name(char *out, size_t size, const char *name) {
+  const size_t n = strlen(out), k = strlen(name);
+  for (const char *p = out; (p = strstr(p, name)) != NULL; p += k)
+    if ((p == out || p[-1] == '+') && (p[k] == 0 || p[k] == '+')) return;
+  if (n + k + 6 < size) snprintf(out + n, size - n, "%s%s", n ? "+" : "", name);
+  else if (n > 3 && strcmp(out + n - 3, "...") != 0) snprintf(out + n, size - n, "+...");
+}
+
+void fl_kernel_name(const fl_kernel *k, char *out, size_t size) {
+  const char *plain = "copy";
+  out[0] = 0;
+  for (int i = 0; i < k->ninstr; i++) {
+    const fl_instr *x = &k->instr[i];
+    switch (x->code) {
+      case FL_I_OP:
+      case FL_I_REDUCE:
+      case FL_I_RANDOM: add_name(out, size, fl_ops[x->op].name); break;
+      case FL_I_GATHER: add_name(out, size, "gather"); break;
+      case FL_I_CAST: plain = "cast"; break;
+      case FL_I_IOTA: plain = "arange"; break;
+      case FL_I_SCALAR: if (k->ninstr == 1) plain = "fill"; break;
+      default: break;
+    }
+  }
+  if (out[0] == 0) add_name(out, size, plain);
 }

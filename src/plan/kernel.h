@@ -112,4 +112,7 @@ uint64_t fl_kernel_key(const fl_kernel *k);
 /* One line an instruction, for FLAME_DEBUG and the golden files. */
 struct fl_text;
 void fl_kernel_print(const fl_kernel *k, struct fl_text *out);
+/* "mul+exp+sum": the ops in it, in order, each once; loads, numbers and casts are not named unless
+** nothing else is there. Depends on the structure alone. */
+void fl_kernel_name(const fl_kernel *k, char *out, size_t size);
 #endif

@@ -4,13 +4,15 @@
 ** - what rests on a result of one comes after all that were recorded before it (fl_plan_ready), so
 **   that the sums of gradients go on while backward makes the next ones;
 ** - what they read and write is not given back before the plan's end (finish.c);
-** - the steps that have to wait for them are known: those that read a result, and writes of homes;
+** - the steps that have to wait for them are known, and for which: those that read a result, and
+**   writes of homes. Of one stage, those that wait for earlier ones come first;
 ** - a collective waits for attention, if a call of it comes soon. Products fill the multiprocessors
 **   with one block each, so that one that lacks the few that NCCL has takes up to twice its time;
 **   the many blocks of attention lose those few, no more.
 */
 #include "plan/planner.h"
 #include "tensor/call_collective.h"
+#include <stdlib.h>
 #include <string.h>
 
 enum { SOON = 64 };                      /* steps beside collectives that one waits at most */
@@ -88,13 +90,10 @@ static int can_wait(const fl_plan *plan, int32_t i) {
   return 0;
 }
 
-int fl_plan_delay_lanes(fl_plan *plan) {
+static int delay(fl_plan *plan) {
   int32_t n = 0, held = 0;               /* collectives that wait */
-  for (int32_t i = 0; i < plan->nstep && n == 0; i++) n = collective_of(&plan->step[i]) != NULL;
-  if (!n || !plan->device) return 1;
   fl_step *wait = fl_alloc(plan->mem, sizeof *wait * (size_t)plan->nstep);
   if (!wait) return 0;
-  n = 0;
   for (int32_t i = 0; i < plan->nstep; i++) {
     const fl_step s = plan->step[i];
     const int collective = collective_of(&s) != NULL;
@@ -113,16 +112,65 @@ int fl_plan_delay_lanes(fl_plan *plan) {
   return 1;
 }
 
+/* The last collective that step i waits for, of those after 'done' up to 'newest', which is one;
+** 'done': none. Those of a bucket end together. */
+static int32_t needs(const fl_plan *plan, int32_t i, int32_t done, int32_t newest) {
+  const fl_step *s = &plan->step[i];
+  int32_t last = newest;
+  for (int32_t j = newest; j > done; j--) {
+    const fl_call_step *k = collective_of(&plan->step[j]);
+    if (!k) continue;
+    if (!k->call.p[FL_COLLECT_JOINS]) last = j;
+    if (s->commits || reads(s, k)) return last;
+  }
+  return done;
+}
+
+typedef struct { int32_t step, need; } turn;
+
+static int by_need(const void *a, const void *b) {
+  const turn *x = a, *y = b;
+  return x->need != y->need ? (x->need > y->need) - (x->need < y->need)
+                            : (x->step > y->step) - (x->step < y->step);
+}
+
+/* After the last collective, what waits for less comes first in its stage. */
+static int order(fl_plan *plan, int32_t last) {
+  const int32_t n = plan->nstep - last - 1;
+  const size_t bytes = (sizeof(turn) + sizeof(fl_step)) * (size_t)n;
+  fl_step *from = n ? fl_alloc(plan->mem, bytes) : NULL, *to = &plan->step[last + 1];
+  turn *t = (turn *)(from + n);
+  if (!from) return n == 0;
+  for (int32_t i = 0; i < n; i++) t[i] = (turn){ i, needs(plan, last + 1 + i, -1, last) };
+  for (int32_t i = 0, end; i < n; i = end) {
+    for (end = i + 1; end < n && to[end].stage == to[i].stage; end++) {}
+    qsort(t + i, (size_t)(end - i), sizeof *t, by_need);
+  }
+  memcpy(from, to, sizeof *from * (size_t)n);
+  for (int32_t i = 0; i < n; i++) to[i] = from[t[i].step];
+  fl_free(plan->mem, from, bytes);
+  return 1;
+}
+
+static int32_t last_collective(const fl_plan *plan) {
+  int32_t i = plan->nstep - 1;
+  while (i >= 0 && !collective_of(&plan->step[i])) i--;
+  return i;
+}
+
+int fl_plan_order_lanes(fl_plan *plan) {
+  if (!plan->device || last_collective(plan) < 0) return 1;
+  return delay(plan) && order(plan, last_collective(plan));
+}
+
 void fl_plan_note_lanes(fl_plan *plan) {
-  int32_t open = -1;                     /* the first collective that is not waited for */
+  int32_t done = -1, newest = -1;        /* the last that is waited for; the last before step i */
   for (int32_t i = 0; i < plan->nstep; i++) {
     fl_step *s = &plan->step[i];
     plan->checks |= checks(s);
-    for (int32_t j = open; j >= 0 && j < i && !s->joins; j++) {
-      const fl_call_step *k = collective_of(&plan->step[j]);
-      s->joins = s->commits || (k && reads(s, k));
-    }
-    if (s->joins) open = -1;
-    if (open < 0 && collective_of(s)) open = i;
+    const int32_t need = needs(plan, i, done, newest);
+    s->joins = need > done ? need + 1 : 0;
+    done = need;
+    if (collective_of(s)) newest = i;
   }
 }

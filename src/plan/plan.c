@@ -61,6 +61,7 @@ void fl_plan_print(const fl_plan *p, fl_text *out) {
                  p->nnode, p->nstep, p->next, p->nout, (long long)p->arena_bytes);
   for (int32_t i = 0; i < p->nstep; i++) {
     const fl_step *s = &p->step[i];
+    if (s->joins) fl_text_printf(out, "waits for step %d\n", s->joins);
     fl_text_printf(out, "step %d: ", i + 1);
     if (s->kind == FL_S_KERNEL) {
       if (s->count > 1) fl_text_printf(out, "%d times ", s->count);

@@ -57,7 +57,10 @@ typedef struct fl_step {
   uint8_t kind;
   uint8_t commits;                 /* writes a home: not to be interrupted half-way */
   uint8_t looks;                   /* scan.c made it: not the program's, and not counted */
-  uint8_t joins;                   /* needs what collectives before it are still at (lanes.c) */
+  int32_t joins;                   /* 1 + the last collective that must have ended before it,
+                                   ** which ends a bucket; 0: none that earlier steps do not wait
+                                   ** for (lanes.c) */
+  int32_t stage;                   /* steps of one stage could be in any order */
   int32_t count;                   /* KERNEL: instances of one structure run as one launch */
   int32_t node;                    /* the program's node that it computes, of several the first */
   fl_kernel *kernel;               /* KERNEL: array of count */

@@ -203,8 +203,9 @@ int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t);
 int fl_plan_is_collective(const fl_planner *P, int32_t g);
 /* The stage after which what group 'on' computes is there. */
 int32_t fl_plan_ready(const fl_planner *P, int32_t on);
-/* Collectives wait for attention; commits are known. 0: no memory. */
-int fl_plan_delay_lanes(fl_plan *plan);
+/* Collectives wait for attention, and what reads the last ones comes last of its stage; commits are
+** known. 0: no memory. */
+int fl_plan_order_lanes(fl_plan *plan);
 /* Steps get their joins, and the plan whether it checks. */
 void fl_plan_note_lanes(fl_plan *plan);
 /* Steps that look for NaN, behind those that make floats; before the two above. (scan.c) */

@@ -148,8 +148,19 @@ fl_node *fl_record(flame_context *c, int op, int dtype, int device, fl_layout *s
 fl_node *n_cast(fl_node *x, int dtype) {
   if (!x || x->dtype == dtype) return x && !fl_usable(x, "to") ? NULL : x;
   if (!fl_usable(x, "to")) return NULL;
-  return fl_record(x->ctx, FL_OP_cast, dtype, x->device, fl_layout_retain(x->shape), 1,
-                   &x);
+  fl_node *y = fl_record(x->ctx, FL_OP_cast, dtype, x->device, fl_layout_retain(x->shape), 1,
+                         &x);
+  if (y) y->scal[0].i = x->dtype;
+  return y;
+}
+
+fl_node *n_narrowed(fl_node *y) {
+  const int known = y->op == FL_OP_cast || y->op == FL_OP_view;
+  const int from = known ? (int)y->scal[0].i : y->dtype;
+  if (!fl_is_half(from) || from == y->dtype || !fl_is_float(y->dtype)) return NULL;
+  const fl_node *x = y->base ? y->base : y;
+  const int pending = x->state == FL_PENDING && x->op == FL_OP_cast && x->scal[0].i == from;
+  return pending && x->shape == y->shape ? x->in[0] : n_cast(y, from);
 }
 
 fl_node *n_copy(fl_node *x) {

@@ -58,6 +58,9 @@ fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int6
                    int64_t low, int64_t high);
 
 fl_node *n_cast(fl_node *x, int dtype);              /* x itself when it has the dtype */
+/* The values of y in the half dtype that y was cast from; NULL: it was not. The same before and
+** after y is computed. */
+fl_node *n_narrowed(fl_node *y);
 fl_node *n_copy(fl_node *x);                         /* a fresh node of the same value */
 /* x as a separate value. What fills its memory is shared until one of both is written; a part of
 ** a larger value is copied, so that a clone of one row does not keep the whole. Row-major. */

@@ -33,15 +33,21 @@ static fl_node *view_as(fl_node *x, int rank, const int64_t *size, const int64_t
   return view(x, l, offset, &how);
 }
 
+/* y has the values of x: if those are of a narrower dtype, that is known of y as well. */
+static fl_node *same_values(const fl_node *x, fl_node *y) {
+  if (y && (x->op == FL_OP_cast || x->op == FL_OP_view)) y->scal[0] = x->scal[0];
+  return y;
+}
+
 fl_node *n_alias(fl_node *x) {
   if (!x || !fl_usable(x, "alias")) return NULL;
   const fl_attr how = { .view = FL_VIEW_ALIAS };
-  return view(x, fl_layout_retain(x->layout), x->offset, tracks(x) ? &how : NULL);
+  return same_values(x, view(x, fl_layout_retain(x->layout), x->offset, tracks(x) ? &how : NULL));
 }
 
 fl_node *n_detach(fl_node *x) {
   if (!x || !fl_usable(x, "detach")) return NULL;
-  return view(x, fl_layout_retain(x->layout), x->offset, NULL);
+  return same_values(x, view(x, fl_layout_retain(x->layout), x->offset, NULL));
 }
 
 /* Fill in the one -1 of a size list; 0 with an error when it does not work out. */

@@ -134,6 +134,7 @@ typedef struct flame_context {
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
                                  ** on the CPU; 0: no limit */
+  uint8_t show_texts;            /* FLAME_DEBUG=4: the text of a new kernel is printed */
   uint8_t sync_each;             /* wait after each launch: fl_engine_debug_cuda */
   int64_t gather_most;           /* elements and threads of a gather (kernel/ad/ad.h) */
   uint8_t kernel_checks;         /* FL_LANE_* asked for: see fl_kfunction_checks */

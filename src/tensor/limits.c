@@ -1,5 +1,6 @@
 /* Limits and permissions: see limits.h. */
 #include "tensor/context.h"
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -145,11 +146,27 @@ flame_status fl_interrupted(flame_context *c, const char *op) {
   return FL_FAIL(c, FLAME_INTERRUPTED, op, "%s", why);
 }
 
+/* No lock: this may run in a handler of signals. */
+static void interrupt_inside(flame_context *c) {
+  atomic_fetch_add(&c->limits.interrupting, 1);
+  flame_context *inner = atomic_load(&c->limits.inside);
+  if (inner) {
+    fl_stick(inner, FL_STUCK_INTERRUPTED);
+    interrupt_inside(inner);
+  }
+  atomic_fetch_sub(&c->limits.interrupting, 1);
+}
+
 void flame_interrupt(flame_context *c) {
   if (!c) return;
   atomic_fetch_or_explicit(&c->interrupted, FL_INTERRUPT_ONCE, memory_order_relaxed);
-  while ((c = atomic_load_explicit(&c->limits.inside, memory_order_relaxed)) != NULL)
-    fl_stick(c, FL_STUCK_INTERRUPTED);
+  interrupt_inside(c);
+}
+
+flame_context *fl_run_inside(flame_context *c, flame_context *inner) {
+  flame_context *before = atomic_exchange(&c->limits.inside, inner);
+  while (atomic_load(&c->limits.interrupting)) sched_yield();
+  return before;
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -183,6 +200,10 @@ void fl_time_end(flame_context *c) {
   if (l->depth == 0 || --l->depth > 0 || !l->timed) return;
   const int64_t took = fl_now_ns() - l->began;
   set_watch(c);
+  if (l->asked) {
+    l->asked = 0;
+    return;
+  }
   atomic_store(&l->used[FLAME_CALL_NS], took);
   if (l->most[FLAME_CALL_NS] > 0 && took >= l->most[FLAME_CALL_NS]) fl_stick(c, 1 + FLAME_CALL_NS);
   fl_use(c, FLAME_TOTAL_NS, took);
@@ -257,8 +278,15 @@ int64_t flame_limit_set(flame_context *c, flame_limit which, int64_t most) {
   return before;
 }
 
+/* To ask does not count: the last call is told, or the one that runs. */
 int64_t flame_limit_used(flame_context *c, flame_limit which) {
   FL_HOLD(c, -1);
+  fl_limits *l = &c->limits;
+  const int runs = l->timed && l->depth > (c->holds == 1);
+  const int64_t now = runs ? fl_now_ns() - l->began : 0;
+  if (l->timed && !runs) l->asked = 1;
+  if (which == FLAME_CALL_NS && runs) return now;
+  if (which == FLAME_TOTAL_NS) return used(c, which) + now;
   if (!is_limit((int)which)) return -1;
   if (which == FLAME_HOST_BYTES) return c->mem.live_bytes;
   if (which == FLAME_DEVICE_BYTES) return c->room.live_bytes;

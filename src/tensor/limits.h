@@ -23,7 +23,7 @@ typedef struct fl_limits {
   int64_t most[FLAME_LIMITS];    /* 0: none */
   atomic_llong used[FLAME_LIMITS];
   atomic_int stuck;              /* 1 + the limit that is used up, or FL_STUCK_CLOSED */
-  uint8_t any, timed;            /* is there one? one of time? */
+  uint8_t any, timed, asked;     /* is there one? one of time? does this call only ask for time? */
   int32_t depth;                 /* of calls whose time is counted */
   int64_t began;                 /* ns, of the outermost of them */
   int64_t collect_at;            /* live nodes that are worth a collection */
@@ -35,6 +35,7 @@ typedef struct fl_limits {
   void (*warn)(void *arg, const char *s);
   void *arg;
   _Atomic(struct flame_context *) inside;   /* of the sandbox that runs, which is interrupted too */
+  atomic_int interrupting;       /* who looks at it: it stays until they have */
 } fl_limits;
 
 /* Is the work to end? An interrupt is taken by this, a limit that is used up is not. */
@@ -58,6 +59,9 @@ int fl_collect_if_full(flame_context *c, int again);
 /* Of a call by the host: the time in it counts. In pairs, nested. */
 void fl_time_begin(flame_context *c);
 void fl_time_end(flame_context *c);
+/* The context of the sandbox that runs in c from now on, or NULL; the one before it. When this
+** returns no interrupt looks at that one. */
+flame_context *fl_run_inside(flame_context *c, flame_context *inner);
 /* Settings from options, as they were checked. 0: no memory, or no thread for the clock. */
 int fl_limits_open(flame_context *c, const flame_options *o);
 void fl_limits_close(flame_context *c);

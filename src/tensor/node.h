@@ -108,7 +108,9 @@ typedef struct fl_node {
   struct fl_node *in0[3];     /* valid while PENDING or while there is an entry; then nin = 0 */
   struct fl_node *base;       /* PENDING view: the non-view node it looks into (one of
                               ** its uses); else NULL */
-  fl_scalar scal[4];          /* scalar operands, in the class of the op's operand dtype */
+  fl_scalar scal[4];          /* scalar operands, in the class of the op's operand dtype; [0] of a
+                              ** cast: the dtype that it came from; of a view of all of one: the
+                              ** same (n_narrowed) */
   fl_attr *attr;
   fl_entry *entry;            /* not NULL: tracked */
   fl_buffer *buffer;          /* STORED (a reference) */

@@ -6,7 +6,6 @@
 -- of all ranks.
 local flame = require "flame"
 local internal = flame.internal
-local dtypes = require "flame.base.dtypes"
 
 return function(distributed, shared)
   local fail, put = shared.fail, shared.put
@@ -61,37 +60,52 @@ return function(distributed, shared)
 
   -- ---- buckets ----------------------------------------------------------------------------------
 
-  --- Lists of parameters of one dtype and device, each of so many bytes or a single one.
-  local function buckets_of(list, limit)
+  --- What is sent for each parameter of the list: its gradient, or that in the half dtype that it
+  --- was cast from, as autocast's are, which is half the bytes: where gradients are gathered and
+  --- summed after. Two ranks sum so to the same bits that an all_reduce gives.
+  local function letters_of(job, list)
+    local letters = {}
+    for k, p in ipairs(list) do
+      local g = p.grad:detach()
+      local gathers = job.ordered or distributed.size() == 2 and g.device ~= "cpu"
+      local half = job.half and gathers and internal.narrowed(p.grad)
+      letters[k] = { p = p, x = half or g, gathered = half or job.ordered,
+        bytes = (half or g):nbytes() }
+    end
+    return letters
+  end
+
+  --- Lists of letters of one dtype of gradients and device, each of so many bytes or a single one.
+  local function buckets_of(letters, limit)
     local buckets, last = {}, nil
-    for _, p in ipairs(list) do
-      local g = p.grad
-      local bytes = g:numel() * (dtypes.size[g.dtype] or 8)
+    for _, letter in ipairs(letters) do
+      local g = letter.p.grad
       if not last or last.dtype ~= g.dtype or last.device ~= g.device
-        or last.bytes + bytes > limit then
+        or last.bytes + letter.bytes > limit then
         last = { dtype = g.dtype, device = g.device, bytes = 0 }
         buckets[#buckets + 1] = last
       end
-      last[#last + 1], last.bytes = p, last.bytes + bytes
+      last[#last + 1], last.bytes = letter, last.bytes + letter.bytes
     end
     return buckets
   end
 
   --- The sum in the order of ranks, as all_reduce makes it on the CPU: those of all are gathered.
-  local function sum_in_order(x, how)
+  local function sum_in_order(x, dtype, how)
     local all = shared.all_gather(x:reshape(1, table.unpack(x.shape)), how)
-    local total = all[1]
+    local total = all[1]:to(dtype)
     for k = 2, distributed.size() do total = total + all[k] end
     return how.reduce == "mean" and total / distributed.size() or total
   end
 
   --- Gradients of a GPU stay where they lie: a collective each, which the device does in one.
   local function reduce_each(job, bucket)
-    local sum = job.ordered and sum_in_order or shared.all_reduce
-    for k, p in ipairs(bucket) do
+    for k, letter in ipairs(bucket) do
+      local p, how = letter.p,
+        { op = "data_parallel", reduce = job.reduce, joins = k < #bucket }
       local mark = internal.gradient_mark(p.grad)
-      p.grad = sum(p.grad:detach(),
-        { op = "data_parallel", reduce = job.reduce, joins = k < #bucket })
+      p.grad = letter.gathered and sum_in_order(letter.x, bucket.dtype, how)
+        or shared.all_reduce(letter.x, how)
       internal.gradient_mark(p.grad, mark)
     end
   end
@@ -99,11 +113,12 @@ return function(distributed, shared)
   local function reduce(job, bucket)
     if bucket.device ~= "cpu" or job.ordered then return reduce_each(job, bucket) end
     local flat = {}
-    for k, p in ipairs(bucket) do flat[k] = p.grad:detach():reshape(-1) end
+    for k, letter in ipairs(bucket) do flat[k] = letter.x:reshape(-1) end
     local how = { op = "data_parallel", reduce = job.reduce }
     local all, at = shared.all_reduce(#flat > 1 and flame.cat(flat, 1) or flat[1], how), 1
-    for k, p in ipairs(bucket) do
-      local n, mark = flat[k]:numel(), internal.gradient_mark(p.grad)
+    for k, letter in ipairs(bucket) do
+      local p, n = letter.p, flat[k]:numel()
+      local mark = internal.gradient_mark(p.grad)
       p.grad, at = all:narrow(1, at, n):reshape(p.shape):clone(), at + n
       internal.gradient_mark(p.grad, mark)
     end
@@ -112,7 +127,9 @@ return function(distributed, shared)
   local function bring_together(job, net)
     local list = due(job, net)
     for p in pairs(job.seen) do job.seen[p] = nil end
-    for _, bucket in ipairs(buckets_of(list, job.bucket)) do reduce(job, bucket) end
+    for _, bucket in ipairs(buckets_of(letters_of(job, list), job.bucket)) do
+      reduce(job, bucket)
+    end
   end
 
   local function after_backward()
@@ -147,17 +164,20 @@ return function(distributed, shared)
   --- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
   --- find_unused says that it may happen, which costs a wait in each backward. ordered: sums are
   --- taken in the order of ranks on GPUs too, where NCCL else chooses one if there are more than
-  --- two: n / 2 times the bytes, and n times the memory of the gradients.
+  --- two: n / 2 times the bytes, and n times the memory of the gradients. half: gradients that
+  --- are cast from a half dtype are sent in it, where the sum has the same bits: with two GPUs,
+  --- and ordered. That asks of ranks that their backwards are alike; with find_unused, where they
+  --- need not be, it does nothing.
   put(distributed, [[distributed.data_parallel(net: Module, *, bucket: int = 25000000,
-    find_unused = false, reduce: "mean"|"sum" = "mean", ordered = false) -> Module]],
-    function(net, bucket, find_unused, how, ordered)
+    find_unused = false, reduce: "mean"|"sum" = "mean", ordered = false, half = true) -> Module]],
+    function(net, bucket, find_unused, how, ordered, half)
       local _, size = shared.here("data_parallel")
       if bucket < 1 then fail("data_parallel", "bucket is %d, need bytes", bucket) end
       if jobs[net] then fail("data_parallel", "the network is trained so already") end
       if size == 1 then return net end
       flame.no_grad(equalise, net)
       local job = { bucket = bucket, find_unused = find_unused, reduce = how,
-        ordered = ordered,
+        ordered = ordered, half = half and not find_unused,
         seen = setmetatable({}, { __mode = "k" }) }
       count = count + 1
       networks[count], jobs[net] = net, job

@@ -116,20 +116,21 @@ def('.kernel_cache(what?: "clear") -> table', function(what)
 end)
 
 --- Calls f(…) as a rehearsal: each evaluation is planned and its kernels are compiled, and nothing
---- runs. Optimisers are then as before, also where f raised.
+--- runs. Optimisers, schedules and scalers are then as before, also where f raised.
 local function rehearse(f, ...)
   local before, clock = flame.stats(), flame.timer()
-  local steps = {}                            -- optimiser -> what it was, see optim.lua
+  local changed = {}        -- table of an optimiser, schedule or scaler -> its fields (optim.lua)
   internal.dry(true)
   do
     local _ <close> = setmetatable({}, { __close = function()
       internal.rehearsal = nil
-      for opt, was in pairs(steps) do
-        for key, v in pairs(was) do opt[key] = v end
+      for t, was in pairs(changed) do
+        for key in next, t do rawset(t, key, nil) end
+        for key, v in next, was do rawset(t, key, v) end
       end
       internal.dry(false)
     end })
-    internal.rehearsal = steps
+    internal.rehearsal = changed
     internal.whole(f, ...)
   end
   local after = flame.stats()
@@ -140,9 +141,9 @@ end
 ---Makes ahead what is else made at first use. A list of kernels is compiled, all at once; it may
 ---say where: device =. A function, as a training step with backward and optimiser, is called with
 ---nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
----compiled. Tensors from before keep values and gradients, optimisers their state, random numbers
----theirs; what is read is 0, and large values are undefined. Schedules, scalers and the script's
----own tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
+---compiled. Tensors from before keep values and gradients, optimisers, schedules and scalers their
+---state, random numbers theirs; what is read is 0, and large values are undefined. The script's own
+---tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
 def(".warmup(f: fn, ...) -> table", rehearse, ".warmup(list: table)", function(list)
   for key in pairs(list) do
     if type(key) == "string" and key ~= "device" then

@@ -182,6 +182,7 @@ return function(_, shared)
   objects.classes.LBFGS = lbfgs
   --- One step, for which the closure runs several times; gives the first loss.
   put(lbfgs, "LBFGS:step(closure: fn) -> any", function(self, closure)
+    shared.before_step(self)
     local group = self.groups[1]
     local run = { group = group, params = group.params, state = self:state_of(group.params[1]),
       evaluations = 0 }

@@ -58,9 +58,16 @@ return function(optim, shared)
     return #bad == 0 and 0 or flame.stack(bad):sum():item()
   end
 
+  --- In flame.warmup.
+  local function before_change(self)
+    shared.before_change(self, self.seen)
+    for _, seen in pairs(self.seen) do shared.before_change(seen) end
+  end
+
   --- Divides the gradients of opt by the scale, once a step: before clipping them.
   put(GradScaler, "GradScaler:unscale(optimizer: Optimizer)", function(self, opt)
     if not self.enabled then return end
+    before_change(self)
     if self.seen[opt] then
       fail("GradScaler: %s since the last update()",
         self.seen[opt].stepped and "step() came" or "unscale() came already")
@@ -87,6 +94,7 @@ return function(optim, shared)
     if self.seen[opt] and self.seen[opt].stepped then
       fail("GradScaler: step() came already since the last update()")
     end
+    before_change(self)
     if not self.seen[opt] then self:unscale(opt) end
     local seen = self.seen[opt]
     seen.stepped = true
@@ -97,6 +105,7 @@ return function(optim, shared)
   --- growth_interval good ones; or sets it.
   put(GradScaler, "GradScaler:update(new_scale?: num|T)", function(self, new_scale)
     if not self.enabled then return end
+    before_change(self)
     if new_scale ~= nil then
       self.now = type(new_scale) == "number" and new_scale or new_scale:item()
       self.seen = {}

@@ -19,8 +19,16 @@ return function(optim, shared)
     schedules = true, o = true }
   Schedule.__index, Schedule.__newindex = objects.closed("a schedule", Schedule, fields)
 
+  --- In flame.warmup; those inside this one tell it themselves.
+  local function before_change(self)
+    shared.before_step(self.opt)
+    shared.before_change(self)
+    if self.more then shared.before_change(self.more) end
+  end
+
   --- Sets the rates of the next step; gives the rate of the first group.
   put(Schedule, "Schedule:step() -> num", function(self)
+    before_change(self)
     self.at = self.at + 1
     self:apply()
     return self.opt.lr
@@ -28,6 +36,7 @@ return function(optim, shared)
 
   --- Sets the rates of a count, by default the present one.
   put(Schedule, "Schedule:apply(count?: num)", function(self, count)
+    before_change(self)
     for i, group in ipairs(self.opt.groups) do
       local base = self.base[i] or group.lr
       group.lr = self.rate(count or self.at, base, i)
@@ -287,6 +296,7 @@ return function(optim, shared)
     function self.apply(s)
       local k, from = 1, 0
       while milestones[k] and s.at >= milestones[k] do k, from = k + 1, milestones[k] end
+      shared.before_change(schedules[k])
       schedules[k].at = s.at - from
       schedules[k]:apply()
     end
@@ -343,6 +353,7 @@ return function(optim, shared)
   --- Takes a measure, after which the rates are set; gives the rate of the first group.
   put(Plateau, "ReduceOnPlateau:step(metrics: num|T) -> num", function(self, measure)
     if flame.is_tensor(measure) then measure = measure:item() end
+    before_change(self)
     local s = self.more
     self.at = self.at + 1
     if is_better(self.o, measure, s.best) then s.best, s.bad = measure, 0 else s.bad = s.bad + 1 end

@@ -141,6 +141,18 @@ local function path_of(name)
   return package.searchpath(name, package.path)
 end
 
+--- What a file that fails half way has kept and put among the modules goes again.
+local function undo(name)
+  local before, old = {}, package.loaded[name]
+  for file, list in next, kept do
+    before[file] = {}
+    for key, v in next, list do before[file][key] = v end
+  end
+  return setmetatable({}, { __close = function(_, failed)
+    if failed ~= nil then kept, package.loaded[name] = before, old end
+  end })
+end
+
 --- Runs the file; an error in it is the caller's, and nothing has changed.
 local function reload(name, path)
   stamps[path] = internal.io_stamp(path)
@@ -149,8 +161,13 @@ local function reload(name, path)
     fail("reload", "%s", tostring(load):match("\n\t(.*)") or tostring(load))
   end
   local old = package.loaded[name]
+  local _ <close> = undo(name)
   local new = load(name, where)
   if new == nil then new = package.loaded[name] end
+  if type(old) == "table" and type(new) ~= "table" then
+    fail("reload", "module '%s' returned a table and returns a %s now\1: what uses the old one "
+      .. "would not see it", name, type(new))
+  end
   if type(old) == "table" and type(new) == "table" then
     if old ~= new then take_over(name, old, new) end
     package.loaded[name] = old
@@ -183,7 +200,8 @@ arguments.def(".reload(module?: str) -> any", function(name)
       fail("reload", "module '%s' is not loaded\1: require it first", name)
     end
     local path, why = path_of(name)
-    if not path then fail("reload", "module '%s' is not in a file of Lua%s", name, why or "") end
+    if not path then fail("reload", "module '%s' is not in a file of Lua%s", name,
+      why and "\n\t" .. why or "") end
     return reload(name, path)
   end
   local names = {}

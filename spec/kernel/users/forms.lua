@@ -239,4 +239,75 @@ __global__ void fours(const float *x, float *y, int n) {
         return k < 2 and x[e] * last or x[e] * x[e] * last
       end)
     end },
+
+  { "sums of vectors by atomics", [=[
+__global__ void vectors(const float *x, float *y, float *z, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  const float2 v = make_float2(x[i], x[i] * x[(i + 1) % n]);
+  atomicAdd((float2 *)y + i % 2, v);
+  const float4 w = make_float4(v.x, v.y, 1, v.x * v.x);
+  atomicAdd(reinterpret_cast<float4 *>(z), w);
+}]=], block = { 8 }, grid = { 1 }, shape = { 4 }, tol = 1e-4, single = true,
+    args = function(t) return { t.f { 7 }, 7 } end,
+    want = function(x)
+      local y, z = { [0] = 0, 0, 0, 0 }, { [0] = 0, 0, 0, 0 }
+      for i = 0, 6 do
+        local a, b = x[i], x[i] * x[(i + 1) % 7]
+        y[2 * (i % 2)], y[2 * (i % 2) + 1] = y[2 * (i % 2)] + a, y[2 * (i % 2) + 1] + b
+        z[0], z[1], z[2], z[3] = z[0] + a, z[1] + b, z[2] + 1, z[3] + a * a
+      end
+      return y, z
+    end },
+
+  { "addresses of locals beside a pointer to one or another array", [=[
+__device__ void split(int i, int n, int *high, int *low) { *high = i / n; *low = i % n; }
+__device__ void split3(int i, int n, int m, int *a, int *b, int *c) {
+  split(i, m, a, c);
+  split(*a, n, a, b);
+}
+__global__ void copies(const float *x, float *y, float *z, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  int a, b, c;
+  split3(i, 2, 3, &a, &b, &c);
+  float *to = y;
+  if (b) to = z;
+  to[3 * a + c] = x[i] * x[i];
+}]=], block = { 16 }, grid = { 1 }, shape = { 6 },
+    args = function(t) return { t.f { 12 }, 12 } end,
+    want = function(x)
+      return each(6, function(e) return x[6 * (e // 3) + e % 3] ^ 2 end),
+        each(6, function(e) return x[6 * (e // 3) + 3 + e % 3] ^ 2 end)
+    end },
+
+  { "types beside what is outside the language", [=[
+typedef float Real;
+template <int N, typename T> struct Row { T at[N]; };
+class Domain;
+typedef Real &(Domain::*Member)(int);
+struct View {
+  typedef Real value;
+  typedef std::vector<Real> Kept;
+  class iterator {
+   public:
+    typedef iterator self;
+    typedef std::forward_iterator_tag category;
+    __host__ __device__ iterator(Real *p) : p_(p) {}
+    Real *p_;
+  };
+  template <bool CHECKED> struct Column { value v[CHECKED ? 1 : 2]; };
+  value scale;
+};
+__global__ void views(const Real *x, Real *y, int n) {
+  const int i = threadIdx.x;
+  View v;
+  v.scale = 3;
+  if (i < n) {
+    using row = struct Row<2, Real>;
+    const row r = *((const row *)x + i);
+    y[i] = v.scale * r.at[0] * r.at[1];
+  }
+}]=], block = { 4 }, shape = { 3 }, args = function(t) return { t.f { 6 }, 3 } end,
+    want = function(x) return each(3, function(i) return 3 * x[2 * i] * x[2 * i + 1] end) end },
 }

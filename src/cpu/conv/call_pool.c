@@ -6,6 +6,7 @@
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
+#include <stdatomic.h>
 #include <string.h>
 
 enum { WORK = 32768 }; /* elements read by a unit, about */
@@ -21,7 +22,12 @@ typedef struct pool {
   int64_t volume, results; /* elements of a plane, results of a plane */
   char *scratch;
   int64_t worker_bytes;
+  const atomic_int *stop; /* one unit may have a row of millions and windows as long */
 } pool;
+
+static int ended(const pool *q) {
+  return atomic_load_explicit(q->stop, memory_order_relaxed) != 0;
+}
 
 typedef struct range {
   int64_t lo, hi, step;
@@ -130,7 +136,7 @@ static void take_rows(const pool *q, int64_t plane, range d, range h, char *row,
   const int native = q->dtype == FLAME_F32 || q->dtype == FLAME_F64 || q->dtype == FLAME_I64;
   int first = 1;
   for (int64_t z = d.lo; z < d.hi; z += d.step)
-    for (int64_t y = h.lo; y < h.hi; y += h.step) {
+    for (int64_t y = h.lo; y < h.hi && !ended(q); y += h.step) {
       const char *x =
           (const char *)q->r->in[0] + (plane * q->volume + (z * q->s.in[1] + y) * w) * q->size;
       if (first) read_row(q->dtype, row, x, w);
@@ -147,13 +153,13 @@ static void take_columns(const pool *q, const char *row, char *y) {
   const int64_t n = s->out[2], ss = sum_size(q->kind), step = s->stride[2];
   fill(q, y, n);
   if (s->adaptive) {
-    for (int64_t o = 0; o < n; o++) {
+    for (int64_t o = 0; o < n && !ended(q); o++) {
       const range w = window(s, 2, o);
       if (w.hi > w.lo) reduce(q, y + o * ss, row + w.lo * ss, w.hi - w.lo);
     }
     return;
   }
-  for (int64_t k = 0; k < s->k[2]; k++) {
+  for (int64_t k = 0; k < s->k[2] && !ended(q); k++) {
     const int64_t x = k * s->dil[2] - s->pad[2]; /* of result 0 */
     const int64_t lo = x < 0 ? (-x + step - 1) / step : 0,
                   hi = x < s->in[2] ? (s->in[2] - 1 - x) / step + 1 : 0;
@@ -237,14 +243,14 @@ static void meet_row(const pool *q, const char *x, int64_t first, char *most, in
   const int64_t n = s->out[2], step = s->stride[2],
                 size = q->kind == SUM_F32 ? 4 : q->size; /* of 'most' */
   if (s->adaptive) {
-    for (int64_t o = 0; o < n; o++) {
+    for (int64_t o = 0; o < n && !ended(q); o++) {
       const range w = window(s, 2, o);
       for (int64_t i = w.lo; i < w.hi; i++)
         meet(q, x + i * q->size, 1, 1, most + o * 8, at + o, first + i + 1);
     }
     return;
   }
-  for (int64_t k = 0; k < s->k[2]; k++) {
+  for (int64_t k = 0; k < s->k[2] && !ended(q); k++) {
     const int64_t i = k * s->dil[2] - s->pad[2];
     const int64_t lo = i < 0 ? (-i + step - 1) / step : 0,
                   hi = i < s->in[2] ? (s->in[2] - 1 - i) / step + 1 : 0;
@@ -267,7 +273,7 @@ static void at_unit(void *arg, int64_t unit, int worker) {
     const range rd = window(s, 0, d), rh = window(s, 1, h);
     memset(at, 0, (size_t)s->out[2] * sizeof *at);
     for (int64_t z = rd.lo; z < rd.hi; z += rd.step)
-      for (int64_t y = rh.lo; y < rh.hi; y += rh.step) {
+      for (int64_t y = rh.lo; y < rh.hi && !ended(q); y += rh.step) {
         const int64_t row = (z * s->in[1] + y) * s->in[2];
         meet_row(q, (const char *)q->r->in[0] + (plane * q->volume + row) * q->size, row, most, at);
       }
@@ -340,11 +346,11 @@ static void spread_columns(const pool *q, const char *g, char *row) {
   const fl_pooling *s = &q->s;
   const int64_t ss = sum_size(q->kind), n = s->out[2], step = s->stride[2];
   memset(row, 0, (size_t)(s->in[2] * ss));
-  for (int64_t o = 0; s->adaptive && o < n; o++) {
+  for (int64_t o = 0; s->adaptive && o < n && !ended(q); o++) {
     const range w = window(s, 2, o);
     for (int64_t i = w.lo; i < w.hi; i++) add_apart(q, row + i * ss, g + o * ss, 1, 1);
   }
-  for (int64_t k = 0; !s->adaptive && k < s->k[2]; k++) {
+  for (int64_t k = 0; !s->adaptive && k < s->k[2] && !ended(q); k++) {
     const int64_t i = k * s->dil[2] - s->pad[2];
     const int64_t lo = i < 0 ? (-i + step - 1) / step : 0,
                   hi = i < s->in[2] ? (s->in[2] - 1 - i) / step + 1 : 0;
@@ -363,7 +369,7 @@ static void back_unit(void *arg, int64_t unit, int worker) {
   for (int64_t p = first; p < last; p++) {
     char *to = (char *)q->r->out + p * q->volume * q->size, *y = q->size == ss ? to : sum;
     memset(y, 0, (size_t)(q->volume * ss));
-    for (int64_t i = 0; i < s->out[0] * s->out[1]; i++) {
+    for (int64_t i = 0; i < s->out[0] * s->out[1] && !ended(q); i++) {
       const int64_t d = i / s->out[1], h = i % s->out[1];
       const range rd = window(s, 0, d), rh = window(s, 1, h);
       if (length(rd) == 0 || length(rh) == 0) continue;
@@ -372,7 +378,7 @@ static void back_unit(void *arg, int64_t unit, int worker) {
       divide_row(q, g, d, h, rd, rh);
       spread_columns(q, g, row);
       for (int64_t z = rd.lo; z < rd.hi; z += rd.step)
-        for (int64_t v = rh.lo; v < rh.hi; v += rh.step)
+        for (int64_t v = rh.lo; v < rh.hi && !ended(q); v += rh.step)
           combine(q, y + (z * s->in[1] + v) * width * ss, row, 1, width);
     }
     if (y == sum) write_row(q->loops, q->dtype, to, sum, q->volume);
@@ -397,6 +403,7 @@ static int start(pool *q, fl_device *d, const fl_call_run *r, int dtype, int max
     for (int a = 0; a < 2; a++) work *= s->adaptive ? s->in[a] / s->out[a] + 1 : s->k[a];
   q->each = work > 0 && work < WORK ? WORK / work : 1;
   q->scratch = r->scratch;
+  q->stop = cpu->stop;
   return 1;
 }
 

@@ -15,6 +15,10 @@
 typedef double v4 __attribute__((vector_size(32)));
 enum { SWEEPS = 60 };
 
+static int ended(const atomic_int *stop) {
+  return atomic_load_explicit(stop, memory_order_relaxed) != 0;
+}
+
 /* ---- rows --------------------- */
 
 /* y += a x */
@@ -91,19 +95,20 @@ static double length(int64_t n, const double *x) {
 }
 
 void fl_dense_product(int64_t m, int64_t n, int64_t k, const double *a, const double *b,
-                      double *c) {
+                      double *c, const atomic_int *stop) {
   memset(c, 0, sizeof *c * (size_t)(m * n));
-  for (int64_t i = 0; i < m; i++)
+  for (int64_t i = 0; i < m && !ended(stop); i++)
     for (int64_t p = 0; p < k; p++) add_row(n, a[i * k + p], b + p * n, c + i * n);
 }
 
 /* ---- LU, triangles, Cholesky --------------------- */
 
-int fl_dense_lu(int64_t m, int64_t n, double *a, int64_t *perm, int64_t *zero) {
+int fl_dense_lu(int64_t m, int64_t n, double *a, int64_t *perm, int64_t *zero,
+                const atomic_int *stop) {
   int sign = 1;
   *zero = 0;
   for (int64_t i = 0; i < m; i++) perm[i] = i;
-  for (int64_t j = 0; j < (m < n ? m : n); j++) {
+  for (int64_t j = 0; j < (m < n ? m : n) && !ended(stop); j++) {
     int64_t at = j;
     for (int64_t i = j + 1; i < m; i++) if (fabs(a[i * n + j]) > fabs(a[at * n + j])) at = i;
     if (a[at * n + j] == 0) {
@@ -126,8 +131,9 @@ int fl_dense_lu(int64_t m, int64_t n, double *a, int64_t *perm, int64_t *zero) {
   return sign;
 }
 
-void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int unit, double *b) {
-  for (int64_t s = 0; s < n; s++) {
+void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int unit, double *b,
+                       const atomic_int *stop) {
+  for (int64_t s = 0; s < n && !ended(stop); s++) {
     const int64_t i = upper ? n - 1 - s : s;
     const int64_t from = upper ? i + 1 : 0, to = upper ? n : i;
     for (int64_t j = from; j < to; j++)
@@ -137,14 +143,14 @@ void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int uni
 }
 
 void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *perm, const double *b,
-                       double *x) {
+                       double *x, const atomic_int *stop) {
   for (int64_t i = 0; i < n; i++) memcpy(x + i * k, b + perm[i] * k, sizeof *x * (size_t)k);
-  fl_dense_triangle(n, k, lu, 0, 1, x);
-  fl_dense_triangle(n, k, lu, 1, 0, x);
+  fl_dense_triangle(n, k, lu, 0, 1, x, stop);
+  fl_dense_triangle(n, k, lu, 1, 0, x, stop);
 }
 
-int64_t fl_dense_cholesky(int64_t n, double *a) {
-  for (int64_t j = 0; j < n; j++) {
+int64_t fl_dense_cholesky(int64_t n, double *a, const atomic_int *stop) {
+  for (int64_t j = 0; j < n && !ended(stop); j++) {
     double *column = a + j * n;             /* of the triangle: kept beyond the diagonal of row j */
     if (!(column[j] > 0)) return j + 1;
     const double d = column[j] = sqrt(column[j]);
@@ -184,13 +190,13 @@ static void reflect(int64_t n, double tau, const double *v, double *x) {
 
 /* Works on a' so that columns are contiguous. Column j of t: R above j, the reflector from j on. */
 void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, double *r,
-                 double *work) {
+                 double *work, const atomic_int *stop) {
   const int64_t k = m < n ? m : n;
   double *t = work, *tau = work + n * m, *sum = tau + n;
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) t[j * m + i] = a[i * n + j];
   memset(r, 0, sizeof *r * (size_t)(kq * n));
-  for (int64_t j = 0; j < k; j++) {
+  for (int64_t j = 0; j < k && !ended(stop); j++) {
     r[j * n + j] = reflector(m - j, t + j * m + j, &tau[j]);
     for (int64_t c = j + 1; c < n; c++) {
       reflect(m - j, tau[j], t + j * m + j, t + c * m + j);
@@ -200,7 +206,8 @@ void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, d
   if (!q) return;
   for (int64_t i = 0; i < m; i++)
     for (int64_t c = 0; c < kq; c++) q[i * kq + c] = i == c;
-  for (int64_t j = k - 1; j >= 0; j--) {          /* q -= tau v (v' q); before j it is still 1 */
+  for (int64_t j = k - 1; j >= 0 && !ended(stop); j--) {
+    /* q -= tau v (v' q); before j it is still 1 */
     const double *v = t + j * m;
     const int64_t w = kq - j;
     memset(sum, 0, sizeof *sum * (size_t)w);
@@ -217,9 +224,9 @@ int64_t fl_dense_svd_space(int64_t m, int64_t n, int full) {
 }
 
 /* Makes the rows of w orthogonal by rotations, which z gets as well. 0: not within SWEEPS. */
-static int orthogonal_rows(int64_t n, double *w, double *z) {
+static int orthogonal_rows(int64_t n, double *w, double *z, const atomic_int *stop) {
   const double tol = DBL_EPSILON * (n > 10 ? sqrt((double)n) : 3);
-  for (int sweep = 0; sweep < SWEEPS; sweep++) {
+  for (int sweep = 0; sweep < SWEEPS && !ended(stop); sweep++) {
     double most = 0;
     int64_t turned = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -227,7 +234,7 @@ static int orthogonal_rows(int64_t n, double *w, double *z) {
       if (s > most) most = s;
     }
     const double none = most * DBL_EPSILON * DBL_EPSILON;     /* rows of noise stay as they are */
-    for (int64_t p = 0; p < n - 1; p++)
+    for (int64_t p = 0; p < n - 1 && !ended(stop); p++)
       for (int64_t q = p + 1; q < n; q++) {
         double *x = w + p * n, *y = w + q * n;
         const double a = dot(n, x, x), b = dot(n, y, y), d = dot(n, x, y);
@@ -261,9 +268,9 @@ static void sort_rows(int64_t n, double *w, double *z, double *s) {
 }
 
 /* Row i of w becomes a unit vector orthogonal to the rows before it. */
-static void complete_row(int64_t n, int64_t i, double *w) {
+static void complete_row(int64_t n, int64_t i, double *w, const atomic_int *stop) {
   double *x = w + i * n;
-  for (int64_t e = 0; e < n; e++) {
+  for (int64_t e = 0; e < n && !ended(stop); e++) {
     memset(x, 0, sizeof *x * (size_t)n);
     x[(i + e) % n] = 1;
     for (int twice = 0; twice < 2; twice++)
@@ -278,12 +285,12 @@ static void complete_row(int64_t n, int64_t i, double *w) {
 
 /* m >= n. a = q r; rows of w = r are turned into s_i times the rows of vh, with r = z' w. */
 static int tall_svd(int64_t m, int64_t n, const double *a, int64_t ku, double *u, double *s,
-                    double *vh, double *work) {
+                    double *vh, double *work, const atomic_int *stop) {
   double *q = work, *r = q + m * ku, *z = r + ku * n, *space = z + n * n;
-  fl_dense_qr(m, n, a, u ? ku : n, u ? q : NULL, r, space);
+  fl_dense_qr(m, n, a, u ? ku : n, u ? q : NULL, r, space, stop);
   memset(z, 0, sizeof *z * (size_t)(n * n));
   for (int64_t i = 0; i < n; i++) z[i * n + i] = 1;
-  if (!orthogonal_rows(n, r, z)) return 0;
+  if (!orthogonal_rows(n, r, z, stop)) return 0;
   sort_rows(n, r, z, s);
   if (!u) return 1;
   for (int64_t i = 0; i < n; i++) {
@@ -291,10 +298,10 @@ static int tall_svd(int64_t m, int64_t n, const double *a, int64_t ku, double *u
       memcpy(vh + i * n, r + i * n, sizeof *vh * (size_t)n);
       scale_row(n, 1 / s[i], vh + i * n);
     } else {
-      complete_row(n, i, vh);
+      complete_row(n, i, vh, stop);
     }
   }
-  for (int64_t i = 0; i < m; i++) {
+  for (int64_t i = 0; i < m && !ended(stop); i++) {
     for (int64_t j = 0; j < n; j++) u[i * ku + j] = dot(n, q + i * ku, z + j * n);
     for (int64_t j = n; j < ku; j++) u[i * ku + j] = q[i * ku + j];
   }
@@ -310,7 +317,7 @@ static void transpose(int64_t m, int64_t n, const double *x, double *y) {
 /* Scaled by a power of two so that no square overflows or vanishes. A wide matrix goes by its
 ** transpose, whose factors change places; complete_row fills what the null rows leave open. */
 int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh,
-                 double *work) {
+                 double *work, const atomic_int *stop) {
   const int64_t tall = m > n ? m : n, k = m > n ? n : m, ku = full ? tall : k;
   const double most = largest(m * n, a);
   int e = 0;
@@ -321,11 +328,11 @@ int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, dou
   else transpose(m, n, a, b);
   scale_row(tall * k, scale, b);
   if (m >= n) {
-    if (!tall_svd(m, n, b, ku, u, s, vh, left)) return 0;
+    if (!tall_svd(m, n, b, ku, u, s, vh, left, stop)) return 0;
   } else if (!u) {
-    if (!tall_svd(n, m, b, ku, NULL, s, NULL, left)) return 0;
+    if (!tall_svd(n, m, b, ku, NULL, s, NULL, left, stop)) return 0;
   } else {                                      /* a' = vh' s u': vh and u are made as transposes */
-    if (!tall_svd(n, m, b, ku, vh, s, u, left)) return 0;
+    if (!tall_svd(n, m, b, ku, vh, s, u, left, stop)) return 0;
     memcpy(left, u, sizeof *u * (size_t)(m * m));
     transpose(m, m, left, u);
     memcpy(left, vh, sizeof *vh * (size_t)(n * ku));
@@ -348,8 +355,8 @@ static void turn_both(int64_t n, double c, double s, double *a, int64_t p, int64
   a[p * n + q] = a[q * n + p] = 0;
 }
 
-static int diagonal_form(int64_t n, double *a, double *z) {
-  for (int sweep = 0; sweep < SWEEPS; sweep++) {
+static int diagonal_form(int64_t n, double *a, double *z, const atomic_int *stop) {
+  for (int sweep = 0; sweep < SWEEPS && !ended(stop); sweep++) {
     double off = 0, all = 0;
     for (int64_t i = 0; i < n; i++)
       for (int64_t j = 0; j < n; j++) {
@@ -358,7 +365,7 @@ static int diagonal_form(int64_t n, double *a, double *z) {
       }
     if (off <= all * DBL_EPSILON * DBL_EPSILON * 0.01) return 1;
     int64_t turned = 0;
-    for (int64_t p = 0; p < n - 1; p++)
+    for (int64_t p = 0; p < n - 1 && !ended(stop); p++)
       for (int64_t q = p + 1; q < n; q++) {
         const double d = a[p * n + q];
         if (fabs(d) <= DBL_EPSILON * 0.01 * sqrt(all) / (double)n) continue;
@@ -374,7 +381,8 @@ static int diagonal_form(int64_t n, double *a, double *z) {
   return 0;
 }
 
-int fl_dense_eigh(int64_t n, double *a, double *w, double *v, double *work) {
+int fl_dense_eigh(int64_t n, double *a, double *w, double *v, double *work,
+                  const atomic_int *stop) {
   int e = 0;
   const double most = largest(n * n, a);
   if (most > 0) frexp(most, &e);
@@ -383,7 +391,7 @@ int fl_dense_eigh(int64_t n, double *a, double *w, double *v, double *work) {
   scale_row(n * n, scale, a);
   for (int64_t i = 0; z && i < n; i++)
     for (int64_t j = 0; j < n; j++) z[i * n + j] = i == j;
-  if (!diagonal_form(n, a, z)) return 0;
+  if (!diagonal_form(n, a, z, stop)) return 0;
   for (int64_t i = 0; i < n; i++) w[i] = a[i * n + i] / scale;
   for (int64_t i = 0; i < n; i++) {
     int64_t at = i;

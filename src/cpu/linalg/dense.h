@@ -1,29 +1,34 @@
-/* Dense linear algebra of our own (dense.c): row-major f64, one matrix, one thread. */
+/* Dense linear algebra of our own (dense.c): row-major f64, one matrix, one thread. Once *stop is
+** set what takes more than the square of a size ends early, and no result counts. */
 #ifndef FL_CPU_DENSE_H
 #define FL_CPU_DENSE_H
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* c (m, n) = a (m, k) b (k, n); c is neither of them. */
-void fl_dense_product(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c);
+void fl_dense_product(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c,
+                      const atomic_int *stop);
 /* P a = L U in place with row pivoting: perm[i] is the row of a that stands at i. Returns the
 ** sign of the permutation; *zero: 1-based column of the first pivot that is 0, or 0. */
-int fl_dense_lu(int64_t m, int64_t n, double *a, int64_t *perm, int64_t *zero);
+int fl_dense_lu(int64_t m, int64_t n, double *a, int64_t *perm, int64_t *zero,
+                const atomic_int *stop);
 /* x (n, k) = inverse(a) b, with a's factors; x is not b. */
 void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *perm, const double *b,
-                       double *x);
+                       double *x, const atomic_int *stop);
 /* b (n, k) in place = inverse(a) b of a triangle. */
-void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int unit, double *b);
+void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int unit, double *b,
+                       const atomic_int *stop);
 /* a = L L' in place from the lower triangle, zero above. 1-based row that fails, or 0. */
-int64_t fl_dense_cholesky(int64_t n, double *a);
+int64_t fl_dense_cholesky(int64_t n, double *a, const atomic_int *stop);
 /* a (m, n) = q (m, kq) r; kq is min(m, n) or m, r has kq rows; q may be NULL. work: n m + n + m. */
 void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, double *r,
-                 double *work);
+                 double *work, const atomic_int *stop);
 /* a = u s vh, s falling; u (m, m or min), vh (n or min, n); both NULL: s alone. 0 when it did not
 ** converge. */
 int64_t fl_dense_svd_space(int64_t m, int64_t n, int full);
 int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh,
-                 double *work);
+                 double *work, const atomic_int *stop);
 /* The symmetric a (destroyed) = v w v', w rising; v is filled with the vectors as columns, and
 ** may be NULL. work: n n. */
-int fl_dense_eigh(int64_t n, double *a, double *w, double *v, double *work);
+int fl_dense_eigh(int64_t n, double *a, double *w, double *v, double *work, const atomic_int *stop);
 #endif

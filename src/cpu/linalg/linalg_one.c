@@ -73,12 +73,12 @@ static int inverse_one(const fl_linalg_one *o, const void *a, void *x, room *r) 
     double *lu = doubles(r, n * n), *one = doubles(r, n * n), *y = doubles(r, n * n);
     int64_t *perm = take(r, n * 8), zero;
     load(o, lu, a, n * n);
-    fl_dense_lu(n, n, lu, perm, &zero);
+    fl_dense_lu(n, n, lu, perm, &zero, o->stop);
     bad = zero > 0;
     memset(one, 0, sizeof *one * (size_t)(n * n));
     for (int64_t i = 0; i < n; i++) one[i * n + i] = 1;
     if (!bad) {
-      fl_dense_lu_solve(n, n, lu, perm, one, y);
+      fl_dense_lu_solve(n, n, lu, perm, one, y, o->stop);
       store(o, x, y, n * n);
     }
   }
@@ -119,9 +119,9 @@ static int solve_one(const fl_linalg_one *o, const void *a, const void *b, void 
   int64_t *perm = take(r, n * 8), zero;
   load(o, lu, a, n * n);
   load(o, rhs, b, n * k);
-  fl_dense_lu(n, n, lu, perm, &zero);
+  fl_dense_lu(n, n, lu, perm, &zero, o->stop);
   if (zero) return FL_LINALG_SINGULAR;
-  fl_dense_lu_solve(n, k, lu, perm, rhs, y);
+  fl_dense_lu_solve(n, k, lu, perm, rhs, y, o->stop);
   store(o, x, y, n * k);
   return FL_LINALG_OK;
 }
@@ -137,7 +137,7 @@ static int triangular_one(const fl_linalg_one *o, const void *a, const void *b, 
   double *t = doubles(r, n * n), *y = doubles(r, n * k);
   load(o, t, a, n * n);
   load(o, y, b, n * k);
-  fl_dense_triangle(n, k, t, o->f->a, o->f->b, y);
+  fl_dense_triangle(n, k, t, o->f->a, o->f->b, y, o->stop);
   store(o, x, y, n * k);
   return FL_LINALG_OK;
 }
@@ -163,7 +163,7 @@ static int cholesky_one(const fl_linalg_one *o, const void *a, void *l, room *r)
   load(o, t, a, n * n);
   for (int64_t i = 0; upper && i < n; i++)
     for (int64_t j = 0; j < i; j++) t[i * n + j] = t[j * n + i];
-  if (fl_dense_cholesky(n, t)) return FL_LINALG_INDEFINITE;
+  if (fl_dense_cholesky(n, t, o->stop)) return FL_LINALG_INDEFINITE;
   for (int64_t i = 0; upper && i < n; i++)
     for (int64_t j = 0; j < i; j++) {
       t[j * n + i] = t[i * n + j];
@@ -198,7 +198,7 @@ static int lu_one(const fl_linalg_one *o, const void *a, void *lu, void *rows, r
   } else {
     double *t = doubles(r, m * n);
     load(o, t, a, m * n);
-    fl_dense_lu(m, n, t, perm, &zero);
+    fl_dense_lu(m, n, t, perm, &zero, o->stop);
     store(o, lu, t, m * n);
   }
   for (int64_t i = 0; i < m; i++) put(o, rows, i, (double)(perm[i] + 1));
@@ -222,7 +222,7 @@ static int determinant_one(const fl_linalg_one *o, const void *a, void *det, voi
     double *t = doubles(r, n * n);
     int64_t *perm = take(r, n * 8), zero;
     load(o, t, a, n * n);
-    side = fl_dense_lu(n, n, t, perm, &zero);
+    side = fl_dense_lu(n, n, t, perm, &zero, o->stop);
     a = t;
   }
   for (int64_t i = 0; i < n; i++) {
@@ -268,7 +268,7 @@ static int qr_one(const fl_linalg_one *o, const void *a, void *q, void *rr, room
   }
   double *t = doubles(r, m * n), *dq = doubles(r, m * kq), *dr = doubles(r, kq * n);
   load(o, t, a, m * n);
-  fl_dense_qr(m, n, t, kq, q ? dq : NULL, dr, doubles(r, n * m + n + m));
+  fl_dense_qr(m, n, t, kq, q ? dq : NULL, dr, doubles(r, n * m + n + m), o->stop);
   if (q) store(o, q, dq, m * kq);
   store(o, rr, dr, kq * n);
   return FL_LINALG_OK;
@@ -294,7 +294,7 @@ static int svd_one(const fl_linalg_one *o, const void *a, void *u, void *s, void
   double *ds = doubles(r, k);
   load(o, t, a, m * n);
   if (!fl_dense_svd(m, n, t, full, vectors ? du : NULL, ds, vectors ? dv : NULL,
-                    doubles(r, fl_dense_svd_space(m, n, full))))
+                    doubles(r, fl_dense_svd_space(m, n, full)), o->stop))
     return FL_LINALG_NO_CONVERGENCE;
   store(o, s, ds, k);
   if (!vectors) return FL_LINALG_OK;
@@ -336,7 +336,7 @@ static int eigh_one(const fl_linalg_one *o, const void *a, void *w, void *v, roo
          *work = doubles(r, n * n);
   load(o, t, a, n * n);
   symmetric(n, o->f->a, t);
-  if (!fl_dense_eigh(n, t, dw, o->f->b ? dv : NULL, work)) return FL_LINALG_NO_CONVERGENCE;
+  if (!fl_dense_eigh(n, t, dw, o->f->b ? dv : NULL, work, o->stop)) return FL_LINALG_NO_CONVERGENCE;
   store(o, w, dw, n);
   if (o->f->b) store(o, v, dv, n * n);
   return FL_LINALG_OK;

@@ -14,7 +14,7 @@ static void product64(const fl_linalg_one *o, int64_t n, const double *a, const 
   const int in = (int)n;
   if (n > SMALL && o->lib64)
     o->lib64->gemm("N", "N", &in, &in, &in, &one, b, &in, a, &in, &zero, c, &in, 1, 1);
-  else fl_dense_product(n, n, n, a, b, c);
+  else fl_dense_product(n, n, n, a, b, c, o->stop);
 }
 
 static void transpose64(int64_t n, double *x) {
@@ -31,7 +31,8 @@ static int svd64(const fl_linalg_one *o, int64_t n, double *a, double *u, double
                  double *vh, room r) {
   const int in = (int)n, lwork = as_length(svd_work(n, n));
   if (n <= SMALL || !o->lib64)
-    return fl_dense_svd(n, n, a, 0, u, s, vh, doubles(&r, fl_dense_svd_space(n, n, 0)));
+    return fl_dense_svd(n, n, a, 0, u, s, vh, doubles(&r, fl_dense_svd_space(n, n, 0)),
+                        o->stop);
   int *iwork = take(&r, 8 * n * 4), info;
   double *work = doubles(&r, lwork);
   o->lib64->gesdd("S", &in, &in, a, &in, s, vh, &in, u, &in, work, &lwork, iwork, &info, 1);
@@ -39,21 +40,21 @@ static int svd64(const fl_linalg_one *o, int64_t n, double *a, double *u, double
 }
 
 /* Determinant of an orthogonal q: 1 or -1. */
-static double side_of(int64_t n, const double *q, room r) {
+static double side_of(const fl_linalg_one *o, int64_t n, const double *q, room r) {
   double *t = doubles(&r, n * n);
   int64_t *perm = take(&r, n * 8), zero;
   memcpy(t, q, sizeof *t * (size_t)(n * n));
-  double side = fl_dense_lu(n, n, t, perm, &zero);
+  double side = fl_dense_lu(n, n, t, perm, &zero, o->stop);
   for (int64_t i = 0; i < n; i++) side = t[i * n + i] < 0 ? -side : side;
   return side;
 }
 
 /* det(a) and the transposed inverse for an a far from singular: 1. */
-static int regular(int64_t n, const double *a, double *c, room r) {
+static int regular(const fl_linalg_one *o, int64_t n, const double *a, double *c, room r) {
   double *lu = doubles(&r, n * n), *one = doubles(&r, n * n);
   int64_t *perm = take(&r, n * 8), zero;
   memcpy(lu, a, sizeof *lu * (size_t)(n * n));
-  double det = fl_dense_lu(n, n, lu, perm, &zero), low = INFINITY, high = 0;
+  double det = fl_dense_lu(n, n, lu, perm, &zero, o->stop), low = INFINITY, high = 0;
   for (int64_t i = 0; i < n; i++) {
     const double u = fabs(lu[i * n + i]);
     det *= lu[i * n + i];
@@ -63,7 +64,7 @@ static int regular(int64_t n, const double *a, double *c, room r) {
   if (!(low > high * DBL_EPSILON * 64 * (double)n) || !isnormal(det)) return 0;
   memset(one, 0, sizeof *one * (size_t)(n * n));
   for (int64_t i = 0; i < n; i++) one[i * n + i] = det;
-  fl_dense_lu_solve(n, n, lu, perm, one, c);
+  fl_dense_lu_solve(n, n, lu, perm, one, c, o->stop);
   transpose64(n, c);
   return 1;
 }
@@ -76,12 +77,12 @@ int fl_linalg_cofactor(const fl_linalg_one *o, const void *in, void *out, room r
          *vh = doubles(&r, n * n);
   double *s = doubles(&r, n), *p = doubles(&r, n);
   load(o, a, in, n * n);
-  if (!regular(n, a, c, r)) {
+  if (!regular(o, n, a, c, r)) {
     if (!all_finite(o, in, n * n) || !svd64(o, n, a, u, s, vh, r)) {
       fill(o, out, n * n, NAN);
       return FL_LINALG_OK;
     }
-    double side = side_of(n, u, r) * side_of(n, vh, r);
+    double side = side_of(o, n, u, r) * side_of(o, n, vh, r);
     for (int64_t i = 0; i < n; side *= s[i], i++) p[i] = side;
     for (int64_t i = n - 1, first = 1; i >= 0; i--, first = 0) {
       side = first ? 1 : side * s[i + 1];
@@ -108,7 +109,7 @@ int fl_linalg_cofactor_grad(const fl_linalg_one *o, const void *in, const void *
     fill(o, out, n * n, NAN);
     return FL_LINALG_OK;
   }
-  const double side = side_of(n, u, r) * side_of(n, vh, r);
+  const double side = side_of(o, n, u, r) * side_of(o, n, vh, r);
   load(o, g, seed, n * n);
   transpose64(n, u);
   transpose64(n, vh);
@@ -165,8 +166,8 @@ static void pade(const fl_linalg_one *o, int64_t n, int q, const double *a, doub
     u[i] = v[i] - t[i];
     v[i] += t[i];
   }
-  fl_dense_lu(n, n, u, perm, &zero);
-  fl_dense_lu_solve(n, n, u, perm, v, x);
+  fl_dense_lu(n, n, u, perm, &zero, o->stop);
+  fl_dense_lu_solve(n, n, u, perm, v, x, o->stop);
 }
 
 /* Scaling and squaring; limits of the degrees as Higham (2005) has them for f64. */

@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ENTRY "fl_kernel"               /* name of every generated kernel */
-
 struct fl_module {
   struct fl_module *next;               /* in its bin */
   struct fl_module *queue;              /* next wanted */
@@ -26,6 +24,7 @@ struct fl_module {
   size_t image_bytes;
   uint8_t digest[32];                   /* disk key */
   uint8_t steps;                        /* several entries: none is looked up */
+  char entry[FL_TEXT_NAME];             /* else: the name of the one */
   const fl_kfunction *user;             /* while queued: a user's kernel; its text and options */
   size_t nkey;
   char key[];
@@ -154,7 +153,10 @@ fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi) {
   if (!m || !fresh) return m;
   fl_text_init(&t, s->mem);
   fl_text_prelude(&t);
-  return keep_text(s, m, &t, fl_text_kernel(k, ENTRY, multi, &t));
+  const size_t before = t.n;
+  const flame_status e = fl_text_named(k, multi, m->entry, &t);
+  if (s->ctx->show_texts && fl_text_str(&t)) fputs(t.at + before, stderr);
+  return keep_text(s, m, &t, e);
 }
 
 /* Is this line of steps.cu the instantiation of an entry by dtype, of another entry than
@@ -355,7 +357,7 @@ static flame_status load_image(fl_cuda *s, fl_module *m) {
   flame_status e = is_image_error(r) ? no_image(s, m, r, "cuda")
                                      : fl_cuda_check(s, r, "cuModuleLoadData");
   if (e != FLAME_OK) m->handle = NULL;
-  if (e == FLAME_OK && !m->steps) e = fl_module_entry(s, m, ENTRY, &m->function);
+  if (e == FLAME_OK && !m->steps) e = fl_module_entry(s, m, m->entry, &m->function);
   return e;
 }
 

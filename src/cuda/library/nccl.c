@@ -259,6 +259,7 @@ static flame_status queue_kept(fl_cuda *s, fl_turn *t) {
   if (e != FLAME_OK) return e;
   x->head = q->first;
   x->site = q->kept.at[0].site;
+  x->last = q->last;
   x->waited = 0;
   x->seen = 0;
   q->flying++;
@@ -288,6 +289,7 @@ flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane) {
     g->stats.calls++;
     g->stats.bytes += bytes;
     g->unproven = 1;
+    q->last = k;
     if (bytes && !keep(s, q, r)) e = FL_FAIL(s->ctx, FLAME_NO_MEMORY, k->what, "no host memory");
     t.mine = &q->first;
     if (e == FLAME_OK && q->kept.n && (!k->p[FL_COLLECT_JOINS] || g->agreed == 0))
@@ -301,7 +303,16 @@ flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane) {
 
 int fl_nccl_keeps(const fl_cuda *s) { return s->nccl && s->nccl->kept.n > 0; }
 
-flame_status fl_nccl_join(fl_cuda *s) {
+/* The call whose last collective this is, the newest of several; else the newest of all. */
+static fl_nccl_slot *slot_of(fl_nccl *q, const fl_call *last) {
+  for (int i = q->flying - 1; last && i >= 0; i--) {
+    fl_nccl_slot *x = &q->slot[(q->oldest + i) % FL_NCCL_SLOTS];
+    if (x->last == last) return x;
+  }
+  return newest(q);
+}
+
+flame_status fl_nccl_join(fl_cuda *s, const fl_call *last) {
   fl_nccl *q = s->nccl;
   if (!q || !q->g || !(q->open || q->kept.n)) return FLAME_OK;
   char fault[FL_CALL_FAULT] = "";
@@ -311,8 +322,8 @@ flame_status fl_nccl_join(fl_cuda *s) {
   if (q->kept.n) e = queue_kept(s, &t);        /* one that goes over the host came last */
   if (e == FLAME_OK) e = settle(s, &t);
   if (e == FLAME_OK && q->g->broken[0]) e = told(s, q->first.what, site, fault);
-  fl_nccl_slot *x = newest(q);
-  q->open = 0;
+  fl_nccl_slot *x = slot_of(q, last);
+  q->open = x != newest(q);
   if (!q->flying || e != FLAME_OK) return e;
   e = fl_cuda_check(s, s->cu->EventRecord(x->joined, s->stream), "cuEventRecord");
   x->waited = e == FLAME_OK;

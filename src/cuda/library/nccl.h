@@ -37,6 +37,7 @@ typedef struct fl_nccl_slot {
   double seen;                           /* when 'begun' was seen to have passed; 0: not yet */
   uint32_t site;
   fl_header head;                        /* of its first collective */
+  const fl_call *last;                   /* its last one's, a name only */
 } fl_nccl_slot;
 
 typedef struct fl_nccl_kept { const fl_call *call; void *in, *out; uint32_t site; } fl_nccl_kept;
@@ -52,6 +53,7 @@ typedef struct fl_nccl {
   uint8_t spent;                         /* values that cannot be taken back rest on the lane */
   struct { fl_nccl_kept *at; int64_t n, cap; } kept;
   fl_header first;                       /* of the first kept */
+  const fl_call *last;                   /* that came, kept or of no bytes */
   fl_nccl_slot slot[FL_NCCL_SLOTS];      /* a ring */
   int oldest, flying;
   int pending;                           /* 1: the newest is not on the lane yet, for all we know */
@@ -63,8 +65,9 @@ fl_lane fl_nccl_lane(fl_cuda *s, const fl_call *k);
 flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane);
 /* Is a collective kept, of which nothing is queued yet? */
 int fl_nccl_keeps(const fl_cuda *s);
-/* The main stream waits for the lane. */
-flame_status fl_nccl_join(fl_cuda *s);
+/* The main stream waits for the lane: for the call of NCCL that ends with 'last', and those before
+** it, if it is known to; NULL: for all. */
+flame_status fl_nccl_join(fl_cuda *s, const fl_call *last);
 /* Should ranks tell each other that their checks found nothing? */
 int fl_nccl_unproven(const fl_cuda *s);
 flame_status fl_nccl_prove(fl_cuda *s);

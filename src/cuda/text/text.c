@@ -2,6 +2,7 @@
 ** The text of a kernel: helpers, entry, and the body of its class (text_map.c, text_row.c,
 ** text_col.c). See text.h.
 */
+#include "base/hash.h"
 #include "cuda/text/text_form.h"
 #include "cuda/text/embedded.h"
 #include <stdio.h>
@@ -95,4 +96,23 @@ flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_
   if (body.failed) out->failed = 1;
   fl_text_free(&body);
   return out->failed ? FLAME_NO_MEMORY : FLAME_OK;
+}
+
+/* The text calls its entry fl_kernel; a macro before it makes that the name. */
+flame_status fl_text_named(const fl_kernel *k, int multi, char name[FL_TEXT_NAME], fl_text *out) {
+  char ops[FL_TEXT_NAME - sizeof "fl__12345678" + 1];
+  fl_text t;
+  fl_text_init(&t, out->mem);
+  const flame_status e = fl_text_kernel(k, "fl_kernel", multi, &t);
+  const char *text = e == FLAME_OK ? fl_text_str(&t) : NULL;
+  if (text) {
+    fl_kernel_name(k, ops, sizeof ops);
+    for (char *c = ops; (c = strpbrk(c, "+.")) != NULL;) *c = '_';
+    snprintf(name, FL_TEXT_NAME, "fl_%s_%08x", ops, (unsigned)fl_hash64(text, t.n, 1));
+    fl_text_printf(out, "#undef fl_kernel\n#define fl_kernel %s\n", name);
+    fl_text_add(out, text, t.n);
+  }
+  if (t.failed) out->failed = 1;
+  fl_text_free(&t);
+  return e == FLAME_OK && out->failed ? FLAME_NO_MEMORY : e;
 }

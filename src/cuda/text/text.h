@@ -5,7 +5,7 @@
 **
 ** How the driver uses it, for a step of 'count' instances (kernels of one structure):
 **   group    instances whose fl_text_key bytes are equal; one launch a group (MAP: always one)
-**   compile  fl_text_prelude, then fl_text_kernel(k, name, multi, …) of as many kernels as wanted,
+**   compile  fl_text_prelude, then fl_text_named(k, multi, …) or fl_text_kernel of kernels,
 **            in one NVRTC program; cubins are cached by key + prelude. multi: group size > 1
 **   once     fl_text_geometry of each instance: grid, block, scratch, counters
 **   run      single: fl_text_params, launch entry 'name' with ONE by-value parameter of
@@ -67,6 +67,10 @@ void fl_text_prelude(fl_text *out);
 #define FL_TEXT_BLOCKS "MIN_BLOCKS"
 /* Append the kernel; entry 'name'. NOT_SUPPORTED with no message for what has no text. */
 flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out);
+/* The same with a separate name, put into 'name': "fl_mul_exp_sum_1a2b3c4d", the ops and a hash
+** of the text, so that equal texts have one name. */
+enum { FL_TEXT_NAME = 64 };
+flame_status fl_text_named(const fl_kernel *k, int multi, char name[FL_TEXT_NAME], fl_text *out);
 void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
 
 /* The parameter of a single launch: g->words words into 'word'. address[i]: device address of

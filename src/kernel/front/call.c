@@ -40,13 +40,15 @@ int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
 
 /* Is the parameter assigned, stepped or its address taken in the body? (By its tokens; a name
 ** that is shadowed only makes the answer careful.) */
-static int reassigned(fl_front *p, int64_t body, const char *name) {
+static int reassigned(fl_front *p, int64_t body, const char *name, int may_turn) {
   int depth = 0;
   for (int64_t i = body; i + 1 < p->toks.n; i++) {
     const fl_ktok *t = &p->toks.at[i];
     if (t->kind == FL_TOK_PUNCT && t->punct == '{') depth++;
     if (t->kind == FL_TOK_PUNCT && t->punct == '}' && !--depth) break;
-    if (fl_ktok_changes(t, i > 0, name) || (fl_ktok_is(t, name) && fl_turn_passed(p, i))) return 1;
+    if (fl_ktok_changes(t, i > 0, name) ||
+        (may_turn && fl_ktok_is(t, name) && fl_turn_passed(p, i)))
+      return 1;
   }
   return 0;
 }
@@ -76,18 +78,21 @@ static void bind_other_name(fl_front *p, const fl_kformal *f, fl_cvalue v, int32
 
 static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
                          int64_t body, int32_t line) {
-  if (f->by_reference && reassigned(p, body, f->name)) { bind_other_name(p, f, v, line); return; }
+  if (f->by_reference && reassigned(p, body, f->name, 1)) {
+    bind_other_name(p, f, v, line);
+    return;
+  }
   if (v.kind == FL_V_PLACE) v = fl_val_pointer(p, v, line);
   v = fl_pointer_as(p, f->type, v, line);
   if (p->failed) return;
-  const int moves = reassigned(p, body, f->name);
+  const int alone = !v.null && fl_held_alone(p, &v), moves = reassigned(p, body, f->name, !alone);
   int offset = -1;
   if (v.null) {                               /* it stays that, so that tests of it are known */
     fl_symbol *null = fl_front_add(p, f->name, FL_SYM_POINTER);
     if (null) null->v = v;
     return;
   }
-  const int fits = p->turning && fl_turn_fits(p, v.type, &v);
+  const int fits = p->turning && !alone && fl_turn_fits(p, v.type, &v);
   const int turns = fits && (fl_turn_of(p, v.var) || fl_turn_later(p, body, 0, f->name));
   fl_kexpr *const begin = v.idx;
   if (turns) {

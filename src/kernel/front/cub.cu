@@ -132,11 +132,14 @@ template <class T, int X, int A = 0, int Y = 1, int Z = 1, int P = 0> struct fl_
   }
 };
 
-/* Groups of W lanes, a power of two. */
+/* Groups of W lanes. */
+#define POWER_OF_TWO \
+  if constexpr ((W & (W - 1)) != 0) CUB_has_groups_of_1_2_4_8_16_or_32_lanes_here();
 template <class T, int W = 32, int P = 0> struct fl_cub_WarpReduce {
   using TempStorage = fl_cub_NullStorage;
   __device__ fl_cub_WarpReduce(TempStorage &temp) {}
   template <class F> __device__ T Reduce(T v, F f, int n) {
+    POWER_OF_TWO
     const unsigned t = fl_thread() & 31u, mask = 0xffffffffu >> (32 - W) << (t & (32 - W));
     for (int o = 1; o < W; o <<= 1) {
       const T u = __shfl_down_sync(mask, v, o, W);
@@ -152,6 +155,7 @@ template <class T, int W = 32, int P = 0> struct fl_cub_WarpScan {
   using TempStorage = fl_cub_NullStorage;
   __device__ fl_cub_WarpScan(TempStorage &temp) {}
   template <class F> __device__ void InclusiveScan(T v, T &out, F f) {
+    POWER_OF_TWO
     const unsigned t = fl_thread() & 31u, mask = 0xffffffffu >> (32 - W) << (t & (32 - W));
     for (int o = 1; o < W; o <<= 1) {
       const T u = __shfl_up_sync(mask, v, o, W);

@@ -408,6 +408,8 @@ const fl_ctype *fl_decl_struct(fl_front *p, int is_union) {
   if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
     if (s && s->kind == FL_SYM_TYPE) return s->type;
+    if (s && s->kind == FL_SYM_TEMPLATE && fl_front_is(p, '<'))
+      return fl_template_struct(p, s->structs);
     if (s && s->kind == FL_SYM_WRONG) fl_refuse(p, line, "'%s': %s", name, s->why);
     fl_refuse(p, line, "unknown struct '%s'", name);
     return NULL;

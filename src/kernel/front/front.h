@@ -428,6 +428,9 @@ void fl_front_note_size(fl_front *p);   /* the first refusal that is for size is
 
 void fl_front_skip_declaration(fl_front *p, int64_t from);
 const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
+/* "using", "typedef", "struct V { … };", "template <…> struct V …" among members: 1, read or noted
+** as what is outside the language */
+int fl_member_type(fl_front *p);
 
 /* ---- pack.c ---- */
 
@@ -519,6 +522,7 @@ void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, f
 /* ---- held.c: pointers that are members of objects -------------------------------------------- */
 
 void fl_held_new(fl_front *p, int32_t var);              /* var: a LOCAL for its index */
+int fl_held_alone(const fl_front *p, const fl_cvalue *v);      /* points to one variable */
 int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* the place of one */
 fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line);
 void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);

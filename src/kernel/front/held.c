@@ -41,13 +41,17 @@ fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line) {
   return v;
 }
 
+int fl_held_alone(const fl_front *p, const fl_cvalue *v) {
+  return p->f->vars[v->var].kind == FL_KV_LOCAL ||
+         (!v->linear && !v->idx && p->f->vars[v->var].count == 1);
+}
+
 /* What a pointer that has no value yet points to from now on. */
 static void begin(fl_front *p, fl_kheld *h, fl_cvalue place, fl_cvalue from, int32_t line) {
   const fl_ctype *of = place.type->of;
-  const int alone = p->f->vars[from.var].kind == FL_KV_LOCAL ||
-                    (!from.linear && !from.idx && p->f->vars[from.var].count == 1);
   h->v = from;
   if (from.null) return;
+  const int alone = fl_held_alone(p, &from);
   if (p->turning && !alone && fl_turn_fits(p, of, &from))
     h->v = fl_turn_new(p, of, from.is_const, p->f->vars[h->var].source, &from, line);
   h->v.idx = alone ? NULL : fl_kexpr_int(p->a, FL_KT_I64, 0);

@@ -116,18 +116,22 @@ static void read_bases(fl_front *p, body *b) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* "struct { … };", or what declares a type alone: 1, taken. */
+static int unnamed_member(fl_front *p, body *b, const fl_ctype *t) {
+  if (!fl_front_take(p, ';')) return 0;
+  if (t->kind != FL_C_STRUCT || strcmp(t->s->name, FL_UNNAMED)) return 1;
+  if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return 1;
+  b->fields[b->n].name = "";
+  b->fields[b->n].base = 1;
+  b->fields[b->n++].type = t;
+  return 1;
+}
+
 static void field_lines(fl_front *p, body *b) {
   const int32_t line = fl_front_tok(p)->line;
   const fl_specifiers s = fl_decl_specifiers(p);
   if (s.is_static) { fl_decl_global(p, s); return; }
-  if (s.type && fl_front_is(p, ';') && s.type->kind == FL_C_STRUCT &&
-      !strcmp(s.type->s->name, FL_UNNAMED)) {                /* "struct { … };" */
-    if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return;
-    b->fields[b->n].name = "";
-    b->fields[b->n].base = 1;
-    b->fields[b->n++].type = s.type;
-  }
-  if (!s.type || fl_front_take(p, ';')) return;
+  if (!s.type || unnamed_member(p, b, s.type)) return;
   do {
     int ref;
     const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
@@ -233,7 +237,7 @@ static void member(fl_front *p, body *b) {
     return;
   }
   if (fl_ktok_is(t, "virtual")) fl_refuse(p, t->line, "virtual functions are outside the language");
-  if (fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) { fl_decl_local(p); return; }
+  if (fl_member_type(p)) return;
   if (fl_ktok_is(t, "static_assert")) {
     p->at++;
     fl_front_skip(p);

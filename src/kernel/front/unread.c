@@ -34,6 +34,7 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   const fl_ktok *name = NULL;
   *is_kernel = 0;
   from = behind_parameters(p, from);
+  const int is_typedef = fl_ktok_is(&p->toks.at[from], "typedef");   /* "… (*name)(…)" */
   for (int64_t i = from; i < p->at; i++) {
     const fl_ktok *t = &p->toks.at[i];
     if (fl_ktok_is(t, "__global__")) *is_kernel = 1;
@@ -43,8 +44,62 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
       continue;
     }
     if (t->kind == FL_TOK_NAME) name = t;
-    if (name && t->kind == FL_TOK_PUNCT && strchr("(=[;{:", t->punct < 256 ? t->punct : 1))
-      break;
+    const int c = t->kind == FL_TOK_PUNCT ? t->punct < 256 ? t->punct : 1 : 1;
+    if (name && strchr(is_typedef ? ")[;{" : "(=[;{:", c)) break;
   }
   return name;
+}
+
+/* A type inside that could not be read: who uses it is told. */
+static void leave_unread(fl_front *p, int64_t from, int64_t symbols) {
+  const char *why = p->why;
+  const int32_t line = p->line;
+  int is_kernel;
+  fl_front_check(p, NULL);
+  if (p->a->failed || p->sized) return;
+  p->failed = 0;
+  p->syms.n = symbols;
+  fl_front_skip_declaration(p, from);
+  const fl_ktok *name = fl_front_unread_name(p, from, &is_kernel);
+  const char *text = name ? fl_karena_str(p->a, name->text, (size_t)name->n) : NULL;
+  fl_symbol *s = text ? fl_front_add(p, text, FL_SYM_WRONG) : NULL;
+  if (s) s->why = fl_karena_printf(p->a, "%s (line %d)", why, (int)line);
+}
+
+/* Is what stands in {…} at token + k all of the declaration? */
+static int is_alone(fl_front *p, int k) {
+  int depth = 0;
+  do {
+    depth += fl_front_is_at(p, k, '{') - fl_front_is_at(p, k, '}');
+    if (fl_front_ahead(p, k)->kind == FL_TOK_END) return 0;
+    k++;
+  } while (depth);
+  return fl_front_is_at(p, k, ';');
+}
+
+int fl_member_type(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  const int64_t from = p->at, symbols = p->syms.n;
+  const int nest = p->nest, half = p->half, angle = p->angle,
+            names = fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef");
+  int k = fl_ktok_is(t, "template") && fl_front_is_at(p, 1, '<') ? 1 + fl_template_angle(p, 1) : 0;
+  const int is_template = k > 0, named = fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME;
+  const int is_class = (fl_ktok_is(fl_front_ahead(p, k), "struct") ||
+                        fl_ktok_is(fl_front_ahead(p, k), "class")) && named &&
+                       (is_template || (fl_front_is_at(p, k + 2, '{') && is_alone(p, k + 2)));
+  if (!names && !is_class) return 0;
+  if (names) {
+    fl_decl_local(p);
+  } else if (is_template) {
+    fl_refuse(p, t->line, "this member is outside the language");
+  } else {
+    fl_decl_specifiers(p);
+    fl_front_need(p, ';');
+  }
+  if (!p->failed) return 1;
+  leave_unread(p, from, symbols);
+  p->nest = nest;
+  p->half = half;
+  p->angle = angle;
+  return 1;
 }

@@ -56,6 +56,40 @@ int fl_atomic_known(const fl_ktok *t) {
   return lookup(&base, atomics, FL_KA_COUNT);
 }
 
+/* atomicAdd of a vector: of each of its numbers. 0: this is none. */
+static int add_vector(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int unused,
+                      fl_cvalue *out) {
+  const fl_ctype *of = args[0].kind == FL_V_POINTER ? args[0].type : NULL;
+  if (!of || of->kind != FL_C_STRUCT || !of->s->width || !fl_kt_is_float(of->s->element)) return 0;
+  if (!args[1].type || !fl_ctype_same(args[1].type, of)) {
+    fl_refuse(p, t->line, "atomicAdd of a '%s' and something else", fl_ctype_text(p->a, of));
+    return 1;
+  }
+  fl_kexpr **v = fl_val_parts(p, args[1], t->line);
+  fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = of };
+  r.parts = fl_karena_new(p->a, (size_t)of->s->width * sizeof *r.parts);
+  const int n = v && r.parts ? of->s->width : 0;
+  for (int i = 0; i < n && !p->failed; i++) v[i] = fl_val_stable(p, v[i]);
+  for (int i = 0; i < n && !p->failed; i++) {
+    const char *name = of->s->fields[i].name;
+    fl_kexpr *index = NULL;
+    int type = FL_KT_VOID;
+    fl_cvalue at = fl_val_deref(p, args[0], t->line);
+    at = fl_val_address(p, fl_val_member(p, at, name, (int32_t)strlen(name), t->line), t->line);
+    const int32_t var = p->failed ? -1 : fl_val_target(p, at, &index, &type, t->line);
+    if (var < 0 || ++p->nodes > FL_K_MAX_NODES) return 1;
+    const int result = unused ? -1 : fl_front_temp(p, type, t->line);
+    fl_kstmt *s = fl_kstmt_atomic(p->f, p->b, FL_KA_ADD, FL_KM_FREE, var, index,
+                                  fl_val_convert(p, v[i], type), result);
+    if (!s) return 1;
+    s->line = t->line;
+    if (type != p->f->vars[var].type) s->as = (uint8_t)type;
+    if (result >= 0) r.parts[i] = fl_kexpr_var(p->f, result);
+  }
+  if (!unused && !p->failed) *out = r;
+  return 1;
+}
+
 int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   const int op = fl_atomic_known(t);
   if (op < 0) return 0;
@@ -67,6 +101,7 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   if (p->failed || no_block(p, t)) return 1;
   if (n != want) { wrong_count(p, t, want, n); return 1; }
   int type = FL_KT_VOID;
+  if (op == FL_KA_ADD && sum < 0 && add_vector(p, t, args, unused, out)) return 1;
   const int32_t var = fl_val_target(p, args[0], &index, &type, t->line);
   if (var < 0) return 1;
   if (!atomic_type_ok(op, type)) {
