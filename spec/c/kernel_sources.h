@@ -170,7 +170,7 @@ static const bad_source bad[] = {
   { 3, "cooperative groups",
     "namespace cg = cooperative_groups;\n__global__ void k(float *x) {\n  auto g = cooperative_groups::this_multi_grid(); x[0] = 1;\n}\n" },
   { 2, "a part of an element of 'x' is written",
-    "__global__ void k(float *x) {\n  char *p = (char *)x; p[0] = 1;\n}\n" },
+    "__global__ void k(short *x) {\n  char *p = (char *)x; p[0] = 1;\n}\n" },
   { 2, "a 'float *' where a 'int *' is needed: write a cast",
     "__global__ void k(float *x) {\n  int *p = x; p[0] = 1;\n}\n" },
   { 3, "into another array than before",

@@ -76,7 +76,7 @@ describe("the prompt in tmux", function()
     keys "Enter"
     typed ":why y"
     keys "Enter"
-    shows "it has a gradient: 1 leaf requires grad"
+    shows "it depends on 1 leaf that requires grad"
   end)
   it("goes back in the history, and ends with Ctrl-D", function()
     keys("Up", "Up")
