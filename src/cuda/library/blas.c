@@ -24,6 +24,7 @@
 #include "cuda/library/blas_call.h"
 #include "cuda/library/rows.h"
 #include "cuda/library/small.h"
+#include <assert.h>
 #include <string.h>
 
 /* ALIGN_MAX: no algorithm wants more, so that all addresses of our own are alike. PITCH: of
@@ -303,6 +304,7 @@ static flame_status prepare_sums(fl_cuda *s, const fl_blas_call *x, int *yes, in
   y.alignc = 4;
   *scratch += 4 * x->m * rows;
   const flame_status e = fl_rows_want_bias(s, x->dtype) ? find(s, &y, &g) : s->ctx->err.code;
+  assert(e != FLAME_OK || g);
   if (e == FLAME_OK && !g->n) *yes = 0;
   return e;
 }
@@ -343,12 +345,13 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *
 ** in fl_blas_prepare. */
 static flame_status multiply(fl_cuda *s, fl_blas_call *x, int size, const char *a, const char *b,
                              char *c, const char *bias) {
-  fl_gemm *g;
+  fl_gemm *g = NULL;
   x->aligna = alignment(a, x->batch > 1 ? x->sa : 0, size);
   x->alignb = alignment(b, x->batch > 1 ? x->sb : 0, size);
   x->alignc = alignment(c, x->batch > 1 ? x->sc : 0, size);
   if (bias) x->alignc = (int32_t)fl_min(x->alignc, alignment(bias, 0, size));
   flame_status e = find(s, x, &g);
+  assert(e != FLAME_OK || g);
   if (e == FLAME_OK && !g->n) {
     x->aligna = x->alignb = x->alignc = size;
     e = find(s, x, &g);

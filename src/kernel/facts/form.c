@@ -4,6 +4,7 @@
 */
 #include "kernel/facts/form.h"
 #include "base/hash.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -201,6 +202,7 @@ static void *room(fl_karena *a, void *at, int n, int *cap, size_t size) {
   const int more = *cap ? 2 * *cap : 16;
   void *to = fl_karena_new(a, (size_t)more * size);
   if (!to) return NULL;
+  assert(!n || at);
   if (n) memcpy(to, at, (size_t)n * size);
   *cap = more;
   return to;
@@ -241,6 +243,7 @@ static fl_kpoly quotient(fl_kquotients *all, fl_kpoly a, const fl_kpoly *by, int
       q.m = product.t[0];
     }
   }
+  assert(!all->n || all->at);
   for (int i = 0; i < all->n; i++) {
     const fl_kquotient *x = &all->at[i];
     if (x->type == type && x->m.c == q.m.c && fl_kterm_same(&x->m, &q.m) &&
@@ -262,6 +265,7 @@ const fl_kquotient *fl_kpoly_remainder(const fl_kquotients *all, const fl_kpoly 
     const fl_kquotient *inner = quotient_of(all, a);
     for (int j = 0; j < big->n; j++) {
       if (big->s[j] < FL_KSYM_QUOTIENT) continue;
+      assert(all->at);
       const fl_kquotient *q = &all->at[big->s[j] - FL_KSYM_QUOTIENT];
       *m = *big;
       fl_kterm_drop(m, big->s[j]);

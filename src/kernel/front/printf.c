@@ -4,6 +4,7 @@
 */
 #include "kernel/front/forms.h"
 #include "base/text.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST = 32, MOST_CHOICES = 4 };
@@ -81,12 +82,14 @@ static int directive(const char *s, int *length, int *stars) {
 }
 
 static void put_text(fl_text *to, const char *s) {
+  assert(s);
   for (; *s; s++) fl_text_printf(to, *s == '%' ? "%%%%" : "%c", *s);
 }
 
 /* The format with the strings that the bits of 'way' choose in it. */
 static void fill(fl_front *p, const printed *f, int way, fl_text *to, int32_t line) {
   int arg = 0, choice = 0, length, stars;
+  assert(f->format);
   for (const char *s = f->format, *next; *s && !p->failed; s = next + length) {
     next = strchr(s, '%');
     length = 0;

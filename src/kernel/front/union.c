@@ -4,6 +4,7 @@
 ** gradient.
 */
 #include "kernel/front/forms.h"
+#include <assert.h>
 #include <string.h>
 
 /* Can it be seen in bytes: numbers of one type, or an unnamed struct of such members? */
@@ -62,6 +63,7 @@ fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, i
   if (!p->failed && at.kind != FL_V_PLACE)
     fl_refuse(p, line, "a member of a union that is not stored" FL_DO ": put it into a variable");
   if (p->failed) return fl_val_none();
+  assert(f);
   const int is_const = at.is_const;
   at = fl_val_pointer(p, at, line);
   if (offset && !p->failed)
