@@ -46,6 +46,31 @@ describe("flame.warmup of a function", function()
     w:add_(2)
     assert.same({ 3, 3, 3 }, w:totable())
   end)
+  it("ends at any instruction at which it is stopped", function()
+    local w, done = flame.zeros(3), 0
+    local function step() w:add_(1) flame.eval(w) end
+    flame.warmup(step)
+    for k = 1, 400 do
+      local n = 0
+      local function stop()
+        n = n + 1
+        if n < k then return end
+        debug.sethook()
+        error("stopped", 0)
+      end
+      local ok, e = pcall(function()
+        debug.sethook(stop, "", 1)
+        flame.warmup(step)
+        debug.sethook()
+      end)
+      assert.is_true(ok or e == "stopped", e)
+      w:add_(2)
+      assert.same({ 2 * k, 2 * k, 2 * k }, w:totable())
+      done = k
+      if ok then break end
+    end
+    assert.is_true(done > 50 and done < 400, done)
+  end)
   it("leaves parameters, buffers, gradients, optimisers and random numbers as they were", function()
     local net, opt, step = network()
     local twin, twin_opt, twin_step = network()

@@ -79,21 +79,48 @@ static int whole(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* core.dry(on): a rehearsal begins or ends. */
-static int dry(lua_State *L) {
+/* What a rehearsal ends with, also where f raised: the script's function, which may raise itself. */
+static int end_rehearsal(lua_State *L) {
   fl_lua *b = self_of(L);
-  const int on = lua_toboolean(L, 1);
+  lua_pushvalue(L, lua_upvalueindex(2));
+  const int failed = lua_pcall(L, 0, 0, 0) != LUA_OK;
+  if (b->c == NULL) return 0;
+  const int64_t m = fl_lua_enter(L, b);
+  const flame_status e = fl_dry_end(b->c);
+  if (failed) {
+    fl_scope_end(b->c, m);
+    return lua_error(L);
+  }
+  fl_lua_leave_status(L, b, m, e);
+  return 0;
+}
+
+/* core.rehearse(back, f, ...): f(…) in a rehearsal, and back() at its end. Between its begin and
+** its end no instruction of Lua is run that is not f's or back's, so an interrupt leaves none on;
+** f may not yield. */
+static int rehearse(lua_State *L) {
+  fl_lua *b = self_of(L);
   if (b->c == NULL) fl_lua_raise(L, b);
-  if (on && b->c->group)
+  if (b->c->group)
     return fl_lua_fail(L, "warmup", "processes of a group run their steps together" FL_DO
                        ": warm up before flame.distributed.init");
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, 1);
+  lua_pushcclosure(L, end_rehearsal, 2);
+  lua_setfield(L, -2, "__close");
+  lua_setmetatable(L, -2);
+  lua_replace(L, 1);
   const int64_t m = fl_lua_enter(L, b);
-  fl_lua_leave_status(L, b, m, on ? fl_dry_begin(b->c) : fl_dry_end(b->c));
+  fl_lua_leave_status(L, b, m, fl_dry_begin(b->c));
+  lua_toclose(L, 1);
+  lua_call(L, lua_gettop(L) - 2, 0);
   return 0;
 }
 
 const fl_lua_reg fl_reg_profile[] = {
-  { "dry", dry, 0 }, { "whole", whole, 0 },
+  { "whole", whole, 0 }, { "rehearse", rehearse, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "region_begin", region_begin, 0 }, { "region_end", region_end, 0 }, { NULL, NULL, 0 }
 };

@@ -120,19 +120,17 @@ end)
 local function rehearse(f, ...)
   local before, clock = flame.stats(), flame.timer()
   local changed = {}        -- table of an optimiser, schedule or scaler -> its fields (optim.lua)
-  internal.dry(true)
-  do
-    local _ <close> = setmetatable({}, { __close = function()
-      internal.rehearsal = nil
-      for t, was in pairs(changed) do
-        for key in next, t do rawset(t, key, nil) end
-        for key, v in next, was do rawset(t, key, v) end
-      end
-      internal.dry(false)
-    end })
-    internal.rehearsal = changed
-    internal.whole(f, ...)
+  local function back()
+    internal.rehearsal = nil
+    for t, was in pairs(changed) do
+      for key in next, t do rawset(t, key, nil) end
+      for key, v in next, was do rawset(t, key, v) end
+    end
   end
+  internal.rehearse(back, function(...)
+    internal.rehearsal = changed
+    f(...)
+  end, ...)
   local after = flame.stats()
   return { plans = after.plans - before.plans, compiles = after.compiles - before.compiles,
     ms = clock() * 1000 }
