@@ -79,7 +79,7 @@ static int whole(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* What a rehearsal ends with, also where f raised: the script's function, which may raise itself. */
+/* What a rehearsal ends with, also where f raised: the script's function, which may raise too. */
 static int end_rehearsal(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_pushvalue(L, lua_upvalueindex(2));
