@@ -112,6 +112,24 @@ struct fake_product {
   size_t bytes;
   fl_cu_stream s;
 };
+static void fake_multiply(const fake_desc *d, const fake_layout *a, const fake_layout *b,
+                          const fake_layout *c, const void *pa, const void *pb, void *po) {
+  const int64_t kk = d->ta ? a->rows : a->cols;
+  for (int64_t q = 0; q < c->batch; q++)
+    for (int64_t j = 0; j < c->cols; j++)
+      for (int64_t i = 0; i < c->rows; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < kk; k++)
+          sum += fake_get(pa, a->type,
+                          q * a->stride + (d->ta ? i * a->ld + k : k * a->ld + i)) *
+                 fake_get(pb, b->type,
+                          q * b->stride + (d->tb ? k * b->ld + j : j * b->ld + k));
+        const int64_t at = q * c->stride + j * c->ld + i;
+        if (d->epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(d->bias, c->type, i);
+        if (c->type == FL_LT_R_64F) ((double *)po)[at] = sum;
+        else ((float *)po)[at] = (float)sum;
+      }
+}
 static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
                                         const void *alpha, const void *pa,
     fl_lt_layout al, const void *pb, fl_lt_layout bl, const void *beta, const void *pc,
@@ -145,20 +163,6 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
     return FL_LT_OK;
   }
   fake.tf32 += d->compute == FL_LT_COMPUTE_TF32;
-  const int64_t kk = d->ta ? a->rows : a->cols;
-  for (int64_t q = 0; q < c->batch; q++)
-    for (int64_t j = 0; j < c->cols; j++)
-      for (int64_t i = 0; i < c->rows; i++) {
-        double sum = 0;
-        for (int64_t k = 0; k < kk; k++)
-          sum += fake_get(pa, a->type,
-                          q * a->stride + (d->ta ? i * a->ld + k : k * a->ld + i)) *
-                 fake_get(pb, b->type,
-                          q * b->stride + (d->tb ? k * b->ld + j : j * b->ld + k));
-        const int64_t at = q * c->stride + j * c->ld + i;
-        if (d->epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(d->bias, c->type, i);
-        if (c->type == FL_LT_R_64F) ((double *)po)[at] = sum;
-        else ((float *)po)[at] = (float)sum;
-      }
+  fake_multiply(d, a, b, c, pa, pb, po);
   return FL_LT_OK;
 }

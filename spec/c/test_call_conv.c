@@ -137,9 +137,26 @@ static double *conv_oracle(const fl_conv *c, int what, const double *const xwy[3
   return r;
 }
 
+/* By how much an element is further from the oracle's than its bound. size: sums of magnitudes. */
+static double excess(const void *r, int64_t n, double *want, const double *size, int dtype) {
+  const double eps[] = { 1e-15, 6e-7, 2e-3, 1.6e-2 };
+  double worst = 0;
+  for (int64_t i = 0; i < n; i++) {
+    if (!fl_is_float(dtype)) {                                    /* integers wrap */
+      char wrapped[8];
+      fl_scalar_store(wrapped, dtype, (fl_scalar){ .i = (int64_t)want[i] });
+      want[i] = get(wrapped, 0, dtype);
+    }
+    const double tol = fl_is_float(dtype) ? eps[dtype] * (size[i] + 1e-30) : 0,
+                 d = fabs(get(r, i, dtype) - want[i]);
+    if (d > tol && d - tol > worst) worst = d - tol;
+    if (d != d) worst = 1e9;
+  }
+  return worst;
+}
+
 static void conv_case(setup *one, setup *three, const fl_conv *c, int dtype) {
   static const int kinds[3] = { FL_CALL_conv, FL_CALL_conv_data, FL_CALL_conv_weight };
-  const double eps[] = { 1e-15, 6e-7, 2e-3, 1.6e-2 };
   const int64_t nx = c->n * c->c * volume(c->in), nw = c->o * (c->c / c->groups) * volume(c->k),
                 ny = c->n * c->o * volume(c->out);
   void *x = noise(nx, dtype), *w = noise(nw, dtype), *y = noise(ny, dtype);
@@ -160,18 +177,8 @@ static void conv_case(setup *one, setup *three, const fl_conv *c, int dtype) {
     k.in_numel[1] = what == 2 ? nx : nw;
     const void *a = what == 0 ? x : y, *b = what == 2 ? x : w;
     void *r = run(one, &k, a, b), *s = run(three, &k, a, b);
-    double *size, *want = conv_oracle(c, what, (const double *const *)xwy, &size), worst = 0;
-    for (int64_t i = 0; i < k.numel; i++) {
-      if (!fl_is_float(dtype)) {                                  /* integers wrap */
-        char wrapped[8];
-        fl_scalar_store(wrapped, dtype, (fl_scalar){ .i = (int64_t)want[i] });
-        want[i] = get(wrapped, 0, dtype);
-      }
-      const double tol = fl_is_float(dtype) ? eps[dtype] * (size[i] + 1e-30) : 0,
-                   d = fabs(get(r, i, dtype) - want[i]);
-      if (d > tol && d - tol > worst) worst = d - tol;
-      if (d != d) worst = 1e9;
-    }
+    double *size, *want = conv_oracle(c, what, (const double *const *)xwy, &size);
+    const double worst = excess(r, k.numel, want, size, dtype);
     check(worst == 0, fl_calls[kinds[what]].name, worst);
     check(memcmp(r, s, (size_t)(k.numel * fl_dtype_size(dtype))) == 0,
           "the same with three workers", what);

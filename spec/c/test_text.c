@@ -367,6 +367,27 @@ static void test_keys(void) {
   check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "and data of a map");
 }
 
+static void test_geometry_of_rows(void) {
+  static maker m;
+  fl_text_geometry g;
+  sum_all(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 3052 && g.counters == 1 && g.scratch == 3052 * 16,
+        "a long row is cut into chunks");
+  softmax(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 16384 && g.block == 512, "one block per row");
+  cross_entropy(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.faults == 1 && g.grid == 1024, "faults are asked for");
+  gated_norm(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 1024 && g.block == 128, "few rows to a block where they are held in its memory");
+  m.k.nstore = 0;                                   /* no norm is divided by: nothing to hold */
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 512 && g.block == 256, "eight where nothing is");
+}
+
 static void test_geometry(void) {
   static maker m;
   fl_text_geometry g;
@@ -383,25 +404,9 @@ static void test_geometry(void) {
   address[0] = (void *)(intptr_t)4100;
   fl_text_params(&m.k, address, scalar, &aux, word);
   check(word[0] == 0, "others do not");
-  sum_all(&m);
-  fl_text_geometry_of(&m.k, 0, &g);
-  check(g.grid == 3052 && g.counters == 1 && g.scratch == 3052 * 16,
-        "a long row is cut into chunks");
   bias_grad(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 12 * 64 && g.counters == 12, "columns in tiles and chunks");
-  softmax(&m);
-  fl_text_geometry_of(&m.k, 0, &g);
-  check(g.grid == 16384 && g.block == 512, "one block per row");
-  cross_entropy(&m);
-  fl_text_geometry_of(&m.k, 0, &g);
-  check(g.faults == 1 && g.grid == 1024, "faults are asked for");
-  gated_norm(&m);
-  fl_text_geometry_of(&m.k, 0, &g);
-  check(g.grid == 1024 && g.block == 128, "few rows to a block where they are held in its memory");
-  m.k.nstore = 0;                                   /* no norm is divided by: nothing to hold */
-  fl_text_geometry_of(&m.k, 0, &g);
-  check(g.grid == 512 && g.block == 256, "eight where nothing is");
   many_columns(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 8 * 16 && g.block == 512, "two columns to a thread where there is much for each");
@@ -483,6 +488,7 @@ int main(int argc, char **argv) {
   else printf("text: no NVRTC here, texts are not compiled\n");
   test_keys();
   test_geometry();
+  test_geometry_of_rows();
   if (golden_dir()) test_golden(golden_dir());
   else printf("text: spec/golden not found from here, not compared\n");
   compile_steps();

@@ -2,6 +2,7 @@
 -- the process as it was. They run in a child for each way of attack, which is ended if it hangs.
 -- FLAME_HOSTILE_TIMES=1 prints what took long. (flame.sandbox)
 local program = dofile("spec/support/interpreter.lua")
+local machine = require "spec.support.machine"
 local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
 local RESIDENT = 64 * 1024 + 64 * 1024     -- KB: the limit of the sandboxes and 64 MB
 
@@ -42,18 +43,13 @@ describe("hostile scripts", function()
 
   -- On the fake driver: a device's memory is limited wherever the scripts run.
   it("end by the limit of a device's memory, and are seen where it is off", function()
-    local machine = os.tmpname()
-    assert(os.execute("rm " .. machine .. " && mkdir " .. machine))
-    for _, name in ipairs { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" } do
-      assert(os.execute(("cp %s/spec/fake_cuda.so %s/%s"):format(program:match "^(.*)/[^/]*$",
-        machine, name)))
-    end
+    local folder = machine.new()
     local pipe = assert(io.popen(("FLAME_DEVICE=cuda FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "
       .. "FAKE_CUDA= timeout -s KILL 240 %s spec/support/hostile_run.lua device 2>&1")
-      :format(machine, program)))
+      :format(folder, program)))
     local out = pipe:read "a"
     pipe:close()
-    os.execute("rm -rf " .. machine)
+    machine.remove(folder)
     assert.equal("done: 3 tried, 3 ended, 3 seen\n", out)
   end)
 end)

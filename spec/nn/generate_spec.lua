@@ -2,6 +2,7 @@
 require "spec.support.helper"
 local flame = require "flame"
 local models, nn = require "flame.models", require "flame.nn"
+local machine = require "spec.support.machine"
 
 local function refused(message, f, ...)
   local ok, said = pcall(f, ...)
@@ -10,21 +11,12 @@ local function refused(message, f, ...)
   assert.matches("^spec/nn/generate_spec%.lua:%d+: ", said)
 end
 
-local interpreter = dofile("spec/support/interpreter.lua")
---- The number that a script writes where the device is a GPU that is not there
---- (spec/c/fake_cuda.c), or on another device.
+--- The number that a script writes where the device is a GPU that is not there, or on another
+--- device.
 local function on_no_gpu(script, device)
-  local machine = os.tmpname()
-  assert(os.execute("rm " .. machine .. " && mkdir " .. machine))
-  for _, name in ipairs { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" } do
-    assert(os.execute(("cp %s/spec/fake_cuda.so %s/%s"):format(interpreter:match "^(.*)/[^/]*$",
-      machine, name)))
-  end
-  local pipe = assert(io.popen(("FLAME_DEVICE=%s FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "
-    .. "FAKE_CUDA= %s -e '%s' 2>&1"):format(device or "cuda", machine, interpreter, script)))
-  local text = pipe:read "a"
-  os.execute("rm -rf " .. machine)
-  assert.truthy(pipe:close(), text)
+  local folder <close> = setmetatable({ at = machine.new() },
+    { __close = function(f) machine.remove(f.at) end })
+  local text = machine.run(folder.at, script, device and "FLAME_DEVICE=" .. device)
   return tonumber(text) or error(text)
 end
 

@@ -1,27 +1,13 @@
 -- Which runs are replayed, and as how many graphs: counted on the fake driver (spec/c/fake_cuda.c),
 -- whose memory is handed out as a GPU's is. What graphs compute is replay_spec's.
 
-local interpreter = dofile("spec/support/interpreter.lua")
-local machine
+local machine = require "spec.support.machine"
+local folder
+setup(function() folder = machine.new() end)
+teardown(function() machine.remove(folder) end)
 
-setup(function()
-  machine = os.tmpname()
-  assert(os.execute("rm " .. machine .. " && mkdir " .. machine))
-  for _, name in ipairs { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" } do
-    assert(os.execute(("cp %s/spec/fake_cuda.so %s/%s"):format(interpreter:match "^(.*)/[^/]*$",
-      machine, name)))
-  end
-end)
-teardown(function() os.execute("rm -rf " .. machine) end)
-
---- What a script prints there. fake: FAKE_CUDA.
-local function run(script, fake)
-  local pipe = assert(io.popen(("FLAME_DEVICE=cuda FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "
-    .. "FAKE_CUDA=%s %s -e '%s' 2>&1"):format(machine, fake or "", interpreter, script)))
-  local text = pipe:read "a"
-  assert.truthy(pipe:close(), text)
-  return text
-end
+--- What a script prints there.
+local function run(script, environment) return machine.run(folder, script, environment) end
 
 describe("a result", function()
   it("returns to its address, when other memory is free beside it", function()
@@ -63,7 +49,7 @@ describe("a training step with labels", function()
       for _ = 1, 8 do step() collectgarbage() end
       flame.stats("reset")
       for _ = 1, %d do step() end
-      assert(flame.stats().replays == %d)]]):format(n, n), "tell=1"):match("(%d+) graphs"))
+      assert(flame.stats().replays == %d)]]):format(n, n), "FAKE_CUDA=tell=1"):match("(%d+) graphs"))
   end
 
   it("is two graphs: the optimiser does not wait until the host has seen that they fit", function()

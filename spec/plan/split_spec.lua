@@ -1,25 +1,15 @@
 --- Reductions of everything that have nothing in common are instances of one launch on a GPU: read
 -- off the plan of a device that is not there (spec/c/fake_cuda.c).
 require "spec.support.helper"
-local interpreter = dofile("spec/support/interpreter.lua")
+local machine = require "spec.support.machine"
 
-local machine
-setup(function()
-  machine = os.tmpname()
-  assert(os.execute("rm " .. machine .. " && mkdir " .. machine))
-  for _, name in ipairs { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" } do
-    assert(os.execute(("cp %s/spec/fake_cuda.so %s/%s"):format(interpreter:match "^(.*)/[^/]*$",
-      machine, name)))
-  end
-end)
-teardown(function() os.execute("rm -rf " .. machine) end)
+local folder
+setup(function() folder = machine.new() end)
+teardown(function() machine.remove(folder) end)
 
 --- The steps over rows in the plan of a script.
 local function rows(script)
-  local pipe = assert(io.popen(("FLAME_DEVICE=cuda FLAME_CACHE_DIR=off FLAME_DEBUG=1 "
-    .. "FLAME_TEST_MACHINE=%s FAKE_CUDA= %s -e '%s' 2>&1"):format(machine, interpreter, script)))
-  local text, list = pipe:read "a", {}
-  assert.truthy(pipe:close(), text)
+  local text, list = machine.run(folder, script, "FLAME_DEBUG=1"), {}
   for line in text:gmatch "step %d+: ([^\n]*row[^\n]*)" do list[#list + 1] = line end
   table.sort(list)
   return list

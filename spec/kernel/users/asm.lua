@@ -1,10 +1,6 @@
 --- Kernels with inline assembler of the forms that people use: what an instruction means is told
 -- here in plain Lua.
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
+local each = dofile("spec/kernel/users/each.lua")
 
 local function even(v)
   local r = math.floor(v + 0.5)

@@ -1,9 +1,5 @@
 --- Kernels with the sums, scans, loads and stores of CUB.
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
+local each = dofile("spec/kernel/users/each.lua")
 
 return {
   { "sums and maxima of a block", [=[

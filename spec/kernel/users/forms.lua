@@ -1,11 +1,7 @@
 --- Forms of C++ and CUDA that stand between a text and its kernel: unions, which function a call
 -- means, constants that functions make, shared memory of the file, groups of labels, parts of
 -- elements.
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
+local each = dofile("spec/kernel/users/each.lua")
 
 return {
   { "a union of reals", [=[

@@ -1,11 +1,7 @@
 --- Kernels that share memory in other ways: counters that give out places, sums by atomics, vectors
 -- of four, pointers that swap, halves; and what is refused a gradient.
 
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
+local each = dofile("spec/kernel/users/each.lua")
 
 local function zeros(n) return each(n, function() return 0 end) end
 

@@ -1,11 +1,7 @@
 --- Kernels with the forms that large programs hand over their memory in: parameters and pointers of
 -- arrays, memory seen as words of another size, volatile memory, constants that the host sets.
 
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
+local each = dofile("spec/kernel/users/each.lua")
 
 return {
   { "parameters that are arrays of arrays", [=[

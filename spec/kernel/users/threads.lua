@@ -2,11 +2,7 @@
 
 local flame = require "flame"
 
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
+local each = dofile("spec/kernel/users/each.lua")
 
 return {
   { "Newton's cube root with a tolerance", [[

@@ -1,10 +1,6 @@
 --- Kernels whose lanes ask each other: shuffles by one distance or many, of parts of a warp, votes.
 
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
+local each = dofile("spec/kernel/users/each.lua")
 
 local function sum_of(x, first, last)
   local s = 0

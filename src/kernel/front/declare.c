@@ -296,6 +296,17 @@ static void name_type(fl_front *p, fl_symbol *s, const fl_ctype *t) {
   s->n_inner = p->n_enumerators;
 }
 
+/* "auto *q = …", "const char *text = "…"", "float *q", "float *q = …". */
+static void pointer_variable(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
+                             const char *name, int32_t line) {
+  if (s->is_auto) { declare_auto(p, s, name, line); return; }
+  if (fl_decl_text(p, t, name)) return;
+  const int set = fl_front_take(p, '=');
+  fl_cvalue v = fl_val_none();
+  if (set) v = fl_parse_assign(p);
+  if (!p->failed) declare_pointer(p, t->of, t->const_of, name, set ? &v : NULL, line);
+}
+
 static void declarator(fl_front *p, const fl_specifiers *s) {
   const char *function;
   if (s->is_typedef && fl_decl_function(p, s->type, &function)) {
@@ -321,14 +332,7 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
   } else if (ref) {
     declare_reference(p, t, s->is_auto, s->is_const, ref, name, line);
   } else if (t->kind == FL_C_POINTER && t->of->kind != FL_C_POINTER) {
-    if (s->is_auto) { declare_auto(p, s, name, line); return; }
-    if (fl_decl_text(p, t, name)) return;
-    if (fl_front_take(p, '=')) {
-      fl_cvalue v = fl_parse_assign(p);
-      if (!p->failed) declare_pointer(p, t->of, t->const_of, name, &v, line);
-    } else {
-      declare_pointer(p, t->of, t->const_of, name, NULL, line);
-    }
+    pointer_variable(p, s, t, name, line);
   } else if (t->kind == FL_C_POINTER) {
     fl_refuse(p, line, "pointers to pointers are outside the language");
   } else if (s->is_auto) {
@@ -474,6 +478,11 @@ static void skip_initialiser(fl_front *p) {
   }
 }
 
+static void global_name(fl_front *p, int kind, const fl_ctype *t, const char *name, int32_t line) {
+  fl_symbol *sym = fl_front_add(p, name, kind);
+  if (sym) sym->type = t, sym->line = line;
+}
+
 static void global(fl_front *p, const fl_specifiers *s) {
   int ref;
   const fl_ctype *t = fl_decl_pointers(p, s, &ref);
@@ -487,14 +496,11 @@ static void global(fl_front *p, const fl_specifiers *s) {
   else if (!set && !list && !fl_front_is(p, ';') && !fl_front_is(p, ','))
     fl_refuse(p, line, "a declaration of '%s' that is not understood", name);
   else if (s->is_typedef) {
-    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
-    if (sym) sym->type = t;
+    global_name(p, FL_SYM_TYPE, t, name, line);
   } else if (s->is_shared && s->is_extern) {
-    fl_symbol *sym = fl_front_add(p, name, FL_SYM_DYNAMIC);
-    if (sym) sym->type = t, sym->line = line;
+    global_name(p, FL_SYM_DYNAMIC, t, name, line);
   } else if (s->is_shared && !set && !list) {
-    fl_symbol *sym = fl_front_add(p, name, FL_SYM_SHARED);
-    if (sym) sym->type = t, sym->line = line;
+    global_name(p, FL_SYM_SHARED, t, name, line);
   } else if (t->kind != FL_C_POINTER && !ref && is_memory(p, s, set, list)) {
     fl_memory_declare(p, t, name, s->is_constant, line);
   } else if (!s->is_const && !s->is_constant && !s->is_device) {

@@ -168,6 +168,19 @@ static fl_cvalue named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
   return v;
 }
 
+/* Shared memory of the file: each kernel that names it has its own. */
+static fl_cvalue named_shared(fl_front *p, fl_symbol *s, int32_t line) {
+  if (!p->f) {
+    fl_refuse(p, line, "shared memory in a constant expression");
+    return fl_val_none();
+  }
+  if (s->of != p->f)
+    s->v = s->kind == FL_SYM_SHARED ? fl_decl_shared(p, s->type, s->name, s->line)
+                                    : fl_decl_dynamic(p, s->type, s->name, s->line);
+  s->of = p->f;
+  return s->v;
+}
+
 static fl_cvalue named(fl_front *p, const fl_ktok *t) {
   fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s) return fl_val_none();
@@ -188,17 +201,7 @@ static fl_cvalue named(fl_front *p, const fl_ktok *t) {
       if (s->of != p->f) bring_table(p, s);
       return s->v;
     case FL_SYM_MEMORY: return fl_memory_use(p, s, t->line);
-    case FL_SYM_DYNAMIC: case FL_SYM_SHARED: {
-      if (!p->f) {
-        fl_refuse(p, t->line, "shared memory in a constant expression");
-        break;
-      }
-      if (s->of != p->f)
-        s->v = s->kind == FL_SYM_SHARED ? fl_decl_shared(p, s->type, s->name, s->line)
-                                        : fl_decl_dynamic(p, s->type, s->name, s->line);
-      s->of = p->f;
-      return s->v;
-    }
+    case FL_SYM_DYNAMIC: case FL_SYM_SHARED: return named_shared(p, s, t->line);
     case FL_SYM_WRONG: fl_refuse(p, t->line, "'%s': %s", s->name, s->why); break;
     case FL_SYM_TEMPLATE: return fl_template_value(p, s->structs);
     case FL_SYM_FUNCTION:
