@@ -49,7 +49,8 @@ describe("a training step with labels", function()
       for _ = 1, 8 do step() collectgarbage() end
       flame.stats("reset")
       for _ = 1, %d do step() end
-      assert(flame.stats().replays == %d)]]):format(n, n), "FAKE_CUDA=tell=1"):match("(%d+) graphs"))
+      assert(flame.stats().replays == %d)]]):format(n, n),
+      "FAKE_CUDA=tell=1"):match("(%d+) graphs"))
   end
 
   it("is two graphs: the optimiser does not wait until the host has seen that they fit", function()

@@ -4,7 +4,7 @@ local interpreter = dofile("spec/support/interpreter.lua")
 local build = interpreter:match "^(.*)/[^/]*$"
 local usual <const> = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" }
 
---- The folder; to be removed by whoever asked for it. more: names of further libraries.
+--- The folder, which the caller removes. more: names of further libraries.
 local function new(more)
   local folder = os.tmpname()
   assert(os.execute("rm " .. folder .. " && mkdir " .. folder))
