@@ -144,6 +144,9 @@ static const good_source good[] = {
     "  for (int k = 0; k < 4; ++k) s += (&q.x)[k];\n"
     "  y[i] = SUM(s, add(all(l1))) + static_cast<float>(m::E::B) * V2<float>::n;\n"
     "}\n" },
+  { "asserts", "template <int N> __device__ float f(float x) {\n"
+    "  static_assert(N > 1, \"N is small\"); static_assert(noexcept(1 + 1), \"\"); return x * N;\n}\n"
+    "__global__ void asserts(float *x) { x[0] = f<2>(x[0]); }\n" },
 };
 
 static const good_source with_half[] = {
@@ -171,6 +174,10 @@ static const bad_source bad[] = {
     "namespace cg = cooperative_groups;\n__global__ void k(float *x) {\n  auto g = cooperative_groups::this_multi_grid(); x[0] = 1;\n}\n" },
   { 2, "a part of an element of 'x' is written",
     "__global__ void k(short *x) {\n  char *p = (char *)x; p[0] = 1;\n}\n" },
+  { 2, "static_assert: N is small",
+    "template <int N> __device__ float f(float x) {\n  static_assert(N > 3, \"N is small\"); return x * N;\n}\n__global__ void k(float *x) { x[0] = f<2>(x[0]); }\n" },
+  { 2, "a static_assert does not hold",
+    "__global__ void k(float *x) {\n  static_assert(sizeof(int) == 8); x[0] = 1;\n}\n" },
   { 2, "a 'float *' where a 'int *' is needed: write a cast",
     "__global__ void k(float *x) {\n  int *p = x; p[0] = 1;\n}\n" },
   { 3, "into another array than before",

@@ -543,8 +543,8 @@ static void check_bombs(void) {
 }
 
 static void check_memory(void) {
-  for (int g = 0; g < COUNT(good); g += 3) {
-    for (int64_t k = 1; k < 200; k++) {
+  for (int g = 0; g < COUNT(good); g++) {
+    for (int64_t k = 1; k < 2000; k++) {
       fl_mem m = { .fail_at = k };
       fl_error e = { .code = FLAME_OK };
       fl_ksource *s = fl_ksource_parse(&m, &e, good[g].text, strlen(good[g].text));

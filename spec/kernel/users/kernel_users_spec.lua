@@ -92,7 +92,7 @@ describe("a user is told the line and the reason of", function()
       "atomicAdd of a 'float2' and something else" },
     { "a group of five lanes of CUB",
       "typedef cub::WarpReduce<float, 5> R;\n__shared__ typename R::TempStorage t;\ny[i] = R(t).Sum(x[i]);", 6,
-      "CUB_has_groups_of_1_2_4_8_16_or_32_lanes_here" },
+      "static_assert: CUB has groups of 1, 2, 4, 8, 16 or 32 lanes here" },
     { "other names of CUB", "cub::BlockRadixSort<float, 32, 1>::TempStorage t;\ny[i] = x[i];", 4,
       "names of 'cub' are outside the language" },
     { "a literal of C", "float2 v = (float2){ x[i], 1 };\ny[i] = v.x * v.y;", 4,

@@ -283,7 +283,7 @@ static int fold_statement(fl_front *p, fl_kexpr **result) {
   } else if (fl_front_word(p, "if")) {
     done = fold_if(p, result, t->line);
   } else if (fl_ktok_is(t, "static_assert")) {
-    fl_skip_statement(p);
+    fl_decl_assert(p);
   } else if (fl_ktok_is(t, "constexpr") || fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) {
     fl_decl_local(p);
   } else if (fl_front_take(p, '{')) {

@@ -134,7 +134,7 @@ template <class T, int X, int A = 0, int Y = 1, int Z = 1, int P = 0> struct fl_
 
 /* Groups of W lanes. */
 #define POWER_OF_TWO \
-  if constexpr ((W & (W - 1)) != 0) CUB_has_groups_of_1_2_4_8_16_or_32_lanes_here();
+  static_assert((W & (W - 1)) == 0, "CUB has groups of 1, 2, 4, 8, 16 or 32 lanes here");
 template <class T, int W = 32, int P = 0> struct fl_cub_WarpReduce {
   using TempStorage = fl_cub_NullStorage;
   __device__ fl_cub_WarpReduce(TempStorage &temp) {}

@@ -304,6 +304,31 @@ int64_t fl_decl_constant(fl_front *p, const char *what) {
   return e && !p->failed ? e->value.i : 0;
 }
 
+/* What cannot be read here is left to NVRTC. */
+void fl_decl_assert(fl_front *p) {
+  const int32_t line = fl_front_tok(p)->line;
+  const int64_t at = p->at, syms = p->syms.n;
+  const int nest = p->nest;
+  fl_front_next(p);
+  fl_front_need(p, '(');
+  const int64_t holds = fl_decl_constant(p, "a static_assert");
+  fl_front_check(p, NULL);
+  const int known = !p->failed;
+  const fl_ktok *why = known && fl_front_take(p, ',') ? fl_front_tok(p) : NULL;
+  if (known && !holds && why && why->kind == FL_TOK_STRING)
+    fl_refuse(p, line, "static_assert: %.*s", (int)why->n, why->text);
+  else if (known && !holds) fl_refuse(p, line, "a static_assert does not hold");
+  if (known && !holds) return;
+  if (p->a->failed || p->sized) return;
+  p->failed = 0;
+  p->at = at;
+  p->nest = nest;
+  p->syms.n = syms;
+  fl_front_next(p);
+  fl_front_skip(p);
+  fl_front_take(p, ';');
+}
+
 /* An array that no thread has room for, or that a compiler would write out.
 ** Others it may have as separate memory. */
 static void refuse_array(fl_front *p, int32_t line) {

@@ -152,7 +152,8 @@ static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kform
   t = fl_decl_pointers(p, s, &ref);
   const int packed = p->pack && fl_front_take(p, FL_PU_ELLIPSIS);
   f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
-  if (packed) f->name = fl_karena_printf(p->a, "%s %d", f->name, p->pack - 1);
+  const char *element = packed ? fl_karena_printf(p->a, "%s %d", f->name, p->pack - 1) : NULL;
+  if (element) f->name = element;
   f->by_reference = (uint8_t)ref;
   return ref || s->is_auto ? t : fl_decl_decayed(p, t, s->is_const);
 }
@@ -226,6 +227,7 @@ void fl_device_formals(fl_front *p, fl_kdevice *d) {
   fl_front_need(p, ')');
   d->params = fl_karena_new(p->a, sizeof list);
   if (d->params) memcpy(d->params, list, sizeof list);
+  else d->n_params = 0;
 }
 
 void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_specifiers *s,

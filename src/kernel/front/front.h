@@ -337,6 +337,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest);   /* from '{' â€
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
 /* At "__launch_bounds__", takes it with its (â€¦): threads per block; 0: no constant says it. */
 int32_t fl_decl_bounds(fl_front *p);
+void fl_decl_assert(fl_front *p);                            /* a static_assert in a body, at it */
 
 /* ---- device.c, overload.c: functions that are inlined; template.c;
 ** ---- member.c: structs with functions, lambdas */

@@ -143,6 +143,7 @@ static void parameters(fl_front *p, fl_kfunc *f, pending *k) {
     if (!fl_front_room(p, f->n_params, MAX_PARAMETERS, "parameters of a kernel")) return;
     fl_kparam *q = &f->params[f->n_params];
     k->types[f->n_params] = parameter(p, f, q);
+    if (p->a->failed) break;
     f->n_params++;
     q->offset = (at + q->align - 1) / q->align * q->align;
     at = q->offset + q->size;

@@ -534,13 +534,13 @@ static void skip_attributes(fl_front *p) {
   }
 }
 
-/* Statements without meaning here: __builtin_assume(…), static_assert(…),
-** another name of a namespace's. */
+/* Statements that do nothing: __builtin_assume(…), static_assert(…), another name of a
+** namespace's. */
 static int skip_hint(fl_front *p) {
   if (fl_front_word(p, "namespace")) { fl_scope_rename(p); return 1; }
   const fl_ktok *t = fl_front_tok(p);
-  const int call = fl_ktok_is(t, "__builtin_assume") ||
-                   fl_ktok_is(t, "__assume") || fl_ktok_is(t, "static_assert") ||
+  if (fl_ktok_is(t, "static_assert")) { fl_decl_assert(p); return 1; }
+  const int call = fl_ktok_is(t, "__builtin_assume") || fl_ktok_is(t, "__assume") ||
                    fl_ktok_is(t, "__builtin_unreachable");
   if (!call) return 0;
   fl_front_next(p);

@@ -224,6 +224,7 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   fl_device_signature(p, one);
   const int drops = fl_pattern_drops(p, one->head);
   fl_front_close(p, back);
+  fl_front_check(p, NULL);                                   /* was there memory for them? */
   if (drops) return 0;
   for (int i = 0; i < one->n_params && !p->failed; i++) {
     fl_kformal *f = &one->params[i];
@@ -332,7 +333,8 @@ static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one
   }
   fl_front_close(p, back);
   one->type = p->failed ? NULL : type;
-  if (one->type && !t->is_alias) type->s->name = instance_name(p, t, args);
+  const char *name = one->type && !t->is_alias ? instance_name(p, t, args) : NULL;
+  if (name) type->s->name = name;
 }
 
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {

@@ -123,7 +123,7 @@ static void find_element(fl_cstruct *s) {
 fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int n, int64_t align) {
   fl_ctype *t = fl_karena_new(a, sizeof *t);
   fl_cstruct *s = fl_karena_new(a, sizeof *s);
-  if (!t || !s) return NULL;
+  if (!t || !s || !name) return NULL;
   t->kind = FL_C_STRUCT;
   t->s = s;
   s->name = name;

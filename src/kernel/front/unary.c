@@ -75,7 +75,8 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
 
 fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   v = fl_val_pointer(p, v, line);
-  const int views = !p->failed && !v.null && v.type->kind == FL_C_SCALAR &&
+  if (p->failed || !t) return fl_val_none();
+  const int views = !v.null && v.type->kind == FL_C_SCALAR &&
                     t->of->kind == FL_C_SCALAR && v.type->scalar != t->of->scalar;
   if (views && v.type->scalar != FL_KT_VOID)
     fl_refuse(p, line, "a '%s *' where a '%s *' is needed" FL_DO ": write a cast",

@@ -1,0 +1,49 @@
+--- Kernels of spec/kernel/users are read while an allocation fails: each ends in an error about
+-- memory, or is made. Every fifth allocation of some files; `make oom`: every one, of all.
+local flame = require "flame"
+require "spec.support.helper"
+local internal = flame.internal
+
+local all = os.getenv "FLAME_OOM_STRIDE" ~= nil
+local files = { "words", "chance", "memory", "motion", "forms", "cub" }
+if all then
+  files = {}
+  for path in io.popen("ls spec/kernel/users/*.lua"):lines() do
+    local name = path:match "([%w_]+)%.lua$"
+    -- the others hold no texts, or texts that are drawn
+    if not ("each run lists random"):find(name, 1, true) and not name:find "_spec$" then files[#files + 1] = name end
+  end
+end
+
+--- How many allocations of making a kernel of this text failed.
+local function survive(name, text, first, stride)
+  local k, failed = first, 0
+  while true do
+    local calls = internal.fail_alloc(k, false)
+    local ok, e = pcall(flame.kernel, text)
+    local reached = internal.fail_alloc(0) >= calls + k
+    if not ok then
+      failed = failed + 1
+      assert(e:find("memory", 1, true) or e:find("bytes", 1, true),
+        ("%s, allocation %d: %s"):format(name, k, e))
+    end
+    if not reached then return failed end
+    k = k + stride
+  end
+end
+
+describe("a failing allocation #oom", function()
+  for _, file in ipairs(files) do
+    it("is survived by the texts of " .. file, function()
+      local failed = 0
+      for i, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
+        local text = case[2]
+        if type(text) == "string" and pcall(flame.kernel, text) then
+          failed = failed + survive(case[1], text, all and 1 or i % 5 + 1, all and 1 or 5)
+          flame.kernel(text)
+        end
+      end
+      assert.is_true(failed > 20, failed)
+    end)
+  end
+end)
