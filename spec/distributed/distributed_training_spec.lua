@@ -59,6 +59,24 @@ describe("data_parallel", function()
   over_tcp("does so with gradients that are gathered and summed in the order of ranks", function()
     agree(4, "310\n", trained("{ ordered = true }", 50))                      -- one a parameter
   end)
+  over_tcp("tells ranks whose backwards differ how gradients are sent in their own dtype", function()
+    local script = [[
+      local net = distributed.data_parallel(flame.nn.Linear(4, 4), { ordered = true%s })
+      local ok, why = pcall(function()
+        flame.autocast("bf16", function()
+          local y = net(flame.ones(2, 4))
+          if r == 2 then y = net(y) end                -- its weight is used twice
+          y:float():sum():backward()
+        end)
+        return net.weight.grad:sum():item()
+      end)
+      io.write(ok and "fine" or tostring(why):match("give data_parallel half = false") or why)]]
+    local out = run(2, script:format "")
+    assert.equal("give data_parallel half = false", out[1])
+    out = run(2, script:format ", half = false")
+    assert.equal("fine", out[1])
+    assert.equal("fine", out[2])
+  end)
   over_tcp("does so with gradients that are sent in the half type that they were cast from", function()
     agree(2, "good\n", [[
       local nn = flame.nn

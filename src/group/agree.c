@@ -56,6 +56,14 @@ static int same(const fl_header *a, const fl_header *b) {
          !memcmp(a->p, b->p, sizeof a->p);
 }
 
+/* Gradients are sent in a half type where backward casts them from one, so ranks whose backwards
+** differ give other dtypes. */
+static const char *remedy(const fl_header *a, const fl_header *b) {
+  const int gradients = !strcmp(a->what, "data_parallel") && !strcmp(b->what, "data_parallel");
+  return gradients && a->dtype != b->dtype
+         ? "; where their backwards differ, give data_parallel half = false" : "";
+}
+
 /* All see this, so no rank is told. */
 static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, int rb) {
   char x[116], y[116];
@@ -71,9 +79,9 @@ static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, 
     }
   fl_group_text(a, x, sizeof x);
   fl_group_text(b, y, sizeof y);
-  snprintf(t->fault, FL_CALL_FAULT, "the ranks disagree: rank %d calls %s, rank %d %s%s", ra + 1,
+  snprintf(t->fault, FL_CALL_FAULT, "the ranks disagree: rank %d calls %s, rank %d %s%s%s", ra + 1,
            x, rb + 1, y, a->p[FL_COLLECT_NOTE] == b->p[FL_COLLECT_NOTE] ? "" :
-           ", with other sizes or names");
+           ", with other sizes or names", remedy(a, b));
   fl_group_break(t->g, t->fault, NULL);
   return 0;
 }
