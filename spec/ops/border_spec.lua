@@ -311,8 +311,10 @@ describe("the library's own tables", function()
     end
     in_folder(function()
       for _, f in ipairs(all) do
+        pcall(f)
         for i = 1, #odd, os.getenv("FLAME_SANITIZE") == "thread" and 9 or 1 do
           pcall(f, odd[i])
+          pcall(f, odd[i], odd[i])
           pcall(f, flame.ones(2), odd[i])
           pcall(f, odd[i], odd[i], odd[i], odd[i])
           pcall(f, { flame.ones(1) }, { flame.ones(1), flame.ones(1) }, odd[i], {})

@@ -75,6 +75,7 @@ static int region_end(lua_State *L) {
 
 /* core.whole(f, ...) -> what f gives; f may not yield, so what is set around it ends with it. */
 static int whole(lua_State *L) {
+  luaL_checkany(L, 1);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
 }
@@ -104,6 +105,7 @@ static int rehearse(lua_State *L) {
   if (b->c->group)
     return fl_lua_fail(L, "warmup", "processes of a group run their steps together" FL_DO
                        ": warm up before flame.distributed.init");
+  luaL_checkany(L, 2);
   lua_newtable(L);
   lua_createtable(L, 0, 1);
   lua_pushvalue(L, lua_upvalueindex(1));
