@@ -115,7 +115,7 @@ static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w
   line s = { "", 0 };
   char place[32] = "";
   add_types(&s, d, w->p, w->kind == FL_MISFIT_ELEMENT);
-  const int named = lua_type(L, w->at) == LUA_TSTRING;
+  const int named = w->at && lua_type(L, w->at) == LUA_TSTRING;
   const int dtype = named && takes(d, w->p, FL_ATOM_DTYPE);
   const int device = named && takes(d, w->p, FL_ATOM_DEVICE);
   if (dtype) add(&s, " (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool", -1);
