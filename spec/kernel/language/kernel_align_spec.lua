@@ -24,26 +24,32 @@ describe("an address that is no multiple of its type's size", function()
     { "y[i] = ((const float4 *)(x + i))->x;", "'float4' of 'x'", 16, 4, 1 },
     { "y[i] = ((const float4 *)(x + 2 * i))->x;", "'float4' of 'x'", 16, 8, 1 },
     { "y[i] = ((const double *)(x + 1))[i];", "'double' of 'x'", 8, 4, 0 },
-    { "const float4 *p = &((const float4 *)(x + 3 * i))[1]; y[i] = p->y;", "'float4' of 'x'", 16, 28, 1 },
+    { "const float4 *p = &((const float4 *)(x + 3 * i))[1]; y[i] = p->y;",
+      "'float4' of 'x'", 16, 28, 1 },
     { "float2 v = __ldg((const float2 *)(x + i)); y[i] = v.x;", "'float2' of 'x'", 8, 4, 1 },
-    { "if (i % 4 == 2) *(float4 *)(y + i) = make_float4(x[i], 1, 2, 3);", "'float4' of 'y'", 16, 8, 2 },
-    { "if (i < 6) atomicAdd((float2 *)(y + i), make_float2(x[i], 1));", "'float2' of 'y'", 8, 4, 1 },
+    { "if (i % 4 == 2) *(float4 *)(y + i) = make_float4(x[i], 1, 2, 3);",
+      "'float4' of 'y'", 16, 8, 2 },
+    { "if (i < 6) atomicAdd((float2 *)(y + i), make_float2(x[i], 1));",
+      "'float2' of 'y'", 8, 4, 1 },
     { "half2 v = *(const half2 *)(x + i); y[i] = __half2float(v.y);", "'half2' of 'x'", 4, 2, 1,
       type = "half", dtype = "f16" },
     { "int4 v = *(const int4 *)(x + 8 * (i / 4) + (i & 1)); y[i] = v.x;", "'int4' of 'x'", 16, 2, 1,
       type = "half", dtype = "f16" },
     { "y[i] = *(const long long *)((const int *)x + i);", "'long long' of 'x'", 8, 4, 1,
       type = "long long", dtype = "i64" },
-    { "y[i] = *(const float *)(x + i);", "'float' of 'x'", 4, 1, 1, type = "unsigned char", dtype = "u8" },
+    { "y[i] = *(const float *)(x + i);",
+      "'float' of 'x'", 4, 1, 1, type = "unsigned char", dtype = "u8" },
     { "y[i] = ((const P *)((const char *)x + 4 * (i + 1)))->b;", "'P' of 'x'", 8, 4, 0, type = "P",
       dtype = "u8", head = struct },
     { shared .. "y[i] = ((float4 *)(s + i))->z;", "'float4' of 's'", 16, 4, 1 },
     { shared .. "double *d = (double *)(s + 1); y[i] = d[i];", "'double' of 's'", 8, 4, 0 },
     { "__shared__ float s[16]; s[i] = s[i + 8] = x[i]; __syncthreads(); y[i] = ((float2 *)(s + i))->y;",
       "'float2' of 's'", 8, 4, 1 },
-    { "U u; u.v = *(const float4 *)(x + 4 * i); y[i] = ((float2 *)&u.f[1])->x;", "'float2' of 'u'", 8, 4, 0,
+    { "U u; u.v = *(const float4 *)(x + 4 * i); y[i] = ((float2 *)&u.f[1])->x;",
+      "'float2' of 'u'", 8, 4, 0,
       head = union },
-    { "float v[8] = { x[i], 1, 2, 3, 4, 5, 6, 7 }; y[i] = ((float2 *)&v[i & 3])->y;", "'float2' of 'v'", 8, 4, 1 },
+    { "float v[8] = { x[i], 1, 2, 3, 4, 5, 6, 7 }; y[i] = ((float2 *)&v[i & 3])->y;",
+      "'float2' of 'v'", 8, 4, 1 },
   }
   for _, c in ipairs(cases) do
     it("is told in " .. c[1], function()
@@ -91,6 +97,7 @@ describe("an address that is no multiple of its type's size", function()
       }]], block = { 4 }, grid = { 1 }, shape = { 4 } }
     local x = flame.arange(1.0, 17.0):double()
     assert.truthy(flame.gradcheck(function(t) return k(t, 4) end, { x }))
-    assert.truthy(helper.message(function() return k(x, 3):totable() end):find("this one at byte 24", 1, true))
+    local e = helper.message(function() return k(x, 3):totable() end)
+    assert.truthy(e:find("this one at byte 24", 1, true), e)
   end)
 end)
