@@ -2,9 +2,9 @@
 ** The fake GPU that computes ("computes=1" in FAKE_CUDA, fake_cuda.c): a text for NVRTC goes
 ** through the preprocessor of g++, fake_rewrite.c and g++ itself; the shared object is the image.
 ** What it says goes to NVRTC's log. Headers that come with a text, and empty ones for those of CUDA
-** that fake_words.hh makes needless, lie in a folder that goes when the text is compiled. FAKE_CUDA_PLANT="old|new"
-** puts a fault into each text that has 'old', for specs that show that it is seen;
-** FAKE_CUDA_KEEP=1 leaves the folders, to look at.
+** that fake_words.hh makes needless, lie in a folder that goes when the text is compiled.
+** FAKE_CUDA_PLANT="old|new" puts a fault into each text that has 'old', for specs that show that it
+** is seen; FAKE_CUDA_KEEP=1 leaves the folders, to look at.
 */
 #include "fake_fibers.c"
 #include "fake_rewrite.c"
