@@ -1,5 +1,5 @@
 /*
-** Launches of the fake GPU: each block's threads are fibers on stacks of their own, one of which
+** Launches of the fake GPU: each block's threads are fibers on separate stacks, one of which
 ** runs at a time. A fiber goes on until it waits (for the block, for lanes, for what is active) or
 ** ends. Blocks, and the threads of a block in each round, come in an order that FAKE_CUDA's "seed"
 ** shuffles, so that what depends on an order differs from run to run. Shared memory of a new block

@@ -11,7 +11,7 @@ local function run(script, environment)
     .. "TMPDIR=%s %s"):format(folder, folder, environment or ""))
 end
 
---- A case of its own, or why it can not run.
+--- A case, or why it can not run.
 local function case(title, test)
   it(title, has_gxx and test or function() pending "no g++" end)
 end
