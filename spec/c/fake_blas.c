@@ -164,13 +164,15 @@ static void fake_multiply(const struct fake_product *p) {
         fake_store(p->po, o->type, q * o->stride + j * o->ld + i, sum);
       }
 }
-static void fake_do_product(const struct fake_product *p) {
+static fl_lt_status fake_do_product(const struct fake_product *p) {
   fake.products++;
   fake.way = p->way;
   fake.way_runs[fake.way]++;
+  if (fake.ways && fake.way_ms[p->way] < 0) return 15;                 /* not supported */
   fake.tf32 += p->d.compute == FL_LT_COMPUTE_TF32 && !fake.ways;
   if (!fake.ways) fake_multiply(p);
   else if (p->o.cols > 0) memcpy(p->po, &(float){ (float)fake.way }, sizeof(float));
+  return FL_LT_OK;
 }
 static double fake_scale(const fake_desc *d, const void *p) {
   return d->scale == FL_LT_R_64F ? *(const double *)p : *(const float *)p;
@@ -193,7 +195,5 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
     *x->product = p;
     return FL_LT_OK;
   }
-  if (fake.ways && fake.way_ms[p.way] < 0) return 15;                 /* not supported */
-  fake_do_product(&p);
-  return FL_LT_OK;
+  return fake_do_product(&p);
 }
