@@ -279,9 +279,9 @@ end
 --- The text of a function of Lua, of a class's init and forward, or of a kernel.
 function commands.source(_, f)
   if internal.is_kernel(f) then print((f:source())) return end
-  local list = functions_of(f)
-  for _, g in ipairs(list) do show_source(g) end
-  if #list > 0 then return end
+  local own = functions_of(f)
+  for _, g in ipairs(own) do show_source(g) end
+  if #own > 0 then return end
   if type(f) == "function" then
     fail("source: the function is written in C\1: help tells what it does")
   end
