@@ -70,7 +70,8 @@ __global__ void k(const vec3 *x, const vec2 *u, float *y, int n) {
         c[1][2] = c[1][2] + 0.25
         local a1, a2 = times(c, t), times(turned(c), t)
         local a, d = { a1[1] - a2[1], a1[2] - a2[2] }, c[1][1] * c[2][2] - c[2][1] * c[1][2]
-        local b = { (c[2][2] * v[1] - c[2][1] * v[2]) / d / 2, (c[1][1] * v[2] - c[1][2] * v[1]) / d / 2 }
+        local b = { (c[2][2] * v[1] - c[2][1] * v[2]) / d / 2,
+          (c[1][1] * v[2] - c[1][2] * v[1]) / d / 2 }
         local e = {}
         for k = 1, 3 do
           e[k] = {}

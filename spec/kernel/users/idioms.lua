@@ -16,7 +16,8 @@ __global__ void k(const float *x, const float *w, float *y, int n, int flag) {
   }
   y[i] += p ? *p * *p : 0.5f * w[i];
   if (p != nullptr && q == nullptr) y[i] += p[0];
-}]=], inout = { "y" }, order = 1, args = function(t) return { t.f { 6 }, t.f { 6 }, t.f { 6 }, 5, 3 } end,
+}]=], inout = { "y" }, order = 1,
+    args = function(t) return { t.f { 6 }, t.f { 6 }, t.f { 6 }, 5, 3 } end,
     want = function(x, w, y, n, flag)
       return each(6, function(i)
         if i >= n then return y[i] end
@@ -68,9 +69,9 @@ __global__ void k(const float *x, const Scale *s, float *y, int n) {
 }]=], shape = { 4 }, block = { 4 }, args = function(t) return { t.f { 4 }, t.f { 1 }, 4 } end,
     want = function(x, s, n)
       return each(n, function(i)
-        local zeros, bits, first = ({ [0] = 3, 0, 1, 0 })[i], ({ [0] = 0, 1, 1, 2 })[i], ({ [0] = 0, 1, 2, 1 })[i]
+        local counts = ({ [0] = 3 + 0 + 31 + 0, 0 + 1 + 30 + 1, 1 + 1 + 30 + 2, 0 + 2 + 29 + 1 })[i]
         local f = (x[0] + x[1] + x[2]) * (x[0] * x[1] * x[2])
-        return x[i] + 5 + x[i] + s[0] * x[i] + i + f + zeros + bits + ({ [0] = 31, 30, 30, 29 })[i] + first
+        return x[i] + 5 + x[i] + s[0] * x[i] + i + f + counts
       end)
     end },
 
