@@ -42,7 +42,7 @@ int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
   static inline fl_node *n_##name(fl_node *x, uint32_t axes, int keepdim) { \
     return fl_build_reduce(FL_OP_##name, x, axes, keepdim); \
   }
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
 
 /* Generators. shape: sizes >= 0. Values already in the dtype's class. */
