@@ -108,8 +108,8 @@ int fl_plan_access(fl_planner *P, int32_t g, fl_access a) {
   for (int64_t i = 0; i < G->access.n; i++) {
     const fl_access *b = &G->access.at[i];
     reads += !b->store;
-    if (!b->store && b->ref == a.ref && b->iota == a.iota && b->gstride == a.gstride &&
-        same_map(&b->map, &a.map, G->nd)) return (int)i;
+    if (!b->store && b->ref == a.ref && b->dtype == a.dtype && b->iota == a.iota &&
+        b->gstride == a.gstride && same_map(&b->map, &a.map, G->nd)) return (int)i;
   }
   if (reads >= FL_MAX_READS || G->access.n >= FL_MAX_OPERANDS) return FL_EMIT_REJECT;
   fl_access *n = FL_PUSH(P->mem, &G->access);
