@@ -4269,8 +4269,8 @@ Tensor.diff = flame.diff
 ---@field clip? number
 ---@field on_step? function
 
---- Data from noise x in few steps (Song, Meng and Ermon 2020): eta = 0 adds no noise, eta = 1 as
---- much as ddpm.
+--- Data from noise x in few steps (Song, Meng and Ermon 2020), at most all of the schedule: eta = 0
+--- adds no noise, eta = 1 as much as ddpm.
 ---@param model function
 ---@param x flame.Tensor
 ---@param schedule flame.NoiseSchedule
@@ -4308,8 +4308,8 @@ function diffusion.ddpm(model, x, schedule, steps) end
 ---@field clip? number
 ---@field on_step? function
 
---- Data from noise x in few steps by DPM-Solver++ (Lu et al. 2022), multistep, of order 1 (as
---- ddim), 2 or 3; the last step, to the data, is of order 1.
+--- Data from noise x in few steps, at most all of the schedule, by DPM-Solver++ (Lu et al. 2022),
+--- multistep, of order 1 (as ddim), 2 or 3; the last step, to the data, is of order 1.
 ---@param model function
 ---@param x flame.Tensor
 ---@param schedule flame.NoiseSchedule

@@ -501,6 +501,8 @@ void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
 /* An object copied whole: 1: it is, by its elements. 0: it has others, or is of that same type. */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
+void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line);   /* align.c: v is accessed */
+void fl_align_forget(fl_front *p, const fl_kstmt *before);            /* its address is taken */
 
 /* ---- order.c: what is evaluated before what -------------------------------------------------- */
 

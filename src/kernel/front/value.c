@@ -235,6 +235,7 @@ fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
     fl_refuse(p, line, "pointers stored in memory are outside the language");
   v.kind = FL_V_PLACE;
   v.sym = 0;
+  fl_align_check(p, &v, line);
   return v;
 }
 
