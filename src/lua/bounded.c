@@ -14,15 +14,20 @@
 
 const char fl_key_library;
 
-enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STEP = 64 };
+enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STEP = 64,
+       FEW = 8, MOST_BYTES = 64 << 20 };
 
 /* ---- functions that poll first --------------------------------------------------------------- */
 
-/* Such a function takes a time in proportion to its strings. */
-static void charge_arguments(lua_State *L, fl_lua *b) {
+/* Such a function takes a time in proportion to its strings. One string may be given thousands of
+** times, which no limit of memory sees. */
+static void charge_arguments(lua_State *L, fl_lua *b, int n) {
   size_t bytes = 0;
-  for (int i = lua_gettop(L); i > 0; i--)
+  for (int i = n; i > 0; i--)
     if (lua_type(L, i) == LUA_TSTRING) bytes += lua_rawlen(L, i);
+  if (n > FEW && bytes > MOST_BYTES)
+    luaL_error(L, "%d arguments with %I bytes of text, a state with limits takes %d in a call", n,
+               (LUAI_UACINT)bytes, MOST_BYTES);
   fl_hook_charge(L, b, (long long)(bytes / STRING_BYTES_A_STEP));
 }
 
@@ -30,7 +35,9 @@ static void charge_arguments(lua_State *L, fl_lua *b) {
 static int polled(lua_State *L) {
   fl_lua *b = self_of(L);
   const lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(2));
-  if (b->c != NULL && b->c->limits.most[FLAME_LUA_STEPS] > 0) charge_arguments(L, b);
+  const int n = lua_gettop(L);
+  if (n > FEW || (b->c != NULL && b->c->limits.most[FLAME_LUA_STEPS] > 0))
+    charge_arguments(L, b, n);
   else if (b->c != NULL && (fl_must_end(b->c) || b->struck)) fl_hook_look(L, b);
   return f(L);
 }
@@ -346,8 +353,8 @@ static void fill_os(lua_State *L, fl_lua *b, int own, int to) {
   end(L, to, "os");
 }
 
-/* math is taken as it is: each function of it takes a moment. */
-static void fill_math(lua_State *L, int own, int to) {
+/* math is taken as it is: each function of it takes a moment, but for those of many arguments. */
+static void fill_math(lua_State *L, fl_lua *b, int own, int to) {
   push_own(L, own, "math");
   lua_newtable(L);
   for (lua_pushnil(L); lua_next(L, -3) != 0;) {
@@ -355,6 +362,7 @@ static void fill_math(lua_State *L, int own, int to) {
     lua_insert(L, -2);
     lua_rawset(L, -4);
   }
+  fl_bounded_poll(L, b, -2, "max min");
   end(L, to, "math");
 }
 
@@ -397,7 +405,7 @@ void fl_bounded_open(lua_State *L, fl_lua *b) {
   fill_coroutine(L, b, own, to);
   fill_utf8(L, b, own, to);
   fill_os(L, b, own, to);
-  fill_math(L, own, to);
+  fill_math(L, b, own, to);
   fl_bounded_table(L, b, own, to);
   fl_bounded_string(L, b, own, to);
   fl_bounded_io(L, b, own, to);
