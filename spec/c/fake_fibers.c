@@ -284,7 +284,7 @@ static void fake_run_block(void) {
   }
 }
 
-/* An address that is nobody's ends the launch, as on a GPU. */
+/* An address outside all memory ends the launch, as on a GPU. */
 static void fake_on_fault(int s) {
   fake_fail(s == SIGFPE ? "an integer divided by zero" : "an address outside memory", "");
 }
