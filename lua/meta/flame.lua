@@ -15625,13 +15625,13 @@ Tensor.vdot = flame.vdot
 function flame.vhp(f, x, v) end
 
 ---@class flame.options.view
----@field shape? integer
+---@field dtype? string
 
---- the same as reshape: works on any strides
+--- the same as reshape: works on any strides; with a dtype, the bytes of x as elements of it, whose number along the last axis changes with their size; no gradient
 ---@param x flame.Tensor
----@param ... integer
+---@param dtype string
 ---@return flame.Tensor
-function flame.view(x, ...) end
+function flame.view(x, dtype) end
 Tensor.view = flame.view
 
 ---@class flame.options.view_as
