@@ -227,7 +227,7 @@ return function(nn, shared)
       if #places > 1 then
         table.sort(places)
         fail("lora.merge", "'%s' is '%s' as well, which the sum would change\1: attach by targets "
-          .. "without it, or give the layer a copy of its own", places[1], places[2])
+          .. "without it, or give the layer a copy", places[1], places[2])
       end
     end
   end
