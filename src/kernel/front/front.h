@@ -168,7 +168,7 @@ struct fl_symbol {
   int32_t n, line;
   uint8_t kind;
   fl_cvalue v;
-  int32_t offset;
+  int32_t offset, may_be_null;   /* POINTER, may_be_null: v.when is the variable that says so */
   const fl_ctype *type;      /* TABLE, TYPE; FUNCTION: of its name as a value, or NULL */
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables v.var exist in this function */

@@ -11,6 +11,7 @@ extern const char fl_klibrary_text[];        /* kernel/front/library.cu, embedde
 extern const char fl_kstd_text[];            /* kernel/front/std.cu, embedded */
 extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
 extern const char fl_kcub_text[];            /* kernel/front/cub.cu, embedded */
+extern const char fl_kglm_text[];            /* kernel/front/glm.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
@@ -34,7 +35,7 @@ static int is_defined(const fl_ktok *t) {
   return 0;
 }
 
-/* ---- cooperative groups and CUB: namespaces whose names become the library's ---- */
+/* ---- cooperative groups, CUB and GLM: namespaces whose names become the library's ---- */
 
 typedef struct space { fl_ktok name; struct space *next; } space;
 typedef struct groups {
@@ -181,9 +182,11 @@ int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   if (fl_kptx_replace(a, toks) && !put_before(a, fl_kptx_text, "", toks)) return 0;
   const char *of_std = asked_of_std(a, toks);
   const int grouped = name_groups(a, "cooperative_groups", "fl_cg_", fl_klibrary_text, toks),
-            cub = name_groups(a, "cub", "fl_cub_", fl_kcub_text, toks);
+            cub = name_groups(a, "cub", "fl_cub_", fl_kcub_text, toks),
+            glm = name_groups(a, "glm", "fl_glm_", fl_kglm_text, toks);
   if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;
   if (cub && !put_before(a, fl_kcub_text, "", toks)) return 0;
+  if (glm && !put_before(a, fl_kglm_text, "", toks)) return 0;
   if (!grouped && !cub && !is_asked(toks)) return !a->failed;
   return put_before(a, fl_klibrary_text, grouped ? "#define FL_GROUPS\n" : "", toks);
 }

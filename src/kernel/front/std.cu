@@ -111,6 +111,25 @@ template <class T, int N> struct array {
   __device__ T &operator[](int i) { return at_[i]; }
   __device__ const T &operator[](int i) const { return at_[i]; }
   __device__ static constexpr int size() { return N; }
+  __device__ T *data() { return at_; }
+  __device__ const T *data() const { return at_; }
   __device__ void fill(T v) { for (int i = 0; i < N; ++i) at_[i] = v; }
 };
+#endif
+#if defined(FL_STD_ALL) || defined(FL_STD_pair) || defined(FL_STD_make_pair)
+template <class T, class U> struct pair { T first; U second; };
+template <class T, class U> __device__ pair<T, U> make_pair(T a, U b) { return pair<T, U>{a, b}; }
+#endif
+#define FL_ACTS(name, e) \
+  template <class T = void> struct name { \
+    __device__ constexpr T operator()(const T &a, const T &b) const { return e; } \
+  }; \
+  template <> struct name<void> { \
+    template <class A, class B> __device__ constexpr auto operator()(A a, B b) const { return e; } \
+  };
+#if defined(FL_STD_ALL) || defined(FL_STD_plus)
+FL_ACTS(plus, a + b)
+#endif
+#if defined(FL_STD_ALL) || defined(FL_STD_multiplies)
+FL_ACTS(multiplies, a * b)
 #endif
