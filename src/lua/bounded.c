@@ -42,7 +42,15 @@ static int polled(lua_State *L) {
   return f(L);
 }
 
-void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names) {
+/* The same for a function whose time goes by its results, as that of string.byte. */
+static int polled_after(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const int n = lua_tocfunction(L, lua_upvalueindex(2))(L);
+  if (n > FEW) fl_hook_charge(L, b, n);
+  return n;
+}
+
+static void add(lua_State *L, fl_lua *b, int from, const char *names, lua_CFunction how) {
   const int to = lua_gettop(L);
   from = lua_absindex(L, from);
   for (const char *p = names, *end; *p; p = *end ? end + 1 : end) {
@@ -51,9 +59,17 @@ void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names) {
     lua_pushlightuserdata(L, b);
     lua_pushvalue(L, -2);
     if (lua_rawget(L, from) != LUA_TFUNCTION) luaL_error(L, "Lua's library lacks %s", p);
-    lua_pushcclosure(L, polled, 2);
+    lua_pushcclosure(L, how, 2);
     lua_rawset(L, to);
   }
+}
+
+void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names) {
+  add(L, b, from, names, polled);
+}
+
+void fl_bounded_poll_after(lua_State *L, fl_lua *b, int from, const char *names) {
+  add(L, b, from, names, polled_after);
 }
 
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list) {
@@ -314,15 +330,16 @@ static void fill_base(lua_State *L, fl_lua *b, int own, int to) {
   static const luaL_Reg list[] = { { "pcall", b_pcall }, { "xpcall", b_xpcall },
     { "setmetatable", b_setmetatable }, { "collectgarbage", b_collectgarbage }, { "load", b_load },
     { "print", b_print }, { "warn", b_warn }, { "require", b_require }, { NULL, NULL } };
-  static const char *const constants[] = { "_VERSION", "ipairs", NULL };
+  /* what takes a moment whatever it is given */
+  static const char *const kept[] = { "_VERSION", "ipairs", "pairs", "type", "assert", "rawlen",
+    "getmetatable", NULL };
   lua_pushvalue(L, to);
   fl_bounded_add(L, b, list);
-  fl_bounded_poll(L, b, own, "assert error getmetatable next pairs rawequal rawget rawlen rawset "
-                  "select tonumber tostring type");
+  fl_bounded_poll(L, b, own, "error next rawequal rawget rawset select tonumber tostring");
   lua_pop(L, 1);
-  for (int i = 0; constants[i]; i++) {
-    lua_getfield(L, own, constants[i]);
-    lua_setfield(L, to, constants[i]);
+  for (int i = 0; kept[i]; i++) {
+    lua_getfield(L, own, kept[i]);
+    lua_setfield(L, to, kept[i]);
   }
   lua_pushvalue(L, to);
   lua_setfield(L, to, "_G");

@@ -217,7 +217,8 @@ void fl_bounded_string(lua_State *L, fl_lua *b, int own, int to) {
     { "gsub", s_gsub }, { "rep", s_rep }, { NULL, NULL } };
   lua_getfield(L, own, "string");
   lua_newtable(L);
-  fl_bounded_poll(L, b, -2, "byte char format len lower pack packsize reverse sub unpack upper");
+  fl_bounded_poll(L, b, -2, "char format lower pack packsize reverse unpack upper");
+  fl_bounded_poll_after(L, b, -2, "byte len sub");
   fl_bounded_add(L, b, list);
   poll_arithmetic(L, b, lua_gettop(L));
   lua_setfield(L, to, "string");

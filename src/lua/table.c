@@ -172,10 +172,12 @@ static int less(lua_State *L, steps *s, int i, int j) {
   return is;
 }
 
-/* The value on top goes down from 'at' in the heap of the first n, and is popped. */
-static void sink(lua_State *L, steps *s, lua_Integer at, lua_Integer n) {
-  while (at <= n / 2) {
-    lua_Integer child = 2 * at;
+/* The value on top goes down from 'root' in the heap of the first n, and is popped. It came from
+** the heap's end, so the larger children move up to a leaf unasked, and it goes up from there:
+** half the comparisons. */
+static void sink(lua_State *L, steps *s, lua_Integer root, lua_Integer n) {
+  lua_Integer at = root;
+  for (lua_Integer child; (child = 2 * at) <= n; at = child) {
     step(L, s);
     lua_geti(L, 1, child);
     if (child < n) {
@@ -187,12 +189,16 @@ static void sink(lua_State *L, steps *s, lua_Integer at, lua_Integer n) {
         lua_pop(L, 1);
       }
     }
-    if (!less(L, s, -2, -1)) {
+    lua_seti(L, 1, at);
+  }
+  for (; at > root; at /= 2) {
+    step(L, s);
+    lua_geti(L, 1, at / 2);
+    if (!less(L, s, -1, -2)) {
       lua_pop(L, 1);
       break;
     }
     lua_seti(L, 1, at);
-    at = child;
   }
   lua_seti(L, 1, at);
 }
