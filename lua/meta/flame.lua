@@ -15143,6 +15143,17 @@ function Tensor:to_(target) end
 function flame.to_dlpack(x, give_away) end
 Tensor.to_dlpack = flame.to_dlpack
 
+---@class flame.options.toeplitz
+---@field r? flame.Tensor
+
+--- The Toeplitz matrix of the first column c and the first row r (its first element is not read);
+--- without r it is symmetric. Axes before the last are those of a batch.
+---@param c flame.Tensor
+---@param r? flame.Tensor|flame.options.toeplitz
+---@return flame.Tensor
+function flame.toeplitz(c, r) end
+Tensor.toeplitz = flame.toeplitz
+
 --- The tokenizer of a text that is a tokenizer.json.
 ---@param text string
 ---@return flame.Tokenizer
