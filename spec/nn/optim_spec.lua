@@ -42,7 +42,8 @@ describe("optimisers", function()
   end)
 
   it("refuse what can not be", function()
-    says("Adam: lr is -1, need a number of at least 0", optim.Adam, { parameter { 1 } }, { lr = -1 })
+    says("Adam: lr is -1, need a number of at least 0", optim.Adam, { parameter { 1 } },
+      { lr = -1 })
     local p = parameter({ 1 })
     refused("SGD: no option 'speed', there is: lr momentum", optim.SGD, { p }, { speed = 1 })
     refused("SGD: lr is -1", optim.SGD, { p }, { lr = -1 })
