@@ -5746,7 +5746,7 @@ function flame.general_hamming_window(n, periodic, alpha) end
 --- likeliest that have top_p together, those with min_p of the likeliest's share.
 --- repetition_penalty divides the scores of tokens that came before. stop: ids and words, by
 --- default the configuration's eos_token_id. stream(piece, i) gets each piece of text, or id, of
---- sequence i, and ends all with false. seed: draws of the call's own. cache = false computes
+--- sequence i; if it returns false, all end. seed: draws of the call's own. cache = false computes
 --- everything again for each token.
 ---@param model any
 ---@param ids any
@@ -15142,6 +15142,17 @@ function Tensor:to_(target) end
 ---@return any
 function flame.to_dlpack(x, give_away) end
 Tensor.to_dlpack = flame.to_dlpack
+
+---@class flame.options.toeplitz
+---@field r? flame.Tensor
+
+--- The Toeplitz matrix of the first column c and the first row r (its first element is not read);
+--- without r it is symmetric. Axes before the last are those of a batch.
+---@param c flame.Tensor
+---@param r? flame.Tensor|flame.options.toeplitz
+---@return flame.Tensor
+function flame.toeplitz(c, r) end
+Tensor.toeplitz = flame.toeplitz
 
 --- The tokenizer of a text that is a tokenizer.json.
 ---@param text string

@@ -1,8 +1,8 @@
 /*
 ** The fake GPU that computes ("computes=1" in FAKE_CUDA, fake_cuda.c): a text for NVRTC goes
 ** through the preprocessor of g++, fake_rewrite.c and g++ itself; the shared object is the image.
-** What it says goes to NVRTC's log. Headers that come with a text, and empty ones for those of CUDA
-** that fake_words.hh makes needless, lie in a folder that goes when the text is compiled.
+** What it says goes to NVRTC's log. Headers that come with a text, and those of CUDA
+** as far as there are some here, lie in a folder that goes when the text is compiled.
 ** FAKE_CUDA_PLANT="old|new" puts a fault into each text that has 'old', for specs that show that it
 ** is seen; FAKE_CUDA_KEEP=1 leaves the folders, to look at.
 */
@@ -70,9 +70,18 @@ static void fake_write_text(const fake_source *s, const char *text) {
   free(o.at);
 }
 
-static const char *const fake_empty[] = {
-  "cuda_fp16.h", "cuda_bf16.h", "cuda_runtime.h", "cuda.h", "device_launch_parameters.h",
-  "vector_types.h", "cuda_pipeline.h", "curand_kernel.h", "mma.h",
+#define FAKE_GROUPS "#include \"fake_groups.hh\"\n"
+#define FAKE_CUB "#include \"fake_cub.hh\"\n"
+static const char *const fake_headers[][2] = {
+  { "cuda_fp16.h", "" }, { "cuda_bf16.h", "" }, { "cuda_runtime.h", "" }, { "cuda.h", "" },
+  { "device_launch_parameters.h", "" }, { "vector_types.h", "" },
+  { "cooperative_groups.h", FAKE_GROUPS }, { "cooperative_groups/reduce.h", FAKE_GROUPS },
+  { "cooperative_groups/scan.h", FAKE_GROUPS },
+  { "cooperative_groups/memcpy_async.h", FAKE_GROUPS },
+  { "cub/cub.cuh", FAKE_CUB }, { "cub/warp/warp_reduce.cuh", FAKE_CUB },
+  { "cub/warp/warp_scan.cuh", FAKE_CUB }, { "cub/block/block_scan.cuh", FAKE_CUB },
+  { "cub/block/block_reduce.cuh", FAKE_CUB },
+  { "cuda/std/limits", "#include <fl_std>\nnamespace cuda { namespace std = ::std; }\n" },
 };
 
 static void *fake_source_new(const char *text, int n, const char *const *headers,
@@ -82,8 +91,8 @@ static void *fake_source_new(const char *text, int n, const char *const *headers
   if (!s) return NULL;
   snprintf(s->folder, sizeof s->folder, "%s/fake-XXXXXX", folder ? folder : "/tmp");
   if (!mkdtemp(s->folder)) abort();
-  for (size_t i = 0; i < sizeof fake_empty / sizeof *fake_empty; i++)
-    fake_write_file(s->folder, fake_empty[i], "", 0);
+  for (size_t i = 0; i < sizeof fake_headers / sizeof *fake_headers; i++)
+    fake_write_file(s->folder, fake_headers[i][0], fake_headers[i][1], strlen(fake_headers[i][1]));
   for (int i = 0; i < n; i++)
     fake_write_file(s->folder, names[i], headers[i], strlen(headers[i]));
   fake_write_text(s, text);
@@ -151,7 +160,8 @@ static int fake_source_compile(void *source, int n, const char *const *options) 
   int k = 0;
   if (!argv) abort();
   const char *first[] = { "g++", "-E", "-std=c++17", "-nostdinc", "-x", "c++", "-include",
-                          FAKE_WORDS, "-I", s->folder, "-o", mid, in };
+                          FAKE_FOLDER "/fake_words.hh", "-I", s->folder, "-I", FAKE_FOLDER, "-o",
+                          mid, in };
   for (size_t i = 0; i < sizeof first / sizeof *first; i++) argv[k++] = first[i];
   fake_options(argv, k, n, options);
   size_t bytes;
@@ -165,8 +175,8 @@ static int fake_source_compile(void *source, int n, const char *const *options) 
   snprintf(in, sizeof in, "%s/text.cc", s->folder);
   const char *second[] = { "g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-fpermissive",
     "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti",
-    "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math", "-nodefaultlibs", "-o", out,
-    in, "-lm", "-lc", NULL };
+    "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math",
+    "-Wl,-Bsymbolic", "-nodefaultlibs", "-o", out, in, "-lm", "-lc", "-lgcc", NULL };
   if (fake_gxx(s, second)) s->image = fake_read_file(s->folder, "text.so", &s->bytes);
   return s->image != NULL;
 }

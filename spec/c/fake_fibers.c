@@ -7,6 +7,7 @@
 ** lanes that ask for different things, an assertion.
 */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,6 +284,22 @@ static void fake_run_block(void) {
   }
 }
 
+/* An address outside all memory ends the launch, as on a GPU. */
+static void fake_on_fault(int s) {
+  fake_fail(s == SIGFPE ? "an integer divided by zero" : "an address outside memory", "");
+}
+static const int fake_faults[] = { SIGSEGV, SIGBUS, SIGFPE };
+static void fake_watch(int on) {
+  static struct sigaction before[3];
+  static char stack[64 << 10];
+  const stack_t own = { .ss_sp = stack, .ss_size = sizeof stack };
+  struct sigaction act = { .sa_handler = fake_on_fault, .sa_flags = SA_ONSTACK | SA_NODEFER };
+  if (on) sigaltstack(&own, NULL);
+  for (int i = 0; i < 3; i++)
+    if (on) sigaction(fake_faults[i], &act, &before[i]);
+    else sigaction(fake_faults[i], &before[i], NULL);
+}
+
 /* A failure leaves fibers in the middle of kernels. */
 static void fake_forget(void) {
   for (unsigned i = 0; i < FIBERS; i++) gpu.fiber[i].made = 0;
@@ -310,12 +327,14 @@ static const char *fake_run_grid(void (*run)(void **), void **params, fake_dim g
   gpu.m.blocks = grid;
   gpu.n = threads.x * threads.y * threads.z;
   for (unsigned i = 0; i < blocks; i++) order[i] = i;
+  fake_watch(1);
   fake_shuffle(order, (unsigned)blocks);
   for (unsigned i = 0; i < blocks && !gpu.failure[0]; i++) {
     gpu.m.block = (fake_dim){ order[i] % grid.x, order[i] / grid.x % grid.y,
                               order[i] / grid.x / grid.y };
     fake_run_block();
   }
+  fake_watch(0);
   free(order);
   if (gpu.failure[0]) fake_forget();
   return gpu.failure[0] ? gpu.failure : NULL;

@@ -24,6 +24,10 @@ static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
   memcpy(&bytes, head + FAKE_BYTES, sizeof bytes);
   if (fake_computes && bytes)
     f->object = fake_computes->load((const char *)image + FAKE_IMAGE, bytes);
+  if (fake_computes && bytes && !f->object) {
+    fake_delete(&fake.modules, f);
+    return FL_CU_LAUNCH_FAILED;
+  }
   *m = (fl_cu_module)(void *)f;
   fake.loads++;
   return FL_CU_OK;

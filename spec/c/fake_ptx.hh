@@ -27,6 +27,15 @@ static constexpr const char *fake_forms[] = {
   "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};",
   "rcp.approx.ftz.f32 %0, %1;",
+  /* of users */
+  "trap;", "tanh.approx.f32 %0, %1;", "rsqrt.approx.f32 %0, %1;",
+  "fma.rn.f32 %0, %1, %2, 0f3F000000;", "lop3.b32 %0, %1, %2, %3, 0xca;",
+  "mov.u32 %0, %%laneid;", "st.global.cs.f32 [%0], %1;", "ld.global.cs.f32 %0, [%1+4];",
+  "st.global.wb.v2.u32 [%0], {%1, %2};", "ld.global.ca.v2.u32 {%0, %1}, [%2];",
+  "cvt.rni.sat.s8.f32 %0, %1;", "cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;",
+  "{ .reg .u32 t; bfind.u32 t, %1; add.u32 %0, t, 1; }",
+  "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %3, 0;\n\tmov.b32 %0, 0;\n\tmov.b32 %1, 0;\n"
+    "\t@p ld.global.cg.v2.u32 {%0, %1}, [%2];\n}",
 };
 constexpr int fake_form(const char *t) {
   for (int i = 0; i < (int)(sizeof fake_forms / sizeof *fake_forms); i++)
@@ -139,3 +148,27 @@ template <int B, class A> FAKE void fake_mma(FAKE_FOUR(float), A e, A f, A g, A 
 #define FAKE_SIX fake_u32 e, fake_u32 f, fake_u32 g, fake_u32 h, fake_u32 i, fake_u32 j
 FAKE_FORM(16, FAKE_FOUR(float), FAKE_SIX) { fake_mma<0>(a, b, c, d, e, f, g, h, i, j); } };
 FAKE_FORM(17, FAKE_FOUR(float), FAKE_SIX) { fake_mma<1>(a, b, c, d, e, f, g, h, i, j); } };
+
+FAKE_FORM(19) { fake_m->fail("trap;", ""); } };
+FAKE_FORM(20, float &r, float x) { r = fake_about(tanhf(x)); } };
+FAKE_FORM(21, float &r, float x) { r = fake_about(1 / sqrtf(x)); } };
+FAKE_FORM(22, float &r, float x, float y) { r = fmaf(x, y, 0.5f); } };
+#define FAKE_ANY(I) \
+  template <> struct fake_ptx<I> { template <class D> static void run(const char *, D &d
+FAKE_ANY(23), fake_u32 a, fake_u32 b, fake_u32 c) { d = (D)((a & b) | (~a & c)); } };
+FAKE_ANY(24)) { d = (D)(fake_m->linear & 31); } };
+FAKE_FORM(25, void *p, float x) { *(float *)p = x; } };
+FAKE_FORM(26, float &x, const void *p) { x = ((const float *)p)[1]; } };
+FAKE_FORM(27, void *p, fake_u32 a, fake_u32 b) { *(uint2 *)p = uint2{ a, b }; } };
+FAKE_FORM(28, fake_u32 &a, fake_u32 &b, const void *p) {
+  a = ((const fake_u32 *)p)[0], b = ((const fake_u32 *)p)[1];
+} };
+FAKE_ANY(29), float x) { d = (D)(x != x ? 0 : (int)rintf(fminf(fmaxf(x, -128), 127))); } };
+FAKE_ANY(30), int a, int b, fake_u32 c) {
+  d = (D)(c << 16 | ((fake_u32)min(max(a, -128), 127) & 255) << 8 |
+          ((fake_u32)min(max(b, -128), 127) & 255));
+} };
+FAKE_ANY(31), fake_u32 a) { d = (D)(a ? 32 - __clz((int)a) : 0); } };
+FAKE_FORM(32, fake_u32 &a, fake_u32 &b, const void *p, int there) {
+  a = there ? ((const fake_u32 *)p)[0] : 0, b = there ? ((const fake_u32 *)p)[1] : 0;
+} };

@@ -176,9 +176,10 @@ static int names_space(const asked *a, const char *name) {
   return is;
 }
 
-/* Is it of cooperative groups, of CUB or of GLM? */
+/* Is it of cooperative groups, of CUB, of GLM or of Thrust? */
 static int names_library(const asked *a) {
-  return names_space(a, "cub") || names_space(a, "glm") || has_name(a, "cooperative_groups");
+  return names_space(a, "cub") || names_space(a, "glm") || names_space(a, "thrust") ||
+         has_name(a, "cooperative_groups");
 }
 
 /* Is something named in namespace std, not cuda::std, that neither the text

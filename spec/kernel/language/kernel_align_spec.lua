@@ -45,11 +45,8 @@ describe("an address that is no multiple of its type's size", function()
     { shared .. "double *d = (double *)(s + 1); y[i] = d[i];", "'double' of 's'", 8, 4, 0 },
     { "__shared__ float s[16]; s[i] = s[i + 8] = x[i]; __syncthreads(); y[i] = ((float2 *)(s + i))->y;",
       "'float2' of 's'", 8, 4, 1 },
-    { "U u; u.v = *(const float4 *)(x + 4 * i); y[i] = ((float2 *)&u.f[1])->x;",
-      "'float2' of 'u'", 8, 4, 0,
-      head = union },
-    { "float v[8] = { x[i], 1, 2, 3, 4, 5, 6, 7 }; y[i] = ((float2 *)&v[i & 3])->y;",
-      "'float2' of 'v'", 8, 4, 1 },
+    { "long long v[4] = { x[i], 1, 2, 3 }; y[i] = *(long long *)((int *)v + 2 * i + 1);",
+      "'long long' of 'v'", 8, 4, 0, type = "long long", dtype = "i64" },
   }
   for _, c in ipairs(cases) do
     it("is told in " .. c[1], function()
@@ -69,7 +66,9 @@ describe("an address that is no multiple of its type's size", function()
     { shared .. "y[i] = ((float4 *)(s + 4 * i))->z;", 6 },
     { "extern __shared__ double d[]; float *f = (float *)d; f[i] = x[i]; __syncthreads();" ..
       " double *g = (double *)(f + 2); y[i] = ((float *)g)[i & 3];", 3 },
-    { "U u; u.v = *(const float4 *)(x + 4 * i); y[i] = ((float2 *)&u.f[2])->x;", 6, head = union },
+    { "U u; u.v = *(const float4 *)(x + 4 * i); y[i] = ((float2 *)&u.f[1])->x;", 5, head = union },
+    { "float3 v = make_float3(i, x[i], 7); float2 w = *(float2 *)&v.y; y[i] = w.x + w.y;", 8 },
+    { "float v[8] = { x[i], 1, 2, 3, 4, 5, 6, 7 }; y[i] = ((float2 *)&v[i & 3])->y;", 2 },
   }
   for _, c in ipairs(right) do
     it("is not seen in " .. c[1], function() assert.equal(c[2], run(c, numbers)[c.at or 2]) end)

@@ -43,6 +43,7 @@ __global__ void k(const float *x, const float *w, float *y, int n) {
 
   { "templates that are chosen, constants of any type, and parts for the host", [=[
 #include <iostream>
+#include <thrust/tuple.h>
 #include <string>
 template <class T> struct is3 { static constexpr bool value = false; };
 template <> struct is3<float3> { static constexpr bool value = true; };
@@ -55,6 +56,12 @@ struct Scale {
   void save(const std::string &name) const;
   __device__ float of(float v) const { return a * v; }
 };
+__device__ thrust::tuple<float2, float> parts(float a) {
+  return thrust::make_tuple(make_float2(a, 2.f), a);
+}
+__device__ std::tuple<float, float, int, float> four(float a) {
+  return std::make_tuple(a, 2.f * a, 3, a * a);
+}
 template <class F> __device__ float fold(const float *x, F f) { return f(f(x[0], x[1]), x[2]); }
 __global__ void k(const float *x, const Scale *s, float *y, int n) {
   int i = threadIdx.x;
@@ -63,7 +70,11 @@ __global__ void k(const float *x, const Scale *s, float *y, int n) {
   const std::pair<float, int> both = std::make_pair(x[i], i);
   std::array<float, many> kept;
   for (int j = 0; j < many; ++j) kept.data()[j] = j + both.first;
-  y[i] = sum(make_float3(x[i], 1.f, kept[many - 1])) + sum(s[0].of(x[i])) + both.second +
+  const auto t = parts(x[i]);
+  auto q = four(x[i]);
+  cudaTriggerProgrammaticLaunchCompletion();
+  y[i] = thrust::get<0>(t).x * thrust::get<1>(t) * std::get<2>(q) + std::get<3>(q) - std::get<1>(q);
+  y[i] += sum(make_float3(x[i], 1.f, kept[many - 1])) + sum(s[0].of(x[i])) + both.second +
          fold(x, std::plus<float>()) * fold(x, std::multiplies<>()) +
          __builtin_ctz(i + 8) + __builtin_popcount(i) + __builtin_clz(i + 1) + __builtin_ffs(i);
 }]=], shape = { 4 }, block = { 4 }, args = function(t) return { t.f { 4 }, t.f { 1 }, 4 } end,
@@ -71,7 +82,8 @@ __global__ void k(const float *x, const Scale *s, float *y, int n) {
       return each(n, function(i)
         local counts = ({ [0] = 3 + 0 + 31 + 0, 0 + 1 + 30 + 1, 1 + 1 + 30 + 2, 0 + 2 + 29 + 1 })[i]
         local f = (x[0] + x[1] + x[2]) * (x[0] * x[1] * x[2])
-        return x[i] + 5 + x[i] + s[0] * x[i] + i + f + counts
+        return x[i] + 5 + x[i] + s[0] * x[i] + i + f + counts +
+          4 * x[i] ^ 2 - 2 * x[i]
       end)
     end },
 

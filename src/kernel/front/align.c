@@ -1,7 +1,8 @@
 /*
 ** Addresses of wide types: "*(float4 *)(x + i)" where i is no multiple of 4. A GPU stops there, so
 ** the place is asked for its address wherever that is not seen to be right. Memory begins at a
-** multiple of 256 bytes.
+** multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y and z of a
+** float3 is fine: of these only what begins inside an element is told.
 */
 #include "kernel/front/front.h"
 
@@ -43,7 +44,8 @@ void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line) {
   if (align <= unit || align > WIDEST) return;
   if (var->kind == FL_KV_POINTER && var->param >= 0 && p->f->params[var->param].wide < align)
     p->f->params[var->param].wide = (uint8_t)align;
-  if (!v->idx || twos(v->idx) * unit >= align) return;
+  const int local = var->kind != FL_KV_POINTER && var->kind != FL_KV_SHARED;
+  if (!v->idx || (local && !v->unit) || twos(v->idx) * unit >= align) return;
   fl_karena *a = p->a;
   fl_kexpr *rest = fl_kexpr_binary(a, FL_KO_AND, v->idx,
                                    fl_kexpr_int(a, FL_KT_I64, align / unit - 1));

@@ -164,11 +164,16 @@ static int put_before(fl_karena *a, const char *text, const char *given, fl_ktok
   return ok;
 }
 
-/* "cuda::std::" is "std::" here. */
+/* "cuda::std::" is "std::" here, and so is "thrust::" before a name that std.cu has. */
 static void drop_cuda(fl_ktoks *toks) {
+  static const char *const thrusts[] = { "tuple", "make_tuple", "get", "pair", "make_pair", "plus",
+                                         "multiplies", "swap" };
   int64_t n = 0;
   for (int64_t i = 0; i < toks->n; i++, n++) {
-    const fl_ktok *t = &toks->at[i];
+    fl_ktok *t = &toks->at[i];
+    const int thrust = i + 2 < toks->n && fl_ktok_is(t, "thrust") && is_punct(t + 1, FL_PU_SCOPE);
+    for (size_t k = 0; thrust && k < sizeof thrusts / sizeof *thrusts; k++)
+      if (fl_ktok_is(t + 2, thrusts[k])) t->text = "std", t->n = 3;
     if (i + 2 < toks->n && fl_ktok_is(t, "cuda") && is_punct(t + 1, FL_PU_SCOPE) &&
         fl_ktok_is(t + 2, "std"))
       i += 2;

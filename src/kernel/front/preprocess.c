@@ -417,6 +417,8 @@ static const char predefined[] =
   "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __CUDA_ARCH__ 900\n"
   "#define __cplusplus 201703\n"
   "#define INFINITY __builtin_huge_valf()\n#define NAN __builtin_nanf(\"\")\n"
+  "#define cudaTriggerProgrammaticLaunchCompletion() __builtin_assume(1)\n"
+  "#define cudaGridDependencySynchronize() __builtin_assume(1)\n"
   "#define __builtin_popcount __popc\n#define __builtin_popcountll __popcll\n"
   "#define __builtin_clz __clz\n#define __builtin_clzll __clzll\n"
   "#define __builtin_ffs __ffs\n#define __builtin_ffsll __ffsll\n"

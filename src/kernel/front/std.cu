@@ -133,3 +133,33 @@ FL_ACTS(plus, a + b)
 #if defined(FL_STD_ALL) || defined(FL_STD_multiplies)
 FL_ACTS(multiplies, a * b)
 #endif
+#if defined(FL_STD_ALL) || defined(FL_STD_tuple) || defined(FL_STD_make_tuple)
+struct fl_none {};
+template <class A, class B, class C = fl_none, class D = fl_none> struct tuple {
+  A a_;
+  B b_;
+  C c_;
+  D d_;
+  tuple() = default;
+  __device__ tuple(A a, B b) : a_(a), b_(b) {}
+  __device__ tuple(A a, B b, C c) : a_(a), b_(b), c_(c) {}
+  __device__ tuple(A a, B b, C c, D d) : a_(a), b_(b), c_(c), d_(d) {}
+};
+template <class A, class B> __device__ tuple<A, B> make_tuple(A a, B b) {
+  return tuple<A, B>(a, b);
+}
+template <class A, class B, class C> __device__ tuple<A, B, C> make_tuple(A a, B b, C c) {
+  return tuple<A, B, C>(a, b, c);
+}
+template <class A, class B, class C, class D> __device__ tuple<A, B, C, D> make_tuple(
+    A a, B b, C c, D d) {
+  return tuple<A, B, C, D>(a, b, c, d);
+}
+template <int K, class A, class B, class C, class D> __device__ auto get(
+    const tuple<A, B, C, D> &t) {
+  if constexpr (K == 0) return t.a_;
+  else if constexpr (K == 1) return t.b_;
+  else if constexpr (K == 2) return t.c_;
+  else return t.d_;
+}
+#endif
