@@ -75,7 +75,7 @@ typedef enum flame_permission {
   FLAME_WORKERS = 16,     /* threads of loaders: never in a state with limits */
   FLAME_DEVICES = 32,     /* devices but the default one */
   FLAME_LIBRARIES = 64,   /* the host's BLAS and LAPACK, which can not be stopped half-way */
-  FLAME_CLOCK = 128       /* os.time, os.clock, os.date */
+  FLAME_CLOCK = 128       /* os.time, os.clock, os.date, flame.timer */
 } flame_permission;
 
 /* All zero is as NULL: no limits, everything allowed. Written by FLAME_OPTIONS, which sets the

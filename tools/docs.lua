@@ -65,9 +65,26 @@ local function read_subjects(file)
   return subjects
 end
 
+--- Functions whose comment says their subject and example come after the others of the subject.
+local function place_declared(subjects, made)
+  local names = {}
+  for name, e in pairs(made) do if e.example then names[#names + 1] = name end end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local title, text = made[name].example:match("^([^:]+): (.+)$")
+    local to
+    for _, subject in ipairs(subjects) do if subject.title == title then to = subject end end
+    if not to then error(("%s: no subject is called '%s'"):format(name, title), 0) end
+    table.insert(to.names, name)
+    table.insert(to.examples, text)
+    to.examples[name] = true
+  end
+end
+
 --- The subjects of a file, and name -> subject; every name of 'made' (name -> entry) has one.
 local function place(file, made)
   local placed, homeless, subjects = {}, {}, read_subjects(file)
+  place_declared(subjects, made)
   for _, subject in ipairs(subjects) do
     for _, name in ipairs(subject.names) do
       if not made[name] then error(file .. ": there is no " .. name, 0) end

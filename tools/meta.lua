@@ -245,12 +245,16 @@ local function stub_type(text)
   end
   return table.concat(out, "|")
 end
---- The comment above the declaration of f, and its file.
+--- The comment above the declaration of f, its file, and where its page has it: the text of
+-- "---@example Subject: code", or nil.
 local function doc_above(f)
   for _, at in ipairs(declared_at[f] or {}) do
     local lines = lines_of(at.file)
-    local doc = lines and comment_above(lines, at.line) or {}
-    if #doc > 0 then return doc, at.file end
+    local doc, tags = {}, {}
+    if lines then doc, tags = comment_above(lines, at.line) end
+    local example
+    for _, tag in ipairs(tags) do example = example or tag:match("^@example (.*)$") end
+    if #doc > 0 then return doc, at.file, example end
   end
   return {}, declared_at[f] and declared_at[f][1] and declared_at[f][1].file
 end
@@ -424,7 +428,7 @@ function describe(name, f, kind)
     if d[1].self or is_module[scope:match("^%w+")] or scope:find("^%u") then
       e.doc, e.source = doc_of_declared(d, f, name)
     else
-      e.doc, e.source = doc_above(f)
+      e.doc, e.source, e.example = doc_above(f)
       local op = ops[base] or ops[d.name] or ops[base:gsub("_$", "")]
       if #e.doc == 0 and (d.doc or op) then
         e.doc, e.source = { d.doc or op.doc }, d.doc and "C" or "ops.def"

@@ -189,7 +189,11 @@ local function descend(op, model, x, schedule, o, step)
     fail(op, "x is %s %s, need floats with an axis of examples", x.dtype, shape_text(x))
   end
   if o.clip and not (o.clip > 0) then fail(op, "clip is %g, need a number above 0", o.clip) end
-  local times = schedule:timesteps(o.steps or schedule.steps, o.spacing)
+  local n = o.steps or schedule.steps
+  if n < 1 or n > schedule.steps then
+    fail(op, "steps is %d, need 1 to %d", n, schedule.steps)
+  end
+  local times = schedule:timesteps(n, o.spacing)
   x = x:detach()
   return flame.no_grad(function()
     for i, t in ipairs(times) do
@@ -225,8 +229,8 @@ declare([[ddpm(model: fn, x: T, schedule: NoiseSchedule, steps?: int, *,
     end)
   end)
 
---- Data from noise x in few steps (Song, Meng and Ermon 2020): eta = 0 adds no noise, eta = 1 as
---- much as ddpm.
+--- Data from noise x in few steps (Song, Meng and Ermon 2020), at most all of the schedule: eta = 0
+--- adds no noise, eta = 1 as much as ddpm.
 declare([[ddim(model: fn, x: T, schedule: NoiseSchedule, steps: int = 50, *, eta = 0,
   prediction: "epsilon"|"sample"|"v_prediction" = "epsilon",
   spacing: "trailing"|"leading"|"linspace"|"logsnr" = "trailing", clip?: num, on_step?: fn) -> T]],
@@ -259,8 +263,8 @@ local function solver_step(x, now, after, data, logs, order)
   return y + (slope + bend * r0) * (a * (e / h + 1)) - bend * (2 * a * ((e + h) / h ^ 2 - 0.5))
 end
 
---- Data from noise x in few steps by DPM-Solver++ (Lu et al. 2022), multistep, of order 1 (as
---- ddim), 2 or 3; the last step, to the data, is of order 1.
+--- Data from noise x in few steps, at most all of the schedule, by DPM-Solver++ (Lu et al. 2022),
+--- multistep, of order 1 (as ddim), 2 or 3; the last step, to the data, is of order 1.
 declare([[dpm_solver(model: fn, x: T, schedule: NoiseSchedule, steps: int = 20, *, order: int = 2,
   prediction: "epsilon"|"sample"|"v_prediction" = "epsilon",
   spacing: "trailing"|"leading"|"linspace"|"logsnr" = "trailing", clip?: num, on_step?: fn) -> T]],

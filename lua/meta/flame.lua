@@ -4269,8 +4269,8 @@ Tensor.diff = flame.diff
 ---@field clip? number
 ---@field on_step? function
 
---- Data from noise x in few steps (Song, Meng and Ermon 2020): eta = 0 adds no noise, eta = 1 as
---- much as ddpm.
+--- Data from noise x in few steps (Song, Meng and Ermon 2020), at most all of the schedule: eta = 0
+--- adds no noise, eta = 1 as much as ddpm.
 ---@param model function
 ---@param x flame.Tensor
 ---@param schedule flame.NoiseSchedule
@@ -4308,8 +4308,8 @@ function diffusion.ddpm(model, x, schedule, steps) end
 ---@field clip? number
 ---@field on_step? function
 
---- Data from noise x in few steps by DPM-Solver++ (Lu et al. 2022), multistep, of order 1 (as
---- ddim), 2 or 3; the last step, to the data, is of order 1.
+--- Data from noise x in few steps, at most all of the schedule, by DPM-Solver++ (Lu et al. 2022),
+--- multistep, of order 1 (as ddim), 2 or 3; the last step, to the data, is of order 1.
 ---@param model function
 ---@param x flame.Tensor
 ---@param schedule flame.NoiseSchedule
@@ -5746,7 +5746,7 @@ function flame.general_hamming_window(n, periodic, alpha) end
 --- likeliest that have top_p together, those with min_p of the likeliest's share.
 --- repetition_penalty divides the scores of tokens that came before. stop: ids and words, by
 --- default the configuration's eos_token_id. stream(piece, i) gets each piece of text, or id, of
---- sequence i, and ends all with false. seed: draws of the call's own. cache = false computes
+--- sequence i; if it returns false, all end. seed: draws of the call's own. cache = false computes
 --- everything again for each token.
 ---@param model any
 ---@param ids any
@@ -15143,6 +15143,17 @@ function Tensor:to_(target) end
 function flame.to_dlpack(x, give_away) end
 Tensor.to_dlpack = flame.to_dlpack
 
+---@class flame.options.toeplitz
+---@field r? flame.Tensor
+
+--- The Toeplitz matrix of the first column c and the first row r (its first element is not read);
+--- without r it is symmetric. Axes before the last are those of a batch.
+---@param c flame.Tensor
+---@param r? flame.Tensor|flame.options.toeplitz
+---@return flame.Tensor
+function flame.toeplitz(c, r) end
+Tensor.toeplitz = flame.toeplitz
+
 --- The tokenizer of a text that is a tokenizer.json.
 ---@param text string
 ---@return flame.Tokenizer
@@ -15625,13 +15636,13 @@ Tensor.vdot = flame.vdot
 function flame.vhp(f, x, v) end
 
 ---@class flame.options.view
----@field shape? integer
+---@field dtype? string
 
---- the same as reshape: works on any strides
+--- the same as reshape: works on any strides; with a dtype, the bytes of x as elements of it, whose number along the last axis changes with their size; no gradient
 ---@param x flame.Tensor
----@param ... integer
+---@param dtype string
 ---@return flame.Tensor
-function flame.view(x, ...) end
+function flame.view(x, dtype) end
 Tensor.view = flame.view
 
 ---@class flame.options.view_as

@@ -1,6 +1,6 @@
 /*
-** cuBLASLt of the fake driver (fake_driver.h), included by fake_driver.c. Products of f32 and f64
-** are computed, one sum in double precision for each element; under capture they become nodes. With
+** cuBLASLt of the fake driver (fake_driver.h), included by fake_driver.c. Products are
+** computed, one sum in double precision for each element; under capture they become nodes. With
 ** 'ways' there are several algorithms, which write their number and take the times that a test set.
 */
 
@@ -93,42 +93,89 @@ static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_de
   return FL_LT_OK;
 }
 
-static double fake_get(const void *p, unsigned type, int64_t i) {
-  return type == FL_LT_R_64F ? ((const double *)p)[i] : ((const float *)p)[i];
+static double fake_of_half(uint16_t h) {
+  const int e = h >> 10 & 31, m = h & 0x3ff;
+  const double x = e == 31 ? (m ? NAN : INFINITY) : ldexp(e ? m + 1024 : m, (e ? e : 1) - 25);
+  return h & 0x8000 ? -x : x;
 }
+static double fake_get(const void *p, unsigned type, int64_t i) {
+  if (type == FL_LT_R_64F) return ((const double *)p)[i];
+  if (type == FL_LT_R_32F) return ((const float *)p)[i];
+  const uint16_t h = ((const uint16_t *)p)[i];
+  const uint32_t b = (uint32_t)h << 16;
+  float x;
+  memcpy(&x, &b, 4);
+  return type == FL_LT_R_16F ? fake_of_half(h) : (double)x;
+}
+/* To the nearest of 'bits' bits and exponents from 'low' on, to even. */
+static double fake_near(double x, int bits, int low) {
+  int e;
+  if (x == 0 || !isfinite(x)) return x;
+  frexp(x, &e);
+  const int unit = (e < low ? low : e) - bits;
+  return ldexp(rint(ldexp(x, -unit)), unit);
+}
+static void fake_store(void *p, unsigned type, int64_t i, double x) {
+  if (type == FL_LT_R_64F) { ((double *)p)[i] = x; return; }
+  if (type == FL_LT_R_32F) { ((float *)p)[i] = (float)x; return; }
+  uint16_t *h = (uint16_t *)p + i;
+  if (type == FL_LT_R_16F) {
+    const double y = fabs(fake_near(x, 11, -13));
+    int e;
+    if (y > 65504 || isnan(y)) *h = isnan(y) ? 0x7fff : 0x7c00;
+    else if (y < ldexp(1, -14)) *h = (uint16_t)ldexp(y, 24);
+    else {
+      const double m = frexp(y, &e);
+      *h = (uint16_t)((e + 14) << 10 | ((int)ldexp(m, 11) & 0x3ff));
+    }
+    if (signbit(x) && !isnan(x)) *h |= 0x8000;
+    return;
+  }
+  const float f = (float)fake_near(x, 8, -125);
+  uint32_t b;
+  memcpy(&b, &f, 4);
+  *h = isnan(x) ? 0x7fff : (uint16_t)(b >> 16);
+}
+/* A product as it was asked for: a graph does it later, when its descriptors may be gone. */
 struct fake_product {
-  fl_lt_handle h;
-  fl_lt_desc desc;
-  const void *alpha, *pa;
-  fl_lt_layout al;
-  const void *pb;
-  fl_lt_layout bl;
-  const void *beta, *pc;
-  fl_lt_layout cl;
+  fake_desc d;
+  fake_layout a, b, c, o;
+  double alpha, beta;
+  const void *pa, *pb, *pc;
   void *po;
-  fl_lt_layout ol;
-  const fl_lt_algo *algo;
-  void *space;
-  size_t bytes;
-  fl_cu_stream s;
+  int way;
 };
-static void fake_multiply(const fake_desc *d, const fake_layout *a, const fake_layout *b,
-                          const fake_layout *c, const void *pa, const void *pb, void *po) {
+static void fake_multiply(const struct fake_product *p) {
+  const fake_desc *d = &p->d;
+  const fake_layout *a = &p->a, *b = &p->b, *c = &p->c, *o = &p->o;
   const int64_t kk = d->ta ? a->rows : a->cols;
-  for (int64_t q = 0; q < c->batch; q++)
-    for (int64_t j = 0; j < c->cols; j++)
-      for (int64_t i = 0; i < c->rows; i++) {
+  for (int64_t q = 0; q < o->batch; q++)
+    for (int64_t j = 0; j < o->cols; j++)
+      for (int64_t i = 0; i < o->rows; i++) {
         double sum = 0;
         for (int64_t k = 0; k < kk; k++)
-          sum += fake_get(pa, a->type,
+          sum += fake_get(p->pa, a->type,
                           q * a->stride + (d->ta ? i * a->ld + k : k * a->ld + i)) *
-                 fake_get(pb, b->type,
+                 fake_get(p->pb, b->type,
                           q * b->stride + (d->tb ? k * b->ld + j : j * b->ld + k));
-        const int64_t at = q * c->stride + j * c->ld + i;
-        if (d->epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(d->bias, c->type, i);
-        if (c->type == FL_LT_R_64F) ((double *)po)[at] = sum;
-        else ((float *)po)[at] = (float)sum;
+        sum *= p->alpha;
+        if (p->beta != 0) sum += p->beta * fake_get(p->pc, c->type, q * c->stride + j * c->ld + i);
+        if (d->epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(d->bias, o->type, i);
+        fake_store(p->po, o->type, q * o->stride + j * o->ld + i, sum);
       }
+}
+static fl_lt_status fake_do_product(const struct fake_product *p) {
+  fake.products++;
+  fake.way = p->way;
+  fake.way_runs[fake.way]++;
+  if (fake.ways && fake.way_ms[p->way] < 0) return 15;                 /* not supported */
+  fake.tf32 += p->d.compute == FL_LT_COMPUTE_TF32 && !fake.ways;
+  if (!fake.ways) fake_multiply(p);
+  else if (p->o.cols > 0) memcpy(p->po, &(float){ (float)fake.way }, sizeof(float));
+  return FL_LT_OK;
+}
+static double fake_scale(const fake_desc *d, const void *p) {
+  return d->scale == FL_LT_R_64F ? *(const double *)p : *(const float *)p;
 }
 static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
                                         const void *alpha, const void *pa,
@@ -136,33 +183,17 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
     fl_lt_layout cl, void *po, fl_lt_layout ol, const fl_lt_algo *algo, void *space, size_t bytes,
     fl_cu_stream s) {
   const fake_desc *d = desc;
-  const fake_layout *a = al, *b = bl, *c = ol;
-  (void)h;
-  (void)alpha;
-  (void)beta;
-  (void)pc;
-  (void)cl;
-  (void)space;
-  (void)bytes;
-  (void)s;
-  if (!fake_fits(d, a, b, c)) return 7;
+  const fake_layout *a = al, *b = bl, *c = cl, *o = ol;
+  (void)h; (void)space; (void)bytes; (void)s;
+  if (!fake_fits(d, a, b, o)) return 7;
+  const struct fake_product p = { *d, *a, *b, *c, *o, fake_scale(d, alpha), fake_scale(d, beta),
+                                  pa, pb, pc, po, (int)algo->data[0] };
   fake_node *x = fake_capture(FAKE_PRODUCT);
   if (x) {
     x->product = malloc(sizeof *x->product);
     if (!x->product) abort();
-    *x->product = (struct fake_product){ h, desc, alpha, pa, al, pb, bl, beta, pc, cl, po, ol, algo,
-                                         space, bytes, s };
+    *x->product = p;
     return FL_LT_OK;
   }
-  fake.products++;
-  fake.way = (int)algo->data[0];
-  fake.way_runs[fake.way]++;
-  if (fake.ways && fake.way_ms[fake.way] < 0) return 15;                 /* not supported */
-  if (fake.ways) {
-    if (c->cols > 0) memcpy(po, &(float){ (float)fake.way }, sizeof(float));
-    return FL_LT_OK;
-  }
-  fake.tf32 += d->compute == FL_LT_COMPUTE_TF32;
-  fake_multiply(d, a, b, c, pa, pb, po);
-  return FL_LT_OK;
+  return fake_do_product(&p);
 }

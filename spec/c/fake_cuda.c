@@ -3,9 +3,10 @@
 ** specs that place copies of it as libcuda.so.1 and so on in the folder FLAME_TEST_MACHINE. What
 ** it is like stands in FAKE_CUDA, words of "name=number" (see 'settings'); "fail=MemAlloc:2:700"
 ** lets the second call of cuMemAlloc, and all after it, fail with 700. Memory is
-** zero, and kernels write nothing.
+** zero, and kernels write nothing, unless "computes=1" is there (fake_compute.c).
 */
 #include "fake_driver.c"
+#include "fake_compute.c"
 #include "cuda/api/cudnn_api.h"
 #include "cuda/api/nvml_api.h"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -14,6 +15,8 @@
 static struct {
   int mig, processes, ecc, hidden;      /* hidden: bytes that other processes have, in MiB */
   int fast;                             /* the fastest of cuBLASLt's ways */
+  int computes;                         /* texts are compiled for the CPU, kernels run */
+  int seed;                             /* of the order of threads and blocks */
   int tell;                             /* at the end: how many graphs were launched */
 } card;
 
@@ -22,6 +25,7 @@ static const struct { const char *name; int *at; } settings[] = {
   { "nvrtc", &fake.nvrtc }, { "image", &fake.image }, { "mig", &card.mig },
   { "ways", &fake.ways }, { "fast", &card.fast }, { "tell", &card.tell },
   { "processes", &card.processes }, { "ecc", &card.ecc }, { "hidden", &card.hidden },
+  { "computes", &card.computes }, { "seed", &card.seed },
 };
 
 static void set(const char *name, const char *value) {
@@ -43,6 +47,9 @@ __attribute__((constructor)) static void read_settings(void) {
   fake.cleared = fake.clock = 1;
   for (; text && sscanf(text, " %39[^= ]=%59s%n", name, value, &n) == 2; text += n)
     set(name, value);
+  if (card.computes) fake_computes = &fake_with_gxx;
+  gpu.seed = (unsigned)card.seed;
+  gpu.parts = card.seed != 0;
   for (int i = 0; i < 8; i++) fake.way_ms[i] = i == card.fast ? 0.5f : 1;
 }
 

@@ -7,6 +7,7 @@
 #include "fake_driver.h"
 #include "base/hash.h"
 #include "device/trace.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,33 +137,7 @@ static fl_cu_result fake_StreamDestroy(fl_cu_stream s) {
   return FL_CU_OK;
 }
 
-/* What is captured: work of a stream, kept and done at each launch of its graph. */
-typedef struct fake_node {
-  struct fake_node *next;
-  enum { FAKE_KERNEL, FAKE_COPY, FAKE_FILL, FAKE_PRODUCT } kind;
-  fl_cu_function f;
-  unsigned gx, gy, gz, bx, by, bz, shared;
-  void *to;
-  const void *from;
-  unsigned char value;
-  size_t n;
-  struct fake_product *product;
-} fake_node;
-typedef struct fake_graph { fake_node *first, **end; fake_node *last; int64_t n; } fake_graph;
-static fake_graph *fake_capturing;      /* of the stream */
-
-/* A node at the end of what is captured; NULL: nothing is. */
-static fake_node *fake_capture(int kind) {
-  if (!fake_capturing) return NULL;
-  fake_node *x = calloc(1, sizeof *x);
-  if (!x) abort();
-  x->kind = kind;
-  *fake_capturing->end = x;
-  fake_capturing->end = &x->next;
-  fake_capturing->last = x;
-  fake_capturing->n++;
-  return x;
-}
+#include "fake_capture.h"
 
 static fl_cu_result fake_StreamSynchronize(fl_cu_stream s) {
   (void)s;
@@ -210,7 +185,7 @@ static fl_cu_result fake_MemAlloc(fl_cu_ptr *p, size_t bytes) {
   char *q = aligned_alloc(FAKE_HEAD, (bytes + 2 * FAKE_HEAD - 1) / FAKE_HEAD * FAKE_HEAD);
   if (!q) return FL_CU_OUT_OF_MEMORY;
   memcpy(q, &bytes, sizeof bytes);
-  if (fake.cleared) memset(q + FAKE_HEAD, 0, bytes);
+  if (fake_computes || fake.cleared) memset(q + FAKE_HEAD, fake_computes ? 0xa5 : 0, bytes);
   fake.blocks++;
   fake.allocs++;
   fake.bytes += (int64_t)bytes;
@@ -276,71 +251,7 @@ static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n,
   return FL_CU_OK;
 }
 
-/* What NVRTC makes is the head of an ELF file, with the architecture in its flags. */
-enum { FAKE_IMAGE = 64, FAKE_ARCH = 48 };
-/* A module remembers the functions asked of it: they are released with it. */
-typedef struct fake_function { struct fake_function *next; char name[64]; } fake_function;
-static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
-  const unsigned char *head = image;
-  if (memcmp(head, "\177ELF", 4) != 0) return FL_CU_INVALID_IMAGE;
-  if (fake.image && head[FAKE_ARCH] != fake.arch) return FL_CU_NO_BINARY;
-  *m = fake_new(&fake.modules, sizeof(fake_function));
-  fake.loads++;
-  return FL_CU_OK;
-}
-static fl_cu_result fake_ModuleUnload(fl_cu_module m) {
-  fake_function *f = (fake_function *)(void *)m;
-  for (fake_function *g = f->next, *next; g; g = next) {
-    next = g->next;
-    free(g);
-  }
-  fake_delete(&fake.modules, f);
-  return FL_CU_OK;
-}
-static fl_cu_result fake_ModuleGetFunction(fl_cu_function *f, fl_cu_module m,
-                                           const char *name) {
-  fake_function *all = (fake_function *)(void *)m, *g = calloc(1, sizeof *g);
-  if (!g) return FL_CU_OUT_OF_MEMORY;
-  snprintf(g->name, sizeof g->name, "%s", name);
-  g->next = all->next;
-  all->next = g;
-  *f = (fl_cu_function)(void *)g;
-  return FL_CU_OK;
-}
-static fl_cu_result fake_FuncGetAttribute(int *value, unsigned which, fl_cu_function f) {
-  (void)f;
-  *value = which == 4 ? 32 : 0;
-  return FL_CU_OK;
-}
-static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int v) {
-  (void)f; (void)which; (void)v;
-  return FL_CU_OK;
-}
-static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy,
-                                      unsigned gz,
-                                      unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                                      fl_cu_stream s, void **params, void **extra) {
-  (void)s; (void)extra;
-  const uint64_t threads = (uint64_t)bx * by * bz;
-  if (!gx || !gy || !gz || !threads || threads > 1024) return FL_CU_INVALID_VALUE;
-  fake_node *x = fake_capture(FAKE_KERNEL);
-  if (x) {
-    x->f = f;
-    x->gx = gx, x->gy = gy, x->gz = gz, x->bx = bx, x->by = by, x->bz = bz, x->shared = shared;
-    return FL_CU_OK;
-  }
-  if (fake.nlaunch < FAKE_LAUNCHES) {
-    fake_launch *l = &fake.launch[fake.nlaunch];
-    snprintf(l->name, sizeof l->name, "%s", ((fake_function *)(void *)f)->name);
-    l->grid = gx;
-    l->block = bx;
-    l->shared = shared;
-  }
-  fake.nlaunch++;
-  if (fake.on_launch && params) fake.on_launch(params);
-  if (fake.launch_size) memcpy(fake.launch_writes, fake.launch_bytes, fake.launch_size);
-  return FL_CU_OK;
-}
+#include "fake_kernels.c"
 
 /* Not counted and never failing: they are how a failure is told. */
 static fl_cu_result fake_GetErrorName(fl_cu_result r, const char **name) {
@@ -366,158 +277,12 @@ static fl_cu_result fake_GetErrorName(fl_cu_result r, const char **name) {
 }
 static fl_cu_result fake_GetErrorString(fl_cu_result r, const char **text) {
   (void)r;
-  *text = "made to fail";
+  *text = fake_why[0] ? fake_why : "made to fail";
   return FL_CU_OK;
-}
-
-/* ---- NVRTC ---- */
-
-typedef struct fake_program { uint64_t hash; int bad; } fake_program;
-static fl_rtc_result fake_nvrtcVersion(int *major,
-                                       int *minor) {
-  *major = fake.nvrtc / 10;
-  *minor = fake.nvrtc % 10;
-  return FL_RTC_OK;
-}
-/* NVRTC 12 knew cards that 13 does not. */
-static const int fake_archs[] = { 50, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120 };
-static fl_rtc_result fake_nvrtcGetNumSupportedArchs(int *n) {
-  *n = fake.nvrtc >= 130 ? 7 : 9;
-  return FL_RTC_OK;
-}
-static fl_rtc_result fake_nvrtcGetSupportedArchs(int *archs) {
-  const int old = fake.nvrtc < 130;
-  memcpy(archs, fake_archs + (old ? 0 : 4), sizeof(int) * (old ? 9 : 7));
-  return FL_RTC_OK;
-}
-static fl_rtc_result fake_nvrtcCreateProgram(fl_rtc_program *p, const char *text,
-                                             const char *name, int n,
-                                             const char *const *headers, const char *const *names) {
-  (void)name; (void)n; (void)headers; (void)names;
-  fake_program *q = fake_new(&fake.programs, sizeof *q);
-  if (!q) return FL_RTC_OUT_OF_MEMORY;
-  q->hash = fl_hash64(text, strlen(text), 1);
-  q->bad = strstr(text, "#error please") != NULL;
-  __atomic_fetch_add(&fake.texts, 1, __ATOMIC_RELAXED);
-  if (fake.word && strstr(text, fake.word))
-    __atomic_fetch_add(&fake.with_word, 1, __ATOMIC_RELAXED);
-  *p = (fl_rtc_program)(void *)q;
-  return FL_RTC_OK;
-}
-static fl_rtc_result fake_nvrtcDestroyProgram(fl_rtc_program *p) {
-  fake_delete(&fake.programs, *p);
-  *p = NULL;
-  return FL_RTC_OK;
-}
-static fl_rtc_result fake_nvrtcCompileProgram(fl_rtc_program p, int n,
-                                              const char *const *options) {
-  (void)n; (void)options;
-  fake_add(&fake.compiles, 1);
-  return ((fake_program *)(void *)p)->bad ? FL_RTC_COMPILATION : FL_RTC_OK;
-}
-static fl_rtc_result fake_nvrtcGetCUBINSize(fl_rtc_program p,
-                                            size_t *n) {
-  (void)p;
-  *n = FAKE_IMAGE;
-  return FL_RTC_OK;
-}
-static fl_rtc_result fake_nvrtcGetCUBIN(fl_rtc_program p, char *cubin) {
-  memset(cubin, 0, FAKE_IMAGE);
-  memcpy(cubin, "\177ELF", 4);
-  cubin[18] = (char)190;                              /* EM_CUDA */
-  cubin[FAKE_ARCH] = (char)(fake.image ? fake.image : fake.arch);
-  memcpy(cubin + 56, &((fake_program *)(void *)p)->hash, 8);
-  return FL_RTC_OK;
-}
-static fl_rtc_result fake_nvrtcGetProgramLogSize(fl_rtc_program p,
-                                                 size_t *n) { (void)p; *n = 14; return FL_RTC_OK; }
-static fl_rtc_result fake_nvrtcGetProgramLog(fl_rtc_program p, char *log) {
-  (void)p;
-  memcpy(log, "flame.cu(1): no", 14);
-  log[13] = 0;
-  return FL_RTC_OK;
-}
-static const char *fake_nvrtcGetErrorString(fl_rtc_result r) {
-  return r == FL_RTC_OK ? "NVRTC_SUCCESS" : "NVRTC_ERROR";
 }
 
 #include "fake_blas.c"
-
-/* ---- graphs ---- */
-
-static fl_cu_result fake_StreamBeginCapture(fl_cu_stream s, unsigned mode) {
-  (void)s; (void)mode;
-  if (fake_capturing) return FL_CU_INVALID_VALUE;
-  fake_capturing = fake_new(&fake.graphs, sizeof *fake_capturing);
-  if (!fake_capturing) return FL_CU_OUT_OF_MEMORY;
-  fake_capturing->end = &fake_capturing->first;
-  fake.captures++;
-  return FL_CU_OK;
-}
-static fl_cu_result fake_GraphDestroy(fl_cu_graph graph) {
-  fake_graph *g = (fake_graph *)(void *)graph;
-  for (fake_node *x = g->first, *next; x; x = next) {
-    next = x->next;
-    free(x->product);
-    free(x);
-  }
-  fake_delete(&fake.graphs, g);
-  return FL_CU_OK;
-}
-static fl_cu_result fake_StreamEndCapture(fl_cu_stream s, fl_cu_graph *g) {
-  (void)s;
-  *g = (fl_cu_graph)(void *)fake_capturing;
-  fake_capturing = NULL;
-  return *g ? FL_CU_OK : FL_CU_INVALID_VALUE;
-}
-static fl_cu_result fake_StreamCaptureInfo(fl_cu_stream s, int *state, unsigned long long *id,
-                                           fl_cu_graph *g, const fl_cu_graph_node **last,
-                                           const void **edges, size_t *n) {
-  (void)s; (void)id; (void)g; (void)edges;
-  *state = fake_capturing != NULL;
-  if (!fake_capturing) return FL_CU_OK;
-  *last = (const fl_cu_graph_node *)(void *)&fake_capturing->last;
-  *n = fake_capturing->last ? 1 : 0;
-  return FL_CU_OK;
-}
-static fl_cu_result fake_GraphInstantiate(fl_cu_graph_exec *x, fl_cu_graph g,
-                                          unsigned long long flags) {
-  (void)flags;
-  fl_cu_graph *own = fake_new(&fake.execs, sizeof *own);
-  if (!own) return FL_CU_OUT_OF_MEMORY;
-  *own = g;
-  *x = (fl_cu_graph_exec)(void *)own;
-  return FL_CU_OK;
-}
-static fl_cu_result fake_GraphLaunch(fl_cu_graph_exec exec, fl_cu_stream s) {
-  const fake_graph *g = (const fake_graph *)(void *)*(fl_cu_graph *)(void *)exec;
-  if (fake_capturing) return FL_CU_INVALID_VALUE;
-  fake.graph_launches++;
-  for (const fake_node *x = g->first; x; x = x->next) {
-    const struct fake_product *p = x->product;
-    if (x->kind == FAKE_KERNEL)
-      fake_LaunchKernel(x->f, x->gx, x->gy, x->gz, x->bx, x->by, x->bz, x->shared, s, NULL, NULL);
-    if (x->kind == FAKE_COPY) memmove(x->to, x->from, x->n);
-    if (x->kind == FAKE_FILL) memset(x->to, x->value, x->n);
-    if (x->kind == FAKE_PRODUCT)
-      fake_cublasLtMatmul(p->h, p->desc, p->alpha, p->pa, p->al, p->pb, p->bl, p->beta, p->pc,
-                          p->cl, p->po, p->ol, p->algo, p->space, p->bytes, p->s);
-  }
-  return FL_CU_OK;
-}
-static fl_cu_result fake_GraphExecKernelNodeSetParams(fl_cu_graph_exec x, fl_cu_graph_node n,
-                                                      const fl_cu_kernel_node *p) {
-  (void)x;
-  const fake_node *k = (const fake_node *)(void *)n;
-  if (k->kind != FAKE_KERNEL || k->f != p->function || k->gx != p->grid[0] ||
-      k->bx != p->block[0] || !p->params) return FL_CU_INVALID_VALUE;
-  fake.node_sets++;
-  return FL_CU_OK;
-}
-static fl_cu_result fake_GraphExecDestroy(fl_cu_graph_exec x) {
-  fake_delete(&fake.execs, x);
-  return FL_CU_OK;
-}
+#include "fake_graph.c"
 
 /* ---- wrappers and tables ---- */
 

@@ -52,6 +52,25 @@ typedef struct fake_state {
           plans, solver, graphs, execs;
 } fake_state;
 
+/* A kernel that can be run: its arguments come by their addresses. */
+enum { FAKE_ARGS = 160 };
+typedef struct fake_entry { void (*run)(void **args); int n; unsigned size[FAKE_ARGS]; } fake_entry;
+
+/* What compiles texts and runs kernels (fake_compute.c); without one kernels write nothing. */
+typedef struct fake_computer {
+  void *(*source)(const char *text, int n, const char *const *headers, const char *const *names);
+  void (*drop)(void *source);
+  int (*compile)(void *source, int n, const char *const *options);    /* 0: see log */
+  const char *(*log)(void *source);
+  const char *(*image)(void *source, size_t *bytes);
+  void *(*load)(const char *image, size_t bytes);
+  void (*unload)(void *object);
+  int (*entry)(void *object, const char *name, fake_entry *e);         /* 0: no such kernel */
+  const char *(*launch)(const fake_entry *e, void **args, const unsigned grid[3],
+                        const unsigned block[3]);                      /* NULL, or why not */
+} fake_computer;
+extern const fake_computer *fake_computes;
+
 extern fake_state fake;
 extern const fl_cuda_lib fake_libraries;
 /* Zero counts and wishes; what lives stays counted. */

@@ -91,7 +91,7 @@ static ref_value ref_round(ref_value v, int dtype) {
     break; \
   }
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #define REF_FIRST_SAME const T x1 = a.SUFFIX
 #define REF_FIRST_WHERE const int32_t x1 = a.i32
 #define REF_NUM(...) __VA_ARGS__
@@ -125,7 +125,7 @@ static ref_value ref_op_f64(int op, ref_value a, ref_value b, ref_value c) {
     break; \
   }
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 static ref_value ref_op_f32(int op, ref_value a, ref_value b, ref_value c) {
   ref_value r = { .i64 = 0 };
 #define T float
@@ -155,7 +155,7 @@ static ref_value ref_op_f32(int op, ref_value a, ref_value b, ref_value c) {
     break; \
   }
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 static ref_value ref_op_i64(int op, ref_value a, ref_value b, ref_value c) {
   ref_value r = { .i64 = 0 };
 #define T int64_t
@@ -181,7 +181,7 @@ static ref_value ref_op_i64(int op, ref_value a, ref_value b, ref_value c) {
     break; \
   }
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 static ref_value ref_op_i32(int op, ref_value a, ref_value b, ref_value c) {
   ref_value r = { .i64 = 0 };
 #define T int32_t

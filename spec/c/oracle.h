@@ -106,7 +106,7 @@ static double value_of_op(int op, double x1, double x2, double x3) {
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
   case FL_OP_##name: return EVAL_##kind(value);
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
   }
   return NAN;

@@ -130,7 +130,7 @@ static void table(flame_context *c) {
   flame_clear_error(c); \
   LACKS(flame_##op(x, 1, (int[]){ 0 }, 0)); \
   END }
-#define SPECIAL(op, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #define INNER_UNARY(op, kind, value, grad, domain, doc)
 #define INNER_BINARY(op, kind, value, g1, g2, domain, doc)
 #include "tensor/ops.def"

@@ -104,6 +104,39 @@ static void steps_and_time_are_used_up(void) {
   }
 }
 
+/* A part of a long string costs what the part does, not the string. */
+static void what_is_read_is_what_costs(void) {
+  lua_State *L;
+  CHECK(flame_lua_new(FLAME_OPTIONS(.limit[FLAME_LUA_STEPS] = 300000), &L) == FLAME_OK);
+  RUNS(L, "s = ('xy'):rep(1 << 20)");
+  RUNS(L, "for i = 1, 5000 do assert(s:byte(i) == s:sub(i, i):byte() and #s == s:len()) end");
+  FAILS(L, "for i = 1, 100 do s:byte(1, 100000) end", "instructions of Lua is used up");
+  FAILS(L, "for i = 1, 100 do s:upper() end", "instructions of Lua is used up");
+  RUNS(L, "for i = 1, 3000 do ('x'):gsub('', 'y') end");
+  FAILS(L, "(('x'):rep(400000)):gsub('', 'y')", "instructions of Lua is used up");
+  lua_close(L);
+}
+
+static void sort_sorts(void) {
+  lua_State *L;
+  CHECK(flame_lua_new(NULL, &L) == FLAME_OK);
+  RUNS(L, "for n = 0, 60 do\n"
+          "  local up, down, sum = {}, {}, 0\n"
+          "  for i = 1, n do up[i] = i * 7919 % (n // 2 + 1) down[i] = up[i] sum = sum + up[i] end\n"
+          "  table.sort(up)\n"
+          "  table.sort(down, function(a, b) return a > b end)\n"
+          "  for i = 1, n do\n"
+          "    assert(up[i] == down[n + 1 - i] and (i == 1 or up[i - 1] <= up[i]))\n"
+          "    sum = sum - up[i]\n"
+          "  end\n"
+          "  assert(sum == 0 and #up == n)\n"
+          "end");
+  RUNS(L, "local t = {} for i = 1, 100 do t[i] = i end\n"      /* no order: some order */
+          "table.sort(t, function() return true end)\n"
+          "local seen = {} for i = 1, 100 do seen[t[i]] = true end assert(#seen == 100)");
+  lua_close(L);
+}
+
 static void memory_raises_and_names_the_limit(void) {
   lua_State *L;
   const flame_options *o = FLAME_OPTIONS(.device = "cpu", .limit[FLAME_HOST_BYTES] = 64 * MIB);
@@ -206,6 +239,8 @@ int main(void) {
   a_new_state_has_bounded_libraries();
   the_module_opens_once_with_options();
   steps_and_time_are_used_up();
+  what_is_read_is_what_costs();
+  sort_sorts();
   memory_raises_and_names_the_limit();
   output_goes_to_the_host();
   interrupts_reach_the_sandbox_that_runs();

@@ -38,7 +38,7 @@ static void check(int ok, const char *what) {
 #define BINARY(name, kind, value, g1, g2, domain, doc) EACH(name, kind, value)
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) EACH(name, kind, value)
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
 #undef EACH
 
@@ -49,7 +49,7 @@ static const struct { const char *name; float (*f)(float, float, float); } cpu[]
 #define BINARY(name, kind, value, g1, g2, domain, doc) EACH(name, kind, value)
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) EACH(name, kind, value)
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
 };
 enum { NCPU = sizeof cpu / sizeof *cpu, N = 1 << 20 };

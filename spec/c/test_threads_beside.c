@@ -258,7 +258,7 @@ int main(int argc, char **argv) {
   }
   CHECK(rounds >= ATTACKS);
   CHECK(l.before > 0 && l.before < 100000 && l.after > 0 && l.again == 0);
-CHECK(strstr(l.why, "device cuda:0 is lost: CUDA_ERROR_ILLEGAL_ADDRESS"));
+  CHECK(strstr(l.why, "device cuda:0 is lost: CUDA_ERROR_ILLEGAL_ADDRESS"));
   drop_machine(folder);
   if (argc > 1)
     printf("test_threads_beside: seed %d, %d rounds, %d attacks, device lost after %d\n", seed,

@@ -146,7 +146,19 @@ describe("at the prompt on a terminal,", function()
       has("-- ./m.lua:2\nfunction m.f()\n  return 'there'\nend",
         typed { "package.path = './?.lua'", ":source require('m').f" })
       has("the function is written in C", typed { ":source print" })
-      has("need a function or a kernel, got a tensor", typed { ":source flame.ones(2)" })
+      has("need a function, a class or a kernel, got a tensor", typed { ":source flame.ones(2)" })
+      has("the function is written in C", typed { ":source flame.exp" })
+    end)
+    it(":source looks through declarations of the library, and into classes and modules", function()
+      has("if dtype then x = x:to(dtype) end", typed { ":source flame.cumsum" })
+      for _, what in ipairs { "flame.nn.Linear", "flame.nn.Linear(2, 2)" } do
+        local out = typed { ":source " .. what }
+        has("self.in_features, self.out_features = inputs, outputs", out)
+        has("return flame.linear(x, self.weight, self.bias)", out)
+      end
+    end)
+    it(":help breaks lines at spaces", function()
+      has("device?: device,\ndtype?: dtype)\n", typed { ":help nn.Linear" })
     end)
     it(":time tells how long, with launches and bytes", function()
       local out = typed { "x = flame.rand(100)", ":time x:exp():sum()" }

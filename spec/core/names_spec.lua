@@ -154,6 +154,8 @@ describe("public names", function()
       "nn.init has no 'kaiming_unifrom_'; did you mean 'kaiming_uniform_'?")
     refused(optim, "Adamw", "optim has no 'Adamw'; did you mean 'AdamW'?")
     refused(optim.schedule, "cosin", "optim.schedule has no 'cosin'; did you mean 'cosine'?")
+    refused(flame.plot, "imshow", "plot has no 'imshow': write plot.image(x), or plot.heatmap(x)")
+    refused(flame.optim, "swa_utils", "optim has no 'swa_utils': write flame.nn.AveragedModel(net)")
     refused(data, "DataLoader",
       "data has no 'DataLoader': write data.loader(dataset, {size = 32, shuffle = true}), "
         .. "or data.batches({x, y}) of tensors")

@@ -306,6 +306,9 @@ describe("diffusion tells", function()
     end)
     refused('prediction must be "epsilon", "sample"', schedule.target, schedule, x, x, t, "noise")
     refused("n is 11, need 1 to 10", schedule.timesteps, schedule, 11)
+    for _, sampler in ipairs { diffusion.ddim, diffusion.ddpm, diffusion.dpm_solver } do
+      refused("steps is 0, need 1 to 10", sampler, function(v) return v end, x, schedule, 0)
+    end
     refused("spacing must be \"trailing\"", schedule.timesteps, schedule, 5, "even")
     refused("NoiseSchedule has no field 'beta'; did you mean 'betas'?",
       function() return schedule.beta end)

@@ -54,6 +54,32 @@ describe("distributions: gradients", function()
       flame.gradcheck(function(v) return d:icdf(v) end, { p })
     end
   end)
+  it("of counts are those of the formula where a probability is 0 or 1, and never NaN", function()
+    local function slope(values, f)
+      local p = t(values):requires_grad_(true)
+      f(p):sum():backward()
+      assert.is_false(p.grad:isnan():any():item())
+      return p.grad:totable()
+    end
+    local half, ends = t { 0.5, 0.5 }, { 0, 1 }
+    assert.same({ -1, 1 }, slope(ends, function(p) return D.Bernoulli(p):log_prob(t(ends)) end))
+    assert.same({ -3, 3 }, slope(ends, function(p)
+      return D.Binomial(3, p):log_prob(t { 0, 3 }) end))
+    assert.same({ 1 }, slope({ 1 }, function(p) return D.Geometric(p):log_prob(0) end))
+    assert.allclose({ -2 / 3, 1 / 3, -2 / 3 }, slope({ 0, 1, 0.5 }, function(p)
+      return D.Categorical(p):log_prob(2) end))
+    for _, of in ipairs { D.Bernoulli, D.Categorical } do   -- infinite: large, of the right sign
+      local g = slope(ends, function(p) return of(p):entropy() end)
+      assert.is_true(g[1] > 30 and g[1] < 1e3)
+    end
+    slope(ends, function(p) return D.kl_divergence(D.Bernoulli(p), D.Bernoulli(half)) end)
+    slope(ends, function(p) return D.kl_divergence(D.Categorical(p), D.Categorical(half)) end)
+    slope(ends, function(p) return D.Bernoulli(p):log_prob(t { 1, 0 }) end)
+    slope({ 0, 3 }, function(p) return D.kl_divergence(D.Poisson(p), D.Poisson(2)) end)
+    slope({ 0, 0.5 }, function(p) return D.kl_divergence(D.Uniform(p, 1), D.Beta(2, 3)) end)
+    slope(ends, function(p)
+      return D.MixtureSameFamily(D.Categorical(p), D.Normal(t { 0, 1 }, 1)):log_prob(0.3) end)
+  end)
   it("of cdf by a concentration, which is not there, raises instead of being left out", function()
     local a = t(2):requires_grad_(true)
     for _, d in ipairs { D.Gamma(a, 1), D.Beta(a, 1), D.StudentT(a) } do

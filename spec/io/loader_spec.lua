@@ -337,7 +337,7 @@ describe("a fault of an item", function()
         message(drain, data.dataset(3, "= 1"), o))
       assert.equal("loader: the dataset's function: the text gives number, need a function",
         message(drain, data.dataset(3, "return 1 + 2"), o))
-      assert.matches("^loader: .*module 'no%.such%.module' not found",
+      assert.matches("^loader: the dataset's function: module 'no%.such%.module' not found",
         message(drain, data.dataset(3, "no.such.module"), o))
     end)
   end)

@@ -85,6 +85,9 @@ add("patterns", "loop", {
   "while true do ('x'):rep(1000):find('%f[%d]') end",
   "('a'):gsub('a', function() while true do end end)",
   "('a'):gsub('.', setmetatable({}, {__index = function() while true do end end}))",
+  -- matches of nothing, and replacements of nothing
+  "local s = ('x'):rep(1 << 18) while true do s:gsub('', 'y', 1e5) end",
+  "local s = ('%1'):rep(1 << 22) while true do ('x'):rep(100):gsub('x(y*)', s) end",
 })
 add("patterns", "pattern too complex", { "(('a'):rep(1000)):find(('a?'):rep(1000) .. 'b')" })
 add("patterns", "malformed pattern", { "('a'):find('[a')", "('a'):find('%')" })
@@ -125,6 +128,18 @@ add("loops in C", "time", {
   "local t = {} for i = 1, 1e8 do t[i .. ''] = i end while true do local s = #t .. 'x' end",
   "local s, t = ('x'):rep(1 << 22), ('x'):rep(1 << 22) while true do local b = s < t end",
 })
+-- strings of zero bytes, which '<' goes through one by one
+add("loops in C", "time", {
+  "local s, t = ('\\0'):rep(1 << 20), {} for i = 1, 1000 do t[i] = s end table.sort(t)",
+  "local s = ('\\0'):rep((1 << 20) - 1) while true do local b = s < s end",
+  "local s = ('\\0'):rep(60000) while true do local b = s < s or s < s or s < s or s < s end",
+})
+-- one string of digits thousands of times: read as a number each time
+for _, f in ipairs { "math.max", "math.min", "string.char", "utf8.char" } do
+  add("loops in C", "bytes of text", {
+    "local s, t = '0x' .. ('0'):rep(1 << 20), {} for i = 1, 2e4 do t[i] = s end "
+      .. f .. "(table.unpack(t))" })
+end
 -- minutes of one call of the core: our own linear algebra, which stands in for the host's, and
 -- windows as long as half the row
 add("loops in C", "time", {
@@ -236,6 +251,7 @@ add("files and links", "outside the folder", {
 add("files and links", "output", {
   "local f = assert(io.open('made', 'w')) while true do f:write(('x'):rep(1000)) end",
   "for i = 1, 1e6 do flame.save('made.npy', flame.ones(10000)) end",
+  "for i = 1, 1e6 do assert(io.open('made', 'w')):close() end",
 })
 add("files and links", "Too many open files", {
   "local t = {} while true do t[#t + 1] = assert(io.open('inside')) end" })
@@ -320,6 +336,10 @@ add("nested", "limit of the context", {
 })
 add("nested", "output", {
   "local b = flame.sandbox{output = 0} while true do b:run('print(1)') end",
+})
+add("nested", "not permitted: the time is not told", {
+  "flame.sandbox{}:run('flame.timer()')", "flame.sandbox{}:run('os.time()')",
+  "flame.sandbox{}:run('flame.profile()')", "flame.sandbox{}:run('flame.bench(print)')",
 })
 add("nested", "ends", {
   "assert(not pcall(function() return flame.sandbox{}:run('return print') end))",

@@ -11,7 +11,9 @@ if all then
   for path in io.popen("ls spec/kernel/users/*.lua"):lines() do
     local name = path:match "([%w_]+)%.lua$"
     -- the others hold no texts, or texts that are drawn
-    if not ("each run lists random"):find(name, 1, true) and not name:find "_spec$" then files[#files + 1] = name end
+    if not ("each run lists random"):find(name, 1, true) and not name:find "_spec$" then
+      files[#files + 1] = name
+    end
   end
 end
 

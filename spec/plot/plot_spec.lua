@@ -71,7 +71,7 @@ describe("ticks", function()
   end)
   it("exist for ranges at the end of what numbers are", function()
     for _, ends in ipairs { { -1.7e308, 1.7e308 }, { 0, 5e-324 }, { 1e308, 1.1e308 },
-        { 1, 1 + 2 ^ -52 }, { 0, 1e-300 }, { -5, -5 } } do
+        { 1, 1 + 2 ^ -52 }, { 0, 1e-300 }, { -5, -5 }, { 5e-324, 1e-323 } } do
       for _, log in ipairs { false, true } do
         if not log or ends[1] > 0 then
           local lo, hi = scale.range(ends[1], ends[2], { log = log })
@@ -82,6 +82,7 @@ describe("ticks", function()
         end
       end
     end
+    assert.same({}, at(0, 1e-320, false, 6))
   end)
 end)
 

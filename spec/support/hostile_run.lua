@@ -28,7 +28,7 @@ end
 
 local function open(limits, folder, allow)
   local o = { memory = MEMORY, time = 0.2, output = 100000, coroutines = 1000, nodes = 10000,
-    allow = allow or { "read", "write", "kernels", "code" }, folder = folder,
+    allow = allow or { "read", "write", "kernels", "code", "clock" }, folder = folder,
     print = function() end }
   for name, most in pairs(limits) do o[name] = most end
   return flame.sandbox(o)

@@ -28,7 +28,7 @@ typedef fl_node *(*rule)(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
   RULE(by1_##name, g1) RULE(by2_##name, g2) RULE(by3_##name, g3)
 #define REDUCE(name, kind, init, value, grad, doc) RULE(by1_##name, grad)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
 #undef x
 
@@ -39,7 +39,7 @@ static const rule rules[FL_OP_COUNT][3] = {
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
   [FL_OP_##name] = { by1_##name, by2_##name, by3_##name },
 #define REDUCE(name, kind, init, value, grad, doc) [FL_OP_##name] = { by1_##name, NULL, NULL },
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
 };
 

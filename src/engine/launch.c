@@ -59,6 +59,10 @@ int fl_launch_takes(fl_launch *l, int i, const char *index, const fl_node *x) {
          q->name);
   else if (q->width > 1 && x->shape->numel % q->width)
     FAIL(l, "%s has shape %s, which is not a multiple of %s", q->name, shape, q->type_name);
+  else if (q->wide && x->offset * fl_dtype_size(x->dtype) % q->wide)
+    FAIL(l, "%s begins at byte %lld of its memory, and is read or written in types that begin at "
+         "multiples of %d" FL_DO "; use %s:clone()", q->name,
+         (long long)(x->offset * fl_dtype_size(x->dtype)), q->wide, q->name);
   else if (x->shape->numel > INT32_MAX && index)
     FAIL(l, "%s has more elements than an %s can count" FL_DO "; give the kernel a long", q->name,
          index);

@@ -134,16 +134,6 @@ static fl_node *elementwise(cursor *r) {
                                 : fl_build_ternary(op, x[0], x[1], x[2]);
 }
 
-static fl_node *make(cursor *r) {
-  int64_t size[FL_MAX_AXES];
-  const int t = dtype(r);
-  const fl_scalar a = number(r, t), step = r->l->op == FL_OP_iota ? number(r, t) : a;
-  const int rank = rest_sizes(r, size);
-  if (r->bad) return NULL;
-  return r->l->op == FL_OP_fill ? n_fill(r->c, t, r->c->default_device, rank, size, a)
-                                : n_iota(r->c, t, r->c->default_device, rank, size, a, step);
-}
-
 static fl_node *draw(cursor *r) {
   int64_t size[FL_MAX_AXES];
   const int op = r->l->op, t = dtype(r), of = op == FL_OP_randint ? FLAME_I64 : FLAME_F64;
@@ -173,31 +163,58 @@ static int is_checked(const fl_node *x, int64_t axis, const fl_node *i) {
          i->scal[0].i >= 0 && i->scal[0].i <= x->shape->size[axis];
 }
 
-static fl_node *addressed(cursor *r) {
-  const int axis = (int)within(r, 0, FL_MAX_AXES - 1), own = (int)within(r, 0, 1),
-            scatter = r->l->op == FL_OP_scatter, add = scatter ? (int)within(r, 0, 1) : 0;
-  fl_node *x = value(r), *i = value(r), *src = scatter ? value(r) : NULL;
-  if (!r->bad && !is_checked(x, axis, i)) wrong(r, "the result of an index for that axis");
-  if (r->bad) return NULL;
-  if (scatter)
-    return own ? n_scatter_axis(x, axis, i, src, add) : n_put_axis(x, axis, i, src, add);
-  return own ? n_gather_axis(x, axis, i) : n_take_axis(x, axis, i);
+/* What the words of the op's row said (ops.def). */
+typedef struct said {
+  int dtype, rank;
+  fl_scalar s[2];
+  int64_t n, size[FL_MAX_AXES];
+  fl_attr a;
+} said;
+
+static void read_region(cursor *r, said *w) {
+  w->rank = (int)within(r, 0, FL_MAX_AXES);
+  sizes(r, w->rank, w->a.start);
+  sizes(r, w->rank, w->a.step);
+  sizes(r, w->rank, w->a.size);
 }
 
-static fl_node *indexed(cursor *r) {
-  const int flags = (int)within(r, 0, 7);
-  const int64_t n = within(r, 0, INT64_MAX);
-  fl_node *x = value(r);
-  return r->bad ? NULL : n_index(x, n, flags, "program");
+static void read_words(cursor *r, said *w, const char *words) {
+  for (; *words; words++) {
+    switch (*words) {
+      case 't': w->dtype = dtype(r); break;
+      case '0': case '1': w->s[*words - '0'] = number(r, w->dtype); break;
+      case 's': w->rank = rest_sizes(r, w->size); break;
+      case 'a': w->a.axis = (int8_t)within(r, 0, FL_MAX_AXES - 1); break;
+      case 'o': w->a.flags = (uint8_t)within(r, 0, 1); break;
+      case 'f': w->a.flags = (uint8_t)within(r, 0, 7); break;
+      case '+': w->a.add = (int8_t)within(r, 0, 1); break;
+      case 'n': w->n = within(r, 0, INT64_MAX); break;
+      default: read_region(r, w);
+    }
+  }
 }
 
-static fl_node *setslice(cursor *r) {
-  int64_t box[3][FL_MAX_AXES];
-  const int rank = (int)within(r, 0, FL_MAX_AXES);
-  for (int i = 0; i < 3; i++) sizes(r, rank, box[i]);
-  fl_node *x = value(r), *v = value(r);
-  if (!r->bad && x->shape->rank != rank) wrong(r, "a value of as many axes");
-  return r->bad ? NULL : n_setslice(x, box[0], box[1], box[2], v);
+static fl_node *addressed(cursor *r, const said *w, fl_node **x) {
+  const int axis = w->a.axis, own = w->a.flags;
+  if (!is_checked(x[0], axis, x[1])) {
+    wrong(r, "the result of an index for that axis");
+    return NULL;
+  }
+  if (r->l->op == FL_OP_gather)
+    return own ? n_gather_axis(x[0], axis, x[1]) : n_take_axis(x[0], axis, x[1]);
+  return own ? n_scatter_axis(x[0], axis, x[1], x[2], w->a.add)
+             : n_put_axis(x[0], axis, x[1], x[2], w->a.add);
+}
+
+static fl_node *replaced(cursor *r, const said *w, fl_node **x) {
+  if (x[0]->shape->rank == w->rank)
+    return n_setslice(x[0], w->a.start, w->a.step, w->a.size, x[1]);
+  wrong(r, "a value of as many axes");
+  return NULL;
+}
+
+static fl_node *product(cursor *r, fl_node **x) {
+  return r->at == r->l->n ? n_matmul(x[0], x[1]) : n_matmul_bias(x[0], x[1], value(r));
 }
 
 static fl_node *form(cursor *r) {
@@ -247,36 +264,26 @@ static fl_node *call(cursor *r) {
                 NULL, 0, NULL);
 }
 
-static fl_node *joined(cursor *r) {
-  fl_node *in[255];
-  const int axis = (int)within(r, 0, FL_MAX_AXES - 1), n = rest_values(r, 255, in);
-  return r->bad ? NULL : n_cat(r->c, n, in, axis);
-}
-
 static fl_node *special(cursor *r) {
-  fl_node *x, *y;
+  fl_node *x[255];
+  flame_context *c = r->c;
+  said w = { 0 };
+  const fl_op_info *op = &fl_ops[r->l->op];
+  int n = 0;
+  if (op->words) {
+    read_words(r, &w, op->words);
+    if (op->nin < 0) n = rest_values(r, 255, x);
+    else for (; n < op->nin; n++) x[n] = value(r);
+    if (r->bad) return NULL;
+  }
   switch (r->l->op) {
-    case FL_OP_fill: case FL_OP_iota: return make(r);
-    case FL_OP_uniform: case FL_OP_normal: case FL_OP_randint: return draw(r);
-    case FL_OP_cast: {
-      const int t = dtype(r);
-      x = value(r);
-      return r->bad ? NULL : n_cast(x, t);
-    }
-    case FL_OP_copy: x = value(r); return r->bad ? NULL : n_copy(x);
-    case FL_OP_index: return indexed(r);
-    case FL_OP_gather: case FL_OP_scatter: return addressed(r);
-    case FL_OP_view: return view(r);
-    case FL_OP_matmul:
-      x = value(r);
-      y = value(r);
-      if (r->bad) return NULL;
-      return r->at == r->l->n ? n_matmul(x, y) : n_matmul_bias(x, y, value(r));
-    case FL_OP_cat: return joined(r);
-    case FL_OP_form: return form(r);
-    case FL_OP_setslice: return setslice(r);
-    case FL_OP_call: return call(r);
-    default: wrong(r, "of another op"); return NULL;
+#define UNARY(...)
+#define BINARY(...)
+#define TERNARY(...)
+#define REDUCE(...)
+#define SPECIAL(name, nin, fusion, memory, reads, words, made, doc) case FL_OP_##name: return made;
+#include "tensor/ops.def"
+    default: return NULL;
   }
 }
 

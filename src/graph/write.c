@@ -176,36 +176,42 @@ static void put_call(writer *w, const fl_node *n, const ref *r) {
   for (int i = 0; i < n->nin; i++) put_ref(w, r[i]);
 }
 
-static void put_special(writer *w, const fl_node *n, const ref *r) {
+/* The words of the op's row (ops.def says what each letter is). */
+static void put_words(writer *w, const fl_node *n, const char *words) {
   const fl_attr *a = n->attr;
   const int rank = n->shape->rank;
-  switch (n->op) {
-    case FL_OP_fill: case FL_OP_iota:
-      PUT(w, " %s", fl_dtype_name(n->dtype));
-      put_number(w, n->dtype, n->scal[0]);
-      if (n->op == FL_OP_iota) put_number(w, n->dtype, n->scal[1]);
-      put_sizes(w, rank, n->shape->size);
-      return;
-    case FL_OP_uniform: case FL_OP_normal: case FL_OP_randint: put_draw(w, n); return;
-    case FL_OP_cast: PUT(w, " %s", fl_dtype_name(n->dtype)); break;
-    case FL_OP_index: PUT(w, " %d %" PRId64, a->flags, n->scal[0].i); break;
-    case FL_OP_gather: PUT(w, " %d %d", a->axis, a->flags & 1); break;
-    case FL_OP_scatter: PUT(w, " %d %d %d", a->axis, a->flags & 1, a->add); break;
-    case FL_OP_cat: PUT(w, " %d", a->axis); break;
-    case FL_OP_setslice:
-      PUT(w, " %d", rank);
-      put_sizes(w, rank, a->start);
-      put_sizes(w, rank, a->step);
-      put_sizes(w, rank, a->size);
-      break;
-    case FL_OP_form:
-      PUT(w, " %d %d", a->axis, a->form->n);
-      for (int i = 0; i < a->form->n; i++) PUT(w, " %d", a->form->code[i]);
-      break;
-    case FL_OP_call: put_call(w, n, r); return;
-    case FL_OP_copy: case FL_OP_matmul: break;
-    default: fail(w, FLAME_INTERNAL, "an op has no form in programs");
+  for (; *words; words++) {
+    switch (*words) {
+      case 't': PUT(w, " %s", fl_dtype_name(n->dtype)); break;
+      case '0': case '1': put_number(w, n->dtype, n->scal[*words - '0']); break;
+      case 's': put_sizes(w, rank, n->shape->size); break;
+      case 'a': PUT(w, " %d", a->axis); break;
+      case 'o': PUT(w, " %d", a->flags & 1); break;
+      case 'f': PUT(w, " %d", a->flags); break;
+      case '+': PUT(w, " %d", a->add); break;
+      case 'n': PUT(w, " %" PRId64, n->scal[0].i); break;
+      default:
+        PUT(w, " %d", rank);
+        put_sizes(w, rank, a->start);
+        put_sizes(w, rank, a->step);
+        put_sizes(w, rank, a->size);
+    }
   }
+}
+
+static void put_form(writer *w, const fl_node *n) {
+  const fl_attr *a = n->attr;
+  PUT(w, " %d %d", a->axis, a->form->n);
+  for (int i = 0; i < a->form->n; i++) PUT(w, " %d", a->form->code[i]);
+}
+
+static void put_special(writer *w, const fl_node *n, const ref *r) {
+  const char *words = fl_ops[n->op].words;
+  if (words) put_words(w, n, words);
+  else if (n->op == FL_OP_form) put_form(w, n);
+  else if (n->op == FL_OP_call) { put_call(w, n, r); return; }
+  else if (n->nin == 0) put_draw(w, n);
+  else fail(w, FLAME_INTERNAL, "an op has no form in programs");
   for (int i = 0; i < n->nin; i++) put_ref(w, r[i]);
 }
 

@@ -169,12 +169,17 @@ static int template_kernel(const asked *a) {
   return 0;
 }
 
-/* Is it of cooperative groups or of CUB? */
+static int names_space(const asked *a, const char *name) {
+  int is = 0;
+  for (int64_t i = -1; !is && (i = find_name(a, name, i + 1, 0)) >= 0;)
+    is = is_punct(&a->t.at[i + 1], FL_PU_SCOPE) || is_punct(&a->t.at[i + 1], ';');
+  return is;
+}
+
+/* Is it of cooperative groups, of CUB, of GLM or of Thrust? */
 static int names_library(const asked *a) {
-  int cub = 0;
-  for (int64_t i = -1; !cub && (i = find_name(a, "cub", i + 1, 0)) >= 0;)
-    cub = is_punct(&a->t.at[i + 1], FL_PU_SCOPE) || is_punct(&a->t.at[i + 1], ';');
-  return cub || has_name(a, "cooperative_groups");
+  return names_space(a, "cub") || names_space(a, "glm") || names_space(a, "thrust") ||
+         has_name(a, "cooperative_groups");
 }
 
 /* Is something named in namespace std, not cuda::std, that neither the text

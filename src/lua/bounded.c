@@ -14,15 +14,20 @@
 
 const char fl_key_library;
 
-enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STEP = 64 };
+enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STEP = 64,
+       FEW = 8, MOST_BYTES = 64 << 20 };
 
 /* ---- functions that poll first --------------------------------------------------------------- */
 
-/* Such a function takes a time in proportion to its strings. */
-static void charge_arguments(lua_State *L, fl_lua *b) {
+/* Such a function takes a time in proportion to its strings. One string may be given thousands of
+** times, which no limit of memory sees. */
+static void charge_arguments(lua_State *L, fl_lua *b, int n) {
   size_t bytes = 0;
-  for (int i = lua_gettop(L); i > 0; i--)
+  for (int i = n; i > 0; i--)
     if (lua_type(L, i) == LUA_TSTRING) bytes += lua_rawlen(L, i);
+  if (n > FEW && bytes > MOST_BYTES)
+    luaL_error(L, "%d arguments with %I bytes of text, a state with limits takes %d in a call", n,
+               (LUAI_UACINT)bytes, MOST_BYTES);
   fl_hook_charge(L, b, (long long)(bytes / STRING_BYTES_A_STEP));
 }
 
@@ -30,12 +35,22 @@ static void charge_arguments(lua_State *L, fl_lua *b) {
 static int polled(lua_State *L) {
   fl_lua *b = self_of(L);
   const lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(2));
-  if (b->c != NULL && b->c->limits.most[FLAME_LUA_STEPS] > 0) charge_arguments(L, b);
+  const int n = lua_gettop(L);
+  if (n > FEW || (b->c != NULL && b->c->limits.most[FLAME_LUA_STEPS] > 0))
+    charge_arguments(L, b, n);
   else if (b->c != NULL && (fl_must_end(b->c) || b->struck)) fl_hook_look(L, b);
   return f(L);
 }
 
-void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names) {
+/* The same for a function whose time goes by its results, as that of string.byte. */
+static int polled_after(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const int n = lua_tocfunction(L, lua_upvalueindex(2))(L);
+  if (n > FEW) fl_hook_charge(L, b, n);
+  return n;
+}
+
+static void add(lua_State *L, fl_lua *b, int from, const char *names, lua_CFunction how) {
   const int to = lua_gettop(L);
   from = lua_absindex(L, from);
   for (const char *p = names, *end; *p; p = *end ? end + 1 : end) {
@@ -44,9 +59,17 @@ void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names) {
     lua_pushlightuserdata(L, b);
     lua_pushvalue(L, -2);
     if (lua_rawget(L, from) != LUA_TFUNCTION) luaL_error(L, "Lua's library lacks %s", p);
-    lua_pushcclosure(L, polled, 2);
+    lua_pushcclosure(L, how, 2);
     lua_rawset(L, to);
   }
+}
+
+void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names) {
+  add(L, b, from, names, polled);
+}
+
+void fl_bounded_poll_after(lua_State *L, fl_lua *b, int from, const char *names) {
+  add(L, b, from, names, polled_after);
 }
 
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list) {
@@ -307,15 +330,16 @@ static void fill_base(lua_State *L, fl_lua *b, int own, int to) {
   static const luaL_Reg list[] = { { "pcall", b_pcall }, { "xpcall", b_xpcall },
     { "setmetatable", b_setmetatable }, { "collectgarbage", b_collectgarbage }, { "load", b_load },
     { "print", b_print }, { "warn", b_warn }, { "require", b_require }, { NULL, NULL } };
-  static const char *const constants[] = { "_VERSION", "ipairs", NULL };
+  /* what takes a moment whatever it is given */
+  static const char *const kept[] = { "_VERSION", "ipairs", "pairs", "type", "assert", "rawlen",
+    "getmetatable", NULL };
   lua_pushvalue(L, to);
   fl_bounded_add(L, b, list);
-  fl_bounded_poll(L, b, own, "assert error getmetatable next pairs rawequal rawget rawlen rawset "
-                  "select tonumber tostring type");
+  fl_bounded_poll(L, b, own, "error next rawequal rawget rawset select tonumber tostring");
   lua_pop(L, 1);
-  for (int i = 0; constants[i]; i++) {
-    lua_getfield(L, own, constants[i]);
-    lua_setfield(L, to, constants[i]);
+  for (int i = 0; kept[i]; i++) {
+    lua_getfield(L, own, kept[i]);
+    lua_setfield(L, to, kept[i]);
   }
   lua_pushvalue(L, to);
   lua_setfield(L, to, "_G");
@@ -346,8 +370,8 @@ static void fill_os(lua_State *L, fl_lua *b, int own, int to) {
   end(L, to, "os");
 }
 
-/* math is taken as it is: each function of it takes a moment. */
-static void fill_math(lua_State *L, int own, int to) {
+/* math is taken as it is: each function of it takes a moment, but for those of many arguments. */
+static void fill_math(lua_State *L, fl_lua *b, int own, int to) {
   push_own(L, own, "math");
   lua_newtable(L);
   for (lua_pushnil(L); lua_next(L, -3) != 0;) {
@@ -355,6 +379,7 @@ static void fill_math(lua_State *L, int own, int to) {
     lua_insert(L, -2);
     lua_rawset(L, -4);
   }
+  fl_bounded_poll(L, b, -2, "max min");
   end(L, to, "math");
 }
 
@@ -397,7 +422,7 @@ void fl_bounded_open(lua_State *L, fl_lua *b) {
   fill_coroutine(L, b, own, to);
   fill_utf8(L, b, own, to);
   fill_os(L, b, own, to);
-  fill_math(L, own, to);
+  fill_math(L, b, own, to);
   fl_bounded_table(L, b, own, to);
   fl_bounded_string(L, b, own, to);
   fl_bounded_io(L, b, own, to);

@@ -8,6 +8,8 @@
 /* Into the table on top: the functions of these names, with blanks between, of the table at 'from',
 ** which poll before each call. */
 void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names);
+/* The same, but they are charged by the number of their results. */
+void fl_bounded_poll_after(lua_State *L, fl_lua *b, int from, const char *names);
 /* Into the table on top: functions with the binding as upvalue 1. */
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list);
 /* Text to where the script's output goes; counted, raises at the limit. */

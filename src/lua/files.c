@@ -2,7 +2,8 @@
 ** Files of scripts and of flame's own Lua: handles as Lua's io library has them, opened by
 ** io/open.c. internal.open and internal.remove are io.open and os.remove for the files of
 ** lua/flame. A state with limits has its own io: open, lines and type, and write, which
-** goes where print goes; what its handles write is counted, and not many are open at once.
+** goes where print goes; what its handles write is counted, a file that is made as some bytes, and
+** not many are open at once.
 */
 #include "lua/bounded.h"
 #include "io/io.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { MOST_OPEN = 32 };
+enum { MOST_OPEN = 32, NEW_FILE_BYTES = 512 };
 static const char open_files;                     /* registry key: how many */
 
 static int note_open(lua_State *L, int more) {
@@ -78,6 +79,8 @@ static int f_open(lua_State *L) {
   }
   f->closef = close_file;
   note_open(L, 1);
+  if (b->bounded && flags & O_CREAT && !fl_use(b->c, FLAME_OUTPUT_BYTES, NEW_FILE_BYTES))
+    fl_hook_look(L, b);
   return 1;
 }
 

@@ -431,9 +431,11 @@ static int elapsed(lua_State *L) {
 /* flame.timer(): a function that gives the seconds since; work still queued does not count,
 ** unless it is to be waited for, at both ends. */
 static int x_timer(lua_State *L) {
+  fl_lua *b = self_of(L);
   fl_args(L);
+  if (b->c == NULL || !fl_may(b->c, FLAME_CLOCK, "timer")) return fl_lua_raise(L, b);
   const int sync = lua_toboolean(L, 1);
-  if (sync) wait_for_all(L, self_of(L));
+  if (sync) wait_for_all(L, b);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushnumber(L, clock_now());
   lua_pushboolean(L, sync);

@@ -287,6 +287,11 @@ static const char *match(matcher *x, const item *i, const char *s) {
   return s;
 }
 
+/* A search costs a step at least: gsub makes as many as there are bytes. */
+static void pay(const matcher *x) {
+  fl_hook_charge(x->L, x->b, 1 + x->tests / TESTS_A_STEP);
+}
+
 int fl_lpattern_find(lua_State *L, fl_lua *b, const fl_lpattern *p, const char *s, size_t n,
                     const char *at, fl_match *m) {
   matcher x = { .L = L, .b = b, .p = p, .s = s, .end = s + n, .m = m };
@@ -296,11 +301,11 @@ int fl_lpattern_find(lua_State *L, fl_lua *b, const fl_lpattern *p, const char *
     if (e || p->anchored) {
       m->from = at;
       m->to = e;
-      if (x.tests) fl_hook_charge(L, b, x.tests / TESTS_A_STEP);
+      pay(&x);
       return e != NULL;
     }
   }
-  if (x.tests) fl_hook_charge(L, b, x.tests / TESTS_A_STEP);
+  pay(&x);
   return 0;
 }
 

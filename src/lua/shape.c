@@ -26,12 +26,23 @@ static fl_node *apart(fl_node *y, fl_node *x) { return y == x && y != NULL ? n_a
 #define VIEW_END(expression) \
   return fl_lua_leave_view(L, b, m, out, n ? apart((expression), n) : NULL, made_by)
 
-static int s_reshape(lua_State *L) {
+static int reshaped(lua_State *L) {
   fl_sizes s;
-  if (!fl_plain(L, 1, lua_gettop(L) - 1)) fl_args(L);
   fl_arg_sizes(L, 2, lua_gettop(L), "reshape", -1, &s);
   VIEW_BEGIN("reshape");
   VIEW_END(n_reshape(n, s.n, s.at));
+}
+
+static int s_reshape(lua_State *L) {
+  if (!fl_plain(L, 1, lua_gettop(L) - 1)) fl_args(L);
+  return reshaped(L);
+}
+
+static int s_view(lua_State *L) {
+  if (fl_plain(L, 1, lua_gettop(L) - 1) || fl_args(L) == 1) return reshaped(L);
+  const int dtype = fl_arg_dtype(L, 2, "view");
+  VIEW_BEGIN("view");
+  VIEW_END(n_bits(n, dtype));
 }
 
 static int s_flatten(lua_State *L) {
@@ -482,9 +493,11 @@ const fl_lua_reg fl_reg_shape[] = {
   { "reshape(x: T, shape...: int) -> T\n"
     "--- the same elements in another shape; one size may be -1",
     s_reshape, 0 },
-  { "view(x: T, shape...: int) -> T\n"
-    "--- the same as reshape: works on any strides",
-    s_reshape, 0 },
+  { "view(x: T, dtype: dtype) -> T\n"
+    "view(x: T, shape...: int) -> T\n"
+    "--- the same as reshape: works on any strides; with a dtype, the bytes of x as elements of it, "
+    "whose number along the last axis changes with their size; no gradient",
+    s_view, 0 },
   { "flatten(x: T, start_dim: axis = 1, end_dim: axis = -1) -> T\n"
     "--- axes start_dim to end_dim as one",
     s_flatten, 0 },

@@ -7,7 +7,7 @@
 #include "lua/hook.h"
 #include "lua/lpattern.h"
 
-enum { LITERAL_A_STEP = 64 };
+enum { LITERAL_A_STEP = 64, LOOK_EACH = 256 };
 static const int64_t longest = INT64_C(1) << 40;
 
 /* 1-based position, negative from the end, into 0 … */
@@ -91,11 +91,12 @@ static int s_gmatch(lua_State *L) {
 
 /* ---- gsub ------------------------------------------------------------------------------------ */
 
-/* The replacement at 3, a string: %0 to %9 are captures. */
+/* The replacement at 3, a string: %0 to %9 are captures, which may be empty. */
 static void add_text(lua_State *L, luaL_Buffer *out, const fl_match *m, const char *s) {
   size_t n;
   const char *r = lua_tolstring(L, 3, &n), *end = r + n, *p;
-  for (; (p = (const char *)memchr(r, '%', (size_t)(end - r))) != NULL; r = p + 2) {
+  for (int k = 1; (p = (const char *)memchr(r, '%', (size_t)(end - r))) != NULL; r = p + 2, k++) {
+    if (k % LOOK_EACH == 0) fl_hook_charge(L, self_of(L), LOOK_EACH);
     luaL_addlstring(out, r, (size_t)(p - r));
     const char c = p + 1 < end ? p[1] : 0;
     if (c == '%') luaL_addchar(out, c);
@@ -216,7 +217,8 @@ void fl_bounded_string(lua_State *L, fl_lua *b, int own, int to) {
     { "gsub", s_gsub }, { "rep", s_rep }, { NULL, NULL } };
   lua_getfield(L, own, "string");
   lua_newtable(L);
-  fl_bounded_poll(L, b, -2, "byte char format len lower pack packsize reverse sub unpack upper");
+  fl_bounded_poll(L, b, -2, "char format lower pack packsize reverse unpack upper");
+  fl_bounded_poll_after(L, b, -2, "byte len sub");
   fl_bounded_add(L, b, list);
   poll_arithmetic(L, b, lua_gettop(L));
   lua_setfield(L, to, "string");

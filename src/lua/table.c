@@ -7,16 +7,19 @@
 #include "lua/bounded.h"
 #include "lua/hook.h"
 
-enum { LOOK_EACH = 256 };
+enum { LOOK_EACH = 256, STRING_BYTES_A_STEP = 64 };
 
 /* Steps of a loop: charged in parts. */
-typedef struct steps { fl_lua *b; int n; } steps;
+typedef struct steps { fl_lua *b; long long n; } steps;
 
-static void step(lua_State *L, steps *s) {
-  if (++s->n < LOOK_EACH) return;
+static void step_more(lua_State *L, steps *s, size_t n) {
+  s->n += (long long)n;
+  if (s->n < LOOK_EACH) return;
+  fl_hook_charge(L, s->b, s->n);
   s->n = 0;
-  fl_hook_charge(L, s->b, LOOK_EACH);
 }
+
+static void step(lua_State *L, steps *s) { step_more(L, s, 1); }
 
 static void pay(lua_State *L, steps *s) {
   if (s->n) fl_hook_charge(L, s->b, s->n);
@@ -151,9 +154,13 @@ static int t_unpack(lua_State *L) {
 
 /* ---- sort ------------------------------------------------------------------------------------ */
 
-/* Are the values at i and j in this order? By the function at 2, or by '<'. */
-static int less(lua_State *L, int i, int j) {
-  if (lua_isnil(L, 2)) return lua_compare(L, i, j, LUA_OPLT);
+/* Are the values at i and j in this order? By the function at 2, or by '<', which goes through
+** strings. */
+static int less(lua_State *L, steps *s, int i, int j) {
+  if (lua_isnil(L, 2)) {
+    if (lua_type(L, i) == LUA_TSTRING) step_more(L, s, lua_rawlen(L, i) / STRING_BYTES_A_STEP);
+    return lua_compare(L, i, j, LUA_OPLT);
+  }
   i = lua_absindex(L, i);
   j = lua_absindex(L, j);
   lua_pushvalue(L, 2);
@@ -165,27 +172,33 @@ static int less(lua_State *L, int i, int j) {
   return is;
 }
 
-/* The value on top goes down from 'at' in the heap of the first n, and is popped. */
-static void sink(lua_State *L, steps *s, lua_Integer at, lua_Integer n) {
-  while (at <= n / 2) {
-    lua_Integer child = 2 * at;
+/* The value on top goes down from 'root' in the heap of the first n, and is popped. It came from
+** the heap's end, so the larger children move up to a leaf unasked, and it goes up from there:
+** half the comparisons. */
+static void sink(lua_State *L, steps *s, lua_Integer root, lua_Integer n) {
+  lua_Integer at = root;
+  for (lua_Integer child; (child = 2 * at) <= n; at = child) {
     step(L, s);
     lua_geti(L, 1, child);
     if (child < n) {
       lua_geti(L, 1, child + 1);
-      if (less(L, -2, -1)) {
+      if (less(L, s, -2, -1)) {
         lua_replace(L, -2);
         child++;
       } else {
         lua_pop(L, 1);
       }
     }
-    if (!less(L, -2, -1)) {
+    lua_seti(L, 1, at);
+  }
+  for (; at > root; at /= 2) {
+    step(L, s);
+    lua_geti(L, 1, at / 2);
+    if (!less(L, s, -1, -2)) {
       lua_pop(L, 1);
       break;
     }
     lua_seti(L, 1, at);
-    at = child;
   }
   lua_seti(L, 1, at);
 }

@@ -137,7 +137,8 @@ static int takes(const fl_planner *P, const fl_group *G, const fl_access *w, con
   if (r->store || r->iota || r->gstride || r->ref < 0 || r->ref == w->ref) return 0;
   const fl_cell *a = &P->cell.at[r->ref], *b = &P->cell.at[w->ref];
   return in_arena(a) && a->last == i && a->first < i && a->bytes == b->bytes &&
-         fl_dtype_size(a->dtype) == fl_dtype_size(b->dtype) && w->map.offset == r->map.offset &&
+         a->dtype == r->dtype && fl_dtype_size(a->dtype) == fl_dtype_size(b->dtype) &&
+         w->map.offset == r->map.offset &&
          memcmp(w->map.stride, r->map.stride, sizeof(int64_t) * G->nd) == 0;
 }
 

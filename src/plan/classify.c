@@ -63,8 +63,7 @@ int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
 ** expression: the copy computes it. */
 static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   if (n->op == FL_OP_matmul) return fl_plan_reads_as_is(P->p, n, i);
-  if (n->op == FL_OP_call) return 1;
-  return (n->op == FL_OP_gather && i == 0) || (n->op == FL_OP_scatter && i > 0);
+  return fl_ops[n->op].memory >> (i < 7 ? i : 7) & 1;
 }
 
 /* What is in pieces needs memory where somebody reads more than one of them or wants its input in

@@ -108,8 +108,8 @@ int fl_plan_access(fl_planner *P, int32_t g, fl_access a) {
   for (int64_t i = 0; i < G->access.n; i++) {
     const fl_access *b = &G->access.at[i];
     reads += !b->store;
-    if (!b->store && b->ref == a.ref && b->iota == a.iota && b->gstride == a.gstride &&
-        same_map(&b->map, &a.map, G->nd)) return (int)i;
+    if (!b->store && b->ref == a.ref && b->dtype == a.dtype && b->iota == a.iota &&
+        b->gstride == a.gstride && same_map(&b->map, &a.map, G->nd)) return (int)i;
   }
   if (reads >= FL_MAX_READS || G->access.n >= FL_MAX_OPERANDS) return FL_EMIT_REJECT;
   fl_access *n = FL_PUSH(P->mem, &G->access);
@@ -384,6 +384,20 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
                                        .a = (uint16_t)v, .arg = (uint16_t)a }, t, m);
 }
 
+/* The map counts the elements of the whole result, and so elements of its dtype in the input's
+** memory, from where the input begins. */
+static int emit_bits(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
+  const fl_node *n = P->cell.at[t].node;
+  int64_t first;
+  const fl_ref ref = fl_plan_target(P->p, n->in[0], &first);
+  fl_access x = { .ref = ref, .dtype = n->dtype, .map = *m };
+  x.map.offset += first * fl_dtype_size(n->in[0]->dtype) / fl_dtype_size(n->dtype);
+  const int err = note_read(P, g, ref), a = err ? err : fl_plan_access(P, g, x);
+  if (a < 0) return a;
+  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_LOAD, .dtype = n->dtype, .from = n->dtype,
+                                       .arg = (uint16_t)a }, t, m);
+}
+
 int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m) {
   const int v = scalar(P, g, t, 0, dtype);
   return v < 0 ? v : emit_cast(P, g, v, dtype, dtype, t, m);
@@ -400,6 +414,7 @@ int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
     case FL_OP_iota: return emit_arange(P, g, t, m);
     case FL_OP_uniform: case FL_OP_normal: case FL_OP_randint: return emit_random(P, g, t, m);
     case FL_OP_index: return emit_index(P, g, t, m, depth);
+    case FL_OP_bits: return emit_bits(P, g, t, m);
     case FL_OP_gather: return emit_gather(P, g, t, m, depth);
     case FL_OP_cast: case FL_OP_copy: {
       const int err = input_map(P, fl_plan_group(P, g), t, 0, m, &ref, &im);

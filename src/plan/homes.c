@@ -39,7 +39,7 @@ static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int3
       const fl_access *w = &H->access.at[j];
       if (!w->store || w->ref != t) continue;
       const int64_t off = P->p->ext.at[~a->ref]->offset;
-      if (a->gstride || w->map.offset != a->map.offset + off ||
+      if (a->gstride || w->dtype != a->dtype || w->map.offset != a->map.offset + off ||
           memcmp(w->map.stride, a->map.stride, sizeof(int64_t) * H->nd)) *same = 0;
     }
   }

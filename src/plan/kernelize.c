@@ -128,7 +128,8 @@ static int is_aligned(const fl_planner *P, const fl_kernel *k, const fl_operand 
   const int size = fl_dtype_size(o->dtype);
   if (o->place.where == FL_AT_EXT) {
     const fl_node *n = P->p->ext.at[o->place.index];
-    if (((uintptr_t)n->buffer->ptr + (uintptr_t)(n->offset * size)) % 16) return 0;
+    const int64_t first = n->offset * fl_dtype_size(n->dtype);
+    if (((uintptr_t)n->buffer->ptr + (uintptr_t)first) % 16) return 0;
   }
   if (o->offset * size % 16) return 0;
   for (int d = 0; d < k->nkept + k->nred; d++)

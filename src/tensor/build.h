@@ -42,7 +42,7 @@ int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
   static inline fl_node *n_##name(fl_node *x, uint32_t axes, int keepdim) { \
     return fl_build_reduce(FL_OP_##name, x, axes, keepdim); \
   }
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
 
 /* Generators. shape: sizes >= 0. Values already in the dtype's class. */
@@ -65,6 +65,8 @@ fl_node *n_copy(fl_node *x);                         /* a fresh node of the same
 /* x as a separate value. What fills its memory is shared until one of both is written; a part of
 ** a larger value is copied, so that a clone of one row does not keep the whole. Row-major. */
 fl_node *n_clone(fl_node *x);
+/* The bytes of x, row-major, as elements of another dtype; the last axis counts the others. */
+fl_node *n_bits(fl_node *x, int dtype);
 fl_node *n_contiguous(fl_node *x);          /* x when its layout is contiguous from offset to end */
 
 /* Views. 0-based axes; negative axes are resolved by the caller. */

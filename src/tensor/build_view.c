@@ -87,6 +87,58 @@ fl_node *n_reshape(fl_node *x, int rank, const int64_t *size) {
   return x ? view_as(x, rank, to, NULL, 0, FL_VIEW_RESHAPE) : NULL;
 }
 
+/* ---- bytes --------------------------------------------------------------------------- */
+
+/* The sizes of x with its last axis counted in elements of 'dtype'; 0 with an error. */
+static int sizes_in(fl_node *x, int dtype, int64_t *size) {
+  const int64_t from = fl_dtype_size(x->dtype), to = fl_dtype_size(dtype);
+  const int last = x->shape->rank - 1;
+  const char *a = fl_dtype_name(x->dtype), *b = fl_dtype_name(dtype);
+  memcpy(size, x->shape->size, sizeof x->shape->size);
+  if (dtype == FLAME_BOOL) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "view", "the bytes of %s need not be 0 or 1, as those of "
+            "bool are" FL_DO ": x:ne(0) says where x is not zero", a);
+    return 0;
+  }
+  if (from == to) return 1;
+  if (last < 0) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "view", "a 0-d %s has %d bytes, an element of %s %d" FL_DO
+            ": x:reshape(1) has an axis that can change", a, (int)from, b, (int)to);
+    return 0;
+  }
+  if (from < to && size[last] % (to / from)) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "view", "the last axis has %lld elements of %s, need a "
+            "multiple of %d for %s", (long long)size[last], a, (int)(to / from), b);
+    return 0;
+  }
+  if (x->shape->numel > INT64_MAX / from) {
+    fl_no_memory(x->ctx, "view");
+    return 0;
+  }
+  size[last] = size[last] * from / to;
+  return 1;
+}
+
+/* Do x's elements lie row-major, from an address on at which one of 'dtype' may lie? */
+static int lies_for(const fl_node *x, int dtype) {
+  const int64_t to = fl_dtype_size(dtype);
+  uintptr_t at = (uintptr_t)(x->offset * fl_dtype_size(x->dtype));
+  if (x->state == FL_STORED && x->buffer) at += (uintptr_t)x->buffer->ptr;
+  return x->layout->contiguous && at % (uintptr_t)to == 0;
+}
+
+fl_node *n_bits(fl_node *x, int dtype) {
+  int64_t size[FL_MAX_AXES];
+  if (!x || !fl_usable(x, "view")) return NULL;
+  if (x->dtype == dtype) return n_alias(x);
+  if (!sizes_in(x, dtype, size)) return NULL;
+  if (!lies_for(x, dtype) && !(x = n_copy(x))) return NULL;
+  fl_layout *shape = fl_shape_of(x->ctx, x->shape->rank, size, "view");
+  return shape ? fl_record(x->ctx, FL_OP_bits, dtype, x->device, shape, 1, &x) : NULL;
+}
+
+/* ---- axes ---------------------------------------------------------------------------- */
+
 fl_node *n_permute(fl_node *x, const int *perm) {
   int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];
   uint32_t seen = 0;

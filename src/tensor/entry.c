@@ -20,7 +20,7 @@ static const char *const rule_text[FL_OP_COUNT][3] = {
 #define BINARY(name, kind, value, g1, g2, domain, doc) {#g1, #g2, NULL},
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) {#g1, #g2, #g3},
 #define REDUCE(name, kind, init, value, grad, doc) {#grad, NULL, NULL},
-#define SPECIAL(name, nin, fusion, reads, doc) {reads, NULL, NULL},
+#define SPECIAL(name, nin, fusion, memory, reads, words, made, doc) {reads, NULL, NULL},
 #include "tensor/ops.def"
 };
 

@@ -14,16 +14,18 @@
 ** up stays until flame_limit_restart. */
 enum { FL_INTERRUPT_ONCE = 1, FL_INTERRUPT_USED_UP = 2 };
 
+/* Reasons to be stuck beside the limits: the owner ends the work; an interrupt of the context
+** around, which nothing in here takes. */
+enum { FL_STUCK_CLOSED = FLAME_LIMITS + 1, FL_STUCK_INTERRUPTED };
+
 /* Limits, but for host bytes, which base/mem counts. Those in use are counted where they are
 ** made; 'used' has the others and coroutines. Workers count steps of kernels. */
-/* As limits: the owner ends the work; an interrupt of the context around, which nothing in here
-** takes. */
-enum { FL_STUCK_CLOSED = FLAME_LIMITS + 1, FL_STUCK_INTERRUPTED };
 typedef struct fl_limits {
   int64_t most[FLAME_LIMITS];    /* 0: none */
   atomic_llong used[FLAME_LIMITS];
   atomic_int stuck;              /* 1 + the limit that is used up, or FL_STUCK_CLOSED */
-  uint8_t any, timed, asked;     /* is there one? one of time? does this call only ask for time? */
+  uint8_t any, timed;            /* is there a limit? one of time? */
+  uint8_t asked;                 /* this call is flame_limit_used, whose time is not counted */
   int32_t depth;                 /* of calls whose time is counted */
   int64_t began;                 /* ns, of the outermost of them */
   int64_t collect_at;            /* live nodes that are worth a collection */

@@ -7,7 +7,7 @@
 #define BINARY(name, kind, value, g1, g2, domain, doc) FL_OP_##name,
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) FL_OP_##name,
 #define REDUCE(name, kind, init, value, grad, doc) FL_OP_##name,
-#define SPECIAL(name, nin, fusion, reads, doc) FL_OP_##name,
+#define SPECIAL(name, ...) FL_OP_##name,
 typedef enum fl_op {
 #include "tensor/ops.def"
   FL_OP_COUNT
@@ -24,6 +24,8 @@ typedef struct fl_op_info {
   int8_t form, kind, nin, fuse;
   int8_t nograd;                                    /* the result is never tracked */
   int8_t inner;                                     /* only composites record it */
+  uint8_t memory;                                   /* structural: inputs that must lie in memory */
+  const char *words;                                /* and its words in programs; NULL: none */
 } fl_op_info;
 extern const fl_op_info fl_ops[FL_OP_COUNT];
 int fl_op_of_name(const char *name);                /* -1: none */

@@ -15,7 +15,7 @@
   flame_tensor *flame_##name(flame_tensor *x, int naxes, const int *axes, int keepdim) { \
     return fl_public_reduce(FL_OP_##name, x, naxes, axes, keepdim); \
   }
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #define INNER_UNARY(name, kind, value, grad, domain, doc)
 #define INNER_BINARY(name, kind, value, g1, g2, domain, doc)
 #include "tensor/ops.def"

@@ -120,7 +120,12 @@ end
 --- The function that a source text gives or a module is.
 local function of_text(text, what)
   local f
-  if text:find("^[%a_][%w_%.%-]*$") then f = require(text)
+  if text:find("^[%a_][%w_%.%-]*$") then
+    local ok, found = pcall(require, text)
+    if not ok then
+      error(("%s: %s"):format(what, (tostring(found):gsub("^flame/data/cross%.lua:%d+: ", ""))), 0)
+    end
+    f = found
   else
     local chunk, why = load(text, "=" .. what, "t")
     if not chunk then error(("%s: %s"):format(what, why), 0) end

@@ -1,6 +1,7 @@
 --- Classes and counts: Bernoulli, Geometric, Binomial, Poisson, Categorical. Draws have no
 -- gradient. Given the table of flame.distributions, adds to it.
 local flame = require "flame"
+local dtypes = require "flame.base.dtypes"
 local where = flame.where
 
 return function(distributions, shared)
@@ -13,17 +14,28 @@ return function(distributions, shared)
     local class = extend(name, parent)
     class.properties.has_rsample = shared.never
     function class.properties:probs() return self.logits:sigmoid() end
-    function class.properties:logits() return self.probs:log() - (-self.probs):log1p() end
+    function class.properties:logits()
+      local one, none = shared.logs(self)
+      return one - none
+    end
     return class
   end
+  --- log p, whose gradient at p = 0 is 0 and not infinite. There it is the logarithm of 'least'
+  --- (0), where a product with p is what counts: p log p is 0, and its slope a large number.
+  function shared.log(p, least) return where(p:detach():eq(0), least or 0, p):log() end
   --- log p and log(1 - p), exact from what was given.
-  local function logs(self)
-    local logits = rawget(self, "logits")
+  function shared.logs(self, least)
+    local logits, p = rawget(self, "logits"), self.probs
     if logits then return logits:logsigmoid(), (-logits):logsigmoid() end
-    return self.probs:log(), (-self.probs):log1p()
+    return shared.log(p, least),
+      (-where(p:detach():eq(1), 1 - (least or 0), p)):log1p()
   end
-  --- count times log, 0 where the count is 0 and the logarithm infinite.
-  local function times(count, log) return where(count:eq(0), 0, count * log) end
+  local logs = shared.logs
+  local function epsilon(p) return dtypes.epsilon[p.dtype] end
+  --- count times log, 0 with its gradients where the count is 0 and the logarithm infinite.
+  local function times(count, log)
+    return count * where(count:detach():eq(0):logical_and(log:detach():isinf()), 0, log)
+  end
 
   -- ---- Bernoulli --------------------------------------------------------------------------------
   local Bernoulli = by_chance "Bernoulli"
@@ -45,7 +57,7 @@ return function(distributions, shared)
     return times(x, one) + times(1 - x, none)
   end
   function Bernoulli:entropy()
-    local p, one, none = self.probs, logs(self)
+    local p, one, none = self.probs, logs(self, epsilon(self.probs))
     return -(times(p, one) + times(1 - p, none))
   end
   function Bernoulli:cdf(value)
@@ -75,7 +87,7 @@ return function(distributions, shared)
     return times(x, none) + one
   end
   function Geometric:entropy()
-    local p, one, none = self.probs, logs(self)
+    local p, one, none = self.probs, logs(self, epsilon(self.probs))
     return -(one + times(1 - p, none) / p)
   end
   function Geometric:cdf(value)
@@ -182,7 +194,7 @@ return function(distributions, shared)
       return self
     end)
   function Categorical.properties:probs() return self.logits:exp() end
-  function Categorical.properties:logits() return self.probs:log() end
+  function Categorical.properties:logits() return shared.log(self.probs) end
   function Categorical.properties:num_events() return self[self.names[1]]:size(-1) end
   function Categorical:draw(size)
     local p = self.weights
@@ -213,7 +225,9 @@ return function(distributions, shared)
     return log:gather(-1, x:unsqueeze(-1)):squeeze(-1)
   end
   function Categorical:entropy()
-    return -times(self.probs, self.logits):sum(-1)
+    local p = self.probs
+    local log = self.names[1] == "probs" and shared.log(p, epsilon(p))
+    return -times(p, log or self.logits):sum(-1)
   end
   function Categorical.properties:mode() return self[self.names[1]]:argmax(-1) end
   function Categorical.properties:mean()

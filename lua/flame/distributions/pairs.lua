@@ -25,11 +25,11 @@ return function(distributions, shared)
       return f(p, q)
     end)
 
-  --- count log(a / b), 0 where the count is 0.
+  --- count log(a / b), 0 with its gradients where the count is 0.
   local function part(count, a, b)
-    return where(count:eq(0), 0, count * (a - b))
+    local none = count:detach():eq(0)
+    return where(none, 0, count * where(none, 0, a - b))
   end
-  local function logs(d) return d.probs:log(), (-d.probs):log1p() end
 
   -- ---- of one class -----------------------------------------------------------------------------
   register("Normal", "Normal", function(p, q)
@@ -70,8 +70,8 @@ return function(distributions, shared)
       + ((a - b) * (a:digamma() - n:digamma():unsqueeze(-1))):sum(-1)
   end)
   local function of_bits(p, q)
-    local a, b = logs(p)
-    local c, d = logs(q)
+    local a, b = shared.logs(p)
+    local c, d = shared.logs(q)
     return part(p.probs, a, c) + part(1 - p.probs, b, d)
   end
   register("Bernoulli", "Bernoulli", of_bits)
@@ -87,7 +87,7 @@ return function(distributions, shared)
   end)
   register("Geometric", "Geometric", function(p, q) return of_bits(p, q) / p.probs end)
   register("Poisson", "Poisson", function(p, q)
-    return part(p.rate, p.rate:log(), q.rate:log()) - (p.rate - q.rate)
+    return part(p.rate, shared.log(p.rate), shared.log(q.rate)) - (p.rate - q.rate)
   end)
   register("Categorical", "Categorical", function(p, q)
     if p.num_events ~= q.num_events then
@@ -150,7 +150,7 @@ return function(distributions, shared)
       + spread / q.scale
   end)
   register("Uniform", "Beta", function(p, q)
-    local function of(x) return where(x:eq(0), 0, x * x:abs():log()) end
+    local function of(x) return x * shared.log(x:abs(), 1) end
     local a, b, width = q.concentration1, q.concentration0, p.high - p.low
     local log_x = (of(p.high) - of(p.low)) / width - 1
     local log_y = (of(1 - p.low) - of(1 - p.high)) / width - 1

@@ -15,8 +15,9 @@ local function check_names(op, what, list, k)
   if type(list) ~= "table" then
     fail(op, "%s must be a list of parameter names, got %s", what, arguments.word(list))
   end
-  local known = {}
-  for _, q in ipairs(internal.kernel_info(k).params) do known[q.name] = q.role end
+  local known, info = {}, internal.kernel_info(k)
+  if what == "inout" and info.refusal then return end     -- it has no variables of the file
+  for _, q in ipairs(info.params) do known[q.name] = q.role end
   for _, name in ipairs(list) do
     if what == "inout" and known[name] and known[name] ~= "inout" then
       fail(op,

@@ -183,6 +183,22 @@ stacked("row_stack", at_least(2), 1)
 stacked("dstack", at_least(3), 3)
 --- Vectors as columns.
 stacked("column_stack", function(x) return x.ndim < 2 and x:reshape(-1, 1) or x end, 2)
+--- The Toeplitz matrix of the first column c and the first row r (its first element is not read);
+-- without r it is symmetric. Axes before the last are those of a batch.
+---@example Making tensors: flame.arange(3):toeplitz()
+def("toeplitz(c: T, r?: T) -> T", function(c, r)
+  r = r or c
+  if c.ndim == 0 or r.ndim ~= c.ndim then
+    fail("toeplitz", "c has %d axes, r %d, need equally many, at least one", c.ndim, r.ndim)
+  end
+  local n, m, shape = c.shape[c.ndim], r.shape[c.ndim], c.shape
+  shape[c.ndim + 1] = m
+  if n == 0 or m == 0 then return c:new_zeros(shape) end
+  -- row i is a window of (c[n] … c[1] r[2] … r[m]), the last one that of the first element
+  local all = flame.cat({ c:flip(-1), r:narrow(-1, 2, m - 1) }, c.ndim)
+  return all:unfold(c.ndim, m, 1):flip(c.ndim)
+end)
+
 --- So many parts along dim as equal as can be, or cuts behind the positions of a list.
 def("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d)
   d = axis_of("tensor_split", x, d)

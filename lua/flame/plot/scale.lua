@@ -62,6 +62,7 @@ local function linear_ticks(lo, hi, most)
   for n = most, most + 3 do                    -- two ticks at least
     step = scale.nice((hi / 4 - lo / 4) / math.max(1, n - 1) * 4)
     if step == huge then step = 1e308 end
+    if not (step > LEAST * 1e-15) then return {}, 1 end      -- it underflows: no ticks
     ticks = {}
     for i = ceil(lo / step - 1e-9), floor(hi / step + 1e-9) do ticks[#ticks + 1] = i * step end
     if #ticks >= 2 then break end

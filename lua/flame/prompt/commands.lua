@@ -64,13 +64,29 @@ local function line(p, ...) print(show.cut(p, (...):format(select(2, ...)), (p.s
 
 -- ---- help ---------------------------------------------------------------------------------------
 
-local function tell(name)
-  print((told.text(name)))
+-- The text with lines that end before the terminal does, at a space, with the indent of the first.
+local function wrapped(text, columns)
+  local out = {}
+  for row in (text .. "\n"):gmatch("(.-)\n") do
+    local indent = row:match("^ *")
+    while #row >= columns do
+      local head = row:sub(1, columns - 1):match("^(.*%S) ")
+      if not head or #head <= #indent then break end
+      out[#out + 1] = head
+      row = indent .. row:sub(#head + 2)
+    end
+    out[#out + 1] = row
+  end
+  return table.concat(out, "\n")
+end
+
+local function tell(p, name)
+  print(wrapped(told.text(name), (p.size())))
   local options = told.options(name)
   if #options == 0 then return end
   local texts = {}
   for i, o in ipairs(options) do texts[i] = o[1] end
-  print("options: " .. table.concat(texts, " "))
+  print(wrapped("options: " .. table.concat(texts, " "), (p.size())))
 end
 
 local function overview(p)
@@ -137,7 +153,7 @@ local function tell_value(p, v)
   if not name and type(class) == "table" and type(class.__name) == "string" then
     name = told.name(class.__name)
   end
-  if name then tell(name) end
+  if name then tell(p, name) end
   if class and class.__tostring then print(tostring(v)) return true end
   if name then return true end
   if type(v) == "function" then commands.source(p, v) return true end
@@ -179,7 +195,7 @@ function commands.help(p, what)
   end
   what = what:match("^%s*([\"'])(.*)%1%s*$") and what:match("^%s*[\"'](.*)[\"']%s*$") or what
   local name = told.name(what) or told.name((what:gsub("^flame%.", "")))
-  if name then return tell(name) end
+  if name then return tell(p, name) end
   local module = what:gsub("^flame%.", "")
   if (modules())[module] then return tell_module(p, module) end
   local chunk = load("return " .. what, "=stdin", "t", p.environment())
@@ -195,7 +211,8 @@ function commands.doc(p, word)
   local count, names = modules()
   if word == "" then
     for _, module in ipairs(names) do
-      print(("  %-24s %d functions"):format(module, count[module]))
+      local n = count[module]
+      print(("  %-24s %d function%s"):format(module, n, n > 1 and "s" or ""))
     end
     print(":doc nn lists those of a module; the pages in docs/ have more")
     return
@@ -216,15 +233,31 @@ end
 
 -- ---- source, adjoint ----------------------------------------------------------------------------
 
---- The text of a function of Lua, or of a kernel.
-function commands.source(_, f)
-  if internal.is_kernel(f) then print((f:source())) return end
-  if type(f) ~= "function" then
-    fail("source: need a function or a kernel, got %s", arguments.word(f))
+-- The functions of Lua that a value is: those of a class; for each form of a declared function one.
+local function functions_of(f)
+  local class = type(f) == "table" and (rawget(f, "init") and f or getmetatable(f))
+  if type(class) == "table" then
+    local own = {}
+    for _, name in ipairs { "init", "forward" } do
+      for _, g in ipairs(functions_of(rawget(class, name))) do own[#own + 1] = g end
+    end
+    return own
   end
+  if type(f) ~= "function" then return {} end
+  if debug.getinfo(f, "S").what ~= "C" then return { f } end
+  local forms, i = {}, 5                             -- AT_FUNCTION in declare.c
+  local _, form = debug.getupvalue(f, i)
+  while type(form) == "function" do
+    forms[#forms + 1] = form
+    i = i + 1
+    _, form = debug.getupvalue(f, i)
+  end
+  return forms
+end
+
+local function show_source(f)
   local facts = debug.getinfo(f, "S")
   local text = facts.source
-  if facts.what == "C" then fail("source: the function is written in C\1: help tells what it does") end
   if text:find("^@") then
     local file, why = io.open(text:sub(2))
     if not file then fail("source: %s", why) end
@@ -241,6 +274,18 @@ function commands.source(_, f)
     n = n + 1
     if n >= facts.linedefined and n <= facts.lastlinedefined then print(s) end
   end
+end
+
+--- The text of a function of Lua, of a class's init and forward, or of a kernel.
+function commands.source(_, f)
+  if internal.is_kernel(f) then print((f:source())) return end
+  local own = functions_of(f)
+  for _, g in ipairs(own) do show_source(g) end
+  if #own > 0 then return end
+  if type(f) == "function" then
+    fail("source: the function is written in C\1: help tells what it does")
+  end
+  fail("source: need a function, a class or a kernel, got %s", arguments.word(f))
 end
 
 --- The adjoint that is derived from a kernel, without the functions of the library before it.

@@ -25,10 +25,10 @@ local names = {
   },
   nn = {
     F = functions,
-    DataParallel = "one process uses one device here",
+    DataParallel = "a process uses one device: write flame.distributed.data_parallel(net)",
   },
   optim = {
-    swa_utils = "write flame.lerp over the parameters under flame.no_grad(f)",
+    swa_utils = "write flame.nn.AveragedModel(net)",
     clip_grad_norm_ = "write optim.clip_grad_norm(params, max_norm)",
     clip_grad_value_ = "write optim.clip_grad_value(params, c)",
   },
@@ -41,6 +41,15 @@ local names = {
     SummaryWriter = "write data.tensorboard(folder)",
     tqdm = "write data.progress{steps = n}",
   },
+  plot = {
+    plot = "write plot.line(x, y)", bar = "write plot.bars(names, y)",
+    hist = "write plot.histogram(x)",
+    imshow = "write plot.image(x), or plot.heatmap(x)", contourf = "write plot.contour(z)",
+    figure = "write plot.new{width = 640}", subplots = "write plot.grid{p, q}",
+    show = "write print(p)", savefig = "write p:save(\"x.svg\")",
+  },
+  image = { open = "write image.load(path)", write = "write image.save(path, x)",
+    imread = "write image.load(path)", imwrite = "write image.save(path, x)" },
   cuda = {
     synchronize = "write flame.synchronize()",
     empty_cache = "write flame.empty_cache()",

@@ -79,6 +79,37 @@ describe("a __constant__ array without a value", function()
     end
   end)
 
+  it("of members of several types is its bytes, and what __managed__ names is an argument", function()
+    local k = flame.kernel { source = [[
+      struct S { double3 o; int n; double r[2]; };
+      __constant__ S s;
+      __managed__ int hits, others;
+      __global__ void first(int *y) { y[0] = hits + others; }
+      __global__ void k(const double *x, double *y, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        y[i] = x[i] * s.o.y + s.n + s.r[i & 1];
+        atomicAdd(&hits, 1);
+        others = 7;
+      }]], entry = "k", inout = { "hits", "others" }, block = { 8 } }
+    local list = {}
+    for c in string.pack("<dddi4xxxxdd", 1, 2.5, 3, 7, 0.5, 0.25):gmatch "." do
+      list[#list + 1] = c:byte()
+    end
+    k:constant("s", flame.tensor(list, { dtype = "u8" }))
+    local function apply(x)
+      local two, none = flame.tensor({ 2 }, { dtype = "i32" }), flame.zeros(1, { dtype = "i32" })
+      local y, hits, others = k(x, 3, two, none)
+      assert.same({ 5, 7 }, { hits:item(), others:item() })
+      return y
+    end
+    local x = row(3):totable()
+    near(apply(row(3)), { x[1] * 2.5 + 7.5, x[2] * 2.5 + 7.25, x[3] * 2.5 + 7.5 })
+    assert.truthy(flame.gradcheck(apply, { row(3) }))
+    local why = message(function() k:constant("s", flame.ones(3)) end)
+    assert.truthy(why:find("s has 48 elements of u8, got 3 of f32", 1, true), why)
+  end)
+
   it("belongs to one kernel, and to those made of it by with", function()
     local k, x, w = flame.kernel { source = stencil, block = { 8 } }, row(4), row(6, 2)
     k:constant("w", w):constant("shift", 1)

@@ -12,7 +12,7 @@ local number = 0
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science",
     "objects", "views", "fields", "fusion", "models", "motion", "groups", "pictures", "chance",
     "layers", "sums", "grids", "words", "programs",
-    "ported", "asm", "forms", "cub" } do
+    "ported", "asm", "forms", "cub", "glm", "idioms" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
@@ -23,7 +23,7 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
           run.gradients(case)
         end)
         if file == "ported" or file == "views" or file == "asm" or file == "forms" or
-          file == "cub" then
+          file == "cub" or file == "glm" or file == "idioms" then
           it(case[1] .. " compiles", function() run.compiles(case) end)
         end
       end
@@ -135,6 +135,13 @@ describe("a user is told the line and the reason of", function()
       "memset to a value that is not constant" },
     { "null that is read", "const float *p = 0;\ny[i] = p[i];", 5, "is followed is not null",
       run = true },
+    { "null at first that is read", "const float *p = nullptr;\nif (i > 2) p = x;\ny[i] = p[0];", 6,
+      "is followed is not null", run = true },
+    { "null of two that is read", "const float *p = i > 2 ? x : nullptr;\ny[i] = p[0];", 5,
+      "is followed is not null", run = true },
+    { "a pointer asked before it has a value",
+      "const float *p = nullptr;\ny[i] = p ? 1.f : 2.f;\np = x;", 5,
+      "pointer 'p' is used before it has a value" },
     { "atomicExch of an active value", "atomicExch(&y[i], x[i]);", 4,
       "atomicExch on 'y' cannot be differentiated" },
     { "bits", "y[i] = __int_as_float(__float_as_int(x[i]) + 1);", 4, "the bits of a real number" },

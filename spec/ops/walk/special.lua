@@ -22,6 +22,27 @@ function S.iota(flame, views)
     same({ 2, 4, 6 }, flat(views, flame.arange(2, 6, 2, { dtype = d })))
   end
 end
+--- Each pair of dtypes, against string.pack; from 1.5 on, so that floats have bits in all bytes.
+local FORMAT = { f64 = "<d", f32 = "<f", i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<i1",
+  u8 = "<B" }
+function S.bits(flame, views)
+  for a, read in pairs(FORMAT) do
+    local x, bytes = counting(flame, 16, "f64"):mul(1.75):to(a), {}
+    for i, v in ipairs(flat(views, x)) do bytes[i] = read:pack(v) end
+    bytes = table.concat(bytes)
+    for b, write in pairs(FORMAT) do
+      local expected, at = {}, 1
+      while at <= #bytes do expected[#expected + 1], at = write:unpack(bytes, at) end
+      local y = x:view(b)
+      assert(y.dtype == b)
+      local got = flat(views, y)
+      for i, e in ipairs(expected) do
+        assert(got[i] == e or e ~= e, ("%s as %s: %s, expected %s"):format(a, b, got[i], e))
+      end
+      assert(#got == #expected and flame.equal(x, y:view(a)))
+    end
+  end
+end
 local function in_range(flame, make, low, high)
   for _, n in ipairs { 0, 1, 3, 1001 } do
     local x = make(n)

@@ -70,7 +70,7 @@
     } \
   }
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
 
 /* Ops with a form that vectorises and gives the same bits for all but rare values: stretches

@@ -372,7 +372,7 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
 #define UNARY(name, kind, value, grad, domain, doc)
 #define BINARY(name, kind, value, g1, g2, domain, doc)
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
 
 #undef LANES_ORDERED

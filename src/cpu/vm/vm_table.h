@@ -232,7 +232,7 @@ const fl_vm FL_ISA_NAME(fl_vm) = {
 #define BINARY(name, kind, value, g1, g2, domain, doc) [FL_OP_##name] = ROW_##kind(b_##name),
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) [FL_OP_##name] = ROW_##kind(t_##name),
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
     [FL_OP_fmod] = NEAR_NUM(fmod), [FL_OP_mod] = NEAR_NUM(mod),
     [FL_OP_floordiv] = NEAR_NUM(floordiv),
@@ -243,7 +243,7 @@ const fl_vm FL_ISA_NAME(fl_vm) = {
 #define BINARY(name, kind, value, g1, g2, domain, doc) [FL_OP_##name] = CHEAP(name),
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) [FL_OP_##name] = 1,
 #define REDUCE(name, kind, init, value, grad, doc)
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
   },
   .reduce = {
@@ -251,7 +251,7 @@ const fl_vm FL_ISA_NAME(fl_vm) = {
 #define BINARY(name, kind, value, g1, g2, domain, doc)
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc)
 #define REDUCE(name, kind, init, value, grad, doc) [FL_OP_##name] = STATES_##kind(name),
-#define SPECIAL(name, nin, fusion, reads, doc)
+#define SPECIAL(...)
 #include "tensor/ops.def"
   },
   .pairs = &FL_ISA_NAME(fl_vm_pairs),

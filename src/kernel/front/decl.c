@@ -125,7 +125,7 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
     if (fl_front_tok(p)->kind == FL_TOK_STRING) fl_front_next(p); /* extern "C" */
   } else if (fl_front_word(p, "__shared__")) s->is_shared = 1;
   else if (fl_front_word(p, "__constant__")) s->is_constant = 1;
-  else if (fl_front_word(p, "__device__")) s->is_device = 1;
+  else if (fl_front_word(p, "__device__") || fl_front_word(p, "__managed__")) s->is_device = 1;
   else if (fl_front_word(p, "__global__")) s->is_global = 1;
   else if (fl_front_word(p, "typedef")) s->is_typedef = 1;
   else if (fl_ktok_is(fl_front_tok(p), "__launch_bounds__")) s->max_threads = fl_decl_bounds(p);

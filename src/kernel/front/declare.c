@@ -84,14 +84,27 @@ static void declare_null(fl_front *p, const fl_ctype *of, const char *name, fl_c
   if (s) s->v = v, s->type = of, s->line = line;
 }
 
+/* A pointer that is null, and assigned later: a variable that says whether it is not. */
+static int null_at_first(fl_front *p, const char *name) {
+  const int var = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_BOOL, name, 1);
+  if (var < 0) return -1;
+  fl_kstmt_decl(p->f, p->b, var);
+  fl_kstmt_assign(p->f, p->b, var, fl_kexpr_int(p->a, FL_KT_BOOL, 0));
+  return var;
+}
+
 /* from: NULL, or what it points to at first. */
 static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
                             const char *name, fl_cvalue *from, int32_t line) {
   int offset = -1;
   fl_cvalue v = { .type = NULL };
   if (from) v = fl_pointer_as(p, fl_ctype_pointer(p->a, of, const_of), *from, line);
-  if (from && !p->failed && v.null) { declare_null(p, of, name, v, line); return; }
+  if (p->failed) return;
+  const int null = from && v.null && p->b && moves_later(p, name) ? null_at_first(p, name) : -1;
+  if (null >= 0) from = NULL;
+  if (from && v.null) { declare_null(p, of, name, v, line); return; }
   if (p->failed || !p->b) return;
+  if (null >= 0) v.type = NULL;
   const int turned = from && fl_turn_of(p, v.var),
             fits = p->turning && !p->failed && fl_turn_fits(p, of, from ? &v : NULL);
   const int turns = fits && (!from || turned || fl_turn_later(p, p->at, 1, name));
@@ -117,6 +130,8 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
   if (!s) return;
   v.sym = 0;
   s->v = v;
+  if (null >= 0) s->v.when = fl_kexpr_var(p->f, null);
+  s->may_be_null = null >= 0;
   s->type = of;
   s->offset = offset;
   s->line = line;
@@ -159,6 +174,11 @@ static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
   }
   if (v.kind == FL_V_NONE || v.kind == FL_V_LIST) {
     fl_refuse(p, line, "auto '%s' of nothing", name);
+    return;
+  }
+  if (s->is_const && v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST) {
+    fl_symbol *c = fl_front_add(p, name, FL_SYM_CONSTANT);
+    if (c) c->v = v;
     return;
   }
   const fl_cvalue to = fl_decl_object(p, v.type, name, line);
@@ -321,6 +341,8 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
   const fl_ctype *t = fl_decl_pointers(p, s, &ref);
   const int32_t line = fl_front_tok(p)->line;
   const char *name = fl_front_name(p);
+  if (s->is_shared && s->is_extern && t && t->kind == FL_C_POINTER)
+    t = fl_ctype_scalar(FL_KT_U64);                         /* its bytes are meant */
   t = fl_decl_arrays(p, t);
   if (!s->is_typedef && !s->is_extern) refuse_second(p, name, line);
   if (p->failed || !t) return;

@@ -351,6 +351,12 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   fl_symbol *s = &p->syms.at[to.sym - 1];
   from = fl_val_pointer(p, from, line);
   if (p->failed) return to;
+  if (s->may_be_null && p->b) {
+    put(p, p->b, s->v.when->var, from.null ? fl_kexpr_int(p->a, FL_KT_BOOL, 0) : from.when
+        ? from.when : fl_kexpr_int(p->a, FL_KT_BOOL, 1), line);
+    if (from.null) return to;
+    from.when = s->v.when;
+  }
   if (s->v.type && s->v.unit) fl_view_meet(p, &from, &(fl_cvalue){ .linear = 1, .var = s->v.var,
                                                                   .unit = s->v.unit });
   if (!s->v.type && !from.null && s->offset >= 0 && fl_ctype_same(s->type, from.type)) {
@@ -370,6 +376,7 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   else if (!s->v.type || s->offset < 0)
     fl_refuse(p, line, "pointer '%s' cannot be assigned here", s->name);
   else if (turn && p->b && fl_turn_wanted(p, &s->v, &from)) {
+    if (s->may_be_null) from.when = NULL;
     fl_turn_set(p, turn, from, line);
     put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
   } else if ((s->v.var != from.var || s->v.linear != from.linear || s->v.unit != from.unit ||

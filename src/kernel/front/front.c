@@ -242,7 +242,6 @@ static const struct { const char *word, *why; } reserved[] = {
   { "__syncthreads_and", "__syncthreads_and is outside the language" },
   { "__syncthreads_or", "__syncthreads_or is outside the language" },
   { "thread_local", "thread_local is outside the language" },
-  { "__managed__", "__managed__ variables are outside the language" },
 };
 
 const char *fl_front_reserved(const fl_ktok *t) {

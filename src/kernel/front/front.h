@@ -168,7 +168,7 @@ struct fl_symbol {
   int32_t n, line;
   uint8_t kind;
   fl_cvalue v;
-  int32_t offset;
+  int32_t offset, may_be_null;   /* POINTER, may_be_null: v.when is the variable that says so */
   const fl_ctype *type;      /* TABLE, TYPE; FUNCTION: of its name as a value, or NULL */
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables v.var exist in this function */
@@ -501,6 +501,8 @@ void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
 /* An object copied whole: 1: it is, by its elements. 0: it has others, or is of that same type. */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
+void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line);   /* align.c: v is accessed */
+void fl_align_forget(fl_front *p, const fl_kstmt *before);            /* its address is taken */
 
 /* ---- order.c: what is evaluated before what -------------------------------------------------- */
 

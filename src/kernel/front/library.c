@@ -11,6 +11,7 @@ extern const char fl_klibrary_text[];        /* kernel/front/library.cu, embedde
 extern const char fl_kstd_text[];            /* kernel/front/std.cu, embedded */
 extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
 extern const char fl_kcub_text[];            /* kernel/front/cub.cu, embedded */
+extern const char fl_kglm_text[];            /* kernel/front/glm.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
@@ -34,7 +35,7 @@ static int is_defined(const fl_ktok *t) {
   return 0;
 }
 
-/* ---- cooperative groups and CUB: namespaces whose names become the library's ---- */
+/* ---- cooperative groups, CUB and GLM: namespaces whose names become the library's ---- */
 
 typedef struct space { fl_ktok name; struct space *next; } space;
 typedef struct groups {
@@ -163,11 +164,16 @@ static int put_before(fl_karena *a, const char *text, const char *given, fl_ktok
   return ok;
 }
 
-/* "cuda::std::" is "std::" here. */
+/* "cuda::std::" is "std::" here, and so is "thrust::" before a name that std.cu has. */
 static void drop_cuda(fl_ktoks *toks) {
+  static const char *const thrusts[] = { "tuple", "make_tuple", "get", "pair", "make_pair", "plus",
+                                         "multiplies", "swap" };
   int64_t n = 0;
   for (int64_t i = 0; i < toks->n; i++, n++) {
-    const fl_ktok *t = &toks->at[i];
+    fl_ktok *t = &toks->at[i];
+    const int thrust = i + 2 < toks->n && fl_ktok_is(t, "thrust") && is_punct(t + 1, FL_PU_SCOPE);
+    for (size_t k = 0; thrust && k < sizeof thrusts / sizeof *thrusts; k++)
+      if (fl_ktok_is(t + 2, thrusts[k])) t->text = "std", t->n = 3;
     if (i + 2 < toks->n && fl_ktok_is(t, "cuda") && is_punct(t + 1, FL_PU_SCOPE) &&
         fl_ktok_is(t + 2, "std"))
       i += 2;
@@ -181,9 +187,11 @@ int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   if (fl_kptx_replace(a, toks) && !put_before(a, fl_kptx_text, "", toks)) return 0;
   const char *of_std = asked_of_std(a, toks);
   const int grouped = name_groups(a, "cooperative_groups", "fl_cg_", fl_klibrary_text, toks),
-            cub = name_groups(a, "cub", "fl_cub_", fl_kcub_text, toks);
+            cub = name_groups(a, "cub", "fl_cub_", fl_kcub_text, toks),
+            glm = name_groups(a, "glm", "fl_glm_", fl_kglm_text, toks);
   if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;
   if (cub && !put_before(a, fl_kcub_text, "", toks)) return 0;
+  if (glm && !put_before(a, fl_kglm_text, "", toks)) return 0;
   if (!grouped && !cub && !is_asked(toks)) return !a->failed;
   return put_before(a, fl_klibrary_text, grouped ? "#define FL_GROUPS\n" : "", toks);
 }

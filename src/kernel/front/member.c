@@ -250,11 +250,22 @@ static void member(fl_front *p, body *b) {
   field_lines(p, b);
 }
 
-static void signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
+/* 1: it is read. 0: refused, or one of the host with types of the host, which is passed over. */
+static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
   const int64_t at = p->at;
+  const int nest = p->nest, half = p->half, angle = p->angle;
   d->owner = owner;
   if (!d->n_tparams) fl_device_signature(p, d);
+  const int read = !p->failed;
+  if (!read && !d->on_device && !p->sized && !p->a->failed) {
+    p->failed = 0;
+    p->src->host = 1;
+    p->nest = nest;
+    p->half = half;
+    p->angle = angle;
+  }
   p->at = at;
+  return read;
 }
 
 /* Has it a function of that name that takes another of its type: a
@@ -358,8 +369,7 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   m->has_inits = b->has_inits;
   m->plain = b->plain;
   for (pending *q = b->first; q && !p->failed; q = q->next) {
-    signature(p, q->d, type);
-    if (!p->failed) fl_device_list(p, q->d, mark);
+    if (signature(p, q->d, type)) fl_device_list(p, q->d, mark);
   }
   for (int i = 0; i < b->n && !p->failed; i++)
     if (b->fields[i].base) take_over(p, b->fields[i].type, 1, mark);

@@ -28,16 +28,15 @@ static void describe(fl_front *p, fl_kparam *q, const fl_symbol *s, int64_t n) {
 
 fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line) {
   int64_t n;
-  const int element = fl_ctype_element(s->type, &n);
+  int element = fl_ctype_element(s->type, &n);
   if (!p->f) {
     fl_refuse(p, line, "'%s' in a constant expression", s->name);
     return fl_val_none();
   }
   if (s->of == p->f) return s->v;
-  if (element == FL_KT_VOID) {
-    fl_refuse(p, line, "memory of type '%s': its members are not all of one type",
-              fl_ctype_text(p->a, s->type));
-    return fl_val_none();
+  if (element == FL_KT_VOID) {                           /* members of several types: its bytes */
+    element = FL_KT_U8;
+    n = fl_ctype_size(s->type);
   }
   const int var = fl_kparam_add(p->f, s->name, element, 1, s->v.is_const);
   if (var < 0) return fl_val_none();

@@ -111,6 +111,55 @@ template <class T, int N> struct array {
   __device__ T &operator[](int i) { return at_[i]; }
   __device__ const T &operator[](int i) const { return at_[i]; }
   __device__ static constexpr int size() { return N; }
+  __device__ T *data() { return at_; }
+  __device__ const T *data() const { return at_; }
   __device__ void fill(T v) { for (int i = 0; i < N; ++i) at_[i] = v; }
 };
+#endif
+#if defined(FL_STD_ALL) || defined(FL_STD_pair) || defined(FL_STD_make_pair)
+template <class T, class U> struct pair { T first; U second; };
+template <class T, class U> __device__ pair<T, U> make_pair(T a, U b) { return pair<T, U>{a, b}; }
+#endif
+#define FL_ACTS(name, e) \
+  template <class T = void> struct name { \
+    __device__ constexpr T operator()(const T &a, const T &b) const { return e; } \
+  }; \
+  template <> struct name<void> { \
+    template <class A, class B> __device__ constexpr auto operator()(A a, B b) const { return e; } \
+  };
+#if defined(FL_STD_ALL) || defined(FL_STD_plus)
+FL_ACTS(plus, a + b)
+#endif
+#if defined(FL_STD_ALL) || defined(FL_STD_multiplies)
+FL_ACTS(multiplies, a * b)
+#endif
+#if defined(FL_STD_ALL) || defined(FL_STD_tuple) || defined(FL_STD_make_tuple)
+struct fl_none {};
+template <class A, class B, class C = fl_none, class D = fl_none> struct tuple {
+  A a_;
+  B b_;
+  C c_;
+  D d_;
+  tuple() = default;
+  __device__ tuple(A a, B b) : a_(a), b_(b) {}
+  __device__ tuple(A a, B b, C c) : a_(a), b_(b), c_(c) {}
+  __device__ tuple(A a, B b, C c, D d) : a_(a), b_(b), c_(c), d_(d) {}
+};
+template <class A, class B> __device__ tuple<A, B> make_tuple(A a, B b) {
+  return tuple<A, B>(a, b);
+}
+template <class A, class B, class C> __device__ tuple<A, B, C> make_tuple(A a, B b, C c) {
+  return tuple<A, B, C>(a, b, c);
+}
+template <class A, class B, class C, class D> __device__ tuple<A, B, C, D> make_tuple(
+    A a, B b, C c, D d) {
+  return tuple<A, B, C, D>(a, b, c, d);
+}
+template <int K, class A, class B, class C, class D> __device__ auto get(
+    const tuple<A, B, C, D> &t) {
+  if constexpr (K == 0) return t.a_;
+  else if constexpr (K == 1) return t.b_;
+  else if constexpr (K == 2) return t.c_;
+  else return t.d_;
+}
 #endif

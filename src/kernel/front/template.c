@@ -91,6 +91,7 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
               "a pack that is not the last parameter of a template is outside the language");
   t->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
   if (!fl_front_take(p, '=')) return;
+  if (t->check && fl_front_word(p, "nullptr")) { t->init = -1; return; }
   t->init = p->at;
   skip_default(p);
 }
@@ -191,7 +192,11 @@ static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) 
 int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
   for (int i = 0; i < n && !p->failed; i++) {
     if (t[i].check && !holds(p, &t[i], env, i)) return 0;
-    if (!env[i].name && t[i].init) {
+    if (!env[i].name && t[i].init < 0) {                 /* a null pointer: nothing names it */
+      const fl_symbol one = { .kind = FL_SYM_CONSTANT, .offset = -1,
+                              .v = fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)) };
+      fl_template_give(&env[i], &t[i], &one);
+    } else if (!env[i].name && t[i].init) {
       fl_symbol one;
       const fl_kbookmark back = fl_front_open(p, t[i].init, NULL);
       fl_front_push(p, env, i);

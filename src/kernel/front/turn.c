@@ -36,8 +36,8 @@ int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v) {
   if (of->kind == FL_C_SCALAR)
     return !v || v->var < 0 || (p->f->vars[v->var].type == of->scalar && !v->unit);
   int64_t n;
-  return is_packed(of) && v && v->linear && !v->unit &&
-         p->f->vars[v->var].type == fl_ctype_element(of, &n);
+  return is_packed(of) && (!v || v->var < 0 || (v->linear && !v->unit &&
+         p->f->vars[v->var].type == fl_ctype_element(of, &n)));
 }
 
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y) {

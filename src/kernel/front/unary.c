@@ -13,11 +13,11 @@ static fl_cvalue view_shared(fl_front *p, fl_cvalue v, int type) {
   p->f->vars[var].dynamic = 1;
   p->f->vars[var].temporary = 0;
   p->f->vars[var].line = p->f->vars[v.var].line;
-  const int a = fl_kt_size(from), b = fl_kt_size(type);
-  if (v.idx && a != b)
-    v.idx = fl_front_check(
-        p, fl_kexpr_binary(p->a, a > b ? FL_KO_MUL : FL_KO_DIV, v.idx,
-                           fl_kexpr_int(p->a, FL_KT_I64, a > b ? a / b : b / a)));
+  const int a = v.unit ? v.unit : fl_kt_size(from), b = fl_kt_size(type);
+  if (v.idx && a > b)
+    v.idx = fl_front_check(p, fl_kexpr_binary(p->a, FL_KO_MUL, v.idx,
+                                              fl_kexpr_int(p->a, FL_KT_I64, a / b)));
+  v.unit = (uint8_t)(v.idx && a < b ? a : 0);
   v.var = var;
   return v;
 }
@@ -560,8 +560,10 @@ static fl_cvalue unary(fl_front *p, int outer) {
       return fl_val_deref(p, v, t->line);
     }
     case '&': {
+      const fl_kstmt *before = p->b ? p->b->last : NULL;
       fl_front_next(p);
       const fl_cvalue v = fl_parse_unary(p);
+      fl_align_forget(p, before);
       return fl_val_address(p, v, t->line);
     }
     case FL_PU_INC: case FL_PU_DEC: {

@@ -214,12 +214,17 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
   return v;
 }
 
+static fl_kstmt *not_null(fl_front *p, fl_kexpr *is, int32_t line) {
+  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, line);
+  if (!s) return NULL;
+  s->x[0] = is;
+  s->text = "a pointer that is followed is not null";
+  return s;
+}
+
 /* Behind a pointer that is null: a test stands before it, or who comes there is stopped. */
 static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
-  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, line);
-  if (!s) return fl_val_none();
-  s->x[0] = fl_kexpr_int(p->a, FL_KT_BOOL, 0);
-  s->text = "a pointer that is followed is not null";
+  if (!not_null(p, fl_kexpr_int(p->a, FL_KT_BOOL, 0), line)) return fl_val_none();
   const fl_cvalue v = fl_decl_object(p, t, "null", line);
   if (!p->failed) fl_decl_zero(p, v, line);
   return v;
@@ -230,11 +235,13 @@ fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
   if (p->failed) return v;
   if (v.null && v.type->kind != FL_C_VOID && p->b) return null_place(p, v.type, line);
   if (v.null) fl_refuse(p, line, "the null pointer is read");
+  if (v.when && p->b) not_null(p, v.when, line);
   if (v.type->kind == FL_C_VOID) fl_refuse(p, line, "a void pointer is read");
   if (v.type->kind == FL_C_POINTER)
     fl_refuse(p, line, "pointers stored in memory are outside the language");
   v.kind = FL_V_PLACE;
   v.sym = 0;
+  fl_align_check(p, &v, line);
   return v;
 }
 

@@ -166,9 +166,8 @@ void fl_emit_here(fl_front *p, int32_t line) {
   p->f->uses_warp = 1;
 }
 
-static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
-  fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
-  if (arguments(p, t, x, 3, 4) < 0) return fl_val_none();
+/* x[1] of the lane that x says. */
+static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x) {
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
   const int type = x[1]->type == FL_KT_BF16 || x[1]->type == FL_KT_F16
                        ? x[1]->type
@@ -183,9 +182,31 @@ static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   if (!s) return fl_val_none();
   s->op = (uint8_t)op;
   s->result = result;
-  memcpy(s->x, x, sizeof x);
+  memcpy(s->x, x, sizeof s->x);
   p->f->uses_warp = 1;
   return fl_val_expr(fl_kexpr_var(p->f, result));
+}
+
+/* Of an object its numbers, one by one: what the library's shuffles of cooperative groups take. */
+static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
+  fl_cvalue args[FL_K_MAX_GIVEN];
+  fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
+  const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
+  if (p->failed) return fl_val_none();
+  if (n < 3 || n > 4) { wrong_count(p, t, n < 3 ? 3 : 4, n); return fl_val_none(); }
+  const int is_object = p->inside && !p->inside->line && args[1].type->kind == FL_C_STRUCT;
+  for (int i = 0; i < n; i++)
+    if (i != 1 || !is_object) x[i] = fl_val_scalar(p, args[i], t->line);
+  if (p->failed || no_block(p, t)) return fl_val_none();
+  if (!is_object) return shuffle_one(p, t, op, x);
+  fl_kexpr **part = fl_val_parts(p, args[1], t->line);
+  fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = args[1].type };
+  r.parts = fl_karena_new(p->a, (size_t)fl_ctype_leaves(r.type) * sizeof *r.parts);
+  for (int i = 0; i < fl_ctype_leaves(r.type) && part && r.parts && !p->failed; i++) {
+    fl_kexpr *one[4] = { x[0], part[i], x[2], x[3] };
+    r.parts[i] = shuffle_one(p, t, op, one).e;
+  }
+  return p->failed ? fl_val_none() : r;
 }
 
 static fl_cvalue vote(fl_front *p, const fl_ktok *t, int op) {

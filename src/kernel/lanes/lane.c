@@ -231,9 +231,11 @@ static void print(fl_lane_builder *b, const fl_kstmt *s) {
 }
 
 static void check_true(fl_lane_builder *b, const fl_kstmt *s) {
-  const int32_t reg = fl_lane_vector(b, s->x[0]);
+  const int32_t reg = fl_lane_vector(b, s->x[0]),
+                byte = s->x[1] ? fl_lane_vector(b, s->x[1]) : -1;
   fl_lane_ins *p = fl_lane_emit(b, FL_LI_ASSERT);
   p->a = reg;
+  p->b = byte;
   p->x = text(b, s);
 }
 

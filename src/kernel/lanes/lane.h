@@ -65,7 +65,7 @@ typedef struct fl_lane_launch {
 
 typedef enum {
   FL_LANE_OK, FL_LANE_INDEX, FL_LANE_RACED, FL_LANE_UNSET, FL_LANE_BARRIER, FL_LANE_DIVISION,
-  FL_LANE_ASSERT, FL_LANE_LANE, FL_LANE_STEPS, FL_LANE_STOPPED
+  FL_LANE_ASSERT, FL_LANE_LANE, FL_LANE_STEPS, FL_LANE_STOPPED, FL_LANE_ALIGN
 } fl_lane_kind;
 
 typedef struct fl_lane_place {

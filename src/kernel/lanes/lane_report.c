@@ -76,6 +76,10 @@ void fl_lane_message(const fl_lane_report *r, fl_text *t) {
       return;
     case FL_LANE_DIVISION: fl_text_puts(t, "integer division by zero in "); break;
     case FL_LANE_ASSERT: fl_text_printf(t, "assert(%s) failed in ", r->name); break;
+    case FL_LANE_ALIGN:
+      fl_text_printf(t, "misaligned address: %s, this one at byte %lld, in ", r->name,
+                     (long long)r->index);
+      break;
     case FL_LANE_LANE:
       who(t, r, &r->at);
       if (r->other.thread == r->at.thread) fl_text_puts(t, " is not in the mask that it gives");

@@ -200,7 +200,8 @@ int fl_lane_do_assert(fl_lane_state *s, const fl_lane_ins *p) {
   const int32_t *v = s->reg[p->a];
   for (int64_t i = 0; i < s->n; i++) {
     if (!s->now.at[i] || v[i]) continue;
-    fl_lane_fault(s, p, FL_LANE_ASSERT, i);
+    fl_lane_fault(s, p, p->b < 0 ? FL_LANE_ASSERT : FL_LANE_ALIGN, i);
+    if (p->b >= 0) s->report->index = ((const int64_t *)s->reg[p->b])[i];
     s->report->name = s->code->texts.at[p->x]->text;
     return 0;
   }

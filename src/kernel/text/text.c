@@ -206,6 +206,7 @@ static void put_simple(fl_kwriter *w, const fl_kstmt *s) {
     case FL_KS_PRINTF: put_printf(w, s); break;
     case FL_KS_ASSERT:
       if (w->check) { fl_kcheck_assertion(w, s); break; }
+      if (s->x[1]) break;
       fl_text_puts(w->t, "if (!");
       fl_kput_expr(w, s->x[0]);
       fl_text_puts(w->t, ") __trap()");

@@ -180,7 +180,8 @@ typedef enum {
                    ** x[3] width (I32). x[1] is evaluated by every lane that is here */
   FL_KS_VOTE,      /* result (U32 or I32) of op: fl_kvote; x[0] mask (NULL for ACTIVE), x[1] BOOL */
   FL_KS_PRINTF,    /* text: format, args */
-  FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written */
+  FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written. x[1] (I64) not NULL: x[0] says that
+                   ** this byte is where a wide type may begin; a GPU sees to it itself */
 } fl_kskind;
 
 /* HERE: of the threads of a warp that come together, in any lanes */
@@ -237,6 +238,8 @@ typedef struct fl_kparam {
   uint8_t type;              /* scalar, or scalar of a vector; element type of pointers; VOID for
                              ** structs with mixed leaves and for void* */
   int32_t width;             /* scalars per element: 1, 2 to 4 for vectors, leaves of a struct */
+  uint8_t wide;              /* bytes of which its memory begins at a multiple: of the widest type
+                             ** that is read or written through it; 0: those of an element */
   int64_t size, align;       /* bytes of the argument (pointers 8) */
   int64_t offset;            /* in the parameter buffer, by CUDA's rules */
   int64_t pointee_size;      /* bytes of one element behind a pointer; 0: void or unknown */

@@ -1,0 +1,240 @@
+/*
+** The fake GPU that computes ("computes=1" in FAKE_CUDA, fake_cuda.c): a text for NVRTC goes
+** through the preprocessor of g++, fake_rewrite.c and g++ itself; the shared object is the image.
+** What it says goes to NVRTC's log. Headers that come with a text, and those of CUDA
+** as far as there are some here, lie in a folder that goes when the text is compiled.
+** FAKE_CUDA_PLANT="old|new" puts a fault into each text that has 'old', for specs that show that it
+** is seen; FAKE_CUDA_KEEP=1 leaves the folders, to look at.
+*/
+#include "fake_fibers.c"
+#include "fake_rewrite.c"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+typedef struct fake_source {
+  char folder[128];
+  char *image, log[2000];
+  size_t bytes;
+} fake_source;
+
+static char *fake_read_file(const char *folder, const char *name, size_t *n) {
+  char path[256];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *f = fopen(path, "rb");
+  char *p = NULL;
+  *n = 0;
+  if (!f) return NULL;
+  fseek(f, 0, SEEK_END);
+  const long size = ftell(f);
+  rewind(f);
+  if (size >= 0) p = malloc((size_t)size + 1);
+  if (p) p[*n = fread(p, 1, (size_t)size, f)] = 0;
+  fclose(f);
+  return p;
+}
+
+static void fake_write_file(const char *folder, const char *name, const char *text, size_t n) {
+  char path[256];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  for (char *c = path + strlen(folder) + 1; (c = strchr(c, '/')) != NULL; c++) {
+    *c = 0;
+    mkdir(path, 0700);
+    *c = '/';
+  }
+  FILE *f = fopen(path, "wb");
+  if (!f || fwrite(text, 1, n, f) != n) abort();
+  fclose(f);
+}
+
+/* The text with FAKE_CUDA_PLANT's old part replaced everywhere. */
+static void fake_write_text(const fake_source *s, const char *text) {
+  const char *plant = getenv("FAKE_CUDA_PLANT"), *bar = plant ? strchr(plant, '|') : NULL;
+  fake_out o = { NULL, 0, 0, 0 };
+  if (bar) {
+    char old[200];
+    snprintf(old, sizeof old, "%.*s", (int)(bar - plant), plant);
+    for (const char *at; old[0] && (at = strstr(text, old)) != NULL; text = at + strlen(old)) {
+      fake_add_text(&o, text, (size_t)(at - text));
+      fake_say(&o, bar + 1);
+    }
+  }
+  fake_say(&o, text);
+  fake_write_file(s->folder, "text.cu", o.at, o.n);
+  free(o.at);
+}
+
+#define FAKE_GROUPS "#include \"fake_groups.hh\"\n"
+#define FAKE_CUB "#include \"fake_cub.hh\"\n"
+static const char *const fake_headers[][2] = {
+  { "cuda_fp16.h", "" }, { "cuda_bf16.h", "" }, { "cuda_runtime.h", "" }, { "cuda.h", "" },
+  { "device_launch_parameters.h", "" }, { "vector_types.h", "" },
+  { "cooperative_groups.h", FAKE_GROUPS }, { "cooperative_groups/reduce.h", FAKE_GROUPS },
+  { "cooperative_groups/scan.h", FAKE_GROUPS },
+  { "cooperative_groups/memcpy_async.h", FAKE_GROUPS },
+  { "cub/cub.cuh", FAKE_CUB }, { "cub/warp/warp_reduce.cuh", FAKE_CUB },
+  { "cub/warp/warp_scan.cuh", FAKE_CUB }, { "cub/block/block_scan.cuh", FAKE_CUB },
+  { "cub/block/block_reduce.cuh", FAKE_CUB },
+  { "cuda/std/limits", "#include <fl_std>\nnamespace cuda { namespace std = ::std; }\n" },
+};
+
+static void *fake_source_new(const char *text, int n, const char *const *headers,
+                             const char *const *names) {
+  const char *folder = getenv("TMPDIR");
+  fake_source *s = calloc(1, sizeof *s);
+  if (!s) return NULL;
+  snprintf(s->folder, sizeof s->folder, "%s/fake-XXXXXX", folder ? folder : "/tmp");
+  if (!mkdtemp(s->folder)) abort();
+  for (size_t i = 0; i < sizeof fake_headers / sizeof *fake_headers; i++)
+    fake_write_file(s->folder, fake_headers[i][0], fake_headers[i][1], strlen(fake_headers[i][1]));
+  for (int i = 0; i < n; i++)
+    fake_write_file(s->folder, names[i], headers[i], strlen(headers[i]));
+  fake_write_text(s, text);
+  return s;
+}
+
+static void fake_source_free(void *source) {
+  fake_source *s = source;
+  char line[200];
+  snprintf(line, sizeof line, "rm -rf '%s'", s->folder);
+  if (!getenv("FAKE_CUDA_KEEP") && system(line) != 0) abort();
+  free(s->image);
+  free(s);
+}
+
+/* Runs g++ in the source's folder; its messages are added to the log. 1: it went well. */
+static int fake_gxx(fake_source *s, const char **argv) {
+  posix_spawn_file_actions_t act;
+  char path[160];
+  pid_t child;
+  int status = 1;
+  snprintf(path, sizeof path, "%s/log", s->folder);
+  posix_spawn_file_actions_init(&act);
+  posix_spawn_file_actions_addopen(&act, 2, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&act, 2, 1);
+  const int e = posix_spawnp(&child, argv[0], &act, NULL, (char **)argv, environ);
+  posix_spawn_file_actions_destroy(&act);
+  while (e == 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  if (e == 0 && status == 0) return 1;
+  size_t n;
+  char *log = fake_read_file(s->folder, "log", &n);
+  const char *first = log ? strstr(log, "error") : NULL;
+  while (first && first > log && first[-1] != '\n') first--;
+  snprintf(s->log, sizeof s->log, "%s", e ? "g++ does not start" : first ? first : log ? log : "?");
+  free(log);
+  return 0;
+}
+
+/* What g++ understands of NVRTC's options. */
+static int fake_options(const char **argv, int k, int n, const char *const *options) {
+  static const char *const kept[] = { "-D", "-U", "-std=", "--std=", "-I" };
+  for (int i = 0; i < n; i++) {
+    const char *o = options[i];
+    for (size_t j = 0; j < sizeof kept / sizeof *kept; j++)
+      if (strncmp(o, kept[j], strlen(kept[j])) == 0) argv[k++] = o;
+    if (strncmp(o, "--include-path=", 15) == 0 && !strstr(o, "/cuda")) {
+      argv[k++] = "-I";
+      argv[k++] = o + 15;
+    }
+    if (strncmp(o, "--define-macro=", 15) == 0) {
+      argv[k++] = "-D";
+      argv[k++] = o + 15;
+    }
+  }
+  return k;
+}
+
+static int fake_source_compile(void *source, int n, const char *const *options) {
+  fake_source *s = source;
+  char in[160], mid[160], out[160];
+  snprintf(in, sizeof in, "%s/text.cu", s->folder);
+  snprintf(mid, sizeof mid, "%s/text.ii", s->folder);
+  snprintf(out, sizeof out, "%s/text.so", s->folder);
+  const char **argv = calloc((size_t)n * 2 + 40, sizeof *argv);
+  int k = 0;
+  if (!argv) abort();
+  const char *first[] = { "g++", "-E", "-std=c++17", "-nostdinc", "-x", "c++", "-include",
+                          FAKE_FOLDER "/fake_words.hh", "-I", s->folder, "-I", FAKE_FOLDER, "-o",
+                          mid, in };
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++) argv[k++] = first[i];
+  fake_options(argv, k, n, options);
+  size_t bytes;
+  char *text = fake_gxx(s, argv) ? fake_read_file(s->folder, "text.ii", &bytes) : NULL;
+  free(argv);
+  if (!text) return 0;
+  char *made = fake_rewrite(text);
+  free(text);
+  fake_write_file(s->folder, "text.cc", made, strlen(made));
+  free(made);
+  snprintf(in, sizeof in, "%s/text.cc", s->folder);
+  const char *second[] = { "g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-fpermissive",
+    "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti",
+    "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math",
+    "-Wl,-Bsymbolic", "-nodefaultlibs", "-o", out, in, "-lm", "-lc", "-lgcc", NULL };
+  if (fake_gxx(s, second)) s->image = fake_read_file(s->folder, "text.so", &s->bytes);
+  return s->image != NULL;
+}
+
+static const char *fake_source_log(void *source) { return ((fake_source *)source)->log; }
+static const char *fake_source_image(void *source, size_t *n) {
+  *n = ((fake_source *)source)->bytes;
+  return ((fake_source *)source)->image;
+}
+
+/* ---- modules ---- */
+
+static void *fake_object_open(const char *image, size_t n) {
+  static int serial;
+  const char *folder = getenv("TMPDIR");
+  char name[64], path[256];
+  snprintf(name, sizeof name, "fake-%d-%d.so", (int)getpid(), serial++);
+  snprintf(path, sizeof path, "%s/%s", folder ? folder : "/tmp", name);
+  fake_write_file(folder ? folder : "/tmp", name, image, n);
+  void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!so) fprintf(stderr, "the fake GPU: %s\n", dlerror());
+  unlink(path);
+  fake_machine **m = so ? (fake_machine **)dlsym(so, "fake_m") : NULL;
+  fake_open_gpu();
+  if (m) *m = &gpu.m;
+  return so;
+}
+static void fake_object_close(void *so) { dlclose(so); }
+
+/* A kernel of that name with C linkage. */
+static int fake_object_entry(void *so, const char *name, fake_entry *e) {
+  char word[128];
+  int (*sizes)(unsigned *);
+  if (!dlsym(so, name)) return 0;
+  snprintf(word, sizeof word, "fake_run_%s", name);
+  void *run = dlsym(so, word);
+  snprintf(word, sizeof word, "fake_args_%s", name);
+  void *args = dlsym(so, word);
+  if (!run || !args) return 0;
+  memcpy(&e->run, &run, sizeof run);
+  memcpy(&sizes, &args, sizeof args);
+  e->n = sizes(NULL);
+  if (e->n > FAKE_ARGS) return 0;
+  sizes(e->size);
+  return 1;
+}
+
+static const char *fake_object_launch(const fake_entry *e, void **params, const unsigned *grid,
+                                      const unsigned *block) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&lock);
+  const char *why = fake_run_grid(e->run, params, (fake_dim){ grid[0], grid[1], grid[2] },
+                                  (fake_dim){ block[0], block[1], block[2] });
+  pthread_mutex_unlock(&lock);
+  return why;
+}
+
+static const fake_computer fake_with_gxx = {
+  fake_source_new, fake_source_free, fake_source_compile, fake_source_log, fake_source_image,
+  fake_object_open, fake_object_close, fake_object_entry, fake_object_launch,
+};

@@ -1,0 +1,341 @@
+/*
+** Launches of the fake GPU: each block's threads are fibers on separate stacks, one of which
+** runs at a time. A fiber goes on until it waits (for the block, for lanes, for what is active) or
+** ends. Blocks, and the threads of a block in each round, come in an order that FAKE_CUDA's "seed"
+** shuffles, so that what depends on an order differs from run to run. Shared memory of a new block
+** is no good number. What a kernel does wrong ends the launch with a text: a wait that never ends,
+** lanes that ask for different things, an assertion.
+*/
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+typedef struct fake_dim { unsigned x, y, z; } fake_dim;
+typedef struct fake_lanes { unsigned mask, lane; unsigned char value[32][32]; } fake_lanes;
+typedef void fake_lane_end(const fake_lanes *, void *);
+typedef struct fake_machine {      /* as in fake_words.hh */
+  fake_dim thread, block, threads, blocks;
+  unsigned linear, run;
+  unsigned char *dynamic;
+  unsigned (*barrier)(int id, unsigned n, int p);
+  unsigned (*arrived)(void);
+  void (*warp)(int kind, unsigned mask, const void *value, unsigned size, fake_lane_end *finish,
+               void *arg);
+  unsigned (*active)(void *at);
+  void (*fail)(const char *why, const char *what);
+  void (*leave)(void);
+} fake_machine;
+
+enum { FIBERS = 1024, STACK = 256 << 10, DYNAMIC = 256 << 10 };
+typedef enum fake_state_of { FRESH, READY, AT_BARRIER, AT_WARP, AT_ACTIVE, ENDED } fake_state_of;
+typedef struct fake_fiber {
+  char *stack;
+  int made;                       /* its context has begun */
+  jmp_buf here, top;
+  ucontext_t first;
+  fake_state_of state;
+  int kind, p;                    /* of a warp's operation, of a barrier */
+  unsigned mask, got;
+  unsigned char value[32];
+  unsigned size;
+  fake_lane_end *finish;
+  void *arg, *at;
+} fake_fiber;
+
+static struct {
+  fake_machine m;
+  fake_fiber fiber[FIBERS];
+  unsigned order[FIBERS];
+  unsigned n, left, waiting;      /* threads of the block; not ended; at the barrier */
+  unsigned now;
+  jmp_buf scheduler;
+  ucontext_t base;
+  void (*run)(void **params);
+  void **params;
+  uint64_t seed;
+  int parts;                      /* lanes that are active may have parted */
+  unsigned char *dynamic;
+  int asked;                      /* somebody polls: a round without another step is no end */
+  char failure[400];
+} gpu;
+
+static unsigned fake_random(unsigned below) {
+  gpu.seed = gpu.seed * 6364136223846793005u + 1442695040888963407u;
+  return (unsigned)((gpu.seed >> 33) % below);
+}
+
+static void fake_shuffle(unsigned *a, unsigned n) {
+  for (unsigned i = n; i > 1; i--) {
+    const unsigned j = fake_random(i), x = a[j];
+    a[j] = a[i - 1];
+    a[i - 1] = x;
+  }
+}
+
+/* ---- what a fiber calls ---- */
+
+static void fake_yield(void) {
+  fake_fiber *f = &gpu.fiber[gpu.now];
+  if (_setjmp(f->here) == 0) _longjmp(gpu.scheduler, 1);
+}
+
+static void fake_fail(const char *why, const char *what) {
+  const fake_machine *m = &gpu.m;
+  if (!gpu.failure[0])
+    snprintf(gpu.failure, sizeof gpu.failure, "%s %s (block %u %u %u, thread %u %u %u)", why, what,
+             m->block.x, m->block.y, m->block.z, m->thread.x, m->thread.y, m->thread.z);
+  _longjmp(gpu.scheduler, 1);
+}
+
+static void fake_open_barrier(void) {
+  unsigned count = 0;
+  if (!gpu.left || gpu.waiting < gpu.left) return;
+  for (unsigned i = 0; i < gpu.n; i++)
+    count += gpu.fiber[i].state == AT_BARRIER && gpu.fiber[i].p;
+  for (unsigned i = 0; i < gpu.n; i++) {
+    fake_fiber *f = &gpu.fiber[i];
+    if (f->state != AT_BARRIER) continue;
+    f->got = count;
+    f->state = READY;
+  }
+  gpu.waiting = 0;
+}
+
+static unsigned fake_barrier(int id, unsigned n, int p) {
+  fake_fiber *f = &gpu.fiber[gpu.now];
+  (void)n;
+  if (id) fake_fail("the fake GPU has one barrier", "");
+  f->p = p;
+  f->state = AT_BARRIER;
+  gpu.waiting++;
+  fake_open_barrier();
+  fake_yield();
+  return f->got;
+}
+static unsigned fake_arrived(void) { return gpu.left; }
+
+/* Lanes of the mask that have not ended. */
+static unsigned fake_alive(unsigned warp, unsigned mask) {
+  unsigned r = 0;
+  for (unsigned i = 0; i < 32 && warp * 32 + i < gpu.n; i++)
+    if (mask >> i & 1 && gpu.fiber[warp * 32 + i].state != ENDED) r |= 1u << i;
+  return r;
+}
+
+/* The lanes that f waits for are there: each gets its result. */
+static void fake_finish_all(unsigned warp, unsigned alive) {
+  fake_fiber *w = &gpu.fiber[warp * 32];
+  static fake_lanes l;
+  l.mask = alive;
+  for (unsigned i = 0; i < 32; i++)
+    if (alive >> i & 1) memcpy(l.value[i], w[i].value, w[i].size);
+  for (l.lane = 0; l.lane < 32; l.lane++) {
+    fake_fiber *f = w + l.lane;
+    if (!(alive >> l.lane & 1)) continue;
+    if (f->finish) f->finish(&l, f->arg);
+    f->state = READY;
+  }
+}
+
+/* Does a warp operation of thread t go on? */
+static void fake_try_warp(unsigned t) {
+  const fake_fiber *f = &gpu.fiber[t];
+  const unsigned warp = t / 32, alive = fake_alive(warp, f->mask);
+  for (unsigned i = 0; i < 32; i++) {
+    const fake_fiber *g = &gpu.fiber[warp * 32 + i];
+    if (!(alive >> i & 1)) continue;
+    if (g->state != AT_WARP || g->mask != f->mask) return;
+    if (g->kind == f->kind && g->size == f->size) continue;
+    gpu.now = t;
+    fake_fail("lanes of a warp wait for different operations", "");
+  }
+  fake_finish_all(warp, alive);
+}
+
+static void fake_warp(int kind, unsigned mask, const void *value, unsigned size,
+                      fake_lane_end *finish, void *arg) {
+  fake_fiber *f = &gpu.fiber[gpu.now];
+  if (kind < 0) {                          /* a poll: others first */
+    f->state = READY;
+    fake_yield();
+    return;
+  }
+  if (!(mask >> gpu.now % 32 & 1)) fake_fail("a lane calls with a mask that it is not in", "");
+  f->kind = kind, f->mask = mask, f->size = size, f->finish = finish, f->arg = arg;
+  if (size) memcpy(f->value, value, size);
+  f->state = AT_WARP;
+  fake_try_warp(gpu.now);
+  fake_yield();
+}
+
+/* Lanes that stand at one place when nothing else can go on are active together. */
+static unsigned fake_active(void *at) {
+  fake_fiber *f = &gpu.fiber[gpu.now];
+  f->at = at;
+  f->state = AT_ACTIVE;
+  fake_yield();
+  return f->got;
+}
+
+static int fake_activate(void) {
+  for (unsigned k = 0; k < gpu.n; k++) {
+    const unsigned t = gpu.order[k], warp = t / 32 * 32;
+    unsigned mask = 0;
+    if (gpu.fiber[t].state != AT_ACTIVE) continue;
+    for (unsigned i = 0; i < 32 && warp + i < gpu.n; i++) {
+      const fake_fiber *g = &gpu.fiber[warp + i];
+      if (g->state == AT_ACTIVE && g->at == gpu.fiber[t].at &&      /* one in eight stays behind */
+          (warp + i == t || !gpu.parts || fake_random(8))) mask |= 1u << i;
+    }
+    for (unsigned i = 0; i < 32; i++)
+      if (mask >> i & 1) gpu.fiber[warp + i].got = mask, gpu.fiber[warp + i].state = READY;
+    return 1;
+  }
+  return 0;
+}
+
+/* ---- the scheduler ---- */
+
+static void fake_end(unsigned t) {
+  gpu.fiber[t].state = ENDED;
+  gpu.left--;
+  fake_open_barrier();
+  for (unsigned i = t / 32 * 32; i < gpu.n && i < t / 32 * 32 + 32; i++)
+    if (gpu.fiber[i].state == AT_WARP) fake_try_warp(i);
+}
+
+static void fake_leave(void) { _longjmp(gpu.fiber[gpu.now].top, 1); }
+
+/* A fiber's life: a thread's kernel each time it is chosen as one that is fresh. */
+static void fake_begin(void) {
+  for (;;) {
+    fake_fiber *const f = &gpu.fiber[gpu.now];
+    if (_setjmp(f->top) == 0) gpu.run(gpu.params);
+    fake_end(gpu.now);
+    fake_yield();
+  }
+}
+
+static void fake_make(fake_fiber *f) {
+  if (!f->stack) {
+    f->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (f->stack == MAP_FAILED) abort();
+    mprotect(f->stack, 4096, PROT_NONE);
+  }
+  getcontext(&f->first);
+  f->first.uc_stack.ss_sp = f->stack;
+  f->first.uc_stack.ss_size = STACK;
+  f->first.uc_link = &gpu.base;
+  makecontext(&f->first, fake_begin, 0);
+  f->made = 1;
+}
+
+/* Thread t until it yields. */
+static void fake_step(unsigned t) {
+  fake_fiber *f = &gpu.fiber[t];
+  fake_machine *m = &gpu.m;
+  gpu.now = m->linear = t;
+  m->thread = (fake_dim){ t % m->threads.x, t / m->threads.x % m->threads.y,
+                          t / m->threads.x / m->threads.y };
+  f->state = READY;
+  if (_setjmp(gpu.scheduler)) return;
+  if (f->made) _longjmp(f->here, 1);
+  fake_make(f);
+  setcontext(&f->first);
+}
+
+static void fake_report_waits(void) {
+  static const char *const what[] = { "fresh", "ready", "__syncthreads()", "a warp's operation",
+                                      "__activemask()", "ended" };
+  unsigned first[6] = { 0 }, n[6] = { 0 };
+  for (unsigned i = 0; i < gpu.n; i++) {
+    const fake_state_of s = gpu.fiber[i].state;
+    if (!n[s]++) first[s] = i;
+  }
+  int at = snprintf(gpu.failure, sizeof gpu.failure, "threads wait for ever in block %u %u %u:",
+                    gpu.m.block.x, gpu.m.block.y, gpu.m.block.z);
+  for (int s = 0; s < 6; s++)
+    if (n[s])
+      at += snprintf(gpu.failure + at, sizeof gpu.failure - (size_t)at, " %u at %s (thread %u)",
+                     n[s], what[s], first[s]);
+}
+
+static void fake_run_block(void) {
+  for (unsigned i = 0; i < gpu.n; i++) gpu.fiber[i].state = FRESH, gpu.order[i] = i;
+  gpu.left = gpu.n;
+  gpu.waiting = 0;
+  gpu.m.run++;
+  memset(gpu.dynamic, 0xa5, DYNAMIC);
+  while (gpu.left && !gpu.failure[0]) {
+    int ran = 0;
+    fake_shuffle(gpu.order, gpu.n);
+    for (unsigned i = 0; i < gpu.n && !gpu.failure[0]; i++) {
+      const unsigned t = gpu.order[i];
+      if (gpu.fiber[t].state > READY) continue;
+      fake_step(t);
+      ran = 1;
+    }
+    if (!ran && gpu.left && !gpu.failure[0] && !fake_activate()) fake_report_waits();
+  }
+}
+
+/* An address outside all memory ends the launch, as on a GPU. */
+static void fake_on_fault(int s) {
+  fake_fail(s == SIGFPE ? "an integer divided by zero" : "an address outside memory", "");
+}
+static const int fake_faults[] = { SIGSEGV, SIGBUS, SIGFPE };
+static void fake_watch(int on) {
+  static struct sigaction before[3];
+  static char stack[64 << 10];
+  const stack_t own = { .ss_sp = stack, .ss_size = sizeof stack };
+  struct sigaction act = { .sa_handler = fake_on_fault, .sa_flags = SA_ONSTACK | SA_NODEFER };
+  if (on) sigaltstack(&own, NULL);
+  for (int i = 0; i < 3; i++)
+    if (on) sigaction(fake_faults[i], &act, &before[i]);
+    else sigaction(fake_faults[i], &before[i], NULL);
+}
+
+/* A failure leaves fibers in the middle of kernels. */
+static void fake_forget(void) {
+  for (unsigned i = 0; i < FIBERS; i++) gpu.fiber[i].made = 0;
+}
+
+static void fake_open_gpu(void) {
+  if (gpu.dynamic) return;
+  gpu.dynamic = mmap(NULL, DYNAMIC, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (gpu.dynamic == MAP_FAILED) abort();
+  gpu.m = (fake_machine){ .dynamic = gpu.dynamic, .barrier = fake_barrier, .arrived = fake_arrived,
+                          .warp = fake_warp, .active = fake_active, .fail = fake_fail,
+                          .leave = fake_leave };
+}
+
+/* Run a kernel over its grid. NULL, or why it failed. */
+static const char *fake_run_grid(void (*run)(void **), void **params, fake_dim grid,
+                                 fake_dim threads) {
+  const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+  unsigned *order = malloc(blocks * sizeof *order);
+  if (!order) abort();
+  gpu.failure[0] = 0;
+  gpu.run = run;
+  gpu.params = params;
+  gpu.m.threads = threads;
+  gpu.m.blocks = grid;
+  gpu.n = threads.x * threads.y * threads.z;
+  for (unsigned i = 0; i < blocks; i++) order[i] = i;
+  fake_watch(1);
+  fake_shuffle(order, (unsigned)blocks);
+  for (unsigned i = 0; i < blocks && !gpu.failure[0]; i++) {
+    gpu.m.block = (fake_dim){ order[i] % grid.x, order[i] / grid.x % grid.y,
+                              order[i] / grid.x / grid.y };
+    fake_run_block();
+  }
+  fake_watch(0);
+  free(order);
+  if (gpu.failure[0]) fake_forget();
+  return gpu.failure[0] ? gpu.failure : NULL;
+}

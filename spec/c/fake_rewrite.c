@@ -1,0 +1,242 @@
+/*
+** A text for NVRTC, already preprocessed, as C++ for g++: asm statements become calls of fake_ptx,
+** shared arrays static ones that are filled when a block begins, dynamic shared memory a pointer to
+** it, and each kernel gets an entry that takes an array of arguments' addresses (fake_words.hh).
+*/
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct fake_out { char *at; size_t n, room; int shared; } fake_out;
+
+static void fake_add_text(fake_out *o, const char *s, size_t n) {
+  if (o->n + n + 1 > o->room) {
+    o->room = (o->n + n + 1) * 2;
+    o->at = realloc(o->at, o->room);
+    if (!o->at) abort();
+  }
+  memcpy(o->at + o->n, s, n);
+  o->n += n;
+  o->at[o->n] = 0;
+}
+static void fake_say(fake_out *o, const char *s) { fake_add_text(o, s, strlen(s)); }
+
+static int fake_word(int c) { return isalnum(c) || c == '_'; }
+
+/* The end of the token at s: a word, a literal, a character. */
+static const char *fake_token(const char *s) {
+  if (fake_word((unsigned char)*s)) {
+    while (fake_word((unsigned char)*s)) s++;
+    return s;
+  }
+  if (*s == '"' || *s == '\'') {
+    const char quote = *s++;
+    while (*s && *s != quote) s += *s == '\\' && s[1] ? 2 : 1;
+    return *s ? s + 1 : s;
+  }
+  return *s ? s + 1 : s;
+}
+static const char *fake_blank(const char *s) {
+  while (isspace((unsigned char)*s)) s++;
+  return s;
+}
+static int fake_at_word(const char *s, const char *word) {
+  const size_t n = strlen(word);
+  return strncmp(s, word, n) == 0 && !fake_word((unsigned char)s[n]);
+}
+
+/* From s to one of 'ends' outside brackets. */
+static const char *fake_until(const char *s, const char *ends) {
+  int depth = 0;
+  while (*s && (depth || !strchr(ends, *s))) {
+    depth += strchr("([{", *s) != NULL;
+    depth -= strchr(")]}", *s) != NULL;
+    if (depth < 0) return s;
+    s = fake_token(s);
+  }
+  return s;
+}
+
+/* Operands of one section: the expressions in brackets. */
+static const char *fake_operands(fake_out *o, const char *s) {
+  for (;;) {
+    s = fake_until(s, "(:");
+    if (*s != '(') return s;
+    const char *end = fake_until(s + 1, ")");
+    fake_say(o, ", ");
+    fake_add_text(o, s, (size_t)(end + 1 - s));
+    s = end + 1;
+  }
+}
+
+/* "asm volatile ( … )" at s, of which the word is read; what follows. */
+static const char *fake_asm(fake_out *o, const char *s) {
+  s = fake_blank(s);
+  while (fake_word((unsigned char)*s)) s = fake_blank(fake_token(s));
+  if (*s != '(') return s;
+  const char *text = s + 1, *end = fake_until(text, ":");
+  fake_say(o, "fake_ptx<fake_form(");
+  fake_add_text(o, text, (size_t)(end - text));
+  fake_say(o, ")>::run(");
+  fake_add_text(o, text, (size_t)(end - text));
+  for (int i = 0; i < 2 && *end == ':'; i++) end = fake_operands(o, end + 1);
+  while (*end == ':') end = fake_until(end + 1, ":");
+  fake_say(o, ")");
+  return *end ? end + 1 : end;
+}
+
+/* The name that the declarator at s gives: its last word before a bracket, outside the brackets of
+** types. *end: the ',' or ';' behind it. */
+static const char *fake_declared(const char *s, size_t *n, const char **end) {
+  const char *name = s;
+  int depth = 0, named = 0;
+  *n = 0;
+  while (*s && (depth || !strchr(",;", *s))) {
+    const char *next = fake_token(s);
+    named |= !depth && strchr("[=", *s) != NULL;
+    depth += strchr("([{<", *s) != NULL;
+    depth -= strchr(")]}>", *s) != NULL;
+    if (!depth && !named && fake_word((unsigned char)*s)) name = s, *n = (size_t)(next - s);
+    s = next;
+  }
+  *end = s;
+  return name;
+}
+
+/* "alignas(n)" and other attributes at s; what follows. */
+static const char *fake_attributes(const char *s) {
+  s = fake_blank(s);
+  while (fake_at_word(s, "alignas") || fake_at_word(s, "__attribute__")) {
+    s = fake_until(fake_until(s, "(") + 1, ")");
+    s = fake_blank(*s ? s + 1 : s);
+  }
+  return s;
+}
+
+/* "__shared__ …;" at s, of which the word is read. */
+static const char *fake_put_shared(fake_out *o, const char *s, int depth) {
+  const char *end = fake_until(s, ";"), *type = fake_attributes(s), *part = type;
+  fake_add_text(o, s, (size_t)(type - s));
+  fake_say(o, " static ");
+  fake_add_text(o, type, (size_t)(end - type));
+  fake_say(o, ";");
+  if (*end != ';') return end;
+  while (depth && part < end) {
+    const char *next;
+    char line[240];
+    size_t n;
+    const char *name = fake_declared(part, &n, &next);
+    snprintf(line, sizeof line, " static unsigned fake_seen%d; fake_shared(&fake_seen%d, "
+             "(void *)&%.*s, sizeof %.*s);", o->shared, o->shared, (int)n, name, (int)n, name);
+    fake_say(o, line);
+    o->shared++;
+    part = next + 1;
+  }
+  return end + 1;
+}
+
+/* "extern __shared__ T name[];", of which the words are read. */
+static const char *fake_dynamic(fake_out *o, const char *s, int depth) {
+  const char *type = fake_attributes(s), *end;
+  size_t n;
+  const char *name = fake_declared(type, &n, &end);
+  const int of = (int)(name - type);
+  char *line = NULL;
+  const int put = depth ? asprintf(&line, "%.*s*const %.*s = (%.*s*)fake_m->dynamic;", of, type,
+                                   (int)n, name, of, type)
+                        : asprintf(&line, "\n#define %.*s ((%.*s*)fake_m->dynamic)\n", (int)n, name,
+                                   of, type);
+  if (put < 0) abort();
+  fake_say(o, line);
+  free(line);
+  return *end ? end + 1 : end;
+}
+
+typedef struct fake_names { char name[256][80]; int n; } fake_names;
+
+/* The name of the kernel declared at s, behind "__global__": the word before the first bracket. A
+** declaration without a body is none, nor is a template. */
+static void fake_note_kernel(fake_names *k, const char *s) {
+  const char *open = fake_until(s, "(;{");
+  while (*open == '(') {
+    const char *e = open, *b;
+    while (e > s && isspace((unsigned char)e[-1])) e--;
+    for (b = e; b > s && fake_word((unsigned char)b[-1]);) b--;
+    const char *close = fake_until(open + 1, ")");
+    if (fake_at_word(b, "__attribute__") || fake_at_word(b, "alignas")) {
+      open = fake_until(close + 1, "(;{");
+      continue;
+    }
+    if (*close && *fake_blank(close + 1) == '{' && k->n < 256)
+      snprintf(k->name[k->n++], 80, "%.*s", (int)(e - b), b);
+    return;
+  }
+}
+
+static int fake_of_template(const char *start, const char *s) {
+  while (s > start && isspace((unsigned char)s[-1])) s--;
+  return s > start && s[-1] == '>';
+}
+
+/* "__global__", or what it stands for, at s: what follows. Else NULL. */
+static const char *fake_kernel_word(const char *s) {
+  static const char *const parts[] = { "__attribute__", "(", "(", "global", ")", ")" };
+  if (fake_at_word(s, "__global__")) return fake_token(s);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    if (strncmp(s, parts[i], strlen(parts[i])) != 0) return NULL;
+    s = fake_token(s);
+    if (i + 1 < sizeof parts / sizeof *parts) s = fake_blank(s);
+  }
+  return s;
+}
+
+static const char *fake_one(fake_out *o, fake_names *k, const char *start, const char *s,
+                            int depth) {
+  const char *next = fake_token(s);
+  if (fake_at_word(s, "asm") || fake_at_word(s, "__asm__") || fake_at_word(s, "__asm"))
+    return fake_asm(o, next);
+  if (fake_at_word(s, "extern") && fake_at_word(fake_blank(next), "__shared__"))
+    return fake_dynamic(o, fake_token(fake_blank(next)), depth);
+  if (fake_at_word(s, "static") && fake_at_word(fake_blank(next), "__shared__")) return next;
+  if (fake_at_word(s, "__shared__")) {
+    const char *t = fake_blank(next);
+    if (!fake_at_word(t, "extern")) return fake_put_shared(o, next, depth);
+    return fake_dynamic(o, fake_token(t), depth);
+  }
+  const char *const kernel = fake_kernel_word(s);
+  if (kernel) {
+    if (!fake_of_template(start, s)) fake_note_kernel(k, kernel);
+    return kernel;
+  }
+  fake_add_text(o, s, (size_t)(next - s));
+  return next;
+}
+
+/* The text for g++, which the caller frees. */
+static char *fake_rewrite(const char *text) {
+  fake_names kernels;
+  fake_out o = { NULL, 0, 0, 0 };
+  int depth = 0, outer = 0;        /* braces; those of namespaces and of "extern" */
+  kernels.n = 0;
+  for (const char *s = text; *s;) {
+    const int place = fake_at_word(s, "namespace") ||
+                      (fake_at_word(s, "extern") && *fake_blank(s + 6) == '"');
+    const char *body = place ? fake_until(s, "{;(=") : s;
+    if (place && *body == '{') outer++;
+    depth += (*s == '{') - (*s == '}');
+    if (*s == '}' && depth < outer) outer = depth;
+    s = fake_one(&o, &kernels, text, s, depth > outer);
+  }
+  fake_say(&o, "\n");
+  for (int i = 0; i < kernels.n; i++) {
+    char line[600];
+    const char *name = kernels.name[i];
+    snprintf(line, sizeof line, "extern \"C\" { __attribute__((visibility(\"default\"))) "
+             "void fake_run_%s(void **p) { fake_start(%s, p); } "
+             "__attribute__((visibility(\"default\"))) int fake_args_%s(unsigned *size) "
+             "{ return fake_sizes(%s, size); } }\n", name, name, name, name);
+    fake_say(&o, line);
+  }
+  return o.at;
+}

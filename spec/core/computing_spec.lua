@@ -1,0 +1,158 @@
+-- The CUDA text of our kernels computes what the CPU does: a machine without a GPU whose driver
+-- compiles texts with g++ and runs them (spec/c/fake_compute.c). Its products are sums in f64.
+
+local machine = dofile("spec/support/machine.lua")
+local has_gxx = os.execute("g++ --version >/dev/null 2>&1")
+local folder
+
+--- What a script prints there. environment: "NAME=value …".
+local function run(script, environment)
+  return machine.run(folder, script, ("FAKE_CUDA=\"computes=1 tell=1\" FLAME_CACHE_DIR=%s/cache "
+    .. "TMPDIR=%s %s"):format(folder, folder, environment or ""))
+end
+
+--- A case, or why it can not run.
+local function case(title, test)
+  it(title, has_gxx and test or function() pending "no g++" end)
+end
+
+local training = [[
+local nn, optim = require "flame.nn", require "flame.optim"
+local function train(device)
+  flame.seed(3)
+  local net = nn.Sequential(nn.Embedding(9, 12), nn.Linear(12, 16), nn.GELU(), nn.LayerNorm(16),
+    nn.Linear(16, 5)):to(device)
+  local opt = optim.AdamW(net:parameters(), { lr = 0.01 })
+  local x = flame.tensor({ 1, 2, 3, 4, 5, 6, 7, 9 }, { dtype = "i64" }):to(device)
+  local good = flame.tensor({ 1, 2, 3, 4, 5, 1, 2, 5 }, { dtype = "i64" }):to(device)
+  local bad = flame.tensor({ 1, 2, 3, 4, 9, 1, 2, 5 }, { dtype = "i64" }):to(device)
+  local said = {}
+  local function weights()
+    for _, p in ipairs(net:parameters()) do
+      for _, v in ipairs(p:detach():flatten():totable()) do said[#said + 1] = v end
+    end
+  end
+  for i = 1, 7 do
+    local ok, loss = pcall(function()
+      opt:zero_grad()
+      local loss = flame.cross_entropy(net(x), i % 3 == 0 and bad or good)
+      loss:backward()
+      opt:step()
+      flame.eval()
+      return loss:item()
+    end)
+    said[#said + 1] = ok and loss or loss:gsub("^.-:%d+: ", "")
+    weights()
+  end
+  return said
+end
+]]
+
+describe("#cuda text on the CPU", function()
+  setup(function() folder = machine.new() end)
+  teardown(function() machine.remove(folder) end)
+
+  case("trains as the CPU does, and nothing of a step sticks whose check fails", function()
+    local text = run(training .. [[
+local a, b = train "cpu", train "cuda"
+local far, fails = 0, 0
+for i, v in ipairs(a) do
+  if type(v) == "string" then
+    fails = fails + 1
+    assert(v == b[i] and v:find("class 9 at position 5", 1, true), v .. " " .. tostring(b[i]))
+  else
+    far = math.max(far, math.abs(v - b[i]))
+  end
+end
+print(#a == #b, fails, far < 2e-4 or far)]])
+    assert.truthy(text:find "true\t2\ttrue", text)
+  end)
+
+  case("gives the same bits replayed as graphs and queued one by one", function()
+    local script = training .. [[
+local t = train "cuda"
+for i, v in ipairs(t) do t[i] = type(v) == "number" and ("%a"):format(v) or v end
+print(table.concat(t, " "))]]
+    local recorded = run(script, "FLAME_REPLAY=2")
+    local queued = run(script, "FLAME_REPLAY=0")
+    local replays = tonumber(recorded:match "(%d+) graphs")
+    assert.truthy(replays and replays > 4, recorded)
+    assert.truthy(queued:find "^0x" or queued:find "^-0x", queued)
+    assert.equal(queued:gsub("%d+ graphs", ""), (recorded:gsub("%d+ graphs", "")))
+  end)
+
+  local halves = [[
+local worst = 0
+for _, dtype in ipairs { "bf16", "f16" } do
+  flame.seed(5)
+  local x = (flame.randn(37, 65) * 3):to(dtype):to "cpu"
+  local function chain(v)
+    return ((v * 2 + 1):tanh() - v:sigmoid()):maximum(v:roll(1, 2)) / (v:abs() + 1)
+  end
+  local a, b = chain(x), chain(x:to "cuda"):to "cpu"
+  worst = math.max(worst, (a:float() - b:float()):abs():max():item())
+end
+print("worst", worst)]]
+
+  case("rounds a chain of halves as the CPU does, bit by bit", function()
+    assert.truthy(run(halves):find "worst\t0.0")
+  end)
+
+  case("sums a block in shared memory, with its gradient", function()
+    local text = run [==[
+local k = flame.kernel { grid = 4, block = 64, shape = { 4 }, source = [=[
+__global__ void block_sum(float *y, const float *x, int n) {
+  __shared__ float part[64];
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  part[t] = i < n ? x[i] * x[i] : 0.f;
+  __syncthreads();
+  for (int d = 32; d > 0; d /= 2) {
+    if (t < d) part[t] += part[t + d];
+    __syncthreads();
+  }
+  if (t == 0) y[blockIdx.x] = part[0];
+}]=] }
+local function both(device)
+  flame.seed(2)
+  local x = flame.randn(200):to(device):requires_grad_()
+  local y = k(x, 200)
+  ;(y * flame.tensor({ 1, 2, 3, 4 }):to(device)):sum():backward()
+  return y:to "cpu", x.grad:to "cpu"
+end
+local y, g = both "cpu"
+local z, h = both "cuda"
+print((y - z):abs():max():item() < 1e-4, (g - h):abs():max():item() < 1e-5, y:sum():item() > 100)]==]
+    assert.truthy(text:find "true\ttrue\ttrue", text)
+  end)
+
+  case("adds a gradient's parts to the same bits, however threads are scheduled", function()
+    local script = [==[
+local k = flame.kernel { block = 96, source = [=[
+__global__ void pick(const float *x, const int *at, float *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[at[i]] * x[at[i]] * (1.f + 0.001f * i);
+}]=], shape = { 400 } }
+flame.seed(1)
+local x = flame.rand(5):requires_grad_()
+local at = {}
+for i = 1, 400 do at[i] = i < 200 and 3 or i % 5 end      -- most warps meet at one element
+k(x, flame.tensor(at, { dtype = "i32" }), 400):sum():backward()
+local g = x.grad:totable()
+for i, v in ipairs(g) do g[i] = ("%a"):format(v) end
+print(table.concat(g, " "))]==]
+    local bits = {}
+    for seed = 1, 3 do
+      bits[seed] = run(script, ("FAKE_CUDA=\"computes=1 seed=%d\""):format(seed))
+      assert.truthy(bits[seed]:find "^0x", bits[seed])
+      assert.equal(bits[1], bits[seed])
+    end
+  end)
+
+  case("shows a wrong text, and names an instruction that it does not know", function()
+    local wrong = run(halves, "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='return M(tanh)(x)|return -M(tanh)(x)'")
+    assert.truthy(tonumber(wrong:match "worst\t(%S+)") > 1, wrong)
+    local unknown = run("print(pcall(function() " .. halves .. " end))",
+      "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='cvt.rn.bf16|cvt.rp.bf16'")
+    assert.truthy(unknown:find("does not know this asm: cvt.rp.bf16", 1, true), unknown)
+  end)
+end)

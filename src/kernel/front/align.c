@@ -1,0 +1,72 @@
+/*
+** Addresses of wide types: "*(float4 *)(x + i)" where i is no multiple of 4. A GPU stops there, so
+** the place is asked for its address wherever that is not seen to be right. Memory begins at a
+** multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y and z of a
+** float3 is fine: of these only what begins inside an element is told.
+*/
+#include "kernel/front/front.h"
+
+enum { WIDEST = 16 };
+
+/* The largest power of two that is seen to divide e, at most WIDEST. */
+static int64_t twos(const fl_kexpr *e) {
+  int64_t a, b;
+  switch (e->kind) {
+    case FL_KX_CONST:
+      for (a = 1; a < WIDEST && e->value.i % (2 * a) == 0; a *= 2) continue;
+      return a;
+    case FL_KX_CAST:
+      return fl_kt_is_int(e->x[0]->type) && e->type != FL_KT_BOOL ? twos(e->x[0]) : 1;
+    case FL_KX_SELECT: a = twos(e->x[1]); b = twos(e->x[2]); return a < b ? a : b;
+    case FL_KX_BINARY: break;
+    default: return 1;
+  }
+  switch (e->op) {
+    case FL_KO_ADD: case FL_KO_SUB: case FL_KO_OR: case FL_KO_XOR:
+      a = twos(e->x[0]);
+      b = twos(e->x[1]);
+      return a < b ? a : b;
+    case FL_KO_AND: a = twos(e->x[0]); b = twos(e->x[1]); return a > b ? a : b;
+    case FL_KO_MUL: a = twos(e->x[0]) * twos(e->x[1]); return a < WIDEST ? a : WIDEST;
+    case FL_KO_SHL:
+      if (e->x[1]->kind != FL_KX_CONST) return 1;
+      for (a = twos(e->x[0]), b = e->x[1]->value.i; a < WIDEST && b > 0; b--) a *= 2;
+      return a;
+    default: return 1;
+  }
+}
+
+void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line) {
+  if (p->failed || !p->b || !v->linear) return;
+  const fl_kvar *var = &p->f->vars[v->var];
+  const int64_t unit = v->unit ? v->unit : var->type > FL_KT_BOOL ? fl_kt_size(var->type) : 1,
+                align = fl_ctype_align(v->type);
+  if (align <= unit || align > WIDEST) return;
+  if (var->kind == FL_KV_POINTER && var->param >= 0 && p->f->params[var->param].wide < align)
+    p->f->params[var->param].wide = (uint8_t)align;
+  const int local = var->kind != FL_KV_POINTER && var->kind != FL_KV_SHARED;
+  if (!v->idx || (local && !v->unit) || twos(v->idx) * unit >= align) return;
+  fl_karena *a = p->a;
+  fl_kexpr *rest = fl_kexpr_binary(a, FL_KO_AND, v->idx,
+                                   fl_kexpr_int(a, FL_KT_I64, align / unit - 1));
+  fl_kexpr *good = fl_kexpr_binary(a, FL_KO_EQ, rest, fl_kexpr_int(a, FL_KT_I64, 0));
+  fl_kexpr *byte = fl_kexpr_binary(a, FL_KO_MUL, v->idx, fl_kexpr_int(a, FL_KT_I64, unit));
+  fl_kstmt *s = fl_front_check(p, good) && fl_front_check(p, byte)
+                    ? fl_emit(p, FL_KS_ASSERT, line) : NULL;
+  if (!s) return;
+  s->x[0] = good;
+  s->x[1] = byte;
+  s->text = fl_karena_printf(a, "'%s' of '%s' begins at a multiple of %d bytes",
+                             fl_ctype_text(a, v->type), var->source, (int)align);
+}
+
+/* 'before' was the last statement before the place was read. */
+void fl_align_forget(fl_front *p, const fl_kstmt *before) {
+  fl_kstmt *last = p->failed || !p->b ? NULL : p->b->last, *s = NULL;
+  if (!last || last == before || last->kind != FL_KS_ASSERT || !last->x[1]) return;
+  if (last != p->b->first)
+    for (s = p->b->first; s->next != last; s = s->next) continue;
+  if (s) s->next = NULL;
+  else p->b->first = NULL;
+  p->b->last = s;
+}
