@@ -32,7 +32,7 @@ typedef struct fl_kdefs {
   int32_t *loop_order;       /* place of each loop */
 } fl_kdefs;
 
-/* Of the variables that f has now. In 'a', of which it holds all; NULL: no memory. */
+/* The definitions of all variables that f has now, in the arena 'a'; NULL: no memory. */
 fl_kdefs *fl_kdefs_new(fl_karena *a, const fl_kfunc *f, fl_kblock body);
 
 /* The only value that the variable ever gets; NULL: there is none, or it has one as a parameter. */
