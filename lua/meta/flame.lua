@@ -5746,7 +5746,7 @@ function flame.general_hamming_window(n, periodic, alpha) end
 --- likeliest that have top_p together, those with min_p of the likeliest's share.
 --- repetition_penalty divides the scores of tokens that came before. stop: ids and words, by
 --- default the configuration's eos_token_id. stream(piece, i) gets each piece of text, or id, of
---- sequence i, and ends all with false. seed: draws of the call's own. cache = false computes
+--- sequence i; if it returns false, all end. seed: draws of the call's own. cache = false computes
 --- everything again for each token.
 ---@param model any
 ---@param ids any

@@ -254,6 +254,13 @@ describe("weights made of others", function()
     assert.equal(2, #layer:parameters())
     raises("'weight' is not made of others", nn.utils.remove_weight_norm, layer)
   end)
+  it("name what they can not be put on once", function()
+    for _, f in ipairs { nn.utils.weight_norm, nn.utils.spectral_norm } do
+      local ok, why = pcall(f, nn.ReLU())
+      assert.is_false(ok)
+      assert.matches("^[%w_/.]*:?%d*:? ?%a+_norm: the module has no parameter 'weight'$", why)
+    end
+  end)
   it("spectral_norm: the largest singular value becomes 1", function()
     local layer = nn.utils.spectral_norm(nn.Linear(6, 4), "weight", 30)
     for _ = 1, 5 do layer(flame.zeros(1, 6)) end

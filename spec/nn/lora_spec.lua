@@ -173,6 +173,24 @@ describe("adapters", function()
     local x = flame.randn(2, 3)
     assert.is_true(flame.equal(net(x), other(x)))
   end)
+  it("are not merged into a weight that another layer has too", function()
+    local net = nn.Sequential { nn.Linear(3, 3), nn.Linear(3, 3) }
+    net[2].weight = net[1].weight
+    nn.lora.attach(net, { rank = 2, targets = "2" })
+    flame.no_grad(function() net[2].lora.B:fill_(1) end)
+    local before, weight = net(flame.ones(1, 3)), net[1].weight:clone()
+    refused("merge: '1.weight' is '2.weight' as well, which the sum would change", nn.lora.merge,
+      net)
+    assert.is_true(flame.equal(weight, net[1].weight))
+    net[2].weight = nn.Parameter(net[2].weight:detach():clone())
+    assert.allclose(before, nn.lora.merge(net)(flame.ones(1, 3)))
+    local once = nn.Linear(3, 3)
+    local twice = nn.Sequential { once, once }        -- one layer: its one adapter is added once
+    nn.lora.attach(twice, 2)
+    flame.no_grad(function() once.lora.B:fill_(1) end)
+    before = twice(flame.ones(1, 3))
+    assert.allclose(before, nn.lora.merge(twice)(flame.ones(1, 3)), { rtol = 1e-5, atol = 1e-5 })
+  end)
   it("refuse what does not fit", function()
     local net = nn.Sequential { nn.Linear(3, 2), nn.GELU() }
     refused("the network has no adapters: call nn.lora.attach(net)", nn.lora.merge, net)
@@ -180,6 +198,8 @@ describe("adapters", function()
       net,
       { targets = "atention" })
     refused("no linear, convolution", nn.lora.attach, nn.GELU())
+    refused("attach: '(' is no pattern of Lua: unfinished capture", nn.lora.attach, net,
+      { targets = { "1", "(" } })
     refused("rank is 0", nn.lora.attach, net, 0)
     refused("no option 'rnak'", nn.lora.attach, net, { rnak = 2 })
     nn.lora.attach(net)

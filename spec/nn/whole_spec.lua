@@ -198,6 +198,9 @@ describe("names and classes", function()
   it("freeze and unfreeze go by patterns of names", function()
     local net = nn.Sequential { nn.Linear(2, 3), nn.Linear(3, 3), nn.Linear(3, 1) }
     net(flame.ones(1, 2)):sum():backward()
+    assert.has_error(function() net:freeze("bias", "nosuch") end)
+    assert.is_true(net[1].bias.requires_grad)         -- what is refused freezes nothing
+    refused("freeze: '[' is no pattern of Lua: malformed pattern", net.freeze, net, "[")
     assert.same({ "1.weight", "1.bias", "2.bias" }, net:freeze("^1%.", "2%.bias"))
     assert.is_nil(net[1].weight.grad)
     assert.truthy(net[3].weight.grad)

@@ -129,20 +129,25 @@ return function(nn, shared)
   end
 
   -- ---- by pattern -------------------------------------------------------------------------------
-  --- Calls f(name, parameter) where a pattern of Lua is found in the name; raises where one is
-  --- found in none.
+  --- Raises for what is no pattern of Lua.
+  function shared.check_patterns(op, patterns)
+    for _, pattern in ipairs(patterns) do
+      local ok, why = pcall(string.find, "", pattern)
+      if not ok then fail(op, "'%s' is no pattern of Lua: %s", pattern, why) end
+    end
+  end
+  --- Calls f(name, parameter) where a pattern of Lua is found in the name; raises before that
+  --- where one is found in none.
   local function matching(op, net, patterns, f)
     if #patterns == 0 then fail(op, "need a pattern of names, as \"^encoder%%.\"") end
-    local found, names = {}, {}
+    shared.check_patterns(op, patterns)
+    local found, names, list = {}, {}, {}
     for name, x in net:named_parameters() do
+      local fits = false
       for _, pattern in ipairs(patterns) do
-        if name:find(pattern) then
-          found[pattern] = true
-          names[#names + 1] = name
-          f(name, x)
-          break
-        end
+        if name:find(pattern) then found[pattern], fits = true, true end
       end
+      if fits then names[#names + 1], list[#list + 1] = name, x end
     end
     for _, pattern in ipairs(patterns) do
       if not found[pattern] then
@@ -151,6 +156,7 @@ return function(nn, shared)
           first and (", the first is '%s'"):format(first) or "")
       end
     end
+    for i, x in ipairs(list) do f(names[i], x) end
     return names
   end
   --- Stops the training of the parameters in whose names a pattern of Lua is found, as

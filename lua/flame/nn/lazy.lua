@@ -49,27 +49,26 @@ return function(nn, shared)
 
   --- Replaces the parameter 'name' by what make(module) computes from others, before each forward.
   --- Both functions know the module by their argument: a copy of it has them too.
-  local function replace(op, module, name, make, undo)
+  local function replace(module, name, make, undo)
     local list = made[module] or {}
     made[module] = list
-    if list[name] then fail("%s: '%s' is made of others already", op, name) end
+    if list[name] then fail("'%s' is made of others already", name) end
     local function run(m) rawset(m, name, make(m)) end
     module[name] = nil                                    -- no parameter from here on
     list[name] = { hook = module:register_forward_pre_hook(run), run = run, undo = undo }
     run(module)
     return module
   end
-  local function parameter_of(op, module, name)
+  local function parameter_of(module, name)
     local w = module[name]
-    if not flame.is_tensor(w) then fail("%s: the module has no parameter '%s'", op, name) end
+    if not flame.is_tensor(w) then fail("the module has no parameter '%s'", name) end
     return w
   end
   local utils = nn.utils
   local function restore(text)
-    local op = text:match("([%w_]+)%(")
     put(utils, text, function(module, name)
       local entry = made[module] and made[module][name]
-      if not entry then fail("%s: '%s' is not made of others", op, name) end
+      if not entry then fail("'%s' is not made of others", name) end
       entry.hook.remove()
       made[module][name] = nil
       rawset(module, name, nil)
@@ -82,7 +81,7 @@ return function(nn, shared)
   --- over all axes but dim; false: over all.
   put(utils, 'nn.utils.weight_norm(module: Module, name: str = "weight", dim?: axis = 1) -> Module',
     function(module, name, dim)
-    local w = parameter_of("weight_norm", module, name)
+    local w = parameter_of(module, name)
     local rest = {}
     for d = 1, w.ndim do
       if d ~= dim and (not dim or d ~= w.ndim + 1 + dim) then rest[#rest + 1] = d end
@@ -91,7 +90,7 @@ return function(nn, shared)
     local g, v = name .. "_g", name .. "_v"
     module[g], module[v] = nn.Parameter(norm(w:detach())), nn.Parameter(w:detach():clone())
     local function make(m) return m[v] * (m[g] / norm(m[v])) end
-    return replace("weight_norm", module, name, make, function(m)
+    return replace(module, name, make, function(m)
       local value = make(m)
       m[g], m[v] = nil, nil
       return value
@@ -106,7 +105,7 @@ return function(nn, shared)
   put(utils, [[nn.utils.spectral_norm(module: Module, name: str = "weight",
     n_power_iterations: int = 1, eps = 1e-12, dim?: axis) -> Module]],
     function(module, name, steps, eps, dim)
-    local w = parameter_of("spectral_norm", module, name)
+    local w = parameter_of(module, name)
     dim = dim or getmetatable(module).__name:find("^ConvTranspose") and 2 or 1
     local orig, left = name .. "_orig", name .. "_u"
     module[orig] = nn.Parameter(w:detach():clone())
@@ -126,7 +125,7 @@ return function(nn, shared)
       end
       return of[orig] / u:dot(m:mv(v))
     end
-    return replace("spectral_norm", module, name, make, function(m)
+    return replace(module, name, make, function(m)
       local value = make(m)
       m[orig], m[left] = nil, nil
       return value

@@ -119,6 +119,7 @@ return function(nn, shared)
     targets?: str|str[]) -> table]], function(net, rank, alpha, dropout, targets)
       if rank < 1 then fail("lora.attach", "rank is %d, need a positive integer", rank) end
       if type(targets) == "string" then targets = { targets } end
+      shared.check_patterns("lora.attach", targets or {})
       local names, layers = {}, {}
       for name, m in net:named_modules() do
         if #weights_of(m) > 0 and is_target(name, targets) then
@@ -211,10 +212,32 @@ return function(nn, shared)
     return net
   end, "lora.load")
 
+  --- Raises where a weight that an adapter is added to is the weight of another place too.
+  local function check_alone(net, adapters)
+    local place = {}
+    for name, m in net:named_modules() do
+      for field, w in pairs(fields.tensors_of(m)) do
+        local key = flame.internal.handle(w)
+        place[key] = place[key] or {}
+        table.insert(place[key], name == "" and field or name .. "." .. field)
+      end
+    end
+    for _, entry in ipairs(adapters) do
+      local places = place[flame.internal.handle(base_of(entry[2]))]
+      if #places > 1 then
+        table.sort(places)
+        fail("lora.merge", "'%s' is '%s' as well, which the sum would change\1: attach by targets "
+          .. "without it, or give the layer a copy", places[1], places[2])
+      end
+    end
+  end
+
   --- Adds each adapter to its weight, so that calls cost what they cost the base; state_dict has
   --- the sums then. The weights as they were are kept for unmerge.
   put(lora, "nn.lora.merge(net: Module) -> Module", function(net)
-    for _, entry in ipairs(adapters_of("lora.merge", net)) do
+    local adapters = adapters_of("lora.merge", net)
+    check_alone(net, adapters)
+    for _, entry in ipairs(adapters) do
       local adapter = entry[2]
       if not rawget(adapter, "base") then
         local w = base_of(adapter)
