@@ -314,6 +314,8 @@ describe("the contract, tensors:", function()
     raises("did you mean 'reshape'", function() return x.reshap end)
     raises("did you mean 'shape'", function() return x.shap end)
     raises("did you mean 'grad'", function() x.grd = 1 end)
+    local _, why = pcall(function() return x["1"] end)        -- and not 'i1'
+    assert.matches("has no field '1'$", why)
     raises("grad and requires_grad", function() x.shape = { 1 } end)
     raises("grad and requires_grad", function() x.exp = 1 end)
     raises("field", function() return x.zzzzzzzzzzzz end)

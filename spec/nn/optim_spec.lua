@@ -6,7 +6,8 @@ local optim = require "flame.optim"
 
 local function parameter(values) return flame.tensor(values, { requires_grad = true }) end
 
-local refused = require("spec.support.helper").raises
+local helper = require "spec.support.helper"
+local refused, says = helper.raises, helper.says
 
 -- A loss with curvature in all directions.
 local function bowl(p) return (p * p):sum() * 0.5 + ((p - 0.3) ^ 4):sum() end
@@ -41,6 +42,8 @@ describe("optimisers", function()
   end)
 
   it("refuse what can not be", function()
+    says("Adam: lr is -1, need a number of at least 0", optim.Adam, { parameter { 1 } },
+      { lr = -1 })
     local p = parameter({ 1 })
     refused("SGD: no option 'speed', there is: lr momentum", optim.SGD, { p }, { speed = 1 })
     refused("SGD: lr is -1", optim.SGD, { p }, { lr = -1 })

@@ -30,8 +30,11 @@ int fl_word_distance(const char *p, const char *q, int limit) {
   return row[n % 3][m];
 }
 
-/* One slip, or two in a word that is long enough to be known after them. */
-int fl_word_limit(const char *word) { return strlen(word) > 7 ? 11 : 6; }
+/* One slip, or two in a word that is long enough to be known after them; of a letter its case. */
+int fl_word_limit(const char *word) {
+  const size_t n = strlen(word);
+  return n > 7 ? 11 : n > 1 ? 6 : 1;
+}
 
 fl_word_guess fl_word_begin(const char *word) {
   return (fl_word_guess){ word, fl_word_limit(word), "" };

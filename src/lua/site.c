@@ -145,11 +145,13 @@ static void name_outermost(lua_State *L, fl_error *e) {
   }
 }
 
-/* "op: message" without the place. */
+/* "op: message" without the place. A message that says itself whose it is stays so. */
 static void push_facts(lua_State *L, const fl_error *e) {
   luaL_Buffer out;
+  const size_t n = strlen(e->op);
+  const int named = strncmp(e->message, e->op, n) == 0 && e->message[n] == ':';
   luaL_buffinit(L, &out);
-  if (e->op[0] != 0) {
+  if (n != 0 && !named) {
     luaL_addstring(&out, e->op);
     luaL_addstring(&out, ": ");
   }
