@@ -112,8 +112,8 @@ static void enter_window(flame_context *c, fl_node *n) {
   c->stats.recorded++;
 }
 
-/* Notes why n is untracked, if it stays so: an input that is tracked loses that here; else it is the
-** reason of the first input that has one. Not inlined: most nodes have no such input. */
+/* Notes why n is untracked, if it stays so: a tracked input loses that here; else the reason is
+** that of the first input that has one. Not inlined: most nodes have no such input. */
 __attribute__((noinline)) static void inherit_lost(fl_node *n) {
   const flame_context *c = n->ctx;
   for (int i = 0; i < n->nin; i++) {
