@@ -1,9 +1,9 @@
 /*
 ** flame_lua.h: for C programs that embed Lua and flame together.
 **
-** luaopen_flame makes (or finds) the module of a state; every state has a separate context
-** , closed by lua_close. Tensors that cross this border stay owned by both sides: the
-** caller keeps its reference and the box on the Lua side holds another.
+** luaopen_flame makes (or finds) the module of a state; every state has a separate context, closed
+** by lua_close. Tensors that cross this border stay owned by both sides: the caller keeps its
+** reference and the box on the Lua side holds another.
 */
 #ifndef FLAME_LUA_H
 #define FLAME_LUA_H
