@@ -49,6 +49,7 @@ __attribute__((constructor)) static void read_settings(void) {
     set(name, value);
   if (card.computes) fake_computes = &fake_with_gxx;
   gpu.seed = (unsigned)card.seed;
+  gpu.parts = card.seed != 0;
   for (int i = 0; i < 8; i++) fake.way_ms[i] = i == card.fast ? 0.5f : 1;
 }
 

@@ -58,6 +58,7 @@ static struct {
   void (*run)(void **params);
   void **params;
   uint64_t seed;
+  int parts;                      /* lanes that are active may have parted */
   unsigned char *dynamic;
   int asked;                      /* somebody polls: a round without another step is no end */
   char failure[400];
@@ -188,9 +189,8 @@ static int fake_activate(void) {
     if (gpu.fiber[t].state != AT_ACTIVE) continue;
     for (unsigned i = 0; i < 32 && warp + i < gpu.n; i++) {
       const fake_fiber *g = &gpu.fiber[warp + i];
-      /* lanes may have parted: one in eight is left behind */
-      if (g->state == AT_ACTIVE && g->at == gpu.fiber[t].at &&
-          (warp + i == t || fake_random(8))) mask |= 1u << i;
+      if (g->state == AT_ACTIVE && g->at == gpu.fiber[t].at &&      /* one in eight stays behind */
+          (warp + i == t || !gpu.parts || fake_random(8))) mask |= 1u << i;
     }
     for (unsigned i = 0; i < 32; i++)
       if (mask >> i & 1) gpu.fiber[warp + i].got = mask, gpu.fiber[warp + i].state = READY;

@@ -160,8 +160,8 @@ FAKE_ANY(24)) { d = (D)(fake_m->linear & 31); } };
 FAKE_FORM(25, void *p, float x) { *(float *)p = x; } };
 FAKE_FORM(26, float &x, const void *p) { x = ((const float *)p)[1]; } };
 FAKE_FORM(27, void *p, fake_u32 a, fake_u32 b) { *(uint2 *)p = uint2{ a, b }; } };
-FAKE_FORM(28, fake_u32 &a, fake_u32 &b, const void *p) {
-  a = ((const fake_u32 *)p)[0], b = ((const fake_u32 *)p)[1];
+FAKE_ANY(28), D &b, const void *p) {
+  d = (D)((const fake_u32 *)p)[0], b = (D)((const fake_u32 *)p)[1];
 } };
 FAKE_ANY(29), float x) { d = (D)(x != x ? 0 : (int)rintf(fminf(fmaxf(x, -128), 127))); } };
 FAKE_ANY(30), int a, int b, fake_u32 c) {
@@ -169,6 +169,6 @@ FAKE_ANY(30), int a, int b, fake_u32 c) {
           ((fake_u32)min(max(b, -128), 127) & 255));
 } };
 FAKE_ANY(31), fake_u32 a) { d = (D)(a ? 32 - __clz((int)a) : 0); } };
-FAKE_FORM(32, fake_u32 &a, fake_u32 &b, const void *p, int there) {
-  a = there ? ((const fake_u32 *)p)[0] : 0, b = there ? ((const fake_u32 *)p)[1] : 0;
+FAKE_ANY(32), D &b, const void *p, int there) {
+  d = (D)(there ? ((const fake_u32 *)p)[0] : 0), b = (D)(there ? ((const fake_u32 *)p)[1] : 0);
 } };

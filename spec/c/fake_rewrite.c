@@ -198,6 +198,7 @@ static const char *fake_one(fake_out *o, fake_names *k, const char *start, const
     return fake_asm(o, next);
   if (fake_at_word(s, "extern") && fake_at_word(fake_blank(next), "__shared__"))
     return fake_dynamic(o, fake_token(fake_blank(next)), depth);
+  if (fake_at_word(s, "static") && fake_at_word(fake_blank(next), "__shared__")) return next;
   if (fake_at_word(s, "__shared__")) {
     const char *t = fake_blank(next);
     if (!fake_at_word(t, "extern")) return fake_put_shared(o, next, depth);

@@ -26,12 +26,23 @@
 #define __builtin_align__(n) __attribute__((aligned(n)))
 typedef decltype(sizeof 0) size_t;
 typedef decltype((char *)0 - (char *)0) ptrdiff_t;
+namespace std {                  /* NVRTC has it, too */
+template <class T> class initializer_list {
+  const T *fake_at;
+  size_t fake_n;
+  constexpr initializer_list(const T *p, size_t n) : fake_at(p), fake_n(n) {}
+public:
+  constexpr initializer_list() : fake_at(0), fake_n(0) {}
+  constexpr size_t size() const { return fake_n; }
+  constexpr const T *begin() const { return fake_at; }
+  constexpr const T *end() const { return fake_at + fake_n; }
+};
+}
 typedef unsigned char fake_u8;
 typedef unsigned short fake_u16;
 typedef unsigned int fake_u32;
 typedef unsigned long long fake_u64;
 #define FAKE static inline
-#pragma GCC visibility push(hidden)
 extern "C" {
 void *memcpy(void *, const void *, size_t);
 void *memset(void *, int, size_t);
@@ -297,4 +308,3 @@ FAKE float4 atomicAdd(float4 *p, float4 v) {
 #include "fake_math.hh"
 #include "fake_half.hh"
 #include "fake_ptx.hh"
-#pragma GCC visibility pop
