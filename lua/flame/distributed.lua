@@ -306,8 +306,8 @@ end, function(g, how, x)
   return received(x, { op = "send", peer = how.peer }, false) + g * 0
 end)
 
---- Sends x to a rank, which calls receive. The result is a 0-d zero: added to the loss it makes the
---- gradient of x come back from there.
+--- Sends x to a rank, which calls receive. The result is a 0-d zero: added to the loss it lets
+--- backward receive the gradient of x from that rank.
 put(distributed, "distributed.send(x: T, to: int) -> T", function(x, to)
   return send(x, { op = "send", peer = need_other("send", "to", to), keep = true })
 end)

@@ -4521,8 +4521,8 @@ function distributed.reduce_scatter(x, reduce, sizes) end
 ---@class flame.options.distributed.send
 ---@field to? integer
 
---- Sends x to a rank, which calls receive. The result is a 0-d zero: added to the loss it makes the
---- gradient of x come back from there.
+--- Sends x to a rank, which calls receive. The result is a 0-d zero: added to the loss it lets
+--- backward receive the gradient of x from that rank.
 ---@param x flame.Tensor
 ---@param to integer
 ---@return flame.Tensor

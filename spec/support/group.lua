@@ -30,7 +30,8 @@ function group.agree(n, expected, text, o)
   return out
 end
 
---- Runs the text, which fails on the ranks of 'expected': pieces that rank's output has.
+--- Runs the text, which has to fail. 'expected' has by rank a text, or several, which the output of
+-- that rank has to contain.
 function group.fails(n, expected, text, o)
   local out = group.run(n, text, o)
   luassert.are_not.equal(0, out.status)

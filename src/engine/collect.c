@@ -46,7 +46,7 @@ enum {
 };
 static const int64_t MIN_BYTES = 64LL << 20;
 
-/* Of tensors, and of nodes, handles and entries in host memory. */
+/* Bytes of all live tensors and of the context's host memory (nodes, handles, entries). */
 static int64_t bytes_held(const flame_context *c) {
   return fl_engine_live_bytes(c) + (int64_t)c->mem.live_bytes;
 }

@@ -177,8 +177,8 @@ static void configure_checks(flame_context *c) {
   c->scan = (uint8_t)fl_env_lists(FL_ENV_FLAME_CHECK, "nan");
 }
 
-/* The options as this version has them: what a shorter struct lacks is 0, what a longer one has
-** more must be. */
+/* The caller's options as this version's struct: fields that an older, shorter one lacks are 0, and
+** those that only a newer, longer one has must be 0. */
 static flame_status read_options(flame_context *c, const flame_options *from, flame_options *o) {
   *o = (flame_options){ .size = sizeof *o };
   if (!from) return FLAME_OK;

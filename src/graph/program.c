@@ -12,7 +12,7 @@
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* All but the struct, which is the caller's. */
+/* Frees all that the program holds; the struct itself is freed by the caller. */
 static void empty(flame_program *p) {
   flame_context *c = p->c;
   for (int64_t i = 0; i < p->state.n; i++) {

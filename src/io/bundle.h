@@ -1,5 +1,5 @@
 /*
-** Bundles: a program with what it needs inside (flame-lua --bundle). The payload lies behind the
+** Bundles: a program with what it needs inside (flame-lua --bundle). The payload follows the
 ** executable at a multiple of 64 KiB, is mapped as a whole and never copied:
 **
 **   0   "flame-bundle 1\n\0"                      16 bytes

@@ -3,7 +3,7 @@
 */
 #include "tensor/call_collective.h"
 
-/* Elements of the array where the result has so many; -1: any number. */
+/* How many elements the array must have for a result of k->numel; -1: any number, -2: none fits. */
 static int64_t array_of(const fl_call *k) {
   const int64_t n = k->p[FL_COLLECT_RANKS];
   int64_t out;

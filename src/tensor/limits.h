@@ -26,8 +26,8 @@ typedef struct fl_limits {
   atomic_int stuck;              /* 1 + the limit that is used up, or FL_STUCK_CLOSED */
   uint8_t any, timed;            /* is there a limit? one of time? */
   uint8_t asked;                 /* this call is flame_limit_used, whose time is not counted */
-  int32_t depth;                 /* of calls whose time is counted */
-  int64_t began;                 /* ns, of the outermost of them */
+  int32_t depth;                 /* calls under way whose time is counted */
+  int64_t began;                 /* when the outermost of these calls began, in ns */
   int64_t collect_at;            /* live nodes that are worth a collection */
   int64_t collect_bytes;         /* so for host bytes, while nearly all are in use; else 0 */
   fl_watch *watch;

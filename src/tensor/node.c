@@ -112,8 +112,8 @@ static void enter_window(flame_context *c, fl_node *n) {
   c->stats.recorded++;
 }
 
-/* What n has lost if it stays untracked: the tracking of an input now, else what the first of
-** them that had lost something had. Apart, since most nodes have no such input. */
+/* Notes why n is untracked, if it stays so: a tracked input loses that here; else the reason is
+** that of the first input that has one. Not inlined: most nodes have no such input. */
 __attribute__((noinline)) static void inherit_lost(fl_node *n) {
   const flame_context *c = n->ctx;
   for (int i = 0; i < n->nin; i++) {

@@ -4,7 +4,7 @@
 #include "cuda/call/call.h"
 
 int64_t fl_ordered_scratch(const fl_kfunction *k, const fl_call *c);    /* bytes; 0: no such sums */
-/* queue what end launches; 0: error kept */
+/* queues the compilation of the kernels that fl_ordered_end launches; 0: the error is kept */
 int fl_ordered_want(fl_cuda *s, const fl_kfunction *k);
 flame_status fl_ordered_begin(fl_cuda *s, const fl_kfunction *k, const fl_call_run *r);
 flame_status fl_ordered_end(fl_cuda *s, const fl_kfunction *k, const fl_call_run *r);

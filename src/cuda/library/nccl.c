@@ -215,7 +215,7 @@ static fl_nccl_status queue(const fl_nccl *q, const fl_nccl_kept *x, int n) {
   }
 }
 
-/* One call of the library for all that is kept. */
+/* All collectives that were put off, in one group call of the library. */
 static fl_nccl_status call(fl_nccl *q) {
   const int n = q->g->launch.size;
   fl_nccl_status r = q->lib->ncclGroupStart();

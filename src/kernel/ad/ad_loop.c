@@ -205,7 +205,7 @@ void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed) {
     if (l->final[v]) fl_kset_add(keep, v);
 }
 
-/* The loop once more, for the values that are needed of it. */
+/* A copy of the loop that computes only those of its values that are needed later. */
 fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   fl_kstmt *s = fl_kstmt_loop(d->f, b, l->s->x[0]);

@@ -54,7 +54,7 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b);
 void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b);
 /* After the loop: 'keep' loses what was put back and gains what the reverse code reads. */
 void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed);
-/* The loop once more, for the values that are needed of it. */
+/* A copy of the loop that computes only those of its values that are needed later. */
 fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b);
 void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
                          fl_kexpr *from_at, int64_t n);

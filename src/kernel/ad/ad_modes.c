@@ -58,12 +58,13 @@ static void collect(accesses *l, const fl_kblock *b, int loads) {
   }
 }
 
+static int changes(const void *defs, const fl_kexpr *x) {
+  const fl_kdef *v = x->var < 0 ? NULL : &((const fl_kdefs *)defs)->var[x->var];
+  return v && v->count > !v->param;
+}
+
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
-  if (!x) return 1;
-  if (x->var >= 0 && d->defs->var[x->var].count > !d->defs->var[x->var].param) return 0;
-  for (int i = 0; i < x->n; i++)
-    if (!fl_kad_steady(d, x->x[i])) return 0;
-  return 1;
+  return !fl_kexpr_any(x, changes, d->defs);
 }
 
 static int class_of(const fl_kad_state *d, const access *p) {

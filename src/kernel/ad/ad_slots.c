@@ -12,13 +12,12 @@
 
 /* ---- counters --------------------------------------------------------------------------- */
 
-static int invariant(const fl_kloop *l, const fl_kexpr *x) {
-  if (x->kind == FL_KX_LOAD) return 0;
-  if (x->var >= 0 && fl_kset_has(l->all, x->var)) return 0;
-  for (int i = 0; i < x->n; i++)
-    if (!invariant(l, x->x[i])) return 0;
-  return 1;
+static int varies(const void *of, const fl_kexpr *x) {
+  const fl_kloop *l = of;
+  return x->kind == FL_KX_LOAD || (x->var >= 0 && fl_kset_has(l->all, x->var));
 }
+
+static int invariant(const fl_kloop *l, const fl_kexpr *x) { return !fl_kexpr_any(x, varies, l); }
 
 static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {

@@ -59,13 +59,13 @@ typedef struct fl_kad_state {
   uint8_t *site_add;         /* n_sites0: FL_KAD_ADD_… of an active load */
   const uint8_t *in_thread;  /* by variable of the source: arrays whose values each thread keeps
                              ** as it reads them; NULL: none */
-  int32_t again;             /* 1 + a variable: derive again with that one among them; 0: no need */
+  int32_t again;             /* 1 + a variable: derive again, with it in in_thread; 0: no need */
   int32_t n_cap;             /* of res->params */
   int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, -1 */
   int32_t regions;           /* of dynamic shared memory: the source's, the shadows', copies */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
-  uint8_t leave;             /* threads may have ended: what they share is left to the others */
+  uint8_t leave;             /* some threads may have returned: shared work is done by those left */
   uint8_t returns;           /* threads may be gone at the end: no sums over the block there */
   uint8_t top;               /* the statement at work is reached by all threads */
   uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */

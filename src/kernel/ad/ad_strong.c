@@ -64,12 +64,12 @@ static int see_branch(void *arg, fl_kstmt *s) {
 }
 
 /* Do reals decide what x is? */
-static int is_chosen(const walk *w, const fl_kexpr *x) {
-  if (fl_kt_is_float(x->type) || (x->kind == FL_KX_VAR && fl_kset_has(w->chosen, x->var))) return 1;
-  for (int i = 0; i < x->n; i++)
-    if (is_chosen(w, x->x[i])) return 1;
-  return 0;
+static int chooses(const void *of, const fl_kexpr *x) {
+  const walk *w = of;
+  return fl_kt_is_float(x->type) || (x->kind == FL_KX_VAR && fl_kset_has(w->chosen, x->var));
 }
+
+static int is_chosen(const walk *w, const fl_kexpr *x) { return fl_kexpr_any(x, chooses, w); }
 
 static int see_chosen(void *arg, fl_kstmt *s) {
   walk *w = arg;

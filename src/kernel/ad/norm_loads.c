@@ -8,11 +8,8 @@
 
 typedef struct hold { fl_kad_state *d; fl_kblock *out; } hold;
 
-static int reads_held(const fl_kad_state *d, const fl_kexpr *x) {
-  if (x->kind == FL_KX_LOAD && d->in_thread[x->var]) return 1;
-  for (int i = 0; i < x->n; i++)
-    if (reads_held(d, x->x[i])) return 1;
-  return 0;
+static int is_held(const void *in_thread, const fl_kexpr *x) {
+  return x->kind == FL_KX_LOAD && ((const uint8_t *)in_thread)[x->var];
 }
 
 static fl_kexpr *both(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
@@ -33,7 +30,7 @@ static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i
 /* x with variables for its loads, which are set before the statement. */
 static fl_kexpr *held(hold *h, fl_kexpr *x, fl_kexpr *when) {
   fl_kad_state *d = h->d;
-  if (!x || !reads_held(d, x)) return x;
+  if (!fl_kexpr_any(x, is_held, d->in_thread)) return x;
   fl_kexpr *k[FL_K_MAX_ARGS];
   for (int i = 0; i < x->n; i++) k[i] = held(h, x->x[i], asked(d, when, x, i));
   fl_kexpr *e = fl_kexpr_over(d->a, x, k);

@@ -76,27 +76,14 @@ static int look_stmt(void *arg, fl_kstmt *s) {
   return !p->bad;
 }
 
-static int fixed(const fl_kexpr *x, const uint8_t *assigned) {
-  if (x->kind == FL_KX_LOAD || (x->var >= 0 && assigned[x->var])) return 0;
-  for (int i = 0; i < x->n; i++)
-    if (!fixed(x->x[i], assigned)) return 0;
-  return 1;
-}
-
-static int is_load(const place *p, const fl_kexpr *x) {
+static int is_load(const void *of, const fl_kexpr *x) {
+  const place *p = of;
   return x->kind == FL_KX_LOAD && x->var == p->var && fl_kexpr_same(x->x[0], p->index);
-}
-
-static int loads(const place *p, const fl_kexpr *x) {
-  if (!x) return 0;
-  int any = is_load(p, x);
-  for (int i = 0; i < x->n && !any; i++) any = loads(p, x->x[i]);
-  return any;
 }
 
 /* x with the register for the element. */
 static fl_kexpr *replaced(place *p, fl_kexpr *x) {
-  if (!loads(p, x)) return x;
+  if (!fl_kexpr_any(x, is_load, p)) return x;
   if (is_load(p, x)) return kx_var(p->d, p->reg);
   fl_kexpr *k[FL_K_MAX_ARGS];
   for (int i = 0; i < x->n; i++) k[i] = replaced(p, x->x[i]);
@@ -112,7 +99,7 @@ static int is_store(const place *p, const fl_kstmt *s) {
 
 static int reads_element(const place *p, const fl_kstmt *s) {
   int any = is_store(p, s) && s->accumulate;
-  for (int i = 0; i < 4 && !any; i++) any = loads(p, s->x[i]);
+  for (int i = 0; i < 4 && !any; i++) any = fl_kexpr_any(s->x[i], is_load, p);
   return any;
 }
 
@@ -189,7 +176,7 @@ static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assign
   const fl_kvisitor see = {look_stmt, NULL, &p};
   fl_kwalk_stmt(&see, s);
   int ok = !p.bad && p.writes;
-  for (int i = 0; ok && i < p.n; i++) ok = fixed(p.at[i].index, assigned);
+  for (int i = 0; ok && i < p.n; i++) ok = !fl_kreads_of(p.at[i].index, assigned);
   for (int i = 0; ok && i < p.n; i++) hold_place(&p.at[i], s, before, after);
 }
 

@@ -20,13 +20,6 @@ typedef struct walk {
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-static int reads_memory(const fl_kexpr *x) {
-  if (x->kind == FL_KX_LOAD) return 1;
-  for (int i = 0; i < x->n; i++)
-    if (reads_memory(x->x[i])) return 1;
-  return 0;
-}
-
 static void forget(walk *w, int32_t var) {
   int64_t n = 0;
   for (int64_t i = 0; i < w->facts.n; i++)
@@ -42,7 +35,7 @@ static int forget_stmt(void *arg, fl_kstmt *s) {
 }
 
 static void remember(walk *w, int32_t var, const fl_kexpr *index) {
-  if (reads_memory(index)) return;
+  if (fl_kreads_of(index, NULL)) return;
   fact *f = FL_PUSH(w->m, &w->facts);
   if (!f) { w->failed = 1; return; }
   f->var = var;

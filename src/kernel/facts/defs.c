@@ -23,12 +23,15 @@ void fl_kassigned_by(const fl_kstmt *s, uint8_t *set) {
   for (const fl_kstmt *t = s->other.first; t; t = t->next) fl_kassigned_by(t, set);
 }
 
-int fl_kreads(const fl_kexpr *x, int32_t var) {
-  if (!x || x->var == var) return x != NULL;
-  for (int i = 0; i < x->n; i++)
-    if (fl_kreads(x->x[i], var)) return 1;
-  return 0;
+static int is_of_var(const void *var, const fl_kexpr *x) { return x->var == *(const int32_t *)var; }
+
+int fl_kreads(const fl_kexpr *x, int32_t var) { return fl_kexpr_any(x, is_of_var, &var); }
+
+static int is_of_set(const void *set, const fl_kexpr *x) {
+  return x->kind == FL_KX_LOAD || (set && x->var >= 0 && ((const uint8_t *)set)[x->var]);
 }
+
+int fl_kreads_of(const fl_kexpr *x, const uint8_t *set) { return fl_kexpr_any(x, is_of_set, set); }
 
 int fl_kjumps(fl_kblock b) {
   for (const fl_kstmt *s = b.first; s; s = s->next)

@@ -32,7 +32,7 @@ typedef struct fl_kdefs {
   int32_t *loop_order;       /* place of each loop */
 } fl_kdefs;
 
-/* Of the variables that f has now. In 'a', of which it holds all; NULL: no memory. */
+/* The definitions of all variables that f has now, in the arena 'a'; NULL: no memory. */
 fl_kdefs *fl_kdefs_new(fl_karena *a, const fl_kfunc *f, fl_kblock body);
 
 /* The only value that the variable ever gets; NULL: there is none, or it has one as a parameter. */
@@ -59,6 +59,8 @@ int fl_kassigned(const fl_kblock *b, int32_t var, const fl_kstmt **last);
 /* Marks in set (by variable) what s, or something in it, assigns or declares. */
 void fl_kassigned_by(const fl_kstmt *s, uint8_t *set);
 int fl_kreads(const fl_kexpr *x, int32_t var);              /* x NULL: no */
+/* Does x read memory, or a variable of 'set', which may be NULL? */
+int fl_kreads_of(const fl_kexpr *x, const uint8_t *set);
 int fl_kjumps(fl_kblock b);                                 /* holds a BREAK, CONTINUE or LEAVE */
 
 /* ---- counting ---- */

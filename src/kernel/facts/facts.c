@@ -15,14 +15,6 @@ typedef struct classify {
   uint8_t *inside;
 } classify;
 
-static int is_outside(const classify *c, const fl_kexpr *x) {
-  assert(x);
-  if (x->kind == FL_KX_LOAD || (x->var >= 0 && c->inside[x->var])) return 0;
-  for (int i = 0; i < x->n; i++)
-    if (!is_outside(c, x->x[i])) return 0;
-  return 1;
-}
-
 /* An index made before the loop and used in it: other threads have others, this one has it
 ** again and again. */
 static void classify_index(classify *c, int site, const fl_kexpr *index) {
@@ -34,7 +26,7 @@ static void classify_index(classify *c, int site, const fl_kexpr *index) {
   fact->shape = fl_kindex_shape(c->k, c->s, index);
   if (c->loop) fact->rounds = fl_kindex_rounds(c->k, c->s, index);
   fact->own = class == FL_KI_INJECTIVE
-      || (c->loop && c->before && is_outside(c, index)
+      || (c->loop && c->before && !fl_kreads_of(index, c->inside)
           && fl_kindex_class(c->k, c->before, index) == FL_KI_INJECTIVE);
 }
 

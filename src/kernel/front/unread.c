@@ -3,7 +3,7 @@
 #include "kernel/front/front.h"
 #include <string.h>
 
-/* To behind the end of a declaration that starts at 'from'. */
+/* Moves past the end of a declaration that starts at 'from'. */
 void fl_front_skip_declaration(fl_front *p, int64_t from) {
   p->at = from;
   while (fl_front_ahead(p, 0)->kind != FL_TOK_END) {
@@ -18,7 +18,7 @@ void fl_front_skip_declaration(fl_front *p, int64_t from) {
   }
 }
 
-/* Behind "template <…>", whose parameters are no names of the file. */
+/* The token after "template <…>" at 'from', or 'from': its parameters are no names of the file. */
 static int64_t behind_parameters(fl_front *p, int64_t from) {
   const int64_t at = p->at;
   p->at = from + 1;
@@ -29,7 +29,7 @@ static int64_t behind_parameters(fl_front *p, int64_t from) {
 }
 
 /* The name that a declaration we could not read, from 'from' to here, would have had: the one
-** before '(', '=', '[' or ';', or behind struct. */
+** before '(', '=', '[' or ';', or after struct. */
 const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   const fl_ktok *name = NULL;
   *is_kernel = 0;

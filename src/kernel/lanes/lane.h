@@ -30,7 +30,7 @@ enum { FL_LANE_MAX_BLOCK = 1024, FL_LANE_WARP = 32 };
 enum {
   FL_LANE_BOUNDS = 1,   /* integer division by zero, masks with absent lanes (indices and the
                         ** lanes that shuffles read are always checked) */
-  FL_LANE_RACE = 2,     /* threads that meet at an element with no barrier in between */
+  FL_LANE_RACE = 2,     /* threads access one element, one writes, with no barrier in between */
   FL_LANE_UNINIT = 4    /* variables, arrays and shared memory read before they are written */
 };
 

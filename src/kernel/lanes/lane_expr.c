@@ -219,12 +219,13 @@ static int divides(const fl_kexpr *x) {               /* by what may be zero */
 }
 
 /* May it fault, so that lanes which do not want it must not compute it? */
+static int may_fault(const void *of, const fl_kexpr *x) {
+  const fl_lane_builder *b = of;
+  return x->kind == FL_KX_LOAD || divides(x) || (x->kind == FL_KX_VAR && b->var_track[x->var] >= 0);
+}
+
 static int needs_guard(const fl_lane_builder *b, const fl_kexpr *x) {
-  if (x->kind == FL_KX_LOAD || divides(x)) return 1;
-  if (x->kind == FL_KX_VAR && b->var_track[x->var] >= 0) return 1;
-  for (int i = 0; i < x->n; i++)
-    if (needs_guard(b, x->x[i])) return 1;
-  return 0;
+  return fl_kexpr_any(x, may_fault, b);
 }
 
 /* An arm: t = x where the mask is. */

@@ -293,7 +293,7 @@ static int may_use(const fl_lane_launch *l, int64_t n) {
   return !l->used || atomic_fetch_add_explicit(l->used, n, memory_order_relaxed) + n < l->most;
 }
 
-/* Once a round: has somebody had enough? */
+/* Asked once per iteration of a loop: is a limit of steps used up, or is the launch stopped? */
 static int may_go_on(fl_lane_state *s, const fl_lane_ins *p, int64_t length) {
   const fl_lane_launch *l = s->launch;
   s->steps += length;

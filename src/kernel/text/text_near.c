@@ -77,7 +77,7 @@ static int is_still_symbol(const fl_knear *k, int32_t s) {
   return is_still(k, u->x, 0);
 }
 
-/* One term is the thread's number along x, the others are still. */
+/* One term is the thread's number along x; the others are equal in neighbouring threads. */
 static int steps_by_one(const fl_knear *k, const fl_kpoly *p) {
   int ones = 0;
   for (int i = 0; i < p->n; i++) {

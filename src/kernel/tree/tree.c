@@ -29,7 +29,7 @@ void fl_karena_close(fl_karena *a) {
   a->at = a->end = NULL;
 }
 
-/* The first failure stays: what follows it may fail for want of what was not made. */
+/* The first failure is kept: later ones may only follow from it. */
 static int may_take(fl_karena *a, size_t size) {
   const int large = a->most && (size > a->most || a->bytes > a->most - size);
   const int stopped = a->stop && atomic_load_explicit(a->stop, memory_order_relaxed);

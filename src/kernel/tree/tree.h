@@ -354,6 +354,8 @@ void fl_kwalk_stmt(const fl_kvisitor *v, fl_kstmt *s);
 /* Structural equality (same variables, operators and constants; sites and lines aside). Says
 ** nothing about the values unless nothing in between assigned what they read. */
 int fl_kexpr_same(const fl_kexpr *a, const fl_kexpr *b);
+/* Is it true of x or of a part of x? x NULL: no. */
+int fl_kexpr_any(const fl_kexpr *x, int (*is)(const void *arg, const fl_kexpr *x), const void *arg);
 
 /* Prints the tree for people and golden tests: one statement a line, types at constants. */
 void fl_ktree_print(fl_text *t, const fl_kfunc *f);

@@ -31,6 +31,14 @@ int fl_kexpr_same(const fl_kexpr *a, const fl_kexpr *b) {
   return 1;
 }
 
+int fl_kexpr_any(const fl_kexpr *x, int (*is)(const void *arg, const fl_kexpr *x),
+                 const void *arg) {
+  if (!x || is(arg, x)) return x != NULL;
+  for (int i = 0; i < x->n; i++)
+    if (fl_kexpr_any(x->x[i], is, arg)) return 1;
+  return 0;
+}
+
 /* ---- copies ------------------------------------------------------------------------------- */
 
 /* fresh: sites, labels and loops get new numbers in f; else they keep theirs. */
