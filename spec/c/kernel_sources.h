@@ -234,8 +234,6 @@ static const bad_source bad[] = {
     "__device__ float *g; __global__ void k(float *x) { x[0] = g[0]; }\n" },
   { 1, "the size of an array must be a constant integer",
     "__constant__ int c; __global__ void k(float *x) { float v[c]; x[0] = v[0]; }\n" },
-  { 1, "its members are not all of one type",
-    "struct S { int a; float b; }; __constant__ S c; __global__ void k(float *x) { x[0] = c.b; }\n" },
   { 2, "nested", NULL },
   { 2, "too many initialisers",
     "__global__ void k(float *x) {\n  float a[2] = {1, 2, 3}; x[0] = a[0];\n}\n" },

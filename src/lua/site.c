@@ -149,7 +149,7 @@ static void name_outermost(lua_State *L, fl_error *e) {
 static void push_facts(lua_State *L, const fl_error *e) {
   luaL_Buffer out;
   const size_t n = strlen(e->op);
-  const int named = strncmp(e->message, e->op, n) == 0 && e->message[n] == ':';
+  const int named = strncmp(e->message, e->op, n) == 0 && strncmp(e->message + n, ": ", 2) == 0;
   luaL_buffinit(L, &out);
   if (n != 0 && !named) {
     luaL_addstring(&out, e->op);
