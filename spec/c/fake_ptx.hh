@@ -63,12 +63,12 @@ FAKE float fake_extreme(float a, float b, int most) {
 FAKE_FORM(5, float &r, float a, float b) { r = fake_extreme(a, b, 1); } };
 FAKE_FORM(6, float &r, float a, float b) { r = fake_extreme(a, b, 0); } };
 FAKE_FORM(7) { fake_m->leave(); } };
-/* What is approximate is wrong in its last place, one way or the other; small values are zero. */
+/* What is approximate is wrong in its last place, one way or the other, for one value always the
+** same; small values are zero. */
 FAKE float fake_flush(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0, x) : x; }
 FAKE float fake_about(float x) {
-  static unsigned turn;
   const float y = fake_flush(x);
-  turn = turn * 1664525u + 1013904223u;
+  const unsigned turn = __float_as_uint(y) * 2654435761u;
   return !isfinite(y) || y == 0 ? y
          : fake_flush(__uint_as_float(__float_as_uint(y) + (turn >> 16) % 3 - 1));
 }
