@@ -158,6 +158,7 @@ static fl_node *view(cursor *r) {
 
 /* The position of every element is below the size of x's axis. */
 static int is_checked(const fl_node *x, int64_t axis, const fl_node *i) {
+  assert(x && i);
   if (i->base) i = i->base;
   return axis >= 0 && axis < x->shape->rank && i->op == FL_OP_index && i->state == FL_PENDING &&
          i->scal[0].i >= 0 && i->scal[0].i <= x->shape->size[axis];
@@ -207,6 +208,7 @@ static fl_node *addressed(cursor *r, const said *w, fl_node **x) {
 }
 
 static fl_node *replaced(cursor *r, const said *w, fl_node **x) {
+  assert(x[0]);
   if (x[0]->shape->rank == w->rank)
     return n_setslice(x[0], w->a.start, w->a.step, w->a.size, x[1]);
   wrong(r, "a value of as many axes");
@@ -265,7 +267,7 @@ static fl_node *call(cursor *r) {
 }
 
 static fl_node *special(cursor *r) {
-  fl_node *x[255];
+  fl_node *x[255] = { NULL };
   flame_context *c = r->c;
   said w = { 0 };
   const fl_op_info *op = &fl_ops[r->l->op];

@@ -6,6 +6,7 @@
 */
 #include "lua/lpattern.h"
 #include "lua/hook.h"
+#include <assert.h>
 #include <ctype.h>
 
 enum { DEPTH = 200, LOOK_EACH = 1024, TESTS_A_STEP = 8 };
@@ -294,6 +295,7 @@ static void pay(const matcher *x) {
 
 int fl_lpattern_find(lua_State *L, fl_lua *b, const fl_lpattern *p, const char *s, size_t n,
                     const char *at, fl_match *m) {
+  assert(at);
   matcher x = { .L = L, .b = b, .p = p, .s = s, .end = s + n, .m = m };
   for (; at <= x.end; at++) {
     m->captures = 0;
