@@ -1,6 +1,8 @@
 /* Memory of others: flame_borrow, and DLPack in and out, with a producer and a consumer that
 ** count. Structs as the standard has them, written down once more. */
+#include "tensor/build.h"
 #include "tensor/context.h"
+#include "tensor/tensor.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,6 +91,23 @@ static void borrowed_memory_is_there_and_aligned(flame_context *c) {
   CHECK(x && y);
   flame_free(x);
   flame_free(y);
+}
+
+/* Memory that begins between two elements of a wider dtype, and a part of it that does not. */
+static void bytes_of_borrowed_memory_are_where_they_are(flame_context *c) {
+  _Alignas(16) float data[9];
+  for (int i = 0; i < 9; i++) data[i] = (float)i;
+  for (int from = 0; from < 3; from++) {
+    flame_tensor *x = flame_borrow(c, FLAME_F32, 1, (int64_t[]){ 6 }, data + from, NULL, NULL);
+    for (int at = 0; at < 3; at++) {
+      flame_tensor *part = flame_slice(x, 0, at, 4, 1);
+      flame_tensor *y = part ? fl_tensor_new(c, n_bits(part->node, FLAME_F64)) : NULL;
+      CHECK(y && same(y, data + from + at, 16));
+      flame_free(y);
+      flame_free(part);
+    }
+    flame_free(x);
+  }
 }
 
 static void closing_gives_borrowed_memory_back(void) {
@@ -243,6 +262,7 @@ int main(void) {
   flame_context *c = flame_open(NULL);
   borrowed_memory_is_read_and_never_written(c);
   borrowed_memory_is_there_and_aligned(c);
+  bytes_of_borrowed_memory_are_where_they_are(c);
   strided_tensors_come_in(c);
   refused_tensors_stay_the_producers(c);
   empty_and_scalar_tensors_come_in(c);

@@ -26,8 +26,8 @@ static void charge_arguments(lua_State *L, fl_lua *b, int n) {
   for (int i = n; i > 0; i--)
     if (lua_type(L, i) == LUA_TSTRING) bytes += lua_rawlen(L, i);
   if (n > FEW && bytes > MOST_BYTES)
-    luaL_error(L, "%d arguments with %I bytes of text, a state with limits takes %d in a call", n,
-               (LUAI_UACINT)bytes, MOST_BYTES);
+    luaL_error(L, "%d arguments with %I bytes of text, a state with limits takes at most %d in a "
+               "call: give them in several calls", n, (LUAI_UACINT)bytes, MOST_BYTES);
   fl_hook_charge(L, b, (long long)(bytes / STRING_BYTES_A_STEP));
 }
 
