@@ -41,6 +41,12 @@ describe("toeplitz", function()
     assert.allclose(x:convolve(h), matrix:matmul(x))
   end)
 
+  it("has the dtype that holds both, of whatever length", function()
+    local c = flame.arange(3)
+    for m = 0, 2 do assert.equal("f32", c:toeplitz(flame.ones(m)).dtype) end
+    assert.equal("i64", c:toeplitz(flame.arange(2)).dtype)
+  end)
+
   it("tells what does not fit", function()
     helper.raises("toeplitz: c has 0 axes, r 0, need equally many, at least one",
       flame.toeplitz, flame.tensor(1))

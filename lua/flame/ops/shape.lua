@@ -193,7 +193,7 @@ def("toeplitz(c: T, r?: T) -> T", function(c, r)
   end
   local n, m, shape = c.shape[c.ndim], r.shape[c.ndim], c.shape
   shape[c.ndim + 1] = m
-  if n == 0 or m == 0 then return c:new_zeros(shape) end
+  if n == 0 or m == 0 then return flame.cat({ c, r }, c.ndim):new_zeros(shape) end
   -- row i is a window of (c[n] … c[1] r[2] … r[m]), the last one that of the first element
   local all = flame.cat({ c:flip(-1), r:narrow(-1, 2, m - 1) }, c.ndim)
   return all:unfold(c.ndim, m, 1):flip(c.ndim)
