@@ -82,6 +82,7 @@ typedef struct fl_lua {
   fl_box *boxes;              /* all that are not finalised; those made while the
                               ** state closes never are */
   int pinned;                 /* > 0: library code set the site once */
+  int depth;                  /* the level at which the last site was found */
   const char *naming;         /* what the next op on positions is called in messages,
                               ** or NULL: core.naming */
   uint32_t pin;
