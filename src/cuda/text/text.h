@@ -77,6 +77,9 @@ void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
 ** operand i's place (the operand's own offset is added here). scalar: the plan's. */
 void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *scalar,
                     const fl_text_aux *aux, int64_t *word);
+/* The words that hold numbers of the script, and which; returns how many. out: NULL to count. */
+typedef struct fl_text_scalar { uint16_t word; uint32_t scalar; } fl_text_scalar;
+int fl_text_scalars(const fl_kernel *k, fl_text_scalar *out);
 
 /* Multi. Device memory holds, for a group of n instances:
 **   table   n * words * 8 bytes: instance i's words by fl_text_instance (no scalar in it but

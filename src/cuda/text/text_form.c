@@ -518,6 +518,19 @@ void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *s
   fill(&f, address, scalar ? scalar : &none, aux, word);
 }
 
+int fl_text_scalars(const fl_kernel *k, fl_text_scalar *out) {
+  text_form f;
+  int n = 0;
+  fl_text_form(k, 0, &f);
+  for (int v = 0; v < k->ninstr; v++) {
+    const fl_instr *i = &k->instr[v];
+    const int own = i->code == FL_I_SCALAR ? 1 : i->code == FL_I_RANDOM ? 2 : 0;
+    for (int s = 0; s < own; s++, n++)
+      if (out) out[n] = (fl_text_scalar){ (uint16_t)(f.scalar[v] + s), k->scalar[i->arg + s] };
+  }
+  return n;
+}
+
 void fl_text_instance(const fl_kernel *k, void *const *address, const fl_text_aux *aux,
                       int64_t *word) {
   text_form f;
