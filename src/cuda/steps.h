@@ -30,7 +30,8 @@ int fl_step_collects(const fl_step *t);
 int fl_step_guarded(const fl_cuda *s, const fl_step *t);
 /* Does it look at indices? */
 int fl_step_checks(const fl_step *t);
-/* Is step i the last that checks before something else is done? Behind it the report is sent. */
+/* Is step i the last that checks before one where the host may have to know? Then the report is
+** sent. */
 int fl_step_sends(const fl_plan *p, int32_t i);
 /* Which result is copied out behind step i for who reads it (an index into p->read), from the
 ** 'k'-th on; -1: none. */
