@@ -60,7 +60,7 @@ static void classify_block(classify *c, const fl_kblock *b) {
 
 /* A store may meet others unless its element is proven to belong to one thread (in shared memory:
 ** to one of the block). Where all threads write the same value ("m = x[0];" in every thread) that
-** is no race. Two stores may meet although each writes only elements of its own thread. */
+** is no race. Two stores may meet although each writes only what its thread owns. */
 
 enum { MOST_STORES = 64 };
 
