@@ -96,7 +96,7 @@ static void step(flame_context *c, int64_t heap) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   const fl_collector *host = &c->collector;
   k->kept = 0;
-  if (++k->steps < TIMED && k->dear == 0) {
+  if (k->told || (++k->steps < TIMED && k->dear == 0)) {
     host->step(host->arg);
     return;
   }

@@ -13,6 +13,7 @@ typedef struct fl_collecting {
   int64_t work;                           /* in ops */
   int64_t kept, least;                    /* values, or KB of them; so many a step waits for */
   int64_t steps, dear;                    /* steps since one was timed, dear ones in a row */
+  uint8_t told;                           /* 'least' is a test's: no step is timed */
   int64_t live, bytes, heap;              /* handles, bytes that they hold, KB of the host's heap */
   int64_t seen;                           /* ops recorded when 'work' was counted */
 } fl_collecting;
