@@ -11,8 +11,8 @@ local RESIDENT = sanitizer == "thread" and math.huge
 local OPTIONS = sanitizer == "address" and "ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=1 " or ""
 
 local function child(arguments)
-  local pipe = assert(io.popen((OPTIONS .. "timeout -s KILL %d %s spec/support/hostile_run.lua %s 2>&1"):format(
-    sanitizer and 600 or 240, program, arguments)))
+  local pipe = assert(io.popen(OPTIONS .. ("timeout -s KILL %d %s %s %s 2>&1"):format(
+    sanitizer and 600 or 240, program, "spec/support/hostile_run.lua", arguments)))
   local out = pipe:read("a")
   pipe:close()
   if os.getenv("FLAME_HOSTILE_TIMES") then io.write(arguments, ": ", out) end
