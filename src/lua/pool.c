@@ -23,7 +23,8 @@ static void unlink_page(fl_pool *p, fl_pool_page *page) {
 /* Its blocks in the order of their addresses. */
 static void fill(fl_pool_page *page, int kind) {
   const size_t size = (size_t)(kind + 1) * FL_POOL_STEP;
-  char *const first = (char *)page + (sizeof *page + FL_POOL_STEP - 1) / FL_POOL_STEP * FL_POOL_STEP;
+  const size_t head = (sizeof *page + FL_POOL_STEP - 1) / FL_POOL_STEP * FL_POOL_STEP;
+  char *const first = (char *)page + head;
   const size_t n = (size_t)((char *)page + FL_POOL_PAGE - BEFORE - first) / size;
   page->used = 0;
   page->kind = kind;
