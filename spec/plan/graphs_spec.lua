@@ -52,7 +52,9 @@ describe("a training step with labels", function()
       assert(flame.stats().replays == %d)]]):format(layers, n, n),
       "FAKE_CUDA=\"idle=1 tell=2\""):match("(%d+) " .. what .. "\n"))
   end
-  local function per_step(what, layers) return (calls(14, what, layers) - calls(4, what, layers)) / 10 end
+  local function per_step(what, layers)
+    return (calls(14, what, layers) - calls(4, what, layers)) / 10
+  end
   local two <const> = "nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5)"
   local deep <const> = "nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), "
     .. "nn.Linear(128, 10)"

@@ -30,11 +30,11 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
 
 /* Index checks. After the last step that checks before a write, the fault record is copied to the
 ** host, and an event tells when that is done: reading it waits for the checks, not for work queued
-** after them, so the GPU keeps running. It is read after the last step is queued (results are not valid before), and
-** before a write to a home by a step that does not read the record itself (an error must leave the
-** target unchanged). Between a write by a step that does read it and that moment, only the loss of
-** the device ends the run: the queued steps write or not depending on the record, so it must be
-** known. */
+** after them, so the GPU keeps running. It is read after the last step is queued (results are not
+** valid before), and before a write to a home by a step that does not read the record itself (an
+** error must leave the target unchanged). Between a write by a step that does read it and that
+** moment, only the loss of the device ends the run: the queued steps write or not depending on the
+** record, so it must be known. */
 static flame_status send_fault(fl_cuda *s) {
   flame_status e = fl_cuda_check(
     s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault,
