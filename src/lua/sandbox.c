@@ -1,9 +1,10 @@
 /*
 ** Sandboxes: flame.sandbox (lua/flame/tools/sandbox.lua) is a state of flame_lua_new on the same
 ** thread, whose context's memory is counted by its caller's too. For each call its limits are the
-** smaller of those set for it and what its caller has left; what it uses counts for its caller too. An error
-** in it becomes a text here, and no error jumps across states: calls are protected in the sandbox's
-** own. A sandbox is in its context's memory and in a list of the binding, like crews (crew.c).
+** smaller of those set for it and what its caller has left; what it uses counts for its caller too.
+** An error in it becomes a text here, and no error jumps across states: each call is protected in
+** the sandbox's own state. A sandbox is in its context's memory and in a list of the binding, like
+** crews (crew.c).
 */
 #include "lua/bounded.h"
 #include "base/num.h"
