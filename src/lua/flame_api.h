@@ -14,12 +14,12 @@
 #error "include flame_lua.h before flame_api.h"
 #endif
 
-/* Does the table have a function? It may be that of an older flame. */
+/* Has the table a function? It may be of an older flame. */
 #define FLAME_HAS(f, name) \
   ((f)->bytes >= offsetof(flame_api, name) + sizeof (f)->name)
 
 typedef struct flame_api {
-  size_t bytes;                 /* size of the table that is present */
+  size_t bytes;                 /* of the table that is there */
   __typeof__(&flame_open) open;
   __typeof__(&flame_close) close;
   __typeof__(&flame_error) error;

@@ -2,7 +2,7 @@
 ** OpenBLAS by dlopen (blas.h). The handle is process-wide, as is OpenBLAS' own thread count.
 **
 ** Our workers compute the parts of a product (matmul.c), so the library is kept at one thread: the
-** results of its own threads depend on their number, and they wait actively. Only large
+** results of the library's threads depend on their number, and they wait actively. Only large
 ** factorisations use them.
 **
 ** Memory. Each caller at once takes a buffer of some 128 MB of addresses, which the library keeps.
