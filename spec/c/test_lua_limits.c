@@ -120,7 +120,7 @@ static void what_is_read_is_what_costs(void) {
 static void sort_sorts(void) {
   lua_State *L;
   CHECK(flame_lua_new(NULL, &L) == FLAME_OK);
-  RUNS(L, "for n = 0, 60 do\n"
+  RUNS(L, "for _, n in ipairs { 0, 1, 2, 3, 31, 32, 33, 34, 60, 65, 500, 3000 } do\n"
           "  local up, down, sum = {}, {}, 0\n"
           "  for i = 1, n do up[i] = i * 7919 % (n // 2 + 1) down[i] = up[i] sum = sum + up[i] end\n"
           "  table.sort(up)\n"
@@ -134,6 +134,17 @@ static void sort_sorts(void) {
   RUNS(L, "local t = {} for i = 1, 100 do t[i] = i end\n"      /* no order: some order */
           "table.sort(t, function() return true end)\n"
           "local seen = {} for i = 1, 100 do seen[t[i]] = true end assert(#seen == 100)");
+  /* The answers are found while it asks, so that each part is as uneven as can be (McIlroy). */
+  RUNS(L, "local n, asked, known, last, value, t = 2000, 0, 0, 0, {}, {}\n"
+          "for i = 1, n do t[i] = i end\n"
+          "table.sort(t, function(a, b)\n"
+          "  asked = asked + 1\n"
+          "  if not value[a] and not value[b] then known = known + 1 value[a == last and a or b] = known end\n"
+          "  if not value[a] then last = a elseif not value[b] then last = b end\n"
+          "  return (value[a] or n) < (value[b] or n)\n"
+          "end)\n"
+          "assert(asked < 5 * n * 11, asked)\n"
+          "for i = 2, n do assert((value[t[i - 1]] or n) <= (value[t[i]] or n)) end");
   lua_close(L);
 }
 
@@ -170,6 +181,37 @@ static void memory_raises_and_names_the_limit(void) {
   lua_close(L);
   CHECK(c->mem.live_bytes < 1 << 20);
   flame_free(x);
+}
+
+/* Small blocks of all sizes: what is in use is what Lua says it has and the rest of pages, and goes
+** back; what they hold stays as it was while they grow and shrink. */
+static void blocks_are_counted_and_go_back(void) {
+  lua_State *L;
+  const flame_options *o = FLAME_OPTIONS(.device = "cpu", .limit[FLAME_HOST_BYTES] = 64 * MIB);
+  CHECK(flame_lua_new(o, &L) == FLAME_OK);
+  flame_context *c = flame_lua_context(L);
+  RUNS(L, "collectgarbage()");
+  const int64_t before = flame_limit_used(c, FLAME_HOST_BYTES);
+  for (int i = 0; i < 3; i++) {
+    RUNS(L, "t = {} for i = 1, 40000 do\n"
+            "  local n = i * 7919 % 600\n"
+            "  t[i] = i % 2 == 0 and ('x'):rep(n) .. i or { table.unpack({ i, i, i, i, i, i, i }, 1, n % 8) }\n"
+            "end");
+    RUNS(L, "for i = 1, 40000, 3 do t[i] = false end collectgarbage()\n"
+            "for i = 1, 40000 do local n, v = i * 7919 % 600, t[i]\n"
+            "  if not v then assert(i % 3 == 1)\n"
+            "  elseif i % 2 == 0 then assert(v == ('x'):rep(n) .. i)\n"
+            "  else for k = 1, n % 8 do assert(v[k] == i) end for k = 1, 40 do v[k] = k end end\n"
+            "end");
+    const int64_t used = flame_limit_used(c, FLAME_HOST_BYTES),
+                  lua = (int64_t)lua_gc(L, LUA_GCCOUNT) * 1024;
+    CHECK(used > before + 8 * MIB && used >= lua && used < lua + before + lua / 2);
+    FAILS(L, "local t = {} for i = 1, math.huge do t[i] = { i } end",
+          "the limit of the context is 64 MiB");
+    RUNS(L, "t = nil collectgarbage()");
+    CHECK(flame_limit_used(c, FLAME_HOST_BYTES) < before + MIB);
+  }
+  lua_close(L);
 }
 
 static char printed[100];
@@ -242,6 +284,7 @@ int main(void) {
   what_is_read_is_what_costs();
   sort_sorts();
   memory_raises_and_names_the_limit();
+  blocks_are_counted_and_go_back();
   output_goes_to_the_host();
   interrupts_reach_the_sandbox_that_runs();
   printf("lua_limits: %d passed, %d failed\n", passed, failed);

@@ -1,7 +1,8 @@
 -- What specs plant and provoke through flame.internal (src/base/hooks.h) is in builds for tests and
 -- in no release. tools/test sets FLAME_RELEASE where a release runs this.
 local flame = require "flame"
-local hooks = { "fail_alloc", "forget_plans", "plant", "interrupt", "budget", "enter_folder" }
+local hooks = { "fail_alloc", "forget_plans", "plant", "interrupt", "budget", "enter_folder",
+  "collector_waits" }
 
 describe("#smoke a test hook", function()
   if os.getenv "FLAME_RELEASE" then
@@ -20,7 +21,7 @@ describe("#smoke a test hook", function()
       file:close()
       assert.truthy(text:find("profile_start", 1, true))   -- what the release has is found this way
       for _, name in ipairs { "fail_alloc", "forget_plans", "enter_folder",
-          "FLAME_TEST_MACHINE" } do
+          "collector_waits", "FLAME_TEST_MACHINE" } do
         assert.is_nil(text:find(name, 1, true), name)
       end
     end)

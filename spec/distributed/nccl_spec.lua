@@ -19,8 +19,9 @@ teardown(function() sh("rm -rf", machine) end)
 
 local function run(n, text, with, timeout)
   return ranks.run(n, "flame.default_device(flame.best_device())\n" .. text, { by = "tcp",
-    timeout = timeout or 4, with = ("FLAME_THREADS=1 FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "
-      .. "FAKE_CUDA=%s %s"):format(machine, "devices=4", with or "") })
+    all = true, timeout = timeout or 4,
+    with = ("FLAME_THREADS=1 FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s FAKE_CUDA=%s %s"):format(
+      machine, "devices=4", with or "") })
 end
 
 local function all_print(n, expected, text, with)

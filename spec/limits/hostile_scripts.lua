@@ -102,6 +102,8 @@ add("loops in C", "loop", {
   "table.concat(setmetatable({}, {__index = function() return '' end}), '', 1, math.maxinteger)",
   "local t = {} for i = 1, 1e5 do t[i] = i % 7 end while true do table.sort(t) end",
   "local t = {} for i = 1, 1000 do t[i] = i end table.sort(t, function() while true do end end)",
+  "local t = {} for i = 1, 1e4 do t[i] = i end while true do table.sort(t, function() return true end) end",
+  "local t = {} for i = 1, 1e4 do t[i] = i end while true do table.sort(t, rawequal) end",
   "table.sort(setmetatable({}, {__len = function() return 1 << 30 end, __index = rawlen, "
       .. "__newindex = rawlen}))",
   "local s = ('x'):rep(1 << 22) while true do s:upper() end",
@@ -135,10 +137,16 @@ add("loops in C", "time", {
   "local s = ('\\0'):rep(60000) while true do local b = s < s or s < s or s < s or s < s end",
 })
 -- one string of digits thousands of times: read as a number each time
-for _, f in ipairs { "math.max", "math.min", "string.char", "utf8.char" } do
+for _, f in ipairs { "string.char", "utf8.char" } do
   add("loops in C", "bytes of text", {
     "local s, t = '0x' .. ('0'):rep(1 << 20), {} for i = 1, 2e4 do t[i] = s end "
       .. f .. "(table.unpack(t))" })
+end
+for _, f in ipairs { "math.max", "math.min" } do
+  add("loops in C", "time", {
+    "local s, t = ('\\0'):rep(1 << 20), {} for i = 1, 2e4 do t[i] = s end while true do "
+      .. f .. "(table.unpack(t)) end",
+    "local s = ('\\0'):rep(1 << 20) while true do " .. f .. "(s, s) end" })
 end
 -- minutes of one call of the core: our own linear algebra, which stands in for the host's, and
 -- windows as long as half the row

@@ -214,6 +214,21 @@ describe("a training loop", function()
     assert.equal(0, b.copies - a.copies)
   end)
 
+  -- Dead results that no collection has found are stored: another plan.
+  it("makes at most one plan more wherever the collector's steps come", function()
+    local step, waits = trainer(1e-2), flame.internal.collector_waits
+    for _ = 1, 4 do step(8) end
+    local a = flame.stats()
+    for _, n in ipairs { 16384, 60, 0, 300, 10, 0, 16384 } do
+      waits(n)
+      for _ = 1, 20 do step(8) end
+    end
+    waits(0)
+    local b = flame.stats()
+    assert.equal(a.plans + 1, b.plans)
+    assert.equal(0, b.copies - a.copies)
+  end)
+
   it("generates no kernel text for a new batch size", function()
     local step = trainer(1e-2)
     for _ = 1, 4 do step(8) end

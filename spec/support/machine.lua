@@ -20,11 +20,11 @@ end
 local function remove(folder) os.execute("rm -rf " .. folder) end
 
 --- What a script without ' writes there; it must succeed. environment: "NAME=value …", which goes
--- before what is usual.
+-- before what is usual. The collector's steps are as helper.lua says.
 local function run(folder, script, environment)
   local pipe = assert(io.popen(("FLAME_DEVICE=cuda FLAME_CACHE_DIR=off FAKE_CUDA= "
-    .. "FLAME_TEST_MACHINE=%s %s '%s' -e '%s' 2>&1"):format(folder, environment or "", interpreter,
-    script)))
+    .. "FLAME_TEST_MACHINE=%s %s '%s' -e 'flame.internal.collector_waits(0)' -e '%s' 2>&1"):format(
+    folder, environment or "", interpreter, script)))
   local text = pipe:read "a"
   assert(pipe:close(), text)
   return text

@@ -1,10 +1,11 @@
---- run(n, text, {by = "mpi" | "tcp", with = "VARIABLE=value …", timeout =, grace =, signal =})
--- runs a script of Lua in n processes, under mpirun or as torchrun starts them, and gives
+--- run(n, text, {by = "mpi" | "tcp", with = "VARIABLE=value …", timeout =, grace =, signal =,
+-- all =}) runs a script of Lua in n processes, under mpirun or as torchrun starts them, and gives
 -- {status =, [rank] = what that rank printed}. The script has flame, distributed (init is done,
 -- with a time limit of 20 s), r and n. grace: seconds that mpirun gives ranks from SIGTERM to
 -- SIGKILL when one has ended. signal(folder) is called while the ranks run: each has written its
 -- process id to folder/RANK.pid. ranks.there: is there an mpirun? With FLAME_DEVICE=cuda each rank
--- has its own GPU, and that arrays go over the host, where there are fewer, is left out.
+-- has its own GPU, and that arrays go over the host, where there are fewer, is left out, unless
+-- 'all' is asked for.
 local program = dofile("spec/support/interpreter.lua")
 
 local PRELUDE = [[
@@ -71,7 +72,9 @@ function ranks.run(count, text, o)
     or select(3, os.execute(start)), mpirun = all_of(folder .. "/mpirun.out") }
   for k = 1, count do
     out[k] = all_of(folder .. "/" .. k .. ".out")
-    if ON_GPUS then out[k] = out[k]:gsub("flame: arrays of GPUs go over the host[^\n]*\n", "") end
+    if ON_GPUS and not o.all then
+      out[k] = out[k]:gsub("flame: arrays of GPUs go over the host[^\n]*\n", "")
+    end
   end
   os.execute("rm -rf " .. folder)
   return out

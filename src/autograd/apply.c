@@ -2,37 +2,38 @@
 ** flame_apply: functions of the host on the tape.
 **
 ** The forward function runs at once, outside the tape, on separate handles. Its results become the
-** values of custom nodes (tensor/entry.h), whose rule is the backward function. It is to be called
-** once by a walk, so several results share a *joint*: a node of one axis, as long as they are
-** together, whose value is never computed.
+** values of custom nodes (tensor/entry.h), whose rule is the backward function. A walk must call
+** the rule once, so several results share a *joint*: a node with one axis, whose length is the sum
+** of theirs, and whose value is never computed.
 **   inputs <- joint <- each result
-** The rule of a result puts its cotangent in its place of the joint's. The joint is older than the
-** results, so a walk comes to it after them, with the sum, which its rule cuts up for backward.
-** One result of floats needs no joint.
+** The rule of a result adds its cotangent to its part of the joint's. The joint is older than the
+** results, so a walk reaches it after them, with the sum, which the joint's rule splits for the
+** backward function. A single result of floats needs no joint.
 **
-** What a callback borrows are handles of this file's, with two references, so that a flame_free too
-** many is noticed; what it hands over is freed here, whatever it returns.
+** A callback borrows handles made in this file, with two references, so that a superfluous
+** flame_free is noticed; what it hands over is freed here, whatever it returns.
 */
 #include "autograd/rules.h"
 #include "tensor/lost.h"
 #include <assert.h>
 #include <string.h>
 
-enum { MOST = 255, DEEP = 200 };     /* inputs, results: nin of a node; functions in functions */
+enum { MOST = 255, DEEP = 200 };     /* most inputs and results: nin of a node; most nested
+                                     ** functions */
 
-/* What the entries share: the argument of their fl_custom, and freed with it. */
+/* What the entries of one function share: the argument of their fl_custom, which frees it. */
 typedef struct function {
   flame_context *c;
   fl_custom *custom;            /* whose argument this is */
   flame_function f;             /* its name is a copy */
-  int nfloat;                   /* results that can be tracked */
-  fl_node *value[];             /* held: the inputs, then the results without history */
+  int nfloat;                   /* number of results that can be tracked */
+  fl_node *value[];             /* held: the inputs, then the results, without their history */
 } function;
 
-/* A run of one callback: what it borrows, and then what it hands over. */
+/* One run of a callback: the handles that it borrows, then those that it hands over. */
 typedef struct call {
   function *k;
-  const char *what;             /* "result": of what is handed over */
+  const char *what;             /* what the handed over tensors are called in messages, "result" */
   int nlent, ngiven;
   flame_tensor **lent, **given;
 } call;
@@ -62,7 +63,7 @@ static void function_release(void *arg) {
 
 static fl_rule_fn function_back;
 
-/* The caller's reference is the first. Frees what f has where memory is out. */
+/* The caller has the first reference. Frees what f holds if memory is out. */
 static function *function_new(flame_context *c, const flame_function *f) {
   char *name = fl_strdup(&c->mem, f->name);
   function *k = name ? fl_zalloc(&c->mem, size_of(f)) : NULL;
@@ -81,7 +82,7 @@ static function *function_new(flame_context *c, const flame_function *f) {
   return k;
 }
 
-/* f as this version has it. What is refused here is not released. */
+/* Reads f into this version's struct. If it is refused here, nothing that it holds is released. */
 static int read_function(flame_context *c, const flame_function *from, flame_function *f) {
   static const char op[] = "apply";
   if (!from || !from->size)
@@ -118,7 +119,7 @@ static int call_begin(call *r, int nlent, int ngiven) {
   return 1;
 }
 
-/* A handle on n for the callback, at this place of what it borrows. */
+/* Makes a handle on n for the callback, at index 'at' of those that it borrows. */
 static int lend(call *r, int at, fl_node *n) {
   flame_context *c = r->k->c;
   if (!n || !(r->lent[at] = fl_tensor_new(c, n))) return 0;
@@ -148,7 +149,7 @@ static void call_end(call *r) {
   fl_free(&c->mem, r->lent, (size_t)(r->nlent + r->ngiven) * sizeof *r->lent);
 }
 
-/* The error that a callback kept, as one of the function. */
+/* Renames the error that a callback kept, so that it is one of the function. */
 static flame_status rename_error(flame_context *c, const char *name) {
   char text[sizeof c->err.message + sizeof c->err.op + 8];
   const flame_status code = c->err.code;
@@ -162,8 +163,8 @@ static flame_status rename_error(flame_context *c, const char *name) {
   return code;
 }
 
-/* What the run of a callback comes to. 'before': the code of an error that was kept. An error
-** that it leaves in the context counts, also after FLAME_OK. */
+/* The status of a callback's run. 'before': the code of an error that was kept before it. An error
+** that the callback leaves in the context counts, even if it returns FLAME_OK. */
 static flame_status outcome(const call *r, flame_status e, flame_status before, const char *which) {
   flame_context *c = r->k->c;
   const char *name = r->k->f.name;
@@ -178,7 +179,7 @@ static flame_status outcome(const call *r, flame_status e, flame_status before, 
   return FLAME_OK;
 }
 
-/* Forward, or backward where there are cotangents. */
+/* Runs forward, or backward if there are cotangents. */
 static flame_status run(call *r, flame_tensor *const *dout) {
   function *k = r->k;
   flame_context *c = k->c;
@@ -195,7 +196,7 @@ static flame_status run(call *r, flame_tensor *const *dout) {
   return outcome(r, e, before, dout ? "backward" : "forward");
 }
 
-/* Tensor i of what was handed over can be taken. */
+/* Checks that tensor i of those handed over can be taken. */
 static flame_status takeable(const call *r, int i) {
   flame_context *c = r->k->c;
   const flame_tensor *t = r->given[i];
@@ -213,7 +214,7 @@ static flame_status takeable(const call *r, int i) {
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Puts the cotangent of a result in its place of the joint's. 'arg': where that begins. */
+/* Adds the cotangent of a result to its part of the joint's. 'arg': the offset of that part. */
 static flame_status piece_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                fl_node **gin) {
   fl_node *joint = y->in[0];
@@ -224,7 +225,7 @@ static flame_status piece_back(flame_context *c, void *arg, fl_node *y, fl_node 
   return gin[0] ? FLAME_OK : c->err.code;
 }
 
-/* A node over the inputs for the results to hang on, of a dtype that holds theirs. */
+/* A node over the inputs that the results depend on, of a dtype that holds theirs. */
 static fl_node *joint_of(function *k) {
   int64_t all = 0;
   int dtype = -1;
@@ -250,7 +251,7 @@ static fl_node *tracked_input(const function *k) {
   return NULL;
 }
 
-/* The value of a result that is not tracked; 'x': an input that is, or NULL. */
+/* The value of a result that is not tracked; 'x': an input that is tracked, or NULL. */
 static fl_node *untracked(function *k, fl_node *value, fl_node *x) {
   fl_node *n = n_detach(value);
   if (n && x)
@@ -259,7 +260,7 @@ static fl_node *untracked(function *k, fl_node *value, fl_node *x) {
   return n;
 }
 
-/* Nodes for the results, tracked where they can be. */
+/* Makes the nodes of the results, tracked where that is possible. */
 static flame_status track(function *k, fl_node **to) {
   flame_context *c = k->c;
   fl_node *x = tracked_input(k), *joint = NULL;
@@ -282,7 +283,8 @@ static flame_status track(function *k, fl_node **to) {
 
 /* ---- forward -------------------------------------------------------------------------------- */
 
-/* The call's own aliases: what forward writes to them is its own. */
+/* The call gets its own aliases of the inputs: what forward writes to these does not change the
+** caller's. */
 static flame_status lend_inputs(call *r) {
   function *k = r->k;
   for (int i = 0; i < k->f.nin; i++)
@@ -323,7 +325,7 @@ static flame_status run_forward(function *k) {
 
 /* ---- backward ------------------------------------------------------------------------------- */
 
-/* The cotangent of result i, from g of what they hang on; *at: where its part begins. */
+/* The cotangent of result i, a part of g; *at: where its part begins. */
 static fl_node *part_of(function *k, fl_node *g, int i, int64_t *at) {
   const fl_node *v = results_of(k)[i];
   if (k->nfloat == 1) return g;
@@ -332,7 +334,7 @@ static fl_node *part_of(function *k, fl_node *g, int i, int64_t *at) {
   return n_cast(part ? n_reshape(part, v->shape->rank, v->shape->size) : NULL, v->dtype);
 }
 
-/* Inputs, results and their cotangents, tracked where the walk is recorded. */
+/* Lends inputs, results and their cotangents, tracked if the walk is recorded. */
 static flame_status lend_all(call *r, fl_node *g) {
   function *k = r->k;
   fl_node *out[MOST];
@@ -365,7 +367,7 @@ static flame_status check_gradient(const call *r, int i) {
   return FLAME_OK;
 }
 
-/* The gradients, lent to the caller's scope. A number has none. */
+/* Takes the gradients and lends them to the caller's scope. A scalar input has none. */
 static flame_status take_gradients(const call *r, fl_node **gin) {
   for (int i = 0; i < r->ngiven; i++) {
     if (!r->given[i] || r->k->value[i]->state == FL_NUMBER) continue;

@@ -1,14 +1,12 @@
 /*
 ** The backward walk. Collect the entries reachable from the roots, order them by
-** sequence (recording order, so a result always comes before what it was made from when
-** walked downwards), keep those on a path to what is asked for, and run each rule once
-** with the sum of its cotangents.
+** sequence (recording order, so that in descending order a result comes before its inputs), keep
+** those on a path to a target, and run each rule once with the sum of its cotangents.
 **
-** Rules. Explicit stacks only. A cotangent waits in node->grad with one 'held' count of
-** the walk's own. Marks on nodes live only while collecting, since hooks and host
-** functions may evaluate. Each rule runs in a borrowing separate scope, at the site of
-** its entry, with the grad mode off unless create_graph. Entries are spent at the very
-** end, so that a failure leaves everything as it was.
+** Rules. Explicit stacks only. A cotangent waits in node->grad, held by the walk. Marks on nodes
+** are valid only while collecting, since hooks and host functions may evaluate. Each rule runs in a
+** separate borrowing scope, at the site of its entry, with the grad mode off unless create_graph.
+** Entries are freed at the very end, so that a failure leaves everything as it was.
 */
 #include "autograd/walk.h"
 #include "autograd/why.h"
@@ -28,7 +26,7 @@ static int sorted(const item *a, int64_t n) {
   return 1;
 }
 
-static void sift(item *a, int64_t i, int64_t n) {        /* heap with the least on top */
+static void sift(item *a, int64_t i, int64_t n) {        /* a heap with the smallest item on top */
   const item v = a[i];
   for (int64_t k; (k = 2 * i + 1) < n; i = k) {
     if (k + 1 < n && a[k + 1].sequence < a[k].sequence) k++;
@@ -38,7 +36,7 @@ static void sift(item *a, int64_t i, int64_t n) {        /* heap with the least 
   a[i] = v;
 }
 
-/* Descending sequence. A chain is in order already. */
+/* Sorts by descending sequence. A chain is sorted already. */
 static void sort_items(item *a, int64_t n) {
   if (sorted(a, n)) return;
   for (int64_t i = n / 2; i-- > 0;) sift(a, i, n);
@@ -65,7 +63,7 @@ static int visit(walk *w, fl_node *n) {
   return 1;
 }
 
-/* n reads m untracked: was m's tracking lost, then how is noted. */
+/* n reads the untracked m: if m's tracking was lost, notes how. */
 static void note_cut(walk *w, const fl_node *n, const fl_node *m) {
   const uint32_t lost = m->entry ? fl_lost(FL_LOST_OP, n->entry->site, n->op)
                       : m->state == FL_FAILED ? 0 : m->lost;
@@ -74,7 +72,7 @@ static void note_cut(walk *w, const fl_node *n, const fl_node *m) {
   w->cuts[w->ncuts++] = lost;
 }
 
-/* Is everything asked for no older than e? Then nothing behind e is needed. */
+/* Are all targets at least as recent as e? Then the inputs of e are not needed. */
 static int newer_targets(const walk *w, const fl_entry *e) {
   return w->targets.n > 0 && w->targets.at[0].sequence >= e->sequence;
 }
@@ -116,7 +114,7 @@ static flame_status add_targets(walk *w, int n, fl_node *const *wrt) {
   return FLAME_OK;
 }
 
-/* Is what has this sequence number asked for? Then the graph has it. */
+/* Is the entry with this sequence number a target? Then the graph reaches it. */
 static int reach(walk *w, int64_t sequence) {
   const int64_t first = find_target(w, sequence);
   for (int64_t k = first; k < w->targets.n && w->targets.at[k].sequence == sequence; k++)
@@ -124,7 +122,7 @@ static int reach(walk *w, int64_t sequence) {
   return first < w->targets.n;
 }
 
-/* From the oldest up: an item is needed if it is asked for or an input of it is. */
+/* From the oldest item upwards: an item is needed if it is a target or an input of it is needed. */
 static void prune(walk *w) {
   for (int64_t k = w->order.n; k-- > 0;) {
     item *it = &w->order.at[k];
@@ -147,7 +145,7 @@ static void clear_marks(walk *w) {
 
 /* ---- walking ----------------------------------------------------------------------- */
 
-/* Add g to what is asked for at the entry of this sequence number. */
+/* Adds g to the targets whose entry has this sequence number. */
 static int add_to_targets(walk *w, int64_t sequence, fl_node *g) {
   for (int64_t k = find_target(w, sequence); k < w->targets.n; k++) {
     if (w->targets.at[k].sequence != sequence) break;
@@ -156,12 +154,12 @@ static int add_to_targets(walk *w, int64_t sequence, fl_node *g) {
   return 1;
 }
 
-/* A cotangent comes to n: it waits there, or has arrived. */
+/* Passes a cotangent to n: it waits there, or n is a target and it is added to that. */
 static int bring(walk *w, fl_node *n, fl_node *g) {
   return outside(w, n->entry) ? add_to_targets(w, n->entry->sequence, g) : add_into(&n->grad, g);
 }
 
-/* Undo broadcasting and promotion of one input's cotangent and add it. */
+/* Undoes broadcasting and promotion for the cotangent of one input, and adds it. */
 static int pass_down(walk *w, fl_node *in, fl_node *g) {
   const int late = fl_late_rows(w, in, g);
   if (late) return late > 0;
@@ -180,7 +178,7 @@ static flame_status arrive(walk *w, item *it, fl_node *g) {
   return add_to_targets(w, it->sequence, g) ? FLAME_OK : w->c->err.code;
 }
 
-/* A function of the script may have spent or dropped what is being walked. */
+/* Fails if a function of the script has freed the graph that is being walked, or a part of it. */
 static flame_status graph_is_there(walk *w, const fl_node *n) {
   if (n->entry && !n->entry->spent) return FLAME_OK;
   return FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op, "second backward: a hook freed this graph");
@@ -210,7 +208,7 @@ static flame_status run_rule(walk *w, item *it, fl_node *g) {
   return e;
 }
 
-/* One item with its whole cotangent. */
+/* Runs the rule of one item with its whole cotangent. */
 static flame_status step(walk *w, item *it) {
   flame_context *c = w->c;
   fl_node *n = it->node, *g = n->grad;
@@ -263,7 +261,7 @@ static flame_status descend(walk *w) {
 
 /* ---- begin and end ----------------------------------------------------------------- */
 
-/* The cotangent of a root: the seed, or one where there is a single element. */
+/* The cotangent of a root: the seed, or 1 if the root has a single element. */
 static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
   char a[192], b[192], why[FL_WHY_TEXT];
   flame_context *c = w->c;
@@ -297,7 +295,7 @@ static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
   return FLAME_OK;
 }
 
-/* Of what must be reached (how.strict), is something not? Said before anything is done. */
+/* Fails, before anything is done, if something that must be reached (how.strict) is not. */
 static flame_status all_reached(const walk *w, int n, fl_node *const *wrt) {
   char why[FL_WHY_TEXT];
   int missing = n;
@@ -334,8 +332,7 @@ static flame_status begin(walk *w, int nroots, fl_node *const *roots, fl_node *c
   return e;
 }
 
-/* Free the walk; on success, and unless the graph is to be kept, spend what was
-** walked. */
+/* Frees the walk. On success, unless the graph is to be kept, frees what was walked. */
 static void end(walk *w, flame_status e) {
   flame_context *c = w->c;
   c->walking--;
@@ -410,7 +407,8 @@ flame_status fl_cut(flame_context *c, int nroots, fl_node *const *roots, int64_t
 
 /* ---- into leaves ------------------------------------------------------------------- */
 
-/* A gradient handle owns memory of exactly its size: not a piece of something larger. */
+/* The gradient for a handle: it must own memory of exactly its size, not a part of a larger
+** buffer. */
 static fl_node *own_value(fl_node *g) {
   const int piece = g->base && g->base->shape->numel != g->shape->numel;
   return piece ? n_copy(g) : n_contiguous(g);
@@ -435,7 +433,8 @@ static flame_status deliver(flame_context *c, flame_tensor *h, fl_node *g) {
   return FLAME_OK;
 }
 
-/* A backward has ended well: which leaves it came to, and which of them got something. */
+/* Records, after a successful backward, which leaves it reached and which of them received a
+** gradient. */
 static void note_walk(walk *w, int64_t sequence) {
   fl_walked *past = &w->c->walked;
   for (int64_t k = 0; k < w->order.n; k++) {

@@ -1,25 +1,25 @@
 /*
-** Cotangents that wait for others. A weight that is used again and again, as that of each step of a
-** sequence, gets a product of few rows from each use: g1' a1 + g2' a2 + …, and a bias sums of few
-** rows. They are kept apart until the walk comes to the weight, and are then one product over
-** the rows of all, cat(g)' cat(a), and one sum of rows.
+** Cotangents that wait for others. A weight that is used many times, for example in each step of a
+** sequence, receives a product of few rows from each use: g1' a1 + g2' a2 + …, and a bias receives
+** sums of few rows. These are kept apart until the walk reaches the weight, and are then one
+** product over all rows, cat(g)' cat(a), and one sum of rows.
 **
-** What waits follows from shapes alone: the order of sums, and so the bits, are the same whether
-** what is recorded has been evaluated meanwhile or not. A cotangent that waited alone is what it
-** had been.
+** Which cotangents wait depends only on shapes: the order of sums, and so the bits, are the same
+** whether recorded nodes were evaluated in between or not. A cotangent that waited alone is
+** unchanged.
 */
 #include "autograd/walk.h"
 
-/* Elements that one copies for the sake of a single product: as many as the product has that is
-** saved, or so few that a launch costs more. MOST: of all that wait for one value. */
+/* FEW: most elements that may be copied to have a single product: as many as the products have that
+** are saved, or so few that a launch costs more. MOST: elements of all that wait for one value. */
 enum { FEW = 1 << 16, MOST = 1 << 23 };
 
 /* ---- which wait ---- */
 
 static int64_t last_size(const fl_node *x) { return x->shape->size[x->shape->rank - 1]; }
 
-/* Elements that are copied if the cotangent of b in a b, with that of the product, waits; 0: it
-** does not. */
+/* The number of elements that are copied if the cotangents of the product a b, and of b in it,
+** wait; 0: they do not wait. */
 static int64_t copied_by(const fl_node *a, const fl_node *g, const fl_node *b) {
   if (b->shape->rank != 2 || a->shape->rank < 2 || g->shape->numel == 0 || a->shape->numel == 0)
     return 0;
@@ -29,21 +29,21 @@ static int64_t copied_by(const fl_node *a, const fl_node *g, const fl_node *b) {
   return copied <= FEW || copied <= in * out ? copied : 0;
 }
 
-/* The matrix whose transpose b is, or NULL. */
+/* The matrix whose transpose is b, or NULL. */
 static fl_node *whole_of(const fl_node *b) {
   const int turns = b->op == FL_OP_view && b->nin == 1 && b->attr &&
                     b->attr->view == FL_VIEW_PERMUTE && b->attr->perm[0] == 1;
   return turns ? b->in[0] : NULL;
 }
 
-/* May a cotangent pass the view on its way to what it shows? */
+/* May a cotangent pass through the view on its way to the viewed node? */
 static int passes(const walk *w, const fl_node *view) {
   const fl_entry *e = view->entry;
   return tracked_input(view, 0) && !e->hooks && !wants_grad(e) && !ends(w, e) &&
          find_target(w, e->sequence) == w->targets.n;
 }
 
-/* The item of a node that is walked, which comes later. */
+/* The item of a node that is walked later. */
 static item *item_of(walk *w, const fl_node *n) {
   int64_t lo = 0, hi = w->order.n;
   while (lo < hi) {
@@ -113,7 +113,7 @@ static fl_node *joined(flame_context *c, int n, fl_node **x) {
   return n == 1 ? x[0] : n_cat(c, n, x, 0);
 }
 
-/* What the n values of 'a' (none: a[0] is NULL) and 'g' come to. */
+/* The sum of the n products of 'a' and 'g', or of the rows of 'g' (a[0] is NULL). */
 static fl_node *total(flame_context *c, fl_node *b, int n, fl_node **a, fl_node **g, int turned) {
   fl_node *rows = joined(c, n, g);
   if (!a[0]) return rows ? fl_sum_to(rows, b->shape) : NULL;
@@ -121,8 +121,8 @@ static fl_node *total(flame_context *c, fl_node *b, int n, fl_node **a, fl_node 
   return rows && inputs ? fl_right_cotangent(inputs, rows, b, turned) : NULL;
 }
 
-/* Those of one kind (turned), the latest first: n values of 'a', then n of 'g' in *list. -1: no
-** memory. */
+/* Collects the waiting cotangents of one kind (turned), the latest first: n values of 'a', then n
+** of 'g', in *list. -1: no memory. */
 static int gather(walk *w, int32_t first, int turned, fl_node ***list) {
   const fl_late *all = w->lates.at;
   int n = 0, k = 0;

@@ -1,11 +1,11 @@
 /*
-** Sums of cotangents that are zero but for a region, as those of slices are. Where the regions
-** do not meet nothing is added: one is set into the other, and regions that fill the whole along
-** one axis are joined. The parts of a projection cost one pass so, and the steps of a sequence
-** cost their own elements each, not the whole sequence.
+** Sums of cotangents that are zero except in a region, like those of slices. If the regions do not
+** overlap, nothing is added: one is written into the other, and regions that fill the whole along
+** one axis are joined. So the parts of a projection cost one pass, and each step of a sequence
+** costs only its own elements, not the whole sequence.
 **
 ** The bits are those of the sum: a part plus 0 (which turns -0 into 0). A sum that has been
-** evaluated meanwhile is added to as any other.
+** evaluated in between is added to as usual.
 */
 #include "autograd/rules.h"
 
@@ -21,15 +21,15 @@ static int64_t region_numel(const fl_node *n) {
   return all;
 }
 
-/* Positions of a region along axis k, from the first to the last in memory:
-** steps may be negative. */
+/* Positions of a region along axis k, from the first to the last in memory; steps may be
+** negative. */
 static void span(const fl_attr *a, int k, int64_t *low, int64_t *high) {
   const int64_t last = a->start[k] + a->step[k] * (a->size[k] - 1);
   *low = a->step[k] < 0 ? last : a->start[k];
   *high = a->step[k] < 0 ? a->start[k] : last;
 }
 
-/* May they have an element in common? Yes where it would take more than this to tell. */
+/* May the regions have an element in common? Yes, unless this simple test excludes it. */
 static int meet(const fl_attr *a, const fl_attr *b, int rank) {
   for (int k = 0; k < rank; k++) {
     int64_t al, ah, bl, bh;
@@ -48,9 +48,9 @@ static int is_cleared(const fl_node *v) {
          v->scal[1].i == 0;
 }
 
-/* Regions set into zeros, g's among them: their number if none meets g's, else 0. Several that are
-** there are those of a sum, with their 0 added. Each is looked at, once for each that comes: for
-** the steps of a sequence still far less than a sum of the whole. */
+/* The number of regions that are written into zeros, g's included, if none overlaps g's; else 0.
+** Several existing regions are those of a sum, with their 0 added. Each is tested against each new
+** one: for the steps of a sequence that is still far cheaper than a sum of the whole. */
 static int count_apart(const fl_node *sum, const fl_node *g, int64_t *covered) {
   int n = 1, bare = 0;
   *covered = region_numel(g);
@@ -62,7 +62,8 @@ static int count_apart(const fl_node *sum, const fl_node *g, int64_t *covered) {
   return is_zeros(sum) && (n <= 2 || !bare) ? n : 0;
 }
 
-/* The axis that all n regions split, each whole along the others, or -1. */
+/* The axis along which the n regions divide the whole, if each is whole along the other axes; or
+** -1. */
 static int split_axis(const fl_node *sum, const fl_node *g, int n) {
   const fl_layout *s = g->shape;
   int axis = -1;
@@ -81,7 +82,7 @@ static int split_axis(const fl_node *sum, const fl_node *g, int n) {
   return axis;
 }
 
-/* By bisection and a move: regions come in order or in the reverse one. */
+/* Inserts by bisection and a move: regions come in ascending or descending order. */
 static void insert(fl_node **list, int n, fl_node *x, int axis) {
   int lo = 0, hi = n;
   while (lo < hi) {

@@ -4,8 +4,8 @@
 ** names.
 **
 ** Rules. A rule is a graph of builders over x (or x1 x2 x3), y and g, so it fuses and
-** differentiates again. A scalar operand is a number in it. Selection is by where, never
-** by a product with a mask: 0 times inf is NaN. Special points follow PyTorch.
+** differentiates again. A scalar operand is a number in it. Selection uses 'where', never a product
+** with a mask: 0 times inf is NaN. Special points follow PyTorch.
 */
 #include "autograd/rules.h"
 #include "tensor/build_util.h"
@@ -16,7 +16,7 @@ typedef fl_node *(*rule)(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3
                          fl_node *y, fl_node *g);
 
 #define K(v) n_num(c, v)
-#define x x1          /* the one input of unary ops and reductions */
+#define x x1          /* the single input of unary ops and reductions */
 #define RULE(fn, text) \
   static fl_node *fn(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3, fl_node *y, \
                      fl_node *g) { \
@@ -43,8 +43,8 @@ static const rule rules[FL_OP_COUNT][3] = {
 #include "tensor/ops.def"
 };
 
-/* Input i of y as the rule sees it: a scalar slot becomes a number again. atan2 squares
-** its operands, and two numbers have no product: there it is a 0-d value. */
+/* Input i of y for use in a rule: a scalar slot becomes a number again. Only atan2, which squares
+** its operands, gets a 0-d value, since two numbers have no product. */
 static fl_node *operand(fl_node *y, int i) {
   flame_context *c = y->ctx;
   if (i >= y->nin || y->in[i]) return i < y->nin ? y->in[i] : NULL;
@@ -97,7 +97,8 @@ fl_node *fl_grad_pow_exponent(fl_node *g, fl_node *y, fl_node *x1, fl_node *x2) 
   return x2->scal[0].d >= 0 ? n_where(flat, K(0), d) : d;
 }
 
-/* maximum and minimum: ties halve; the side that lost gets 0; with a NaN both get g. */
+/* maximum and minimum: for equal values each side gets half; the side that is not chosen gets 0;
+** with a NaN both get g. */
 fl_node *fl_grad_extreme(fl_node *g, fl_node *x, fl_node *other, fl_node *y) {
   flame_context *c = g->ctx;
   fl_node *lost = y->op == FL_OP_maximum ? n_lt(x, other) : n_gt(x, other);
@@ -110,7 +111,8 @@ fl_node *fl_grad_clamp(fl_node *g, fl_node *x, fl_node *lo, fl_node *hi) {
 }
 
 /* g x1 times the second derivative of gelu's tanh form at x. With w = a x + b x^3, w' = a + 3 b x^2
-** and s = sigmoid(w) it is s (1 - s) (2 w' + 6 b x^2 + x w'^2 (1 - 2 s)): 0 beyond 12. */
+** and s = sigmoid(w) it is s (1 - s) (2 w' + 6 b x^2 + x w'^2 (1 - 2 s)), taken as 0 for |x| >
+** 12. */
 fl_node *fl_grad_gelu_slope(fl_node *g, fl_node *x1, fl_node *x) {
   flame_context *c = g->ctx;
   const double a = 1.5957691216057308, b = 0.07135481627260025;
@@ -123,8 +125,8 @@ fl_node *fl_grad_gelu_slope(fl_node *g, fl_node *x1, fl_node *x) {
   return n_cast(n_mul(n_mul(fl_widen(g), fl_widen(x1)), d), g->dtype);
 }
 
-/* The second derivative of digamma for z > 0: eight terms of its series, then Euler and
-** Maclaurin's rest. Every piece is a node, so it has derivatives of all orders. */
+/* The second derivative of digamma for z > 0: eight terms of its series, then the remainder by the
+** Euler-Maclaurin formula. All of it is nodes, so it has derivatives of all orders. */
 static fl_node *tetragamma(flame_context *c, fl_node *z) {
   static const double rest[] = { -1, -1, -0.5, 0, 1.0 / 6, 0, -1.0 / 6, 0, 0.3, 0, -5.0 / 6, 0,
                                  691.0 / 210 };
@@ -139,8 +141,8 @@ static fl_node *tetragamma(flame_context *c, fl_node *z) {
   return n_add(sum, n_mul(tail, n_mul(r, r)));
 }
 
-/* psi2(x) = psi2(1 - x) - 2 pi^3 cot(pi x) / sin(pi x)^2 below 1/2, of x less the integer
-** next to it: -Inf at a pole. In f64, since the difference cancels. */
+/* psi2(x) = psi2(1 - x) - 2 pi^3 cot(pi x) / sin(pi x)^2 for x below 1/2, with cot and sin of x
+** minus the nearest integer: -Inf at a pole. In f64, since the difference cancels. */
 fl_node *fl_grad_trigamma(fl_node *g, fl_node *x) {
   flame_context *c = g->ctx;
   const double pi = 3.14159265358979323846;
@@ -160,13 +162,13 @@ fl_node *fl_zeros_like(fl_node *g, const fl_layout *shape) {
                 (fl_scalar){ .d = 0 });
 }
 
-/* g laid over the elements that were reduced to it. */
+/* g broadcast to the elements that were reduced to it. */
 fl_node *fl_grad_spread(fl_node *y, fl_node *g) {
   const fl_layout *s = y->in[0]->shape;
   return n_expand(g, s->rank, s->size);
 }
 
-/* Shared evenly among the elements that equal the result. */
+/* g divided evenly among the elements that equal the result. */
 fl_node *fl_grad_amax(fl_node *g, fl_node *x, fl_node *y) {
   flame_context *c = g->ctx;
   fl_node *hit = n_eq(x, y);
@@ -174,7 +176,7 @@ fl_node *fl_grad_amax(fl_node *g, fl_node *x, fl_node *y) {
   return n_div(n_where(hit, g, K(0)), ties);
 }
 
-/* The product of the others, without dividing by a zero. */
+/* g times the product of the other elements, without a division by zero. */
 static fl_node *prod_closed(fl_node *g, fl_node *x, uint32_t axes) {
   flame_context *c = g->ctx;
   fl_node *zero = n_eq(x, K(0));
@@ -187,7 +189,7 @@ static fl_node *prod_closed(fl_node *g, fl_node *x, uint32_t axes) {
 
 typedef struct level { fl_node *a, *b; int64_t pairs; int odd; } level;
 
-/* One level up the tree of products over the columns of v (rows, n). */
+/* Pairs the columns of v (rows, n): one level up the tree of products. */
 static fl_node *pair_up(fl_node *v, level *l) {
   const int64_t n = v->shape->size[1];
   l->pairs = n / 2;
@@ -198,7 +200,7 @@ static fl_node *pair_up(fl_node *v, level *l) {
   return l->odd ? n_cat(v->ctx, 2, up, 1) : up[0];
 }
 
-/* And down again: cotangents of a level's columns from those of the level above. */
+/* The reverse: cotangents of the columns of a level from those of the level above. */
 static fl_node *pair_down(fl_node *e, const level *l) {
   flame_context *c = e->ctx;
   fl_node *d = l->odd ? n_slice(e, 1, 0, l->pairs, 1) : e;
@@ -210,7 +212,7 @@ static fl_node *pair_down(fl_node *e, const level *l) {
   return l->odd && s ? n_cat(c, 2, all, 1) : s;
 }
 
-/* A tree of products, for when the gradient is differentiated again: exact at zeros
+/* The gradient of prod by a tree of products, used when it is differentiated again: exact at zeros
 ** too. */
 static fl_node *prod_tree(fl_node *g, fl_node *x, uint32_t axes) {
   const int r = x->shape->rank;

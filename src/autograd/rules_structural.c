@@ -2,9 +2,9 @@
 ** Gradient rules of the ops that move values: views, gather and scatter, slices, joins,
 ** products of matrices, host functions.
 **
-** Rules. in[i] may be dropped by now unless the entry saved it (entry.c): shapes and
-** attr stay, values do not. A cotangent that is larger than the input by broadcasting is
-** left to the walk.
+** Rules. in[i] may have been freed unless the entry saved it (entry.c): shapes and attr remain,
+** values do not. A cotangent may be larger than its input because of broadcasting; the walk reduces
+** it.
 */
 #include "autograd/rules.h"
 
@@ -29,7 +29,7 @@ static fl_node *unslice(const fl_node *y, fl_node *g) {
   return g ? n_setslice(fl_zeros_like(g, s), a->start, a->step, a->size, g) : NULL;
 }
 
-/* Elements may be seen several times: add into the places that were read. */
+/* Elements may appear several times in the view: adds g at the places that were read. */
 static fl_node *unstride(const fl_node *y, fl_node *g) {
   const fl_layout *s = y->in[0]->shape;
   const fl_attr *a = y->attr;
@@ -68,8 +68,8 @@ static fl_node *write_at(const fl_node *y, fl_node *x, fl_node *idx, fl_node *sr
                                     : n_put_axis(x, y->attr->axis, idx, src, add);
 }
 
-/* Of several sources for one place the last stays: only it has a gradient. Each source
-** writes its number, and those that still find it there have won. */
+/* Of several sources for one place the last one is stored, and only that has a gradient. Each
+** source writes its number, and those whose number is still there were stored. */
 static fl_node *winners(const fl_node *y, fl_node *idx) {
   flame_context *c = y->ctx;
   const fl_layout *s = y->shape, *src = y->in[2]->shape;
@@ -119,22 +119,22 @@ fl_node *fl_as_rows(fl_node *x) {
   return n_reshape(x, 2, (int64_t[]){ rows, last });
 }
 
-/* Does x lie column by column, as a transposed weight does? */
+/* Is x column-major, like a transposed weight? */
 static int lies_turned(const fl_node *x) {
   const fl_layout *l = x->layout;
   const int r = l->rank;
   return l->size[r - 1] > 1 && l->size[r - 2] > 1 && l->stride[r - 2] == 1 && l->stride[r - 1] != 1;
 }
 
-/* The product p q, made as (q' p')' where it is to lie column by column: the gradient of a
-** transposed weight then reaches the weight row by row. */
+/* The product p q, computed as (q' p')' if it is to be column-major like 'like': the gradient of a
+** transposed weight then reaches the weight row-major. */
 static fl_node *product_like(fl_node *p, fl_node *q, const fl_node *like) {
   if (!p || !q) return NULL;
   return lies_turned(like) ? turned(n_matmul(turned(q), turned(p))) : n_matmul(p, q);
 }
 
-/* da = g b', db = a' g; of the row that is added g, summed by the walk. Many a with one b: one
-** product over all their rows. */
+/* da = g b', db = a' g; the row that is added has cotangent g, which the walk sums. Many a with one
+** b: one product over all their rows. */
 static void matmul_rule(fl_node *y, fl_node *g, fl_node **gin) {
   fl_node *a = y->in[0], *b = y->in[1];
   fl_product_rule(y, g, gin);
@@ -161,7 +161,7 @@ fl_node *fl_right_cotangent(fl_node *a, fl_node *g, fl_node *b, int turn) {
 static flame_status custom_rule(fl_node *y, fl_node *g, fl_node **gin) {
   flame_context *c = y->ctx;
   fl_custom *f = y->entry->custom;
-  f->refs++; /* the host may drop the entry in the call */
+  f->refs++; /* the host may drop the entry during the call */
   const flame_status e = f->backward(c, f->arg, y, g, y->nin, gin);
   fl_custom_drop(c, f);
   return e;

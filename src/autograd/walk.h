@@ -5,9 +5,9 @@
 
 typedef struct item {
   int64_t sequence;
-  fl_node *node;                         /* one gref is held while it is in the list */
-  uint32_t wanted; /* inputs whose cotangent is needed, as entry->tracked */
-  int32_t late;                          /* first of those that wait for others, -1: none */
+  fl_node *node;                         /* the walk holds one gref of it */
+  uint32_t wanted; /* bits of the inputs whose cotangent is needed, as in entry->tracked */
+  int32_t late;                         /* first of its cotangents that wait for others; -1: none */
   int64_t copied;                        /* by these */
   uint8_t needed, done;
 } item;
@@ -15,7 +15,7 @@ typedef struct item {
 typedef struct target {
   int64_t sequence;
   int i, reached;
-} target; /* wrt[i], by its entry; reached: the roots' graph has it */
+} target; /* wrt[i], by its entry; reached: the roots' graph contains it */
 typedef struct arrival {
   fl_node *node, *g;
 } arrival; /* at a leaf; g held */
@@ -29,10 +29,10 @@ typedef struct walk {
   struct { arrival *at; int64_t n, cap; } leaves;
   struct { fl_late *at; int64_t n, cap; } lates;
   uint32_t number;                       /* among all of the context */
-  int ncuts;                             /* ways in which what the graph reads lost its tracking */
+  int ncuts;              /* number of ways in which values read by the graph lost their tracking */
   uint32_t cuts[FL_WALK_CUTS];
   int into_leaves;
-  fl_node **out;                         /* of wrt; held while walking */
+  fl_node **out;                         /* results for wrt; held during the walk */
   fl_backward how;
 } walk;
 
@@ -40,13 +40,13 @@ static inline int tracked_input(const fl_node *n, int i) {
   return n->in[i] && n->in[i]->entry && n->entry->tracked >> (i < 31 ? i : 31) & 1;
 }
 
-/* Recorded before what is to be walked. A walk further out may be under way there: 'grad' and
-** hooks are its own. */
+/* Was the entry recorded before what is walked? An outer walk may be under way there, which owns
+** 'grad' and the hooks. */
 static inline int outside(const walk *w, const fl_entry *e) {
   return e->sequence < w->how.since;
 }
 
-/* Nothing that it is made of is walked. */
+/* Is none of its inputs walked? */
 static inline int ends(const walk *w, const fl_entry *e) {
   return e->leaf || outside(w, e);
 }
@@ -55,7 +55,7 @@ static inline int wants_grad(const fl_entry *e) {
   return e->leaf || (e->handle && e->handle->retain);
 }
 
-/* First target of a sequence number, or targets.n. */
+/* The first target with a sequence number, or targets.n. */
 static inline int64_t find_target(const walk *w, int64_t sequence) {
   int64_t lo = 0, hi = w->targets.n;
   while (lo < hi) {
@@ -65,7 +65,7 @@ static inline int64_t find_target(const walk *w, int64_t sequence) {
   return lo < w->targets.n && w->targets.at[lo].sequence == sequence ? lo : w->targets.n;
 }
 
-/* Add g to what *sum holds; the count of *sum is the walk's. */
+/* Adds g to *sum, on which the walk has a count. */
 static inline int add_into(fl_node **sum, fl_node *g) {
   if (*sum) g = fl_add_cotangents(*sum, g);
   if (!g) return 0;
@@ -77,12 +77,12 @@ static inline int add_into(fl_node **sum, fl_node *g) {
 
 /* ---- late.c: cotangents that wait for others ---- */
 
-/* Of the second factor of 'it', a product: 1 where it waits, 0 where it does not; -1: an error is
-** kept. */
+/* The cotangent of the second factor of 'it', a product: 1: it waits; 0: it does not; -1: an error
+** is kept. */
 int fl_late_factor(walk *w, const item *it, fl_node *g);
 /* The same for g, whose rows are summed for 'in'. */
 int fl_late_rows(walk *w, fl_node *in, fl_node *g);
-/* What waits for the item joins its sum. 0: an error is kept. */
+/* Adds the cotangents that wait for the item to its sum. 0: an error is kept. */
 int fl_late_join(walk *w, item *it);
 void fl_late_close(walk *w);
 #endif

@@ -1,6 +1,6 @@
 /*
-** Why there is no gradient (why.h). Nothing here is called but to make a message, and nothing
-** changes: the marks that a search leaves on nodes are taken off again.
+** Why there is no gradient (why.h). These functions are called only to make a message and change
+** nothing: the marks that a search leaves on nodes are removed again.
 */
 #include "autograd/why.h"
 #include "tensor/call.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SEEN = 2 };                       /* in node->mark, as VISITED of a walk */
+enum { SEEN = 2 };                       /* in node->mark, as VISITED in a walk */
 
 static void say(char out[FL_WHY_TEXT], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void say(char out[FL_WHY_TEXT], const char *fmt, ...) {
@@ -37,7 +37,7 @@ static const char *op_name(int op) {
   return op == FL_OP_custom ? "a function" : fl_ops[op].name;
 }
 
-/* One way of losing, as what has happened to the value. */
+/* Describes one way of losing tracking, as what happened to the value. */
 static char *lost_text(flame_context *c, uint32_t lost, char out[200]) {
   char at[120];
   const int op = fl_lost_op(lost);
@@ -66,7 +66,7 @@ char *fl_why_untracked(const fl_node *n, char out[FL_WHY_TEXT]) {
   return lost_text(n->ctx, n->lost, out);
 }
 
-/* Can a path that the walk looked for have ended so? */
+/* Can a path that a walk searched end in this way? */
 static int is_end(uint32_t lost) { return fl_lost_why(lost) > FL_LOST_GRADIENT ||
                                           fl_lost_why(lost) == FL_LOST_NO_GRAD; }
 
@@ -91,7 +91,7 @@ char *fl_why_unreached(flame_context *c, const fl_entry *e, int ncuts, const uin
 
 typedef struct list { fl_node **at; int64_t n, cap; } list;
 
-/* Is something with the entry e among what n was made of? 0 also when memory is out. */
+/* Is the value of entry e among those that n was made of? 0 also when memory is out. */
 static int made_of(flame_context *c, fl_node *n, const fl_entry *e, list *seen) {
   int found = 0;
   for (int64_t k = 0; n && !found; n = ++k <= seen->n ? seen->at[k - 1] : NULL) {
@@ -109,7 +109,7 @@ static int made_of(flame_context *c, fl_node *n, const fl_entry *e, list *seen) 
   return found;
 }
 
-/* The last value that is named, was made of what e explains and can still be walked. */
+/* The last value that has a name, was made from the value of e, and can still be walked. */
 static fl_node *last_use(flame_context *c, const fl_entry *e) {
   fl_node *last = NULL;
   list seen = { 0 };
@@ -127,7 +127,7 @@ static fl_node *last_use(flame_context *c, const fl_entry *e) {
 
 /* ---- x:why() --------------------------------------------------------------------------------- */
 
-/* A backward ran and did not come to t, which it would have given a gradient. */
+/* Explains that a backward ran and did not reach t, which would have received a gradient. */
 static char *not_reached(flame_tensor *t, char out[FL_WHY_TEXT]) {
   flame_context *c = t->ctx;
   const fl_entry *e = t->node->entry;

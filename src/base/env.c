@@ -1,5 +1,6 @@
 /*
-** Environment switches. The list is env.def, full names and all; here are only the readers.
+** Environment switches. env.def lists them with full names; this file has the functions that read
+** them.
 */
 #include "base/env.h"
 #include <ctype.h>
@@ -27,7 +28,7 @@ static int lists(const char *list, const char *word, size_t n) {
 
 int fl_env_lists(int which, const char *word) { return lists(fl_env(which), word, strlen(word)); }
 
-/* The first word of the list s that is none of 'known'; NULL: all are. *n: its length. */
+/* The first word of the list s that is not in 'known'; NULL: all are. *n: its length. */
 static const char *unknown(const char *s, const char *known, int *n) {
   for (const char *p = s; *p; p += *n, p += *p == ',') {
     *n = (int)strcspn(p, ",");

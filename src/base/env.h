@@ -1,5 +1,6 @@
 /* Environment switches: one list, env.def. Values are read when a context or a device is opened,
-** but for FLAME_CHECK=grad, which is read with the library's Lua, and where settings are told. */
+** except FLAME_CHECK=grad, which is read with the library's Lua code, and wherever settings are
+** reported. */
 #ifndef FL_BASE_ENV_H
 #define FL_BASE_ENV_H
 #include <stddef.h>
@@ -12,8 +13,8 @@ enum {
 /* The variable's text, or its default. The pointer is valid until the environment changes. */
 const char *fl_env(int which);
 int fl_env_lists(int which, const char *word);   /* is the word in its comma-separated list? */
-/* Has the variable a value that env.def does not allow? Then 'why' names it,
-** its value and what it takes. */
+/* Does the variable have a value that env.def does not allow? Then 'why' names it, its value and
+** the allowed ones. */
 int fl_env_refuse(int which, char *why, size_t size);
-int fl_env_int(int which);            /* leading decimal integer, 0 if none */
+int fl_env_int(int which);            /* leading decimal integer; 0 if there is none */
 #endif

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The longest start of the text that has at most so many bytes and splits no character. */
+/* The longest prefix of the text that has at most this many bytes and splits no character. */
 static size_t cut(const char *text, size_t most) {
   size_t n = strlen(text);
   if (n <= most) return n;
@@ -22,7 +22,7 @@ void fl_error_plain(char *text) {
   *to = '\0';
 }
 
-/* ": use x:float()" -> "use x:float()", "(install one)" -> "install one" */
+/* Makes the hint: ": use x:float()" -> "use x:float()", "(install one)" -> "install one" */
 static void set_hint(fl_error *e, const char *remedy) {
   const char *s = remedy + strspn(remedy, ";:,( \n");
   size_t n = cut(s, sizeof e->hint - 1), open = 0, closed = 0;
@@ -32,7 +32,7 @@ static void set_hint(fl_error *e, const char *remedy) {
   e->hint[n] = '\0';
 }
 
-/* A text that is too long loses the end of its facts, and keeps the remedy. */
+/* A text that is too long loses the end of its facts and keeps the remedy. */
 static void set_message(fl_error *e, char *text) {
   char *mark = strrchr(text, FL_DO[0]), remedy[sizeof e->hint + 16] = "";
   if (mark) {

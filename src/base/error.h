@@ -3,12 +3,13 @@
 ** message, hint and the script site that recorded the op (0: none). Nothing here
 ** prints, aborts or jumps.
 **
-** A message tells the facts and then, where there is one, the remedy: an imperative that the
-** user can follow ("use x:float()"), or what to write instead ("did you mean 'bias'?"). A range or
-** a kind that is needed ("need 1 to 10") is a fact. FL_DO stands before the remedy in the text that
-** an error is made from, "\1" in Lua:
+** A message gives the facts and then, if there is one, the remedy: an imperative that the user can
+** follow ("use x:float()"), or what to write instead ("did you mean 'bias'?"). A range or a kind
+** that is needed ("need 1 to 10") is a fact. In the text that an error is made from, FL_DO precedes
+** the remedy ("\1" in Lua):
 **   FL_FAIL(c, code, op, "x is on %s and y on %s" FL_DO "; use y:to(x.device)", …)
-** It may be in an argument; of several the last counts. The message has them taken out.
+** It may be in an argument; if there are several, the last counts. They are removed from the
+** message.
 */
 #ifndef FL_BASE_ERROR_H
 #define FL_BASE_ERROR_H
@@ -20,25 +21,26 @@
 
 typedef struct fl_error {
   flame_status code;       /* FLAME_OK: no error */
-  uint32_t site;           /* interned script line, see fl_site_* ; 0: the current line */
+  uint32_t site;           /* interned script line, see fl_site_*; 0: the current line */
   char op[40];
   char message[800];  /* "inner sizes differ, (4, 3) and (5, 2)": without op prefix */
   char hint[160];     /* the remedy at the end of the message, without its punctuation; may be "" */
 } fl_error;
 
-/* Keep the error if none is kept yet; always returns 'code', so: return fl_fail(…). */
+/* Keeps the error unless one is kept already; always returns 'code', for: return fl_fail(…). */
 flame_status fl_fail(fl_error *e, flame_status code, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 4, 5)));
 flame_status fl_fail_list(fl_error *e, flame_status code, const char *op, const char *fmt,
                           va_list args)
   __attribute__((format(printf, 4, 0)));
-/* "op: message" with FL_DO before the remedy: an error made from it later has the same hint. */
+/* Writes "op: message" with FL_DO before the remedy, so that an error made from the text later has
+** the same hint. */
 void fl_error_text(const fl_error *e, char *out, size_t size);
-/* The same error with another text, which may have FL_DO. */
+/* Replaces the text of the error; the new text may contain FL_DO. */
 void fl_error_change(fl_error *e, const char *text);
-/* Take FL_DO out of a text that is shown and raises nothing. */
+/* Removes FL_DO from a text that is shown without raising an error. */
 void fl_error_plain(char *text);
 void fl_error_clear(fl_error *e);
-/* A mistake found in what 'op' is made of is told as a mistake in the use of 'op'. */
+/* Reports a mistake found in an op that 'op' is composed of as a mistake in the use of 'op'. */
 void fl_error_own(fl_error *e, const char *op);
 #endif

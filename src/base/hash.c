@@ -45,7 +45,7 @@ static uint32_t read_be32(const uint8_t *p) {
   return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* One block of 64 bytes into the state. */
+/* Processes one block of 64 bytes into the state. */
 static void absorb(uint32_t state[8], const uint8_t *block) {
   uint32_t w[64], v[8];
   for (int i = 0; i < 16; i++) w[i] = read_be32(block + 4 * i);
@@ -74,7 +74,7 @@ void fl_sha256(const void *data, size_t n, uint8_t digest[32]) {
   const uint8_t *p = data;
   size_t left = n;
   for (; left >= 64; left -= 64, p += 64) absorb(state, p);
-  uint8_t tail[128] = { 0 };                     /* rest, 0x80, zeros, length in bits */
+  uint8_t tail[128] = { 0 };                 /* the rest of the data, 0x80, zeros, length in bits */
   if (left) memcpy(tail, p, left);
   tail[left] = 0x80;
   const size_t end = left < 56 ? 64 : 128;

@@ -1,8 +1,9 @@
 /*
-** What is there for tests alone: the allocation that fails on request, bugs planted in the planner,
-** and Lua's way to them (lua/hooks.c). Only a build with FLAME_TEST_HOOKS (the CMake preset "test"
-** and those of the sanitizers) acts on them; in a release FL_HOOKS is 0 and the code behind it is
-** dropped. The fields that hold a request are in every build, so that no struct depends on it.
+** Functions for tests only: the allocation that fails on request, bugs planted in the planner, and
+** the Lua functions for them (lua/hooks.c). Only a build with FLAME_TEST_HOOKS (the CMake preset
+** "test" and those of the sanitizers) acts on them; in a release FL_HOOKS is 0 and the code behind
+** it is dropped. The fields that hold a request are in every build, so that no struct depends on
+** it.
 */
 #ifndef FL_BASE_HOOKS_H
 #define FL_BASE_HOOKS_H

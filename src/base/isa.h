@@ -1,7 +1,7 @@
 /*
-** The instruction set that a file is compiled for. CMakeLists.txt lists the texts that are compiled
-** once for each set: their files define FL_ISA (base, avx2, avx512) and include the text, and get
-** the set's flags.
+** The instruction set that a file is compiled for. CMakeLists.txt lists the sources that are
+** compiled once for each set: a file per set defines FL_ISA (base, avx2, avx512), includes the
+** source, and is compiled with the set's flags.
 */
 #ifndef FL_BASE_ISA_H
 #define FL_BASE_ISA_H

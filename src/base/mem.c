@@ -1,10 +1,9 @@
 /*
 ** Counted memory. Every block is aligned to 64 (a cache line, and what the vector
-** loops want). Counting is by the bytes asked for, so that sized frees balance to
-** zero. Slabs take chunks of about 64 KB from the same counter; the chunk list is
-** linked through a header at the front of each chunk.
-** Large blocks ask for large pages: loops that stream through them are bound by the
-** look-up of pages otherwise (measured: 1.7 times as fast, in a virtual machine).
+** loops want). The requested bytes are counted, so that sized frees balance to zero. Slabs take
+** chunks of about 64 KB from the same counter; the chunk list is linked through a header at the
+** front of each chunk. Large blocks request huge pages: loops that stream through them are
+** otherwise bound by page look-ups (measured: 1.7 times as fast with them, in a virtual machine).
 */
 #include "base/mem.h"
 #include "base/hooks.h"
@@ -16,14 +15,14 @@
 
 enum { ALIGNMENT = 64, CHUNK_BYTES = 64 * 1024, LARGE_PAGE = 2 << 20, LARGE = 2 * LARGE_PAGE };
 
-/* What malloc is asked for: a multiple of the alignment, never 0; 0 when it overflows. */
+/* The size requested from malloc: a multiple of the alignment, never 0; 0 when it overflows. */
 static size_t rounded(size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX - ALIGNMENT) return 0;
   if (bytes == 0) bytes = 1;
   return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
-/* Counts one request; true when the test harness wants it to fail. */
+/* Counts one request; returns 1 if the test harness wants it to fail. */
 static int must_fail(fl_mem *m) {
   m->calls++;
   if (!FL_HOOKS || m->fail_at <= 0) return 0;
@@ -40,7 +39,7 @@ static void count(fl_mem *m, int64_t bytes, int64_t blocks) {
   }
 }
 
-/* The request is noted in the memory that was asked, whichever limit refuses. */
+/* Records the request in the memory that received it, whichever limit refuses it. */
 static int refuses(fl_mem *m, int64_t bytes) {
   for (const fl_mem *o = m; o; o = o->outer) {
     if (o->limit <= 0 || bytes <= o->limit - o->live_bytes) continue;
@@ -59,7 +58,7 @@ int fl_mem_count(fl_mem *m, int64_t bytes) {
 
 void fl_mem_put_inside(fl_mem *m, fl_mem *outer) { m->outer = outer; }
 
-/* 'size' as rounded. The advice may be refused: then pages are small. */
+/* 'size' is rounded. The request for huge pages may be refused: then pages are small. */
 static void *obtain(size_t size) {
 #if defined(MADV_HUGEPAGE)
   void *p;
@@ -89,7 +88,7 @@ void *fl_zalloc(fl_mem *m, size_t bytes) {
   return p;
 }
 
-/* realloc would lose the alignment, so a block that outgrows its rounding moves. */
+/* realloc would lose the alignment, so a block that outgrows its rounded size is moved. */
 void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes) {
   if (!p) return fl_alloc(m, bytes);
   const size_t size = rounded(bytes);
@@ -149,8 +148,8 @@ int fl_grow(fl_mem *m, void **at, int64_t *cap, int64_t need, size_t elem) {
 
 /* --- slabs ------------------------------------------------------------------------ */
 
-/* Objects on the free list are fenced off, so that a use after free is seen although the chunk
-** itself stays allocated. */
+/* Objects on the free list are poisoned, so that a use after free is detected although the chunk
+** stays allocated. */
 typedef struct chunk { struct chunk *next; size_t bytes; } chunk;
 
 static void push_free(fl_slab *s, void *object) {
@@ -165,7 +164,7 @@ void fl_slab_init(fl_slab *s, fl_mem *m, size_t object_size) {
   *s = (fl_slab){ .mem = m, .size = (size + word - 1) & ~(word - 1) };
 }
 
-/* One more chunk, its objects put on the free list in address order. */
+/* Adds one chunk, with its objects on the free list in address order. */
 static int slab_refill(fl_slab *s) {
   const size_t room = CHUNK_BYTES - ALIGNMENT;
   const size_t n = s->size > room ? 1 : room / s->size;

@@ -12,25 +12,26 @@
 
 typedef struct fl_mem {
   int64_t live_bytes, live_blocks, peak_bytes;  /* now held, and the most ever */
-  int64_t calls;        /* allocations asked for so far (for choosing k) */
-  int64_t fail_at;      /* with test hooks, this call number fails (counted by 'calls'); 0: none */
+  int64_t calls;        /* allocations requested so far (used to choose k) */
+  int64_t fail_at;      /* with test hooks, the call with this number fails (counted by 'calls'); 0:
+                        ** none */
   int fail_forever;     /* and all after it too */
-  int64_t limit;        /* live bytes that may not be exceeded; 0: none */
-  int64_t foreign;      /* of the live bytes, those of a Lua state and of memories inside this */
-  int64_t refused;      /* the last request that a limit refused, until that is told; 0: none */
-  struct fl_mem *outer; /* counts the same bytes, and may refuse them; NULL: none */
+  int64_t limit;        /* most live bytes; 0: no limit */
+  int64_t foreign;      /* live bytes of a Lua state and of memories inside this one */
+  int64_t refused;      /* the last request that a limit refused, until it is reported; 0: none */
+  struct fl_mem *outer; /* memory that counts the same bytes too, and may refuse them; NULL: none */
 } fl_mem;
 
-/* Bytes now, and the most there were. */
+/* Bytes now, and the most so far. */
 typedef struct fl_level { int64_t now, peak; } fl_level;
 static inline void fl_level_add(fl_level *l, int64_t n) {
   l->now += n;
   if (l->now > l->peak) l->peak = l->now;
 }
 
-/* Under ASan: these bytes may not be touched until they are opened again. Blocks are closed behind
-** the bytes asked for, so that the rounding hides no access past them. gcc says by a macro that
-** ASan is on, clang by a feature. */
+/* Under ASan: marks bytes that may not be accessed until they are unpoisoned. The bytes of a block
+** after the requested size are poisoned, so that rounding hides no access past the end. gcc defines
+** a macro if ASan is on, clang a feature. */
 #if defined(__has_feature)
 #define FL_HAS_FEATURE(name) __has_feature(name)
 #else
@@ -49,17 +50,17 @@ void __asan_unpoison_memory_region(void const volatile *p, size_t n);
 /* 'bytes' uninitialised bytes aligned to 64, or NULL. bytes == 0 gives a valid block. */
 void *fl_alloc(fl_mem *m, size_t bytes);
 void *fl_zalloc(fl_mem *m, size_t bytes);
-/* Grow or shrink p (old_bytes long, may be NULL with 0); on failure p is untouched. */
+/* Grows or shrinks p (old_bytes long, may be NULL with 0); on failure p is unchanged. */
 void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes);
 void fl_free(fl_mem *m, void *p, size_t bytes);       /* p may be NULL */
-/* Bytes that another allocator takes (gives back, < 0): 0 if a limit refuses them. */
+/* Counts bytes that another allocator takes (or frees, if negative); 0: a limit refuses them. */
 int fl_mem_count(fl_mem *m, int64_t bytes);
-/* This memory is inside 'outer' from now on: before its first allocation. */
+/* Puts this memory inside 'outer', which counts it from now on; before its first allocation. */
 void fl_mem_put_inside(fl_mem *m, fl_mem *outer);
 char *fl_strdup(fl_mem *m, const char *s);            /* free with strlen + 1 */
 
-/* A struct of ours from the caller's, of so many bytes: what a shorter one lacks is 0. 0: it is
-** longer, and what it has more is not 0. */
+/* Copies a struct of 'size' bytes from the caller into ours of 'known' bytes: fields that a shorter
+** struct lacks become 0. Returns 0 if it is longer and its further bytes are not 0. */
 int fl_copy_known(void *to, size_t known, const void *from, size_t size);
 
 /* count * size into *out; 0 when that overflows (callers report a size error). */

@@ -1,8 +1,8 @@
 /*
-** The client's side of NVTX 3 (nvtx.h). The tool's library has a function InitializeInjectionNvtx2,
-** which is given a function that knows our tables by number: of the version, and of the places
-** where the tool puts its own functions, module by module. Tools refuse a client that lacks one of
-** the six modules; two places of CORE are used here, those of the others only taken.
+** The client's side of NVTX 3 (nvtx.h). The tool's library has a function InitializeInjectionNvtx2.
+** It receives a function that returns our tables by number: the table of versions, and per module
+** the table in which the tool puts its own functions. Tools refuse a client that lacks one of the
+** six modules; only two functions, of CORE, are used here.
 */
 #include "base/nvtx.h"
 #include "base/machine.h"
@@ -45,8 +45,8 @@ static const void *get_table(uint32_t id) {
 
 static int on;
 
-/* A library that is not a tool's, or does not want us, is closed again. One that takes us may fill
-** its places later. */
+/* Closes a library again if it is not a tool's, or refuses this client. A tool that accepts may
+** fill its tables later. */
 static void open_tool(void) {
   const char *file = getenv("NVTX_INJECTION64_PATH");
   int (*begin)(const void *(*)(uint32_t)) = NULL;

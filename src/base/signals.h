@@ -1,20 +1,20 @@
 /*
-** Signals while a library is at work that takes them to itself. NVRTC, and what compiles by it as
-** cuDNN does, puts handlers for SIGINT and SIGTERM that end the process and ignores SIGXFSZ
-** meanwhile; two compilations at once leave its handlers behind. So those signals are held back
-** in the calling thread, and what they do is put back afterwards.
+** Signals while a library that installs signal handlers is working. While NVRTC compiles (also for
+** cuDNN), it installs handlers for SIGINT and SIGTERM that end the process, and ignores SIGXFSZ;
+** after two compilations at once its handlers remain. So these signals are blocked in the calling
+** thread, and their actions are restored afterwards.
 **
-** What a signal does belongs to the process, so the count of those at work is the process's.
-** Any thread. A thread of the host that has the signals unblocked may still meet the library's
-** handler.
+** Actions belong to the process, so the number of compiling threads is counted for the process. Any
+** thread may call this. A thread of the host that has the signals unblocked may still run the
+** library's handler.
 */
 #ifndef FL_BASE_SIGNALS_H
 #define FL_BASE_SIGNALS_H
 #include <signal.h>
 
-/* *mask: what the thread had blocked, for the other two. */
+/* *mask: the signals that the thread had blocked before, for the other two functions. */
 void fl_signals_hold(sigset_t *mask);
-/* Does one wait that the release will deliver? */
+/* Is a signal pending that fl_signals_release will deliver? */
 int fl_signals_pending(const sigset_t *mask);
 void fl_signals_release(const sigset_t *mask);
 #endif

@@ -1,7 +1,6 @@
 /*
-** The text buffer. One byte beyond 'n' is always kept free for the NUL, so that
-** fl_text_str never has to grow. After a failed append nothing more is added: the
-** text would have a hole.
+** The text buffer. One byte after the 'n' used ones is always free for the NUL, so that fl_text_str
+** never has to grow. After a failed append nothing more is added, since the text would have a gap.
 */
 #include "base/text.h"
 #include <langinfo.h>
@@ -21,7 +20,8 @@ int fl_print(char *out, size_t size, const char *fmt, va_list args) {
   return n;
 }
 
-/* strtod and strtof look for a terminating character, and for the point of the host's locale. */
+/* strtod and strtof need a terminating character and use the decimal point of the host's locale, so
+** the bytes are copied and adapted. */
 int fl_read_number(const char *s, size_t n, int is_f32, double *v) {
   char copy[128], *end, *point;
   if (n == 0 || n >= sizeof copy) return 0;
@@ -67,7 +67,7 @@ void fl_text_puts(fl_text *t, const char *s) {
   fl_text_add(t, s, strlen(s));
 }
 
-/* Formats twice when the first try did not fit: once into what is left, once grown. */
+/* Formats into the remaining space, and if that is too small again after growing. */
 void fl_text_printf(fl_text *t, const char *fmt, ...) {
   if (!reserve(t, 128)) return;
   for (int attempt = 0; attempt < 2; attempt++) {

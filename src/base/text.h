@@ -1,16 +1,16 @@
 /* Text buffer on counted memory. A failed append sets 'failed' and later ones do nothing. Numbers
-** are written as in the C locale: texts are compiled, here or by NVRTC. */
+** are written as in the C locale: some texts are compiled, here or by NVRTC. */
 #ifndef FL_BASE_TEXT_H
 #define FL_BASE_TEXT_H
 #include "base/mem.h"
 #include <stdarg.h>
 
-/* vsnprintf with numbers as in the C locale, whatever the host has set. */
+/* vsnprintf with numbers as in the C locale, whatever locale the host has set. */
 int fl_print(char *out, size_t size, const char *fmt, va_list args)
     __attribute__((format(printf, 3, 0)));
 
-/* The number that the n bytes at s are, as in the C locale; as an f32 rounded once. 0: they are
-** none, or too many. */
+/* Reads the n bytes at s as a number, as in the C locale; for an f32 it is rounded once. 0: it is
+** no number, or too long. */
 int fl_read_number(const char *s, size_t n, int is_f32, double *v);
 
 typedef struct fl_text { fl_mem *mem; char *at; size_t n, cap; int failed; } fl_text;

@@ -1,4 +1,4 @@
-/* UTF-8: which bytes are it, and what becomes of those that are not. */
+/* UTF-8: which bytes are valid, and what replaces those that are not. */
 #include "base/utf8.h"
 
 int fl_utf8_put(char out[4], uint32_t c) {

@@ -1,12 +1,12 @@
 /*
 ** UTF-8 (RFC 3629). A text from outside is checked once, by fl_utf8_is_valid or while it is read;
-** from then on fl_utf8_get reads it without looking at its end.
+** after that fl_utf8_get reads it without checking for its end.
 */
 #ifndef FL_BASE_UTF8_H
 #define FL_BASE_UTF8_H
 #include "base/text.h"
 
-/* A character at p, where one must be; *n: its bytes. */
+/* The character at p, where there must be one; *n: its number of bytes. */
 static inline uint32_t fl_utf8_get(const char *p, int *n) {
   const unsigned char *u = (const unsigned char *)p;
   if (u[0] < 0x80) return *n = 1, u[0];
@@ -18,11 +18,12 @@ static inline uint32_t fl_utf8_get(const char *p, int *n) {
 static inline int fl_utf8_goes_on(const char *p) { return ((unsigned char)*p & 0xC0) == 0x80; }
 int fl_utf8_put(char out[4], uint32_t c);
 void fl_utf8_add(fl_text *t, uint32_t c);
-/* Bytes of the character at p, or minus those of the longest start of one that is wrong or cut. */
+/* The number of bytes of the character at p; if it is invalid or cut off, minus the number of bytes
+** of its longest valid start. */
 int fl_utf8_length(const char *p, const char *end);
-/* Bytes at the end of p that begin a character and do not end it. */
+/* The number of bytes at the end of p that begin a character without completing it. */
 size_t fl_utf8_cut(const char *p, size_t n);
 int fl_utf8_is_valid(const char *p, size_t n);
-/* p with U+FFFD for what is not UTF-8. */
+/* Appends p with U+FFFD in place of invalid bytes. */
 void fl_utf8_mend(fl_text *out, const char *p, size_t n);
 #endif

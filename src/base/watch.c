@@ -1,6 +1,7 @@
 /*
-** The thread waits for the time that was set when it fell asleep. It is woken only for an earlier
-** one; a later one it finds when it wakes. After a fork there is no thread: nothing is set then.
+** The thread sleeps until the time that was set when it went to sleep. It is woken only for an
+** earlier time; it sees a later one when it wakes. After a fork there is no thread, and setting
+** does nothing.
 */
 #include "base/watch.h"
 #include <pthread.h>
@@ -15,7 +16,8 @@ struct fl_watch {
   pthread_cond_t wake;
   pid_t pid;
   int quit;
-  int64_t when, until;             /* what is set; what the thread sleeps until, 0: being woken */
+  int64_t when, until;             /* the time that is set; the time until which the thread sleeps,
+                                   ** 0: it is being woken */
   atomic_int *why, *word;
   int reason, bits;
 };
@@ -63,7 +65,7 @@ fl_watch *fl_watch_open(fl_mem *m) {
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
   pthread_cond_init(&w->wake, &clock);
   pthread_condattr_destroy(&clock);
-  sigfillset(&all);                          /* signals stay with the threads of the host */
+  sigfillset(&all);                          /* signals are handled by the host's threads */
   pthread_sigmask(SIG_SETMASK, &all, &old);
   const int started = pthread_create(&w->thread, NULL, watch_main, w) == 0;
   pthread_sigmask(SIG_SETMASK, &old, NULL);

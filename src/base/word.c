@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of ASCII, whatever the locale. */
+/* Only ASCII letters, whatever the locale. */
 static int lower(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; }
 
 int fl_word_distance(const char *p, const char *q, int limit) {
@@ -30,7 +30,8 @@ int fl_word_distance(const char *p, const char *q, int limit) {
   return row[n % 3][m];
 }
 
-/* One slip, or two in a word that is long enough to be known after them; of a letter its case. */
+/* One typing error, or two in a word that is long enough to be recognised then; or a letter of the
+** wrong case. */
 int fl_word_limit(const char *word) {
   const size_t n = strlen(word);
   return n > 7 ? 11 : n > 1 ? 6 : 1;

@@ -1,7 +1,7 @@
 /*
-** The signal is blocked in this thread for the length of the call and taken off again when the
-** call raised it: the kernel sends it to the thread that writes. One that was pending before is
-** the host's and stays.
+** The signal is blocked in this thread during the call, and consumed if the call raised it: the
+** kernel sends it to the thread that writes. One that was pending before belongs to the host and
+** stays.
 */
 #include "base/write.h"
 #include <errno.h>

@@ -82,7 +82,7 @@ static flame_status cuda_upload(fl_device *d, void *dst, const void *src, int64_
   return e;
 }
 
-/* What calls have reported; all that was queued has been waited for. */
+/* Reports what calls have noted; everything queued has been waited for. */
 static flame_status tell_late(fl_cuda *s) {
   const uint64_t word = s->late_pending ? *s->late_host : FL_LATE_NONE;
   s->late_pending = 0;
@@ -135,8 +135,8 @@ static flame_status cuda_sync(fl_device *d, fl_fault *fault) {
 
 /* ---- closing ---- */
 
-/* Wait for what is queued. 0: the user has given it up by an interrupt, and it does not end:
-** a kernel can not be stopped, only outlived, so it gets 0.2 s. */
+/* Waits for queued work. 0: the user has interrupted it and it does not end: a running kernel can
+** not be stopped, so it is waited for 0.2 s at most. */
 static int ends(fl_cuda *s) {
   if (!s->left) return s->cu->StreamSynchronize(s->stream), 1;
   if (s->cu->EventRecord(s->done, s->stream) != FL_CU_OK) return 1;
@@ -147,9 +147,9 @@ static int ends(fl_cuda *s) {
   return 0;
 }
 
-/* Everything back, in whatever state opening or dying left it. In a forked child only host
-** memory: the driver's objects are the parent's. The same where a kernel never ends: each
-** driver call that gives back would wait for it. The end of the process gives them back. */
+/* Frees everything, whatever state opening or a loss left it in. In a forked child only host memory
+** is freed: the driver's objects belong to the parent. The same if a kernel never ends: each driver
+** call that frees would wait for it. The objects are freed when the process ends. */
 static void close_state(fl_cuda *s) {
   int host_only = s->pid != getpid();
   int pushed = !host_only && s->context && s->cu->CtxPush(s->context) == FL_CU_OK;
@@ -221,7 +221,7 @@ static flame_status find_device(fl_cuda *s) {
   return FLAME_OK;
 }
 
-/* What lives in the context, which is current. */
+/* Makes the objects in the driver's context, which is current. */
 static flame_status make_objects(fl_cuda *s) {
   CHECK(s->cu->StreamCreate(&s->stream, FL_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   CHECK(s->cu->EventCreate(&s->done, FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");

@@ -94,7 +94,7 @@ static fl_launch_group *group_of(fl_prepared *r, fl_text *key) {
   return g;
 }
 
-/* Put each instance into the group of its text. */
+/* Puts each instance into the group of its text. */
 static flame_status gather(fl_cuda *s, const fl_step *t, fl_prepared *r) {
   for (int32_t i = 0; i < t->count; i++) {
     fl_text_geometry geometry;
@@ -153,8 +153,8 @@ static flame_status want(fl_cuda *s, fl_step *t) {
 
 /* ---- prepare, after compiling: functions, tables, memory ---- */
 
-/* A buffer shared by all launches gets at least 'bytes'. What is queued may still use the
-** old one, which is safe: memory given back is reused in the stream's order. */
+/* Enlarges a buffer shared by all launches to at least 'bytes'. Queued work may still use the old
+** one, which is safe: freed memory is reused in the stream's order. */
 static flame_status at_least(fl_cuda *s, void **p, int64_t *have, int64_t bytes,
                              int zero, const char *what) {
   void *fresh;
@@ -184,7 +184,7 @@ static flame_status share(fl_cuda *s, int64_t scratch, int64_t counters) {
                                   "counters");
 }
 
-/* Geometry of the instances; sums over the group. */
+/* Computes the geometry of the instances, and sums over the group. */
 static flame_status measure(fl_cuda *s, const fl_step *t, fl_launch_group *g) {
   g->geometry = fl_alloc(s->mem, (size_t)g->n * sizeof *g->geometry);
   if (!g->geometry) return no_memory(s);
@@ -202,7 +202,8 @@ static flame_status measure(fl_cuda *s, const fl_step *t, fl_launch_group *g) {
   return share(s, g->scratch, g->counters);
 }
 
-/* Which instance and which of its blocks each block of a multi launch is: fixed. */
+/* Uploads, for each block of a multi launch, its instance and which of that instance's blocks it
+** is; these do not change. */
 static flame_status send_chunks(fl_cuda *s, const fl_step *t, fl_launch_group *g) {
   const size_t bytes = (size_t)g->grid * sizeof(int32_t[2]);
   int32_t (*chunk)[2] = fl_alloc(s->mem, bytes);
@@ -252,8 +253,8 @@ static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   return e == FLAME_OK ? share(s, x.scratch, 0) : e;
 }
 
-/* Host memory that goes with the plan. Modules, and what the library calls
-** keep, are shared with others. */
+/* Host memory that belongs to the plan. Modules, and what library calls keep, are shared with other
+** plans. */
 static int64_t bytes_held(const fl_plan *p) {
   size_t bytes = 0;
   for (int32_t i = 0; i < p->nstep; i++) {

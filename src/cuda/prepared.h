@@ -1,24 +1,24 @@
 /*
 ** What the device keeps for each step of a plan (prepare.c): compiled kernels, tables, geometry.
-** It hangs on the step, is made before the plan's first run and goes with the plan; when the
-** device is closed before, it keeps host memory alone.
+** It belongs to the step, is made before the plan's first run and freed with the plan; if the
+** device is closed first, only host memory remains.
 */
 #ifndef FL_CUDA_PREPARED_H
 #define FL_CUDA_PREPARED_H
 #include "cuda/compile/module.h"
 
-/* Instances of a step that one text serves: one launch. */
+/* The instances of a step that share one text: one launch. */
 typedef struct fl_launch_group {
   fl_module *module;
   fl_cu_function function;
   fl_text key;                    /* while grouping */
   int32_t n, *which;              /* instances */
-  fl_text_geometry *geometry;     /* of each; NULL until compiled */
+  fl_text_geometry *geometry;     /* by instance; NULL until compiled */
   int64_t grid;                   /* blocks, of all */
   int32_t words;                  /* of the largest */
   int64_t scratch, counters;      /* bytes, of all together */
   void *table, *chunk;            /* device: see fl_text_multi */
-  int64_t *sent;                  /* what the table holds, if 'current' */
+  int64_t *sent;                  /* the contents of the table, if 'current' */
   uint8_t current;
 } fl_launch_group;
 
@@ -34,9 +34,9 @@ struct fl_prepared {              /* hangs on a step */
   int64_t scratch;                /* bytes that it needs */
 };
 
-/* Compile what is missing and reserve what steps need. After an error nothing is kept. */
+/* Compiles what is missing and reserves what the steps need. After an error nothing is kept. */
 flame_status fl_prepared_make(fl_cuda *s, fl_plan *p);
 void fl_prepared_free(fl_plan *p);
-/* Closing: what is prepared keeps only host memory. */
+/* For closing: prepared data then keeps only host memory. */
 void fl_prepared_let_go(fl_cuda *s);
 #endif

@@ -10,11 +10,11 @@ enum { REPLAY_NEVER, REPLAY_THIRD, REPLAY_ALWAYS };    /* FLAME_REPLAY */
 
 typedef struct span {
   int32_t from, to;
-  fl_cu_graph graph;              /* the nodes below are its; NULL: step by step */
+  fl_cu_graph graph;              /* owns the nodes below; NULL: run step by step */
   fl_cu_graph_exec exec;
 } span;
 
-/* A kernel that is launched alone, with its parameters by value. */
+/* A kernel that is launched by itself, with its parameters by value. */
 typedef struct kernel_node {
   const fl_kernel *kernel;
   int32_t span, words;
@@ -36,10 +36,10 @@ struct fl_recording {
   uint64_t hash, epoch;
   int64_t used;
   void *arena;
-  int32_t nread;                  /* of the plan: spans end where results are copied out, … */
-  uint8_t grouped;                /* … and, in a group of processes, before what writes homes */
+  int32_t nread;                /* of the plan: spans end where results are copied to the host, … */
+  uint8_t grouped;               /* … and, in a group of processes, before steps that write homes */
   int32_t nfrozen, nbound, nscalar;
-  void **frozen;                  /* addresses in parameters that are not ours */
+  void **frozen;                  /* addresses in the parameters of others' kernels */
   void **bound;                   /* inputs and results, and … */
   fl_scalar *scalar;              /* … scalars, as the graphs have them */
   struct { span *at; int64_t n, cap; } spans;
@@ -54,11 +54,12 @@ struct fl_replay {                /* hangs on a plan */
   fl_replay *next, *prev;         /* all of the device */
   fl_cuda *s;                     /* NULL: the device was closed */
   fl_mem *mem;
-  uint8_t *plain;                 /* of each step: it cannot be captured */
+  uint8_t *plain;                 /* by step: it cannot be captured */
   int32_t nstep, turn, made;
-  struct { int32_t *at; int64_t n, cap; } frozen;      /* inputs, and results from ~0 down */
-  int64_t clock, counted;         /* bytes that p->total_bytes has of this */
-  uint64_t seen[SEEN];            /* bindings of the last runs, and how often each came */
+  struct { int32_t *at; int64_t n, cap; } frozen;      /* number of inputs, and of results as ~0
+                                                       ** downwards */
+  int64_t clock, counted;         /* bytes of this that p->total_bytes includes */
+  uint64_t seen[SEEN];            /* bindings of the last runs, and how often each occurred */
   uint8_t times[SEEN];
   fl_recording *recording[RECORDINGS];
 };
@@ -72,7 +73,7 @@ static void free_span(fl_recording *w, span *x, int driver) {
   x->graph = NULL;
 }
 
-/* driver: else only host memory is given back. */
+/* driver: frees the graphs too; otherwise only host memory. */
 static void free_recording(fl_mem *m, fl_recording *w, int driver) {
   for (int64_t i = 0; i < w->spans.n; i++) free_span(w, &w->spans.at[i], driver);
   for (int64_t i = 0; i < w->nodes.n; i++)
@@ -156,7 +157,7 @@ static void count_bytes(fl_plan *p) {
   r->counted = (int64_t)bytes;
 }
 
-/* ---- what a plan's recordings have in common ---- */
+/* ---- what the recordings of a plan have in common ---- */
 
 static int freeze(fl_replay *r, const fl_place *p) {
   if (p->where == FL_AT_ARENA) return 1;
@@ -167,7 +168,7 @@ static int freeze(fl_replay *r, const fl_place *p) {
   return at != NULL;
 }
 
-/* The addresses that a step gives to what is not a generated kernel. */
+/* Notes the addresses that a step passes to anything but generated kernels. */
 static int freeze_step(fl_replay *r, const fl_step *t) {
   int fine = 1;
   if (fl_step_collects(t)) return 1;                    /* it is in no graph */
@@ -205,7 +206,7 @@ static void *frozen_address(const fl_binding *b, int32_t which) {
   return which < 0 ? b->out[~which] : b->ext[which];
 }
 
-/* Calls take scalars by value: their part of them, as one number. */
+/* Calls take scalars by value: a hash of the scalars that they use. */
 static uint64_t frozen_scalars(const fl_plan *p, const fl_scalar *scalar, uint64_t h) {
   for (int32_t i = 0; i < p->nstep; i++)
     if (p->step[i].kind == FL_S_CALL && p->step[i].call->call.nscalar > 0)
@@ -242,7 +243,7 @@ static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, c
   return frozen_scalars_same(p, b->scalar, w->scalar);
 }
 
-/* How often has it come before? */
+/* How often has it occurred before? */
 static int times_seen(fl_replay *r, uint64_t hash) {
   for (int i = 0; i < SEEN; i++)
     if (r->times[i] && r->seen[i] == hash) return r->times[i] < 255 ? r->times[i]++ : 255;
@@ -252,7 +253,7 @@ static int times_seen(fl_replay *r, uint64_t hash) {
   return 0;
 }
 
-/* The place for one more: an empty one, or that of the recording whose use is the longest ago. */
+/* The place for one more recording: an empty one, or that of the least recently used. */
 static fl_recording **room_for(fl_replay *r) {
   fl_recording **oldest = &r->recording[0];
   for (int i = 0; i < RECORDINGS; i++) {
@@ -296,7 +297,7 @@ static int is_bound(const fl_recording *w, const fl_plan *p, const fl_binding *b
           memcmp(w->scalar, b->scalar, (size_t)p->nscalar * sizeof *w->scalar) == 0);
 }
 
-/* Our kernels in the graphs get what this run binds. */
+/* Sets the bindings of this run in our kernels in the graphs. */
 static flame_status bind(fl_cuda *s, fl_recording *w, const fl_plan *p, const fl_binding *b) {
   flame_status e = FLAME_OK;
   if (is_bound(w, p, b) || FL_PLANTED(s->ctx, FL_PLANT_BOUND)) return e;
@@ -315,7 +316,7 @@ static void *table_of(void *arg, const fl_launch_group *g) {
   return NULL;
 }
 
-/* The node that was captured last; NULL: it is not known. */
+/* The node captured last; NULL: unknown. */
 static fl_cu_graph_node last_node(fl_cuda *s) {
   const fl_cu_graph_node *last = NULL;
   size_t n = 0;
@@ -359,7 +360,7 @@ static int make_table(fl_cuda *s, fl_recording *w, const fl_step *step, const fl
          fl_stage_upload(s, t->at, t->rows, bytes) == FLAME_OK;
 }
 
-/* Tables of this binding for all groups of several instances. */
+/* Makes the tables with this binding for all groups of several instances. */
 static int make_tables(fl_cuda *s, fl_recording *w, const fl_plan *p) {
   for (int32_t i = 0; i < p->nstep; i++) {
     const fl_prepared *r = p->step[i].kind == FL_S_KERNEL ? p->step[i].prepared : NULL;
@@ -379,7 +380,7 @@ static int fill_in(fl_cuda *s, const fl_replay *r, fl_recording *w, const fl_pla
   return make_tables(s, w, p);
 }
 
-/* An empty recording, or NULL: the run goes step by step. */
+/* An empty recording, or NULL: the run is done step by step. */
 static fl_recording *new_recording(fl_cuda *s, const fl_replay *r, const fl_plan *p,
                                    const fl_binding *b, uint64_t hash) {
   const fl_error before = s->ctx->err;
@@ -450,7 +451,7 @@ void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
 
 /* ---- spans ---- */
 
-/* Is something written there that the host must look at the checks for? */
+/* Does the step write something before which the host must read the checks? */
 static int waits(const fl_replay *r, const fl_step *t) {
   return t->commits && !fl_step_guarded(r->s, t);
 }
@@ -474,7 +475,7 @@ static void drop_nodes(fl_mem *m, fl_recording *w, int64_t keep) {
   }
 }
 
-/* Capture the steps. Returns the step that cannot be captured, 'to': all could. */
+/* Captures the steps. Returns the step that cannot be captured; 'to': all could. */
 static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int32_t to,
                        span *x) {
   const fl_step_notes notes = { w, table_of, note_launch };
@@ -492,8 +493,8 @@ static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t fr
   return i;
 }
 
-/* A span with its graph, if it can have one; a step that cannot be captured ends the span before
-** it and is left to later spans. */
+/* Makes a span with its graph, if it can have one; a step that cannot be captured ends the span
+** before it and is left to later spans. */
 static flame_status make_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from,
                               int open) {
   fl_replay *r = p->replay;

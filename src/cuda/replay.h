@@ -1,13 +1,11 @@
 /*
-** Replay: a run that comes again is launched as CUDA graphs, not step by step.
-**
-** A *span* is a sequence of steps between which the host has nothing to do: it ends behind a step
-** whose checks are reported, before a write that waits for such a report (a generated kernel does
-** not: it looks itself), behind a step that makes
-** a value that is read soon, before a step that waits for collectives, and around a collective and
-** a step that cannot be captured (it asks for memory, waits, copies through the ring:
-** fl_cuda_spoils finds these while they are captured). A *recording* has a graph for each span of
-** a plan. Of what a run binds,
+** Replay: a repeated run is launched as CUDA graphs, not step by step. A *span* is a sequence of
+** steps between which the host has nothing to do: it ends after a step whose checks are reported,
+** before a write that waits for such a report (a generated kernel does not: it reads the checks
+** itself), after a step that makes a value that is read soon, before a step that waits for
+** collectives, and around a collective and a step that cannot be captured (it asks for memory,
+** waits, copies through the ring: fl_cuda_spoils finds these while they are captured). A
+** *recording* has a graph for each span of a plan. Of what a run binds,
 **   frozen   addresses that products, copies and calls got, the scalars of calls, the arena and the
 **            memory that launches share (s->epoch) are as they were when the recording was made:
 **            they are compared before it is used;
@@ -15,7 +13,7 @@
 **            set in the graphs (a separate launch) or in the recording's tables.
 ** The third run with equal frozen addresses is recorded, for up to four sets of them
 ** (FLAME_REPLAY=2: the first already; 0: none). Owned by the plan (plan->replay), used on its
-** device's thread; closing the device takes the graphs.
+** device's thread; closing the device frees the graphs.
 */
 #ifndef FL_CUDA_REPLAY_H
 #define FL_CUDA_REPLAY_H
@@ -23,21 +21,21 @@
 
 typedef struct fl_recording fl_recording;
 
-/* What hangs on a plan, made when it is prepared. Its host memory, and later that of recordings, is
-** part of p->total_bytes. */
+/* Makes the replay data of a plan, when it is prepared. Its host memory, and later that of
+** recordings, is part of p->total_bytes. */
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p);
 void fl_replay_free(fl_plan *p);
 int fl_replay_has(const fl_plan *p);             /* is there a recording of it? */
-/* Closing. driver: graphs are given back; else only host memory is. */
+/* For closing. driver: graphs are freed too; otherwise only host memory. */
 void fl_replay_let_go(fl_cuda *s, int driver);
-/* Before the first step. *w: the recording that serves this run, or an empty one, which the run
-** fills; NULL: step by step. */
+/* Called before the first step. *w: the recording for this run, or an empty one that the run fills;
+** NULL: step by step. */
 flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording **w);
-/* The span from step 'from' on: *to is its end. *ran: it was queued as a graph; else the caller
-** queues its steps. open: a check before it has not been looked at. */
+/* The span from step 'from' on: *to is its end. *ran: it was queued as a graph; otherwise the
+** caller queues its steps. open: a check before it has not been read. */
 flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
                             int32_t *to, int *ran);
-/* After the run; whole: all spans were queued. Else a recording that was
-** being filled is dropped. */
+/* Called after the run; whole: all spans were queued. If not, a recording that was being filled is
+** dropped. */
 void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole);
 #endif

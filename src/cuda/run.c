@@ -1,6 +1,6 @@
 /*
 ** Runs of a plan: steps are queued one by one, or as the graphs of a recording (replay.h); between
-** them are the reports of index checks and the copy of the value that is read next.
+** them it sends the reports of index checks and the copy of the value that is read next.
 */
 #include "cuda/run.h"
 #include "cuda/library/nccl.h"
@@ -15,7 +15,7 @@ static int has_multi(const fl_plan *p) {
   return 0;
 }
 
-/* Before the first step: an empty fault record, and the scalars. */
+/* Called before the first step: resets the fault record and uploads the scalars. */
 static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
   flame_status e = FLAME_OK;
   s->fault_pending = 0;
@@ -28,13 +28,13 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
   return e;
 }
 
-/* Index checks. Behind each step that checks, the fault record is copied out, and an event tells
-** when that has happened: who looks waits for the checks, not for what is queued after them, so
-** that the GPU goes on meanwhile. It is looked at after the last step is queued (results may not be
-** taken for good before), and before a write to a home that does not look at the record itself (an
-** error must leave a target as it was). From a write that does so on until then nothing but the
-** loss of the device ends the run: what is queued writes or not as the record says, so that has to
-** be known. */
+/* Index checks. After each step that checks, the fault record is copied to the host, and an event
+** tells when that is done: reading it waits for the checks, not for work queued after them, so the
+** GPU keeps running. It is read after the last step is queued (results are not valid before), and
+** before a write to a home by a step that does not read the record itself (an error must leave the
+** target unchanged). Between a write by a step that does read it and that moment, only the loss of
+** the device ends the run: the queued steps write or not depending on the record, so it must be
+** known. */
 static flame_status send_fault(fl_cuda *s) {
   flame_status e = fl_cuda_check(
     s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault,
@@ -64,14 +64,14 @@ static int32_t step_of_site(const fl_plan *p, int32_t first, int32_t site) {
   return first;
 }
 
-/* Checks that were not looked at yet. */
+/* Checks whose reports have not been read yet. */
 typedef struct unseen {
   int32_t open;                    /* the first step that checked; -1: none */
-  int written;                     /* writes that look at them themselves are queued */
+  int written;                     /* steps are queued that read the checks themselves and write */
 } unseen;
 
-/* Look at the checks. Done are the steps before the one that reports:
-** the record keeps the lowest report, so these have found nothing. */
+/* Reads the checks. The steps before the one that reports are done: the record keeps the lowest
+** report, so these have found nothing. */
 static flame_status look_at(fl_cuda *s, const fl_plan *p, unseen *u, fl_fault *fault,
                             int32_t *done) {
   const int32_t first = u->open;
@@ -82,7 +82,7 @@ static flame_status look_at(fl_cuda *s, const fl_plan *p, unseen *u, fl_fault *f
   return e;
 }
 
-/* Steps from 'from' to 'to', one by one. *done counts those that are queued. */
+/* Queues steps from 'from' to 'to', one by one. *done counts the queued ones. */
 static flame_status queue_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t from,
                                 int32_t to, char *text, int32_t *done, fl_marks *marks) {
   flame_status e = FLAME_OK;
@@ -96,7 +96,7 @@ static flame_status queue_steps(fl_cuda *s, const fl_plan *p, const fl_binding *
   return e;
 }
 
-/* Does the span hold a write that looks at the checks itself? */
+/* Has the span a write that reads the checks itself? */
 static int writes_guarded(const fl_cuda *s, const fl_plan *p, int32_t from, int32_t to) {
   int any = 0;
   for (int32_t i = from; i < to; i++) any |= fl_step_guarded(s, &p->step[i]);
@@ -110,22 +110,22 @@ static int32_t opened(const fl_plan *p, int32_t from, int32_t to, int32_t open) 
   return open;
 }
 
-/* A call said what is bad about its values: unless an earlier check has found something. */
+/* Reports the problem that a call found with its values, unless an earlier check has found one. */
 static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fault *fault,
                               int32_t *done) {
   fl_fault earlier = { .site = -1 };
   const fl_call_step *t = p->step[*done].call;
   flame_status e = FLAME_OK;
-  unseen u = { open, 0 };          /* what may tell something comes before what writes */
+  unseen u = { open, 0 };          /* checks that may report come before writes */
   if (open >= 0) e = look_at(s, p, &u, &earlier, done);
   if (e != FLAME_OK || earlier.site >= 0) *fault = earlier;
   else fault->site = t->fault;
   return e;
 }
 
-/* Must the checks before step i be looked at? Before a write that does not look itself, and before
-** a collective that is done on the host, or that other ranks come to with what they know of earlier
-** ones. */
+/* Must the checks before step i be read? Yes before a write that does not read them itself, and
+** before a collective on the host, or one for which other ranks know the results of earlier
+** checks. */
 static int must_look(fl_cuda *s, const fl_plan *p, int32_t i) {
   if (i == p->nstep) return 1;
   if (p->step[i].commits) return !fl_step_guarded(s, &p->step[i]);
@@ -133,7 +133,7 @@ static int must_look(fl_cuda *s, const fl_plan *p, int32_t i) {
   return fl_nccl_unproven(s) || fl_nccl_lane(s, &p->step[i].call->call) != FL_LANE_GPU;
 }
 
-/* Copies of small results behind step i. A collective that is only kept has none yet. */
+/* Copies small results to the host after step i. A collective that is only kept has none yet. */
 static flame_status send_soon(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i) {
   flame_status e = FLAME_OK;
   int32_t k = fl_step_soon(p, i, 0);
@@ -145,7 +145,7 @@ static flame_status send_soon(fl_cuda *s, const fl_plan *p, const fl_binding *b,
   return e;
 }
 
-/* The last collective that step i waits for, NULL: all. */
+/* The last collective that step i waits for; NULL: all. */
 static const fl_call *awaited(const fl_plan *p, int32_t i) {
   return i < p->nstep ? &p->step[p->step[i].joins - 1].call->call : NULL;
 }
@@ -184,8 +184,8 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
   return e;
 }
 
-/* A run ends with an error behind writes that looked at checks: what they have not written is not
-** done. The error stays the run's. */
+/* A run ends with an error after writes that read the checks: those that did not write are not
+** done. The run's error stays. */
 static void note_unwritten(fl_cuda *s, const fl_plan *p, unseen *u, int32_t *done) {
   const fl_error before = s->ctx->err;
   fl_fault fault = { .site = -1 };
@@ -229,7 +229,7 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   fl_marks *marks = d->trace ? fl_marks_open(s, p->nstep) : NULL;
   fl_recording *w = NULL;
   if (e == FLAME_OK && !d->trace) e = fl_replay_begin(s, p, b, &w);
-  int32_t lane = -1;             /* the first collective that may be refuted or given up */
+  int32_t lane = -1;       /* the first collective that a check may reject or that may be aborted */
   unseen u = { -1, 0 };
   if (e == FLAME_OK) e = run_steps(s, p, b, w, fault, done, marks, &lane, &u);
   if (e != FLAME_OK && u.written && !s->dead) note_unwritten(s, p, &u, done);
@@ -237,7 +237,7 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   if (!well && lane >= 0 && s->ctx->group && s->ctx->group->unproven && *done > lane) *done = lane;
   if (well) fl_nccl_spend(s);
   else if (!s->dead && s->ctx->group && !s->ctx->group->broken[0] && !fl_nccl_unproven(s))
-    fl_nccl_join(s, NULL);       /* what it reads is given back */
+    fl_nccl_join(s, NULL);       /* the memory that it reads is freed */
   fl_replay_end(s, p, w, *done == p->nstep);
   if (fault->site >= 0) fl_soon_forget(s);
   fl_soon_ran(s, p, b);

@@ -1,6 +1,6 @@
 /*
-** One step of a plan, queued: parameters are filled in and launched. A group's table is sent again
-** only when an address in it changed.
+** One step of a plan, queued: fills in parameters and launches. A group's table is uploaded again
+** only if an address in it changed.
 */
 #include "cuda/steps.h"
 #include "cuda/call/call.h"

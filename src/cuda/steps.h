@@ -4,37 +4,38 @@
 #define FL_CUDA_STEPS_H
 #include "cuda/prepared.h"
 
-/* What a recording wants to know of the kernels that a step launches. */
+/* What a recording needs to know of the kernels that a step launches. */
 typedef struct fl_step_notes {
   void *arg;
-  /* the device table for a group of several instances, instead of the plan's own */
+  /* the device table for a group of several instances, in place of the plan's own */
   void *(*table)(void *arg, const fl_launch_group *g);
-  /* a kernel was launched with these parameters, which hold scalars of the plan perhaps */
+  /* a kernel was launched with these parameters, which may contain scalars of the plan */
   flame_status (*launched)(void *arg, const fl_kernel *k, const fl_launch_group *g,
                            const int64_t *word);
 } fl_step_notes;
 
-/* Queue a step. notes: NULL, or what is told of it. text (FL_CALL_FAULT bytes): what a call says
-** about bad values. */
+/* Queues a step. notes: what is notified of it, or NULL. text (FL_CALL_FAULT bytes): a call's
+** message about bad values. */
 flame_status fl_step_run(fl_cuda *s, const fl_step *t, const fl_binding *b,
                          const fl_step_notes *notes, char *text);
-/* The parameters of a kernel that is launched alone. */
+/* The parameters of a kernel that is launched by itself. */
 void fl_step_words(const fl_cuda *s, const fl_kernel *k, const fl_binding *b, int64_t *word);
-/* The table of a group with n > 1, n * words words in 'rows'; returns whether they were others. */
+/* Writes the table of a group with n > 1, n * words words, to 'rows'; returns whether it
+** changed. */
 int fl_step_table(const fl_cuda *s, const fl_step *t, const fl_launch_group *g,
                   const fl_binding *b, int64_t *rows);
 /* Is it a collective of the group? */
 int fl_step_collects(const fl_step *t);
-/* Does it look at the run's checks itself, before it writes a home? What other ranks have found is
-** known to the host alone. */
+/* Does it read the run's checks itself before it writes a home? Only the host knows what other
+** ranks have found. */
 int fl_step_guarded(const fl_cuda *s, const fl_step *t);
 /* Does it look at indices? */
 int fl_step_checks(const fl_step *t);
-/* Is step i the last that checks before something else is done? Behind it the report is sent. */
+/* Is step i the last that checks before something else happens? The report is sent after it. */
 int fl_step_sends(const fl_plan *p, int32_t i);
-/* Which result is copied out behind step i for who reads it (an index into p->read), from the
-** 'k'-th on; -1: none. */
+/* Which result is copied to the host after step i (an index into p->read), from the 'k'-th on; -1:
+** none. */
 int32_t fl_step_soon(const fl_plan *p, int32_t i, int32_t k);
-/* The launches of a step of steps.cu at these addresses (all NULL to learn what it needs). */
+/* The launches of a step by steps.cu with these addresses (all NULL to learn what it needs). */
 void fl_step_describe(const fl_step *t, char *const at[4], void *scratch, fl_text_step *out);
 #endif

@@ -1,14 +1,14 @@
 /*
 ** Times of the steps of one run, while a profile is on: two events around each step, read once
-** all of them have passed. Made for the run and destroyed with it; a failure leaves out times
-** and nothing else.
+** all of them have passed. Made for the run and destroyed with it; after a failure only times are
+** missing.
 */
 #include "cuda/run.h"
 #include "cuda/replay.h"
 #include <string.h>
 
 struct fl_marks {
-  fl_cu_event *at;               /* before and behind each step; NULL: not made */
+  fl_cu_event *at;               /* before and after each step; NULL: not made */
   int32_t n;
   double *host;                  /* fl_trace_now, at the same places */
   double start;                  /* of the run, fl_trace_now */
@@ -34,7 +34,8 @@ void fl_marks_set(fl_cuda *s, fl_marks *m, int32_t step, int behind) {
   s->cu->EventRecord(m->at[2 * step + behind], s->stream);
 }
 
-/* Events tell floats, so a step may seem to begin before the one before it ends: it does not. */
+/* Events give floats, so a step may seem to begin before the previous one ends; that is
+** corrected. */
 void fl_marks_tell(fl_device *d, fl_marks *m, const fl_plan *p, int32_t done) {
   const fl_cuda *s = d->state;
   double end = 0;

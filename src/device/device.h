@@ -1,5 +1,5 @@
 /*
-** What a device is. cpu/ and cuda/ each fill one table. A device belongs to one context;
+** The interface of a device. cpu/ and cuda/ each fill one table. A device belongs to one context;
 ** calls come from the thread that has entered it.
 **
 ** Order: work is queued in call order and memory given to 'free' is reused only after the work
@@ -12,14 +12,15 @@
 
 struct fl_kfunction;
 
-/* of the out-of-range indices of a run that of the lowest (site, position) */
+/* of a run's out-of-range indices, the one with the lowest (site, position) */
 typedef struct fl_fault {
-  int32_t site;                 /* index in plan->fault, -1: none */
-  int64_t value, position;      /* the value as given (1-based domain), its 0-based linear place */
-  char text[FL_CALL_FAULT];     /* of a call: what is bad instead; else empty */
+  int32_t site;                 /* index in plan->fault; -1: none */
+  int64_t value, position;      /* the value as given (1-based); its 0-based linear position */
+  char text[FL_CALL_FAULT];     /* for a call: its message instead; else empty */
 } fl_fault;
 
-/* What a plan is run with. Addresses are the device's. ext: address of the first element. */
+/* The data with which a plan is run. Addresses are the device's. ext: address of the first
+** element. */
 typedef struct fl_binding {
   void *const *ext;
   void *const *out;
@@ -40,9 +41,10 @@ typedef struct fl_device {
   fl_trace *trace;              /* NULL: no profile is on */
 } fl_device;
 
-/* Of a device, in bytes. used: by tensors, intermediate values and scratch, as they lie in memory;
-** reserved: taken from the driver or the system, and kept blocks too. Peaks: since reset_peak. Of
-** used: products, cuBLASLt's workspace; scratch, what calls of libraries and kernels share. */
+/* Memory of a device, in bytes. used: by tensors, intermediate values and scratch, including
+** padding; reserved: allocated from the driver or the system, including cached blocks. Peaks: since
+** reset_peak. Of used: products, cuBLASLt's workspace; scratch, what calls of libraries and kernels
+** share. */
 typedef struct fl_usage {
   int64_t free;
   fl_level used, reserved;
@@ -51,10 +53,10 @@ typedef struct fl_usage {
 
 typedef struct fl_device_table {
   const char *name;                                             /* "cpu", "cuda" */
-  /* Device memory; NULL when there is none (the error is left to the caller, who collects,
-  ** trims and tries again). Counted by the caller. */
+  /* Device memory; NULL if there is none (without an error: the caller collects, trims and tries
+  ** again). Counted by the caller. */
   void *(*alloc)(fl_device *d, int64_t bytes);
-  /* The same at address 'at', if that is free, else anywhere; NULL: addresses do not matter. */
+  /* The same at address 'at' if that is free, else anywhere; NULL: addresses do not matter. */
   void *(*alloc_at)(fl_device *d, void *at, int64_t bytes);
   void (*free)(fl_device *d, void *p, int64_t bytes);
   void (*trim)(fl_device *d);                                   /* give cached memory back */
@@ -64,13 +66,13 @@ typedef struct fl_device_table {
   flame_status (*download)(fl_device *d, void *dst, const void *src, int64_t bytes);   /* waits */
   /* on the device, queued */
   flame_status (*copy)(fl_device *d, void *dst, const void *src, int64_t bytes);
-  /* Compile what is missing; no effects on data. Called once a plan, before its first run. */
+  /* Compiles what is missing; no effects on data. Called once per plan, before its first run. */
   flame_status (*prepare)(fl_device *d, fl_plan *p);
-  /* Compile these user kernels, so that errors come where they are called. */
+  /* Compiles these user kernels, so that errors appear where they are called. */
   flame_status (*ready)(fl_device *d, struct fl_kfunction *const *k, int n);
   /* Run all steps. Polls c->interrupted between steps (and inside long ones): then
-  ** FLAME_INTERRUPTED. *done: steps finished. Faults of index values: into *fault at once (CPU)
-  ** or by the next sync. */
+  ** FLAME_INTERRUPTED. *done: steps finished. Faults of index values are in *fault immediately
+  ** (CPU) or after the next sync. */
   flame_status (*run)(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                       int32_t *done);
   flame_status (*sync)(fl_device *d, fl_fault *fault);          /* wait; polls c->interrupted */
@@ -80,12 +82,13 @@ typedef struct fl_device_table {
 /* Each fills *d (table, state) or leaves the error in c. */
 flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads);
 flame_status fl_cuda_open(flame_context *c, fl_device *d, int ordinal);
-/* Facts without opening a context on the device; reason: why count is 0 (static or in buf). */
+/* Facts found without opening a context on the device; reason: why count is 0 (static or in
+** buf). */
 int fl_cuda_count(char *reason, size_t size);
 /* The cubins on disk; clear: removes them. Needs no device. */
 void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t *bytes);
-/* Does NVRTC, where there is one, accept a user kernel's text? Needs no device. */
+/* Does NVRTC, if it is there, accept a user kernel's text? Needs no device. */
 flame_status fl_cuda_check_source(flame_context *c, const struct fl_kfunction *k);
-/* Its cubin for sm_90 in counted memory; NULL: no NVRTC, or it does not compile. */
+/* The kernel's cubin for sm_90 in counted memory; NULL: no NVRTC, or it does not compile. */
 void *fl_cuda_image(flame_context *c, const struct fl_kfunction *k, size_t *bytes);
 #endif

@@ -1,11 +1,10 @@
 /*
-** flame.autograd.anomaly(true): each public call, and each step of a backward walk, computes
-** what it recorded, one op after the other, and raises for the first that made a NaN or an infinity
-** out of finite values, with the line that recorded it (for a backward op the line of its forward
-** op). Constants that are not finite, and what is computed from them, pass: -inf in a mask is
-** meant. Every value is read back, so this is slow. FLAME_CHECK=nan looks
-** for a NaN alone, made of operands without one, and comes here from a run in which there is one
-** (scan.c).
+** flame.autograd.anomaly(true): each public call, and each step of a backward walk, computes the
+** ops that it recorded, one after the other, and raises for the first that made a NaN or an
+** infinity out of finite values, with the line that recorded it (for a backward op the line of its
+** forward op). Constants that are not finite, and values computed from them, are allowed: -inf in a
+** mask is intended. Every value is read back, so this is slow. FLAME_CHECK=nan only looks for a
+** NaN, made of operands without one, and calls this after a run in which there was one (scan.c).
 */
 #include "engine/evaluate.h"
 #include "engine/memory.h"
@@ -16,7 +15,7 @@
 
 static int is_bad(int mode, double v) { return mode == FL_ANOMALY_NAN ? isnan(v) : !isfinite(v); }
 
-/* What is known of the elements of a value. */
+/* Statistics of the elements of a value. */
 typedef struct survey { int64_t bad, inf; double first, low, high, sum; } survey;
 
 static void see(survey *s, int mode, double v) {
@@ -28,8 +27,8 @@ static void see(survey *s, int mode, double v) {
   s->sum += v;
 }
 
-/* 1: all finite (or not a float), 0: s->bad of them are not, -1: could not be
-** read, the error kept. */
+/* 1: all are finite (or it is not a float); 0: s->bad of them are not; -1: could not be read, the
+** error is kept. */
 static int all_finite(flame_context *c, int mode, fl_node *n, survey *s) {
   *s = (survey){ .low = INFINITY, .high = -INFINITY };
   if (!fl_is_float(n->dtype)) return 1;
@@ -46,7 +45,7 @@ static int all_finite(flame_context *c, int mode, fl_node *n, survey *s) {
   return e == FLAME_OK ? s->bad == 0 : -1;
 }
 
-/* ", (2, 3) f32 from -1 to 4, mean 1.5" */
+/* Writes ", (2, 3) f32 from -1 to 4, mean 1.5". */
 static void tell_operand(char *out, size_t size, const fl_node *n, const survey *s) {
   char shape[FL_SHAPE_TEXT], more[48];
   if (n->state == FL_NUMBER || !fl_is_float(n->dtype) || s->low > s->high) return;
@@ -97,11 +96,12 @@ int fl_anomaly_possible(int mode, const fl_node *n) {
   return 1;
 }
 
-/* A node to look at. Its operands are held by the borrowing scope, from 'at' on: computing one
-** value computes the window, and nodes then let go of their inputs. */
+/* A node to check. Its operands are held by the borrowing scope, from 'at' on: computing one value
+** computes the window, after which nodes release their inputs. */
 typedef struct suspect { fl_node *n; int64_t at; int count; } suspect;
 
-/* 1: n is to be looked at, its operands are held; 0: not; -1: no memory, the error kept. */
+/* 1: n must be checked, and its operands are held; 0: it need not; -1: no memory, the error is
+** kept. */
 static int suspected(flame_context *c, int mode, fl_node *n, suspect *s) {
   if (!fl_anomaly_possible(mode, n)) return 0;
   *s = (suspect){ n, c->borrowed.n, 0 };
@@ -113,7 +113,7 @@ static int suspected(flame_context *c, int mode, fl_node *n, suspect *s) {
   return 1;
 }
 
-/* What was recorded since 'mark', in order. The nodes are held by the borrowing scope. */
+/* Checks the nodes recorded since 'mark', in order. The borrowing scope holds them. */
 flame_status fl_anomaly_check(flame_context *c, int64_t mark) {
   const int64_t last = c->borrowed.n, most = last - mark;
   if (c->evaluating || c->flushing || most <= 0) return FLAME_OK;
@@ -127,7 +127,7 @@ flame_status fl_anomaly_check(flame_context *c, int64_t mark) {
     if (ok > 0) n++;
   }
   flame_status e = ok < 0 ? c->err.code : FLAME_OK;
-  c->anomaly = 0;                                    /* not what a finaliser records meanwhile */
+  c->anomaly = 0;                             /* ops that a finaliser records now are not checked */
   for (int64_t i = 0; e == FLAME_OK && i < n; i++)
     e = fl_anomaly_of(c, mode, list[i].n, &c->borrowed.at[list[i].at], list[i].count);
   c->anomaly = mode;

@@ -1,26 +1,25 @@
 /*
-** When the host's collector runs for us, and what that may cost.
+** When the engine runs the host language's collector, and what that may cost.
 **
-** A step, right before planning, collects the young in generational mode: temporaries of the
-** script, which the plan then need not store. It costs next to nothing, unless a large old table
-** was written to, which it walks each time (a list of a million losses: a millisecond). So the time
-** of some steps is taken (the one clock here). Time beyond what the garbage accounts for puts the
-** next step off, until the values and KB that were pending at evaluations since ('kept') are
-** several times the ops that could have been recorded in that time. In incremental mode the host's
-** collector goes on at its own pace: a step would do a part of a cycle, and find what died only at
-** the cycle's end.
+** A step, right before planning, collects young objects in generational mode: temporaries of the
+** script, which the plan then need not store. It costs very little, unless a large old table was
+** written to, which it traverses each time (a list of a million losses: a millisecond). So some
+** steps are timed. Time beyond what the garbage explains delays the next step, until the values and
+** KB that were pending at evaluations since then ('kept') are several times the number of ops that
+** could have been recorded in that time. In incremental mode the host's collector runs at its own
+** pace: a step would do a part of a cycle, and find dead objects only at the cycle's end.
 **
-** A full collection comes when live handles, what they hold or the host's heap have doubled since
-** the last: steps put off the major collections that Lua would do, and what lives across two of
-** them is old (a handle across one, since its finaliser keeps it for another). It walks the heap,
-** a KB in about the time in which an op is recorded and run. So doubled handles, and a heap that
-** grew a little, wait until PAID ops were done for each KB. Bytes can not wait for that: they wait
-** until they are a multiple of the heap, in which time they were written, and for a GPU a
-** hundredth of what it has, since it writes gigabytes in the time of a walk. A heap that doubles
-** has paid by growing.
+** A full collection is done when live handles, the memory that they hold or the host's heap have
+** doubled since the last: steps delay the major collections that Lua would do, and an object that
+** survives two of them is old (a handle after one, since its finaliser keeps it for another). It
+** traverses the heap, a KB in about the time in which an op is recorded and run. So if handles have
+** doubled, or the heap has grown a little, it waits until PAID ops were done for each KB. Held
+** bytes can not wait for that: it waits until they are a multiple of the heap, since writing them
+** took time too, and on a GPU a hundredth of its memory, since it writes gigabytes in the time of a
+** traversal. A heap that doubles has paid by growing.
 **
-** Values never depend on any of this. A collector that the script stopped stays stopped; only
-** memory that is out is another matter (fl_engine_collect).
+** Values never depend on any of this. A collector that the script stopped stays stopped, except
+** when memory is out (fl_engine_collect).
 */
 #include "base/num.h"
 #include "engine/evaluate.h"
@@ -28,20 +27,20 @@
 #include <time.h>
 
 enum {
-  PAID = 10,               /* ops for each KB of heap that is walked: a tenth of the time at most */
-  EVALUATION = 16,         /* ops in the time of an evaluation, apart from those that it runs */
-  OP = 250,                /* ns: the time of an op, and of storing a small value */
-  TIMED = 32,              /* one of so many steps is timed, and each one after a dear one */
-  SURE = 4,                /* dear steps in a row, before one is put off */
-  CHEAP = 3000,            /* ns: a step that may come before each evaluation */
-  GARBAGE = 4000,          /* ns: more than it takes to free a KB of small objects */
-  FINALISED = 400,         /* ns: more than it takes to let go a handle */
-  STEP_SHARE = 5,          /* times of a dear step that 'kept' stands for */
-  MOST_KEPT = 16384,       /* then a step comes, however dear */
+  PAID = 10,            /* ops for each KB of heap that is traversed: at most a tenth of the time */
+  EVALUATION = 16,         /* ops in the time of an evaluation, not counting those that it runs */
+  OP = 250,                /* ns: time of an op, and of storing a small value */
+  TIMED = 32,             /* one of this many steps is timed, and each one after an expensive one */
+  SURE = 4,                /* expensive steps in a row before a step is delayed */
+  CHEAP = 3000,            /* ns: a step of at most this time may precede each evaluation */
+  GARBAGE = 4000,          /* ns: more than freeing a KB of small objects takes */
+  FINALISED = 400,         /* ns: more than releasing a handle takes */
+  STEP_SHARE = 5,          /* how many times an expensive step 'kept' must account for */
+  MOST_KEPT = 16384,       /* then a step is done, however expensive */
   FEW_HANDLES = 64,
-  GROWN = 16,              /* a heap larger by a 16th holds what steps do not find */
-  HANDLE = 40,             /* bytes of what stands for a handle in the host's heap */
-  HEAP_ROOM = 1024,        /* KB: smaller heaps may double and more */
+  GROWN = 16,              /* a heap larger by a 16th contains garbage that steps do not find */
+  HANDLE = 40,             /* bytes of the object for a handle in the host's heap */
+  HEAP_ROOM = 1024,        /* KB: smaller heaps may more than double */
   BYTES_PER_HEAP = 6
 };
 static const int64_t MIN_BYTES = 64LL << 20;
@@ -51,8 +50,8 @@ static int64_t bytes_held(const flame_context *c) {
   return fl_engine_live_bytes(c) + (int64_t)c->mem.live_bytes;
 }
 
-/* A full collection: what it leaves is what the next one is measured by. Handles that it found dead
-** are let go; what stood for them in the host's heap is freed by the next, and not counted. */
+/* A full collection, whose result is what the next one is measured by. Dead handles are released;
+** their objects in the host's heap are freed by the next collection, and are not counted. */
 static void full(flame_context *c, int times) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   const int64_t before = c->tensors.live;
@@ -66,7 +65,7 @@ static void full(flame_context *c, int times) {
   k->heap = fl_max(heap, 0);
 }
 
-/* The ops done since the last look. The counter is the script's to reset. */
+/* Counts the ops done since the last call. The script may reset the counter. */
 static void note_work(flame_context *c) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   if (c->stats.recorded < k->seen) k->seen = 0;
@@ -91,12 +90,12 @@ static int64_t thread_time(void) {
          ? (int64_t)t.tv_sec * 1000000000 + t.tv_nsec : 0;
 }
 
-/* The next one waits until 'kept' is 'least'. */
+/* Does a step. The next one waits until 'kept' reaches 'least'. */
 static void step(flame_context *c, int64_t heap) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   const fl_collector *host = &c->collector;
   k->kept = 0;
-  if (++k->steps < TIMED && k->dear == 0) {
+  if (k->told || (++k->steps < TIMED && k->dear == 0)) {
     host->step(host->arg);
     return;
   }

@@ -1,6 +1,7 @@
 /*
-** What FLAME_DEBUG and flame.debug(level) write to stderr beside plans and kernel texts: a line for
-** each evaluation (from level 2 on), its steps (3), and the recorded ops before planning (5).
+** What FLAME_DEBUG and flame.debug(level) write to stderr in addition to plans and kernel texts: a
+** line for each evaluation (from level 2 on), its steps (3), and the recorded ops before planning
+** (5).
 */
 #include "engine/profile.h"
 #include "base/text.h"
@@ -24,7 +25,7 @@ static void put_node(fl_text *t, const fl_program *g, int64_t i) {
                  fl_dtype_name(n->dtype), g->live.at[i] ? "  kept" : "");
 }
 
-/* A window of many ops is cut short: looking up operands is quadratic. */
+/* A long window is shortened: looking up operands takes quadratic time. */
 void fl_debug_window(flame_context *c, const fl_program *g) {
   enum { MOST = 4000 };
   fl_text t;

@@ -1,9 +1,9 @@
 /*
-** A rehearsal (flame.warmup): what is evaluated is planned and compiled, and nothing is run.
-** Devices get a table whose 'run' only says that all is done; what small results hold is zero, of
-** large ones nothing is known. Handles from before keep their values: each old node is held, so
-** that a write finds it in use and leaves its memory alone, and is named again at the end.
-** Gradients and the state of random numbers are as before then, too.
+** A rehearsal (flame.warmup): evaluations are planned and compiled, but not run. Devices get a
+** table whose 'run' only reports that all is done; small results are zero, and the contents of
+** large ones are undefined. Existing handles keep their values: each old node is held, so that a
+** write finds it in use and leaves its memory unchanged, and handles get their old nodes again at
+** the end. Gradients and the state of random numbers are restored then, too.
 */
 #include "engine/dry.h"
 #include "engine/evaluate.h"
@@ -89,7 +89,7 @@ flame_status fl_dry_begin(flame_context *c) {
   y->rng = c->rng;
   y->stats = c->stats;
   y->scan = c->scan;
-  c->scan = 0;                                   /* it would read what was not written */
+  c->scan = 0;                                   /* it would read memory that was not written */
   e->dry = y;
   for (int i = 0; i < FL_MAX_DEVICES; i++) if (e->open[i]) fl_dry_attach(e, &e->device[i]);
   return FLAME_OK;

@@ -1,14 +1,15 @@
-/* A rehearsal: evaluations are planned and compiled, and nothing is run. (dry.c) */
+/* A rehearsal: evaluations are planned and compiled, but not run (dry.c). */
 #ifndef FL_ENGINE_DRY_H
 #define FL_ENGINE_DRY_H
 #include "engine/engine.h"
 typedef struct fl_dry fl_dry;
-/* What is recorded is computed first. One at a time, and not with a profile on. */
+/* Computes what is recorded, then begins. Only one at a time, and not while a profile is on. */
 flame_status fl_dry_begin(flame_context *c);
-/* Plans what is left, and puts back what was, also after an error. Nothing where none is on. */
+/* Plans what is left and restores the state from before, also after an error. Does nothing if no
+** rehearsal is on. */
 flame_status fl_dry_end(flame_context *c);
-/* The context closes: nothing is put back. */
+/* For a context that is being closed: nothing is restored. */
 void fl_dry_free(flame_context *c);
-/* A device is opened meanwhile. */
+/* For a device that is opened during a rehearsal. */
 void fl_dry_attach(fl_engine *e, fl_device *d);
 #endif

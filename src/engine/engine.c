@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BUDGET = 32768, PLANS_SHARE = 8 };      /* an 8th of limited memory for plans */
+enum { DEFAULT_BUDGET = 32768, PLANS_SHARE = 8 };      /* limited memory: an eighth is for plans */
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -47,7 +47,8 @@ int fl_device_index(flame_context *c, const char *name) {
   return d < 0 || d == c->default_device || fl_may(c, FLAME_DEVICES, "device") ? d : -1;
 }
 
-/* A hundredth or so of what a GPU has free: not more, or results come to lie in ever new memory. */
+/* About a hundredth of a GPU's free memory: with more, results would always be put in new
+** memory. */
 static void note_room(fl_engine *e, fl_device *d) {
   fl_usage u;
   d->table->memory(d, &u);
@@ -144,7 +145,7 @@ static const fl_upcalls calls = {
 
 static void gone(flame_context *c) { free(c); }
 
-/* A misspelt switch would be one that does nothing. */
+/* Refuses a misspelt switch, which would have no effect. */
 static flame_status check_environment(flame_context *c) {
   char why[300];
   for (int k = 0; k < FL_ENV_COUNT; k++)
@@ -198,8 +199,7 @@ static flame_status read_options(flame_context *c, const flame_options *from, fl
                  (unsigned)o->allow);
 }
 
-/* What was to be limited and can not be must not be used without: its devices are as good as
-** lost. */
+/* A limit that can not be set must not be ignored: the context's devices are made unusable. */
 static flame_status refuse(flame_context *c) {
   c->dead = (UINT32_C(1) << FL_MAX_DEVICES) - 1;
   for (int d = 0; d < FL_MAX_DEVICES; d++) c->lost[d] = c->err;
@@ -249,7 +249,7 @@ flame_context *fl_open_inside(const flame_options *options, flame_context *outer
     flame_close(c);
     return NULL;
   }
-  return c;                      /* a bad FLAME_DEVICE is kept as the first error */
+  return c;                      /* an invalid FLAME_DEVICE is kept as the first error */
 }
 
 flame_context *flame_open(const flame_options *options) {

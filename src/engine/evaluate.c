@@ -17,21 +17,21 @@
 
 enum { SPARE_BYTES = 1 << 20, FEW = 24 };
 
-/* What a run binds. All arrays live in one block, which is 'few' where they fit. */
+/* The memory that a run uses. All arrays are in one block, which is 'few' if they fit. */
 typedef struct run {
   fl_program program;
   fl_plan *plan;
   void **ext, **out;
-  fl_buffer **made;              /* per result: the buffer it will own (a reference), or NULL */
-  fl_buffer **saved;             /* per home: where its old value goes, or NULL */
-  fl_buffer **old;               /* per home, where a NaN is looked for: a copy of its old value */
-  int nan;                       /* there was one: all is as it was before the run */
+  fl_buffer **made;              /* by result: the buffer that it will own (a reference), or NULL */
+  fl_buffer **saved;             /* by home: where its old value is saved, or NULL */
+  fl_buffer **old;               /* by home, when looking for a NaN: a copy of its old value */
+  int nan;                       /* there was a NaN: everything is as it was before the run */
   void *block; size_t bytes;
   void *few[FEW];
 } run;
 
-/* A program's memory serves the next evaluation: small ones would spend a third of their time
-** on asking for it. */
+/* Keeps a program's memory for the next evaluation: small evaluations would spend a third of their
+** time on allocating it. */
 static void keep_program(fl_engine *e, fl_program *p) {
   if (e->spare.mem || p->key.cap > SPARE_BYTES) {
     fl_program_free(p);
@@ -108,9 +108,9 @@ static int lay_out(flame_context *c, run *r) {
   return 1;
 }
 
-/* Does a node of a home's buffer need its value after the run? A handle or a gradient rule
-** may want it; its uses by the program, and writes that are decided by the run, do not count
-** when the whole window runs. */
+/* Does a node in a home's buffer need its value after the run? A handle or a gradient rule may read
+** it; uses by the program, and by writes that this run decides, do not count if the whole window
+** runs. */
 static int survives(const run *r, const fl_node *x, int whole, const int32_t *inner) {
   if (x->held > 0 || (x->entry && x->entry->reads_out && x->grefs > 0)) return 1;
   if (!whole) return x->uses > 0 || x->guards > 0;
@@ -135,7 +135,7 @@ static int count_uses(flame_context *c, const run *r, int32_t **inner) {
   return *inner != NULL;
 }
 
-/* Memory of n's value, at address 'at' if that is free: if there is none, the error names n. */
+/* Memory for n's value, at address 'at' if that is free. If memory is out, the error names n. */
 static fl_buffer *new_buffer(flame_context *c, const fl_node *n, int device, int64_t bytes,
                              void *at) {
   fl_engine *e = c->engine;
@@ -148,7 +148,7 @@ static fl_buffer *new_buffer(flame_context *c, const fl_node *n, int device, int
   return b;
 }
 
-/* Old values that somebody still holds get separate memory: the writer keeps its address. */
+/* Reserves separate memory for old values that are still held: the writer keeps its address. */
 static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   fl_program *p = &r->program;
   int32_t *inner = NULL;
@@ -217,7 +217,7 @@ static flame_status save_snapshots(flame_context *c, run *r, fl_device *d, int w
   return e;
 }
 
-/* Result i's node has its bytes. */
+/* Marks result i's node as stored. */
 static void store_out(run *r, int32_t i) {
   fl_node *n = r->program.nodes.at[r->plan->out[i].node];
   if (r->made[i]) {
@@ -227,8 +227,9 @@ static void store_out(run *r, int32_t i) {
   } else fl_node_store(n, fl_buffer_retain(r->program.homes.at[r->plan->out[i].home]), 0);
 }
 
-/* Which values rest on the check that failed (in node->rests). A write among them is refused:
-** its target stays what it was, and what was recorded on top of it does not rest on the check. */
+/* Which values depend on the check that failed (in node->rests). A write among these is refused:
+** its target keeps its value, and ops recorded on the target afterwards do not depend on the
+** check. */
 enum { CLEAN, RESTS, REFUSED };
 
 static int is_of(const fl_program *p, const fl_node *n) {
@@ -250,17 +251,18 @@ static void find_resting(const run *r, const fl_fault *f) {
   }
 }
 
-/* Nothing was written to a home yet: what was not run can still be run. */
+/* Has no home been written yet? Then the steps that were not run can still be run. */
 static int intact(const fl_plan *p, int32_t done) {
   for (int32_t i = 0; i < done; i++) if (p->step[i].commits) return 0;
   return 1;
 }
 
-/* Store what steps below 'done' have completed and what does not rest on a failed check, in
-** recorded order, so that inputs outlive their consumers. The rest fails with 'why', but for
-** two: a write that was not run leaves its target with the old bytes, and where a check failed
-** or an interrupt came ('cut') before any effect, values that do not rest on the check stay
-** PENDING, refused writes as copies. The program's nodes may be gone afterwards. */
+/* Stores the values that steps below 'done' have completed and that do not depend on a failed
+** check, in recorded order, so that inputs outlive their consumers. The others fail with 'why',
+** with two exceptions: a write that was not run leaves its target with the old bytes; and if a
+** check failed or an interrupt came ('cut') before any effect, values that do not depend on the
+** check stay PENDING, and refused writes become copies. The program's nodes may be gone
+** afterwards. */
 static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int checked, int cut) {
   fl_program *p = &r->program;
   const int later = (checked || cut) && intact(r->plan, done);
@@ -285,7 +287,7 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
   }
 }
 
-/* Whatever is read next after a refused write raises the error, so that it is not lost. */
+/* Makes the next read after a refused write raise the error, so that it is not lost. */
 static void note_refused(flame_context *c, const run *r) {
   fl_engine *e = c->engine;
   for (int64_t i = 0; i < r->program.nodes.n && !e->untold; i++) {
@@ -295,7 +297,7 @@ static void note_refused(flame_context *c, const run *r) {
   }
 }
 
-/* The same of writes that a run did not come to, for it failed: their targets are as they were. */
+/* The same for writes that a failed run did not reach: their targets are unchanged. */
 static void note_unwritten(flame_context *c, const fl_plan *p, int32_t done) {
   fl_engine *e = c->engine;
   for (int32_t i = 0; i < p->nout && !e->untold; i++) {
@@ -312,8 +314,8 @@ static const fl_node *failed_input(const fl_node *n) {
   return NULL;
 }
 
-/* What was not of the program, for it had only some values asked for, fails with what it is made
-** of; a write of it is refused. */
+/* Fails nodes that depend on failed ones but were not in the program, because only some values were
+** asked for; a write by such a node is refused. */
 static void fail_dependents(flame_context *c) {
   fl_engine *e = c->engine;
   for (int64_t i = 0; i < c->win.nodes.n; i++) {
@@ -329,7 +331,7 @@ static void fail_dependents(flame_context *c) {
   }
 }
 
-/* The message of an index out of range, kept with the site that recorded it. */
+/* Keeps the error of an index out of range, with the site that recorded it. */
 static flame_status fault_error(flame_context *c, const run *r, const fl_fault *f) {
   const fl_node *n = r->program.nodes.at[r->plan->fault[f->site].node];
   const int flags = n->attr ? n->attr->flags : 0;
@@ -368,7 +370,7 @@ static void count_run(flame_context *c, const fl_plan *p, int32_t done) {
   }
 }
 
-/* Is there a NaN in what the run made? Then it is undone. */
+/* Did the run write a NaN? Then it is undone. */
 static flame_status look_for_nan(flame_context *c, run *r, fl_device *d) {
   fl_engine *e = c->engine;
   int found;
@@ -426,7 +428,7 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
 
 /* ---- one evaluation -------------------------------------------------------------------------- */
 
-/* 'effects': the run began, so trying again is no use. */
+/* 'effects': the run has begun, so it can not be tried again. */
 static flame_status run_roots(flame_context *c, int device, fl_node *const *roots, int nroots,
                               int *effects) {
   run r = { 0 };
@@ -472,7 +474,7 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
   const fl_error before = c->err;
   flame_status s = run_roots(c, device, roots, nroots, effects);
   if (s != FLAME_NO_MEMORY || *effects) return s;
-  fl_engine_collect(c);                    /* may drop nodes: the program is made again */
+  fl_engine_collect(c);                    /* this may free nodes: the program is made again */
   fl_engine_drop_arena(c, device);
   fl_engine *e = c->engine;
   fl_program_free(&e->spare);
@@ -494,7 +496,7 @@ static flame_status check_alive(flame_context *c, int device) {
   return FLAME_DEVICE_LOST;
 }
 
-/* What was still to be computed on a lost device. */
+/* Fails the nodes that were still to be computed on a lost device. */
 static void fail_lost(flame_context *c, int device) {
   char why[sizeof c->err.message + 64];
   fl_error_text(&c->lost[device], why, sizeof why);
@@ -504,8 +506,8 @@ static void fail_lost(flame_context *c, int device) {
   }
 }
 
-/* After a failed check the values that do not rest on it are still to be run. Each failure is
-** told by what rests on it, the first of them by the call. */
+/* Runs the window. After a failed check the values that do not depend on it are still run. Each
+** failure is kept for the values that depend on it; the call reports the first. */
 static flame_status run_window(flame_context *c, int device, int *effects) {
   fl_engine *e = c->engine;
   const fl_error before = c->err;
@@ -560,7 +562,7 @@ flame_status fl_evaluate_alone(flame_context *c, fl_node *n) {
   return run_with_retry(c, n->device, &n, 1, &effects);
 }
 
-/* This evaluation ended at an op that made a NaN (scan.c). */
+/* Did this evaluation end at an op that made a NaN (scan.c)? */
 static int made_nan(const flame_context *c) { return ((const fl_engine *)c->engine)->made_nan; }
 
 flame_status fl_evaluate(flame_context *c, fl_node *n) {
@@ -579,10 +581,10 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   else s = run_window(c, n->device, &effects);
   const int stopped = s == FLAME_INTERRUPTED || fl_is_lost(c, n->device);
   if (s != FLAME_OK && !effects && n->state == FL_PENDING && !stopped) {
-    c->err = before;                       /* the rest may be impossible: this alone, then */
+    c->err = before;                       /* the rest may be impossible: only this value, then */
     s = run_with_retry(c, n->device, &n, 1, &effects);
   } else if (s == FLAME_BAD_VALUE && n->state == FL_STORED && !made_nan(c)) {
-    c->err = before;                       /* another value's fault: told when that is read */
+    c->err = before;                    /* a failure of another value, reported when that is read */
   }
   fl_window_compact(c);
   if (s != FLAME_INTERRUPTED && !fl_is_lost(c, n->device) && !(s != FLAME_OK && made_nan(c)))

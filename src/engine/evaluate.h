@@ -7,23 +7,23 @@ flame_status fl_evaluate(flame_context *c, fl_node *n);
 flame_status fl_evaluate_all(flame_context *c);
 flame_status fl_evaluate_alone(flame_context *c, fl_node *n);    /* with what it is made of */
 flame_status fl_anomaly_check(flame_context *c, int64_t mark);   /* anomaly.c */
-/* Fails if n, computed, has values that are bad by 'mode' (FL_ANOMALY_*), and its operands have
+/* Fails if n, when computed, has values that are bad by 'mode' (FL_ANOMALY_*) and its operands have
 ** none. */
 flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, fl_node *const *in, int nin);
-/* n, PENDING, may come to do so. */
+/* May the PENDING node n fail so? */
 int fl_anomaly_possible(int mode, const fl_node *n);
-/* suspects.c: a GPU was given this plan, whose nodes are still there; "; it may be of k at a.lua:3"
-** of those that have not ended well. */
+/* suspects.c: notes that a GPU was given this plan, whose nodes still exist; "; it may be of k at
+** a.lua:3" for launches that have not ended successfully. */
 void fl_suspects_note(flame_context *c, const fl_program *g, const fl_plan *p);
 void fl_suspects_tell(flame_context *c, int device, char *out, size_t size);
-/* collect.c: full collections by the host language, for memory is out; what
-** is due before planning. */
+/* collect.c: full collections by the host language, when memory is out; the collection that is due
+** before planning. */
 void fl_engine_collect(flame_context *c);
 void fl_engine_collect_before(flame_context *c);
-/* at least so large; NULL: none left */
+/* at least this large; NULL: no memory left */
 void *fl_engine_arena(flame_context *c, int device, int64_t bytes);
 void fl_engine_drop_arena(flame_context *c, int device);
-/* texts.c: text of the structures in a CPU plan that are new to the context. */
+/* texts.c: generates the text of structures in a CPU plan that are new to the context. */
 void fl_engine_texts(flame_context *c, const fl_plan *p);
 void fl_engine_texts_close(flame_context *c);
 #endif

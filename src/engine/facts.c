@@ -1,6 +1,6 @@
 /*
-** What the machine has: CUDA (facts_cuda.c), OpenBLAS, the folder of compiled kernels. Libraries
-** that were opened stay so: closing and opening them again leaves memory behind each time.
+** Facts about the machine: CUDA (facts_cuda.c), OpenBLAS, the folder of compiled kernels. Libraries
+** that were opened stay open: each closing and reopening leaks memory.
 */
 #include "engine/facts.h"
 #include "base/env.h"
@@ -26,7 +26,8 @@ static void *open_one(const char *const *files, const char **found) {
   return NULL;
 }
 
-static void find(void *h, const char *name, void *out) {      /* a function out of a data pointer */
+static void find(void *h, const char *name, void *out) {      /* converts a data pointer to a
+                                                              ** function pointer */
   void *p = dlsym(h, name);
   memcpy(out, &p, sizeof p);
 }

@@ -1,10 +1,11 @@
-/* Facts about this machine for flame.info() and --doctor: what can be opened, and why not. */
+/* Facts about this machine for flame.info() and --doctor: which libraries can be opened, and why
+** others can not. */
 #ifndef FL_ENGINE_FACTS_H
 #define FL_ENGINE_FACTS_H
 #include "engine/engine.h"
 
-/* Calls say for each fact. name: "driver", "nvrtc", …; ok: found; text: version, or what is wrong
-** and what to do; a name may come twice, as "cuda:0" with a card and with what is wrong with it.
+/* Calls 'say' for each fact. name: "driver", "nvrtc", …; ok: it was found; text: its version, or
+** the problem and what to do. A name may come twice: "cuda:0" with a card and with a problem of it.
 ** deep: also opens libraries that a machine without a GPU does not need, and tries the cache. */
 void fl_facts(flame_context *c, int deep,
               void (*say)(void *arg, const char *name, int ok, const char *text), void *arg);

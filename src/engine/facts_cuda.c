@@ -1,6 +1,6 @@
 /*
-** What the machine has for CUDA: libraries with their files, cards with what stands in their way
-** (versions, MIG, ECC, other processes). NVML tells what the driver itself does not.
+** Facts about CUDA on the machine: libraries with their files, cards and what prevents their use
+** (versions, MIG, ECC, other processes). NVML provides what the driver does not.
 */
 #include "engine/facts.h"
 #include "cuda/api/cufft_api.h"
@@ -25,7 +25,7 @@ static void tell_processes(const fl_teller *t, const char *label, const fl_nvml 
   const fl_ml_status seen = ml->nvmlDeviceGetComputeRunningProcesses_v3
     ? ml->nvmlDeviceGetComputeRunningProcesses_v3(card, &n, p) : FL_ML_TOO_SMALL + 1;
   if (seen != FL_ML_OK && seen != FL_ML_TOO_SMALL) n = 0;
-  listed = seen == FL_ML_OK ? n : 0;               /* more than fit: their number is told alone */
+  listed = seen == FL_ML_OK ? n : 0;              /* more than fit: only their number is reported */
   size_t at = (size_t)snprintf(text, sizeof text, "%.1f of %.1f GiB free, %u process%s on it",
                                (double)m.free / GIB, (double)m.total / GIB, n, n == 1 ? "" : "es");
   for (unsigned i = 0; i < listed && i < 4 && at < sizeof text; i++)
@@ -102,7 +102,7 @@ static void tell_driver(const fl_teller *t, const fl_nvml *ml) {
   fl_tell(t, "driver", 1, text);
 }
 
-/* version: "" where the library was not found. */
+/* version: "" if the library was not found. */
 static void tell_library(const fl_teller *t, const char *name, const char *version) {
   char text[500], place[400];
   const int found = fl_cuda_library_place(name, place, sizeof place);
@@ -110,7 +110,7 @@ static void tell_library(const fl_teller *t, const char *name, const char *versi
   fl_tell(t, name, found, text);
 }
 
-/* Parts of a version that is a number in thousands and hundreds. */
+/* Writes a version that is a number in thousands and hundreds with dots. */
 static void dotted(char out[40], long long v, long long unit) {
   snprintf(out, 40, "%lld.%lld.%lld", v / unit, v % unit / 100, v % 100);
 }

@@ -7,7 +7,7 @@ enum { SECTION = 256, MOST_SHARED = 227 * 1024 };
 
 #define FAIL(l, ...) FL_FAIL((l)->c, FLAME_BAD_ARGUMENT, (l)->name, __VA_ARGS__)
 
-/* Big arrays stay as they are: a call is recorded in less than a microsecond. */
+/* Does not clear the large arrays: recording a call takes less than a microsecond. */
 void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k) {
   l->c = c;
   l->k = k;
@@ -21,7 +21,7 @@ void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k) {
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* Elements of one type without gaps: a float4, a struct of floats. */
+/* Are the elements of one type without gaps: a float4, a struct of floats? */
 static int is_plain(const fl_kparam *q) {
   return fl_kt_held_as(q->type) >= 0 && q->pointee_size == (int64_t)q->width * fl_kt_size(q->type);
 }
@@ -79,8 +79,8 @@ int fl_launch_hold(fl_launch *l, fl_node *x) {
   return -1;
 }
 
-/* Sizes are bounded so that neither their sum nor 8 of them, which goes with
-** the kind, overflows. */
+/* Sizes are bounded so that neither their sum nor 8 times that, which is packed with the kind,
+** overflows. */
 flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const int64_t *size,
                               int input) {
   char text[192];
@@ -198,7 +198,8 @@ int fl_kernel_covers(const fl_kfunction *k, const int64_t *p, const fl_scalar *s
   return fl_kcover_all(k->cover, i, bytes / size, &x);
 }
 
-/* Bytes of a result that begins as zeros or as a copy which no other argument sees; else 0. */
+/* The bytes of a result that begins as zeros, or as a copy that no other argument refers to; else
+** 0. */
 static int64_t own_result(const fl_launch *l, int i) {
   const int64_t *w = &l->p[FL_KP_ARGS + 2 * i], kind = w[0] & 7;
   if (kind == FL_KARG_OUT) return w[0] >> 3;
@@ -211,7 +212,8 @@ static int64_t own_result(const fl_launch *l, int i) {
   return n->shape->numel * fl_dtype_size(n->dtype);
 }
 
-/* Results that this launch is proven to write whole need neither. With checks they keep it. */
+/* Finds the results that this launch is proven to write completely, which need no initial value.
+** With checks they keep it. */
 static void find_whole(fl_launch *l) {
   for (int i = 0; i < l->p[FL_KP_COUNT_ARGS]; i++) {
     const int64_t bytes = own_result(l, i);
@@ -220,7 +222,7 @@ static void find_whole(fl_launch *l) {
   }
 }
 
-/* All results: the one there is, or the bytes of several. */
+/* One node for all results: the only one, or the bytes of several. */
 static fl_node *packed(fl_launch *l) {
   const unsigned checks = fl_kfunction_checks(l->c);
   /* snapshots of derived kernels copy local arrays before they are written */

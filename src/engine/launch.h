@@ -4,17 +4,15 @@
 **
 **   fl_launch l;
 **   fl_launch_begin(&l, c, function);                          one argument each, in any order:
-**   if (!fl_launch_takes(&l, 0, "int", x)) return …;              may x stand for parameter 0?
-**   fl_launch_input(&l, 0, fl_launch_hold(&l, x));             const float *x; -1 is an error
-**   fl_launch_output(&l, 1, FLAME_F32, 1, &n, -1);             float *y: zeros, a result
-**   fl_launch_bytes(&l, 2, &count, sizeof count);              int n
-**   fl_launch_elements(&l, n);                                 or l.p[FL_KP_GRID] … by hand
-**   fl_node *y[1];
+**   if (!fl_launch_takes(&l, 0, "int", x)) return …; may x be passed for parameter 0?
+**   fl_launch_input(&l, 0, fl_launch_hold(&l, x)); const float *x; -1 is an error
+**   fl_launch_output(&l, 1, FLAME_F32, 1, &n, -1); float *y: zeros, a result fl_launch_bytes(&l, 2,
+**   &count, sizeof count); int n fl_launch_elements(&l, n); or set l.p[FL_KP_GRID] … fl_node *y[1];
 **   if (fl_launch_check(&l) == FLAME_OK && fl_launch_ready(&l) == FLAME_OK)
-**     fl_launch_record(&l, y);                                 recorded: runs with what needs it
+**     fl_launch_record(&l, y); recorded: it runs when a result is needed
 **
-** An argument that is not given is a null pointer. All errors are in the context, of the kernel's
-** name. Results are borrowed from the innermost scope, and are not tracked.
+** An argument that is not given is a null pointer. All errors are kept in the context, with the
+** kernel's name. Results are borrowed from the innermost scope, and are not tracked.
 */
 #ifndef FL_ENGINE_LAUNCH_H
 #define FL_ENGINE_LAUNCH_H
@@ -28,49 +26,50 @@ typedef struct fl_launch {
   const char *name;                    /* of the kernel */
   int64_t p[FL_CALL_PARAMS];           /* FL_KP_… */
   fl_scalar scalar[4 * FL_KP_MAX_ARGS];
-  int nscalar, nin, nout, device;      /* device: the default one, then the first array's */
+  int nscalar, nin, nout, device;      /* device: the default one, then that of the first array */
   fl_node *in[FL_CALL_INPUTS];
   struct fl_launch_out {
-    int dtype, input, rank;            /* input: held, its contents before; -1: zeros */
+    int dtype, input, rank;         /* input: the held input with its initial contents; -1: zeros */
     int64_t at, bytes, size[FL_MAX_AXES];
   } out[FL_KP_MAX_ARGS];
-  int64_t bytes;                       /* of the packed result so far */
+  int64_t bytes;                       /* bytes of the packed result so far */
 } fl_launch;
 
 void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k);
-/* May x be the array of parameter i? Then it is on the launch's device. index: C's name of the type
-** that the kernel counts elements by, of 4 bytes; NULL: wider. */
+/* May x be the array for parameter i? Then it is on the launch's device. index: C's name of the
+** 4-byte type with which the kernel counts elements; NULL: a wider type. */
 int fl_launch_takes(fl_launch *l, int i, const char *index, const fl_node *x);
-/* An array that is read, borrowed until the launch is recorded: its number among l->in; -1: there
+/* Adds an array that is read, borrowed until the launch is recorded. Its index in l->in; -1: there
 ** are too many. */
 int fl_launch_hold(fl_launch *l, fl_node *x);
 static inline void fl_launch_input(fl_launch *l, int i, int held) {
   l->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)held;
 }
-/* A result of that shape; 'input' as in fl_launch_out. */
+/* Adds a result of that shape; 'input' as in fl_launch_out. */
 flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const int64_t *size,
                               int input);
-/* Room for a number or a struct of that many bytes as CUDA lays it out; NULL: too many. */
+/* Memory for a number or a struct of that many bytes as CUDA lays it out; NULL: too many. */
 void *fl_launch_room(fl_launch *l, int i, int64_t bytes);
 static inline int fl_launch_bytes(fl_launch *l, int i, const void *from, int64_t bytes) {
   void *to = fl_launch_room(l, i, bytes);
   if (to) memcpy(to, from, (size_t)bytes);
   return to != NULL;
 }
-/* A number as it lies in a parameter of that type of floats. */
+/* Writes a number in the format of a parameter of that floating-point type. */
 void fl_launch_put_float(int type, double d, void *to);
-/* Threads of a block whose number is not given; n elements, a thread for each. */
+/* Default number of threads per block; a launch with one thread for each of n elements. */
 int64_t fl_launch_block(const fl_kfunc *f);
 void fl_launch_elements(fl_launch *l, int64_t n);
-/* The geometry is one that every device takes. */
+/* Checks that every device accepts the geometry. */
 flame_status fl_launch_check(const fl_launch *l);
-/* The device has compiled the kernel. An error is of its text, with the script's line. */
+/* Compiles the kernel for the device if necessary. An error refers to its text, with the script's
+** line. */
 flame_status fl_kernel_ready(flame_context *c, fl_kfunction *k, int device);
 static inline flame_status fl_launch_ready(const fl_launch *l) {
   return fl_kernel_ready(l->c, l->k, l->device);
 }
-/* Is a launch with these p[] and numbers proven to write all bytes of argument i? With checks it is
-** not asked. */
+/* Is a launch with these p[] and numbers proven to write all bytes of argument i? With checks the
+** answer is no. */
 int fl_kernel_covers(const fl_kfunction *k, const int64_t *p, const fl_scalar *scalar, int i,
                      int64_t bytes);
 flame_status fl_launch_record(fl_launch *l, fl_node **results);

@@ -1,7 +1,7 @@
 /*
-** Who holds memory, and what is said when there is none: one wording for tensors, intermediate
-** values and scratch, with the op and the line that recorded it, what was asked for, what there is,
-** and the lines of the script whose values hold the most.
+** Which values hold memory, and the message when memory is out: one wording for tensors,
+** intermediate values and scratch, with the op and the line that recorded it, the requested and the
+** available bytes, and the lines of the script whose values hold the most.
 */
 #include "engine/memory.h"
 #include "engine/evaluate.h"
@@ -32,14 +32,14 @@ static int by_bytes(const void *a, const void *b) {
   return x->site < y->site ? -1 : x->site > y->site;
 }
 
-/* Its place in an open-addressed table of LINES. Where that is full, lines that come later count as
-** having none. */
+/* The site's place in an open-addressed table of LINES. When that is full, further lines count as
+** unknown. */
 static fl_owner *owner_of(fl_owner *table, int *n, uint32_t site) {
   uint32_t at = site * 2654435761u % LINES;
   for (int i = 0; i < LINES; i++, at = (at + 1) % LINES) {
     if (table[at].values && table[at].site == site) return &table[at];
     if (table[at].values) continue;
-    if (site != 0 && *n >= LINES - 1) break;               /* one place is kept for no line */
+    if (site != 0 && *n >= LINES - 1) break;       /* one place is kept for values without a line */
     (*n)++;
     table[at].site = site;
     return &table[at];
@@ -69,7 +69,7 @@ const char *fl_node_op(const fl_node *n) {
   return n->attr && n->attr->what ? n->attr->what : fl_ops[n->op].name;
 }
 
-/* "; most is held by a.lua:3 (16.0 MiB), a.lua:9 (1.5 MiB)" */
+/* Writes "; most is held by a.lua:3 (16.0 MiB), a.lua:9 (1.5 MiB)". */
 static void tell_owners(flame_context *c, int device, char *out, size_t size) {
   fl_owner o[TOLD];
   char place[96];

@@ -1,13 +1,14 @@
-/* Who holds memory, and what is said when there is none. */
+/* Which values hold memory, and the message when memory is out. */
 #ifndef FL_ENGINE_MEMORY_H
 #define FL_ENGINE_MEMORY_H
 #include "engine/engine.h"
 
-/* A script line and what its values hold on a device, handles or not. site 0: no line is known. */
+/* A script line and the memory that its values hold on a device, whether they have handles or not.
+** site 0: no line is known. */
 typedef struct fl_owner { uint32_t site; int64_t bytes, values; } fl_owner;
-/* The largest first, at most 'most' of them; their number. Takes no memory. */
+/* Writes at most 'most' owners, the largest first, and returns their number. Allocates nothing. */
 int fl_engine_owners(const flame_context *c, int device, fl_owner *out, int most);
-/* Of a device that was not opened: what is known without it. */
+/* For a device that was not opened: what is known without opening it. */
 void fl_engine_usage(flame_context *c, int device, fl_usage *u);
 flame_status fl_engine_no_memory(flame_context *c, int device, int64_t bytes, const char *what);
 int64_t fl_engine_live_bytes(const flame_context *c);

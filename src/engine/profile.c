@@ -1,5 +1,5 @@
 /*
-** Names for the steps of plans, and the list of what ran. A step of fused ops has its kernel's name
+** Names of steps of plans, and the list of what ran. A step of fused ops has its kernel's name
 ** (plan/kernel.h).
 */
 #include "engine/profile.h"
@@ -22,7 +22,8 @@ void fl_step_name(const fl_step *s, char *out, size_t size) {
   snprintf(out, size, "%s", name);
 }
 
-/* Bytes that a step reads and writes at least; the planner counts those of kernels alone. */
+/* A lower bound of the bytes that a step reads and writes; the planner counts only those of
+** kernels. */
 static int64_t bytes_of(const fl_step *s) {
   const fl_matmul *m = s->matmul;
   if (s->kind != FL_S_MATMUL || s->moved > 0) return s->moved;
@@ -31,21 +32,21 @@ static int64_t bytes_of(const fl_step *s) {
   return n * fl_dtype_size(m->dtype);
 }
 
-/* A value that step i completes; NULL when it makes none that is kept. */
+/* A value that step i completes; NULL if it completes none that is kept. */
 static const fl_node *made_by(const fl_program *g, const fl_plan *p, int32_t i) {
   for (int32_t k = 0; k < p->nout; k++)
     if (p->out[k].step == i && p->out[k].node < g->nodes.n) return g->nodes.at[p->out[k].node];
   return NULL;
 }
 
-/* The same, or one that is not kept. */
+/* The same, or a value that is not kept. */
 const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i) {
   const fl_node *n = made_by(g, p, i);
   const int32_t own = p->step[i].node;
   return n ? n : g->nodes.at[own >= 0 && own < g->nodes.n ? own : g->nodes.n - 1];
 }
 
-/* The line of that. *own: the value that the step completes, or NULL. */
+/* The line of that value. *own: the value that the step completes, or NULL. */
 static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i, const fl_node **own) {
   *own = NULL;
   if (g == NULL || g->nodes.n == 0) return 0;
@@ -68,7 +69,7 @@ void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int3
   c->err = named;
 }
 
-/* Multiplications and additions of a step; 0: not known. */
+/* Multiplications and additions of a step; 0: unknown. */
 static int64_t flops_of(const fl_step *s) {
   if (s->kind == FL_S_MATMUL) {
     const fl_matmul *m = s->matmul;

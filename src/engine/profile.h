@@ -1,64 +1,65 @@
 /*
-** A profile: what ran on the devices while it was on, step by step. Owned by the engine; one
-** at a time. Reading it out is the binding's.
+** A profile: the steps that ran on the devices while it was on. Owned by the engine; one at a time.
+** The binding reads it.
 */
 #ifndef FL_ENGINE_PROFILE_H
 #define FL_ENGINE_PROFILE_H
 #include "device/trace.h"
 #include "engine/engine.h"
 
-/* A step on a device, or what the host did: these nest. */
+/* A step on a device, or work of the host, which may be nested. */
 typedef enum fl_profile_kind {
   FL_EVENT_OP, FL_EVENT_PLAN, FL_EVENT_COMPILE, FL_EVENT_RUN, FL_EVENT_UPLOAD, FL_EVENT_DOWNLOAD,
   FL_EVENT_WAIT, FL_EVENT_REGION, FL_EVENT_KINDS
 } fl_profile_kind;
 
 typedef struct fl_profile_event {
-  char op[72];                   /* "mul+add+relu", "matmul", "sort"; else the kind's name */
+  char op[72];                   /* "mul+add+relu", "matmul", "sort"; or the kind's name */
   char shape[72];                /* "(32, 16) f32" of the result, or "32x8 . 8x16 f32"; "" */
-  uint32_t site;                 /* the line that recorded what it computes, 0: unknown */
+  uint32_t site;                 /* line that recorded what it computes; 0: unknown */
   uint8_t kind, device, dtype, replayed;
   int32_t calls;                 /* instances in the one launch */
-  int64_t bytes, flops;          /* flops: 0 where they are not known */
-  fl_timing at;                  /* starts: milliseconds since the profile began */
+  int64_t bytes, flops;          /* flops: 0 if unknown */
+  fl_timing at;                  /* start in milliseconds since the profile began */
 } fl_profile_event;
 
 typedef struct fl_profile {
-  fl_trace trace;                /* first: a device knows this part */
+  fl_trace trace;                /* must be first: a device knows this part */
   flame_context *ctx;
   const fl_program *program;     /* that runs now */
-  fl_device_table table[FL_MAX_DEVICES];          /* the device's, with notes of its calls */
-  const fl_device_table *inner[FL_MAX_DEVICES];   /* the device's own; NULL: not opened */
+  fl_device_table table[FL_MAX_DEVICES];    /* the device's functions, with profiling around them */
+  const fl_device_table *inner[FL_MAX_DEVICES];  /* the device's original table; NULL: not opened */
   double origin;
   int64_t lost;                  /* events for which there was no memory */
   struct { fl_profile_event *at; int64_t n, cap; } events;
 } fl_profile;
 
-/* Name of a step: the ops in it. */
+/* Writes the name of a step: the ops in it. */
 void fl_step_name(const fl_step *s, char *out, size_t size);
-/* What step i computes, a value that is kept if it makes one. */
+/* A value that step i computes, one that is kept if it computes any. */
 const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i);
-/* The device was lost in step i, which was waited for: the cause names its op, line and shape. */
+/* The device was lost in step i: names its op, line and shape as the cause. */
 void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int32_t i);
 
-/* ---- FLAME_DEBUG: to stderr, asked for by the user ---- */
+/* ---- FLAME_DEBUG: output to stderr that the user asked for ---- */
 void fl_debug_window(flame_context *c, const fl_program *g);                  /* from level 5 on */
 void fl_debug_run(flame_context *c, int64_t ops, const fl_plan *p, double ms);  /* from 2 on */
 
-/* A device is opened while it is on: its calls are noted too. (spans.c) */
+/* For a device that is opened while the profile is on: its calls are recorded too. (spans.c) */
 void fl_profile_attach(fl_profile *f, fl_device *d);
 void fl_profile_detach(fl_profile *f, fl_device *d);
-/* A device is opened: where a tool listens, what the host does for it makes ranges. (spans.c) */
+/* For a device that is opened: if a tool is connected, the host's work for it becomes ranges.
+** (spans.c) */
 void fl_ranges_attach(fl_engine *e, fl_device *d);
 void fl_ranges_free(flame_context *c);
-/* A part of the script that it names, since 'start'. */
+/* Records a part of the script, which the script named, since 'start'. */
 void fl_profile_region(fl_profile *f, const char *name, double start);
-/* What the host did since 'start'. */
+/* Records work of the host since 'start'. */
 void fl_profile_span(fl_profile *f, fl_profile_kind kind, int device, double start, int64_t bytes);
 
-/* Begin; 0: one is on already, or no memory. */
+/* Begins a profile; 0: one is on already, or no memory. */
 int fl_profile_start(flame_context *c);
-/* End: devices tell nothing any more. The events stay until fl_profile_free. */
+/* Ends it: devices record nothing more. The events remain until fl_profile_free. */
 void fl_profile_stop(flame_context *c);
 void fl_profile_free(flame_context *c);
 #endif

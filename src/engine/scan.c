@@ -1,16 +1,17 @@
 /*
-** FLAME_CHECK=nan. Plans of such a context say of each step whether it wrote a NaN (plan/scan.c).
-** Windows are planned, run and replayed as without the check, but that what a run writes is copied
-** first. If a step wrote a NaN, the copies go back, nothing is stored, and the window, which still
-** has its inputs, is run again op by op; the first op that makes a NaN out of operands without
-** one is the error. Where there is none (a NaN that was given) the values are right by then.
+** FLAME_CHECK=nan. Plans of such a context record for each step whether it wrote a NaN
+** (plan/scan.c). Windows are planned, run and replayed as without the check, except that memory
+** which a run overwrites is copied first. If a step wrote a NaN, the copies are restored, nothing
+** is stored, and the window, which still has its inputs, is run again op by op; the first op that
+** makes a NaN out of operands without one is the error. If there is none (the NaN was given), the
+** values are already right.
 */
 #include "engine/scan.h"
 #include "engine/memory.h"
 #include "tensor/limits.h"
 #include <stdio.h>
 
-/* Memory at most doubles: said once. */
+/* Memory may double: said once. */
 static void say(flame_context *c) {
   fl_engine *e = c->engine;
   if (e->said_scan || c->limits.any) return;
@@ -59,8 +60,8 @@ static int is_resting(const fl_node *n, const fl_node *nan) {
   return n == nan || (n->state == FL_PENDING && n->rests);
 }
 
-/* Writes of what rests on n, which made the NaN, are refused: parameters stay what they were. Other
-** values that rest on it can be read, to look at the NaN. */
+/* Refuses writes of values that depend on n, which made the NaN: parameters keep their values.
+** Other values that depend on it can be read, to inspect the NaN. */
 static void refuse_writes(flame_context *c, const fl_node *nan) {
   for (int64_t i = 0; i < c->win.nodes.n; i++) {
     fl_node *n = c->win.nodes.at[i];
@@ -75,7 +76,7 @@ static void refuse_writes(flame_context *c, const fl_node *nan) {
   }
 }
 
-/* Compute n alone, whose operands are stored. */
+/* Computes n alone; its operands are stored. */
 static flame_status compute(flame_context *c, fl_node *n) {
   fl_engine *e = c->engine;
   fl_node *in[UINT8_MAX];

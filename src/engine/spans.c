@@ -1,8 +1,8 @@
 /*
-** What the host does for a device while a profile is on: compiling, runs, copies, waits. The device
-** is given a table whose functions note the time around its own; when none is on, it has its own,
-** and nothing is asked. Where a tool of NVIDIA's listens (base/nvtx.h), another such table makes
-** ranges of them, for as long as the device is open.
+** The host's work for a device while a profile is on: compiling, runs, copies, waits. The device
+** gets a table whose functions time the original ones; without a profile it has the original table,
+** at no cost. If an NVIDIA tool is connected (base/nvtx.h), another such table makes ranges of
+** them, as long as the device is open.
 */
 #include "engine/profile.h"
 #include "base/nvtx.h"
@@ -94,7 +94,7 @@ static flame_status range_prepare(fl_device *d, fl_plan *p) {
   return e;
 }
 
-/* The range is named by the line that recorded the run's last value, and its device. */
+/* The range is named by the line that recorded the run's last value, and by its device. */
 static flame_status range_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                               int32_t *done) {
   const fl_program *g = ((const fl_engine *)d->ctx->engine)->now;

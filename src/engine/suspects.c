@@ -1,8 +1,8 @@
 /*
-** The launches that a fault on a GPU may be of. The driver tells of a fault at any later call, so
-** the engine notes the last launches of each run, with their lines; the device says up to which
-** run all has ended well (c->good). At most eight are told, and user kernels first: nothing else
-** computes its addresses from what a script wrote.
+** The launches that may have caused a fault on a GPU. The driver reports a fault at any later call,
+** so the engine notes the last launches of each run, with their lines; the device tells up to which
+** run all has ended successfully (c->good). At most eight are reported, user kernels first: only
+** these compute addresses from what a script wrote.
 */
 #include "engine/profile.h"
 #include "engine/evaluate.h"
@@ -20,7 +20,7 @@ static fl_suspect seen_now(const fl_node *n, const fl_plan *p, int32_t i, int64_
   return x;
 }
 
-/* Steps below 'end', of user kernels or of others: the last ones, oldest first. */
+/* Notes steps below 'end' that are user kernels, or the others: the last ones, oldest first. */
 static void note(fl_suspect *ring, int64_t *n, const fl_program *g, const fl_plan *p, int32_t end,
                  int kernels, int64_t run) {
   int32_t from = end;
@@ -43,7 +43,7 @@ void fl_suspects_note(flame_context *c, const fl_program *g, const fl_plan *p) {
   note_steps(c, g, p, p->nstep);
 }
 
-/* "k at train.lua:8 for (4, 4) f32" */
+/* Writes "k at train.lua:8 for (4, 4) f32". */
 static void tell(flame_context *c, const fl_suspect *x, char *out, size_t size) {
   const fl_step *s = &x->plan->step[x->step];
   char name[72], shape[FL_SHAPE_TEXT], place[96] = "";
@@ -53,7 +53,7 @@ static void tell(flame_context *c, const fl_suspect *x, char *out, size_t size) 
            fl_shape_text(shape, x->rank, x->size), fl_dtype_name(x->dtype));
 }
 
-/* Those of a ring, newest first. How many have been told by then. */
+/* Reports the launches of a ring, newest first. Returns how many have been reported so far. */
 static int tell_ring(flame_context *c, int device, const fl_suspect *ring, int64_t n, int told,
                      char *out, size_t size) {
   const fl_engine *e = c->engine;

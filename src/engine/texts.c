@@ -1,15 +1,16 @@
 /*
-** Kernel texts of plans that run on the CPU. Generating text needs no GPU, so it is done for
-** every structure that is new to the context: a script's texts can be counted
-** (flame.stats().texts) and looked at (FLAME_DEBUG=4) on any machine, and a specification
-** that a later step generates none holds for both devices. Costs some 20 us a new structure.
+** Kernel texts of plans that run on the CPU. Generating text needs no GPU, so it is generated for
+** every structure that is new to the context: a script's texts can be counted (flame.stats().texts)
+** and looked at (FLAME_DEBUG=4) on any machine, and a spec that a later step generates none holds
+** for both devices. Costs about 20 us per new structure.
 */
 #include "base/hash.h"
 #include "cuda/text/text.h"
 #include "engine/evaluate.h"
 #include <stdio.h>
 
-/* Add h to the set; 1 when it was not there. Full or out of memory: 1, counted again. */
+/* Adds h to the set; 1 if it was not there. If the set is full or memory is out: 1, so it is
+** counted again. */
 static int is_new(fl_engine *e, fl_mem *m, uint64_t h) {
   if (e->texts.n * 2 >= e->texts.cap) {
     const int64_t cap = e->texts.cap ? 2 * e->texts.cap : 256;

@@ -1,5 +1,5 @@
 /*
-** Values in and out: host data to tensors, tensors to host bytes, and between devices.
+** Values in and out: from host data to tensors, from tensors to host bytes, and between devices.
 */
 #include "engine/evaluate.h"
 #include "tensor/build.h"
@@ -75,7 +75,7 @@ flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int6
                                     fl_node_stored(c, (int)t, b,
                                                    fl_layout_of(&c->layouts, ndim, shape, NULL),
                                                    0)) : NULL;
-  if (x) {                                 /* only now: until here the memory stays the caller's */
+  if (x) {                               /* only now: until here the memory belongs to the caller */
     b->release = release;
     b->arg = arg;
   }
@@ -85,7 +85,8 @@ flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int6
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-/* The node's elements row-major in one stretch of its buffer; recorded as a copy otherwise. */
+/* n itself if its elements are row-major in one stretch of its buffer; otherwise a recorded
+** copy. */
 static fl_node *in_one_piece(flame_context *c, fl_node *n) {
   if (fl_evaluate(c, n) != FLAME_OK) return NULL;
   if (n->layout->contiguous) return n;
@@ -153,7 +154,7 @@ flame_status flame_eval(flame_context *c) {
 
 /* ---- between devices ------------------------------------------------------------------------- */
 
-/* Bytes through host memory. */
+/* Copies the bytes through host memory. */
 static fl_node *carry(flame_context *c, fl_node *n, int device) {
   const int64_t bytes = n->shape->numel * fl_dtype_size(n->dtype);
   void *host = fl_alloc(&c->mem, (size_t)bytes);
@@ -168,7 +169,7 @@ static fl_node *carry(flame_context *c, fl_node *n, int device) {
   return y;
 }
 
-/* Gradient of a transfer: the transfer back. 'arg' is the source's device index. */
+/* The gradient of a transfer is the transfer back. 'arg' is the source's device index. */
 static flame_status carry_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                fl_node **gin) {
   (void)y;

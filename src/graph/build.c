@@ -58,7 +58,7 @@ static int dtype(cursor *r) { return (int)take(r, FL_TERM_DTYPE, "a dtype")->a; 
 
 static void sizes(cursor *r, int n, int64_t *to) { for (int i = 0; i < n; i++) to[i] = integer(r); }
 
-/* The sizes at the end of the line: how many. */
+/* Reads the sizes at the end of the line; returns how many. */
 static int rest_sizes(cursor *r, int64_t to[FL_MAX_AXES]) {
   const int n = r->l->n - r->at;
   if (n > FL_MAX_AXES) wrong(r, "the last: there are more than 8 sizes");
@@ -109,7 +109,7 @@ static fl_node *operand(cursor *r) {
   return n_num(r->c, real_of(r, t));
 }
 
-/* Values to the end of the line: how many. */
+/* Reads values to the end of the line; returns how many. */
 static int rest_values(cursor *r, int most, fl_node **to) {
   const int n = r->l->n - r->at;
   if (n > most) wrong(r, "the last: there are too many values");
@@ -156,7 +156,7 @@ static fl_node *view(cursor *r) {
   return r->bad ? NULL : n_strided(x, rank, size, stride, at);
 }
 
-/* The position of every element is below the size of x's axis. */
+/* A check that the position of every element is below the size of x's axis. */
 static int is_checked(const fl_node *x, int64_t axis, const fl_node *i) {
   assert(x && i);
   if (i->base) i = i->base;
@@ -164,7 +164,7 @@ static int is_checked(const fl_node *x, int64_t axis, const fl_node *i) {
          i->scal[0].i >= 0 && i->scal[0].i <= x->shape->size[axis];
 }
 
-/* What the words of the op's row said (ops.def). */
+/* The values read for the words of the op's row (ops.def). */
 typedef struct said {
   int dtype, rank;
   fl_scalar s[2];
@@ -307,7 +307,7 @@ static int write_state(cursor *r) {
 static int put_line(cursor *r, int64_t *made, int *outputs) {
   fl_node *y;
   switch (r->l->op) {
-    case FL_LINE_INPUT: return 1;                      /* read when the graph was chosen */
+    case FL_LINE_INPUT: return 1;                      /* it was read when the graph was chosen */
     case FL_LINE_WRITE: return write_state(r);
     case FL_LINE_DRAWS:
       r->c->rng.counter += (uint64_t)within(r, 0, INT64_MAX);

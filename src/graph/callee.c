@@ -1,7 +1,7 @@
 /*
-** User kernels of programs: text in a file, compiled when it is loaded. What a call passes is
-** compared with the kernel's signature, since a file may say anything; results that a launch is
-** proven to write whole are not zeroed before, as for a script's call.
+** User kernels of programs: text in a file, compiled when it is loaded. The arguments of a call are
+** checked against the kernel's signature, since a file may hold anything; results that a launch is
+** proven to write completely are not zeroed first, as for a script's call.
 */
 #include "graph/graph.h"
 #include "engine/launch.h"
@@ -77,10 +77,10 @@ static int fits(const fl_kparam *q, int64_t w, int64_t b, int64_t ns) {
          (kind == FL_KARG_IN && q->is_const);
 }
 
-/* May it be what a sum in a fixed order goes to, whose elements are counted? */
+/* Can a sum in a fixed order go to this argument, whose elements are then counted? */
 static int is_summed(int64_t kind) { return kind == FL_KARG_OUT || kind == FL_KARG_COPY; }
 
-/* Zeros come first unless the launch is proven to write all. */
+/* The results are zeroed first unless the launch is proven to write all of them. */
 static void find_whole(const fl_kfunction *k, int64_t *p, const fl_scalar *scalar) {
   for (int i = 0; i < p[FL_KP_COUNT_ARGS]; i++) {
     int64_t *w = &p[FL_KP_ARGS + 2 * i];

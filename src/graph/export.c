@@ -1,5 +1,6 @@
 /*
-** Traces: f runs between begin and end, which remember all older handles and put them back.
+** Traces: f runs between begin and end, which save the values of all older handles and restore
+** them.
 */
 #include "graph/graph.h"
 #include "engine/evaluate.h"
@@ -26,7 +27,7 @@ static void drop_inputs(fl_export *x) {
   x->input.n = 0;
 }
 
-/* What the trace kept, without putting anything back. */
+/* Frees what the trace kept, without restoring anything. */
 static void forget(fl_export *x) {
   flame_context *c = x->c;
   for (int64_t i = 0; i < x->older.n; i++) {
@@ -78,7 +79,7 @@ static int is_draw(const fl_node *n) {
   return n->op == FL_OP_uniform || n->op == FL_OP_normal || n->op == FL_OP_randint;
 }
 
-/* A stored value that the one asked for rests on. */
+/* Notes a stored value on which the requested one depends. */
 static flame_status reads_leaf(fl_export *x, const fl_node *n) {
   flame_context *c = x->c;
   for (int64_t i = 0; n->buffer && i < x->input.n; i++)
@@ -93,11 +94,11 @@ static flame_status reads_leaf(fl_export *x, const fl_node *n) {
   return FLAME_OK;
 }
 
-/* What is read while f is traced must be the same in every run. */
+/* A value that is read while f is traced must be the same in every run. */
 static flame_status may_read(flame_context *c, fl_node *n) {
   fl_export *x = c->trace;
   walk w = { { NULL, 0, 0 } };
-  if (n->state == FL_STORED) return reads_leaf(x, n);      /* leaves marks of write.c alone */
+  if (n->state == FL_STORED) return reads_leaf(x, n);      /* it only leaves marks of write.c */
   flame_status e = push(c, &w, n) ? FLAME_OK : no_memory(c);
   while (e == FLAME_OK && w.todo.n) {
     const fl_node *m = w.todo.at[--w.todo.n];
@@ -211,7 +212,7 @@ static flame_status find_states(fl_export *x) {
   return e;
 }
 
-/* A state that f has read is another in the next run. */
+/* A state that f has read differs in the next run, so the export fails. */
 static flame_status check_seen(fl_export *x) {
   flame_context *c = x->c;
   for (int64_t i = 0; i < x->seen.n; i++)
@@ -246,7 +247,7 @@ static flame_status keep(fl_export *x, fl_node *n) {
   return c->err.code;
 }
 
-/* Handles on what f gave, to be compared with what the program gives. */
+/* Handles on the results of f, to be compared with those of the program. */
 static flame_status keep_results(fl_export *x, int nout, flame_tensor *const *out) {
   flame_status e = FLAME_OK;
   for (int i = 0; e == FLAME_OK && i < nout; i++) e = keep(x, out[i]->node);
@@ -256,7 +257,8 @@ static flame_status keep_results(fl_export *x, int nout, flame_tensor *const *ou
   return e;
 }
 
-/* States found by this trace get separate buffers, by which the next one knows them. */
+/* States found by this trace are moved to separate buffers, by which the next trace recognises
+** them. */
 static flame_status move_states(fl_export *x, int64_t first) {
   flame_context *c = x->c;
   flame_status e = FLAME_OK;

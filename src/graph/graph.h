@@ -2,10 +2,10 @@
 ** Saved programs: what a function of the script recorded, as text in a safetensors file, and
 ** loaded again (docs/programs.md has the format).
 **
-** Writing (export.c, leaves.c, write.c, save.c). While an export is open the context records
-** only: nothing is evaluated but what rests on neither inputs nor random numbers, and that
-** alone. What f returned and what it wrote into older tensors are the roots; the nodes they need
-** are written one a line, in recorded order. Three kinds of stored values are at the leaves:
+** Writing (export.c, leaves.c, write.c, save.c). While an export is open the context only records:
+** it evaluates only values that depend on neither inputs nor random numbers. The roots are the
+** values that f returned and those that it wrote into older tensors; the nodes that these need are
+** written one per line, in recorded order. Three kinds of stored values are at the leaves:
 **   inputs     placeholders, each in a separate buffer, by which it is known
 **   states     tensors older than f that f wrote to. They are found by the first trace, moved to
 **              separate buffers, and told by these from the second trace on
@@ -35,7 +35,7 @@ enum {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-typedef struct fl_older {               /* a handle that lived before f */
+typedef struct fl_older {               /* a handle that existed before f */
   flame_tensor *t;                      /* a reference; so with grad */
   fl_node *node;                        /* held */
   flame_tensor *grad;
@@ -50,25 +50,25 @@ typedef struct fl_export {
   flame_context *c;
   fl_rng rng;                           /* when f was called */
   uint8_t open;                         /* f runs */
-  uint8_t found;                        /* the last trace found new states: trace again */
-  uint32_t (*line)(void *arg);          /* of the script, where a value is read; NULL: c->site */
+  uint8_t found;                       /* the last trace found new states, so it must be repeated */
+  uint32_t (*line)(void *arg);          /* line of the script that reads a value; NULL: c->site */
   void *arg;
   struct { fl_older *at; int64_t n, cap; } older;
   struct { flame_tensor **at; int64_t n, cap; } input;         /* placeholders */
   struct { flame_tensor **at; int64_t n, cap; } state;         /* the handles that f writes to */
-  struct { flame_tensor **at; int64_t n, cap; } after;         /* f gave: outputs, then states */
+  struct { flame_tensor **at; int64_t n, cap; } after;  /* the results of f: outputs, then states */
   struct { fl_constant *at; int64_t n, cap; } constant;
   struct { fl_kfunction **at; int64_t n, cap; } kernel;        /* a reference each */
   struct { struct fl_seen { fl_buffer *b; uint32_t site; } *at; int64_t n, cap; } seen;  /* by f */
-  struct { uint32_t *at; int64_t n, cap; } site;               /* of each line of the last text */
+  struct { uint32_t *at; int64_t n, cap; } site;            /* by line of the last text: its site */
 } fl_export;
 
 fl_export *fl_export_new(flame_context *c);           /* NULL with the error */
 void fl_export_free(fl_export *x);
 /* Evaluates what is recorded. in[]: nin example values; x->input has a placeholder for each. */
 flame_status fl_export_begin(fl_export *x, int nin, flame_tensor *const *in);
-/* After f: its graph as text. Empty where states were found: trace again. names: of the
-** outputs. Ends the trace in any case. */
+/* Ends the trace after f and makes its graph as text. If states were found the text is empty: trace
+** again. names: of the outputs. The trace ends in any case. */
 flame_status fl_export_end(fl_export *x, int nout, flame_tensor *const *out,
                            const char *const *names, const char *const *inputs, fl_text *text);
 void fl_export_cancel(fl_export *x);                  /* f failed */
@@ -76,8 +76,8 @@ flame_status fl_export_save(fl_export *x, const char *path, const char *text, si
 /* Does p give the bits that f gave in the last trace, and leave the same states? */
 flame_status fl_export_same(fl_export *x, struct flame_program *p);
 
-/* Among themselves. The leaf of a stored value: 'x', 's' or 'c' and its number; *at: elements
-** from its first. 0 with the error. */
+/* Used by the files of graph/. The leaf of a stored value: 'x', 's' or 'c' and its number; *at: its
+** offset in elements. 0 with the error. */
 int fl_export_leaf(fl_export *x, const fl_node *n, char *kind, int64_t *number, int64_t *at);
 const fl_node *fl_export_base(const fl_export *x, char kind, int64_t number);
 int64_t fl_export_kernel(fl_export *x, fl_kfunction *k);      /* its number; -1 with the error */
@@ -86,9 +86,9 @@ flame_status fl_export_write(fl_export *x, int nout, flame_tensor *const *out,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A word of a line. INT, NUMBER (a script's integer), REAL and VALUE: a + b n, of the size n that
-** varies; INT over d, rounded up, where d is not 0: blocks of a launch. BITS: a double's. VALUE:
-** 'space' % line, x input, s state, c constant, k kernel. */
+/* A word of a line. INT, NUMBER (a script's integer), REAL and VALUE are a + b n, where n is the
+** size that varies; INT is divided by d and rounded up if d is not 0: blocks of a launch. BITS:
+** those of a double. VALUE: 'space' % line, x input, s state, c constant, k kernel. */
 typedef enum { FL_TERM_INT, FL_TERM_NUMBER, FL_TERM_REAL, FL_TERM_BITS, FL_TERM_VALUE, FL_TERM_WORD,
                FL_TERM_DTYPE } fl_term_kind;
 typedef struct fl_term { uint8_t kind; char space; int64_t a, b, d; const char *word; } fl_term;
@@ -96,7 +96,7 @@ typedef struct fl_term { uint8_t kind; char space; int64_t a, b, d; const char *
 enum { FL_LINE_INPUT = FL_OP_COUNT, FL_LINE_OUTPUT, FL_LINE_WRITE, FL_LINE_DRAWS };
 typedef struct fl_line {
   uint16_t op; uint8_t call;            /* call: fl_call_kind */
-  int32_t n, number;                    /* terms; of the line in the text */
+  int32_t n, number;                    /* number of terms; number of the line in the text */
   const fl_term *term;
 } fl_line;
 
@@ -106,7 +106,7 @@ typedef struct fl_port { const char *name; int dtype, rank; int64_t size[FL_MAX_
 typedef struct fl_program_state { flame_tensor *now; fl_node *first; } fl_program_state;
 
 typedef struct flame_program {
-  flame_context *c;                     /* NULL: it was closed, and all is freed */
+  flame_context *c;                     /* NULL: the context was closed, and all is freed */
   struct flame_program *next, **link;   /* of c->programs */
   char *text;                           /* words point into it */
   size_t bytes;
@@ -119,10 +119,10 @@ typedef struct flame_program {
   struct { fl_kfunction **at; int64_t n, cap; } kernel;
   struct { fl_node **at; int64_t n, cap; } value;               /* of a run, by line */
   fl_rng rng;                           /* its own stream */
-  int bad;                              /* number of the line at fault, 0: none */
+  int bad;                              /* number of the line with an error; 0: none */
 } flame_program;
 
-/* A run of a graph: nodes of inputs and states, where the results go. */
+/* A run of a graph: nodes of inputs and states, and where the results go. */
 typedef struct fl_build {
   flame_program *p;
   const fl_graph *g;
@@ -132,17 +132,17 @@ typedef struct fl_build {
   fl_rng rng;
 } fl_build;
 
-/* Terms and lines of p->text, which is changed. Fails with the line. */
+/* Reads the terms and lines of p->text, which is changed. An error names the line. */
 flame_status fl_graph_parse(flame_program *p);
 flame_status fl_graph_fail(flame_program *p, int line, const char *fmt, ...)
   __attribute__((format(printf, 3, 4)));
-/* Records the graph; outputs are borrowed nodes. p->bad is the line where it failed. */
+/* Records the graph; outputs are borrowed nodes. If it fails, p->bad is the line. */
 flame_status fl_graph_build(fl_build *b);
 /* A call of a user kernel from a file: NULL with the error if its arguments do not fit it. */
 fl_node *fl_graph_launch(flame_context *c, fl_kfunction *k, int device, int dtype, int rank,
                          const int64_t *size, int nin, fl_node *const *in, int np, int64_t *p,
                          int ns, const fl_scalar *scalar);
-/* Text of a kernel in a file, and the kernel of a text. */
+/* Writes the text of a kernel to a file; makes a kernel from its text. */
 void fl_graph_put_kernel(fl_text *t, const fl_kfunction *k);
 fl_kfunction *fl_graph_read_kernel(flame_context *c, fl_span text);
 #endif

@@ -1,6 +1,6 @@
 /*
-** The text of a program as lines of terms. Nothing is believed: what is no term, no known op or
-** too much is an error with its line. What the terms of an op mean is read by build.c.
+** The text of a program as lines of terms. Nothing is trusted: a word that is no term, an unknown
+** op, or too many of either is an error with its line. build.c interprets the terms of an op.
 */
 #include "graph/graph.h"
 #include <stdlib.h>
@@ -18,7 +18,7 @@ flame_status fl_graph_fail(flame_program *p, int line, const char *fmt, ...) {
 
 static int is_digit(char ch) { return ch >= '0' && ch <= '9'; }
 
-/* Digits with a sign perhaps; 0: none, or more than fits. */
+/* Digits, perhaps with a sign; 0: there are none, or the number is too large. */
 static int read_integer(const char **at, int64_t *v) {
   const char *s = *at;
   const int minus = *s == '-';
@@ -33,7 +33,7 @@ static int read_integer(const char **at, int64_t *v) {
   return 1;
 }
 
-/* "12", "12+3n": a + b n; "12/256", "12+3n/256": over d. */
+/* "12", "12+3n": a + b n; "12/256", "12+3n/256": divided by d. */
 static int read_linear(const char *s, fl_term *t) {
   t->b = 0;
   if (!read_integer(&s, &t->a)) return 0;
@@ -91,7 +91,7 @@ static int op_of(const char *s) {
   return fl_op_of_name(s);
 }
 
-/* The words of [s, end), which ends in a NUL, become terms of one line. */
+/* Splits the words of [s, end), which ends in a NUL, into terms of one line. */
 static flame_status read_line(flame_program *p, char *s, int number) {
   char *next = s;
   const int64_t first = p->term.n;
@@ -118,7 +118,7 @@ static flame_status read_line(flame_program *p, char *s, int number) {
   return FLAME_OK;
 }
 
-/* "graph N": N is the size of the example that varies, 0: none does. */
+/* Reads "graph N": N is the example's value of the size that varies, 0: none varies. */
 static flame_status begin_graph(flame_program *p, const char *s, int number) {
   fl_graph *g = FL_PUSH(&p->c->mem, &p->graph);
   if (!g) return FL_FAIL(p->c, FLAME_NO_MEMORY, "program", "no host memory");
@@ -127,7 +127,7 @@ static flame_status begin_graph(flame_program *p, const char *s, int number) {
   return fl_graph_fail(p, number, "a graph needs the size that varies, or 0");
 }
 
-/* Where each line's terms are, when they lie still; how many values a graph makes. */
+/* Sets the addresses of each line's terms, after all are read; counts the values of a graph. */
 static void settle(flame_program *p) {
   const fl_term *t = p->term.at;
   for (int64_t i = 0; i < p->line.n; i++) {

@@ -1,7 +1,6 @@
 /*
-** flame_program: loading, facts, runs. Loading records every graph once, at its example's size and
-** the next, without evaluating: so what is wrong in a file is found there, and the sizes of results
-** are known.
+** flame_program: loading, facts, runs. Loading records every graph at its example's size and at the
+** next, without evaluating: this finds errors in a file, and the sizes of the results.
 */
 #include "graph/graph.h"
 #include "engine/evaluate.h"
@@ -126,7 +125,8 @@ static flame_status read_kernels(flame_program *p, const fl_archive *a) {
   }
 }
 
-/* Ports of the first graph; those of others are the same but for sizes, which then vary (-1). */
+/* Ports of the first graph; those of other graphs are the same except for sizes, which then vary
+** (-1). */
 static flame_status read_port(flame_program *p, const fl_graph *g, const fl_line *l, int32_t *ni,
                               int32_t *no) {
   const int input = l->op == FL_LINE_INPUT, first = g == p->graph.at;
@@ -207,7 +207,7 @@ static flame_status trial_inputs(flame_program *p, const fl_graph *g, int64_t n,
   return FLAME_OK;
 }
 
-/* Sizes of the results, -1 where they differ from those before. */
+/* Notes the sizes of the results, -1 where they differ from earlier ones. */
 static void note_outputs(flame_program *p, fl_node *const *out, int first) {
   for (int64_t i = 0; i < p->output.n; i++) {
     fl_port *o = &p->output.at[i];
@@ -263,7 +263,7 @@ static flame_status load(flame_program *p, fl_archive *a) {
   return e;
 }
 
-/* What went wrong in a line is told with the file's name. */
+/* Adds the file's name to an error in a line. */
 static void retell(flame_program *p, const char *path) {
   fl_error *e = &p->c->err;
   char text[sizeof e->message + sizeof e->op + 8];
@@ -417,7 +417,7 @@ static flame_status make_outputs(flame_program *p, fl_node *const *node, flame_t
   return FLAME_OK;
 }
 
-/* A run that failed has not taken place. */
+/* Undoes a failed run, which then has had no effect. */
 static void undo(flame_program *p, fl_node *const *before, flame_tensor **out) {
   assert(out || p->output.n == 0);
   for (int64_t i = 0; i < p->state.n; i++)
@@ -434,7 +434,7 @@ static flame_status record(flame_program *p, int nin, flame_tensor *const *in, f
   fl_node *from[FL_GRAPH_PORTS] = { NULL }, *to[FL_GRAPH_PORTS];
   fl_build b = { .p = p, .input = from, .state = state, .output = to, .rng = p->rng };
   state_nodes(p, state);
-  for (int64_t i = 0; i < p->state.n; i++)                  /* a write must not end their nodes */
+  for (int64_t i = 0; i < p->state.n; i++)                  /* a write must not free their nodes */
     if (!fl_scope_hold(c, state[i])) return c->err.code;
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;

@@ -1,7 +1,7 @@
 /*
 ** A trace as text: a line for each node that the results and the states need, in recorded order
-** (docs/programs.md). What is written is what the builders of tensor/build.h take, so that build.c
-** gives each line to one of them.
+** (docs/programs.md). A line has the arguments of a builder of tensor/build.h, to which build.c
+** passes it.
 */
 #include "graph/graph.h"
 #include "tensor/form.h"
@@ -13,8 +13,8 @@ typedef struct writer {
   fl_export *x;
   flame_context *c;
   fl_text *t;
-  int32_t values;                   /* lines so far that made one */
-  uint64_t counter;                 /* of random numbers, taken so far */
+  int32_t values;                   /* number of lines so far that made a value */
+  uint64_t counter;                 /* random numbers taken so far */
   const fl_node *at;                /* the node being written */
   struct { fl_node **at; int64_t n, cap; } todo;
   flame_status e;
@@ -28,7 +28,7 @@ static void fail(writer *w, flame_status code, const char *what) {
   w->e = FL_FAIL(w->c, code, "export", "%s", what);
 }
 
-/* A line begins, recorded by the script's 'site'. */
+/* Begins a line, which the script recorded at 'site'. */
 static void begin(writer *w, const char *op, uint32_t site) {
   uint32_t *s = FL_PUSH(&w->c->mem, &w->x->site);
   if (s) *s = site;
@@ -62,7 +62,8 @@ static void put_view(writer *w, const fl_node *n, ref base, int64_t at) {
   end(w);
 }
 
-/* The value of n, which a line before names; a stored one that is part of an array gets a line. */
+/* The value of n, which an earlier line names; a stored one that is part of an array gets a
+** line. */
 static ref value_of(writer *w, fl_node *n) {
   ref r = { '%', 0 };
   if (!n) fail(w, FLAME_INTERNAL, "an operand is missing");
@@ -82,7 +83,8 @@ static ref value_of(writer *w, fl_node *n) {
 
 static void put_ref(writer *w, ref r) { PUT(w, " %c%" PRId64, r.kind, r.number); }
 
-/* Operands, each a value or a number of the class of 'dtype'. Values come before the line. */
+/* Writes the operands: each is a value or a number of the class of 'dtype'. Values come before the
+** line. */
 static void operands(const fl_node *n, writer *w, ref *r) {
   for (int i = 0; i < n->nin; i++) r[i] = n->in[i] ? value_of(w, n->in[i]) : (ref){ 0 };
 }
@@ -124,8 +126,8 @@ static void put_word(writer *w, const char *s) {
   }
 }
 
-/* Blocks along x; where they are as many as the elements of the first result need, so that it is
-** read off a size that varies. */
+/* Writes the blocks along x; if there are as many as the elements of the first result need, as a
+** function of the varying size. */
 static void put_blocks(writer *w, const fl_call *k, const fl_kfunction *f) {
   const int64_t *p = k->p, *b = p + FL_KP_BLOCK;
   int64_t bytes = -1;
@@ -176,7 +178,7 @@ static void put_call(writer *w, const fl_node *n, const ref *r) {
   for (int i = 0; i < n->nin; i++) put_ref(w, r[i]);
 }
 
-/* The words of the op's row (ops.def says what each letter is). */
+/* Writes the words of the op's row (ops.def explains the letters). */
 static void put_words(writer *w, const fl_node *n, const char *words) {
   const fl_attr *a = n->attr;
   const int rank = n->shape->rank;
@@ -287,7 +289,7 @@ static void put_nodes(writer *w) {
     if (!n || !n->mark) continue;
     put_node(w, n);
     if (n->mark == 1) continue;
-    for (int64_t k = 0; k < x->state.n; k++)              /* at once: it is fresh then */
+    for (int64_t k = 0; k < x->state.n; k++)              /* immediately, while it is fresh */
       if (is_written(x, k) && x->state.at[k]->node == n) put_write(w, k);
   }
   for (int64_t i = 0; w->e == FLAME_OK && i < x->state.n; i++)

@@ -1,6 +1,6 @@
 /*
-** Agreement: before bytes move, ranks compare what they call. Each sends every other its header, so
-** all see the same and where two differ all raise the same text.
+** Agreement: before data moves, ranks compare the collectives that they call. Each sends its header
+** to every other, so all see the same headers, and if two differ all raise the same text.
 */
 #include "group/wait.h"
 #include <stdio.h>
@@ -42,7 +42,7 @@ void fl_group_text(const fl_header *h, char *out, size_t bytes) {
   if (at < bytes && h->place[0]) snprintf(out + at, bytes - at, " at %s", h->place);
 }
 
-/* Is it a header of this version, which its text may be made of? */
+/* Is it a valid header of this version, from which text may be made? */
 static int is_sound(const fl_header *h) {
   const int64_t what = h->p[FL_COLLECT_WHAT], n = h->p[FL_COLLECT_NDIM],
                 reduce = h->p[FL_COLLECT_REDUCE];
@@ -56,15 +56,15 @@ static int same(const fl_header *a, const fl_header *b) {
          !memcmp(a->p, b->p, sizeof a->p);
 }
 
-/* Gradients are sent in a half type where backward casts them from one, so ranks whose backwards
-** differ give other dtypes. */
+/* Explains a dtype mismatch: backward casts gradients to a half type if they were cast from one, so
+** ranks with different backwards send different dtypes. */
 static const char *remedy(const fl_header *a, const fl_header *b) {
   const int gradients = !strcmp(a->what, "data_parallel") && !strcmp(b->what, "data_parallel");
   return gradients && a->dtype != b->dtype
          ? "; where their backwards differ, give data_parallel half = false" : "";
 }
 
-/* All see this, so no rank is told. */
+/* Reports a disagreement. All ranks see it, so none need be told. */
 static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, int rb) {
   char x[116], y[116];
   const fl_header *h[2] = { a, b };
@@ -109,7 +109,7 @@ int fl_group_agree(fl_turn *t) {
   return 1;
 }
 
-/* What one sends the other receives. */
+/* Does one rank receive what the other sends? */
 static int fit(const fl_header *a, const fl_header *b) {
   return a->p[FL_COLLECT_WHAT] + b->p[FL_COLLECT_WHAT] == FL_COLLECT_SEND + FL_COLLECT_RECEIVE &&
          a->dtype == b->dtype && a->lane == b->lane &&

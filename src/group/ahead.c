@@ -1,8 +1,7 @@
 /*
-** Coming to a collective: what this rank calls, and what it will call in the same plan, so that
-** ranks whose plans hold the same collectives agree once a plan (group.h, "agrees").
-**
-** Only collectives of all ranks are counted; send and receive are agreed on by two.
+** Entering a collective: what this rank calls now and later in the same plan, so that ranks whose
+** plans contain the same collectives agree once per plan (group.h, "agrees"). Only collectives of
+** all ranks are counted; send and receive are agreed on by two.
 */
 #include "base/hash.h"
 #include "group/wait.h"
@@ -38,7 +37,7 @@ static int is_pair(const fl_call *k) {
   return what == FL_COLLECT_SEND || what == FL_COLLECT_RECEIVE;
 }
 
-/* A later collective of all ranks, or NULL. */
+/* The step's call if it is a collective of all ranks, or NULL. */
 static const fl_call *later(const fl_step *s) {
   const fl_call *k = s->kind == FL_S_CALL ? &s->call->call : NULL;
   return k && k->kind == FL_CALL_collective && !is_pair(k) ? k : NULL;
@@ -50,7 +49,7 @@ static int64_t digest_of(const fl_group *g, const fl_call *k, int64_t before) {
   return (int64_t)fl_hash64(k->p, sizeof *k->p * words_of(k), h);
 }
 
-/* Into the header: the collectives of the plan from k on. */
+/* Writes into the header a summary of the plan's collectives from k on. */
 static void look_ahead(fl_turn *t, const fl_call *k) {
   const fl_plan *p = t->g->plan;
   fl_header *h = t->mine;

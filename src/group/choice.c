@@ -1,6 +1,7 @@
 /*
-** Choices of ways: rank 0 notes what it chose, others ask (group.h, "Choices"). Questions and
-** answers are short messages of separate channels, so they pass by what else is under way.
+** Choices between algorithms: rank 0 records what it chose, the others ask (group.h, "Choices").
+** Questions and answers are short messages on separate channels, so other messages do not delay
+** them.
 */
 #include "group/wait.h"
 #include <string.h>
@@ -11,7 +12,7 @@ static const fl_choice *known(const fl_group *g, const uint8_t key[32]) {
   return NULL;
 }
 
-/* A question that has come is taken; an answer that has gone makes room for the next. */
+/* Reads a question that has arrived; after an answer was sent, the next can be. */
 static void listen(fl_group *g, int from) {
   fl_asker *a = &g->asker[from];
   if (a->answers && fl_letter_look(g->wire, &a->letter)) a->answers = 0;

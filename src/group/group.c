@@ -1,6 +1,7 @@
 /*
-** Groups: opening and closing, and the collectives (group.h). What a collective moves goes straight
-** from each rank to each: with n ranks an all_reduce of b bytes sends 2 b (n - 1) / n per rank.
+** Groups: opening and closing, and the collectives (group.h). The data of a collective goes
+** directly from each rank to each other: with n ranks an all_reduce of b bytes sends 2 b (n - 1) /
+** n per rank.
 */
 #include "group/tcp.h"
 #include "base/num.h"
@@ -24,7 +25,8 @@ static void free_group(flame_context *c) {
   c->effect_failed = NULL;
 }
 
-/* An effect failed before it ran: here it never will, so the others wait for nothing. */
+/* Called when an effect failed before it ran: it will never run here, so the other ranks must not
+** wait. */
 static void effect_failed(flame_context *c, const char *message, uint32_t site) {
   char word[FL_CALL_FAULT], place[96] = "";
   fl_group *g = c->group;
@@ -68,7 +70,7 @@ flame_status fl_group_open(flame_context *c, double limit) {
                        : n > 1 ? open_wire(c, g) : FLAME_OK;
   if (e != FLAME_OK) free_group(c);
   else c->effect_failed = effect_failed;
-  if (e == FLAME_OK && c->scan) {            /* a collective can not be run again by one rank */
+  if (e == FLAME_OK && c->scan) {            /* a single rank can not run a collective again */
     c->scan = 0;
     c->anomaly = FL_ANOMALY_NAN;
   }
@@ -94,14 +96,14 @@ void fl_group_break(fl_group *g, const char *why, const char *word) {
   if (g->gpu.abort) g->gpu.abort(g->gpu.state);
 }
 
-/* All ranks say that they are done; one that calls something else sees it, and raises. */
+/* All ranks report that they are done; a rank that calls something else sees this and raises. */
 static int all_end(fl_group *g) {
   char fault[FL_CALL_FAULT] = "";
   fl_turn t = { g, fl_group_head(g, "the end of the script", FL_COLLECT_END), fault };
   return fl_group_agree(&t);
 }
 
-/* A broken group's ranks wait a little for each other, so that each gets to say why it ended. */
+/* The ranks of a broken group wait briefly for each other, so that each can say why it ended. */
 static int all_gone(fl_group *g) {
   static char byte;
   static char sink;
@@ -124,7 +126,7 @@ void fl_group_begin(flame_context *c, const fl_plan *p) {
   if (c->group) c->group->plan = p;
 }
 
-/* Of a run that did not end well the other ranks wait for what it was to queue. */
+/* After a failed run, the other ranks would wait for collectives that it did not queue. */
 void fl_group_end(flame_context *c, flame_status e) {
   fl_group *g = c->group;
   if (!g) return;
@@ -134,7 +136,7 @@ void fl_group_end(flame_context *c, flame_status e) {
   g->unproven = 0;
 }
 
-/* What was recorded still happens, unless the script was cut short. */
+/* Recorded effects still run, unless the script was interrupted. */
 static void run_effects(flame_context *c) {
   const fl_error before = c->err;
   if (c->cut) fl_group_break(c->group, "interrupted", "a rank was interrupted");
@@ -154,7 +156,7 @@ void fl_group_close(flame_context *c) {
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* One that runs: n ranks, of which this is 'me'; bytes of an element. */
+/* A running collective: n ranks, of which this is 'me'; bytes of an element. */
 typedef struct job {
   fl_turn turn;
   const fl_call *k;
@@ -163,7 +165,7 @@ typedef struct job {
   int64_t size;
 } job;
 
-/* Part j of so many elements begins here; of n = 4 parts of 6: 0, 2, 4, 5, 6. */
+/* The start of part j of 'numel' elements; for n = 4, parts of 6: 0, 2, 4, 5, 6. */
 static int64_t part(const job *b, int64_t numel, int j) {
   const int64_t more = numel % b->n;
   return numel / b->n * j + (j < more ? j : more);
@@ -178,7 +180,7 @@ int64_t fl_group_room(const fl_call *k) {
          (what == FL_COLLECT_ALL_REDUCE ? part_size(k->numel, n) : k->numel);
 }
 
-/* Into 'sum': part 'me' of the arrays of all ranks, combined in the order of ranks. */
+/* Computes into 'sum' part 'me' of the arrays of all ranks, combined in the order of ranks. */
 static int reduce_part(job *b, int64_t numel, char *sum) {
   fl_group *g = b->turn.g;
   const int64_t mine = part(b, numel, b->me), count = part(b, numel, b->me + 1) - mine;
@@ -202,7 +204,7 @@ static int reduce_part(job *b, int64_t numel, char *sum) {
   return 1;
 }
 
-/* Part 'me' of the result goes to all, and theirs come. */
+/* Sends part 'me' of the result to all ranks and receives theirs. */
 static int gather_parts(job *b, int64_t numel) {
   fl_group *g = b->turn.g;
   const int64_t mine = part(b, numel, b->me), end = part(b, numel, b->me + 1);

@@ -54,19 +54,20 @@
 
 /* ---- wires ------------------------------------------------------------------------------- */
 
-/* Channels: messages of one do not overtake each other between two ranks. Those from PAIRED on
-** carry arrays; the bytes of the others lie in the group, as long as it lives. ALIVE is none: a
-** probe of it fails if it is known that the rank is gone. */
+/* Channels: messages of one do not overtake each other between two ranks. Channels from PAIRED on
+** carry arrays; the bytes of the others are in the group, as long as it exists. ALIVE is no
+** channel: a probe of it fails if the rank is known to be gone. */
 enum { FL_WIRE_ALIVE = -1, FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_BREAK, FL_WIRE_BYE,
        FL_WIRE_ASK, FL_WIRE_ANSWER, FL_WIRE_PAIRED, FL_WIRE_DATA };
 enum { FL_CARD_ID = 96, FL_CHOICE = 64 };
-enum { FL_WIRE_PIECE = 1 << 30 };        /* messages are sent in pieces of so many bytes */
+enum { FL_WIRE_PIECE = 1 << 30 };        /* messages are sent in pieces of this many bytes */
 
-/* A message under way. The bytes belong to who posted it, and must live until it is done. */
+/* A message in transit. The bytes belong to the sender or receiver, and must live until it is
+** done. */
 typedef struct fl_letter {
   char *at;                              /* of the piece under way */
   int64_t left;                          /* bytes from there on */
-  void *request;                         /* the wire's own; NULL: none under way */
+  void *request;                         /* the wire's own data; NULL: not in transit */
   int peer, channel;
   uint8_t out, done;                     /* out: sent, not received */
 } fl_letter;
@@ -74,21 +75,22 @@ typedef struct fl_letter {
 typedef struct fl_wire {
   const struct fl_wire_table *table;
   int rank, size;
-  uint8_t over;                          /* the group broke: no call wants an array any more */
+  uint8_t over;                          /* the group broke: no call will take another array */
   char error[160];                       /* why a function failed */
 } fl_wire;
 
 typedef struct fl_wire_table {
   const char *name;
-  /* Begin the letter's next piece; 0: failed. Returns at once. */
+  /* Begins the letter's next piece; 0: failed. Returns immediately. */
   int (*post)(fl_wire *w, fl_letter *l);
-  /* Is the piece done? *done; 0: failed. Returns at once. */
+  /* Sets *done if the piece is done; 0: failed. Returns immediately. */
   int (*test)(fl_wire *w, fl_letter *l, int *done);
-  /* Is a message waiting from this rank? -1: failed. */
+  /* Has a message from this rank arrived? -1: failed. */
   int (*probe)(fl_wire *w, int from, int channel);
-  /* Give up a letter that was posted. Its bytes may be freed if it gives 1. */
+  /* Cancels a posted letter. If it returns 1, its bytes may be freed. */
   int (*cancel)(fl_wire *w, fl_letter *l);
-  /* orderly: all ranks are here, and nothing is under way. Else no rank is waited for. */
+  /* orderly: all ranks have reached the close, and nothing is in transit. Otherwise it waits for no
+  ** rank. */
   void (*close)(fl_wire *w, int orderly);
 } fl_wire_table;
 
@@ -97,44 +99,44 @@ typedef struct fl_wire_table {
 typedef struct fl_launch {
   const char *by;                        /* "torchrun", "mpirun", "srun"; NULL: no launcher */
   int rank, size, local;                 /* 0-based; local: on this host */
-  int mpi;                               /* MPI's launcher or Slurm has started it */
+  int mpi;                               /* it was started by MPI's launcher or Slurm */
 } fl_launch;
-/* From the environment. 0: its variables make no sense, as why says. */
+/* Reads the environment. 0: its variables make no sense; 'why' explains. */
 int fl_launch_read(fl_launch *l, char *why, size_t bytes);
-/* MPI, opened at run time, once in a process. NULL: it is not there, as why says with what to
-** install, or has not as many ranks as the launcher said. */
+/* Opens MPI at run time, once in a process. NULL: it is missing (why says what to install), or has
+** another number of ranks than the launcher said. */
 fl_wire *fl_mpi_open(const fl_launch *l, char *why, size_t bytes);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* gpu: seconds in which a GPU worked at collectives; bare: those of them in which it did nothing
-** else, for it needed a result. */
+/* gpu: seconds in which a GPU ran collectives; bare: those in which it did nothing else, since it
+** needed a result. */
 typedef struct fl_group_stats {
   int64_t calls, bytes;
   double wait, busy, gpu, bare;
 } fl_group_stats;
 
-/* What moves the arrays of a collective. ASKS: the GPU, if ranks find that they can. */
+/* What moves the arrays of a collective. ASKS: the GPU, if all ranks find that they can use it. */
 typedef enum { FL_LANE_HOST, FL_LANE_GPU, FL_LANE_ASKS } fl_lane;
 
-/* The device's part of a group, all NULL where there is none. */
+/* The device's part of a group; all NULL if there is none. */
 typedef struct fl_group_gpu {
   void *state;
-  fl_lane (*lane)(void *state, const fl_call *k);      /* of a collective of its arrays */
-  void (*abort)(void *state);                          /* the group broke: nothing may go on */
+  fl_lane (*lane)(void *state, const fl_call *k);      /* for a collective of the device's arrays */
+  void (*abort)(void *state);               /* the group broke: all running collectives must stop */
   void (*close)(void *state, int orderly);
 } fl_group_gpu;
 
-/* What a rank says of its GPU before the first collective there. */
+/* What a rank tells about its GPU before the first collective there. */
 typedef struct fl_card {
   int64_t form, can;                     /* NCCL is there */
-  char id[FL_CARD_ID];                   /* host and bus: two ranks can not share one */
+  char id[FL_CARD_ID];                   /* host and bus: two ranks can not share a card */
   char why[160];                         /* it can not */
 } fl_card;
 
-/* What rank 0 took of several ways; bytes 0: it has no choice. */
+/* What rank 0 chose; bytes 0: it has no choice. */
 typedef struct fl_choice { uint8_t key[32]; int64_t bytes; uint8_t data[FL_CHOICE]; } fl_choice;
-/* At rank 0, of each other rank: what it asks, and the answer that is under way. */
+/* At rank 0, for each other rank: its question, and the answer being sent. */
 typedef struct fl_asker {
   uint8_t asks, answers;
   fl_choice choice;
@@ -145,48 +147,49 @@ typedef struct fl_group {
   flame_context *c;
   fl_launch launch;
   fl_wire *wire;                         /* NULL: a group of one */
-  double limit;                          /* seconds that a collective may wait */
+  double limit;                          /* most seconds that a collective may wait */
   int64_t number;                        /* collectives so far */
   const struct fl_plan *plan;            /* that runs; NULL: none */
-  int64_t agreed;                        /* the next so many are agreed on already */
-  uint8_t checked;                       /* a rank's checks may report after what is agreed on */
-  uint8_t unproven;                      /* collectives are queued that a check may refute */
+  int64_t agreed;                   /* number of following collectives that are agreed on already */
+  uint8_t checked;                    /* checks of a rank may report after the agreed collectives */
+  uint8_t unproven;               /* collectives are queued whose inputs a check may still reject */
   fl_group_gpu gpu;
-  char over[FL_CALL_FAULT];              /* "NCCL 2.28.9", or why arrays of GPUs go over the host */
-  uint8_t slow;                          /* it is the latter, which is to be told */
-  fl_letter *letter;                     /* those under way, at most 2 size */
+  char over[FL_CALL_FAULT];           /* "NCCL 2.28.9", or why arrays of GPUs go through the host */
+  uint8_t slow;                          /* it is the latter, which must be reported */
+  fl_letter *letter;                     /* letters in transit, at most 2 size */
   int nletter;
-  struct fl_header *header;              /* of all ranks; its own is what this one sends */
-  fl_letter *told;                       /* to each rank, once the group broke */
+  struct fl_header *header;              /* headers of all ranks; its own is what this rank sends */
+  fl_letter *told;                      /* by rank: the letter that tells it that the group broke */
   struct { fl_choice *at; int64_t n, cap; } choices;     /* rank 0's */
   fl_asker *asker;
   char broken[FL_CALL_FAULT];            /* why; empty: it is not */
-  char word[FL_CALL_FAULT];              /* what the others were told of it */
-  uint8_t stuck;                         /* bytes of ours may still be written to: no more calls */
-  volatile sig_atomic_t waiting, terminated;     /* in a collective; SIGTERM came meanwhile */
+  char word[FL_CALL_FAULT];              /* what the others were told about it */
+  uint8_t stuck;                         /* our bytes may still be written to: no more calls */
+  volatile sig_atomic_t waiting, terminated;     /* it is waiting in a collective; SIGTERM came
+                                                 ** during that */
   fl_group_stats stats;
 } fl_group;
 
-/* Reads the environment and opens what it says. limit: seconds. */
+/* Opens the group that the environment describes. limit: seconds. */
 flame_status fl_group_open(flame_context *c, double limit);
-/* Runs effects that are pending, says goodbye, frees. Does nothing where there is none. */
+/* Runs pending effects, says goodbye, and frees the group. Does nothing if there is none. */
 void fl_group_close(flame_context *c);
-/* Run a collective on host memory. 'room': fl_group_room bytes. fault: FL_CALL_FAULT bytes, set
-** where ranks disagree or one is missing. FLAME_INTERRUPTED: by the context's flag. */
+/* Runs a collective on host memory. 'room': fl_group_room bytes. fault: FL_CALL_FAULT bytes, set if
+** ranks disagree or one is missing. FLAME_INTERRUPTED: by the context's flag. */
 flame_status fl_group_run(flame_context *c, const fl_call_run *r);
 int64_t fl_group_room(const fl_call *call);
-/* A plan runs; it has run, with this status: if that failed and others rest on what was queued, the
-** group breaks. */
+/* Called before a plan runs, and after with its status: if it failed and other ranks wait for
+** collectives that it queued, the group breaks. */
 void fl_group_begin(flame_context *c, const struct fl_plan *p);
 void fl_group_end(flame_context *c, flame_status e);
-/* The group can not go on, as 'why' says; the other ranks are told 'word' (NULL: they know). */
+/* Breaks the group for the reason 'why'; the other ranks are told 'word' (NULL: they know). */
 void fl_group_break(fl_group *g, const char *why, const char *word);
 
-/* For a handler of SIGTERM: 1: a collective of c waits, it will raise. Async-signal-safe. */
+/* For a handler of SIGTERM. 1: a collective of c is waiting, and will raise. Async-signal-safe. */
 int fl_group_terminate(flame_context *c);
 
 /* combine.c: acc[i] = acc[i] + x[i], or the larger or smaller, in the dtype: each result is
-** rounded, NaN wins. */
+** rounded, and a NaN is kept. */
 void fl_group_combine(int dtype, int reduce, void *acc, const void *x, int64_t n);
 /* acc[i] = acc[i] / ranks, of a float dtype, rounded to it. */
 void fl_group_divide(int dtype, void *acc, int64_t n, int ranks);

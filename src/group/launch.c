@@ -1,6 +1,6 @@
 /*
 ** Launchers: which of a group's processes this is, from the variables that torchrun, OpenMPI's
-** mpirun and Slurm's srun set. What stands nearest counts: torchrun may itself run under srun.
+** mpirun and Slurm's srun set. The innermost launcher counts: torchrun may itself run under srun.
 */
 #include "group/group.h"
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const variables known[] = {
   { "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID" },
 };
 
-/* A count in the environment: -1: not set, -2: no count. */
+/* A count in the environment; -1: not set, -2: not a count. */
 static long count_of(const char *name) {
   const char *s = getenv(name);
   char *end;

@@ -1,12 +1,13 @@
 /*
 ** MPI as a wire (group.h): OpenMPI, opened at run time. Handles of its C interface are addresses
 ** of objects that the library exports (MPI_BYTE is &ompi_mpi_byte), which is what makes it usable
-** without its header. In MPICH and its kin handles are integers of another meaning: their library
-** has no such names and is refused.
+** without its header. In MPICH and its derivatives handles are integers with another meaning: their
+** library has no such names and is refused.
 **
 ** OpenMPI loads parts of itself later, which look for its symbols among the global ones, so it is
-** opened with RTLD_GLOBAL. The state is the process': MPI begins once and ends once. Calls come
-** from the context's thread. Where the host has begun MPI, it is left to the host to end it.
+** opened with RTLD_GLOBAL. The state belongs to the process: MPI can be initialised and finalised
+** only once. Calls come from the context's thread. If the host has initialised MPI, the host must
+** finalise it.
 */
 #include "base/env.h"
 #include "base/error.h"
@@ -49,7 +50,7 @@ static const struct { const char *name; void *at; } symbols[] = {
 };
 
 typedef struct mpi_wire { fl_wire wire; handle comm; int ours, open; } mpi_wire;
-static mpi_wire the;                     /* under the lock while it is opened */
+static mpi_wire the;                     /* under the lock while it is being opened */
 static char missing[300];                /* why there is none */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -79,13 +80,13 @@ static int test(fl_wire *w, fl_letter *l, int *done) {
 
 static int probe(fl_wire *w, int from, int channel) {
   int there = 0;
-  if (channel == FL_WIRE_ALIVE) return 0;              /* its launcher ends the others */
+  if (channel == FL_WIRE_ALIVE) return 0;              /* the launcher ends the other ranks */
   if (!checked(w, mpi.Iprobe(from, channel, ((const mpi_wire *)w)->comm, &there, NULL), "Iprobe"))
     return -1;
   return there;
 }
 
-/* A message that has begun to arrive goes on; a sent one cannot be cancelled. Most end soon. */
+/* A message that has begun to arrive continues; a sent one cannot be cancelled. Most end soon. */
 static int cancel(fl_wire *w, fl_letter *l) {
   int done = 0;
   if (!l->out) mpi.Cancel(&l->request);

@@ -12,7 +12,7 @@ enum { FORM = 0x666c3031 };              /* "fl01" */
 
 static fl_tcp *of(fl_wire *w) { return (fl_tcp *)w; }
 
-/* The stream has ended or is not one of ours: nothing more comes of it. Returns 0. */
+/* Marks a stream as lost: it has ended, or its data is not ours. Returns 0. */
 static int lose(fl_wire *w, int peer, const char *why) {
   fl_tcp_peer *p = &of(w)->peer[peer];
   if (p->fd >= 0) close(p->fd);
@@ -25,9 +25,9 @@ static int lose(fl_wire *w, int peer, const char *why) {
 
 static int again(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-/* ---- what goes ------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------ */
 
-/* The bytes that went; -1: the stream is lost. */
+/* The number of bytes sent; -1: the stream is lost. */
 static int64_t give(fl_wire *w, int peer, const char *p, int64_t n) {
   const ssize_t sent = send(of(w)->peer[peer].fd, p, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) return sent;
@@ -36,7 +36,7 @@ static int64_t give(fl_wire *w, int peer, const char *p, int64_t n) {
   return -1;
 }
 
-/* So many bytes of the array or its head are gone. */
+/* Notes that 'sent' bytes of the array or its head were sent. */
 static void gave(fl_tcp_peer *p, int64_t sent) {
   p->from += sent;
   p->to_send -= sent;
@@ -84,9 +84,10 @@ static int64_t piece(const fl_letter *l) {
   return l->left < FL_WIRE_PIECE ? l->left : FL_WIRE_PIECE;
 }
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- receiving ---------------------------------------------------------------------------- */
 
-/* A head has come: where do its bytes go? 0: the stream is lost; -1: no call has asked for them. */
+/* A head has arrived: finds where its bytes go. 0: the stream is lost; -1: no call has asked for
+** them yet. */
 static int place(fl_wire *w, int peer) {
   fl_tcp_peer *p = &of(w)->peer[peer];
   const fl_tcp_frame *f = &p->head;
@@ -94,7 +95,7 @@ static int place(fl_wire *w, int peer) {
     return lose(w, peer, "what came is not flame's");
   if (f->channel < FL_WIRE_PAIRED) {
     if (f->bytes > FL_TCP_BOX) return lose(w, peer, "what came is not flame's");
-    if (p->full[f->channel] >= 0) return -1;               /* the one before is not taken yet */
+    if (p->full[f->channel] >= 0) return -1;            /* the previous one has not been read yet */
     p->to = p->box[f->channel];
   } else {
     if (!p->wants || p->wants->channel != f->channel) {
@@ -188,7 +189,8 @@ static int test_in(fl_wire *w, fl_letter *l, int *done) {
   return *done = 1;
 }
 
-/* That a stream has ended counts once what it brought is taken, and not where its rank said why. */
+/* The end of a stream counts only after its data was read, and not if its rank said why it
+** ended. */
 static int test(fl_wire *w, fl_letter *l, int *done) {
   fl_tcp_peer *p = &of(w)->peer[l->peer];
   if (p->fd >= 0) push(w, l->peer);
@@ -206,7 +208,7 @@ static int probe(fl_wire *w, int from, int channel) {
   return p->full[channel] >= 0;
 }
 
-/* The rest of an array that comes is read and dropped; of one that goes it cannot be sent. */
+/* An array that is arriving is read and dropped; one that is being sent can not be cancelled. */
 static int cancel(fl_wire *w, fl_letter *l) {
   fl_tcp_peer *p = &of(w)->peer[l->peer];
   if (p->wants == l) p->wants = NULL;

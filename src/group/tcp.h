@@ -2,10 +2,10 @@
 ** TCP as a wire (group.h): a socket between each two ranks. It needs no library, and serves
 ** processes that torchrun starts.
 **
-** A stream is frames: channel, bytes, then so many bytes. Frames of arrays go straight from and to
-** a letter's bytes, one of each direction at a time; those of other channels are short, are written
-** to an outbox when posted, and come into the box of their channel, so that a rank that gave up is
-** heard although what it sent before is not wanted yet.
+** A stream is frames: channel, bytes, then so many bytes. Frames of arrays go directly from and to
+** a letter's bytes, one in each direction at a time; frames of other channels are short, are
+** written to an outbox when posted, and arrive in the box of their channel, so that a rank that
+** gave up is heard although its earlier data was not read yet.
 */
 #ifndef FL_GROUP_TCP_H
 #define FL_GROUP_TCP_H
@@ -16,21 +16,21 @@ enum { FL_TCP_BOX = 512, FL_TCP_OUT = 4096 };
 typedef struct fl_tcp_frame { int32_t form, channel; int64_t bytes; } fl_tcp_frame;
 
 typedef struct fl_tcp_peer {
-  int fd;                                /* -1: none, or its end is known */
-  /* what comes: the head, then 'left' bytes to 'to' (NULL: no call wants them) */
+  int fd;                                /* -1: none, or it is known to have ended */
+  /* incoming: the head, then 'left' bytes to 'to' (NULL: no call has asked for them) */
   fl_tcp_frame head;
   size_t head_n;
   int64_t left;
   char *to;
-  fl_letter *wants, *takes;              /* an array to receive; the one that comes now */
+  fl_letter *wants, *takes;              /* an array to receive; the one that is arriving */
   char box[FL_WIRE_PAIRED][FL_TCP_BOX];
   int32_t full[FL_WIRE_PAIRED];          /* bytes in it, -1: none */
-  /* what goes: short frames, and between two of them an array, its head first */
+  /* outgoing: short frames, and between two of them an array, its head first */
   char out[FL_TCP_OUT];
   size_t out_n;
   fl_letter *gives;
   fl_tcp_frame give_head;
-  const char *from;                      /* of the head or the array; NULL: it has not begun */
+  const char *from;                      /* position in the head or the array; NULL: not begun */
   int64_t to_send;
 } fl_tcp_peer;
 
@@ -38,7 +38,7 @@ typedef struct fl_tcp { fl_wire wire; fl_mem *mem; fl_tcp_peer *peer; } fl_tcp;
 
 /* Ranks find each other at MASTER_ADDR and MASTER_PORT (tcp_meet.c). NULL: why says. */
 fl_wire *fl_tcp_open(flame_context *c, const fl_launch *l, double limit, char *why, size_t bytes);
-/* Connects t->peer[].fd, all but its own. 0: why says; 'stop' ends it. */
+/* Connects t->peer[].fd, except its own. 0: failed, see why; 'stop' ends it. */
 int fl_tcp_meet(fl_tcp *t, const fl_launch *l, double limit, const atomic_int *stop, char *why,
                 size_t bytes);
 #endif

@@ -1,8 +1,8 @@
 /*
 ** How ranks find each other over TCP. Rank 0 listens on the address that MASTER_ADDR names, on
-** MASTER_PORT or one of the next ports (the first is taken where torchrun has a separate store).
-** Each other rank opens a port, says hello with it, and is answered; when all are
-** there rank 0 sends a list of addresses, and each connects to those of lower rank.
+** MASTER_PORT or one of the next ports (the first is in use if torchrun has its own store there).
+** Each other rank opens a port, says hello with it, and is answered; when all are there rank 0
+** sends a list of addresses, and each connects to those of lower rank.
 **
 ** There is no secret: any process that reaches the port can say hello. What is checked is
 ** that all are of one job, of one version and of one size.
@@ -23,7 +23,8 @@
 
 enum { PORTS = 16, SLICE_MS = 50 };
 static const char magic[8] = "flame 1";
-static const double answer_wait = 2;     /* seconds for a hello; who is not flame says nothing */
+static const double answer_wait = 2;     /* seconds to wait for a hello; other programs may send
+                                         ** none */
 
 typedef struct {
   char magic[8];
@@ -54,7 +55,8 @@ static int fail(meeting *m, const char *what, const char *detail) {
 
 static int stopped(meeting *m) { return atomic_load(m->stop) != 0; }
 
-/* Wait till fd can be read (or written): 1; 0: not by 'end', or the script was interrupted. */
+/* Waits until fd can be read (or written): 1; 0: not before 'end', or the script was
+** interrupted. */
 static int ready(meeting *m, int fd, int events, double end) {
   while (!stopped(m) && fl_group_now() < end) {
     struct pollfd p = { .fd = fd, .events = (short)events };
@@ -111,7 +113,7 @@ static int listen_at(const struct sockaddr *at, socklen_t n, int most) {
   return -1;
 }
 
-/* A name may have several addresses: the first that serves. */
+/* Connects to a host; its name may have several addresses, and the first that works is used. */
 static int connect_to(const char *host, int port, char *why, size_t bytes) {
   struct addrinfo *found = look_up(host, port, why, bytes);
   int fd = -1;
@@ -149,7 +151,7 @@ static hello my_hello(const meeting *m, int port) {
   return h;
 }
 
-/* Is who said this of the job? The text that he is told otherwise. */
+/* Does the sender of this hello belong to the job? If not, the text that it is sent. */
 static const char *refusal(const meeting *m, const hello *h) {
   const hello mine = my_hello(m, 0);
   if (h->job != mine.job) return "another job is at this address and port";
@@ -236,7 +238,8 @@ static int lead(meeting *m) {
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
-/* 1: rank 0 is at this port and knows us; 0: it is not, but may be at another; -1: it refused. */
+/* 1: rank 0 is at this port and accepts us; 0: it is not, but may be at another port; -1: it
+** refused. */
 static int try_port(meeting *m, int port, int *listener) {
   char why[160];
   struct sockaddr_storage own = { .ss_family = AF_INET };
@@ -304,7 +307,7 @@ static int join(meeting *m) {
   return ok;
 }
 
-/* Runs of torchrun have an id, and a count of restarts. */
+/* Identifies the job: runs of torchrun have an id, and a count of restarts. */
 static uint64_t job_of(void) {
   const char *id = getenv("TORCHELASTIC_RUN_ID"), *count = getenv("TORCHELASTIC_RESTART_COUNT");
   char text[160];

@@ -1,5 +1,5 @@
 /*
-** Messages under way, and the one place that waits for them (group.h, "Waiting").
+** Messages in transit, and the only function that waits for them (group.h, "Waiting").
 */
 #include "group/wait.h"
 #include <sched.h>
@@ -64,7 +64,7 @@ void fl_group_cancel(fl_group *g) {
   g->nletter = 0;
 }
 
-/* "rank 2", "ranks 2 and 3": those from whom nothing has come. */
+/* "rank 2", "ranks 2 and 3": those from which nothing has arrived. */
 static void missing(const fl_group *g, char *out, size_t bytes) {
   int n = 0, last = -1;
   if (!g->nletter) {
@@ -87,7 +87,7 @@ static void missing(const fl_group *g, char *out, size_t bytes) {
 
 static int give_up(fl_turn *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The group breaks for what happened here: the others are told. Returns 0. */
+/* Breaks the group for a failure of this rank, and tells the others. Returns 0. */
 static int give_up(fl_turn *t, const char *fmt, ...) {
   char word[FL_CALL_FAULT], place[160];
   va_list args;
@@ -102,7 +102,7 @@ static int give_up(fl_turn *t, const char *fmt, ...) {
   return 0;
 }
 
-/* A rank gave up: its word, which it posts whole, is the fault. */
+/* A rank gave up: its message, which it posts whole, becomes the fault. */
 static int hear(fl_turn *t, int from) {
   fl_group *g = t->g;
   fl_letter l = { .at = g->word, .left = sizeof g->word, .peer = from, .channel = FL_WIRE_BREAK };
@@ -120,7 +120,7 @@ static int hear(fl_turn *t, int from) {
   return 0;
 }
 
-/* What ends the waiting besides what is waited for: 0: something did. */
+/* May waiting continue? 0: something ended it. */
 static int may_wait(fl_turn *t, double start, double now) {
   fl_group *g = t->g;
   char who[120];

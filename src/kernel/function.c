@@ -1,5 +1,5 @@
 /*
-** Kernels that can be launched (function.h): who holds what.
+** Kernels that can be launched (function.h): units, their functions, and the CUDA text of each.
 */
 #include "kernel/function.h"
 #include "base/hash.h"
@@ -88,7 +88,7 @@ static void free_function(fl_callee *self) {
   fl_free(k->mem, k, sizeof *k);
 }
 
-/* What a device's compilation depends on. */
+/* Computes the digest of everything that a device's compilation depends on. */
 static int set_digest(fl_kfunction *k) {
   fl_text t;
   fl_text_init(&t, k->mem);
@@ -116,13 +116,13 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
   return NULL;
 }
 
-/* ---- what a text asks for: its tokens are asked, so that comments and literals do not count -- */
+/* ---- what a text uses: asked of its tokens, so that comments and literals do not count -- */
 
 typedef struct asked { fl_ktoks t; } asked;
 
 static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
 
-/* The first token of that name at 'from' or behind; -1: none. prefix: names that begin so. */
+/* The first token with that name at 'from' or later; -1: none. prefix: names that begin with it. */
 static int64_t find_name(const asked *a, const char *name, int64_t from, int prefix) {
   const int32_t n = (int32_t)strlen(name);
   for (int64_t i = from; i < a->t.n; i++) {
@@ -136,7 +136,8 @@ static int64_t find_name(const asked *a, const char *name, int64_t from, int pre
 
 static int has_name(const asked *a, const char *name) { return find_name(a, name, 0, 0) >= 0; }
 
-/* "__launch_bounds__(…) __global__": attributes stand behind what makes a kernel's name C's. */
+/* Is it "__launch_bounds__(…) __global__"? The attributes must come after the words that give a
+** kernel C linkage. */
 static int bounds_first(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "__launch_bounds__", i + 1, 0)) >= 0;) {
     int64_t k = i + 1;
@@ -149,7 +150,8 @@ static int bounds_first(const asked *a) {
   return 0;
 }
 
-/* Is the template whose '<' is token k one of a kernel? A '{' before its '>' is of a default. */
+/* Is the template whose '<' is token k one of a kernel? A '{' before its '>' belongs to a default
+** argument. */
 static int of_kernel(const asked *a, int64_t k) {
   int angle = 0, round = 0;
   for (; k < a->t.n && !is_punct(&a->t.at[k], ';'); k++) {
@@ -162,7 +164,8 @@ static int of_kernel(const asked *a, int64_t k) {
   return 0;
 }
 
-/* A template of a kernel can have no linkage of C: the others are given it one by one then. */
+/* Is there a template of a kernel? It can have no C linkage, so the other kernels are given it one
+** by one. */
 static int template_kernel(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "template", i + 1, 0)) >= 0;)
     if (of_kernel(a, i + 1)) return 1;
@@ -176,14 +179,14 @@ static int names_space(const asked *a, const char *name) {
   return is;
 }
 
-/* Is it of cooperative groups, of CUB, of GLM or of Thrust? */
+/* Does the text use cooperative groups, CUB, GLM or Thrust? */
 static int names_library(const asked *a) {
   return names_space(a, "cub") || names_space(a, "glm") || names_space(a, "thrust") ||
          has_name(a, "cooperative_groups");
 }
 
-/* Is something named in namespace std, not cuda::std, that neither the text
-** nor a large header of CUDA's defines? */
+/* Does the text use a name of namespace std (not cuda::std) that neither the text nor a large CUDA
+** header defines? */
 static int asks_std(const asked *a) {
   int found = 0;
   for (int64_t i = -1; (i = find_name(a, "std", i + 1, 0)) >= 0;) {
@@ -196,7 +199,7 @@ static int asks_std(const asked *a) {
   return found && !names_library(a);
 }
 
-/* Does it define integer types of <stdint.h> itself, or include what may? */
+/* Does the text define integer types of <stdint.h> itself, or include a header that may? */
 static int has_integers(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "include", i + 1, 0)) > 0;)
     if (is_punct(&a->t.at[i - 1], '#')) return 1;
@@ -210,8 +213,9 @@ static int has_integers(const asked *a) {
   return 0;
 }
 
-/* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and
-** constants of the C library come with a header that the device knows (cuda/headers.c). */
+/* Writes what NVRTC lacks: C linkage, so that kernels keep their names; headers for half types; and
+** for integer types and constants of the C library a header that the device has
+** (cuda/headers.c). */
 static void put_preamble(const asked *a, fl_text *t) {
   static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t",
                                        "uint16_t", "uint32_t", "uint64_t",
@@ -232,17 +236,17 @@ static void put_preamble(const asked *a, fl_text *t) {
     fl_text_puts(t, "#undef __launch_bounds__\n#define __launch_bounds__(...)\n");
 }
 
-/* ---- the text with what a compiler wants to have otherwise ---- */
+/* ---- the text, changed where a compiler needs it ---- */
 
-/* Is token i on the line of a directive, as the '>' of "#include <x>"? */
+/* Is token i on the line of a directive, like the '>' of "#include <x>"? */
 static int of_directive(const asked *a, int64_t i) {
   while (i > 0 && !a->t.at[i].first) i--;
   return is_punct(&a->t.at[i], '#');
 }
 
-/* Does the declaration of token i, "__global__", say its linkage, or is it of a template? Before it
-** stand words, attributes and, in these cases, "template <…>", "template" alone (an instance is
-** asked for) or a literal. */
+/* Does the declaration of token i, "__global__", state its linkage, or is it a template's? Before
+** it there are words, attributes and, in these cases, "template <…>", "template" alone (an explicit
+** instantiation) or a literal. */
 static int is_linked(const asked *a, int64_t i) {
   int round = 0;
   while (i > 0) {
@@ -257,15 +261,16 @@ static int is_linked(const asked *a, int64_t i) {
   return 0;
 }
 
-/* Is token i "__device__", maybe with "__host__" before it, behind the captures of a lambda? NVRTC
-** takes none there. *first: the first of these words. */
+/* Is token i "__device__", perhaps after "__host__", after the captures of a lambda? NVRTC accepts
+** none there. *first: the first of these words. */
 static int is_of_lambda(const asked *a, int64_t i, int64_t *first) {
   if (!fl_ktok_is(&a->t.at[i], "__device__")) return 0;
   *first = i && fl_ktok_is(&a->t.at[i - 1], "__host__") ? i - 1 : i;
   return *first > 1 && is_punct(&a->t.at[*first - 1], ']') && !is_punct(&a->t.at[*first - 2], ']');
 }
 
-/* Lambdas without what says where they run; each: with the linkage of each kernel. */
+/* Writes the source with lambdas without "__device__"; each: with C linkage added to each
+** kernel. */
 static void put_source(fl_text *t, const char *text, const asked *a, int each) {
   const char *s = text;
   for (int64_t i = 0, first; i < a->t.n; i++) {
@@ -284,8 +289,8 @@ static void put_source(fl_text *t, const char *text, const asked *a, int each) {
   fl_text_puts(t, s);
 }
 
-/* The device's compiler reports lines of the script. A chunk from a string
-** has quotes in its name. */
+/* Writes a #line directive, so that the device's compiler reports lines of the script. The name of
+** a chunk from a string contains quotes. */
 static void put_line(const fl_kunit *u, fl_text *t) {
   if (u->first_line <= 0) return;
   fl_text_printf(t, "#line %d \"", u->first_line);
@@ -311,7 +316,7 @@ static void put_prelude(fl_text *t, const fl_kfunc *f) {
   if (asked) fl_text_puts(t, fl_polygamma_text);
 }
 
-/* The source, which names no file (includes.h). */
+/* Writes the source in the form that names no file (includes.h). */
 static void put_given(const fl_kunit *u, fl_text *t) {
   fl_text own;
   fl_karena arena;
@@ -339,7 +344,7 @@ static void put_given(const fl_kunit *u, fl_text *t) {
   fl_text_free(&own);
 }
 
-/* Does the source name cooperative groups, in its code? */
+/* Does the source use cooperative groups, outside of comments and literals? */
 static int names_groups(const fl_kunit *u) {
   fl_karena arena;
   asked a = { { NULL, 0, 0 } };
@@ -357,8 +362,8 @@ static int has_memory(const fl_kfunc *f) {
   return n;
 }
 
-/* As it is written; cooperative groups, whose headers are rarely where NVRTC finds them, variables
-** of file scope, and what stands beside code for the host, as they were read. */
+/* The kernel's text as written. Cooperative groups (NVRTC rarely finds their headers), variables of
+** file scope, and kernels beside host code are printed from the tree instead. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);

@@ -31,22 +31,24 @@ static void charge_arguments(lua_State *L, fl_lua *b, int n) {
   fl_hook_charge(L, b, (long long)(bytes / STRING_BYTES_A_STEP));
 }
 
-/* Upvalues: the binding, the function of Lua's own, which has none. */
+/* Upvalue 1: the binding, and a function of Lua's own, which has no upvalues. */
+typedef struct own_function { fl_lua *b; lua_CFunction f; } own_function;
+
 static int polled(lua_State *L) {
-  fl_lua *b = self_of(L);
-  const lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(2));
+  const own_function *own = (const own_function *)lua_touserdata(L, lua_upvalueindex(1));
+  fl_lua *b = own->b;
   const int n = lua_gettop(L);
   if (n > FEW || (b->c != NULL && b->c->limits.most[FLAME_LUA_STEPS] > 0))
     charge_arguments(L, b, n);
   else if (b->c != NULL && (fl_must_end(b->c) || b->struck)) fl_hook_look(L, b);
-  return f(L);
+  return own->f(L);
 }
 
 /* The same for a function whose time goes by its results, as that of string.byte. */
 static int polled_after(lua_State *L) {
-  fl_lua *b = self_of(L);
-  const int n = lua_tocfunction(L, lua_upvalueindex(2))(L);
-  if (n > FEW) fl_hook_charge(L, b, n);
+  const own_function *own = (const own_function *)lua_touserdata(L, lua_upvalueindex(1));
+  const int n = own->f(L);
+  if (n > FEW) fl_hook_charge(L, own->b, n);
   return n;
 }
 
@@ -56,10 +58,12 @@ static void add(lua_State *L, fl_lua *b, int from, const char *names, lua_CFunct
   for (const char *p = names, *end; *p; p = *end ? end + 1 : end) {
     end = p + strcspn(p, " ");
     lua_pushlstring(L, p, (size_t)(end - p));
-    lua_pushlightuserdata(L, b);
-    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -1);
     if (lua_rawget(L, from) != LUA_TFUNCTION) luaL_error(L, "Lua's library lacks %s", p);
-    lua_pushcclosure(L, how, 2);
+    own_function *own = (own_function *)lua_newuserdatauv(L, sizeof *own, 0);
+    *own = (own_function){ b, lua_tocfunction(L, -2) };
+    lua_pushcclosure(L, how, 1);
+    lua_remove(L, -2);
     lua_rawset(L, to);
   }
 }
@@ -97,7 +101,8 @@ static int b_pcall(lua_State *L) {
   luaL_checkany(L, 1);
   lua_pushboolean(L, 1);
   lua_insert(L, 1);
-  return ended(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, ended), 0);
+  const int status = lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, ended);
+  return status == LUA_OK ? lua_gettop(L) : ended(L, status, 0);
 }
 
 /* Upvalue 2: the script's handler. It is called where the error is raised; if the hook raised
@@ -115,6 +120,7 @@ static int handled(lua_State *L) {
 static int b_xpcall(lua_State *L) {
   luaL_checktype(L, 2, LUA_TFUNCTION);
   const int n = lua_gettop(L) - 2;
+  self_of(L)->ending = 0;                       /* of an error that nothing of ours took */
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushvalue(L, 2);
   lua_pushcclosure(L, handled, 2);
@@ -129,7 +135,8 @@ static int b_xpcall(lua_State *L) {
 
 /* ---- setmetatable, collectgarbage ------------------------------------------------------------ */
 
-/* A finaliser runs where no hook does: there are none, flame's own files have none here either. */
+/* A finaliser runs where no hook does: there are none, flame's own files have none here either.
+** Upvalue 2: "__gc". */
 static int b_setmetatable(lua_State *L) {
   const int t = lua_type(L, 2);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -137,7 +144,7 @@ static int b_setmetatable(lua_State *L) {
   if (luaL_getmetafield(L, 1, "__metatable") != LUA_TNIL)
     return luaL_error(L, "cannot change a protected metatable");
   if (t == LUA_TTABLE) {
-    lua_pushliteral(L, "__gc");
+    lua_pushvalue(L, lua_upvalueindex(2));
     if (lua_rawget(L, 2) != LUA_TNIL)
       return luaL_error(L, "setmetatable: there are no finalisers (__gc) in a state with limits; "
                         "use local x <close>");
@@ -326,9 +333,16 @@ static void end(lua_State *L, int to, const char *name) {
   lua_pop(L, 1);
 }
 
+static void keep(lua_State *L, int own, int to, const char *const *names) {
+  for (int i = 0; names[i]; i++) {
+    lua_getfield(L, own, names[i]);
+    lua_setfield(L, to, names[i]);
+  }
+}
+
 static void fill_base(lua_State *L, fl_lua *b, int own, int to) {
   static const luaL_Reg list[] = { { "pcall", b_pcall }, { "xpcall", b_xpcall },
-    { "setmetatable", b_setmetatable }, { "collectgarbage", b_collectgarbage }, { "load", b_load },
+    { "collectgarbage", b_collectgarbage }, { "load", b_load },
     { "print", b_print }, { "warn", b_warn }, { "require", b_require }, { NULL, NULL } };
   /* what takes a moment whatever it is given */
   static const char *const kept[] = { "_VERSION", "ipairs", "pairs", "type", "assert", "rawlen",
@@ -336,17 +350,20 @@ static void fill_base(lua_State *L, fl_lua *b, int own, int to) {
   lua_pushvalue(L, to);
   fl_bounded_add(L, b, list);
   fl_bounded_poll(L, b, own, "error next rawequal rawget rawset select tonumber tostring");
+  lua_pushlightuserdata(L, b);
+  lua_pushliteral(L, "__gc");
+  lua_pushcclosure(L, b_setmetatable, 2);
+  lua_setfield(L, to, "setmetatable");
   lua_pop(L, 1);
-  for (int i = 0; kept[i]; i++) {
-    lua_getfield(L, own, kept[i]);
-    lua_setfield(L, to, kept[i]);
-  }
+  keep(L, own, to, kept);
   lua_pushvalue(L, to);
   lua_setfield(L, to, "_G");
 }
 
 static void fill_coroutine(lua_State *L, fl_lua *b, int own, int to) {
-  begin(L, b, own, "coroutine", "yield status isyieldable running");
+  static const char *const kept[] = { "yield", "status", "isyieldable", "running", NULL };
+  begin(L, b, own, "coroutine", "");
+  keep(L, lua_gettop(L) - 1, lua_gettop(L), kept);
   fl_lua_coroutines(L, b);
   end(L, to, "coroutine");
 }
@@ -370,8 +387,36 @@ static void fill_os(lua_State *L, fl_lua *b, int own, int to) {
   end(L, to, "os");
 }
 
+/* Of more than two: texts among them take a time to compare. */
+static int extreme(lua_State *L, int n, int largest) {
+  int best = 1;
+  luaL_argcheck(L, n >= 1, 1, "value expected");
+  for (int i = 2; i <= n; i++) {
+    if (lua_type(L, i) == LUA_TSTRING)
+      fl_hook_charge(L, self_of(L), (long long)(lua_rawlen(L, i) / STRING_BYTES_A_STEP));
+    if (largest ? lua_compare(L, best, i, LUA_OPLT) : lua_compare(L, i, best, LUA_OPLT)) best = i;
+  }
+  lua_pushvalue(L, best);
+  return 1;
+}
+
+static int m_max(lua_State *L) {
+  const int n = lua_gettop(L);
+  if (n != 2) return extreme(L, n, 1);
+  lua_pushvalue(L, lua_compare(L, 1, 2, LUA_OPLT) ? 2 : 1);
+  return 1;
+}
+
+static int m_min(lua_State *L) {
+  const int n = lua_gettop(L);
+  if (n != 2) return extreme(L, n, 0);
+  lua_pushvalue(L, lua_compare(L, 2, 1, LUA_OPLT) ? 2 : 1);
+  return 1;
+}
+
 /* math is taken as it is: each function of it takes a moment, but for those of many arguments. */
 static void fill_math(lua_State *L, fl_lua *b, int own, int to) {
+  static const luaL_Reg list[] = { { "max", m_max }, { "min", m_min }, { NULL, NULL } };
   push_own(L, own, "math");
   lua_newtable(L);
   for (lua_pushnil(L); lua_next(L, -3) != 0;) {
@@ -379,7 +424,7 @@ static void fill_math(lua_State *L, fl_lua *b, int own, int to) {
     lua_insert(L, -2);
     lua_rawset(L, -4);
   }
-  fl_bounded_poll(L, b, -2, "max min");
+  fl_bounded_add(L, b, list);
   end(L, to, "math");
 }
 

@@ -1,7 +1,11 @@
 /*
-** What Lua allocates, counted with what the context does. The state's allocator is wrapped while
-** the context lives, and put back by its finaliser. What is counted here lies in the context's
-** memory, not in Lua's, which is freed while this is still asked.
+** What Lua allocates, counted with what the context does. In a state of the host's the allocator is
+** wrapped while the context lives, and put back by its finaliser; what is counted there lies in the
+** context's memory, not in Lua's, which is freed while this is still asked.
+**
+** A state that we make has our allocator from its first block to its last: small blocks
+** come from pages (pool.h), and the pages are counted, so a block costs less than one of malloc's
+** uncounted. Before the context is there, and after, only the sum is kept.
 **
 ** Most requests are paid from a small sum that is counted ahead: a loop over small tensors makes
 ** and frees a block for each, and the walk through the memories around costs as much as that.
@@ -15,6 +19,9 @@
 #include "lua/heap.h"
 #include "lua/binding.h"
 #include "lua/hook.h"
+#include "lua/pool.h"
+#include <stdio.h>
+#include <stdlib.h>
 
 enum { LARGE = 4096, STEP_BYTES = 1024, LONG_STRING = 64 << 10, SLACK = 64 << 10,
        PATIENCE = 4, AHEAD = 8 << 10 };
@@ -22,15 +29,17 @@ enum { LARGE = 4096, STEP_BYTES = 1024, LONG_STRING = 64 << 10, SLACK = 64 << 10
 struct fl_lua_heap {
   lua_Alloc f;
   void *ud;
-  flame_context *c;
+  flame_context *c;                 /* NULL: a state of ours without one */
   int64_t bytes;                    /* that are counted; lua_gc says nothing in a finaliser */
   int64_t ahead;                    /* of these, not asked for yet: at most 2 * AHEAD */
   fl_lua *b;                        /* not for frees: it may be gone before its state is */
   uint8_t making_room, refusals, deny;
+  void *state;                      /* of ours: its block, the last that is freed; else NULL */
+  fl_pool pool;
 };
 
 static void note_large(fl_lua *b, int is_string, size_t bytes) {
-  if (b->each == 0 || b->c == NULL) return;
+  if (b == NULL || b->each == 0 || b->c == NULL) return;
   if (is_string && bytes >= LONG_STRING) {
     const int64_t each = (int64_t)FL_HOOK_EACH * LONG_STRING / (int64_t)bytes;
     if (each < b->each) b->each = each > 1 ? (int)each : 1;
@@ -43,13 +52,19 @@ static void note_large(fl_lua *b, int is_string, size_t bytes) {
 
 static void give(fl_lua_heap *h, int64_t bytes) {
   h->bytes -= bytes;
-  fl_mem_count(&h->c->mem, -bytes);
+  if (h->c) fl_mem_count(&h->c->mem, -bytes);
 }
 
 /* All that is counted ahead but so much. */
 static void give_ahead(fl_lua_heap *h, int64_t left) {
   give(h, h->ahead - left);
   h->ahead = left;
+}
+
+static int trim(fl_lua_heap *h) {
+  const int pages = h->state ? fl_pool_trim(&h->pool) : 0;
+  give(h, (int64_t)pages * FL_POOL_PAGE);
+  return pages;
 }
 
 /* Refused. Lua collects in full and asks once more, and goes on without where it can (its table
@@ -60,6 +75,7 @@ static int refuse(fl_lua_heap *h) {
   if (++h->refusals >= 2 * PATIENCE) {
     h->refusals = 0;
     h->deny = 2;
+    if (h->state) fl_pool_shut(&h->pool);
   }
   if (b->each > 0 && b->c != NULL && fl_is_stuck(b->c)) fl_hook_stand(b->running, b);
   return 0;
@@ -68,8 +84,9 @@ static int refuse(fl_lua_heap *h) {
 /* Memory that is kept for later goes first. */
 static int take(fl_lua_heap *h, int64_t bytes) {
   flame_context *c = h->c;
-  const int64_t told = c->mem.refused;
   give_ahead(h, 0);
+  if (c == NULL) return h->bytes += bytes, 1;
+  const int64_t told = c->mem.refused;
   if (h->deny > 0) {
     h->deny--;
     c->mem.refused = bytes;
@@ -81,7 +98,7 @@ static int take(fl_lua_heap *h, int64_t bytes) {
     return 1;
   }
   c->mem.refused = told;
-  int taken = fl_mem_count(&c->mem, bytes);
+  int taken = fl_mem_count(&c->mem, bytes) || (trim(h) && fl_mem_count(&c->mem, bytes));
   if (!taken && !h->making_room && !c->evaluating) {
     h->making_room = 1;
     fl_engine_spare(c);
@@ -96,7 +113,7 @@ static int take(fl_lua_heap *h, int64_t bytes) {
 /* Lua has loops that call no hook and end where the stack can not grow (a table whose __call it
 ** is itself). So a call that is to end gets no large block. */
 static int must_end(const fl_lua *b) {
-  return b->each > 0 && b->calls > 0 && b->c != NULL && fl_is_stuck(b->c);
+  return b != NULL && b->each > 0 && b->calls > 0 && b->c != NULL && fl_is_stuck(b->c);
 }
 
 static void *grown(fl_lua_heap *h, void *p, size_t old, size_t size) {
@@ -134,18 +151,108 @@ static void *counted(void *ud, void *p, size_t old, size_t size) {
   return h->f(h->ud, p, old, size);
 }
 
+/* ---- a state of ours ------------------------------------------------------------------------- */
+
+static void *of_system(void *ud, void *p, size_t old, size_t size) {
+  (void)ud, (void)old;
+  if (size > 0) return realloc(p, size);
+  free(p);
+  return NULL;
+}
+
+/* Where its page is full. */
+static __attribute__((noinline)) void *take_more(fl_lua_heap *h, int kind) {
+  if (h->deny == 0 && fl_pool_turn(&h->pool, kind)) return fl_pool_take(&h->pool, kind);
+  if (!take(h, FL_POOL_PAGE)) return NULL;
+  if (fl_pool_grow(&h->pool, kind)) return fl_pool_take(&h->pool, kind);
+  give(h, FL_POOL_PAGE);
+  return NULL;
+}
+
+static void close_pool(fl_lua_heap *h) {
+  fl_pool_close(&h->pool);
+  free(h);
+}
+
+static __attribute__((noinline)) void *pooled_large(fl_lua_heap *h, void *p, size_t old,
+                                                    size_t size) {
+  const int is_last = size == 0 && p != NULL && p == h->state;
+  void *q = counted(h, p, old, size);
+  if (is_last) close_pool(h);
+  return q;
+}
+
+static void *pooled(void *ud, void *p, size_t old, size_t size);
+
+/* From one kind to another, or between a page and the system. */
+static __attribute__((noinline)) void *moved(fl_lua_heap *h, void *p, size_t old, size_t size) {
+  if (old > FL_POOL_MOST && size > FL_POOL_MOST) return counted(h, p, old, size);
+  if (old <= FL_POOL_MOST && size <= FL_POOL_MOST && fl_pool_kind(old) == fl_pool_kind(size))
+    return p;
+  void *q = pooled(h, NULL, 0, size);
+  if (q == NULL) return NULL;
+  memcpy(q, p, old < size ? old : size);
+  pooled(h, p, old, 0);
+  return q;
+}
+
+static void *pooled(void *ud, void *p, size_t old, size_t size) {
+  fl_lua_heap *h = (fl_lua_heap *)ud;
+  if (p == NULL) {
+    if (size - 1 >= FL_POOL_MOST) return pooled_large(h, p, old, size);
+    void *q = fl_pool_take(&h->pool, fl_pool_kind(size));
+    return q ? q : take_more(h, fl_pool_kind(size));
+  }
+  if (size > 0) return moved(h, p, old, size);
+  if (old > FL_POOL_MOST) return pooled_large(h, p, old, size);
+  const int pages = fl_pool_give(&h->pool, p);
+  if (pages > 0) give(h, (int64_t)pages * FL_POOL_PAGE);
+  return NULL;
+}
+
+static int panic(lua_State *L) {
+  fprintf(stderr, "flame: an error outside of a protected call: %s\n", lua_tostring(L, -1));
+  return 0;
+}
+
+lua_State *fl_heap_new_state(void) {
+  fl_lua_heap *h = (fl_lua_heap *)calloc(1, sizeof *h);
+  if (h == NULL) return NULL;
+  h->bytes = sizeof *h;
+  h->f = of_system;
+  fl_pool_init(&h->pool);
+  lua_State *L = lua_newstate(pooled, h);
+  if (L == NULL) {
+    close_pool(h);
+    return NULL;
+  }
+  h->state = lua_getextraspace(L);          /* before it the block has nothing */
+  lua_atpanic(L, panic);
+  return L;
+}
+
+/* ---- with a context -------------------------------------------------------------------------- */
+
+static fl_lua_heap *new_heap(lua_State *L, flame_context *c) {
+  fl_lua_heap *h = (fl_lua_heap *)fl_zalloc(&c->mem, sizeof *h);
+  if (h == NULL) return NULL;
+  h->bytes = (int64_t)lua_gc(L, LUA_GCCOUNT) * 1024 + lua_gc(L, LUA_GCCOUNTB);
+  h->f = lua_getallocf(L, &h->ud);
+  return h;
+}
+
 int fl_heap_open(lua_State *L, fl_lua *b) {
-  fl_lua_heap *h = (fl_lua_heap *)fl_zalloc(&b->c->mem, sizeof *h);
-  const int64_t bytes = (int64_t)lua_gc(L, LUA_GCCOUNT) * 1024 + lua_gc(L, LUA_GCCOUNTB);
-  if (h == NULL || !fl_mem_count(&b->c->mem, bytes)) {
-    fl_free(&b->c->mem, h, sizeof *h);
+  void *ud;
+  const int ours = lua_getallocf(L, &ud) == pooled;
+  if (!b->c->limits.any && (!ours || b->borrowed)) return 1;
+  fl_lua_heap *h = ours ? (fl_lua_heap *)ud : new_heap(L, b->c);
+  if (h == NULL || !fl_mem_count(&b->c->mem, h->bytes)) {
+    if (!ours) fl_free(&b->c->mem, h, sizeof *h);
     return 0;
   }
   h->b = b;
   h->c = b->c;
-  h->bytes = bytes;
-  h->f = lua_getallocf(L, &h->ud);
-  lua_setallocf(L, counted, h);
+  if (!ours) lua_setallocf(L, counted, h);
   b->heap = h;
   return 1;
 }
@@ -153,10 +260,16 @@ int fl_heap_open(lua_State *L, fl_lua *b) {
 void fl_heap_close(lua_State *L, fl_lua *b) {
   fl_lua_heap *h = b->heap;
   if (h == NULL) return;
+  b->heap = NULL;
+  if (h->state) {
+    fl_mem_count(&h->c->mem, -h->bytes);
+    h->b = NULL;
+    h->c = NULL;
+    return;
+  }
   lua_setallocf(L, h->f, h->ud);
   give(h, h->bytes);
   fl_free(&b->c->mem, h, sizeof *h);
-  b->heap = NULL;
 }
 
 /* (text) -> (text): the string is made in memory beyond the limit. */

@@ -6,9 +6,13 @@
 struct fl_lua;
 typedef struct fl_lua_heap fl_lua_heap;
 
-/* 0: the limit is below what the state has already, or there is no memory. */
+/* A new state, whose small blocks are ours, and counted from fl_heap_open on at no cost; ended by
+** lua_close. NULL: no memory. */
+struct lua_State *fl_heap_new_state(void);
+/* Where there are limits, and in a state of fl_heap_new_state whose context no host lends,
+** which may get some. 0: the limit is below what the state has already, or there is no memory. */
 int fl_heap_open(struct lua_State *L, struct fl_lua *b);
-void fl_heap_close(struct lua_State *L, struct fl_lua *b);   /* the state's own allocator again */
+void fl_heap_close(struct lua_State *L, struct fl_lua *b);   /* what is allocated counts no more */
 /* After a call that failed with this status: if a limit refused memory, the message on top says
 ** which and who has it. Then what is dead is collected, if memory is nearly full: 1. Never
 ** raises. */

@@ -1,7 +1,7 @@
 /*
 ** What specs ask of a build for tests (base/hooks.h): failing allocations, forgotten plans, planted
-** bugs, an interrupt, another budget of the window, another current folder. In a release none of it
-** is linked.
+** bugs, an interrupt, another budget of the window, steps of the collector that no clock puts off,
+** another current folder. In a release none of it is linked.
 */
 #include "lua/binding.h"
 #include "base/hooks.h"
@@ -52,6 +52,16 @@ static int budget(lua_State *L) {
   return 1;
 }
 
+/* core.collector_waits(n): a step of the collector comes when n values are pending, 0: before each
+** evaluation; nil: as its measured time says. */
+static int collector_waits(lua_State *L) {
+  fl_collecting *k = &((fl_engine *)context_of(L)->engine)->collect;
+  k->told = !lua_isnoneornil(L, 1);
+  k->least = k->told ? luaL_checkinteger(L, 1) : 0;
+  k->dear = 0;
+  return 0;
+}
+
 /* core.enter_folder(path): the current folder from now on -> the one before. */
 static int enter_folder(lua_State *L) {
   char before[4096];
@@ -66,6 +76,7 @@ const fl_lua_reg *fl_hooks(void) {
   static const fl_lua_reg list[] = {
     { "fail_alloc", fail_alloc, 0 }, { "forget_plans", forget_plans, 0 }, { "plant", plant, 0 },
     { "interrupt", interrupt, 0 }, { "budget", budget, 0 },
+    { "collector_waits", collector_waits, 0 },
     { "enter_folder", enter_folder, 0 }, { NULL, NULL, 0 }
   }, none[] = { { NULL, NULL, 0 } };
   return FL_HOOKS ? list : none;

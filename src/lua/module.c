@@ -141,7 +141,7 @@ static fl_lua *state_new(lua_State *L) {
   if (!b->borrowed && flame_error_code(b->c) != FLAME_OK)
     luaL_error(L, "flame: %s", flame_error(b->c));
   b->running = b->main;
-  if (b->c->limits.any && !fl_heap_open(L, b))
+  if (!fl_heap_open(L, b))
     luaL_error(L, "flame: the limit of host memory is below what the state has already");
   b->c->host = b;
   b->c->collector = (fl_collector){ collector_heap, collector_step, collector_full,

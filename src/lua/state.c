@@ -80,7 +80,7 @@ static int fill(lua_State *L) {
 }
 
 flame_status fl_lua_new_around(const fl_lua_start *start, lua_State **L, char why[FL_LUA_WHY]) {
-  lua_State *made = luaL_newstate();
+  lua_State *made = fl_heap_new_state();
   *L = NULL;
   why[0] = 0;
   if (made == NULL) return FLAME_NO_MEMORY;

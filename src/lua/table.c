@@ -1,30 +1,34 @@
 /*
 ** The table library of a state with limits. Each loop over positions costs a step for a
 ** position, so that a range of 2^60 of them ends where the script's own loop would. Fields are
-** read and written with metamethods, as in Lua's library; sort is a heap sort, which needs no
-** memory and no care about functions that are no order.
+** read and written with metamethods, as in Lua's library.
+**
+** sort is a quicksort until it goes too deep, then a heap sort, so no order of the values and no
+** function costs more than n log n comparisons. Ranges of a few values are arranged on the stack
+** of Lua, which reads and writes the table once for each.
 */
 #include "lua/bounded.h"
 #include "lua/hook.h"
 
-enum { LOOK_EACH = 256, STRING_BYTES_A_STEP = 64 };
+enum { LOOK_EACH = 256, STRING_BYTES_A_STEP = 64, FEW = 32 };
 
 /* Steps of a loop: charged in parts. */
-typedef struct steps { fl_lua *b; long long n; } steps;
+typedef struct steps {
+  long long n;
+  uint8_t by_function, watched;     /* of sort: is there an order? does the hook stand? */
+} steps;
+
+static void pay(lua_State *L, steps *s) {
+  if (s->n) fl_hook_charge(L, self_of(L), s->n);
+  s->n = 0;
+}
 
 static void step_more(lua_State *L, steps *s, size_t n) {
   s->n += (long long)n;
-  if (s->n < LOOK_EACH) return;
-  fl_hook_charge(L, s->b, s->n);
-  s->n = 0;
+  if (s->n >= LOOK_EACH) pay(L, s);
 }
 
 static void step(lua_State *L, steps *s) { step_more(L, s, 1); }
-
-static void pay(lua_State *L, steps *s) {
-  if (s->n) fl_hook_charge(L, s->b, s->n);
-  s->n = 0;
-}
 
 /* What has these metamethods is as good as a table. */
 static void need_table(lua_State *L, int i, const char *const *needs) {
@@ -39,13 +43,17 @@ static void need_table(lua_State *L, int i, const char *const *needs) {
 }
 
 static lua_Integer length(lua_State *L, int i) {
+  const int top = lua_gettop(L);
   static const char *const all[] = { "__index", "__newindex", "__len", NULL };
+  const int is_plain = lua_type(L, i) == LUA_TTABLE && !lua_getmetatable(L, i);
+  if (is_plain) return (lua_Integer)lua_rawlen(L, i);
+  lua_settop(L, top);
   need_table(L, i, all);
   return luaL_len(L, i);
 }
 
 static int t_insert(lua_State *L) {
-  steps s = { self_of(L), 0 };
+  steps s = { 0 };
   const lua_Integer n = length(L, 1);
   const lua_Integer end = (lua_Integer)((lua_Unsigned)n + 1);
   lua_Integer at = end;
@@ -66,7 +74,7 @@ static int t_insert(lua_State *L) {
 }
 
 static int t_remove(lua_State *L) {
-  steps s = { self_of(L), 0 };
+  steps s = { 0 };
   const lua_Integer n = length(L, 1);
   lua_Integer at = luaL_optinteger(L, 2, n);
   if (lua_gettop(L) > 1)
@@ -87,7 +95,7 @@ static int t_remove(lua_State *L) {
 /* (from, first, last, at, to or nil) */
 static int t_move(lua_State *L) {
   static const char *const reads[] = { "__index", NULL }, *const writes[] = { "__newindex", NULL };
-  steps s = { self_of(L), 0 };
+  steps s = { 0 };
   const lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3),
                     at = luaL_checkinteger(L, 4);
   const int to = lua_isnoneornil(L, 5) ? 1 : 5;
@@ -118,7 +126,7 @@ static void add_field(lua_State *L, luaL_Buffer *out, lua_Integer i) {
 }
 
 static int t_concat(lua_State *L) {
-  steps s = { self_of(L), 0 };
+  steps s = { 0 };
   luaL_Buffer out;
   size_t n;
   const lua_Integer last_default = length(L, 1);
@@ -137,7 +145,7 @@ static int t_concat(lua_State *L) {
 }
 
 static int t_unpack(lua_State *L) {
-  steps s = { self_of(L), 0 };
+  steps s = { 0 };
   const lua_Integer first = luaL_optinteger(L, 2, 1);
   const lua_Integer last = lua_isnoneornil(L, 3) ? luaL_len(L, 1) : luaL_checkinteger(L, 3);
   if (first > last) return 0;
@@ -157,8 +165,10 @@ static int t_unpack(lua_State *L) {
 /* Are the values at i and j in this order? By the function at 2, or by '<', which goes through
 ** strings. */
 static int less(lua_State *L, steps *s, int i, int j) {
-  if (lua_isnil(L, 2)) {
-    if (lua_type(L, i) == LUA_TSTRING) step_more(L, s, lua_rawlen(L, i) / STRING_BYTES_A_STEP);
+  step(L, s);
+  if (!s->by_function) {
+    if (s->watched && lua_type(L, i) == LUA_TSTRING)
+      step_more(L, s, lua_rawlen(L, i) / STRING_BYTES_A_STEP);
     return lua_compare(L, i, j, LUA_OPLT);
   }
   i = lua_absindex(L, i);
@@ -172,16 +182,42 @@ static int less(lua_State *L, steps *s, int i, int j) {
   return is;
 }
 
-/* The value on top goes down from 'root' in the heap of the first n, and is popped. It came from
-** the heap's end, so the larger children move up to a leaf unasked, and it goes up from there:
-** half the comparisons. */
-static void sink(lua_State *L, steps *s, lua_Integer root, lua_Integer n) {
+/* The order of the n values from 'first' of the stack on, FEW at most: each is put where a search
+** by halves finds its place. */
+static void arrange(lua_State *L, steps *s, int first, int n, uint8_t order[FEW]) {
+  for (int k = 0; k < n; k++) {
+    int from = 0, to = k;
+    while (from < to) {
+      const int half = (from + to) / 2;
+      if (less(L, s, first + k, first + order[half])) to = half;
+      else from = half + 1;
+    }
+    memmove(order + from + 1, order + from, (size_t)(k - from));
+    order[from] = (uint8_t)k;
+  }
+}
+
+static void sort_few(lua_State *L, steps *s, lua_Integer from, int n) {
+  const int first = lua_gettop(L) + 1;
+  uint8_t order[FEW];
+  for (int k = 0; k < n; k++) lua_geti(L, 1, from + k);
+  arrange(L, s, first, n, order);
+  for (int k = 0; k < n; k++) {
+    lua_pushvalue(L, first + order[k]);
+    lua_seti(L, 1, from + k);
+  }
+  lua_settop(L, first - 1);
+}
+
+/* The value on top goes down from 'root' in the heap of the first n after 'before', and is popped.
+** It came from the heap's end, so the larger children move up to a leaf unasked, and it goes up
+** from there: half the comparisons. */
+static void sink(lua_State *L, steps *s, lua_Integer before, lua_Integer root, lua_Integer n) {
   lua_Integer at = root;
   for (lua_Integer child; (child = 2 * at) <= n; at = child) {
-    step(L, s);
-    lua_geti(L, 1, child);
+    lua_geti(L, 1, before + child);
     if (child < n) {
-      lua_geti(L, 1, child + 1);
+      lua_geti(L, 1, before + child + 1);
       if (less(L, s, -2, -1)) {
         lua_replace(L, -2);
         child++;
@@ -189,37 +225,96 @@ static void sink(lua_State *L, steps *s, lua_Integer root, lua_Integer n) {
         lua_pop(L, 1);
       }
     }
-    lua_seti(L, 1, at);
+    lua_seti(L, 1, before + at);
   }
   for (; at > root; at /= 2) {
-    step(L, s);
-    lua_geti(L, 1, at / 2);
+    lua_geti(L, 1, before + at / 2);
     if (!less(L, s, -1, -2)) {
       lua_pop(L, 1);
       break;
     }
-    lua_seti(L, 1, at);
+    lua_seti(L, 1, before + at);
   }
-  lua_seti(L, 1, at);
+  lua_seti(L, 1, before + at);
+}
+
+static void sort_heap(lua_State *L, steps *s, lua_Integer before, lua_Integer n) {
+  for (lua_Integer i = n / 2; i > 0; i--) {
+    lua_geti(L, 1, before + i);
+    sink(L, s, before, i, n);
+  }
+  for (lua_Integer i = n; i > 1; i--) {
+    lua_geti(L, 1, before + i);
+    lua_geti(L, 1, before + 1);
+    lua_seti(L, 1, before + i);
+    sink(L, s, before, 1, i - 1);
+  }
+}
+
+/* The values from lo to hi around one of them: where it stands then, between lo and hi. No
+** function leads out of the range, whatever it says. */
+static lua_Integer part(lua_State *L, steps *s, lua_Integer lo, lua_Integer hi) {
+  const int pivot = lua_gettop(L) + 1;
+  const lua_Integer middle = lo + (hi - lo) / 2;
+  lua_Integer i = lo, j = hi - 1;
+  uint8_t order[FEW];
+  lua_geti(L, 1, lo);
+  lua_geti(L, 1, middle);
+  lua_geti(L, 1, hi);
+  arrange(L, s, pivot, 3, order);
+  lua_pushvalue(L, pivot + order[0]);
+  lua_seti(L, 1, lo);
+  lua_pushvalue(L, pivot + order[2]);
+  lua_seti(L, 1, hi);
+  lua_pushvalue(L, pivot + order[1]);
+  lua_replace(L, pivot);
+  lua_settop(L, pivot);
+  lua_geti(L, 1, hi - 1);
+  lua_seti(L, 1, middle);
+  lua_pushvalue(L, pivot);
+  lua_seti(L, 1, hi - 1);
+  for (;;) {
+    while (lua_geti(L, 1, ++i), i < hi - 1 && less(L, s, -1, pivot)) lua_pop(L, 1);
+    while (lua_geti(L, 1, --j), j > lo && less(L, s, pivot, -1)) lua_pop(L, 1);
+    if (i >= j) break;
+    lua_seti(L, 1, i);
+    lua_seti(L, 1, j);
+  }
+  lua_pop(L, 1);
+  lua_seti(L, 1, hi - 1);
+  lua_seti(L, 1, i);
+  return i;
+}
+
+static void sort_range(lua_State *L, steps *s, lua_Integer lo, lua_Integer hi, int depth) {
+  while (hi - lo >= FEW) {
+    if (depth-- == 0) {
+      sort_heap(L, s, lo - 1, hi - lo + 1);
+      return;
+    }
+    const lua_Integer at = part(L, s, lo, hi);
+    if (at - lo < hi - at) {
+      sort_range(L, s, lo, at - 1, depth);
+      lo = at + 1;
+    } else {
+      sort_range(L, s, at + 1, hi, depth);
+      hi = at - 1;
+    }
+  }
+  if (hi > lo) sort_few(L, s, lo, (int)(hi - lo + 1));
 }
 
 static int t_sort(lua_State *L) {
-  steps s = { self_of(L), 0 };
   const lua_Integer n = length(L, 1);
   if (n < 2) return 0;
   luaL_argcheck(L, n < INT_MAX, 1, "array too big");
   if (!lua_isnoneornil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
   lua_settop(L, 2);
-  for (lua_Integer i = n / 2; i > 0; i--) {
-    lua_geti(L, 1, i);
-    sink(L, &s, i, n);
-  }
-  for (lua_Integer i = n; i > 1; i--) {
-    lua_geti(L, 1, i);
-    lua_geti(L, 1, 1);
-    lua_seti(L, 1, i);
-    sink(L, &s, 1, i - 1);
-  }
+  luaL_checkstack(L, FEW + 8, "sort");
+  steps s = { .by_function = !lua_isnil(L, 2), .watched = self_of(L)->each > 0 };
+  int depth = 0;
+  for (lua_Integer k = n; k > 0; k /= 2) depth += 2;
+  sort_range(L, &s, 1, n, depth);
   pay(L, &s);
   return 0;
 }

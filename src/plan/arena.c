@@ -1,17 +1,19 @@
 /*
-** Addresses of what no handle holds: each stored cell of the arena has a place from the stage that
-** writes it to the last that reads it.
+** Addresses of values that no handle holds: each stored cell of the arena has a place from the
+** stage that writes it to the last that reads it.
 **
-** In place: where a kernel of points reads a cell for the last time, each element where it stores
-** one of another cell, that takes the first one's memory (gradients of logits that of the
-** logits). A run that is repeated begins at its first step, so nothing needs the old values.
+** In place: if a MAP kernel reads a cell for the last time, each element at the point where it
+** stores an element of another cell, that other cell takes its memory (the gradient of logits takes
+** that of the logits). A run that is repeated begins at its first step, so nothing needs the old
+** values.
 */
 #include "base/hooks.h"
 #include "base/num.h"
 #include "plan/planner.h"
 #include <string.h>
 
-/* LATE_LEAST: bytes for which a fill comes late; copies of less than COPY_MOST elements do. */
+/* LATE_LEAST: bytes from which a fill is delayed; COPY_MOST: copies of fewer elements are
+** delayed. */
 enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4 };
 
 /* ---- a stack with holes ---------------------------------------------------------------------- */
@@ -60,7 +62,7 @@ static int arena_give(arena *a, int64_t at, int64_t bytes) {
 
 /* ---- fills ----------------------------------------------------------------------------------- */
 
-/* Does the group do nothing but give cell t its first value, which is made of nothing? */
+/* Does the group only give cell t its first value, which depends on nothing? */
 static int is_fill(const fl_group *G, int32_t t) {
   return G->kind == FL_K_MAP && !G->faulty && G->deps.n == 0 && G->access.n == 1 &&
          G->access.at[0].store && G->access.at[0].ref == t;
@@ -79,7 +81,7 @@ void fl_plan_delay_fills(fl_planner *P) {
 
 /* ---- copies into a whole --------------------------------------------------------------------- */
 
-/* Does the group do little but copy to one piece of a cell (a cat), which others wait for? */
+/* Does the group do little more than copy to one piece of a cell (a cat) that others wait for? */
 static int is_copy(const fl_planner *P, const fl_group *G) {
   int stores = 0;
   if (G->kind != FL_K_MAP || G->faulty || G->closed || G->limit == INT32_MAX ||
@@ -118,7 +120,7 @@ static int touches(const fl_planner *P, const fl_turn *t, fl_ref ref) {
   return 0;
 }
 
-/* Does turn i alone, of its stage, touch the cell? */
+/* Is turn i the only one of its stage that accesses the cell? */
 static int is_alone(const fl_planner *P, const fl_turn *turns, int64_t n, int64_t i, fl_ref ref) {
   int64_t j = i;
   while (j > 0 && turns[j - 1].stage == turns[i].stage) j--;
@@ -131,7 +133,7 @@ static int in_arena(const fl_cell *c) {
   return c->place.where == FL_AT_ARENA && c->stored && c->last >= 0;
 }
 
-/* May a cell that is stored by 'w' in turn i of group G have the memory that 'r' reads? */
+/* May the cell that 'w' stores in turn i of group G take the memory that 'r' reads? */
 static int takes(const fl_planner *P, const fl_group *G, const fl_access *w, const fl_access *r,
                  int64_t i) {
   if (r->store || r->iota || r->gstride || r->ref < 0 || r->ref == w->ref) return 0;
@@ -149,7 +151,7 @@ static int accesses_of(const fl_group *G, fl_ref ref) {
   return n;
 }
 
-/* heir[a] = b: b has the memory of a, and from[b] = a; -1: none. */
+/* heir[a] = b: b takes the memory of a, and from[b] = a; -1: none. */
 static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t *heir,
                   int32_t *from) {
   for (int64_t i = 0; i < n; i++) {
@@ -174,8 +176,8 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* The planted bug: floats born in step s lie where the step's first one does. Positions stay
-** alone, so that the run is wrong but in bounds; nothing is given back. */
+/* The planted bug: floats that first exist in step s are put where the step's first one is.
+** Positions are excluded, so that the run is wrong but in bounds; nothing is freed. */
 static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int64_t s) {
   int32_t first = -1;
   for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {
@@ -196,9 +198,9 @@ static int32_t widest(const fl_planner *P) {
   return most;
 }
 
-/* Lists of the cells that begin (2s) and end (2s + 1) with turn s. Two steps of equal stage never
-** share an address that either frees: a cell is given back after the last step of its last
-** stage only, so merged launches stay independent. */
+/* Lists of the cells whose lives begin (2s) and end (2s + 1) with turn s. A cell is freed only
+** after the last step of its last stage, so two steps of one stage never reuse each other's memory,
+** and merged launches stay independent. */
 static void list_cells(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t *head,
                        int32_t *next) {
   for (int64_t s = 0; s < 2 * n + 2; s++) head[s] = -1;

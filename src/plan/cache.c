@@ -1,5 +1,6 @@
 /*
-** The plan cache: by hash of the key, compared bytewise; bounded by bytes, oldest use first out.
+** The plan cache: found by the hash of the key, compared bytewise; bounded by bytes, least recently
+** used plans are dropped first.
 */
 #include "plan/plan.h"
 #include <string.h>
@@ -44,7 +45,7 @@ static int same_key(const fl_plan *q, const fl_program *p) {
          !memcmp(q->key, p->key.at, q->key_bytes);
 }
 
-/* How many values q keeps that p does not want; -1: q lacks one. */
+/* How many values q keeps that p does not need; -1: q lacks one that p needs. */
 static int64_t surplus(const fl_plan *q, const fl_program *p) {
   int64_t extra = 0;
   for (int64_t i = 0; i < p->live.n; i++) {
@@ -73,7 +74,7 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p) {
   return best;
 }
 
-/* Counts a plan in the cache, or out of it, among the references of its callees. 1: it has some. */
+/* Adds or removes a plan in the cache among the references of its callees. 1: it has some. */
 static int count_callees(const fl_plan *p, int32_t by) {
   int any = 0;
   for (int32_t i = 0; i < p->nstep; i++) {
@@ -91,7 +92,7 @@ static int is_unreachable(const fl_plan *p) {
   return 0;
 }
 
-/* The plan at *q, out of its chain. */
+/* Drops the plan at *q from its chain. */
 static void drop(fl_plans *t, fl_plan **q) {
   fl_plan *p = *q;
   *q = p->chain;
@@ -128,7 +129,7 @@ void fl_plans_put(fl_plans *t, fl_plan *p) {
   link_newest(t, p);
   t->bytes += p->total_bytes;
   t->n++;
-  /* p's own are held by its nodes */
+  /* p's own callees are held by its nodes */
   if (count_callees(p, 1) && ++t->calls >= t->sweep_at) fl_plans_sweep(t);
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
 }

@@ -1,5 +1,5 @@
 /*
-** Cells from program nodes: what is anchored and what stays deferred (planner.h).
+** Makes cells from program nodes: which are anchored and which stay deferred (planner.h).
 */
 #include "plan/planner.h"
 #include "tensor/form.h"
@@ -11,7 +11,7 @@ fl_ref fl_plan_ref(const fl_program *p, const fl_node *n) {
   return ~n->slot;
 }
 
-/* Cell that an input position refers to through views and pieces; -1 for externals and scalars. */
+/* The cell that an input refers to through views and pieces; -1 for externals and scalars. */
 static int32_t input_cell(const fl_planner *P, const fl_node *n, int i) {
   return n->in[i] ? fl_plan_source(P, n->in[i]) : -1;
 }
@@ -27,7 +27,7 @@ static int op_cost(int op) {
   }
 }
 
-/* Can a library read the last two axes as they lie? */
+/* Can a library read the last two axes as they are in memory? */
 static int library_layout(const fl_layout *l) {
   const int r = l->rank;
   const int64_t m = l->size[r - 2], n = l->size[r - 1], sm = l->stride[r - 2],
@@ -38,7 +38,8 @@ static int library_layout(const fl_layout *l) {
   return rows || cols;
 }
 
-/* Do the batch axes step as one? Broadcast ones are left alone: a copy would expand them. */
+/* Can the batch axes be one axis with a single step? Broadcast axes stay as they are: a copy would
+** expand them. */
 static int one_batch(const fl_layout *l, const fl_layout *out) {
   const int lead = out->rank - l->rank;
   int64_t want = -1;
@@ -52,21 +53,21 @@ static int one_batch(const fl_layout *l, const fl_layout *out) {
   return 1;
 }
 
-/* On a GPU many small products must be one call, which takes one step between them. */
+/* On a GPU many small products must be one call, which takes a single step between them. */
 int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
   const fl_layout *l = n->in[i]->layout;
   if (n->shape->numel == 0 || i == 2) return 1;           /* a bias is contiguous */
   return library_layout(l) && (p->device == 0 || one_batch(l, n->shape));
 }
 
-/* Which inputs of a step must lie in separate memory. What is copied anyway may stay an
-** expression: the copy computes it. */
+/* Which inputs of a step must be in separate memory? An input that is copied anyway may stay an
+** expression, which the copy computes. */
 static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   if (n->op == FL_OP_matmul) return fl_plan_reads_as_is(P->p, n, i);
   return fl_ops[n->op].memory >> (i < 7 ? i : 7) & 1;
 }
 
-/* What is in pieces needs memory where somebody reads more than one of them or wants its input in
+/* A node in pieces needs memory if a consumer reads more than one of them or needs its input in
 ** memory. A form reads its inputs by component. */
 static void anchor_pieced(fl_planner *P, const fl_node *n) {
   for (int i = 0; i < n->nin && n->op != FL_OP_form; i++) {
@@ -77,7 +78,7 @@ static void anchor_pieced(fl_planner *P, const fl_node *n) {
   }
 }
 
-/* So many times a form reads input i, which may be deferred or a cat of pieces. */
+/* How many times a form reads input i, which may be deferred or a cat of pieces. */
 static void count_form_reads(fl_planner *P, const fl_node *n, int i) {
   const fl_form_code *f = n->attr->form;
   const int32_t t = fl_plan_source(P, n->in[i]);
@@ -103,9 +104,9 @@ static void anchor_inputs(fl_planner *P, const fl_node *n) {
   }
 }
 
-/* On the CPU a scatter checks its index itself where no other step reads that and what it is made
-** from lies in memory: positions then take no memory. A write in place may not fail
-** half way; one into no elements is no step, so its index is checked apart. */
+/* On the CPU a scatter checks its index itself if no other step reads the index and its source is
+** in memory: positions then take no memory. But a write in place may not fail half-way, and one
+** into no elements is no step, so their indices are checked separately. */
 static void take_check(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node, *q = n->op == FL_OP_scatter && P->p->device == 0 ? n->in[1] : NULL;
@@ -133,7 +134,8 @@ static int of_reduction(const fl_cell *t, const fl_cell *in) {
          in->shape->numel == t->shape->numel;
 }
 
-/* One more array that the cell is made of, if it is no smaller and new. */
+/* Notes one more array that the cell is computed from, if it is no smaller than the cell and not
+** noted yet. */
 static void note_read(fl_cell *cell, const fl_node *x) {
   if (!x || x->shape->numel < cell->shape->numel) return;
   for (int i = 0; i < FL_REPEAT_READS; i++) {
@@ -144,7 +146,7 @@ static void note_read(fl_cell *cell, const fl_node *x) {
   }
 }
 
-/* Does reading its arrays at each use cost more than storing it once? */
+/* Does reading its arrays at each use cost more than storing the cell once? */
 static int is_costly_to_repeat(const fl_cell *cell) {
   int64_t bytes = 0;
   const int pieces = cell->node->op == FL_OP_form ? fl_form_components(cell->node->attr->form) : 1;
@@ -156,8 +158,8 @@ static int is_costly_to_repeat(const fl_cell *cell) {
   return bytes >= 2 * fl_dtype_size(cell->dtype);
 }
 
-/* Length and number of leaves of a cell's expression down to anchored cells; whether an INDEX
-** or a reduction is in it. *dearest: the deferred input with most leaves (by_leaves) or ops. */
+/* Length and number of leaves of a cell's expression down to anchored cells; whether it has an
+** INDEX or a reduction. *dearest: the deferred input with the most leaves (by_leaves) or ops. */
 static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
@@ -189,7 +191,7 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   cell->reduced = (uint8_t)reduced;
 }
 
-/* The same of a component of a form, at most; its inputs count as often as it reads them. */
+/* The same for the largest component of a form; its inputs count as often as it reads them. */
 static void measure_form(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;

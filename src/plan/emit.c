@@ -1,7 +1,7 @@
 /*
-** Emission: writes the expression of a cell, as seen through a map, into a group. Deferred
-** inputs are written in place, recursively: their depth is bounded by FL_COST_LIMIT, not by
-** the window. Nothing is undone here; place.c cuts the lists back after a refusal.
+** Emission: appends the expression of a cell, read through a map, to a group. Deferred inputs are
+** appended recursively: their depth is bounded by FL_COST_LIMIT, not by the window. Nothing is
+** undone here; place.c cuts the lists back after a refusal.
 */
 #include "plan/planner.h"
 #include <assert.h>
@@ -42,7 +42,7 @@ int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[F
                   int64_t *offset) {
   const fl_cell *cell = &P->cell.at[t];
   const fl_layout *l;
-  if (!cell->node) {                       /* the planner's copy of something */
+  if (!cell->node) {                       /* the planner's own copy of a node */
     *ref = cell->source;
     l = cell->view;
     *offset = cell->view_offset;
@@ -79,7 +79,7 @@ static uint8_t pass_of(const fl_group *G, const fl_instr *x) {
   }
 }
 
-/* Add an instruction standing for (ref, map). */
+/* Appends an instruction whose value is (ref, map). */
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m) {
   fl_group *G = fl_plan_group(P, g);
   /* room for finish.c */
@@ -137,7 +137,7 @@ int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t) {
   return 0;
 }
 
-/* Read a stored cell or an external; counts the stage it needs. */
+/* Notes that g reads a stored cell or an external, and the stage that this needs. */
 static int note_read(fl_planner *P, int32_t g, fl_ref ref) {
   if (ref < 0) return 0;
   if (P->cell.at[ref].group < 0) return FL_EMIT_ANCHOR - ref;
@@ -160,8 +160,8 @@ static int load(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m) {
                                        .from = (uint8_t)dtype, .arg = (uint16_t)a }, ref, m);
 }
 
-/* Would g repeat t, which is made of other groups' reductions, at each of many points? Then t
-** asks to be anchored. */
+/* Would g recompute t, which depends on reductions of other groups, at each of many points? Then t
+** should be anchored. */
 static int repeats(fl_planner *P, int32_t g, int32_t t) {
   const fl_group *G = fl_plan_group(P, g);
   int32_t from[6];
@@ -188,7 +188,8 @@ int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int dept
   const int within = fl_plan_piece(P, ref, G->nd, G->size, m, &piece, &pm);
   if (within && !t->anchored && depth <= FL_PULL_DEPTH)
     return fl_plan_pull(P, g, piece, &pm, depth + 1);
-  const int there = within ? fl_plan_find(G, piece, &pm) : -1;      /* the group makes the piece */
+  /* the group itself computes the piece */
+  const int there = within ? fl_plan_find(G, piece, &pm) : -1;
   if (there >= 0) {
     G->shared++;
     return there;
@@ -199,7 +200,7 @@ int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int dept
   return fl_plan_emit_cell(P, g, ref, m, depth + 1);
 }
 
-/* Map of input i of cell t when t is seen through m. */
+/* The map of input i of cell t when t is read through m. */
 static int input_map(fl_planner *P, const fl_group *G, int32_t t, int i, const fl_map *m,
                      fl_ref *ref, fl_map *out) {
   int64_t stride[FL_MAX_AXES], offset;
@@ -271,7 +272,7 @@ int fl_plan_absent(fl_planner *P, int32_t g, int dtype) {
   return v < 0 ? v : emit_cast(P, g, v, FLAME_I64, dtype, INT32_MIN, NULL);
 }
 
-/* scalar 0 + scalar 1 * linear index, in i64 or f64; of a count the index itself */
+/* scalar 0 + scalar 1 * linear index, in i64 or f64; for a count the index itself */
 static int emit_arange(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
   const int wide = fl_is_float(n->dtype) ? FLAME_F64 : FLAME_I64;
@@ -332,7 +333,7 @@ static int emit_index(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
              .arg = (uint16_t)(P->fault.n - 1) }, t, m);
 }
 
-/* Strides of a gather's source and index over the result's axes (conventions of build.h). */
+/* The strides of a gather's source and index over the result's axes (conventions of build.h). */
 static void gather_strides(const fl_node *n, const fl_layout *src, const fl_layout *idx,
                            int64_t *ss, int64_t *is, int64_t *gstride) {
   const int axis = n->attr->axis, grid = n->attr->flags & 1, k = grid ? 1 : n->attr->naxes;
@@ -373,7 +374,7 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
     return FL_EMIT_ANCHOR - t;
   const int v = fl_plan_pull(P, g, iref, &im, depth);
   if (v < 0) return v;
-  /* the check is all there is */
+  /* only the check remains */
   if (n->in[0]->shape->numel == 0) return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);
   const int err = note_read(P, g, sref);
   if (err) return err;
@@ -384,8 +385,8 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
                                        .a = (uint16_t)v, .arg = (uint16_t)a }, t, m);
 }
 
-/* The map counts the elements of the whole result, and so elements of its dtype in the input's
-** memory, from where the input begins. */
+/* The map gives an element of the whole result, and so an element of the result's dtype in the
+** input's memory, counted from where the input begins. */
 static int emit_bits(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
   int64_t first;

@@ -1,6 +1,6 @@
 /*
-** From groups to the plan: which cells need memory, order, steps, and equal kernels merged into one
-** launch.
+** From groups to the plan: which cells need memory, the order of steps, the steps, and equal
+** kernels merged into one launch.
 */
 #include "base/hooks.h"
 #include "plan/planner.h"
@@ -52,7 +52,8 @@ static void touch_group(fl_planner *P, const fl_group *G, int32_t step) {
   }
 }
 
-/* What a GPU's collective reads and writes is not used again: it may go on to the end. */
+/* The memory that a GPU's collective reads and writes is not reused: the collective may run until
+** the plan's end. */
 static void touch_collective(fl_planner *P, const fl_group *G, int32_t last) {
   int64_t off;
   const fl_node *n = P->cell.at[G->cell].node;
@@ -68,7 +69,7 @@ static int64_t product(int n, const int64_t *size) {
   return p;
 }
 
-/* A copy between a cell's memory and its home. */
+/* A step that copies between a cell's memory and its home. */
 static void copy_step(const fl_cell *c, int back, fl_step *s) {
   const fl_place home = { .where = FL_AT_OUT, .index = c->out };
   s->kind = FL_S_COPY;
@@ -84,7 +85,8 @@ static int scatter_step(fl_planner *P, int32_t g, fl_step *s, int *empty) {
   if (!s->scatter || !fl_plan_scatter_step(P, g, s->scatter)) return 0;
   const int64_t points = product(s->scatter->rank, s->scatter->size);
   s->moved = points * (8 + 2 * fl_dtype_size(s->scatter->dtype));
-  *empty = points == 0 || s->scatter->dst_numel == 0;       /* into nothing: its index raises */
+  *empty = points == 0 || s->scatter->dst_numel == 0;       /* a scatter into no elements: its index
+                                                            ** check raises */
   return 1;
 }
 
@@ -122,8 +124,8 @@ static int make_step(fl_planner *P, const fl_turn *t, fl_step *s, int *empty) {
   }
 }
 
-/* Kernels that a step of so many has memory for: powers of two, so that
-** merging takes linear time. */
+/* Number of kernels for which a step of 'count' has memory: powers of two, so that merging takes
+** linear time. */
 static size_t room_of(int32_t count) {
   size_t n = 1;
   while (n < (size_t)count) n *= 2;
@@ -139,7 +141,7 @@ static void free_step(fl_mem *m, fl_step *s) {
   if (s->call) fl_free(m, s->call, sizeof *s->call);
 }
 
-/* Equal kernels of one stage become instances of one launch. b is emptied. */
+/* Makes equal kernels of one stage instances of one launch. b is emptied. */
 static int merge(fl_mem *m, fl_step *a, fl_step *b) {
   const size_t had = room_of(a->count), need = room_of(a->count + 1);
   fl_kernel *k = need == had ? a->kernel
@@ -153,7 +155,8 @@ static int merge(fl_mem *m, fl_step *a, fl_step *b) {
   return 1;
 }
 
-/* Rows, and columns, are many of one kernel: merged are points, and reductions of everything. */
+/* Can kernels like k be merged? MAPs and reductions of everything are; rows and columns are many
+** per kernel already. */
 static int merges(const fl_kernel *k) {
   return k->kind == FL_K_MAP || (k->kind == FL_K_ROW && k->nkept == 0);
 }
@@ -163,7 +166,7 @@ static int mergeable(const fl_step *a, const fl_step *b) {
          a->kernel->key == b->kernel->key && fl_kernel_same_structure(a->kernel, b->kernel);
 }
 
-/* Steps of the stage under way by the keys of their kernels: the newest of each bin, and of each
+/* The steps of the current stage by the keys of their kernels: the newest in each bin, and for each
 ** step the one before it in its bin. */
 typedef struct { int32_t *bin, *before; int64_t nbin; } by_key;
 
@@ -180,7 +183,8 @@ static int add_step(fl_planner *P, fl_plan *plan, by_key *t, fl_step s, int32_t 
   return 1;
 }
 
-/* The step, or what its kernel is taken apart to. Takes it over, also where memory is out. */
+/* Adds the step, or the parts into which its kernel is split. Takes ownership of it, also if memory
+** is out. */
 static int add_parts(fl_planner *P, fl_plan *plan, by_key *t, fl_step *s, int32_t stage_begin) {
   fl_kernel part[FL_MAX_OPERANDS];
   const int n = s->kind == FL_S_KERNEL ? fl_plan_split(P, s->kernel, part) : 0;
@@ -224,7 +228,7 @@ static int fill_steps(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan *p
   return 1;
 }
 
-/* Steps that come of groups that may be taken apart, beyond one a group. */
+/* The number of steps beyond one per group that splitting may produce. */
 static int64_t more_steps(const fl_planner *P) {
   int64_t more = 0;
   for (int64_t g = 0; P->p->device && g < P->group.n; g++) {
@@ -247,7 +251,7 @@ static int make_steps(fl_planner *P, const fl_turn *turns, int64_t turn_count, f
   return ok;
 }
 
-/* Which step completes each result, and which steps write homes. */
+/* Notes which step completes each result, and which steps write homes. */
 static void note_out(fl_plan *plan, fl_place at, int32_t step) {
   if (at.where != FL_AT_OUT) return;
   fl_out *o = &plan->out[at.index];
@@ -270,9 +274,10 @@ static void note_outs(fl_plan *plan) {
   }
 }
 
-/* On a GPU the host queues what writes homes before it has looked at the run's checks: such kernels
-** look themselves. Not beside a user's kernel, which may never end: an interrupt does not wait for
-** it, so nothing that writes a home may be queued until it has ended. */
+/* On a GPU the host queues the steps that write homes before it has seen the run's checks, so these
+** kernels test the checks themselves. Not together with a user's kernel, which may never end: an
+** interrupt does not wait for it, so nothing that writes a home may be queued until it has
+** ended. */
 static void note_guards(fl_plan *plan) {
   int fine = plan->device > 0 && plan->nfault > 0;
   for (int32_t i = 0; i < plan->nstep; i++) {
@@ -286,8 +291,8 @@ static void note_guards(fl_plan *plan) {
   }
 }
 
-/* The reports of a step: note in 'at' that they are of step 'step', or (-1) give them the
-** numbers that 'at' holds. */
+/* The reports of a step: records in 'at' that they belong to step 'step', or (-1) gives them the
+** numbers in 'at'. */
 static void sites_of(fl_step *s, int32_t *at, int32_t step) {
   int32_t *own = s->kind == FL_S_CALL ? &s->call->fault : s->kind == FL_S_SCATTER
                  ? &s->scatter->fault : NULL;
@@ -305,15 +310,15 @@ static void sites_of(fl_step *s, int32_t *at, int32_t step) {
   }
 }
 
-/* Number the reports in the order of their steps (and of emission in a step): the lowest of a
-** run is then of the first step that reports, and what ran before that step is right. */
+/* Numbers the reports in the order of their steps (and of emission within a step): the lowest of a
+** run then belongs to the first step that reports, and what ran before that step is right. */
 static int order_faults(const fl_planner *P, fl_plan *plan) {
   const int32_t n = plan->nfault, steps = plan->nstep;
   if (n < 2) return 1;
   int32_t *at = fl_alloc(P->mem, sizeof *at * (size_t)n);
   int32_t *start = fl_zalloc(P->mem, sizeof *start * (size_t)(steps + 2));
   const int ok = at && start;
-  for (int32_t i = 0; ok && i < n; i++) at[i] = steps;             /* of a kernel that is not run */
+  for (int32_t i = 0; ok && i < n; i++) at[i] = steps;            /* for a kernel that is not run */
   for (int32_t i = 0; ok && i < steps; i++) sites_of(&plan->step[i], at, i);
   for (int32_t i = 0; ok && i < n; i++) start[at[i] + 1]++;
   for (int32_t i = 0; ok && i <= steps; i++) start[i + 1] += start[i];

@@ -1,15 +1,16 @@
 /*
-** Forms (tensor/form.h) in kernels. A component of one is an expression over slices of its inputs,
-** written out as ordinary instructions; the whole is written by its components, as a cat is by its
-** pieces (pieces.c). The operations and their order follow from the code alone, so a component has
-** the same bits wherever it is written out.
+** Forms (tensor/form.h) in kernels. A component is an expression over slices of the inputs, emitted
+** as ordinary instructions; the whole is written component by component, as a cat is piece by piece
+** (pieces.c). The operations and their order depend only on the code, so a component has the same
+** bits wherever it is emitted.
 */
 #include "plan/planner.h"
 #include "tensor/form.h"
 #include <assert.h>
 #include <string.h>
 
-/* A component under way: where each input is read, its steps from component to component. */
+/* The component that is being emitted: where each input is read, and its step from component to
+** component. */
 typedef struct writer {
   fl_planner *P;
   int32_t g;
@@ -27,7 +28,7 @@ static int add(writer *w, int op, int a, int b) {
   return fl_plan_add(w->P, w->g, x, INT32_MIN, NULL);
 }
 
-/* total + sign * v; total may be absent (-1 and 'first'). */
+/* total + sign * v; total may be absent (-1, when 'first'). */
 static int added(writer *w, int first, int total, int v, int sign) {
   if (v < 0) return v;
   if (first) return sign > 0 ? v : add(w, FL_OP_neg, v, 0);
@@ -77,7 +78,7 @@ static int component(writer *w, const fl_form_code *f, int k) {
   return total;
 }
 
-/* The inputs of form t as seen through m, at their first component. */
+/* The inputs of form t read through m, at their first component. */
 static int open_inputs(writer *w, int32_t t, const fl_map *m) {
   const fl_cell *cell = &w->P->cell.at[t];
   const fl_group *G = fl_plan_group(w->P, w->g);
@@ -97,7 +98,7 @@ static int open_inputs(writer *w, int32_t t, const fl_map *m) {
   return 0;
 }
 
-/* The value v stands for component m of t: if it is an input's, as a copy. */
+/* Lets value v be component m of t: if it is an input's value, as a copy. */
 static int name_value(writer *w, int v, int32_t t, const fl_map *m) {
   if (v < 0) return v;
   fl_group *G = fl_plan_group(w->P, w->g);
@@ -116,7 +117,7 @@ int fl_plan_emit_form(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
   const fl_form_code *f = cell->node->attr->form;
   writer w = { .P = P, .g = g, .depth = depth, .dtype = cell->dtype };
   const int k = fl_plan_component(P, t, g, m);
-  if (k < 0) return FL_EMIT_ANCHOR - t;                  /* several of them, or moving */
+  if (k < 0) return FL_EMIT_ANCHOR - t;              /* several components, or not a constant one */
   if (*fl_form_groups(f, k) == 0) return fl_plan_fill(P, g, t, cell->dtype, m);
   const int err = open_inputs(&w, t, m);
   return err < 0 ? err : name_value(&w, component(&w, f, k), t, m);

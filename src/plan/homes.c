@@ -1,6 +1,6 @@
 /*
-** Writes in place: which groups write a cell that has a home and which read the home's old value,
-** and from these whether a cell may be stored straight into its home (planner.h).
+** Writes in place: which groups write a cell that has a home which read the home's old value, and
+** therefore whether a cell may be stored directly into its home (planner.h).
 */
 #include "base/hooks.h"
 #include "plan/planner.h"
@@ -17,7 +17,8 @@ static int in_home(const fl_planner *P, fl_ref ref, int32_t home) {
   return ref < 0 && ref != INT32_MIN && P->p->ext.at[~ref]->buffer == P->p->homes.at[home];
 }
 
-/* Does group H read the old value of a home? same: each point only where t is stored in H. */
+/* Does group H read the old value of a home? same: it reads each point only where t is stored in
+** H. */
 static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int32_t t, int *same) {
   int reads = 0;
   *same = 1;
@@ -46,7 +47,8 @@ static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int3
   return reads;
 }
 
-/* A product that takes longer than an interrupt may wait: steps that write a home are not cut. */
+/* Is it a product that takes longer than an interrupt may wait? Steps that write a home are not
+** interrupted. */
 static int is_long(const fl_planner *P, const fl_group *G) {
   if (G->kind == FL_G_CALL) return 1;              /* not known */
   if (G->kind != FL_G_MATMUL) return 0;
@@ -110,8 +112,8 @@ int fl_homes_open(fl_planner *P, fl_homes *h) {
   return ok;
 }
 
-/* The stage of the last group that must be done before t is written (the checks, and readers of the
-** old value); -1: t's own writer reads other points than it writes. */
+/* The stage of the last group that must run before t is written (checks, and readers of the old
+** value); -1: t's writer itself reads other points than it writes. */
 static int32_t last_reader(const fl_planner *P, const fl_homes *h, int32_t t, int32_t writers) {
   const int32_t home = P->cell.at[t].home;
   int32_t last = h->last_check;
@@ -125,8 +127,8 @@ static int32_t last_reader(const fl_planner *P, const fl_homes *h, int32_t t, in
   return last;
 }
 
-/* Groups that read the old value stay before its writers, also when they are moved because they
-** write another home. */
+/* Keeps the groups that read the old value before its writers, also when they are moved because
+** they write another home. */
 static void hold_readers(fl_planner *P, const fl_homes *h, int32_t t) {
   const int32_t home = P->cell.at[t].home;
   int32_t first = INT32_MAX;
@@ -147,7 +149,7 @@ int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t) {
   for (int32_t i = h->writer[t]; i >= 0; i = h->entry.at[i].next) {
     const fl_group *G = &P->group.at[h->entry.at[i].group];
     writers++;
-    if (G->faulty || is_long(P, G)) return 0;        /* an error must leave the target as it was */
+    if (G->faulty || is_long(P, G)) return 0;        /* an error must leave the target unchanged */
   }
   if (FL_PLANTED(P->c, FL_PLANT_ORDER)) return writers > 0;
   const int32_t last = last_reader(P, h, t, writers);

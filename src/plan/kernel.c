@@ -1,7 +1,7 @@
 /*
-** Structure of kernels: equality, key, and a readable form. Structure is everything that
-** decides a kernel's text: instructions, dtypes, and the class of each stride; not sizes,
-** addresses, offsets, scalars (they are run-time data, so a new batch size compiles nothing).
+** Structure of kernels: equality, key, and a readable form. Structure is everything that determines
+** a kernel's text: instructions, dtypes, and the class of each stride; not sizes, addresses,
+** offsets or scalars (which are run-time data, so that a new batch size needs no compilation).
 */
 #include "plan/kernel.h"
 #include "base/hash.h"
@@ -12,7 +12,7 @@
 
 static int stride_class(int64_t s) { return s == 0 ? 0 : s == 1 ? 1 : 2; }
 
-/* powers of two from 32; what executors specialise on */
+/* powers of two from 32, on which executors specialise */
 static int row_class(const fl_kernel *k) {
   int c = 0;
   if (k->kind == FL_K_MAP) return 0;
@@ -105,7 +105,7 @@ void fl_kernel_print(const fl_kernel *k, fl_text *out) {
     fl_text_printf(out, "  store @%d = %%%d\n", k->store[i].operand, k->store[i].value);
 }
 
-/* Append "+name" unless it is in the list already; a list that is full ends in "+...". */
+/* Appends "+name" unless it is in the list already; a full list ends in "+...". */
 static void add_name(char *out, size_t size, const char *name) {
   const size_t n = strlen(out), k = strlen(name);
   for (const char *p = out; (p = strstr(p, name)) != NULL; p += k)

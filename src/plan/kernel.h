@@ -43,7 +43,7 @@
 
 typedef enum { FL_K_MAP, FL_K_ROW, FL_K_COL } fl_kernel_kind;
 
-/* Where bytes are: external buffer i, kept result i (both bound at run time), or the arena. */
+/* Where the bytes are: external buffer i, kept result i (both bound at run time), or the arena. */
 typedef enum { FL_AT_EXT, FL_AT_OUT, FL_AT_ARENA } fl_where;
 typedef struct fl_place {
   uint8_t where;
@@ -55,8 +55,8 @@ typedef struct fl_operand {
   fl_place place;
   uint8_t dtype;
   uint8_t reads, writes;
-  uint8_t aligned16;        /* 1: first element and row starts are 16-byte aligned for certain */
-  int64_t offset;           /* first element, in elements, from the place (may be negative never) */
+  uint8_t aligned16;        /* 1: the first element and row starts are surely 16-byte aligned */
+  int64_t offset;           /* first element, in elements from the place; never negative */
   int64_t stride[FL_MAX_AXES];  /* elements per step of each space dim */
   int64_t gstride;          /* GATHER: elements per unit of the index value */
 } fl_operand;
@@ -81,7 +81,7 @@ typedef enum {
 
 typedef struct fl_instr {
   uint8_t code, dtype, from, level, pass;
-  uint8_t zero;                    /* instead of padding: equal ones have equal bytes */
+  uint8_t zero;                    /* in place of padding, so that equal structs have equal bytes */
   uint16_t op, a, b, c, arg;
 } fl_instr;
 
@@ -92,27 +92,26 @@ enum { FL_MAX_INSTR = 1280, FL_MAX_OPERANDS = 160, FL_MAX_READS = 96, FL_MAX_SCA
 
 typedef struct fl_kernel {
   uint8_t kind, nkept, nred, passes;
-  uint8_t guard;                   /* on a GPU: stores nothing if a check of the run has failed */
+  uint8_t guard;                  /* on a GPU: it stores nothing if a check of the run has failed */
   int64_t size[FL_MAX_AXES];       /* kept dims, then reduced dims */
-  int64_t points, rows, n;         /* product of all, of kept, of reduced sizes */
+  int64_t points, rows, n;         /* products of all, of the kept, and of the reduced sizes */
   uint16_t ninstr, noperand, nstore, nscalar;
   fl_instr *instr;
   fl_operand *operand;             /* LOAD/GATHER/IOTA maps and stores' targets */
   fl_store *store;
-  uint32_t *scalar;                /* kernel slot -> scalar index of the plan */
-  int64_t bytes;                   /* read + written by the plan's measure (API 6 bytes_moved) */
-  uint64_t key;                    /* of the structure: all but sizes, strides,
-                                   ** offsets, places, scalars */
+  uint32_t *scalar;                /* by kernel slot: scalar index in the plan */
+  int64_t bytes;              /* bytes read and written by the plan's measure (API 6 bytes_moved) */
+  uint64_t key;        /* hash of the structure: all but sizes, strides, offsets, places, scalars */
 } fl_kernel;
 
 /* Structure only, for the key and for kernel text: kinds, instructions, operand dtypes,
 ** which dims each operand's stride is 0 / 1 / other on, dims count, size class of rows. */
 int fl_kernel_same_structure(const fl_kernel *a, const fl_kernel *b);
 uint64_t fl_kernel_key(const fl_kernel *k);
-/* One line an instruction, for FLAME_DEBUG and the golden files. */
+/* One line per instruction, for FLAME_DEBUG and the golden files. */
 struct fl_text;
 void fl_kernel_print(const fl_kernel *k, struct fl_text *out);
-/* "mul+exp+sum": the ops in it, in order, each once; loads, numbers and casts are not named unless
-** nothing else is there. Depends on the structure alone. */
+/* "mul+exp+sum": the ops in the kernel, in order, each once; loads, numbers and casts are named
+** only if there is nothing else. Depends only on the structure. */
 void fl_kernel_name(const fl_kernel *k, char *out, size_t size);
 #endif

@@ -1,6 +1,6 @@
 /*
-** Groups to kernels: dead instructions out, levels, kept dims before reduced ones, dims
-** collapsed jointly for all operands; and the library steps.
+** Groups to kernels: removes dead instructions, assigns levels, puts kept dims before reduced ones,
+** collapses dims jointly for all operands; and makes the library steps.
 */
 #include "plan/planner.h"
 #include <string.h>
@@ -53,7 +53,7 @@ static uint8_t level_of(const fl_group *G, const fl_instr *x, const fl_instr *at
 
 typedef struct { fl_instr *at; int n; } list;
 
-static uint16_t lift(list *out, uint16_t v) {         /* the value at each point of the row */
+static uint16_t lift(list *out, uint16_t v) {       /* the level-0 value at each point of the row */
   const fl_instr from = out->at[v];
   if (from.level) return v;
   out->at[out->n] = (fl_instr){ .code = FL_I_CAST, .dtype = from.dtype, .from = from.dtype,
@@ -61,7 +61,7 @@ static uint16_t lift(list *out, uint16_t v) {         /* the value at each point
   return (uint16_t)out->n++;
 }
 
-/* Instructions in use, renumbered, with levels. remap: old id -> new id. */
+/* The used instructions, renumbered, with levels. remap: old id -> new id. */
 static void renumber(const fl_group *G, const uint8_t *used, list *out, uint16_t *remap) {
   for (int64_t i = 0; i < G->instr.n; i++) {
     if (!used[i]) continue;
@@ -74,7 +74,7 @@ static void renumber(const fl_group *G, const uint8_t *used, list *out, uint16_t
   }
 }
 
-/* Dims in kernel order: kept, then reduced (at least one of those in a reduction). */
+/* Dims in kernel order: kept, then reduced (at least one reduced dim if there is a reduction). */
 static void space_of_group(const fl_group *G, fl_kernel *k, int order[FL_MAX_AXES]) {
   int n = 0;
   for (int d = 0; d < G->nd; d++) if (!(G->red >> d & 1)) order[n++] = d;
@@ -143,7 +143,7 @@ static int64_t operand_bytes(const fl_kernel *k, const fl_operand *o) {
   return n * fl_dtype_size(o->dtype);
 }
 
-/* Elements that the gathers of operand o read: one at each point, or one a row. */
+/* Elements that the gathers of operand o read: one at each point, or one per row. */
 static int64_t gathered(const fl_kernel *k, int o) {
   for (int v = 0; v < k->ninstr; v++)
     if (k->instr[v].code == FL_I_GATHER && k->instr[v].arg == o && k->instr[v].level != 0)
@@ -167,7 +167,7 @@ void fl_kernel_measure(const fl_planner *P, fl_kernel *k) {
     if (k->instr[i].pass > k->passes) k->passes = k->instr[i].pass;
 }
 
-/* A value read and written in place in one kernel: both operands say so. */
+/* Marks a value that one kernel reads and writes in place, at both operands. */
 static void mark_in_place(const fl_planner *P, fl_kernel *k) {
   for (int i = 0; i < k->noperand; i++) {
     fl_operand *w = &k->operand[i];
@@ -199,7 +199,8 @@ static void *copy_of(fl_mem *m, const void *p, size_t n, int *ok) {
   return q;
 }
 
-/* Operands of the accesses that are still read; those of one access share it. How many. */
+/* Makes operands for the accesses that are still used; instructions with one access share its
+** operand. Returns how many. */
 static int read_operands(const fl_planner *P, const fl_group *G, const uint8_t *used,
                          const uint16_t *remap, const int *order, int nd, fl_instr *instr,
                          fl_operand *operand) {
@@ -282,7 +283,8 @@ static seen operand_seen(const fl_planner *P, fl_ref ref, const fl_node *q) {
   return s;
 }
 
-/* Fold batch dims that step alike into their neighbour, and a batch that B does not have into m. */
+/* Folds batch dims with matching steps into their neighbour, and a batch dim that B does not have
+** into m. */
 static void fold_batches(fl_matmul *m) {
   for (int d = m->nbatch - 2; d >= 0; d--) {
     const int64_t n = m->batch[d + 1];
@@ -334,7 +336,7 @@ int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
   if (n->nin > 2) add_bias(m, operand_seen(P, G->access.at[2].ref, n->in[2]));
   m->as[0] = a.stride[a.rank - 2]; m->as[1] = a.stride[a.rank - 1];
   m->bs[0] = b.stride[b.rank - 2]; m->bs[1] = b.stride[b.rank - 1];
-  /* strides of single rows are free: make them usual */
+  /* the stride of a single row is arbitrary: use the standard one */
   if (m->m == 1) m->as[0] = m->k * (m->as[1] ? m->as[1] : 1);
   if (m->k == 1) {
     m->as[1] = m->as[0] == 1 && m->m > 1 ? m->m : 1;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOON = 64 };                      /* steps beside collectives that one waits at most */
+enum { SOON = 64 };                      /* most steps beside collectives that one may wait for */
 
 int fl_plan_is_collective(const fl_planner *P, int32_t g) {
   const fl_group *G = &P->group.at[g];
@@ -32,7 +32,7 @@ static const fl_call_step *collective_of(const fl_step *s) {
   return s->kind == FL_S_CALL && s->call->call.kind == FL_CALL_collective ? s->call : NULL;
 }
 
-/* Does an array at p begin in what the collective writes? */
+/* Does an array at p begin inside the collective's result? */
 static int in_result(const fl_call_step *k, const fl_place *p) {
   const int64_t bytes = k->call.numel * fl_dtype_size(k->call.dtype);
   if (p->where != k->out.where) return 0;
@@ -77,7 +77,7 @@ static int is_attention(const fl_step *s) {
                                   s->call->call.kind == FL_CALL_attention_back);
 }
 
-/* Does attention come soon after collective i, before its result is needed? */
+/* Is there attention soon after collective i, before its result is needed? */
 static int can_wait(const fl_plan *plan, int32_t i) {
   const fl_call_step *k = plan->step[i].call;
   int others = 0;
@@ -113,7 +113,7 @@ static int delay(fl_plan *plan) {
 }
 
 /* The last collective that step i waits for, of those after 'done' up to 'newest', which is one;
-** 'done': none. Those of a bucket end together. */
+** 'done': none. The collectives of a bucket end together. */
 static int32_t needs(const fl_plan *plan, int32_t i, int32_t done, int32_t newest) {
   const fl_step *s = &plan->step[i];
   int32_t last = newest;
@@ -134,7 +134,7 @@ static int by_need(const void *a, const void *b) {
                             : (x->step > y->step) - (x->step < y->step);
 }
 
-/* After the last collective, what waits for less comes first in its stage. */
+/* After the last collective, within a stage steps that wait for less come first. */
 static int order(fl_plan *plan, int32_t last) {
   const int32_t n = plan->nstep - last - 1;
   const size_t bytes = (sizeof(turn) + sizeof(fl_step)) * (size_t)n;
@@ -164,7 +164,8 @@ int fl_plan_order_lanes(fl_plan *plan) {
 }
 
 void fl_plan_note_lanes(fl_plan *plan) {
-  int32_t done = -1, newest = -1;        /* the last that is waited for; the last before step i */
+  int32_t done = -1, newest = -1;        /* the last collective that was waited for; the last one
+                                         ** before step i */
   for (int32_t i = 0; i < plan->nstep; i++) {
     fl_step *s = &plan->step[i];
     plan->checks |= checks(s);

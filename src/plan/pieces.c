@@ -17,7 +17,7 @@ static int pieces_of(const fl_node *n) {
   return n->op == FL_OP_form ? fl_form_components(n->attr->form) : n->nin;
 }
 
-/* Positions along the axis of n that map m reaches: 0 when they are not an interval of it. */
+/* The positions along n's axis that map m reaches; 0 if they are not an interval. */
 static int reach(const fl_node *n, int nd, const int64_t *size, const fl_map *m, int64_t *low,
                  int64_t *high) {
   int64_t along[FL_MAX_AXES] = { 0 }, step[FL_MAX_AXES];
@@ -55,8 +55,8 @@ int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m
   return reach(P->cell.at[t].node, G->nd, G->size, m, &low, &high) && low == high ? (int)low : -1;
 }
 
-/* What node q, an input of a cell, is read from: cats that hold it in one piece and need no memory
-** are looked through. -1: it is no cell. */
+/* The cell from which node q, an input of a cell, is read; cats that hold it in one piece and need
+** no memory are skipped. -1: it is no cell. */
 int32_t fl_plan_source(const fl_planner *P, const fl_node *q) {
   fl_map m = { 0 }, piece;
   fl_ref ref = fl_plan_target(P->p, q, &m.offset), to;
@@ -117,7 +117,7 @@ static int compose(const fl_group *G, const fl_layout *s, const int64_t *stride,
                         out->stride, &out->offset);
 }
 
-/* The value of the piece that lies at 'to' in the whole; m: the map of an array of its shape s. */
+/* The value of the piece that is at 'to' in the whole; m: the map of an array of its shape s. */
 static int piece_value(fl_planner *P, int32_t g, int32_t t, int piece, const fl_layout *s,
                        const fl_map *m, const fl_map *to) {
   const fl_node *n = P->cell.at[t].node;
@@ -135,7 +135,7 @@ static int piece_value(fl_planner *P, int32_t g, int32_t t, int piece, const fl_
                                                     : FL_EMIT_REJECT;
 }
 
-/* A deferred input of n: what takes the room that a piece lacks. */
+/* A deferred input of n, which takes the room that a piece lacks. */
 static int32_t deferred_input(const fl_planner *P, const fl_node *n, int piece) {
   for (int i = 0; i < n->nin; i++) {
     const int32_t t = n->op == FL_OP_form || i == piece ? fl_plan_source(P, n->in[i]) : -1;
@@ -164,7 +164,7 @@ int fl_piece_join(fl_planner *P, int32_t g, int32_t t, int piece) {
   return v;
 }
 
-/* Groups that compute what a piece is made of. */
+/* The groups that compute the inputs of a piece. */
 static int near_groups(fl_planner *P, int32_t t, int piece, int32_t *near, int most) {
   const fl_node *n = P->cell.at[t].node;
   if (n->op == FL_OP_form) return fl_plan_dep_groups(P, t, near, most);
@@ -175,7 +175,7 @@ static int near_groups(fl_planner *P, int32_t t, int piece, int32_t *near, int m
   return near[0] >= 0;
 }
 
-/* All pieces of a cell in one group that the first one may join: 1, else 0. */
+/* Places all pieces of a cell in one group that the first one may join: 1, else 0. */
 static int place_together(fl_planner *P, int32_t t, int n) {
   const fl_layout s = shape_of(P->cell.at[t].node, 0);
   int32_t near[6];
@@ -195,7 +195,7 @@ static int placed_groups(const fl_planner *P, int32_t t, int piece, int32_t *nea
   return n;
 }
 
-/* Components of a form stay together as long as a group holds them; pieces of a cat may have
+/* Components of a form stay together as long as they fit in a group; pieces of a cat may have
 ** nothing in common. */
 static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
   const fl_layout s = shape_of(P->cell.at[t].node, piece);
@@ -209,14 +209,15 @@ static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
   return fl_place_own(P, t, piece, &s, first);
 }
 
-/* The components of a form behind the first, which has a separate group, in that. */
+/* Places the components of a form after the first, which has a separate group, in that group. */
 static int place_rest(fl_planner *P, int32_t t, int n) {
   const int32_t g = fl_plan_writer(P, t, 0);
   return P->cell.at[t].node->op == FL_OP_form && n > 1 && g >= 0 &&
          fl_plan_writer(P, t, 1) < 0 && fl_place_near(P, t, 1, n - 1, &g, 1);
 }
 
-/* A piece that waits for another cell is tried again when that is placed; those before it stay. */
+/* A piece that waits for another cell is tried again after that is placed; the pieces before it
+** stay. */
 int fl_place_pieces(fl_planner *P, int32_t t, int32_t *first) {
   const int n = pieces_of(P->cell.at[t].node);
   if (P->cell.at[t].pieces < 0) {

@@ -83,9 +83,9 @@ static int64_t row_length(const fl_group *G, uint32_t red) {
   return n;
 }
 
-/* May the group hold whole rows beside reductions over 'red' (planner.h, FL_ROW_LIMIT)? Not rows of
-** no elements: no dim of theirs moves, so their values would be taken for those of which there is
-** one a row. */
+/* May the group store whole rows beside reductions over 'red' (planner.h, FL_ROW_LIMIT)? Not if
+** rows have no elements: no dim of theirs has a stride, so their values would look like values per
+** row. */
 static int row_program(const fl_group *G, uint32_t red) {
   const int64_t n = row_length(G, red);
   int64_t rows = 1;
@@ -97,14 +97,14 @@ int fl_place_takes(const fl_group *G, int level) {
   return !level || G->kind == FL_K_MAP || (G->kind == FL_K_ROW && row_program(G, G->red));
 }
 
-/* An elementwise cell joins g: instruction id, or a refusal. */
+/* Lets an elementwise cell join g. Returns an instruction id, or a refusal. */
 static int join_map(fl_planner *P, int32_t g, int32_t t) {
   fl_group *G = fl_plan_group(P, g);
   fl_map m;
   int level;
   if (!fl_plan_natural(G, P->cell.at[t].shape, &m, &level) || !fl_place_takes(G, level))
     return FL_EMIT_REJECT;
-  int v = fl_plan_find(G, t, &m);           /* a deferred one that was written in before */
+  int v = fl_plan_find(G, t, &m);           /* a deferred cell that was emitted before */
   if (v >= 0) G->shared++;
   else v = fl_plan_emit_cell(P, g, t, &m, 0);
   if (v < 0) return v;
@@ -114,7 +114,8 @@ static int join_map(fl_planner *P, int32_t g, int32_t t) {
   return v;
 }
 
-/* Reduced dims of a reduction in its own space; kind by the innermost dim that counts. */
+/* The reduced dims of a reduction in its own space; the innermost dim of size above 1 determines
+** the kind. */
 static uint32_t reduced_dims(const fl_node *n, const fl_layout *in, int *kind) {
   uint32_t red = 0;
   int d = 0;
@@ -130,7 +131,7 @@ static uint32_t reduced_dims(const fl_node *n, const fl_layout *in, int *kind) {
   return red;
 }
 
-/* Where t's results lie: row-major over the dims that are kept. */
+/* The map of t's results: row-major over the kept dims. */
 static fl_map results_of(const fl_group *G, uint32_t red) {
   fl_map out;
   memset(&out, 0, sizeof out);
@@ -143,8 +144,8 @@ static fl_map results_of(const fl_group *G, uint32_t red) {
   return out;
 }
 
-/* The input of reduction n, read at each point m of the group's space; of
-** rows of no elements nothing is. */
+/* Reads the input of reduction n at each point m of the group's space; for rows of no elements it
+** reads nothing. */
 static int pull_row(fl_planner *P, int32_t g, const fl_node *n, const fl_map *m) {
   const fl_group *G = fl_plan_group(P, g);
   const fl_node *q = n->in[0];
@@ -201,9 +202,9 @@ static void settle(fl_planner *P, int32_t g, int32_t t, int piece, int32_t stage
   fl_place_commit(P, g, stage);
 }
 
-/* Rows and columns are gone through once for each round, with much in registers. Who brings them
-** much work where the program is long, or (but for a reduction, which is why they are gone
-** through) more arrays than it shares, is better off in another kernel. */
+/* Would the cell crowd the group? Rows and columns are traversed once per round, with much in
+** registers. A cell that adds much work to a long program, or (unless it is a reduction, the reason
+** for the traversal) more arrays than it shares, is better in another kernel. */
 static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   int fresh = 0;
   if (G->instr.n > FL_JOIN_LIMIT) return 1;
@@ -233,7 +234,8 @@ int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n) {
   return 0;
 }
 
-/* The groups that complete q, those that 'out' lacks. How many it has then. */
+/* Adds to 'out' the groups that complete q and are not in it yet. Returns how many there are
+** then. */
 static int add_writers(const fl_planner *P, fl_ref q, int32_t *out, int n, int most) {
   for (int i = 0, of = fl_plan_writers(P, q); i < of && n < most; i++) {
     const int32_t g = fl_plan_writer(P, q, i);
@@ -315,7 +317,8 @@ static int place_expression(fl_planner *P, int32_t t, int32_t *first) {
   const fl_layout *space = fl_ops[n->op].fuse == FL_FUSE_R ? n->in[0]->shape : n->shape;
   int32_t near[6];
   if (fl_place_near(P, t, -1, 1, near, fl_plan_dep_groups(P, t, near, 6))) return 1;
-  if (P->cell.at[t].hoist == FL_HOIST_ASKED) {    /* worth no separate pass: repeated after all */
+  if (P->cell.at[t].hoist == FL_HOIST_ASKED) {    /* not worth a separate pass: it is recomputed
+                                                  ** after all */
     P->cell.at[t].hoist = P->cell.at[t].anchored = 0;
     return 1;
   }
@@ -334,7 +337,7 @@ static int place_one(fl_planner *P, int32_t t, int32_t *first) {
   }
 }
 
-/* Place t, first whatever turns out to need a separate group before it. */
+/* Places t, after the cells that turn out to need separate groups before it. */
 static int place(fl_planner *P, int32_t t) {
   int32_t *top = FL_PUSH(P->mem, &P->todo);
   if (!top) return 0;

@@ -9,7 +9,7 @@
 #define FL_PLAN_PLACE_H
 #include "plan/planner.h"
 
-/* A group before something is emitted into it. */
+/* The state of a group before something is emitted into it. */
 typedef struct fl_place_was {
   int64_t instr, access, scalar, deps, fault;
   uint8_t faulty, full, kind;
@@ -18,28 +18,28 @@ typedef struct fl_place_was {
 fl_place_was fl_place_mark(const fl_planner *P, const fl_group *G);
 void fl_place_cut(fl_planner *P, fl_group *G, const fl_place_was *was);
 
-/* The sizes of 's' that are not 1, as the dims of a group. How many. */
+/* The sizes of 's' that are not 1, as dims of a group. Returns how many. */
 int fl_place_space(const fl_layout *s, int64_t size[FL_MAX_AXES]);
-/* A group that nothing joins until it is entered (fl_place_own does that). -1: no memory. */
+/* A group that nothing joins until it is committed (fl_place_own does that). -1: no memory. */
 int32_t fl_place_group(fl_planner *P, int kind, int nd, const int64_t *size);
-/* Take back the newest group, and the fault sites its expression added. */
+/* Removes the newest group, and the fault sites that its expression added. */
 void fl_place_drop(fl_planner *P, const fl_place_was *was);
-/* The group is of this stage; what it reads may not move to it or beyond. */
+/* Sets the group's stage; groups that it reads from may not move to that stage or later. */
 void fl_place_commit(fl_planner *P, int32_t g, int32_t stage);
 int fl_place_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value, const fl_map *m);
-/* Does the group take stores at each point (level 1) or once a row (level 0)? */
+/* Can the group store at each point (level 1) or once per row (level 0)? */
 int fl_place_takes(const fl_group *G, int level);
 
-/* Cell t, or piece 'piece' of it (-1: the cell), in a separate group; and in group g, if it
-** shares something with it and g's stage allows: then 1, else 0. n: so many pieces from 'piece'
-** on, all or none; 1 for a cell. */
+/* Places cell t, or its piece 'piece' (-1: the cell), in a new group; or in group g if they share
+** something and g's stage allows it: then 1, else 0. n: number of pieces from 'piece' on, all or
+** none are placed; 1 for a cell. */
 int fl_place_own(fl_planner *P, int32_t t, int piece, const fl_layout *space, int32_t *first);
 int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n);
-/* Likewise in one of k groups, in one of the newest of its space. */
+/* The same in one of k groups, or in one of the newest groups of its space. */
 int fl_place_near(fl_planner *P, int32_t t, int piece, int n, const int32_t *near, int k);
 int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout *space);
 
-/* pieces.c. A piece as an expression of group g: what it gives, an instruction or a refusal. */
+/* pieces.c. Emits a piece as an expression of group g: an instruction id or a refusal. */
 int fl_piece_join(fl_planner *P, int32_t g, int32_t t, int piece);
 int fl_place_pieces(fl_planner *P, int32_t t, int32_t *first);
 

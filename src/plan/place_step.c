@@ -5,8 +5,8 @@
 #include "plan/place.h"
 #include "tensor/call_collective.h"
 
-/* A closed MAP group over 'space' that stores (ref seen by strides over the space) into cell
-** t at 'to'. Same results as fl_place_own; *made: the group. */
+/* A closed MAP group over 'space' that stores (ref read by strides over the space) into cell t at
+** 'to'. Same results as fl_place_own; *made: the group. */
 static int store_group(fl_planner *P, const fl_layout *space, fl_ref ref, const int64_t *stride,
                        int64_t offset, int32_t t, const int64_t *to_stride, int64_t to_offset,
                        int32_t *first, int32_t *made) {
@@ -44,8 +44,8 @@ static void broadcast_strides(const fl_node *q, const fl_layout *shape, int64_t 
     stride[a] = a < lead || l->size[a - lead] == 1 ? 0 : l->stride[a - lead];
 }
 
-/* Cell t's old value in[0] is copied into t's memory; nothing to do when t is written in
-** place (its home holds the old value already). *base: the group, -1 none. */
+/* Copies cell t's old value in[0] into t's memory; does nothing if t is written in place (its home
+** holds the old value already). *base: the group; -1: none. */
 static int place_base(fl_planner *P, int32_t t, int32_t *first, int32_t *base) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node, *q = n->in[0];
@@ -86,7 +86,7 @@ int fl_place_setslice(fl_planner *P, int32_t t, int32_t *first) {
   int r = store_group(P, &box, ref, from, offset, t, to, to_offset, first, &g);
   if (r <= 0) return r;
   r = place_base(P, t, first, &base);
-  if (r <= 0) {                   /* the store is made again when the base is there: drop it */
+  if (r <= 0) {                   /* the store is emitted again after the base is placed */
     fl_plan_group(P, g)->access.n = 0;
     fl_plan_group(P, g)->instr.n = 0;
     return r;
@@ -113,7 +113,7 @@ static int step_group(fl_planner *P, int kind, int32_t t, const fl_ref *reads, i
   return 1;
 }
 
-/* Step t may report a fault of program node 'node'. 1, or -1: memory. */
+/* Notes that step t may report a fault of program node 'node'. Returns 1; -1: no memory. */
 static int add_fault(fl_planner *P, int32_t t, int32_t node) {
   fl_group *G = fl_plan_group(P, P->cell.at[t].group);
   int32_t *f = FL_PUSH(P->mem, &P->fault);
@@ -143,7 +143,7 @@ int fl_place_scatter(fl_planner *P, int32_t t, int32_t *first) {
   return P->cell.at[t].checks ? add_fault(P, t, P->cell.at[t].node->in[1]->slot) : r;
 }
 
-/* A copy of the same elements that an earlier product reads, or -1. */
+/* A copy of the same elements that was made for an earlier product, or -1. */
 static int32_t find_copy(const fl_planner *P, fl_ref ref, const fl_layout *view, int64_t offset,
                          int dtype) {
   for (int64_t k = P->cell.n - 1; k >= 0 && !P->cell.at[k].node; k--) {
@@ -154,9 +154,9 @@ static int32_t find_copy(const fl_planner *P, fl_ref ref, const fl_layout *view,
   return -1;
 }
 
-/* The planner's own copy of an input that no library could read: row-major, but columns stay
-** columns, so that the copy moves along the memory. Products that read the same elements, turned
-** or not, read one copy. */
+/* Makes the planner's own copy of an input that no library can read: row-major, or column-major if
+** the input is, so that the copy runs along memory. Products that read the same elements,
+** transposed or not, share one copy. */
 static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t offset) {
   fl_layouts *table = &P->c->layouts;
   int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];
@@ -182,7 +182,7 @@ static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t of
   return (int32_t)P->cell.n - 1;
 }
 
-/* Input i of matmul n in memory: in *ref. Same results as fl_place_own. */
+/* Input i of matmul n in memory, in *ref. Same results as fl_place_own. */
 static int matmul_input(fl_planner *P, const fl_node *n, int i, fl_ref *ref, int32_t *first) {
   int64_t off;
   *ref = fl_plan_target(P->p, n->in[i], &off);
@@ -196,7 +196,7 @@ static int matmul_input(fl_planner *P, const fl_node *n, int i, fl_ref *ref, int
   const int r = copy < 0 ? -1 : placed ? 1
               : fl_place_own(P, copy, -1, P->cell.at[copy].shape, first);
   if (r <= 0) {
-    if (copy >= 0) fl_plan_drop_copy(P);            /* made again when the rest is there */
+    if (copy >= 0) fl_plan_drop_copy(P);            /* it is made again after the rest is placed */
     return r;
   }
   P->cell.at[copy].stored = 1;
@@ -209,12 +209,12 @@ int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   fl_ref reads[3];
   for (int i = 0; i < n->nin; i++) {
     const int made = matmul_input(P, n, i, &reads[i], first);
-    if (made <= 0) return made;                     /* a copy for the first is found again */
+    if (made <= 0) return made;                    /* the copy for the first input is found again */
   }
   const int r = step_group(P, FL_G_MATMUL, t, reads, n->nin);
   if (r > 0) {
     fl_group *G = fl_plan_group(P, P->cell.at[t].group);
-    for (int i = 0; i < n->nin; i++) {                  /* finish.c finds the operands here */
+    for (int i = 0; i < n->nin; i++) {                  /* finish.c reads the operands from here */
       fl_access *a = FL_PUSH(P->mem, &G->access);
       if (!a) return -1;
       *a = (fl_access){ .ref = reads[i], .dtype = n->dtype };
@@ -223,9 +223,9 @@ int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   return r;
 }
 
-/* A collective comes after the one before it, whose result it does not read: of one stage they are
-** in this order, as steps of a stage are in that of their groups. A stage each would put the last
-** of many arrays after all that they could run beside. */
+/* A collective comes after the previous one, whose result it does not read: within a stage they are
+** in this order, since steps of a stage are ordered by their groups. With a stage each, the last of
+** many arrays would come after all the work that the collectives could overlap with. */
 static int follow(fl_planner *P, int32_t g, fl_ref before) {
   if (before >= 0) {
     const int32_t own = fl_plan_group(P, g)->stage;
@@ -238,7 +238,7 @@ static int follow(fl_planner *P, int32_t g, fl_ref before) {
   return 1;
 }
 
-/* Inputs are row-major already (n_call): they only have to be in memory. */
+/* The inputs are row-major already (n_call), so they only have to be in memory. */
 int fl_place_call(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
   const fl_call *k = n->attr->call;

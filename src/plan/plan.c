@@ -1,6 +1,6 @@
 /*
-** Planning as a whole, and plans as text. The planner's own memory is given back at the end;
-** a plan that can not be had for lack of memory leaves the window as it was.
+** Planning as a whole, and plans as text. The planner's own memory is freed at the end; if memory
+** runs out, the window is unchanged.
 */
 #include "plan/planner.h"
 #include "base/text.h"
@@ -44,7 +44,7 @@ fl_plan *fl_plan_make(flame_context *c, const fl_program *p) {
             (long long)p->nodes.n);
     return NULL;
   }
-  /* the planner has given back what it worked in */
+  /* the planner has freed its working memory */
   plan->total_bytes = c->mem.live_bytes - before;
   return plan;
 }

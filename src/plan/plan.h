@@ -1,9 +1,9 @@
 /*
-** Plans: a window turned into steps. Pure data; a plan holds no pointer to a node, so it is
-** cached, compared bytewise by its key and run many times with other buffers and scalars.
-** Owner: the plan cache (LRU by bytes). One plan is for one device.
+** Plans: the steps that compute a window. Pure data; a plan holds no pointer to a node, so it is
+** cached, compared bytewise by its key and run many times with other buffers and scalars. Owner:
+** the plan cache (LRU by bytes). One plan is for one device.
 **
-** A program is the serialised window: what the planner reads and what the cache compares.
+** A program is the serialised window, which the planner reads and the cache compares.
 */
 #ifndef FL_PLAN_PLAN_H
 #define FL_PLAN_PLAN_H
@@ -33,53 +33,54 @@ typedef struct fl_matmul {
 ** as the script gave it, to be checked as INDEX does (kernel.h). */
 typedef struct fl_scatter {
   uint8_t dtype, add, rank, flags; /* flags: FL_INDEX_* */
-  int32_t fault;                   /* index in plan->fault, -1: the index is checked already */
-  uint32_t limit;                  /* scalar of the plan: the axis size to check against */
+  int32_t fault;                   /* index in plan->fault; -1: the index is checked elsewhere */
+  uint32_t limit;               /* index of the plan's scalar with the axis size to check against */
   int64_t size[FL_MAX_AXES];
   fl_operand dst, idx, src;        /* dst.gstride, strides over the space */
-  int64_t position[FL_MAX_AXES];   /* in the index tensor, for the message */
+  int64_t position[FL_MAX_AXES];   /* position in the index tensor, for the message */
   int64_t extent;                  /* index values are 0 .. extent - 1 */
   int64_t dst_numel;
 } fl_scatter;
 
-/* A call: a copy of the node's, with where its arrays are. */
+/* A call: a copy of the node's, with the places of its arrays. */
 typedef struct fl_call_step {
   fl_call call;                    /* holds its callee; call.scalar is NULL */
   fl_place in[FL_CALL_INPUTS], out;
-  int64_t in_byte[FL_CALL_INPUTS]; /* of the first element, from the place */
-  int32_t scalar;                  /* first of its scalars in the plan's */
-  int32_t fault;                   /* index in plan->fault, -1: cannot report */
+  int64_t in_byte[FL_CALL_INPUTS]; /* byte of the first element, from the place */
+  int32_t scalar;                  /* index of its first scalar among the plan's */
+  int32_t fault;                   /* index in plan->fault; -1: it cannot report */
 } fl_call_step;
 
 typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY, FL_S_CALL } fl_step_kind;
 
 typedef struct fl_step {
   uint8_t kind;
-  uint8_t commits;                 /* writes a home: not to be interrupted half-way */
-  uint8_t looks;                   /* scan.c made it: not the program's, and not counted */
-  int32_t joins;                   /* 1 + the last collective that must have ended before it,
-                                   ** which ends a bucket; 0: none that earlier steps do not wait
-                                   ** for (lanes.c) */
+  uint8_t commits;                 /* it writes a home, so it must not be interrupted half-way */
+  uint8_t looks;                   /* made by scan.c: not part of the program, and not counted */
+  int32_t joins;                   /* 1 + the last collective, which ends a bucket, that must have
+                                   ** ended before this step; 0: only those that earlier steps wait
+                                   ** for too (lanes.c) */
   int32_t stage;                   /* steps of one stage could be in any order */
-  int32_t count;                   /* KERNEL: instances of one structure run as one launch */
-  int32_t node;                    /* the program's node that it computes, of several the first */
+  int32_t count;                   /* KERNEL: number of instances of one structure in one launch */
+  int32_t node;                    /* the program's node that it computes; of several the first */
   fl_kernel *kernel;               /* KERNEL: array of count */
   fl_matmul *matmul;
   fl_scatter *scatter;
   fl_call_step *call;
   fl_place from, to; int64_t bytes;   /* COPY of whole buffers */
   int64_t moved;                   /* bytes_moved of the step */
-  void *prepared;                  /* the device's own (compiled kernel, algorithm) */
+  void *prepared;                  /* the device's data (compiled kernel, algorithm) */
 } fl_step;
 
-/* External value of a plan: a STORED node. home: index of the home buffer it lies in, -1. */
+/* An external value of a plan: a STORED node. home: index of the home buffer that it is in, or
+** -1. */
 typedef struct fl_ext { uint8_t dtype; int32_t home; } fl_ext;
 
-/* A value that outlives the run. home >= 0: its bytes are that home buffer's (a write). */
+/* A value that outlives the run. home >= 0: its bytes are those of that home buffer (a write). */
 typedef struct fl_out {
   int32_t node; uint8_t dtype; int32_t home; int64_t bytes;
-  int32_t first, step;           /* the first and last step that write it, -1: none (no elements) */
-  void *last;                    /* where the last run put it: there again, if that is free */
+  int32_t first, step;           /* first and last step that write it; -1: none (no elements) */
+  void *last;                    /* its address in the last run, used again if that is free */
 } fl_out;
 
 /* Where faults point: the program's node whose INDEX reported. Faults are numbered in the order
@@ -90,55 +91,59 @@ enum { FL_PLAN_READS = 4 };
 typedef struct fl_plan {
   uint64_t hash;
   uint8_t *key; size_t key_bytes;
-  uint8_t *live; int32_t nnode;  /* per program node: is it kept (an out) */
-  uint8_t device, checks;        /* checks: a step looks at indices */
+  uint8_t *live; int32_t nnode;  /* by program node: is it kept (an out)? */
+  uint8_t device, checks;        /* checks: a step checks indices */
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
-  int64_t arena_bytes;           /* intermediates at planned offsets, 256-byte aligned */
-  int32_t widest;                /* the program's node that is the largest of them, -1: none */
+  int64_t arena_bytes;          /* size of the intermediates at planned offsets, 256-byte aligned */
+  int32_t widest;                /* the program's node with the largest of these; -1: none */
   int64_t total_bytes;           /* host memory of the plan, and of what a device prepared for it */
-  int64_t serial;                /* among all plans of the context */
-  struct fl_plan *chain, *newer, *older;  /* of its hash; by their last use */
+  int64_t serial;                /* number among all plans of the context */
+  struct fl_plan *chain, *newer, *older;  /* next in the hash chain; neighbours in order of last
+                                          ** use */
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
-  void *replay;                  /* the device's own: what it keeps of runs, for equal ones */
+  void *replay;                  /* the device's data: what it keeps of runs, for repeating them */
   int32_t nread, read[FL_PLAN_READS];     /* small results that were read after earlier runs */
   int32_t nscan, *scan;          /* FLAME_CHECK=nan (scan.c): byte i of the arena from scan_at on */
-  int64_t scan_at;               /* says whether step scan[i] has written a NaN */
+  int64_t scan_at;               /* tells whether step scan[i] has written a NaN */
   uint8_t prepared;
   fl_mem *mem;
 } fl_plan;
 
-/* The window's nodes needed for some roots, in recorded order, of one device; and what they
-** bind. 'live' says which of them are kept; it is not part of the key: a cached plan that
+/* The window's nodes on one device that some roots need, in recorded order; and the buffers that
+** they use. 'live' tells which of them are kept; it is not part of the key: a cached plan that
 ** keeps more serves too. Owned by its maker; borrows the nodes. */
 typedef struct fl_program {
   fl_mem *mem;
   uint8_t device;
   struct { fl_node **at; int64_t n, cap; } nodes;      /* PENDING, views included */
-  struct { fl_node **at; int64_t n, cap; } ext;        /* STORED inputs, first use order */
-  struct { int32_t *at; int64_t n, cap; } same;        /* the first of ext with i's first element */
-  struct { int32_t *at; int64_t n, cap; } bin;         /* ext by that: open addressing, -1: none */
-  struct { fl_buffer **at; int64_t n, cap; } homes;    /* buffers written, first use order */
+  struct { fl_node **at; int64_t n, cap; } ext;        /* STORED inputs, in order of first use */
+  struct { int32_t *at; int64_t n, cap; } same;        /* by external i: the first external with the
+                                                       ** same first element */
+  struct { int32_t *at; int64_t n, cap; } bin;         /* hash table of externals by that element:
+                                                       ** open addressing, -1: none */
+  struct { fl_buffer **at; int64_t n, cap; } homes;    /* buffers that are written, in order of
+                                                       ** first use */
   struct { fl_scalar *at; int64_t n, cap; } scalars;
   struct { uint8_t *at; int64_t n, cap; } live;        /* one a node */
-  struct { uint8_t *at; int64_t n, cap; } key;         /* signature compared bytewise */
+  struct { uint8_t *at; int64_t n, cap; } key;         /* signature, compared bytewise */
   struct { fl_node **at; int64_t n, cap; } roots, todo;        /* while it is made */
   uint64_t hash;
 } fl_program;
 
-/* Collect what the roots need. roots NULL: all roots of the window on 'device'. p is zero, or
-** one that fl_program_empty left: its memory is used again. After an error it is freed. */
+/* Collects what the roots need. roots NULL: all roots of the window on 'device'. p is zeroed, or
+** one that fl_program_empty left, whose memory is reused. After an error it is freed. */
 flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots,
                              fl_program *p);
-/* The place of a buffer among the program's homes, -1: it is none of them. */
+/* The index of a buffer among the program's homes; -1: it is none of them. */
 int32_t fl_program_home(const fl_program *p, const fl_buffer *b);
 void fl_program_empty(fl_program *p);
 void fl_program_free(fl_program *p);
-/* Plan it; pure. NULL with the error in c. */
+/* Makes the plan; no side effects. NULL with the error in c. */
 fl_plan *fl_plan_make(flame_context *c, const fl_program *p);
 void fl_plan_free(fl_plan *p);
-/* Step i is the first to write some homes: the last step that writes one of them, i at least.
-** Between the two a run may not stop: a home would hold a part of its new value. */
+/* Step i is the first to write some homes; returns the last step that writes one of these, at least
+** i. Between the two a run may not stop, since a home would hold a part of its new value. */
 int32_t fl_plan_commit_end(const fl_plan *p, int32_t i);
 
 typedef struct fl_plans {
@@ -146,20 +151,21 @@ typedef struct fl_plans {
   fl_plan **bin;
   fl_plan *newest, *oldest;
   int64_t nbin, n, bytes, limit;
-  int64_t calls, sweep_at;         /* plans put that hold callees since the last
-                                   ** sweep; sweep when so many */
+  int64_t calls, sweep_at;         /* plans with callees added since the last sweep; how many
+                                   ** trigger a sweep */
 } fl_plans;
 int fl_plans_init(fl_plans *t, fl_mem *m);
 void fl_plans_close(fl_plans *t);
 /* The cached plan of this program that keeps the fewest values beyond 'live'; NULL: none.
-** Then, if four variants are cached, p->live becomes the union of all of theirs and its own. */
+** If there is none and four variants are cached, p->live becomes the union of their values and its
+** own. */
 fl_plan *fl_plans_find(fl_plans *t, fl_program *p);
-/* p, which is in the cache, had 'before' bytes: it was prepared, or runs were recorded. May drop
-** old ones. */
+/* p, which is in the cache and had 'before' bytes, has grown: it was prepared, or runs were
+** recorded. May drop old plans. */
 void fl_plans_resized(fl_plans *t, const fl_plan *p, int64_t before);
-void fl_plans_put(fl_plans *t, fl_plan *p);                      /* owns it; may drop old ones */
+void fl_plans_put(fl_plans *t, fl_plan *p);                /* takes ownership; may drop old plans */
 int fl_plans_has(const fl_plans *t, const fl_plan *p, int64_t serial);   /* p may be gone */
-/* Drop the plans of callees that nothing else holds: no program can name them again. */
+/* Drops the plans whose callees nothing else holds: no program can name these any more. */
 void fl_plans_sweep(fl_plans *t);
 void fl_plan_print(const fl_plan *p, struct fl_text *out);
 #endif

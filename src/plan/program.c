@@ -1,9 +1,9 @@
 /*
-** The program: what the planner reads and the plan cache compares. The window's nodes that
-** some roots need are collected in recorded order and written out as bytes that hold
-** everything a plan depends on but values: ops, dtypes, shapes, indexing, which inputs, which
-** buffers are written. Scalars, addresses, offsets of stored inputs and the live set stay out
-** of the key (docs/design.md 1.2), so a step that repeats finds its plan.
+** The program: what the planner reads and the plan cache compares. The window's nodes that some
+** roots need are collected in recorded order and written as bytes that contain everything a plan
+** depends on except values: ops, dtypes, shapes, indexing, which inputs, which buffers are written.
+** Scalars, addresses, offsets of stored inputs and the live set are not in the key (docs/design.md
+** 1.2), so a repeated step finds its plan.
 */
 #include "plan/plan.h"
 #include "base/hash.h"
@@ -17,13 +17,14 @@ static int is_root(const fl_node *n) {
   return n->effect || n->held > 0 || (n->entry && n->entry->reads_out && n->grefs > 0);
 }
 
-static int64_t slot_of(fl_program *p, fl_node *n) {    /* of a node already in the program, or -1 */
+static int64_t slot_of(fl_program *p, fl_node *n) {    /* slot of a node that is in the program
+                                                       ** already, or -1 */
   const int64_t s = n->slot;
   if (n->state == FL_PENDING) return s >= 0 && s < p->nodes.n && p->nodes.at[s] == n ? s : -1;
   return s >= 0 && s < p->ext.n && p->ext.at[s] == n ? s : -1;
 }
 
-/* Mark all PENDING nodes that 'roots' need, on an explicit stack. */
+/* Marks all PENDING nodes that 'roots' need, with an explicit stack. */
 static int mark_needed(fl_program *p, fl_node *const *roots, int64_t nroots) {
   int ok = 1;
   for (int64_t r = 0; ok && r < nroots; r++) {
@@ -78,7 +79,7 @@ static int is_same(const fl_node *a, const fl_node *b) {
   return a->buffer == b->buffer && a->offset == b->offset && a->dtype == b->dtype;
 }
 
-/* Where the external with q's first element is, or belongs. */
+/* The bin of the external with q's first element, or the free bin for it. */
 static int64_t bin_of(const fl_program *p, const fl_node *q) {
   const uint64_t key[2] = { (uint64_t)(uintptr_t)q->buffer, (uint64_t)q->offset };
   int64_t k = (int64_t)(fl_hash64(key, sizeof key, q->dtype) & (uint64_t)(p->bin.n - 1));
@@ -86,7 +87,7 @@ static int64_t bin_of(const fl_program *p, const fl_node *q) {
   return k;
 }
 
-/* Twice the bins that the externals need at least. */
+/* Makes at least twice as many bins as there are externals. */
 static int grow_bins(fl_program *p) {
   const int64_t n = p->bin.n ? 2 * p->bin.n : 64;
   if (!FL_RESERVE(p->mem, &p->bin, n)) return 0;
@@ -97,7 +98,7 @@ static int grow_bins(fl_program *p) {
   return 1;
 }
 
-/* q becomes the last external. Others of the same first element are read as one. */
+/* Appends q as an external. Externals with the same first element are read as one. */
 static int add_ext(fl_program *p, fl_node *q) {
   if (2 * p->ext.n >= p->bin.n && !grow_bins(p)) return 0;
   fl_node **e = FL_PUSH(p->mem, &p->ext);
@@ -110,7 +111,7 @@ static int add_ext(fl_program *p, fl_node *q) {
   return 1;
 }
 
-/* An input: slot of a program node (>= 0) or the complement of an external slot. */
+/* An input: slot of a program node (>= 0), or the complement of an external's slot. */
 static int put_input(fl_program *p, writer *w, fl_node *q) {
   if (!q) { PUT(w, INT32_MIN, int32_t); return 1; }            /* a scalar stands there */
   int64_t s = slot_of(p, q);
@@ -131,7 +132,7 @@ static int put_input(fl_program *p, writer *w, fl_node *q) {
   return 1;
 }
 
-/* A cached plan holds the callee, so its address names it. */
+/* A cached plan holds the callee, so its address identifies it. */
 static void put_call(writer *w, const fl_call *call) {
   fl_call k = *call;
   k.scalar = NULL;
@@ -197,7 +198,7 @@ static int put_call_scalars(fl_program *p, const fl_node *n) {
   return 1;
 }
 
-/* Which external lies in which home, known only when all are collected. */
+/* Which external is in which home, known only after all are collected. */
 static int put_homes(fl_program *p) {
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + 4 * p->ext.n)) return 0;
   writer w = { p->key.at + p->key.n, NULL };
@@ -221,12 +222,12 @@ static int collect(flame_context *c, fl_program *p) {
     if (FL_PLANTED(c, FL_PLANT_DEAD) && n->uses > 0 && !n->home) *live = 0;
     if (n->home && !add_home(p, n->home)) return 0;
   }
-  for (int64_t i = 0; i < p->nodes.n; i++) {          /* a kept view keeps its base */
+  for (int64_t i = 0; i < p->nodes.n; i++) {          /* a view that is kept keeps its base */
     fl_node *n = p->nodes.at[i];
     if (p->live.at[i] && n->base && n->base->state == FL_PENDING) p->live.at[n->base->slot] = 1;
     if (!put_node(c, p, n)) return 0;
   }
-  for (int64_t i = 0; i < p->nodes.n; i++)        /* calls' own scalars follow those of the nodes */
+  for (int64_t i = 0; i < p->nodes.n; i++)    /* the calls' own scalars follow those of the nodes */
     if (!put_call_scalars(p, p->nodes.at[i])) return 0;
   return put_homes(p);
 }

@@ -1,13 +1,13 @@
 /*
-** FLAME_CHECK=nan: behind each step that makes floats stands a step that looks for a NaN in what
-** was written, before its memory is used again. It is an ordinary kernel, any(isnan(x)) into a
-** byte of the arena, so every device has it and it is replayed with the plan; the engine reads the
-** bytes after the run (engine/scan.c).
+** FLAME_CHECK=nan: each step that writes floats is followed by a step that looks for a NaN in them,
+** before the memory is reused. It is an ordinary kernel, any(isnan(x)) into a byte of the arena, so
+** every device has it and it is replayed with the plan; the engine reads the bytes after the run
+** (engine/scan.c).
 */
 #include "plan/planner.h"
 #include <string.h>
 
-/* Values in memory: dims of strides. */
+/* Values in memory: dims and their strides. */
 typedef struct area {
   fl_place place;
   uint8_t dtype;
@@ -15,7 +15,7 @@ typedef struct area {
   int rank;
 } area;
 
-/* Dims along which it does not lie still, neighbours joined where they can be. 0: no elements. */
+/* Removes dims of stride 0 and joins neighbours where possible. Returns the number of elements. */
 static int64_t tidy(area *a) {
   int n = 0;
   int64_t numel = 1;
@@ -65,7 +65,7 @@ static area of_matmul(const fl_matmul *m) {
   return a;
 }
 
-/* Array number i that the step writes; 0: there are no more. */
+/* The i-th array that the step writes; 0: there are no more. */
 static int written(const fl_step *s, int i, area *a) {
   if (s->kind == FL_S_KERNEL) {
     const int n = s->kernel->nstore;
@@ -107,7 +107,7 @@ static int fill(fl_mem *m, const area *a, int64_t numel, int64_t byte, fl_kernel
   return 1;
 }
 
-/* The step that looks at 'a', which has elements. */
+/* The step that looks for a NaN in 'a', which has elements. */
 static int look_step(fl_mem *m, const area *a, int64_t numel, int64_t byte, fl_step *s) {
   *s = (fl_step){ .kind = FL_S_KERNEL, .looks = 1, .count = 1,
                   .kernel = fl_zalloc(m, sizeof *s->kernel) };
@@ -128,7 +128,7 @@ static int32_t count(const fl_plan *p) {
   return n;
 }
 
-/* The n steps that look, and of each the step that it looks at. */
+/* Makes the n steps that look, and notes for each the step whose result it looks at. */
 static int make_looks(fl_plan *p, fl_step *look, int32_t *site) {
   int32_t k = 0;
   area a;
@@ -142,7 +142,7 @@ static int make_looks(fl_plan *p, fl_step *look, int32_t *site) {
   return 1;
 }
 
-/* Each behind its step. Sites become places among all steps. */
+/* Inserts each after its step. Sites become indices among all steps. */
 static void weave(const fl_plan *p, const fl_step *look, int32_t *site, int32_t n, fl_step *out) {
   int32_t at = 0, k = 0;
   for (int32_t i = 0; i < p->nstep; i++) {

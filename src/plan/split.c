@@ -1,16 +1,16 @@
 /*
-** Kernels of reductions of everything, taken apart. Reductions that have nothing in common, as the
-** squares of many gradients, share a group where each joined another's loop; on a GPU a kernel of
-** one row is one block (or a few), which would go through them one after the other. As separate
-** kernels those of equal structure are instances of one launch, side by side (finish.c).
+** Splits kernels of full reductions. Reductions that have nothing in common, like the squares of
+** many gradients, may share a group because each joined another's loop; on a GPU a kernel of one
+** row is one block (or a few), which would go through them one after the other. As separate kernels
+** those of equal structure are instances of one launch, side by side (finish.c).
 */
 #include "plan/planner.h"
 #include <string.h>
 
 typedef struct parts {
   const fl_kernel *k;
-  uint16_t of[FL_MAX_INSTR];         /* of each instruction: the first of its part */
-  uint16_t reader[FL_MAX_OPERANDS];  /* of each operand: the first instruction that reads it, + 1 */
+  uint16_t of[FL_MAX_INSTR];         /* by instruction: the first of its part */
+  uint16_t reader[FL_MAX_OPERANDS];  /* by operand: the first instruction that reads it, + 1 */
 } parts;
 
 static uint16_t first_of(const parts *p, uint16_t v) {
@@ -38,7 +38,7 @@ static void find_parts(parts *p) {
   for (uint16_t v = 0; v < k->ninstr; v++) p->of[v] = first_of(p, v);
 }
 
-/* Does a part begin at instruction v: its first, which is of a store's value? */
+/* Does a part begin at instruction v: its first, which leads to a stored value? */
 static int begins(const parts *p, uint16_t v) {
   for (int s = 0; s < p->k->nstore; s++) if (p->of[p->k->store[s].value] == v) return 1;
   return 0;
@@ -50,7 +50,8 @@ static void *room(fl_mem *m, size_t n, size_t size, int *ok) {
   return at;
 }
 
-/* Instructions, operands and scalars of the part that begins at 'first'; a draw has two scalars. */
+/* The instructions, operands and scalars of the part that begins at 'first'; a draw has two
+** scalars. */
 static void fill(const parts *p, uint16_t first, fl_kernel *out) {
   const fl_kernel *k = p->k;
   uint16_t to[FL_MAX_INSTR] = { 0 }, operand[FL_MAX_OPERANDS] = { 0 };      /* + 1 */
@@ -79,7 +80,7 @@ static void fill(const parts *p, uint16_t first, fl_kernel *out) {
   }
 }
 
-/* The part as a kernel, its lists exactly as long as they need to be. 0: no memory. */
+/* The part as a kernel; its lists are exactly as long as necessary. 0: no memory. */
 static int make_part(fl_planner *P, const parts *p, uint16_t first, fl_kernel *out) {
   const fl_kernel *k = p->k;
   fl_instr instr[FL_MAX_INSTR];

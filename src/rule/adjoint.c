@@ -1,4 +1,4 @@
-/* The vjp of a call (rule.h): what is launched to get gradients from cotangents. */
+/* The vjp of a call (rule.h): which launches compute gradients from cotangents. */
 #include "rule/rule.h"
 #include "tensor/build.h"
 #include <assert.h>
@@ -21,7 +21,7 @@ int64_t fl_kenlarge(int64_t *geometry, const fl_kad *ad) {
 typedef struct adjoint {
   fl_kcall *call;
   fl_node *const *seed;                /* by parameter */
-  uint8_t active[MOST];                /* by parameter: is the gradient asked for? */
+  uint8_t active[MOST];                /* by parameter: is its gradient needed? */
   int64_t shared;
   fl_node **gradient;                  /* by parameter */
 } adjoint;
@@ -38,7 +38,7 @@ static flame_status work(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
   return fl_kgive_copy(l, part, k, fl_kflat(seed, q->type));
 }
 
-/* Parameter k of the adjoint. An argument that is not given is a null pointer. */
+/* Gives the launch parameter k of the adjoint. An argument that is not given is a null pointer. */
 static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int k) {
   const fl_kad_param *q = &part->k->ad->params[k];
   const fl_kcall *call = a->call;
@@ -67,7 +67,7 @@ static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
   }
 }
 
-/* A thread for each element of the largest gradient. */
+/* Sets one thread for each element of the largest gradient. */
 static void gather_geometry(const adjoint *a, fl_launch *l, const fl_kad *ad) {
   int64_t most = 1;
   for (int k = 0; k < ad->n_params; k++) {
@@ -86,7 +86,7 @@ static void take(adjoint *a, const fl_kad_param *q, fl_node *y) {
     a->gradient[q->param] = fl_kshaped(n_cast(y, v->dtype), v);
 }
 
-/* Launch one kernel of the adjoint; a part without results has nothing to say. */
+/* Launches one kernel of the adjoint; a part without results is skipped. */
 static flame_status run_part(adjoint *a, const fl_kprogram *part) {
   const fl_kad *ad = part->k->ad;
   fl_launch l;
@@ -109,7 +109,7 @@ static flame_status run_part(adjoint *a, const fl_kprogram *part) {
   return e != FLAME_OK ? e : a->call->c->err.code;
 }
 
-/* A gather counts elements and threads in an int. */
+/* Can a gather be used? It counts elements and threads in an int. */
 static int may_gather(const fl_kcall *k) {
   const int64_t most = k->c->gather_most;
   for (int i = 0; i < k->p->nparam; i++)
@@ -118,7 +118,7 @@ static int may_gather(const fl_kcall *k) {
   return 1;
 }
 
-/* Are the numbers greater than 0 that a gather takes for sizes? */
+/* Are the numbers that a gather takes for sizes greater than 0? */
 static int suits(const fl_kderived *d, const fl_kknown *x) {
   for (int i = 0; d->positive && i < x->l.n_values; i++)
     if (d->positive[i] && !(x->known[i] && x->value[i] > 0)) return 0;
@@ -140,7 +140,7 @@ static const fl_kderived *adjoint_of(const adjoint *a) {
   return fl_kprogram_derive(k->c, k->p, &ask);
 }
 
-/* A kernel that only adds to x: what comes in goes out. */
+/* For a kernel that only adds to x, the gradient of x is its cotangent. */
 static void pass_through(adjoint *a, const fl_kad *ad) {
   for (int k = 0; k < ad->n_params; k++) {
     const fl_kad_param *q = &ad->params[k];

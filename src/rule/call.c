@@ -1,4 +1,4 @@
-/* Calls of programs (rule.h), and the arguments of what is launched for them. */
+/* Calls of programs (rule.h), and the arguments of the launches for them. */
 #include "rule/rule.h"
 #include "tensor/build.h"
 #include <assert.h>
@@ -53,7 +53,7 @@ void fl_kextents_of(const int64_t *geometry, int64_t extent[FL_KEXTENTS]) {
   extent[FL_KEXTENT_BLOCKS] = geometry[0] * geometry[1] * geometry[2];
 }
 
-/* An integer as its bytes lie there. */
+/* Reads an integer of a kernel's type from its bytes. */
 static int64_t read_int(const void *from, int type) {
   int64_t v = 0;
   const int size = fl_kt_size(type);

@@ -1,9 +1,10 @@
-/* Programs (rule.h): what a kernel's parameters mean, and what is derived from it. */
+/* Programs (rule.h): the meaning of a kernel's parameters, and the kernels derived from it. */
 #include "rule/rule.h"
 #include "kernel/ad/record.h"
 #include <string.h>
 
-enum { MOST_DERIVED = 1 << 30 };        /* memory of the source's arena that one derivation takes */
+enum { MOST_DERIVED = 1 << 30 };        /* most memory of the source's arena that one derivation may
+                                        ** take */
 
 static void *no_memory(flame_context *c) {
   FL_FAIL(c, FLAME_NO_MEMORY, "kernel", "no host memory to derive a gradient");
@@ -112,7 +113,7 @@ flame_status fl_kprogram_record(flame_context *c, fl_kprogram *p) {
 
 /* ---- derivatives ----------------------------------------------------------------------------- */
 
-/* Is what was derived right for this launch? */
+/* Is the derived kernel right for this launch? */
 static int holds(const fl_klimits *limits, const fl_klaunched *l) {
   for (int i = 0; i < limits->n; i++) {
     const fl_klimit *x = &limits->at[i];
@@ -134,7 +135,7 @@ static const fl_kderived *find(const flame_context *c, const fl_kprogram *p, con
   return NULL;
 }
 
-/* Why there is no derivative; ad: NULL where the kernel itself is refused. */
+/* Reports why there is no derivative; ad: NULL if the kernel itself is refused. */
 static void *refuse(flame_context *c, const fl_kprogram *p, const fl_kad *ad) {
   char text[480];
   const fl_kfunction *k = p->k;
@@ -147,7 +148,8 @@ static void *refuse(flame_context *c, const fl_kprogram *p, const fl_kad *ad) {
   return NULL;
 }
 
-/* Until an interrupt comes. What failed is no failure of the source, which may be asked again. */
+/* Derives, unless an interrupt comes. A failure is not kept in the source, which may be asked
+** again. */
 static fl_kad *derive(flame_context *c, const fl_kfunction *k, const fl_kask *ask,
                       fl_kad_request *r, fl_kad_parts *parts, int *failed) {
   fl_karena *a = &k->unit->source->arena;
@@ -164,7 +166,7 @@ static fl_kad *derive(flame_context *c, const fl_kfunction *k, const fl_kask *as
   return ad;
 }
 
-/* What each parameter of a tangent stands for in its own call. */
+/* Determines what each parameter of a tangent stands for in its own call. */
 static void mean_tangent(fl_kprogram *t, const fl_kprogram *p, const uint8_t *want) {
   for (int k = 0; k < t->nparam; k++) {
     const fl_kad_param *q = &t->k->ad->params[k];
@@ -198,7 +200,7 @@ static int add_part(flame_context *c, fl_kderived *d, const fl_kprogram *p, fl_k
   return 1;
 }
 
-/* The first part is the gather, where there is one. */
+/* Combines the parts of a derivation; the first is the gather, if there is one. */
 static fl_kderived *put_together(flame_context *c, fl_kprogram *p, const fl_kask *ask, fl_kad *ad,
                                  fl_kad_parts parts, int exact) {
   fl_kderived *d = fl_zalloc(&c->mem, sizeof *d);

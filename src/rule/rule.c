@@ -23,7 +23,7 @@ static flame_status no_memory(const fl_kcall *k) {
   return FL_FAIL(k->c, FLAME_NO_MEMORY, k->p->name, "no host memory");
 }
 
-/* values[0..n) get the rule f(arg), which is released with the last of their entries, or now. */
+/* Gives values[0..n) the rule f(arg), which is released with the last of their entries, or now. */
 static flame_status customize(flame_context *c, int n, fl_node **value, const uint8_t *place,
                               int nin, fl_node *const *in, fl_custom custom) {
   fl_custom *f = fl_zalloc(&c->mem, sizeof *f);
@@ -90,7 +90,7 @@ flame_status fl_krule_attach(fl_krule *r, fl_node **value) {
 
 /* ---- of a launch ----------------------------------------------------------------------------- */
 
-/* The node that argument i of the launch was made from, before the launch; NULL: none. */
+/* The node that argument i of the launch was made from, before the launch; NULL: there is none. */
 static fl_node *given(const fl_launch *l, fl_node *const *number, int i, int output) {
   const int64_t w = l->p[FL_KP_ARGS + 2 * i];
   if (output >= 0) return l->out[output].input >= 0 ? l->in[l->out[output].input] : NULL;
@@ -152,7 +152,7 @@ fl_krule *fl_krule_new(fl_kprogram *p, const fl_launch *l, fl_node *const *numbe
   return r;
 }
 
-/* ---- what a proof asks ----------------------------------------------------------------------- */
+/* ---- what a proof needs ------------------------------------------------------------------- */
 
 static fl_kcall *copy_call(const fl_kcall *k, int at, fl_node *x) {
   fl_kcall *own = fl_kcall_new(k->c, k->p, k->geometry, k->nscalar);
@@ -199,11 +199,11 @@ int fl_krule_unproven(fl_krule *r) {
 
 /* ---- gradients that have gradients ----------------------------------------------------------- */
 
-/* What a gradient was made of: the entries of gradients own it. */
+/* What a gradient was computed from; the entries of gradients own it. */
 typedef struct second {
   fl_kcall *call;                      /* a reference */
   int nall, nout;
-  uint8_t all[MOST], out[MOST];        /* parameters: of the gradients, of seeds */
+  uint8_t all[MOST], out[MOST];        /* parameters: of the gradients, of the seeds */
   fl_node *seed[MOST];                 /* held, as out[] */
 } second;
 
@@ -215,8 +215,8 @@ static void second_release(void *arg) {
   fl_free(m, s, sizeof *s);
 }
 
-/* The way back through a vjp, of cotangent u of its gradient 'which'. t: the jvp in this direction;
-** its results are the gradients by the seeds. */
+/* The reverse of a vjp, for cotangent u of its gradient 'which'. t: the jvp in this direction; its
+** results are the gradients with respect to the seeds. */
 static flame_status through(const second *s, const fl_ktangent *t, fl_node **gin) {
   uint8_t active[MOST], slot[MOST];
   fl_node *seed[MOST] = { NULL }, *g[MOST] = { NULL };
@@ -253,7 +253,7 @@ static flame_status second_back(flame_context *c, void *arg, fl_node *y, fl_node
   return e != FLAME_OK ? e : c->err.code;
 }
 
-/* Parameters whose values have gradients: those in 'active', then others that are tracked. */
+/* Parameters whose values get gradients: those in 'active', then others that are tracked. */
 static int all_of(const fl_kcall *k, int n, const uint8_t *active, uint8_t *all) {
   uint8_t set[MOST] = { 0 };
   memcpy(all, active, (size_t)n);
@@ -262,7 +262,7 @@ static int all_of(const fl_kcall *k, int n, const uint8_t *active, uint8_t *all)
   return n;
 }
 
-/* Gradients that depend on values and seeds. */
+/* Makes gradients depend on values and seeds. */
 static flame_status differentiable(second s, int n, fl_node **gradient) {
   fl_node *in[2 * MOST] = { NULL };
   flame_context *c = s.call->c;

@@ -31,7 +31,7 @@
 #include "kernel/ad/ad.h"
 #include "tensor/entry.h"
 
-/* What a parameter is to a caller. NONE: nothing stands for it. */
+/* What a parameter is to a caller. NONE: it has no argument. */
 typedef enum { FL_KROLE_SCALAR, FL_KROLE_STRUCT, FL_KROLE_IN, FL_KROLE_OUT, FL_KROLE_INOUT,
                FL_KROLE_NONE } fl_krole;
 
@@ -39,53 +39,59 @@ typedef struct fl_kprogram {
   int32_t refs;
   int nparam;
   fl_kfunction *k;                     /* a reference */
-  const char *name;                    /* in messages, of the kernel as given */
+  const char *name;                    /* the kernel's name, as given, in messages */
   uint8_t role[FL_KP_MAX_ARGS];        /* fl_krole */
-  uint8_t hidden[FL_KP_MAX_ARGS];      /* a variable of file scope, which no argument stands for */
-  uint8_t nodiff[FL_KP_MAX_ARGS];      /* has no gradient, though it is tracked */
-  int omit;                            /* the only integer parameter, if it is the last: may be
-                                       ** left out, and counts elements; else -1 */
-  fl_kfunction *recorder;              /* launched where the call is tracked (kernel/ad/record.h),
-                                       ** with one result more; NULL: k itself */
-  struct fl_kprogram *replay;          /* which is differentiated then */
-  int records;                         /* values of that result for each thread */
+  uint8_t hidden[FL_KP_MAX_ARGS];      /* it is a variable of file scope, for which there is no
+                                       ** argument */
+  uint8_t nodiff[FL_KP_MAX_ARGS];      /* it gets no gradient, even if it is tracked */
+  int omit;                            /* the only integer parameter, if it is the last: it may be
+                                       ** omitted, and is then the number of elements; else -1 */
+  fl_kfunction *recorder;              /* the kernel launched if the call is tracked
+                                       ** (kernel/ad/record.h), with one more result; NULL: k
+                                       ** itself */
+  struct fl_kprogram *replay;          /* the program that is differentiated then */
+  int records;                         /* number of values of that result per thread */
   struct fl_kderived *derived;         /* owned */
-  struct { uint64_t *at; int64_t n, cap; } proven;   /* by FLAME_CHECK=grad: sets of arguments */
+  struct { uint64_t *at; int64_t n, cap; } proven;   /* sets of arguments for which FLAME_CHECK=grad
+                                                     ** has proven the gradient */
 } fl_kprogram;
 
-/* What is asked of a derivation: wants as FL_KAD_*, by parameter. */
+/* A request for a derivation: wants as FL_KAD_*, by parameter. */
 typedef struct fl_kask {
   uint8_t adjoint;                     /* or a tangent */
-  uint8_t gather;                      /* an adjoint may be two kernels, one on elements */
+  uint8_t gather;                      /* an adjoint may consist of two kernels, one of them with a
+                                       ** thread per element */
   uint8_t geometry;                    /* FL_KONE_… */
   uint8_t want[FL_KP_MAX_ARGS];
-  const fl_klaunched *launched;        /* what proofs may use; NULL: right for any launch */
+  const fl_klaunched *launched;     /* what proofs may use; NULL: it must be right for any launch */
 } fl_kask;
 
-/* What was derived for it. Parameters of the parts are described by part[i]->k->ad->params. */
+/* The result of a derivation. Parameters of the parts are described by part[i]->k->ad->params. */
 typedef struct fl_kderived {
   struct fl_kderived *next;
   fl_kask ask;                         /* without launched */
   uint8_t deterministic;
-  const fl_klimits *limits;            /* of the launches that it is right for */
-  const uint8_t *positive;             /* by parameter: right where it is greater than 0, or NULL */
+  const fl_klimits *limits;            /* the launches for which it is right */
+  const uint8_t *positive;             /* by parameter: it is right only where these are greater
+                                       ** than 0; or NULL */
   int nparts;
-  fl_kprogram *part[2];                /* references; of a tangent, one */
+  fl_kprogram *part[2];                /* references; a tangent has one part */
 } fl_kderived;
 
-/* Takes k over, also on failure (NULL with the error). inout: parameters of variables and pointers
-** whose contents are arguments, NULL for a derived kernel, which has no hidden parameters. */
+/* Takes ownership of k, also on failure (NULL with the error). inout: parameters of variables and
+** pointers whose contents are arguments; NULL for a derived kernel, which has no hidden
+** parameters. */
 fl_kprogram *fl_kprogram_new(flame_context *c, fl_kfunction *k, const uint8_t *inout);
 void fl_kprogram_release(fl_kprogram *p);
-/* Makes recorder and replay where the kernel uses what its atomics return. */
+/* Makes recorder and replay if the kernel uses results of its atomics. */
 flame_status fl_kprogram_record(flame_context *c, fl_kprogram *p);
 /* Borrowed from p; NULL with the error: why there is no derivative. */
 const fl_kderived *fl_kprogram_derive(flame_context *c, fl_kprogram *p, const fl_kask *ask);
-/* As k:source and k:report show it: by all arguments and for all outputs, with the launch as far as
-** the extents (0: not known; NULL: none) say it. */
+/* The derivation that k:source and k:report show: with respect to all arguments and for all
+** outputs, with as much of the launch as the extents tell (0: unknown; NULL: none). */
 const fl_kderived *fl_kprogram_show(flame_context *c, fl_kprogram *p, int adjoint,
                                     const int64_t *geometry);
-/* The type that elements are counted by, where it is narrow; NULL: wide. For fl_launch_takes. */
+/* The type with which elements are counted, if it is narrow; NULL: wide. For fl_launch_takes. */
 static inline const char *fl_kprogram_index(const fl_kprogram *p) {
   const int type = p->omit >= 0 ? p->k->f->params[p->omit].type : FL_KT_I64;
   return fl_kt_size(type) < 8 ? fl_ktypes[type].c : NULL;
@@ -99,8 +105,8 @@ static inline int fl_kprogram_writes(const fl_kprogram *p, int i) {
 typedef struct fl_karg {
   fl_node *value;                      /* held or NULL: an array before the launch, or the tensor
                                        ** that a number was read from */
-  fl_node *result;                     /* held or NULL: an array after it */
-  int32_t at, bytes;                   /* of a number or a struct, in scalar[] */
+  fl_node *result;                     /* held or NULL: an array after the launch */
+  int32_t at, bytes;                   /* place of a number or a struct in scalar[] */
 } fl_karg;
 
 typedef struct fl_kcall {
@@ -116,70 +122,70 @@ typedef struct fl_kcall {
 /* Without arguments; NULL with the error. */
 fl_kcall *fl_kcall_new(flame_context *c, fl_kprogram *p, const int64_t *geometry, int nscalar);
 void fl_kcall_release(fl_kcall *k);
-/* Gives the argument its node, which is held: to 'value' or 'result' of it. */
+/* Gives the argument its node, which is held, as its 'value' or 'result'. */
 static inline void fl_kcall_hold(fl_node **to, fl_node *n) {
   *to = n;
   if (n) fl_node_hold(n);
 }
-/* Threads of a block along x, y, z, then blocks, then both together. */
+/* Extents: threads of a block along x, y, z, then blocks, then their products. */
 static inline int64_t fl_kextent(const int64_t *geometry, int which) {
   if (which < 3) return geometry[FL_KP_BLOCK + which];
   if (which < 6) return geometry[FL_KP_GRID + which - 3];
   return geometry[FL_KP_BLOCK + which - 6] * geometry[FL_KP_GRID + which - 6];
 }
-/* The launch as proofs take it. */
+/* The launch in the form that proofs use. */
 typedef struct fl_kknown {
   fl_klaunched l;
   int64_t value[FL_KP_MAX_ARGS];
   uint8_t known[FL_KP_MAX_ARGS];
 } fl_kknown;
 void fl_kcall_known(const fl_kcall *k, fl_kknown *x);
-/* Which sizes are 1, as FL_KONE_…; all extents, as fl_klaunched has them. */
+/* Which sizes are 1, as FL_KONE_…; all extents, as in fl_klaunched. */
 int fl_kone_of(const int64_t *geometry);
 void fl_kextents_of(const int64_t *geometry, int64_t extent[FL_KEXTENTS]);
 
 /* ---- arguments of a derived kernel's launch -------------------------------------------------- */
 
-/* Argument i: an array that is read; one that is written and begins so; zeros; an integer;
-** bytes. */
+/* Gives argument i: an array that is read; one that is written and has initial contents; zeros; an
+** integer; bytes. */
 flame_status fl_kgive_input(fl_launch *l, const fl_kprogram *p, int i, fl_node *x);
 flame_status fl_kgive_copy(fl_launch *l, const fl_kprogram *p, int i, fl_node *x);
 flame_status fl_kgive_zeros(fl_launch *l, int i, int64_t n);
 flame_status fl_kgive_int(fl_launch *l, int i, int64_t v);
 flame_status fl_kgive_bytes(fl_launch *l, int i, const fl_kcall *k, int of);
-/* The original's argument 'of' for parameter i. */
+/* Gives the original's argument 'of' for parameter i. */
 flame_status fl_kgive_original(fl_launch *l, const fl_kprogram *p, int i, const fl_kcall *k,
                                int of);
-/* What parameter i held before the launch; an output that is no argument held zeros. */
+/* The contents of parameter i before the launch; zeros for an output that is no argument. */
 fl_node *fl_kcall_contents(const fl_kcall *k, int i);
-/* x as elements of a kernel's type: contiguous. */
+/* x as contiguous elements of a kernel's type. */
 fl_node *fl_kflat(fl_node *x, int type);
 /* Compiles and records. */
 flame_status fl_klaunch(fl_launch *l, fl_node **results);
-/* The call as it stands; its results are held. count: elements of those that begin as zeros. */
+/* Launches the call; its results are held. count: elements of results that begin as zeros. */
 flame_status fl_kcall_launch(fl_kcall *k, const int64_t *count);
 fl_node *fl_kshaped(fl_node *x, const fl_node *like);
-/* The one element of x as the number of a parameter of that type. Evaluates. */
+/* Reads the single element of x as a number of a parameter's type. Evaluates. */
 flame_status fl_kread_number(flame_context *c, fl_node *x, int type, void *to);
-/* Room in shared memory for the copies that a derived kernel keeps there; returns the bytes of the
-** original, which are a parameter of it. */
+/* Adds room in shared memory for the copies that a derived kernel keeps there; returns the bytes of
+** the original, which are a parameter of the derived kernel. */
 int64_t fl_kenlarge(int64_t *geometry, const fl_kad *ad);
 flame_status fl_kno_role(flame_context *c, const fl_kad_param *q);
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* By parameter: gradients of <seed, outputs> by the values of active[0..n), in that order, which
-** depend on all that is tracked. seed: by parameter, NULL where there is none. */
+/* By parameter: gradients of <seed, outputs> with respect to the values of active[0..n), in that
+** order; they depend on everything that is tracked. seed: by parameter, NULL if there is none. */
 flame_status fl_kcall_vjp(fl_kcall *k, int n, const uint8_t *active, fl_node *const *seed,
                           fl_node **gradient);
-/* The same without a way on: gradient[] by parameter, NULL where there is none. */
+/* The same without a tape: gradient[] by parameter, NULL if there is none. */
 flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node *const *seed,
                               fl_node **gradient);
 /* Tangents of the outputs from those of the arguments, both by parameter; t: the tangent's own
-** call, to be released, and where its arguments come from. */
+** call, which must be released, and the origin of its arguments. */
 typedef struct fl_ktangent {
   fl_kcall *call;
-  int8_t of_value[FL_KP_MAX_ARGS];     /* by parameter of the original: its place here, -1: none */
+  int8_t of_value[FL_KP_MAX_ARGS];     /* by parameter of the original: its index here; -1: none */
   int8_t of_tangent[FL_KP_MAX_ARGS];
 } fl_ktangent;
 flame_status fl_kcall_jvp(fl_kcall *k, fl_node *const *tangent, fl_node **out, fl_ktangent *t);
@@ -187,23 +193,24 @@ flame_status fl_kcall_jvp(fl_kcall *k, fl_node *const *tangent, fl_node **out, f
 typedef struct fl_krule {
   fl_kcall *call;                      /* a reference */
   int nactive, nresult;
-  uint8_t first;                       /* of a launch of a host's: FLAME_CHECK=grad proves it */
+  uint8_t first;                       /* for a host's launch: FLAME_CHECK=grad checks it */
   uint8_t active[FL_KP_MAX_ARGS];      /* parameters whose arguments are tracked */
-  uint8_t result[FL_KP_MAX_ARGS];      /* parameters of results of floats … */
-  uint8_t place[FL_KP_MAX_ARGS];       /* … and their numbers among the launch's results */
+  uint8_t result[FL_KP_MAX_ARGS];      /* parameters of floating-point results … */
+  uint8_t place[FL_KP_MAX_ARGS];       /* … and their indices among the launch's results */
 } fl_krule;
-/* number[i]: the tensor that the number for parameter i was read from, or NULL. value: of the
-** launch, whose last is taken where it has recorded (*nout is one less). NULL: nothing is tracked,
-** or with the error. */
+/* number[i]: the tensor from which the number for parameter i was read, or NULL. value: the
+** launch's results, of which the last is removed if it was recorded (*nout is one less). NULL:
+** nothing is tracked, or with the error. */
 fl_krule *fl_krule_new(fl_kprogram *p, const fl_launch *l, fl_node *const *number, fl_node **value,
                        int *nout);
-/* By what is tracked of a call, without results; NULL with the error. */
+/* A rule for the tracked arguments of a call, without results; NULL with the error. */
 fl_krule *fl_krule_of(fl_kcall *k);
 void fl_krule_release(fl_krule *r);
-/* Makes results of floats tracked: value[j] are other nodes. Takes r over. */
+/* Makes floating-point results tracked: value[j] become other nodes. Takes ownership of r. */
 flame_status fl_krule_attach(fl_krule *r, fl_node **value);
-/* Was no gradient by these arguments proven yet? From now on it is. */
+/* Has no gradient with respect to these arguments been proven yet? From now on it counts as
+** proven. */
 int fl_krule_unproven(fl_krule *r);
-/* The launch once more, with x for active argument n: results of floats, in order. */
+/* Launches again, with x for active argument n: floating-point results, in order. */
 flame_status fl_krule_again(const fl_krule *r, int n, fl_node *x, fl_node **out);
 #endif

@@ -1,4 +1,4 @@
-/* The jvp of a call (rule.h): tangents of results from those of arguments. */
+/* The jvp of a call (rule.h): tangents of the results from those of the arguments. */
 #include "rule/rule.h"
 #include "tensor/build.h"
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 enum { MOST = FL_KP_MAX_ARGS };
 
-/* Room for argument k's number behind those that there are. */
+/* Room for argument k's number after the existing ones. */
 static void *number_room(fl_kcall *t, int *used, int k, int64_t bytes) {
   t->arg[k].at = *used;
   t->arg[k].bytes = (int32_t)bytes;
@@ -37,7 +37,7 @@ static void original(tangents *x, int k, int i) {
   if (role != FL_KROLE_STRUCT) x->t->of_value[i] = (int8_t)k;
 }
 
-/* An array that begins as x, or as zeros. */
+/* An array that is written and begins as x, or as zeros. */
 static void written(tangents *x, int k, int i, fl_node *begin) {
   if (begin) fl_kcall_hold(&x->t->call->arg[k].value, begin);
   else x->count[k] = x->of->arg[i].result->shape->numel;
@@ -90,7 +90,7 @@ static flame_status make_tangent(tangents *x, fl_kprogram *p) {
   return e;
 }
 
-/* The tangents of the results, tracked where what they are made of is. */
+/* The tangents of the results, tracked if their inputs are. */
 static flame_status hand_out(const fl_kcall *k, const fl_ktangent *t, fl_node **out) {
   fl_krule *r = fl_krule_of(t->call);
   if (!r) return k->c->err.code;

@@ -1,11 +1,11 @@
 /*
 ** Builders of elementwise ops and reductions, and what all builders share.
 **
-** Rules. Operands may be numbers (n_num, n_int): they take the dtype the tensors compute
-** in, are not rounded to it, and end in a scalar slot with a NULL input. Promotion
-** inserts cast nodes, so each recorded op has operands of one dtype. Shapes broadcast
-** without nodes: an input may be smaller than its result. A reduction records one node
-** that keeps the reduced axes with size 1, and a reshape view that drops them.
+** Rules. Operands may be numbers (n_num, n_int): they take the dtype in which the tensors compute,
+** are not rounded to it, and become a scalar slot with a NULL input. Promotion inserts cast nodes,
+** so each recorded op has operands of one dtype. Shapes broadcast without nodes: an input may be
+** smaller than its result. A reduction records one node that keeps the reduced axes with size 1,
+** and a reshape view that drops them.
 */
 #include "tensor/build_util.h"
 #include <assert.h>
@@ -169,7 +169,7 @@ fl_node *n_copy(fl_node *x) {
                    &x);
 }
 
-/* Does a view lie row-major over all of the memory that it keeps? */
+/* Is a view row-major over all of the memory that it refers to? */
 static int fills(const fl_node *x) {
   if (!x->layout->contiguous) return 0;
   if (x->state == FL_STORED)
@@ -243,7 +243,7 @@ int fl_operand_dtype(int n, fl_node *const *x, const char *op) {
     if (!first) first = x[i];
     t = t < 0 ? x[i]->dtype : fl_promote(t, x[i]->dtype);
   }
-  if (t < 0) t = FLAME_BOOL;                    /* numbers alone: as next to a bool */
+  if (t < 0) t = FLAME_BOOL;                    /* only numbers: as beside a bool */
   if (!numbers || fl_is_float(t)) return t;
   if (anyfloat) return FLAME_F32;
   return t == FLAME_BOOL ? FLAME_I64 : t;
@@ -267,7 +267,7 @@ static int compute_dtype(flame_context *c, const fl_op_info *o, int t) {
   return -1;
 }
 
-/* Cast or take as scalar: in[i] and scal[i] of operand i in dtype t. */
+/* Casts operand i to dtype t, or makes it a scalar: in[i] and scal[i]. */
 static int operand(fl_node *x, int t, const char *op, fl_node **in, fl_scalar *scal) {
   if (fl_is_number(x)) {
     *in = NULL;
@@ -309,7 +309,7 @@ fl_node *fl_build_unary(int op, fl_node *x) {
                    fl_layout_retain(x->shape), 1, &x);
 }
 
-/* Literal exponents with an exact or cheaper form. 'done' 0: none applies. */
+/* Constant exponents with an exact or cheaper form. 'done' 0: there is none. */
 static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
   const double p = e->isint ? (double)e->scal[0].i : e->scal[0].d;
   fl_node *both[2] = { x, e };
@@ -329,9 +329,9 @@ static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
   return NULL;
 }
 
-/* The common cases: floats of one dtype, shape and device, and a float with a number.
-** The caller has checked that the op computes in its operands' dtype. Same result as the
-** long way. */
+/* A faster path for the common cases: floats of one dtype, shape and device, and a float with a
+** number. The caller has checked that the op computes in its operands' dtype. The result is the
+** same. */
 static fl_node *short_way(int op, fl_node *x1, fl_node *x2, const fl_node *lead) {
   flame_context *c = lead->ctx;
   fl_node *in[2] = { fl_is_number(x1) ? NULL : x1, fl_is_number(x2) ? NULL : x2 };
@@ -390,8 +390,8 @@ static fl_node *build_where(fl_node *q, fl_node *a, fl_node *b) {
   return t < 0 ? NULL : elementwise(q->ctx, FL_OP_where, t, t, 3, x);
 }
 
-/* x not below (upper: not above) the bound. Unlike in maximum, a tie is all x's; where one of
-** them is NaN neither has a gradient. */
+/* x limited from below (upper: from above). Unlike in maximum, for equal values x gets the whole
+** gradient; if one of them is NaN neither gets any. */
 static fl_node *bounded(fl_node *x, fl_node *bound, int upper) {
   if (!x) return NULL;
   flame_context *c = x->ctx;
@@ -428,7 +428,7 @@ fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3) {
 
 /* ---- reductions -------------------------------------------------------------------- */
 
-/* Operand and result dtype of a reduction; the operand is cast. */
+/* Determines the operand and result dtype of a reduction; casts the operand. */
 static fl_node *reduce_operand(const fl_op_info *o, fl_node *x, int *result) {
   *result = x->dtype;
   switch (o->kind) {
@@ -450,7 +450,7 @@ int fl_empty_axis(int op, const fl_node *x, uint32_t axes) {
   return -1;
 }
 
-/* The mask of axes meant, checked; 0 with *ok = 0 on error. */
+/* The mask of the given axes, checked; 0 with *ok = 0 on error. */
 static uint32_t reduce_mask(int op, fl_node *x, uint32_t axes, int *ok) {
   const char *name = fl_ops[op].name;
   char s[FL_SHAPE_TEXT];
@@ -502,8 +502,9 @@ fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim) {
   return keepdim ? y : n_reshape(y, nleft, left);
 }
 
-/* Sum over what broadcasting had added, so that g gets 'shape' again. A sum of negatives is
-** 0 less the sum, with the same bits: few are subtracted where many would be negated. */
+/* Sums over the axes that broadcasting added, so that g gets 'shape' again. A sum of negated values
+** is computed as 0 minus the sum, with the same bits: few values are subtracted instead of many
+** negated. */
 fl_node *fl_sum_to(fl_node *g, const fl_layout *shape) {
   if (!g || g->shape == shape) return g;
   const fl_layout *s = g->shape;

@@ -1,18 +1,17 @@
 /*
-** Checked builders: every shape, dtype and device rule of the library lives behind these.
-** They return a node borrowed from the innermost scope (fl_scope_begin), or NULL with the
-** error in the context; NULL in gives NULL out, so gradient rules are single expressions.
-** They infer, promote (inserting casts), record, and, when the grad mode is on and an input
-** is tracked, attach an entry (fl_entry_attach). A view of a view refers to one base; a
-** reshape that strides can not express records a copy first.
-** 'op' names in messages are those of the public function.
+** Checked builders: they contain every shape, dtype and device rule of the library. They return a
+** node borrowed from the innermost scope (fl_scope_begin), or NULL with the error in the context;
+** NULL in gives NULL out, so gradient rules are single expressions. They infer, promote (inserting
+** casts), record, and, when the grad mode is on and an input is tracked, attach an entry
+** (fl_entry_attach). A view of a view refers to one base; a reshape that strides can not express
+** records a copy first. 'op' names in messages are those of the public function.
 */
 #ifndef FL_TENSOR_BUILD_H
 #define FL_TENSOR_BUILD_H
 #include "tensor/context.h"
 #include "tensor/entry.h"
 
-/* 1: the caller gave the list of n sizes or axes ('what') that it has to give. */
+/* 1: the caller gave the required list of n sizes or axes ('what'). */
 int fl_given(flame_context *c, const void *list, int n, const char *op, const char *what);
 
 /* Numbers: not rounded to any dtype before use; as operands they become scalar slots. */
@@ -23,7 +22,7 @@ fl_node *fl_build_unary(int op, fl_node *x);
 fl_node *fl_build_binary(int op, fl_node *x1, fl_node *x2);
 fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3);
 /* axes: bit set over x's axes. keepdim 0 drops them by a reshape view. Empty set: all axes
-** when 'axes' is ~0u; a set of 0 axes gives x itself (sum) or its like. */
+** when 'axes' is ~0u; for 0 axes the result is x itself (sum) or the equivalent. */
 fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim);
 /* The first of the axes whose length 0 leaves the reduction 'op' without a result; -1: none. */
 int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
@@ -45,7 +44,7 @@ int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
 #define SPECIAL(...)
 #include "tensor/ops.def"
 
-/* Generators. shape: sizes >= 0. Values already in the dtype's class. */
+/* Generators. shape: sizes >= 0. Values are already in the dtype's class. */
 fl_node *n_fill(flame_context *c, int dtype, int device, int rank, const int64_t *size,
                 fl_scalar v);
 fl_node *n_iota(flame_context *c, int dtype, int device, int rank, const int64_t *size,
@@ -58,16 +57,18 @@ fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int6
                    int64_t low, int64_t high);
 
 fl_node *n_cast(fl_node *x, int dtype);              /* x itself when it has the dtype */
-/* The values of y in the half dtype that y was cast from; NULL: it was not. The same before and
-** after y is computed. */
+/* The values of y in the half dtype from which y was cast; NULL: y is no such cast. The answer is
+** the same before and after y is computed. */
 fl_node *n_narrowed(fl_node *y);
-fl_node *n_copy(fl_node *x);                         /* a fresh node of the same value */
-/* x as a separate value. What fills its memory is shared until one of both is written; a part of
-** a larger value is copied, so that a clone of one row does not keep the whole. Row-major. */
+fl_node *n_copy(fl_node *x);                         /* a new node with the same value */
+/* x as a separate value. Memory is shared until one of the two is written; a part of a larger value
+** is copied, so that a clone of one row does not keep the whole. Row-major. */
 fl_node *n_clone(fl_node *x);
-/* The bytes of x, row-major, as elements of another dtype; the last axis counts the others. */
+/* The bytes of x, row-major, as elements of another dtype; the size of the last axis changes
+** accordingly. */
 fl_node *n_bits(fl_node *x, int dtype);
-fl_node *n_contiguous(fl_node *x);          /* x when its layout is contiguous from offset to end */
+fl_node *n_contiguous(fl_node *x);          /* x itself if its layout is contiguous and it is all of
+                                            ** its memory */
 
 /* Views. 0-based axes; negative axes are resolved by the caller. */
 fl_node *n_reshape(fl_node *x, int rank, const int64_t *size);      /* one -1 allowed */
@@ -79,7 +80,7 @@ fl_node *n_select(fl_node *x, int axis, int64_t i);                 /* drops the
 fl_node *n_expand(fl_node *x, int rank, const int64_t *size);       /* broadcast to */
 fl_node *n_squeeze(fl_node *x, int axis);                           /* axis -1: all of size 1 */
 fl_node *n_unsqueeze(fl_node *x, int axis);
-fl_node *n_alias(fl_node *x);                                     /* same value, another identity */
+fl_node *n_alias(fl_node *x);                                    /* same value, separate identity */
 fl_node *n_detach(fl_node *x);                                    /* alias without entry */
 fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *stride,
                    int64_t offset);
@@ -92,7 +93,7 @@ fl_node *n_pad(fl_node *x, const int64_t *before, const int64_t *after, double v
 /* x with the box start/step/count (per axis of x) replaced by v, broadcast to the box and cast */
 fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count,
                     fl_node *v);
-/* What an error about an index tensor of that dtype adds; "" where it is not a float. */
+/* The addition to an error about an index tensor of that dtype; "" unless it is a float. */
 const char *fl_index_hint(int dtype);
 /* 1-based positions (any integer dtype) to checked 0-based i64 positions below n */
 fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what);
@@ -101,8 +102,8 @@ fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what);
 ** x[idx]. n_gather_axis: idx has x's rank and is the result's shape (torch.gather). */
 fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx);
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx);
-/* Adjoint forms: a new value equal to x but for  dst[…idx…] = src  or += src, in row-major
-** order of src, so the last one wins and sums have a fixed order. */
+/* Adjoint forms: a new value equal to x except dst[…idx…] = src or += src, in row-major order of
+** src, so the last one wins and sums have a fixed order. */
 /* idx like src (torch.scatter) */
 fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
 /* src like n_take_axis' result (index_add, index_copy) */
@@ -110,7 +111,7 @@ fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
 
 /* Products: vectors, matrices, batches with broadcasting, as torch.matmul. */
 fl_node *n_matmul(fl_node *a, fl_node *b);
-/* The same of at least two axes in a half type, with bias (n) of it added before rounding. */
+/* The same for at least two axes in a half type; bias (n) is added before rounding. */
 fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias);
 
 /* Composites that fuse (all in terms of the above). Axis 0-based. */
@@ -119,7 +120,7 @@ fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim);
 fl_node *n_root(fl_node *x);                          /* sqrt whose gradient at 0 is 0, of x >= 0 */
 fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim);
 fl_node *n_softmax(fl_node *x, int axis);
-/* Is it the tracked result of a softmax along this axis? */
+/* Is y the tracked result of a softmax along this axis? */
 int fl_is_softmax(const fl_node *y, int axis);
 fl_node *n_log_softmax(fl_node *x, int axis);
 /* over the last naxes; w, b may be NULL: use fl_none */
@@ -130,41 +131,42 @@ fl_node *n_group_norm(fl_node *x, int64_t groups, fl_node *w, fl_node *b, double
 ** a, the others without numbers. */
 enum { FL_HARDTANH, FL_LEAKY_RELU, FL_HARDSIGMOID, FL_HARDSWISH };
 fl_node *n_piecewise(int kind, fl_node *x, double a, double b);
-/* (x - mean) / sqrt(variance + eps) w + b over 'axes', in f32 at least, all of float dtypes; w and
-** b may be fl_none, else they broadcast to x. */
+/* (x - mean) / sqrt(variance + eps) w + b over 'axes', computed at least in f32; all have
+** floating-point dtypes; w and b may be fl_none, otherwise they broadcast to x. */
 fl_node *n_normalise(fl_node *x, uint32_t axes, double eps, fl_node *w, fl_node *b);
 fl_node *n_gelu(fl_node *x, int tanh_form);
 fl_node *n_silu(fl_node *x);
 fl_node *n_linear(fl_node *x, fl_node *w, fl_node *b);            /* w (out, in); b may be absent */
 fl_node *n_embedding(fl_node *ids, fl_node *w);                   /* ids 1-based */
 /* input (n, classes, …); target ids 1-based (n, …) or probabilities; weight may be absent.
-** reduction: 0 none, 1 mean, 2 sum. ignore: label left out (-100). */
+** reduction: 0 none, 1 mean, 2 sum. ignore: the label that is ignored (-100). */
 fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction,
                          int64_t ignore, double smoothing);
 /* softmax(scale q k' + mask) v of q (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2), all sizes 1 or
-** more; mask: bool (true takes part) or of q's dtype, broadcast to (b, h, t, s), untracked, or
-** fl_none. */
+** more; mask: bool (true: the key is used) or of q's dtype, broadcast to (b, h, t, s), untracked,
+** or fl_none. */
 fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal);
-/* The same of heads that lie in the rows of x (b, t, h + 2 hk, d): q, k and v side by side, without
-** a mask. The result is (b, t, h, d), and the gradient one array as x is. */
+/* The same for heads in the rows of x (b, t, h + 2 hk, d): q, k and v side by side, without a mask.
+** The result is (b, t, h, d), and the gradient is one array with the layout of x. */
 fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int causal);
 fl_node *n_truncdiv(fl_node *x, fl_node *y);              /* x / y towards 0; of integers exact */
 fl_node *n_dropout(fl_node *x, double p);                 /* training form: scales by 1 / (1 - p) */
 /* keeps the lower (upper: the upper) triangle of the last two axes */
 fl_node *n_tril(fl_node *x, int64_t k, int upper);
 
-/* The value itself, whose gradient is the host's: in[0] = value (not differentiated through),
-** in[1..n] = the function's inputs. 'which': number of this result. custom: borrowed, retained. */
+/* The value itself with the host's gradient: in[0] = value (not differentiated through), in[1..n] =
+** the function's inputs. 'which': number of this result. custom: borrowed, retained. */
 fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which);
-/* n_custom with a rule of the library's own; 'arg' is released with the
-** entry, or now where there is none. */
+/* n_custom with a rule of the library; 'arg' is released with the entry, or now if there is no
+** entry. */
 fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward,
                  void (*release)(void *arg), void *arg);
-/* x[start + i * step], i < count, on every axis at once; bit a of 'drop': axis a (count 1) goes. */
+/* x[start + i * step], i < count, on every axis at once; bit a of 'drop': axis a (count 1) is
+** dropped. */
 fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count,
                uint32_t drop);
 
-/* An optional operand left out (so that NULL keeps meaning "an error happened"). */
+/* An omitted optional operand (so that NULL keeps meaning "an error happened"). */
 extern fl_node fl_none;
 
 /* Shared helpers of the gradient rules. */

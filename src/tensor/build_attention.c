@@ -1,8 +1,8 @@
 /*
 ** Attention as one op (call_attention.h): no array of all scores is kept, forward or backward. q,
-** k, v, the mask and the cotangent are read where they lie: the call's input is the span of memory
-** that a view reaches over. Gradients that are to have gradients themselves are recorded as
-** ordinary ops on all scores.
+** k, v, the mask and the cotangent are read in place: the call's input is the range of memory that
+** a view covers. Gradients that need gradients themselves are recorded as ordinary ops on all
+** scores.
 */
 #include "tensor/build_util.h"
 #include "tensor/call_attention.h"
@@ -12,16 +12,16 @@
 enum { Q, K, V, OPERANDS };
 static const char op[] = "scaled_dot_product_attention";
 
-typedef struct attention {        /* what the backward reads; all held */
+typedef struct attention {        /* what the backward reads; all is held */
   flame_context *c;
   fl_node *in[OPERANDS], *mask, *packed;        /* mask: (b, h, t, s), or NULL */
-  fl_node *rows;                  /* (b, t, h + 2 hk, d) that q, k and v are views of, or NULL */
+  fl_node *rows;              /* array (b, t, h + 2 hk, d) of which q, k and v are views, or NULL */
   double scale;
   int64_t p[FL_AP_COUNT];
 } attention;
 
-/* The memory that x (4 axes) reaches over, from its first element on, and its strides. A last axis
-** whose elements are apart is copied row-major first, unless 'loose'. */
+/* The memory that x (4 axes) covers, from its first element on, and its strides. If the elements of
+** the last axis are not adjacent x is copied row-major first, unless 'loose'. */
 static fl_node *span_of(fl_node *x, int loose, int64_t *stride) {
   int64_t n = 1;
   int plain = 1;
@@ -36,7 +36,7 @@ static fl_node *span_of(fl_node *x, int loose, int64_t *stride) {
   return v ? v : fl_no_memory(x->ctx, op);
 }
 
-/* q, k, v and the mask into in[0 …]; how many, 0: an error. */
+/* Puts q, k, v and the mask into in[0 …]; returns how many, 0: an error. */
 static int operands(const attention *s, fl_node **in, int64_t *p) {
   int64_t *at = p + FL_AP_SIZES;
   for (int i = 0; i < OPERANDS; i++, at += 3)
@@ -95,14 +95,14 @@ static fl_node *turned(fl_node *x) {
   return x ? n_transpose(x, x->shape->rank - 2, x->shape->rank - 1) : NULL;
 }
 
-/* With the heads of a group on a separate axis: x has 'group' of them
-** for each head of k and v. */
+/* x with the heads of a group on a separate axis: x has 'group' of them for each head of k and
+** v. */
 static fl_node *grouped(fl_node *x, int64_t group) {
   const int64_t *n = x->shape->size;
   return n_reshape(x, 5, (int64_t[]){ n[0], n[1] / group, group, n[2], n[3] });
 }
 
-/* Which scores no row sees (bool, or NULL), and the scores themselves. */
+/* Which scores are masked out (bool, or NULL), and the scores themselves. */
 static fl_node *scores_of(const attention *s, fl_node *q, fl_node *k, int64_t group,
                           fl_node **hidden) {
   flame_context *c = s->c;
@@ -122,7 +122,7 @@ static fl_node *scores_of(const attention *s, fl_node *q, fl_node *k, int64_t gr
   return n_where(out, n_num(c, -INFINITY), y);
 }
 
-/* The same by ordinary ops: p = softmax(scores), dp = g v', ds = p (dp - sum(dp p)). */
+/* The gradients by ordinary ops: p = softmax(scores), dp = g v', ds = p (dp - sum(dp p)). */
 static flame_status graph_back(const attention *s, fl_node *g, fl_node **gin) {
   flame_context *c = s->c;
   const int64_t group = s->p[1] / s->p[2];
@@ -155,7 +155,8 @@ static int split_rows(attention *s, int64_t h, int64_t hk) {
   return 1;
 }
 
-/* The gradients of heads as that of the rows they are views of; of views that are tracked now. */
+/* The gradients of heads as the gradient of the rows they are views of; for views that are tracked
+** now. */
 static flame_status rows_back(const attention *from, fl_node *g, fl_node **gin) {
   attention s = *from;
   fl_node *part[OPERANDS];

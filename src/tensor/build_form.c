@@ -1,5 +1,5 @@
 /*
-** The builder of forms (tensor/form.h): what a code and its inputs must be.
+** The builder of forms (tensor/form.h): checks a code against its inputs.
 */
 #include "tensor/form.h"
 #include "tensor/build_util.h"
@@ -25,12 +25,12 @@ static int next_sign(reader *r) {
   return v;
 }
 
-/* Marks component i of input q as read. How many are new: 0 or 1. */
+/* Marks component i of input q as read. Returns how many are new: 0 or 1. */
 static int note(uint8_t seen[FL_FORM_INPUTS][256], int q, int i) {
   return i >= 0 && i < 256 && !seen[q][i]++;
 }
 
-/* One component's groups. many: components of each input. */
+/* Checks one component's groups. many: components of each input. */
 static void check_component(reader *r, fl_form_code *f, const int64_t *many) {
   uint8_t seen[FL_FORM_INPUTS][256] = { { 0 } };
   const int factors = fl_form_factors(f), last = fl_form_has_last(f);
@@ -57,7 +57,7 @@ static void check_component(reader *r, fl_form_code *f, const int64_t *many) {
   if (reads > f->reads) f->reads = reads;
 }
 
-/* Does the code fit inputs of so many components? Notes cost and reads. */
+/* Does the code fit inputs with this many components? Notes cost and reads. */
 static int code_fits(fl_form_code *f, int nin, const int64_t *many) {
   if (f->n < FL_FORM_HEAD || fl_form_factors(f) < 1 || fl_form_components(f) < 1 ||
       (fl_form_has_last(f) | 1) != 1 || fl_form_factors(f) + fl_form_has_last(f) != nin ||
@@ -88,7 +88,7 @@ static fl_form_code *form_of(flame_context *c, const char *what, const void *cod
   return NULL;
 }
 
-/* Sizes of the result but for its components; components of each input. Returns 0 with an error. */
+/* Sizes of the result, except its components; components of each input. Returns 0 with an error. */
 static int form_sizes(flame_context *c, const char *what, int axis, int nin, fl_node *const *in,
                       int64_t *size, int64_t *many) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];

@@ -43,7 +43,8 @@ static int index_ok(fl_node *x, fl_node *idx, int axis, const char *op) {
   if (!fl_usable(x, op) || !fl_usable(idx, op) || !fl_check_axis(x, axis, op)) return 0;
   if (!fl_same_device(x, idx, op)) return 0;
   if (idx->op == FL_OP_index && idx->attr && idx->attr->axis == 0)
-    idx->attr->axis = (int8_t)(axis + 1);   /* for the message; the caller may have named another */
+    idx->attr->axis = (int8_t)(axis + 1);   /* for the message; the caller may have named another
+                                            ** axis */
   if (idx->dtype == FLAME_I64) return 1;
   FL_FAIL(x->ctx, FLAME_INTERNAL, op, "the index did not pass through n_index");
   return 0;
@@ -65,7 +66,7 @@ static int take_shape(fl_node *x, int axis, fl_node *idx, int64_t *size, const c
   return r - 1 + k;
 }
 
-/* Has idx x's rank, and is no larger in the other axes? */
+/* Has idx the rank of x, and is it no larger in the other axes? */
 static int along_fits(const fl_node *x, int axis, const fl_node *idx) {
   int ok = x->shape->rank == idx->shape->rank;
   for (int k = 0; ok && k < x->shape->rank; k++)
@@ -108,7 +109,7 @@ fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx) {
 
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx) {
   if (!x || !idx || !index_ok(x, idx, axis, "gather")) return NULL;
-  /* no position: any shape, as PyTorch has it */
+  /* without positions any shape is allowed, as in PyTorch */
   if (idx->shape->numel == 0 && !along_fits(x, axis, idx))
     return n_reshape(n_slice(x, axis, 0, 0, 1), idx->shape->rank, idx->shape->size);
   if (!along_ok(x, axis, idx, "gather")) return NULL;
@@ -217,7 +218,7 @@ fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step,
 
 /* ---- joining ----------------------------------------------------------------------- */
 
-static int skipped(const fl_node *x, int rank) { /* torch.cat passes over shape (0) */
+static int skipped(const fl_node *x, int rank) { /* torch.cat ignores pieces of shape (0) */
   return x->shape->rank == 1 && x->shape->size[0] == 0 && rank != 1;
 }
 
@@ -253,7 +254,7 @@ static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *
   return 1;
 }
 
-/* One cat node over at most MAX_INPUTS pieces, already checked. */
+/* One cat node of at most MAX_INPUTS pieces, which are checked already. */
 static fl_node *cat_some(flame_context *c, int n, fl_node *const *x, int axis, int dtype,
                          int rank) {
   fl_node *in[MAX_INPUTS];

@@ -1,10 +1,8 @@
 /*
-** Builders of values out of nothing: fills, ranges and random numbers.
-**
-** Rules. Scalars are slots: a fill with another value is the same plan. A random node
-** takes its counters when it is recorded, used or not (API 1), one 32-bit word an
-** element, two for f64 and for all randint (tensor/math.h); counter base and seed are
-** scalars 2 and 3.
+** Builders of values without tensor inputs: fills, ranges and random numbers. Rules. Scalars are
+** slots: a fill with another value is the same plan. A random node takes its counters when it is
+** recorded, whether it is used or not (API 1): one 32-bit word per element, two for f64 and for all
+** randint (tensor/math.h); counter base and seed are scalars 2 and 3.
 */
 #include "tensor/build_util.h"
 
@@ -47,7 +45,7 @@ static int random_dtype_ok(flame_context *c, int op, int dtype) {
   return 0;
 }
 
-/* The node with its range in scalars 0 and 1, and the counters that it takes. */
+/* The node with its range in scalars 0 and 1, and with its counters taken. */
 static fl_node *draws(flame_context *c, int op, int dtype, int device, int rank,
                       const int64_t *size, fl_scalar a, fl_scalar b) {
   const char *name = fl_ops[op].name;

@@ -1,10 +1,10 @@
 /*
 ** Matrix products. A node's operands have its dtype and at least 2 axes: in[0] (…, m,
 ** k), in[1] (…, k, n), result (broadcast batch…, m, n); batches broadcast without nodes.
-** Vectors get an axis by a view and lose it again; a batch times one matrix becomes one
-** product of flattened rows where no copy is needed.
-** Of half types there may be in[2] (n), which is added to each row before the sum is rounded: once,
-** by the library as it writes. In f32 and f64 a separate addition has the same bits.
+** Vectors get an axis by a view, which is dropped again; a batch times one matrix becomes one
+** product of flattened rows if no copy is needed. Half types may have in[2] (n), which is added to
+** each row before the sum is rounded: once, when the library writes it. In f32 and f64 a separate
+** addition has the same bits.
 */
 #include "tensor/build_util.h"
 #include <string.h>
@@ -90,7 +90,7 @@ fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias) {
   return multiply(a, b, n_contiguous(bias));
 }
 
-/* May b be in[2] of the product of x and w', w (out, in)? Terms there must be. */
+/* May b be in[2] of the product of x and w', w (out, in)? The product must have terms. */
 static int joins_product(const fl_node *x, const fl_node *w, const fl_node *b) {
   const int rank = x->shape->rank;
   if (fl_is_number(x) || fl_is_number(w) || fl_is_number(b) || rank < 2 || w->shape->rank != 2)

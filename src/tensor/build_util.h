@@ -1,7 +1,7 @@
 /*
 ** What the builders share: operand checks, recording and error texts. Only for the files
-** of src/tensor/build*.c and composite.c. Every helper here keeps an error in the
-** context when it returns NULL or 0.
+** of src/tensor/build*.c and composite.c. Every helper here that returns NULL or 0 has kept an
+** error in the context.
 */
 #ifndef FL_TENSOR_BUILD_UTIL_H
 #define FL_TENSOR_BUILD_UTIL_H
@@ -18,34 +18,33 @@ static inline uint32_t fl_mask_of(int rank) { return (1u << rank) - 1u; }
 
 /* "cpu", "cuda:0" into buf (16 bytes). */
 const char *fl_place_name(int device, char *buf);
-/* x can be read: PENDING or STORED; repeats the error of a FAILED one. */
+/* Can x be read: is it PENDING or STORED? Repeats the error of a FAILED one. */
 int fl_usable(fl_node *x, const char *op);
 int fl_same_device(const fl_node *x, const fl_node *y, const char *op);
 /* Shape of sizes, one reference to the caller; checks rank and product. */
 fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const char *op);
-/* A fresh node with its entry if an input is tracked. A NULL
-** input stands for a scalar slot, which the caller fills. */
+/* A new node with its entry if an input is tracked. A NULL input stands for a scalar slot, which
+** the caller fills. */
 fl_node *fl_record(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                    int nin, fl_node *const *in);
-/* Attach the entry of a node made by fl_node_new when an input is tracked; NULL: no
-** memory. */
+/* Attaches the entry of a node made by fl_node_new if an input is tracked; NULL: no memory. */
 fl_node *fl_finish(fl_node *n);
-/* A tensor for x: itself, or a 0-d fill of a number in this dtype. */
+/* x as a tensor: itself, or a 0-d fill if it is a number, in this dtype. */
 fl_node *fl_as_tensor(fl_node *x, int dtype, int device, const char *op);
-/* The dtype that x1 .. xn (tensors, numbers, fl_none) compute in; -1 on error. */
+/* The dtype in which x1 .. xn (tensors, numbers, fl_none) compute; -1 on error. */
 int fl_operand_dtype(int n, fl_node *const *x, const char *op);
 /* Out of memory, as an error of 'op'; returns NULL. */
 void *fl_no_memory(flame_context *c, const char *op);
-/* Broadcast of two size lists into out; the rank, or -1 when they do not go together. */
+/* Broadcasts two size lists into out; returns the rank, or -1 if they are incompatible. */
 int fl_broadcast(int ra, const int64_t *a, int rb, const int64_t *b, int64_t *out);
 /* Axes checked against the rank; 0 with an error when one is out of range. */
 int fl_check_axis(fl_node *x, int axis, const char *op);
-/* The box start/step/count lies in x's axes; count is 1 where 'drop' has a bit. */
+/* Does the box start/step/count fit x's axes? count is 1 where 'drop' has a bit. */
 int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step,
                 const int64_t *count, uint32_t drop, const char *op);
 /* The box that is all of x. */
 void fl_whole_box(const fl_node *x, int64_t *start, int64_t *step, int64_t *count);
-/* Record casts of f16 and bf16 to f32 and back around composites that want f32 inside. */
+/* Casts f16 and bf16 to f32; for composites that compute in f32, with a cast back at the end. */
 static inline fl_node *fl_widen(fl_node *x) {
   return x && !fl_is_number(x) && fl_is_half(x->dtype) ? n_cast(x, FLAME_F32) : x;
 }

@@ -33,7 +33,7 @@ static fl_node *view_as(fl_node *x, int rank, const int64_t *size, const int64_t
   return view(x, l, offset, &how);
 }
 
-/* y has the values of x: if those are of a narrower dtype, that is known of y as well. */
+/* Notes that y has the values of x: if these are of a narrower dtype, so are y's. */
 static fl_node *same_values(const fl_node *x, fl_node *y) {
   if (y && (x->op == FL_OP_cast || x->op == FL_OP_view)) y->scal[0] = x->scal[0];
   return y;
@@ -50,7 +50,7 @@ fl_node *n_detach(fl_node *x) {
   return same_values(x, view(x, fl_layout_retain(x->layout), x->offset, NULL));
 }
 
-/* Fill in the one -1 of a size list; 0 with an error when it does not work out. */
+/* Fills in the single -1 of a size list; 0 with an error if the sizes do not fit. */
 static int resolve_sizes(fl_node *x, int rank, const int64_t *size, int64_t *out) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
   int64_t known = 1;
@@ -119,7 +119,7 @@ static int sizes_in(fl_node *x, int dtype, int64_t *size) {
   return 1;
 }
 
-/* Do x's elements lie row-major, from an address on at which one of 'dtype' may lie? */
+/* Are x's elements row-major, from an address that is aligned for 'dtype'? */
 static int lies_for(const fl_node *x, int dtype) {
   const int64_t to = fl_dtype_size(dtype);
   uintptr_t at = (uintptr_t)(x->offset * fl_dtype_size(x->dtype));
@@ -170,7 +170,8 @@ fl_node *n_transpose(fl_node *x, int a, int b) {
   return n_permute(x, perm);
 }
 
-/* The Lua functions have checked their positions before: this message counts from 0, as flame.h. */
+/* The Lua functions have checked their positions already: this message counts from 0, as flame.h
+** does. */
 int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step,
                 const int64_t *count, uint32_t drop, const char *op) {
   char s[FL_SHAPE_TEXT];
@@ -178,7 +179,7 @@ int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step,
     const int64_t n = x->shape->size[a], k = count[a];
     int ok = k >= 0 && (!(drop >> a & 1) || k == 1);
     if (ok && k > 0) ok = start[a] >= 0 && start[a] < n;
-    if (ok && k > 1)                                     /* the step of one position is idle */
+    if (ok && k > 1)                               /* the step of a single position has no effect */
       ok = step[a] > -n && step[a] < n && step[a] != 0 &&
            (step[a] > 0 ? (n - 1 - start[a]) / step[a] : start[a] / -step[a]) >= k - 1;
     if (ok) continue;
@@ -300,7 +301,7 @@ fl_node *n_unsqueeze(fl_node *x, int axis) {
   return n_reshape(x, rank + 1, size);
 }
 
-/* First and last element that a strided layout touches stay inside numel. */
+/* Are the first and last element of a strided layout within numel? */
 static int stays_inside(fl_node *x, int rank, const int64_t *size, const int64_t *stride,
                         int64_t offset) {
   __int128_t low = offset, high = offset;
@@ -382,6 +383,6 @@ fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward
   }
   *f = (fl_custom){ .refs = 1, .backward = backward, .release = release, .arg = arg };
   fl_node *t = n_custom(value, n, in, f, 0);
-  fl_custom_drop(c, f);                                       /* for good where no entry took it */
+  fl_custom_drop(c, f);                                       /* freed if no entry took it */
   return t;
 }

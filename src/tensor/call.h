@@ -3,9 +3,9 @@
 ** transforms, convolutions and user kernels are all nodes of one op, FL_OP_call; a call is
 ** data: its kind (calls.def), integers, row-major inputs and one result. Plans copy it.
 **
-** A call has no gradient rule: what records it (a composite in Lua through
-** flame.func, a user kernel) gives the rule in terms of other nodes. Several results are
-** packed in one: the composite takes them apart with views.
+** A call has no gradient rule: its recorder (a composite in Lua through flame.func, a user
+** kernel) provides the rule in terms of other nodes. Several results are packed in one, which
+** the composite separates by views.
 **
 ** Layers. tensor/ checks sizes (call_*.c), plan/ places it, cpu/ has a function for every
 ** kind, cuda/ for some: the rest run on the host there, with copies.
@@ -25,45 +25,46 @@ typedef enum fl_call_kind {
 } fl_call_kind;
 #undef CALL
 
-/* What a call of kind 'kernel' runs: a user kernel. refs is the context's thread's. */
+/* What a call of kind 'kernel' runs: a user kernel. refs may be changed only on the context's
+** thread. */
 typedef struct fl_callee {
   int32_t refs;
   void (*free)(struct fl_callee *self);
-  int32_t cached;                    /* how many of refs are of plans in the cache (plan/cache.c) */
+  int32_t cached;                 /* how many of refs belong to plans in the cache (plan/cache.c) */
 } fl_callee;
 
 typedef struct fl_call {
   uint16_t kind;
-  uint8_t nin, dtype;                    /* dtype, numel: of the result */
+  uint8_t nin, dtype;                    /* dtype, numel: those of the result */
   uint8_t in_dtype[FL_CALL_INPUTS];
   int64_t numel, in_numel[FL_CALL_INPUTS];
   int64_t p[FL_CALL_PARAMS];             /* meaning by kind, see calls.def; rest 0 */
   char what[32];                         /* public op in messages */
   fl_callee *callee;                     /* a reference, or NULL */
-  int32_t nscalar;                       /* data of the callee, not part of a plan's key */
+  int32_t nscalar;                       /* data for the callee, not part of a plan's key */
   fl_scalar *scalar;                     /* owned by a node's call; NULL in a plan's copy */
-  fl_scalar few[8];                      /* where scalar points if they fit */
+  fl_scalar few[8];                      /* 'scalar' points here if they fit */
 } fl_call;
 
-/* A call as it is run. All arrays are row-major and densely packed, addresses the device's. */
+/* A call that is being run. All arrays are row-major and densely packed; addresses are the
+** device's. */
 typedef struct fl_call_run {
   const fl_call *call;
   void *out;
   void *in[FL_CALL_INPUTS];
   const fl_scalar *scalar;               /* nscalar of them */
-  void *scratch;                         /* as many bytes as the kind's scratch
-                                         ** function said, 64-aligned */
+  void *scratch;            /* as many bytes as the kind's scratch function requested, 64-aligned */
   char *fault;                           /* FL_CALL_FAULT bytes: a message about values, e.g.
                                          ** "matrix 3 is singular" */
 } fl_call_run;
 
-/* LATE: no run waits for the report, which the next read or sync raises. EFFECT: an effect
-** (node.h), which reports as RUN does. Of both scalar[0].i is the site that recorded the call. */
+/* LATE: no run waits for the report; the next read or sync raises it. EFFECT: an effect (node.h),
+** which reports as RUN does. For both, scalar[0].i is the site that recorded the call. */
 enum { FL_FAULTS_NEVER, FL_FAULTS_RUN, FL_FAULTS_LATE, FL_FAULTS_EFFECT };
 typedef struct fl_call_info {
   const char *name, *doc;
   uint8_t faults;                        /* FL_FAULTS_*: may it report bad values? */
-  /* do numel, in_numel and dtypes agree with p[]? memory safety rests on it */
+  /* do numel, in_numel and dtypes agree with p[]? memory safety depends on it */
   int (*fits)(const fl_call *call);
 } fl_call_info;
 extern const fl_call_info fl_calls[FL_CALL_COUNT];
@@ -73,7 +74,7 @@ static inline int fl_call_reports(const fl_call *k) {
 }
 int fl_call_of_name(const char *name);   /* -1: none */
 
-/* Record a call. in: tensors of one device, made row-major here. p: np integers. what: name in
+/* Records a call. in: tensors on one device, made row-major here. p: np integers. what: its name in
 ** messages. callee: retained, or NULL; scalar: copied. NULL with the error in the context. */
 fl_node *n_call(struct flame_context *c, int kind, const char *what, int nin, fl_node *const *in,
                 int device, int dtype, int rank, const int64_t *size, int np, const int64_t *p,
@@ -81,13 +82,14 @@ fl_node *n_call(struct flame_context *c, int kind, const char *what, int nin, fl
 void fl_callee_release(fl_callee *k);
 void fl_call_free(struct flame_context *c, fl_call *call);       /* of a node */
 
-/* The functions 'fits', one a kind. */
+/* The functions 'fits', one per kind. */
 #define CALL(name, faults, doc) int fl_call_fits_##name(const fl_call *call);
 #include "tensor/calls.def"
 
-/* For the functions of call_*.c: product of n sizes, -1 when it, without the
-** zeros, overflows or one is negative. */
+/* For the functions of call_*.c: the product of n sizes; -1 if it, ignoring zeros, overflows, or if
+** a size is negative. */
 int64_t fl_call_product(int n, const int64_t *size);
-/* Bytes that a user kernel's result gets before the launch: zeros and copies (kind 'kernel'). */
+/* The bytes of a user kernel's result that are set before the launch: zeros and copies (kind
+** 'kernel'). */
 int64_t fl_call_prepared_kernel(const fl_call *c);
 #endif

@@ -2,7 +2,7 @@
 #include "tensor/call_attention.h"
 #include <string.h>
 
-/* Does a view of these sizes and strides stay in the first n elements? */
+/* Does a view of these sizes and strides stay within the first n elements? */
 static int inside(int axes, const int64_t *size, const int64_t *stride, int64_t n) {
   __int128_t last = 0;
   for (int i = 0; i < axes; i++) {
@@ -12,7 +12,7 @@ static int inside(int axes, const int64_t *size, const int64_t *stride, int64_t 
   return last < n;
 }
 
-/* Strides over three axes, with a last axis of n elements side by side. */
+/* The same for strides over three axes and a last axis of n adjacent elements. */
 static int rows_inside(int64_t b, int64_t h, int64_t t, int64_t n, const int64_t *stride,
                        int64_t numel) {
   return inside(4, (const int64_t[]){ b, h, t, n },

@@ -17,19 +17,19 @@
 #define FL_TENSOR_CALL_ATTENTION_H
 #include "tensor/call.h"
 
-enum { FL_HEAD_MOST = 1024 };                  /* most of d and d2: scratch follows from them */
+enum { FL_HEAD_MOST = 1024 };     /* most of d and d2: the size of scratch memory depends on them */
 enum { FL_MASK_NONE, FL_MASK_BOOL, FL_MASK_FLOAT };
 /* p: the first nine as here, then qs ks vs gs ms, by_row. */
 enum { FL_AP_SIZES = 9, FL_AP_COUNT = FL_AP_SIZES + 17 };
 typedef struct fl_attention {
   int64_t b, h, hk, t, s, d, d2, causal;       /* causal: key j is seen by row i where j <= i */
-  int64_t free;                                /* gradients may differ in their last bits by run */
+  int64_t free;                           /* gradients may differ in their last bits between runs */
   /* strides over (b, h, t) or (b, hk, s), of dout (gs); mask: (b, h, t, s) */
   int64_t qs[3], ks[3], vs[3], gs[3], ms[4];
-  int64_t by_row;                              /* how results lie, see above */
+  int64_t by_row;                              /* layout of the results, see above */
 } fl_attention;
 
-/* Where results lie: strides over (b, h, t) or (b, hk, s) of out, dq, dk and dv, and the first
+/* Layout of the results: strides over (b, h, t) or (b, hk, s) of out, dq, dk and dv, and the first
 ** elements of dk and dv. */
 typedef struct fl_attention_results { int64_t out[3], dq[3], dk[3], dv[3], dk_at, dv_at; }
         fl_attention_results;

@@ -1,5 +1,5 @@
 /*
-** Collectives: do sizes fit (call_collective.h)? Reads and writes of memory rest on it.
+** Collectives: do sizes fit (call_collective.h)? Memory safety depends on it.
 */
 #include "tensor/call_collective.h"
 

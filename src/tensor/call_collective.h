@@ -1,7 +1,7 @@
 /*
-** Collectives as calls of kind 'collective': what the parameters say. in[0] is the array, where
-** there is one (ARRAYS is 1), then comes the effect that was recorded before, if that was
-** PENDING; scalar[0].i is the site that recorded it. What is done with them is group/'s.
+** Collectives as calls of kind 'collective': what the parameters say. in[0] is the array, if there
+** is one (ARRAYS is 1), followed by the effect that was recorded before, if that was PENDING;
+** scalar[0].i is the site that recorded it. group/ runs them.
 */
 #ifndef FL_TENSOR_CALL_COLLECTIVE_H
 #define FL_TENSOR_CALL_COLLECTIVE_H
@@ -10,23 +10,23 @@
 /* n ranks. Sizes of the result: */
 enum {
   FL_COLLECT_BARRIER,        /* 0 */
-  FL_COLLECT_ALL_REDUCE,     /* the array's; each element over all ranks */
+  FL_COLLECT_ALL_REDUCE,     /* the size of the array; each element is reduced over all ranks */
   FL_COLLECT_ALL_GATHER,     /* n times the array's: the arrays of all ranks */
   FL_COLLECT_REDUCE_SCATTER, /* 1 / n of the array's: part r of the reduced array */
-  FL_COLLECT_BROADCAST,      /* the array's: that of rank 'peer' */
-  FL_COLLECT_ALL_TO_ALL,     /* the array's: part r of every rank's */
+  FL_COLLECT_BROADCAST,      /* the size of the array: that of rank 'peer' */
+  FL_COLLECT_ALL_TO_ALL,     /* the size of the array: part r of every rank's */
   FL_COLLECT_SEND,           /* 0; to 'peer' */
   FL_COLLECT_RECEIVE,        /* any; from 'peer' */
   FL_COLLECT_COUNT,
   FL_COLLECT_END = FL_COLLECT_COUNT,     /* no calls: the rank's script is over; */
   FL_COLLECT_FINE                        /* its checks found nothing */
 };
-/* MEAN: the sum divided by n; of half types not over the GPU. */
+/* MEAN: the sum divided by n; for half types not on the GPU. */
 enum { FL_REDUCE_SUM, FL_REDUCE_MEAN, FL_REDUCE_MAX, FL_REDUCE_MIN, FL_REDUCE_COUNT };
-/* indices of p[], on all of which ranks must agree. JOINS: 1: nothing rests on its result before
-** the next collective is there, with which a device may do it in one. TRACKED: will there be a
-** gradient, which is a collective too? NOTE: of the caller, such as a hash of what else must be
-** equal. From SIZES on: the array's shape. */
+/* indices of p[]; ranks must agree on all of them. JOINS: 1: nothing needs its result before the
+** next collective, so a device may do both in one. TRACKED: will there be a gradient, which is a
+** collective too? NOTE: a number of the caller, such as a hash of what else must be equal. From
+** SIZES on: the array's shape. */
 enum { FL_COLLECT_WHAT, FL_COLLECT_REDUCE, FL_COLLECT_PEER, FL_COLLECT_RANKS, FL_COLLECT_ARRAYS,
        FL_COLLECT_JOINS, FL_COLLECT_TRACKED, FL_COLLECT_NOTE, FL_COLLECT_NDIM, FL_COLLECT_SIZES };
 #endif

@@ -10,7 +10,8 @@ static int between(const int64_t *v, int n, int64_t low, int64_t high) {
   return 1;
 }
 
-/* in k out stride pad dilation at p: in range, so that index arithmetic stays in int64_t. */
+/* Reads 'in k out stride pad dilation' at p, and checks that they are in range, so that index
+** arithmetic stays in int64_t. */
 static int read_axes(const int64_t *p, int64_t *in) {
   memcpy(in, p, 18 * sizeof *p);
   return between(p, 3, 0, INT64_MAX / 4) && between(p + 3, 3, 1, FAR) &&
@@ -18,7 +19,7 @@ static int read_axes(const int64_t *p, int64_t *in) {
          between(p + 12, 3, -FAR, FAR) && between(p + 15, 3, 1, FAR);
 }
 
-/* Positions i * stride and k * dilation stay far from overflow. */
+/* Are positions i * stride and k * dilation far from overflow? */
 static int moderate(const int64_t *out, const int64_t *k, const int64_t *stride,
                     const int64_t *dil) {
   for (int a = 0; a < 3; a++)
@@ -48,7 +49,7 @@ static int64_t x_size(const fl_conv *s) { return size_of(s->n, s->c, s->in); }
 static int64_t w_size(const fl_conv *s) { return size_of(s->o, s->c / s->groups, s->k); }
 static int64_t y_size(const fl_conv *s) { return size_of(s->n, s->o, s->out); }
 
-/* Two inputs and a result of one dtype and of these sizes (-1: overflow). */
+/* Are the two inputs and the result of one dtype and of these sizes (-1: overflow)? */
 static int agree(const fl_call *call, int64_t out, int64_t a, int64_t b) {
   return call->nin == 2 && call->in_dtype[0] == call->dtype && call->in_dtype[1] == call->dtype &&
          call->dtype != FLAME_BOOL && out >= 0 && a >= 0 && b >= 0 && call->numel == out &&

@@ -6,18 +6,18 @@
 **     x (n, c, in…)   w (o, c / groups, k…)   y (n, o, out…)
 **     y[n, o, i] = sum over c and k of x[n, c, i * stride - pad + k * dilation] w[o, c, k]
 ** with x zero outside. 'conv' gives y from x and w, 'conv_data' x's gradient from y's and w
-** (which is also the transposed convolution), 'conv_weight' w's from y's and x: each is the
-** derivative of the others' products, so no order of differentiation needs a fourth.
-** Nothing is assumed of 'out': positions outside x read 0, and positions of x that no output
-** reads get a gradient of 0. So padding before and after may differ and output_padding is free.
-** Always three axes; missing ones come first with size 1.
+** (which is also the transposed convolution), 'conv_weight' w's from y's and x: derivatives of
+** these three are these three again, so no order of differentiation needs a fourth. 'out' may have
+** any size: positions outside x read 0, and positions of x that no output reads get a gradient of
+** 0. So padding before and after may differ, and any output_padding works. Always three axes;
+** missing ones come first with size 1.
 */
 #ifndef FL_TENSOR_CALL_CONV_H
 #define FL_TENSOR_CALL_CONV_H
 #include "tensor/call.h"
 
-/* p: n c o groups, then in k out stride pad dilation with three numbers each. pad: before.
-** p[FL_CONV_FREE] 1: sums may be added up in another order at each run. */
+/* p: n c o groups, then in k out stride pad dilation with three numbers each. pad: padding before.
+** p[FL_CONV_FREE] 1: the order of sums may differ between runs. */
 enum { FL_CONV_FREE = 22 };
 typedef struct fl_conv {
   int64_t n, c, o, groups;
@@ -33,7 +33,7 @@ typedef struct fl_pooling {
   int64_t adaptive, include_pad, divisor;
 } fl_pooling;
 
-/* 1 when all numbers are in range: sizes not negative, steps positive, nothing overflows. */
+/* 1 if all numbers are in range: sizes not negative, steps positive, nothing overflows. */
 int fl_conv_read(const fl_call *call, fl_conv *s);
 int fl_pooling_read(const fl_call *call, fl_pooling *s);
 static inline int64_t fl_volume3(const int64_t s[3]) { return s[0] * s[1] * s[2]; }

@@ -18,12 +18,12 @@ typedef enum {
 
 typedef struct fl_fft_form {
   int64_t outer, size_in, inner, n, size_out;
-  int mode, inverse, norm;     /* norm: 0 as it is, 1 divided by n, 2 by its root */
+  int mode, inverse, norm;     /* norm: 0: none, 1: divided by n, 2: by its root */
   int64_t across;              /* 1: one axis */
 } fl_fft_form;
 
-/* What the call's parameters say; 0 when they make no sense. */
+/* Reads the call's parameters; 0 if they make no sense. */
 int fl_fft_form_of(const fl_call *call, fl_fft_form *f);
-/* The call of two axes as two calls, of the axis before and of the last one. */
+/* Splits the call over two axes into two calls, for the axis before and for the last one. */
 void fl_fft_passes(const fl_call *call, fl_call pass[2]);
 #endif

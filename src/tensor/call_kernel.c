@@ -1,7 +1,7 @@
 /*
-** What can be checked of a call of a user kernel without knowing the kernel: that every
-** argument lies in an input, in the result or among the scalars (kernel/function.h has the
-** layout of p[], which the binding writes).
+** Checks a call of a user kernel as far as possible without knowing the kernel: every argument must
+** be within an input, the result or the scalars (kernel/function.h has the layout of p[], which the
+** binding writes).
 */
 #include "tensor/call.h"
 

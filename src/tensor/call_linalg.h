@@ -1,7 +1,7 @@
 /*
 ** Calls on matrices: what their parameters mean. Every kind works on a batch of matrices,
-** packed one behind the other; results of several parts are packed part by part, each with
-** all matrices of the batch.
+** packed one after the other; results of several parts are packed part by part, each with all
+** matrices of the batch.
 */
 #ifndef FL_TENSOR_CALL_LINALG_H
 #define FL_TENSOR_CALL_LINALG_H
@@ -16,7 +16,7 @@ typedef struct fl_linalg_form {
   int64_t in[2], out[3];             /* elements of one matrix in each input and part */
 } fl_linalg_form;
 
-/* What the call's parameters say; 0 when they make no sense. */
+/* Reads the call's parameters; 0 if they make no sense. */
 int fl_linalg_form_of(const fl_call *call, fl_linalg_form *f);
 
 /* Why a matrix has no result. */

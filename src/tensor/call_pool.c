@@ -14,7 +14,7 @@ static int64_t planes_of(const fl_pooling *s, const int64_t size[3]) {
   return fl_call_product(4, (const int64_t[]){ s->planes, size[0], size[1], size[2] });
 }
 
-/* in[0] holds 'from' elements, the result 'to'; both sizes known. */
+/* Has in[0] 'from' elements and the result 'to'? Both sizes must be valid. */
 static int sizes(const fl_call *call, int nin, int64_t from, int64_t to) {
   return call->nin == nin && from >= 0 && to >= 0 && call->in_numel[0] == from && call->numel == to;
 }

@@ -1,5 +1,5 @@
 /*
-** Sizes and dtypes of the scans. All look at in[0] as (outer, n, inner) and go along n.
+** Sizes and dtypes of the scans. All treat in[0] as (outer, n, inner) and scan along n.
 */
 #include "tensor/call.h"
 #include "tensor/dtype.h"
@@ -20,7 +20,7 @@ int fl_call_fits_scan(const fl_call *call) {
          call->p[3] >= 0 && call->p[3] <= (real ? 2 : 1);
 }
 
-/* [outer n inner least values]; what wants the values may have the positions already */
+/* [outer n inner least values]; if the values are wanted the positions may be given as an input */
 int fl_call_fits_extreme(const fl_call *call) {
   const int placed = call->nin == 2 && call->p[4] == 1 && call->in_dtype[1] == FLAME_I64;
   return sizes_fit(call, placed ? 2 : 1) && flag(call->p[3]) && flag(call->p[4]) &&

@@ -1,11 +1,11 @@
 /*
 ** Sizes and dtypes of the calls that sort, select, search and count. Memory safety rests on
-** these: what passes here is run without further checks, except for values.
+** these: calls that pass are run without further checks, except for values.
 */
 #include "tensor/call.h"
 #include "tensor/dtype.h"
 
-/* in[input] is (rows, n): its number of elements, or -1 when it is not. */
+/* in[input] must be (rows, n): its number of elements, or -1. */
 static int64_t rows_of(const fl_call *call, int input, int64_t rows, int64_t n) {
   if (rows < 0 || n < 0) return -1;
   const int64_t numel = fl_call_product(2, (int64_t[]){ rows, n });

@@ -26,8 +26,8 @@ static fl_node *back_to(fl_node *y, int dtype) {
   return y && fl_is_half(dtype) ? n_cast(y, dtype) : y;
 }
 
-/* Elements that one result of a reduction over 'axes' sums; -1 when an axis is not
-** there. */
+/* The number of elements that each result of a reduction over 'axes' sums; -1 if an axis does not
+** exist. */
 static int64_t reduced_count(const fl_node *x, uint32_t axes) {
   int64_t n = 1;
   for (int a = 0; a < x->shape->rank; a++)
@@ -35,8 +35,8 @@ static int64_t reduced_count(const fl_node *x, uint32_t axes) {
   return n;
 }
 
-/* The largest along 'axes', kept, and untracked: recorded with the grad mode off rather
-** than on a detached alias, which would be a second operand over the same memory. */
+/* The largest value along 'axes', which are kept, untracked: recorded with the grad mode off rather
+** than on a detached alias, which would be a second operand for the same memory. */
 static fl_node *range_of(fl_node *x, uint32_t axes) {
   if (!x) return NULL;
   const uint8_t mode = x->ctx->grad_mode;
@@ -60,7 +60,7 @@ fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim) {
   return back_to(n_div(n_sum(w, axes, keepdim), n_num(x->ctx, n)), dtype);
 }
 
-/* The same values as sqrt; the other form is recorded where a gradient may be asked for. */
+/* The same values as sqrt; the other form is recorded if a gradient may be needed. */
 fl_node *n_root(fl_node *x) {
   if (!x || !need_float(x, "sqrt")) return NULL;
   if (!x->entry || !x->ctx->grad_mode) return n_sqrt(x);
@@ -98,13 +98,13 @@ fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim) {
   return keepdim ? y : drop_axes(y, axes);
 }
 
-/* What a softmax keeps for its gradient: the result, from which no exponential is taken again. */
+/* What a softmax keeps for its gradient: the result, so that no exponential is computed again. */
 typedef struct shares { fl_node *y; uint32_t axes; } shares;
 
 static fl_node *with_softmax_rule(fl_node *x, fl_node *y, uint32_t axes);
 
-/* y (g - sum(g y)). For a gradient of this the kept value gets the rule
-** again: that of the node y may be gone. */
+/* y (g - sum(g y)). For a second derivative the kept value gets this rule again, since that of node
+** y may be gone. */
 static flame_status softmax_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                  fl_node **gin) {
   const shares *s = arg;
@@ -193,8 +193,8 @@ fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps)
   return back_to(n_normalise(x, axes, eps, w, b), dtype);
 }
 
-/* w or b of n_group_norm, a value a channel, along axes 2 and 3 of (n,
-** groups, channels of one, places). */
+/* w or b of n_group_norm, one value per channel, along axes 2 and 3 of (n, groups, channels per
+** group, places). */
 static fl_node *by_group(fl_node *x, int64_t groups, fl_node *w, const char *which) {
   char a[FL_SHAPE_TEXT];
   const int64_t channels = x->shape->size[1];
@@ -284,7 +284,7 @@ static fl_node *sum_classes(const loss *l, fl_node *x) {
 
 static fl_node *sum_all(fl_node *x) { return n_sum(x, FL_ALL_AXES, 0); }
 
-/* A vector laid along an axis of x. */
+/* A vector placed along an axis of x. */
 static fl_node *along(fl_node *v, const fl_node *x, int axis) {
   int64_t size[FL_MAX_AXES];
   if (!v) return NULL;
@@ -294,7 +294,7 @@ static fl_node *along(fl_node *v, const fl_node *x, int axis) {
 
 static fl_node *log_probabilities(const loss *l) { return log_softmax(l->x, l->axis); }
 
-/* The target has the input's shape without the class axis. */
+/* Has the target the input's shape without the class axis? */
 static int ids_ok(const loss *l, const fl_node *target) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT], w[FL_SHAPE_TEXT];
   const fl_layout *s = l->x->shape, *t = target->shape;
@@ -315,7 +315,7 @@ static fl_node *pick(const loss *l, fl_node *chosen, fl_node *x) {
   return sum_classes(l, n_where(chosen, x, zero(l)));
 }
 
-/* Where x belongs to the class 'id', which is 1 long along the axis. */
+/* Which elements of x belong to the class 'id'; 'id' has size 1 along the axis. */
 static fl_node *is_class(fl_node *id, const fl_node *x, int axis) {
   if (!id) return NULL;
   fl_node *classes = n_iota(id->ctx, id->dtype, id->device, 1, &x->shape->size[axis],
@@ -323,16 +323,16 @@ static fl_node *is_class(fl_node *id, const fl_node *x, int axis) {
   return n_eq(along(classes, x, axis), id);
 }
 
-/* The input as it lies in memory in any case, before a cast of autocast perhaps; NULL: it is only
-** computed. */
+/* The input in the form that is in memory anyway, perhaps before a cast of autocast; NULL: it is
+** only computed. */
 static fl_node *in_memory(fl_node *x) {
   if (x->state == FL_PENDING && x->op == FL_OP_cast && !x->base) x = x->in[0];
   const fl_node *b = x->base ? x->base : x;
   return b->state != FL_PENDING || b->op == FL_OP_matmul || b->op == FL_OP_call ? x : NULL;
 }
 
-/* x at the class without the axis, less 'most': read by itself where x lies in memory, else found
-** by the sweep over z that makes the sum of exponentials. Both have the same bits. */
+/* x at the target class, without the axis, minus 'most': gathered if x is in memory, otherwise
+** found in the pass over z that sums the exponentials. Both give the same bits. */
 static fl_node *at_class(const loss *l, fl_node *index, fl_node *chosen, fl_node *most,
                          fl_node *z) {
   fl_node *from = in_memory(l->input), *x;
@@ -342,7 +342,8 @@ static fl_node *at_class(const loss *l, fl_node *index, fl_node *chosen, fl_node
   return drop_axes(n_sub(x ? n_cast(x, l->x->dtype) : NULL, most), 1u << l->axis);
 }
 
-/* What the gradient of log_loss reads: most, the largest along the axis; sum, of e^(x - most). */
+/* What the gradient of log_loss reads: most: the largest value along the axis; sum: of e^(x -
+** most). */
 typedef struct kept_loss { fl_node *x, *most, *sum, *id; int axis; } kept_loss;
 
 static void log_loss_release(void *arg) {
@@ -368,7 +369,7 @@ static flame_status log_loss_back(flame_context *c, void *arg, fl_node *y, fl_no
 }
 
 /* -log p of the class 'id', without the axis: log(sum e^(x - most)) - (x[id] - most). The gradient
-** is a rule: no sum over the classes that are not 'id'. index: id, as it gathers. */
+** is a separate rule, without a sum over the other classes. index: id, as it gathers. */
 static fl_node *log_loss(const loss *l, fl_node *index, fl_node *id, fl_node *chosen) {
   flame_context *c = l->c;
   const uint8_t mode = c->grad_mode;
@@ -398,7 +399,7 @@ static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
   else target = n_where(valid, target, n_int(c, 1));
   fl_node *index = n_index(target, l->classes, flags, "cross_entropy"), *id;
   if (!index) return NULL;
-  /* half the work of a comparison */
+  /* half the cost of a comparison in i64 */
   id = n_unsqueeze(n_cast(index, l->classes <= INT32_MAX ? FLAME_I32 : FLAME_I64), l->axis);
   fl_node *chosen = is_class(id, l->x, l->axis);
   fl_node *nll = log_loss(l, index, id, chosen), *each, *smooth = NULL;
@@ -493,9 +494,9 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
   return back_to(y, input->dtype);
 }
 
-/* A step's gradient is 0, but a quotient's in front of it may be infinite, and 0 times that NaN: so
-** the value is untracked, and what carries the gradient is floordiv, in the branch that is never
-** taken. */
+/* The gradient of a step function is 0, but that of the quotient inside it may be infinite, and 0
+** times that is NaN. So the value is untracked, and the gradient comes from floordiv, in the branch
+** that is never taken. */
 static fl_node *with_no_slope(fl_node *q, fl_node *x, fl_node *y) {
   fl_node *zero = q ? n_num(q->ctx, 0) : NULL;
   return n_where(n_eq(zero, zero), q, n_floordiv(x, y));
@@ -504,7 +505,7 @@ static fl_node *with_no_slope(fl_node *q, fl_node *x, fl_node *y) {
 fl_node *n_truncdiv(fl_node *x, fl_node *y) {
   fl_node *rest = n_fmod(x, y);
   if (!rest) return NULL;
-  /* what the remainder leaves has no fraction */
+  /* without the remainder there is no fraction */
   if (!fl_is_float(rest->dtype)) return n_floordiv(n_sub(x, rest), y);
   fl_node *u = x->entry ? n_detach(x) : x, *v = y->entry ? n_detach(y) : y,
           *q = n_trunc(n_div(u, v));

@@ -1,6 +1,6 @@
 /*
 ** The context: all state there is (docs/design.md 1.10). Entered by one thread at a time.
-** Layers above tensor/ hang their state on 'engine' and are reached through 'up'.
+** Layers above tensor/ keep their state in 'engine' and are called through 'up'.
 */
 #ifndef FL_TENSOR_CONTEXT_H
 #define FL_TENSOR_CONTEXT_H
@@ -18,37 +18,38 @@ typedef struct fl_stats {
 } fl_stats;
 
 enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */
-/* looks for NaN and Inf, or (FLAME_CHECK=nan) for NaN alone */
+/* checks for NaN and Inf, or (FLAME_CHECK=nan) only for NaN */
 enum { FL_ANOMALY_ANY = 1, FL_ANOMALY_NAN };
 
-/* Who counts from 0: a context of a C program, always; a script's, in a function of flame.h. */
+/* Who counts from 0: the context of a C program, always; that of a script, within a function of
+** flame.h. */
 enum { FL_FROM_ZERO_HOST = 1, FL_FROM_ZERO_CALL };
 
-/* What the gradient of an op needs, from the text of ops.def. */
+/* What the gradient of an op reads, from the text of ops.def. */
 typedef struct fl_rule_needs {
   uint8_t has;         /* bit i: there is a gradient by input i */
   uint8_t reads[3];    /* values read by the gradient by input i: bit j input j, bit 7 the result */
 } fl_rule_needs;
 
-/* The last backwards: what a missing gradient is explained from. Walks have numbers, from 1 on. */
+/* The last backwards, from which a missing gradient is explained. Walks are numbered from 1. */
 enum { FL_WALK_CUTS = 6, FL_WALK_SITES = 16 };
 typedef struct fl_walked {
   uint32_t walks;                    /* so many there were */
-  uint32_t sites[FL_WALK_SITES];     /* lines of the last of them, by number */
-  uint32_t number;                   /* the last backward that ended well; 0: none */
+  uint32_t sites[FL_WALK_SITES];     /* lines of the last walks, by number */
+  uint32_t number;                   /* number of the last backward that succeeded; 0: none */
   int64_t sequence;                  /* c->sequence when it began */
-  int ncuts;                         /* ways in which values that its graph reads had lost their */
-  uint32_t cuts[FL_WALK_CUTS];       /* tracking (tensor/lost.h), the first of them */
+  int ncuts;                   /* number of ways in which values read by its graph had lost their */
+  uint32_t cuts[FL_WALK_CUTS];       /* tracking (tensor/lost.h); the first of these */
 } fl_walked;
 
 struct fl_krule;
 
-/* What tensor/ and autograd/ need from above; filled by engine/. */
+/* Functions that tensor/ and autograd/ need from higher layers; set by engine/. */
 typedef struct fl_upcalls {
   /* Evaluate 'n' (and, if it can be, the whole window). After FLAME_OK n is STORED. */
   flame_status (*evaluate)(struct flame_context *c, fl_node *n);
   flame_status (*evaluate_all)(struct flame_context *c);
-  void (*collect)(struct flame_context *c);       /* in full; NULL: there is no collector */
+  void (*collect)(struct flame_context *c);     /* a full collection; NULL: there is no collector */
   void *(*device_alloc)(struct flame_context *c, int device, int64_t bytes);
   void (*device_free)(struct flame_context *c, int device, void *p, int64_t bytes);
   flame_status (*upload)(struct flame_context *c, int device, void *dst, const void *src,
@@ -56,36 +57,37 @@ typedef struct fl_upcalls {
   struct fl_device *(*host)(struct flame_context *c);   /* the CPU, opened; NULL: error kept */
   flame_status (*download)(struct flame_context *c, int device, void *dst, const void *src,
                            int64_t bytes);
-  /* Says that so many bytes for 'what' were not to be had. NULL: said in short. */
+  /* Reports that 'bytes' bytes for 'what' could not be allocated. NULL: a short message is used. */
   flame_status (*no_memory)(struct flame_context *c, int device, int64_t bytes, const char *what);
   /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
   flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);
   /* With c->watched: a backward walk is at n with the whole cotangent g. May run scripts. */
   flame_status (*walked)(struct flame_context *c, fl_node *n, fl_node *g);
-  /* "train.lua:8" for a line of the script, "" for none. NULL: lines are not known. */
+  /* "train.lua:8" for a line of the script, "" if there is none. NULL: lines are not known. */
   char *(*place)(struct flame_context *c, uint32_t site, char buf[96]);
   /* With c->anomaly: fails for the first node borrowed since 'mark' that made a NaN or Inf. */
   flame_status (*anomaly)(struct flame_context *c, int64_t mark);
-  /* The launches that a fault of the device may be of: "" or "; it may be of …". */
+  /* The launches that may have caused a fault of the device: "" or "; it may be of …". */
   void (*suspects)(struct flame_context *c, int device, char *out, size_t size);
-  /* Holds the gradient of a kernel's call against differences. NULL: it is not asked for. */
+  /* Compares the gradient of a kernel's call with differences. NULL: not requested. */
   flame_status (*prove)(struct flame_context *c, struct fl_krule *r);
 } fl_upcalls;
 
-/* What the binding gives the engine (NULL: none). All may run scripts but heap. */
+/* What the binding gives the engine (NULL: nothing). All but heap may run scripts. */
 typedef struct fl_collector {
   int64_t (*heap)(void *arg);    /* KB of the host language's heap; -1: its collector is stopped */
-  /* collects the young, where there is such a mode and the host is in it */
+  /* collects young objects, if the collector has such a mode and is in it */
   void (*step)(void *arg);
-  void (*full)(void *arg, int times);  /* a full collection, so many times */
-  void (*anchor)(void *arg);     /* while 'loose': called before the graph grows, ends that */
+  void (*full)(void *arg, int times);  /* 'times' full collections */
+  void (*anchor)(void *arg);     /* while 'loose': called before the graph grows, and ends that
+                                 ** state */
   void *arg;
-  uint8_t loose;                 /* the host's collector knows what the graph keeps, as it is now */
+  uint8_t loose;                 /* the host's collector knows what the graph keeps at present */
 } fl_collector;
 
 typedef struct flame_context {
   fl_mem mem;
-  fl_mem room;                   /* counts what is held from the drivers of GPUs */
+  fl_mem room;                   /* counts memory held from the drivers of GPUs */
   fl_error err;
   fl_slab nodes, tensors, entries, attrs, calls, buffers;
   fl_layouts layouts;
@@ -93,93 +95,92 @@ typedef struct flame_context {
   fl_rule_needs rules[FL_OP_COUNT];
   struct flame_tensor *handles;  /* all live handles, linked through next/prev */
   fl_window win;
-  fl_node *effect;               /* the newest that is PENDING: borrowed */
-  /* An effect will not run: told before it is gone. NULL: no caller asks. */
+  fl_node *effect;               /* the newest PENDING effect: borrowed */
+  /* Called when an effect will not run, before it is gone. NULL: no caller needs it. */
   void (*effect_failed)(struct flame_context *c, const char *message, uint32_t site);
   struct fl_group *group;        /* of processes (group/group.h), or NULL */
   fl_rng rng;
   fl_stats stats;
   fl_level tensors_of[FL_MAX_DEVICES];      /* bytes of buffers, by device */
-  struct fl_buffer *buffer;      /* all of them, linked through next */
+  struct fl_buffer *buffer;      /* all buffers, linked through next */
   struct { fl_node **at; int64_t n, cap; } borrowed;  /* from the innermost scope on */
   fl_node *settle;               /* work list of fl_node_settle, linked through snext */
   uint8_t settling, flushing, closed;
   int64_t sequence;              /* of entries */
   uint32_t site;                 /* script line now recording */
   int64_t budget;                /* nodes in the window that force an evaluation */
-  int64_t cut;                   /* nodes that an interrupted run left in it: values
-                                 ** are read alone then */
+  int64_t cut;                   /* nodes left in the window by an interrupted run: values are then
+                                 ** read one by one */
   uint8_t grad_mode;             /* 1: builders make entries */
   uint8_t default_device;
   uint32_t dead;                 /* bit d: device d was lost, and lost[d] says how */
   fl_error lost[FL_MAX_DEVICES];
-  int64_t runs;                  /* of plans that GPUs were given; those up to good[d] have ended */
+  int64_t runs;           /* number of plans that GPUs were given; those up to good[d] have ended */
   int64_t good[FL_MAX_DEVICES];  /* well on device d */
   uint8_t evaluating;            /* no recording now: a bug if violated */
   int32_t callbacks;             /* functions of flame_apply under way */
-  struct fl_export *trace;       /* graph/: a function is recorded for an export, and no more than
+  struct fl_export *trace;       /* graph/: a function is being recorded for an export, and only
                                  ** recorded; NULL: none is */
   flame_status (*trace_read)(struct flame_context *c, fl_node *n);   /* may it read n? */
   const struct fl_bundle *bundle;  /* io/bundle.h: files inside the program, or NULL */
-  struct flame_program *programs;                 /* graph/: all that are loaded */
+  struct flame_program *programs;                 /* graph/: all loaded programs */
   void (*drop_programs)(struct flame_context *c);
   int32_t walking;               /* backward walks under way: they hold nodes that no
                                  ** handle may reach */
-  fl_walked walked;              /* for explanations (autograd/why.c) */
+  fl_walked walked;              /* facts for explanations (autograd/why.c) */
   uint8_t anomaly, deterministic;  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t scan;                  /* FLAME_CHECK=nan: plans look for NaN as they run (plan/scan.c) */
-  uint8_t back;                  /* what a backward walk is at, as fl_node.back; 0: none */
-  uint8_t watched;               /* steps of walks are told to up->walked */
+  uint8_t back;              /* the op whose backward is being recorded, as fl_node.back; 0: none */
+  uint8_t watched;               /* steps of walks are reported to up->walked */
   uint8_t from_zero;             /* FL_FROM_ZERO_*: messages count axes and positions from 0 */
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
                                  ** on the CPU; 0: no limit */
   uint8_t show_texts;            /* FLAME_DEBUG=4: the text of a new kernel is printed */
-  uint8_t sync_each;             /* wait after each launch: fl_engine_debug_cuda */
-  int64_t gather_most;           /* elements and threads of a gather (kernel/ad/ad.h) */
-  uint8_t kernel_checks;         /* FL_LANE_* asked for: see fl_kfunction_checks */
-  uint8_t planted;               /* FL_PLANT_*, seen through FL_PLANTED */
+  uint8_t sync_each;             /* waits after each launch: fl_engine_debug_cuda */
+  int64_t gather_most;           /* most elements and threads of a gather (kernel/ad/ad.h) */
+  uint8_t kernel_checks;         /* FL_LANE_* requested: see fl_kfunction_checks */
+  uint8_t planted;               /* FL_PLANT_*, read through FL_PLANTED */
   atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */
-  atomic_uintptr_t refused;      /* the last one that was not let in meanwhile, until
-                                 ** it clears that */
-  int32_t holds;                 /* how often the holder is inside */
-  atomic_int interrupted;        /* FL_INTERRUPT_*: not 0, and what computes ends soon */
+  atomic_uintptr_t refused;   /* the last thread that was refused meanwhile, until it clears that */
+  int32_t holds;                 /* how many times the holder is inside */
+  atomic_int interrupted;        /* FL_INTERRUPT_*: if not 0, computations end soon */
   fl_limits limits;
   const fl_upcalls *up;
   void *engine;
   fl_collector collector;
-  void *host;                    /* of the embedding language */
+  void *host;                    /* data of the embedding language */
   /* set by autograd/ with the first hook */
   void (*drop_hooks)(struct flame_context *c, void *hooks);
-  /* There is a hidden state of Lua: flame_close calls this instead, which ends the state and, from
-  ** its last finaliser, closes the context. */
+  /* Set if there is a hidden Lua state: flame_close calls this instead, which closes that state,
+  ** whose last finaliser closes the context. */
   void (*closing)(struct flame_context *c);
-  /* closed with live handles: called with the last of them */
+  /* for a context closed with live handles: called with the last of them */
   void (*gone)(struct flame_context *c);
-  /* io/stale.c: folder last looked through, saves till the next time */
+  /* io/stale.c: the folder examined last, and saves until the next time */
   struct { uint64_t device, inode; int64_t wait; } swept;
   char error_text[864];          /* of flame_error */
 } flame_context;
 
-/* What a message calls axis, or position, number k from 0. */
+/* The number by which a message names axis or position k, which is counted from 0. */
 static inline int64_t fl_counted(const flame_context *c, int64_t k) {
   return k + (c->from_zero ? 0 : 1);
 }
 
-/* Was the device lost? Then whatever needs it fails with the first cause; the others go on. */
+/* Was the device lost? Then operations on it fail with the first cause; other devices continue. */
 static inline int fl_is_lost(const flame_context *c, int device) { return c->dead >> device & 1; }
 
-/* Device memory for 'what' was not to be had. */
+/* Reports that device memory for 'what' could not be allocated. */
 flame_status fl_out_of_memory(flame_context *c, int device, int64_t bytes, const char *what);
 
-/* Before a new path through the graph: the host's collector does not know it. */
+/* Called before a new path through the graph is made, which the host's collector does not know. */
 static inline void fl_anchor(flame_context *c) {
   if (c->collector.loose) c->collector.anchor(c->collector.arg);
 }
 
-/* A function of flame.h holds the context from its first use of it to its return, whatever it
-** calls. Another thread meanwhile is refused, and told so by flame_error: 'c' NULL or held by
-** another gives 'otherwise'. (scope.c) */
+/* A function of flame.h holds the context from its first use of it until it returns, including the
+** functions that it calls. Another thread is refused meanwhile, and flame_error tells it so: if 'c'
+** is NULL or held by another thread the result is 'otherwise'. (scope.c) */
 flame_context *fl_hold(flame_context *c);
 void fl_unhold(flame_context *const *held);
 int fl_held_elsewhere(const flame_context *c);
@@ -196,12 +197,12 @@ static inline int fl_must_end(const flame_context *c) {
 #define FL_ENTER(c) const int64_t fl_mark_ = fl_enter(c)
 #define FL_LEAVE(c) fl_scope_end((c), fl_mark_)
 int64_t fl_enter(flame_context *c);
-/* The part of a context that tensor/ owns. c is zeroed but for mem, up and settings; init
-** returns 0 when memory is out. close drops all handles' values and frees everything; 0: some
-** handles are still owned by callers, their structs live on and c must too, until c->gone. */
+/* The part of a context that tensor/ owns. c is zeroed except mem, up and settings; init returns 0
+** when memory is out. close drops all handles' values and frees everything; 0: some handles are
+** still owned by callers, their structs live on and c must too, until c->gone. */
 int fl_tensor_init(flame_context *c);
 int fl_tensor_close(flame_context *c);
-#ifdef __clang_analyzer__                  /* what it can not see: fl_fail returns its code */
+#ifdef __clang_analyzer__                  /* tells the analyser that fl_fail returns its code */
 #define FL_FAIL(c, code, op, ...) (fl_fail(&(c)->err, (code), (op), __VA_ARGS__), (code))
 #else
 #define FL_FAIL(c, code, op, ...) (fl_fail(&(c)->err, (code), (op), __VA_ARGS__))

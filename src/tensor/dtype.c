@@ -14,7 +14,7 @@ const fl_dtype_info fl_dtypes[FLAME_DTYPE_COUNT] = {
 };
 #undef DTYPE
 
-/* flame.h, which hosts include alone, has the list once more. */
+/* flame.h, which hosts include alone, repeats the list. */
 #define DTYPE(id, ...) AT_##id,
 enum {
 #include "tensor/dtype.def"
@@ -92,8 +92,8 @@ void fl_scalar_store(void *p, int dtype, fl_scalar v) {
 }
 #undef STORE
 
-/* From a float to dtype 'to'. A float dtype narrower than f64 takes the step over f32, as
-** the kernels do. */
+/* Converts a float to dtype 'to'. A float dtype narrower than f64 is reached through f32, as in
+** kernels. */
 static fl_scalar cast_float(double x, int to) {
   fl_scalar r = { .i = 0 };
   switch (to) {

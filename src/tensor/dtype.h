@@ -13,7 +13,7 @@ typedef enum { FL_REG_F64, FL_REG_F32, FL_REG_I64, FL_REG_I32, FL_REG_COUNT } fl
 typedef enum { FL_CLASS_BOOLEAN, FL_CLASS_INTEGER, FL_CLASS_FLOAT } fl_class;
 
 typedef struct fl_dtype_info {
-  const char *name, *kernel;         /* kernel: its type in the text of kernels */
+  const char *name, *kernel;         /* kernel: name of the type in the text of kernels */
   uint8_t size, reg, cls, bits;
   int16_t least;
 } fl_dtype_info;
@@ -25,11 +25,12 @@ static inline const char *fl_dtype_name(int d) { return fl_dtypes[d].name; }
 static inline int fl_is_float(int d) { return fl_dtypes[d].cls == FL_CLASS_FLOAT; }
 static inline int fl_is_integer(int d) { return fl_dtypes[d].cls == FL_CLASS_INTEGER; }
 int fl_dtype_of_name(const char *name);        /* -1: no such dtype */
-/* docs/contract.md 1: bool < integers < floats, the wider; f16 with bf16 f32; u8 with i8 i16. */
+/* docs/contract.md 1: bool < integers < floats, the wider wins; f16 with bf16 gives f32; u8 with i8
+** gives i16. */
 int fl_promote(int a, int b);
 
-/* A number from a script: data of a window, never part of a key. Which member holds is
-** given by the dtype it is used with: integers and bool use i, floats d. */
+/* A number from a script: data of a window, never part of a key. The dtype with which it is used
+** determines the member: i for integers and bool, d for floats. */
 typedef union fl_scalar { double d; int64_t i; } fl_scalar;
 
 /* Scalar conversions, the definition that every device follows (round to nearest even;

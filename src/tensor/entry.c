@@ -1,9 +1,9 @@
 /*
-** Entries: what the backward walk will need, kept as little as the rule of the op allows.
-** Which values a gradient reads is read off its text in ops.def (x, x1, x2, x3, y as
-** whole words), by input, once a context; an entry keeps only what the gradients by its
-** tracked inputs read. So  h * 2  keeps nothing, and  w * x  with constant x keeps x but
-** not w. The rows of structural ops say what their rules read.
+** Entries: they keep for the backward walk only what the rule of the op needs. Which values a
+** gradient reads is found in its text in ops.def (x, x1, x2, x3, y as whole words), by input,
+** once per context; an entry keeps only what the gradients with respect to its tracked inputs
+** read. So  h * 2  keeps nothing, and  w * x  with constant x keeps x but
+** not w. The rows of structural ops list what their rules read.
 */
 #include "tensor/lost.h"
 #include "tensor/call.h"
@@ -36,7 +36,7 @@ static uint8_t meaning(const char *w, size_t n) {
   return (uint8_t)(1u << (w[1] - '1'));
 }
 
-/* A function that takes y for its shape alone. */
+/* Skips a function that uses only the shape of y. */
 static const char *skip_shape_use(const char *s) {
   static const char use[] = "fl_grad_spread(y";
   return strncmp(s, use, sizeof use - 1) == 0 ? s + sizeof use - 1 : s;
@@ -61,7 +61,7 @@ static int no_gradient(const char *s) {
   return !s || !strcmp(s, "NULL") || !strcmp(s, "NOGRAD");
 }
 
-/* Of a structural op: its row's text, an input between two semicolons. */
+/* For a structural op: its row's text, one input between two semicolons. */
 static fl_rule_needs structural(const char *s) {
   fl_rule_needs needs = { 0 };
   if (*s == '*') needs.has = EVERY_INPUT;
@@ -118,7 +118,7 @@ static uint32_t tracked_inputs(const fl_node *n, uint8_t has) {
   return tracked;
 }
 
-/* n stays untracked in spite of the grad mode: its op is the reason, where an input is tracked. */
+/* n stays untracked although the grad mode is on: its op is the reason, if an input is tracked. */
 static int lose(fl_node *n) {
   const int call = n->op == FL_OP_call && n->attr && n->attr->call;
   const int op = call ? FL_OP_COUNT + n->attr->call->kind : n->op;
@@ -145,7 +145,7 @@ int fl_entry_attach(fl_node *n) {
   for (int i = 0; i < n->nin; i++) {
     fl_node *m = n->in[i];
     if (!m) continue;
-    m->grefs++;                    /* all: a rule may ask any input for its shape */
+    m->grefs++;                    /* all inputs: a rule may need the shape of any */
     if (i < 3 && reads & (1u << i)) {
       e->saved |= (uint8_t)(1u << i);
       m->held++;
@@ -161,7 +161,7 @@ void fl_custom_drop(flame_context *c, fl_custom *f) {
   fl_free(&c->mem, f, sizeof *f);
 }
 
-/* Give back what 'e' keeps of the inputs of n. Afterwards nothing in e speaks of them. */
+/* Releases what 'e' keeps of the inputs of n. Afterwards e does not refer to them. */
 static void release_inputs(fl_node *n, fl_entry *e) {
   const uint8_t saved = e->saved;
   e->saved = e->reads_out = 0;
@@ -177,11 +177,11 @@ static void release_inputs(fl_node *n, fl_entry *e) {
   if (n->state == FL_PENDING && !n->base) return;          /* its uses keep them */
   fl_node_forget_inputs(n);
   if (!n->base) return;
-  n->in[0] = n->base;            /* a view: the entry alone kept its parent */
+  n->in[0] = n->base;            /* a view: only the entry kept its parent */
   n->nin = 1;
 }
 
-/* What the script gave: the host's function, and the hooks. */
+/* Drops what the script gave: the host's function, and the hooks. */
 static void drop_functions(flame_context *c, fl_entry *e) {
   fl_custom_drop(c, e->custom);
   if (e->hooks && c->drop_hooks) c->drop_hooks(c, e->hooks);
@@ -203,7 +203,7 @@ void fl_entry_detach(fl_node *n) {
 
 void fl_entry_drop(fl_node *n) {
   if (!n->entry) return;
-  n->held++;                       /* what is released may be what keeps n */
+  n->held++;                       /* releasing these may release n */
   fl_entry_detach(n);
   n->held--;
   fl_node_settle(n);
@@ -222,7 +222,7 @@ void fl_entry_spend(fl_node *n) {
 
 typedef struct node_list { fl_node **at; int64_t n, cap; } node_list;
 
-/* Note n when an op made its entry: held, since what goes with an entry may close handles. */
+/* Notes n when an op made its entry; n is held, since freeing an entry may close handles. */
 static int note_made(flame_context *c, node_list *made, fl_node *n) {
   if (!n || !n->entry || n->entry->leaf) return 1;
   fl_node **slot = FL_PUSH(&c->mem, made);

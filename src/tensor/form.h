@@ -18,11 +18,11 @@
 #include "tensor/node.h"
 
 enum { FL_FORM_INPUTS = 4, FL_FORM_NONE = -1, FL_FORM_HEAD = 3,
-       FL_FORM_READS = 80 };     /* most components of inputs that one of the result reads */
+       FL_FORM_READS = 80 };    /* most components of inputs that a component of the result reads */
 
 typedef struct fl_form_code {
   int32_t n;                     /* of code */
-  int32_t cost, reads;           /* most operations, and slices read, of a component */
+  int32_t cost, reads;       /* largest numbers of operations, and of slices read, of a component */
   int16_t code[];
 } fl_form_code;
 
@@ -39,6 +39,6 @@ void fl_form_free(struct flame_context *c, fl_form_code *f);
 ** context: also for a code that does not fit them. 'what' names the op in messages. */
 fl_node *n_form(struct flame_context *c, const char *what, int axis, int nin, fl_node *const *in,
                 const void *code, int n);
-/* The sums of x over 'axes' of each position along 'axis', joined: x is not made as a whole. */
+/* The sums of x over 'axes' for each position along 'axis', joined: x is not stored as a whole. */
 fl_node *n_sum_parts(fl_node *x, int axis, uint32_t axes);
 #endif

@@ -2,7 +2,7 @@
 ** Layouts: the hash-consing table and arithmetic on sizes and strides.
 ** Rules: every layout in the table is in normal form (see normalise), so that a row-major
 ** layout is the same pointer as the shape, and equal layouts are one pointer.
-** Chains are short: the table grows when there are more layouts than bins.
+** Chains are short, since the table grows when there are more layouts than bins.
 */
 #include "tensor/layout.h"
 #include "base/hash.h"
@@ -36,8 +36,8 @@ void fl_row_major(int rank, const int64_t *size, int64_t *stride) {
   }
 }
 
-/* The sizes beside a 0 are multiplied as well: code that computes strides and offsets of an empty
-** array need not think of overflow. */
+/* Sizes beside a 0 are multiplied as well, so that code that computes strides and offsets of an
+** empty array need not consider overflow. */
 int64_t fl_numel(int rank, const int64_t *size) {
   int64_t n = 1;
   int empty = 0;
@@ -48,8 +48,8 @@ int64_t fl_numel(int rank, const int64_t *size) {
   return empty ? 0 : n;
 }
 
-/* Fill rank, sizes, strides in normal form, numel and contiguous. Strides that no program can
-** observe (size-1 axes; all axes of an empty array) are made those of the shape. */
+/* Fills in rank, sizes, strides in normal form, numel and contiguous. Strides that no program can
+** observe (of size-1 axes; all strides of an empty array) are replaced by those of the shape. */
 static void normalise(fl_layout *l, int rank, const int64_t *size,
                       const int64_t *stride) {
   int64_t row[FL_MAX_AXES];
@@ -79,7 +79,7 @@ static int same(const fl_layout *a, const fl_layout *b) {
          !memcmp(a->stride, b->stride, bytes);
 }
 
-/* Twice the bins; on failure the chains just get longer. */
+/* Doubles the bins; on failure the chains only get longer. */
 static void grow(fl_layouts *t) {
   const int64_t nbin = t->nbin * 2;
   fl_layout **bin = fl_zalloc(t->mem, (size_t)nbin * sizeof *bin);
@@ -135,7 +135,7 @@ char *fl_shape_text(char *buf, int rank, const int64_t *size) {
   return buf;
 }
 
-/* Drop size-1 axes and merge neighbours that are one run in memory; the new rank. */
+/* Drops size-1 axes and merges neighbours that are contiguous in memory; returns the new rank. */
 static int collapse(int rank, const int64_t *size, const int64_t *stride,
                     int64_t *osize, int64_t *ostride) {
   int n = 0;
@@ -160,8 +160,8 @@ int fl_view_strides(int rank, const int64_t *size, const int64_t *stride,
     return 1;
   }
   int n = collapse(rank, size, stride, run, step);
-  int64_t left = 1, at = 0;         /* what is left of the current run, and its step */
-  for (int k = new_rank - 1; k >= 0; k--) {   /* cut the runs up from the innermost */
+  int64_t left = 1, at = 0;         /* remaining size of the current run, and its step */
+  for (int k = new_rank - 1; k >= 0; k--) {   /* divides the runs, from the innermost */
     new_stride[k] = 0;
     if (new_size[k] == 1) continue;
     if (left == 1) {
@@ -185,9 +185,9 @@ static void unravel(int rank, const int64_t *size, int64_t i, int64_t *coord) {
   }
 }
 
-/* The map is strided when no coordinate of p ever carries into the next: then each view
-** axis moves the coordinates by a constant. Checked at the extremes of every coordinate,
-** after axes over which q is one run have been merged. */
+/* The map is strided if no coordinate of p ever carries into the next: then each view axis moves
+** the coordinates by a constant. Checked at the extremes of every coordinate, after axes over which
+** q is one run have been merged. */
 int fl_map_compose(int rank, const int64_t *size, const int64_t *qstride,
                    int n, const int64_t *vsize, const int64_t *vstride, int64_t voffset,
                    int64_t *out_stride, int64_t *qoffset) {

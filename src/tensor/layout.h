@@ -30,20 +30,20 @@ typedef struct fl_layouts {
 int fl_layouts_init(fl_layouts *t, fl_mem *m);
 void fl_layouts_close(fl_layouts *t);
 
-/* Caller has checked rank, sizes >= 0 and fl_numel. NULL: no memory.
-** stride NULL: contiguous. Strides of size-1 axes are normalised to 0. */
+/* The caller has checked rank, sizes >= 0 and fl_numel. NULL: no memory. stride NULL: contiguous.
+** Strides of size-1 axes are normalised to 0. */
 fl_layout *fl_layout_of(fl_layouts *t, int rank, const int64_t *size, const int64_t *stride);
 static inline fl_layout *fl_layout_retain(fl_layout *l) { l->refs++; return l; }
 void fl_layout_release(fl_layouts *t, fl_layout *l);
 
 /* Row-major strides of 'size' (not normalised for size-1 axes: true strides). */
 void fl_row_major(int rank, const int64_t *size, int64_t *stride);
-/* Product with overflow check: -1 when it, without the zeros, exceeds int64 / 16. */
+/* The product of the sizes; -1 if it, ignoring zeros, exceeds int64 / 16. */
 int64_t fl_numel(int rank, const int64_t *size);
 /* "(2, 3)" into buf (at least 192 bytes); returns buf. */
 char *fl_shape_text(char *buf, int rank, const int64_t *size);
-/* Strides that view the memory of (rank, size, stride) as new_size without a copy;
-** 0 when impossible. Sizes have equal products. */
+/* The strides that view the memory of (rank, size, stride) as new_size without a copy; 0 if that is
+** impossible. Both sizes have the same product. */
 int fl_view_strides(int rank, const int64_t *size, const int64_t *stride,
                     int new_rank, const int64_t *new_size, int64_t *new_stride);
 /* Compose index maps. p is a row-major array of sizes (rank, size); an operand q of p's

@@ -46,7 +46,7 @@ void fl_stuck_text(const flame_context *c, char *out, size_t size) {
   }
 }
 
-/* Of the memories that count a request, the one with the least room refused it. */
+/* Of the memories that count a request, the one with the least room, which refused it. */
 static const fl_mem *tightest(const fl_mem *m) {
   const fl_mem *tight = NULL;
   for (; m; m = m->outer)
@@ -85,7 +85,7 @@ void fl_tell_refused(flame_context *c) {
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-/* Bytes that no limit refuses yet, and the share of the limit that is 'nearly all'. */
+/* The bytes that no limit refuses yet, and the part of the limit that counts as 'nearly all'. */
 static int64_t room_left(const fl_mem *m, int64_t *near) {
   enum { SHARE = 8 };
   int64_t least = INT64_MAX;
@@ -146,7 +146,7 @@ flame_status fl_interrupted(flame_context *c, const char *op) {
   return FL_FAIL(c, FLAME_INTERRUPTED, op, "%s", why);
 }
 
-/* No lock: this may run in a handler of signals. */
+/* Without a lock, since this may run in a signal handler. */
 static void interrupt_inside(flame_context *c) {
   atomic_fetch_add(&c->limits.interrupting, 1);
   flame_context *inner = atomic_load(&c->limits.inside);
@@ -171,7 +171,7 @@ flame_context *fl_run_inside(flame_context *c, flame_context *inner) {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* The next time at which a limit is reached, and which. */
+/* Sets the watch to the next time at which a limit is reached, and notes which one. */
 static void set_watch(flame_context *c) {
   fl_limits *l = &c->limits;
   const int64_t call = l->most[FLAME_CALL_NS], total = l->most[FLAME_TOTAL_NS];
@@ -194,7 +194,7 @@ void fl_time_begin(flame_context *c) {
   set_watch(c);
 }
 
-/* What the watch missed by a moment is found here. */
+/* A limit that the watch missed by a moment is detected here. */
 void fl_time_end(flame_context *c) {
   fl_limits *l = &c->limits;
   if (l->depth == 0 || --l->depth > 0 || !l->timed) return;
@@ -271,14 +271,14 @@ int64_t flame_limit_set(flame_context *c, flame_limit which, int64_t most) {
   note_any(c);
   if (time && !l->timed && most > 0) {
     l->timed = 1;
-    l->depth++;                                /* of the outermost call, which ends it */
+    l->depth++;                                /* depth of the outermost call, which ends it */
     l->began = fl_now_ns();
   }
   if (time) set_watch(c);
   return before;
 }
 
-/* To ask does not count: the last call is told, or the one that runs. */
+/* This call itself does not count: reports the last call, or the one that is running. */
 int64_t flame_limit_used(flame_context *c, flame_limit which) {
   FL_HOLD(c, -1);
   fl_limits *l = &c->limits;

@@ -1,8 +1,8 @@
 /*
-** Why a value is not tracked although something it was made of is. Nodes carry it as one number,
-** made of the line, the reason and the op, and hand it on to what is made of them, so that a
-** missing gradient is explained when somebody asks (autograd/why.c); nothing is written as text
-** before. A node with an entry has none.
+** Why a value is not tracked although one of its inputs is. Nodes carry the reason as one number,
+** made of the line, the kind of reason and the op, and pass it on to nodes computed from them, so
+** that a missing gradient can be explained on request (autograd/why.c); text is made only then. A
+** node with an entry has none.
 */
 #ifndef FL_TENSOR_LOST_H
 #define FL_TENSOR_LOST_H
@@ -12,7 +12,7 @@
 typedef enum {
   FL_LOST_NOT,                   /* nothing tracked is in it */
   FL_LOST_NO_GRAD,               /* recorded without tracking */
-  FL_LOST_GRADIENT,              /* the same by a backward walk without create_graph */
+  FL_LOST_GRADIENT,              /* the same, by a backward walk without create_graph */
   FL_LOST_DETACH,
   FL_LOST_OP,                    /* the op has no gradient, or its result is no float */
   FL_LOST_RESET                  /* autograd.reset */
@@ -35,22 +35,22 @@ static inline int fl_lost_op(uint32_t lost) {
   return (int)(lost >> (FL_LOST_SITE_BITS + FL_LOST_REASON_BITS));
 }
 
-/* The tracked value m goes on untracked. What was meant as an end of tracking, or is one whatever
-** the mode, is not overwritten by work under no_grad, as an optimiser's. */
+/* Notes that the tracked value m is used untracked. A reason that was intended, or that holds
+** whatever the mode, is not replaced by work under no_grad, such as an optimiser's. */
 static inline void fl_lost_note(fl_node *m, uint32_t lost) {
   const fl_lost_reason before = fl_lost_why(m->entry->lost);
   if (fl_lost_why(lost) == FL_LOST_NO_GRAD && before > FL_LOST_GRADIENT) return;
   if (fl_lost_why(lost) != FL_LOST_GRADIENT) m->entry->lost = lost;
 }
 
-/* What the value of an untracked node that reads m has lost. */
+/* The reason why an untracked node that reads m has lost tracking. */
 static inline uint32_t fl_lost_from(fl_node *m, int op, fl_lost_reason reason) {
   if (!m->entry) return m->lost;
   const uint32_t lost = fl_lost(reason, m->ctx->site, op);
   fl_lost_note(m, lost);
   return lost;
 }
-/* Work that is recorded without tracking: by the script, or by a walk. */
+/* The reason for work recorded without tracking: the script, or a walk. */
 static inline fl_lost_reason fl_lost_untracked(const flame_context *c) {
   return c->walking ? FL_LOST_GRADIENT : FL_LOST_NO_GRAD;
 }

@@ -1,11 +1,10 @@
 /*
 ** Nodes: their birth, their counts and their end; the window; buffers.
-** One rule decides everything (node.h): a value is needed while somebody holds it, a
-** PENDING consumer uses it, or its own entry reads it and a later entry names it. What
-** lowers a count calls fl_node_settle when the value may have become unneeded.
-** Settling works through an intrusive list, so it needs neither C stack nor memory and
-** can not fail: a chain of a million nodes falls like one.
-** in[] is valid while a node is PENDING (uses keep the inputs) or has an entry (grefs
+** One rule decides everything (node.h): a value is needed while it is held, a PENDING consumer uses
+** it, or its own entry reads it and a later entry names it. Code that lowers a count calls
+** fl_node_settle if the value may have become unneeded. Settling works through an intrusive list,
+** so it needs neither C stack nor memory and can not fail: a chain of a million nodes is freed like
+** a single one. in[] is valid while a node is PENDING (uses keep the inputs) or has an entry (grefs
 ** do); otherwise nin is 0.
 */
 #include "tensor/call.h"
@@ -16,7 +15,7 @@
 
 /* ---- births ------------------------------------------------------------------------ */
 
-/* The failure of n becomes the context's error, under the op that failed and the line that
+/* Keeps the failure of n as the context's error, under the op that failed and the line that
 ** recorded it. */
 flame_status fl_node_raise(const fl_node *n) {
   flame_context *c = n->ctx;
@@ -32,7 +31,7 @@ flame_status fl_node_raise(const fl_node *n) {
   return FL_FAIL(c, fl_is_lost(c, n->device) ? FLAME_DEVICE_LOST : FLAME_BAD_VALUE, op, "%s", text);
 }
 
-/* An input without a value to come: its failure is the failure of what reads it. */
+/* Fails for an input that will have no value, with that input's failure. */
 static int usable(const fl_node *n) {
   if (n->state == FL_FAILED) {
     fl_node_raise(n);
@@ -47,8 +46,8 @@ static void *no_memory(flame_context *c) {
   return NULL;
 }
 
-/* May this call record a node of the device? Room in the window and in the scope is made before.
-** A layout that could not be made is the caller's way to run out of memory. */
+/* May this call record a node for the device? Makes room in the window and in the scope first. A
+** NULL layout means that memory ran out. */
 static int may_record(flame_context *c, int device, const fl_layout *shape) {
   assert(!c->evaluating);
   const int lost = fl_is_lost(c, device);
@@ -67,8 +66,8 @@ static int may_record(flame_context *c, int device, const fl_layout *shape) {
   return 0;
 }
 
-/* The struct, held once by the innermost scope, in which may_record made room. Consumes
-** one reference each of shape and layout, also on failure: every node has both. */
+/* Makes the struct, held once by the innermost scope, in which may_record made room. Consumes one
+** reference each of shape and layout, also on failure: every node has both. */
 static fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      fl_layout *layout) {
   const int64_t most = c->limits.most[FLAME_NODES];
@@ -112,8 +111,9 @@ static void enter_window(flame_context *c, fl_node *n) {
   c->stats.recorded++;
 }
 
-/* Notes why n is untracked, if it stays so: a tracked input loses that here; else the reason is
-** that of the first input that has one. Not inlined: most nodes have no such input. */
+/* Notes why n is untracked, if it stays so: a tracked input loses tracking here; otherwise the
+** reason is that of the first input that has one. Not inlined, since most nodes have no such
+** input. */
 __attribute__((noinline)) static void inherit_lost(fl_node *n) {
   const flame_context *c = n->ctx;
   for (int i = 0; i < n->nin; i++) {
@@ -184,7 +184,7 @@ static void leave_buffer(fl_node *n) {
   fl_buffer_release(n->ctx, b);
 }
 
-/* 'n' becomes a view of 'parent', or 0 when there is no memory for how it was made. */
+/* Makes 'n' a view of 'parent'; 0: no memory for how it was made. */
 static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track) {
   fl_attr *a = how ? fl_node_attr(n) : NULL;
   if (how && !a) return 0;
@@ -220,7 +220,7 @@ fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
   fl_node *n = born(c, FL_OP_view, parent->dtype, parent->device, shape, layout);
   if (!n) return NULL;
   n->offset = offset;
-  n->state = FL_DROPPED;           /* until it looks somewhere: so freeing it is plain */
+  n->state = FL_DROPPED;           /* until it refers to something, so that freeing it is simple */
   return look_into(n, parent, how, track) ? n : NULL;
 }
 
@@ -298,7 +298,7 @@ static int keeps_inputs(const fl_node *n) {
   return n->state == FL_PENDING || (n->entry && !n->entry->leaf && !n->entry->spent);
 }
 
-/* in[] and attr of a value neither PENDING nor explained by an entry are not read. */
+/* If a value is neither PENDING nor has an entry, in[] and attr are not read any more. */
 void fl_node_forget_inputs(fl_node *n) {
   if (n->in != n->in0) fl_free(&n->ctx->mem, n->in, (size_t)n->nin * sizeof *n->in);
   n->in = n->in0;
@@ -309,7 +309,7 @@ void fl_node_forget_inputs(fl_node *n) {
   n->attr = NULL;
 }
 
-/* A PENDING node becomes 'state': out of the window, its inputs' uses given back. */
+/* A PENDING node becomes 'state': it leaves the window and releases the uses of its inputs. */
 static void end_pending(fl_node *n, fl_state state) {
   leave_window(n);
   if (n->ctx->effect == n) n->ctx->effect = NULL;
@@ -327,7 +327,7 @@ static void end_pending(fl_node *n, fl_state state) {
   if (!keeps_inputs(n)) fl_node_forget_inputs(n);
 }
 
-/* The value goes; an entry and the shape may stay for later entries. */
+/* Frees the value; an entry and the shape may remain for later entries. */
 static void drop_value(fl_node *n) {
   if (n->state == FL_PENDING) {
     end_pending(n, FL_DROPPED);
@@ -347,7 +347,7 @@ static void destroy(fl_node *n) {
   fl_slab_free(&c->nodes, n);
 }
 
-/* queued stays set meanwhile: a host's release function must not queue n again. */
+/* 'queued' stays set, so that a host's release function can not queue n again. */
 static void settle_one(fl_node *n) {
   if (!needed(n)) {
     drop_value(n);
@@ -359,8 +359,8 @@ static void settle_one(fl_node *n) {
   n->queued = 0;
 }
 
-/* While one call works the list off, calls from within it (a host's release function too)
-** only add to it. */
+/* While one call works through the list, nested calls (also from a host's release function) only
+** add to it. */
 void fl_node_settle(fl_node *n) {
   flame_context *c = n->ctx;
   if (n->queued) return;
@@ -392,14 +392,14 @@ void fl_node_ungref(fl_node *n) {
 
 void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset) {
   assert(n->state == FL_PENDING);
-  n->held++;                       /* not to die while its inputs do */
+  n->held++;                       /* so that it is not freed while its inputs are */
   end_pending(n, FL_STORED);
-  n->offset += offset;             /* of a view: counted from its base's first so far */
+  n->offset += offset;             /* for a view: counted from its base's first element so far */
   join_buffer(n, buf);
   fl_node_drop(n);
 }
 
-/* The text may be missing when memory is out; the state says enough. */
+/* The text may be missing when memory is out; the state is enough. */
 void fl_node_fail(fl_node *n, const char *message, uint32_t site) {
   assert(n->state == FL_PENDING);
   n->failed_site = site ? site : n->site;
@@ -415,7 +415,7 @@ void fl_node_effect(fl_node *n) {
   n->ctx->effect = n;
 }
 
-/* Each holds the one before it: the newest first. */
+/* Each holds the one before it, so the newest is dropped first. */
 void fl_effects_drop(flame_context *c) {
   for (int64_t i = c->win.nodes.n; i > 0; i--) {
     fl_node *n = i <= c->win.nodes.n ? c->win.nodes.at[i - 1] : NULL;

@@ -29,21 +29,21 @@
 #include "tensor/ops.h"
 
 typedef enum { FL_PENDING, FL_STORED, FL_FAILED, FL_NUMBER, FL_DROPPED } fl_state;
-/* FL_DROPPED: value no longer needed and gone; only an entry is left */
+/* FL_DROPPED: the value is no longer needed and freed; only an entry is left */
 
 /* Bytes on a device. Freed through the engine when refs reach 0 (the device may still be
 ** using them: freeing is ordered after queued work). */
 typedef struct fl_buffer {
-  int32_t refs;            /* STORED nodes in it, pending writes homed in it, hosts */
+  int32_t refs;            /* STORED nodes in it, pending writes that end in it, hosts */
   uint8_t device;          /* index in the context's devices: 0 is the CPU */
-  uint8_t foreign;         /* memory of the host: never written, release() at the end */
-  uint8_t homed;           /* a pending write will end here: there is one at most */
-  int32_t slot;            /* among the homes of the program that was made last (fl_program_home) */
-  uint32_t site;           /* script line of the first value in it, 0: there was none yet */
+  uint8_t foreign;         /* memory of the host: never written, released by calling release() */
+  uint8_t homed;           /* a pending write will end here: there is at most one */
+  int32_t slot;            /* index among the homes of the program made last (fl_program_home) */
+  uint32_t site;           /* script line of the first value in it; 0: none yet */
   int64_t bytes;
   void *ptr;               /* device address */
-  struct fl_buffer *next, *prev;    /* all that are counted (c->buffer) */
-  struct fl_node *nodes;   /* STORED nodes living here, linked by bnext/bprev */
+  struct fl_buffer *next, *prev;    /* all counted buffers (c->buffer) */
+  struct fl_node *nodes;   /* STORED nodes in this buffer, linked by bnext/bprev */
   void (*release)(void *p, void *arg);
   void *arg;
 } fl_buffer;
@@ -85,45 +85,45 @@ typedef struct fl_node {
                                                   ** keeps it as size 1) */
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
   uint8_t hops;               /* planner scratch */
-  uint8_t checks;             /* PENDING: an index that may be out of range is in its making */
-  uint8_t named;              /* a handle has named it: a write may not take it over */
-  uint8_t rests;              /* engine scratch: does it rest on the check that failed */
+  uint8_t checks;             /* PENDING: an index that may be out of range is among its inputs */
+  uint8_t named;              /* a handle has named it, so a write may not take it over */
+  uint8_t rests;              /* engine scratch: does it depend on the check that failed? */
   uint8_t effect;             /* needed while it is PENDING, see above */
   uint8_t queued;             /* on the work list of fl_node_settle, through snext */
   uint8_t back;               /* recorded by the backward of an op: 1 + its number, FL_BACK_CUSTOM;
                               ** 0: not by a backward */
   uint32_t site;              /* script line that recorded it */
   union {
-    uint32_t failed_site;     /* FAILED: whose failure it is */
-    uint32_t lost;            /* else, untracked: what ended its tracking (tensor/lost.h); 0: it
-                              ** was made of nothing tracked */
+    uint32_t failed_site;     /* FAILED: the site of the original failure */
+    uint32_t lost;            /* otherwise, if untracked: what ended its tracking (tensor/lost.h);
+                              ** 0: no input was tracked */
   };
-  int32_t index;              /* place in the window, -1: not there */
-  int32_t slot;               /* scratch of plan/: its place in the program being made */
+  int32_t index;              /* index in the window; -1: not in it */
+  int32_t slot;               /* scratch of plan/: its slot in the program being made */
   fl_layout *shape;           /* contiguous layout of its sizes */
-  fl_layout *layout;          /* how its elements lie: the shape itself but for views */
-  int64_t offset;             /* first element, counted from base's (PENDING view) or
-                              ** the buffer's (STORED) first */
-  struct fl_node **in;        /* nin inputs; NULL where scal[i] stands instead; = in0 if nin <= 3 */
+  fl_layout *layout;          /* layout of its elements: the shape itself except for views */
+  int64_t offset;             /* first element, counted from the first of base (PENDING view) or of
+                              ** the buffer (STORED) */
+  struct fl_node **in;       /* nin inputs; NULL where scal[i] is used instead; = in0 if nin <= 3 */
   struct fl_node *in0[3];     /* valid while PENDING or while there is an entry; then nin = 0 */
-  struct fl_node *base;       /* PENDING view: the non-view node it looks into (one of
-                              ** its uses); else NULL */
+  struct fl_node *base;       /* PENDING view: the non-view node that it refers to (one of its
+                              ** uses); else NULL */
   fl_scalar scal[4];          /* scalar operands, in the class of the op's operand dtype; [0] of a
-                              ** cast: the dtype that it came from; of a view of all of one: the
-                              ** same (n_narrowed) */
+                              ** cast: the source dtype; of a view of all of a cast: the same
+                              ** (n_narrowed) */
   fl_attr *attr;
   fl_entry *entry;            /* not NULL: tracked */
   fl_buffer *buffer;          /* STORED (a reference) */
   struct fl_node *bnext, *bprev, *snext;
   fl_buffer *home;            /* PENDING write: the buffer it must end in (a reference) */
-  struct fl_node *before;     /* PENDING write whose value may fail (with c->scan every one): what
-                              ** the target was, guarded; if it fails, it is that again
-                              ** (fl_node_refuse) */
+  struct fl_node *before;     /* PENDING write whose value may fail (with c->scan every one): the
+                              ** previous value of the target, guarded; if the write fails, the
+                              ** target has it again (fl_node_refuse) */
   struct fl_node *grad;       /* backward walk: cotangent so far, borrowed; else NULL */
   char *error;                /* FAILED: message, in counted memory */
 } fl_node;
 
-/* Window: PENDING nodes in the order recorded; holes are NULL. Borrowed pointers. */
+/* Window: PENDING nodes in recorded order; holes are NULL. Borrowed pointers. */
 typedef struct fl_window {
   struct { fl_node **at; int64_t n, cap; } nodes; int64_t live; int64_t bytes;
 } fl_window;
@@ -143,7 +143,7 @@ fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout, int6
                       const fl_attr *how, int track);
 /* A number of the script, owned by the scope: state NUMBER, 0-d, nominal dtype f32 or i64. */
 fl_node *fl_node_number(struct flame_context *c, int isint, fl_scalar v);
-/* The node's attr, zeroed when made here. NULL: out of memory. */
+/* The node's attr, zeroed if it is made here. NULL: out of memory. */
 fl_attr *fl_node_attr(fl_node *n);
 /* A STORED node over buf (reference consumed), owned by the scope. layout consumed; both
 ** also on failure. Its op is FL_OP_copy without inputs. */
@@ -154,22 +154,22 @@ void fl_node_drop(fl_node *n);                 /* held--, settle */
 void fl_node_gref(fl_node *n);
 void fl_node_ungref(fl_node *n);
 int fl_node_needed(const fl_node *n);          /* is the value needed: see above */
-void fl_node_settle(fl_node *n);               /* after a count fell: drop what is not needed */
+void fl_node_settle(fl_node *n);           /* after a count was lowered: frees what is not needed */
 /* PENDING -> STORED: gives back the inputs, leaves the window. buf reference consumed. */
 void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset);
 /* message: "op: what", site: the line that recorded the failing op (0: n's own). */
 void fl_node_fail(fl_node *n, const char *message, uint32_t site);
 flame_status fl_node_raise(const fl_node *n);      /* of a FAILED node */
-/* n, a PENDING write of a target that was 'before'; and the end of that write as a copy of
-** 'before': what was recorded on top of it goes on from there. */
+/* Marks n, a PENDING write to a target whose value was 'before'; and ends that write as a copy of
+** 'before', on which ops recorded later continue. */
 void fl_node_guard(fl_node *n, fl_node *before);
 void fl_node_refuse(fl_node *n);
-/* Move a STORED node to another buffer of the same layout (copy on write of a snapshot);
+/* Moves a STORED node to another buffer of the same layout (copy on write of a snapshot); the
 ** offset stays; the node takes a separate reference. */
 void fl_node_move(fl_node *n, fl_buffer *buf);
-/* n, just made, is an effect: the context's newest. */
+/* Makes n, which is new, an effect: the context's newest. */
 void fl_node_effect(fl_node *n);
-/* A context closes: effects that did not run need not. */
+/* For a context that is closed: effects that have not run are dropped. */
 void fl_effects_drop(struct flame_context *c);
 void fl_window_compact(struct flame_context *c);
 
@@ -184,7 +184,7 @@ void fl_buffer_release(struct flame_context *c, fl_buffer *b);
 /* Borrowing scope: nodes made since fl_scope_begin are dropped at fl_scope_end. */
 int64_t fl_scope_begin(struct flame_context *c);
 void fl_scope_end(struct flame_context *c, int64_t mark);
-/* The scope holds n as well: the caller read it from a handle, and what follows may run scripts
-** that free the handle. Returns n; NULL: no memory, or NULL came in. */
+/* Makes the scope hold n as well: the caller read it from a handle, and later code may run scripts
+** that free the handle. Returns n; NULL: no memory, or n was NULL. */
 fl_node *fl_scope_hold(struct flame_context *c, fl_node *n);
 #endif

@@ -1,15 +1,15 @@
 /*
-** What layer, group, batch and instance norm have in common: x less its mean, over its deviation,
-** times w, plus b, with its own gradient. The one that autograd derives sums what is 0 but for
-** rounding (the variance's share of the mean's gradient) in a separate pass and keeps the centred
-** values; this one keeps x, the means and the inverse deviations. It asks for the gradient of x
-** first: those of w and b then find in its kernel what they read.
+** What layer, group, batch and instance norm have in common: x minus its mean, divided by its
+** deviation, times w, plus b, with its own gradient. The gradient that autograd would derive sums
+** terms that are 0 except for rounding (the variance's part of the mean's gradient) in a separate
+** pass and keeps the centred values; this one keeps x, the means and the inverse deviations. It
+** records the gradient of x first, so that those of w and b can share its kernel.
 */
 #include "tensor/build_util.h"
 #include "tensor/entry.h"
 
 enum { X, W, B, INPUTS };
-/* below, kernels more cost more than a reading less */
+/* below these, more kernels cost more than one reading less saves */
 enum { MANY_PLACES = 16, MANY_VALUES = 1 << 16 };
 
 typedef struct norm {             /* what the backward reads; all held */
@@ -24,12 +24,12 @@ static fl_node *mean_of(const norm *s, fl_node *x) {
   return n_div(n_sum(x, s->axes, 1), n_num(s->c, s->count));
 }
 
-/* As mean_of, of what is summed along 'done' of the axes. */
+/* As mean_of, for values that are summed along 'done' of the axes already. */
 static fl_node *mean_of_sums(const norm *s, fl_node *x, uint32_t done) {
   return done == s->axes ? n_div(x, n_num(s->c, s->count)) : mean_of(s, x);
 }
 
-/* x - mean; *inverse: one over the deviation. */
+/* x - mean; *inverse: the inverse deviation. */
 static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inverse) {
   *mean = mean_of(s, x);
   fl_node *d = n_sub(x, *mean);
@@ -37,9 +37,8 @@ static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inve
   return d;
 }
 
-/* Those of the axes along which w is one value: all of them (batch norm: the sums are there
-** anyway), or where it has several values along the others (a group's places, not its channels) and
-** much is read; else 0. */
+/* The axes along which w is constant: all of them (batch norm: the sums are needed anyway), or if w
+** varies along others (a group's places, not its channels) and much is read; else 0. */
 static uint32_t shared_axes(const norm *s) {
   const fl_layout *x = s->in[X]->shape, *w = s->in[W] ? s->in[W]->shape : NULL;
   uint32_t same = 0;
@@ -53,10 +52,10 @@ static uint32_t shared_axes(const norm *s) {
   return same == s->axes || (places >= MANY_PLACES && x->numel >= MANY_VALUES) ? same : 0;
 }
 
-/* With y = d r w + b, d = x - mean, r the inverse deviation and u = g w: by x it is
-** r (u - mean(u) - d r^2 mean(u d)), by w g d r, by b g; the walk sums. Where w is one value along
-** many places, g and g d are summed along them first: all three gradients are made of these sums.
-** For a gradient of this the statistics are recorded again, as functions of x. */
+/* With y = d r w + b, d = x - mean, r the inverse deviation and u = g w, the gradient with respect
+** to x is r (u - mean(u) - d r^2 mean(u d)), to w g d r, to b g; the walk sums. If w is constant
+** along many places, g and g d are summed along them first: all three gradients use these sums. For
+** a gradient of this the statistics are recorded again, as functions of x. */
 static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                               fl_node **gin) {
   const norm *s = arg;
@@ -71,7 +70,7 @@ static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *
     slope = mean_of_sums(s, n_mul(sgd, w), places);
     gin[W] = n_mul(sgd, r);
     gin[B] = s->in[B] ? sg : NULL;
-  } else {                   /* with a product shared by both, a row no longer fits the registers */
+  } else {                   /* with a product shared by both, a row would not fit in registers */
     level = mean_of(s, u);
     slope = mean_of(s, n_mul(u, d));
     gin[W] = w ? n_mul(g, n_mul(d, r)) : NULL;
@@ -90,7 +89,7 @@ static void norm_release(void *arg) {
   fl_free(&s->c->mem, s, sizeof *s);
 }
 
-/* y with the rule above; takes what s has. */
+/* y with the rule above; takes over what s holds. */
 static fl_node *with_rule(fl_node *y, const norm *s) {
   norm *kept = fl_zalloc(&s->c->mem, sizeof *kept);
   if (!kept) return fl_no_memory(s->c, "norm");

@@ -23,9 +23,9 @@ typedef struct fl_op_info {
   const char *name, *value, *init, *domain, *doc;   /* value, init: the text of ops.def */
   int8_t form, kind, nin, fuse;
   int8_t nograd;                                    /* the result is never tracked */
-  int8_t inner;                                     /* only composites record it */
-  uint8_t memory;                                   /* structural: inputs that must lie in memory */
-  const char *words;                                /* and its words in programs; NULL: none */
+  int8_t inner;                                     /* it is recorded only by composites */
+  uint8_t memory;                                   /* structural: inputs that must be in memory */
+  const char *words;                               /* the words of the op in programs; NULL: none */
 } fl_op_info;
 extern const fl_op_info fl_ops[FL_OP_COUNT];
 int fl_op_of_name(const char *name);                /* -1: none */

@@ -1,7 +1,8 @@
 /*
-** Activations whose pieces meet at corners, with their own gradients: those that autograd
-** derives from the comparisons are as many operations again. At a corner the slope is PyTorch's:
-** that of the outer piece, of leaky_relu at 0 the lower one. In f32 at least, and rounded once.
+** Activations whose pieces meet at corners, with their own gradients: the gradients that autograd
+** would derive from the comparisons need twice the operations. At a corner the slope is PyTorch's:
+** that of the outer piece, for leaky_relu at 0 the lower one. Computed at least in f32, and rounded
+** once.
 */
 #include "tensor/build_util.h"
 

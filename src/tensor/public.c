@@ -11,8 +11,8 @@
 
 /* ---- shared ------------------------------------------------------------------------ */
 
-/* Handles that can be worked on, all of one context? Keeps the error of the first that is
-** not, in the context of the first handle. NULL among them is silent: its error is already kept. */
+/* Are all handles usable and of one context? If not, keeps the error of the first that is not, in
+** the context of the first handle. A NULL handle is ignored: its error is already kept. */
 int fl_public_ready(const char *op, int n, flame_tensor *const *x) {
   for (int i = 0; i < n; i++)
     if (!x[i]) return 0;
@@ -124,7 +124,7 @@ flame_tensor *flame_normal(flame_context *c, flame_dtype t, int ndim,
   return random_tensor(c, FL_OP_normal, t, ndim, shape, mean, deviation);
 }
 
-/* A whole number counts as an integer: it leaves integer tensors what they are. */
+/* A whole number counts as an integer, so that integer tensors keep their dtype. */
 flame_tensor *flame_number(flame_context *c, double v) {
   FL_HOLD(c, NULL);
   FL_ENTER(c);
@@ -201,7 +201,7 @@ flame_tensor *flame_ternary(const char *name, flame_tensor *x, flame_tensor *y,
   return op < 0 ? NULL : fl_public_ternary(op, x, y, z);
 }
 
-/* naxes 0: all axes. "mean" is a composite and has its name here all the same. */
+/* naxes 0: all axes. "mean" is a composite, but can be named here too. */
 flame_tensor *flame_reduce(const char *name, flame_tensor *x, int naxes, const int *axes,
                            int keepdim) {
   FL_HOLD(x ? x->ctx : NULL, NULL);
@@ -252,7 +252,7 @@ fl_node *fl_public_value(flame_context *c, const fl_node *old, fl_node *v, const
   return n_cast(v, old->dtype);
 }
 
-/* v as a value that x can become: a number fills, a tensor is cast to x's dtype. */
+/* v as a value for x: a number is expanded, a tensor is cast to x's dtype. */
 static fl_node *value_for(flame_tensor *x, fl_node *v) {
   const fl_layout *shape = x->node->shape;
   fl_node *n = fl_public_value(x->ctx, x->node, v, "write");

@@ -4,20 +4,20 @@
 #include "tensor/build.h"
 #include "tensor/tensor.h"
 
-/* Handles that can be worked on, all of one context? Keeps the error of the first that is
-** not, in the context of the first handle. NULL among them is silent: its error is already kept. */
+/* Are all handles usable and of one context? If not, keeps the error of the first that is not, in
+** the context of the first handle. A NULL handle is ignored: its error is already kept. */
 int fl_public_ready(const char *op, int n, flame_tensor *const *x);
-/* A handle on n, and the scope of the call ends; n NULL: NULL. */
+/* A handle on n; ends the scope of the call. n NULL: NULL. */
 flame_tensor *fl_public_result(flame_context *c, int64_t mark, fl_node *n);
 flame_tensor *fl_public_view(flame_context *c, int64_t mark, fl_node *n, const char *made_by);
-/* The axis counted from 0; -1: there is none, and the error is kept. */
+/* The axis counted from 0; -1: it does not exist, and the error is kept. */
 int fl_public_axis(flame_tensor *x, int axis, const char *op);
-/* The set of the axes, of all where naxes is 0; 0: the error is kept. */
+/* The set of the axes, of all if naxes is 0; 0: the error is kept. */
 int fl_public_axes(flame_tensor *x, const char *op, int naxes, const int *axes, uint32_t *set);
 /* v as a value of dtype t; 0: it does not fit, and the error is kept. */
 int fl_public_scalar(flame_context *c, double v, int t, const char *op, fl_scalar *out);
 int fl_public_dtype(flame_context *c, int t, const char *op);
-/* v as a value that a part of 'old' can become, of its dtype: NULL where it can not. */
+/* v as a value for a part of 'old', in its dtype; NULL if that is impossible. */
 fl_node *fl_public_value(flame_context *c, const fl_node *old, fl_node *v, const char *op);
 
 /* Ops of the table, by number. */

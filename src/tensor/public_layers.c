@@ -1,14 +1,13 @@
 /*
 ** The functions of flame.h that networks are made of: products, reductions that are composites,
-** norms, activations, embedding, losses, attention. An optional operand is NULL where it is left
-** out; the others are as everywhere.
+** norms, activations, embedding, losses, attention. An omitted optional operand is NULL.
 */
 #include "tensor/public.h"
 
 /* The node of an optional operand. */
 static fl_node *optional(const flame_tensor *x) { return x ? x->node : &fl_none; }
 
-/* Can the n operands be worked on, those from 'given' on where they are there? */
+/* Are the n operands usable? Those from 'given' on may be NULL. */
 static int ready_with(const char *op, int n, int given, flame_tensor *const *x) {
   flame_tensor *there[8];
   int m = 0;

@@ -30,7 +30,7 @@ flame_tensor *flame_randint(flame_context *c, flame_dtype t, int ndim, const int
 
 typedef fl_node *joins(flame_context *c, int n, fl_node *const *x, int axis);
 
-/* 'room': axes that the result has more than the pieces. */
+/* 'room': number of axes that the result has in addition to those of the pieces. */
 static flame_tensor *join(flame_context *c, int n, flame_tensor *const *x, int axis,
                           const char *op, joins *build, int room) {
   FL_HOLD(c, NULL);
@@ -132,7 +132,7 @@ flame_tensor *flame_slice(flame_tensor *x, int axis, int64_t first, int64_t coun
   return fl_public_view(x->ctx, fl_mark_, n_slice(x->node, k, first, count, step), "slice");
 }
 
-/* A position of the axis, counted from 0; one that is not there is left to the builder. */
+/* A position on the axis, counted from 0; the builder reports one that does not exist. */
 static int64_t position_of(const flame_tensor *x, int axis, int64_t i) {
   return i < 0 ? i + x->node->shape->size[axis] : i;
 }

@@ -1,8 +1,8 @@
 /*
-** Who is inside a context, borrowing scopes, and the begin of a public call.
-** A builder's result is owned by the innermost scope: one stack of nodes for the context,
-** each with one 'held' count; a scope is a height of that stack. So a gradient rule stays
-** one expression and leaks nothing, also when it fails half-way.
+** Which thread is inside a context, borrowing scopes, and the start of a public call. A builder's
+** result is owned by the innermost scope: there is one stack of nodes per context, each with one
+** 'held' count; a scope is a height of that stack. So a gradient rule is one expression and leaks
+** nothing, even if it fails half-way.
 */
 #include "tensor/context.h"
 #include <pthread.h>
@@ -36,7 +36,7 @@ void fl_unhold(flame_context *const *held) {
   atomic_store_explicit(&c->holder, 0, memory_order_release);
 }
 
-/* Now, or when this thread called last. */
+/* Is or was it held by another thread, now or when this thread called last? */
 int fl_held_elsewhere(const flame_context *c) {
   const uintptr_t me = this_thread(),
                   holder = atomic_load_explicit(&c->holder, memory_order_relaxed);
@@ -63,9 +63,9 @@ fl_node *fl_scope_hold(flame_context *c, fl_node *n) {
   return n;
 }
 
-/* The window is full: run it. What fails is told by the nodes that failed, when they are
-** read; only an interrupt or a lost device must stop the script here, and does, because
-** fl_node_new then refuses. An older kept error stays the first. */
+/* Runs the window, which is full. Failures are reported by the failed nodes when they are read;
+** only an interrupt or a lost device must stop the script here, and does, because fl_node_new then
+** refuses. An older kept error remains the first. */
 static void flush(flame_context *c) {
   const fl_error before = c->err;
   c->flushing = 1;                /* a finaliser may record during the collector step */
@@ -74,15 +74,16 @@ static void flush(flame_context *c) {
   if (e != FLAME_OK && e != FLAME_INTERRUPTED && e != FLAME_DEVICE_LOST) c->err = before;
 }
 
-/* Is an eighth of each limit of host bytes free? fl_collect_if_full finds the same, slower. */
+/* Is an eighth of each limit of host bytes free? fl_collect_if_full finds out the same, more
+** slowly. */
 static int is_roomy(const fl_mem *m) {
   for (; m; m = m->outer)
     if (m->limit > 0 && m->live_bytes >= m->limit - (m->limit >> 3)) return 0;
   return 1;
 }
 
-/* Near the limit of nodes: what is recorded is computed and what is dead collected, but not again
-** before half of the room that this left is taken. */
+/* Near the limit of nodes: computes recorded nodes and collects dead ones, but not again before
+** half of the room that this left is used. */
 static void enter_limited(flame_context *c) {
   enum { NEAR = 64 };
   const int64_t most = c->limits.most[FLAME_NODES];

@@ -1,11 +1,10 @@
 /*
 ** Handles, writes, and the public functions that need no more than this layer.
 ** A handle names a value; a write makes it name another (docs/design.md 1.3). The old value's
-** memory becomes the home of the new one where the handle computed into it itself (a view
-** or an alias is a guest there) and no other write has it, so that parameters keep their
-** address; a handle that still holds the old value gets the copy, in the engine.
-** Handles are linked in the context: closing takes their values and leaves the structs to
-** their owners.
+** memory becomes the home of the new one if the handle's own value was computed into it (a view or
+** an alias only refers to it) and no other write has taken it, so that parameters keep their
+** address; the engine gives a copy to a handle that still holds the old value. Handles are linked
+** in the context: closing takes their values and leaves the structs to their owners.
 */
 #include "tensor/call.h"
 #include "tensor/tensor.h"
@@ -16,8 +15,8 @@
 
 /* ---- life -------------------------------------------------------------------------- */
 
-/* A value that a handle has named already gets a separate identity, so that leafhood,
-** tracking and writes stay the handle's. Builders do return their operand. */
+/* A value that another handle has named already gets a separate identity, so that leafhood,
+** tracking and writes belong to one handle. Builders may return their operand. */
 flame_tensor *fl_tensor_new(flame_context *c, fl_node *n) {
   if (n && n->named && n->state != FL_NUMBER) n = n_alias(n);
   if (!n) return NULL;
@@ -51,7 +50,7 @@ flame_tensor *fl_tensor_retain(flame_tensor *t) {
   return t;
 }
 
-/* Entries name handles weakly: t's node must not name t any more. */
+/* Entries name handles weakly, so t's node must not name t any more. */
 static void unname(flame_tensor *t) {
   fl_entry *e = t->node->entry;
   if (e && e->handle == t) e->handle = NULL;
@@ -65,7 +64,7 @@ void fl_tensor_set_grad(flame_tensor *t, flame_tensor *grad) {
   fl_tensor_release(old);
 }
 
-/* All but the gradient: a chain of gradients of gradients is freed in a loop. */
+/* Frees everything except the gradient: a chain of gradients of gradients is freed in a loop. */
 static void shut_value(flame_tensor *t) {
   if (t->hooks && t->ctx->drop_hooks) t->ctx->drop_hooks(t->ctx, t->hooks);
   t->hooks = NULL;
@@ -98,7 +97,7 @@ void fl_tensor_release(flame_tensor *t) {
     shut_value(t);
     unlink_handle(t);
     t = grad;
-    if (c->closed && !c->handles) {          /* then grad is NULL: closing took it */
+    if (c->closed && !c->handles) {          /* then grad is NULL: closing freed it */
       fl_slab_close(&c->tensors);
       if (c->gone) c->gone(c);
       return;
@@ -106,7 +105,7 @@ void fl_tensor_release(flame_tensor *t) {
   }
 }
 
-/* A closed context has no threads in it, and may be gone with its last handle. */
+/* No thread is inside a closed context, and it may be freed with its last handle. */
 void flame_free(flame_tensor *t) {
   if (!t) return;
   flame_context *c = t->ctx->closed ? NULL : t->ctx;
@@ -130,8 +129,8 @@ int fl_tensor_init(flame_context *c) {
   return 0;
 }
 
-/* Gradient handles may be freed while the list is walked: start over from the head until
-** every handle is shut. Shut ones gather at no place in particular, hence two passes. */
+/* Gradient handles may be freed while the list is walked, so it starts over from the head until
+** every handle is shut. Shut handles may be anywhere in the list, hence two passes. */
 static void shut_all(flame_context *c) {
   for (flame_tensor *t = c->handles; t; t = t->next) shut_value(t);
   for (flame_tensor *t = c->handles; t; ) {
@@ -229,16 +228,16 @@ static flame_status fits(const flame_tensor *t, const fl_node *n, const char *op
   return FLAME_OK;
 }
 
-/* Views, aliases and results of host functions look into the memory of another value. */
+/* Views, aliases and results of host functions refer to the memory of another value. */
 static int is_guest(const fl_node *n) { return fl_ops[n->op].fuse == FL_FUSE_V; }
 
-/* Made in this call and seen by no other code: the scope alone holds it. */
+/* Was it made in this call and seen by no other code? Then only the scope holds it. */
 static int fresh(const fl_node *n) {
   return n->state == FL_PENDING && !n->named && !n->effect && n->held == 1 && n->uses == 0 &&
          n->grefs == 0 && !is_guest(n);
 }
 
-/* A stored value whose handle computed it into separate memory. */
+/* Is it a stored value that was computed into separate memory for its handle? */
 static int owns_memory(const fl_node *n) {
   return n->state == FL_STORED && !is_guest(n) && n->layout == n->shape &&
          n->offset == 0 && !n->buffer->foreign && !n->buffer->homed &&

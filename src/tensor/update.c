@@ -1,6 +1,6 @@
 /*
-** Steps of optimisers (update.h): ordinary ops, which fuse over all parameters. In C because a
-** step of a model with many parameters is bound by the recording.
+** Steps of optimisers (update.h): ordinary ops, which fuse over all parameters. In C because a step
+** of a model with many parameters is limited by the time of recording.
 */
 #include "tensor/update.h"
 #include "tensor/build.h"
@@ -12,7 +12,7 @@ static fl_node *mixed(fl_node *x, double a, fl_node *y, double b) {
   return n_add(n_mul(x, n_num(x->ctx, a)), n_mul(y, n_num(x->ctx, b)));
 }
 
-/* a / (1 - beta^t), or its root, as a number; where t is data, as a 0-d value of m's dtype. */
+/* a / (1 - beta^t), or its root, as a number; if t is a tensor, as a 0-d value of m's dtype. */
 static fl_node *correction(const fl_node *m, const fl_adam *r, double a, double beta, int root) {
   flame_context *c = m->ctx;
   const double left = 1 - pow(beta, (double)r->step);
@@ -21,7 +21,7 @@ static fl_node *correction(const fl_node *m, const fl_adam *r, double a, double 
   return n_cast(n_div(n_num(c, a), root ? n_sqrt(x) : x), m->dtype);
 }
 
-/* The step itself: m over the root of v, both corrected for starting at 0. */
+/* The step itself: m divided by the root of v, both corrected for starting at 0. */
 static fl_node *adam_change(fl_node *m, fl_node *v, const fl_adam *r) {
   if (!m || !v) return NULL;
   flame_context *c = m->ctx;

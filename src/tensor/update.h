@@ -7,12 +7,12 @@
 
 /* One step of Adam (Kingma and Ba 2015) or, with 'decoupled', AdamW (Loshchilov and Hutter 2019):
 ** p, m, v and, for AMSGrad, the largest v so far (else NULL) are written. Grad mode is off.
-** Recorded here because an optimiser's step is 15 ops a parameter. */
+** Recorded here because an optimiser's step is 15 ops per parameter. */
 typedef struct fl_adam {
   double lr, beta1, beta2, eps, decay;
   int decoupled;
-  int64_t step;                    /* from 1: this one's number */
-  struct flame_tensor *count;      /* it as a 0-d i64, where it is data of the device; or NULL */
+  int64_t step;                    /* number of this step, from 1 */
+  struct flame_tensor *count;      /* the number as a 0-d i64 tensor on the device; or NULL */
 } fl_adam;
 flame_status fl_adam_step(flame_tensor *p, fl_node *g, flame_tensor *m, flame_tensor *v,
                           flame_tensor *largest, const fl_adam *rule);

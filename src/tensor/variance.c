@@ -1,17 +1,17 @@
 /*
-** The variance, with its own gradient: 2 g (x - mean) / (n - correction), as PyTorch has it
-** where that is not above 0 too. The one that autograd derives also sums the mean's share, which is
-** 0 but for rounding.
+** The variance with its own gradient: 2 g (x - mean) / (n - correction), as in PyTorch also where n
+** - correction is not above 0. The gradient that autograd would derive also sums the mean's part,
+** which is 0 except for rounding.
 */
 #include "tensor/build_util.h"
 
 typedef struct spread {           /* what the gradient reads; nodes are held */
   fl_node *x, *mean;
   uint32_t axes;
-  double left;                    /* elements less the correction */
+  double left;                    /* number of elements minus the correction */
 } spread;
 
-/* For a gradient of this the mean is recorded again, as a function of x. */
+/* For a second derivative the mean is recorded again, as a function of x. */
 static flame_status back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                          fl_node **gin) {
   const spread *s = arg;

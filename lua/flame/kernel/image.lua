@@ -24,50 +24,64 @@ local function ptx_entries(ptx)
   return order, params
 end
 
--- Sections of a cubin: f(name, offset, size, info) for each.
+local function holds(image, at, bytes) return at >= 0 and bytes >= 0 and at <= #image - bytes end
+
+-- Sections of a cubin: f(name, offset, size, info) for each; true where all headers and names lie
+-- in the image.
 local function each_section(image, f)
+  if #image < 64 then return end
   local shoff, shentsize = unpack("<I8", image, 41), unpack("<I2", image, 59)
   local shnum, shstrndx = unpack("<I2", image, 61), unpack("<I2", image, 63)
   local function section(i)
-    local at = shoff + i * shentsize + 1
-    local name = unpack("<I4", image, at)
-    local offset, size = unpack("<I8I8", image, at + 24)
-    return name, offset, size, unpack("<I4", image, at + 44)
+    local at = shoff + i * shentsize
+    if not holds(image, at, math.max(shentsize, 48)) then return end
+    local name, offset, size = unpack("<I4", image, at + 1), unpack("<I8I8", image, at + 25)
+    return name, offset, size, (unpack("<I4", image, at + 45))
   end
   local _, names_at = section(shstrndx)
   for i = 0, shnum - 1 do
     local name, offset, size, info = section(i)
-    f((unpack("z", image, names_at + name + 1)), offset, size, info)
+    if not name or not names_at or not holds(image, names_at + name, 1) then return end
+    name = image:match("^(%Z*)%z", names_at + name + 1)
+    if not name then return end
+    f(name, offset, size, info)
   end
+  return true
 end
 
--- Attributes of an .nv.info section: f(attribute, place of its value, bytes).
+-- Attributes of an .nv.info section: f(attribute, place of its value, bytes); true where they lie
+-- in the image.
 local function each_attribute(image, offset, size, f)
+  if not holds(image, offset, size) then return end
   local at, stop = offset + 1, offset + size
   while at + 3 <= stop do
     local format, attribute, n = unpack("<I1I1I2", image, at)
+    at = at + 4
     if format == 4 then
-      f(attribute, at + 4, n)
-      at = at + 4 + n
-    else at = at + 4 end
+      if at + n - 1 > stop then return end
+      f(attribute, at, n)
+      at = at + n
+    end
   end
+  return true
 end
 
--- Sizes of the parameters that a cubin's .nv.info section of the entry names (EIATTR_KPARAM_INFO).
+-- Sizes of the parameters that a cubin's .nv.info section of the entry names (EIATTR_KPARAM_INFO);
+-- nil where the cubin is not whole.
 local function cubin_entries(image)
-  local order, params = {}, {}
-  each_section(image, function(name, offset, size)
+  local order, params, whole = {}, {}, true
+  local read = each_section(image, function(name, offset, size)
     local entry = name:match("^%.nv%.info%.(.+)$")
     if not entry then return end
     local list = {}
-    each_attribute(image, offset, size, function(attribute, at, n)
+    whole = whole and each_attribute(image, offset, size, function(attribute, at, n)
       if attribute ~= 0x17 or n ~= 12 then return end
       local _, ordinal, _, flags = unpack("<I4I2I2I4", image, at)
       list[ordinal + 1] = flags >> 18 & 0x3fff
     end)
     order[#order + 1], params[entry] = entry, list
   end)
-  return order, params
+  if read and whole then return order, params end
 end
 
 --- Registers and bytes of local memory of a thread, as a cubin's .nv.info says (EIATTR_REGCOUNT,

@@ -35,6 +35,11 @@ function(image, entry, types)
   elseif image:sub(1, 4) == "\x50\xed\x55\xba" then
     fail("cuda.load", "this is a fat binary\1: take the cubin out of it (cuobjdump -xelf)")
   else fail("cuda.load", "this is neither PTX nor a cubin") end
+  if not order then
+    fail("cuda.load", "this cubin is not whole: it has %d bytes, and its headers name more\1: copy "
+      .. "or compile it again", #image)
+  end
+  if #order == 0 then fail("cuda.load", "this binary has no kernel") end
   if entry == nil and #order == 1 then entry = order[1] end
   if type(entry) ~= "string" then
     fail("cuda.load", "need the entry's name, the binary has: %s", table.concat(order, ", "))

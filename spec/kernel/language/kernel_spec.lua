@@ -414,6 +414,20 @@ describe("a cubin", function()
     helper.raises("there is no entry 'third', the binary has: scale, other",
       flame.cuda.load, image, "third")
     raises("parameter 2 of 'other' is a struct of 12 bytes", flame.cuda.load, image, "other")
+    helper.raises("cuda.load: this binary has no kernel", flame.cuda.load, cubin {})
+  end)
+  it("that is cut off or changed is told", function()
+    for n = 4, #image - 1 do
+      helper.raises(("cuda.load: this cubin is not whole: it has %d bytes"):format(n),
+        flame.cuda.load, image:sub(1, n), "scale")
+    end
+    for n = 5, #image do
+      for _, c in ipairs { "\0", "\x7f", "\x80", "\xff" } do
+        local text = image:sub(1, n - 1) .. c .. image:sub(n + 1)
+        local ok, why = pcall(flame.cuda.load, text, "scale")
+        assert.truthy(ok or why:find "cuda.load: th" or why:find "cuda.load: param", why)
+      end
+    end
   end)
 end)
 

@@ -1,7 +1,7 @@
 /*
 ** The loader: opens the CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuBLAS, cuDNN and NCCL with
-** dlopen at first use and looks up every entry point of the .def files beside it. This is the only
-** process-wide state of the library: tables filled once under a lock, then only read. Handles
+** dlopen at first use and looks up every entry point of the .def files in this folder. This is the
+** only process-wide state of the library: tables filled once under a lock, then only read. Handles
 ** are never closed: other contexts, and threads of the driver itself, may still be using them.
 */
 #include "cuda/api/cudnn_api.h"
@@ -21,7 +21,7 @@
 typedef struct symbol {
   const char *name;
   size_t at;                      /* offset in the table */
-  int maybe;                      /* NULL in the table where the library has none */
+  int maybe;                      /* the table has NULL for it if the library lacks it */
 } symbol;
 
 static const symbol driver_symbols[] = {
@@ -68,8 +68,8 @@ static const symbol ml_symbols[] = {
 #include "cuda/api/nvml.def"
 };
 
-/* File names to try: by the loader's search path first, then where the toolkit installs; of CUDA
-** 13 before those of CUDA 12, but for a driver of CUDA 12, which does not take what 13 makes. */
+/* File names to try: first by the loader's search path, then where the toolkit installs; CUDA 13
+** before CUDA 12, except with a driver of CUDA 12, which can not load what 13 makes. */
 #define TOOLKIT(new, old, plain) \
   { new, old, "/usr/local/cuda/lib64/" new, "/usr/local/cuda/lib64/" old, plain, NULL }
 #define TOOLKIT_FILES 5
@@ -93,7 +93,8 @@ typedef struct library {
   const char *name;
   const char *const *files;
   const char *advice;             /* what to install */
-  const char *old;                /* the same of one that lacks a symbol; NULL: advice */
+  const char *old;                /* the version to name for a library that lacks a symbol; NULL:
+                                  ** advice instead */
   const symbol *symbols;
   size_t n;
   void *table, *handle;
@@ -138,7 +139,7 @@ static library libraries[LIBRARIES] = {
     ml_symbols, COUNT(ml_symbols), &ml_table, NULL, 0, 0, 0, "" },
 };
 
-/* What to do about a missing driver depends on whose machine it is. */
+/* What to do about a missing driver, which depends on the kind of machine. */
 static const char *driver_advice(void) {
   switch (fl_machine_kind()) {
     case FL_MACHINE_WSL:
@@ -154,7 +155,8 @@ static const char *driver_advice(void) {
   }
 }
 
-/* 0: not there. What is there and does not open says why: that is told instead. */
+/* 0: the file does not exist. If it exists but can not be opened, that reason is reported
+** instead. */
 static int open_file(library *l, const char *file) {
   char path[512];
   const char *at = fl_machine_path(file, path, sizeof path);
@@ -199,7 +201,7 @@ static void load(library *l, int driver) {
   l->ok = 1;
 }
 
-/* The library, opened once; NULL: it can not be, and the reason. */
+/* The library, which is opened once; NULL: it can not be opened, for the reason. */
 static const library *opened(int which, const char **reason) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   library *l = &libraries[which];
@@ -226,7 +228,7 @@ static const fl_cudnn *get_dnn(const char **reason) { return table(DNN, reason);
 static const fl_nccl_api *get_nccl(const char **reason) { return table(NCCL, reason); }
 static const fl_nvml *get_ml(const char **reason) { return table(ML, reason); }
 
-/* Both libraries, or neither. */
+/* Opens both libraries, or neither. */
 static const fl_cusolver *get_solver(const char **reason) {
   return opened(BLAS, reason) ? table(SOLVER, reason) : NULL;
 }

@@ -20,11 +20,11 @@ typedef struct CUfunc_st *fl_cu_function;
 typedef struct CUgraph_st *fl_cu_graph;
 typedef struct CUgraphNode_st *fl_cu_graph_node;
 typedef struct CUgraphExec_st *fl_cu_graph_exec;
-typedef struct fl_cu_kernel_node {      /* a launch as a node of a graph */
+typedef struct fl_cu_kernel_node {      /* parameters of a launch that is a node of a graph */
   fl_cu_function function;
   unsigned grid[3], block[3], shared;
   void **params, **extra;
-  void *kernel, *context;               /* of a kernel without a function: NULL */
+  void *kernel, *context;               /* NULL for a kernel given as a function */
 } fl_cu_kernel_node;
 
 typedef unsigned fl_rtc_result;
@@ -41,7 +41,7 @@ typedef struct fl_lt_found {            /* one answer of the heuristic */
   int reserved[4];
 } fl_lt_found;
 
-enum {                                  /* results of the driver that we tell apart */
+enum {                                  /* results of the driver that are handled separately */
   FL_CU_OK = 0, FL_CU_INVALID_VALUE = 1, FL_CU_OUT_OF_MEMORY = 2, FL_CU_NOT_INITIALIZED = 3,
   FL_CU_DEINITIALIZED = 4, FL_CU_STUB = 34, FL_CU_UNAVAILABLE = 46, FL_CU_NO_DEVICE = 100,
   FL_CU_INVALID_DEVICE = 101, FL_CU_NOT_LICENSED = 102, FL_CU_INVALID_PTX = 218,
@@ -90,8 +90,8 @@ typedef struct fl_blaslt {
 #include "cuda/api/api.def"
 } fl_blaslt;
 
-/* Where a context gets its tables: opened at the first call, NULL with the reason (static
-** text, naming what is missing and what to install) when that fails. */
+/* Where a context gets its tables: a library is opened at the first call; NULL with the reason
+** (static text that names what is missing and what to install) if that fails. */
 typedef struct fl_cuda_lib {
   const fl_driver *(*driver)(const char **reason);
   const fl_nvrtc *(*nvrtc)(const char **reason);
@@ -103,9 +103,10 @@ typedef struct fl_cuda_lib {
   const struct fl_nccl_api *(*nccl)(const char **reason); /* nccl_api.h; the same */
 } fl_cuda_lib;
 extern const fl_cuda_lib fl_cuda_libraries;      /* the real ones, by dlopen */
-/* Of "driver", "nvrtc", "cublaslt", "cublas", "cufft", "cusolver", "cudnn", "nccl", "nvml": 1 and
-** the file that serves, or 0 with why there is none (with FL_DO) and the files looked for. */
+/* For "driver", "nvrtc", "cublaslt", "cublas", "cufft", "cusolver", "cudnn", "nccl", "nvml": 1 and
+** the file that was opened, or 0 with the reason (with FL_DO) and the files that were tried. */
 int fl_cuda_library_place(const char *name, char *text, size_t size);
-/* A function of it that no table has, in *out (a function pointer); NULL: absent. */
+/* A function of the library that is in no table, in *out (a function pointer); NULL: it does not
+** exist. */
 void fl_cuda_library_function(const char *name, const char *symbol, void *out);
 #endif

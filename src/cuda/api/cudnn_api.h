@@ -48,7 +48,7 @@ enum {                                          /* values of cuDNN's enumeration
   /* notes of an engine */
   FL_DNN_NOTE_TENSOR_CORE = 0, FL_DNN_NOTE_DOWN_CONVERT = 1, FL_DNN_NOTE_REDUCED = 2,
   FL_DNN_NOTE_NONDETERMINISTIC = 4,
-  FL_DNN_FULL = ~0u >> 1                        /* a status of ours: too many descriptors */
+  FL_DNN_FULL = ~0u >> 1                        /* our own status: too many descriptors */
 };
 
 typedef struct fl_cudnn {

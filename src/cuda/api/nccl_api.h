@@ -10,7 +10,7 @@ typedef struct ncclComm *fl_nccl_comm;
 typedef fl_cu_stream fl_nccl_stream;
 typedef struct fl_nccl_id { char at[128]; } fl_nccl_id;
 
-/* As of 2.18: a later library sets what came after by itself. Unset fields are FL_NCCL_UNSET. */
+/* As in version 2.18: a later library sets later fields itself. Unset fields are FL_NCCL_UNSET. */
 typedef struct fl_nccl_config {
   size_t size;
   unsigned magic, version;

@@ -1,7 +1,7 @@
-/* Arguments of a user kernel's launch as the driver takes them. */
+/* Arguments of a user kernel's launch in the driver's format. */
 #include "cuda/call/call.h"
 
-/* The contents before the launch of a result at 'at'. */
+/* Sets the contents that a result at 'at' has before the launch. */
 static flame_status fill(fl_cuda *s, const fl_call_run *r, fl_karg_kind kind, int64_t a,
                          fl_cu_ptr at) {
   const fl_call *c = r->call;

@@ -1,5 +1,5 @@
-/* Calls on a CUDA device (call.h): the table of what this device does itself;
-** host.c does the rest. */
+/* Calls on a CUDA device (call.h): the table of calls that this device runs itself; host.c runs the
+** others. */
 #include "cuda/call/call.h"
 
 #define CUDA_CALL(name) \

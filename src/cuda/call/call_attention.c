@@ -1,12 +1,10 @@
 /*
 ** Attention on a CUDA device: large problems in half types on Hopper by cuDNN
-** (cuda/library/cudnn_attention.c), others by kernels/attention.cu, which has the heads of these
-** launches: f32, f16 and bf16 whose keys and values have as many features, at most 256, of half
-** types a multiple of 8. What it has not goes over the host; lua/flame/ops/loss.lua records the
-** composition there.
-**
-** How rows and columns are cut is said here and given to the texts as definitions; it follows from
-** the size of a head and the kind of mask alone.
+** (cuda/library/cudnn_attention.c), others by kernels/attention.cu, for f32, f16 and bf16 whose
+** keys and values have the same number of features, at most 256, for half types a multiple of 8.
+** Other calls run on the host; for these lua/flame/ops/loss.lua records the composition. How rows
+** and columns are divided is decided here and passed to the texts as definitions; it depends only
+** on the size of a head and the kind of mask.
 */
 #include "cuda/call/call.h"
 #include "base/num.h"
@@ -15,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* the last: architecture whose instructions these are */
+/* TENSOR_CORES: first architecture with the instructions that are used */
 enum { DEFINES = 256, THREADS = 128, MOST = 256, TENSOR_CORES = 80 };
 enum { FORWARD, DELTA, KEYS, QUERIES, ENTRIES };
 static const char *const entry_of[] = { "attention_forward", "attention_delta", "attention_keys",
@@ -33,7 +31,7 @@ typedef struct args {
 typedef struct work {
   fl_attention a;
   int mask, half, back;
-  int64_t head;                         /* d, rounded up to what there are kernels for */
+  int64_t head;                         /* d, rounded up to a size for which there is a kernel */
   const char *file;
   char defines[DEFINES];
 } work;
@@ -52,8 +50,8 @@ static tiling tiling_of(const work *w, int entry) {
 
 typedef struct shape { int64_t blocks, threads, shared; } shape;
 
-/* Tensor cores: a block has 64 rows per tile, of q or of k, and of dout or of v backward; steps of
-** 'width' rows of the other two, in two stages where there is room. */
+/* Tensor cores: a block has tiles of 64 rows, of q or of k (backward also of dout or of v); it
+** steps through 'width' rows of the other two at a time, in two stages if there is room. */
 static shape half_shape(const work *w, int entry) {
   const fl_attention *a = &w->a;
   const tiling x = tiling_of(w, entry);
@@ -72,7 +70,7 @@ static shape half_shape(const work *w, int entry) {
   }
 }
 
-/* f32: four threads per row, tiles of as many rows as columns. */
+/* f32: four threads per row, square tiles. */
 static shape single_shape(const work *w, int entry) {
   const fl_attention *a = &w->a;
   const int64_t tile = w->head > 128 ? 16 : 32, row = w->head + 4,

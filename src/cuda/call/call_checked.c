@@ -1,8 +1,8 @@
 /*
 ** User kernels with their checks compiled in (kernel/text/text_check.h, kernels/check.cu): a cell
 ** for each element that is written, a structure for each block that waits, a record for the
-** first fault. The blocks run in waves, so that what a block needs is bounded; between two
-** waves the record is read, and a fault ends the launch with the message of the CPU.
+** first fault. The blocks run in waves, so that their memory is bounded; between two waves the
+** record is read, and a fault ends the launch with the same message as on the CPU.
 */
 #include "cuda/call/call.h"
 #include "kernel/text/text_check.h"
@@ -34,7 +34,8 @@ typedef struct launch {
   fl_cu_function f;
   fl_cu_ptr pointer[FL_KP_MAX_ARGS], table;
   void *param[FL_KP_MAX_ARGS + 1];
-  void *cells, *wave_memory, *fixed;   /* cells of global arrays; of blocks; record and tables */
+  void *cells, *wave_memory, *fixed;   /* cells of global arrays; memory of blocks; record and
+                                       ** tables */
   check head;
   array arrays[FL_KP_MAX_ARGS];
   int64_t blocks, wave, cells_bytes, block_bytes, shared_bytes;
@@ -44,7 +45,7 @@ static int64_t aligned(int64_t n) { return (n + 255) / 256 * 256; }
 
 /* ---- memory -------------------------------------------------------------------------- */
 
-/* Elements behind each array, and those of its cells that others share: one result given twice. */
+/* Counts the elements of each array and its cells; one result given twice shares cells. */
 static int64_t count_cells(launch *x) {
   const fl_call *c = x->r->call;
   const fl_kfunc *f = x->k->f;
@@ -70,7 +71,7 @@ static int64_t count_cells(launch *x) {
         y->cells = x->arrays[x->text.array[j]].cells;
     }
     if (y->cells) continue;
-    y->cells = (uint64_t)all + 1;                         /* an offset until memory is there */
+    y->cells = (uint64_t)all + 1;                         /* an offset until memory is allocated */
     all += y->n;
   }
   return all;
@@ -146,7 +147,7 @@ static fl_lane_place place_of(const place *p) {
                           .write = (uint8_t)p->write, .atomic = (uint8_t)p->atomic };
 }
 
-/* The message that the CPU has for this fault. */
+/* Writes the message that the CPU would give for this fault. */
 static void say(launch *x, const record *r) {
   const fl_kfunc *f = x->k->f;
   fl_lane_report p = { .kind = (uint8_t)r->kind, .kernel = f->name, .index = r->index,

@@ -1,6 +1,6 @@
 /*
 ** Collectives on a CUDA device (group/group.h): by NCCL (library/nccl.h), or over the host, and in
-** a group of one a copy. Their memory is what plans give them; they need no scratch.
+** a group of one a copy. They use the memory that plans give them, and need no scratch.
 */
 #include "cuda/call/call.h"
 #include "cuda/library/nccl.h"

@@ -1,7 +1,7 @@
 /*
-** Convolutions and pooling on a CUDA device: few by kernels/direct.cu, the others by cuDNN where it
-** has a way (cudnn.c), else the implicit products of kernels/conv.cu; pooling by kernels/pool.cu.
-** Parameter structs are fl_conv and fl_pooling as they are.
+** Convolutions and pooling on a CUDA device: a few by kernels/direct.cu, the others by cuDNN if it
+** supports them (cudnn.c), else by the implicit products of kernels/conv.cu; pooling by
+** kernels/pool.cu. Parameter structs are fl_conv and fl_pooling, unchanged.
 */
 #include "cuda/call/call.h"
 #include "cuda/call/conv_direct.h"
@@ -10,7 +10,7 @@
 
 enum { DEFINES = 400, THREADS = 256, TILE = 64, MOST_ROWS = 65535 };
 
-/* Storage and sums of a dtype; index: bits of positions (pool.cu). */
+/* The type of storage and of sums for a dtype; index: bits of positions (pool.cu). */
 static void defines_of(int dtype, int index, char out[DEFINES]) {
   static const char *const sums[] = {
     [FLAME_F64] = "double", [FLAME_F32] = "float", [FLAME_F16] = "float", [FLAME_BF16] = "float"
@@ -29,7 +29,7 @@ static void defines_of(int dtype, int index, char out[DEFINES]) {
 
 /* ---- convolution ---- */
 
-/* Nothing to add up: the result is empty or zeros. */
+/* Is there nothing to add? Then the result is empty or zeros. */
 static int is_idle(const fl_call *c) {
   return c->numel == 0 || c->in_numel[0] == 0 || c->in_numel[1] == 0;
 }
@@ -50,7 +50,7 @@ static void want_conv(fl_cuda *s, const fl_call *c) {
   fl_cuda_want_file(s, "conv.cu", defines, 1);
 }
 
-/* kind: 0 y, 1 x, 2 w; a, b: left and right factor. */
+/* kind: 0: y, 1: x, 2: w; a, b: left and right factor. */
 static flame_status own_conv(fl_cuda *s, const fl_call_run *r, int kind, void *a, void *b) {
   static const char *const entries[] = { "conv_y", "conv_x", "conv_w" };
   fl_conv v;
@@ -114,7 +114,7 @@ flame_status fl_cuda_call_conv_weight(fl_cuda *s, const fl_call_run *r) {
 
 /* ---- pooling ---- */
 
-/* The dtype of the elements, and how wide positions are. */
+/* The dtype of the elements, and the width of positions. */
 static void pool_defines(const fl_call *c, char out[DEFINES]) {
   const int64_t least = INT32_MAX / 4;
   fl_pooling v;
@@ -124,8 +124,8 @@ static void pool_defines(const fl_call *c, char out[DEFINES]) {
   defines_of(c->in_dtype[0], wide ? 64 : 32, out);
 }
 
-/* n / d = (high half of n m + n) >> s in kernels/pool.cu, for 0 <= n < 2^31 and d < 2^31; larger
-** d come with wide positions, which divide as they are. */
+/* n / d = (high half of n m + n) >> s in kernels/pool.cu, for 0 <= n < 2^31 and d < 2^31; with
+** larger d positions are wide, and real divisions are used. */
 typedef struct divider { uint32_t d, m, s; } divider;
 static divider divider_of(int64_t d) {
   if (d < 1 || d > INT32_MAX) return (divider){ 0, 0, 0 };
@@ -178,7 +178,7 @@ static flame_status run_pool(fl_cuda *s, const fl_call_run *r, const char *entry
                         (const unsigned[]){ THREADS, 1, 1 }, 0, params);
 }
 
-/* The least value of a dtype as stored: what an empty window gives. */
+/* The least value of a dtype as stored: the result for an empty window. */
 static uint64_t lowest_of(int dtype) {
   uint64_t bits = 0;
   const fl_scalar v = { .d = -__builtin_inf() };

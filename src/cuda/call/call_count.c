@@ -1,8 +1,7 @@
 /*
-** Places in sorted rows, counts of ids and places of what is not zero on a CUDA device, by
-** kernels/count.cu; weights by
-** kernels/weights.cu. Ids out of range are left out here and never touch memory: who needs them
-** reported (bincount) has looked before.
+** Positions in sorted rows, counts of ids and positions of nonzero elements on a CUDA device, by
+** kernels/count.cu; weights by kernels/weights.cu. Ids out of range are ignored here and never
+** access memory: callers that report them (bincount) have checked before.
 */
 #include "cuda/call/sort.h"
 #include "base/num.h"
@@ -49,7 +48,7 @@ flame_status fl_cuda_call_searchsorted(fl_cuda *s, const fl_call_run *r) {
   return start(s, c->in_dtype[0], "search", fl_sort_strided(total, 256), 256, params);
 }
 
-/* ---- weights of draws: what is bad about them is told by the next read ---- */
+/* ---- weights of draws: the next read reports bad ones ---- */
 
 static const char *type_of(const fl_call *c) {
   return c->in_dtype[0] == FLAME_F64 ? "#define T double\n" : "#define T float\n";
@@ -107,7 +106,7 @@ flame_status fl_cuda_call_histogram(fl_cuda *s, const fl_call_run *r) {
 
 typedef struct sides { int64_t rank, size[8]; } sides;     /* as in count.cu */
 
-/* Blocks of 8 warps, and the elements of a warp: 8 * FL_SORT_BLOCKS chunks at most. */
+/* The number of blocks of 8 warps, and the elements per warp: at most 8 * FL_SORT_BLOCKS chunks. */
 static int64_t cut(int64_t n, int64_t *chunk) {
   int64_t block, blocks;
   fl_sort_cut(1, n, 4096, &block, &blocks);
@@ -115,7 +114,7 @@ static int64_t cut(int64_t n, int64_t *chunk) {
   return blocks;
 }
 
-/* How many there are, then how many stand before each chunk. */
+/* Counts the nonzero elements, and those before each chunk. */
 static flame_status count_places(fl_cuda *s, const fl_call *c, const void *x, void *counts) {
   int64_t n = c->in_numel[0], chunk, chunks = cut(n, &chunk) * 8;
   void *counting[] = { &x, &counts, &n, &chunk }, *summing[] = { &counts, &chunks };

@@ -1,11 +1,11 @@
 /*
-** Fourier transforms on a CUDA device, by cuFFT where it is (cufft.h): signals that it can not
-** step through as they lie, that are cut or filled, or half spectra (which it destroys), go
-** through rows in scratch; the factor is applied on the way, or in place.
+** Fourier transforms on a CUDA device, by cuFFT where it is (cufft.h): signals whose layout it can
+** not read, that are cut or padded, or half spectra (which it destroys), are copied to rows in
+** scratch; the factor is applied by that copy, or in place.
 **
-** Without it by kernels/fft.cu alone: any length whose transform, or convolution with a chirp,
-** fits 64 KiB of shared memory, and powers of two up to the square of that; others run on the
-** host. Which way is taken follows from sizes and the library alone.
+** Without it by kernels/fft.cu: any length whose transform, or convolution with a chirp, fits 64
+** KiB of shared memory, and powers of two up to the square of that; others run on the host. The
+** choice depends only on sizes and on whether there is a library.
 */
 #include "cuda/call/call.h"
 #include "cuda/library/cufft.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { ROOM = 64 * 1024, MODE_KERNEL = 3, THREADS = 256, BLOCKS = 132 * 16 };
-static const int64_t LOOP_WORK = 1 << 19;     /* elements for which a separate launch pays */
+static const int64_t LOOP_WORK = 1 << 19;     /* elements from which a separate launch pays off */
 
 /* struct job of kernels/fft.cu. */
 typedef struct job {
@@ -47,7 +47,7 @@ typedef struct library {
   int64_t length_in, length_out;        /* of a signal, in elements of the signal's type */
   int64_t loops, next_in, next_out;     /* transforms of the plan, bytes from one to the next */
   int rows_in, rows_out;                /* through rows in scratch */
-  int64_t at_out, at_space, bytes;      /* scratch: rows in, rows out, the plan's */
+  int64_t at_out, at_space, bytes;    /* offsets in scratch: rows in, rows out, the plan's memory */
 } library;
 
 static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -58,7 +58,7 @@ static int type_of(const fl_call *c, int mode) {
   return type[c->dtype == FLAME_F64][mode];
 }
 
-/* How signals go in and out, and the steps of the plan. */
+/* Decides how signals are copied in and out, and the strides of the plan. */
 static void lay_out(const fl_call *c, const fl_fft_form *f, library *b) {
   const int64_t pair = pair_size(c), half = f->n / 2 + 1;
   const int64_t width_in = f->mode == FL_FFT_TO_HALF ? pair / 2 : pair,
@@ -85,7 +85,7 @@ static void lay_out(const fl_call *c, const fl_fft_form *f, library *b) {
   b->at_space = b->at_out + (b->rows_out ? aligned(all * b->length_out * width_out) : 0);
 }
 
-/* 0: not by the library; then an error may be in the context. */
+/* 0: the library does not do it; there may be an error in the context. */
 static int describe_library(fl_cuda *s, const fl_call *c, library *b) {
   fl_fft_form f;
   memset(b, 0, sizeof *b);
@@ -110,7 +110,7 @@ static flame_status around(fl_cuda *s, const fl_call *c, const char *entry, int6
                         (const unsigned[3]){ THREADS, 1, 1 }, 0, params);
 }
 
-/* Input that begins in the middle of a pair: the library wants it aligned. *held: a copy. */
+/* Aligns an input that begins in the middle of a pair, as the library requires. *held: a copy. */
 static flame_status align(fl_cuda *s, const fl_call_run *r, void **x, void **held) {
   const size_t bytes = (size_t)(r->call->in_numel[0] * fl_dtype_size(r->call->dtype));
   if ((uintptr_t)*x % (uintptr_t)pair_size(r->call) == 0) return FLAME_OK;
@@ -150,13 +150,13 @@ static flame_status run_library(fl_cuda *s, const fl_call_run *r, library *b) {
   void *x = r->in[0], *held = NULL;
   flame_status e = b->rows_in ? FLAME_OK : align(s, r, &x, &held);
   if (e == FLAME_OK) e = transform(s, r, b, x);
-  fl_cuda_release(s, held);                               /* reused in the stream's order */
+  fl_cuda_release(s, held);                         /* its memory is reused in the stream's order */
   return e;
 }
 
 /* ---- by our own kernels ---- */
 
-/* Signals of length m for a block: enough to be worth it, and 'side' of them side by side. */
+/* Number of signals of length m per block: enough to be efficient, and 'side' of them adjacent. */
 static int64_t pack_of(const fl_call *c, int64_t m, int64_t side) {
   const int64_t room = ROOM / pair_size(c), wish = m < 1024 ? 1024 / m : 1,
                 want = wish > side ? wish : side;
@@ -183,7 +183,7 @@ static int describe(const fl_call *c, job *j) {
   return 1;
 }
 
-/* items: signals, columns or rows; length: of each in shared memory. */
+/* items: number of signals, columns or rows; length: of each in shared memory. */
 static flame_status start(fl_cuda *s, const fl_call *c, const char *entry, job *j, int64_t items,
                           int64_t length, const void *x, void *y, const void *kernel) {
   const int64_t blocks = (items + j->pack - 1) / j->pack, work = j->pack * length / 2;
@@ -227,14 +227,14 @@ static flame_status run_own(fl_cuda *s, const fl_call_run *r) {
 
 /* ---- the call ---- */
 
-/* Of one axis, or of two by the library. *yes 0: not so. */
+/* Scratch for one axis, or for two by the library. *yes 0: not supported. */
 static int64_t scratch_of(fl_cuda *s, const fl_call *c, int *yes) {
   library b;
   job j;
   const flame_status before = s->ctx->err.code;
   *yes = 1;
   if (describe_library(s, c, &b)) return b.bytes;
-  if (s->ctx->err.code != before) return 0;               /* not for want of words: an error */
+  if (s->ctx->err.code != before) return 0;             /* an error, not only an unsupported size */
   if (describe(c, &j))
     return j.rows ? j.count * j.n * pair_size(c) : j.chirp ? j.m * pair_size(c) : 0;
   *yes = 0;
@@ -269,8 +269,8 @@ static flame_status run_one(fl_cuda *s, const fl_call_run *r, int *yes) {
   return *yes ? run_own(s, r) : FLAME_OK;
 }
 
-/* Two axes in two passes, where the library does not know both: signals are read whole before they
-** are written, so the second one is in place. */
+/* Two axes in two passes, if the library does not do both: signals are read completely before they
+** are written, so the second pass is in place. */
 flame_status fl_cuda_call_fft(fl_cuda *s, const fl_call_run *r) {
   fl_call pass[2];
   int yes;

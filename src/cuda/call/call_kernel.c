@@ -48,7 +48,7 @@ flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
   return e == FLAME_OK && k->sums ? fl_ordered_end(s, k, r) : e;
 }
 
-/* What a thread needs: registers, and local memory (spills, and arrays that are indexed). */
+/* Notes what a thread needs: registers, and local memory (spills, and arrays that are indexed). */
 static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
   enum { LOCAL_SIZE_BYTES = 3, NUM_REGS = 4 };
   int registers = -1, local = -1;
@@ -62,7 +62,8 @@ static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
   return e;
 }
 
-/* What no check can be compiled into runs as it is; the user asked for checks, so it is said. */
+/* A binary can not be checked and runs as it is; since the user asked for checks, this is
+** reported. */
 static void say_unchecked(const fl_kfunction *k) {
   char text[480] = "it is a binary";
   if (!k->binary)
@@ -72,14 +73,14 @@ static void say_unchecked(const fl_kfunction *k) {
           k->f->name, text);
 }
 
-/* What is compiled of k. Where there are limits no text of a script is, only the checked form,
-** printed from the tree; that alone is launched then. */
+/* The form of k that is compiled. Where there are limits no text of a script is compiled, only the
+** checked form, printed from the tree, which alone is launched then. */
 static fl_kfunction *compiled(const fl_cuda *s, fl_kfunction *k) {
   const int limited = s->ctx->limits.any || s->ctx->limits.deny;
   return limited && k->checked ? k->checked : k;
 }
 
-/* With checks on, the checked form as well. */
+/* Queues the kernel, with checks on also the checked form. */
 static flame_status want(fl_cuda *s, fl_kfunction *k) {
   unsigned checks = fl_kfunction_checks(s->ctx);
   if (k->ad) checks &= ~(unsigned)FL_LANE_UNINIT;

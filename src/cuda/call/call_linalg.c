@@ -1,9 +1,8 @@
 /*
 ** Calls on matrices on a CUDA device, by cuSOLVER and cuBLAS (cusolver_work.h). Without them, and
-** for what they do not have, the call goes over the host (call.c).
-**
-** Statuses stay on the device until all matrices are done: then one number is read, and the
-** message names the matrix that the CPU names.
+** for what they do not support, the call runs on the host (call.c). Statuses stay on the device
+** until all matrices are done: then one number is read, and the message names the same matrix as on
+** the CPU.
 */
 #include "cuda/call/cusolver_work.h"
 #include "base/num.h"
@@ -83,12 +82,12 @@ flame_status fl_linalg_point(const fl_linalg_work *w, void **to, const char *bas
 
 static unsigned warps_for(int64_t n) { return (unsigned)fl_min(fl_max(n, 2), 32); }
 
-/* Elements between columns that are whole packs of 16 bytes. */
+/* Elements between columns, rounded up to whole packs of 16 bytes. */
 static int64_t packed(const fl_linalg_work *w, int64_t n) {
   return (n * w->width + 15) / 16 * 16 / w->width;
 }
 
-/* Does the matrix fit a block's shared memory? As qr_small and svd_small divide it. */
+/* Does the matrix fit a block's shared memory, with the division of qr_small and svd_small? */
 static void try_small(fl_linalg_work *w) {
   const fl_linalg_form *f = &w->f;
   const int64_t big = fl_max(f->m, f->n), less = fl_min(f->m, f->n);
@@ -135,7 +134,7 @@ static void *take(char *base, int64_t *at, int64_t bytes) {
   return p;
 }
 
-/* Elements of the working matrices a and b of the kind. */
+/* The elements of the working matrices a and b for the kind. */
 static void rooms(const fl_linalg_work *w, int64_t *a, int64_t *b, int64_t *tau) {
   const fl_linalg_form *f = &w->f;
   const int64_t all = w->way == FL_WAY_BATCH ? f->batch : 1, less = fl_min(f->m, f->n);
@@ -160,7 +159,7 @@ static void rooms(const fl_linalg_work *w, int64_t *a, int64_t *b, int64_t *tau)
   }
 }
 
-/* All that is in scratch, from base on; returns its bytes. */
+/* Assigns the scratch memory from base on; returns its bytes. */
 static int64_t carve(fl_linalg_work *w, char *base) {
   int64_t at = 0, a, b, tau;
   const fl_linalg_form *f = &w->f;
@@ -178,7 +177,7 @@ static int64_t carve(fl_linalg_work *w, char *base) {
   return at;
 }
 
-/* What the library asks for, kept by the call's integers. */
+/* Asks the library for the memory that it needs, kept by the call's integers. */
 static flame_status ask(fl_linalg_work *w) {
   int64_t key[12] = { w->c->kind, w->c->dtype };
   memcpy(key + 2, w->c->p, 10 * sizeof *key);
@@ -230,7 +229,7 @@ static flame_status told(const fl_linalg_work *w, const fl_call_run *r) {
   const flame_status e = fl_stage_download(w->s, &status, w->status, sizeof status);
   if (e != FLAME_OK || status == UINT64_MAX) return e;
   const int why = (int)(status % 8);
-  /* LAPACK's iterations are others, and do what these did not. */
+  /* LAPACK's iterations differ, and may converge where these did not. */
   if (why == FL_LINALG_NO_CONVERGENCE) return fl_cuda_call_host(w->s, r);
   fl_linalg_fault(&w->f, (int64_t)(status / 8), why, r->fault);
   return FLAME_OK;
@@ -251,8 +250,8 @@ static flame_status run(fl_cuda *s, const fl_call_run *r) {
   int yes;
   flame_status e = describe(s, r->call, &w, &yes);
   if (e != FLAME_OK || r->call->numel == 0) return e;
-  /* Some wait for what they queued. One that fails because it is captured leaves its error to the
-  ** next, so none is asked. */
+  /* Some library functions wait for what they queued. One that fails because of a capture leaves
+  ** its error to the next, so none is called. */
   if (w.way != FL_WAY_SMALL && fl_cuda_spoils(s)) return FLAME_INTERNAL;
   int64_t base = 0;
   carve(&w, r->scratch);

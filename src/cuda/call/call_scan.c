@@ -1,6 +1,6 @@
 /*
-** Scans on a CUDA device by kernels/scan.cu. How rows and columns are cut follows from the sizes
-** alone, so the order of a sum is the same on every such device.
+** Scans on a CUDA device by kernels/scan.cu. How rows and columns are divided depends only on the
+** sizes, so the order of a sum is the same on every such device.
 */
 #include "cuda/call/sort.h"
 #include "base/num.h"
@@ -29,7 +29,8 @@ static void defines_of(const fl_call *c, char out[FL_SORT_DEFINES]) {
            type[c->in_dtype[0]], op_of(c), c->kind == FL_CALL_extreme && c->p[4]);
 }
 
-/* Chunks of rows, or segments of columns; one if there are rows or columns enough. */
+/* Divides rows into chunks, or columns into segments; one each if there are enough rows or
+** columns. */
 static void cut(const fl_call *c, int64_t *chunk, int64_t *chunks) {
   const int64_t n = c->p[1], lanes = c->p[0] * c->p[2], unit = c->p[2] == 1 ? TILE : SEGMENT;
   const int64_t threads = c->p[2] == 1 ? BLOCKS : THREADS,

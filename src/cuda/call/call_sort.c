@@ -41,7 +41,7 @@ void fl_sort_cut(int64_t rows, int64_t n, int64_t tile, int64_t *chunk, int64_t 
 
 /* ---- what a sort of rows needs ---- */
 
-/* Key bytes, bits, and how rows are cut, with places in the scratch. */
+/* Bytes and bits of a key, and how rows are divided, with offsets in scratch. */
 typedef struct plan {
   fl_cuda *s;
   char defines[FL_SORT_DEFINES];
@@ -67,8 +67,8 @@ static flame_status start(const plan *p, const char *entry, int64_t blocks, unsi
   return fl_sort_launch(p->s, file, p->defines, entry, blocks, threads, params);
 }
 
-/* Rows in shared memory: the first k positions of each (mode 0) and, where asked for, their values,
-** or one position (sort.cu). keys and at NULL: of x. */
+/* Sorts rows in shared memory: the first k positions of each (mode 0) and, if requested, their
+** values, or one position (sort.cu). keys and at NULL: those of x. */
 static flame_status short_rows(const plan *p, const void *x, void *keys, void *at, void *out,
                                void *values, int64_t n, int64_t k, int mode) {
   int count = (int)n, pad = 1, first = (int)k, items = (count + 255) / 256;
@@ -83,7 +83,7 @@ static flame_status short_rows(const plan *p, const void *x, void *keys, void *a
   return start(p, "sort_rows", fl_ceil_div(rows, elements / pad), (unsigned)elements / 2, params);
 }
 
-/* Where digits begin, tickets of passes; what tiles say. */
+/* Bytes for the starts of digits, the tickets of passes, and the states of tiles. */
 static int64_t starts_bytes(const plan *p) {
   return fl_round_up(p->rows * p->passes * 256 * 4, 256) + 256;
 }
@@ -101,7 +101,7 @@ static flame_status zero(const plan *p, void *at, int64_t bytes) {
                        "cuMemsetD8Async");
 }
 
-/* Places where the digits of each row and pass begin. */
+/* Finds where the digits of each row and pass begin. */
 static flame_status find_starts(const plan *p, const void *x, void *keys, void *starts) {
   int64_t n = p->n, chunk = p->chunk, chunks = p->chunks;
   uint64_t flip = p->flip;
@@ -111,8 +111,8 @@ static flame_status find_starts(const plan *p, const void *x, void *keys, void *
   return e == FLAME_OK ? start(p, "sort_starts", p->rows * p->passes, 256, summing) : e;
 }
 
-/* Positions of long rows into out, values (NULL: none); scratch: long_bytes.
-** keys0 and at0 NULL: of x. */
+/* Sorts long rows: positions into out, values (NULL: none); scratch: long_bytes. keys0 and at0
+** NULL: those of x. */
 static flame_status long_rows(const plan *p, const void *x, void *keys0, void *at0, void *out,
                               void *values, char *scratch) {
   const int64_t numel = p->rows * p->n;
@@ -176,7 +176,7 @@ static void *take(choice *l, char *scratch, int64_t bytes) {
   return p;
 }
 
-/* Places in the scratch, and with NULL its size. k 0: nothing is collected. */
+/* Offsets in scratch, and with scratch NULL its size. k 0: nothing is collected. */
 static choice choice_of(const plan *p, char *scratch, int64_t k) {
   choice l = { .bytes = 0 };
   l.hist = take(&l, scratch, p->rows * 256 * 4);
@@ -189,7 +189,8 @@ static choice choice_of(const plan *p, char *scratch, int64_t k) {
   return l;
 }
 
-/* The k-th key of each row into prefix; how many of its equals belong to the first k into need. */
+/* Finds the k-th key of each row, in prefix, and how many equal ones belong to the first k, in
+** need. */
 static flame_status find_kth(const plan *p, choice *l, const void *x, int64_t k) {
   int64_t n = p->n, chunk = p->chunk, chunks = p->chunks;
   uint64_t flip = p->flip, wanted = (uint64_t)k;

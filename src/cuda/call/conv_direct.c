@@ -13,7 +13,7 @@ static int is_flat(const fl_conv *v) {
   return v->in[0] == 1 && v->k[0] == 1 && v->out[0] == 1 && v->pad[0] == 0;
 }
 
-/* One channel a group, steps, and positions that an int counts. */
+/* Is it depthwise (one channel per group), with strides, and with positions that fit an int? */
 static int takes_depthwise(const fl_conv *v) {
   return is_flat(v) && v->groups == v->c && v->o == v->c && v->c > 1 && v->k[1] <= LONGEST &&
          v->k[2] <= LONGEST && v->dil[1] == 1 && v->dil[2] == 1 &&
@@ -42,7 +42,7 @@ int fl_direct_takes(const fl_call *c) {
                                         : takes_depthwise(&v);
 }
 
-/* Shares of the sum, each of so many of the output's lines; blocks of rows and of outputs. */
+/* The sum is divided into shares of 'lines' lines of the output; blocks of rows and of outputs. */
 typedef struct cut { int64_t rows, outputs, lines, shares; } cut;
 static cut cut_of(const fl_conv *v) {
   const int64_t all = v->n * v->out[0] * v->out[1];

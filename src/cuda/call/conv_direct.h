@@ -1,7 +1,7 @@
 /*
 ** Convolutions of f32 by kernels/direct.cu, where cuDNN has nothing that is both exact and fast:
-** depthwise ones with strides, and weights' gradients of three axes or of few channels. By sizes
-** alone.
+** depthwise ones with strides, and gradients of weights with three axes or few channels. The choice
+** depends only on sizes.
 */
 #ifndef FL_CUDA_CONV_DIRECT_H
 #define FL_CUDA_CONV_DIRECT_H

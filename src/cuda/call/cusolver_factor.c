@@ -13,7 +13,7 @@
 #include "cuda/call/cusolver_work.h"
 #include "base/num.h"
 
-enum { BY_TRIANGLES = 128 };                    /* from this size on they are faster than getrs */
+enum { BY_TRIANGLES = 128 };       /* from this size on solving by triangles is faster than getrs */
 
 #define SOLVER(call, name) fl_solver_check(w->s, call, name)
 #define BLAS(call, name) fl_solver_check_blas(w->s, call, name)
@@ -50,7 +50,7 @@ static int64_t *pivots_of(const fl_linalg_work *w, int64_t i) {
   return (int64_t *)w->pivot + i * fl_min(w->f.m, w->f.n);
 }
 
-/* Of matrix i, which lies at a, column-major m x n. */
+/* Factors matrix i, which is at a, column-major m x n. */
 static flame_status factor_one(const fl_linalg_work *w, int64_t i, char *a) {
   const fl_linalg_form *f = &w->f;
   return SOLVER(w->q->lib->cusolverDnXgetrf(w->q->handle, w->q->params, f->m, f->n, w->type, a,
@@ -59,7 +59,7 @@ static flame_status factor_one(const fl_linalg_work *w, int64_t i, char *a) {
                 "cusolverDnXgetrf");
 }
 
-/* Of all matrices, from a on. */
+/* Factors all matrices, from a on. */
 static flame_status factor_all(const fl_linalg_work *w, char *a) {
   const fl_linalg_form *f = &w->f;
   const int64_t each = f->m * f->n;
@@ -84,7 +84,7 @@ static flame_status substitute(const fl_linalg_work *w, int64_t i, fl_sol_op tra
                                             w->info + w->f.batch), "cusolverDnXgetrs");
 }
 
-/* b (n, k), row-major, times the inverse of a triangle of a, both as the library sees them. */
+/* b (n, k), row-major, times the inverse of a triangle of a, both column-major for the library. */
 static flame_status triangle_from_right(const fl_linalg_work *w, fl_sol_fill fill, fl_sol_diag diag,
                                         int64_t k, const char *a, char *b) {
   const int n = (int)w->f.n;
@@ -93,7 +93,8 @@ static flame_status triangle_from_right(const fl_linalg_work *w, fl_sol_fill fil
               "trsm");
 }
 
-/* b (n, k), row-major, in w->b: by both triangles of w->a, then the rows of matrix i's pivots. */
+/* Solves for b (n, k), row-major, in w->b: by both triangles of w->a, then permutes the rows by
+** matrix i's pivots. */
 static flame_status by_triangles(const fl_linalg_work *w, int64_t i, int64_t k, char *x) {
   int64_t n = w->f.n, rows = k;
   int is64 = 1;
@@ -143,7 +144,8 @@ static flame_status inverse(const fl_linalg_work *w) {
   return fl_linalg_start(w, "infinite", batch * each, params);
 }
 
-/* b: the right-hand sides of 'count' matrices, row-major (n, k), from and to column-major. */
+/* b: transposes the right-hand sides of 'count' matrices, row-major (n, k), from and to
+** column-major. */
 static flame_status turn_sides(const fl_linalg_work *w, char *to, const char *from, int64_t count,
                                int back) {
   const int64_t n = w->f.n, k = w->f.k, rows = back ? k : n, columns = back ? n : k;
@@ -241,7 +243,7 @@ static flame_status cholesky_batch(const fl_linalg_work *w, char *a) {
              "potrfBatched");
 }
 
-/* Of matrix i, or of all; a holds them column-major. */
+/* Factors matrix i, or all; a holds them column-major. */
 static flame_status cholesky_some(const fl_linalg_work *w, int64_t i, char *a) {
   const int64_t n = w->f.n;
   if (w->way == FL_WAY_BATCH) return cholesky_batch(w, a);

@@ -31,24 +31,24 @@ typedef struct fl_linalg_work {
   unsigned threads;            /* … and threads per block */
   int lanes;                   /* … and threads for a pair of columns (svd_small) */
   const char *x, *y;           /* the call's inputs */
-  char *part[3];               /* and the parts of its result */
+  char *part[3];               /* the parts of its result */
   /* in scratch: */
-  uint64_t *status;            /* lowest matrix without a result * 8 + why */
-  int *info;                   /* of each matrix; then of what follows its factors, not looked at */
-  void *pivot;                 /* int64_t (LOOP) or int of each row */
+  uint64_t *status;            /* 8 * number of the lowest matrix without a result + why */
+  int *info;                   /* status of each matrix; then of later steps, which is not read */
+  void *pivot;                 /* pivots: int64_t (LOOP) or int per row */
   void **at_a, **at_b;         /* BATCH: addresses of matrices */
   char *a, *b, *tau, *space;   /* matrices; the library's own */
-  size_t device, host;         /* bytes of space, of its memory on the host */
+  size_t device, host;         /* bytes of 'space', and of the library's memory on the host */
   char *on_host;
 } fl_linalg_work;
 
-/* What the library asks for: w->device and w->host. */
+/* Asks the library for the memory that it needs: w->device and w->host. */
 flame_status fl_linalg_ask_factor(fl_linalg_work *w);
 flame_status fl_linalg_ask_spectrum(fl_linalg_work *w);
 flame_status fl_linalg_run_factor(fl_linalg_work *w);
 flame_status fl_linalg_run_spectrum(fl_linalg_work *w);
 
-/* Launches of kernels/linalg.cu; items: threads that there is work for. */
+/* Launches an entry of kernels/linalg.cu; items: number of threads that have work. */
 flame_status fl_linalg_start(const fl_linalg_work *w, const char *entry, int64_t items,
                              void **params);
 flame_status fl_linalg_blocks(const fl_linalg_work *w, const char *entry, unsigned threads,
@@ -62,13 +62,13 @@ flame_status fl_linalg_copy(const fl_linalg_work *w, void *to, const void *from,
 flame_status fl_linalg_turn(const fl_linalg_work *w, char *to, const char *from, int64_t rows,
                             int64_t columns, int64_t ld_from, int64_t ld_to, int64_t across,
                             int64_t over, int64_t count, int only);
-/* A copy of 'count' matrices for an iteration, the first of them 'at': the statuses of those that
-** hold NaN or Inf say so, and the iteration does not see them. */
+/* Copies 'count' matrices for an iteration, the first of them 'at': those with NaN or Inf get a
+** status, and are replaced so that the iteration does not see these. */
 flame_status fl_linalg_guard(const fl_linalg_work *w, char *to, const char *from, int64_t at,
                              int64_t count);
-/* Statuses of matrices: those with info != 0 have no result because of 'why'. */
+/* Sets the statuses of matrices: those with info != 0 have no result, because of 'why'. */
 flame_status fl_linalg_look(const fl_linalg_work *w, int why);
-/* Addresses of all matrices that lie 'elements' apart from base on. */
+/* Writes the addresses of all matrices, which are 'elements' apart from base on. */
 flame_status fl_linalg_point(const fl_linalg_work *w, void **to, const char *base,
                              int64_t elements);
 #endif

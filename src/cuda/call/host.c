@@ -1,4 +1,4 @@
-/* A call over the host: inputs come down, the CPU computes, the result goes up. */
+/* A call on the host: inputs are downloaded, the CPU computes, the result is uploaded. */
 #include "cuda/call/call.h"
 #include "cpu/calls.h"
 #include "base/num.h"
@@ -9,7 +9,7 @@ static int64_t in_bytes(const fl_call *c, int i) {
   return c->in_numel[i] * fl_dtype_size(c->in_dtype[i]);
 }
 
-/* Of a collective only its array is looked at, not the effect before it. */
+/* For a collective only its array counts, not the effect before it. */
 static int arrays_of(const fl_call *c) {
   return c->kind == FL_CALL_collective ? (int)c->p[FL_COLLECT_ARRAYS] : c->nin;
 }

@@ -12,7 +12,7 @@ static const char *const defines[2] = { "#define REAL float\n", "#define REAL do
 
 static int64_t aligned(int64_t n) { return (n + 255) / 256 * 256; }
 
-/* Elements of the sum behind parameter i; *wide: f64. */
+/* Number of elements of the sum for parameter i; *wide: f64. */
 static int64_t elements(const fl_kfunction *k, const fl_call *c, int i, int *wide) {
   int64_t a, b;
   const fl_karg_kind kind = fl_karg_of(c, i, &a, &b);
@@ -29,7 +29,7 @@ static int64_t total(const fl_kfunction *k, const fl_call *c) {
   return n;
 }
 
-/* Scratch: the table, the peaks, then high, special and low of all sums. */
+/* Scratch: the table, the peaks, then the high, special and low words of all sums. */
 int64_t fl_ordered_scratch(const fl_kfunction *k, const fl_call *c) {
   if (!k->sums) return 0;
   const int64_t n = total(k, c);

@@ -10,13 +10,14 @@ enum { FL_SORT_DEFINES = 96, FL_SORT_BLOCKS = 792 };    /* twice three for each 
 /* Queue 'blocks' blocks of 'threads' threads of an entry of kernels/<file>. */
 flame_status fl_sort_launch(fl_cuda *s, const char *file, const char *defines, const char *entry,
                             int64_t blocks, unsigned threads, void **params);
-/* The lines before sort.cu (and, with half, before count.cu) for elements of dtype. */
+/* The definitions that precede sort.cu (and, with half, count.cu) for elements of dtype. */
 void fl_sort_defines(int dtype, char out[FL_SORT_DEFINES]);
-/* Cut rows of n elements into *chunks chunks of *chunk elements, a multiple of 'tile', so that
-** there are about FL_SORT_BLOCKS in all. By sizes alone: the same on every device. */
+/* Divides rows of n elements into *chunks chunks of *chunk elements, a multiple of 'tile', so that
+** there are about FL_SORT_BLOCKS in all. Depends only on sizes, so it is the same on every
+** device. */
 void fl_sort_cut(int64_t rows, int64_t n, int64_t tile, int64_t *chunk, int64_t *chunks);
 
-/* Blocks for one thread an item, at most 65535 where a kernel strides. */
+/* Number of blocks with one thread per item, at most 65535 if the kernel strides. */
 static inline int64_t fl_sort_strided(int64_t items, int64_t threads) {
   const int64_t b = fl_ceil_div(items, threads);
   return b < 65535 ? b : 65535;

@@ -1,5 +1,6 @@
 /*
-** What NVRTC and the cubin cache tell without a device: does a text compile, what does it need.
+** What NVRTC and the cubin cache can tell without a device: whether a text compiles, and what it
+** needs.
 */
 #include "base/env.h"
 #include "base/signals.h"
@@ -13,7 +14,7 @@ void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t 
   fl_disk_close(&d);
 }
 
-/* Compile the kernel's text for sm_90. 0: NVRTC is not there; else *p is to be destroyed. */
+/* Compiles the kernel's text for sm_90. 0: NVRTC is missing; otherwise *p must be destroyed. */
 static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p,
                    fl_rtc_result *result) {
   const char *option[24] = { "--gpu-architecture=sm_90", "-default-device" };
@@ -37,7 +38,7 @@ static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p
   return 1;
 }
 
-/* Does NVRTC accept the text? Where it can not be opened nothing is known: FLAME_OK. */
+/* Does NVRTC accept the text? If it can not be opened nothing is known: FLAME_OK. */
 flame_status fl_cuda_check_source(flame_context *c, const fl_kfunction *k) {
   const char *reason = "";
   const fl_nvrtc *rtc = fl_cuda_libraries.nvrtc(&reason);

@@ -34,7 +34,8 @@ const char fl_header_text[] =
   "#define LONG_MIN (-LONG_MAX - 1)\n#endif\n"
   "#endif\n";
 
-/* Headers of C++: what C's have, in namespace std too, and what fl_kstd_text has. */
+/* C++ headers: they have what the C headers have, also in namespace std, and what fl_kstd_text
+** has. */
 static const char cpp[] = "#include <fl_std>\n";
 extern const char fl_kstd_text[];           /* kernel/front/std.cu, embedded */
 static const char fl_std[] =
@@ -64,7 +65,7 @@ const char *const fl_header_texts[FL_HEADERS] = { NAMES(TEXT) CPP_NAMES(CPP) fl_
 int fl_include_options(const char *option[FL_INCLUDE_PATHS], char buf[1024]) {
   static const char *const usual[] = { "--include-path=/usr/local/cuda/include",
                                        "--include-path=/usr/local/cuda/include/cccl" };
-  static const char *const inner[] = { "", "/cccl" };      /* cuda/std/… lies there since CUDA 13 */
+  static const char *const inner[] = { "", "/cccl" };      /* cuda/std/… is there since CUDA 13 */
   const char *home = getenv("CUDA_HOME");
   int n = 0;
   if (!home) home = getenv("CUDA_PATH");

@@ -1,8 +1,8 @@
 /*
-** Compiled kernels by the bytes of fl_text_key: in memory for as long as the context lives,
-** on disk (cache.c), else compiled (nvrtc.c). Wanted kernels are queued first and built
-** together, so that they compile in parallel. Text is made only for a kernel that is not
-** in memory. The hand-written entries of kernels/steps.cu are one more module.
+** Compiled kernels by the bytes of fl_text_key: in memory as long as the context exists, on disk
+** (cache.c), or compiled (nvrtc.c). Needed kernels are queued first and built together, so that
+** they compile in parallel. Text is made only for a kernel that is not in memory. The hand-written
+** entries of kernels/steps.cu are one more module.
 */
 #include "cuda/driver/explain.h"
 #include "cuda/compile/module.h"
@@ -23,9 +23,9 @@ struct fl_module {
   void *image;                          /* cubin while being built */
   size_t image_bytes;
   uint8_t digest[32];                   /* disk key */
-  uint8_t steps;                        /* several entries: none is looked up */
-  char entry[FL_TEXT_NAME];             /* else: the name of the one */
-  const fl_kfunction *user;             /* while queued: a user's kernel; its text and options */
+  uint8_t steps;                        /* it has several entries, so none is looked up */
+  char entry[FL_TEXT_NAME];             /* otherwise the name of its entry */
+  const fl_kfunction *user;            /* while queued, for a user's kernel: its text and options */
   size_t nkey;
   char key[];
 };
@@ -60,7 +60,7 @@ static fl_module **bin_of(fl_modules *t, uint64_t hash) {
   return &t->bin[hash & (uint64_t)(t->nbin - 1)];
 }
 
-/* Twice the bins; without memory for it chains get longer. */
+/* Doubles the bins; without memory for that chains get longer. */
 static void grow(fl_cuda *s) {
   fl_modules *t = &s->modules;
   const int64_t nold = t->nbin;
@@ -79,7 +79,7 @@ static void grow(fl_cuda *s) {
   fl_free(s->mem, old, (size_t)nold * sizeof *old);
 }
 
-/* The module with this key, new and queued if it was not there (then *fresh is 1). */
+/* The module with this key; a new one, queued, if there is none (then *fresh is 1). */
 static fl_module *intern(fl_cuda *s, const char *key, size_t n, int *fresh) {
   fl_modules *t = &s->modules;
   const uint64_t hash = fl_hash64(key, n, 17);
@@ -105,7 +105,7 @@ static fl_module *intern(fl_cuda *s, const char *key, size_t n, int *fresh) {
   return m;
 }
 
-/* Take a queued module out again; it is the queue's first. */
+/* Removes a queued module again; it is the first in the queue. */
 static void forget_first(fl_cuda *s) {
   fl_modules *t = &s->modules;
   fl_module *m = t->wanted, **b = bin_of(t, m->hash);
@@ -120,7 +120,7 @@ void fl_modules_forget(fl_cuda *s) {
   while (s->modules.wanted) forget_first(s);
 }
 
-/* The text becomes the module's; a failed text forgets the module. */
+/* Gives the text to the module; if the text has failed, the module is removed. */
 static fl_module *keep_text(fl_cuda *s, fl_module *m, fl_text *t, flame_status e) {
   const char *text = e == FLAME_OK ? fl_text_str(t) : NULL;
   if (text) m->text = fl_alloc(s->mem, t->n + 1);
@@ -159,8 +159,8 @@ fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi) {
   return keep_text(s, m, &t, e);
 }
 
-/* Is this line of steps.cu the instantiation of an entry by dtype, of another entry than
-** wanted? Such a line is "MACRO(dtype, …)" at its start. */
+/* Does this line of steps.cu instantiate, for a dtype, another entry than the wanted one? Such a
+** line begins with "MACRO(dtype, …)". */
 static int unwanted(const char *line, size_t n, const char *entry) {
   static const char *const macros[][2] = { { "MATMUL(", "matmul_" },
                                            { "SCATTER_ADD(", "scatter_add_" } };
@@ -175,7 +175,7 @@ static int unwanted(const char *line, size_t n, const char *entry) {
   return 0;
 }
 
-/* All dtypes at once take NVRTC many seconds, so a module holds the entries of one. */
+/* NVRTC takes many seconds for all dtypes at once, so a module has the entries of one. */
 static void put_steps(const char *text, const char *entry, fl_text *out) {
   while (*text) {
     const char *end = strchr(text, '\n');
@@ -221,7 +221,7 @@ static fl_module *file_module(fl_cuda *s, const char *file, const char *defines,
   return m;
 }
 
-/* The files that 'names' holds; 0: one is not there. */
+/* Appends the files named in 'names'; 0: one does not exist. */
 static int put_files(fl_text *t, const char *names) {
   char name[64];
   int length;
@@ -311,7 +311,7 @@ static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[
 
 /* ---- building ---- */
 
-/* The disk key: all that the cubin depends on. */
+/* Computes the key on disk, from everything that the cubin depends on. */
 static int digest(fl_cuda *s, fl_module *m) {
   char arch[40];
   const char *option[FL_NVRTC_OPTIONS];
@@ -331,7 +331,8 @@ static int digest(fl_cuda *s, fl_module *m) {
   return all != NULL;
 }
 
-/* The driver takes no image of this kind: which GPU it is, and what the image is for. */
+/* Reports that the driver can not load an image of this kind: which GPU it is, and what the image
+** is for. */
 static flame_status no_image(fl_cuda *s, const fl_module *m, fl_cu_result r, const char *op) {
   const int arch = fl_cuda_image_arch(m->image, m->image_bytes), own = !m->user || !m->user->binary;
   char made[32] = "another architecture or version", driver[64];
@@ -367,8 +368,8 @@ static void unload(fl_cuda *s, fl_module *m) {
   m->function = NULL;
 }
 
-/* From disk, if it is there and the driver takes it: a cubin that it refuses is made again,
-** so the refusal is no error. */
+/* Loads from disk, if the file exists and the driver accepts it: a refused cubin is made again, so
+** the refusal is no error. */
 static flame_status try_disk(fl_cuda *s, fl_module *m) {
   fl_error before = s->ctx->err;
   m->image = fl_disk_get(&s->disk, m->digest, &m->image_bytes);
@@ -383,7 +384,7 @@ static flame_status try_disk(fl_cuda *s, fl_module *m) {
   return FLAME_OK;
 }
 
-/* Compile those in 'which' that disk did not have. */
+/* Compiles those of 'which' that were not on disk. */
 static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, int n) {
   enum { MOST = 24 };
   struct words { char arch[40], path[1024]; } *arch = fl_alloc(s->mem, sizeof *arch * (size_t)n);
@@ -427,7 +428,7 @@ static flame_status load_binary(fl_cuda *s, fl_module *m) {
   return fl_cuda_check(s, r, "cuModuleLoadData");
 }
 
-/* What only building needed goes. */
+/* Frees what only building needed. */
 static void settle(fl_cuda *s, fl_module *m) {
   fl_free(s->mem, m->text, m->text_bytes);
   fl_free(s->mem, m->image, m->image_bytes);

@@ -1,7 +1,7 @@
 /*
 ** Compiled kernels of a device: generated ones by their key, files of kernels/ by name and defines,
-** and user kernels; looked for in memory, then on disk, then made by NVRTC (nvrtc.c). alone.c needs
-** no device.
+** and user kernels; found in memory, then on disk, or made by NVRTC (nvrtc.c). alone.c needs no
+** device.
 */
 #ifndef FL_CUDA_MODULE_H
 #define FL_CUDA_MODULE_H
@@ -13,24 +13,26 @@ int fl_modules_open(fl_cuda *s);
 void fl_modules_close(fl_cuda *s, int host_only);
 /* The kernel's module, known or queued for fl_modules_build. NULL: error kept. */
 fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi);
-/* The same for the hand-written entries that go with this one (its last launch's). */
+/* The same for the hand-written entries that go with this one, which is the last that a step
+** launches. */
 fl_module *fl_modules_steps(fl_cuda *s, const char *entry);
-/* Make all queued ones; on failure none of them is left. */
+/* Builds all queued modules; after a failure none of them remains. */
 flame_status fl_modules_build(fl_cuda *s);
 void fl_modules_forget(fl_cuda *s);                       /* the queued ones */
-fl_cu_function fl_module_function(const fl_module *m);    /* of a kernel; NULL before build */
+fl_cu_function fl_module_function(const fl_module *m);    /* the function of a kernel; NULL before
+                                                          ** fl_modules_build */
 flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
                              fl_cu_function *f);
 
 /* Kernels are texts of kernels/, compiled with 'defines' (lines of "#define …\n", may be empty)
 ** before them, so that one compilation holds one dtype. prelude: the math of tensor/math.h and
-** kernels/prelude.cu come first. file: a name, or several with spaces in between, one behind the
-** other in one program. Queue it for compilation; 0: error kept. */
+** kernels/prelude.cu come first. file: a name, or several separated by spaces, one after the other
+** in one program. Queues it for compilation; 0: error kept. */
 int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude);
 /* Its entry, at run time. */
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
                                 const char *entry, fl_cu_function *f);
-/* User kernels: the same two. The function's errors name its script. */
+/* The same for user kernels. Errors name the script. */
 int fl_cuda_want_user(fl_cuda *s, const struct fl_kfunction *k);
 void fl_cuda_put_user(const struct fl_kfunction *k, fl_text *t);     /* the text that is compiled */
 flame_status fl_cuda_user_entry(fl_cuda *s, const struct fl_kfunction *k, fl_cu_function *f);
@@ -38,20 +40,21 @@ flame_status fl_cuda_user_entry(fl_cuda *s, const struct fl_kfunction *k, fl_cu_
 /* ---- nvrtc.c ---- */
 typedef struct fl_compile {     /* one program */
   const char *text, *name;
-  const char *const *option;    /* NULL: those of fl_nvrtc_options */
+  const char *const *option;    /* NULL: the options of fl_nvrtc_options */
   int noption;
-  uint8_t user;                 /* a user's text: the log is the message */
+  uint8_t user;                 /* it is a user's text: the message is the compiler's log */
   fl_rtc_program program;
   fl_rtc_result result;
-  uint8_t made, done;           /* program exists; a worker took it */
+  uint8_t made, done;           /* the program exists; a worker has taken it */
 } fl_compile;
 flame_status fl_nvrtc_open(fl_cuda *s);
 enum { FL_NVRTC_OPTIONS = 8 };
 /* The options, NULL-terminated; text of --gpu-architecture in arch. */
 void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVRTC_OPTIONS]);
-/* Compile all; threads help. *job.result tells; FLAME_INTERRUPTED: some are not done. */
+/* Compiles all jobs, with helping threads. *job.result has the results; FLAME_INTERRUPTED: some are
+** not done. */
 flame_status fl_nvrtc_compile(fl_cuda *s, fl_compile *job, int n);
-/* The cubin in counted memory, or NULL with the compiler's words as error. */
+/* The cubin in counted memory, or NULL with the compiler's log as error. */
 void *fl_nvrtc_cubin(fl_cuda *s, fl_compile *job, size_t *size);
 void fl_nvrtc_drop(fl_cuda *s, fl_compile *job, int n);
 #endif

@@ -2,7 +2,7 @@
 ** Compiling kernel text with NVRTC, several programs at once. Workers see the text, the
 ** options and the table of entry points, nothing else: no context, no counted memory, no
 ** node. What needs those (sizes, cubins, logs) is fetched by the caller's thread after they
-** have been joined. An interrupt stops the handing out of programs; one that is being
+** have been joined. After an interrupt no further programs are handed out; one that is being
 ** compiled can not be stopped and is waited for.
 */
 #include "base/signals.h"
@@ -46,7 +46,7 @@ void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVR
   option[n++] = arch;
   option[n++] = "-fmad=false";
   option[n++] = "-default-device";
-  option[n++] = "--ptxas-options=-v";               /* the log tells what was spilled */
+  option[n++] = "--ptxas-options=-v";               /* the log then reports spilled registers */
   if (s->ctx->sync_each) option[n++] = "-lineinfo";      /* for the sanitizer's reports */
   option[n] = NULL;
 }
@@ -69,7 +69,7 @@ static void compile_with(const fl_nvrtc *rtc, fl_compile *j, int n, const char *
   if (j->made) j->result = rtc->nvrtcCompileProgram(j->program, n, option);
 }
 
-/* Bytes of registers that a thread puts into memory, by the log; 0 where that does not say. */
+/* Bytes of registers that a thread spills to memory, by the log; 0 if it does not say. */
 static int spilled(const fl_nvrtc *rtc, fl_rtc_program program) {
   char log[4096];
   size_t n = 0;
@@ -81,7 +81,7 @@ static int spilled(const fl_nvrtc *rtc, fl_rtc_program program) {
   return at ? atoi(at) : 0;
 }
 
-/* A row that does not fit the registers costs more than fewer blocks at a time do. */
+/* Spilling costs a row kernel more than fewer blocks at a time would. */
 static void compile_one(crew *w, fl_compile *j) {
   static const char define[] = "#define " FL_TEXT_BLOCKS " ";
   const char *option[FL_NVRTC_OPTIONS + 1], *set = j->user ? NULL : strstr(j->text, define);
@@ -99,7 +99,7 @@ static void compile_one(crew *w, fl_compile *j) {
   j->done = 1;
 }
 
-/* The next job that is not done; NULL: none, or it is time to stop. */
+/* The next job that is not done; NULL: there is none, or the workers must stop. */
 static fl_compile *take(crew *w) {
   for (;;) {
     const int i = atomic_fetch_add(&w->next, 1);
@@ -118,7 +118,7 @@ static void *worker(void *arg) {
   return NULL;
 }
 
-/* Start up to 'want' workers, deaf to signals; returns how many run. */
+/* Starts up to 'want' workers with all signals blocked; returns how many run. */
 static int start(crew *w, pthread_t *thread, int want) {
   sigset_t all, old;
   int n = 0;
@@ -129,15 +129,15 @@ static int start(crew *w, pthread_t *thread, int want) {
   return n;
 }
 
-/* Should the programs be left? A signal that waits is delivered when they
-** are; the handler then tells. */
+/* Must compilation stop? A pending signal is delivered when it stops; its handler then reports
+** it. */
 static flame_status look(fl_cuda *s, crew *w, const sigset_t *mask) {
   const flame_status e = fl_cuda_poll(s);
   if (e != FLAME_OK || fl_signals_pending(mask)) atomic_store(&w->stop, 1);
   return e;
 }
 
-/* Until n workers have finished; an interrupt makes them finish early. */
+/* Waits until n workers have finished; an interrupt makes them finish early. */
 static flame_status wait_for(fl_cuda *s, crew *w, int n, const sigset_t *mask) {
   flame_status e = FLAME_OK;
   pthread_mutex_lock(&w->lock);
@@ -153,7 +153,8 @@ static flame_status wait_for(fl_cuda *s, crew *w, int n, const sigset_t *mask) {
   return e;
 }
 
-/* Workers take programs until there are none or a signal came; without threads this one does. */
+/* Lets workers take programs until there are none or a signal came; without threads this thread
+** compiles. */
 static flame_status take_turns(fl_cuda *s, crew *w, const sigset_t *mask) {
   pthread_t thread[MAX_WORKERS];
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -199,7 +200,7 @@ flame_status fl_nvrtc_compile(fl_cuda *s, fl_compile *job, int n) {
   return e;
 }
 
-/* The compiler's log, as far as a message holds it. */
+/* Reports the compiler's log, as much as a message can hold. */
 static void fail_with_log(fl_cuda *s, const fl_compile *j) {
   const fl_nvrtc *rtc = s->modules.rtc;
   size_t n = 0;

@@ -1,9 +1,9 @@
 /*
-** Disk cache of cubins: see cache.h. One file an entry, named by its key in hex:
-** magic (8 bytes), payload length (8, this machine's order), SHA-256 of the payload (32), payload.
-** Written to a temporary name in the same folder, synced, then renamed, so readers in other
-** processes see whole files or none. All paths are relative to the folder's descriptor,
-** whose owner and mode were checked once it was open; links are never followed.
+** Disk cache of cubins: see cache.h. One file per entry, named by its key in hex: magic (8 bytes),
+** payload length (8, this machine's order), SHA-256 of the payload (32), payload. Written to a
+** temporary name in the same folder, synced, then renamed, so readers in other processes see whole
+** files or none. All paths are relative to the folder's descriptor, whose owner and mode were
+** checked once it was open; links are never followed.
 */
 #include "cuda/driver/cache.h"
 #include "base/hash.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME = 64 + 7, HEAD = 48 };      /* 64 hex digits and ".cubin" and the zero */
+enum { NAME = 64 + 7, HEAD = 48 };      /* 64 hex digits, ".cubin" and the terminating zero */
 static const char magic[8] = "flcubin1";
 static const int64_t FILE_MAX_BYTES = 64 << 20;
 
@@ -34,7 +34,7 @@ static int folder_path(char *path, size_t size, const char *setting) {
   return n > 0 && (size_t)n < size;
 }
 
-/* Make the folder and what lacks above it, all for us alone. */
+/* Makes the folder and missing parents, accessible only to this user. */
 static void make_folders(char *path) {
   for (char *p = path + 1; *p; p++) {
     if (*p != '/') continue;
@@ -45,7 +45,7 @@ static void make_folders(char *path) {
   mkdir(path, 0700);
 }
 
-/* Ours, and no other user may write it. */
+/* Does it belong to this user, and can no other user write it? */
 static int trusted(int fd, mode_t type, struct stat *st) {
   return fstat(fd,
                st) == 0 && (st->st_mode & S_IFMT) == type && st->st_uid == geteuid() &&
@@ -121,7 +121,7 @@ void *fl_disk_get(fl_disk *d, const uint8_t key[32], size_t *size) {
   }
   void *p = trusted(fd, S_IFREG, &st) ? read_payload(d, fd, st.st_size, size,
                                                      &bad) : NULL;
-  if (p) futimens(fd, NULL);                /* used now: among the last to be removed */
+  if (p) futimens(fd, NULL);                /* so that it is among the last to be removed */
   else if (bad) unlinkat(d->folder, name, 0);
   close(fd);
   return p;
@@ -148,7 +148,7 @@ static int is_stale(const char *name, const struct stat *st) {
   return strncmp(name, "tmp-", 4) == 0 && st->st_mtime + 3600 < time(NULL);
 }
 
-/* List the entries and count their bytes; stale temporary files go. */
+/* Lists the entries and counts their bytes; removes stale temporary files. */
 static int64_t scan(fl_disk *d, entries *list) {
   int64_t total = 0;
   const int fd = openat(d->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -173,7 +173,8 @@ static int64_t scan(fl_disk *d, entries *list) {
   return total;
 }
 
-/* Count at the first write; when over the limit remove the oldest down to three quarters. */
+/* At the first write counts the bytes; above the limit removes the oldest files down to three
+** quarters. */
 static void keep_limit(fl_disk *d) {
   if (d->bytes >= 0 && d->bytes <= d->limit) return;
   entries list = { 0 };

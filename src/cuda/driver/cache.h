@@ -1,7 +1,7 @@
 /*
-** Compiled kernels on disk. A cubin is native code, so the folder must be ours alone; a file
-** is believed only if it is ours, complete and has the checksum it claims. Every failure
-** here means "not cached": nothing is reported and the kernel is compiled.
+** Compiled kernels on disk. A cubin is native code, so the folder must be ours alone; a file is
+** used only if it is ours, complete and has the right checksum. Every failure here means "not
+** cached": nothing is reported and the kernel is compiled.
 */
 #ifndef FL_CUDA_CACHE_H
 #define FL_CUDA_CACHE_H
@@ -10,8 +10,8 @@
 typedef struct fl_disk {
   fl_mem *mem;
   int folder;               /* descriptor, -1: no cache */
-  int64_t bytes;            /* files' sizes, -1: not counted yet */
-  int64_t limit;            /* the oldest go when there is more */
+  int64_t bytes;            /* total size of the files; -1: not counted yet */
+  int64_t limit;            /* above this the oldest are removed */
   unsigned serial;          /* for temporary names */
 } fl_disk;
 

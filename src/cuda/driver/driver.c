@@ -1,10 +1,10 @@
 /*
-** What every file of a CUDA device asks of the driver: results as errors, entering and leaving the
+** Driver functions for all files of a CUDA device: results as errors, entering and leaving the
 ** context, waiting, memory, launches, and the records in which kernels report faults.
 **
-** Sticky errors (a fault on the device, a context gone) are the end of this device: the
-** first cause is kept and repeated by every later call, and no more work is given to the
-** driver but for the releases of close. A forked child may not use the device at all.
+** Sticky errors (a fault on the device, a context gone) end the use of this device: the first cause
+** is kept and repeated by every later call, and the driver gets no more work except the releases of
+** close. A forked child may not use the device at all.
 */
 #include "cuda/driver/explain.h"
 #include "cuda/driver/state.h"
@@ -94,9 +94,9 @@ static int64_t since(const struct timespec *from) {
   return (int64_t)(now.tv_sec - from->tv_sec) * 1000000000 + now.tv_nsec - from->tv_nsec;
 }
 
-/* Spins for the waits of a short training step: a sleep takes 60 us and more whatever is asked, in
-** which a small GPU step would be over. Then it sleeps, at most 1 ms, so that an interrupt is
-** seen at once. */
+/* Spins for the waits of a short training step: a sleep takes at least 60 us, whatever is
+** requested, in which a small GPU step would be over. Later it sleeps, at most 1 ms at a time, so
+** that an interrupt is noticed quickly. */
 static flame_status wait_for(fl_cuda *s, fl_cu_event e, int stops) {
   if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
   enum { SPIN = 2000000, SHORT = 20000000, WATCH_EVERY = 64 };          /* ns; looks */

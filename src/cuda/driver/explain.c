@@ -1,7 +1,7 @@
 /*
-** What stands between a program and a GPU, said so that it can be mended: results of the driver
-** that have a known cause, versions that do not go together, cards that NVRTC has no code for.
-** Errors and the block of flame.info() have their sentences from here.
+** Why a program can not use a GPU, with what to do about it: results of the driver that have a
+** known cause, incompatible versions, cards that NVRTC has no code for. Errors and flame.info()
+** take their sentences from here.
 */
 #include "cuda/driver/explain.h"
 #include "base/error.h"
@@ -99,7 +99,8 @@ int fl_cuda_fits_driver(int driver, char *out, size_t size) {
   return 0;
 }
 
-/* What NVRTC compiles for: the least and the greatest, and whether arch is among them. */
+/* The lowest and the highest architecture that NVRTC compiles for, and whether arch is among
+** them. */
 static int among(const fl_nvrtc *rtc, int arch, int *least, int *most) {
   int n = 0, list[64];
   if (rtc->nvrtcGetNumSupportedArchs(&n) != FL_RTC_OK || n < 1 || n > 64 ||
@@ -134,7 +135,8 @@ int fl_cuda_fits_version(int major, int minor, int driver, char *out, size_t siz
   return 0;
 }
 
-/* The low byte of e_flags is the architecture, the second from version 8 of the ABI on. */
+/* The low byte of e_flags is the architecture; from version 8 of the ABI on it is the second
+** byte. */
 int fl_cuda_image_arch(const void *image, size_t bytes) {
   enum { ABI = 8, MACHINE = 18, FLAGS = 48, HEADER = 64, CUDA = 190 };
   const uint8_t *p = image;

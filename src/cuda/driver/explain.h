@@ -7,17 +7,17 @@
 enum { FL_CUDA_LEAST_DRIVER = 12000 };
 const char *fl_cuda_error_name(const fl_driver *cu, fl_cu_result r);
 const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r);
-/* A result of the driver, told by 'call'. */
+/* Reports a result of the driver, returned by 'call'. */
 void fl_cuda_explain(const fl_driver *cu, fl_cu_result r, const char *call, char *out, size_t size);
-/* What to do about a device that was lost to such a fault; "" nothing is known. */
+/* What to do about a device that was lost to such a fault; "": nothing is known. */
 const char *fl_cuda_explain_lost(fl_cu_result r);
 /* No device is seen. */
 void fl_cuda_explain_none(char *out, size_t size);
-/* 0 and a sentence: the driver is older than any that serves; NVRTC has no code for the
-** architecture (major * 10 + minor); it makes kernels that the driver does not take. */
+/* These return 0 and a sentence if: the driver is too old; NVRTC has no code for the architecture
+** (major * 10 + minor); it makes kernels that the driver can not load. */
 int fl_cuda_fits_driver(int driver, char *out, size_t size);
 int fl_cuda_fits_arch(const fl_nvrtc *rtc, int major, int minor, int arch, char *out, size_t size);
 int fl_cuda_fits_version(int major, int minor, int driver, char *out, size_t size);
-/* The architecture that a cubin is for; 0: the image is none. */
+/* The architecture of a cubin; 0: the image is no cubin. */
 int fl_cuda_image_arch(const void *image, size_t bytes);
 #endif

@@ -3,9 +3,9 @@
 ** bytes), from 32 MB on in steps of 2 MB. Requests up to 1 MB are served from segments of
 ** 2 MB, larger ones from segments of at least 32 MB, and the two never mix, so that small
 ** long-lived buffers do not pin large segments.
-** A free block sits in the bin of the largest class not above its size; a request looks
-** for the best fit in its own bin, then takes the first block of the next bin that has one.
-** Freeing never allocates, so it can not fail for want of host memory.
+** A free block is in the bin of the largest class not above its size; a request takes the best fit
+** in its own bin, or else the first block of the next bin that has one. Freeing never allocates, so
+** it can not fail when host memory is out.
 */
 #include "cuda/driver/pool.h"
 #include "base/hash.h"
@@ -26,7 +26,7 @@ struct fl_block {
 
 static int log2_floor(uint64_t u) { return 63 - __builtin_clzll(u); }
 
-/* Largest class whose size is not above 'size' (a multiple of UNIT). */
+/* The largest class whose size is not above 'size' (a multiple of UNIT). */
 static int bin_of(int64_t size) {
   const uint64_t u = (uint64_t)size / UNIT;
   if (u < 16) return (int)u;
@@ -91,7 +91,7 @@ static fl_block **chain_of(fl_pool *p, fl_cu_ptr at) {
   return &p->table[fl_mix64(at, 1) & (uint64_t)(p->ntable - 1)];
 }
 
-/* Twice the chains. Without memory for it the chains only get longer. */
+/* Doubles the chains. Without memory for that they only get longer. */
 static void table_grow(fl_pool *p) {
   const int64_t n = p->ntable * 2;
   fl_block **old = p->table, **fresh = fl_zalloc(p->mem, (size_t)n * sizeof *fresh);
@@ -158,11 +158,11 @@ static fl_cu_result segment_free(fl_pool *p, fl_block *b) {
   return r;
 }
 
-/* Cut what 'b' has beyond 'size' off into a free block, if that is worth it. */
+/* Cuts the part of 'b' beyond 'size' off into a free block, if that is worthwhile. */
 static void split(fl_pool *p, fl_block *b, int64_t size) {
   if (b->size - size < (b->large ? SMALL_MAX : UNIT)) return;
   fl_block *rest = fl_slab_new(&p->blocks);
-  if (!rest) return;                              /* no host memory: keep it whole */
+  if (!rest) return;                              /* no host memory: it stays whole */
   *rest = (fl_block){ .at = b->at + (fl_cu_ptr)size, .size = b->size - size, .before = b,
                       .after = b->after, .large = b->large };
   if (b->after) b->after->before = rest;
@@ -171,7 +171,7 @@ static void split(fl_pool *p, fl_block *b, int64_t size) {
   bin_add(p, rest);
 }
 
-/* Join the free block a with its free right neighbour b, which ceases to be. */
+/* Joins the free block a with its free right neighbour b, which disappears. */
 static void merge(fl_pool *p, fl_block *a, fl_block *b) {
   a->size += b->size;
   a->after = b->after;
@@ -195,7 +195,7 @@ int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream s
   return 1;
 }
 
-/* Free segments are given back before giving up. */
+/* Frees unused segments before giving up. */
 static fl_block *segment_or_trim(fl_pool *p, int large, int64_t size, fl_cu_result *r) {
   const int64_t before = p->reserved.now;
   fl_block *b = segment_new(p, large, size, r);
@@ -223,8 +223,8 @@ void *fl_cuda_pool_take(fl_pool *p, int64_t bytes) {
   return hand_out(p, b, size);
 }
 
-/* The free block that holds [at, at + size), looked for first where a request of that size would
-** find one. */
+/* The free block that contains [at, at + size); searched first where a request of that size would
+** look. */
 static fl_block *find_at(fl_pool *p, int large, fl_cu_ptr at, int64_t size) {
   int tries = TRIES;
   for (int i = bin_next(p, large, bin_of(size)); i >= 0 && tries > 0;
@@ -234,7 +234,8 @@ static fl_block *find_at(fl_pool *p, int large, fl_cu_ptr at, int64_t size) {
   return NULL;
 }
 
-/* Cut what 'b' has before 'at' off into a free block: b begins at 'at' then. 0: no host memory. */
+/* Cuts the part of 'b' before 'at' off into a free block, so that b begins at 'at'. 0: no host
+** memory. */
 static int cut_before(fl_pool *p, fl_block *b, fl_cu_ptr at) {
   fl_block *front = fl_slab_new(&p->blocks);
   if (!front) return 0;
@@ -272,7 +273,7 @@ void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r) {
   const int64_t segment = size > least ? fl_round_up(size, LARGE_STEP) : least;
   fl_block *b = segment_or_trim(p, large, p->cached ? segment : size, r);
   if (!b && p->cached && segment > size && *r == FL_CU_OUT_OF_MEMORY)
-    b = segment_new(p, large, size, r);           /* no room for a whole segment */
+    b = segment_new(p, large, size, r);           /* there is no room for a whole segment */
   return b ? hand_out(p, b, size) : NULL;
 }
 
@@ -317,7 +318,7 @@ fl_cu_result fl_cuda_pool_trim(fl_pool *p) {
   return first;
 }
 
-/* Give back the driver's memory of every segment that begins with a block in this list. */
+/* Frees the driver's memory of every segment that begins with a block in this list. */
 static void free_starts(fl_pool *p, fl_block *b) {
   for (; b; b = b->next)
     if (!b->before) p->cu->MemFree(b->at);

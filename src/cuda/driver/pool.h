@@ -1,7 +1,7 @@
 /*
 ** Device memory, cached: segments from the driver are cut into blocks, freed blocks merge
-** with free neighbours and serve later requests. All use is on one stream, so a block given
-** back may be handed out at once: what writes it next is queued behind what used it last.
+** with free neighbours and serve later requests. All use is on one stream, so a freed block may be
+** handed out again immediately: its next user is queued after its last.
 */
 #ifndef FL_CUDA_POOL_H
 #define FL_CUDA_POOL_H
@@ -15,12 +15,12 @@ typedef struct fl_pool {
   fl_mem *mem;
   const fl_driver *cu;
   fl_cu_stream stream;
-  int cached;                     /* 0: one driver allocation a buffer (FLAME_POOL=0) */
+  int cached;                     /* 0: one driver allocation per buffer (FLAME_POOL=0) */
   fl_slab blocks;
   fl_block **table;               /* blocks in use, by address */
   int64_t ntable, nused;
-  fl_level reserved, used;        /* bytes held from the driver, and of them in blocks in use */
-  fl_mem *room;                   /* counts them, and may refuse; NULL: none */
+  fl_level reserved, used;     /* bytes allocated from the driver; of these, bytes in used blocks */
+  fl_mem *room;                 /* memory that counts these bytes and may refuse them; NULL: none */
   fl_block *bin[2][FL_POOL_BINS]; /* free blocks of small and of large segments, by size */
   uint64_t full[2][FL_POOL_BINS / 64];   /* bit: the bin is not empty */
 } fl_pool;
@@ -30,13 +30,13 @@ int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream s
 /* NULL: *r says why (FL_CU_OUT_OF_MEMORY also when host memory is out). The context is
 ** current in all of these. */
 void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r);
-/* The same from cached blocks alone: no call of the driver, no context needed. */
+/* The same, only from cached blocks: it calls no driver function and needs no context. */
 void *fl_cuda_pool_take(fl_pool *p, int64_t bytes);
-/* That at this address, if it is in no use. */
+/* The same at this address, if it is free. */
 void *fl_cuda_pool_take_at(fl_pool *p, void *at, int64_t bytes);
 fl_cu_result fl_cuda_pool_free(fl_pool *p, void *at);
-/* Give wholly free segments back to the driver; waits for the stream first. */
+/* Returns wholly free segments to the driver; waits for the stream first. */
 fl_cu_result fl_cuda_pool_trim(fl_pool *p);
-/* Everything back, also what is in use. host_only: no driver calls (another process). */
+/* Frees everything, also blocks in use. host_only: without driver calls (in another process). */
 void fl_cuda_pool_close(fl_pool *p, int host_only);
 #endif

@@ -1,7 +1,7 @@
 /*
 ** Results that are read soon. A script that reads the loss of each step need not wait for the
-** whole step: which small results of a plan are read is learned from the reads that follow its
-** runs, and from then on each of them is copied out behind the step that makes it.
+** whole step: the reads that follow a plan's runs show which of its small results are read, and
+** from then on each of these is copied to the host right after the step that makes it.
 */
 #include "cuda/driver/state.h"
 #include "base/hooks.h"
@@ -27,7 +27,7 @@ flame_status fl_soon_send(fl_cuda *s, const fl_plan *p, const fl_binding *b, int
   return FLAME_OK;
 }
 
-/* Are the bytes at 'src' among those at 'from'? *at: where. */
+/* Are the bytes at 'src' within those at 'from'? *at: their offset. */
 static int is_in(const void *src, int64_t bytes, const void *from, int64_t room, int64_t *at) {
   const uintptr_t a = (uintptr_t)src, b = (uintptr_t)from;
   if (bytes > room || a < b || a - b > (uintptr_t)(room - bytes)) return 0;

@@ -1,8 +1,8 @@
 /*
 ** Copies between host and device through a ring of pinned slots: truly asynchronous, of any
-** size, and waited for by polling events, so that an interrupt gets through. A slot is
-** filled again only when the event after its last copy has passed; an upload's source is
-** copied into slots before the call returns.
+** size, and waited for by polling events, so that interrupts are noticed. A slot is filled again
+** only after the event that follows its last copy has passed; an upload's source is copied into
+** slots before the call returns.
 */
 #include "cuda/driver/state.h"
 #include <string.h>
@@ -31,8 +31,8 @@ void fl_stage_close(fl_cuda *s) {
 static char *slot_at(const fl_stage *g,
                      int slot) { return g->at + (int64_t)slot * FL_STAGE_BYTES; }
 
-/* Mark the slot used by all that is queued so far. Without the event nothing would protect
-** the copy in flight, so then it is waited for. */
+/* Marks the slot as used by everything queued so far. Without the event nothing would protect the
+** copy that is under way, so then it is waited for. */
 static flame_status mark(fl_cuda *s, int slot) {
   const flame_status e =
     fl_cuda_check(s, s->cu->EventRecord(s->stage.event[slot], s->stream),
@@ -75,7 +75,7 @@ flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t byt
     const int64_t n = left < room ? left : room;
     char *slot = slot_at(g, g->slot) + g->used;
     memcpy(slot, (const char *)src + at, (size_t)n);
-    /* taken before the copy is queued: if that fails the bytes are only wasted */
+    /* before the copy is queued: if that fails the bytes are only wasted */
     g->used += (n + 63) / 64 * 64;
     if (g->used > FL_STAGE_BYTES) g->used = FL_STAGE_BYTES;
     e = fl_cuda_check(s, s->cu->CopyIn((fl_cu_ptr)(uintptr_t)dst + (fl_cu_ptr)at, slot,
@@ -88,7 +88,7 @@ flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t byt
   return FLAME_OK;
 }
 
-/* Queue a copy of up to a slot into the next slot. */
+/* Queues a copy of at most one slot's size into the next slot. */
 static flame_status fetch(fl_cuda *s, const char *src, int64_t n) {
   fl_stage *g = &s->stage;
   flame_status e = next_slot(s);
@@ -104,7 +104,7 @@ static int64_t piece(int64_t bytes, int64_t at) {
   return bytes - at < FL_STAGE_BYTES ? bytes - at : FL_STAGE_BYTES;
 }
 
-/* One piece is on its way while the one before is copied out. */
+/* One piece is being copied while the previous one is copied out. */
 flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t bytes) {
   fl_stage *g = &s->stage;
   if (bytes <= 0) return FLAME_OK;

@@ -3,19 +3,19 @@
 ** with sums in f32 that are rounded once. Ours are row-major, the library's column-major: C = A B
 ** is computed as C' = B' A' (the transposes cost nothing), so its first operand is our B.
 ** Descriptors and algorithms are kept by shape, strides and alignment. The algorithm is the
-** heuristic's first answer or, of large products with FLAME_TUNE, the fastest of its answers.
-** What the library can not take (integers, odd strides, no library) is left to steps.cu, small
-** products of f32 to small.c.
+** heuristic's first answer or, for large products with FLAME_TUNE, the fastest of its answers.
+** steps.cu does products that the library can not do (integers, irregular strides, no library),
+** small.c does small products of f32.
 **
-** Pitch. Large products of half types take the library six times as long on an H200 where a size
-** or the distance of rows is no multiple of 16 bytes (a vocabulary of 50,257). So they are made of
-** copies with zeros behind, and the result is copied back. Which of them are, follows from sizes
-** and strides alone.
+** Pitch. Large products of half types take the library six times as long on an H200 if a size or
+** the distance of rows is not a multiple of 16 bytes (a vocabulary of 50,257). So copies padded
+** with zeros are multiplied, and the result is copied back. Whether that is done depends only on
+** sizes and strides.
 **
-** Bias. Where a size, a distance of rows or an address is no multiple of 16 bytes, many of the
+** Bias. If a size, a distance of rows or an address is not a multiple of 16 bytes, many of the
 ** library's kernels round a half type's sums, add the bias and round again (on an H200 at 320 of
-** 1,800 such shapes, at none of 1,400 others). There the library gives sums in f32, some rows at a
-** time, and bias.cu adds and rounds once.
+** 1,800 such shapes, at none of 1,400 others). Then the library computes sums in f32, some rows at
+** a time, and bias.cu adds the bias and rounds once.
 */
 #include "cuda/library/blas.h"
 #include "base/env.h"
@@ -27,7 +27,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ALIGN_MAX: no algorithm wants more, so that all addresses of our own are alike. PITCH: of
+/* ALIGN_MAX: no algorithm requires more, so that all addresses of our own are equivalent. PITCH: in
 ** elements. */
 enum { KEPT_MAX = 2048, ALIGN_MAX = 16, PITCH = 8, PITCH_LEAST = 256, SUMS_SPACE = 4 << 20 };
 
@@ -43,8 +43,8 @@ static int type_of(int dtype) {
   }
 }
 
-/* A row-major rows x cols matrix with strides (sr, sc), seen as its transpose in column-major
-** form: 1 and *op, *ld when that is possible. Strides of axes of size 1 mean nothing. */
+/* A row-major rows x cols matrix with strides (sr, sc), as its transpose in column-major form: 1
+** and *op, *ld if that is possible. Strides of axes of size 1 do not matter. */
 static int as_column_major(int64_t rows, int64_t cols, int64_t sr, int64_t sc,
                            int32_t *op, int64_t *ld) {
   if ((cols == 1 || sc == 1) && (rows == 1 || sr >= cols)) {
@@ -85,7 +85,7 @@ static void collapse(const fl_matmul *m, batches *q) {
   }
 }
 
-/* The call for the innermost batch axis, without alignments; 0: not the library's. */
+/* The call for the innermost batch axis, without alignments; 0: the library can not do it. */
 static int describe(const fl_matmul *m, const batches *q, fl_blas_call *x) {
   memset(x, 0, sizeof *x);
   const int l = q->n - 1;
@@ -134,7 +134,7 @@ static fl_lt_status layout(const fl_blaslt *lt, fl_lt_layout *out, int type, int
   return r;
 }
 
-/* The bias that is added to each column of the library's result. */
+/* Sets the bias that is added to each column of the library's result. */
 static fl_lt_status set_bias(const fl_blaslt *lt, const fl_gemm *g, const void *bias) {
   return lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_BIAS, &bias, sizeof bias);
 }
@@ -155,7 +155,7 @@ static fl_lt_status make_descriptors(const fl_blas *q, fl_gemm *g) {
   if (r == FL_LT_OK && x->bias == FL_BLAS_ADDED)
     r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_EPILOGUE, &epilogue, sizeof epilogue);
   if (r == FL_LT_OK && x->bias == FL_BLAS_ADDED)
-    r = set_bias(lt, g, q->space);                          /* that of a run comes later */
+    r = set_bias(lt, g, q->space);                          /* the bias of a run is set later */
   if (r == FL_LT_OK)
     r = layout(lt, &g->a, type, ta ? x->k : x->m, ta ? x->m : x->k, x->lda, x->batch,
                x->sa);
@@ -179,7 +179,7 @@ static void forget_all(fl_cuda *s, int host_only) {
   s->blas.n = 0;
 }
 
-/* The kept descriptors of a call, made if need be. */
+/* The kept descriptors of a call; makes them if necessary. */
 static flame_status find(fl_cuda *s, const fl_blas_call *x, fl_gemm **out) {
   fl_gemm **b = &s->blas.bin[fl_hash64(x, sizeof *x, 5) & 255];
   for (fl_gemm *g = *b; g; g = g->next) {
@@ -231,7 +231,7 @@ static int empty(const fl_matmul *m) {
 
 /* ---- pitch ---- */
 
-/* A matrix in column-major form, as it lies and as the library gets it: longer columns, more of
+/* A matrix in column-major form, as it is and as the library gets it: longer columns, and more of
 ** them. take: these differ. */
 typedef struct pitched { int64_t length, count, ld, to_length, to_count; int take; } pitched;
 
@@ -245,7 +245,8 @@ static int64_t bytes_of(const pitched *p) {
   return fl_round_up(p->to_length * p->to_count * 2, 256);
 }
 
-/* What is copied of a, b and c; x gets what the library sees. Returns the scratch bytes. */
+/* Decides what is copied of a, b and c; x becomes the call that the library gets. Returns the
+** scratch bytes. */
 static int64_t set_pitch(fl_blas_call *x, pitched p[3]) {
   const int half = x->dtype == FLAME_F16 || x->dtype == FLAME_BF16;
   const int wanted = half && x->batch == 1 && fl_min(x->m, fl_min(x->n, x->k)) >= PITCH_LEAST;
@@ -271,7 +272,7 @@ static int64_t set_pitch(fl_blas_call *x, pitched p[3]) {
 
 static int even(int64_t v) { return v % PITCH == 0; }
 
-/* Is everything at multiples of 16 bytes? */
+/* Are all addresses and distances multiples of 16 bytes? */
 static int lies_even(const fl_blas_call *x, const void *a, const void *b, const void *c,
                      const void *bias) {
   const uint64_t at = (uint64_t)(uintptr_t)a | (uint64_t)(uintptr_t)b | (uint64_t)(uintptr_t)c |
@@ -280,7 +281,7 @@ static int lies_even(const fl_blas_call *x, const void *a, const void *b, const 
          even(x->ldc) && (x->batch == 1 || (even(x->sa) && even(x->sb) && even(x->sc)));
 }
 
-/* The call that gives sums of so many of our rows. */
+/* The call that computes the sums of 'rows' of our rows. */
 static fl_blas_call sums_of(const fl_blas_call *x, int64_t rows) {
   fl_blas_call y = *x;
   y.batch = 1;
@@ -295,8 +296,8 @@ static int64_t rows_at_once(const fl_blas_call *x) {
   return fl_min(x->n, fl_max(1, SUMS_SPACE / (4 * x->m)));
 }
 
-/* Addresses may turn out uneven, so all that have a bias have the space. *yes: as before if the
-** library has an algorithm. */
+/* Addresses may turn out unaligned, so all products with a bias reserve the space. *yes: as before
+** if the library has an algorithm. */
 static flame_status prepare_sums(fl_cuda *s, const fl_blas_call *x, int *yes, int64_t *scratch) {
   const int64_t rows = rows_at_once(x);
   fl_gemm *g = NULL;
@@ -311,8 +312,8 @@ static flame_status prepare_sums(fl_cuda *s, const fl_blas_call *x, int *yes, in
 
 /* ---- the interface ---- */
 
-/* Asks for an algorithm that needs no more than natural alignment: there is then one for
-** every address the plan is run with. */
+/* Asks for an algorithm that needs only natural alignment, so that there is one for every address
+** with which the plan is run. */
 flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *scratch) {
   batches q;
   fl_blas_call x;
@@ -341,8 +342,8 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *
   return e == FLAME_OK && m->biased ? prepare_sums(s, &x, yes, scratch) : e;
 }
 
-/* One library call. An unlucky alignment without an answer falls back on the one asked for
-** in fl_blas_prepare. */
+/* One library call. If there is no algorithm for an alignment, the one requested in fl_blas_prepare
+** is used. */
 static flame_status multiply(fl_cuda *s, fl_blas_call *x, int size, const char *a, const char *b,
                              char *c, const char *bias) {
   fl_gemm *g = NULL;
@@ -368,7 +369,7 @@ static flame_status multiply(fl_cuda *s, fl_blas_call *x, int size, const char *
   return fl_blas_failed(s, r, "cublasLtMatmul");
 }
 
-/* Sums into sums, some of our rows at a time; the bias comes as they are rounded. */
+/* Computes sums, some of our rows at a time; the bias is added when they are rounded. */
 static flame_status multiply_apart(fl_cuda *s, const fl_blas_call *x, const char *a, const char *b,
                                    char *c, const char *bias, char *sums) {
   const int64_t most = rows_at_once(x), row = x->tb == FL_LT_OP_T ? 1 : x->ldb;
@@ -391,7 +392,8 @@ static flame_status multiply_rounded(fl_cuda *s, fl_blas_call *x, int size, cons
                                               : multiply_apart(s, x, a, b, c, bias, sums);
 }
 
-/* The call, with copies of what the library is slow on. x: a copy, in the library's order. */
+/* The call, with padded copies of the operands that the library is slow with. x: a copy, in the
+** library's order. */
 static flame_status multiply_pitched(fl_cuda *s, fl_blas_call x, int size, const char *a,
                                      const char *b, char *c, const char *bias) {
   pitched p[3];
@@ -430,7 +432,7 @@ static flame_status clear(fl_cuda *s, const fl_matmul *m, char *c, int64_t size)
                                          s->stream), "cuMemsetD8Async");
 }
 
-/* Outer batch axes are looped over like the digits of a counter. */
+/* Loops over outer batch axes like the digits of a counter. */
 flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
   batches q;
   fl_blas_call x;
@@ -469,5 +471,5 @@ int64_t fl_blas_workspace(const fl_cuda *s) { return s->blas.space ? FL_BLAS_SPA
 void fl_blas_close(fl_cuda *s, int host_only) {
   forget_all(s, host_only);
   if (s->blas.handle && !host_only) s->blas.lt->cublasLtDestroy(s->blas.handle);
-  memset(&s->blas, 0, sizeof s->blas);          /* the workspace is the pool's */
+  memset(&s->blas, 0, sizeof s->blas);          /* the workspace belongs to the pool */
 }

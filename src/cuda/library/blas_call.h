@@ -1,4 +1,4 @@
-/* One call of cuBLASLt (blas.c), and which of its algorithms makes it (blas_choice.c). */
+/* One call of cuBLASLt (blas.c), and the choice of its algorithm (blas_choice.c). */
 #ifndef FL_CUDA_BLAS_CALL_H
 #define FL_CUDA_BLAS_CALL_H
 #include "cuda/driver/state.h"
@@ -6,8 +6,8 @@
 
 enum { FL_BLAS_SPACE = 32 << 20 };          /* bytes of the library's workspace */
 
-/* One library call: operands in its order, so 'a' is our B. Compared bytewise. bias: ADDED by
-** the library, or by us to the SUMS in f32 that it gives. */
+/* One library call: operands in its order, so 'a' is our B. Compared bytewise. bias: the library
+** ADDED it, or we add it to the SUMS in f32 that it computes. */
 enum { FL_BLAS_PLAIN, FL_BLAS_ADDED, FL_BLAS_SUMS };
 typedef struct fl_blas_call {
   int32_t dtype, ta, tb, batch;
@@ -21,8 +21,8 @@ struct fl_gemm {
   fl_lt_desc desc;
   fl_lt_layout a, b, c;
   fl_lt_algo algo[FL_TUNE_MOST];
-  int n;                            /* answers; 0: the library has no algorithm */
-  int best;                         /* which is taken, -1: not tuned yet */
+  int n;                            /* number of answers; 0: the library has no algorithm */
+  int best;                         /* the chosen one; -1: not tuned yet */
 };
 
 typedef struct fl_blas_product { fl_gemm *g; const char *a, *b; char *c; } fl_blas_product;
@@ -31,7 +31,7 @@ flame_status fl_blas_failed(fl_cuda *s, fl_lt_status r, const char *what);
 /* The heuristic's answers into g->algo: the first, or all of them if g is to be tuned. */
 fl_lt_status fl_blas_heuristic(fl_cuda *s, fl_gemm *g);
 fl_lt_status fl_blas_run_algo(fl_cuda *s, const fl_blas_product *p, int i);
-/* Of several answers the fastest, into g->best. The product is made with each algorithm, again and
-** again: the result is the same but for its last bits, and the caller makes it once more. */
+/* The fastest of several answers, in g->best. The product is computed repeatedly with each
+** algorithm: results differ only in the last bits, and the caller computes it once more. */
 flame_status fl_blas_choose(fl_cuda *s, fl_blas_product *p);
 #endif

@@ -1,9 +1,9 @@
-/* Which algorithm of cuBLASLt makes a product (blas_call.h). */
+/* Chooses the algorithm of cuBLASLt for a product (blas_call.h). */
 #include "cuda/library/blas_call.h"
 #include "group/wait.h"
 #include <string.h>
 
-/* Products and sums below which none is tuned: what is won is less than a launch. */
+/* Products and sums below which none is tuned: the gain would be less than a launch. */
 static const double TUNE_LEAST = 1e10;
 
 flame_status fl_blas_failed(fl_cuda *s, fl_lt_status r, const char *what) {
@@ -65,7 +65,7 @@ static flame_status try_algo(fl_cuda *s, void *arg, int i) {
   return fl_blas_failed(s, fl_blas_run_algo(s, arg, i), "cublasLtMatmul");
 }
 
-/* What a choice rests on; all: of several processes, whose devices may differ. */
+/* Digest of what a choice depends on; all: of several processes, whose devices may differ. */
 static void digest_of(const fl_cuda *s, const fl_blas_call *x, int all, uint8_t digest[32]) {
   struct {
     char what[16], device[sizeof s->name];

@@ -1,7 +1,7 @@
 /*
-** Convolutions by cuDNN (cudnn.h): the graph of one operation (cudnn_graph.h), and the turning of
-** half types to channels last. That no plan can be made is no error: the call then goes to our own
-** kernel.
+** Convolutions by cuDNN (cudnn.h): the graph of one operation (cudnn_graph.h), and the conversion
+** of half types to channels last. If no plan can be made that is no error: our own kernel does the
+** call then.
 */
 #include "cuda/library/cudnn_graph.h"
 #include "base/num.h"
@@ -26,8 +26,8 @@ static fl_dnn_item new_tensor(fl_dnn_maker *m, int which, int type, int64_t n, i
   return fl_dnn_tensor(m, FL_DNN_STORED, IDS[which], type, axes + 2, s, stride);
 }
 
-/* Padding behind an axis that makes cuDNN's size of the result ours: the same as before it, or
-** what is needed; -1: there is none. */
+/* The padding after an axis that makes cuDNN's result have our size: the same as before it, or as
+** much as needed; -1: there is none. */
 static int64_t padding_behind(const fl_conv *v, int a) {
   const int64_t span = v->dil[a] * (v->k[a] - 1) + 1;
   const int64_t needed = (v->out[a] - 1) * v->stride[a] + span - v->in[a] - v->pad[a];
@@ -73,7 +73,7 @@ static fl_dnn_item new_graph(fl_dnn_maker *m, fl_dnn_handle h, int kind, const f
   fl_dnn_item op = fl_dnn_new(m, forward ? FL_DNN_FORWARD
                                        : data ? FL_DNN_BACKWARD_DATA : FL_DNN_BACKWARD_FILTER);
   fl_dnn_set(m, op, alpha, real, 1,
-      wide ? (const void *)&one_d : &one_f); /* attributes of all three follow each other */
+      wide ? (const void *)&one_d : &one_f); /* the attributes of all three kinds are consecutive */
   fl_dnn_set(m, op, alpha + 1, real, 1, wide ? (const void *)&zero_d : &zero_f);
   fl_dnn_set(m, op, alpha + 2, FL_DNN_IS_ITEM, 1, &conv);
   fl_dnn_set(m, op, alpha + 3, FL_DNN_IS_ITEM, 1, &w);
@@ -90,8 +90,8 @@ static void make_in_order(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_
   fl_dnn_maker m = { p, FL_DNN_OK };
   p->last = last;
   fl_dnn_item graph = new_graph(&m, q->handle, c->kind, v, c->dtype, flat ? 2 : 3);
-  /* of x's gradient in groups its first proposal takes three times as long as
-  ** its fallback (H200, 9.19) */
+  /* for x's gradient with groups the first proposal takes three times as long as the fallback
+  ** (H200, 9.19) */
   const int odd = c->kind == FL_CALL_conv_data && c->dtype == FLAME_F32 && v->groups > 1 &&
                   v->groups < v->c, free = (int)c->p[FL_CONV_FREE];
   if (m.error == FL_DNN_OK)
@@ -132,7 +132,7 @@ int64_t fl_dnn_space(const fl_dnn_plan *p) {
 
 /* ---- running ---- */
 
-/* Matrices of rows x cols of 16 bits, 'count' of them, to their transposes. */
+/* Transposes 'count' matrices of rows x cols of 16 bits. */
 static flame_status turn(fl_cuda *s, const void *from, void *to, int64_t count, int64_t rows,
                          int64_t cols) {
   const int64_t tiles = count * ((rows + 63) / 64) * ((cols + 63) / 64);
@@ -146,7 +146,7 @@ static flame_status turn(fl_cuda *s, const void *from, void *to, int64_t count, 
                         (const unsigned[]){ 256, 1, 1 }, 0, params);
 }
 
-/* Tensor 'which' turned, with channels last, or back. */
+/* Converts tensor 'which' to channels last, or back. */
 static flame_status turn_tensor(fl_cuda *s, const fl_conv *v, int which, const void *from, void *to,
                                 int back) {
   const int64_t count = which == W ? v->o : v->n, channels = which == X   ? v->c
@@ -157,7 +157,7 @@ static flame_status turn_tensor(fl_cuda *s, const fl_conv *v, int which, const v
               : turn(s, from, to, count, channels, places);
 }
 
-/* Inputs in the order that the plan has them. copy: what is to be released. */
+/* Puts the inputs into the plan's layout. copy: to be released afterwards. */
 static flame_status arrange(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r, int result,
                             void *at[TENSORS], void *copy[TENSORS]) {
   char *room = (char *)r->scratch + fl_round_up(p->space, 256);

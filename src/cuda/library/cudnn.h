@@ -2,10 +2,9 @@
 ** cuDNN, opened at run time (libcudnn.so.9); a machine without it convolves by kernels/conv.cu
 ** and attends by kernels/attention.cu.
 ** Engines are deterministic ones unless a call is free, f32 without TF32, half types with sums in
-** f32. What is planned for a call is kept by its integers.
-**
-** Hopper's tensor cores want channels last: half types are turned by kernels/turn.cu on the way in
-** and out, unless groups are thin. cuDNN would do so itself, in twice the time.
+** f32. Plans are kept by the call's integers. Hopper's tensor cores need channels last:
+** kernels/turn.cu converts half types before and after, unless groups have few channels. cuDNN
+** would do so itself, in twice the time.
 */
 #ifndef FL_CUDA_CUDNN_H
 #define FL_CUDA_CUDNN_H
@@ -15,14 +14,14 @@
 #include "tensor/call_conv.h"
 
 typedef struct fl_dnn_plan fl_dnn_plan;
-/* How cuDNN does this call; NULL: it does not (not there, no engine, a shape
-** it has no words for). */
+/* cuDNN's plan for this call; NULL: it has none (it is missing, has no engine, or can not express
+** the shape). */
 const fl_dnn_plan *fl_dnn_find(fl_cuda *s, const fl_call *c);
 int64_t fl_dnn_space(const fl_dnn_plan *p);             /* bytes of scratch */
 int fl_dnn_turns(const fl_dnn_plan *p);                 /* does it need kernels/turn.cu? */
 flame_status fl_dnn_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r);
 
-/* The same of attention, forward or backward, in half types on Hopper. */
+/* The same for attention, forward or backward, in half types on Hopper. */
 const fl_dnn_plan *fl_dnn_attention(fl_cuda *s, const fl_call *c);
 int64_t fl_dnn_attention_space(const fl_dnn_plan *p, const fl_call *c);
 flame_status fl_dnn_attention_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r);

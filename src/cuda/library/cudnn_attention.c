@@ -1,23 +1,22 @@
 /*
-** Attention by cuDNN's fused kernels: the graphs that its engines know, forward and backward, of
+** Attention by cuDNN's fused kernels: the graphs that its engines support, forward and backward, of
 ** products, a softmax made of reductions, and a causal mask made of indices.
 **
-** Backward there are two forms. The default one hands the gradients of all scores through memory
-** (2 bytes each) from the kernel that makes dk and dv to the product that makes dq, so that every
-** sum has one order; of large problems as many batches or heads at a time as SCORES_MOST holds. A
-** call that is free adds to dq in f32 by atomics, which is faster and needs no such memory.
-**
-** Which calls are taken follows from sizes, strides, dtype and flags alone; an input that is not
-** aligned is copied.
+** Backward has two forms. The default one passes the gradients of all scores through memory (2
+** bytes each) from the kernel that computes dk and dv to the product that computes dq, so that
+** every sum has a fixed order; for large problems as many batches or heads at a time as fit
+** SCORES_MOST. A call that is 'free' adds to dq in f32 by atomics, which is faster and needs no
+** such memory. Whether a call is done here depends only on sizes, strides, dtype and flags; an
+** unaligned input is copied.
 */
 #include "cuda/library/cudnn_graph.h"
 #include "base/num.h"
 #include <math.h>
 #include <string.h>
 
-/* HEAD_MOST: below it the engines take all multiples of 8. A part of a call has at least so many
-** blocks of BLOCK rows: below that our own kernel is faster, on small heads sooner. VERSION: some
-** before it give wrong gradients. */
+/* HEAD_MOST: below it the engines support all multiples of 8. A part of a call has at least this
+** many blocks of BLOCK rows: with fewer our own kernel is faster, on small heads sooner. VERSION:
+** some earlier versions give wrong gradients. */
 enum { HOPPER = 90, HEAD_MOST = 128, LENGTH_LEAST = 512, LENGTH_STEP = 64, BLOCK = 128,
        BLOCKS_LEAST = 512, BLOCKS_SMALL = 1024, HEAD_SMALL = 64, VERSION = 91100 };
 static const int64_t SCORES_MOST = 1 << 29;
@@ -53,7 +52,7 @@ static fl_dnn_item number(graph *g, int role) {
   return fl_dnn_tensor(&g->m, FL_DNN_NUMBER, role, FL_DNN_F32, 4, one, one);
 }
 
-/* Strides over (b, h, row) as they are, but those of an axis of one element as if packed. */
+/* The strides over (b, h, row), with those of axes of one element as if packed. */
 static void strides_of(const int64_t *size, const int64_t *over, int64_t *stride) {
   stride[3] = 1;
   for (int i = 2; i >= 0; i--) stride[i] = size[i] > 1 ? over[i] : stride[i + 1] * size[i + 1];
@@ -85,7 +84,7 @@ static void add_op(graph *g, fl_dnn_item op) {
   else g->op[g->n++] = op;
 }
 
-/* y = mode(x [, b [, t]]), computed in 'type'; axis: of an index, else -1. */
+/* y = mode(x [, b [, t]]), computed in 'type'; axis: that of an index, else -1. */
 static fl_dnn_item point(graph *g, int mode, int type, int64_t axis, const fl_dnn_item in[3],
                          fl_dnn_item y) {
   static const int names[] = { FL_DNN_POINT_X, FL_DNN_POINT_B, FL_DNN_POINT_T };
@@ -105,7 +104,7 @@ static fl_dnn_item point(graph *g, int mode, int type, int64_t axis, const fl_dn
 static fl_dnn_item into(graph *g, int mode, fl_dnn_item x, fl_dnn_item b, fl_dnn_item y) {
   return point(g, mode, FL_DNN_F32, -1, (fl_dnn_item[]){ x, b, NULL }, y);
 }
-/* The same into an f32 array of this size between operations. */
+/* The same into an f32 array of this size between operations (virtual). */
 static fl_dnn_item apply(graph *g, int mode, fl_dnn_item x, fl_dnn_item b, const int64_t *size) {
   return into(g, mode, x, b, between(g, FL_DNN_F32, size));
 }
@@ -124,7 +123,7 @@ static fl_dnn_item product(graph *g, fl_dnn_item a, fl_dnn_item b, fl_dnn_item c
   return c;
 }
 
-/* Along the axes where y has one element, or fewer than x. */
+/* Reduces along the axes in which y has one element, or fewer than x. */
 static fl_dnn_item reduce(graph *g, int mode, fl_dnn_item x, fl_dnn_item y) {
   const int type = FL_DNN_F32;
   fl_dnn_item how = fl_dnn_new(&g->m, FL_DNN_REDUCE_SPEC);
@@ -146,7 +145,7 @@ static fl_dnn_item reshape(graph *g, fl_dnn_item x, fl_dnn_item y) {
   add_op(g, op);
   return y;
 }
-/* Scores by keys, rounded: the left operand of dk and dv. */
+/* Scores by keys, rounded: the left operand of the products for dk and dv. */
 static fl_dnn_item by_keys(graph *g, fl_dnn_item x) {
   const int64_t t = g->a->t, s = g->a->s;
   return reshape(g, x, fl_dnn_tensor(&g->m, FL_DNN_VIRTUAL, VIRTUAL + g->m.p->items, g->half, 4,
@@ -154,7 +153,7 @@ static fl_dnn_item by_keys(graph *g, fl_dnn_item x) {
                                      (int64_t[]){ g->h * t * s, t * s, 1, s }));
 }
 
-/* Scores of which the hidden ones are -inf. The engines know this order of operations. */
+/* Scores in which hidden ones are -inf. The engines recognise this order of operations. */
 static fl_dnn_item hide(graph *g, fl_dnn_item x) {
   if (!g->a->causal) return x;
   fl_dnn_item least = number(g, LEAST), at[2];
@@ -227,7 +226,7 @@ static void backward(graph *g, int free) {
 
 /* ---- plans ---- */
 
-/* Rows that cuDNN can read in place: every stride is a multiple of 16 bytes, none is 0. */
+/* Can cuDNN read the rows in place? Every stride must be a multiple of 16 bytes, and not 0. */
 static int readable(const int64_t *size, const int64_t *over) {
   for (int i = 0; i < 3; i++)
     if (size[i] > 1 && (over[i] <= 0 || over[i] % 8 != 0)) return 0;
@@ -251,7 +250,7 @@ static int64_t divisor_of(int64_t n, int64_t most) {
   return 0;
 }
 
-/* How much of a call one execution does; heads 0: too little to be worth it. */
+/* Decides how much of a call one execution does; heads 0: too little to be worthwhile. */
 static void cut(const fl_attention *a, int stores, fl_dnn_plan *p) {
   const int64_t group = a->h / a->hk, head = 2 * a->t * a->s;
   p->batches = stores ? divisor_of(a->b, SCORES_MOST / head / a->h) : a->b;
@@ -339,7 +338,7 @@ static void places_of(const fl_call_run *r, const fl_dnn_plan *p, const fl_atten
   if (a->free) x->at[WIDE] = space + sums_bytes(p, a);
 }
 
-/* The part from batch b and head h of q on. */
+/* Runs the part that starts at batch b and head h of q. */
 static fl_dnn_status run_part(fl_cuda *s, const fl_dnn_plan *p, const fl_attention *a,
                               const places *x, int64_t b, int64_t h, void *space) {
   const int64_t hk = h / (a->h / a->hk);

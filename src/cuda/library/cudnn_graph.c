@@ -67,8 +67,8 @@ fl_dnn_item fl_dnn_graph(fl_dnn_maker *m, fl_dnn_handle h, int n, const fl_dnn_i
 
 /* ---- engines ---- */
 
-/* May results of this engine be ours? The same each time unless 'free', f32
-** in f32, sums of halves in f32. */
+/* Are results of this engine acceptable? They must be reproducible unless 'free', f32 in f32, sums
+** of halves in f32. */
 static int is_exact(const fl_cudnn *lib, fl_dnn_item config, int dtype, int free) {
   fl_dnn_item engine = NULL;
   unsigned note[NOTES];
@@ -140,7 +140,7 @@ void fl_dnn_choose(fl_dnn_maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned
 
 /* ---- plans ---- */
 
-/* Later ones first: an item may refer to those before it. */
+/* Later items first, since an item may refer to earlier ones. */
 void fl_dnn_drop(fl_dnn_plan *p) {
   if (p->plan) p->lib->cudnnBackendDestroyDescriptor(p->plan);
   p->plan = NULL;
@@ -159,7 +159,7 @@ static void forget_all(fl_cuda *s, fl_dnn *q, int host_only) {
   q->n = 0;
 }
 
-/* 91900 is 9.19.0; 0: not known. */
+/* The version: 91900 is 9.19.0; 0: unknown. */
 static int64_t version_of(const fl_cudnn *lib) {
   int major = 0, minor = 0, patch = 0;
   if (lib->cudnnGetProperty(FL_DNN_MAJOR, &major) != FL_DNN_OK ||
@@ -235,7 +235,7 @@ flame_status fl_dnn_align(fl_cuda *s, void **at, int64_t bytes, void **copy, con
 }
 
 flame_status fl_dnn_failed(fl_cuda *s, const char *what, fl_dnn_status status) {
-  const flame_status e = fl_cuda_wait_all(s);     /* a lost device says so itself */
+  const flame_status e = fl_cuda_wait_all(s);     /* a lost device has reported that itself */
   return e != FLAME_OK
              ? e : FL_FAIL(s->ctx, FLAME_INTERNAL, what, "cuDNN failed with status %u", status);
 }

@@ -3,8 +3,8 @@
 ** descriptors, choosing an engine, the plans that a device keeps, and running one.
 **
 ** A plan is the first engine, in the order of cuDNN's heuristics, that is exact, deterministic
-** unless the caller is free, and can be made. It is kept by the call's kind, dtype and integers,
-** also where none could be made.
+** unless the caller is free, and can be made. It is kept by the call's kind, dtype and integers; so
+** is the fact that none could be made.
 */
 #ifndef FL_CUDA_CUDNN_GRAPH_H
 #define FL_CUDA_CUDNN_GRAPH_H
@@ -16,26 +16,27 @@ struct fl_dnn_plan {
   fl_dnn_plan *next;
   const fl_cudnn *lib;
   int64_t key[FL_DNN_KEY];        /* kind, dtype, the call's integers */
-  fl_dnn_item item[FL_DNN_ITEMS]; /* what the plan was made of, and may refer to */
+  fl_dnn_item item[FL_DNN_ITEMS]; /* what the plan was made of; it may refer to these */
   int items;
   fl_dnn_item plan;               /* NULL: there is none */
   int64_t space;                  /* cuDNN's own workspace */
-  /* convolutions: tensors are turned to channels last; bytes of each, turned, 0: has no order */
+  /* convolutions: tensors are converted to channels last; converted bytes of each; 0: it has no
+  ** order */
   int last;
   int64_t bytes[3];
-  int64_t batches, heads;         /* attention: of q, in one execution */
+  int64_t batches, heads;         /* attention: numbers of q in one execution */
 };
 
 enum { FL_DNN_BINS = 64 };
 typedef struct fl_dnn {
   const fl_cudnn *lib;
   fl_dnn_handle handle;           /* NULL: cuDNN is not there */
-  int64_t version;                /* 91900 is 9.19.0; 0: not known */
+  int64_t version;                /* 91900 is 9.19.0; 0: unknown */
   fl_dnn_plan *bin[FL_DNN_BINS];
   int64_t n;
 } fl_dnn;
 
-/* The plan of a call, and 1 where it is new and has to be made. *p: NULL without cuDNN. */
+/* The plan of a call; 1 if it is new and must be made. *p: NULL without cuDNN. */
 int fl_dnn_kept(fl_cuda *s, const fl_call *c, fl_dnn_plan **p);
 
 /* ---- descriptors: each step does nothing once one has failed ---- */
@@ -49,12 +50,12 @@ int fl_dnn_type_of(int dtype);    /* of cuDNN; -1: none */
 fl_dnn_item fl_dnn_new(fl_dnn_maker *m, int kind);
 void fl_dnn_set(fl_dnn_maker *m, fl_dnn_item d, int name, int type, int64_t n, const void *values);
 void fl_dnn_finish(fl_dnn_maker *m, fl_dnn_item d);
-/* In memory; between operations; a number of the host. */
+/* In memory; between operations; a number given by the host. */
 typedef enum fl_dnn_where { FL_DNN_STORED, FL_DNN_VIRTUAL, FL_DNN_NUMBER } fl_dnn_where;
 fl_dnn_item fl_dnn_tensor(fl_dnn_maker *m, fl_dnn_where where, int64_t id, int type, int axes,
                           const int64_t *size, const int64_t *stride);
 fl_dnn_item fl_dnn_graph(fl_dnn_maker *m, fl_dnn_handle h, int n, const fl_dnn_item *op);
-/* Go through the configurations of one mode of the heuristics until a plan is made. */
+/* Tries the configurations of one mode of the heuristics until a plan can be made. */
 void fl_dnn_choose(fl_dnn_maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned mode, int dtype,
                    int free);
 void fl_dnn_drop(fl_dnn_plan *p);            /* all that it is made of */
@@ -63,9 +64,9 @@ void fl_dnn_drop(fl_dnn_plan *p);            /* all that it is made of */
 
 fl_dnn_status fl_dnn_execute(fl_cuda *s, const fl_dnn_plan *p, int n, const int64_t *id,
                              void *const *at, void *space);
-/* *at becomes a copy of that input, if it begins between two multiples of FL_DNN_ALIGNED, as
-** slices may. *copy: what is to be released. */
+/* Replaces *at by a copy of that input if it is not at a multiple of FL_DNN_ALIGNED, as slices may
+** be. *copy: to be released afterwards. */
 flame_status fl_dnn_align(fl_cuda *s, void **at, int64_t bytes, void **copy, const char *what);
-/* The error of a call whose execution ended so. */
+/* Keeps the error of a call whose execution failed with this status. */
 flame_status fl_dnn_failed(fl_cuda *s, const char *what, fl_dnn_status status);
 #endif

@@ -1,7 +1,7 @@
 /*
 ** cuFFT's plans (cufft.h). A plan that the library refuses is kept as refused, so that a call is
-** done the same way each time. Out of device memory: what the pool has cached goes back to the
-** driver once before it is an error.
+** done the same way each time. When device memory is out, the pool's cached memory is returned to
+** the driver once before it is an error.
 */
 #include "cuda/library/cufft.h"
 #include <string.h>
@@ -13,7 +13,7 @@ struct fl_cufft_plan {
   fl_cufft_key key;
   int64_t used, space;                   /* when last; bytes */
   int handle;
-  uint8_t made, ok;                      /* handle exists; and can be run */
+  uint8_t made, ok;                      /* the handle exists; it can be run */
 };
 
 typedef struct fl_cufft_state {
@@ -36,7 +36,7 @@ static void plan_free(fl_cuda *s, fl_cufft_plan *p, int host_only) {
   fl_free(s->mem, p, sizeof *p);
 }
 
-/* The plan not used for the longest time goes, after its work has ended. */
+/* Drops the least recently used plan, after its work has ended. */
 static flame_status drop_oldest(fl_cuda *s, fl_cufft_state *q) {
   fl_cufft_plan **oldest = NULL;
   for (int i = 0; i < BINS; i++)
@@ -85,7 +85,7 @@ static flame_status make_or_trim(fl_cuda *s, const fl_cufft *lib, fl_cufft_plan 
   p->ok = r == FL_CUFFT_OK;
   if (p->ok) return FLAME_OK;
   unmake(lib, p);
-  const flame_status e = fl_cuda_wait_all(s);        /* a lost device says so itself */
+  const flame_status e = fl_cuda_wait_all(s);        /* a lost device has reported that itself */
   if (e != FLAME_OK) return e;
   if (r == FL_CUFFT_ALLOC_FAILED)
     return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "fft", "no device memory for a plan of cuFFT");

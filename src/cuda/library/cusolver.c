@@ -3,7 +3,7 @@
 #include <string.h>
 
 static flame_status failed(fl_cuda *s, int memory, const char *name, fl_sol_status r) {
-  const flame_status e = fl_cuda_wait_all(s);          /* a lost device says so itself */
+  const flame_status e = fl_cuda_wait_all(s);          /* a lost device has reported that itself */
   if (e != FLAME_OK) return e;
   if (memory) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no device memory for %s", name);
   return FL_FAIL(s->ctx, FLAME_INTERNAL, "cuda", "%s failed with status %u", name, r);

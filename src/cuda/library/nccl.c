@@ -31,7 +31,7 @@ static int type_of(int dtype) {
   }
 }
 
-/* Has the library what this rank must compute? Its maximum ignores NaN, ours does not. */
+/* Can the library compute what this rank needs? Its maximum ignores NaN, ours does not. */
 static int takes(const fl_call *k) {
   const int64_t reduce = k->p[FL_COLLECT_REDUCE];
   if (k->p[FL_COLLECT_WHAT] == FL_COLLECT_BARRIER) return 0;
@@ -50,7 +50,7 @@ static fl_lane lane_of(void *state, const fl_call *k) {
 
 /* ---- what is under way ---- */
 
-/* Calls that have ended leave the ring; their times are counted. */
+/* Removes calls that have ended from the ring, and counts their times. */
 static void harvest(fl_cuda *s, fl_nccl *q) {
   while (q->flying > q->pending) {
     fl_nccl_slot *x = &q->slot[q->oldest];
@@ -68,7 +68,7 @@ static void harvest(fl_cuda *s, fl_nccl *q) {
   s->watch = NULL;
 }
 
-/* The error that the group broke with, at the line of what was under way. */
+/* Keeps the error with which the group broke, at the line of the running collective. */
 static flame_status told(fl_cuda *s, const char *what, uint32_t site, const char *fault) {
   if (s->dead) return fl_cuda_lost(s);
   if (!fault[0]) return fl_interrupted(s->ctx, "eval");
@@ -87,7 +87,7 @@ static flame_status watch(fl_cuda *s) {
   const fl_header head = x->head;
   fl_turn t = { q->g, &x->head, fault };
   if (x->seen <= 0 && s->cu->EventQuery(x->begun) == FL_CU_OK) x->seen = fl_group_now();
-  if (!q->comm) {                                     /* the group broke, and the device lives */
+  if (!q->comm) {                                    /* the group broke, but the device is usable */
     snprintf(fault, sizeof fault, "%.300s", q->g->broken);
     return told(s, head.what, site, fault);
   }
@@ -121,7 +121,7 @@ static void give_up(void *state) {
   fl_cuda_lose(s, cause);
 }
 
-/* The group ends before its device. */
+/* The group is closed before its device. */
 static void end(void *state, int orderly) {
   fl_cuda *s = state;
   fl_nccl *q = s->nccl;
@@ -188,7 +188,7 @@ static fl_nccl_status all_to_all(const fl_nccl *q, const fl_nccl_kept *x, int64_
   return r;
 }
 
-/* What moves only goes as bytes: any dtype. */
+/* Collectives that only move data are done in bytes, for any dtype. */
 static fl_nccl_status queue(const fl_nccl *q, const fl_nccl_kept *x, int n) {
   const fl_call *k = x->call;
   static const unsigned op_of[FL_REDUCE_COUNT] = { FL_NCCL_SUM, FL_NCCL_AVG, FL_NCCL_MAX,
@@ -215,7 +215,7 @@ static fl_nccl_status queue(const fl_nccl *q, const fl_nccl_kept *x, int n) {
   }
 }
 
-/* All collectives that were put off, in one group call of the library. */
+/* Makes all delayed collectives in one group call of the library. */
 static fl_nccl_status call(fl_nccl *q) {
   const int n = q->g->launch.size;
   fl_nccl_status r = q->lib->ncclGroupStart();
@@ -232,7 +232,7 @@ static fl_nccl_slot *newest(fl_nccl *q) {
   return &q->slot[(q->oldest + q->flying + FL_NCCL_SLOTS - 1) % FL_NCCL_SLOTS];
 }
 
-/* Waits until NCCL has queued the newest call on the lane, and records the event of its end. */
+/* Waits until NCCL has queued the newest call on the lane, then records the event of its end. */
 static flame_status settle(fl_cuda *s, fl_turn *t) {
   fl_nccl *q = s->nccl;
   if (!q->pending) return FLAME_OK;
@@ -303,7 +303,8 @@ flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane) {
 
 int fl_nccl_keeps(const fl_cuda *s) { return s->nccl && s->nccl->kept.n > 0; }
 
-/* The call whose last collective this is, the newest of several; else the newest of all. */
+/* The call whose last collective is 'last', the newest if there are several; otherwise the newest
+** of all. */
 static fl_nccl_slot *slot_of(fl_nccl *q, const fl_call *last) {
   for (int i = q->flying - 1; last && i >= 0; i--) {
     fl_nccl_slot *x = &q->slot[(q->oldest + i) % FL_NCCL_SLOTS];
@@ -319,7 +320,7 @@ flame_status fl_nccl_join(fl_cuda *s, const fl_call *last) {
   fl_turn t = { q->g, &q->first, fault };
   const uint32_t site = q->kept.n ? q->kept.at[0].site : newest(q)->site;
   flame_status e = FLAME_OK;
-  if (q->kept.n) e = queue_kept(s, &t);        /* one that goes over the host came last */
+  if (q->kept.n) e = queue_kept(s, &t);        /* the last one was a collective on the host */
   if (e == FLAME_OK) e = settle(s, &t);
   if (e == FLAME_OK && q->g->broken[0]) e = told(s, q->first.what, site, fault);
   fl_nccl_slot *x = slot_of(q, last);

@@ -1,26 +1,26 @@
 /*
-** NCCL (libnccl.so.2): collectives of the group on its GPUs. Opened at run time; the ranks find out
-** before their first collective of GPU arrays whether each has the library and its own GPU, and
-** else their arrays go over the host.
+** NCCL (libnccl.so.2): collectives of the group on its GPUs. Opened at run time; before their first
+** collective of GPU arrays the ranks find out whether each has the library and its own GPU; if not,
+** their arrays go through the host.
 **
-** Who holds what. The state hangs on the device, s->nccl: a communicator, which is opened once all
-** have agreed (its unique id goes over the group's wire), a stream, the *lane*, and events. The
+** Who holds what. The state belongs to the device, s->nccl: a communicator, which is opened once
+** all have agreed (its unique id goes over the group's wire), a stream, the *lane*, and events. The
 ** group calls it through fl_group_gpu. Everything is done on the context's thread. Collectives are
 ** not part of CUDA graphs: spans end around them (replay.h), so no graph holds the communicator,
 ** and a communicator can be given up at any time.
 **
-** Lane. A collective is kept until one comes that does not join the next (FL_COLLECT_JOINS), then
-** all kept are one call of NCCL, on the arrays where they lie: an event of the main stream lets the
+** Lane. A collective is kept until one comes that does not join the next (FL_COLLECT_JOINS); then
+** all kept ones are one call of NCCL, on the arrays in place: an event of the main stream lets the
 ** lane begin, and the main stream waits for the lane where a step needs it (step->joins,
-** plan/lanes.c) and at the end of the run. Which are done in one is the same on all ranks, as NCCL
-** requires: it follows from what they have agreed on.
+** plan/lanes.c) and at the end of the run. Which ones are combined is the same on all ranks, as
+** NCCL requires, since it depends only on what they have agreed on.
 **
-** Faults. The communicator does not block: a thread of the library queues what it was called for
-** while we go on; before the next call, and before the main stream waits, its state is polled, and
-** the wire with it, so a rank that is gone is noticed. So is one while the host waits for the GPU.
-** Then, and whenever the group breaks, the communicator is aborted, which ends its kernels. What
-** was queued behind them in the run is not stored. If homes were written behind them, or the run
-** has returned, arrays hold anything: the device is lost.
+** Faults. The communicator does not block: a thread of the library queues the work while we
+** continue; before the next call, and before the main stream waits, its state is polled together
+** with the wire, so a missing rank is noticed. The same happens while the host waits for the GPU.
+** Then, and whenever the group breaks, the communicator is aborted, which ends its kernels. Results
+** of work queued after them in the run are not stored. If homes were written after them, or the run
+** has returned, arrays have undefined contents: the device is lost.
 */
 #ifndef FL_CUDA_NCCL_H
 #define FL_CUDA_NCCL_H
@@ -30,14 +30,14 @@
 
 enum { FL_NCCL_SLOTS = 64 };
 
-/* A call of NCCL that is under way. */
+/* A call of NCCL that is running. */
 typedef struct fl_nccl_slot {
-  fl_cu_event begun, ended, joined;      /* joined: the main stream came to where it waits */
+  fl_cu_event begun, ended, joined;   /* joined: the main stream reached the place where it waits */
   uint8_t waited;                        /* … which was recorded */
-  double seen;                           /* when 'begun' was seen to have passed; 0: not yet */
+  double seen;                       /* time at which 'begun' was seen to have passed; 0: not yet */
   uint32_t site;
   fl_header head;                        /* of its first collective */
-  const fl_call *last;                   /* its last one's, a name only */
+  const fl_call *last;                   /* the last collective in it; only compared, not read */
 } fl_nccl_slot;
 
 typedef struct fl_nccl_kept { const fl_call *call; void *in, *out; uint32_t site; } fl_nccl_kept;
@@ -50,28 +50,28 @@ typedef struct fl_nccl {
   fl_cu_event fork;
   uint8_t decided, serves;               /* the ranks have asked each other; NCCL is used */
   uint8_t open;                          /* the main stream does not wait for the lane yet */
-  uint8_t spent;                         /* values that cannot be taken back rest on the lane */
+  uint8_t spent;                         /* values that cannot be undone depend on the lane */
   struct { fl_nccl_kept *at; int64_t n, cap; } kept;
   fl_header first;                       /* of the first kept */
-  const fl_call *last;                   /* that came, kept or of no bytes */
+  const fl_call *last;                   /* the last collective, kept or of no bytes */
   fl_nccl_slot slot[FL_NCCL_SLOTS];      /* a ring */
   int oldest, flying;
-  int pending;                           /* 1: the newest is not on the lane yet, for all we know */
+  int pending;                        /* 1: as far as is known, the newest is not on the lane yet */
 } fl_nccl;
 
-/* What moves this collective's arrays. May make s->nccl; NULL memory: the host. */
+/* What moves this collective's arrays. May make s->nccl; if memory is out: the host. */
 fl_lane fl_nccl_lane(fl_cuda *s, const fl_call *k);
-/* Queue a collective, which is agreed on before; lane: not the host. As fl_group_run. */
+/* Queues a collective, which the ranks have agreed on; lane: not the host. As fl_group_run. */
 flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane);
 /* Is a collective kept, of which nothing is queued yet? */
 int fl_nccl_keeps(const fl_cuda *s);
-/* The main stream waits for the lane: for the call of NCCL that ends with 'last', and those before
-** it, if it is known to; NULL: for all. */
+/* Makes the main stream wait for the lane: for the call of NCCL that ends with 'last', and those
+** before it, if that call is known; NULL: for all. */
 flame_status fl_nccl_join(fl_cuda *s, const fl_call *last);
-/* Should ranks tell each other that their checks found nothing? */
+/* Must ranks tell each other that their checks found nothing? */
 int fl_nccl_unproven(const fl_cuda *s);
 flame_status fl_nccl_prove(fl_cuda *s);
-/* Values that cannot be taken back were queued: a home is written, or the run returns. */
+/* Notes that values which cannot be undone were queued: a home is written, or the run returns. */
 void fl_nccl_spend(fl_cuda *s);
 void fl_nccl_close(fl_cuda *s, int host_only);
 #endif

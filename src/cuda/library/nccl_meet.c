@@ -1,6 +1,6 @@
 /*
-** How the communicator is opened (nccl.h): ranks say what they have, and if that serves rank 0
-** makes a unique id, all get it, and the library connects.
+** How the communicator is opened (nccl.h): ranks exchange what they have, and if NCCL can be used
+** rank 0 makes a unique id, all receive it, and the library connects.
 */
 #include "cuda/library/nccl_meet.h"
 #include "base/env.h"
@@ -47,7 +47,7 @@ int fl_nccl_poll(fl_cuda *s, fl_turn *t, fl_nccl_status r, const char *name) {
 
 /* ---- what ranks have ---- */
 
-/* Which host this is, as long as it runs. */
+/* Identifies this host until it is restarted. */
 static void host_of(char *out, size_t bytes) {
   FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
   out[0] = 0;
@@ -77,7 +77,7 @@ static void own_card(fl_cuda *s, fl_card *c) {
   c->can = q->lib ? version : 0;
 }
 
-/* Do these serve? Else 'why'. */
+/* Can NCCL be used with these cards? If not, 'why' tells the reason. */
 static int judge(const fl_card *c, int n, char *why, size_t bytes) {
   for (int r = 0; r < n; r++) {
     if (c[r].form != (int64_t)sizeof *c) {

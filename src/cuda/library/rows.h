@@ -1,9 +1,9 @@
-/* What is done to rows of 16-bit elements before and after a product by the library (blas.c). */
+/* Operations on rows of 16-bit elements before and after a product by the library (blas.c). */
 #ifndef FL_CUDA_ROWS_H
 #define FL_CUDA_ROWS_H
 #include "cuda/driver/state.h"
 
-/* Rows at another distance, with zeros after them. Steps and counts in elements. */
+/* Copies rows to another distance, with zeros after them. Steps and counts in elements. */
 typedef struct fl_rows_copy {           /* as struct pitch_args of kernels/pitch.cu */
   const void *from;
   int64_t from_step, rows, cols;
@@ -11,7 +11,7 @@ typedef struct fl_rows_copy {           /* as struct pitch_args of kernels/pitch
   int64_t to_step, to_rows, to_cols;
 } fl_rows_copy;
 
-/* Sums in f32, without gaps, and the bias of each column: added and rounded once. */
+/* Sums in f32, without gaps, and the bias of each column: adds and rounds once. */
 typedef struct fl_rows_bias {           /* as struct bias_args of kernels/bias.cu */
   const void *sums;
   int64_t rows, cols;
@@ -20,7 +20,7 @@ typedef struct fl_rows_bias {           /* as struct bias_args of kernels/bias.c
   int64_t step;
 } fl_rows_bias;
 
-/* The kernels are wanted in prepare (0: error kept), and run. */
+/* Both kernels are queued in prepare (0: error kept), and run later. */
 int fl_rows_want_copy(fl_cuda *s);
 int fl_rows_want_bias(fl_cuda *s, int dtype);
 flame_status fl_rows_run_copy(fl_cuda *s, fl_rows_copy a);

@@ -1,7 +1,7 @@
 /*
-** Small products of f32: kernels/small.cu is done before the library's kernel for large ones has
-** filled its first tiles, and needs no library to be opened. Which products are small follows from
-** their sizes alone, so a value has the same bits in every plan; strides change no sum.
+** Small products of f32: kernels/small.cu finishes before the library's kernel for large ones has
+** filled its first tiles, and needs no library. Which products are small depends only on their
+** sizes, so a value has the same bits in every plan; strides do not change a sum.
 */
 #include "cuda/library/small.h"
 #include "base/num.h"
@@ -9,9 +9,9 @@
 #include "plan/plan.h"
 #include <string.h>
 
-/* As measured on an H200: within these the kernel takes 2.3 to 5.4 us in a graph, cuBLASLt's 2.2
-** to 8.5; beyond, the library's are faster. With sides below LEAST it has others, for vectors.
-** Copies that the kernel does not wait for exist from ARCH on. */
+/* Measured on an H200: within these limits the kernel takes 2.3 to 5.4 us in a graph, cuBLASLt's
+** 2.2 to 8.5; beyond, the library's are faster. With sides below LEAST the library has other
+** kernels, for vectors. Asynchronous copies exist from architecture ARCH on. */
 enum { SIDE = 16, TILES = 256, DEPTH = 256, LEAST = 8, ARCH = 80 };
 
 /* As struct small_args of small.cu. */
@@ -29,7 +29,7 @@ static int64_t batches(const fl_matmul *m) {
   return n;
 }
 
-/* Of 16 x 16. Sides are at most TILES * SIDE. */
+/* Number of 16 x 16 tiles. Sides are at most TILES * SIDE. */
 static int64_t tiles(const fl_matmul *m) {
   return fl_ceil_div(m->m, SIDE) * fl_ceil_div(m->n, SIDE) * batches(m);
 }

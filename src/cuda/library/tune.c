@@ -2,13 +2,14 @@
 #include <string.h>
 
 enum { ROUNDS = 5 };
-static const float HOPELESS = 1.3f;     /* so much slower in the first round: not run again */
+static const float HOPELESS = 1.3f;     /* if it is slower by this factor in the first round it is
+                                        ** not run again */
 static const float WINS = 0.97f;
 
 typedef struct tuning {
   fl_cu_event from, to;
   float ms[FL_TUNE_MOST][ROUNDS];
-  uint8_t out[FL_TUNE_MOST];            /* it failed, or is hopeless */
+  uint8_t out[FL_TUNE_MOST];            /* it failed, or is too slow */
 } tuning;
 
 static flame_status time_way(fl_cuda *s, tuning *t, fl_tune_way way, void *arg, int i, float *ms) {
@@ -22,7 +23,7 @@ static flame_status time_way(fl_cuda *s, tuning *t, fl_tune_way way, void *arg, 
   return e;
 }
 
-/* All that are left, once. round -1: their code is loaded, no time counts. */
+/* Runs all that are left, once. round -1: to load their code, without timing. */
 static flame_status run_round(fl_cuda *s, tuning *t, int n, fl_tune_way way, void *arg, int round) {
   for (int i = 0; i < n; i++) {
     const fl_error before = s->ctx->err;

@@ -1,8 +1,8 @@
 /*
 ** Which of several ways to make one result is the fastest here (FLAME_TUNE): each is run on the
-** operands at hand, in turn, five times; the first, which the library would take, stays unless
-** another's median is 3 % below its. The caller keeps the answer, also on disk: ways differ in
-** their bits, and equal calls shall give equal bits in this and later processes.
+** operands at hand, in turn, five times; the first, which the library would choose, is kept unless
+** another's median is 3 % lower. The caller keeps the answer, also on disk: results differ in their
+** bits, and equal calls must give equal bits in this and later processes.
 */
 #ifndef FL_CUDA_TUNE_H
 #define FL_CUDA_TUNE_H
@@ -10,11 +10,11 @@
 
 enum { FL_TUNE_MOST = 8 };
 
-/* Queues way i on s->stream. A way that cannot be run returns a status other than OK and leaves
-** the error in the context, from where fl_tune takes it away. */
+/* Queues way i on s->stream. A way that cannot be run returns a status other than OK and leaves the
+** error in the context, which fl_tune clears. */
 typedef flame_status (*fl_tune_way)(fl_cuda *s, void *arg, int i);
 
-/* *best: of n ways, at most FL_TUNE_MOST. Waits. An error only if the device is lost, the user
-** interrupts or way 0 fails. Not while a run is captured. */
+/* *best: the fastest of n ways, at most FL_TUNE_MOST. Waits. Fails only if the device is lost, the
+** user interrupts or way 0 fails. Not while a run is captured. */
 flame_status fl_tune(fl_cuda *s, int n, fl_tune_way way, void *arg, int *best);
 #endif

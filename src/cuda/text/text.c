@@ -48,13 +48,14 @@ static void put_entry(text_writer *w, const char *name) {
                    W_FAULT);
 }
 
-/* What has no text: more words than a parameter can hold, or a value out of order. */
+/* Can the kernel be written? Not if it has more words than a parameter can hold, or a value out of
+** order. */
 static int supported(const text_form *f) {
   return f->words <= FL_TEXT_MAX_WORDS && f->k->ninstr <= FL_MAX_INSTR &&
          f->k->noperand <= FL_MAX_OPERANDS && f->ndim <= FL_MAX_AXES;
 }
 
-/* Lines of 'body' to 'out', two blanks in for each open brace. */
+/* Appends lines of 'body' to 'out', indented by two blanks for each open brace. */
 static void put_indented(const char *body, fl_text *out) {
   int depth = 0;
   while (body && *body) {

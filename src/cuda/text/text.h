@@ -44,11 +44,11 @@
 
 enum { FL_TEXT_VERSION = 2, FL_TEXT_MAX_WORDS = 4095 };
 
-/* In device memory, all bits set before a run; report() of kernels/prelude.cu
-** says what a word is. */
+/* In device memory, all bits set before a run; report() of kernels/prelude.cu defines the words. */
 typedef struct fl_text_fault { uint64_t word[8]; } fl_text_fault;
 
-/* Device addresses that kernels need beside their operands (NULL where geometry asks none). */
+/* Device addresses that kernels need in addition to their operands (NULL if the geometry needs
+** none). */
 typedef struct fl_text_aux { void *fault, *scratch, *counter; } fl_text_aux;
 
 typedef struct fl_text_geometry {
@@ -62,13 +62,14 @@ typedef struct fl_text_geometry {
 void fl_text_key(const fl_kernel *k, int multi, fl_text *out);
 /* Common text before kernels: math.h, storage conversions. Always the same. */
 void fl_text_prelude(fl_text *out);
-/* A macro of a kernel's text: blocks that a multiprocessor should hold, at most as many as the text
-** sets by default. Fewer leave each thread more registers. */
+/* A macro of a kernel's text: the number of blocks that a multiprocessor should hold, at most the
+** text's default. Fewer leave each thread more registers. */
 #define FL_TEXT_BLOCKS "MIN_BLOCKS"
-/* Append the kernel; entry 'name'. NOT_SUPPORTED with no message for what has no text. */
+/* Appends the kernel, with entry 'name'. NOT_SUPPORTED without a message if it can not be
+** written. */
 flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out);
-/* The same with a separate name, put into 'name': "fl_mul_exp_sum_1a2b3c4d", the ops and a hash
-** of the text, so that equal texts have one name. */
+/* The same with a generated name, put into 'name': "fl_mul_exp_sum_1a2b3c4d", the ops and a hash of
+** the text, so that equal texts have one name. */
 enum { FL_TEXT_NAME = 64 };
 flame_status fl_text_named(const fl_kernel *k, int multi, char name[FL_TEXT_NAME], fl_text *out);
 void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
@@ -92,7 +93,7 @@ void fl_text_instance(const fl_kernel *k, void *const *address, const fl_text_au
 int64_t fl_text_chunks(const fl_kernel *k, int32_t instance, int32_t (*at)[2]);
 
 /* ---- steps with hand-written text: kernels/steps.cu ------------------------------------ */
-/* Launches of a step in order, all with the same one by-value parameter. */
+/* Launches of a step in order, all with the same by-value parameter. */
 enum { FL_TEXT_MAX_CALLS = 8, FL_TEXT_STEP_BYTES = 1024 };
 typedef struct fl_text_call { const char *entry; uint32_t grid, block; } fl_text_call;
 typedef struct fl_text_step {
@@ -102,13 +103,13 @@ typedef struct fl_text_step {
   size_t bytes;                               /* of param */
   int64_t param[FL_TEXT_STEP_BYTES / 8];
 } fl_text_step;
-/* dst, idx, src: addresses of the operands' places. scratch may be NULL to ask for the size
-** first; addresses may be NULL then too. */
+/* dst, idx, src: addresses of the operands' places. scratch may be NULL, to learn its size; then
+** addresses may be NULL too. */
 void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void *scratch,
                      fl_text_step *out);
-/* Any strides and dtype (bool excepted); sums in f32 for f32 and halves, f64, or wrapping ints.
-** a, b, c, bias: addresses of the places. */
+/* Any strides and dtype (except bool); sums in f32 for f32 and halves, in f64, or in wrapping
+** integers. a, b, c, bias: addresses of the places. */
 void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, void *bias, fl_text_step *out);
-/* Source of all such entries: prelude + steps.cu. */
+/* Appends the source of all such entries: prelude and steps.cu. */
 void fl_text_steps(fl_text *out);
 #endif

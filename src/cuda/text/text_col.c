@@ -1,9 +1,9 @@
 /*
 ** Text of COL kernels: 64 columns by a chunk of reduced indices per block. A thread has four
-** neighbouring columns (one load where aligned) and every 16th index of the chunk. The 16
-** lanes are joined in shared memory; with more than one chunk the results wait in scratch
-** and the last block of the tile joins them, 16 lanes again. Kept-level work is done by 64
-** threads, a column each. Reads each operand once.
+** neighbouring columns (one load where aligned) and every 16th index of the chunk. The 16 lanes are
+** combined in shared memory; with more than one chunk the results are put in scratch and the last
+** block of the tile combines them, by 16 lanes again. Kept-level work is done by 64 threads, a
+** column each. Reads each operand once.
 **
 ** Names: tile (of columns, over all outer kept indices; neighbouring blocks read neighbouring
 ** tiles of the same rows), chunk, x column of the tile, y lane,
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Instructions of a long program, and how many blocks of it, and of a shorter one, a multiprocessor
-** shall hold. */
+/* Instructions from which a program is long; how many blocks of a long program, and of a shorter
+** one, a multiprocessor should hold. */
 enum { LONG = 16, LONG_BLOCKS = 3, BLOCKS = 6 };
 
 typedef struct col_writer {
@@ -26,7 +26,7 @@ static int is_reduce(const col_writer *c, int v) {
   return c->all[v] && c->w->f->k->instr[v].code == FL_I_REDUCE;
 }
 
-/* inside: values of the loop over reduced indices; after: values of the kept level. */
+/* inside: values in the loop over reduced indices; after: values of the kept level. */
 static void choose(col_writer *c) {
   const text_form *f = c->w->f;
   uint8_t have[FL_MAX_INSTR];
@@ -88,7 +88,7 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
-/* Rows in flight: 64 bytes per thread; two of a longer program. */
+/* Rows in flight: 64 bytes per thread; two for a longer program. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
   int bytes = 0, rows = 16;
@@ -152,7 +152,7 @@ static void put_slot(col_writer *c, int v, const char *which, const char *column
                  f->nred, place, which, COL_WIDTH, column);
 }
 
-/* More than one chunk: leave the results, and let the last block join them. */
+/* With more than one chunk: stores the results, and lets the last block combine them. */
 static void put_finish(col_writer *c) {
   text_writer *w = c->w;
   const int V = w->f->vector;
@@ -206,7 +206,7 @@ static void put_kept(col_writer *c) {
   }
 }
 
-/* Bytes of the widest accumulator: all reductions share one memory. */
+/* Bytes of the widest accumulator: all reductions share the same memory. */
 static int widest(const col_writer *c) {
   int bytes = 4;
   for (int v = 0; v < c->w->f->k->ninstr; v++) {

@@ -7,8 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Chunked: long rows, and reductions of everything, whose text then serves every length (the
-** mean of a loss over a new batch size compiles nothing). */
+/* Is the row done in chunks? Long rows are, and reductions of everything, whose text then works for
+** every length (the mean of a loss over a new batch size needs no compilation). */
 static int in_chunks(const fl_kernel *k) { return k->n > ROW_CHUNK || k->nkept == 0; }
 
 static int64_t chunks_of(int64_t n, int64_t chunk) {
@@ -31,9 +31,9 @@ static int row_steps(const fl_kernel *k, int lanes) {
   return most > step ? (int)((most + step - 1) / step) : 1;
 }
 
-/* COL: reduced indices of a block: enough blocks for all multiprocessors, and not many times
-** more, since each leaves a slot to be joined. It orders a sum, so only what no fusion changes
-** (the numbers of reduced and kept points) decides. */
+/* COL: number of reduced indices per block: enough blocks for all multiprocessors, but not many
+** more, since the result of each must be combined. It determines the order of a sum, so it depends
+** only on the numbers of reduced and kept points, which fusion does not change. */
 static int64_t col_chunk(const fl_kernel *k) {
   const int64_t tiles = fl_ceil_div(k->rows, COL_WIDTH);
   int64_t c = 256;
@@ -93,7 +93,7 @@ static int inputs_of(const fl_instr *i) {
   }
 }
 
-/* 'body' for each value x that instruction i reads. */
+/* Runs 'body' for each value x that instruction i reads. */
 #define EACH_INPUT(i, x, body) do { \
     const uint16_t input_[3] = { (i)->a, (i)->b, (i)->c }; \
     for (int n_ = inputs_of(i), j_ = 0; j_ < n_; j_++) { \
@@ -171,7 +171,7 @@ int fl_text_weight(int op) {
   }
 }
 
-/* In a row, a draw whose vector shares a generator block costs a quarter of it. */
+/* In a row, a draw whose vector shares a generator block costs a quarter. */
 int fl_text_value_weight(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;
@@ -191,8 +191,8 @@ int fl_text_kernel_weight(const text_form *f) {
   return sum;
 }
 
-/* Bytes of 32-bit words a lane loads per element of full-level operands; the
-** size of the widest and of the narrowest. */
+/* Bytes, in 32-bit words, that a lane loads per element of full-level operands; the size of the
+** widest and of the narrowest. */
 static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   int bytes = 0;
   for (int v = 0; v < f->k->ninstr; v++) {
@@ -219,7 +219,7 @@ static int held_bytes(const text_form *f, int loads) {
   return loads;
 }
 
-/* Instructions, roughly, for what the elements of a row share. Of a group the sizes may differ. */
+/* Roughly, the instructions that the elements of a row share. Sizes may differ within a group. */
 static int shared_weight(const text_form *f) {
   int sum = 0;
   for (int v = 0; !f->multi && f->inner >= 0 && v < f->k->ninstr; v++)
@@ -228,8 +228,8 @@ static int shared_weight(const text_form *f) {
   return sum;
 }
 
-/* Vectors of 16 bytes; of 4 elements where operands of 8 bytes meet narrower ones, draws that come
-** by fours, or erf of f64, which takes a fifth longer by twos. */
+/* Vectors of 16 bytes; of 4 elements if operands of 8 bytes are combined with narrower ones, for
+** draws, which come in fours, and for erf of f64, which takes a fifth longer in twos. */
 static void plan_map(text_form *f) {
   int widest = 1, narrowest = 8, fours = 0;
   const int bytes = load_bytes(f, &widest, &narrowest), weight = fl_text_kernel_weight(f);
@@ -249,8 +249,8 @@ static void plan_map(text_form *f) {
             f->k->size[f->inner] >= 4 * MAP_THREADS * f->unroll * f->vector;
 }
 
-/* COL: four columns a thread, or two where loads and accumulators of four would take most of its
-** registers: twice as many threads then hide the time that loads take. */
+/* COL: four columns per thread, or two if loads and accumulators of four would take most of its
+** registers: twice as many threads then hide the latency of loads. */
 static void plan_columns(text_form *f) {
   int bytes = 0, size = 0;
   for (int v = 0; v < f->k->ninstr; v++) {
@@ -263,7 +263,8 @@ static void plan_columns(text_form *f) {
   f->vector = bytes > 96 && size >= 2 ? 2 : 4;
 }
 
-/* One sweep, and no full-level store that needs its results: chunks on separate blocks. */
+/* Can chunks be on separate blocks? With one sweep, and no full-level store that needs its
+** results. */
 static int splits(const text_form *f) {
   if (f->cls != C_CHUNKS || f->rounds > 1) return 0;
   for (int s = 0; s < f->k->nstore; s++) {
@@ -279,7 +280,7 @@ static int class_of(const fl_kernel *k) {
   return in_chunks(k) ? C_CHUNKS : k->n <= 1024 ? C_GROUP : C_BLOCK;
 }
 
-/* Do the vectors of a draw start at a generator block: see fl_text_value. */
+/* Do the vectors of a draw start at a generator block? See fl_text_value. */
 static int quads_fit(const text_form *f, int o) {
   const fl_operand *x = &f->k->operand[o];
   int64_t bits = x->offset;
@@ -288,8 +289,8 @@ static int quads_fit(const text_form *f, int o) {
   return bits % 4 == 0;
 }
 
-/* Maps of draws' indices. A MAP has a path for vectors that fit and one for others; in a row or in
-** columns that they fit is part of the structure. */
+/* Notes the maps of draws' indices. A MAP has one path for vectors that start at such a block and
+** one for others; in rows and columns that is part of the structure. */
 static void note_quads(text_form *f) {
   const fl_kernel *k = f->k;
   for (int v = 0; v < k->ninstr; v++) {
@@ -372,8 +373,8 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
 
 /* ---- geometry ------------------------------------------------------------------------------- */
 
-/* Elements of a MAP that one block does: little when the whole is small, so that all
-** multiprocessors have some; in a batch more, so that the chunk table stays short. */
+/* Elements of a MAP per block: few if the whole is small, so that all multiprocessors have some;
+** more in a batch, so that the chunk table stays short. */
 static int64_t map_span(const text_form *f) {
   const int64_t pass = (int64_t)MAP_THREADS * f->vector, full = pass * f->unroll;
   if (f->multi) return f->k->points >= 64 * full ? 4 * full : full;
@@ -442,7 +443,7 @@ static int64_t magic_of(int64_t d) {
   return (int64_t)(s << 32) | (int64_t)(m & 0xffffffffu);
 }
 
-/* Is every vector of operand o aligned: start and all steps but the innermost. */
+/* Is every vector of operand o aligned? The start and all strides except the innermost must be. */
 static int vectors_fit(const text_form *f, int o, int64_t start, int vector) {
   const fl_operand *x = &f->k->operand[o];
   const int size = fl_dtype_size(x->dtype), bytes = size * vector < 16 ? size * vector : 16;
@@ -475,7 +476,7 @@ static void operand_words(const text_form *f, int o, void *const *address, int64
   if (f->gather[o]) word[f->gather[o]] = x->gstride;
 }
 
-/* scalar NULL: the index of the scalar in the plan instead of its bits. */
+/* scalar NULL: writes the index of the scalar in the plan instead of its bits. */
 static void scalar_words(const text_form *f, const fl_scalar *scalar, int64_t *word) {
   const fl_kernel *k = f->k;
   for (int v = 0; v < k->ninstr; v++) {

@@ -1,10 +1,10 @@
 /*
-** What a kernel's structure means for its text and parameters: class, lanes, which values
-** vary where, and the word of each run-time number. Computed alike by the writer of the text
-** and by the filler of the parameter, so that they cannot disagree. Private to cuda/text/.
+** What follows from a kernel's structure for its text and parameters: class, lanes, which values
+** vary where, and the word of each run-time number. The writer of the text and the function that
+** fills the parameters both compute it here, so that they cannot disagree. Private to cuda/text/.
 **
-** Space dims are those of the kernel. The innermost dim is the one that neighbouring threads
-** walk: the last one of MAP and ROW, the last kept one of COL.
+** Space dims are those of the kernel. The innermost dim is the one along which neighbouring threads
+** are: the last one of MAP and ROW, the last kept one of COL.
 */
 #ifndef FL_CUDA_TEXT_FORM_H
 #define FL_CUDA_TEXT_FORM_H
@@ -29,22 +29,21 @@ typedef struct text_form {
   const fl_kernel *k;
   uint8_t cls, ndim, flat, wide, multi;
   int8_t inner;                             /* innermost dim, -1: none */
-  int vector, unroll;                       /* MAP: elements of a vector, vectors in flight;
-                                            ** COL: columns of a thread */
-  int runs;                                 /* MAP: what rows share is worth a separate path */
-  int lanes, steps, persist;                /* ROW: T, vectors per lane, rows stay in registers */
-  int threads;                              /* ROW, COL: of a block, once planned */
-  int blocks;                               /* blocks that a multiprocessor should hold, 0: any */
-  int full;                                 /* ROW: rows fill their lanes, no guard needed */
+  int vector, unroll;    /* MAP: elements of a vector, vectors in flight; COL: columns per thread */
+  int runs;                             /* MAP: a separate path for what rows share is worthwhile */
+  int lanes, steps, persist;                /* ROW: T; vectors per lane; rows stay in registers */
+  int threads;                              /* ROW, COL: threads per block, once planned */
+  int blocks;                          /* blocks that a multiprocessor should hold; 0: any number */
+  int full;                                 /* ROW: rows fill their lanes, so no guard is needed */
   int split;                                /* C_CHUNKS: one block per chunk; else per row */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
-  uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (an IOTA map does not) */
+  uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (the map of an IOTA does not) */
   uint8_t kept[FL_MAX_OPERANDS];            /* only kept dims count */
-  uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 a generator block */
+  uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 per generator block */
   uint8_t vary[FL_MAX_INSTR];
-  uint8_t round[FL_MAX_INSTR];              /* reductions in a chain below the value */
-  uint8_t used[FL_MAX_INSTR];               /* another value is made of it */
+  uint8_t round[FL_MAX_INSTR];              /* number of reductions in a chain below the value */
+  uint8_t used[FL_MAX_INSTR];               /* another value is computed from it */
   int rounds;                               /* of reductions */
   int nred; uint16_t red[FL_MAX_INSTR];     /* the REDUCE instructions */
   uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */
@@ -55,7 +54,7 @@ typedef struct text_form {
 
 void fl_text_form(const fl_kernel *k, int multi, text_form *f);
 int fl_text_weight(int op);
-/* of what instruction v gives, roughly in instructions */
+/* the cost of instruction v, roughly in instructions */
 int fl_text_value_weight(const text_form *f, int v);
 int fl_text_kernel_weight(const text_form *f);
 
@@ -64,7 +63,7 @@ typedef struct text_writer {
   text_form *f;
   fl_text *out;
   const uint8_t *cached;        /* values held in registers as k<v>[…], or NULL */
-  const char *slot;             /* index of the pack at hand, "[u]" or "[j]" */
+  const char *slot;             /* index of the current pack, "[u]" or "[j]" */
   const char *plus;             /* text added to the innermost coordinate, or NULL */
 } text_writer;
 const char *fl_text_ctype(int reg);
@@ -72,18 +71,19 @@ const char *fl_text_suffix(int reg);
 const char *fl_text_storage(int dtype);
 /* Helper functions and reduction structs that the kernel's instructions use. */
 void fl_text_helpers(text_writer *w);
-/* "const T v5 = …;" of instruction v. Packs are read as l<v><slot>.get(q). */
+/* Writes "const T v5 = …;" for instruction v. Packs are read as l<v><slot>.get(q). */
 void fl_text_value(text_writer *w, int v);
-/* Reduction v: its struct's name, the element it takes, "const T v7 = …;" from the join. */
+/* Reduction v: the name of its struct, the element that it takes, and "const T v7 = …;" from the
+** combined accumulators. */
 int fl_text_reduce_reg(const fl_instr *i);     /* type it accumulates in */
 void fl_text_reducer(text_writer *w, int v);
 void fl_text_reduce_input(text_writer *w, int v, const char *position);
 void fl_text_reduce_result(text_writer *w, int v, const char *joined);
-/* The values of 'need' with vary in [low, high], in order; reductions are left out. */
+/* Writes the values of 'need' with vary in [low, high], in order; reductions are omitted. */
 void fl_text_values(text_writer *w, const uint8_t *need, int low, int high);
-/* Does instruction v read a pack: a LOAD, or a GATHER whose position is one for the vector. */
+/* Does instruction v read a pack: is it a LOAD, or a GATHER with one position for the vector? */
 int fl_text_packed(const text_form *f, int v);
-/* "out_f32(v5)": value v as operand o holds it. */
+/* Writes "out_f32(v5)": value v in the storage format of operand o. */
 void fl_text_out(text_writer *w, int o, int v);
 /* Offset of operand o at the coordinates c0… and w->plus. */
 void fl_text_offset(text_writer *w, int o);
@@ -92,7 +92,7 @@ void fl_text_coords(text_writer *w, int from, int to, const char *index);
 /* "p<o>" of the operands, "l<v>" arrays of packs. */
 void fl_text_pointers(text_writer *w);
 void fl_text_packs(text_writer *w, const uint8_t *need, int vector, const char *count);
-/* Mark in need[] what 'v' needs, itself too; stops at values marked in 'have'. */
+/* Marks in need[] the values that 'v' needs, including itself; stops at values marked in 'have'. */
 void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need);
 
 void fl_text_map(text_writer *w);

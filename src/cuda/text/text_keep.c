@@ -1,6 +1,6 @@
 /*
 ** What each sweep over a row computes, and what it keeps for later sweeps (text_row.c): in
-** registers where the row persists there; else in shared memory, if that saves much.
+** registers if the row stays there; otherwise in shared memory, if that saves much.
 */
 #include "cuda/text/text_row.h"
 #include <string.h>
@@ -56,7 +56,7 @@ int fl_row_loads(const text_form *f, const uint8_t *need) {
   return bytes;
 }
 
-/* Instructions per element of the sweep, loads aside. */
+/* Instructions per element of the sweep, without loads. */
 static int work_of(const row_writer *r, const sweep *s) {
   int sum = 0;
   for (int v = 0; v < r->w->f->k->ninstr; v++) {
@@ -67,8 +67,8 @@ static int work_of(const row_writer *r, const sweep *s) {
   return sum;
 }
 
-/* Value v goes to registers in sweep s and is not made in 'next' again: if it saves 'least' and the
-** loads that it replaces or the free registers make room. */
+/* Keeps value v in registers in sweep s instead of computing it again in 'next', if that saves
+** 'least' and if the registers of the loads that it replaces, or free ones, suffice. */
 static void try_keep(row_writer *r, sweep *s, sweep *next, int v, int least) {
   const text_form *f = r->w->f;
   const int limit = f->lanes == 1024 ? 128 : 256, work = work_of(r, next);
@@ -83,7 +83,8 @@ static void try_keep(row_writer *r, sweep *s, sweep *next, int v, int least) {
   else r->cached[v] = 0;
 }
 
-/* Draws, as what was made of them last; then costly values, which shall not be made twice. */
+/* First draws, since later values are computed from them; then expensive values, which should not
+** be computed twice. */
 static void choose_kept(row_writer *r, sweep *s, const sweep *next) {
   const text_form *f = r->w->f;
   memset(s->keep, 0, sizeof s->keep);
@@ -108,13 +109,13 @@ sweep fl_row_sweep(const row_writer *r, int p, int count) {
   return s;
 }
 
-/* What is computed at each element, not loaded. */
+/* Is the value computed at each element, not loaded? */
 static int is_made(const text_form *f, int v) {
   const int code = f->k->instr[v].code;
   return f->vary[v] == V_ELEMENT && (code == FL_I_OP || code == FL_I_RANDOM || code == FL_I_CAST);
 }
 
-/* Work of the sweeps after p; which values they need. */
+/* The work of the sweeps after p, and which values they need. */
 static int work_after(const row_writer *r, int p, int count, uint8_t *need) {
   int work = 0;
   memset(need, 0, FL_MAX_INSTR);
@@ -132,15 +133,15 @@ int fl_row_size(const text_form *f, int v) {
 
 int fl_row_room(const text_form *f) { return f->lanes * f->steps * ROW_VECTOR; }
 
-/* Bytes of a block's shared memory (48 KB) for what is held, beside a launch's words and what
-** reductions have there. */
+/* Bytes of a block's shared memory (48 KB) for held values, in addition to a launch's words and
+** what reductions use. */
 static int held_most(const text_form *f) {
   const int joins = f->lanes > 32 ? f->nred * (f->lanes / 32) * SLOT_BYTES : 0;
   return HELD_MOST - joins - (f->multi ? f->words * 8 : 0);
 }
 
-/* The values of sweep p from which all is made that later sweeps need: held together, if that saves
-** WORTH instructions for each byte and a row of them fits. */
+/* Chooses the values of sweep p from which everything that later sweeps need is computed: they are
+** held together, if that saves WORTH instructions per byte and a row of them fits. */
 static void choose_held(row_writer *r, sweep *s, int p, int count) {
   const text_form *f = r->w->f;
   uint8_t before[FL_MAX_INSTR], need[FL_MAX_INSTR];
@@ -176,7 +177,7 @@ void fl_row_choose(row_writer *r, sweep *s, int p, int count) {
   choose_kept(r, s, p + 1 < count ? &next : NULL);
 }
 
-/* Loads of the row: what the first sweep or more than one reads. */
+/* Loads of the row: those that the first sweep or more than one reads. */
 static void choose_early(row_writer *r, int sweeps) {
   const text_form *f = r->w->f;
   int uses[FL_MAX_INSTR] = { 0 };
@@ -199,8 +200,8 @@ void fl_row_begin(row_writer *r, text_writer *w) {
   if (f->persist) choose_early(r, fl_row_sweeps(f));
 }
 
-/* Fewer rows per block where values of each are held: all in one block's memory; and then as many
-** blocks as the memory for that allows. */
+/* Fewer rows per block if values of each are held, since all are in one block's memory; and then as
+** many blocks as that memory allows. */
 static void plan_held(row_writer *r, text_form *f) {
   const int count = fl_row_sweeps(f);
   for (int p = 0; p < count; p++) {
@@ -216,9 +217,9 @@ static void plan_held(row_writer *r, text_form *f) {
   if (f->blocks * f->threads > HELD_THREADS) f->blocks = HELD_THREADS / f->threads;
 }
 
-/* Does the row stay in registers: they must do, and the text, with all vectors written out,
-** must stay short. Then enough blocks to hide the barriers: 42 registers per thread where the
-** row takes few of them and the program is short, else 64. */
+/* Does the row stay in registers? It must fit, and the text, with all vectors written out, must
+** stay short. Then enough blocks to hide the barriers: 42 registers per thread if the row takes few
+** of them and the program is short, else 64. */
 void fl_text_row_plan(text_writer *w) {
   text_form *f = w->f;
   row_writer r;

@@ -4,11 +4,11 @@
 **
 ** A round of reductions is one sweep over the row. Short rows stay in registers (each
 ** operand is loaded once), together with costly values that later sweeps read again; rows
-** whose operands need too many registers are loaded again in each sweep, from cache. Of these, what
-** a sweep has computed at some cost and later ones start from is held in shared memory (h<v> of
-** each row; each lane reads what it wrote), and fewer rows are in a block.
-** Chunks leave their results in scratch: where one sweep is all, a block does a chunk and the
-** last block of the row joins them; otherwise one block does all chunks of a row in turn.
+** whose operands need too many registers are loaded again in each sweep, from cache. Of these,
+** values that are expensive to compute and that later sweeps start from are held in shared memory
+** (h<v> of each row; each lane reads what it wrote), and fewer rows are in a block. The results of
+** chunks are put in scratch: if there is one sweep, a block does a chunk and the last block of the
+** row combines them; otherwise one block does all chunks of a row in turn.
 **
 ** Names: row, lane, n; e element index of a vector's first element, j the vector of the lane;
 ** a<v> the four accumulators of reduction v, r<v> its join; h<v> its shared memory, or that of a
@@ -73,8 +73,8 @@ static void put_vector_head(row_writer *r, int count) {
   else fl_text_printf(w->out, "const int e = base + (j * %d + lane) * 4;\n", w->f->lanes);
 }
 
-/* All vectors one way or all the other: a branch, where a choice for each vector would be made of
-** predicated loads, which take their turn also where they do nothing. */
+/* Loads all vectors in one way or all in the other, by one branch: a choice for each vector would
+** become predicated loads, which take time even if they do nothing. */
 static void put_loads(row_writer *r, const uint8_t *need, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -97,7 +97,7 @@ static void put_loads(row_writer *r, const uint8_t *need, int count) {
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
-/* May a lane compute past the row's end: not where that would report a position. */
+/* May a lane compute beyond the row's end? Not if that would report a position. */
 static int harmless(const text_form *f, const uint8_t *need) {
   for (int v = 0; v < f->k->ninstr; v++) {
     const int code = f->k->instr[v].code;
@@ -180,7 +180,7 @@ static void put_full_stores(row_writer *r) {
   fl_text_puts(w->out, "}\n}\n");
 }
 
-/* What is held: the values that this sweep reads, and room for those that it writes. */
+/* Held values: loads those that this sweep reads, and makes room for those that it writes. */
 static void put_held(row_writer *r, const sweep *s, const uint8_t *before) {
   const text_form *f = r->w->f;
   for (int v = 0; v < f->k->ninstr && !f->persist; v++) {
@@ -235,7 +235,7 @@ static void put_accumulators(row_writer *r, int round) {
   }
 }
 
-/* "R::A r7 = …": the four accumulators and then the lanes. */
+/* Writes "R::A r7 = …": combines the four accumulators and then the lanes. */
 static void put_join(row_writer *r, int v) {
   text_writer *w = r->w;
   fl_text_puts(w->out, "const ");
@@ -256,7 +256,7 @@ static void put_results(row_writer *r, int round) {
   }
 }
 
-/* Kept-level values that can be computed after 'round' rounds. */
+/* The kept-level values that can be computed after 'round' rounds. */
 static void put_kept(row_writer *r, int round) {
   const text_form *f = r->w->f;
   uint8_t now[FL_MAX_INSTR];
@@ -284,8 +284,8 @@ static void put_kept_stores(row_writer *r) {
   fl_text_puts(w->out, "}\n");
 }
 
-/* Rows that fit a block: loads and computing of one sweep. A row in registers is one run of
-** vectors j; what only this sweep reads is loaded here, before the sweep's first use. */
+/* Rows that fit a block: loads and computation of one sweep. A row in registers is one run of
+** vectors j; values that only this sweep reads are loaded here, before the sweep's first use. */
 static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -391,7 +391,7 @@ static void put_long_sweep(row_writer *r, const sweep *s) {
   put_combine(r, s->round);
 }
 
-/* One block per chunk; the last block of a row goes on. */
+/* One block per chunk; the last block of a row continues. */
 static void put_split(row_writer *r, sweep *s) {
   text_writer *w = r->w;
   fl_row_need(r, s);

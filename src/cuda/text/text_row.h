@@ -7,8 +7,8 @@
 #include "cuda/text/text_form.h"
 
 typedef struct sweep {
-  int round;                     /* reductions of this round are joined; -1: none */
-  int stores;                    /* full-level stores are done */
+  int round;                     /* the reductions of this round are combined; -1: none */
+  int stores;                    /* the full-level stores are done */
   uint8_t need[FL_MAX_INSTR];    /* values computed */
   uint8_t keep[FL_MAX_INSTR];    /* values kept in registers (a row that persists), or held */
 } sweep;
@@ -24,21 +24,21 @@ typedef struct row_writer {
 
 void fl_row_begin(row_writer *r, text_writer *w);
 int fl_row_sweeps(const text_form *f);
-/* Sweep p of 'count', with what it needs. */
+/* Sweep p of 'count', with the values that it needs. */
 sweep fl_row_sweep(const row_writer *r, int p, int count);
 void fl_row_need(const row_writer *r, sweep *s);
-/* What it keeps: those values are cached then. */
+/* Chooses what it keeps: these values are cached then. */
 void fl_row_choose(row_writer *r, sweep *s, int p, int count);
 int fl_row_in_round(const row_writer *r, int v, int round);
 int fl_row_store_level(const text_form *f, int s);
 int fl_row_has_full_stores(const text_form *f);
 /* Bytes per element of the loads of 'need'. */
 int fl_row_loads(const text_form *f, const uint8_t *need);
-/* Loads of 'need' that a separate sweep does: all but the early ones. */
+/* The loads of 'need' that a sweep does itself: all but the early ones. */
 void fl_row_late_loads(const row_writer *r, const uint8_t *need, uint8_t *late);
 /* Vectors of late loads in flight. */
 int fl_row_late_batch(const text_form *f);
-/* Elements of a row for which there is room; bytes of v where it is held. */
+/* Elements of a row for which there is room; bytes of v if it is held. */
 int fl_row_room(const text_form *f);
 int fl_row_size(const text_form *f, int v);
 

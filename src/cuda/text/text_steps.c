@@ -1,6 +1,6 @@
 /*
-** Launches of the steps in kernels/steps.cu: scatter and matrix product. The structs here are
-** the entries' by-value parameters, field by field as there (all 8 bytes wide).
+** Launches of the steps in kernels/steps.cu: scatter and matrix product. The structs here have the
+** same fields as the entries' by-value parameters (all 8 bytes wide).
 */
 #include "cuda/text/text.h"
 #include <string.h>
@@ -44,7 +44,7 @@ static void call_each(fl_text_step *s, const char *entry, int64_t items) {
   call(s, entry, grid < 1 ? 1 : grid > MOST_BLOCKS ? MOST_BLOCKS : grid, THREADS);
 }
 
-/* Threads that share a key: as sharers() of kernels/steps.cu. */
+/* Number of threads that share a key: as sharers() in kernels/steps.cu. */
 static int64_t sharers(int64_t nk) {
   int64_t n = 1;
   while (n < THREADS && n < nk) n *= 2;
@@ -57,7 +57,8 @@ static int64_t sharers(int64_t nk) {
 
 /* ---- scatter ------------------------------------------------------------------------------ */
 
-/* Does the index vary along a dim along which dst moves too? Then all dims are grouped. */
+/* Does the index vary along a dim along which dst's address varies too? Then all dims are
+** grouped. */
 static int index_moves(const fl_scatter *s) {
   for (int d = 0; d < s->rank; d++)
     if (s->size[d] > 1 && s->dst.stride[d] && s->idx.stride[d]) return 1;
@@ -89,7 +90,7 @@ static void split_dims(const fl_scatter *s, scatter_params *p) {
   p->nb = all ? s->dst_numel : s->extent;
 }
 
-/* Parts of the scratch, each 8-byte words. */
+/* Divides the scratch into parts, each of 8-byte words. */
 static void share_scratch(const fl_scatter *s, scatter_params *p, char *base, fl_text_step *out) {
   int64_t used = 0;
   const int64_t keys = p->nb + 1;

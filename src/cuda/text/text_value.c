@@ -26,7 +26,7 @@ const char *fl_text_storage(int dtype) {
 
 /* ---- helper functions ------------------------------------------------------------------- */
 
-/* Each helper is guarded by a macro of the same name: kernels compiled together share it. */
+/* Each helper is guarded by a macro with its name, since kernels compiled together share it. */
 static void op_function(text_writer *w, int op, int reg) {
   static const char *const params[] = { "", "T x", "T x1, T x2", "T x1, T x2, T x3" };
   const fl_op_info *o = &fl_ops[op];
@@ -113,7 +113,7 @@ void fl_text_reduce_input(text_writer *w, int v, const char *position) {
   } else fl_text_printf(w->out, "(%s)v%d", fl_text_ctype(fl_text_reduce_reg(i)), i->a);
 }
 
-/* "const T v7 = …;" from the joined accumulator. */
+/* Writes "const T v7 = …;" from the combined accumulator. */
 void fl_text_reduce_result(text_writer *w, int v, const char *joined) {
   const fl_instr *i = &w->f->k->instr[v];
   const char *t = fl_text_ctype(fl_dtype_reg(i->dtype));
@@ -129,13 +129,15 @@ void fl_text_reduce_result(text_writer *w, int v, const char *joined) {
 
 static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }
 
-/* A value of a half type that is only stored: the store rounds it, two in one instruction. */
+/* Is it a value of a half type that is only stored? Then the store rounds it, two in one
+** instruction. */
 static int rounds_at_store(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   return is_half(i->dtype) && !f->used[v] && (i->code == FL_I_OP || i->code == FL_I_CAST);
 }
 
-/* Does the register hold a value that its dtype has? Numbers of the script need not. */
+/* Does the register hold a value that its dtype can represent? Numbers of the script need not be
+** rounded. */
 static int is_rounded(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   return (i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_LOAD ||
@@ -211,7 +213,7 @@ void fl_text_packs(text_writer *w, const uint8_t *need, int vector, const char *
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* "round_x(" when a result of dtype is wider in its register; returns 1 then. */
+/* Writes "round_x(" if a result of dtype is wider in its register; returns 1 then. */
 static int open_round(text_writer *w, int dtype) {
   if (is_half(dtype)) fl_text_printf(w->out, "round_%s(", fl_dtype_name(dtype));
   else if (fl_dtype_reg(dtype) == FL_REG_I32 && dtype != FLAME_I32)
@@ -237,8 +239,7 @@ static void op_value(text_writer *w, int v) {
   fl_text_puts(w->out, closed ? "))" : ")");
 }
 
-/* Of one dtype to the same: a number of the script, which a tensor that is
-** filled with it rounds. */
+/* A cast to the same dtype: for a number of the script, which is rounded when it fills a tensor. */
 static void round_value(text_writer *w, const fl_instr *i) {
   const int closed = !is_rounded(w->f, i->a) && open_round(w, i->dtype);
   fl_text_printf(w->out, closed ? "v%d)" : "v%d", i->a);
@@ -254,7 +255,7 @@ static void cast_value(text_writer *w, int v) {
                       fl_dtype_name(i->dtype), i->a);
 }
 
-/* A scalar word: its bits, or in a batch its place among the plan's scalars. */
+/* Writes a scalar word: its bits, or in a batch its index among the plan's scalars. */
 static void scalar_bits(text_writer *w, int word) {
   fl_text_printf(w->out, w->f->multi ? "scalars[w[%d]]" : "w[%d]", word);
 }
@@ -295,7 +296,7 @@ static void memory_value(text_writer *w, int v) {
   }
 }
 
-/* A vector's draws are four to a generator block: with the low bits written apart, the
+/* The draws of a vector are four per generator block: with the low bits written separately, the
 ** compiler sees that they share it. */
 static void iota_value(text_writer *w, int o) {
   const text_form *f = w->f;

@@ -1,16 +1,17 @@
 /*
-** What the derivative has to know of each variable, of the whole function at once:
+** What the derivative has to know of each variable, computed for the whole function at once:
 ** - varied: depends on an input through real numbers; useful: an output depends on it so;
 **   active: both. Integers, booleans and piecewise constant functions carry nothing.
 ** - marks of statements: REVERSE (has an adjoint); FORWARD (part of the replay): it makes a
 **   value that is read when the derivative is computed, in a partial derivative, an index or a
 **   condition, or from which such a value is made. All else is not replayed, not stored and not
-**   restored: linear code needs nothing. The code that goes back through a loop asks again, for
-**   the loop alone: what is only read after the loop is not made again in it.
+**   restored: linear code needs nothing. The reverse code of a loop computes its marks again, for
+**   the loop alone: a value that is read only after the loop is not recomputed in it.
 */
 #include "kernel/ad/ad_state.h"
 
-/* Does operand i of a call carry a derivative? 1: yes, 2: it has none (to be refused). */
+/* Does operand i of a call carry a derivative? 1: yes; 2: it is active, but has no derivative, so
+** the kernel is refused. */
 static int call_flows(const fl_kexpr *x, int i) {
   const fl_kbuiltin_info *b = &fl_kbuiltins[x->op];
   if (b->rule != FL_KBR_FLOAT && b->rule != FL_KBR_FLOATI) return 0;
@@ -35,7 +36,7 @@ int fl_kad_flows(const uint8_t *set, const fl_kexpr *x) {
 
 static int mark(uint8_t *set, int v) { return set[v] ? 0 : (set[v] = 1); }
 
-/* All that x depends on through real numbers becomes useful. */
+/* Marks as useful all variables that x depends on through real numbers. */
 static int mark_sources(uint8_t *set, const fl_kexpr *x) {
   int changed = 0;
   if (!x || !fl_kt_is_float(x->type)) return 0;
@@ -55,7 +56,7 @@ static int mark_sources(uint8_t *set, const fl_kexpr *x) {
 
 typedef struct pass { fl_kad_state *d; int changed; } pass;
 
-/* The value that a statement puts into its variable, and where else it goes. */
+/* The value that statement s assigns or stores; NULL: none. */
 static fl_kexpr *value_of(const fl_kstmt *s) {
   switch (s->kind) {
   case FL_KS_ASSIGN: return s->x[0];
@@ -97,7 +98,7 @@ static void spread(fl_kad_state *d, int (*see)(void *, fl_kstmt *)) {
   }
 }
 
-/* Arrays of dynamic shared memory are one piece of memory. */
+/* Views of dynamic shared memory are one piece of memory: what is set for one is set for all. */
 static void join_dynamic(fl_kad_state *d, uint8_t *set) {
   int any = 0;
   for (int i = 0; i < d->n0; i++) any |= d->f->vars[i].dynamic && set[i];
@@ -264,9 +265,9 @@ void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition) {
   } while (memcmp(before, m.s, bytes));
 }
 
-/* ---- v = v + e -------------------------------------------------------------------------- */
+/* ---- accumulations v = v + e ---------------------------------------------------------- */
 
-/* x without its leftmost leaf 'var', of a chain of + and -; NULL: no such chain. */
+/* x without its leftmost operand 'var', where x is a chain of + and -; NULL: x is no such chain. */
 static fl_kexpr *without(fl_kad_state *d, fl_kexpr *x, int var) {
   if (x->kind != FL_KX_BINARY || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return NULL;
   fl_kexpr *l = x->x[0], *r = x->x[1];

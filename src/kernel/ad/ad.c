@@ -50,7 +50,8 @@ const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var) {
   return fl_karena_printf(d->a, "%s%s", prefix, d->f->vars[var].name);
 }
 
-/* The leaf of its parameter that variable v is; -1: not of a struct. */
+/* The index of the struct member (leaf) that variable v is, within its parameter; -1: v is no
+** member. */
 static int leaf_of(const fl_kfunc *f, int v) {
   const fl_kparam *p = &f->params[f->vars[v].param];
   return p->is_struct && !p->is_pointer ? v - p->first_var : -1;
@@ -71,7 +72,7 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
 
 /* ---- set up ----------------------------------------------------------------------------- */
 
-/* A record for each parameter and each variable that there is now. */
+/* Makes a record for each parameter and each variable that exists now. */
 void fl_kad_variables(fl_kad_state *d) {
   const fl_kfunc *f = d->source;
   d->n0 = d->f->n_vars;
@@ -92,8 +93,8 @@ void fl_kad_variables(fl_kad_state *d) {
   }
 }
 
-/* Every statement is compared with those around it and with the sites that it
-** may meet: time goes with the square. */
+/* Each statement is compared with those around it and with the sites that may share its element, so
+** the time grows with the square of this. */
 enum { MOST_STATEMENTS = 10000 };
 
 static int count_statement(void *n, fl_kstmt *s) { return (void)s, ++*(int64_t *)n, 1; }
@@ -134,7 +135,8 @@ void fl_kad_run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
   }
 }
 
-/* A store whose elements are not proven to be its thread's own may meet others. */
+/* A store may meet stores of other threads unless its elements are proven to belong to one
+** thread. */
 static void find_facts(fl_kad_state *d) {
   d->facts = fl_kfacts_new(d->a, d->source, d->r->geometry, d->r->launched, &d->res->limits);
   for (int i = 0; d->facts && i < d->n_sites0; i++)
@@ -187,7 +189,7 @@ static fl_kexpr *special(fl_kad_state *d, int what) {
   return fl_kexpr_cast(d->a, FL_KT_I64, fl_kexpr_special(d->a, what));
 }
 
-/* x + bx * (y + by * z) of the thread, or the number of threads. */
+/* The thread's number in its block, x + bx * (y + by * z), or the number of threads. */
 static fl_kexpr *thread_number(fl_kad_state *d) {
   fl_kexpr *z = kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_Y), special(d, FL_KSPECIAL_TID_Z));
   fl_kexpr *y = kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_X),
@@ -308,7 +310,7 @@ int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t) {
   return 1;
 }
 
-/* What the source's own parameters have become: known only when the code is there. */
+/* Sets the roles of the source's own parameters, which are known only when the code is complete. */
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
   fl_kad_touched t;
   if (!fl_kad_find_touched(d, &t)) return;
@@ -326,7 +328,7 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
   }
 }
 
-/* The name that was asked for, or the source's with that ending. */
+/* Names the result as the request asks, or as the source with this ending. */
 void fl_kad_name_result(fl_kad_state *d, const char *ending) {
   if (fl_kad_dead(d)) return;
   d->f->name = d->r->name ? fl_karena_str(d->a, d->r->name, strlen(d->r->name))
@@ -390,12 +392,12 @@ static void tidy(fl_kad_state *d) {
   fl_kad_roles(d, d->source->n_params, 0);
 }
 
-/* *again: see fl_kad_state. */
+/* Sets *again as described at fl_kad_state.again. */
 static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                        const uint8_t *in_thread, int32_t *again) {
   static const fl_kad_pass passes[] = {
     { "length", refuse_long, 0 },              /* is it short enough for analyses? */
-    { "facts", find_facts, 0 },                /* which thread has which elements, as written */
+    { "facts", find_facts, 0 },     /* which thread owns which elements, in the kernel as written */
     { "canonical form", canonicalise, 1 },     /* no jumps; elements held in registers */
     { "variables", fl_kad_variables, 0 },      /* definitions in that form */
     { "activity", fl_kad_activity, 0 },        /* what carries a derivative */
@@ -414,7 +416,7 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
   return fl_kad_finish(&d);
 }
 
-/* Until no variable more is asked to be the thread's own. */
+/* Derives again until no further variable has to be kept in registers (in_thread). */
 static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   int32_t again = 0;
   fl_kad *res = adjoint(a, f, r, NULL, &again);
@@ -435,7 +437,8 @@ static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   return second && !second->refusal ? second : first;
 }
 
-/* Where an element goes to the threads that ask first, no order of the sums can be kept. */
+/* Where an element's cotangent goes to whichever thread takes it first, no fixed order of the sums
+** is possible. */
 static fl_kad *ordered(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *res = derived(a, f, r);
   if (!res || !res->func || !r->deterministic || !res->taken_line) return res;

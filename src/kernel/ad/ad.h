@@ -14,16 +14,17 @@
 **   of the gradient, which asks the threads that read the element.
 **
 ** Geometry: a derived kernel is launched with the grid, block and shared memory of the original
-** (dynamic shared memory: see FL_KAD_SHARED), a gather with FL_KAD_GATHER_BLOCK threads per block
-** and as many blocks as its largest FL_KAD_SIZE needs. All numbers of a request are per parameter
-** of the source's signature; structs count as one parameter, all their float leaves alike.
+** (dynamic shared memory: see FL_KAD_SHARED), a gather kernel with FL_KAD_GATHER_BLOCK threads per
+** block and enough blocks for its largest FL_KAD_SIZE. All numbers of a request are per parameter
+** of the source's signature; a struct is one parameter, and a flag of it holds for all its float
+** members (leaves).
 */
 #ifndef FL_KERNEL_AD_H
 #define FL_KERNEL_AD_H
 #include "kernel/facts/access.h"
 
-/* What is asked of one parameter: any of these or-ed; 0 is "nodiff" or not on a path. Flags on
-** integer parameters are ignored. */
+/* What is asked of one parameter: these flags or-ed. 0: the parameter is "nodiff", or no derivative
+** passes through it. Flags on integer parameters are ignored. */
 enum {
   FL_KAD_INPUT = 1,     /* derive with respect to its value (arrays: contents before launch) */
   FL_KAD_OUTPUT = 2,    /* non-const pointer: contents after the launch have a (co)tangent */
@@ -33,31 +34,34 @@ enum {
 
 typedef struct fl_kad_request {
   const uint8_t *want;       /* n_params entries */
-  const char *name;          /* of the derived kernel; NULL: "<kernel>_vjp" or "<kernel>_jvp" */
+  const char *name;         /* name of the derived kernel; NULL: "<kernel>_vjp" or "<kernel>_jvp" */
   int geometry;              /* FL_KONE_… of access.h: which parts of the launch are 1 for sure */
-  const fl_klaunched *launched;   /* NULL, or what proofs may use: see 'limits' of the result */
+  const fl_klaunched *launched;   /* what proofs may use of the launch (see 'limits' of the result);
+                                  ** NULL: nothing */
   int deterministic;         /* sums in a fixed order: FL_KM_ORDERED, else FL_KM_FREE */
-  int32_t slot_bytes;        /* snapshots of one loop, bytes per thread; 0: 256. At least 4 slots */
+  int32_t slot_bytes;        /* bytes per thread for the snapshots of one loop, but at least 4
+                             ** slots; 0: 256 */
 } fl_kad_request;
 
 /* What a parameter of the derived kernel is. Element types are fl_kad_param.type. */
 typedef enum {
   FL_KAD_ORIGINAL,      /* the argument of the original launch, as it was before the launch: scalar,
                         ** struct, or array that the derived kernel only reads */
-  FL_KAD_UNUSED,        /* a pointer that is not followed: NULL will do (arguments of the source's
-                        ** signature that have no other role keep their place) */
-  FL_KAD_RESULT,        /* tangent: array as in the original launch: written as there */
+  FL_KAD_UNUSED,        /* a pointer that the kernel does not read or write, so NULL may be passed
+                        ** (arguments of the source's signature without another role keep their
+                        ** place) */
+  FL_KAD_RESULT,        /* tangent: an array that is written as in the original launch */
   FL_KAD_SCRATCH,       /* adjoint: writable copy of the contents before the launch (FRESH: zeros);
                         ** garbage afterwards */
-  FL_KAD_KEPT,          /* adjoint: writable array as the original one, of any
-                        ** contents; garbage afterwards */
+  FL_KAD_KEPT,          /* adjoint: a writable array of the original's size, with any contents;
+                        ** garbage afterwards */
   FL_KAD_FINAL,         /* adjoint: contents after the original launch, only read */
   FL_KAD_COTANGENT,     /* adjoint: cotangent of the contents after the launch, only read */
   FL_KAD_WORK,          /* adjoint: writable copy of the cotangent (zeros where there is none);
-                        ** holds the gradient of the contents BEFORE the launch afterwards, so
-                        ** for INPUT this is the gradient to hand on, for others scratch */
+                        ** holds the gradient of the contents BEFORE the launch afterwards, so for
+                        ** INPUT this is the gradient to pass on, for others it is scratch */
   FL_KAD_GRAD,          /* adjoint: array shaped as the input array, given as zeros: afterwards the
-                        ** gradient. (Do not give what should be added to: see 'stores'.) */
+                        ** gradient. (It must not be an array to add to: see 'stores'.) */
   FL_KAD_GRAD_SCALAR,   /* adjoint: 'count' elements for one scalar (leaf), given as zeros */
   FL_KAD_TANGENT,       /* tangent: array of tangents of an input array, only read */
   FL_KAD_TANGENT_SCALAR,/* tangent: of a scalar (leaf), by value */
@@ -75,50 +79,54 @@ typedef enum {
 /* Parameter k of the derived kernel (fl_kad.func->params[k]). */
 typedef struct fl_kad_param {
   uint8_t role;         /* fl_kad_role */
-  uint8_t type;         /* of an element or the scalar: F32 where the source has halves and
-                        ** derivatives are summed or kept (GRAD*, WORK, TANGENT*); VOID: struct */
+  uint8_t type;         /* type of an element, or of the scalar: F32 where the source has halves and
+                        ** derivatives are summed or kept (GRAD*, WORK, TANGENT*); VOID: a struct */
   uint8_t seeded;       /* COTANGENT, WORK: the request marked this parameter OUTPUT */
   uint8_t through;      /* COTANGENT: the gradient of the contents before the launch is the
                         ** cotangent itself (the kernel only adds to the array) */
-  uint8_t stores;       /* GRAD: no element is read; each is stored at most once. If the access
-                        ** analysis finds all written, the zeros need not be filled in */
+  uint8_t stores;       /* GRAD: the kernel reads no element and stores each at most once. Where the
+                        ** access analysis finds that all are written, the array need not be
+                        ** zeroed */
   int32_t param;        /* parameter of the source's signature; -1: none */
   int32_t leaf;         /* index in that parameter's fields (fl_kfield); -1: not a leaf */
-  int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: elements; SHARED: see there; else 0: as
-                        ** the array */
+  int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: number of elements; SHARED: the factor
+                        ** described there; else 0: as many as the array has */
 } fl_kad_param;
 
 typedef struct fl_kad {
-  fl_kfunc *func;          /* NULL: refused, or memory is out (arena->failed) */
+  fl_kfunc *func;          /* NULL: refused, or out of memory (arena->failed) */
   fl_kad_param *params;    /* func->n_params entries */
   int32_t n_params;
-  int32_t refusal_line;    /* in the source of the function given; 0: none */
+  int32_t refusal_line;    /* line in the source of the given function; 0: none */
   const char *refusal;     /* "kernel 'k', line 12: ... cannot be differentiated; give vjp = ..." */
-  fl_klimits limits;       /* of the launches that it is right for */
-  int32_t n_slots;         /* for reports: snapshot bytes of all loops, per thread */
-  int32_t n_plain, n_block, n_atomic;   /* gradient sums done with +=, per block, by atomics */
-  struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the sums inverted, with */
+  fl_klimits limits;       /* the launches for which the derivative is right */
+  int32_t n_slots;         /* for reports: bytes per thread of all loops' snapshots */
+  int32_t n_plain, n_block, n_atomic;   /* number of gradient sums done with +=, per block, and by
+                                        ** atomics */
+  struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the inverted sums, with */
   int32_t n_gather;        /* their lines and parameters of the source; others: 0 */
-  uint8_t *positive;       /* gather: not NULL: right where the source's scalar parameters that are
-                           ** marked here are greater than 0; take the whole adjoint elsewhere */
-  int32_t unordered_line;  /* deterministic was asked, yet sums in shared memory at this line
-                           ** are atomic in any order; 0: none */
-  int32_t taken_line;      /* of an element whose cotangent goes to the threads that
-                           ** ask first; 0: none */
-  uint8_t any_order;       /* deterministic was asked, yet all sums are FL_KM_FREE: parts that are
-                           ** taken so have no bound that a first pass could find */
+  uint8_t *positive;       /* gather: if not NULL, the result is right only where the scalar
+                           ** parameters of the source that are marked here are greater than 0;
+                           ** otherwise run the whole adjoint */
+  int32_t unordered_line;  /* the request was deterministic, yet sums in shared memory at this line
+                           ** are atomic, in no fixed order; 0: none */
+  int32_t taken_line;      /* line of an element whose cotangent goes to whichever thread takes it
+                           ** first; 0: none */
+  uint8_t any_order;       /* the request was deterministic, yet all sums are FL_KM_FREE: a first
+                           ** pass could find no bound for values taken that way */
 } fl_kad;
 
-/* Both return NULL only when memory is out. The function given is not changed, and the result
-** holds nothing of it but strings of its arena, which must stay open. */
+/* Both return NULL only when memory is out. The given function is not changed. The result refers to
+** nothing of it but strings in its arena, which must stay open. */
 fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 
 /* Sums of an adjoint (of f, made for r) into arrays whose elements are read at "number of the
 ** thread + something uniform" need no atomics: gather->func writes each element of these gradients
-** once ('stores'), in a fixed order of additions. rest: the adjoint without them; NULL: nothing is
-** left. Both NULL: no array is so, or it would be slower (or memory is out: arena->failed).
-** For launches with sizes and threads along each axis of at most FL_KAD_GATHER_MOST. */
+** once ('stores'), in a fixed order of additions. rest: the adjoint without these sums; NULL:
+** nothing is left. Both NULL: no array qualifies, or the gather would be slower (or memory is out:
+** arena->failed). For launches with sizes and threads along each axis of at most
+** FL_KAD_GATHER_MOST. */
 enum { FL_KAD_GATHER_BLOCK = 256, FL_KAD_GATHER_MOST = INT32_MAX - (1 << 21) };
 typedef struct fl_kad_parts { fl_kad *gather, *rest; } fl_kad_parts;
 fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,

@@ -1,14 +1,15 @@
 /*
-** The adjoint keeps copies of a shared array in a loop at barriers of the block alone. Where all
-** threads of a block go through a loop together, its __syncwarp() may be such a barrier: this is
-** tried where the kernel as it is written is refused.
+** The adjoint keeps copies of a shared array in a loop, and needs barriers of the block for that.
+** Where all threads of a block go through a loop together, its __syncwarp() may become such a
+** barrier. This is tried for kernels that are refused as they are written.
 */
 #include "kernel/ad/ad_state.h"
 
 typedef struct widen { fl_kfunc *f; const fl_kindices *k; int dry, changed; } widen;
 
-/* Do all threads of a block come by the end of b that come by its begin? 'together': they do that
-** together. Warps' barriers inside loops become the block's, unless it is a dry run. */
+/* Do all threads of a block that reach the start of b also reach its end? 'together': they reach
+** the start at the same time. Unless this is a dry run, barriers of warps inside loops become
+** barriers of the block. */
 static int block(widen *w, fl_kblock b, int together, int in_loop);
 
 static int one(widen *w, fl_kstmt *s, int together, int in_loop) {

@@ -1,8 +1,8 @@
 /*
 ** The adjoint of an expression: d(value) flows to the variables and loads in it.
 **
-** First the values that partial derivatives ask for are put into variables (each subexpression
-** once: 'seen'), bottom up; then the derivative is passed down. The arms of a SELECT are worked
+** First the values that the partial derivatives need are put into variables, bottom up and each
+** subexpression once ('seen'); then the derivative is passed down. The arms of a SELECT are worked
 ** out inside an IF, so that guarded loads stay guarded and a chosen arm's NaN stays out.
 ** Derivatives of halves are computed in F32.
 */
@@ -22,7 +22,8 @@ static int is_leaf(const fl_kexpr *x) {
   return x->kind == FL_KX_VAR || x->kind == FL_KX_CONST || x->kind == FL_KX_SPECIAL;
 }
 
-/* Evaluated again rather than kept: casts of leaves and leaf + constant, integers. */
+/* Is x evaluated again rather than kept in a variable? Casts of leaves, leaf + constant, and
+** integers are. */
 static int is_cheap(const fl_kexpr *x) {
   if (is_leaf(x)) return 1;
   if (!fl_kt_is_int(x->type)) return 0;
@@ -31,7 +32,7 @@ static int is_cheap(const fl_kexpr *x) {
       && is_cheap(x->x[1]);
 }
 
-/* A variable with the value 'value', which is that of source expression x. */
+/* A variable that holds 'value', the value of source expression x. */
 static fl_kexpr *keep(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *value) {
   for (const seen *s = d->seen; s; s = s->next)
     if (fl_kexpr_same(s->x, x)) return kx_var(d, s->var);
@@ -54,14 +55,14 @@ fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
   return kx_var(d, v);
 }
 
-/* x over the values of its parts. */
+/* Rebuilds x from the values of its operands. */
 static fl_kexpr *again(fl_kad_state *d, const part *p) {
   fl_kexpr *x[FL_K_MAX_ARGS];
   for (int i = 0; i < p->x->n; i++) x[i] = p->kid[i] ? p->kid[i]->value : p->x->x[i];
   return fl_kexpr_over(d->a, p->x, x);
 }
 
-/* Which operands of an active node must have values in variables. */
+/* Which operands of an active node must have their values in variables? */
 static int wants(const part *p, int i, int need, const int *active) {
   const fl_kexpr *x = p->x;
   if (x->kind == FL_KX_LOAD) return 1;
@@ -140,7 +141,8 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
     d->res->n_plain += kind == FL_KV_POINTER;
     return;
   }
-  if (kind == FL_KV_SHARED || work) {          /* read again in this launch: now, not later */
+  if (kind == FL_KV_SHARED || work) {          /* the shadow is read again in this launch, so it is
+                                               ** added to now */
     if (mode == FL_KM_ORDERED && !d->res->unordered_line)
       d->res->unordered_line = x->line ? x->line : 1;
     mode = FL_KM_FREE;
@@ -166,7 +168,7 @@ static fl_kexpr *real(fl_kad_state *d, fl_kexpr *x) {
 
 static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed);
 
-/* seed op x, MUL or DIV. seed: cheap to have twice. */
+/* seed op x, where op is MUL or DIV. seed: cheap enough to appear twice. */
 static fl_kexpr *scaled(fl_kad_state *d, int op, fl_kexpr *seed, fl_kexpr *x) {
   fl_kexpr *r = kx_op(d, op, seed, x);
   if (!d->strong || !r || x->kind == FL_KX_CONST) return r;

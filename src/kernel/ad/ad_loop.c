@@ -1,7 +1,8 @@
 /*
-** Loops, forward and reverse: which way is taken, and what both need. An iteration's state is what
-** it reads and an iteration assigns. Values from before the loop that are read when going back
-** through earlier statements are kept, and put back behind the loop's reverse code.
+** Loops, forward and reverse: which strategy is taken, and what all strategies need. The state of
+** an iteration is the variables that it reads and that some iteration assigns. Values from before
+** the loop that the reverse code of earlier statements reads are kept, and restored after the
+** loop's reverse code.
 */
 #include "kernel/ad/ad_loop.h"
 
@@ -11,8 +12,9 @@ static void note_read(fl_kset reads, fl_kset done, const fl_kset now, int words)
   for (int i = 0; i < words; i++) reads[i] |= now[i] & ~done[i];
 }
 
-/* Adds to 'reads' what the block reads and has not assigned; 'done': assigned so far for
-** sure. 'flows': count reads of active values too (they matter for adjoints, not replays). */
+/* Adds to 'reads' the variables that the block reads before it assigns them; 'done': those that are
+** surely assigned so far. 'flows': count reads of active values too (adjoints need these, replays
+** do not). */
 void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kset done, int flows) {
   for (const fl_kstmt *s = b->first; s && !d->a->failed; s = s->next) {
     const int marks = fl_kad_marks(s);
@@ -100,7 +102,7 @@ static int begin(fl_kloop *l) {
   return 1;
 }
 
-/* What the reverse code runs again: marks for that, and the sets that follow from them. */
+/* Marks what the reverse code of the loop runs again, and finds the sets that follow from that. */
 int fl_kloop_look_back(fl_kloop *l, int condition) {
   fl_kad_state *d = l->d;
   fl_kset done = fl_kset_new(d);
@@ -130,8 +132,8 @@ void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at,
   kx_set(d, &s->other, j, kx_op(d, FL_KO_ADD, kx_var(d, j), kx_int(d, 1)));
 }
 
-/* Can the block keep a copy of shared array x? A barrier in the loop says that all its threads
-** come by. */
+/* Can the block keep a copy of shared array x? It can if the loop has a barrier, since then all its
+** threads pass. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x) {
   return x->kind == FL_KV_SHARED && l->barrier == FL_KBAR_BLOCK + 1
       && (x->dynamic || x->count * fl_kt_size(x->type) <= FL_KLOOP_SHARED / 4);
@@ -145,7 +147,7 @@ fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k) {
   return k ? kx_op(d, FL_KO_MUL, k, fl_kad_shared_count(d, var)) : kx_int(d, 0);
 }
 
-/* The shared array v as it was before the loop: kept, or put back. */
+/* Keeps the shared array v as it is before the loop, or restores it ('back'). */
 static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
   fl_kad_state *d = l->d;
   const int dynamic = d->f->vars[v].dynamic;
@@ -155,7 +157,7 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
   else fl_kad_copy_shared(d, b, l->pre[v], kept, v, zero, count);
 }
 
-/* Keep the values before the loop of all in 'set' that it assigns. */
+/* Keeps the values that variables of 'set' which the loop assigns have before the loop. */
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
@@ -191,7 +193,7 @@ void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b) {
   }
 }
 
-/* After the loop: 'keep' loses what was put back and gains what the reverse code reads. */
+/* After the loop: removes from 'keep' what was restored and adds what the reverse code reads. */
 void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed) {
   fl_kad_state *d = l->d;
   fl_kset cond = fl_kset_new(d);

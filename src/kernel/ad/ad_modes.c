@@ -1,8 +1,8 @@
 /*
-** Who else adds to the same element of a shadow, and which elements are written more than once.
+** Which threads add to the same element of a shadow, and which elements are written more than once.
 ** Plain += is right where no two threads can have the same element: one injective index for all
-** loads of the array, or indices a * e + b with one e, one a and all b within |a|. In shared
-** memory only loads that no barrier separates can meet.
+** loads of the array, or indices a * e + b with one e, one a and all b within |a|. In shared memory
+** only loads that no barrier separates can meet.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -27,7 +27,7 @@ static void push(accesses *l, const fl_kstmt *s, const fl_kexpr *index, int var,
   l->at[l->n++] = (access){s, index, var, site, l->loops};
 }
 
-/* The loads that the adjoint of x goes to. */
+/* The loads whose derivatives the adjoint of x adds to. */
 static void loads_of(accesses *l, const fl_kstmt *s, const fl_kexpr *x) {
   if (!fl_kad_flows(l->d->active, x)) return;
   if (x->kind == FL_KX_LOAD) {
@@ -46,7 +46,7 @@ static const fl_kexpr *value_of(const fl_kstmt *s) {
 
 static int writes(const fl_kstmt *s) { return s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC; }
 
-/* loads: the active loads; else the writes. */
+/* Collects the active loads, or without 'loads' the writes. */
 static void collect(accesses *l, const fl_kblock *b, int loads) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (loads && value_of(s)) loads_of(l, s, value_of(s));
@@ -79,8 +79,8 @@ static int are_apart(const fl_kad_state *d, const access *p, const access *q) {
   return fl_kfact_is_apart(fl_kad_fact(d, p->site), fl_kad_fact(d, q->site));
 }
 
-/* Can two threads have the same element in accesses p and q of one array? (Each index alone
-** is injective.) */
+/* Can two threads access the same element with p and q, accesses of one array? (Each index alone is
+** injective.) */
 static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
   const fl_kfact *a = fl_kad_fact(d, p->site), *b = fl_kad_fact(d, q->site);
   if (are_apart(d, p, q) || fl_kfact_is_one(a, b)) return 0;
@@ -90,13 +90,13 @@ static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
 
 /* ---- shared memory: which loads can follow one another without a barrier ---------------- */
 
-/* pair: access k, then i, with no barrier in between. */
+/* Calls 'pair' for accesses k and then i that no barrier separates. */
 typedef struct meeting meeting;
 struct meeting {
   fl_kad_state *d;
   const accesses *l;
   uint8_t *bad;                  /* of loads */
-  void (*pair)(meeting *m, int i, int k);    /* NULL: the accesses alone are asked */
+  void (*pair)(meeting *m, int i, int k);    /* NULL: only the set of accesses is wanted */
   int how;                       /* of stores: FL_KAD_MEETS… */
 };
 
@@ -128,9 +128,9 @@ int fl_kad_has_barrier(const fl_kblock *b) {
 
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
 
-/* A barrier clears the whole set, so a round adds the same accesses to whatever it begins with: one
-** round without pairs finds them, one more with them is all. Each level is gone through once for
-** each loop around it. */
+/* A barrier clears the whole set, so a round adds the same accesses to any set that it begins with:
+** one round without pairs finds them, and one more with them finds all pairs. Each level of loops
+** is walked once for each loop around it. */
 static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
   const size_t n = (size_t)m->l->n;
   uint8_t *before = fl_karena_new(m->d->a, n);
@@ -151,7 +151,7 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
   for (const fl_kstmt *s = b->first; s && !m->d->a->failed; s = s->next) {
     if (s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) memset(live, 0, n);
     if (s->kind == FL_KS_IF && !fl_kad_has_barrier(&s->body) && !fl_kad_has_barrier(&s->other)) {
-      meetings(m, &s->body, live);                        /* one thread here, another there */
+      meetings(m, &s->body, live);   /* one thread is in the body while another has left the loop */
       meetings(m, &s->other, live);
     } else if (s->kind == FL_KS_IF) {                     /* all threads take one way */
       uint8_t *other = fl_karena_new(m->d->a, n);
@@ -205,7 +205,7 @@ static void load_modes(fl_kad_state *d) {
 
 /* ---- elements written more than once ---------------------------------------------------- */
 
-/* Most writes to 'var' on one way through the block. */
+/* The largest number of writes to 'var' on any path through the block. */
 static int most_writes(const fl_kblock *b, int var) {
   int n = 0;
   for (const fl_kstmt *s = b->first; s; s = s->next) {
@@ -216,8 +216,8 @@ static int most_writes(const fl_kblock *b, int var) {
   return n;
 }
 
-/* Does the index of p tell the threads apart that reach its array, with
-** 'rounds' the rounds of loops, too? */
+/* Does the index of p differ between all threads that access its array, and with 'rounds' between
+** the rounds of loops too? */
 static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
   const int class = class_of(d, p);
   if (class == FL_KI_INJECTIVE) return 1;
@@ -226,15 +226,15 @@ static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
                          d->f->vars[p->var].kind == FL_KV_SHARED));
 }
 
-/* p and q give an element to one thread (in one round): their indices are one
-** number that tells them apart. */
+/* Does each element that p and q both access belong to one thread (in one round)? It does if both
+** indices are one number that differs between threads. */
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
   const fl_kfact *a = fl_kad_fact(d, p->site), *b = fl_kad_fact(d, q->site);
   return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) && fl_kfact_is_alike(a, b) &&
          a->shape.rest == b->shape.rest;
 }
 
-/* Is there a store that loses what was in an element? */
+/* Does a store overwrite the previous value of an element? */
 static int overwrites(const accesses *stores, int v) {
   for (int i = 0; i < stores->n; i++)
     if (stores->at[i].var == v && stores->at[i].s->kind == FL_KS_STORE
@@ -267,8 +267,8 @@ static void stores_meet(meeting *m, int i, int k) {
   mark_meeting(d, q, how);
 }
 
-/* Stores of one array that may write one element in different threads meet as well. A barrier is
-** between threads of one block alone. */
+/* Marks stores of one array that may write one element in different threads as meeting. A barrier
+** separates only threads of one block. */
 static void meet_others(fl_kad_state *d, const accesses *all) {
   meeting at_once = {d, all, NULL, stores_meet, FL_KAD_MEETS_AT_ONCE};
   uint8_t *live = fl_karena_new(d->a, (size_t)all->n + 1);

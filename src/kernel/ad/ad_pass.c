@@ -1,7 +1,8 @@
 /*
-** Loops in one pass: where the iterations' adjoints commute (locals are made and used up within
-** an iteration or only summed into; an array element belongs to one iteration), each iteration
-** goes forward and back at once, in the original order. Grid-stride loops and sums are such.
+** Loops in one pass: where the iterations' adjoints commute (locals are set and used within an
+** iteration or only summed into; an array element belongs to one iteration), the forward and the
+** reverse code of an iteration run one after the other, in the original order of iterations.
+** Grid-stride loops and sums are such loops.
 */
 #include "kernel/ad/ad_loop.h"
 
@@ -23,7 +24,7 @@ int fl_kloop_see_usage(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Reads of v in the block b, outside statement 'but'. */
+/* Does block b read v outside statement 'but'? */
 static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s == but) continue;
@@ -41,7 +42,7 @@ int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal) {
   return 0;
 }
 
-/* Reads of v that may come after the statement 'but': behind it, or in a loop around it. */
+/* Can v be read after the statement 'but': later in the block, or in a loop around it? */
 static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   const fl_kstmt *s = b->first;
   while (s && s != but && !fl_kloop_holds(&s->body, but) && !fl_kloop_holds(&s->other, but))
@@ -53,8 +54,8 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* Accesses of array v in the loop, each at a different index in each round; span: of one value that
-** tells the rounds apart? */
+/* Accesses of array v in the loop, each with an index that differs between rounds. Do all these
+** indices follow from one value that tells the rounds apart? That value is in 'span'. */
 typedef struct same_index { const fl_kloop *l; fl_kspan span; int var, ok; } same_index;
 
 static void check_index(same_index *c, int site) {
@@ -130,7 +131,7 @@ int fl_kloop_is_one_pass(fl_kloop *l) {
   return !bad;
 }
 
-/* Is the state after the loop read by anything? */
+/* Does anything read the state after the loop? */
 static int results_read(fl_kloop *l, fl_kset head) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
@@ -142,7 +143,7 @@ static int results_read(fl_kloop *l, fl_kset head) {
   return 0;
 }
 
-/* Elements of arrays are put back one by one: by the rounds. */
+/* Moves arrays from one set to the other: their elements are restored one by one, by the rounds. */
 static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
   for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(from, v) || d->f->vars[v].kind != FL_KV_POINTER) continue;
@@ -151,8 +152,9 @@ static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
   }
 }
 
-/* What a round starts with, and a later round or what follows reads: rb leaves the round's first
-** values, so the last ones are kept behind fb and put back by 'again'. */
+/* Keeps the values that a round starts with and that a later round or the code after the loop
+** reads: rb ends with the first round's values, so the last ones are kept after fb and restored by
+** 'again'. */
 static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb,
                          fl_kblock *again) {
   fl_kad_state *d = l->d;
@@ -165,9 +167,8 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
   }
 }
 
-/* Is one element of v all that a round reads of it, and all that it changes for others? If
-** something overwrites the element after the loop its cotangent is 0 there, whatever the round
-** finds. */
+/* Does a round read, of v, one element only, the one that it changes for others? If something
+** overwrites the element after the loop its cotangent is 0 there, whatever the round reads. */
 static int stays_in_element(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   same_index c = {.l = l, .var = v, .ok = 1};
@@ -185,7 +186,7 @@ static int stays_in_element(fl_kloop *l, int v) {
   return ok;
 }
 
-/* The forward code drops the loop, so it must leave what the first round reads. */
+/* The forward code drops the loop, so it must keep the values that the first round reads. */
 static void keep_begin(fl_kloop *l, fl_kset head, fl_kset keep) {
   fl_kad_state *d = l->d;
   if (!d->wished && !(d->wished = fl_kset_new(d))) return;
@@ -213,7 +214,8 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   if (!replay) fl_kloop_save_before(l, keep, r);
   fl_kset outer = d->carried;
   d->carried = fl_kset_copy(d, head);
-  for (int v = 0; d->carried && v < d->n0; v++)         /* no round reads the elements of another */
+  for (int v = 0; d->carried && v < d->n0; v++)         /* no round reads elements that belong to
+                                                        ** another */
     if (d->f->vars[v].kind == FL_KV_POINTER) fl_kset_del(d->carried, v);
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);

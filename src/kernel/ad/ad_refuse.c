@@ -1,6 +1,5 @@
-/* What cannot be derived whatever the place: bits of real numbers, results of atomics that real
-** numbers go through, dynamic shared memory of several types, elements that other blocks may have
-** written. */
+/* What is refused at any place: bits of real numbers, results of atomics on the path of real
+** numbers, dynamic shared memory of several types, elements that other blocks may have written. */
 #include "kernel/ad/ad_state.h"
 
 typedef struct bits { fl_kad_state *d; int line, back; } bits;
@@ -13,7 +12,7 @@ static int see_bits(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* An atomic that sees numbers of another type in memory. */
+/* Notes an atomic that reads memory as numbers of another type. */
 static int see_seen(void *arg, fl_kstmt *s) {
   bits *b = arg;
   if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
@@ -24,7 +23,8 @@ static int see_seen(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* A real number taken apart into bits and put together again loses its derivative unseen. */
+/* Refuses real numbers that are taken apart into bits: their derivative would be lost without
+** notice. */
 static void refuse_bits(fl_kad_state *d) {
   bits b = {d, 0, 0};
   const fl_kvisitor v = {see_seen, see_bits, &b};
@@ -52,8 +52,8 @@ static int see_used_expr(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* Views of dynamic shared memory that are used, with two types: one may overwrite what the other
-** has, unseen. */
+/* Refuses views of dynamic shared memory of two types: a store to one may overwrite the other,
+** which is not followed. */
 static void refuse_dynamic(fl_kad_state *d) {
   int n = 0, v = -1;
   uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
@@ -71,8 +71,8 @@ static void refuse_dynamic(fl_kad_state *d) {
   if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
 }
 
-/* Blocks that wait for each other by a counter may read what others wrote; in reverse, no
-** block waits. */
+/* Blocks that wait for each other by a counter may read what other blocks wrote; the reverse code
+** does not wait. */
 static int see_foreign(void *arg, fl_kexpr *x) {
   fl_kad_state *d = arg;
   if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]

@@ -1,5 +1,5 @@
 /*
-** Loops that must go back from the last iteration to the first. The forward code counts the
+** Loops that must be reversed from the last iteration to the first. The forward code counts the
 ** iterations, keeping a snapshot of the state before each of the first S. If there were no more
 ** than S, each snapshot is at hand. If there were more, binomial checkpointing: with s free slots
 ** the last of l iterations is reached by running ahead and leaving snapshots so that no iteration
@@ -38,7 +38,7 @@ static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
   }
 }
 
-/* The counters as they are at the begin of iteration 'at'. */
+/* Sets the counters to their values at the start of iteration 'at'. */
 static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
   fl_kad_state *d = l->d;
   for (int i = 0; i < l->n_counters; i++) {
@@ -52,9 +52,10 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
-/* Is all that the loop stores in the shared array written again in each iteration before the array
-** is read? Its stores in the loop are at the same places in all iterations, for sure, and come
-** first. Elsewhere the array stays as it is, so what is read is what it holds after the loop. */
+/* Does each iteration write all that the loop stores in the shared array again before it reads the
+** array? It does if the stores are at the same places in all iterations, surely happen, and come
+** first. Other elements stay as they are, so each read finds what the array holds after the
+** loop. */
 static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
   if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
     return invariant(l, s->x[0]) && !fl_kreads(s->x[1], v);
@@ -83,7 +84,7 @@ static int rewritten(const fl_kloop *l, int v) {
   return begun;
 }
 
-/* Is the place of s one that the loop writes again? */
+/* Does s write an element that the loop writes again? */
 static int is_rewritten(const fl_kloop *l, const fl_kstmt *s) {
   for (const fl_kblock *b = &l->s->body; b; b = b == &l->s->body ? &l->s->other : NULL)
     for (const fl_kstmt *t = b->first; t; t = t->next)
@@ -103,8 +104,8 @@ static int see_later(void *arg, fl_kstmt *s) {
   return !c->found;
 }
 
-/* Does anything store to v after the loop where the loop does not, in the
-** round of the loop around it? */
+/* Does anything store to v after the loop, in the same round of the loop around it, at an element
+** that the loop does not store to? */
 static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
   later c = {l, v, 0};
   const fl_kvisitor see = {see_later, NULL, &c};
@@ -145,8 +146,8 @@ static int reads_final_values(const fl_kloop *l, int v) {
   return c.ok;
 }
 
-/* Bytes of a snapshot in registers or local memory, and in shared memory. What v held before the
-** loop is asked for if 'keep' has it. */
+/* Bytes of a snapshot, in registers or local memory and in shared memory. The value of v before the
+** loop counts if 'keep' has it. */
 static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared,
                           int *dynamic) {
   fl_kad_state *d = l->d;
@@ -203,7 +204,7 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
   l->pos = fl_kad_array(d, FL_KT_I64, "slot_of", l->slots);
 }
 
-/* The shared array v, by the whole block. */
+/* Copies the shared array v to or from a snapshot, by the whole block. */
 static void move_shared(fl_kloop *l, fl_kblock *b, int v, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
   const fl_kvar x = d->f->vars[v];
@@ -215,7 +216,7 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, fl_kexpr *at, int back
   else fl_kad_copy_shared(d, b, l->snap[v], slot, v, zero, count);
 }
 
-/* Copy the state into slot 'at' (an I64 expression) or back. */
+/* Copies the state into slot 'at' (an I64 expression), or from it ('back'). */
 static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
   at = fl_kad_atom(d, b, at);
@@ -283,7 +284,8 @@ static void choose_step(fl_kloop *l, fl_kblock *b) {
                            fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, right, most), right, most)));
 }
 
-/* Rounds k to p are taken back, the last first: what it overwrote may be of a round before. */
+/* Undoes rounds k to p, the last first, since a round may have overwritten what an earlier one
+** wrote. */
 static void undo_rounds(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   const int q = fl_kad_local(d, FL_KT_I64, "back");
@@ -296,7 +298,7 @@ static void undo_rounds(fl_kloop *l, fl_kblock *b) {
   kx_set(d, &s->other, q, kx_op(d, FL_KO_SUB, kx_var(d, q), kx_int(d, 1)));
 }
 
-/* Bring the state to the begin of iteration k, from the newest snapshot. */
+/* Brings the state to the start of iteration k, from the newest snapshot. */
 static void approach(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   fl_kexpr *top = kx_op(d, FL_KO_SUB, kx_var(d, l->sp), kx_int(d, 1));

@@ -1,8 +1,8 @@
 /*
 ** What the files of AD share while one function is derived. 'f' is at once source and result:
-** a clone of the kernel, normalised (norm.c), whose body is taken out, read, and replaced. Its
-** first n0 variables are the source's, later ones are made here. Expressions of the source
-** are shared freely by what is built; fl_kad_tidy copies everything once at the end.
+** a clone of the kernel, normalised (norm.c), whose body is removed, read, and replaced. Its first
+** n0 variables are the source's, later ones are made here. Expressions of the source are shared
+** freely by what is built; fl_kad_tidy copies everything once at the end.
 */
 #ifndef FL_KERNEL_AD_STATE_H
 #define FL_KERNEL_AD_STATE_H
@@ -15,26 +15,27 @@
 
 typedef uint64_t *fl_kset;       /* bits by variable of the source */
 
-enum { FL_KAD_SUM_SHARED = 512 };    /* bytes that sums over a block take in CUDA text */
+enum { FL_KAD_SUM_SHARED = 512 };    /* bytes that a sum over a block needs in CUDA text */
 enum { FL_KAD_KEPT_MOST = 16 };      /* parameters of role KEPT */
 
 /* Marks on a statement of the source (fl_kad_note). */
 enum { FL_KN_FORWARD = 1, FL_KN_REVERSE = 2 };
 typedef struct fl_kad_note {
   uint8_t marks;
-  uint8_t step;                  /* IF made around the step of a loop with breaks */
+  uint8_t step;                  /* an IF that was made around the step of a loop with breaks */
 } fl_kad_note;
 
-/* How the adjoint of a load adds to the shadow of the array. STORE: it is the only one. */
+/* How the adjoint of a load adds to the shadow of the array. STORE: no other load adds to the
+** shadow. */
 enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE };
 
-/* A store to an element that other threads may write as well, at this place or another; with no
-** barrier in between; so at this place, or at one with the same index. JOINED: it stands for
-** several stores. */
+/* A store to an element that other threads may write as well, at this place or another. AT_ONCE:
+** with no barrier in between; ALIKE: AT_ONCE, and only at this place or at one with the same index.
+** JOINED: the flags are those of several stores. */
 enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
        FL_KAD_MEETS_JOINED = 8 };
 
-/* Threads may be gone where 'when' is true at s, before a barrier. */
+/* Threads may have returned before a barrier where 'when' is true at s. */
 enum { FL_KAD_GONE = 32 };
 typedef struct fl_kad_gone { const fl_kstmt *s; const fl_kexpr *when; int32_t line; } fl_kad_gone;
 
@@ -44,48 +45,49 @@ typedef struct fl_kad_state {
   const fl_kad_request *r;
   fl_kad *res;
   const fl_kfunc *source;    /* as given */
-  fl_kblock body;            /* of the source, normalised */
+  fl_kblock body;            /* body of the source, normalised */
   int32_t n0, words;
   uint8_t *varied, *useful, *active;   /* n0 each */
   fl_kdefs *defs;            /* of 'body' */
-  int32_t *shadow;           /* n0: variable with the derivative, -1 */
-  uint8_t *zeroes;           /* n0: a STORE clears the shadow element afterwards */
-  uint8_t *strong_var;       /* n0: its cotangent may be 0 where the slopes of its
-                             ** value are not finite */
-  uint8_t strong;            /* such a value is at work: 0 times anything is 0 */
+  int32_t *shadow;           /* n0 entries: the variable with the derivative, or -1 */
+  uint8_t *zeroes;           /* n0 entries: a STORE clears the shadow element afterwards */
+  uint8_t *strong_var;       /* n0 entries: its cotangent may be 0 where the slopes of its value are
+                             ** not finite */
+  uint8_t strong;            /* such a value is being differentiated: 0 times anything is 0 */
   int32_t n_sites0;
-  fl_kfacts *facts;          /* of the accesses of the source as written; NULL: tangent mode */
-  uint8_t *site_meets;       /* n_sites0: FL_KAD_MEETS… of a store */
-  uint8_t *site_add;         /* n_sites0: FL_KAD_ADD_… of an active load */
+  fl_kfacts *facts;          /* facts about the source's accesses as written; NULL: tangent mode */
+  uint8_t *site_meets;       /* n_sites0 entries: FL_KAD_MEETS… of a store */
+  uint8_t *site_add;         /* n_sites0 entries: FL_KAD_ADD_… of an active load */
   const uint8_t *in_thread;  /* by variable of the source: arrays whose values each thread keeps
                              ** as it reads them; NULL: none */
   int32_t again;             /* 1 + a variable: derive again, with it in in_thread; 0: no need */
   int32_t n_cap;             /* of res->params */
-  int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, -1 */
-  int32_t regions;           /* of dynamic shared memory: the source's, the shadows', copies */
+  int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, or -1 */
+  int32_t regions;           /* number of regions of dynamic shared memory: the source's, the
+                             ** shadows', copies */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
   uint8_t leave;             /* some threads may have returned: shared work is done by those left */
   uint8_t returns;           /* threads may be gone at the end: no sums over the block there */
-  uint8_t top;               /* the statement at work is reached by all threads */
-  uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
-  fl_kset taken_back;        /* arrays of the loop around that are restored round by round
-                             ** (ad_undo.c); NULL: none */
-  fl_kset wished;            /* arrays to restore where that is easily done: their old values meet
+  uint8_t top;               /* all threads reach the statement that is being derived */
+  uint8_t keep_forward, keep_reverse;   /* the replay, the reverse code need barriers */
+  fl_kset taken_back;        /* arrays that the loop around restores round by round (ad_undo.c);
+                             ** NULL: none */
+  fl_kset wished;            /* arrays to restore where that is easy, since their old values meet
                              ** cotangents of 0; NULL: none */
-  fl_kset carried;           /* read by the next iteration of the loop around; NULL: none */
-  struct fl_kad_seen *seen;  /* values already in a variable, of the statement at work */
+  fl_kset carried;      /* variables that the next iteration of the loop around reads; NULL: none */
+  struct fl_kad_seen *seen;  /* values of the current statement that are already in a variable */
   struct fl_kad_choice *first_choice, *last_choice;       /* ad_tell.c */
 } fl_kad_state;
 
 static inline int fl_kset_has(fl_kset s, int v) { return (int)(s[v >> 6] >> (v & 63) & 1); }
 static inline void fl_kset_add(fl_kset s, int v) { s[v >> 6] |= (uint64_t)1 << (v & 63); }
 static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 << (v & 63)); }
-/* What is known of the access; nothing of one that AD has made. */
+/* The facts about the access 'site'; for one that AD has made, nothing is known. */
 static inline const fl_kfact *fl_kad_fact(const fl_kad_state *d, int32_t site) {
   return fl_kfact_of(d->facts, site);
 }
-/* FL_KAD_MEETS… of a store; of one that AD has made: all. */
+/* FL_KAD_MEETS… of a store; for one that AD has made, all of them. */
 static inline int fl_kad_meets_of(const fl_kad_state *d, int32_t site) {
   return site >= 0 && site < d->n_sites0 ? d->site_meets[site] : ~0;
 }
@@ -119,55 +121,59 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f);     /* 0: see fl_kad_fini
 typedef struct fl_kad_pass {
   const char *name;
   void (*run)(fl_kad_state *d);
-  uint8_t makes;             /* it replaces d->body, which is then checked and may be printed */
+  uint8_t makes;             /* it makes a new d->body, which is then checked and may be printed */
 } fl_kad_pass;
-/* One after the other, while nothing is refused. */
+/* Runs the passes one after the other until one refuses. */
 void fl_kad_run(fl_kad_state *d, const fl_kad_pass *pass, int n);
 void fl_kad_variables(fl_kad_state *d);       /* passes of both modes */
 void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
 void fl_kad_name_result(fl_kad_state *d, const char *ending);
-/* By variable: is an element of it read, written? 0: no memory. */
+/* For each variable: is an element of it read, written? Returns 0 when memory is out. */
 typedef struct fl_kad_touched { uint8_t *read, *written; } fl_kad_touched;
 int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t);
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
 fl_kad *fl_kad_finish(fl_kad_state *d);
-/* count elements of shared memory, by all threads of the block, between barriers */
+/* Copies 'count' elements of shared memory by all threads of the block, between barriers. */
 void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
                         fl_kexpr *from_at, fl_kexpr *count);
 int fl_kad_shared_bytes(fl_kad_state *d);     /* variable of the FL_KAD_SHARED parameter */
 fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as launched */
 /* ad_strong.c: strong_var */
 void fl_kad_strong(fl_kad_state *d);
-int fl_kad_chooses(const fl_kexpr *x);        /* min, max and alike: of the others the slope is 0 */
-/* f with barriers of the block for those of warps in loops that all its threads go through together
-** (ad_barrier.c); NULL: there are none. */
+int fl_kad_chooses(const fl_kexpr *x);        /* min, max and similar functions: the slope for the
+                                              ** operands not chosen is 0 */
+/* A copy of f in which barriers of warps, in loops that all threads of the block go through
+** together, are barriers of the block (ad_barrier.c); NULL: there are none. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
-/* ad_tell.c: x is what became of the request; NULL: nothing */
+/* ad_tell.c: tells what became of the request: x; NULL: nothing */
 void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
-/* A row of the table of strategies, which FLAME_DEBUG=6 prints: what is done with variable var (-1:
-** a loop) at that line. Nothing is kept without. */
+/* Adds a row to the table of strategies that FLAME_DEBUG=6 prints: what is done at that line with
+** variable var (-1: with a loop). Without FLAME_DEBUG=6 nothing is kept. */
 void fl_kad_chose(fl_kad_state *d, int line, int var, const char *fmt, ...)
   __attribute__((format(printf, 4, 5)));
 void fl_kad_tell_strategy(const fl_kad_state *d);
 /* norm.c */
-void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
+void fl_kad_normalise(fl_kad_state *d);       /* makes d->body from d->f->body, without jumps */
 /* norm_memory.c */
 void fl_kad_hold_elements(fl_kad_state *d);
 /* norm_loads.c */
-void fl_kad_hold_loads(fl_kad_state *d);      /* of arrays that are in_thread */
+void fl_kad_hold_loads(fl_kad_state *d);      /* keeps the loads of arrays that are in_thread in
+                                              ** variables */
 /* activity.c */
-int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* on a path of real numbers */
+int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* does x depend on 'set' by a path of
+                                                           ** real numbers? */
 void fl_kad_activity(fl_kad_state *d);
 void fl_kad_need(fl_kad_state *d);            /* marks */
-/* Marks inside a loop for its reverse code alone (with 'condition': which asks the condition). */
+/* Computes the marks inside a loop for its reverse code alone (with 'condition': for reverse code
+** that evaluates the loop's condition). */
 void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition);
 void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads */
 void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x);  /* x's adjoint reads */
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
 void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
-/* is no variable of x assigned twice? */
+/* is each variable of x assigned at most once? */
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
-int fl_kad_has_barrier(const fl_kblock *b);   /* of the block, somewhere in b */
+int fl_kad_has_barrier(const fl_kblock *b);   /* does b hold a barrier of the block? */
 /* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
 
@@ -178,21 +184,21 @@ fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index);   /* index in th
 /* ad_sweep.c: forward and reverse code of a block */
 /* A copy of one statement without its parts. */
 fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
-/* The old value of v is kept in *f and put back at the begin of *r, where it will be read. */
+/* Keeps the old value of v in *f and restores it at the start of *r, where it will be read. */
 void fl_kad_save(fl_kad_state *d, int v, int read, fl_kset keep, fl_kblock *f, fl_kblock *r);
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse);
 void fl_kad_prepend(fl_kblock *b, fl_kblock first);
-/* ad_warp.c: have all threads of a block that come to s the same x? What they read in shared memory
-** counts as such where the place is the same. */
+/* ad_warp.c: does x have one value in all threads of a block that reach s? Loads of shared memory
+** count as equal where their indices are. */
 int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x);
 /* a shuffle or vote */
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r);
 /* ad_loop.c */
 void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);
-/* ad_tidy.c: drops what is not used, renumbers variables and accesses */
+/* ad_tidy.c: drops unused code, renumbers variables and accesses */
 void fl_kad_tidy(fl_kad_state *d);
 
 /* Short builders */
@@ -207,7 +213,7 @@ static inline void kx_set(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *x) {
   fl_kstmt_assign(d->f, b, v, x);
 }
 
-/* All views of dynamic shared memory of one type begin at byte 0: they become
-** one array (ad_slots.c). */
+/* Views of dynamic shared memory of one type all begin at byte 0: this makes them one array
+** (ad_slots.c). */
 void fl_kad_unify_views(fl_kfunc *f);
 #endif

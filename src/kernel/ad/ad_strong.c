@@ -1,15 +1,15 @@
 /*
-** Where a cotangent may be 0 for the branch that was taken: of variables that are read or
-** overwritten inside a branch, in an arm of ?:, or in min and max, of local arrays whose place is
-** chosen by reals, and of what these are made of. There 0 times a slope is 0 even where the slope
-** is infinite or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
+** Where a cotangent may be 0 for the branch that was taken: variables that are read or overwritten
+** inside a branch, in an arm of ?:, or in min and max, local arrays whose index depends on reals,
+** and all that these are computed from. There 0 times a slope is 0 even where the slope is infinite
+** or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
 */
 #include "kernel/ad/ad_state.h"
 
 typedef struct walk {
   fl_kad_state *d;
-  fl_kset read, assigned, chosen;          /* chosen: integers that reals decide */
-  int32_t *lost, *inside;        /* assignments in the IF that lose an old value; all there */
+  fl_kset read, assigned, chosen;          /* chosen: integers that depend on reals */
+  int32_t *lost, *inside;  /* assignments in the IF that lose an old value; all assignments there */
   int changed;
 } walk;
 
@@ -26,7 +26,7 @@ static int see_assigned(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* All that is read in the branch and not made there. */
+/* Notes all variables that the branch reads and does not set itself. */
 static void branch(walk *w, const fl_kblock *b) {
   const fl_kvisitor v = {see_assigned, see_read, w};
   memset(w->read, 0, (size_t)w->d->words * sizeof *w->read);
@@ -45,7 +45,7 @@ static int see_lost(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* What has an old value that the IF may lose. */
+/* Notes the variables whose old value the IF may lose. */
 static void overwritten(walk *w, fl_kstmt *s) {
   const fl_kvisitor v = {see_lost, NULL, w};
   memset(w->lost, 0, 2 * (size_t)w->d->n0 * sizeof *w->lost);
@@ -63,7 +63,7 @@ static int see_branch(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Do reals decide what x is? */
+/* Does x depend on a comparison of reals? */
 static int chooses(const void *of, const fl_kexpr *x) {
   const walk *w = of;
   return fl_kt_is_float(x->type) || (x->kind == FL_KX_VAR && fl_kset_has(w->chosen, x->var));

@@ -81,8 +81,8 @@ static int meets(const fl_kad_state *d, const fl_kstmt *s) {
   return fl_kad_meets_of(d, s->site);
 }
 
-/* The cotangent of the element that s writes, in a variable; cleared where s overwrites it: at once
-** where other threads may take it, too. */
+/* The cotangent of the element that s writes, in a variable. Where s overwrites the element, the
+** cotangent is cleared: immediately where other threads may take it too. */
 static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, int clear) {
   const int to = d->shadow[s->var];
   fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;
@@ -102,10 +102,9 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
   return seed;
 }
 
-/* The old value of an element would be put back by each thread that wrote it, while others still
-** read the new one. Where threads keep what they read, only loops that are run again ask for it. In
-** global memory, and where rounds are taken back, two parts of an array are taken for what they
-** seem. */
+/* May each thread that wrote an element restore its old value, although others may still read the
+** new one? Where threads keep what they read, only loops that are run again need that. In global
+** memory, and where rounds are undone, two parts of an array count as different if they look so. */
 static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
   const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
                                        || (d->taken_back && fl_kset_has(d->taken_back, s->var));
@@ -224,7 +223,7 @@ static int see_meeting(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Array v before s and back behind it, by the whole block. */
+/* Keeps array v before s and restores it after s, by the whole block. */
 static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   const fl_kvar x = d->f->vars[v];
   const int kept = x.dynamic
@@ -236,7 +235,8 @@ static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   fl_kad_copy_shared(d, back, v, zero, kept, at, fl_kad_shared_count(d, v));
 }
 
-/* All threads come to s, in which several may write an element whose old value is needed. */
+/* Keeps whole arrays around s: all threads reach s, and several may write an element whose old
+** value is needed. */
 static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *back) {
   if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other))
     return;

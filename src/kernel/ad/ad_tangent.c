@@ -1,7 +1,7 @@
 /*
-** Forward mode: beside each statement on active numbers stands the one for their tangents,
-** before it, so that it reads the same values. Control flow is that of the source, jumps
-** included. Arms of a SELECT are taken apart into an IF, so guarded loads stay guarded.
+** Forward mode. The statement for the tangents is put before each statement on active numbers, so
+** that it reads the same values. Control flow is that of the source, jumps included. A SELECT
+** becomes an IF with its arms as branches, so guarded loads stay guarded.
 */
 #include "kernel/ad/ad_state.h"
 #include "kernel/ad/partial.h"
@@ -32,8 +32,8 @@ static int has_steep_ends(int op) {
       || op == FL_KB_ACOS || op == FL_KB_ACOSH;
 }
 
-/* t times the slope; 0 where t is 0 and the slope is infinite: what was not
-** chosen does not move. */
+/* t times the slope; 0 where t is 0 and the slope is infinite: an operand that is not chosen has no
+** effect. */
 static fl_kexpr *along_slope(fl_kad_state *d, fl_kblock *b, fl_kexpr *t, fl_kexpr *slope, int op) {
   if (!t || !slope || slope->kind == FL_KX_CONST || !has_steep_ends(op)) return times(d, t, slope);
   t = fl_kad_atom(d, b, t);
@@ -79,7 +79,7 @@ static fl_kexpr *of_call(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
     fl_kexpr *g = tangent(d, b, x->x[i]);
     fl_kexpr *part = slope->kind == FL_KX_CONST && slope->value.d == 1 ? g
                    : along_slope(d, b, g, slope, x->op);
-    if (part && fl_kad_chooses(x))                  /* the other's tangent may be NaN */
+    if (part && fl_kad_chooses(x))            /* the tangent of the operand not chosen may be NaN */
       part = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)),
                              part, fl_kexpr_zero(d->a, part->type));
     all = sum(d, all, part);
@@ -119,7 +119,7 @@ static fl_kexpr *tangent(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
   }
 }
 
-/* As 'type', zero written out. */
+/* x converted to 'type'; NULL becomes a written zero. */
 static fl_kexpr *value(fl_kad_state *d, fl_kblock *b, fl_kexpr *x, int type) {
   fl_kexpr *g = tangent(d, b, x);
   return g ? fl_kexpr_cast(d->a, type, g) : fl_kexpr_zero(d->a, type);
@@ -188,7 +188,8 @@ static void of_pointer(fl_kad_state *d, int v) {
                                   fl_kad_type(x.type), 1, !result);
 }
 
-/* A scalar parameter's tangent comes by value; an array leaf's is copied into an array. */
+/* A scalar parameter's tangent is passed by value; that of a struct's array is copied into an
+** array. */
 static void of_value(fl_kad_state *d, int v, fl_kblock *b) {
   const fl_kvar x = d->f->vars[v];
   const int type = fl_kad_type(x.type), input = d->r->want[x.param] & FL_KAD_INPUT;

@@ -1,6 +1,6 @@
 /*
-** The last step: statements without effect go, with the branches and loops they leave empty;
-** variables that nothing mentions any more go; variables, accesses and loops are numbered again.
+** The last step: removes statements without effect, the branches and loops that are then empty, and
+** the variables that are no longer used; then numbers variables, accesses and loops again.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -23,7 +23,7 @@ static int in_memory(const tidy *t, int v) {
 
 static int live_block(tidy *t, const fl_kblock *b);
 
-/* Has s an effect? Then what it reads is live. */
+/* Does s have an effect? Then what it reads is live. */
 static int live_stmt(tidy *t, const fl_kstmt *s) {
   int live;
   switch (s->kind) {

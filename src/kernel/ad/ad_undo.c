@@ -1,12 +1,12 @@
 /*
-** Loops whose stores to an array are taken back: going back, each round does so first, and the
-** array is what it was before the round. The place of a store must be known from the loop's
-** counters alone, and each round has its own. Where the old elements come from:
+** Loops whose stores to an array are undone: the reverse code of each round first restores the
+** array to its state before the round. The index of a store must follow from the loop's counters
+** alone, and differ between rounds. Where the old elements come from:
 ** - global memory of which the loop is the first writer, each element once: the launch's argument
 **   (zeros of a fresh output);
-** - else a second array of its size, which keeps them as the rounds come by, one for each store
-**   whose places may be another's. In shared memory it needs no barrier: between two barriers an
-**   element that a thread writes is its own.
+** - else a second array of its size, in which the rounds of the forward code keep them, one for
+**   each store that may write an element of another store. In shared memory it needs no barrier:
+**   between two barriers an element that a thread writes is its own.
 */
 #include "kernel/ad/ad_loop.h"
 
@@ -22,7 +22,7 @@ static int count_writes(const fl_kblock *b, int v) {
   return n;
 }
 
-/* Is v written by nothing that may stand before the loop? */
+/* Is v written by nothing that may run before the loop? */
 static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s == loop) return 1;
@@ -49,8 +49,8 @@ static int is_at_top(const fl_kloop *l, const fl_kstmt *goal) {
   return 0;
 }
 
-/* x, of the statement 'use' of the body, by the loop's counters as a round begins and what the loop
-** does not change; NULL: it is not. */
+/* x, which appears in statement 'use' of the body, as a function of the loop's counters at the
+** start of a round and of values that the loop does not change; NULL: x is not such a function. */
 static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use, int depth) {
   const fl_kstmt *one = NULL;
   if ((x->kind == FL_KX_LOAD && fl_kad_written(l->d, x->var)) || depth > 20) return NULL;
@@ -67,8 +67,8 @@ static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use
   return fl_kexpr_over(l->d->a, x, k);
 }
 
-/* When a round comes to 'goal' in b: conditions that by_counters knows, NULL: always. *use: what
-** the body has around it. 0: not known. */
+/* The conditions, known to by_counters, under which a round reaches 'goal' in b; NULL: always.
+** *use: the statement of the body that holds it. 0: not known. */
 static int guard_of(const fl_kloop *l, const fl_kblock *b, const fl_kstmt *goal,
                     const fl_kstmt **use, fl_kexpr **guard) {
   fl_kad_state *d = l->d;
@@ -113,7 +113,7 @@ static int from_argument(fl_kloop *l, const undo *u, int first) {
   return fresh || original >= 0;
 }
 
-/* Arrays filled by fl_kloop_keep_round. */
+/* The old elements come from arrays that fl_kloop_keep_round fills. */
 static int from_copies(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
   for (int i = first; i < l->n_undo; i++) {
@@ -130,8 +130,8 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
   return 1;
 }
 
-/* A shared array of floats, or a pointer that is a parameter or a member of one: the proof of
-** owners (facts/own.c) can say of these that no other thread has an element. */
+/* A shared array of floats, or a pointer parameter or member: for these the proof of owners
+** (facts/own.c) can show that no other thread accesses an element. */
 static int is_array(const fl_kad_state *d, const fl_kvar *x) {
   if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
   return x->kind == FL_KV_POINTER && x->param >= 0
@@ -162,7 +162,7 @@ static fl_kexpr *kept_at(fl_kloop *l, const struct fl_kloop_undo *u) {
                                        fl_kexpr_cast(d->a, FL_KT_I64, u->at));
 }
 
-/* Where code goes that a round runs when it comes to the store. */
+/* The block for code that a round runs only when it reaches the store. */
 static fl_kblock *guarded(fl_kloop *l, fl_kblock *b, const struct fl_kloop_undo *u) {
   fl_kstmt *s = u->guard ? fl_kstmt_if(l->d->f, b, u->guard) : NULL;
   return s ? &s->body : b;

@@ -1,10 +1,10 @@
 /*
-** Shuffles, forward and reverse: all lanes that took this lane's value give their derivative to it.
-** A lane is asked only if it is there: named in the mask and not gone, as a ballot says.
+** Shuffles, forward and reverse: a lane receives the derivatives of all lanes that read its value.
+** A lane is read only if it is active: named in the mask and not returned, as a ballot tells.
 **
-** Where all lanes shift by the same, the lane that took this one's value is known: one shuffle.
-** Where all read one lane, the sum of the group goes to it. Else each lane asks all others
-** which lane they took.
+** Where all lanes shift by the same distance, the lane that read this one's value is known: one
+** shuffle. Where all read one lane, it receives the sum over the group. Otherwise each lane asks
+** all others which lane they read.
 */
 #include "kernel/ad/ad_state.h"
 #include "kernel/facts/uniform.h"
@@ -15,7 +15,8 @@ typedef struct back {
   const fl_kstmt *s;
   fl_kexpr *seed, *zero;
   fl_kexpr *here;                /* U32: who is there */
-  fl_kexpr *self, *lane, *base;  /* I32: in the warp, in the group of 'width', its begin */
+  fl_kexpr *self, *lane, *base;  /* I32: number of this lane in the warp, in its group of 'width',
+                                 ** and first lane of the group */
   fl_kexpr *by;                  /* I32: x[2] */
   int width;
 } back;
@@ -28,8 +29,8 @@ static fl_kexpr *i32(fl_kad_state *d, int64_t i) { return fl_kexpr_int(d->a, FL_
 
 /* ---- the same in all lanes? ------------------------------------------------------------- */
 
-/* Do all threads of a block that come to s have the same x? shared: what they read in shared memory
-** counts as such where the place is the same. */
+/* Does x have one value in all threads of a block that reach s? shared: loads of shared memory
+** count as equal where their indices are. */
 static int is_equal(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x, int shared) {
   const fl_kuniform *u = fl_kuniform_new(d->a, d->f, d->body, s, shared);
   return u && fl_kuniform_level(u, x) <= FL_KEQUAL_BLOCK;
@@ -63,7 +64,7 @@ static fl_kexpr *ballot(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
   return kx_var(d, v);
 }
 
-/* Is lane 'lane' of the warp there, and 'also' (NULL: true)? */
+/* Is lane 'lane' of the warp active, and does 'also' hold (NULL: true)? */
 static fl_kexpr *is_there(back *w, fl_kblock *b, fl_kexpr *lane, fl_kexpr *also) {
   fl_kad_state *d = w->d;
   fl_kexpr *bit = kx_op(d, FL_KO_AND, kx_op(d, FL_KO_SHR, w->here, lane),
@@ -72,7 +73,7 @@ static fl_kexpr *is_there(back *w, fl_kblock *b, fl_kexpr *lane, fl_kexpr *also)
   return fl_kad_atom(d, b, also ? kx_op(d, FL_KO_LAND, also, in) : in);
 }
 
-/* x as it is in the lane, if 'valid'. */
+/* The value that x has in the lane, if 'valid'. */
 static fl_kexpr *ask(back *w, fl_kblock *b, fl_kexpr *x, fl_kexpr *lane, fl_kexpr *valid) {
   fl_kad_state *d = w->d;
   const int t = x ? fl_ktemp(d->f, x->type) : -1;
@@ -95,8 +96,8 @@ static fl_kexpr *seed_of(back *w, fl_kblock *b, fl_kexpr *seed, fl_kexpr *lane, 
 
 /* ---- the ways back ---------------------------------------------------------------------- */
 
-/* Up and down are each other's opposites, with the lanes at the edge, which kept their own
-** value, apart. */
+/* Up and down are inverses of each other, except for the lanes at the edge, which kept their own
+** value. */
 static fl_kexpr *shifted_back(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *before = kx_op(d, FL_KO_GE, w->lane, w->by);           /* lane - by is in the group */
@@ -122,7 +123,8 @@ static fl_kblock *each_lane(back *w, fl_kblock *b, fl_kexpr **lane) {
   return &loop->body;
 }
 
-/* All read lane 'by' of their group, which gets the sum: by halves where the warp is whole. */
+/* All lanes read lane 'by' of their group, so it receives the sum: by halving where the warp is
+** whole. */
 static fl_kexpr *sum_back(back *w) {
   fl_kad_state *d = w->d;
   const int sum = fl_ktemp(d->f, w->seed->type);
@@ -145,13 +147,13 @@ static fl_kexpr *sum_back(back *w) {
   return fl_kexpr_select(d->a, kx_op(d, FL_KO_EQ, w->lane, read), kx_var(d, sum), w->zero);
 }
 
-/* The lane of the group that this lane took. */
+/* The number in its group of the lane that this lane read. */
 static fl_kexpr *taken(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *to = NULL, *in = NULL;
   switch (w->s->op) {
   case FL_KSH_IDX: return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
-  case FL_KSH_XOR:                                  /* of the warp; a group behind is not reached */
+  case FL_KSH_XOR:                                  /* of the warp; a later group is not reached */
     to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
     in = kx_op(d, FL_KO_LE, to, kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1)));
     return fl_kexpr_select(d->a, in, to, w->self);
@@ -183,8 +185,8 @@ static fl_kexpr *searched_back(back *w) {
   return kx_var(d, sum);
 }
 
-/* XOR is its own opposite while it stays in the group; a distance that leaves
-** it is searched for. */
+/* XOR is its own inverse while it stays in the group; for a distance that leaves the group the
+** lanes are searched. */
 static fl_kexpr *exchanged_back(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *by = kx_op(d, FL_KO_AND, w->by, i32(d, 31)), *from = kx_op(d, FL_KO_XOR, w->self, by);

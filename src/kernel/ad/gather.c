@@ -1,15 +1,16 @@
 /*
 ** Adjoints that add into neighbours, inverted. The adjoint of v[i] = u[i - 1] + u[i + 1] adds
-** to grad_u[i - 1] and grad_u[i + 1]: atomics, or slow sums in a fixed order. Element j gets these
-** sums from the threads j + 1 and j - 1, so a thread for each j can ask them: for each place of the
-** source where the array is read (a "site", gather_site.c) it finds the thread that read j there,
-** runs that thread's adjoint again and takes what it adds at this place. No atomics, no zeros to
-** begin with, always the same order.
+** to grad_u[i - 1] and grad_u[i + 1]: atomics, or slow sums in a fixed order. Element j receives
+** these sums from threads j + 1 and j - 1, so one thread per j can collect them: for each place of
+** the source where the array is read (a "site", gather_site.c) it finds the thread that read j
+** there, runs that thread's adjoint again and takes what it adds at this place. No atomics, no
+** zeros to begin with, always the same order.
 **
-** It works on the finished adjoint, a function of the language, and gives another one; so tangent
-** kernels and their adjoints (second order) come without more ado. Where it does not succeed, short
-** loops over neighbours are written out and indices at a border put in pieces. Only arrays all of
-** whose sums are of this kind are taken; what else the adjoint computes stays in 'rest'.
+** It works on the finished adjoint, a function of the language, and gives another one; so it serves
+** tangent kernels and their adjoints (second order) too. Where it fails, it is tried again with
+** short loops over neighbours written out and indices at a border split into pieces. Only arrays
+** all of whose sums are of this kind are gathered; everything else that the adjoint computes stays
+** in 'rest'.
 */
 #include "kernel/ad/gather.h"
 #include "kernel/tree/builtins.h"
@@ -18,8 +19,9 @@
 
 enum { MOST_STATEMENTS = 400, MOST_PARAMS = 42, MOST_WEIGHT = 8000 };
 /* What a sum by an atomic costs more than a plain one, and a sum in a fixed order, in units of
-** weight (below); what a GPU does while it waits for the memory of one element. From the stencil of
-** docs/performance.md: 96 us more than by hand for three atomics, 1446 us in a fixed order. */
+** weight (below); FREE_WEIGHT: the work that a GPU does while it waits for the memory of one
+** element. Measured with the stencil of docs/performance.md: 96 us more than a hand-written kernel
+** for three atomics, 1446 us in a fixed order. */
 enum { ATOMIC_WEIGHT = 40, ORDERED_WEIGHT = 400, FREE_WEIGHT = 80 };
 
 /* ---- what the adjoint does -------------------------------------------------------------- */
@@ -38,7 +40,8 @@ static int see_load(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* In the order of the text; behind a loop all has been read after it was written. */
+/* Statements are seen in the order of the text; after a loop, all that it read counts as read after
+** it was written. */
 static int see_statement(void *arg, fl_kstmt *s) {
   survey *x = arg;
   fl_kgathering *g = x->g;
@@ -51,7 +54,7 @@ static int see_statement(void *arg, fl_kstmt *s) {
     g->assigned[s->var] = 1;
     g->late[s->var] |= (uint8_t)x->loops;
     g->n_sums += is_gradient(g, s->var);
-    /* one of several threads takes it */
+    /* only one of several threads takes it */
     if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;
     break;
   default: x->strange = 1;                        /* threads work together */
@@ -81,7 +84,8 @@ static int same_digits(const fl_kdigits *a, const fl_kdigits *b) {
   return 1;
 }
 
-/* Can all threads of a site be found? Three digits only where they are known to be small. */
+/* Can all threads of a site be found? Three digits are accepted only where they are known to be
+** small. */
 static int is_solvable(const fl_kgathering *g, const fl_kstmt *s, fl_kdigits *x) {
   return !(s->kind == FL_KS_ATOMIC &&
            (s->mode == FL_KM_BLOCK || s->op != FL_KA_ADD || s->result >= 0))
@@ -108,8 +112,8 @@ static int see_sum(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Arrays with a sum that needs an atomic, all of whose sums are at a site; with 'plain' ones too
-** where that leaves nothing else to do. Returns how many. */
+/* Chooses the arrays that have a sum which needs an atomic, and all of whose sums are at a site;
+** arrays with plain sums too where nothing else is then left to do. Returns how many. */
 static int choose(fl_kgathering *g) {
   const fl_kvisitor see = {see_sum, NULL, g};
   int others = 0, n = 0, all = 1;
@@ -124,7 +128,7 @@ static int choose(fl_kgathering *g) {
   }
   uint8_t *wanted = fl_karena_new(g->d.a, (size_t)g->src->n_vars + 1);
   if (!wanted) return 0;
-  for (int i = 0; i < g->n_sums; i++) {           /* bits: 1 an atomic, 2 a sum without site */
+  for (int i = 0; i < g->n_sums; i++) {           /* bits: 1: an atomic, 2: a sum without a site */
     const fl_ksum *s = &g->sum[i];
     wanted[s->s->var] |=
         (uint8_t)((s->s->kind == FL_KS_ATOMIC && s->s->mode != FL_KM_BLOCK) | (s->site < 0) << 1);
@@ -140,7 +144,7 @@ static int choose(fl_kgathering *g) {
 
 /* ---- kernels ---------------------------------------------------------------------------- */
 
-/* g->d set up to change a copy of the adjoint, with room for more parameters. */
+/* Sets up g->d to change a copy of the adjoint, with room for more parameters. */
 static int begin(fl_kgathering *g) {
   fl_kad_state *d = &g->d;
   d->n_cap = g->from->n_params + FL_KG_RANGES + g->src->n_vars;
@@ -153,13 +157,14 @@ static int begin(fl_kgathering *g) {
   return 1;
 }
 
-/* Is the gradient in parameter p's array, when the kernel is done? */
+/* Does parameter p's array hold the gradient when the kernel is done? */
 static int is_result(const fl_kad_state *d, const fl_kad_param *p) {
   return p->role == FL_KAD_GRAD || p->role == FL_KAD_GRAD_SCALAR
       || (p->role == FL_KAD_WORK && p->param >= 0 && d->r->want[p->param] & FL_KAD_INPUT);
 }
 
-/* Roles of what is no longer followed. Returns whether any gradient is computed. */
+/* Sets the roles of parameters that are no longer read or written. Returns whether any gradient is
+** computed. */
 static int settle(fl_kad_state *d, int n_params, int gather) {
   fl_kad_touched t;
   int results = 0;
@@ -269,7 +274,7 @@ typedef struct measure {
   int64_t weight; int loops, arrays; const uint8_t *written; const fl_kfunc *f;
 } measure;
 
-/* About the instructions of a GPU. */
+/* The approximate number of GPU instructions of x. */
 static void weigh(measure *m, const fl_kexpr *x) {
   if (!x) return;
   const int real = fl_kt_is_float(x->type);
@@ -306,8 +311,8 @@ static measure measure_of(const fl_kfunc *f) {
   return m;
 }
 
-/* Does the kernel read only what is not written in the adjoint, or what the thread that writes it
-** has read before (the cotangent of an element that its own thread replaced)? */
+/* Does the kernel read only what the adjoint does not write, or what the writing thread has read
+** before (the cotangent of an element that its own thread replaced)? */
 static int reads_inputs(fl_kgathering *g) {
   fl_kad_touched now;
   if (!fl_kad_find_touched(&g->d, &now)) return 0;
@@ -323,7 +328,8 @@ static int reads_inputs(fl_kgathering *g) {
   return 1;
 }
 
-/* Loops that could not be written out stay where they are: they would be run once for each site. */
+/* Loops that could not be written out stay as they are: a gather would run them once for each
+** site. */
 static int is_worth_it(fl_kgathering *g) {
   const measure m = measure_of(g->d.f), before = measure_of(g->src);
   int64_t atomics = 0;
@@ -354,7 +360,8 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
   return parts;
 }
 
-/* f in another way: short loops written out, indices at a border in pieces. NULL: there is none. */
+/* f with short loops written out and indices at a border split into pieces; NULL: there is nothing
+** to do. */
 static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                            uint8_t **positive) {
   fl_kfunc *flat = fl_kunroll(a, f), *g = flat ? flat : fl_kfunc_clone(a, f);

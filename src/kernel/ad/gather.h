@@ -9,31 +9,31 @@
 
 enum { FL_KG_CHAINS = 4, FL_KG_RANGES = 9, FL_KG_NEAR = 1 << 20, FL_KG_CARRIES = 64 };
 
-/* How an element's number is taken apart: j = b[0] + m[0] * (b[1] + m[1] * b[2]), once for the
-** thread; the number of a source thread near by then needs no division. m are the source's moduli
-** made positive. In an index they are so, or no thread is there: then the highest b is far below 0.
-** In a number of the thread 'sign' is what C's quotient has. */
+/* How an element's number is taken apart: j = b[0] + m[0] * (b[1] + m[1] * b[2]), once per thread;
+** then the number of a nearby source thread needs no division. m are the source's moduli made
+** positive. The moduli of an index are positive, or no thread reaches it: then the highest b is far
+** below 0. For a number of the thread, 'sign' is the sign of C's quotient. */
 typedef struct fl_kchain {
   int n;                         /* moduli, 1 or 2 */
   fl_kterm whole[2];             /* m[0], m[0] * m[1] */
-  int32_t symbol;                /* of the thread, where its number is taken apart; -1: an index */
+  int32_t symbol;               /* symbol of the thread whose number is taken apart; -1: an index */
   int32_t m[2], b[3];            /* variables */
-  int32_t given[2], sign[2];     /* the moduli as given; -1: positive for sure */
+  int32_t given[2], sign[2];     /* the moduli as given and their signs; sign -1: surely positive */
 } fl_kchain;
 
-/* Accesses of one array with one index: the sums into one element that one thread makes. */
+/* Accesses of one array with one index: the sums that one thread makes into one element. */
 typedef struct fl_ksite {
   int32_t grad;                  /* the array summed into, a variable of the adjoint */
   fl_kdigits digits;
   int chain;                     /* -1: none */
-  uint8_t near;                  /* the shift is 'by' in the digits of the chain, few carries */
+  uint8_t near;                 /* the shift is 'by' in the digits of the chain, with few carries */
   int64_t by[3];
 } fl_ksite;
 
 typedef struct fl_ksum { fl_kstmt *s; int32_t site; } fl_ksum;     /* site -1: not gathered */
 
 typedef struct fl_kgathering {
-  fl_kad_state d;                /* the kernel at work: d.f is a clone of 'src' */
+  fl_kad_state d;                /* the kernel being made: d.f is a clone of 'src' */
   const fl_kad *from;
   const fl_kfunc *src;           /* the adjoint */
   fl_kindices *k;                /* of src */
@@ -43,27 +43,29 @@ typedef struct fl_kgathering {
   int n_sites;
   fl_kchain chain[FL_KG_CHAINS];
   int n_chains;
-  uint8_t *taken;                /* by variable of src: its sums are gathered */
-  uint8_t *assigned;             /* by variable of src: written anywhere */
+  uint8_t *taken;                /* by variable of src: its sums are gathered here */
+  uint8_t *assigned;             /* by variable of src: written somewhere */
   uint8_t *late;                 /* by variable of src: read after it was written */
-  int32_t range[FL_KG_RANGES];   /* parameters of the launch, by fl_kg_range; -1 */
+  int32_t range[FL_KG_RANGES];   /* parameters for sizes of the launch, by fl_kg_range; -1: none
+                                 ** yet */
   int32_t element;               /* j */
 } fl_kgathering;
 
 /* gather_digits.c */
-void fl_kg_chains(fl_kgathering *g);            /* choose how numbers are taken apart */
+void fl_kg_chains(fl_kgathering *g);            /* chooses how numbers are taken apart */
 void fl_kg_bases(fl_kgathering *g, fl_kblock *b);
-int fl_kg_range(int32_t symbol);            /* of a number of the thread: FL_KAD_LAUNCH's 'count' */
+int fl_kg_range(int32_t symbol);            /* index of the extent of a thread's number:
+                                            ** FL_KAD_LAUNCH's 'count' */
 fl_kexpr *fl_kg_extent(fl_kgathering *g, int32_t symbol);
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p);
 fl_kexpr *fl_kg_number(fl_kgathering *g, const fl_kpoly *shift, int type);
-/* v[i]: new variables with the digits of t in the site's chain (t not negative unless near) */
+/* v[i]: new variables with the digits of t in the site's chain (t is not negative unless near) */
 void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t, int *v);
 int fl_kg_is_division(const fl_kexpr *x);
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,
                   fl_kterm *below, fl_kterm *whole);
 /* gather_site.c */
-/* Adds to 'total' what the threads that touch element j at the site add there. */
+/* Adds to 'total' what the threads that access element j at the site add there. */
 void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total);
 
 /* Short builders */

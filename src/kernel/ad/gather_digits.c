@@ -1,16 +1,16 @@
 /*
-** Numbers in a gather: what the launch was, how an element's number j is taken apart (chains), and
-** the digits of t = j - shift. Integer divisions would be most of the work: the digits of j are
+** Numbers in a gather: the sizes of the launch, how an element's number j is taken apart (chains),
+** and the digits of t = j - shift. Integer divisions would be most of the work: the digits of j are
 ** taken once (fl_kg_bases), those of t follow by adding and one carry.
 **
 ** Example: v[i] += u[i - 1] + u[i + w] in a picture of width w = 100, thread i = 100 y + x. The
 ** gradient of u[j] is the sum of the cotangents of v at the threads that read it:
-**   chain of j = 1234     x = 34, y = 12: one remainder and one division, whatever is read
-**   u[i - 1]              shift -1, t = j + 1: x = 34 + 1 = 35 is below 100, no carry: (35, 12)
+**   chain of j = 1234 x = 34, y = 12: one remainder and one division for all reads u[i - 1] shift
+**   -1, t = j + 1: x = 34 + 1 = 35 is below 100, no carry: (35, 12)
 **                         of j = 1299: x = 99 + 1 = 100 carries: (0, 13)
 **   u[i + w]              shift w, t = j - 100: the digit y alone, 12 - 1: (34, 11)
 ** Then t's digits stand for x and y in what the thread computed, and in the conditions under which
-** it read: "if (x > 0)" is asked of 35, not found again by a division of t.
+** it read: "if (x > 0)" tests 35, without a division of t.
 */
 #include "kernel/ad/gather.h"
 #include <assert.h>
@@ -24,7 +24,7 @@ static const char *const range_names[FL_KG_RANGES] = {
   "threads_z"
 };
 
-/* Where the extent of a symbol of the thread stands in fl_kgathering.range. */
+/* The index in fl_kgathering.range of the extent of a thread's symbol. */
 int fl_kg_range(int32_t symbol) {
   if (symbol >= FL_KSYM_GLOBAL) return 6 + symbol - FL_KSYM_GLOBAL;
   if (symbol >= FL_KSPECIAL_GDIM_X) return 3 + symbol - FL_KSPECIAL_GDIM_X;
@@ -93,8 +93,8 @@ static fl_kexpr *poly_value(fl_kgathering *g, const fl_kpoly *p) {
 
 /* ---- chains: how numbers are taken apart ------------------------------------------------ */
 
-/* x / m or x % m of the thread's number 'symbol' (or of a quotient of it): *below, *whole are what
-** was divided by before, and with m. */
+/* Is x the quotient / m or remainder % m of the thread's number 'symbol' (or of a quotient of it)?
+** *below, *whole: what the number was divided by before, and including m. */
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,
                    fl_kterm *below, fl_kterm *whole) {
   int ok;
@@ -143,7 +143,7 @@ static int find_divisions(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* The divisors of the thread's number in the source: the least, and a multiple of it. */
+/* The divisors of the thread's number in the source: the smallest, and a multiple of it. */
 static int chain_of_symbol(fl_kgathering *g, int32_t symbol, fl_kchain *c) {
   finder f = {.g = g, .symbol = symbol};
   const fl_kvisitor see = {find_divisions, NULL, &f};
@@ -173,7 +173,7 @@ static int chain_of_index(const fl_kdigits *x, fl_kchain *c) {
   return ok;
 }
 
-/* The shift in the digits of the chain: constants there, or the site is not 'near'. */
+/* Splits the shift into digits of the chain. They must be constants, or the site is not 'near'. */
 static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
   int ok;
   s->near = s->digits.scale == 1;
@@ -190,7 +190,7 @@ static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
     if (!at && !t.n) s->by[0] += t.c;
     else if (!at) s->near = 0;
   }
-  if (!c->whole[0].n) {                           /* of the nearest multiple of a constant */
+  if (!c->whole[0].n) {                           /* the nearest multiple of a constant */
     const int64_t m = c->whole[0].c, half = s->by[0] < 0 ? -(m / 2) : m / 2,
                   k = (s->by[0] + half) / m;
     s->by[0] -= k * m;
@@ -221,7 +221,7 @@ void fl_kg_chains(fl_kgathering *g) {
   }
 }
 
-/* A modulus as an int; what no element's number reaches is as good as INT_MAX. */
+/* A modulus as an int; INT_MAX stands for one that no element's number reaches. */
 static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
   fl_kad_state *d = &g->d;
   const int single = t->c == 1 && t->n == 1, s = single ? t->s[0] : 0;
@@ -243,8 +243,8 @@ static int is_positive(const fl_kterm *t) {
   return t->c > 0;
 }
 
-/* Modulus k of the chain: 1 where it is 0. Returns the condition that it is
-** positive, NULL: it is. */
+/* Sets modulus k of the chain, to 1 where it is 0. Returns the condition that it is positive; NULL:
+** it surely is. */
 static fl_kexpr *set_modulus(fl_kgathering *g, fl_kblock *b, fl_kchain *c, int k) {
   fl_kad_state *d = &g->d;
   int ok;
@@ -304,9 +304,8 @@ void fl_kg_bases(fl_kgathering *g, fl_kblock *b) {
 
 /* ---- the digits of t -------------------------------------------------------------------- */
 
-/* v into 0 … m - 1, with what that takes from the digit above, in at most so many steps of m: a few
-** are written out without a branch, so that the reads of several sites can be
-** under way together. */
+/* Brings v into 0 … m - 1 and carries to the digit above, in at most this many steps of m. A few
+** steps are written out without a branch, so that the reads of several sites can overlap. */
 static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int up, int steps) {
   enum { WRITTEN_OUT = 2 };
   fl_kad_state *d = &g->d;
@@ -324,12 +323,12 @@ static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int u
   }
   fl_kstmt *s = fl_kstmt_loop(d->f, b, kg_op(g, beyond, v, limit));
   if (!s) return;
-  s->op = 1;                                      /* not the source's (gather.c: cost) */
+  s->op = 1;                                      /* it is not of the source (gather.c: cost) */
   kx_set(d, &s->body, v, kg_op(g, back, v, kx_var(d, m)));
   kx_set(d, &s->body, above, kg_op(g, on, above, kg_int(g, 1)));
 }
 
-/* In digit i of moduli made positive the shift has the signs of all moduli below. */
+/* With moduli made positive, digit i of the shift takes the signs of all moduli below it. */
 static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain *c, int i) {
   fl_kexpr *b = kx_var(&g->d, c->b[i]), *by = kg_int(g, s->by[i]);
   int signs = 0;
@@ -341,9 +340,9 @@ static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain
 static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const fl_kchain *c,
                         const int *v) {
   int down = 0, up = 0;
-  int64_t steps = 0;                       /* a digit's, and with them at most what the next gets */
+  int64_t steps = 0;                   /* steps of one digit, which bound the carry into the next */
   for (int i = 0; i <= c->n; i++) kx_set(&g->d, b, v[i], near_digit(g, s, c, i));
-  for (int i = 0; i < c->n; i++) {                /* a carry from below may lead on */
+  for (int i = 0; i < c->n; i++) {                /* a carry from below may cause another */
     const int any = i && s->by[i] && c->sign[0] >= 0;
     down |= s->by[i] > 0 || any;
     up |= s->by[i] < 0 || any;
@@ -384,7 +383,7 @@ void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t
 }
 
 /* Is the shift a constant and at most one int, added or subtracted? Then j - shift is exact in U32:
-** what is negative or too large there is no number of a thread either. */
+** a result that is negative or too large is no thread's number either. */
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p) {
   int ints = 0;
   for (int i = 0; i < p->n; i++) {

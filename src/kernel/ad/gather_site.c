@@ -1,7 +1,7 @@
 /*
 ** The code of one access in a gather: the number of the thread that touches element j there, and
-** that thread's adjoint with its numbers put in for threadIdx and blockIdx. Its guards are tested
-** again as ordinary code; of its sums only those of this access stay.
+** that thread's adjoint with its numbers substituted for threadIdx and blockIdx. The guards are
+** tested again as ordinary code; of the sums only those of this access stay.
 */
 #include "kernel/ad/gather.h"
 
@@ -11,8 +11,9 @@ typedef struct thread {
   fl_kgathering *g;
   const fl_ksite *site;
   int32_t *map;                  /* variables of the source -> of this copy */
-  int32_t at[FL_KG_RANGES];      /* its numbers (U32), -1; as fl_kgathering.range */
-  int32_t v[3];                  /* digits of its number in the site's chain; v[0] -1: none */
+  int32_t at[FL_KG_RANGES];      /* the thread's numbers (U32), -1: not known; index as
+                                 ** fl_kgathering.range */
+  int32_t v[3];               /* digits of the thread's number in the site's chain; v[0] -1: none */
   int total;
   fl_kplace place;
   const fl_kstmt *placed;        /* the statement of 'place' */
@@ -49,7 +50,7 @@ static int level_in(const fl_kchain *c, const fl_kterm *t) {
   return -1;
 }
 
-/* x / m or x % m of the thread's number, whose digits are at hand. */
+/* x / m or x % m of the thread's number, whose digits are known. */
 static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
   const fl_kchain *c = &y->g->chain[y->site->chain];
   fl_kad_state *d = &y->g->d;
@@ -67,7 +68,7 @@ static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
 }
 
 /* The value of x, whose form is p. The site's index is the target's number j; where x differs from
-** it by what is the same in all threads, x is j minus that. NULL: it does not. */
+** it by something that is the same in all threads, x is j minus that. NULL: it does not. */
 static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
   fl_kgathering *g = y->g;
   fl_kpoly by = y->site->digits.whole;
@@ -82,7 +83,7 @@ static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
   return as(y, x->type, fl_kg_number(g, &by, near ? FL_KT_I32 : narrow ? FL_KT_U32 : FL_KT_I64));
 }
 
-/* What is known of the thread without computing it again; NULL: nothing. */
+/* The value of x where it follows from the thread's known numbers; NULL: it does not. */
 static fl_kexpr *known(thread *y, const fl_kstmt *s, const fl_kexpr *x) {
   const int division = fl_kg_is_division(x) && y->v[0] >= 0 &&
                        y->g->chain[y->site->chain].symbol >= 0;
@@ -159,7 +160,8 @@ static void copy(thread *y, fl_kblock *to, const fl_kblock *from) {
   for (const fl_kstmt *s = from->first; s && !y->g->d.a->failed; s = s->next) copy_one(y, to, s);
 }
 
-/* Variables of the copy: parameters are shared unless the kernel writes to them. */
+/* Makes the copy's variables. Parameters are shared with the source unless the kernel writes to
+** them. */
 static void make_variables(thread *y) {
   fl_kad_state *d = &y->g->d;
   const fl_kfunc *src = y->g->src;
@@ -213,7 +215,7 @@ static void one_digit(thread *y, fl_kblock *b, fl_kexpr *t) {
   run_thread(y, &in->body);
 }
 
-/* The digits below their moduli are the only ones. */
+/* The only digits that give t, for digits below their moduli. */
 static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   const fl_kdigits *x = &y->site->digits;
@@ -228,8 +230,8 @@ static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   run_thread(y, &in->body);
 }
 
-/* All (d0, d1) with d0 + m * d1 = t, for any m: where it is positive from the d1 with the least d0
-** on, else all d1. */
+/* All (d0, d1) with d0 + m * d1 = t, for any m: where m is positive, from the d1 with the smallest
+** d0 upwards; else all d1. */
 static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   fl_kad_state *d = &g->d;

@@ -1,22 +1,23 @@
 /*
-** Structured control flow: BREAK, CONTINUE, LEAVE and RETURN become flags and IFs, so that
-** every statement is left at its end and going back needs no thought about jumps.
+** Structured control flow: BREAK, CONTINUE, LEAVE and RETURN become flags and IFs, so that every
+** statement is left at its end and the reverse code need not consider jumps.
 **
 ** - Every construct that can be left has one BOOL: 'skip' (the rest of this body is not run);
-**   loops a second, 'stop' (no further iteration). A jump sets those of all it leaves.
+**   loops a second, 'stop' (no further iteration). A jump sets the flags of all constructs that it
+**   leaves.
 ** - What follows a branch that always jumps moves into the other branch: the common early
 **   exits then need no flag at all (a flag that is not read is dropped with the dead code).
 ** - The condition of a loop left by a jump becomes "!stop && condition", so it is evaluated
 **   as often as before; the step is guarded by !stop.
-** - PRINTF and ASSERT go (DECLs stay for the analyses). Stores of the form
-**   a[i] = a[i] + v become accumulations.
+** - PRINTF and ASSERT are removed (DECLs stay for the analyses). Stores of the form a[i] = a[i] + v
+**   become accumulations.
 */
 #include "kernel/ad/ad_state.h"
 
 typedef struct frame {
-  int kind;                      /* FL_KS_LOOP, FL_KS_BLOCK, or FL_KS_RETURN: the function */
+  int kind;                    /* FL_KS_LOOP, FL_KS_BLOCK, or for the whole function FL_KS_RETURN */
   int32_t label, skip, stop;     /* variables or -1 */
-  int crossed;                   /* a jump inside leaves this construct for one further out */
+  int crossed;                   /* a jump inside leaves this construct for an outer one */
   struct frame *up;
 } frame;
 
@@ -29,7 +30,7 @@ static int32_t flag_of(fl_kad_state *d, int32_t *flag, const char *name) {
   return *flag;
 }
 
-/* Set the flags of all that jump s leaves. */
+/* Sets the flags of all constructs that jump s leaves. */
 static void leave(fl_kad_state *d, fl_kblock *out, const fl_kstmt *s, frame *fr) {
   for (; fr; fr = fr->up) {
     const int here = s->kind == FL_KS_LEAVE ? fr->kind == FL_KS_BLOCK && fr->label == s->label
@@ -98,7 +99,8 @@ static int holds_return(const fl_kstmt *s) {
   return 0;
 }
 
-/* A thread that has returned is counted by no barrier; one that only skips the rest would be. */
+/* A thread that has returned is not counted by a barrier; one that only skips the rest is. So the
+** condition of the return is noted. */
 static void note_gone(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *when, int line) {
   if (d->n_gone < FL_KAD_GONE) d->gone[d->n_gone++] = (fl_kad_gone){s, when, line};
   else fl_kad_refuse(d, line, "so many returns before barriers");
@@ -141,7 +143,7 @@ static void lower_loop(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, 
   *jumps |= in.crossed;
 }
 
-/* Statements that no other thread and no output can see. */
+/* Has the block only statements that no other thread and no output can see? */
 static int is_quiet(const fl_kad_state *d, const fl_kblock *b) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s->kind == FL_KS_STORE && d->f->vars[s->var].kind != FL_KV_ARRAY) return 0;
@@ -151,8 +153,8 @@ static int is_quiet(const fl_kad_state *d, const fl_kblock *b) {
   return 1;
 }
 
-/* Left as it is in kernels with barriers: the thread has done nothing yet that could have a
-** derivative, and has no part in the barriers below, forward and reverse. */
+/* May this return stay in a kernel with barriers? It may if the thread has done nothing yet that
+** could have a derivative: then it takes no part in the barriers below, forward or reverse. */
 static int kept_return(fl_kad_state *d, const fl_kstmt *s, const frame *fr, const fl_kblock *out) {
   if (!(d->f->uses_barrier || d->f->uses_warp) || fr->kind != FL_KS_RETURN || fr->skip >= 0)
     return 0;
@@ -173,7 +175,7 @@ static void accumulation(fl_kad_state *d, fl_kstmt *s) {
   }
 }
 
-/* One statement; 1: it is a jump, what follows is never reached. */
+/* Lowers one statement. Returns 1 if it is a jump, so that what follows is never reached. */
 static int lower_one(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, int *jumps) {
   switch (s->kind) {
   case FL_KS_PRINTF: case FL_KS_ASSERT: return 0;

@@ -1,8 +1,8 @@
 /*
-** Values of arrays whose elements several threads may write at once, the same value each: a thread
-** that goes back must not put an old element back while others still read the new one. So each
-** thread keeps what it reads: t = s[e], and t stands for the load. Going back then reads the array
-** no more.
+** Arrays whose elements several threads may write at once, each with the same value: the reverse
+** code of a thread must not restore an old element while others still read the new one. So each
+** thread keeps what it reads: t = s[e], and t replaces the load. The reverse code then does not
+** read the array.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -16,7 +16,8 @@ static fl_kexpr *both(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
   return x && y ? kx_op(d, FL_KO_LAND, x, y) : y;
 }
 
-/* When operand i of x, which is asked for under 'when' (NULL: always), is. x: rewritten up to i. */
+/* The condition under which operand i of x is evaluated, if x is under 'when' (NULL: always). The
+** operands of x before i are rewritten already. */
 static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i) {
   if (!i) return when;
   if (x->kind == FL_KX_SELECT)
@@ -27,7 +28,7 @@ static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i
   return when;
 }
 
-/* x with variables for its loads, which are set before the statement. */
+/* x with its loads replaced by variables, which are set before the statement. */
 static fl_kexpr *held(hold *h, fl_kexpr *x, fl_kexpr *when) {
   fl_kad_state *d = h->d;
   if (!fl_kexpr_any(x, is_held, d->in_thread)) return x;
@@ -48,7 +49,7 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b) {
   for (fl_kstmt *s = b.first; s && !d->a->failed; s = next) {
     next = s->next;
     s->next = NULL;
-    /* conditions are kept as they are */
+    /* conditions of control flow stay as they are */
     const int control = s->kind == FL_KS_IF || s->kind == FL_KS_LOOP;
     for (int i = 0; i < 4 && !control; i++) s->x[i] = held(&h, s->x[i], NULL);
     s->body = walk(d, s->body);

@@ -1,10 +1,10 @@
 /*
-** Elements of global memory that a loop reads and writes at places that do not move are held in
-** registers there: r = y[e] at the first access, y[e] = r behind the loop. Going back through the
-** loop then finds them among the locals, which can be saved; elements of memory at varying places
-** cannot. 'held' says that r has the element, 'changed' that it must be written: an access that is
-** not reached in the source is not made here either. Several places of one array ("v[3 * i + 1]")
-** are seen to be different ones.
+** Elements of global memory that a loop reads and writes at an index that the loop does not change
+** are kept in registers: r = y[e] at the first access, y[e] = r after the loop. For the reverse
+** code they are then local variables, which can be saved; elements at varying indices cannot.
+** 'held' says that r has the element, 'changed' that it must be written back: an access that the
+** source does not reach is not made here either. Several places of one array ("v[3 * i + 1]") are
+** told apart.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -21,19 +21,19 @@ typedef struct place {
   int writes;
 } place;
 
-/* The places of one array in one loop. */
+/* The places of one array that one loop accesses. */
 typedef struct places {
   fl_kad_state *d;
   place at[MOST_PLACES];
   int var, n, writes, bad, guarded;    /* guarded: inside an operand that is not always evaluated */
 } places;
 
-/* Of an access with that index and site; NULL: its place cannot be told from others. */
+/* The place of an access with that index and site; NULL: it may overlap another place. */
 static place *place_of(places *p, const fl_kexpr *index, int32_t site) {
   for (int i = 0; i < p->n; i++)
     if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];
   int ok = p->n < MOST_PLACES;
-  for (int i = 0; ok && i < p->n; i++)                   /* the loop moves neither of the two */
+  for (int i = 0; ok && i < p->n; i++)                   /* the loop changes neither of the two */
     ok = fl_kfact_differs(fl_kad_fact(p->d, p->at[i].seen), fl_kad_fact(p->d, site));
   if (!ok) {
     p->bad = 1;
@@ -71,7 +71,7 @@ static int look_stmt(void *arg, fl_kstmt *s) {
                                                              : NULL;
   if (to) look_store(to, s), p->writes = 1;
   if (s->kind == FL_KS_ATOMIC && s->var == p->var) p->bad = 1;
-  if (s->kind == FL_KS_BARRIER) p->bad = 1;              /* other threads may look at memory */
+  if (s->kind == FL_KS_BARRIER) p->bad = 1;              /* other threads may access the memory */
   for (int i = 0; i < 4; i++) look_expr(p, s->x[i]);
   return !p->bad;
 }
@@ -81,7 +81,7 @@ static int is_load(const void *of, const fl_kexpr *x) {
   return x->kind == FL_KX_LOAD && x->var == p->var && fl_kexpr_same(x->x[0], p->index);
 }
 
-/* x with the register for the element. */
+/* x with the element replaced by its register. */
 static fl_kexpr *replaced(place *p, fl_kexpr *x) {
   if (!fl_kexpr_any(x, is_load, p)) return x;
   if (is_load(p, x)) return kx_var(p->d, p->reg);
@@ -146,7 +146,7 @@ static int see_any_load(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* Code around the loop s, which is in no list: *before it and *after it. */
+/* Puts code around the loop s, which is in no list: into *before and *after. */
 static void hold_place(place *p, fl_kstmt *s, fl_kblock *before, fl_kblock *after) {
   fl_kad_state *d = p->d;
   p->reg = fl_kad_local(d, d->f->vars[p->var].type, fl_kad_name(d, "held_", p->var));
@@ -180,7 +180,7 @@ static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assign
   for (int i = 0; ok && i < p.n; i++) hold_place(&p.at[i], s, before, after);
 }
 
-/* loaded: of the first n_vars variables, which are read anywhere. */
+/* loaded: which of the first n_vars variables are read anywhere. */
 static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n_vars) {
   fl_kblock out = {NULL, NULL};
   fl_kstmt *next;

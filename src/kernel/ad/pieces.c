@@ -1,7 +1,6 @@
 /*
-** Border indices in pieces (pieces.h). What is known of a number D there: it is not negative (the
-** number of a thread, its quotients and remainders), and less than w by the conditions on the way
-** or because it is a remainder. Then
+** Border indices in pieces (pieces.h). D is not negative (the number of a thread, its quotients and
+** remainders), and less than w by the conditions around it or because it is a remainder. Then
 **   max(D - r, 0)      is D - r, else D - r + 1, … else D, the first of them that is >= 0
 **   min(D + r, w - 1)  is D + r, else D + r - 1, … else D, the first that is < w
 **   (D + r) % w        is D + r, else D + r - w, … the first that is < w (likewise down, for r < 0
@@ -21,14 +20,14 @@ typedef struct splitter {
   const fl_kstmt *s;             /* the statement at work */
   fl_kplace place;
   uint8_t *positive;
-  int done, pieces, changed;     /* of all; of the index at work */
+  int done, pieces, changed;     /* pieces of all indices; pieces and change of the current index */
 } splitter;
 
 static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) {
   return fl_kpoly_of(y->k, &y->place, x);
 }
 
-/* 0 <= D (m NULL) or 0 <= D < m, as far as the marked parameters are positive. */
+/* Is 0 <= D (m NULL) or 0 <= D < m, if the marked parameters are positive? */
 static int is_below(splitter *y, const fl_kpoly *d, const fl_kterm *m) {
   uint8_t need[64] = {0};
   const int n = y->f->n_params;
@@ -49,7 +48,7 @@ static fl_kexpr *compare(splitter *y, int op, fl_kexpr *x, fl_kexpr *z) {
   return fl_kexpr_binary(y->f->arena, op, x, z);
 }
 
-/* NULL where a piece is: too many of them. */
+/* The choice c ? a : b; NULL if a or b is NULL, or if there are too many pieces. */
 static fl_kexpr *choose(splitter *y, fl_kexpr *c, fl_kexpr *a, fl_kexpr *b) {
   y->pieces++;
   return c && a && b ? fl_kexpr_select(y->f->arena, c, a, b) : NULL;
@@ -68,7 +67,7 @@ static fl_kexpr *above_zero(splitter *y, fl_kexpr *x) {
   return e;
 }
 
-/* m of the expression m - 1, a single term. */
+/* The m of an expression m - 1, if it is a single term. */
 static int modulus_of(splitter *y, const fl_kexpr *x, fl_kpoly *m) {
   *m = poly_of(y, x);
   if (m->bad || fl_kpoly_take_constant(m) != -1) return 0;
@@ -88,7 +87,7 @@ static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
   return e;
 }
 
-/* x % m; takes x = D + r + k * m, k >= 0, apart. */
+/* x % m, where x splits into D + r + k * m with k >= 0. */
 static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
   fl_karena *a = y->f->arena;
   fl_kpoly d = poly_of(y, x), m = poly_of(y, by);
@@ -140,14 +139,15 @@ static fl_kexpr *leaf(splitter *y, fl_kexpr *x, fl_kexpr *const *k) {
                                : fl_kexpr_binary(a, x->op, k[0], k[1]);
 }
 
-/* Is P = D + c or P = D - m + c one number, when the relation between P and 0 holds? Then the value
-** of P there; else 1. */
+/* Does P = D + c or P = D - m + c have one value wherever the comparison 'op' of P with 0 holds?
+** Then that value; else 1. */
 static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   fl_kpoly d = p;
   fl_kterm m;
   int down = -1;
   const int64_t c = fl_kpoly_take_constant(&d);
-  for (int i = 0; i < d.n && d.n > 1; i++)            /* the term of D - m without a thread in it */
+  for (int i = 0; i < d.n && d.n > 1; i++)            /* the term of D - m that has no thread's
+                                                      ** number in it */
     if (d.t[i].c < 0) {
       int uniform = 1;
       for (int j = 0; j < d.t[i].n; j++) uniform &= fl_kpoly_is_uniform(y->k, d.t[i].s[j]);
@@ -168,8 +168,8 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   return 1;
 }
 
-/* The value e of a branch of a choice: where the condition leaves one number for D (x > 0 ? … : 0),
-** e with D - that number added, which is 0 there. */
+/* The value e of a branch of a choice. Where the condition leaves one value for D (x > 0 ? … : 0),
+** D minus that value, which is 0 there, is added to e. */
 static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
   if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT ||
       c->op > FL_KO_NE
@@ -193,7 +193,7 @@ static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
   return e;
 }
 
-/* The operation x over operands k, choices among them brought outside. */
+/* The operation x on operands k, with choices among them moved outside. */
 static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
   for (int i = 0; i < x->n; i++) {
     fl_kexpr *s = k[i];
@@ -209,12 +209,12 @@ static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
   return leaf(y, x, k);
 }
 
-/* The only value of the variable, if it is set before the statement; NULL: it has another. */
+/* The only value of the variable, if it is set before the statement; NULL: there is none. */
 static const fl_kexpr *value_before(const splitter *y, int32_t var) {
   return y->k->defs->var[var].order <= y->place.order ? fl_kdef_only(y->k->defs, var) : NULL;
 }
 
-/* Does x, or what its variables stand for, have a choice in it? */
+/* Is there a choice in x, or in the values of its variables? */
 static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
   if (depth > DEPTH) return 0;
   if (x->kind == FL_KX_VAR) {

@@ -1,4 +1,4 @@
-/* Kernels that write down, or read, what atomics returned. See record.h. */
+/* Kernels that record, or replay, the results of atomics. See record.h. */
 #include "kernel/ad/record.h"
 #include "kernel/tree/verify.h"
 
@@ -53,7 +53,8 @@ static fl_kexpr *index_of(const recording *r, int place) {
   return op(r, FL_KO_ADD, op(r, FL_KO_MUL, fl_kexpr_int(r->a, FL_KT_I64, place), all), thread);
 }
 
-/* The atomic s, alone in *one, with what is recorded behind or read before it. */
+/* The atomic s, alone in *one, with the recording of its result after it or the replay before
+** it. */
 static fl_kblock recorded(recording *r, fl_kstmt *s, fl_kblock one) {
   const int type = r->f->vars[s->result].type;
   fl_kexpr *at = index_of(r, r->n++);

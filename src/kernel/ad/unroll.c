@@ -1,7 +1,7 @@
 /*
-** Short loops written out (unroll.h), outer ones first: what an inner loop's bounds depend on is a
-** number by then. CONTINUE and BREAK become LEAVEs of a block around the round or around all; other
-** loops stay.
+** Short loops written out (unroll.h), outer ones first, so that the bounds of an inner loop that
+** depend on an outer counter are numbers by then. CONTINUE and BREAK become LEAVEs of a block
+** around the round or around all rounds; other loops stay.
 */
 #include "kernel/ad/unroll.h"
 #include "kernel/facts/defs.h"
@@ -48,7 +48,7 @@ static int goes_on(const counting *c, int64_t v) {
   }
 }
 
-/* -1: too many, or beyond what the counter holds. */
+/* The number of rounds; -1: too many, or the counter would overflow. */
 static int rounds(const counting *c, int is_signed) {
   int64_t v = c->first;
   for (int n = 0; n <= MOST_ROUNDS; n++, v += c->step) {
@@ -66,7 +66,7 @@ static int length(const fl_kblock *b) {
   return n;
 }
 
-/* ---- the number put in ---------------------------------------------------------------------- */
+/* ---- the counter's value substituted ----------------------------------------------------- */
 
 static fl_kexpr *put(unroller *u, fl_kexpr *x);
 
@@ -93,7 +93,7 @@ static fl_kexpr *build(unroller *u, fl_kexpr *x, fl_kexpr *const *k) {
   }
 }
 
-/* x with the counter's value; loads get separate numbers. */
+/* x with the counter's value substituted; its loads get new site numbers. */
 static fl_kexpr *put(unroller *u, fl_kexpr *x) {
   fl_kexpr *k[FL_K_MAX_ARGS] = {0};
   if (!x || is_var(x, u->counter)) return x ? u->value : NULL;
@@ -114,7 +114,8 @@ static int put_statement(void *arg, fl_kstmt *s) {
 
 /* ---- rounds written out ---------------------------------------------------------------------- */
 
-/* CONTINUE and BREAK of the loop itself: LEAVEs of these blocks. Returns which there are: 1, 2. */
+/* Turns CONTINUE and BREAK of the loop itself into LEAVEs of these blocks. Returns which occur: 1,
+** 2. */
 static int leave(fl_kblock *b, int32_t round, int32_t all) {
   int any = 0;
   for (fl_kstmt *s = b->first; s; s = s->next) {
@@ -135,7 +136,7 @@ static int rename_declared(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* The variables that the body declares, new ones for this round. */
+/* New variables for this round, one for each that the body declares. */
 static int32_t *fresh_variables(unroller *u, const fl_kblock *body) {
   fl_kfunc *f = u->f;
   const int n = f->n_vars;
@@ -159,7 +160,8 @@ static void set_counter(unroller *u, fl_kblock *out, const counting *c, int64_t 
   fl_kstmt_assign(u->f, out, c->var, fl_kexpr_int(u->f->arena, u->f->vars[c->var].type, v));
 }
 
-/* The counter is set too: it may be read after a jump out of the loop. */
+/* Writes out one round. The counter is set too, since it may be read after a jump out of the
+** loop. */
 static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int64_t v,
                      int32_t all) {
   const fl_kvisitor see = {put_statement, NULL, u};
@@ -196,7 +198,7 @@ static void expand(unroller *u, fl_kblock *out, const fl_kstmt *s, const countin
 
 static fl_kblock unroll(unroller *u, fl_kblock b);
 
-/* A branch on a number is no branch. */
+/* Replaces a branch on a constant by the branch taken. */
 static void settle(unroller *u, fl_kblock *out, fl_kstmt *s) {
   s->body = unroll(u, s->body);
   s->other = unroll(u, s->other);

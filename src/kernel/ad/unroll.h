@@ -5,7 +5,8 @@
 #define FL_KERNEL_UNROLL_H
 #include "kernel/tree/tree.h"
 
-/* A copy of f without its short loops "for (int d = -1; d <= 1; ++d)": each round with its number
-** put in and separate variables. NULL: there are none, it would be long, or memory is out. */
+/* A copy of f without its short loops "for (int d = -1; d <= 1; ++d)": each round with its
+** counter's value substituted and with separate variables. NULL: there are none, it would be long,
+** or memory is out. */
 fl_kfunc *fl_kunroll(fl_karena *a, const fl_kfunc *f);
 #endif

@@ -27,7 +27,8 @@ static void forget(walk *w, int32_t var) {
   w->facts.n = n;
 }
 
-/* All variables that the block assigns: what a loop may change before its body is entered. */
+/* Forgets the facts about all variables that the block assigns: a loop may change these before its
+** body is entered. */
 static int forget_stmt(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL) forget(arg, s->var);
   if (s->result >= 0) forget(arg, s->result);
@@ -98,7 +99,7 @@ static void note_write(walk *w, const fl_kstmt *s) {
 
 static void walk_block(walk *w, fl_kblock b);
 
-/* A part that may not run, or not to its end: its facts end with it. */
+/* Walks a part that may not run, or not to its end: its facts end with it. */
 static void walk_apart(walk *w, fl_kblock b) {
   int64_t n = 0;
   w->depth++;

@@ -1,10 +1,10 @@
 /*
-** Stores that surely happen (cover.h): one walk in program order along what every thread
-** passes. Integers are followed as forms of the launch, conditions as lists of
-** inequalities; what is neither is unknown. A store under known conditions is kept with them;
-** one under an unknown condition counts where the other branch stores to the same element.
-** Behind a jump nothing is sure until the end of what it, or a later one, leaves; a return under a
-** known condition leaves its opposite as a guard for all that follows.
+** Stores that surely happen (cover.h): one walk in program order over all statements that every
+** thread reaches. Integers are followed as forms of the launch, conditions as lists of
+** inequalities; what is neither is unknown. A store under known conditions is kept with them; one
+** under an unknown condition counts where the other branch stores to the same element. After a jump
+** nothing is sure until the end of the construct that it, or a later jump, leaves; after a return
+** under a known condition the opposite of the condition guards all that follows.
 */
 #include "kernel/facts/access.h"
 #include "kernel/facts/cover_form.h"
@@ -27,7 +27,7 @@ typedef struct walk {
   value *env;
   guards now;
   fl_kc_store *list;         /* newest first */
-  int32_t label[MAX_CONSTRUCTS];   /* of the loops and blocks around; [0]: the function */
+  int32_t label[MAX_CONSTRUCTS];   /* labels of the loops and blocks around; [0]: the function */
   uint8_t is_loop[MAX_CONSTRUCTS];
   int depth, branches, off;  /* off: inside a loop whose rounds are not known */
   int32_t n_loops;           /* counters given so far */
@@ -51,7 +51,7 @@ static int is_index_type(int type) {
   return type == FL_KT_I32 || type == FL_KT_U32 || type == FL_KT_I64 || type == FL_KT_U64;
 }
 
-/* A variable is what it was assigned last. */
+/* The form of a variable: that of the value assigned to it last. */
 static poly of_variable(const fl_kreader *r, int32_t var, int depth) {
   const walk *w = r->arg;
   (void)depth;
@@ -81,7 +81,7 @@ static int add_guards(guards *g, const guards *more) {
   return 1;
 }
 
-/* p + 1, beyond the program's own arithmetic: a constant of p may go. */
+/* p + 1 in whole numbers, beyond the program's own arithmetic: it may cancel a constant of p. */
 static const poly *next_of(walk *w, const poly *p) {
   if (!p) return NULL;
   poly r = *p;
@@ -107,7 +107,7 @@ static int add_comparison(walk *w, const fl_kexpr *x, int truth, guards *g) {
   }
 }
 
-/* The guards that make x true (or false) are added to *g. 0: not known. */
+/* Adds the guards that make x true (or false) to *g. Returns 0 if they are not known. */
 static int guards_of(walk *w, const fl_kexpr *x, int truth, guards *g) {
   if (!x || x->type != FL_KT_BOOL) return 0;
   switch (x->kind) {
@@ -140,7 +140,7 @@ static int forget_stmt(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* All that statements from s on assign is unknown. */
+/* Forgets the values of all variables that statements from s on assign. */
 static void forget(walk *w, fl_kstmt *s) {
   const fl_kvisitor v = { forget_stmt, NULL, w };
   for (; s; s = s->next) fl_kwalk_stmt(&v, s);
@@ -159,8 +159,8 @@ static void add_store(walk *w, int32_t var, const poly *at, const guards *g) {
   w->list = s;
 }
 
-/* Stores of both branches to one element happen under neither's condition: the guards of each
-** from 'na' and 'nb' on must be the same. */
+/* Joins stores of both branches to one element: they happen whatever the branches' condition is.
+** The other guards of each, from 'na' and 'nb' on, must be the same. */
 static void join(walk *w, const fl_kc_store *a, const fl_kc_store *b, int na, int nb) {
   if (a->var != b->var || a->n_guards - na != b->n_guards - nb || !fl_kpoly_same(a->at, b->at))
     return;
@@ -175,7 +175,7 @@ static void join(walk *w, const fl_kc_store *a, const fl_kc_store *b, int na, in
 
 typedef struct arm { fl_kc_store *list; int known, n, left; } arm;
 
-/* One branch with its condition; its stores are taken off the list. */
+/* Walks one branch under its condition; its stores are removed from the list. */
 static arm branch(walk *w, const fl_kexpr *c, int truth, fl_kstmt *first) {
   const guards before = w->now;
   fl_kc_store *const list = w->list;
@@ -202,7 +202,7 @@ static void keep_known(walk *w, const arm *r) {
   }
 }
 
-/* Both branches, of which the second may be what follows a return. */
+/* Walks both branches; the second may be the code that follows a return. */
 static int either(walk *w, const fl_kexpr *c, fl_kstmt *body, fl_kstmt *other) {
   const size_t bytes = (size_t)w->f->n_vars * sizeof *w->env;
   value *const env = fl_karena_new(w->a, bytes);
@@ -219,7 +219,7 @@ static int either(walk *w, const fl_kexpr *c, fl_kstmt *body, fl_kstmt *other) {
   keep_known(w, &a);
   keep_known(w, &b);
   if (a.left == NOWHERE && b.left == NOWHERE) return NOWHERE;
-  /* who returns is known: the others go on */
+  /* the threads that return are known: the guards hold for the others */
   guards stay = { 0 };
   const int left = a.left < b.left ? a.left : b.left;
   if (left == 0 && (a.left == NOWHERE || b.left == NOWHERE) &&
@@ -254,8 +254,9 @@ static int has_counter(const poly *p) {
   return 0;
 }
 
-/* for (v = …; v < to; v += by): v, or -1. Casts keep a v that stays in range (cover_launch.c). One
-** that begins where another counter is takes other values in each of its rounds. */
+/* The counter v of the loop for (v = …; v < to; v += by), or -1. Casts keep a v that stays in range
+** (cover_launch.c). A counter that begins at another counter takes other values in each round of
+** that. */
 static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc_loop *l) {
   fl_kcount c;
   if (!fl_kcount_of(w->f, s, &c) || c.step.op != FL_KO_ADD || c.op != FL_KO_LT) return -1;
@@ -264,8 +265,8 @@ static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc
          && !fl_kassigned(&s->body, c.step.var, NULL) ? c.step.var : -1;
 }
 
-/* Stores inside the loop, down to 'end' of the list, stay where the index moves with it: a
-** loop may have no rounds. */
+/* Keeps the stores inside the loop, down to 'end' of the list, whose index moves with the counter;
+** others are dropped, since a loop may have no rounds. */
 static void keep_moving(walk *w, fl_kc_store *end, int32_t counter) {
   fl_kc_store **at = &w->list;
   while (*at != end) {
@@ -344,13 +345,14 @@ static int see_jump(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_RETURN) d = 0;
   else if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE) {
     d = construct(r->w, s);
-    if (d == 0) d = NOWHERE;                 /* what it leaves begins in there */
+    if (d == 0) d = NOWHERE;             /* the construct that the jump leaves begins in the loop */
   }
   if (d < r->left) r->left = d;
   return 1;
 }
 
-/* Behind a jump that some threads take, out of construct 'left': the others may leave more. */
+/* The outermost construct that threads may leave by now, after a jump of some threads out of
+** construct 'left': the others may leave more. */
 static int outermost_jump(const walk *w, fl_kstmt *s, int left) {
   reach r = { w, left };
   const fl_kvisitor see = { see_jump, NULL, &r };
@@ -358,7 +360,8 @@ static int outermost_jump(const walk *w, fl_kstmt *s, int left) {
   return r.left;
 }
 
-/* if (…) { …; return; } with the rest of the kernel behind it: the rest is the other branch. */
+/* Is s "if (…) { …; return; }" with the rest of the kernel after it? Then the rest is its other
+** branch. */
 static int ends_in_return(const walk *w, const fl_kstmt *s) {
   return s->kind == FL_KS_IF && !s->other.first && s->body.last && s->body.first != s->body.last &&
          s->body.last->kind == FL_KS_RETURN && !w->depth && !w->branches;
@@ -372,7 +375,7 @@ static int block(walk *w, fl_kstmt *s) {
       return 0;
     }
     const int l = statement(w, s);
-    if (l == -1) left = 0;                   /* some returned; guards speak of the others */
+    if (l == -1) left = 0;           /* some threads returned; the guards are those of the others */
     else if (l != NOWHERE) {
       forget(w, s->next);
       return outermost_jump(w, s->next, l < left ? l : left);
@@ -406,7 +409,7 @@ static void find_used(fl_kcover *c, int32_t n_loops) {
 
 /* ---- the whole ----------------------------------------------------------------------- */
 
-/* Outputs that are stored to and of which no other value is ever seen. */
+/* Finds the outputs that are only stored to, so that no value from before is read. */
 static int find_fit(fl_mem *m, const fl_kfunc *f, uint8_t *fit) {
   const size_t bytes = ((size_t)f->n_vars + 1) * sizeof(fl_kaccess);
   fl_kaccess *access = fl_zalloc(m, bytes);

@@ -8,7 +8,7 @@
 #include "kernel/tree/tree.h"
 
 typedef struct fl_kcover fl_kcover;
-/* NULL: nothing can be proven of any launch (or no memory). Borrows f. */
+/* NULL: nothing can be proven for any launch (or no memory). Borrows f. */
 fl_kcover *fl_kcover_new(fl_mem *m, const fl_kfunc *f);
 void fl_kcover_free(fl_kcover *c);                      /* NULL is fine */
 

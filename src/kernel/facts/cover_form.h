@@ -9,13 +9,13 @@
 
 enum { FL_KC_GUARDS = 12 };
 /* Forms here have symbols of the launch (FL_KSYM_GLOBAL + axis after joining), COUNTER + k: counter
-** k (loops[k]), and VAR + v: variable v, an integer parameter as it was given. None is unsure, so
-** the sum of magnitudes bounds all steps; where it is narrow that must stay below 2^31. */
-enum { FL_KC_ROOM = 1 << 15 };   /* a guard may be this much less than what was computed */
+** k (loops[k]), and VAR + v: variable v, an integer parameter as it was given. No form is unsure,
+** so the sum of its magnitudes bounds all steps; if it is narrow that sum must stay below 2^31. */
+enum { FL_KC_ROOM = 1 << 15 };   /* a guard may be less than what was computed by at most this */
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
 
-/* Threads for which all guards hold store to element 'at' of the variable, whatever else
-** they do; with counters in it: for all values that the loop gives them. */
+/* Threads for which all guards hold store to element 'at' of the variable, whatever else they do;
+** if counters are in it, for all values that the loops give them. */
 typedef struct fl_kc_store {
   int32_t var, n_guards;
   const fl_kpoly *at;
@@ -23,10 +23,10 @@ typedef struct fl_kc_store {
   struct fl_kc_store *next;
 } fl_kc_store;
 
-/* for (v = from; v < to; v += by), gone through to its end. */
+/* A loop for (v = from; v < to; v += by) that runs to its end. */
 typedef struct fl_kc_loop { const fl_kpoly *from, *by, *to; } fl_kc_loop;
 
-/* The last answer for one parameter: most launches ask the same again. */
+/* The last answer for one parameter is kept, since most launches ask the same question. */
 enum { FL_KC_USED = 8, FL_KC_MEMOS = 4 };
 typedef struct fl_kc_memo {
   int32_t param, answer;     /* param + 1; 0: none yet */
@@ -34,11 +34,12 @@ typedef struct fl_kc_memo {
 } fl_kc_memo;
 
 struct fl_kcover {
-  fl_karena arena;           /* holds all of it but this struct */
+  fl_karena arena;           /* holds all of it except this struct */
   const fl_kfunc *f;
   fl_kc_store *stores;
   fl_kc_loop *loops;         /* by counter */
-  int32_t n_used, used[FL_KC_USED];     /* integer parameters in all of them; n_used > USED: more */
+  int32_t n_used, used[FL_KC_USED];     /* the integer parameters in all stores; n_used > USED: too
+                                        ** many */
   fl_kc_memo memo[FL_KC_MEMOS];         /* by parameter, modulo */
 };
 

@@ -1,9 +1,9 @@
 /*
-** The stores of cover.c against one launch: everything is a number now but the threads and
-** the counters. An index is read as a number in mixed radix: each digit (a thread's place along
-** an axis, in its block or in the launch, or a counter) takes all values below its range
-** whatever the others have; where each weight is the product of the ranges below it, all numbers
-** below the product of all are taken.
+** The stores of cover.c against one launch: everything except the threads and the counters is a
+** number now. An index is read as a number in mixed radix: each digit (a thread's place along an
+** axis, in its block or in the launch, or a counter) takes all values below its range,
+** independently of the others; where each weight is the product of the ranges below it, the index
+** takes all values below the product of all ranges.
 */
 #include "kernel/facts/cover_form.h"
 #include "kernel/tree/verify.h"
@@ -12,7 +12,7 @@
 
 typedef struct digit { int32_t symbol; int64_t weight, range; } digit;
 enum { MAX_DIGITS = FL_KPOLY_TERMS };
-/* A polynomial at this launch: constant + digits. */
+/* A polynomial for this launch: constant + digits. */
 typedef struct number { int64_t c; int n; digit d[MAX_DIGITS]; } number;
 
 typedef struct ask {
@@ -33,7 +33,7 @@ static int is_size(const void *arg, int32_t s) {
 
 /* ---- numbers ------------------------------------------------------------------------- */
 
-/* The integer parameter as it was given; 0: unknown, or negative. */
+/* The value of the integer parameter; 0: unknown, or negative. */
 static int parameter(const ask *q, int32_t var, int64_t *out) {
   const fl_kvar *v = &q->c->f->vars[var];
   const char *at = q->l->argument(q->l->arg, v->param);
@@ -59,7 +59,7 @@ static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
   return 1;
 }
 
-/* A term, a polynomial without digits. */
+/* The value of a term, or of a polynomial without digits. */
 static int value_of(const ask *q, const fl_kterm *t, int64_t *v) {
   int64_t x;
   *v = t->c;
@@ -85,7 +85,7 @@ static int largest(const ask *q, int32_t s, int64_t *out) {
   return 1;
 }
 
-/* No step of computing p leaves its type. */
+/* Does each step of computing p fit its type? */
 static int is_exact(const ask *q, const fl_kpoly *p) {
   int64_t r = 0;
   for (int i = 0; i < p->n; i++) {
@@ -139,8 +139,9 @@ static int range_of(ask *q, digit *d) {
   return begins >= by;
 }
 
-/* Guards on one digit limit its range; those on none must hold. A digit that the index has not
-** need only be able to pass: 0 does where any value does. 0: not understood, or never true. */
+/* Guards on one digit limit its range; guards on no digit must hold. For a digit that is not in the
+** index it suffices that some value passes: 0 does if any does. 0: not understood, or never
+** true. */
 static int limit(ask *q, digit *d, int n) {
   for (int g = 0; g < q->s->n_guards; g++) {
     const fl_kc_guard *x = &q->s->guard[g];
@@ -169,8 +170,8 @@ static int same_digits(const number *a, const number *b) {
   return a->n == b->n && found == a->n;
 }
 
-/* A guard on several digits must be one on the index itself: *most bounds what the digits give
-** together. */
+/* A guard on several digits must be a bound on the index itself: *most bounds the sum of the
+** digits. */
 static int limit_flat(ask *q, const number *at, int64_t *most) {
   for (int g = 0; g < q->s->n_guards; g++) {
     number a;
@@ -183,9 +184,9 @@ static int limit_flat(ask *q, const number *at, int64_t *most) {
   return 1;
 }
 
-/* The threads' own digits behind p, those of where its counters begin included, as bits: 0 to 2
-** place in the block along an axis, 3 to 5 of the block, 6 to 8 in the launch. 0 in *apart: one
-** occurs twice. */
+/* Which digits of the threads p depends on, including those that its counters begin with, as bits:
+** 0 to 2 the place in the block along an axis, 3 to 5 that of the block, 6 to 8 that in the launch.
+** *apart = 0: one occurs twice. */
 static unsigned threads_of(const ask *q, const number *p, int nest, int *apart) {
   unsigned all = 0;
   for (int i = 0; i < p->n; i++) {
@@ -202,7 +203,7 @@ static unsigned threads_of(const ask *q, const number *p, int nest, int *apart) 
   return all;
 }
 
-/* No digit of the index or of a guard has to do with another: each is one symbol throughout. */
+/* Are all digits of the index and of the guards independent? Each must be one symbol throughout. */
 static int independent(const ask *q, const number *at) {
   int apart = 1, ignored = 1;
   unsigned all = threads_of(q, at, 0, &apart);
@@ -214,7 +215,8 @@ static int independent(const ask *q, const number *at) {
   return apart && ignored && !((all >> 6) & (all | all >> 3) & 7);
 }
 
-/* How many of 0, unit, 2 * unit, … the digits surely give; *unit: their lowest weight. */
+/* How many of the values 0, unit, 2 * unit, … the digits surely take; *unit: their lowest
+** weight. */
 static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
   digit d[MAX_DIGITS];
   int64_t all = 1, most = INT64_MAX / 4;
@@ -239,7 +241,7 @@ static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
   return all < room ? all : room;
 }
 
-/* How many of first, first + 1, … p surely takes. */
+/* How many of the values first, first + 1, … p surely takes. */
 static int64_t covered(ask *q, const fl_kpoly *p, int64_t first) {
   number at;
   int64_t unit;

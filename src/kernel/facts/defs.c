@@ -45,8 +45,9 @@ int fl_kjumps(fl_kblock b) {
 
 typedef struct finder { fl_kdefs *d; int32_t order; int changed; } finder;
 
-/* Definitions in the block of a loop hold up to place 'end', in this round: those in labelled
-** blocks in it, too, unless a jump may pass them by. Outside of loops there is one value. */
+/* Notes how far definitions in a block hold. In the block of a loop they hold up to place 'end', in
+** this round: those in labelled blocks within it too, unless a jump may skip them. Outside of loops
+** there is one value. */
 static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;
@@ -57,7 +58,7 @@ static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   }
 }
 
-/* loop: the one whose step b is, -1. */
+/* loop: the loop whose step b is; -1: none. */
 static void define(finder *x, const fl_kstmt *s, int32_t var, int32_t loop, int depth) {
   fl_kdef *v = var >= 0 ? &x->d->var[var] : NULL;
   if (!v) return;
@@ -97,8 +98,8 @@ static int see_nonzero(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Variables that are given 0 alone, or each other: places in arrays that pointers
-** change between. */
+/* Finds variables that are assigned only 0 or one another: indices into arrays that pointers switch
+** between. */
 static void find_zeros(finder *x) {
   const fl_kvisitor see = { see_nonzero, NULL, x };
   const fl_kvar *of = x->d->f->vars;
@@ -140,7 +141,7 @@ const fl_kexpr *fl_kuncast(const fl_kexpr *x) {
   return x;
 }
 
-/* The same, and whether the low bits of a number of that type stay. */
+/* x without the conversion, and whether that keeps the low bits of a number of 'type'. */
 static const fl_kexpr *uncast(const fl_kexpr *x, int type, int *exact) {
   for (; x->kind == FL_KX_CAST && is_wide(x->type); x = x->x[0])
     *exact &= fl_kt_size(x->type) >= fl_kt_size(type);

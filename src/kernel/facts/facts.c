@@ -1,4 +1,4 @@
-/* The table of facts (facts.h): indices, and which thread owns what a store writes. */
+/* Builds the table of facts (facts.h): indices, and which thread owns the element of a store. */
 #include "kernel/facts/facts.h"
 #include "kernel/facts/poly.h"
 #include <assert.h>
@@ -6,8 +6,8 @@
 
 /* ---- indices ---------------------------------------------------------------------------- */
 
-/* 'loop': the outermost around the statement, which assigns 'inside'; 'before': a statement just
-** in front of it (NULL: none), the place to ask for indices made outside. */
+/* 'loop': the outermost loop around the statement, which assigns 'inside'; 'before': the statement
+** just before that loop (NULL: none), where indices computed before it are classified. */
 typedef struct classify {
   fl_kfacts *x;
   const fl_kindices *k;
@@ -15,8 +15,8 @@ typedef struct classify {
   uint8_t *inside;
 } classify;
 
-/* An index made before the loop and used in it: other threads have others, this one has it
-** again and again. */
+/* An index that is computed before the loop and used in it differs between threads, and is the same
+** in all rounds of one thread. */
 static void classify_index(classify *c, int site, const fl_kexpr *index) {
   assert(c->x);
   if (site < 0 || site >= c->x->n) return;
@@ -58,9 +58,9 @@ static void classify_block(classify *c, const fl_kblock *b) {
 
 /* ---- owners ----------------------------------------------------------------------------- */
 
-/* Stores of several threads to one element are no race where all write the same value ("m = x[0];"
-** in every thread): a store may meet others unless its element is proven to be one thread's own; in
-** shared memory: one of the block's. So may two stores that each write their thread's own. */
+/* A store may meet others unless its element is proven to belong to one thread (in shared memory:
+** to one of the block). Where all threads write the same value ("m = x[0];" in every thread) that
+** is no race. Two stores may meet although each writes only what its thread owns. */
 
 enum { MOST_STORES = 64 };
 

@@ -99,7 +99,7 @@ int fl_kpoly_has_negative(const fl_kpoly *p) {
   return 0;
 }
 
-/* Sums of positive multiples of the threads' numbers: not negative. */
+/* Is p a sum of positive multiples of the threads' numbers? Then it is not negative. */
 int fl_kpoly_is_natural(const fl_kpoly *p) {
   for (int i = 0; i < p->n; i++) {
     if (p->t[i].c < 0) return 0;
@@ -186,9 +186,9 @@ void fl_kpoly_join(fl_kpoly *p) {
     }
 }
 
-/* ---- sums that were met ----------------------------------------------------------------- */
+/* ---- sums that were read before ---------------------------------------------------------- */
 
-/* The same for sums that differ in the order of their terms. */
+/* A hash that is equal for sums that differ only in the order of their terms. */
 static uint64_t hash_of(const fl_kpoly *p) {
   uint64_t h = 0;
   for (int i = 0; i < p->n; i++)
@@ -223,14 +223,14 @@ int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p) {
 
 static fl_kpoly bad(void) { return (fl_kpoly){ .bad = 1 }; }
 
-/* The quotient that a is; NULL: it is none. */
+/* The quotient whose dividend is a; NULL: there is none. */
 static const fl_kquotient *quotient_of(const fl_kquotients *all, const fl_kpoly *a) {
   const fl_kterm *t = &a->t[0];
   return a->n == 1 && t->n == 1 && t->c == 1 && t->s[0] >= FL_KSYM_QUOTIENT
          ? &all->at[t->s[0] - FL_KSYM_QUOTIENT] : NULL;
 }
 
-/* a / m; (b / m) / n is b / (m * n). */
+/* The form of a / m; (b / m) / n becomes b / (m * n). */
 static fl_kpoly quotient(fl_kquotients *all, fl_kpoly a, const fl_kpoly *by, int type) {
   fl_kquotient q = { .a = a, .m = by->t[0], .type = type };
   if (!all || by->bad || a.bad || by->n != 1 || q.m.c <= 0) return bad();
@@ -279,7 +279,7 @@ const fl_kquotient *fl_kpoly_remainder(const fl_kquotients *all, const fl_kpoly 
   return NULL;
 }
 
-/* a / b, or with 'rest' a % b. */
+/* The form of a / b, or with 'rest' of a % b. */
 static fl_kpoly divide(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
                        const fl_kpoly *b, int rest) {
   const fl_kpoly q = quotient(r->quotients, *a, b, x->type);
@@ -290,7 +290,7 @@ static fl_kpoly divide(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a
   return left;
 }
 
-/* a & (m - 1) and a >> n of what is not negative: a % m, a / m. */
+/* The forms of a & (m - 1) and a >> n where a is not negative: a % m and a / m. */
 static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
                      const fl_kpoly *b) {
   const int64_t c = b->n == 1 && b->t[0].n == 0 ? b->t[0].c : -1, most = (int64_t)1 << 30;
@@ -302,7 +302,7 @@ static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
 
 /* ---- expressions ------------------------------------------------------------------------ */
 
-/* An unsigned product with a factor this large is one that wraps, as in a hash. */
+/* Is p an unsigned product with a factor so large that it wraps, as in a hash? */
 static int wraps(const fl_kexpr *x, const fl_kpoly *p) {
   const int64_t large = 1 << 20, c = p->n == 1 && p->t[0].n == 0 ? p->t[0].c : 0;
   return x->type == FL_KT_U32 && (c >= large || c <= -large);

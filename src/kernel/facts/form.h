@@ -1,12 +1,12 @@
 /*
-** Forms: integers as sums of products of symbols, and how an expression is read as one. There is
-** one algebra; the client says what a variable stands for (fl_kreader). In a kernel
+** Forms: integers as sums of products of symbols, and how an expression is read as one. The client
+** says what a variable stands for (fl_kreader). In a kernel
 **   int i = blockIdx.x * blockDim.x + threadIdx.x;  y[3 * i + n]
 ** the index is read as 3 * GLOBAL.x + n: the two terms with blockIdx and threadIdx are joined.
 **
-** A form is what the expression is in whole numbers. Whether the program's own numbers may differ
-** is kept with it: 'narrow' and 'unsure'. Clients that take sums as exact ("an index that overflows
-** its type is no index") do not look at these.
+** A form gives the expression's value in whole numbers. The flags 'narrow' and 'unsure' tell where
+** the program's own arithmetic may differ. Clients that take sums as exact ("an index that
+** overflows its type is no index") do not look at these.
 */
 #ifndef FL_KERNEL_FORM_H
 #define FL_KERNEL_FORM_H
@@ -15,8 +15,8 @@
 enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8 };
 
 /* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number
-** that the threads at a place have in common; VAR + variable; COUNTER + number of a loop, where a
-** variable may count in several; QUOTIENT + number; UNKNOWN + number: any
+** that the threads at a place have in common; VAR + variable; COUNTER + number of a loop, since a
+** variable may count in several loops; QUOTIENT + number; UNKNOWN + number: some fixed but unknown
 ** number (poly.h). */
 enum { FL_KSYM_GLOBAL = 100, FL_KSYM_SAME = 199, FL_KSYM_VAR = 200, FL_KSYM_COUNTER = 1 << 23,
        FL_KSYM_QUOTIENT = 1 << 24, FL_KSYM_UNKNOWN = 1 << 25 };
@@ -31,16 +31,16 @@ typedef struct fl_kterm {
 ** or terms cancelled, so that the magnitudes of those that are left do not bound all steps. */
 typedef struct fl_kpoly {
   int n;
-  uint8_t bad, narrow, unsure;              /* bad: it is no such sum, or too long */
+  uint8_t bad, narrow, unsure;      /* bad: the expression is no such sum, or the sum is too long */
   fl_kterm t[FL_KPOLY_TERMS];
 } fl_kpoly;
 
-/* a / m in C, of integers of one type. a % m is a - m * (a / m), so that what was taken apart
-** and put together again cancels. */
+/* a / m in C, for integers of one type. a % m is written a - m * (a / m), so that a number taken
+** apart and put together again cancels. */
 typedef struct fl_kquotient { fl_kpoly a; fl_kterm m; int type; } fl_kquotient;
-/* All that were met, each once, in an arena; what has been given out stays where it is. */
+/* All quotients that were read, each once, in an arena; pointers to them stay valid. */
 typedef struct fl_kquotients { fl_karena *a; int n, cap; fl_kquotient *at; } fl_kquotients;
-/* Sums that were met: the same one has the same number. */
+/* Sums that were read: equal sums have the same number. */
 typedef struct fl_kpolys {
   fl_karena *a;
   int n, cap;
@@ -61,7 +61,7 @@ enum { FL_KDIGIT_SEVERAL = -2 };
 typedef int fl_kis_known(const void *arg, int32_t s);
 int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg);
 fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok);
-/* |big / small|; *ok: it is one term. */
+/* |big / small|; *ok: that is one term. */
 fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok);
 
 /* ---- sums ---- */
@@ -77,10 +77,10 @@ int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p);     /* from 1; 0: no me
 int64_t fl_kpoly_take_constant(fl_kpoly *p);                 /* p = rest + it */
 int fl_kpoly_has_negative(const fl_kpoly *p);                /* a coefficient below 0 */
 int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
-/* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes the global index of a, times P. */
+/* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes P times the global index along a. */
 void fl_kpoly_join(fl_kpoly *p);
-/* Is p a - m * (a / m), of one term a? NULL: no; else a / m, which is x / (w * m) where a is
-** x / w. */
+/* Is p a remainder a - m * (a / m), with a of one term? NULL: no; else the quotient a / m, which is
+** x / (w * m) if a is x / w. */
 const fl_kquotient *fl_kpoly_remainder(const fl_kquotients *all, const fl_kpoly *p, fl_kpoly *a,
                                        fl_kterm *m);
 /* Is p the single symbol s? */
@@ -93,11 +93,12 @@ static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
 typedef struct fl_kreader fl_kreader;
 struct fl_kreader {
   fl_kpoly (*var)(const fl_kreader *r, int32_t var, int depth);
-  /* What x is that is no such sum; NULL: bad. */
+  /* The form of an x that is no sum or product; NULL: such an x is bad. */
   fl_kpoly (*other)(const fl_kreader *r, const fl_kexpr *x);
-  fl_kquotients *quotients;                 /* NULL: divisions are not followed */
+  fl_kquotients *quotients;                 /* NULL: divisions are not read */
   const void *arg;
 };
-/* depth: of variables looked through so far and operands, 0 from outside. Not joined. */
+/* depth: how many variables were replaced and operands entered so far; 0 from outside. The result
+** is not joined. */
 fl_kpoly fl_kform_read(const fl_kreader *r, const fl_kexpr *x, int depth);
 #endif

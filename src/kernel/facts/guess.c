@@ -1,16 +1,17 @@
-/* Which values an atomicCAS compares with, through copies and casts, back to the loads. */
+/* Finds the values that an atomicCAS compares with, through copies and casts, back to the loads. */
 #include "kernel/facts/guess.h"
 #include "kernel/tree/builtins.h"
 
 typedef struct search {
   const fl_kfunc *f;
-  uint8_t *guess, *compared;     /* by site; by variable: an atomicCAS compares with its value */
+  uint8_t *guess, *compared;     /* guess: by site; compared: by variable: an atomicCAS compares
+                                 ** with its value */
   struct { const fl_kstmt **at; int64_t n, cap; } swaps;
   int changed, failed;
   fl_mem *mem;
 } search;
 
-/* x without conversions, of numbers and of their bits. */
+/* x without conversions between numbers, and between numbers and their bits. */
 static const fl_kexpr *plain(const fl_kexpr *x) {
   while (x && (x->kind == FL_KX_CAST || (x->kind == FL_KX_CALL && x->n == 1))) x = x->x[0];
   return x;

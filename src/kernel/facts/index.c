@@ -1,10 +1,10 @@
 /*
-** Index classes: how equal an index is in the threads of a launch (uniform.h), and is it a
-** mixed-radix number of the thread (and loop counters)? Written as a sum of stride * digit, the
-** smallest stride a nonzero constant, each next stride the one before times a bound that its digit
-** is known to stay under. Bounds come from the conditions around the access and from the launch
-** (threadIdx.x < blockDim.x). Sums are taken as exact: an index that overflows its type is no
-** index.
+** Index classes: in which threads of a launch an index is equal (uniform.h), and whether it is a
+** mixed-radix number made of the thread's numbers (and loop counters). Written as a sum of stride *
+** digit, the smallest stride a nonzero constant, each next stride the one before times a bound that
+** its digit is known to stay under. Bounds come from the conditions around the access and from the
+** launch (threadIdx.x < blockDim.x). Sums are taken as exact: an index that overflows its type is
+** no index.
 */
 #include "kernel/facts/route.h"
 #include "kernel/tree/builtins.h"
@@ -78,8 +78,8 @@ static int cover(const route *r, int32_t s, coverage *c) {
 
 static int is_uniform(const void *k, int32_t s) { return fl_kpoly_is_uniform(k, s); }
 
-/* Splits into digits and a shift, the same for all; 0: a term holds two of them, or one that no
-** thread has. */
+/* Splits p into digits and a shift that is the same in all threads; 0: a term has two digits, or
+** one that is of no thread. */
 static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c,
                  fl_kpoly *shift) {
   *n = 0;
@@ -144,7 +144,7 @@ int64_t fl_kdivisor(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
-/* Is nothing of a thread in x, but for variable v? */
+/* Does x depend on no thread's number, except through variable v? */
 static int is_thread_free(const fl_kindices *k, const fl_kexpr *x, int32_t v) {
   if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
   if (x->var >= 0 && x->var != v && !fl_kdef_is_given(k->defs, x->var)) return 0;
@@ -153,14 +153,14 @@ static int is_thread_free(const fl_kindices *k, const fl_kexpr *x, int32_t v) {
   return 1;
 }
 
-/* A counter that is the same in all threads which are in one round of its loop. */
+/* A counter that is equal in all threads that are in the same round of its loop. */
 static int is_free_counter(const fl_kindices *k, int32_t s) {
   const int32_t v = s - FL_KSYM_VAR;
   if (s < FL_KSYM_VAR || s >= FL_KSYM_COUNTER || !fl_kdef_is_counter(k->defs, v)) return 0;
   return is_thread_free(k, k->defs->var[v].value, v) && is_thread_free(k, k->defs->var[v].step, v);
 }
 
-/* The order of terms by what is not such a counter. */
+/* Orders terms by their factors that are not such counters. */
 static int compare_fixed(const fl_kindices *k, const fl_kterm *a, const fl_kterm *b) {
   if (a->c != b->c) return a->c < b->c ? -1 : 1;
   for (int i = 0, j = 0;; i++, j++) {
@@ -171,7 +171,7 @@ static int compare_fixed(const fl_kindices *k, const fl_kterm *a, const fl_kterm
   }
 }
 
-/* p with such counters numbered as they come, in that order. */
+/* p with such counters numbered in that order. */
 static fl_kpoly renamed(const fl_kindices *k, fl_kpoly p) {
   int32_t met[FL_KPOLY_TERMS * FL_KPOLY_FACTORS];
   int n = 0;
@@ -222,7 +222,8 @@ int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
   return 1;
 }
 
-/* Digit i of the answer is that of d whose stride is 'unit' times a product; the least first. */
+/* Digit i of the answer: the one of d whose stride is 'unit' times a product, with the smallest
+** stride. */
 static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit,
                       fl_kterm *q) {
   for (int i = 0; i < n; i++) {
@@ -239,7 +240,7 @@ static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm
   return -1;
 }
 
-/* One thread has each set of digits: no axis twice, none left out. */
+/* Does each set of digits belong to one thread? No axis may appear twice or be missing. */
 static int are_all(const route *r, const digit *d, int n, const coverage *c) {
   const fl_kindex class = judge(r, c);
   for (int i = 0; i < n; i++)
@@ -281,11 +282,11 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
 
 /* ---- numbers with bounds --------------------------------------------------------------------- */
 
-static int is_number(int32_t s) {                         /* of the thread: not negative */
+static int is_number(int32_t s) {                /* a number of the thread, which is not negative */
   return s <= FL_KSPECIAL_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_VAR);
 }
 
-/* Marks the parameters of a product as needed positive; 0: other things are in it. */
+/* Marks the parameters of a product that must be positive; 0: the product has other factors. */
 static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need) {
   for (int i = 0; i < t->n; i++) {
     if (t->s[i] < FL_KSYM_VAR) continue;
@@ -295,12 +296,12 @@ static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need)
   return t->c > 0;
 }
 
-/* p is the number of a thread. */
+/* Is p the number of a thread? */
 static int is_one_number(const fl_kpoly *p) {
   return p->n == 1 && p->t[0].n == 1 && p->t[0].c == 1 && is_number(p->t[0].s[0]);
 }
 
-/* d = a % m for a number of the thread, or a quotient of one. */
+/* Is d = a % m for a number a of the thread, or a quotient of one? */
 static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
   fl_kpoly a;
   const fl_kquotient *q = fl_kpoly_remainder(k->quotients, d, &a, m);

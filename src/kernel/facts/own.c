@@ -1,19 +1,19 @@
 /*
 ** Which thread owns an element? Two threads that make the same index agree in it, and in both sides
-** of each equality that holds there: "if (lane == 0) y[i / 32] = ...". From each such sum the
-** numbers are found that they must have in common: all of a chain of digits (route.h). With
-** quotients a / m, a / n of one a, a sum is written with remainders: a is m * (a / m) + a % m.
-** Where two threads have the block and the place in it in common they are one.
+** of each equality that holds there: "if (lane == 0) y[i / 32] = ...". From each such sum follow
+** the numbers in which they must agree: all digits of a chain (route.h). A sum with quotients a /
+** m, a / n of one a is written with remainders: a is m * (a / m) + a % m. Two threads that agree in
+** the block and in the place in it are one.
 **
 ** Example, with i = blockIdx.x * blockDim.x + threadIdx.x:
 **   if (i % 32 == 0) y[i / 32] = v;
 ** Two threads that write one element of y agree in
 **   i / 32           the index. It is one digit, the quotient, which is known from now on
-**   i - 32 (i / 32)  the condition: both are 0. With 32 (i / 32) + i % 32 for the unit i the stride
+**   i - 32 (i / 32)  the condition, 0 for both. With 32 (i / 32) + i % 32 for the unit i the stride
 **                    of the quotient is 32 - 32 = 0, which leaves one digit: i % 32
-** Quotient and remainder of i by one number: they have i in common, the thread's place in the
-** launch, and are one thread. It owns the element, whose sum needs no atomic. With "i % 64 == 0"
-** both still give i, since 32 is at most 64; without a condition 32 threads share an element.
+** Quotient and remainder of i by one number give i, the place in the launch: they are one thread.
+** It owns the element, whose sum needs no atomic. With "i % 64 == 0" i still follows, since 32 is
+** at most 64; without a condition 32 threads share an element.
 */
 #include "kernel/facts/own.h"
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static int is_known(const void *search_, int32_t s) {
   return s >= FL_KSYM_QUOTIENT && knows_all(w, &w->r.k->quotients->at[s - FL_KSYM_QUOTIENT].a);
 }
 
-/* Without the terms that are known. */
+/* p without the terms that are known. */
 static fl_kpoly unknown_part(const search *w, const fl_kpoly *p) {
   fl_kpoly r = { 0 };
   for (int i = 0; i < p->n; i++) {
@@ -89,7 +89,7 @@ static void add_sum(search *w, const fl_kpoly *p) {
 
 /* ---- sums as digits --------------------------------------------------------------------- */
 
-/* p / s where s is a factor of terms of p, which are taken out of p; 0: s twice in one. */
+/* p / s for the terms with a factor s, which leave p; 0: a term has s twice. */
 static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
   *r = (fl_kpoly){ 0 };
   for (int i = p->n - 1; i >= 0; i--) {
@@ -103,7 +103,7 @@ static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
   return 1;
 }
 
-/* How often the unit is in p, by the unit's first term; that is taken out of p. */
+/* The multiple of 'unit' in p, found by the unit's first term; it is removed from p. */
 static int take_unit(fl_kpoly *p, const fl_kpoly *unit, fl_kpoly *r) {
   *r = (fl_kpoly){ 0 };
   if (unit->n == 1 && unit->t[0].n == 1 && unit->t[0].c == 1)
@@ -134,7 +134,7 @@ static int add_digit(fl_kdigit *d, int *n, fl_kdigit x, const fl_kpoly *stride) 
   return 1;
 }
 
-/* The quotient of 'unit' in p with the least divisor that 'low' divides; -1: none. */
+/* The quotient of 'unit' in p with the smallest divisor that 'low' divides; -1: none. */
 static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly *unit,
                              const fl_kterm *low, fl_kterm *by) {
   int32_t best = -1;
@@ -161,7 +161,7 @@ static int is_rest_known(const search *w, const fl_kdigit *x) {
   return 0;
 }
 
-/* The digits of p that are remainders and quotients of one unit; they leave p. 0: not possible. */
+/* The digits of p that are remainders and quotients of one unit; they leave p. 0: impossible. */
 static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdigit *d, int *n) {
   fl_kpoly stride, more;
   fl_kterm low = ONE, by;
@@ -187,7 +187,7 @@ static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdi
   return add_digit(d, n, x, &stride);
 }
 
-/* Not negative: sums of the threads' numbers, counters that begin at one. */
+/* Is a a unit: not negative, a sum of the threads' numbers and of counters that begin at one? */
 static int is_unit(const search *w, const fl_kpoly *a) {
   if (fl_kpoly_is_natural(a)) return 1;
   return a->n == 1 && a->t[0].n == 1 && a->t[0].c > 0 &&
@@ -221,9 +221,9 @@ static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
   return 1;
 }
 
-/* ---- what follows ----------------------------------------------------------------------- */
+/* ---- conclusions ----------------------------------------------------------------------- */
 
-/* A number times sizes of the launch and parameters above 0. */
+/* Is t surely not 0: a number times sizes of the launch and positive parameters? */
 static int is_nonzero(const search *w, const fl_kterm *t) {
   for (int i = 0; i < t->n; i++)
     if ((t->s[i] < FL_KSPECIAL_BDIM_X || t->s[i] > FL_KSPECIAL_GDIM_Z) &&
@@ -231,7 +231,7 @@ static int is_nonzero(const search *w, const fl_kterm *t) {
   return t->c != 0;
 }
 
-/* A sum that two threads have in common gives its digits. */
+/* Adds the digits of a sum in which the two threads agree to what is known. */
 static void use_sum(search *w, int i) {
   fl_kdigit d[FL_KPOLY_TERMS];
   int n;
@@ -244,11 +244,11 @@ static void use_sum(search *w, int i) {
   }
 }
 
-/* Do units a and b differ by what is known alone? */
+/* Is the difference between units a and b known? */
 static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   const fl_kpoly x = unknown_part(w, a), y = unknown_part(w, b);
   if (fl_kpoly_same(&x, &y)) return 1;
-  for (int axis = 0; axis < 3; axis++)             /* in a block, the grid's index is the block's */
+  for (int axis = 0; axis < 3; axis++)             /* in one block the index is the place */
     if (has(w, FL_KSPECIAL_BID_X + axis)
         && ((fl_kpoly_is(&x, FL_KSPECIAL_TID_X + axis) && fl_kpoly_is(&y, FL_KSYM_GLOBAL + axis))
             || (fl_kpoly_is(&y, FL_KSPECIAL_TID_X + axis) &&
@@ -256,7 +256,7 @@ static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   return 0;
 }
 
-/* a / m and b % n in common, a and b alike, m at most n: a is. So are all quotients of a. */
+/* a / m and b % n, with a and b alike and m <= n, make a known. So are all quotients of a then. */
 static void join_rests(search *w) {
   for (int i = 0; i < w->n_rests; i++) {
     const rest *x = &w->rests[i];
@@ -281,8 +281,8 @@ fl_kpoly fl_kown_step(const search *w, int32_t var) {
   return step;
 }
 
-/* b + c * (n + k * m) for a known b and a thread's number n < m gives n; a %
-** m + k * m gives a % m. */
+/* b + c * (n + k * m) with b known and a thread's number n < m makes n known; a % m + k * m makes a
+** % m known. */
 static void use_counter(search *w, int32_t var) {
   const fl_kdef *v = &w->r.k->defs->var[var];
   fl_kplace then = w->r.at;
@@ -306,8 +306,8 @@ static void use_counter(search *w, int32_t var) {
     add_rest(w, &a, &ONE, &m);
 }
 
-/* Grid indices give both of their parts and the other way round; a counter
-** gives its first value. */
+/* An index in the grid gives the place in the block and the block, and these two give the index; a
+** counter gives its first value. */
 static void close_axes(search *w) {
   for (int i = 0; i < w->n_known; i++) {
     const int32_t s = w->known[i];
@@ -336,7 +336,7 @@ static const fl_kexpr *zero_side(const fl_kexpr *x, int i) {
   return x->x[!i]->kind == FL_KX_CONST ? x->x[!i] : NULL;
 }
 
-/* x < 1, x <= 0 of what is not negative: x == 0. */
+/* x < 1 or x <= 0 for an x that is not negative: x == 0. */
 static int is_first(const fl_kexpr *x, int truth) {
   const fl_kexpr *c = zero_side(x, 0);
   if (!c) return 0;
@@ -393,7 +393,7 @@ static int has_continue(fl_kblock b) {
   return 0;
 }
 
-/* Does every round of the loop pass a barrier of the block? Then threads that store at one place of
+/* Does every round of the loop pass a barrier of the block? Then threads that store at one place in
 ** it, with no barrier in between, are in the same round. */
 static int is_in_step(const fl_kstmt *loop) {
   int barrier = 0;
@@ -402,7 +402,7 @@ static int is_in_step(const fl_kstmt *loop) {
   return barrier && !has_continue(loop->body);
 }
 
-/* Are all loops around the goal so? -1: it is not in the block. */
+/* Is that true of all loops around the goal? -1: the goal is not in the block. */
 static int all_in_step(const fl_kstmt *goal, fl_kblock b) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     if (s == goal) return 1;
@@ -451,7 +451,7 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
 
 /* ---- rounds of loops -------------------------------------------------------------------- */
 
-/* The loop that counter s is of, if it moves in each of its rounds; -1: it is none. */
+/* The loop whose counter s is, if s changes in each of its rounds; -1: none. */
 static int32_t loop_of(const search *w, int32_t s) {
   if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT ||
       !fl_kdef_is_counter(w->r.k->defs, s - FL_KSYM_VAR))
@@ -468,7 +468,7 @@ static int has_round(const search *w, int32_t loop) {
   return 0;
 }
 
-/* One thread in one round of the loops around the first'th: what it has. */
+/* Assumes one thread in one round of the loops around the first'th: all its numbers are known. */
 static void know_round(search *w, int first) {
   w->n_known = w->n_rests = 0;
   memset(w->used, 0, sizeof w->used);
@@ -498,9 +498,9 @@ uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
   return bits;
 }
 
-/* ---- reads behind writes ---------------------------------------------------------------- */
+/* ---- reads of later elements than writes ----------------------------------------------- */
 
-/* m is 1 at least, as a number of the thread is below it here. */
+/* m is at least 1, since a thread's number is below it here. */
 static int is_positive(const fl_kroute *r, fl_kterm m) {
   if (!m.n) return m.c != 0;
   if (m.c < 0) m.c = -m.c;
@@ -511,7 +511,7 @@ static int is_positive(const fl_kroute *r, fl_kterm m) {
   return 0;
 }
 
-/* Is symbol s another number in another round of the loop? */
+/* Does symbol s differ between rounds of the loop? */
 static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
   if (s < FL_KSYM_QUOTIENT)
     return s >= FL_KSYM_VAR && fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) &&
@@ -524,10 +524,10 @@ static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
   return any;
 }
 
-/* An index that a loop moves: rest + times * counter, where a round adds 'step' to the counter. */
+/* An index that moves with a loop: rest + times * counter; a round adds 'step' to the counter. */
 typedef struct moving { int32_t counter; fl_kterm times, step; } moving;
 
-/* Is p such in the loop, which stands directly around r's place? */
+/* Is p such an index in the loop, which is directly around r's place? */
 static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m) {
   int n = 0;
   for (int i = 0; i < p->n; i++)
@@ -568,8 +568,8 @@ int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const f
 
 /* ---- elements of one round -------------------------------------------------------------- */
 
-/* rest + times * a and rest + times * b + e are not one for any counters a, b of the loop: e is
-** less than a round moves, or the counter stays below e / times. */
+/* Is rest + times * a different from rest + times * b + e for any values a, b of the loop's
+** counter? It is if e is less than one round's change, or if the counter stays below e / times. */
 static int keeps_off(const search *w, const search *other, const moving *m, const fl_kterm *e) {
   int ok;
   int64_t move;

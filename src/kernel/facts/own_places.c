@@ -1,7 +1,7 @@
 /*
 ** One element at two places. Where both indices are one function of the thread and of counters that
-** begin and step alike, the proof for one place holds for both, if it needs no condition that the
-** other does not have.
+** begin and step alike, the proof for one place holds for both, if it uses no condition that does
+** not hold at the other.
 */
 #include "kernel/facts/own.h"
 
@@ -13,7 +13,7 @@ static int is_around(const search *w, int32_t loop) {
   return 0;
 }
 
-/* Do counters u, at a's place, and v, at b's, begin and step alike? */
+/* Do counters u, at a's place, and v, at b's, have the same first value and step? */
 static int are_alike(const search *a, int32_t u, const search *b, int32_t v) {
   const fl_kdef *x = &a->r.k->defs->var[u], *y = &b->r.k->defs->var[v];
   fl_kplace of_x = a->r.at, of_y = b->r.at;
@@ -38,7 +38,7 @@ static int has_counter(const fl_kindices *k, const fl_kpoly *p) {
   return 0;
 }
 
-/* Symbol s of b's place, at a's; -1: there is none. */
+/* The symbol of a's place that corresponds to symbol s of b's; -1: there is none. */
 static int32_t twin(const search *a, const search *b, int32_t s) {
   const fl_kindices *k = a->r.k;
   if (s >= FL_KSYM_QUOTIENT) {
@@ -54,7 +54,7 @@ static int32_t twin(const search *a, const search *b, int32_t s) {
   return -1;
 }
 
-/* The value of x at b's place, in symbols of a's. */
+/* The value of x at b's place, in symbols of a's place. */
 static fl_kpoly seen_from(const search *a, const search *b, const fl_kexpr *x, int32_t order) {
   fl_kplace at = b->r.at;
   at.order = order;
@@ -80,7 +80,7 @@ static int same_from(const search *a, const fl_kexpr *x, int32_t order, const se
   return !p.bad && !q.bad && fl_kpoly_same(&p, &q);
 }
 
-/* Does condition i at a's place hold at b's as well? */
+/* Does condition i of a's place hold at b's place as well? */
 static int is_common(const search *a, int i, const search *b) {
   const fl_kexpr *c = a->r.cond[i];
   if (c->kind != FL_KX_BINARY || c->n != 2) return 0;

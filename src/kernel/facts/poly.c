@@ -1,6 +1,6 @@
 /*
-** Forms at a place of a kernel (poly.h): variables with one value are looked through, parameters
-** and counters of loops around stand for themselves.
+** Forms at a place of a kernel (poly.h): variables with one value are replaced by it; parameters
+** and counters of the loops around are symbols.
 */
 #include "kernel/facts/poly.h"
 
@@ -19,12 +19,12 @@ int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s) {
   return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
 }
 
-/* here: with symbols for what is not known, the place that was asked about; -1: without. */
+/* here: the place asked about, if unknown parts get symbols; -1: they do not. */
 typedef struct asked { const fl_kindices *k; fl_kplace at; int32_t here; } asked;
 
 static fl_kpoly expand(const asked *q, const fl_kexpr *x, int depth);
 
-/* Is the place in the body of the loop? What was computed before the loop is not. */
+/* Is the place in the body of the loop? A value computed before the loop is not. */
 static int in_loop(const asked *q, int32_t loop) {
   for (int i = 0; i < q->at.n_loops; i++)
     if (q->at.loops[i] == loop) return q->at.order > q->k->defs->loop_order[loop];
@@ -58,7 +58,7 @@ static fl_kpoly unknown(const asked *q, const fl_kexpr *x) {
   return fl_kpoly_symbol(u->symbol);
 }
 
-/* What the threads that are looked at have in common is one number, whatever it is. */
+/* A value in which the considered threads agree becomes one symbol, whatever it is. */
 static fl_kpoly expand_other(const fl_kreader *r, const fl_kexpr *x) {
   const asked *q = r->arg;
   if (q->here >= 0 && fl_kt_is_int(x->type)) return unknown(q, x);

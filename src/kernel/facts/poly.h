@@ -12,7 +12,8 @@
 
 enum { FL_KPOLY_LOOPS = 32 };
 
-/* An expression at a place that is some number. order 0: at the place that was asked about. */
+/* An expression at a place, whose value is some unknown number. order 0: at the place asked
+** about. */
 typedef struct fl_kunknown {
   const fl_kexpr *x;
   int32_t order, symbol;
@@ -28,45 +29,46 @@ struct fl_kindices {
   fl_karena arena;                          /* of what follows */
   fl_kdefs *defs;
   fl_kuniform *uniform;
-  fl_kpolys *seen;                          /* cores of indices: fl_kshape */
+  fl_kpolys *seen;                          /* cores of indices that were read: fl_kshape */
   fl_kunknown **unknown;                    /* what is no form in them */
   fl_kquotients *quotients;
 };
 
-/* Where an expression stands: the number of its statement, the loops around it. 'same': the threads
-** that are looked at are in the same round of all loops, so what is equal in a block (a grid) is
-** one number. */
+/* Where an expression stands: the number of its statement, the loops around it. 'same': the
+** considered threads are in the same round of all loops, so a value that is equal in a block (a
+** grid) is one number. */
 typedef enum { FL_KSAME_NONE, FL_KSAME_IN_BLOCK, FL_KSAME_IN_GRID } fl_ksame;
 typedef struct fl_kplace {
   int32_t order; int32_t loops[FL_KPOLY_LOOPS]; int n_loops; fl_ksame same;
 } fl_kplace;
 
-/* The value of integer expression x there; 'bad' where it is no such polynomial. */
+/* The form of integer expression x at the place; 'bad' where it has none. */
 fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
-/* The same with symbols for what is no form: one symbol where expression and place are one. */
+/* The same with symbols for parts that are no form: one symbol for equal expressions at one
+** place. */
 fl_kpoly fl_kpoly_guess(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
 int64_t fl_kdivisor(int64_t a, int64_t b);                   /* the greatest common one */
 /* Is symbol s the same in all threads of the launch? */
 int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s);
 
-/* An index as digits of the thread: shift + scale * (d0 + m0 * (d1 + m1 * d2)). Every thread of
-** the launch is one set of digits. */
+/* An index as digits of the thread: shift + scale * (d0 + m0 * (d1 + m1 * d2)). Each thread of the
+** launch has one set of digits, and no other thread has the same. */
 enum { FL_KDIGITS = 3 };
 typedef struct fl_kdigits {
   int n;
   int32_t symbol[FL_KDIGITS];               /* threadIdx, blockIdx or GLOBAL + axis */
   fl_kterm modulus[FL_KDIGITS - 1];         /* m0, m1: positive multiples of uniform products */
   int64_t scale;
-  fl_kpoly whole, shift;                    /* the index; what is the same in all threads of it */
+  fl_kpoly whole, shift;             /* the index; the part of it that is the same in all threads */
   uint8_t unique;                           /* d0 < m0, d1 < m1 wherever the place is reached */
 } fl_kdigits;
 /* 0: the index of statement s is not of that form, or s stands in a loop. */
 int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
                      fl_kdigits *out);
-/* 0 <= d < m wherever s is reached (m NULL: 0 <= d alone)? 'need' (a byte for each parameter of the
-** function): parameters that must be positive for it to be so. */
+/* Is 0 <= d < m wherever s is reached (m NULL: only 0 <= d)? 'need' (a byte per parameter of the
+** function): marks the parameters that must be positive for that. */
 int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,
                     uint8_t *need);
-/* The place of s, behind the conditions on the way to it; 0: not found. */
+/* The place of s, with the conditions around it passed; 0: not found. */
 int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at);
 #endif

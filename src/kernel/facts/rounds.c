@@ -1,12 +1,12 @@
 /*
-** What rounds of loops have to do with each other (facts.h).
-** - Loops no round of which touches an array's elements of another round, though it has several of
-**   them: the halves of a row that are exchanged, a pair of neighbours. For arrays that the loop
-**   writes and whose accesses in it stand directly in it.
+** Which rounds of a loop share elements (facts.h).
+** - Loops whose rounds each access several elements of an array, but none that another round
+**   accesses: a pair of neighbours, two halves of a row that are exchanged. Only for arrays that
+**   the loop writes and whose accesses are directly in it, not in an inner loop.
 ** - Loops that write an array in global or shared memory and read it, but never an element before
 **   they write it: y[j] = f(y[j - 1]). Each read finds what the element holds after the loop, so
-**   going back through the rounds needs no older values of it. For loops without barriers whose
-**   accesses of the array stand directly in them.
+**   the reverse code needs no older values of it. Only for loops without barriers whose accesses
+**   of the array are directly in them.
 */
 #include "kernel/facts/facts.h"
 
@@ -37,7 +37,7 @@ static int see_element(void *arg, fl_kexpr *x) {
 static void look(rounds *r, const fl_kblock *b) {
   const fl_kvisitor loads = {NULL, see_element, r};
   for (const fl_kstmt *s = b->first; s && !r->bad; s = s->next) {
-    r->s = s;                                          /* an inner loop's accesses have no answer */
+    r->s = s;                                         /* accesses in an inner loop have no answer */
     for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
     if (s->kind == FL_KS_STORE && s->var == r->var) add(r, s, s->x[0]), r->writes = 1;
     if (s->kind == FL_KS_ATOMIC && s->var == r->var) r->bad = 1;

@@ -1,6 +1,6 @@
 /*
 ** The way to a statement (route.h), and what it says about digits. A condition that was kept in a
-** variable counts as it was when the variable was set.
+** variable is read as at the place where the variable was set.
 */
 #include "kernel/facts/route.h"
 #include <stdlib.h>
@@ -10,7 +10,7 @@ typedef fl_kroute route;
 /* ---- conditions ------------------------------------------------------------------------- */
 
 static void learn(route *r, const fl_kexpr *c, int truth, int32_t order) {
-  if (c->kind == FL_KX_VAR) {                           /* asked before, kept in a variable */
+  if (c->kind == FL_KX_VAR) {               /* a condition computed before and kept in a variable */
     const fl_kdef *v = &r->k->defs->var[c->var];
     if (fl_kdef_at(r->k->defs, c->var, order)) learn(r, v->value, truth, v->order);
     return;
@@ -38,7 +38,7 @@ static int find(route *r, fl_kblock b);
 static int enter(route *r, const fl_kstmt *s, int other) {
   const int n = r->n, loops = r->at.n_loops;
   if (s->kind == FL_KS_IF) learn(r, s->x[0], !other, r->at.order + 1);
-  if (s->kind == FL_KS_LOOP) {                          /* its own condition: in the loop */
+  if (s->kind == FL_KS_LOOP) {                      /* the loop's own condition holds in the loop */
     if (s->x[0] && !s->post && !other) learn(r, s->x[0], 1, r->at.order + 1);
     if (r->at.n_loops < FL_KPOLY_LOOPS)
       r->at.loops[r->at.n_loops++] = other ? -1 : s->label; /* stepping: no digit */
@@ -49,7 +49,7 @@ static int enter(route *r, const fl_kstmt *s, int other) {
   return 0;
 }
 
-/* Conditions on the way to r->goal; what was learned behind "if (c) return;" stays. */
+/* Collects the conditions on the way to r->goal; those that hold after "if (c) return;" stay. */
 static int find(route *r, fl_kblock b) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     const int32_t order = ++r->at.order;
@@ -71,8 +71,8 @@ static int is_monomial(const fl_kterm *a, const fl_kterm *b, int64_t factor) {
   return a->c == b->c * factor && fl_kterm_same(a, b);
 }
 
-/* Does low < high say s < m by constants alone (s + 1 < m, s < m - 2)? In signed numbers, which
-** do not wrap. */
+/* Does low < high imply s < m, with constants as the only difference (s + 1 < m, s < m - 2)? In
+** signed numbers, which do not wrap. */
 static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m) {
   for (int i = 0; i < low.n; i++) {
     low.t[i].c = -low.t[i].c;
@@ -85,7 +85,7 @@ static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m
   return !high.bad && (high.n == 0 || (high.n == 1 && high.t[0].n == 0 && high.t[0].c <= 0));
 }
 
-/* Notes that the answer is for such launches. */
+/* Notes that the answer holds only for launches within the limit. */
 static int note_limit(fl_klimits *used, fl_klimit x) {
   for (int i = 0; i < used->n; i++) {
     const fl_klimit *o = &used->at[i];
@@ -105,23 +105,23 @@ int fl_kroute_launched(const route *r, int which, int32_t param, int64_t m) {
   return l->extent[which] <= most && note_limit(r->used, (fl_klimit){ which, param, m });
 }
 
-/* The variable is a parameter that is a number. */
+/* The parameter that symbol s is, if it is a number. */
 static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
   const fl_kvar *v = s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT ? &k->f->vars[s - FL_KSYM_VAR] : NULL;
   return v && v->param >= 0 && v->kind == FL_KV_LOCAL && !k->f->params[v->param].is_struct
          ? v : NULL;
 }
 
-/* As fl_klimit can say it: a block has at least one thread along x, so threads <= BLOCK * n is
-** n > 0; it has at most BLOCK of them, so n > 0 is that. */
+/* As fl_klimit can express it: a block has at least one thread along x, so threads <= BLOCK * n
+** implies n > 0; it has at most BLOCK, so n > 0 implies that. */
 int fl_kroute_is_positive(const route *r, int32_t s) {
   enum { BLOCK = 1024 };
   const fl_kvar *v = parameter(r->k, s);
   return v && fl_kroute_launched(r, 0, v->param, BLOCK);
 }
 
-/* In a comparison of unsigned numbers, is the bound m what it seems? A
-** negative one is large there. */
+/* In a comparison of unsigned numbers a negative bound m is a large number; is m surely not
+** negative? */
 static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m) {
   const fl_klaunched *l = k->launched;
   if (!l || fl_ktypes[c->x[0]->type].is_signed) return 1;
@@ -134,7 +134,7 @@ static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m
   return 1;
 }
 
-/* Condition i as low < high, in that order; 0: it is no such. */
+/* Condition i as low < high, in that order; 0: it is no such condition. */
 static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
   const fl_kexpr *c = r->cond[i];
   if (c->kind != FL_KX_BINARY) return 0;
@@ -152,8 +152,8 @@ static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
   return 1;
 }
 
-/* The dividend of bound p, a quotient by a number, else p: what is not
-** negative and below p is below that. */
+/* The dividend of bound p if p is a quotient by a number, else p: a number that is not negative and
+** below p is below the dividend too. */
 static const fl_kpoly *dividend(const fl_kindices *k, const fl_kpoly *p) {
   if (p->n != 1 || p->t[0].c != 1 || p->t[0].n != 1 || p->t[0].s[0] < FL_KSYM_QUOTIENT) return p;
   const fl_kquotient *q = &k->quotients->at[p->t[0].s[0] - FL_KSYM_QUOTIENT];
@@ -173,7 +173,7 @@ int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
   return 0;
 }
 
-/* Does condition i say: s is not negative? In signed numbers. */
+/* Does condition i, on signed numbers, say that s is not negative? */
 static int says_natural(const route *r, int i, int32_t s) {
   fl_kpoly low, high;
   if (!compared(r, i, &low, &high) || !fl_ktypes[r->cond[i]->x[0]->type].is_signed) return 0;
@@ -186,7 +186,7 @@ int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kt
   return fl_kpoly_remainder(r->k->quotients, p, a, m) && fl_kpoly_is_natural(a);
 }
 
-/* A counter's first value, and what a round adds; 0: s is none. */
+/* The first value of a counter, and what a round adds; 0: s is no counter. */
 static int counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step) {
   if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kdef_is_counter(r->k->defs, s - FL_KSYM_VAR))
     return 0;
@@ -199,8 +199,8 @@ static int counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step) {
   return !first->bad && !step->bad;
 }
 
-/* Counters start at a constant >= 0, at an index of the thread or a remainder of it, and step
-** upwards; or a condition says it. */
+/* Is s surely not negative? It is if it is a counter that starts at a constant >= 0, at an index of
+** the thread or at a remainder of it, and steps upwards; or if a condition says so. */
 int fl_kroute_not_negative(const route *r, int32_t s) {
   fl_kpoly p, step, a;
   fl_kterm m;
@@ -214,7 +214,7 @@ int fl_kroute_not_negative(const route *r, int32_t s) {
                       (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_VAR)));
 }
 
-/* A counter that steps downwards from below m. */
+/* Is s a counter that starts below m and steps downwards? */
 static int begins_below(const route *r, int32_t s, const fl_kterm *m) {
   fl_kpoly first, step, down = { 0 };
   if (!counts(r, s, &first, &step)) return 0;
@@ -226,7 +226,7 @@ static int begins_below(const route *r, int32_t s, const fl_kterm *m) {
          first.t[0].c < 0;
 }
 
-/* The number s of a thread stays below m in this launch. */
+/* Does the number s of a thread stay below m in this launch? */
 static int is_launched_below(const route *r, int32_t s, const fl_kterm *m) {
   const int which = s >= FL_KSYM_GLOBAL ? 6 + s - FL_KSYM_GLOBAL : s - FL_KSPECIAL_TID_X;
   if (s > FL_KSPECIAL_BID_Z && (s < FL_KSYM_GLOBAL || s >= FL_KSYM_GLOBAL + 3)) return 0;
@@ -252,7 +252,8 @@ int fl_kroute_stays_below(const route *r, int32_t s, const fl_kterm *m) {
   return begins_below(r, s, m) || is_launched_below(r, s, m);
 }
 
-/* |a| <= |b| wherever it matters: a remainder stays under its divisor whatever sign that has. */
+/* Is |a| <= |b| wherever it matters? A remainder is less than its divisor whatever sign that
+** has. */
 static int is_at_most(const fl_kterm *a, const fl_kterm *b) {
   return fl_kterm_same(a, b) && a->c <= b->c;
 }
@@ -260,7 +261,7 @@ static int is_at_most(const fl_kterm *a, const fl_kterm *b) {
 static int digit_below(const route *r, const digit *d, const fl_kterm *m) {
   if (d->kind == FL_KDIGIT_SYMBOL) return fl_kroute_stays_below(r, d->s, m);
   if (d->kind == FL_KDIGIT_REM) return is_at_most(&d->bound, m);
-  for (int i = 0; i < r->n; i++)                        /* i / w < h is known, or i < w * h */
+  for (int i = 0; i < r->n; i++)                        /* i / w < h is known, or i < w * h is */
     if (fl_kroute_says_below(r, i, d->s, m)) return 1;
   int ok;
   const fl_kterm whole = fl_kterm_product(&d->high, m, &ok);

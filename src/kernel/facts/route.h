@@ -1,6 +1,6 @@
 /*
-** The way to a statement: the conditions that hold there and the loops around it; what index.c
-** (classes, digits) and own.c (whose an element is) ask about sizes behind them.
+** The way to a statement: the conditions that hold there and the loops around it. index.c (classes,
+** digits) and own.c (which thread owns an element) ask it about bounds.
 */
 #ifndef FL_KERNEL_ROUTE_H
 #define FL_KERNEL_ROUTE_H
@@ -12,16 +12,16 @@ typedef struct fl_kroute {
   const fl_kstmt *goal;
   const fl_kexpr *cond[FL_KROUTE_FACTS];
   uint8_t truth[FL_KROUTE_FACTS];
-  int32_t order[FL_KROUTE_FACTS];           /* where the condition was asked */
+  int32_t order[FL_KROUTE_FACTS];           /* place at which the condition was evaluated */
   int n;
   fl_kplace at;
-  fl_klimits *used;                         /* NULL: extents of the launch are not to be used */
+  fl_klimits *used;                         /* NULL: proofs may not use the extents of the launch */
 } fl_kroute;
-/* k and goal are given; 0: not found. */
+/* k and goal are set by the caller; 0: not found. */
 int fl_kroute_find(fl_kroute *r);
 
-/* One of the numbers that tell evaluations of an index apart, and its stride. REM: the number is
-** (unit / low) % (high / low) for a quotient's unit, LAST: unit / high; else symbol s. */
+/* One of the numbers that tell the evaluations of an index apart, and its stride. REM: (unit / low)
+** % (high / low) for a quotient's unit; LAST: unit / high; else symbol s. */
 typedef enum { FL_KDIGIT_SYMBOL, FL_KDIGIT_REM, FL_KDIGIT_LAST } fl_kdigit_kind;
 typedef struct fl_kdigit {
   int32_t s;
@@ -30,20 +30,21 @@ typedef struct fl_kdigit {
   const fl_kpoly *unit;
   fl_kterm low, high, bound;                /* REM: bound = high / low */
 } fl_kdigit;
-/* Does condition i say: symbol s < m? Is 0 <= s < m? m: a monomial. */
+/* Does condition i imply s < m, or 0 <= s < m? m: a monomial. */
 int fl_kroute_says_below(const fl_kroute *r, int i, int32_t s, const fl_kterm *m);
 int fl_kroute_stays_below(const fl_kroute *r, int32_t s, const fl_kterm *m);
-/* Is extent 'which' of the launch at most m, times the value of 'param' if that is not -1? */
+/* Is extent 'which' of the launch at most m, times the value of 'param' unless that is -1? */
 int fl_kroute_launched(const fl_kroute *r, int which, int32_t param, int64_t m);
-/* Is s a parameter, above 0 in the launch? */
+/* Is s a parameter that is positive in the launch? */
 int fl_kroute_is_positive(const fl_kroute *r, int32_t s);
-/* Do the strides form a chain, each times the bound of its digit at most the next? */
+/* Do the strides form a chain: is each, times the bound of its digit, at most the next? */
 int fl_kroute_is_chain(const fl_kroute *r, const fl_kdigit *d, int n);
-/* Is p a - a / m * m of what is not negative, a the number of a thread or alike? */
+/* Is p a remainder a - a / m * m, where a is not negative, a thread's number or similar? */
 int fl_kroute_is_remainder(const fl_kroute *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m);
-/* Can symbol s not be negative? */
+/* Is symbol s surely not negative? */
 int fl_kroute_not_negative(const fl_kroute *r, int32_t s);
-/* What a counter that begins at a thread's index stands for: FL_KSYM_GLOBAL + axis with a grid
-** stride, threadIdx with a block stride; -1: it is the same in all threads. -2: unknown. */
+/* What tells the threads apart in a counter that begins at a thread's index: FL_KSYM_GLOBAL + axis
+** for a grid stride, threadIdx for a block stride; -1: it is the same in all threads. -2:
+** unknown. */
 int32_t fl_kroute_counter(const fl_kroute *r, int32_t var);
 #endif

@@ -4,7 +4,7 @@
 
 static int worse(int a, int b) { return a > b ? a : b; }
 
-/* Memory that is not written, or as the caller takes it to be. */
+/* A variable in memory that is not written, or that the caller takes to be constant. */
 static int is_steady(const fl_kuniform *u, int32_t var) {
   const fl_kvar *v = &u->f->vars[var];
   switch (v->kind) {
@@ -28,7 +28,7 @@ int fl_kuniform_level(const fl_kuniform *u, const fl_kexpr *x) {
 
 /* ---- the way to a statement -------------------------------------------------------------- */
 
-/* A construct around; all: the worst condition of it and those around it. */
+/* A construct around the statement; all: the least equal of its condition and those around it. */
 typedef struct way {
   const struct way *up;
   const fl_kstmt *s;
@@ -36,7 +36,7 @@ typedef struct way {
   int jump, all;
 } way;
 
-/* The worst condition in the block that decides about a jump. */
+/* The least equal condition in the block that decides about a jump. */
 static int jump_level(const fl_kuniform *u, fl_kblock b) {
   int l = FL_KEQUAL_GRID;
   for (const fl_kstmt *s = b.first; s; s = s->next) {
@@ -61,8 +61,8 @@ static int32_t count(fl_kblock b) {
 
 static int is_around(const way *w, int32_t order) { return order > w->enter && order <= w->leave; }
 
-/* What decides whether threads at 'place' have all come by, for a variable declared at 'decl';
-** *again: there is a loop around this and not around the declaration. */
+/* What decides whether threads at 'place' have all passed, for a variable declared at 'decl';
+** *again: a loop is around this and not around the declaration. */
 static int way_level(const fl_kuniform *u, const way *w, int32_t decl, int *again) {
   if (!w) return FL_KEQUAL_GRID;
   int l = way_level(u, w->up, decl, again);
@@ -103,7 +103,7 @@ static void spread(fl_kuniform *u, fl_kblock b, const way *up) {
   }
 }
 
-/* The numbers of 'place' and of declarations, as spread counts. */
+/* Numbers 'place' and the declarations, in the order in which 'spread' counts. */
 static void number(fl_kuniform *u, fl_kblock b, const fl_kstmt *place) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     u->order++;

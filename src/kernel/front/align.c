@@ -1,14 +1,14 @@
 /*
-** Addresses of wide types: "*(float4 *)(x + i)" where i is no multiple of 4. A GPU stops there, so
-** the place is asked for its address wherever that is not seen to be right. Memory begins at a
+** Addresses of wide types: "*(float4 *)(x + i)" where i is not a multiple of 4. A GPU faults there,
+** so a check of the address is added wherever it is not known to be right. Memory begins at a
 ** multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y and z of a
-** float3 is fine: of these only what begins inside an element is told.
+** float3 is fine: of these, only an access that begins inside an element is refused.
 */
 #include "kernel/front/front.h"
 
 enum { WIDEST = 16 };
 
-/* The largest power of two that is seen to divide e, at most WIDEST. */
+/* The largest power of two that is known to divide e, at most WIDEST. */
 static int64_t twos(const fl_kexpr *e) {
   int64_t a, b;
   switch (e->kind) {

@@ -1,11 +1,11 @@
 /*
-** What is too large for any compiler, found by the tokens of the whole text: functions that are
-** never called are read nowhere else, but a compiler writes out their arrays too. Names are those
-** of the file, so a size that depends on others is not bounded here.
+** Finds what is too large for any compiler in the tokens of the whole text. Functions that are
+** never called are read only here, but a compiler writes out their arrays too. Only names of the
+** file are known, so a size that depends on other names is not bounded here.
 */
 #include "kernel/front/front.h"
 
-/* of an expression: a compiler's time goes with the square of its terms */
+/* in an expression: a compiler's time grows with the square of its terms */
 enum { MOST_TOKENS = 20000 };
 
 static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
@@ -26,7 +26,7 @@ static void check_expressions(fl_front *p) {
   }
 }
 
-/* Are tokens from … ']' numbers, names and operators alone? *end: the ']'. */
+/* Are tokens from … up to the next ']' only numbers, names and operators? *end: that ']'. */
 static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
   int64_t i = from;
   for (; i + 1 < p->toks.n && !is_punct(&p->toks.at[i], ']'); i++) {
@@ -41,7 +41,7 @@ static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
   return i > from && i + 1 < p->toks.n;
 }
 
-/* The number that tokens from … end - 1 are; 0: it is not known here. */
+/* The value of the expression in tokens from … end - 1; 0: not known here. */
 static int64_t number_at(fl_front *p, int64_t from, int64_t end) {
   const fl_kbookmark back = fl_front_open(p, from, NULL);
   int64_t n = fl_decl_constant(p, "a size");
@@ -52,7 +52,7 @@ static int64_t number_at(fl_front *p, int64_t from, int64_t end) {
   return n;
 }
 
-/* "[2][3]" from token i on, of elements of so many bytes. */
+/* Checks the dimensions "[2][3]" from token i on, of an array whose elements have 'bytes' bytes. */
 static void check_array(fl_front *p, int64_t i, int64_t bytes) {
   int rank = 0;
   for (int64_t end; is_punct(&p->toks.at[i], '[') && is_plain(p, i + 1, &end);
@@ -87,7 +87,7 @@ static int64_t declared_name(fl_front *p, int64_t i, int64_t *bytes) {
   }
 }
 
-/* The arrays of a declaration whose first name is token i. */
+/* Checks the arrays of a declaration whose first name is token i. */
 static void check_declaration(fl_front *p, int64_t i, int64_t bytes) {
   int depth = 0;
   for (int first = 1; i + 1 < p->toks.n && !p->failed; i++) {

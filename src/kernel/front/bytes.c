@@ -20,7 +20,7 @@ static fl_cvalue at(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
   return fl_val_deref(p, fl_val_advance(p, v, i, 0, line), line);
 }
 
-/* Bytes of 0, whatever a constructor would do. */
+/* Writes zero bytes, whatever a constructor would do. */
 static void zero(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_ctype *t = v.type, *of = t;
   while (of->kind == FL_C_ARRAY) of = of->of;
@@ -71,7 +71,7 @@ static fl_cvalue as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   return fl_cast_to(p, fl_ctype_pointer(p->a, t, v.is_const), v, line);
 }
 
-/* The type to copy by: what is there, numbers where bytes are asked for. */
+/* Chooses the type to copy by: that of the memory, or numbers where the memory is bytes. */
 static void copy(fl_front *p, copied *c, fl_kexpr *bytes, int32_t line) {
   const fl_ctype *t = is_byte(c->to.type) ? c->from.type : c->to.type;
   if (is_byte(t) || !divides(t, bytes)) t = fl_ctype_scalar(FL_KT_U8);

@@ -53,13 +53,14 @@ static int reassigned(fl_front *p, int64_t body, const char *name, int may_turn)
   return 0;
 }
 
-/* The place with its index kept in a temporary: the callee may change what the index reads. */
+/* The place with its index kept in a temporary, since the callee may change what the index
+** reads. */
 static fl_cvalue settled(fl_front *p, fl_cvalue v) {
   if (v.idx) v.idx = fl_val_stable(p, v.idx);
   return v;
 }
 
-/* "T *&p", which the body assigns: another name of the caller's pointer. */
+/* Binds a formal "T *&p", which the body assigns, as another name of the caller's pointer. */
 static void bind_other_name(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
   const fl_symbol of = v.kind == FL_V_POINTER && v.sym ? p->syms.at[v.sym - 1]
                                                        : (fl_symbol){ .offset = -1 };
@@ -87,7 +88,7 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
   if (p->failed) return;
   const int alone = !v.null && fl_held_alone(p, &v), moves = reassigned(p, body, f->name, !alone);
   int offset = -1;
-  if (v.null) {                               /* it stays that, so that tests of it are known */
+  if (v.null) {                               /* it stays null, so that tests of it are known */
     fl_symbol *null = fl_front_add(p, f->name, FL_SYM_POINTER);
     if (null) null->v = v;
     return;
@@ -127,7 +128,8 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t bo
   if (s) s->v = to;
 }
 
-/* "const float4 &v" that is seen as an array: a copy that is one. */
+/* Does the formal "const float4 &v" need an array, because the body accesses it as one? Then a copy
+** that is an array is made. */
 static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body, int32_t line) {
   if (!f->is_const || v.linear || !fl_decl_counted(p, f->type, f->name, body)) return 0;
   const fl_cvalue one = fl_decl_formal(p, f->type, f->name, body, line);
@@ -155,7 +157,8 @@ static void bind_reference(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_
   if (s) s->v = v;
 }
 
-/* A list as an argument is read in the caller's scope, before there are names of the callee. */
+/* An initialiser list as an argument is read in the caller's scope, before the callee's names
+** exist. */
 static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
   const int64_t at = p->at;
   const fl_cvalue to = fl_decl_object(p, f->type, f->name, line);
@@ -165,7 +168,7 @@ static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t l
   return to;
 }
 
-/* What a formal is by default, in the scope of the function. */
+/* The default value of a formal, read in the scope of the function. */
 static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f, int64_t frame,
                             int32_t line) {
   const int64_t at = p->at, outer = p->frame;
@@ -210,7 +213,8 @@ static int count_leaves(fl_kblock b, int label) {
   return n;
 }
 
-/* A block whose only LEAVE is its last statement needs neither. */
+/* Appends the body as a block. If its only LEAVE is the last statement, neither block nor LEAVE is
+** needed. */
 static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   for (fl_kstmt *s = body.first; s; s = s->next) s->called = 1;
   const int leaves = count_leaves(body, label);
@@ -234,7 +238,8 @@ static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   s->called = 1;
 }
 
-/* Known from the start, unless it is auto or a place: then the first return says it. */
+/* The object for the result. It is made at the start, unless the result is auto or a place: then
+** the first return determines it. */
 static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (!d->result || d->returns != FL_RETURNS_VALUE) return (fl_cvalue){ .kind = FL_V_NONE };
   if (d->result->kind == FL_C_VOID) return fl_val_none();
@@ -255,7 +260,7 @@ static void blame(fl_front *p, int64_t body, int32_t line) {
 
 static int fold_statement(fl_front *p, fl_kexpr **result);
 
-/* "if (c) … else …" of a constant; what is not chosen is not read. */
+/* Reads "if (c) … else …" with a constant c; the branch not chosen is not read. */
 static int fold_if(fl_front *p, fl_kexpr **result, int32_t line) {
   fl_front_word(p, "constexpr");
   fl_front_need(p, '(');
@@ -272,7 +277,7 @@ static int fold_if(fl_front *p, fl_kexpr **result, int32_t line) {
   return 0;
 }
 
-/* 1: it returned, or was refused. */
+/* Returns 1 if the statement returned or was refused. */
 static int fold_statement(fl_front *p, fl_kexpr **result) {
   const fl_ktok *t = fl_front_tok(p);
   int done = 0;
@@ -299,7 +304,7 @@ static int fold_statement(fl_front *p, fl_kexpr **result) {
   return done || p->failed;
 }
 
-/* A function of constants, where no statement may stand. */
+/* Calls a function of constants where no statement may stand. */
 static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   const fl_kbookmark back = fl_front_open(p, d->body, d->scope);
   const int64_t frame = p->frame;
@@ -325,7 +330,7 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   return fl_val_expr(r);
 }
 
-/* A constexpr function of constants is one. */
+/* Is the call a constant? A constexpr function of constants is. */
 static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
   int marked = 0;
   for (int64_t i = d->head; i < d->open; i++) marked |= fl_ktok_is(&p->toks.at[i], "constexpr");
@@ -347,7 +352,8 @@ static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
   return p->failed;
 }
 
-/* Reads the body, bound, into *body; the parser's state is that of the caller again. */
+/* Reads the body with its parameters bound into *body; afterwards the parser's state is the
+** caller's again. */
 static fl_cvalue read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblock *body,
                            int *label) {
   const fl_front saved = *p;
@@ -425,7 +431,7 @@ static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *
   return v.parts ? v : fl_val_none();
 }
 
-/* __ldg and its kin: cache hints on plain accesses. */
+/* __ldg and similar: accesses with cache hints, read as plain accesses. */
 static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                   fl_cvalue *out) {
   static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",
@@ -481,15 +487,16 @@ static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *ar
   return p->failed ? fl_val_none() : fl_call_math(p, name, x, n);
 }
 
-/* A function of the language itself has that name: a user's of other types stands beside it. */
+/* Is there a built-in function of that name? Then a user's function for other types is an overload
+** of it. */
 static int is_built_in(fl_front *p, const fl_ktok *t) {
   return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5) &&
                               fl_ctype_named(p->a, t->text + 5, t->n - 5)) ||
          fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
-/* The function that the call at the tokens means, called. *other: it means a
-** built-in one; then nothing is taken. */
+/* Calls the function that the call at the tokens means. *other: it means a built-in function; then
+** no tokens are taken. */
 static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
                          int *other) {
   fl_symbol given[FL_K_MAX_TPARAMS];

@@ -34,7 +34,7 @@ static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t) {
   return s->type;
 }
 
-/* "a::b" and "V<…>::b" at k: is b a type? */
+/* At "a::b" or "V<…>::b" at k: is b a type? */
 static int qualified_type(fl_front *p, int k) {
   const fl_symbol *s = NULL;
   const fl_symbol *inner = NULL;
@@ -108,14 +108,14 @@ int32_t fl_decl_bounds(fl_front *p) {
   const int64_t open = p->at;
   int64_t most = 0;
   if (fl_front_take(p, '(')) most = fl_decl_constant(p, "a launch bound");
-  if (!p->a->failed && !p->sized) p->failed = 0;         /* its number alone is not known then */
+  if (!p->a->failed && !p->sized) p->failed = 0;         /* only its value is unknown then */
   if (p->failed || most < 1 || most > INT32_MAX) most = 0;
   p->at = open;
   fl_front_skip(p);
   return (int32_t)most;
 }
 
-/* Qualifiers that stand anywhere among the specifiers; 0: this is none. */
+/* Takes a qualifier, which may stand anywhere among the specifiers; 0: there is none here. */
 static int qualifier(fl_front *p, fl_specifiers *s) {
   if (fl_front_word(p, "const") || fl_front_word(p, "constexpr")) s->is_const = 1;
   else if (fl_front_word(p, "volatile")) s->is_volatile = 1;
@@ -146,7 +146,7 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
   return 1;
 }
 
-/* A type that a symbol at the tokens is, or NULL. */
+/* The type that the symbol named at the tokens is; NULL: it is none. */
 static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s) {
   if (!s || (s->kind != FL_SYM_TYPE && s->kind != FL_SYM_TEMPLATE)) return NULL;
   fl_front_next(p);
@@ -155,7 +155,7 @@ static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s) {
   return s->kind == FL_SYM_TYPE ? s->type : fl_template_struct(p, s->structs);
 }
 
-/* decltype(e), behind the word. */
+/* The type of decltype(e), after the word. */
 static const fl_ctype *type_of_expression(fl_front *p) {
   fl_kblock side = { NULL, NULL };
   fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);           /* not evaluated */
@@ -304,7 +304,7 @@ int64_t fl_decl_constant(fl_front *p, const char *what) {
   return e && !p->failed ? e->value.i : 0;
 }
 
-/* What cannot be read here is left to NVRTC. */
+/* An assertion that cannot be evaluated here is left to NVRTC. */
 void fl_decl_assert(fl_front *p) {
   const int32_t line = fl_front_tok(p)->line;
   const int64_t at = p->at, syms = p->syms.n;
@@ -329,8 +329,8 @@ void fl_decl_assert(fl_front *p) {
   fl_front_take(p, ';');
 }
 
-/* An array that no thread has room for, or that a compiler would write out.
-** Others it may have as separate memory. */
+/* Refuses an array that no thread has room for, or that a compiler would write out. Other large
+** arrays may be separate memory. */
 static void refuse_array(fl_front *p, int32_t line) {
   const int written_out = p->f || fl_front_is(p, '=') || fl_front_is(p, '{');
   void (*const refuse)(fl_front *, int32_t, const char *, ...) =
@@ -368,7 +368,7 @@ const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
 const fl_ctype *fl_decl_decayed(fl_front *p, const fl_ctype *t, int is_const) {
   const int32_t line = fl_front_tok(p)->line;
   if (!t || p->failed) return NULL;
-  if (fl_front_is(p, '[')) {                         /* whose first size says nothing */
+  if (fl_front_is(p, '[')) {                         /* the first size does not matter */
     fl_front_skip(p);
     t = fl_decl_arrays(p, t);
     if (t && t->kind == FL_C_ARRAY && !t->count)

@@ -76,7 +76,7 @@ static int moves_later(fl_front *p, const char *name) {
   return 0;
 }
 
-/* A pointer that is null, and stays that. */
+/* Declares a pointer that is null and stays null. */
 static void declare_null(fl_front *p, const fl_ctype *of, const char *name, fl_cvalue v,
                          int32_t line) {
   if (moves_later(p, name)) fl_refuse(p, line, "pointer '%s' is set to null", name);
@@ -84,7 +84,7 @@ static void declare_null(fl_front *p, const fl_ctype *of, const char *name, fl_c
   if (s) s->v = v, s->type = of, s->line = line;
 }
 
-/* A pointer that is null, and assigned later: a variable that says whether it is not. */
+/* Is the pointer null at first and assigned later? Then a variable tells whether it is null. */
 static int null_at_first(fl_front *p, const char *name) {
   const int var = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_BOOL, name, 1);
   if (var < 0) return -1;
@@ -93,7 +93,7 @@ static int null_at_first(fl_front *p, const char *name) {
   return var;
 }
 
-/* from: NULL, or what it points to at first. */
+/* from: what the pointer points to at first; NULL: nothing. */
 static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
                             const char *name, fl_cvalue *from, int32_t line) {
   int offset = -1;
@@ -190,8 +190,8 @@ static int punct_at(fl_front *p, int64_t i) {
   return i >= 0 && i < p->toks.n && p->toks.at[i].kind == FL_TOK_PUNCT ? p->toks.at[i].punct : 0;
 }
 
-/* Is a vector or array of them seen as scalars before its block ends: "(float
-** *)&v", "(&v.x)[k]"? */
+/* Is a vector, or an array of vectors, accessed as scalars before its block ends: "(float *)&v",
+** "(&v.x)[k]"? */
 static int seen_as_scalars(fl_front *p, int64_t from, const char *name) {
   int depth = 1;
   for (int64_t i = from; i + 4 < p->toks.n && depth > 0; i++) {
@@ -220,7 +220,7 @@ fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64
          ? v : fl_decl_object(p, t, name, line);
 }
 
-/* An object of a thread; its scalars are one array where they are counted. */
+/* Makes an object of a thread. Its scalars are one array if they are accessed by an index. */
 static fl_cvalue local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   fl_cvalue v;
   const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, p->at, name);
@@ -243,7 +243,7 @@ static void initialised(fl_front *p, fl_cvalue v, int set, int32_t line) {
   else fl_member_make(p, v, args, n, line);
 }
 
-/* A scalar, struct or array of a thread with its initialiser. */
+/* Declares a scalar, struct or array of a thread with its initialiser. */
 static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
                            const char *name, int32_t line) {
   const int set = fl_front_take(p, '=');
@@ -277,7 +277,7 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
   bind_object(p, name, v, fixed, line);
 }
 
-/* "T (*name)[N]", "T (&name)[N]": of an array. 0: this is neither. */
+/* Reads "T (*name)[N]" or "T (&name)[N]", a pointer or reference to an array. 0: it is neither. */
 static int of_array(fl_front *p, const fl_specifiers *s) {
   const int32_t line = fl_front_tok(p)->line;
   const char *name;
@@ -298,7 +298,7 @@ static int of_array(fl_front *p, const fl_specifiers *s) {
   return 1;
 }
 
-/* Is there a variable of that name in the block? */
+/* Refuses a second variable of that name in the block. */
 static void refuse_second(fl_front *p, const char *name, int32_t line) {
   const int32_t n = (int32_t)strlen(name);
   const int64_t from = p->scope > p->frame ? p->scope : p->frame;
@@ -308,7 +308,7 @@ static void refuse_second(fl_front *p, const char *name, int32_t line) {
     fl_refuse(p, line, "'%s' is declared twice in one block", name);
 }
 
-/* Another name of a type that was just read, of an enumeration with what it has. */
+/* Declares another name of a type that was just read; for an enumeration also its enumerators. */
 static void name_type(fl_front *p, fl_symbol *s, const fl_ctype *t) {
   s->type = t;
   if (t->kind != FL_C_SCALAR || !p->n_enumerators) return;
@@ -316,7 +316,7 @@ static void name_type(fl_front *p, fl_symbol *s, const fl_ctype *t) {
   s->n_inner = p->n_enumerators;
 }
 
-/* "auto *q = …", "const char *text = "…"", "float *q", "float *q = …". */
+/* Declares "auto *q = …", "const char *text = "…"", "float *q" or "float *q = …". */
 static void pointer_variable(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
                              const char *name, int32_t line) {
   if (s->is_auto) { declare_auto(p, s, name, line); return; }
@@ -394,8 +394,8 @@ static int parse_using(fl_front *p) {
   return 1;
 }
 
-/* "auto [a, b] = v": names of the members or elements of a copy, or with & of
-** v itself. At '[', behind &. */
+/* Declares "auto [a, b] = v": names for the members or elements of a copy of v, or with & of v
+** itself. At '[', after &. */
 static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   const char *name[16];
   const int32_t line = fl_front_tok(p)->line;
@@ -474,8 +474,8 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   if (c) c->v = fl_val_expr(e);
 }
 
-/* Is the variable one that begins as zeros, behind '=' or at '{'? Others are constants, which are
-** read and not written. */
+/* Is the variable memory that begins as zeros, after '=' or at '{'? Others are constants, which are
+** read and never written. */
 static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
   if (s->is_constant ? set || list : !s->is_device || s->is_const) return 0;
   for (int k = 0; set || list; k++) {
@@ -490,7 +490,7 @@ static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
   return 1;
 }
 
-/* To the ';' or ',' that ends a declarator. */
+/* Skips to the ';' or ',' that ends a declarator. */
 static void skip_initialiser(fl_front *p) {
   while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
          fl_front_tok(p)->kind != FL_TOK_END) {

@@ -1,15 +1,15 @@
 /*
-** Functions that are inlined, as they are declared: where their parts stand in the tokens, the
-** types of their formals and result. Bodies are read where they are called (call.c).
+** Declarations of functions that are inlined: where their parts are in the tokens, the types of
+** their formals and result. Bodies are read where they are called (call.c).
 */
 #include "kernel/front/front.h"
 #include <string.h>
 
-/* ---- where the parts stand ------------------------------------------------------------------- */
+/* ---- where the parts are ------------------------------------------------------------------ */
 
 static int is_punct(fl_front *p, int k, int c) { return fl_front_is_at(p, k, c); }
 
-/* Behind the balanced (…), […] or {…} at k. */
+/* The token after the balanced (…), […] or {…} at k. */
 static int behind(fl_front *p, int k) {
   int depth = 0;
   for (; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
@@ -72,7 +72,7 @@ static const char *find_name(fl_front *p, int *open, int *special) {
   }
 }
 
-/* Attributes, const, the type behind '->', a constructor's list; then ';' or the body. */
+/* Reads attributes, const, the type after '->' and a constructor's list, then ';' or the body. */
 void fl_device_tail(fl_front *p, fl_kdevice *d) {
   for (;;) {
     const fl_ktok *t = fl_front_tok(p);
@@ -182,7 +182,7 @@ static void formal(fl_front *p, fl_kformal *f) {
 
 enum { MAX_FORMALS = FL_K_MAX_GIVEN };
 
-/* "T... v" at the tokens: a formal for each element. 0: this is none. */
+/* Expands "T... v" at the tokens into a formal for each element. 0: it is no pack. */
 static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
   int dots = 0;
   while (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS) && !fl_front_is_at(p, dots, ',') &&
@@ -232,7 +232,7 @@ void fl_device_formals(fl_front *p, fl_kdevice *d) {
 
 void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_specifiers *s,
                       int ref) {
-  /* of its formals: what it returns */
+  /* decltype of the formals: what the function returns */
   if (d->arrow && fl_ktok_is(&p->toks.at[d->arrow], "decltype")) {
     d->result = NULL;
     return;
@@ -267,7 +267,8 @@ void fl_device_signature(fl_front *p, fl_kdevice *d) {
     if (t) fl_device_result(p, d, t, &s, ref);
   }
   p->at = d->open;
-  if (fl_front_take(p, '(')) fl_device_formals(p, d);      /* a lambda may have none: "[&] { … }" */
+  if (fl_front_take(p, '(')) fl_device_formals(p, d);      /* a lambda may have no formals: "[&] { …
+                                                           ** }" */
 }
 
 /* ---- overloads ------------------------------------------------------------------------------- */
@@ -287,7 +288,7 @@ static int same_formals(const fl_kdevice *a, const fl_kdevice *b) {
   return !a->n_tparams;
 }
 
-/* An overload of that name could not be read: which one a call means is not known. */
+/* Was an overload of that name unreadable? Then it is unknown which one a call means. */
 static int has_wrong(const fl_front *p, const char *name, int64_t from) {
   if (from || !strncmp(name, "operator", 8)) return 0;
   for (int64_t i = 0; i < p->syms.n; i++)
@@ -311,7 +312,7 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
     if (o->body >= 0 && d->body >= 0 && o->line)
       o->why = p->spaces ? "is defined in two namespaces, which are not told apart"
                          : "is defined twice";
-    if (o->body < 0) {                                    /* was a prototype, maybe with defaults */
+    if (o->body < 0) {                               /* it was a prototype, perhaps with defaults */
       for (int i = 0; i < d->n_params; i++)
         if (!d->params[i].init) d->params[i].init = o->params[i].init;
       o->body = d->body;

@@ -189,7 +189,7 @@ int fl_operator_of(int punct) {
   return FL_KO_NONE;
 }
 
-/* x op y, with x read since m. */
+/* The result of x op y, where the statements of x begin at m. */
 static fl_cvalue operate(fl_front *p, int op, fl_cvalue x, int level, const fl_kmark *m,
                          int32_t line) {
   const fl_kmark middle = fl_order_mark(p);
@@ -212,7 +212,7 @@ static fl_cvalue parse_binary(fl_front *p, int level) {
   return x;
 }
 
-/* "c ? x : nullptr", or the other way round. */
+/* "c ? x : nullptr" or "c ? nullptr : x". */
 static fl_cvalue choose_null(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y) {
   fl_kexpr *there = x.null ? fl_kexpr_unary(p->a, FL_KO_NOT, c) : c;
   fl_cvalue v = x.null ? y : x;
@@ -222,7 +222,7 @@ static fl_cvalue choose_null(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y)
   return v;
 }
 
-/* Both arms of ?: as structs or pointers. */
+/* Reads ?: whose arms are structs or pointers. */
 static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                              int32_t line) {
   if (is_struct(x)) {
@@ -260,7 +260,7 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
 
 static int no_value(fl_cvalue v) { return v.kind == FL_V_NONE; }
 
-/* Structs: each arm puts its own into one object. */
+/* Reads ?: of structs: each arm assigns its value to one object. */
 static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                                const fl_kblock *sides, int32_t line) {
   if (!fl_ctype_same(x.type, y.type))
@@ -280,7 +280,7 @@ static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue 
   return r;
 }
 
-/* An IF for arms with effects (or of type void). */
+/* Reads ?: as an IF, for arms with effects (or of type void). */
 static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                           fl_kblock *sides, int32_t line) {
   fl_cvalue r = fl_val_none();
@@ -360,7 +360,7 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   if (s->v.type && s->v.unit) fl_view_meet(p, &from, &(fl_cvalue){ .linear = 1, .var = s->v.var,
                                                                   .unit = s->v.unit });
   if (!s->v.type && !from.null && s->offset >= 0 && fl_ctype_same(s->type, from.type)) {
-    s->v = from; /* the first value of a pointer without one */
+    s->v = from; /* the first value of a pointer that had none */
     s->v.idx = NULL;
     s->v.sym = 0;
   }
@@ -381,7 +381,7 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
     put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
   } else if ((s->v.var != from.var || s->v.linear != from.linear || s->v.unit != from.unit ||
               !fl_ctype_same(s->v.type, from.type))) {
-    fl_turn_wanted(p, &s->v, &from);               /* the text is read again if that helps */
+    fl_turn_wanted(p, &s->v, &from);               /* the text is read again if that may help */
     fl_refuse(p, line, "pointer '%s' would point into another array than before", s->name);
   } else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
   else
@@ -393,7 +393,8 @@ static int in_memory(fl_front *p, fl_cvalue v) {
   return p->f && p->f->vars[v.var].kind != FL_KV_LOCAL;
 }
 
-/* to op= e. The value is kept in a temporary where memory would be read again for it. */
+/* Assigns to op= e. The value is kept in a temporary if memory would otherwise be read again for
+** it. */
 static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unused,
                        int32_t line) {
   if (p->failed || !e) return fl_val_none();
@@ -435,7 +436,8 @@ static fl_cvalue from_list(fl_front *p, fl_cvalue to) {
   return v;
 }
 
-/* What is assigned; it comes before what the left side 'to' does, which was read since m. */
+/* The right side of an assignment. Its statements come before those of the left side 'to', which
+** begin at m. */
 static fl_cvalue right_side(fl_front *p, const fl_kmark *m, fl_cvalue to, int32_t line) {
   const fl_kblock left = fl_order_cut(m);
   const int list = fl_front_is(p, '{') && to.kind == FL_V_PLACE;

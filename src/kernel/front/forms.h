@@ -1,11 +1,11 @@
-/* Unions, operators of structs, printf: what is asked of union.c, operator.c and printf.c. */
+/* Unions, operators of structs, printf: the functions of union.c, operator.c and printf.c. */
 #ifndef FL_KERNEL_FORMS_H
 #define FL_KERNEL_FORMS_H
 #include "kernel/front/front.h"
 
 #define FL_UNNAMED "struct"                  /* the name of a struct or union without a name */
 const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
-/* The member of one, a place in its bytes; names for all of them. */
+/* The member 'name' of a union, as a place in its bytes; and the names of all its members. */
 fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 
@@ -15,6 +15,7 @@ fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, in
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
 
 void fl_call_printf(fl_front *p, const fl_ktok *name);
-/* "name = "text";" at '=' behind "const char *name", taken: a name of the literal. 0: it is none */
+/* Takes "name = "text";" at the '=' after "const char *name": a name of the literal. 0: it is no
+** such declaration. */
 int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name);
 #endif

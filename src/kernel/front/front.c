@@ -37,7 +37,8 @@ int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what) {
   return !p->failed;
 }
 
-/* After a refusal operands are missing everywhere: that is no separate failure. */
+/* Returns x, refused if NULL. After a first refusal operands are missing everywhere, which is no
+** separate failure. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x) {
   if (p->a->failed == FL_KARENA_MISSING && p->failed) p->a->failed = 0;
   if (p->a->failed == FL_KARENA_DEEP) {

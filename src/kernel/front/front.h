@@ -18,26 +18,25 @@ typedef enum {
   FL_V_NONE,        /* failed, or void */
   FL_V_EXPR,        /* a scalar: e */
   FL_V_PLACE,       /* an object of 'type' (an lvalue unless 'rvalue') */
-  FL_V_POINTER,     /* address of such a place; type is that of the pointee */
+  FL_V_POINTER,     /* address of such a place; 'type' is the pointee's */
   FL_V_PARTS,       /* a struct without arrays: parts[leaf] */
-  FL_V_LIST         /* { … }: not read yet, at token 'at' */
+  FL_V_LIST         /* { … } at token 'at', not read yet */
 } fl_vkind;
 
 /* Where an object lies. LEAF: each leaf of the declared object is a separate variable, the
 ** leaves of this part begin at var; idx counts elements along the dimensions passed so far
-** (NULL: none, or 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
+** (NULL: 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
   uint8_t null;              /* the null pointer */
-  uint8_t torn;              /* PLACE, an argument that another one changes: it may be referred to;
-                             ** to read it gives 'e' or 'parts', what it held; NULL: it may not be
-                             ** read */
-  uint8_t unit;              /* LINEAR: bytes that idx counts, 0: those of an element (view.c) */
-  uint8_t member;            /* not LINEAR: a member of an element, what lies behind
-                             ** it is in another variable */
-  int32_t sym;               /* POINTER: 1 + index of the variable it was just read from, 0: none */
+  uint8_t torn;              /* PLACE: an argument that another argument changes. It may be referred
+                             ** to; reading it gives the value that it had, in 'e' or 'parts'; if
+                             ** that is NULL it may not be read */
+  uint8_t unit;              /* LINEAR: bytes that idx counts in, 0: those of an element (view.c) */
+  uint8_t member;   /* not LINEAR: a member of an element: the next member is in another variable */
+  int32_t sym;            /* POINTER: 1 + index of the symbol that it was just read from; 0: none */
   const fl_ctype *type;
-  fl_kexpr *when;            /* POINTER: it is null where this variable is false; NULL: never */
+  fl_kexpr *when;        /* POINTER: it is null if this variable is false; NULL: it is never null */
   fl_kexpr *e;
   int32_t var;
   fl_kexpr *idx;
@@ -49,34 +48,33 @@ typedef struct fl_cvalue {
 
 typedef enum {
   FL_SYM_OBJECT,    /* variable(s): place in v (LEAF) */
-  FL_SYM_POINTER,   /* pointer variable: v is the place pointed to; offset: variable of its index
+  FL_SYM_POINTER,   /* pointer variable: v is the place pointed to; offset: variable of its index,
                     ** or -1 (never assigned again); v.type NULL: no value yet */
   FL_SYM_REFERENCE, /* another name of v */
   FL_SYM_CONSTANT,  /* v.e is a constant */
-  FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; gets variables when used */
-  FL_SYM_MEMORY,    /* a variable of file scope: one parameter more of who uses it (memory.c) */
+  FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; it gets variables when used */
+  FL_SYM_MEMORY,    /* a variable of file scope: one more parameter of its users (memory.c) */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
   FL_SYM_SHARED,    /* __shared__ at file scope */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
   FL_SYM_TEMPLATE,  /* of structs */
-  FL_SYM_SPACE,     /* a namespace: what it names is searched for without it */
-  FL_SYM_PACK,      /* of a template: n_inner symbols in 'inner'; NULL: variables
-                    ** "name k" (pack.c) */
+  FL_SYM_SPACE,     /* a namespace: names in it are looked up without it */
+  FL_SYM_PACK,    /* of a template: n_inner symbols in 'inner'; NULL: variables "name k" (pack.c) */
   FL_SYM_TEXT,      /* a string literal for printf: 'why' */
-  FL_SYM_WRONG      /* known but outside the language: 'why' */
+  FL_SYM_WRONG      /* known, but outside the language for the reason 'why' */
 } fl_symkind;
 
 typedef struct fl_symbol fl_symbol;
 
-/* Symbols low … high - 1 are seen from a lambda, behind its own. */
+/* Symbols low … high - 1 are visible in a lambda, after its own. */
 typedef struct fl_kscope { int64_t low, high; const struct fl_kscope *up; } fl_kscope;
 
-typedef struct fl_ktparam {      /* of a template: a type, or a constant of 'type' */
+typedef struct fl_ktparam {      /* parameter of a template: a type, or a constant of 'type' */
   const char *name;
   const fl_ctype *type;          /* NULL: it is a type */
-  int64_t init;                  /* token of its default, 0: none */
+  int64_t init;                  /* token of its default; 0: none */
   int is_pack;
-  int64_t check;                 /* token of an enable_if that must have a type, 0: none */
+  int64_t check;                 /* token of an enable_if that must have a type; 0: none */
 } fl_ktparam;
 
 typedef enum { FL_RETURNS_VALUE, FL_RETURNS_PLACE, FL_RETURNS_POINTER } fl_kreturns;
@@ -84,8 +82,8 @@ typedef struct fl_kformal {
   const char *name;
   const fl_ctype *type;          /* NULL: auto, or a function */
   uint8_t by_reference, is_const;
-  uint8_t is_function;           /* a pointer to one: what is given, an object as lambdas are */
-  int64_t init;                  /* token of its default, 0: none */
+  uint8_t is_function;         /* a pointer to a function: its value is an object, as for lambdas */
+  int64_t init;                  /* token of its default; 0: none */
 } fl_kformal;
 
 /* A __device__ function: free, a member, a constructor (result void), a lambda, or a template of
@@ -97,33 +95,33 @@ typedef struct fl_kdevice {
   fl_kformal *params;
   int64_t head, open;            /* its first token, its '(' */
   int64_t inits, body;           /* ':' of a constructor (0: none), '{' (-1: none) */
-  int64_t arrow;                 /* type behind '->', 0: none */
-  int busy;                      /* being inlined: a call is recursion */
-  const char *why;               /* not NULL: cannot be called */
+  int64_t arrow;                 /* token of the type after '->'; 0: none */
+  int busy;                      /* it is being inlined: a call of it is recursion */
+  const char *why;               /* not NULL: why it cannot be called */
   uint8_t returns;               /* fl_kreturns */
-  uint8_t is_static, is_const, is_maker, is_explicit;      /* of members; is_maker: a constructor */
+  uint8_t is_static, is_const, is_maker, is_explicit;     /* for members; is_maker: a constructor */
   uint8_t on_device;             /* it says __device__ */
   const fl_ctype *owner;         /* the struct it is a member of */
   fl_ktparam *tparams;           /* a template */
   int32_t n_tparams, n_special;
   fl_symbol *special;            /* arguments of an explicit specialisation */
-  fl_symbol *env;                /* names seen inside: template arguments, what a lambda copied */
+  fl_symbol *env;     /* names visible inside: template arguments, variables that a lambda copied */
   int64_t n_env;
   const fl_kscope *scope;        /* of a lambda */
-  const char *pack;              /* its last parameters are this pack's, of n_pack elements */
+  const char *pack;             /* its last parameters are this pack's, which has n_pack elements */
   int n_pack;
   struct fl_kdevice *next;       /* overload of the same name */
 } fl_kdevice;
 
-/* What a struct has besides its fields. */
+/* What a struct has in addition to its fields. */
 typedef struct fl_kmembers {
   fl_symbol *inner;              /* functions (constructors: FL_MAKER), constants,
                                  ** types, template arguments */
-  int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults, 0: none */
+  int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults; 0: none */
   int has_inits;
   int plain;                     /* there is "V() = default" */
-  const struct fl_ktemplate *of; /* is an instance: its arguments come first in 'inner' */
-  int n_args;                    /* these, and the parameters of a partial specialisation */
+  const struct fl_ktemplate *of; /* it is an instance of this: arguments come first in 'inner' */
+  int n_args;  /* number of template arguments, and of the parameters of a partial specialisation */
 } fl_kmembers;
 #define FL_MAKER "()"
 #define FL_CONVERTS "operator T"      /* to its result */
@@ -131,23 +129,23 @@ typedef struct fl_kmembers {
 typedef struct fl_kpattern {     /* a partial specialisation */
   fl_ktparam *tparams;
   int32_t n_tparams;
-  int64_t pattern, at;           /* its '<', the token behind '>' */
+  int64_t pattern, at;           /* token of its '<', and the token after '>' */
   struct fl_kpattern *next;
 } fl_kpattern;
 
 typedef struct fl_ktemplate {    /* of structs */
-  int is_alias;                  /* another name of a type: 'at' is its token */
-  int is_value;                  /* of constants: 'at' is the first token of the declaration */
+  int is_alias;                  /* it is another name of a type: 'at' is the token of that type */
+  int is_value;                  /* it is a constant: 'at' is the first token of the declaration */
   int64_t align;                 /* token of alignas(…), 0: none */
   fl_kpattern *patterns;
   const char *name;
   fl_ktparam *tparams;
   int32_t n_tparams;
-  int64_t at;                    /* the token behind 'struct' */
+  int64_t at;                    /* the token after 'struct' */
   struct fl_kinstance {
     fl_symbol *args;
-    const fl_ctype *type;        /* as soon as its size is known; NULL: not read, or not readable */
-    int64_t at;                  /* separate tokens: of a specialisation; 0: none */
+    const fl_ctype *type;    /* set as soon as its size is known; NULL: not read, or not readable */
+    int64_t at;                  /* a specialisation's own tokens; 0: none */
     int busy;                    /* being read */
     struct fl_kinstance *next;
   } *instances;
@@ -159,7 +157,7 @@ typedef struct fl_kcall {        /* a call to be resolved */
   int n;
   const fl_symbol *given;        /* explicit template arguments */
   int n_given;
-  const fl_cvalue *result;       /* of a specialisation: of the type that it returns */
+  const fl_cvalue *result;       /* for a specialisation: a value of the type that it returns */
   int32_t line;
 } fl_kcall;
 
@@ -168,10 +166,10 @@ struct fl_symbol {
   int32_t n, line;
   uint8_t kind;
   fl_cvalue v;
-  int32_t offset, may_be_null;   /* POINTER, may_be_null: v.when is the variable that says so */
-  const fl_ctype *type;      /* TABLE, TYPE; FUNCTION: of its name as a value, or NULL */
+  int32_t offset, may_be_null;   /* POINTER, may_be_null: v.when tells whether it is null */
+  const fl_ctype *type;      /* TABLE, TYPE: its type; FUNCTION: type of its name, or NULL */
   const fl_kvalue *const *data;
-  const fl_kfunc *of;        /* TABLE: variables v.var exist in this function */
+  const fl_kfunc *of;        /* TABLE: variables from v.var on exist in this function */
   fl_kdevice *device;
   fl_ktemplate *structs;     /* TEMPLATE */
   const fl_symbol *inner;    /* TYPE: enumerators */
@@ -182,7 +180,7 @@ struct fl_symbol {
 /* ---- the parser ------------------------------------------------------------------------------ */
 
 enum { FL_BREAK_NONE, FL_BREAK_LOOP, FL_BREAK_SWITCH };
-enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* arguments of a call; of a template */
+enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* of a call; of a template */
 enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
 
 typedef struct fl_kstored fl_kstored;
@@ -193,45 +191,43 @@ typedef struct fl_front {
   fl_ksource *src;
   fl_ktoks toks;
   int64_t at;
-  fl_ktok end;               /* what is seen after a refusal */
+  fl_ktok end;               /* the token that is read after a refusal */
   struct { fl_symbol *at; int64_t n, cap; } syms;
-  int64_t globals, frame;    /* symbols of the file; first symbol of the function being read */
-  const fl_kscope *up;       /* seen behind the frame: of a lambda */
+  int64_t globals, frame;    /* symbols of the file; first symbol of the current function */
+  const fl_kscope *up;       /* symbols of the scopes around a lambda, looked up after the frame */
   fl_kfunc *f;               /* kernel being read; NULL: file scope */
-  fl_kblock *b;              /* statements go here; NULL: nothing with effects is allowed */
-  const fl_symbol *enumerators;      /* of the type that was read last; NULL: it has none */
+  fl_kblock *b;              /* statements are added here; NULL: nothing with effects is allowed */
+  const fl_symbol *enumerators;  /* enumerators of the type that was read last; NULL: it has none */
   int64_t n_enumerators;
-  int32_t template_line;     /* of the first kernel that is a template; 0: none */
+  int32_t template_line;     /* line of the first kernel that is a template; 0: none */
   int failed;                /* refused: line, why */
   int32_t line;              /* of the refusal */
   const char *why;
   int sized;                 /* it is of fl_refuse_size */
   int nest, inlined;
-  int breaks, continues;     /* FL_BREAK_*: what break means now; continue is allowed */
+  int breaks, continues;     /* FL_BREAK_*: what break means here; whether continue is allowed */
   int32_t break_label;
   const fl_kdevice *inside;  /* the function being inlined; NULL: in the kernel */
-  fl_cvalue returned;         /* its result object, of no type before the first return
-                              ** of auto or a place */
-  fl_kblock *outside;        /* statements in front of its body */
+  fl_cvalue returned;         /* its result; no type before the first return of auto or a place */
+  fl_kblock *outside;        /* the block before its body */
   int32_t return_label;
   int statement;             /* the next assignment is a whole statement: its value is unused */
-  int64_t statement_call;    /* token of a name whose call is a whole statement; -1 */
-  int outer;                 /* the next unary expression begins such a statement */
+  int64_t statement_call;    /* token of a name whose call is a whole statement; -1: none */
+  int outer;                 /* the next unary expression begins a whole statement */
   int64_t nodes;             /* statements and inlined calls so far */
   int64_t shared_at;         /* static shared memory so far */
-  fl_kvalue **table;         /* initialisers are collected here (per leaf), not executed */
-  int half;                  /* the first '>' of a '>>' at the tokens is taken */
+  fl_kvalue **table;         /* initialisers are collected here (per leaf) instead of executed */
+  int half;                  /* the first '>' of a '>>' at the tokens has been taken */
   int64_t scope;             /* first symbol of the block being read */
-  int pack;                  /* 1 + which element names of packs stand for; 0: none */
-  fl_kstored *stored;        /* objects of other elements than they are declared with (view.c) */
-  int restored, as_declared; /* the body is to be read again with them; they are asked no more */
-  int angle;                 /* '>' and '>>' end what is read: in <…>, not inside brackets there */
-  int spaces;                /* there are namespaces: a name may stand for two things */
-  int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
-  struct fl_kturn *turns;    /* pointers to one or another array (turn.c) */
+  int pack;                  /* 1 + the element that names of packs stand for; 0: none */
+  fl_kstored *stored;        /* objects whose elements have another type than declared (view.c) */
+  int restored, as_declared; /* the body is to be read again with them; without them */
+  int angle;            /* inside <…>, outside of brackets there: '>' and '>>' end the expression */
+  int spaces;                /* there are namespaces, so a name may stand for two things */
+  int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
+  struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
-  int turning, turn_wanted;  /* the body is read with them; should be. 2: all structs
-                             ** of numbers are arrays of these */
+  int turning, turn_wanted;  /* the body is read with them; should be; 2: with all structs */
   const fl_ctype *vectors[64];
   int n_vectors;
 } fl_front;
@@ -244,25 +240,24 @@ const fl_ktok *fl_front_next(fl_front *p);                    /* takes it */
 int fl_front_is(fl_front *p, int punct);
 int fl_front_is_at(fl_front *p, int k, int punct);
 int fl_front_take(fl_front *p, int punct);                    /* 1: was there, taken */
-int fl_front_need(fl_front *p, int punct);                    /* refuses if it is not there */
+int fl_front_need(fl_front *p, int punct);                /* refuses if the punctuator is missing */
 int fl_front_word(fl_front *p, const char *word);             /* 1: was there, taken */
 const char *fl_front_name(fl_front *p);                       /* takes a name, or refuses */
-int fl_front_enter(fl_front *p);                              /* one level deeper; 0: too deep */
-void fl_front_skip(fl_front *p);                              /* a balanced (…), […] or {…} */
+int fl_front_enter(fl_front *p);                 /* enters one more level of nesting; 0: too deep */
+void fl_front_skip(fl_front *p);                              /* skips a balanced (…), […] or {…} */
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same of what is too large for any compiler: such a text goes to none
+/* The same for what is too large for any compiler: such a text is given to none
 ** (fl_ksource.too_large). */
 void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void fl_refuse_bad(fl_front *p, const fl_ktok *t);           /* for a token of kind BAD */
-/* Is there room for item n of a list of fixed size? 0: refused, "at most
-** 'most' 'what'", or the text was before. */
+/* Is there room for item n of a fixed list? 0: refused ("at most 'most' 'what'"), now or before. */
 int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what);
-/* After building: turns the arena's complaint about depth into a refusal. Returns x. */
+/* Called after building x: turns the arena's report of too much depth into a refusal. Returns x. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
-/* Reading elsewhere: in a separate scope that sees the file, and 'up' (may be NULL). */
+/* Saves the state to read elsewhere, in a separate scope that sees the file and 'up' (or NULL). */
 typedef struct fl_kbookmark {
   int64_t at, frame, syms; const fl_kscope *up; int half, angle, pack;
 } fl_kbookmark;
@@ -271,7 +266,7 @@ void fl_front_close(fl_front *p, fl_kbookmark back);
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
 const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length);
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
-/* Reason why a name is outside the language whatever it stands for, or NULL. */
+/* Why a name is outside the language whatever it stands for, or NULL. */
 const char *fl_front_reserved(const fl_ktok *t);
 
 /* ---- meant.c ---- */
@@ -291,32 +286,32 @@ typedef struct fl_specifiers {
 } fl_specifiers;
 int fl_decl_starts(fl_front *p, int k);                     /* does a type begin at token at + k? */
 fl_specifiers fl_decl_specifiers(fl_front *p);
-/* '*' and qualifiers behind the specifiers; *ref: a reference. */
+/* Takes '*' and qualifiers after the specifiers; *ref: a reference. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
-/* "(*name)(…)" after type t, or a name after a type of functions; taken. 0: neither. */
+/* Takes "(*name)(…)" after type t, or a name after a type of functions. 0: neither. */
 int fl_decl_function(fl_front *p, const fl_ctype *t, const char **name);
-/* Of a parameter of that type, behind its name, with its sizes: an array is a pointer to its
-** elements. */
+/* Type of a parameter of type t, after its name, with its sizes: an array becomes a pointer. */
 const fl_ctype *fl_decl_decayed(fl_front *p, const fl_ctype *t, int is_const);
-/* "(*name)[N]", "(&name)[N]" of elements t at the tokens, taken: the array, *ref: 1 for the second.
-** *name NULL: it has none. NULL: this is neither, nothing taken; or refused. */
+/* Takes "(*name)[N]" or "(&name)[N]" with elements of type t at the tokens and returns the array;
+** *ref: 1 for the second. *name NULL: it has no name. NULL: it is neither (nothing is taken), or it
+** was refused. */
 const fl_ctype *fl_decl_of_array(fl_front *p, const fl_ctype *t, int *ref, const char **name);
-/* 0: types in it are nested too deep, refused */
+/* 0: the types in t are nested too deep, refused. */
 int fl_decl_depth(fl_front *p, const fl_ctype *t);
 const fl_ctype *fl_decl_type_name(fl_front *p);                      /* in casts and sizeof */
 void fl_decl_local(fl_front *p);                             /* a declaration statement */
 void fl_decl_one(fl_front *p);                               /* "T v = e", without ';' */
 void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
 int64_t fl_decl_alignment(fl_front *p);      /* takes __align__(…), alignas(…); 0: there are none */
-const fl_ctype *fl_decl_struct(fl_front *p, int is_union);   /* behind 'struct' or 'union' */
+const fl_ctype *fl_decl_struct(fl_front *p, int is_union);   /* after 'struct' or 'union' */
 void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
-/* extern __shared__ T name[]: a variable, as a pointer to its begin. */
+/* Declares extern __shared__ T name[]: a variable, returned as a pointer to its start. */
 fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
-/* A formal of the function whose body begins at token 'body': an object, an array where it is a
-** vector that is counted there. */
+/* Declares a formal of the function whose body begins at token 'body': an object, which is an array
+** if it is a vector that the body indexes. */
 int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body);
 fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body,
                          int32_t line);
@@ -326,8 +321,7 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
                        int32_t line);
 /* "a[] = {…}" counted */
 const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);
-/* A constant from the list at the tokens, under its name. 0: not all of it is
-** constant; 'try' takes nothing then. */
+/* A constant from the list at the tokens. 0: not constant; with 'try' nothing is taken then. */
 int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
@@ -335,71 +329,69 @@ void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
 void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line);
 void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest);   /* from '{' … '}' at the tokens */
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
-/* At "__launch_bounds__", takes it with its (…): threads per block; 0: no constant says it. */
+/* Takes "__launch_bounds__(…)": the threads per block; 0: not a constant. */
 int32_t fl_decl_bounds(fl_front *p);
-void fl_decl_assert(fl_front *p);                            /* a static_assert in a body, at it */
+void fl_decl_assert(fl_front *p);                            /* takes a static_assert in a body */
 
 /* ---- device.c, overload.c: functions that are inlined; template.c;
 ** ---- member.c: structs with functions, lambdas */
 
-/* A function whose head starts at the tokens: name, '(' and what stands behind it; its formals
-** where it is no template. owner: its struct, or NULL. NULL: this is no function (nothing taken),
-** or refused. */
+/* Scans a function whose head starts at the tokens: its name, '(' and what follows it, and unless
+** it is a template its formals. owner: its struct, or NULL. Returns NULL if it is no function
+** (nothing is taken) or was refused. */
 fl_kdevice *fl_device_scan(fl_front *p, const char *owner);
 void fl_device_formals(fl_front *p, fl_kdevice *d);     /* behind '(', takes ')' */
-void fl_device_tail(fl_front *p, fl_kdevice *d);        /* behind ')': to the end of the body */
-void fl_device_signature(fl_front *p, fl_kdevice *d);   /* result and formals of what was scanned */
+void fl_device_tail(fl_front *p, fl_kdevice *d);        /* from after ')' to the end of the body */
+void fl_device_signature(fl_front *p, fl_kdevice *d);   /* reads result and formals */
 void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t,
                       const fl_specifiers *s, int ref);
-/* under its name among symbols from 'from' */
+/* Adds d under its name to the symbols from 'from' on. */
 void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);
-/* The one to call, an instance where it is a template; NULL: none fits, or
-** refused. *exact: without conversions. */
+/* The function to call or its instance; NULL: none, or refused. *exact: no conversion is needed. */
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
-/* prefer.c. 1: a comes before b by its formals of a call, -1: b before a, 0: neither. */
+/* prefer.c: compares the formals of a call. 1: a is preferred to b; -1: b to a; 0: neither. */
 int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count);
 int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcall *c);
 fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
-int fl_template_params(fl_front *p, fl_ktparam **out);       /* behind 'template', takes <…> */
+int fl_template_params(fl_front *p, fl_ktparam **out);       /* after 'template', takes <…> */
 int fl_template_args(fl_front *p, fl_symbol *out, int max);  /* takes <…> */
 void fl_template_close(fl_front *p);                         /* takes '>', also of '>>' */
-void fl_template_declare(fl_front *p);                       /* behind 'template' at file scope */
-/* defaults; 0: some are missing */
+void fl_template_declare(fl_front *p);                       /* after 'template' at file scope */
+/* fills in defaults; 0: some parameters have no argument */
 int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);
-/* Of d in the list 'first'. NULL: does not fit. */
+/* The instance of d, which is in the list 'first'. NULL: d does not fit. */
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
 fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
-/* "V<…>" where V is an instance: itself, or another one. At '<'. */
+/* Reads "V<…>" where V is an instance: that instance, or another one. At '<'. */
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
 int fl_template_angle(fl_front *p, int k);                 /* tokens of <…> at + k; 0: not closed */
-int fl_template_splits(fl_front *p, int k);                /* the last is the first half of '>>' */
-/* "a::b::" at the tokens, taken. 1: 'inner' is what the last of them has. */
+int fl_template_splits(fl_front *p, int k);           /* its last token is the first half of '>>' */
 /* the file's names, valid until one is added */
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
-int fl_scope_is_template(const fl_symbol *s);          /* or an instance, inside itself; NULL: no */
+int fl_scope_is_template(const fl_symbol *s);          /* inside itself also an instance is */
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
-void fl_scope_rename(fl_front *p);                         /* "a = b::c;" behind 'namespace' */
-void fl_scope_tell_apart(fl_front *p, int64_t from);       /* symbols from … against those before */
+void fl_scope_rename(fl_front *p);                         /* takes "a = b::c;" after 'namespace' */
+void fl_scope_tell_apart(fl_front *p, int64_t from);       /* ambiguous names are refused */
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
-/* At '{' or the ':' of bases, takes '}'. of, args: the template it is an instance of, or NULL.
-** *type is set before the signatures of its functions are read, which may name it. */
+/* At '{' or the ':' of bases; takes '}'. of, args: the template it is an instance of, or NULL.
+** *type is set before the signatures of its functions are read, since they may name it. */
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
                                  const fl_ktemplate *of, const fl_symbol *args, int n_args,
                                  const fl_ctype **type);
-/* A variable for what over->name() gives: begin() or end(). */
+/* A variable with the result of over->name(), begin() or end(). */
 fl_cvalue fl_member_bound(fl_front *p, const fl_cvalue *over, const char *name, int32_t line);
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
-int fl_member_made(const fl_ctype *t);                    /* an object of it wants fl_member_make */
+int fl_member_made(const fl_ctype *t);           /* does an object of type t need fl_member_make? */
 int fl_member_has_maker(const fl_ctype *t);
 void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, int32_t line);
-/* field i without an initialiser */
+/* initialises field i, which has no initialiser */
 void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line);
-/* its names, in the open frame */
+/* adds the names of the struct to the open frame */
 void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);
-/* is 'from' it, or a base of it? */
+/* is 'from' the type t itself, or a base of it? */
 int fl_member_derives(const fl_ctype *t, const fl_ctype *from);
 /* that part of v, v itself */
 fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line);
@@ -407,13 +399,13 @@ fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t l
 fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 /* into a new object */
 void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
-/* the constructor that converts; NULL: none */
+/* the constructor that converts to t; NULL: none */
 fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *from);
-/* its one operator to a number; NULL: none */
+/* the only conversion operator of t to a number; NULL: none */
 const fl_kdevice *fl_member_converts(const fl_ctype *t);
-/* as a pointer where it converts to one */
+/* v as a pointer, if it converts to one */
 fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line);
-/* as a number where it converts to one */
+/* v as a number, if it converts to one */
 fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line);
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self);       /* of a constructor */
 /* at '(' or '<' */
@@ -422,28 +414,28 @@ fl_cvalue fl_parse_lambda(fl_front *p);                       /* at '[' */
 
 /* ---- bounds.c ---- */
 
-void fl_front_bounds(fl_front *p);      /* at file scope, all of it read: notes what is too large */
-void fl_front_note_size(fl_front *p);   /* the first refusal that is for size is the text's */
+void fl_front_bounds(fl_front *p);      /* at the end: notes what is too large */
+void fl_front_note_size(fl_front *p);   /* the first refusal for size becomes the text's */
 
 /* ---- unread.c ---- */
 
 void fl_front_skip_declaration(fl_front *p, int64_t from);
 const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
-/* "using", "typedef", "struct V { … };", "template <…> struct V …" among members: 1, read or noted
-** as what is outside the language */
+/* Takes "using", "typedef", "struct V { … };" or "template <…> struct V …" among members: 1: it was
+** read, or noted as outside the language. */
 int fl_member_type(fl_front *p);
 
 /* ---- pack.c ---- */
 
 typedef struct fl_kpacked { int64_t at, n; int k, outer; } fl_kpacked;
-fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);     /* what the pack's name stands for now */
-/* Elements of what is expanded at the tokens, in a list with commas:
-** "f(v)..." (0: it is taken), -1: it is none. */
+fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);     /* the element that its name means now */
+/* Number of elements of the pack expansion at the tokens, in a list with commas: "f(v)..." (0: it
+** is taken); -1: it is no expansion. */
 int64_t fl_pack_count(fl_front *p, int angle);               /* angle: the list is <…> */
-/* before it is read for the first time; n as counted */
+/* before the expansion is read for the first time; n: its number of elements */
 fl_kpacked fl_pack_open(fl_front *p, int64_t n);
-int fl_pack_next(fl_front *p, fl_kpacked *x);         /* after each time: is it to be read again? */
-int fl_pack_fold(fl_front *p, fl_cvalue *out);         /* behind '(', takes ')': 1: it was a fold */
+int fl_pack_next(fl_front *p, fl_kpacked *x);      /* after each reading: is it to be read again? */
+int fl_pack_fold(fl_front *p, fl_cvalue *out);         /* after '(', takes ')': 1: it was a fold */
 fl_kexpr *fl_pack_size(fl_front *p);                         /* behind "sizeof..." */
 int fl_operator_of(int punct);                               /* of a binary operator */
 
@@ -451,7 +443,8 @@ int fl_operator_of(int punct);                               /* of a binary oper
 
 fl_cvalue fl_val_expr(fl_kexpr *e);
 fl_cvalue fl_val_none(void);
-fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);    /* its value, read if a place */
+/* the value of v, which is loaded if v is a place */
+fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);     /* as BOOL */
 fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line);    /* leaves of a struct */
 fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type);
@@ -463,34 +456,34 @@ fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line);
 fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative, int32_t line);
 void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line);
-/* Of an atomic; *type is what the pointer says. */
+/* The variable that an atomic changes; *type: the element type of the pointer. */
 int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line);
 int fl_front_temp(fl_front *p, int type, int32_t line);   /* a LOCAL with its DECL; -1: no memory */
-fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);        /* in a temporary unless constant */
+fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);     /* e in a temporary, unless it is constant */
 int fl_arith_type(int a, int b);                          /* usual arithmetic conversions */
 int fl_promote_type(int a);
 
 /* ---- memory.c: variables of file scope ------------------------------------------------------- */
 
-/* Of type t; constant: the script sets it before launches. */
+/* Declares a variable of type t; constant: the script sets it before launches. */
 void fl_memory_declare(fl_front *p, const fl_ctype *t, const char *name, int constant,
                        int32_t line);
 fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line);
-void fl_memory_settle(fl_kfunc *f);          /* its body is read: what it only reads is constant */
+void fl_memory_settle(fl_kfunc *f);          /* at the end: unwritten ones are const */
 void fl_memory_compare(fl_ksource *s);                       /* all are */
 
 /* ---- view.c: memory seen as numbers of another type ------------------------------------------ */
 
-/* Elements that the object declared at the tokens is made of; VOID: its own. */
+/* The element type that the object declared at the tokens gets from view.c; VOID: its own. */
 int fl_view_stored(const fl_front *p, const char *name);
-/* Variables from 'var' on are an object of type t that is declared at the tokens. */
+/* Declares that variables from 'var' on are an object of type t, declared at the tokens. */
 void fl_view_settle(fl_front *p, const fl_ctype *t, const char *name, int32_t var, int32_t n);
 fl_cvalue fl_view_chosen(fl_front *p, int type, int32_t line);       /* a number that an IF sets */
-/* The object of "var" should have elements of type "want"; leaf: it is a variable per leaf, CAST:
-** and a pointer to it is cast. 1: it will, when the body is read again. */
+/* The object of variable "var" should have elements of type "want"; leaf: it has a variable per
+** leaf; CAST: and a pointer to it is cast. 1: it will have them when the body is read again. */
 enum { FL_VIEW_LEAF = 1, FL_VIEW_CAST };
 int fl_view_note(fl_front *p, int32_t var, int want, int leaf);
-/* What v.idx counts: in a t, in 'bytes'. */
+/* The unit of v.idx for a place of type t, in 'bytes'. */
 int64_t fl_view_units(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line);
 int64_t fl_view_units_in(const fl_front *p, const fl_cvalue *v, int64_t bytes);
 void fl_view_meet(fl_front *p, fl_cvalue *x, fl_cvalue *y);   /* they count the same */
@@ -498,7 +491,7 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* scalars of 
 fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v);       /* of the variable */
 fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line);
 void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
-/* An object copied whole: 1: it is, by its elements. 0: it has others, or is of that same type. */
+/* Copies an object by its elements. 0: they differ, or are of type t. */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
 void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line);   /* align.c: v is accessed */
@@ -509,44 +502,43 @@ void fl_align_forget(fl_front *p, const fl_kstmt *before);            /* its add
 /* Where an operand begins. */
 typedef struct fl_kmark { fl_kblock *b; fl_kstmt *last; int32_t vars; } fl_kmark;
 fl_kmark fl_order_mark(const fl_front *p);
-fl_kblock fl_order_since(const fl_kmark *m);                /* the statements since, still linked */
+fl_kblock fl_order_since(const fl_kmark *m);        /* the statements added since m, still linked */
 fl_kblock fl_order_cut(const fl_kmark *m);                  /* and taken out */
-/* The n values are those before the statements since m (address: the places are). */
+/* The n values become those before the statements since m (address: only the places' addresses). */
 void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
                      int32_t line);
-/* The n values x, whose statements begin at m, and y, whose begin at
-** 'middle', are operands whose order is open. */
+/* The n values x, whose statements begin at m, and y, whose statements begin at 'middle', are
+** operands in unspecified order. */
 void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
                    fl_cvalue *y, int32_t line);
-/* args[n] beside the n before it. */
+/* Argument args[n], whose order relative to the n before it is unspecified. */
 void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
                        int n, int32_t line);
 
 /* ---- held.c: pointers that are members of objects -------------------------------------------- */
 
-void fl_held_new(fl_front *p, int32_t var);              /* var: a LOCAL for its index */
+void fl_held_new(fl_front *p, int32_t var);        /* var: a LOCAL that holds the pointer's index */
 int fl_held_alone(const fl_front *p, const fl_cvalue *v);      /* points to one variable */
 int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* the place of one */
 fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line);
 void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 
-/* ---- turn.c: pointers to one or another array ------------------------------------------------ */
+/* ---- turn.c: pointers into one of several arrays -------------------------------------------- */
 
 typedef struct fl_kturn fl_kturn;
-fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an array like others */
-/* May a pointer to 'of' turn that points to v at first (NULL: nowhere yet)? To numbers, and to
-** structs of numbers of one type that lie together. */
+fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an ordinary array */
+/* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn? It may if 'of'
+** is a number, or a struct of numbers of one type that are contiguous. */
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
-/* x and y point into two arrays. 1: that can be; 0: it cannot, perhaps when
-** the body is read again. */
+/* x and y point into two arrays. 1: that is possible here; 0: it is not, but may be when the body
+** is read again. */
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 /* Is the pointer assigned between token 'at', 'depth' blocks deep, and the end of its block? */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
-/* Is the name at token i an argument as it stands? A function may take it by
-** reference and assign it. */
+/* Is the name at token i an argument by itself? It may be taken by reference and assigned. */
 int fl_turn_passed(const fl_front *p, int64_t i);
 fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */
-/* A pointer that turns, to the begin of an array. from: where it points at first, or NULL. */
+/* A turn that points to the start of an array. from: where it points at first, or NULL. */
 fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
                       const fl_cvalue *from, int32_t line);
 void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line);
@@ -560,12 +552,12 @@ void fl_turn_lower(fl_front *p);                             /* at the end of th
 fl_cvalue fl_function_value(fl_front *p, fl_symbol *s);
 fl_cvalue fl_parse_expr(fl_front *p);                         /* with commas */
 fl_cvalue fl_parse_assign(fl_front *p);                       /* without */
-fl_cvalue fl_parse_inside(fl_front *p);                       /* fl_parse_expr, inside brackets */
-fl_kexpr *fl_parse_scalar(fl_front *p);                      /* fl_parse_assign, as a scalar */
-fl_kexpr *fl_parse_before_choice(fl_front *p);               /* "c" of "c ? x : y", as BOOL */
+fl_cvalue fl_parse_inside(fl_front *p);                       /* fl_parse_expr inside brackets */
+fl_kexpr *fl_parse_scalar(fl_front *p);                 /* fl_parse_assign, converted to a scalar */
+fl_kexpr *fl_parse_before_choice(fl_front *p);               /* the "c" of "c ? x : y", as BOOL */
 fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, as BOOL */
 fl_cvalue fl_parse_unary(fl_front *p);
-/* without a cast in the text */
+/* a conversion that the text does not write as a cast */
 fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
@@ -576,16 +568,16 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
 /* ++ -- */
 fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line);
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line);
-fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' behind a name */
+fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' after a name */
 fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self,
                            const fl_ktok *name);
-fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for template arguments */
+fl_kexpr *fl_parse_constant(fl_front *p);            /* does not take '>', for template arguments */
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
-/* 1: was one of them, *out is its value */
+/* 1: it was one of these functions, *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 /* bytes.c: memcpy, memset */
 int fl_call_bytes(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out);
-int fl_atomic_known(const fl_ktok *t);                        /* fl_katomic; -1: it is none */
+int fl_atomic_known(const fl_ktok *t);                        /* the fl_katomic; -1: it is none */
 int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 int fl_call_half(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n, fl_cvalue *out);
 fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);
@@ -595,6 +587,6 @@ void fl_parse_return(fl_front *p, int32_t line);             /* behind the word 
 void fl_skip_statement(fl_front *p);                         /* one that is not read */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
-void fl_emit_here(fl_front *p, int32_t line);     /* a barrier of the threads of a warp in step */
-fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);         /* emit into b; returns the last */
+void fl_emit_here(fl_front *p, int32_t line);     /* for the threads of a warp in step */
+fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);    /* emits into b; returns the previous one */
 #endif

@@ -1,7 +1,7 @@
 /*
 ** Pointers that are members of objects: "View v = { x, n }; v.data += n; f(v.data)". Such a leaf is
-** a variable of the index; what it counts in, an array that the first assignment in the text says,
-** is kept here and stays. With p->turning (turn.c) it may be one or another array.
+** a variable with an index; the array that it indexes is set by the first assignment in the text,
+** is kept here, and does not change. With p->turning (turn.c) it may be one or another array.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -46,7 +46,7 @@ int fl_held_alone(const fl_front *p, const fl_cvalue *v) {
          (!v->linear && !v->idx && p->f->vars[v->var].count == 1);
 }
 
-/* What a pointer that has no value yet points to from now on. */
+/* Sets what a pointer that has no value yet points to from now on. */
 static void begin(fl_front *p, fl_kheld *h, fl_cvalue place, fl_cvalue from, int32_t line) {
   const fl_ctype *of = place.type->of;
   h->v = from;
@@ -76,7 +76,7 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line) 
       fl_turn_wanted(p, &h->v, &from))
     fl_turn_set(p, turn, from, line);
   else if (!first && !p->failed && other) {
-    fl_turn_wanted(p, &h->v, &from);               /* the text is read again if that helps */
+    fl_turn_wanted(p, &h->v, &from);               /* the text is read again if that may help */
     fl_refuse(p, line, "pointer '%s' would point into another array than before",
               p->f->vars[h->var].source);
   }

@@ -1,11 +1,11 @@
-/* Directives that reach files (includes.h). */
+/* Preprocessor directives that name files (includes.h). */
 #include "kernel/front/includes.h"
 #include <ctype.h>
 #include <string.h>
 
 /* ---- which headers --------------------------------------------------------------------------- */
 
-/* A name that ends in '/' is a folder of the toolkit's: headers below it. */
+/* Headers of the toolkit. A name that ends in '/' is a folder: all headers in it are allowed. */
 static const char *const headers[] = {
   "stdint.h", "math.h", "float.h", "limits.h", "stdio.h", "stdlib.h", "stddef.h", "assert.h",
   "stdbool.h", "string.h",
@@ -27,7 +27,8 @@ static const char *const headers[] = {
   "texture_indirect_functions.h", "surface_indirect_functions.h",
 };
 
-/* Words of letters and digits between '/', the last of them with an ending at most. */
+/* Is s a path of words of letters and digits separated by '/', the last one perhaps with an
+** extension? */
 static int is_plain(const char *s, size_t n) {
   int dots = 0;
   for (size_t i = 0; i < n; i++) {
@@ -55,8 +56,9 @@ int fl_kincludes_known(const char *name, size_t n) {
 
 static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; }
 
-/* Does the text so far end in a backslash and blanks? Then they go: the newline behind them is a
-** splice, which may come of an earlier one, as in two backslashes before two newlines. */
+/* Does the text so far end in a backslash and blanks? Then they are removed: the newline after them
+** is a line splice. The backslash may be left by an earlier splice, as in two backslashes before
+** two newlines. */
 static int take_backslash(fl_text *t) {
   size_t n = t->n;
   while (n && is_blank(t->at[n - 1])) n--;
@@ -67,7 +69,8 @@ static int take_backslash(fl_text *t) {
   return 1;
 }
 
-/* The text without splices; the newlines in them stand at the end of their line. */
+/* Writes the text without splices; the newlines in them are moved to the end of the logical
+** line. */
 static void put_joined(fl_text *t, const char *s) {
   int late = 0;
   for (; *s && !t->failed; s++) {
@@ -80,7 +83,7 @@ static void put_joined(fl_text *t, const char *s) {
   for (; late; late--) fl_text_puts(t, "\n");
 }
 
-/* Behind blanks and whole comments. */
+/* The first character after blanks and whole comments. */
 static const char *skip(const char *s) {
   for (;;) {
     if (is_blank(*s)) { s++; continue; }
@@ -92,7 +95,7 @@ static const char *skip(const char *s) {
 
 static const char *line_end(const char *s) { return s + strcspn(s, "\r\n"); }
 
-/* Behind the '#' that begins a directive at s, NULL: it is none. */
+/* The character after the '#' that begins a directive at s; NULL: there is none. */
 static const char *hash(const char *s) {
   if (*s == '#') return s + 1;
   if (!strncmp(s, "%:", 2)) return s + 2;
@@ -111,7 +114,7 @@ static size_t word_length(const char *s) {
 
 /* ---- what stays ------------------------------------------------------------------------------ */
 
-/* "<name>" or "\"name\"" at s that may be included: its bytes; 0: it may not. */
+/* The length of an operand "<name>" or "\"name\"" at s that may be included; 0: it may not. */
 static size_t operand(const char *s, int folders) {
   if (*s != '<' && !(*s == '"' && folders)) return 0;
   const char close = *s == '<' ? '>' : '"';
@@ -120,15 +123,14 @@ static size_t operand(const char *s, int folders) {
   return fl_kincludes_known(s + 1, n) || (folders && is_plain(s + 1, n)) ? n + 2 : 0;
 }
 
-/* What is left of the text of a directive that is dropped: newlines, so that
-** lines keep their numbers. */
+/* Replaces the text of a dropped directive by its newlines, so that lines keep their numbers. */
 static const char *drop(fl_text *t, const char *from, const char *to) {
   for (; from < to; from++)
     if (*from == '\n') fl_text_puts(t, "\n");
   return to;
 }
 
-/* "__has_include" (…) and its kin where they stand: 1 or 0. Returns behind them. */
+/* Replaces "__has_include" (…) and similar by 1 or 0. Returns the place after it. */
 static const char *put_asked(fl_text *t, const char *s, int folders) {
   const char *at = skip(s + word_length(s));
   if (*at == '(') {
@@ -140,7 +142,7 @@ static const char *put_asked(fl_text *t, const char *s, int folders) {
     at += strcspn(at, ")\r\n");
     return drop(t, s, *at == ')' ? at + 1 : at);
   }
-  /* "#ifdef __has_include", "defined(__has_include)": there is none */
+  /* "#ifdef __has_include", "defined(__has_include)": it counts as not defined */
   fl_text_puts(t, "fl_has_include");
   return s + word_length(s);
 }
@@ -151,8 +153,8 @@ static int asks(const char *s, size_t n) {
       || is_word(s, n, "_CCCL_HAS_INCLUDE");             /* the toolkit's name for it */
 }
 
-/* The directive at s, whose '#' ends at 'at', if it is one that reaches files or says where lines
-** come from: what may stay is put, and s behind it returned. NULL: it is another one. */
+/* Handles the directive at s, whose '#' ends at 'at', if it names a file or sets line numbers:
+** writes what may stay of it and returns the end of it. NULL: it is another directive. */
 static const char *put_directive(fl_text *t, const char *s, const char *at, int folders) {
   const char *word = skip(at);
   const size_t n = word_length(word);
@@ -168,7 +170,7 @@ static const char *put_directive(fl_text *t, const char *s, const char *at, int 
     fl_text_add(t, name, stays);
     return drop(t, s, name + stays);
   }
-  if (*name == '"' || *name == '<') {          /* a comment behind it goes on */
+  if (*name == '"' || *name == '<') {          /* a comment after it continues */
     const size_t end = 1 + strcspn(name + 1, *name == '<' ? ">\r\n" : "\"\r\n");
     return drop(t, s, name[end] == '>' || name[end] == '"' ? name + end + 1 : name + end);
   }
@@ -177,11 +179,12 @@ static const char *put_directive(fl_text *t, const char *s, const char *at, int 
 
 /* ---- names made by ## ------------------------------------------------------------------------ */
 
-/* Words met that are parts of a name: piece[k][n], its n characters from k on. */
+/* Words of the text that are parts of the name that is searched for: piece[k][n] is its n
+** characters from k on. */
 enum { NAME_MOST = 20 };
 typedef struct pasted { const char *name; char piece[NAME_MOST][NAME_MOST + 1]; } pasted;
 
-/* Takes note where the word begins in the name. */
+/* Notes the places in the name at which this word occurs. */
 static void note_word(pasted *p, const char *s, size_t n) {
   const size_t whole = strlen(p->name);
   for (size_t k = 0; n < whole && k + n <= whole; k++)

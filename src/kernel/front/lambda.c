@@ -1,6 +1,6 @@
 /*
-** Lambdas: an object without fields whose type has one function, operator(). What it takes by
-** reference are the names where it stands; what it takes by value is copied there.
+** Lambdas: an object without fields whose type has one function, operator(). Variables captured by
+** reference are the names visible at the lambda; those captured by value are copied there.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -45,7 +45,7 @@ static void copy_value(fl_front *p, captures *c, const char *name, fl_cvalue v, 
   if (s) s->v = to;
 }
 
-/* A variable of the function around, by value. Constants and functions need no copy. */
+/* Copies a variable of the enclosing function. Constants and functions need no copy. */
 static void copy(fl_front *p, captures *c, const fl_ktok *t) {
   const fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s || is_captured(c, t) || s < p->syms.at + p->globals) return;
@@ -63,7 +63,7 @@ static void copy(fl_front *p, captures *c, const fl_ktok *t) {
   }
 }
 
-/* "[=, &x]": x is the variable itself. */
+/* "[=, &x]": x is captured by reference. */
 static void refer(fl_front *p, captures *c, const fl_ktok *t) {
   const fl_symbol *of = fl_front_find(p, t->text, t->n);
   fl_symbol *s = of ? captured(p, c, of->name, of->kind) : NULL;
@@ -123,7 +123,7 @@ static fl_kdevice *read_function(fl_front *p, captures *c) {
   return d;
 }
 
-/* The type of an object whose operator() are these. */
+/* The type of an object whose operator() is this list of functions. */
 static const fl_ctype *callable(fl_front *p, const char *name, fl_kdevice *d) {
   fl_kmembers *m = fl_karena_new(p->a, sizeof *m);
   fl_symbol *s = fl_karena_new(p->a, sizeof *s);

@@ -1,6 +1,6 @@
 /*
-** Characters to tokens. Never fails on text: what cannot be a token becomes one of kind BAD,
-** and the parser refuses whatever contains it.
+** Characters to tokens. Never fails on text: characters that form no token become one of kind BAD,
+** and the parser refuses the code that contains it.
 */
 #include "kernel/front/lexer.h"
 #include "base/text.h"
@@ -21,7 +21,7 @@ static int is_start(int c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 
 static int is_part(int c) { return is_start(c) || is_digit(c); }
 static int ahead(const lexer *l, int k) { return l->end - l->at > k ? (unsigned char)l->at[k] : 0; }
 
-/* Newline behind a backslash: bytes to skip, 0: none. */
+/* The length of a line splice, a backslash and a newline; 0: there is none. */
 static int splice(const lexer *l) {
   if (ahead(l, 0) != '\\') return 0;
   if (ahead(l, 1) == '\n') return 2;
@@ -106,7 +106,7 @@ static void floating(fl_ktok *t, const char *s, const char *end, int hex) {
     if (stop[-1] == 'f' || stop[-1] == 'F') is_f32 = 1, stop--;
     else if (stop[-1] == 'l' || stop[-1] == 'L') stop--;
   }
-  /* the point of a host program's locale must not change a kernel */
+  /* the decimal point of the host program's locale must not change a kernel */
   if (!fl_read_number(s, (size_t)(stop - s), is_f32, &t->value.d)) {
     bad(t, "malformed number");
     return;
@@ -137,7 +137,7 @@ static void number(lexer *l, fl_ktok *t) {
 
 /* ---- characters and strings ----------------------------------------------------------------- */
 
-/* One character of a literal at l->at, after its backslash if any; -1: none. */
+/* One character of a literal at l->at, whose backslash, if any, has been read; -1: none. */
 static int escaped(lexer *l) {
   static const char from[] = "ntr0abfv\\'\"?", to[] = "\n\t\r\0\a\b\f\v\\'\"?";
   int c = ahead(l, 0);
@@ -220,7 +220,7 @@ static void punctuator(lexer *l, fl_ktok *t) {
   l->at++;
 }
 
-/* "and", "or" and their kin are operators. */
+/* "and", "or" and similar words are operators. */
 static void spelled(fl_ktok *t) {
   static const struct { const char *word; int16_t p; } words[] = {
     { "and", FL_PU_LAND }, { "or", FL_PU_LOR }, { "not", '!' }, { "xor", '^' }, { "bitand", '&' },

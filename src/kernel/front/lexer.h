@@ -11,7 +11,7 @@ typedef enum {
   FL_TOK_BAD           /* text is what is wrong with it; type 1: it is too large (fl_refuse_size) */
 } fl_ktokkind;
 
-/* Punctuators: the character itself, or these for longer ones. */
+/* Punctuators: a character stands for itself, these are the longer ones. */
 enum {
   FL_PU_SHL = 256, FL_PU_SHR, FL_PU_LE, FL_PU_GE, FL_PU_EQ, FL_PU_NE, FL_PU_LAND, FL_PU_LOR,
   FL_PU_INC, FL_PU_DEC, FL_PU_ARROW, FL_PU_SCOPE, FL_PU_ELLIPSIS, FL_PU_LAUNCH, FL_PU_PASTE,
@@ -20,10 +20,10 @@ enum {
 };
 
 typedef struct fl_ktok {
-  uint8_t kind, type;        /* fl_ktokkind; fl_ktype of INT, FLOAT, CHAR */
-  uint8_t first;             /* first of its line (for directives) */
+  uint8_t kind, type;        /* fl_ktokkind; fl_ktype if kind is INT, FLOAT or CHAR */
+  uint8_t first;             /* it is the first token of its line (for directives) */
   uint8_t bare;              /* FLOAT without suffix */
-  uint8_t glued;             /* no space before it ("f(" of a macro definition) */
+  uint8_t glued;             /* no space precedes it ("f(" of a macro definition) */
   int16_t punct;             /* PUNCT */
   int32_t line;
   int32_t n;                 /* bytes of text */
@@ -35,16 +35,16 @@ typedef struct fl_ktoks { fl_ktok *at; int64_t n, cap; } fl_ktoks;    /* ends wi
 
 /* The tokens of 'text' without preprocessing. 0: no memory. Free with FL_DROP(m, out). */
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out);
-/* The same, preprocessed behind the directives in 'given' ("" or the #defines of options). A wrong
-** directive or expansion is a BAD token at its place. */
+/* The same, preprocessed after the directives in 'given' ("" or the #defines of options). A wrong
+** directive or expansion becomes a BAD token at its place. */
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out);
 
-/* The directives that options of a compiler stand for ("-DN=4"). NULL: no memory. */
+/* The directives that a compiler's options ("-DN=4") stand for. NULL: no memory. */
 const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);
 
-/* Before item n is added to a list of fixed size: NULL, there is room; else why not, "at most 16
-** arguments of a call". Every such list asks here, or in fl_front_room where a parser is at
-** hand. */
+/* Asked before item n is added to a list of fixed size. NULL: there is room; else a message such as
+** "at most 16 arguments of a call". Every such list asks this, or fl_front_room where there is a
+** parser. */
 const char *fl_kfull(fl_karena *a, int64_t n, int64_t most, const char *what);
 
 static inline int fl_ktok_is(const fl_ktok *t, const char *name) {
@@ -54,8 +54,8 @@ static inline int fl_ktok_is(const fl_ktok *t, const char *name) {
   return i == t->n && !name[i];
 }
 
-/* Is token t the name, and assigned to or stepped? preceded: there is a token before it; there
-** is one behind. */
+/* Is token t the name, and is it assigned to or stepped? preceded: there is a token before it;
+** there always is one after it. */
 static inline int fl_ktok_changes(const fl_ktok *t, int preceded, const char *name) {
   if (!fl_ktok_is(t, name)) return 0;
   const fl_ktok *next = t + 1, *last = preceded ? t - 1 : t;

@@ -1,6 +1,6 @@
 /*
-** Does a source ask for something of the library? Its text is read only then: most kernels are
-** parsed in less time than the library is.
+** Does a source use anything of the library? The library's text is read only then, since most
+** kernels are parsed faster than the library is.
 */
 #include "kernel/front/library.h"
 #include <ctype.h>
@@ -15,8 +15,8 @@ extern const char fl_kglm_text[];            /* kernel/front/glm.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Is a function defined at s? On the line of a definition no '(' stands before its name, and
-** the rows of macros name what they define. */
+/* Is a function defined at s? On the line of a definition no '(' precedes its name; rows of macros
+** start with the name that they define. */
 static int is_definition(const char *s) {
   const char *line = s;
   while (line > fl_klibrary_text && line[-1] != '\n') line--;
@@ -40,8 +40,9 @@ static int is_defined(const fl_ktok *t) {
 typedef struct space { fl_ktok name; struct space *next; } space;
 typedef struct groups {
   fl_karena *a;
-  const char *own, *prefix, *text;   /* the namespace, what its names begin with, where they are */
-  space *first;                      /* names that stand for the namespace */
+  const char *own, *prefix, *text;   /* the namespace, the prefix of the library's names for it, and
+                                     ** the library text with them */
+  space *first;                      /* names in the source that stand for the namespace */
   int open;                          /* "using namespace" */
 } groups;
 
@@ -55,8 +56,7 @@ static int is_space(const groups *g, const fl_ktok *t) {
   return is;
 }
 
-/* Tokens of "namespace a = own;" and "using namespace a;" at
-** t, 0: this is neither. */
+/* The number of tokens of "namespace a = own;" or "using namespace a;" at t; 0: it is neither. */
 static int declares(groups *g, const fl_ktok *t, int64_t left) {
   if (left > 4 && fl_ktok_is(t, "namespace") && is_punct(t + 2, '=') && is_space(g, t + 3) &&
       is_punct(t + 4, ';')) {
@@ -72,7 +72,8 @@ static int declares(groups *g, const fl_ktok *t, int64_t left) {
   return opens && is_punct(t + 3, ';') ? 4 : 0;
 }
 
-/* The library's name for one of the namespace, NULL: it has none. Of CHOICE(NAME, E) it is NAME. */
+/* The library's name for a name of the namespace; NULL: it has none. For CHOICE(NAME, E) it is
+** NAME. */
 static const char *own_name(const groups *g, const fl_ktok *t) {
   char name[56], made[56];
   if (t->kind != FL_TOK_NAME || t->n > 40) return NULL;
@@ -83,7 +84,7 @@ static const char *own_name(const groups *g, const fl_ktok *t) {
   return strstr(g->text, made) ? fl_karena_str(g->a, name, (size_t)n) : NULL;
 }
 
-/* Names of the namespace become the library's. 1: there are some. */
+/* Replaces names of the namespace by the library's. 1: there were some. */
 static int name_groups(fl_karena *a, const char *own, const char *prefix, const char *text,
                        fl_ktoks *toks) {
   groups g = { .a = a, .own = own, .prefix = prefix, .text = text };
@@ -122,8 +123,8 @@ static int is_asked(const fl_ktoks *toks) {
 
 /* ---- namespace std ---- */
 
-/* Macros for the names of namespace std that std.cu defines, NULL: none is asked for. min and max
-** without an argument in <…> are those of CUDA. */
+/* Macros for the names of namespace std that the source uses and std.cu defines; NULL: none. min
+** and max without an argument in <…> are CUDA's. */
 static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
   const char *asked = NULL;
   for (int64_t i = 0; i + 3 < toks->n; i++) {
@@ -164,7 +165,7 @@ static int put_before(fl_karena *a, const char *text, const char *given, fl_ktok
   return ok;
 }
 
-/* "cuda::std::" is "std::" here, and so is "thrust::" before a name that std.cu has. */
+/* Turns "cuda::std::" into "std::", and "thrust::" too before a name that std.cu has. */
 static void drop_cuda(fl_ktoks *toks) {
   static const char *const thrusts[] = { "tuple", "make_tuple", "get", "pair", "make_pair", "plus",
                                          "multiplies", "swap" };

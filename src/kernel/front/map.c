@@ -2,7 +2,7 @@
 #include "kernel/front/front.h"
 #include <string.h>
 
-/* Token index of "->", 0: there is none; *n: names before it. */
+/* Token index of "->"; 0: there is none. *n: number of names before it. */
 static int64_t arrow(const fl_ktoks *t, int *n) {
   *n = 0;
   for (int64_t i = 0; i < t->n; i++) {

@@ -8,13 +8,13 @@
 
 typedef struct named { const char *name; uint16_t id; uint8_t type, listed; } named;
 
-/* Names beyond name32 and name64 of the table; type VOID: overloaded. */
+/* Names in addition to name32 and name64 of the table; type VOID: overloaded. */
 static const named aliases[] = {
 #define ALIAS(name, id, type) { name, FL_KB_##id, FL_KT_##type, 1 },
 #include "kernel/tree/builtins.def"
 };
 
-/* type: what the name fixes (VOID: overloaded). -1: no such function. */
+/* type: the type that the name determines (VOID: overloaded). -1: no such function. */
 static int find(const fl_ktok *t, int *type) {
   for (int i = 0; i < FL_KB_COUNT; i++) {
     const fl_kbuiltin_info *b = &fl_kbuiltins[i];
@@ -57,8 +57,8 @@ static int common_type(fl_kexpr *const *x, int n) {
   return type;
 }
 
-/* The float type that an overloaded call computes in: NVRTC has f(float, …) and f(double, …)
-** and no more, so a float with integers stays float. */
+/* The float type that an overloaded call computes in: NVRTC has only f(float, …) and f(double, …),
+** so a float with integers stays float. */
 static int float_type(fl_kexpr *const *x, int n) {
   int any = 0;
   for (int i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* Names that do not exist: which one may be meant. */
+/* Suggests which existing name is meant by one that does not exist. */
 #include "base/word.h"
 #include "kernel/front/front.h"
 #include <stdio.h>

@@ -1,13 +1,13 @@
 /*
-** Structs: fields, functions, constructors and constants inside. A member function is inlined
-** like any other, with the fields of its object as names of their places.
+** Structs: fields, functions, constructors and constants inside. A member function is inlined like
+** any other; in its body the names of fields stand for the places of its object's fields.
 */
 #include "kernel/front/forms.h"
 #include <string.h>
 
 enum { MAX_FIELDS = 64 };
 
-/* ---- bases: fields without names that come first --------------------------------------------- */
+/* ---- bases: unnamed fields that come first ----------------------------------------------- */
 
 static const char *class_name(const fl_ctype *t) {
   return t->s->members && t->s->members->of ? t->s->members->of->name : t->s->name;
@@ -15,7 +15,7 @@ static const char *class_name(const fl_ctype *t) {
 
 static int has_field(const fl_ctype *t, const char *name, int32_t n);
 
-/* The base of t that has such a field, NULL: none. Unnamed members are bases, too. */
+/* The base of t that has such a field; NULL: none. Unnamed members count as bases. */
 static const fl_ctype *base_with(const fl_ctype *t, const char *name, int32_t n) {
   for (int i = 0; i < t->s->n_fields; i++) {
     if (!t->s->fields[i].base) continue;
@@ -69,11 +69,12 @@ typedef struct body {            /* of a struct being read */
   pending *first, *last;
 } body;
 
-/* The first names of an instance are the template's arguments: its own alone. */
+/* The number of template arguments of an instance, which are its first names and are not
+** inherited. */
 static int arguments_of(const fl_kmembers *m) { return m ? m->n_args : 0; }
 
-/* What a struct takes over from base t: types and constants (functions = 0), or the functions that
-** none of the symbols from 'mark' hides. */
+/* Inherits from base t: types and constants (functions = 0), or the functions that no symbol from
+** 'mark' on hides. */
 static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mark) {
   const fl_kmembers *m = t->s->members;
   for (int64_t i = arguments_of(m); m && i < m->n_inner; i++) {
@@ -116,7 +117,7 @@ static void read_bases(fl_front *p, body *b) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* "struct { … };", or what declares a type alone: 1, taken. */
+/* Takes "struct { … };" or a declaration of a type alone. 1: it was one. */
 static int unnamed_member(fl_front *p, body *b, const fl_ctype *t) {
   if (!fl_front_take(p, ';')) return 0;
   if (t->kind != FL_C_STRUCT || strcmp(t->s->name, FL_UNNAMED)) return 1;
@@ -163,7 +164,7 @@ static void field_lines(fl_front *p, body *b) {
   fl_front_need(p, ';');
 }
 
-/* "~V() {}": nothing happens there, or it is refused. 0: this is none. */
+/* Takes "~V() {}", which does nothing, or refuses it. 0: it is no destructor. */
 static int destructor(fl_front *p) {
   int k = 0;
   while (fl_front_ahead(p, k)->kind == FL_TOK_NAME) k++;
@@ -216,7 +217,7 @@ static int function(fl_front *p, body *b, int is_friend) {
   return 1;
 }
 
-/* "friend", also behind __device__ and its kin. */
+/* Is it "friend", also after __device__ and similar? */
 static int befriends(fl_front *p) {
   static const char *const words[] = { "__device__", "__host__", "__forceinline__", "inline",
                                        "constexpr" };
@@ -250,7 +251,8 @@ static void member(fl_front *p, body *b) {
   field_lines(p, b);
 }
 
-/* 1: it is read. 0: refused, or one of the host with types of the host, which is passed over. */
+/* 1: the signature was read. 0: it was refused, or it is a host function with types of the host,
+** which is skipped. */
 static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
   const int64_t at = p->at;
   const int nest = p->nest, half = p->half, angle = p->angle;
@@ -268,8 +270,8 @@ static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
   return read;
 }
 
-/* Has it a function of that name that takes another of its type: a
-** constructor that copies, operator=? */
+/* Has the type a function of that name that takes another object of the type: a copy constructor,
+** operator=? */
 static int takes_own(const fl_ctype *t, const char *name) {
   const fl_symbol *s = fl_member_find(t, name, (int32_t)strlen(name));
   for (const fl_kdevice *d = s ? s->device : NULL; d; d = d->next)
@@ -277,7 +279,7 @@ static int takes_own(const fl_ctype *t, const char *name) {
   return 0;
 }
 
-/* What copies its members one by one may have none that say how. */
+/* In a struct that is copied member by member: refuses members that define how they are copied. */
 static void check_copies(fl_front *p, const body *b, int32_t line) {
   for (int i = 0; i < b->n; i++) {
     const fl_ctype *t = b->fields[i].type;
@@ -318,7 +320,7 @@ const fl_kdevice *fl_member_converts(const fl_ctype *t) {
          s->device->result->kind == FL_C_SCALAR ? s->device : NULL;
 }
 
-/* "operator T *()": for a const object the const one. */
+/* The member "operator T *()"; for a const object the const one. */
 static fl_kdevice *to_pointer(const fl_cvalue *v) {
   const fl_symbol *s = fl_member_find(v->type, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
   fl_kdevice *found = NULL;
@@ -353,7 +355,8 @@ fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line) {
   return d ? converted(p, v, (fl_kdevice *)(uintptr_t)d, line) : v;
 }
 
-/* What the struct has besides fields; all of it is at the end of the symbols, from 'mark'. */
+/* Keeps what the struct has in addition to fields; all of it is at the end of the symbols, from
+** 'mark' on. */
 static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_ktemplate *of,
                          const fl_symbol *args, int n_args, int64_t mark) {
   fl_kmembers *m = fl_karena_new(p->a, sizeof *m);
@@ -442,7 +445,7 @@ static fl_cvalue field_of(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
   return fl_val_member(p, v, name, (int32_t)strlen(name), line);
 }
 
-/* Names of a struct, those of its bases behind them. self: NULL where there is no object. */
+/* Adds the names of a struct, then those of its bases. self: NULL if there is no object. */
 static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int is_base,
                         int32_t line) {
   const fl_kmembers *m = t->s->members;
@@ -470,7 +473,7 @@ void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
   if (s) s->v = v;
 }
 
-/* "= e", "{…}" or "(…)" at the tokens, into a field. */
+/* Takes "= e", "{…}" or "(…)" at the tokens, which initialises a field. */
 static void initialise(fl_front *p, fl_cvalue to, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   if (fl_front_take(p, '=')) {
@@ -535,7 +538,8 @@ void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, 
     fl_member_default(p, place, i, line);
 }
 
-/* "V(a) : V(a, 0) {}": another constructor does it. 0: none is asked. */
+/* Takes "V(a) : V(a, 0) {}", where another constructor initialises the object. 0: it is no such
+** constructor. */
 static int hands_over(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
   p->at = d->inits + 1;
   const fl_ktok *t = fl_front_tok(p);

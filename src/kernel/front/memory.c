@@ -1,9 +1,9 @@
 /*
 ** Variables of file scope in device memory: __constant__ arrays without a value, which the script
-** sets, and __device__ variables that begin as zeros. A kernel that uses one has a parameter more
-** for it, behind those of its text; what it never writes is an input. A launch begins with the
-** contents that the text says, so what one kernel leaves for another is an argument that the script
-** names, or the kernel is outside the language.
+** sets, and __device__ variables that begin as zeros. A kernel that uses one has an additional
+** parameter for it, after those of its text; a variable that it never writes is an input. Each
+** launch begins with the contents that the text gives, so a value that one kernel leaves for
+** another must be an argument named by the script, or the kernel is outside the language.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -34,7 +34,7 @@ fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line) {
     return fl_val_none();
   }
   if (s->of == p->f) return s->v;
-  if (element == FL_KT_VOID) {                           /* members of several types: its bytes */
+  if (element == FL_KT_VOID) {                 /* members of several types: the variable is bytes */
     element = FL_KT_U8;
     n = fl_ctype_size(s->type);
   }

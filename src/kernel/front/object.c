@@ -28,7 +28,7 @@ static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t li
   return var;
 }
 
-/* Of elements of another type (view.c). */
+/* An object whose elements have another type (view.c). */
 static fl_cvalue stored_as(fl_front *p, const fl_ctype *t, int type, const char *name,
                            fl_kvkind kind, int32_t line) {
   const int64_t n = fl_ctype_size(t) / fl_kt_size(type);
@@ -73,7 +73,7 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
   return v;
 }
 
-/* Structs of numbers of one type as one array of these; 0: they are none. */
+/* Declares structs of numbers of one type as one array of numbers; 0: they are not of one type. */
 int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name,
                     fl_cvalue *out, int32_t line) {
   int64_t n;
@@ -88,8 +88,8 @@ int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *
   return 1;
 }
 
-/* Does operator[] of the struct count from the address of a member:
-** "(&x)[i]", "((float *)this)[i]"? */
+/* Does operator[] of the struct index from the address of a member: "(&x)[i]", "((float
+** *)this)[i]"? */
 static int counts_itself(fl_front *p, const fl_ctype *t) {
   while (t->kind == FL_C_ARRAY) t = t->of;
   const fl_symbol *s = t->kind == FL_C_STRUCT && t->s->members
@@ -117,7 +117,7 @@ fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
-/* One value to its place: a statement, or into the table being collected. */
+/* Puts one value into its place: by a statement, or in the table that is being collected. */
 static void put(fl_front *p, fl_cvalue place, fl_cvalue v, int32_t line) {
   if (p->failed) return;
   if (!p->table) { fl_val_assign(p, place, v, line); return; }
@@ -155,7 +155,7 @@ static fl_cvalue part(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
 }
 
 
-/* Part i without an initialiser: its default, or zero. */
+/* Initialises part i, which has no initialiser: its default, or zero. */
 static void rest(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   const fl_kmembers *m = place.type->kind == FL_C_STRUCT ? place.type->s->members : NULL;
   if (m && m->inits[i] && !p->table) fl_member_default(p, place, i, line);
@@ -163,7 +163,7 @@ static void rest(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   else fl_decl_zero(p, part(p, place, i, line), line);
 }
 
-/* Elements from..count of an array: a loop where they are many. */
+/* Sets elements from … count of an array to zero: by a loop if there are many. */
 static void zero_array(fl_front *p, fl_cvalue place, int64_t from, int32_t line) {
   const int64_t n = place.type->count;
   if (n - from <= 8) {
@@ -206,7 +206,8 @@ static int more(fl_front *p) {
   return !p->failed;
 }
 
-/* Parts of 'place' without braces; 'first' is the clause already read. */
+/* Initialises the parts of 'place', which is written without braces; 'first' is the clause already
+** read. */
 static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t line) {
   const int64_t n = parts_of(place.type);
   int64_t i = 0;
@@ -246,7 +247,7 @@ static void fill_clause(fl_front *p, fl_cvalue place, int32_t line) {
     fill_bare(p, place, &v, line);
 }
 
-/* Behind the '{' of an object with constructors. */
+/* Initialises an object with constructors, after '{'. */
 static void make_from_list(fl_front *p, fl_cvalue place, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   int n = 0;
@@ -303,7 +304,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest) {
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* Number of clauses of the list at the tokens, for int a[] = {…}. */
-/* Elements of the clause at + k beyond one: of a pack. */
+/* The additional elements of the clause at + k, if it is a pack. */
 static int64_t more_of_pack(fl_front *p, int k) {
   const int64_t at = p->at;
   p->at += k;
@@ -333,8 +334,8 @@ const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line) {
   return fl_ctype_array(p->a, t->of, count_clauses(p));
 }
 
-/* The constants of an initialiser at the tokens, one array per leaf; NULL: not all constant
-** (refused then). */
+/* The constants of an initialiser at the tokens, one array per leaf; NULL: not all are constant
+** (then it is refused). */
 static fl_kvalue **collect(fl_front *p, const fl_ctype *t, const char *name) {
   const int n = fl_ctype_leaves(t);
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
@@ -363,7 +364,7 @@ int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line
   return 1;
 }
 
-/* Tries to read a const array or struct as a table; undone where it is not constant. */
+/* Tries to read a const array or struct as a table; undone if it is not constant. */
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   const int64_t at = p->at, syms = p->syms.n;
   const int nest = p->nest;
@@ -389,7 +390,7 @@ static fl_cvalue ask(fl_front *p, const fl_cvalue *v, const char *name, int32_t 
   return p->failed ? fl_val_none() : fl_inline(p, d, &c);
 }
 
-/* What begin() or end() gives, in a variable. */
+/* The result of begin() or end(), in a variable. */
 fl_cvalue fl_member_bound(fl_front *p, const fl_cvalue *over, const char *name, int32_t line) {
   const fl_cvalue from = ask(p, over, name, line);
   if (!p->failed && from.kind == FL_V_POINTER)

@@ -1,4 +1,4 @@
-/* Operators of structs: members, friends or free; conversions where there is none. */
+/* Operators of structs: members, friends or free functions; conversions where there is none. */
 #include "kernel/front/forms.h"
 #include <string.h>
 
@@ -6,8 +6,8 @@ static int is_struct(fl_cvalue v) {
   return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
 }
 
-/* The operator of that name for these operands, called: a member of the first, a friend in the
-** struct of either, or free. 0: there is none. */
+/* Calls the operator of that name for these operands: a member of the first, a friend in the struct
+** of either, or a free function. 0: there is none. */
 int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
                 int32_t line) {
   const int32_t length = (int32_t)strlen(name);

@@ -1,18 +1,19 @@
 /*
-** What is evaluated before what, by the rules of C++17. A value is a tree that is read where it is
-** used; what an operand does (i++, a call) are statements that stand where it was read. So:
+** The order of evaluation, by the rules of C++17. A value is a tree that is evaluated where it is
+** used; the effects of an operand (i++, a call) are statements placed where the operand was read.
+** So:
 **
-** - Right before left: of assignments. The statements of the left side go
-**   behind those of the right one.
+** - Right before left: of assignments. The statements of the left side are moved after those of the
+**   right one.
 ** - Left before right: of << >>, a[b], lists in braces. A value that later
 **   statements change is kept in a temporary.
-** - Left open: of other operators and of arguments. Where one operand changes what another one uses
-**   the expression is refused: compilers differ. A function that is called runs at one time, and
-**   its turn comes from left to right, as on GPUs: f(&s) + s and s + f(&s) are two things.
+** - Unspecified: other operators and arguments. Where one operand changes what another one uses the
+**   expression is refused, since compilers differ. Calls of functions are not interleaved, and run
+**   from left to right, as on GPUs: f(&s) + s and s + f(&s) differ.
 */
 #include "kernel/front/front.h"
 
-/* A write. 'anywhere': of which element is not asked. */
+/* A write. 'anywhere': to an unknown element. */
 typedef struct effect { int32_t var; const fl_kexpr *index; uint8_t anywhere; int found; } effect;
 
 static int is_first(const fl_kexpr *x) { return !x || (x->kind == FL_KX_CONST && !x->value.i); }
@@ -29,13 +30,14 @@ static int see_read(void *arg, fl_kexpr *x) {
   return !e->found;
 }
 
-/* What s writes; its index in *index. -1: nothing, or for other threads to see in any order. */
+/* The variable that s writes; its index in *index. -1: none, or memory that other threads see in
+** any order. */
 static int32_t written(const fl_kstmt *s, const fl_kexpr **index) {
   *index = s->kind == FL_KS_STORE ? s->x[0] : NULL;
   return s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE ? s->var : -1;
 }
 
-/* Outside of functions that are called. */
+/* Notes uses outside of the functions that are called. */
 static int see_use(void *arg, fl_kstmt *s) {
   effect *e = arg;
   const fl_kexpr *index;
@@ -44,8 +46,7 @@ static int see_use(void *arg, fl_kstmt *s) {
   return !e->found;
 }
 
-/* Does reading v read what e says? Its address, where it is a place, is asked
-** for with 'address'. */
+/* Does reading v read what e writes? With 'address': does its address, if v is a place? */
 static int reads(effect *e, const fl_cvalue *v, int address) {
   const fl_kvisitor see = { NULL, see_read, e };
   const int place = v->kind == FL_V_PLACE && v->var >= 0 && v->type->kind != FL_C_ARRAY &&
@@ -82,7 +83,7 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
   return cut;
 }
 
-/* Effects on the variables below 'first', which were there before; PLAIN: not
+/* Which effects count, of those on variables below 'first', which existed before; PLAIN: not those
 ** of functions that are called. */
 enum { PLAIN = 1, ALL };
 typedef struct effects {
@@ -98,7 +99,7 @@ static int see_effect(void *arg, fl_kstmt *s) {
   return !a->found;
 }
 
-/* 1 + a variable for whose effect 'meet' says yes, 0: none. */
+/* 1 + a variable for whose effect 'meet' returns true; 0: none. */
 static int32_t any_effect(fl_kblock of, int32_t first, int which,
                           int (*meet)(void *with, effect *e), void *with) {
   effects a = { .first = first, .which = which, .meet = meet, .with = with };
@@ -167,8 +168,8 @@ static void refuse(fl_front *p, int32_t found, int32_t line) {
                        p->f->vars[found - 1].source);
 }
 
-/* v beside operands that do 'of'. An argument that is a place is only marked:
-** to refer to it reads nothing. */
+/* Prepares v for use beside operands with the effects 'of'. An argument that is a place is only
+** marked, since referring to it reads nothing. */
 static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v, int argument,
                          int32_t line) {
   reader r = { v, argument, 0 };
@@ -196,7 +197,7 @@ void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
   fl_order_before(p, x, n, middle, 0, line);
 }
 
-/* What a place holds now, for who reads it later: in 'e' or 'parts'. */
+/* Keeps the present value of a place for later reads: in 'e' or 'parts'. */
 static void hold(fl_front *p, fl_cvalue *v, int32_t line) {
   if (v->kind != FL_V_PLACE || v->torn || fl_ctype_has_array(v->type)) return;
   const fl_cvalue now = kept(p, *v, 0, line);

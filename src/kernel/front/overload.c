@@ -1,6 +1,6 @@
 /*
-** Which function a call means, by C++'s ranks: exact, promoted, converted. A candidate wins that
-** is no worse for any argument and better for one; where none does, the call is refused.
+** Which function a call means, by C++'s ranks: exact, promoted, converted. A candidate wins if it
+** is no worse for any argument and better for one; if none wins, the call is refused.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -38,7 +38,7 @@ static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? EXACT : -1;
   if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER)
     return -1;
-  /* a reference to a variable of the type itself */
+  /* a reference to a variable of exactly that type */
   const int own = f->by_reference == 1 && !f->is_const;
   if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t))
     return fl_ctype_same(t, v->type) ? EXACT : CONVERTED;
@@ -53,7 +53,7 @@ static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   return rank_scalar(t->scalar, v->type->scalar);
 }
 
-/* ranks[0]: of the object, then of the arguments. 0: cannot be called so. */
+/* ranks[0]: rank of the object, then of the arguments. 0: the function cannot be called so. */
 static int ranks_of(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int *ranks) {
   if (c->n > d->n_params || c->n > MAX_ARGS) return 0;
   if (c->self ? d->is_static == 2 : d->owner && !d->is_static && !d->is_maker) return 0;
@@ -69,7 +69,7 @@ static int ranks_of(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int *ra
   return 1;
 }
 
-/* 1: a is better, -1: b is, 0: neither. */
+/* 1: a is better, -1: b is better, 0: neither. */
 static int better(const int *a, const int *b, int n) {
   int wins = 0, losses = 0;
   for (int i = 0; i < n; i++) wins += a[i] < b[i], losses += a[i] > b[i];
@@ -77,7 +77,8 @@ static int better(const int *a, const int *b, int n) {
 }
 
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact) {
-  fl_kdevice *best = NULL, *general = NULL;            /* general: the template of the best */
+  fl_kdevice *best = NULL, *general = NULL;            /* general: the template that 'best' is an
+                                                       ** instance of */
   int top[MAX_ARGS + 1], now[MAX_ARGS + 1], tied = 0, plain = 0;
   if (exact) *exact = 0;
   for (fl_kdevice *d = first; d && !p->failed; d = d->next) {

@@ -1,7 +1,7 @@
 /*
 ** Packs: "template <class... T> f(T... v)". A pack is a symbol whose elements are named one at a
-** time: what stands before "..." is read again for each of them, with p->pack saying which. Element
-** k of a function's parameters is the variable "v k".
+** time: the tokens before "..." are read again for each element; p->pack tells which. Element k of
+** a function's parameters is the variable "v k".
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -26,8 +26,8 @@ fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s) {
   return name ? fl_front_find(p, name, (int32_t)strlen(name)) : NULL;
 }
 
-/* Elements of the packs that tokens from … end - 1 name, -1: none. Those of
-** one expansion are as many. */
+/* The number of elements of the packs that tokens from … end - 1 name; -1: they name none. All
+** packs in one expansion must have the same number. */
 static int64_t count(fl_front *p, int64_t from, int64_t end) {
   int64_t n = -1;
   for (int64_t i = from; i < end && !p->failed; i++) {
@@ -41,7 +41,7 @@ static int64_t count(fl_front *p, int64_t from, int64_t end) {
   return n;
 }
 
-/* The end of what begins at the tokens, in (…), {…} or (angle) <…>: its ',' or closing bracket. */
+/* The end of the clause at the tokens, in (…), {…} or (angle) <…>: its ',' or closing bracket. */
 static int64_t clause_end(fl_front *p, int angle) {
   int depth = 0;
   for (int64_t i = p->at; i < p->toks.n; i++) {
@@ -98,7 +98,7 @@ static fl_cvalue combine(fl_front *p, const fold *f, fl_cvalue x, fl_cvalue y) {
   return f->op == ',' ? y : fl_binary(p, fl_operator_of(f->op), x, y, f->line);
 }
 
-/* && and ||: the operand is evaluated only where those before it ask for it. */
+/* && and ||: the operand is evaluated only if the result depends on it. */
 static void add_lazily(fl_front *p, fold *f) {
   fl_kblock side = { NULL, NULL };
   fl_kblock *out = fl_front_into(p, p->b && f->n ? &side : p->b);
@@ -119,7 +119,7 @@ static void add(fl_front *p, fold *f) {
   f->v[f->n++] = v;
 }
 
-/* The elements of the operand at token 'at', or its one value. */
+/* Adds the elements of the operand at token 'at', or its one value. */
 static void operands(fl_front *p, int64_t at, int64_t n, fold *f) {
   const int outer = p->pack, lazy = f->op == FL_PU_LAND || f->op == FL_PU_LOR;
   for (int k = 0; k < (n < 0 ? 1 : n) && !p->failed; k++) {

@@ -1,14 +1,14 @@
 /*
 ** Partial specialisations: "template <class T> struct V<T *>", "V<T, 0>", "V<T, T>", "V<Vec<T,
-** N>>". The parameters are taken from where they stand alone, before a '*' or among the arguments
-** of another template; then the pattern is read with them and must give the arguments again.
+** N>>". A parameter is deduced where it stands alone, before a '*' or as an argument of another
+** template; then the pattern is read with the deduced parameters and must give the arguments.
 */
 #include "kernel/front/template.h"
 
 static int punct_of(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
 
-/* One argument of the pattern: tokens from … end - 1. 0: const and references
-** are never met here. */
+/* Deduces from one argument of the pattern, tokens from … end - 1. 0: const types and references
+** fit no argument. */
 static int deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
                   const fl_symbol *arg) {
   const fl_ktok *t = &p->toks.at[from];
@@ -82,7 +82,7 @@ void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n) {
   if (fl_front_need(p, ';')) t->patterns = s;
 }
 
-/* "typename std::enable_if<…>::type" of a constant without meaning: to behind it. */
+/* Skips "typename std::enable_if<…>::type" as the type of a constant; returns its first token. */
 int64_t fl_pattern_condition(fl_front *p) {
   const int64_t at = p->at;
   int k = fl_ktok_is(fl_front_tok(p), "typename");

@@ -1,7 +1,7 @@
 /*
-** Which of two functions that fit a call equally well C++ takes: of two templates the more
-** special one (what its formals are made of is an instance of the other's, and not the other way
-** round), of two that differ in references alone the one to what is not const.
+** Which of two functions that fit a call equally well C++ prefers: of two templates the more
+** specialised one (its formals are instances of the other's, but not conversely); of two that
+** differ only in references the one to non-const.
 */
 #include "kernel/front/template.h"
 #include <string.h>
@@ -20,7 +20,7 @@ static int is_idle(const fl_ktok *t) {
 
 static int punct(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
 
-/* The formal's type from token *at on, which is left behind its ','. 0: not understood. */
+/* The formal's type from token *at on; *at is moved after its ','. 0: not understood. */
 static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pattern *out) {
   int depth = 0, set = 0;
   out->n = 0;
@@ -56,7 +56,7 @@ static int is_parameter(const fl_kdevice *d, const fl_ktok *t) {
   return 0;
 }
 
-/* Is 'what' an instance of 'of', a formal of d? */
+/* Is 'what' an instance of 'of', which is a formal of d? */
 static int matches(const fl_kdevice *d, const pattern *of, const pattern *what, given *list,
                    int *n) {
   int k = 0;

@@ -29,13 +29,13 @@ typedef struct pre {
   macro *macros;
   struct { uint8_t live, taken, outer; } ifs[MAX_IFS];
   int n_ifs, live, depth, stop, expansions;
-  const char *why;           /* it stopped; NULL: for want of memory, or not */
+  const char *why;           /* why it stopped; NULL: it did not, or memory is out */
   int32_t line;
 } pre;
 
 static const char too_long[] = "the text is too long after macro expansion";
 
-/* The text ends here: more is too large for any compiler. */
+/* Ends the text here: more would be too large for any compiler. */
 static void stop(pre *p, int32_t line, const char *why) {
   if (!p->why) p->why = why, p->line = line;
   p->stop = 1;
@@ -56,7 +56,7 @@ static void emit_bad(pre *p, int32_t line, const char *why) {
   emit(p, &t);
 }
 
-/* Is there room for item n of a list? Else a BAD token says so. */
+/* Is there room for item n of a list? If not, a BAD token tells why. */
 static int room(pre *p, int64_t n, int64_t most, const char *what, int32_t line) {
   const char *why = fl_kfull(p->a, n, most, what);
   if (why) emit_bad(p, line, why);
@@ -76,8 +76,8 @@ typedef struct span { const fl_ktok *at, *end; } span;
 
 static void expand(pre *p, span s, int32_t line);
 
-/* Splits "( a, b )" behind the macro's name at s->at; 0: said why not. From argument 'rest' on
-** commas do not part (-1: always). */
+/* Splits "( a, b )" after the macro's name at s->at; 0: failed, with a BAD token. From argument
+** 'rest' on commas do not separate arguments (-1: they always do). */
 static int split(pre *p, span *s, span arg[MAX_PARAMS], int *n, int rest, int32_t line) {
   int depth = 1;
   *n = 0;
@@ -126,7 +126,7 @@ static void put_string(pre *p, span s, int32_t line) {
   emit(p, &t);
 }
 
-/* "a##b": what was put last and t become one token, read again. */
+/* "a##b": joins the token written last and t to one token, which is scanned again. */
 static void paste(pre *p, const fl_ktok *t) {
   fl_ktok *last = &p->out->at[p->out->n - 1];
   fl_ktoks one = { NULL, 0, 0 };
@@ -140,7 +140,7 @@ static void paste(pre *p, const fl_ktok *t) {
   FL_DROP(p->a->mem, &one);
 }
 
-/* Tokens of the body as they are, or those of an argument beside ## (not expanded). */
+/* Writes the tokens of the body unchanged, or those of an argument beside ## (not expanded). */
 static void put_plain(pre *p, span s, int pasted) {
   for (; s.at < s.end && !p->stop; s.at++, pasted = 0) {
     if (pasted && p->out->n) paste(p, s.at);
@@ -148,7 +148,7 @@ static void put_plain(pre *p, span s, int pasted) {
   }
 }
 
-/* The body with expanded arguments put in. */
+/* Writes the body with the expanded arguments substituted. */
 static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
                       int32_t line) {
   fl_ktoks *out = p->out;
@@ -158,7 +158,7 @@ static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
     const int before = t > m->body && is_punct(t - 1, FL_PU_PASTE),
               after = t + 1 < end && is_punct(t + 1, FL_PU_PASTE);
     const int next = is_punct(t, '#') && t + 1 < end ? param_of(m, t + 1) : -1, k = param_of(m, t);
-    /* "f(a, ##__VA_ARGS__)": without more arguments the comma goes too */
+    /* "f(a, ##__VA_ARGS__)": without further arguments the comma is dropped too */
     const int dropped = before && m->variadic && k == m->n_params - 1 && body->n &&
                         is_punct(&body->at[body->n - 1], ',');
     if (next >= 0 && m->n_params >= 0) put_string(p, arg[next], line), t++;
@@ -172,7 +172,7 @@ static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
   return !p->stop;
 }
 
-/* A call of macro m whose name was at s->at - 1. */
+/* Expands a call of macro m, whose name was at s->at - 1. */
 static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   span arg[MAX_PARAMS];
   int n = 0;
@@ -196,7 +196,7 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   FL_DROP(p->a->mem, &body);
 }
 
-/* line: of the outermost macro's use; 0: the tokens' own. */
+/* line: the line where the outermost macro is used; 0: the tokens' own lines. */
 static void expand(pre *p, span s, int32_t line) {
   if (++p->depth > MAX_EXPANSION) stop(p, line, "macros nested too deeply");
   while (s.at < s.end && !p->stop) {
@@ -216,7 +216,7 @@ static void expand(pre *p, span s, int32_t line) {
 
 /* ---- directives ------------------------------------------------------------------------------ */
 
-/* "(a, b, ...)" of macro m at s->at; 0: there are too many. */
+/* Reads "(a, b, ...)" of macro m at s->at; 0: there are too many. */
 static int parameters(pre *p, macro *m, span *s) {
   static const char rest[] = "__VA_ARGS__";
   const int32_t line = s->at->line;
@@ -251,7 +251,7 @@ static void define(pre *p, span s) {
 }
 
 /* Conditions: integers, names (0), and C's operators by precedence climbing. 'wrong': something
-** else was met, and the condition decides nothing. */
+** else was found, and the condition decides nothing. */
 typedef struct cond { const fl_ktok *at, *end; int depth, wrong; } cond;
 static int64_t condition(cond *c, int level);
 
@@ -341,7 +341,7 @@ static int64_t condition(cond *c, int level) {
   return v;
 }
 
-/* "defined X" is 1 or 0, other tokens stay. */
+/* Replaces "defined X" by 1 or 0 and copies other tokens. */
 static void put_defined(pre *p, span s) {
   while (s.at < s.end && !p->stop) {
     if (!fl_ktok_is(s.at, "defined")) { emit(p, s.at++); continue; }
@@ -354,7 +354,7 @@ static void put_defined(pre *p, span s) {
   }
 }
 
-/* Replaces "defined X" and macros, then evaluates. */
+/* Replaces "defined X" and macros, then evaluates the condition. */
 static int decide(pre *p, span s) {
   fl_ktoks asked = { NULL, 0, 0 }, line = { NULL, 0, 0 }, *out = p->out;
   const int32_t at = s.at < s.end ? s.at->line : 0;
@@ -451,7 +451,7 @@ static const fl_ktok *line_end(const fl_ktok *t) {
   return t;
 }
 
-/* Text between directives is expanded as a whole, so that calls of macros may span lines. */
+/* Expands the text between directives as a whole, so that calls of macros may span lines. */
 static void run(pre *p, const fl_ktok *t) {
   while (t->kind != FL_TOK_END && !p->stop) {
     if (t->first && t->kind == FL_TOK_PUNCT && t->punct == '#') {
@@ -469,7 +469,7 @@ static void run(pre *p, const fl_ktok *t) {
   }
 }
 
-/* The macro that an option of a compiler sets: "N", "N=V", or "U" before a name to forget. */
+/* The macro that a compiler option sets: "N", "N=V", or "U" before a name to undefine. */
 static const char *macro_of(const char *o, const char *next, int *used, int *forget) {
   static const struct { const char *word; int undo, joined; } known[] = {
     { "--define-macro", 0, '=' }, { "--undefine-macro", 1, '=' }, { "-D", 0, 0 }, { "-U", 1, 0 } };
@@ -503,7 +503,7 @@ const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int 
   return text;
 }
 
-/* Literals beside each other are one. */
+/* Joins adjacent string literals. */
 static void join_strings(fl_karena *a, fl_ktoks *out) {
   int64_t n = 0;
   assert(out->at || out->n == 0);

@@ -1,6 +1,7 @@
 /*
-** printf. A string that is known, a literal or one of two ("c ? "a" : "b""), becomes part of the
-** format, so that the tree's printf has numbers alone; for one of two it stands in an IF.
+** printf. An argument that is a known string, a literal or a choice of two ("c ? "a" : "b""),
+** becomes part of the format, so that the tree's printf has only numbers; for a choice, an IF has
+** one printf in each branch.
 */
 #include "kernel/front/forms.h"
 #include "base/text.h"
@@ -19,7 +20,7 @@ typedef struct printed {
   int n;
 } printed;
 
-/* The text at the tokens, taken: literals, or a name of one. NULL: there is none. */
+/* Takes the text at the tokens: literals, or a name of one. NULL: there is none. */
 static const char *text(fl_front *p) {
   const fl_ktok *t = fl_front_tok(p);
   const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
@@ -39,7 +40,7 @@ int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name) {
   return 1;
 }
 
-/* Is the argument at the tokens "c ? "a" : "b""? Parentheses around it are counted. */
+/* Is the argument at the tokens "c ? "a" : "b""? Counts the parentheses around it in *round. */
 static int is_choice(fl_front *p, int *round) {
   int k = 0, depth = 0, asked = 0;
   for (*round = 0; fl_front_is_at(p, k, '('); k++) (*round)++;
@@ -73,7 +74,8 @@ static void argument(fl_front *p, printed *out) {
   out->n++;
 }
 
-/* What "%…" at s asks for, and how long it is; 0: '%' itself. *stars: the numbers it takes more. */
+/* The conversion of "%…" at s and its length; 0: '%' itself. *stars: how many additional numbers it
+** takes. */
 static int directive(const char *s, int *length, int *stars) {
   int k = 1;
   for (*stars = 0; s[k] && strchr("-+ #0123456789.hlzjtL*", s[k]); k++) *stars += s[k] == '*';
@@ -86,7 +88,7 @@ static void put_text(fl_text *to, const char *s) {
   for (; *s; s++) fl_text_printf(to, *s == '%' ? "%%%%" : "%c", *s);
 }
 
-/* The format with the strings that the bits of 'way' choose in it. */
+/* Writes the format with the strings that the bits of 'way' choose. */
 static void fill(fl_front *p, const printed *f, int way, fl_text *to, int32_t line) {
   int arg = 0, choice = 0, length, stars;
   assert(f->format);

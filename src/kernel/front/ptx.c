@@ -1,8 +1,8 @@
 /*
-** Inline assembler of the forms that have a meaning in the language: the instructions of an asm
-** statement become calls of the library's functions of their names, "ld.global.cs.v2.u32 {%0, %1},
-** [%2];" is "fl_ptx_ld_v2_u32(a, b, p);". Registers that the text declares become variables,
-** "@p" becomes "if (p)". A statement with another instruction stays as it is, which is refused.
+** Inline assembler. The instructions of an asm statement become calls of library functions with
+** their names: "ld.global.cs.v2.u32 {%0, %1}, [%2];" becomes "fl_ptx_ld_v2_u32(a, b, p);".
+** Registers that the text declares become variables, "@p" becomes "if (p)". A statement with any
+** other instruction is left as it is and refused later.
 */
 #include "kernel/front/library.h"
 #include "base/text.h"
@@ -18,7 +18,7 @@ typedef struct statement {
   const fl_ktok *toks;
   operand operands[MOST_OPERANDS];
   int n, known;
-  fl_text text;                  /* of the language, operand k is fl_op_k */
+  fl_text text;                  /* in the language; operand k is named fl_op_k */
 } statement;
 
 static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
@@ -29,7 +29,8 @@ extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Is there an instruction of that name? MEMORY(T, TYPE) and its kin paste theirs. */
+/* Does ptx.cu define an instruction of that name? MEMORY(T, TYPE) and similar macros paste
+** theirs. */
 static int is_defined(const char *name) {
   const char *type = strrchr(name, '_');
   const size_t n = strlen(name);
@@ -67,7 +68,7 @@ static size_t word(const char *s, const char *end) {
   return n;
 }
 
-/* Parts of a name that say how a load is cached, or how exact a function is. */
+/* Is it a part of a name that tells how a load is cached or how exact a function is? */
 static int is_idle(const char *s, size_t n) {
   static const char *const idle[] = {
     "ca", "cg", "cs", "cv", "lu", "nc", "wb", "wt", "volatile", "relaxed", "gpu", "global",
@@ -96,7 +97,7 @@ static void put_name(statement *x, const char *s, size_t n) {
   fl_text_free(&name);
 }
 
-/* "+ 16", from after the sign. */
+/* Writes the offset of "+ 16"; s is after the sign. */
 static const char *put_offset(statement *x, const char *s, const char *end) {
   s = skip_space(s, end);
   const size_t n = word(s, end);
@@ -105,7 +106,8 @@ static const char *put_offset(statement *x, const char *s, const char *end) {
   return skip_space(s + n, end);
 }
 
-/* An operand at s: one of the statement's, a register, a number, an address with an offset. */
+/* Writes the operand at s: one of the statement's, a register, a number, or an address with an
+** offset. */
 static const char *put_operand(statement *x, const char *s, const char *end) {
   s = skip_space(s, end);
   const int address = s < end && *s == '[';
@@ -190,8 +192,8 @@ static void put_instruction(statement *x, const char *s, const char *end) {
 
 /* ---- statements ---- */
 
-/* "asm volatile ( "…" : "=r"(x) … );" at token i: its text and operands. The
-** token after its ';'; 0: it is none. */
+/* Reads "asm volatile ( "…" : "=r"(x) … );" at token i: its text and operands. Returns the token
+** after its ';'; 0: it is no such statement. */
 static int64_t read_statement(statement *x, int64_t i, int64_t end, const fl_ktok **text) {
   const fl_ktok *t = x->toks;
   if (!fl_ktok_is(&t[i], "asm") && !fl_ktok_is(&t[i], "__asm__") && !fl_ktok_is(&t[i], "__asm"))
@@ -230,7 +232,7 @@ static int push(fl_ktoks *out, fl_mem *m, const fl_ktok *from, int64_t n, int32_
   return 1;
 }
 
-/* The tokens of the statement's text, with its operands in their places. */
+/* Writes the tokens of the statement's text with its operands substituted. */
 static int put_statement(statement *x, fl_ktoks *out, int32_t line) {
   static const fl_ktok open = { .kind = FL_TOK_PUNCT, .punct = '(', .n = 1, .text = "(" },
                        close = { .kind = FL_TOK_PUNCT, .punct = ')', .n = 1, .text = ")" };

@@ -1,9 +1,9 @@
-/* return: of a kernel, and of functions that are inlined, whose result is an
-** object, a place or a pointer. */
+/* return, in a kernel and in functions that are inlined, whose result is an object, a place or a
+** pointer. */
 #include "kernel/front/front.h"
 
-/* A place or a pointer: the same variable in all returns, its index in a
-** temporary in front of the body. */
+/* Returns a place or a pointer: it must be in the same variable in all returns; its index is in a
+** temporary that is declared before the body. */
 static void return_place(fl_front *p, int32_t line) {
   const fl_kdevice *d = p->inside;
   fl_cvalue v = fl_parse_expr(p), *r = &p->returned;
@@ -28,7 +28,7 @@ static void return_place(fl_front *p, int32_t line) {
   if (v.idx && r->idx && !p->failed) fl_kstmt_assign(p->f, p->b, r->idx->var, v.idx);
 }
 
-/* The result of auto is an object of the first return's type. */
+/* Returns from a function of type auto: the result is an object of the first return's type. */
 static void return_auto(fl_front *p, int32_t line) {
   const fl_cvalue v = fl_parse_expr(p);
   if (p->failed) return;

@@ -36,7 +36,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   int found = 0;
   while (!p->failed) {
     const fl_ktok *t = fl_front_tok(p);
-    if (fl_front_take(p, FL_PU_SCOPE)) {                     /* "::x": of the file, or built in */
+    if (fl_front_take(p, FL_PU_SCOPE)) {                /* "::x": a name of the file, or built in */
       t = fl_front_tok(p);
       if (found || t->kind != FL_TOK_NAME) continue;
       fl_scope_file(p, inner, n);
@@ -73,7 +73,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   return found;
 }
 
-/* A name of the file that namespaces give to two things stands for neither. */
+/* A name that namespaces give to two things stands for neither. */
 void fl_scope_tell_apart(fl_front *p, int64_t from) {
   for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
     fl_symbol *s = &p->syms.at[i];

@@ -1,7 +1,7 @@
 /*
 ** A source as a whole, in two passes: declarations of file scope with the signatures of its
-** kernels, then the bodies. What goes wrong in a declaration makes that name wrong, what goes
-** wrong in a body refuses that kernel; the rest goes on.
+** kernels, then the bodies. An error in a declaration makes that name unusable, an error in a body
+** refuses that kernel; the rest is read as usual.
 */
 #include "kernel/front/front.h"
 #include "kernel/front/library.h"
@@ -12,7 +12,7 @@
 typedef struct pending {         /* a kernel whose body is to be read */
   fl_kfunc *f;
   int64_t body;                  /* token '{' */
-  const fl_ctype **types;        /* of the parameters; NULL: unknown */
+  const fl_ctype **types;        /* types of the parameters; NULL: unknown */
   struct pending *next;
 } pending;
 
@@ -23,7 +23,7 @@ typedef struct reader {
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-/* Forgets a refusal and goes to the next ',' or the ')' of a parameter list. */
+/* Forgets a refusal and skips to the next ',' or the ')' of a parameter list. */
 static void next_parameter(fl_front *p) {
   for (; fl_front_ahead(p, 0)->kind != FL_TOK_END; p->at++) {
     if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
@@ -45,7 +45,7 @@ static void refuse_body(fl_front *p, fl_kfunc *f) {
   if (!p->a->failed) p->failed = 0;
 }
 
-/* What can be said of a parameter whose type we do not know: its words. */
+/* Describes a parameter of unknown type by its words in the text. */
 static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t from) {
   refuse_body(p, f);
   p->at = from;
@@ -87,7 +87,8 @@ static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
   out->size = fl_ctype_size(t);
   out->align = fl_ctype_align(t);
   out->pointee_size = out->is_pointer ? fl_ctype_size(of) : 0;
-  if (out->is_struct && out->is_pointer && !out->type) {       /* of several types: their bytes */
+  if (out->is_struct && out->is_pointer && !out->type) {       /* members of several types: the
+                                                               ** array is bytes */
     out->type = FL_KT_U8;
     out->width = (int32_t)out->pointee_size;
   }
@@ -99,7 +100,7 @@ static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
   }
 }
 
-/* The type behind the specifiers, with its name; an array is a pointer to its elements. */
+/* The type after the specifiers, with its name; an array becomes a pointer to its elements. */
 static const fl_ctype *parameter_type(fl_front *p, const fl_specifiers *s, const char **name,
                                       int *ref) {
   const fl_ctype *t = fl_decl_pointers(p, s, ref), *of = fl_decl_of_array(p, t, ref, name);
@@ -197,7 +198,8 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
   p->src->n_kernels++;
 }
 
-/* Behind '(' of a function that is no kernel. What it cannot do is said when it is called. */
+/* Declares a function that is no kernel, after '('. What it cannot do is reported when it is
+** called. */
 static void add_device(fl_front *p, const char *name, int64_t head, const fl_ctype *result,
                        const fl_specifiers *s, int ref, int32_t line) {
   fl_kdevice *d = fl_karena_new(p->a, sizeof *d);
@@ -240,8 +242,8 @@ static void add_refused(reader *r, const fl_ktok *name, const char *text, const 
   p->src->n_kernels++;
 }
 
-/* A declaration that we could not read: who uses its name is told why. A
-** kernel is listed, refused. */
+/* Notes a declaration that could not be read: code that uses its name is told why. A kernel is
+** listed as refused. */
 static void note_wrong(reader *r, int64_t from) {
   fl_front *p = &r->p;
   const char *why = p->why;
@@ -371,7 +373,7 @@ static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
   return var;
 }
 
-/* A pointer parameter that the body moves gets an index variable. */
+/* Does the body move the pointer parameter? Then it gets an index variable. */
 static int moves(fl_front *p, const char *name) {
   const int64_t end = p->toks.n - 1;
   for (int64_t i = p->at, depth = 0; i < end; i++) {
@@ -422,7 +424,7 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   s->offset = offset;
 }
 
-/* Results of atomics that are not read are dropped. */
+/* The variables that are read: unread results of atomics are dropped. */
 typedef struct used { uint8_t *at; } used;
 static int see_var(void *arg, fl_kexpr *x) {
   if (x->kind == FL_KX_VAR) ((used *)arg)->at[x->var] = 1;
@@ -494,9 +496,9 @@ static void read_again(fl_front *p, pending *k, const fl_kfunc *before) {
 
 enum { MOST_READINGS = 16 };
 
-/* Again with objects of other elements (view.c) where there are such, as declared if that ends in
-** nothing; with pointers to one or another array, and to structs of numbers, where it fails for
-** want of them. */
+/* Reads the body, and reads it again if needed: with objects of other element types (view.c), or as
+** declared if that does not succeed; with pointers into one of several arrays and to structs of
+** numbers, if it fails without them. */
 static void read_body(fl_front *p, pending *k) {
   const fl_kfunc before = *k->f;
   int left = MOST_READINGS, good = 0;
@@ -522,7 +524,7 @@ static void read_body(fl_front *p, pending *k) {
 
 /* ---- the source ------------------------------------------------------------------------------ */
 
-/* Nothing is read of a text that is too large. */
+/* Refuses kernels of a text that is too large, which is not read. */
 static void refuse_unread(const fl_ksource *s, fl_kfunc *f) {
   f->has_body = 0;
   f->refusal = s->too_large;

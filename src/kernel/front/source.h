@@ -1,7 +1,7 @@
 /*
-** A source text and what was understood of it. Every __global__ function gets an entry with
-** its signature; one whose body lies outside the language (docs/kernels.md) has no body but
-** a refusal with line and reason: it still runs on the GPU as given, without a derivative.
+** A source text and the kernels found in it. Every __global__ function gets an entry with its
+** signature; one whose body lies outside the language (docs/kernels.md) has no body but a refusal
+** with line and reason: it still runs on the GPU as given, without a derivative.
 */
 #ifndef FL_KERNEL_SOURCE_H
 #define FL_KERNEL_SOURCE_H
@@ -10,47 +10,48 @@
 
 typedef struct fl_ksource {
   fl_mem *mem;
-  fl_karena arena;           /* holds everything below, and may hold what AD derives */
+  fl_karena arena;           /* holds everything below, and also what AD derives */
   const char *text;          /* as given */
   fl_kfunc **kernels;        /* in the order of the text */
   int32_t n_kernels;
-  int host;                  /* it has code for the host, which NVRTC would not read */
-  int32_t error_line;        /* of a text whose signatures cannot be found; 0: none */
-  const char *error;         /* why; NULL: none. Kernels before that line are listed */
-  int32_t too_large_line;    /* of what is too large for any compiler (arrays,
-                             ** nesting, length); 0: none is */
-  const char *too_large;     /* why; NULL: none. Such a text is given to no compiler */
+  int host;                  /* it has host code, which NVRTC would not read */
+  int32_t error_line;    /* line of the error in a text whose signatures cannot be found; 0: none */
+  const char *error;         /* the error; NULL: none. Kernels before that line are listed */
+  int32_t too_large_line;    /* line of what is too large for any compiler (arrays, nesting,
+                             ** length); 0: none */
+  const char *too_large;     /* what is too large; NULL: nothing. Such a text is given to no
+                             ** compiler */
 } fl_ksource;
 
-/* NULL only when memory is out (kept in *e as FLAME_NO_MEMORY). A wrong text is no failure:
-** see error, and refusal of each kernel. n bytes; a NUL inside ends it. */
+/* NULL only when memory is out (*e is FLAME_NO_MEMORY). A wrong text is no failure: see 'error',
+** and the refusal of each kernel. The text has n bytes; a NUL inside ends it. */
 fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n);
-/* The same as a compiler sees it that has these options: -D, -U and their long forms count. */
+/* The same text as a compiler with these options sees it: -D, -U and their long forms count. */
 fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
                                   const char *const *option, int n_options);
-/* The same until *stop is not 0: then it fails with FLAME_INTERRUPTED. */
+/* The same; if *stop becomes nonzero it fails with FLAME_INTERRUPTED. */
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
                                    const char *const *option, int n_options,
                                    const atomic_int *stop);
 void fl_ksource_free(fl_ksource *s);                           /* s may be NULL */
 fl_kfunc *fl_ksource_kernel(const fl_ksource *s, const char *name);   /* NULL: no such kernel */
-/* "kernel 'k', line N: reason" of a kernel without body, in s's arena; "" if it has one. */
+/* "kernel 'k', line N: reason" for a kernel without body, in s's arena; "" if it has one. */
 const char *fl_ksource_refusal(fl_ksource *s, const fl_kfunc *f);
 
 /* "x, y -> sqrtf(x*x + y*y)": the names and the expression of flame.map. */
 typedef struct fl_kmap {
   fl_mem *mem;
   fl_karena arena;
-  fl_kfunc *f;               /* its first n_args variables are the arguments; body empty */
+  fl_kfunc *f;               /* its first n_args variables are the arguments; the body is empty */
   int32_t n_args;
   fl_kexpr *value;           /* NULL: see error */
-  const char *error;         /* what is wrong, with the column; NULL: none */
+  const char *error;         /* the error, with its column; NULL: none */
 } fl_kmap;
 
 /* Number of names before "->", or -1 (the text has no "->" or no names). */
 int fl_kmap_arity(const char *text, size_t n);
-/* types[i]: fl_ktype of the i-th argument. Literals: C's rules; but 'result' != VOID makes
-** floating literals without suffix of that type and casts the value to it. */
+/* types[i]: fl_ktype of the i-th argument. Literals follow C's rules; but if 'result' is not VOID,
+** floating literals without suffix have that type and the value is converted to it. */
 fl_kmap *fl_kmap_parse(fl_mem *m, fl_error *e, const char *text, size_t n,
                        const uint8_t *types, int n_types, int result);
 void fl_kmap_free(fl_kmap *x);

@@ -1,7 +1,7 @@
 /*
-** Statements. Conditions with effects move into the loop: while (i++ < n) becomes
-** for (;;) { effects; if (!c) break; … }. A switch becomes an if-chain where every group ends
-** by leaving, else a block in which group g runs if the entry is at or before it.
+** Statements. Conditions with effects move into the loop: while (i++ < n) becomes for (;;) {
+** effects; if (!c) break; … }. A switch becomes an if-chain if every group ends with a jump out,
+** else a block in which group g runs if the switch enters at g or before it.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -60,13 +60,13 @@ static void skip_parts(fl_front *p) {
   fl_front_take(p, ';');
 }
 
-/* To behind a statement that is not read. */
+/* Skips a statement that is not read. */
 void fl_skip_statement(fl_front *p) {
   if (fl_front_enter(p)) skip_parts(p);
   p->nest--;
 }
 
-/* if constexpr: what is not chosen is not read. */
+/* if constexpr: the branch not chosen is not read. */
 static void chosen(fl_front *p, const fl_kexpr *c, int32_t line) {
   if (c && c->kind != FL_KX_CONST) fl_refuse(p, line, "if constexpr of what is no constant");
   if (!c || p->failed) return;
@@ -81,7 +81,7 @@ static void chosen(fl_front *p, const fl_kexpr *c, int32_t line) {
   p->syms.n = scope;
 }
 
-/* Is there a ';' in the (…) at the tokens, behind '('? */
+/* Is there a ';' in the (…) at the tokens, after '('? */
 static int has_init(fl_front *p) {
   int depth = 1;
   for (int k = 0; depth > 0 && fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
@@ -135,7 +135,7 @@ static void parse_if(fl_front *p, int32_t line) {
 
 /* ---- loops ----------------------------------------------------------------------------------- */
 
-/* "if (!c) break;" behind the effects of c, in front of the body. */
+/* Puts "if (!c) break;" after the effects of c, before the body. */
 static void test_first(fl_front *p, fl_kstmt *loop, fl_kblock effects, fl_kexpr *c,
                        int32_t line) {
   fl_kblock *out = fl_front_into(p, &loop->body);
@@ -199,7 +199,7 @@ static void parse_do(fl_front *p, int32_t line) {
   if (c && (c->kind != FL_KX_CONST || !c->value.i)) s->x[0] = c;
 }
 
-/* "for (T v : a)", behind '('? */
+/* Is it "for (T v : a)", after '('? */
 static int is_range(fl_front *p) {
   for (int k = 0; fl_decl_starts(p, 0); k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
@@ -210,7 +210,7 @@ static int is_range(fl_front *p) {
   return 0;
 }
 
-/* The variable of a round: a name of the element, or a copy. */
+/* Declares the variable of a round: a name of the element, or a copy. */
 static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
                          const char *name, fl_cvalue e, int32_t line) {
   fl_cvalue v = e;
@@ -225,7 +225,7 @@ static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
   if (sym) sym->v = v;
 }
 
-/* "for (int v : {1, 2, 3})": an array of that type. */
+/* Reads the list of "for (int v : {1, 2, 3})" as an array of that type. */
 static fl_cvalue listed(fl_front *p, const fl_ctype *of, int32_t line) {
   const fl_ctype *t = of ? fl_decl_sized(p, fl_ctype_array(p->a, of, 0), line) : NULL;
   if (!of) fl_refuse(p, line, "auto of a list" FL_DO ": write the type");
@@ -234,7 +234,7 @@ static fl_cvalue listed(fl_front *p, const fl_ctype *of, int32_t line) {
   return v;
 }
 
-/* Over an object with begin() and end(), whose results have !=, * and ++. */
+/* A range loop over an object with begin() and end(), whose results have !=, * and ++. */
 static void range_of_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
                             const char *name, fl_cvalue over, int32_t line) {
   fl_cvalue v, it[2] = { fl_member_bound(p, &over, "begin", line),
@@ -289,7 +289,7 @@ static void parse_range(fl_front *p, int32_t line) {
   fl_kstmt_assign(p->f, &loop->other, i, fl_kexpr_binary(p->a, FL_KO_ADD, at, one));
 }
 
-/* What the header declares ends with the loop. */
+/* Names declared in the loop's header end with the loop. */
 static void parse_for(fl_front *p, int32_t line) {
   const int64_t scope = p->syms.n;
   fl_kblock effects = { NULL, NULL }, step = { NULL, NULL };
@@ -327,7 +327,7 @@ static void parse_for(fl_front *p, int32_t line) {
 /* ---- switch ---------------------------------------------------------------------------------- */
 
 typedef struct group {
-  fl_kexpr *when;            /* BOOL: enter here; NULL: only by default */
+  fl_kexpr *when;            /* BOOL: the condition to enter here; NULL: entered only by default */
   int is_default;
   fl_kblock body;
   struct group *next;
@@ -350,8 +350,9 @@ static int ends(const fl_kstmt *s) {
          (s->kind == FL_KS_RETURN || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
 }
 
-/* No group falls into the next, and none leaves but at its end. */
-enum { MOST_CHAINED = 64 };   /* more groups stand one behind the other, not one inside the other */
+/* Does no group fall through into the next, and does each jump out only at its end? */
+enum { MOST_CHAINED = 64 };   /* more groups than this become ifs in sequence instead of nested
+                              ** ifs */
 
 static int is_chain(const group *g, int label) {
   for (int count = 0; g; g = g->next) {
@@ -388,7 +389,7 @@ static void emit_chain(fl_front *p, group *groups, int label, int32_t line) {
   p->b = out;
 }
 
-/* entry = the group to begin with; then  { if (entry <= 0) {…} if (entry <= 1) {…} … }. */
+/* entry = the group to begin with; then { if (entry <= 0) {…} if (entry <= 1) {…} … }. */
 static void emit_fallthrough(fl_front *p, group *groups, int label, int32_t line) {
   int n = 0, k = 0;
   fl_kexpr *none = NULL;
@@ -414,7 +415,7 @@ static void emit_fallthrough(fl_front *p, group *groups, int label, int32_t line
   fl_front_into(p, out);
 }
 
-/* case and default labels in front of a group; 0: there are none here. */
+/* Takes case and default labels before a group; 0: there are none here. */
 static int parse_labels(fl_front *p, group *g, fl_kexpr *v) {
   int n = 0;
   for (;; n++) {
@@ -435,8 +436,8 @@ static int parse_labels(fl_front *p, group *g, fl_kexpr *v) {
   }
 }
 
-/* The groups may become ifs inside each other (emit_chain), so each is read
-** one deeper than the last. */
+/* Reads the groups. They may become nested ifs (emit_chain), so each is read one level deeper than
+** the last. */
 static group *parse_groups(fl_front *p, fl_kexpr *v) {
   group *first = NULL, *last = NULL;
   int n = 0;
@@ -525,7 +526,7 @@ static void jump(fl_front *p, int32_t line) {
   fl_front_need(p, ';');
 }
 
-/* [[…]] and _Pragma(…) stand in front of a statement and mean nothing here. */
+/* Skips [[…]] and _Pragma(…) before a statement, which have no meaning here. */
 static void skip_attributes(fl_front *p) {
   for (;;) {
     const int brackets = fl_front_is(p, '[') && fl_front_is_at(p, 1, '[');
@@ -534,8 +535,7 @@ static void skip_attributes(fl_front *p) {
   }
 }
 
-/* Statements that do nothing: __builtin_assume(…), static_assert(…), another name of a
-** namespace's. */
+/* Skips statements that do nothing: __builtin_assume(…), static_assert(…), a namespace alias. */
 static int skip_hint(fl_front *p) {
   if (fl_front_word(p, "namespace")) { fl_scope_rename(p); return 1; }
   const fl_ktok *t = fl_front_tok(p);
@@ -584,7 +584,7 @@ static void statement(fl_front *p) {
 }
 
 void fl_parse_statement(fl_front *p) {
-  /* what they declare is in a separate block */
+  /* names declared in their headers are in a separate block */
   static const char *const heads[] = { "if", "for", "while", "switch" };
   const int64_t outer = p->scope;
   for (int i = 0; i < 4; i++)

@@ -8,7 +8,7 @@
 
 /* ---- < … > ----------------------------------------------------------------------------------- */
 
-/* Is the '<' at + k a bracket? Behind a name; else it compares numbers. */
+/* Is the '<' at + k a bracket? It is after a template's name; otherwise it compares numbers. */
 static int opens(fl_front *p, int k) {
   return fl_front_is_at(p, k, '<') && p->at + k > 0 &&
          p->toks.at[p->at + k - 1].kind == FL_TOK_NAME;
@@ -50,7 +50,7 @@ void fl_template_close(fl_front *p) {
 
 static int closes(fl_front *p) { return fl_front_is(p, '>') || fl_front_is(p, FL_PU_SHR); }
 
-/* To the ',' or '>' that ends a default; of the '>>' behind "V<T>" that may be the second. */
+/* Skips to the ',' or '>' that ends a default; in ">>" after "V<T>" that may be the second '>'. */
 static void skip_default(fl_front *p) {
   int depth = 0;
   while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END) {
@@ -72,7 +72,7 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
     t->type = fl_ctype_void();
   } else if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
     t->type = NULL;
-  } else if (known) {                                  /* of the type of an earlier one: as given */
+  } else if (known) {       /* a parameter whose type is an earlier parameter: the value as given */
     p->at++;
     t->type = fl_ctype_void();
   } else if (fl_ktok_is(fl_front_tok(p), "template")) {
@@ -140,7 +140,7 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   out->v = fl_val_expr(e);
 }
 
-/* One argument more, or those of a pack: how many there are then. */
+/* Adds one argument, or those of a pack, to 'out'; returns how many there are then. */
 static int template_args(fl_front *p, fl_symbol *out, int n, int max) {
   const int64_t elements = fl_pack_count(p, 1);
   fl_kpacked each = fl_pack_open(p, elements);
@@ -179,7 +179,7 @@ int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
   return 1;
 }
 
-/* Is there the type that an enable_if is asked for? */
+/* Does the type exist that an enable_if is asked for? */
 static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) {
   const fl_kbookmark back = fl_front_open(p, t->check, NULL);
   fl_front_push(p, env, n);
@@ -192,7 +192,7 @@ static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) 
 int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
   for (int i = 0; i < n && !p->failed; i++) {
     if (t[i].check && !holds(p, &t[i], env, i)) return 0;
-    if (!env[i].name && t[i].init < 0) {                 /* a null pointer: nothing names it */
+    if (!env[i].name && t[i].init < 0) {           /* a null pointer argument: no name deduces it */
       const fl_symbol one = { .kind = FL_SYM_CONSTANT, .offset = -1,
                               .v = fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)) };
       fl_template_give(&env[i], &t[i], &one);
@@ -220,7 +220,7 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* The types of a's formals with their names bound; auto is what the argument is. */
+/* Reads the types of the formals with the parameters bound; auto takes the argument's type. */
 static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   const fl_kbookmark back = fl_front_open(p, one->head, one->scope);
   if (one->owner) fl_front_push(p, one->owner->s->members->inner, one->owner->s->members->n_inner);
@@ -229,7 +229,7 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   fl_device_signature(p, one);
   const int drops = fl_pattern_drops(p, one->head);
   fl_front_close(p, back);
-  fl_front_check(p, NULL);                                   /* was there memory for them? */
+  fl_front_check(p, NULL);                                   /* was the failure a lack of memory? */
   if (drops) return 0;
   for (int i = 0; i < one->n_params && !p->failed; i++) {
     fl_kformal *f = &one->params[i];
@@ -248,7 +248,7 @@ static int same_types(const fl_kdevice *a, const fl_kdevice *b) {
   return same;
 }
 
-/* The explicit specialisation of what 'one' is the instance of. */
+/* The explicit specialisation for the arguments of instance 'one'. */
 static fl_kdevice *special(fl_kdevice *first, const fl_kdevice *one, int n) {
   for (fl_kdevice *s = first; s; s = s->next)
     if (s->n_special == n && fl_template_same(s->special, one->env, n) && same_types(s, one))
@@ -304,7 +304,7 @@ static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_sy
   return s ? fl_karena_printf(p->a, "%s>", s) : "?";
 }
 
-/* The instance of these arguments: known, or new and not read. */
+/* The instance with these arguments: an existing one, or a new one that is not read yet. */
 static struct fl_kinstance *instance_of(fl_front *p, fl_ktemplate *t, fl_symbol *args) {
   struct fl_kinstance *one = t->instances;
   while (one && !fl_template_same(one->args, args, t->n_tparams)) one = one->next;
@@ -315,7 +315,7 @@ static struct fl_kinstance *instance_of(fl_front *p, fl_ktemplate *t, fl_symbol 
   return t->instances = one;
 }
 
-/* The tokens of the template or of a specialisation, with the arguments as names. */
+/* Reads the tokens of the template or of a specialisation with the arguments as names. */
 static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one, fl_symbol *args,
                           int32_t line) {
   const fl_kbookmark back = fl_front_open(p, one->at ? one->at : t->at, NULL);
@@ -379,7 +379,7 @@ const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
   return NULL;
 }
 
-/* "template <> struct name<…> { … }": an instance with separate tokens. */
+/* Reads "template <> struct name<…> { … }": an instance with its own tokens. */
 static void special_struct(fl_front *p, fl_ktemplate *t) {
   fl_symbol *args = fl_karena_new(p->a, FL_K_MAX_TPARAMS * sizeof *args);
   struct fl_kinstance *one = fl_karena_new(p->a, sizeof *one);
@@ -426,7 +426,7 @@ static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   fl_front_need(p, ';');
 }
 
-/* "template <…> using name = T;" behind 'using' */
+/* Takes "template <…> using name = T;" after 'using'. */
 static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
   const char *name = fl_front_name(p);
   fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
@@ -439,7 +439,8 @@ static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
   if (s) s->structs = t;
 }
 
-/* "template <…> constexpr T name = e;" behind '>'. 0: it is none, nothing is taken. */
+/* Takes "template <…> constexpr T name = e;" after '>'. 0: it is no such declaration, and nothing
+** is taken. */
 static int declare_value(fl_front *p, fl_ktparam *params, int n) {
   const int64_t at = p->at;
   int angle = 0, constant = 0;
@@ -503,7 +504,7 @@ static fl_cvalue value_of(const fl_ctype *t, int is_const) {
                       .is_const = pointer ? t->const_of : (uint8_t)is_const };
 }
 
-/* The arguments of "template <> R f(types)" and of "f<…>(types)" that leaves some out: those with
+/* Finds the arguments of "template <> R f(types)", or of "f<…>(types)" that omits some: those for
 ** which a template f has these types. */
 static void find_special(fl_front *p, fl_kdevice *d, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN], result;
@@ -532,7 +533,7 @@ static void find_special(fl_front *p, fl_kdevice *d, int32_t line) {
 void fl_template_declare(fl_front *p) {
   fl_ktparam *params = NULL;
   const int32_t line = fl_front_tok(p)->line;
-  if (!fl_front_is(p, '<')) {                    /* an instantiation: what is called has its own */
+  if (!fl_front_is(p, '<')) {                  /* an explicit instantiation: calls make their own */
     fl_front_skip_declaration(p, p->at);
     return;
   }

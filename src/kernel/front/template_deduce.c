@@ -1,5 +1,5 @@
 /*
-** Parameters of a template from the arguments of a call, token by token of what is declared.
+** Deduces parameters of a template from the arguments of a call, token by token of the declaration.
 */
 #include "kernel/front/template.h"
 #include <string.h>
@@ -10,7 +10,7 @@ void fl_template_give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from)
   to->n = (int32_t)strlen(t->name);
 }
 
-/* The elements of a pack, all of them types or constants as its parameter says. */
+/* Sets the elements of a pack, all of them types or all constants as its parameter says. */
 void fl_template_give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t,
                       const fl_symbol *from, int n) {
   fl_symbol *list = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *list),
@@ -69,8 +69,8 @@ void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *o
   }
 }
 
-/* What T[A][B] is an array of, where it meets 'type'; A and B are the tokens
-** at size[0], size[1] … */
+/* The element type of T[A][B] when it is matched with 'type'; A and B are the tokens at size[0],
+** size[1] … */
 static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_ctype *type,
                                   const int64_t *size, int n) {
   for (int k = 0; k < n; k++) {
@@ -82,7 +82,8 @@ static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_
   return type;
 }
 
-/* One formal: tokens i … end - 1. Of "T a[M][N]" and "T (*a)[N]" the pointer is to arrays of N. */
+/* Deduces from one formal, tokens i … end - 1. For "T a[M][N]" and "T (*a)[N]" the pointer is to
+** arrays of N. */
 static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
                        const fl_cvalue *v) {
   int stars = 0, array = 0, boxed = 0, ref = 0, n = 0;
@@ -108,12 +109,13 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   const fl_ktok *const open = &p->toks.at[name + 1];
   const fl_symbol *s = which < 0 && open->kind == FL_TOK_PUNCT && open->punct == '<'
                        ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;
-  if (s && fl_scope_is_template(s))               /* inside itself it is the instance */
+  if (s && fl_scope_is_template(s))               /* inside itself the name means the instance */
     fl_deduce_struct(p, d, s->kind == FL_SYM_TEMPLATE ? s->structs : s->type->s->members->of,
                      name + 1, type);
 }
 
-/* The types of a pack from the arguments that are left: "const T &... v" at tokens i … end - 1. */
+/* Deduces the types of a pack from the remaining arguments: "const T &... v" at tokens i … end -
+** 1. */
 static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
                         const fl_cvalue *v, int n) {
   fl_symbol list[FL_K_MAX_GIVEN], *const to = &d->env[d->n - 1];
@@ -129,7 +131,7 @@ static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t 
   fl_template_give_pack(p, to, t, list, n);
 }
 
-/* From the result before the name of f: where the first parameter stands. */
+/* Deduces from the result type, which precedes the name of f, where it is the first parameter. */
 static void deduce_result(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
                           const fl_cvalue *v) {
   for (int64_t i = f->head; i + 1 < f->open; i++)

@@ -1,13 +1,13 @@
 /*
-** Pointers to one or another array: "float *t = a; a = b; b = t;" and "c ? a : b". A kernel is
-** first read as if there were none; where that fails it is read again with p->turning. Then
-** arrays of structs of numbers are arrays of these, and a pointer to either that is assigned
-** later points into a separate variable that stands for all arrays it may get; a second one,
-** sel, says which (their numbers as variables). When the body is read every access to it becomes
-** a choice between accesses to these arrays.
+** Turns: pointers into one of several arrays: "float *t = a; a = b; b = t;" and "c ? a : b". A
+** kernel is first read as if there were none; if that fails it is read again with p->turning. Then
+** arrays of structs of numbers are arrays of numbers, and a pointer to either that is assigned
+** later points into a separate variable that stands for all arrays it may get; a second variable,
+** sel, says which, by the arrays' variable numbers. After the body is read every access to it
+** becomes a choice between accesses to these arrays.
 **
-** What stands for such a place under another name (a copy, a formal) is a pointer with a
-** separate choice, so that it stays where it is when the first is assigned again.
+** Another name of such a place (a copy, a formal) is a pointer with a separate choice, so that it
+** keeps its value when the first is assigned again.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -24,7 +24,7 @@ fl_kturn *fl_turn_of(const fl_front *p, int32_t var) {
   return t;
 }
 
-/* Numbers, or structs of numbers of one type. */
+/* Is it a number, or a struct of numbers of one type? */
 static int is_packed(const fl_ctype *of) {
   int64_t n;
   return of->kind == FL_C_SCALAR ||
@@ -68,7 +68,7 @@ int fl_turn_passed(const fl_front *p, int64_t i) {
 
 static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_KT_I32, v); }
 
-/* Notes what 'from' may be; which of it, as a value. */
+/* Notes which arrays 'from' may point into, and returns which one it is, as a value. */
 static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   const fl_kturn *other = fl_turn_of(p, from.var);
   int known = from.var == t->var;
@@ -81,8 +81,8 @@ static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
 }
 
-/* A choice has its value from the start: its number needs no DECL, whose
-** scope would be one side of another choice. */
+/* Makes a turn. Its variable has a value from the start and needs no DECL, whose scope could be one
+** branch of another choice. */
 static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int declared,
                       int32_t line) {
   fl_kturn *t = fl_karena_new(p->a, sizeof *t);
@@ -145,7 +145,7 @@ static int add(fl_front *p, fl_kturn *t, int32_t var) {
   return !p->failed;
 }
 
-/* All that a turn may get through others; then the others go. */
+/* Adds all arrays that a turn may reach through other turns; then these are removed. */
 static void flatten(fl_front *p) {
   int changed = 1;
   while (changed && !p->failed) {
@@ -234,7 +234,7 @@ void fl_turn_lower(fl_front *p) {
   flatten(p);
   lower_block(p, &p->f->body);
   for (const fl_kturn *t = p->turns; t; t = t->next) {
-    p->f->vars[t->var].kind = FL_KV_LOCAL;                 /* nothing mentions it any more */
+    p->f->vars[t->var].kind = FL_KV_LOCAL;                 /* no statement mentions it any more */
     p->f->vars[t->var].count = 1;
   }
 }

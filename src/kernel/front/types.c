@@ -1,5 +1,4 @@
-/* Types of the source: construction, CUDA's layout, leaves. Their depth is
-** bounded by the parser. */
+/* Types of the source: construction, CUDA's layout, leaves. The parser bounds their depth. */
 #include "kernel/front/types.h"
 #include <assert.h>
 #include <stdio.h>
@@ -104,7 +103,7 @@ int fl_ctype_has_array(const fl_ctype *t) {
 
 enum { MAX_LEAVES = 256, MAX_BYTES = 1 << 24 };
 
-/* Packed scalars of one type? Sets element and n_scalars. */
+/* Sets element and n_scalars if the struct is packed scalars of one type. */
 static void find_element(fl_cstruct *s) {
   int64_t n, total = 0;
   int element = FL_KT_VOID;
@@ -133,7 +132,7 @@ fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int
   for (int i = 0; i < n; i++) {
     const int64_t at = fl_ctype_align(fields[i].type);
     if (fields[i].type->depth >= t->depth) t->depth = (uint16_t)(fields[i].type->depth + 1);
-    assert(at > 0);                /* of a complete type: checked where the field was read */
+    assert(at > 0);                /* the type is complete: checked where the field was read */
     fields[i].offset = (s->size + at - 1) / at * at;
     fields[i].leaf = s->n_leaves;
     if (!fields[i].base || fl_ctype_leaves(fields[i].type))

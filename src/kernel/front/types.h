@@ -1,7 +1,7 @@
 /*
-** The types of the source language while it is read; the tree knows only scalars (fl_ktype).
-** A leaf of a type is a scalar in it, with the arrays on the way to it as dimensions; the
-** layout is CUDA's.
+** The types of the source language while it is read; the tree has only scalars (fl_ktype). A leaf
+** of a type is a scalar in it, with the arrays on the way to it as dimensions; the layout is
+** CUDA's.
 */
 #ifndef FL_KERNEL_TYPES_H
 #define FL_KERNEL_TYPES_H
@@ -11,8 +11,8 @@ typedef enum { FL_C_VOID, FL_C_SCALAR, FL_C_POINTER, FL_C_ARRAY, FL_C_STRUCT } f
 
 typedef struct fl_ctype {
   uint8_t kind, scalar;          /* fl_ckind; SCALAR: fl_ktype */
-  uint8_t const_of;              /* POINTER: what it points to is const */
-  uint8_t is_volatile;           /* SCALAR, STRUCT: what is stored there is seen at once */
+  uint8_t const_of;              /* POINTER: the pointee is const */
+  uint8_t is_volatile;           /* SCALAR, STRUCT: stores to it are visible immediately */
   uint16_t depth;                /* 1 + deepest part; the parser bounds it (fl_decl_depth) */
   const struct fl_ctype *of;     /* POINTER, ARRAY */
   int64_t count;                 /* ARRAY: elements; 0: not given ([]) */
@@ -25,7 +25,7 @@ typedef struct fl_cfield {
   int64_t offset;                /* bytes */
   int32_t leaf;                  /* index of its first leaf in the struct */
   int64_t scalar;                /* index of its first scalar, in homogeneous structs */
-  uint8_t base;                  /* a struct that this one is derived from; these come first */
+  uint8_t base;                  /* a struct from which this one is derived; bases come first */
 } fl_cfield;
 
 typedef struct fl_cstruct {      /* vectors too */
@@ -33,21 +33,21 @@ typedef struct fl_cstruct {      /* vectors too */
   fl_cfield *fields;
   int32_t n_fields, n_leaves;
   int64_t size, align;
-  uint8_t width;                 /* components of a vector type, 0: a struct */
+  uint8_t width;                 /* number of components of a vector type; 0: a struct */
   uint8_t element;               /* fl_ktype of all scalars if they are packed; else VOID */
   int64_t n_scalars;             /* if 'element' is known */
-  const struct fl_ctype *parts;  /* of a union: its members as those of a struct; its one field is
-                                 ** its bytes */
-  struct fl_kmembers *members;   /* of the front end: functions and constants; NULL: none */
+  const struct fl_ctype *parts;  /* for a union: a struct with its members; its only field is its
+                                 ** bytes */
+  struct fl_kmembers *members;   /* the front end's functions and constants; NULL: none */
 } fl_cstruct;
 
 const fl_ctype *fl_ctype_scalar(int type);                     /* static */
 const fl_ctype *fl_ctype_void(void);
-const fl_ctype *fl_ctype_function(void);       /* pointers to functions, all alike */
+const fl_ctype *fl_ctype_function(void);       /* all pointers to functions have this type */
 fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of);
 fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count);
 const fl_ctype *fl_ctype_volatile(fl_karena *a, const fl_ctype *t);     /* numbers and structs */
-/* Fields have names and types; the rest is filled in. NULL: no memory, or too large. */
+/* The fields have names and types; the rest is filled in. NULL: no memory, or too large. */
 fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int n, int64_t align);
 /* Built-in scalar or vector type of one word ("float4", "uint", "__half"); NULL: none. */
 const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n);
@@ -55,15 +55,15 @@ const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n);
 int64_t fl_ctype_size(const fl_ctype *t);
 int64_t fl_ctype_align(const fl_ctype *t);
 int fl_ctype_leaves(const fl_ctype *t);
-/* Type of all its scalars if it is those and nothing else (no padding, no pointers), and how
-** many; VOID: it is not. */
+/* The type of all scalars of t, and their number, if t is only those (no padding, no pointers);
+** VOID: it is not. */
 int fl_ctype_element(const fl_ctype *t, int64_t *n);
 int fl_ctype_same(const fl_ctype *a, const fl_ctype *b);       /* constness aside */
 int fl_ctype_has_array(const fl_ctype *t);                     /* or a pointer */
 const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t n);
-/* All leaves in order into out[fl_ctype_leaves(t)]; 'prefix' begins the paths. What a pointer
-** points to that is not of one type is bytes. 0: no memory or arrays deeper than FL_K_MAX_RANK
-** (then failed is not set). */
+/* All leaves in order into out[fl_ctype_leaves(t)]; 'prefix' begins the paths. A pointee that is
+** not of one type is bytes. 0: no memory or arrays deeper than FL_K_MAX_RANK (then failed is not
+** set). */
 int fl_ctype_fields(fl_karena *a, const fl_ctype *t, const char *prefix, fl_kfield *out);
 const char *fl_ctype_text(fl_karena *a, const fl_ctype *t);    /* for messages */
 #endif

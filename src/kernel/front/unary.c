@@ -5,7 +5,7 @@
 
 /* ---- casts ----------------------------------------------------------------------------------- */
 
-/* extern __shared__ memory seen as another type: one more variable over the same bytes. */
+/* Views extern __shared__ memory as another type: one more variable for the same bytes. */
 static fl_cvalue view_shared(fl_front *p, fl_cvalue v, int type) {
   const int from = p->f->vars[v.var].type;
   const int var = fl_kvar_add(p->f, FL_KV_SHARED, type, p->f->vars[v.var].source, 0);
@@ -22,7 +22,8 @@ static fl_cvalue view_shared(fl_front *p, fl_cvalue v, int type) {
   return v;
 }
 
-/* A pointer into memory of one type as one to another: the same place seen as 'to'. */
+/* Casts a pointer into memory of one type to a pointer to another: the same place viewed as
+** 'to'. */
 static fl_cvalue cast_memory(fl_front *p, const fl_ctype *to, fl_cvalue v, int32_t line) {
   int64_t n;
   const fl_kvar *var = &p->f->vars[v.var];
@@ -38,7 +39,7 @@ static fl_cvalue cast_memory(fl_front *p, const fl_ctype *to, fl_cvalue v, int32
   v.member |= !v.linear && v.type->kind == FL_C_STRUCT && v.type->s->n_leaves > 1;
   if (!v.linear && v.type->kind == FL_C_SCALAR && size && !v.member &&
       (views ? v.idx != NULL : var->kind != FL_KV_LOCAL))
-    v.linear = 1;                                         /* elements of one array, counted alike */
+    v.linear = 1;                                         /* elements of one array, indexed alike */
   if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID) {
     v = view_shared(p, v, want);
   } else if (v.linear && (size || var->type == want || fl_kt_size(var->type) == 1)) {
@@ -86,8 +87,8 @@ fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t lin
 
 static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
 
-/* "(size_t)p % 16", "& 15" after a cast: whether a pointer is aligned. Arrays begin at a
-** multiple of 256. */
+/* Is it "(size_t)p % 16" or "& 15" after a cast, which tests the alignment of a pointer? Arrays
+** begin at a multiple of 256. */
 static int is_alignment(fl_front *p) {
   int k = 0;
   while (fl_front_is_at(p, k, ')')) k++;
@@ -135,7 +136,7 @@ static fl_cvalue special(fl_front *p, const fl_ktok *t) {
   return fl_val_none();
 }
 
-/* Variables of a table of file scope in the kernel being read. */
+/* Makes variables for a table of file scope in the kernel being read. */
 static void bring_table(fl_front *p, fl_symbol *s) {
   const int n = fl_ctype_leaves(s->type);
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
@@ -169,7 +170,7 @@ static fl_cvalue named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
   return v;
 }
 
-/* Shared memory of the file: each kernel that names it has its own. */
+/* Shared memory of the file: each kernel that names it has its own variable. */
 static fl_cvalue named_shared(fl_front *p, fl_symbol *s, int32_t line) {
   if (!p->f) {
     fl_refuse(p, line, "shared memory in a constant expression");
@@ -221,7 +222,7 @@ static fl_cvalue list_of(fl_front *p, const fl_ctype *t, int32_t line) {
   return v;
 }
 
-/* V(…) of a struct; V() without constructors is zeros. */
+/* V(…) for a struct; V() without constructors gives zeros. */
 static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line) {
   fl_cvalue v = fl_decl_object(p, t, "made", line);
   if (p->failed) return fl_val_none();
@@ -272,7 +273,8 @@ static fl_cvalue constructed(fl_front *p) {
                     n ? args[0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)), line);
 }
 
-/* "T &" read just before: a cast to it is another view of what is stored, no conversion. */
+/* Is it "T &", read just before? A cast to that is another view of the same memory, no
+** conversion. */
 static int of_reference(fl_front *p) {
   const fl_ktok *t = p->at > 0 ? &p->toks.at[p->at - 1] : NULL;
   return t && t->kind == FL_TOK_PUNCT && (t->punct == '&' || t->punct == FL_PU_LAND);
@@ -297,7 +299,7 @@ static fl_cvalue cast_word(fl_front *p) {
   return ref ? cast_reference(p, t, v, line) : fl_cast_to(p, t, v, line);
 }
 
-/* What stands behind "V::" or "Mode::". */
+/* Reads the name after "V::" or "Mode::". */
 static fl_cvalue qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   const fl_ktok *t = fl_front_next(p);
   const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n) : NULL;
@@ -486,7 +488,7 @@ static fl_cvalue align_of(fl_front *p) {
   return fl_val_expr(t ? fl_kexpr_int(p->a, FL_KT_U64, fl_ctype_align(t)) : NULL);
 }
 
-/* 1: it has that operator, *out is what it gives. 0: it converts to a number, *out. */
+/* 1: the object has that operator, *out is its result. 0: it converts to a number, in *out. */
 static int of_object(fl_front *p, fl_cvalue v, int op, fl_cvalue *out, int32_t line) {
   const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
   if (p->failed || fl_operator(p, name, &v, 1, out, line)) return 1;
@@ -527,7 +529,7 @@ static fl_cvalue c_cast(fl_front *p) {
   return ref ? cast_reference(p, t, v, line) : fl_cast_to(p, t, v, line);
 }
 
-/* "(type)" and not "(type(x) + 1)". */
+/* Is it "(type)", and not "(type(x) + 1)"? */
 static int cast_starts(fl_front *p) {
   int k = 1, angle;
   if (!fl_decl_starts(p, k)) return 0;

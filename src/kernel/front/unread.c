@@ -1,5 +1,5 @@
-/* Declarations of the file that could not be read: where they end, and what
-** they would have declared. */
+/* Declarations of the file that could not be read: where they end, and which names they would have
+** declared. */
 #include "kernel/front/front.h"
 #include <string.h>
 
@@ -50,7 +50,7 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   return name;
 }
 
-/* A type inside that could not be read: who uses it is told. */
+/* Notes a type that could not be read inside a declaration, so that code that uses it is told. */
 static void leave_unread(fl_front *p, int64_t from, int64_t symbols) {
   const char *why = p->why;
   const int32_t line = p->line;
@@ -66,7 +66,7 @@ static void leave_unread(fl_front *p, int64_t from, int64_t symbols) {
   if (s) s->why = fl_karena_printf(p->a, "%s (line %d)", why, (int)line);
 }
 
-/* Is what stands in {…} at token + k all of the declaration? */
+/* Is the {…} at token + k all that is left of the declaration? */
 static int is_alone(fl_front *p, int k) {
   int depth = 0;
   do {

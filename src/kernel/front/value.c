@@ -32,8 +32,8 @@ static fl_kexpr *mul64(fl_front *p, fl_kexpr *x, int64_t k) {
 
 int fl_promote_type(int t) { return t >= FL_KT_BOOL && t < FL_KT_I32 ? FL_KT_I32 : t; }
 
-/* C's usual arithmetic conversions; the half types with anything else but themselves and
-** integers become f32, with integers they stay. */
+/* C's usual arithmetic conversions; a half type with another real type becomes f32, and with an
+** integer stays as it is. */
 int fl_arith_type(int a, int b) {
   a = fl_promote_type(a);
   b = fl_promote_type(b);
@@ -100,7 +100,7 @@ fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line) {
   return NULL;
 }
 
-/* Pointers are never null: the launcher refuses nil. */
+/* v as a condition. Pointers are never null: the launcher refuses nil. */
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line) {
   const int pointer = v.kind == FL_V_POINTER ||
                       (v.kind == FL_V_PLACE &&
@@ -222,7 +222,8 @@ static fl_kstmt *not_null(fl_front *p, fl_kexpr *is, int32_t line) {
   return s;
 }
 
-/* Behind a pointer that is null: a test stands before it, or who comes there is stopped. */
+/* The place behind a pointer that is null: a test precedes it, or threads that reach it are
+** stopped. */
 static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
   if (!not_null(p, fl_kexpr_int(p->a, FL_KT_BOOL, 0), line)) return fl_val_none();
   const fl_cvalue v = fl_decl_object(p, t, "null", line);
@@ -302,8 +303,8 @@ static int writable(fl_front *p, fl_cvalue v, int32_t line) {
   return !p->failed;
 }
 
-/* Volatile memory of a block: the threads of a warp that go in step have read what they read before
-** any of them stores, and see it stored. */
+/* Writes volatile memory of a block: the threads of a warp that run in step have all read before
+** any of them stores, and then see the store. */
 static fl_kexpr *in_step(fl_front *p, fl_cvalue *to, fl_kexpr *e, int32_t line) {
   to->idx = fl_val_stable(p, to->idx);
   e = fl_val_stable(p, e);
@@ -341,7 +342,7 @@ void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_
   fl_front_check(p, e);
 }
 
-/* Array copy: a loop, or written out where it is short. */
+/* Copies an array: by a loop, or written out if it is short. */
 static void assign_array(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   const int64_t n = to.type->count;
   if (n <= 8) {

@@ -1,13 +1,13 @@
 /*
-** Memory seen as numbers of another type: "*(int4 *)x" over halves, "(half *)&v" of an int4. A
-** place that is LINEAR has a variable of one type; its scalars are put together from elements of
-** that, or are parts of one. A number that is put together and taken apart again is what it was
-** made of, so that what is copied through a wider type keeps its gradient.
+** Memory viewed as numbers of another type: "*(int4 *)x" over halves, "(half *)&v" of an int4. A
+** LINEAR place is in a variable of one type; its scalars are assembled from elements of that type,
+** or are parts of one. A number that is assembled and taken apart again gives its original parts,
+** so that a value copied through a wider type keeps its gradient.
 **
-** An object has the elements that its text wants to see in it: when a body is read, what another
-** type is looked at through is noted (fl_view_note), and the body is read again with such objects
-** as arrays of that type. What is known so is kept by the place in the text and the name. Halves
-** must hold real numbers: where bits are put into them, they become integers.
+** The elements of an object have the type that the text reads: when a body is read, objects that
+** are accessed as another type are noted (fl_view_note), and the body is read again with such
+** objects as arrays of that type. The notes are kept by place in the text and name. Halves must
+** hold real numbers: if other bits are stored in them, they become integers.
 */
 #include "kernel/front/front.h"
 #include "tensor/dtype.h"
@@ -21,7 +21,8 @@ enum { MOST_COPIED = 16 };       /* elements of a value */
 struct fl_kstored {
   int64_t at;                    /* token and name of the declaration */
   const char *name;
-  uint8_t type, fixed;           /* of its elements; fixed: whatever is seen in it */
+  uint8_t type, fixed;           /* type of its elements; fixed: they keep this type however they
+                                 ** are accessed */
   struct fl_kstored *next;
 };
 typedef struct home { int64_t at; const char *name; const fl_ctype *type; } home;
@@ -58,8 +59,9 @@ static int is_byte(int type) { return type == FL_KT_I8 || type == FL_KT_U8; }
 
 static int is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }
 
-/* Is an object of 'now' to be read as elements of 'want'? Smaller ones, and reals instead of
-** integers; as it is declared: larger ones as well where they are real or it is of bytes. */
+/* Should an object with elements of type 'now' be read with elements of type 'want'? Yes if these
+** are smaller, or reals instead of integers; if it still is as declared, also if they are larger,
+** and are reals or it is bytes. */
 static int is_better(int want, int now, int declared) {
   const int a = fl_kt_size(want), b = fl_kt_size(now),
             real = fl_kt_is_float(want) && !fl_kt_is_float(now);
@@ -90,7 +92,7 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   while (of->kind == FL_C_ARRAY) of = of->of;
   if (declared <= FL_KT_BOOL || (s && s->fixed)) return 0;
   if (leaf == FL_VIEW_CAST && !fl_kt_is_float(want) && fl_kt_size(want) < fl_kt_size(now))
-    want = declared;                       /* parts are read from what is there, if they are read */
+    want = declared;               /* parts are read from the declared elements, if they are read */
   else if (of->kind == FL_C_SCALAR && fl_kt_size(want) == fl_kt_size(now)) return 0;
   if (leaf && !s && fl_kt_size(want) > fl_kt_size(now) && !is_better(want, now, 1)) want = now;
   if (!(leaf && !s) && !is_better(want, now, !s)) return 0;
@@ -98,8 +100,8 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   return 1;
 }
 
-/* Elements of 'var' are set in parts; or halves to bits that are no number's, which they would not
-** keep. */
+/* Notes that elements of 'var' are set in parts, or halves to bits that are no number, which they
+** would not keep. */
 static void note_bits(fl_front *p, int32_t var, int type) {
   const home *h = p->as_declared ? NULL : p->f->vars[var].note;
   const fl_kstored *s = h ? find(p, h->at, h->name) : NULL;
@@ -112,7 +114,7 @@ static fl_kexpr *call(fl_front *p, int op, int type, fl_kexpr *x) {
   return x ? fl_kexpr_call(p->a, op, type, 1, &x) : NULL;
 }
 
-/* An unsigned number of 32 or 64 bits. */
+/* e as an unsigned number of 32 or 64 bits. */
 static fl_kexpr *raw_of(fl_front *p, fl_kexpr *e) {
   if (!e) return NULL;
   switch (e->type) {
@@ -159,7 +161,7 @@ static int is_bits(const fl_kexpr *e) {
           e->op == FL_KB_UBITS_FLOAT || e->op == FL_KB_DOUBLE_BITS || e->op == FL_KB_BITS_DOUBLE);
 }
 
-/* What has the same bits: below changes of the type alone. */
+/* e without conversions that keep the bits. */
 static fl_kexpr *peel(fl_kexpr *e) {
   while (is_bits(e) || (e->kind == FL_KX_CAST && fl_kt_is_int(e->type) && e->type != FL_KT_BOOL &&
                         fl_kt_is_int(e->x[0]->type) &&
@@ -172,7 +174,7 @@ static int is_shift(const fl_kexpr *e) {
   return e->kind == FL_KX_BINARY && e->op == FL_KO_SHL && e->x[1]->kind == FL_KX_CONST;
 }
 
-/* Bits that may be set, from the lowest. */
+/* How many of the lowest bits of e may be set. */
 static int bits_in(const fl_kexpr *e) {
   const int all = 8 * fl_kt_size(e->type);
   int n = all;
@@ -187,7 +189,7 @@ static int bits_in(const fl_kexpr *e) {
   return n < all ? n : all;
 }
 
-/* The number of 'type' whose bits alone e is; NULL: it is none. */
+/* The number of 'type' whose bits make up all of e; NULL: there is none. */
 static fl_kexpr *whole(fl_kexpr *e, int type) {
   const int size = fl_kt_size(type);
   for (;;) {
@@ -203,7 +205,8 @@ static fl_kexpr *whole(fl_kexpr *e, int type) {
   }
 }
 
-/* Bits 'from' on of e, as a number of 'type' that they are. NULL: they are of no number. */
+/* The bits of e from 'from' on as the number of 'type' that they came from. NULL: they came from no
+** number. */
 static fl_kexpr *field(fl_kexpr *e, int from, int type) {
   const int n = 8 * fl_kt_size(type);
   for (;;) {
@@ -224,7 +227,7 @@ static fl_kexpr *field(fl_kexpr *e, int from, int type) {
   }
 }
 
-/* Bits 'from' on of a constant; NULL: those of no real number. */
+/* The bits of a constant from 'from' on; NULL: they are no real number. */
 static fl_kexpr *constant_part(fl_front *p, const fl_kexpr *e, int from, int type) {
   uint64_t u = (uint64_t)e->value.i;
   const float f = (float)e->value.d;
@@ -249,7 +252,7 @@ static fl_kexpr *constant_part(fl_front *p, const fl_kexpr *e, int from, int typ
   return d == d ? fl_kexpr_float(p->a, type, d) : NULL;
 }
 
-/* Bits 'from' on of e, which are a number of 'type' already; NULL: they are not. */
+/* The bits of e from 'from' on, if they already are a number of 'type'; NULL: they are not. */
 static fl_kexpr *known_part(fl_front *p, fl_kexpr *e, int from, int type) {
   e = peel(e);
   if (e->kind == FL_KX_CONST) return constant_part(p, e, from, type);
@@ -260,7 +263,7 @@ static fl_kexpr *known_part(fl_front *p, fl_kexpr *e, int from, int type) {
   return field(e, from, type);
 }
 
-/* ... or any: then of its bits. */
+/* ... or if they are not, made from the bits. */
 static fl_kexpr *part_of(fl_front *p, fl_kexpr *e, int from, int type, int *real) {
   fl_kexpr *k = e ? known_part(p, e, from, type) : NULL;
   if (k || !e) return k;
@@ -301,7 +304,7 @@ static void set_unit(fl_front *p, fl_cvalue *v, int unit) {
   v->unit = (uint8_t)unit;
 }
 
-/* e / k, where e is seen to be a multiple of it; else NULL. */
+/* e / k if e is known to be a multiple of k; else NULL. */
 static fl_kexpr *divided(fl_front *p, fl_kexpr *e, int64_t k) {
   if (!e || k == 1) return e;
   if (e->kind == FL_KX_CONST)
@@ -331,7 +334,7 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to) {
   v->unit = (uint8_t)(unit == own ? 0 : unit);
 }
 
-/* The element of the place's begin; *bits: where in it the place begins, NULL: with it. */
+/* The element in which the place begins; *bits: the offset in it, NULL: 0. */
 static fl_kexpr *element_of(fl_front *p, const fl_cvalue *v, fl_kexpr **bits) {
   fl_kexpr *i = v->idx ? v->idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
   const int own = own_size(p, v), unit = unit_of(p, v);
@@ -390,8 +393,8 @@ static int unsigned_of(int type) {
   return n == 8 ? FL_KT_U64 : n == 4 ? FL_KT_U32 : n == 2 ? FL_KT_U16 : FL_KT_U8;
 }
 
-/* The rest of the element may be another thread's: what was in the part goes, and the new bits
-** come, each at once. */
+/* Stores a part of an element whose other parts other threads may write: one atomic clears the
+** part, one sets the new bits. */
 static void part_of_memory(fl_front *p, int32_t var, fl_kexpr *i, fl_kexpr *mask, fl_kexpr *now,
                            int32_t line) {
   fl_kexpr *rest = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_INVERT, mask));
@@ -406,7 +409,7 @@ static void part_of_memory(fl_front *p, int32_t var, fl_kexpr *i, fl_kexpr *mask
   }
 }
 
-/* A part of an element: the rest of it is kept. */
+/* Stores a part of an element; the rest of it is kept. */
 static void put_within(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line) {
   const int own = p->f->vars[to->var].type, wide = fl_kt_size(own) == 8 ? FL_KT_U64 : FL_KT_U32;
   const int64_t ones = (INT64_C(1) << (8 * fl_kt_size(e->type))) - 1;
@@ -433,7 +436,7 @@ static void put_within(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t li
   put(p, to->var, i, of_raw(p, fl_kexpr_binary(p->a, FL_KO_OR, old, now), own), line);
 }
 
-/* Of the variable that e is, if it is one. */
+/* The variable that e is, if it is one. */
 static int32_t read_from(const fl_kexpr *e) {
   return e->kind == FL_KX_VAR || e->kind == FL_KX_LOAD ? e->var : -1;
 }
@@ -461,7 +464,7 @@ void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line) 
   for (int k = 0; k < n; k++) put(p, to->var, k ? binary(p, FL_KO_ADD, i, k) : i, part[k], line);
 }
 
-/* Is the place of a type that its memory is not made of? */
+/* Has the place another type than the elements of its memory? */
 static int is_view(const fl_front *p, const fl_cvalue *v) {
   int64_t n;
   return v->linear && fl_ctype_element(v->type, &n) != p->f->vars[v->var].type;
@@ -493,7 +496,7 @@ int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_
 
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to) {
   if (!e || p->failed || e->type == to) return e;
-  fl_kexpr *of = peel(e);                       /* bits of a real that go back into one: the real */
+  fl_kexpr *of = peel(e);           /* bits of a real that are converted back to a real: the real */
   if (fl_kt_is_float(to) && of->type == to) return of;
   if (fl_kt_size(to) == 2 && (fl_kt_is_float(to) || fl_kt_is_float(e->type)))
     return of_raw(p, raw_of(p, e), to);

@@ -29,7 +29,7 @@ static const char *const atomics[FL_KA_COUNT] = {
   "atomicExch",
   "atomicCAS", "atomicInc", "atomicDec" };
 
-/* The CUDA overloads there are; anything else would not compile either. */
+/* Is it one of CUDA's overloads? Others would not compile either. */
 static int atomic_type_ok(int op, int type) {
   const int word = type == FL_KT_I32 || type == FL_KT_U32,
             wide = type == FL_KT_I64 || type == FL_KT_U64;
@@ -43,7 +43,8 @@ static int atomic_type_ok(int op, int type) {
   }
 }
 
-/* In the text of a derived kernel of a saved program (text.h): sums in a fixed order. */
+/* Functions for sums in a fixed order, in the text of a derived kernel of a saved program
+** (text.h). */
 static const char *const sums[] = { [FL_KM_ORDERED] = "fl_ordered_add",
                                     [FL_KM_BLOCK] = "fl_ordered_block_add" };
 enum { SUMS = sizeof sums / sizeof *sums };
@@ -56,7 +57,7 @@ int fl_atomic_known(const fl_ktok *t) {
   return lookup(&base, atomics, FL_KA_COUNT);
 }
 
-/* atomicAdd of a vector: of each of its numbers. 0: this is none. */
+/* atomicAdd of a vector: one for each of its numbers. 0: it is no vector. */
 static int add_vector(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int unused,
                       fl_cvalue *out) {
   const fl_ctype *of = args[0].kind == FL_V_POINTER ? args[0].type : NULL;
@@ -166,7 +167,7 @@ void fl_emit_here(fl_front *p, int32_t line) {
   p->f->uses_warp = 1;
 }
 
-/* x[1] of the lane that x says. */
+/* x[1] of the lane that x gives. */
 static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x) {
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
   const int type = x[1]->type == FL_KT_BF16 || x[1]->type == FL_KT_F16
@@ -187,7 +188,7 @@ static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x
   return fl_val_expr(fl_kexpr_var(p->f, result));
 }
 
-/* Of an object its numbers, one by one: what the library's shuffles of cooperative groups take. */
+/* Shuffles an object's numbers one by one, as the library's shuffles of cooperative groups need. */
 static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
@@ -243,7 +244,7 @@ static void assertion(fl_front *p, const fl_ktok *t) {
                         : "condition";
 }
 
-/* __trap() is assert(false). */
+/* __trap() is read as assert(false). */
 static void trap(fl_front *p, const fl_ktok *t) {
   fl_front_need(p, '(');
   fl_front_need(p, ')');

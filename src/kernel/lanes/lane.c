@@ -1,9 +1,9 @@
 /*
-** Statements to lane code, and the life of fl_lane_code. Control flow:
-** a construct whose lanes part (lane_shape.c) saves the mask at its begin and takes it back at
-** its end; lanes that leave through it (BREAK, CONTINUE, LEAVE, RETURN) are removed from the
-** saved masks that they pass, and where no lane is left the code goes on at the next place
-** that takes a mask back (the 'restore' of the construct). The others are plain jumps.
+** Statements to lane code, and the life of fl_lane_code. Control flow: a construct in which lanes
+** diverge (lane_shape.c) saves the mask at its start and restores it at its end; lanes that leave
+** it (BREAK, CONTINUE, LEAVE, RETURN) are removed from the saved masks of all constructs that they
+** leave, and where no lane is left the code continues at the next place that restores a mask (the
+** 'restore' of the construct). Other constructs are plain jumps.
 **
 ** Masks of a masked IF: m (all), m + 1 (else). LOOP: m (at entry), m + 1 (this round). BLOCK: m.
 */
@@ -19,8 +19,8 @@ typedef struct fl_lane_place_ctx {
   struct fl_lane_place_ctx *outer;
   const fl_kstmt *stmt;
   int flags, mask;
-  int32_t restore, exit, next;      /* chains of jumps through ins.x, -1 ends: to where a mask
-                                    ** is taken back, to the end, to the loop's step */
+  int32_t restore, exit, next;      /* chains of jumps through ins.x, ended by -1: to where a mask
+                                    ** is restored, to the end, to the loop's step */
 } around;
 
 static void block(fl_lane_builder *b, const fl_kblock *body);
@@ -45,7 +45,7 @@ static void land(fl_lane_builder *b, int32_t *chain) {
   *chain = -1;
 }
 
-/* The chain of the nearest construct that takes a mask back. */
+/* The chain of the nearest construct that restores a mask. */
 static int32_t *restore_of(around *a) {
   while (a->outer && !(a->flags & (FL_SHAPE_MASKED | FL_SHAPE_CONTINUE))) a = a->outer;
   return &a->restore;
@@ -57,7 +57,7 @@ static void back(fl_lane_builder *b, int mask, int32_t *chain) {
 
 static void with_mask(fl_lane_builder *b, int op, int mask) { fl_lane_emit(b, op)->m = mask; }
 
-/* The current lanes leave all masks from the innermost construct up to 'end' (not in it). */
+/* Removes the current lanes from all masks from the innermost construct up to 'end' (exclusive). */
 static void remove_lanes(fl_lane_builder *b, const around *end) {
   for (around *a = b->around; a != end; a = a->outer) {
     if (!a->stmt || !(a->flags & (FL_SHAPE_MASKED | FL_SHAPE_CONTINUE))) continue;
@@ -86,7 +86,7 @@ static void change(fl_lane_builder *b, int var) {
   if (reg >= 0) b->version.at[reg] = ++b->clock;
 }
 
-/* What a loop's body changes is unknown at its head. */
+/* Values that a loop's body changes are unknown at its head. */
 static int change_stmt(void *arg, fl_kstmt *s) {
   fl_lane_builder *b = arg;
   if (s->kind == FL_KS_ASSIGN) change(b, s->var);
@@ -142,7 +142,7 @@ static void store(fl_lane_builder *b, const fl_kstmt *s) {
   touch(b, s->var);
 }
 
-/* The result of an atomic, shuffle or vote goes to a separate vector first. */
+/* The result of an atomic, shuffle or vote is first put in a separate vector. */
 static void result(fl_lane_builder *b, const fl_kstmt *s, int flags, int32_t reg) {
   if (s->result < 0 || b->failed) return;
   fl_lane_assign(b, b->var_reg[s->result], reg, (flags & FL_SHAPE_BLEND) != 0, here(b));
@@ -288,7 +288,7 @@ static void branch(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   }
 }
 
-/* Go on with the loop where the condition holds; else to its end. */
+/* Continues the loop where the condition holds; else jumps to its end. */
 static void loop_test(fl_lane_builder *b, around *a, const fl_kstmt *s) {
   if (!s->x[0]) return;
   const int32_t cond = fl_lane_expr(b, s->x[0]);
@@ -313,8 +313,8 @@ static void loop(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   land(b, &a.next);
   b->known.n = known;
   change_in(b, &s->body);
-  /* No lane is left of this round: those who left the loop take up at its end; where it has no
-  ** separate mask all have returned. */
+  /* No lane is left in this round: those that left the loop continue at its end; if the loop has no
+  ** separate mask, all have returned. */
   if (rounds) back(b, a.mask + 1, masked ? &a.exit : restore_of(a.outer));
   block(b, &s->other);
   b->line = line;
@@ -342,8 +342,8 @@ static void labelled(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   if (flags & FL_SHAPE_MASKED) back(b, a.mask, restore_of(b->around));
 }
 
-/* BREAK, CONTINUE and LEAVE: a jump where all lanes of the construct are here, else they go out
-** of the masks. */
+/* BREAK, CONTINUE and LEAVE: a jump if all lanes of the construct are active, else the active lanes
+** are removed from the masks. */
 static void part(fl_lane_builder *b, const fl_kstmt *s) {
   around *a = b->around;
   while (a->stmt && !(s->kind == FL_KS_LEAVE
@@ -370,7 +370,7 @@ static void declare(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   if (kind == FL_KV_LOCAL && (flags & FL_SHAPE_TRACK)) {
     if (b->var_track[s->var] < 0) b->var_track[s->var] = b->code->n_tracks++;
   } else if (kind != FL_KV_ARRAY) {
-    is_set(b, s->var);               /* tracked elsewhere, not here */
+    is_set(b, s->var);               /* tracked under another number, not here */
     return;
   }
   fl_lane_ins *p = fl_lane_emit(b, FL_LI_BEGIN);
@@ -422,7 +422,7 @@ void fl_lane_slot(void *out, int type, fl_kvalue v) {
   else memcpy(out, &i, 4);
 }
 
-/* A table in slots, as registers have them; offset: in cells of 8 bytes. */
+/* A table in slots, in the format of registers; offset: in cells of 8 bytes. */
 static void add_table(fl_lane_builder *b, fl_lane_array *a, const fl_kvar *v) {
   const int64_t size = a->wide ? 8 : 4, cells = (v->count * size + 7) / 8;
   a->offset = b->code->tables.n;
@@ -432,7 +432,7 @@ static void add_table(fl_lane_builder *b, fl_lane_array *a, const fl_kvar *v) {
   for (int64_t k = 0; k < v->count; k++) fl_lane_slot(to + k * size, a->type, v->data[k]);
 }
 
-/* Memory of pointer leaves: in the order of the parameter's variables. */
+/* Memory of pointer members: numbered in the order of the parameter's variables. */
 static void add_array(fl_lane_builder *b, int var, int32_t *leaf) {
   const fl_kvar *v = &b->f->vars[var];
   fl_lane_code *c = b->code;

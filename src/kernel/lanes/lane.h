@@ -1,18 +1,19 @@
 /*
-** A user kernel on the CPU: the tree as linear code over lanes. All threads of a block go
-** through the code together, a statement at a time (masks say which take part), so barriers
-** cost nothing, shuffles are permutations and atomics happen in lane order: the same numbers
-** each time. Blocks are independent units: the caller runs them on threads as it likes, unless
-** fl_lane_serial() says that their order shows in the result.
+** A user kernel on the CPU: the tree as linear code over lanes. All threads of a block execute the
+** code together, one statement at a time (masks tell which take part), so barriers cost nothing,
+** shuffles are permutations and atomics happen in lane order: results are reproducible. Blocks are
+** independent units: the caller runs them on threads as it likes, unless fl_lane_serial() says that
+** their order shows in the result.
 **
 ** - A kernel never touches memory outside its arguments, and what is certainly wrong ends the
 **   launch whatever the checks: an index out of range, a barrier that not all threads reach, a
-**   shuffle from a lane that is not there, a failed assert, a thread's step limit. The rest
-**   is found where 'checks' asks for it.
+**   shuffle from an absent lane, a failed assert, a thread's step limit. Other faults are found if
+**   'checks' includes them.
 ** - The first fault of the lowest block is reported, the same with any number of threads:
 **   reports of several workers are joined by fl_lane_report_join.
-** - Lockstep gives kernels with races one of the results that they may have: FL_LANE_RACE says
-**   when. Two threads that write the same value to one element are not reported.
+** - Kernels with races get one of their possible results, since threads run in lockstep;
+**   FL_LANE_RACE reports the race. Two threads that write the same value to one element are not
+**   reported.
 ** - fl_lane_code is read-only after compiling and may be run by many threads at once; it
 **   borrows names and lines from the fl_kfunc, which must outlive it.
 */
@@ -30,7 +31,8 @@ enum { FL_LANE_MAX_BLOCK = 1024, FL_LANE_WARP = 32 };
 enum {
   FL_LANE_BOUNDS = 1,   /* integer division by zero, masks with absent lanes (indices and the
                         ** lanes that shuffles read are always checked) */
-  FL_LANE_RACE = 2,     /* threads access one element, one writes, with no barrier in between */
+  FL_LANE_RACE = 2,     /* two threads access one element, one of them writing, with no barrier in
+                        ** between */
   FL_LANE_UNINIT = 4    /* variables, arrays and shared memory read before they are written */
 };
 
@@ -44,7 +46,7 @@ typedef struct fl_lane_memory { void *data; int64_t bytes; } fl_lane_memory;
 typedef struct fl_lane_arg {
   const void *value;              /* scalars, vectors, structs: fl_kparam.size bytes as CUDA
                                   ** lays them out; not read for pointers */
-  const fl_lane_memory *memory;   /* one for each pointer: of the parameter, or of its leaves in
+  const fl_lane_memory *memory;   /* one for each pointer: the parameter itself, or its members in
                                   ** the order of its fields */
 } fl_lane_arg;
 
@@ -54,13 +56,13 @@ typedef struct fl_lane_launch {
   const fl_lane_arg *args;
   int32_t n_args;
   unsigned checks;
-  const atomic_int *stop;         /* not 0: give up soon (kind STOPPED); may be NULL */
-  int64_t max_steps;              /* instructions of one block (kind STEPS); 0: no limit */
-  atomic_llong *used;             /* counts those of all blocks; NULL: nothing */
-  int64_t most;                   /* with 'used': at most so many (kind STOPPED) */
+  const atomic_int *stop;         /* not 0: stop soon (kind STOPPED); may be NULL */
+  int64_t max_steps;              /* most instructions of one block (kind STEPS); 0: no limit */
+  atomic_llong *used;        /* counts the instructions of all blocks; NULL: they are not counted */
+  int64_t most;                   /* with 'used': most instructions of all blocks (kind STOPPED) */
   void (*print)(void *arg, const char *text, size_t n);   /* printf; NULL: dropped */
   void *print_arg;
-  fl_lane_shadow *shadow;         /* of global memory; needed for FL_LANE_RACE, see below */
+  fl_lane_shadow *shadow;        /* accesses to global memory; needed for FL_LANE_RACE, see below */
 } fl_lane_launch;
 
 typedef enum {
@@ -76,43 +78,45 @@ typedef struct fl_lane_place {
 
 typedef struct fl_lane_report {
   uint8_t kind;                   /* fl_lane_kind; 0: no fault */
-  const char *kernel, *name;      /* of the array or variable, as the source writes it; or the
+  const char *kernel, *name;      /* name of the array or variable, as the source writes it; or the
                                   ** text of the assert */
-  int32_t rank;                   /* of the array: index is flat, dims as declared */
+  int32_t rank;                   /* rank of the array: 'index' is flat, 'dims' are as declared */
   int64_t dims[FL_K_MAX_RANK];
   int64_t index, size;            /* elements */
-  fl_lane_place at, other;        /* RACED: the other thread. BARRIER: one that is not there */
+  fl_lane_place at, other;   /* RACED: the other thread. BARRIER: a thread that does not reach it */
   uint32_t grid[3], block[3];     /* of the launch */
 } fl_lane_report;
 
-/* NULL with an error set: memory, or a function without a body (its refusal is the message). */
+/* NULL with an error set: no memory, or a function without a body (the message is its refusal). */
 fl_lane_code *fl_lane_compile(fl_mem *m, const fl_kfunc *f, fl_error *e);
 void fl_lane_free(fl_lane_code *c);                 /* NULL is fine */
 
-/* 1: run the blocks in order, on one thread: global atomics, arrays that are read and written
-** (other than each thread its own element), one array given twice, printf, the race check. */
+/* 1: the blocks must run in order, on one thread, because of global atomics, arrays that are read
+** and written (unless each thread accesses only its own element), one array given twice, printf, or
+** the race check. */
 int fl_lane_serial(const fl_lane_code *c, const fl_lane_launch *l);
-/* 0 with an error: geometry or arguments that can not be run. To be asked once per launch. */
+/* 0 with an error: the geometry or the arguments can not be run. Called once per launch. */
 int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);
 /* Bytes of scratch (aligned to 64) that one worker needs. */
 size_t fl_lane_scratch(const fl_lane_code *c, const fl_lane_launch *l);
-/* Once per worker and launch, then blocks in any number. fl_lane_block returns 0 on a fault;
-** then blocks of higher numbers need not be run. 'report' begins zeroed. */
+/* Called once per worker and launch; then blocks run in any number. fl_lane_block returns 0 on a
+** fault; blocks with higher numbers then need not run. 'report' must be zeroed. */
 void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch);
 int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block, void *scratch,
                   fl_lane_report *report);
 void fl_lane_report_join(fl_lane_report *r, const fl_lane_report *other);
 
-/* Who touched which element of global memory in this launch: FL_LANE_RACE only. */
+/* Records which thread accessed which element of global memory in this launch: only for
+** FL_LANE_RACE. */
 fl_lane_shadow *fl_lane_shadow_new(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *l,
                                    fl_error *e);
 void fl_lane_shadow_free(fl_lane_shadow *s);
 
-/* All of it on the calling thread, blocks in order. 0: fault (report) or no run (e). */
+/* Runs all blocks in order on the calling thread. 0: a fault (report), or it could not run (e). */
 int fl_lane_run(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *l,
                 fl_lane_report *report, fl_error *e);
 
-/* "kernel 'k', line 7: index 1024 of 'out' (1024 elements) by thread (0, 0, 0) of block
-** (4, 0, 0)". Nothing is added where there is no fault. */
+/* "kernel 'k', line 7: index 1024 of 'out' (1024 elements) by thread (0, 0, 0) of block (4, 0, 0)".
+** Adds nothing if there is no fault. */
 void fl_lane_message(const fl_lane_report *r, fl_text *t);
 #endif

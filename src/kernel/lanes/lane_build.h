@@ -4,7 +4,8 @@
 #include "kernel/lanes/lane_code.h"
 #include <stddef.h>
 
-/* A value at hand: the same key gives the same register while the versions hold. */
+/* A value that is in a register: an equal key gives that register while the versions are
+** current. */
 typedef struct fl_lane_known {
   int32_t key[4], version[3];   /* fn or ~op, operands; versions of the operands */
   int32_t reg, reg_version;
@@ -16,11 +17,11 @@ typedef struct fl_lane_builder {
   fl_lane_code *code;
   fl_lane_shape shape;
   struct { fl_lane_known *at; int64_t n, cap; } known;
-  struct { int32_t *at; int64_t n, cap; } version;    /* by register; temporaries 0 */
-  struct { int32_t *at; int64_t n, cap; } info;       /* by register: of an index, else -1 */
+  struct { int32_t *at; int64_t n, cap; } version;    /* by register; 0 for temporaries */
+  struct { int32_t *at; int64_t n, cap; } info;       /* by register: info of an index, or -1 */
   int32_t *var_reg;           /* by variable */
   int32_t *var_track;         /* by variable; -1 */
-  int32_t *var_memory;        /* by variable: version of what it holds (arrays) */
+  int32_t *var_memory;        /* by variable: version of its contents (arrays) */
   uint8_t *guess;             /* by site: facts/guess.h */
   int32_t special[FL_KSPECIAL_COUNT];
   int32_t clock, stmt, line, mask_depth;
@@ -28,25 +29,26 @@ typedef struct fl_lane_builder {
   struct fl_lane_place_ctx *around;
 } fl_lane_builder;
 
-fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: a spare when out */
+fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: a spare instruction when
+                                                           ** memory is out */
 int32_t fl_lane_reg_new(fl_lane_builder *b, int uniform, int wide, int temporary);
 int32_t fl_lane_constant(fl_lane_builder *b, int type, fl_kvalue v);
-/* The register that holds x; valid until what it reads changes. */
+/* The register that holds x. It is valid until a value that x reads changes. */
 int32_t fl_lane_expr(fl_lane_builder *b, const fl_kexpr *x);
 /* The same as a vector. */
 int32_t fl_lane_vector(fl_lane_builder *b, const fl_kexpr *x);
 int32_t fl_lane_splat(fl_lane_builder *b, int32_t reg);
-/* Register of an index and its info (-1: uniform I64). */
+/* The register of an index, and its info (-1: the register is a uniform I64). */
 int32_t fl_lane_index(fl_lane_builder *b, const fl_kexpr *x, int32_t *info);
-/* site: of the access, -1: of none */
+/* site: number of the access; -1: none */
 int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, int line,
                      int32_t site);
-/* dst = reg, blended or not; the last instruction may write dst at once ('start': the first
-** instruction of the value). */
+/* dst = reg, blended under the mask or not. The last instruction may write to dst directly
+** ('start': the first instruction of the value). */
 void fl_lane_assign(fl_lane_builder *b, int32_t dst, int32_t reg, int blend, int64_t start);
 int32_t fl_lane_cast(fl_lane_builder *b, int32_t reg, int from, int to);
 int32_t fl_lane_binary(fl_lane_builder *b, int op, int type, int32_t x, int32_t y);
-/* Registers to slots, once all code is there (lane_slots.c). 0: no memory. */
+/* Assigns registers to slots after all code is emitted (lane_slots.c). 0: no memory. */
 int fl_lane_give_slots(fl_lane_builder *b);
 static inline int fl_lane_uniform(const fl_lane_builder *b, int32_t reg) {
   return b->code->regs.at[reg].uniform;

@@ -1,11 +1,11 @@
 /*
-** What FLAME_CHECK looks for besides indices: races, values that were never set, division by
-** zero. Two accesses of different threads to one element, at least one a write, are a race
-** unless a barrier (__syncthreads, or __syncwarp within a warp) lies between them; threads of
-** two blocks have none. Atomics do not race with each other, nor with loads that only guess what
-** an atomicCAS will find (facts/guess.h); nor do writes of a value that is there already.
-** A kernel with fences (__threadfence) may order blocks by hand: accesses of
-** different blocks are then left alone.
+** What FLAME_CHECK finds in addition to wrong indices: races, values that were never set, division
+** by zero. Two accesses of different threads to one element, at least one a write, are a race
+** unless a barrier (__syncthreads, or __syncwarp within a warp) lies between them; no barrier
+** separates threads of two blocks. Atomics do not race with each other, nor with loads that only
+** guess what an atomicCAS will find (facts/guess.h); nor do writes of a value that is there
+** already. A kernel with fences (__threadfence) may order its blocks itself: accesses of different
+** blocks are then not compared.
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -23,7 +23,7 @@ int fl_lane_watched(const fl_lane_state *s, int var) {
 
 /* ---- races --------------------------------------------------------------------------- */
 
-/* May 'old' and an access of this lane now happen at the same time? */
+/* May the recorded access 'old' and an access of this lane now happen at the same time? */
 static int unordered(const fl_lane_state *s, const fl_lane_touch *old, int64_t lane) {
   if (!old->block) return 0;
   if (old->block != s->block + 1) return !s->code->fences;
@@ -44,7 +44,7 @@ static int race(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t in
   return 0;
 }
 
-/* The later of two touches by other threads that this one may meet; NULL: none. */
+/* The later of two recorded accesses by other threads that may race with this one; NULL: none. */
 static const fl_lane_touch *met(const fl_lane_state *s, const fl_lane_touch *last,
                                 const fl_lane_touch *other, int64_t lane) {
   return unordered(s, last, lane) ? last : unordered(s, other, lane) ? other : NULL;
@@ -92,7 +92,7 @@ static int is_set(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t 
   return 1;
 }
 
-/* Slots per lane are counted in both widths: narrow ones first. */
+/* Slots per lane are numbered over both widths: narrow ones first. */
 static uint8_t *local_flag(const fl_lane_state *s, const fl_lane_array *a, int64_t index,
                            int64_t lane) {
   const int64_t before = a->offset + (a->wide ? s->code->local4 : 0);

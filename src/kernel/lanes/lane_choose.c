@@ -1,4 +1,4 @@
-/* Which table of loops over lanes this machine runs. */
+/* Chooses the table of loops over lanes for this machine. */
 #include "kernel/lanes/lane_code.h"
 #include "base/env.h"
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
-** Expressions to lane code. Pure values are computed for all lanes and found again while their
-** operands stand (fl_lane_known); what may fault (loads, integer division) behind && || ?: is
-** computed under a mask, and what was found there is forgotten at its end, since it may have
-** been skipped.
+** Expressions to lane code. Pure values are computed for all lanes and reused while their operands
+** keep their values (fl_lane_known); operations that may fault (loads, integer division) to the
+** right of && || ?: are computed under a mask, and values computed there are not reused later,
+** since they may have been skipped.
 */
 #include "kernel/lanes/lane_build.h"
 #include <assert.h>
@@ -69,7 +69,7 @@ static int32_t special(fl_lane_builder *b, int op) {
   return b->special[op] = i->reg = fl_lane_reg_new(b, op > FL_KSPECIAL_TID_Z, 0, 0);
 }
 
-/* ---- values at hand ------------------------------------------------------------------ */
+/* ---- values in registers ------------------------------------------------------------ */
 
 static int same_value(const fl_lane_builder *b, const fl_lane_known *p, const fl_lane_known *q) {
   return !memcmp(p->key, q->key, sizeof p->key) &&
@@ -102,7 +102,7 @@ static void remember(fl_lane_builder *b, fl_lane_known k, int32_t reg) {
   else b->failed = 1;
 }
 
-/* fn over registers (-1: none), which are uniform or vectors as 'fn' takes them. */
+/* Applies fn to registers (-1: none), which are uniform or vectors as 'fn' needs them. */
 static int32_t eval(fl_lane_builder *b, int fn, int wide, int32_t x, int32_t y, int32_t z) {
   if (b->failed) return 0;
   fl_lane_known k;
@@ -196,7 +196,7 @@ int32_t fl_lane_binary(fl_lane_builder *b, int op, int type, int32_t x, int32_t 
   return test ? r : rounded(b, type, r);
 }
 
-/* Casts that change nothing in the slot. */
+/* Is it a cast that does not change the slot? */
 static int is_same_slot(int from, int to) {
   if (from == to) return 1;
   if (from == FL_KT_BOOL) return fl_kt_is_int(to) && !is_wide(to);
@@ -218,7 +218,7 @@ static int divides(const fl_kexpr *x) {               /* by what may be zero */
          fl_kt_is_int(x->type) && !(x->x[1]->kind == FL_KX_CONST && x->x[1]->value.i);
 }
 
-/* May it fault, so that lanes which do not want it must not compute it? */
+/* May x fault, so that lanes which do not need it must not compute it? */
 static int may_fault(const void *of, const fl_kexpr *x) {
   const fl_lane_builder *b = of;
   return x->kind == FL_KX_LOAD || divides(x) || (x->kind == FL_KX_VAR && b->var_track[x->var] >= 0);
@@ -228,7 +228,7 @@ static int needs_guard(const fl_lane_builder *b, const fl_kexpr *x) {
   return fl_kexpr_any(x, may_fault, b);
 }
 
-/* An arm: t = x where the mask is. */
+/* An arm of a choice: t = x for the lanes in the mask. */
 static void arm(fl_lane_builder *b, int32_t t, const fl_kexpr *x) {
   const int64_t start = b->code->ins.n;
   fl_lane_assign(b, t, fl_lane_expr(b, x), 1, start);
@@ -238,7 +238,8 @@ static void patch(fl_lane_builder *b, int64_t at) {
   if (!b->failed) b->code->ins.at[at].x = (int32_t)b->code->ins.n;
 }
 
-/* c ? x : y into t, one arm or none computed; NULL for an arm that t already holds. */
+/* Puts c ? x : y in t, computing one arm or none for each lane; NULL: an arm whose value t already
+** holds. */
 static void guarded(fl_lane_builder *b, int32_t t, int32_t c, const fl_kexpr *x,
                     const fl_kexpr *y) {
   if (b->failed) return;
@@ -304,7 +305,7 @@ static int32_t choice(fl_lane_builder *b, const fl_kexpr *x) {
 static int32_t shift(fl_lane_builder *b, const fl_kexpr *x, int32_t left) {
   const int type = x->x[1]->type;
   int32_t count = fl_lane_expr(b, x->x[1]);
-  if (is_wide(type) && !is_wide(x->type)) {           /* counts of 64 bits: at most 64 */
+  if (is_wide(type) && !is_wide(x->type)) {           /* shift counts of 64 bits: limited to 64 */
     const int32_t top = fl_lane_constant(b, FL_KT_U64, (fl_kvalue){ .i = 64 });
     const int32_t in = fl_lane_binary(b, FL_KO_LT, FL_KT_U64, count, top);
     count = eval(b, FL_LANE_FN(select[1]), 1, in, count, top);

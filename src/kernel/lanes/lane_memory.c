@@ -1,7 +1,7 @@
 /*
-** Loads, stores and atomics of a block. An index is looked at once (fl_lane_do_index): a row of
-** neighbours is one copy, rows of a 2-D block one copy each, the rest is gathered. Ranges are
-** checked over all lanes first, and lane by lane only where that does not hold.
+** Loads, stores and atomics of a block. An index is classified once (fl_lane_do_index): consecutive
+** elements are one copy, the rows of a 2-D block one copy each, other indices are gathered. Ranges
+** are first checked for all lanes together, and lane by lane only if that check fails.
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -10,13 +10,13 @@ static int64_t element_size(const fl_lane_array *a) {
   return a->kind == FL_KV_TABLE || a->kind == FL_KV_ARRAY ? (a->wide ? 8 : 4) : fl_kt_size(a->type);
 }
 
-/* Tables and local arrays hold slots. */
+/* The type of an element in memory; tables and local arrays hold slots. */
 static int memory_type(const fl_lane_array *a) {
   if (a->kind != FL_KV_TABLE && a->kind != FL_KV_ARRAY) return a->type;
   return a->wide ? FL_KT_I64 : FL_KT_I32;
 }
 
-/* Element i of integers of class 'cls', in 64 bits. */
+/* Element i of a vector of integers of class 'cls', in 64 bits. */
 static int64_t integer_at(const void *a, int cls, int64_t i) {
   if (fl_lane_wide(cls)) return ((const int64_t *)a)[i];
   return cls == FL_LC_U32 ? (int64_t)((const uint32_t *)a)[i] : (int64_t)((const int32_t *)a)[i];
@@ -60,7 +60,7 @@ void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p) {
   s->table->range(at, n, &q->low, &q->high);
 }
 
-/* The index of each lane, in memory that may be written over. */
+/* The index of each lane, in memory that may be overwritten. */
 static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_info *q = p->x >= 0 ? &s->infos[p->x] : NULL;
   if (!q || q->row) {
@@ -82,7 +82,7 @@ static int out_of_range(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, in
   return 0;
 }
 
-/* Are the indices of all present lanes in range? The others' are then made so. */
+/* Are the indices of all active lanes in range? The indices of the others are then set to be so. */
 static int check_lanes(fl_lane_state *s, const fl_lane_ins *p, int64_t *at, int64_t count) {
   int64_t good = 0;
   for (int64_t i = 0; i < s->n; i++) {
@@ -103,7 +103,7 @@ static int watch(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at, int 
   return 1;
 }
 
-/* Local arrays: element e of lane i is slot e n + i. */
+/* Converts indices into local arrays: element e of lane i is slot e n + i. */
 static void to_slots(const fl_lane_state *s, int64_t *at) {
   for (int64_t i = 0; i < s->n; i++) at[i] = at[i] * s->n + i;
 }
@@ -123,7 +123,7 @@ static int load_uniform(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   return 1;
 }
 
-/* First and last lane that is here. */
+/* First and last active lane. */
 static void span(const fl_lane_state *s, int64_t *first, int64_t *last) {
   int64_t i = 0, j = s->n - 1;
   while (!s->now.at[i]) i++;
@@ -173,7 +173,7 @@ int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
 
 /* ---- stores -------------------------------------------------------------------------- */
 
-/* Lane by lane, looking at what was there. */
+/* Stores lane by lane and compares with the previous values. */
 static int store_watched(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at, int64_t step) {
   const fl_lane_array *a = &s->code->arrays[p->var];
   const int64_t size = element_size(a), slot = a->wide ? 8 : 4;
@@ -296,7 +296,7 @@ static void atomic_slot(int cls, int op, void *slot, const void *value, const vo
 #undef FLOAT
 }
 
-/* Sums in memory of f32: the common case without calls through tables. */
+/* Adds to memory of f32: the common case, without calls through tables. */
 static int add_f32(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at) {
   float *base = (float *)(void *)s->views[p->var].base;
   const float *v = s->reg[p->b];

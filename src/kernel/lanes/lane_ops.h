@@ -1,8 +1,9 @@
 /*
 ** The loops over lanes: one table per instruction set, compiled for base and
-** AVX2 (base/isa.h). The same text with the same order of operations: the same bits.
-** Rules: no branch in a loop that is to be vectorised; nothing is contracted; in-place safe
-** ('ivdep' promises that arrays are equal or apart, but for scatter, which has no pragma).
+** AVX2 (base/isa.h). Both are compiled from the same text with the same order of operations, so
+** results are bit-identical. Rules: no branch in a loop that is to be vectorised; nothing is
+** contracted; in-place safe ('ivdep' promises that arrays are equal or apart, but for scatter,
+** which has no pragma).
 */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -25,7 +26,7 @@
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 
-/* The names that builtins.def takes from its includer. */
+/* The names that builtins.def needs from the file that includes it. */
 static inline float ops_round_f32(float x) { return roundf(x); }
 static inline double ops_round_f64(double x) { return round(x); }
 #define ops_fma_f32 fmaf
@@ -33,12 +34,12 @@ static inline double ops_round_f64(double x) { return round(x); }
 #define ops_nextafter_f32 nextafterf
 #define ops_nextafter_f64 nextafter
 #undef FL_FN
-#define FL_FN static __attribute__((noinline))             /* long and rare: one copy of each */
+#define FL_FN static __attribute__((noinline))        /* long and rarely called: one copy of each */
 #include "kernel/lanes/polygamma.h"
 #undef FL_FN
 #define FL_FN static inline
 
-/* exp(x x) erfc(x): from 5 on a continued fraction, which does not overflow. */
+/* exp(x x) erfc(x): for x >= 5 a continued fraction, which does not overflow. */
 static inline double ops_erfcx(double x) {
   if (x < 5.0) return exp(x * x) * erfc(x);
   double r = x;
@@ -48,7 +49,7 @@ static inline double ops_erfcx(double x) {
 
 /* ---- operators ----------------------------------------------------------------------- */
 
-/* v over x and y, one loop for each kind of operands. */
+/* v for operands x and y: one loop for each combination of uniform and vector operands. */
 #define BINARY(name, T, R, v) \
   static void name(ARGS) { \
     (void)c_; \
@@ -63,7 +64,7 @@ static inline double ops_erfcx(double x) {
       EACH { const T x = a[i], y = b[i]; out[i] = (R)(v); } \
     } \
   }
-/* Functions: operands are never uniform, but for n = 1. */
+/* Functions: operands are never uniform, except for n = 1. */
 #define BOTH(name, T, R, v) \
   static void name(ARGS) { \
     (void)c_; (void)uni; \
@@ -83,8 +84,8 @@ static inline double ops_erfcx(double x) {
 #define FLOATS(T, s) \
   COMPARE(T, s) BINARY(add_##s, T, T, x + y) BINARY(sub_##s, T, T, x - y) \
   BINARY(mul_##s, T, T, x * y) BINARY(div_##s, T, T, x / y) UNARY(neg_##s, T, T, -x)
-/* U: the unsigned type of the same width. Divisors 0 and (signed) -1 go another way; x / 0 and
-** x % 0 give what the GPU's code gives. */
+/* U: the unsigned type of the same width. Divisors 0 and (signed) -1 are handled separately; x / 0
+** and x % 0 give what the GPU's code gives. */
 #define INTEGERS(T, U, s, BITS, QUOTIENT, REMAINDER, TOP) \
   COMPARE(T, s) BINARY(add_##s, T, T, (U)x + (U)y) BINARY(sub_##s, T, T, (U)x - (U)y) \
   BINARY(mul_##s, T, T, (U)x * (U)y) UNARY(neg_##s, T, T, (U)0 - (U)x) \
@@ -146,7 +147,8 @@ MOVES(8, uint64_t, int64_t)
 
 /* ---- casts --------------------------------------------------------------------------- */
 
-/* A float between LOW and TOP (one above the highest), truncated; ends saturate, NaN gives 0. */
+/* Truncates a float between LOW and TOP (one above the highest); values beyond saturate, NaN gives
+** 0. */
 #define TO_INT(x, F, V, LOW, TOP, FIRST, LAST) \
   ((x) >= (F)(TOP) ? (V)(LAST) : (x) > (F)(LOW) ? (V)(x) : (x) != (x) ? (V)0 : (V)(FIRST))
 #define FLOAT_CASTS(F, f) \
@@ -207,7 +209,8 @@ UNARY(round_to_bf16, float, float, fl_round_bf16(x))
 #undef T
 #undef S
 
-/* sin and cos of a block of f32 that are all below 2^49 in magnitude: the same bits, sooner. */
+/* Are all f32 of the block below 2^49 in magnitude? Then sin and cos have a faster way with the
+** same bits. */
 static int all_near(const float *a, int64_t n) {
   int32_t far = 0;
   EACH far |= !(fl_abs_f32(a[i]) < 0x1p49f);
@@ -267,7 +270,7 @@ static void block_cos(ARGS) {
 
 /* ---- memory -------------------------------------------------------------------------- */
 
-/* E: element in memory, T: slot. */
+/* E: type of an element in memory, T: type of the slot. */
 #define MEMORY(t, E, T, FROM, TO) \
   static void load_##t(void *y_, const void *p_, int64_t n) { \
     T *y = y_; const E *p = p_; \

@@ -1,4 +1,4 @@
-/* What a fault is called, and the code as text. */
+/* Names of faults, and lane code as text. */
 #include "kernel/lanes/lane_code.h"
 
 typedef struct xyz { long long x, y, z; } xyz;
@@ -14,8 +14,8 @@ static void who(fl_text *t, const fl_lane_report *r, const fl_lane_place *p) {
                  b.y, b.z);
 }
 
-/* "1024 of 'out' (1024 elements)", "[3][40] of 'tile' (32 x 33)". The first index of an array of
-** several dimensions takes what is too much or too little. */
+/* Writes "1024 of 'out' (1024 elements)" or "[3][40] of 'tile' (32 x 33)". If the flat index is out
+** of range, the first index of several carries the excess. */
 static void element(fl_text *t, const fl_lane_report *r) {
   if (r->rank < 2) {
     fl_text_printf(t, "%lld of '%s' (%lld element%s)", (long long)r->index, r->name,

@@ -1,9 +1,9 @@
 /*
 ** The machine: scratch memory of a worker, the loop over instructions, and the masks.
 **
-** A mask is -1 or 0 for each lane with the number of lanes that are on; one with all lanes on
-** is the constant 'ones', so that full masks are never copied. The current mask is 'now'; while
-** code runs it has at least one lane (instructions that could empty it jump).
+** A mask is -1 or 0 for each lane, with the number of active lanes; a full mask is the constant
+** 'ones', so that full masks are never copied. The current mask is 'now'; while code runs it has at
+** least one lane (instructions that could empty it jump).
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -80,7 +80,7 @@ static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane_code *k,
   }
 }
 
-/* The state itself comes first. */
+/* Lays out the scratch memory; the state itself comes first. */
 static size_t layout(const fl_lane_code *k, const fl_lane_launch *l, void *scratch) {
   cutter c = { scratch, 0 };
   fl_lane_state spare = { 0 }, *s = cut(&c, sizeof spare);
@@ -140,7 +140,7 @@ static void set_block(fl_lane_state *s, const fl_lane_init *i) {
   if (i->special == FL_KSPECIAL_BID_Z) *out = (uint32_t)(y / grid[1]);
 }
 
-/* Scalar parameters: variables that the kernel may change. */
+/* Sets scalar parameters, which are variables that the kernel may change. */
 static void set_param(fl_lane_state *s, const fl_lane_init *i) {
   uint64_t slot = 0;
   const fl_lane_reg *r = &s->code->regs.at[i->reg];
@@ -149,7 +149,7 @@ static void set_param(fl_lane_state *s, const fl_lane_init *i) {
   else s->table->splat[r->wide](s->reg[i->reg], &slot, NULL, NULL, s->n, 0);
 }
 
-/* Array leaves of struct parameters: each thread has a copy. */
+/* Copies array members of struct parameters: each thread has a copy. */
 static void set_local(fl_lane_state *s, const fl_lane_array *a) {
   const fl_kvar *v = &s->code->func->vars[a->var];
   const char *from = s->launch->args[a->param].value;
@@ -220,7 +220,7 @@ static void set_mask(fl_lane_state *s, fl_lane_mask *m, const fl_lane_mask *from
   m->at = m->own;
 }
 
-/* now &= a, or & ~a: 1 while somebody is left. a may be uniform. */
+/* now &= a, or & ~a: 1 while a lane is left. a may be uniform. */
 static int narrow(fl_lane_state *s, const fl_lane_ins *p, int negated) {
   const int32_t *c = s->reg[p->a];
   if (s->code->regs.at[p->a].uniform) return negated ? !*c : *c;
@@ -288,12 +288,12 @@ static int load(fl_lane_state *s, const fl_lane_ins *p) {
   return 1;
 }
 
-/* So many more instructions: 0 if all that may be used are. */
+/* Takes n more instructions from the budget; 0: it is used up. */
 static int may_use(const fl_lane_launch *l, int64_t n) {
   return !l->used || atomic_fetch_add_explicit(l->used, n, memory_order_relaxed) + n < l->most;
 }
 
-/* Asked once per iteration of a loop: is a limit of steps used up, or is the launch stopped? */
+/* Called once per iteration of a loop: is a limit of steps used up, or is the launch stopped? */
 static int may_go_on(fl_lane_state *s, const fl_lane_ins *p, int64_t length) {
   const fl_lane_launch *l = s->launch;
   s->steps += length;
@@ -305,7 +305,7 @@ static int may_go_on(fl_lane_state *s, const fl_lane_ins *p, int64_t length) {
   return 1;
 }
 
-/* Memory and threads together: 0 on a fault. */
+/* Instructions that involve memory or several threads: 0 on a fault. */
 static int special(fl_lane_state *s, const fl_lane_ins *p) {
   switch (p->op) {
     case FL_LI_ATOMIC: return fl_lane_do_atomic(s, p);
@@ -364,7 +364,7 @@ int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block,
 
 /* ---- launches ------------------------------------------------------------------------ */
 
-/* Two pointers to one memory, of which one is written. */
+/* Do two pointers overlap, one of which is written? */
 static int overlaps(const fl_lane_code *c, const fl_lane_launch *l) {
   for (int j = 0; j < c->n_vars; j++) {
     const fl_lane_array *a = &c->arrays[j];

@@ -1,14 +1,15 @@
 /*
-** Where variables without DECL begin: derivatives make many of them. One whose first mention
-** is an assignment, in the block around all its mentions, has no value from before: it is as
-** if declared there (each round of a loop begins with that assignment, or never mentions it).
+** Where variables without DECL begin; derivatives make many of them. If the first mention of a
+** variable is an assignment, in the block around all its mentions, no earlier value can be read: it
+** counts as declared there (each round of a loop begins with that assignment, or never mentions
+** it).
 */
 #include "kernel/lanes/lane_code.h"
 
 typedef struct scope {
   const fl_kfunc *f;
-  int32_t *outer, *depth;     /* by block: numbered as they are met */
-  int32_t *common;            /* by variable: the block around all mentions; -1: none yet */
+  int32_t *outer, *depth;     /* by block: blocks are numbered as they are reached */
+  int32_t *common;      /* by variable: the innermost block around all its mentions; -1: none yet */
   int32_t *home;              /* by variable: block of the first mention */
   int32_t *first;             /* by variable: the assignment that is its first mention, or -1 */
   int32_t block, n_blocks, stmt;

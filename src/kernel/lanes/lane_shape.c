@@ -1,33 +1,33 @@
 /*
-** Which values are the same for all lanes, and where lanes part.
+** Which values are the same for all lanes, and where lanes diverge.
 **
 ** A region has a level: how many masked constructs and dirty loop bodies (where some lanes have
 ** gone on to the next round) are around it. Lanes that take part in a region agree about a
-** variable if it is assigned uniform values only, at the level of its declaration: then no lane
-** that can read it was away. The same comparison says whether an assignment must keep the old
-** value of lanes that are away. A variable without DECL begins where lane_scope.c says, or
-** lives at level 0; so does one that is used outside of the block of its DECL. All facts only
-** grow, so passes are repeated until none is new.
+** variable if it is assigned uniform values only, at the level of its declaration: then every lane
+** that can read it was active. The same comparison tells whether an assignment must keep the old
+** value of inactive lanes. A variable without DECL, or used outside the block of its DECL, begins
+** where lane_scope.c says, or is at level 0. Facts are only added, so passes are repeated until
+** there is no new one.
 */
 #include "kernel/facts/defs.h"
 #include "kernel/facts/form.h"
 #include "kernel/lanes/lane_code.h"
 #include <string.h>
 
-enum { MOST_DECLS = 128 };    /* of one block; more live at level 0 */
+enum { MOST_DECLS = 128 };    /* most DECLs in one block; further ones are at level 0 */
 
-typedef struct target {       /* a LOOP or BLOCK around the statement at hand */
+typedef struct target {       /* a LOOP or BLOCK around the current statement */
   struct target *outer;
   const fl_kstmt *stmt;
-  int32_t id, level;          /* level: inside, without dirt */
+  int32_t id, level;          /* level: inside it, without dirty bodies */
 } target;
 
 typedef struct shape {
   const fl_kfunc *f;
   fl_lane_shape *out;
-  int32_t *level;             /* by variable: of the DECL in whose block we are; -1: none */
-  uint8_t *outside;           /* by variable: seen outside of a DECL's block */
-  int32_t *first;             /* by variable: statement that stands for a DECL; -1: none */
+  int32_t *level;             /* by variable: level of the DECL in whose block it is; -1: none */
+  uint8_t *outside;           /* by variable: mentioned outside the block of its DECL */
+  int32_t *first;             /* by variable: the statement that acts as DECL; -1: none */
   int32_t id;
   int changed;
   target *targets;
@@ -83,7 +83,7 @@ static void assign(shape *s, int id, int var, int level, int varying) {
 
 static int flag(const shape *s, int id, int f) { return (s->out->flags[id] & f) != 0; }
 
-/* BREAK or CONTINUE of the innermost loop. */
+/* A BREAK or CONTINUE leaves the innermost loop. */
 static void leave_loop(shape *s, const fl_kstmt *st, int level) {
   target *t = s->targets;
   while (t && t->stmt->kind != FL_KS_LOOP) t = t->outer;
@@ -99,7 +99,7 @@ static void leave_block(shape *s, const fl_kstmt *st, int level) {
   for (target *u = s->targets; u != t; u = u->outer) mark(s, u->id, FL_SHAPE_MASKED);
 }
 
-/* Is the first statement after a DECL that mentions the variable an assignment of it? */
+/* Is the first statement after a DECL that mentions the variable an assignment to it? */
 typedef struct mention { int var, found; } mention;
 static int mention_expr(void *arg, fl_kexpr *x) {
   mention *m = arg;
@@ -164,7 +164,7 @@ static void declare(shape *s, const fl_kstmt *st, int id) {
   if (!s->f->vars[st->var].temporary && !assigned_first(st)) mark(s, id, FL_SHAPE_TRACK);
 }
 
-/* The variable that begins at this statement; -1: none. */
+/* The variable that is declared by this statement; -1: none. */
 static int begins(const shape *s, const fl_kstmt *st, int id) {
   if (st->kind == FL_KS_DECL) return s->f->vars[st->var].kind == FL_KV_LOCAL ? st->var : -1;
   const int var = st->kind == FL_KS_ASSIGN ? st->var : st->result;
@@ -197,7 +197,7 @@ static void visit_block(shape *s, const fl_kblock *b, int level) {
   int32_t declared[MOST_DECLS];
   int n = 0;
   for (const fl_kstmt *st = b->first; st; st = st->next) {
-    /* A DECL in the block of another of the same variable keeps the lower level. */
+    /* A DECL inside the block of another DECL of the same variable keeps the lower level. */
     const int var = begins(s, st, s->id), fresh = var >= 0 && s->level[var] < 0;
     visit(s, st, level);
     if (!fresh) continue;
@@ -246,11 +246,12 @@ void fl_lane_shape_free(fl_mem *m, fl_lane_shape *s) {
 typedef struct uses {
   const fl_kfunc *f;
   const fl_kdefs *defs;
-  uint8_t *touched;           /* by variable: 1 read, 2 written, 4 not each thread its own */
+  uint8_t *touched;           /* by variable: 1: read, 2: written, 4: accessed at other elements
+                              ** than each thread's own */
   int atomic;
 } uses;
 
-/* Variables with one value are looked through; nothing else is known of them. */
+/* Variables with one value are replaced by it; nothing else is known of a variable. */
 static fl_kpoly of_variable(const fl_kreader *r, int32_t var, int depth) {
   const uses *u = r->arg;
   const fl_kexpr *value = fl_kdef_only(u->defs, var);

@@ -1,6 +1,6 @@
 /*
-** Registers of lane code to slots of a worker's memory: uniform ones get a cell each;
-** vectors of one width share slots where their lives are apart.
+** Assigns registers of lane code to slots of a worker's memory: uniform ones get a cell each;
+** vectors of one width share a slot if their lifetimes do not overlap.
 */
 #include "kernel/lanes/lane_build.h"
 
@@ -23,7 +23,7 @@ static void find_lives(const fl_lane_code *c, life *l) {
     if (p->op == FL_LI_PRINTF)
       for (int j = 0; j < -1 - p->a; j++) live_at(l, c->operands.at[p->m + j], k);
   }
-  /* A value from before a loop that is used in it is needed in all rounds. */
+  /* A value from before a loop that the loop uses is needed in all its rounds. */
   for (int32_t k = 0; k < (int32_t)c->ins.n; k++) {
     if (c->ins.at[k].op != FL_LI_LOOP) continue;
     for (int64_t r = 0; r < c->regs.n; r++)
@@ -32,8 +32,8 @@ static void find_lives(const fl_lane_code *c, life *l) {
   }
 }
 
-/* A variable lives through all loops in which it occurs, as it may be carried by them. What
-** has a value before the first instruction lives always. */
+/* A variable lives through all loops in which it occurs, since they may carry it. A variable with a
+** value before the first instruction lives throughout. */
 static void lives_of_variables(const fl_lane_code *c, life *l) {
   for (int64_t k = c->ins.n - 1; k >= 0; k--) {       /* outer loops end last */
     const fl_lane_ins *p = &c->ins.at[k];
@@ -47,12 +47,14 @@ static void lives_of_variables(const fl_lane_code *c, life *l) {
   for (int64_t k = 0; k < c->inits.n; k++) l[c->inits.at[k].reg] = (life){ 0, INT32_MAX };
 }
 
-/* Registers in order of their first instruction: numbers of temporaries grow that way. */
+/* Assigns registers in the order of their first instruction, in which the numbers of temporaries
+** grow. */
 int fl_lane_give_slots(fl_lane_builder *b) {
   fl_lane_code *c = b->code;
   const size_t n = (size_t)c->regs.n;
   life *l = fl_alloc(b->mem, n * sizeof *l);
-  int32_t *busy = fl_zalloc(b->mem, 2 * n * sizeof *busy);     /* by slot: end of the last life */
+  int32_t *busy = fl_zalloc(b->mem, 2 * n * sizeof *busy);     /* by slot: end of the last lifetime
+                                                               ** assigned to it */
   if (l && busy) {
     for (size_t k = 0; k < n; k++) l[k] = (life){ -1, -1 };
     find_lives(c, l);

@@ -1,30 +1,31 @@
 /*
-** A worker at work on a block: everything lives in its scratch memory. Shared by lane_run.c
+** A worker that runs a block: all its state is in its scratch memory. Shared by lane_run.c
 ** (dispatch and masks), lane_memory.c, lane_check.c and lane_warp.c.
 */
 #ifndef FL_KERNEL_LANE_STATE_H
 #define FL_KERNEL_LANE_STATE_H
 #include "kernel/lanes/lane_code.h"
 
-/* What is known of an index, over all lanes, present or not. */
+/* What is known of an index over all lanes, active or not. */
 typedef struct fl_lane_info {
-  uint8_t row;             /* lane i has first + i; the register is not written */
-  uint8_t rows;            /* each row of the block (x) is in a row; the register holds where the
-                           ** rows begin. Neither: all indices */
+  uint8_t row;             /* the index of lane i is first + i; the register is not written */
+  uint8_t rows;            /* in each row of the block (along x) indices are consecutive; the
+                           ** register holds the first index of each row. If neither is set, it
+                           ** holds all indices */
   int64_t first, low, high;
 } fl_lane_info;
 
 typedef struct fl_lane_mask { int32_t count; const int32_t *at; int32_t *own; } fl_lane_mask;
 
-/* An access in the past: who, and between which barriers. */
+/* A recorded access: which thread, and between which barriers. */
 typedef struct fl_lane_touch {
   int64_t block;           /* + 1; 0: no block */
   int32_t lane, epoch, warp_epoch, line;
-  uint8_t atomic, same;    /* same: others wrote this value too */
+  uint8_t atomic, same;    /* same: other threads wrote this value too */
 } fl_lane_touch;
 
-/* Of one element: the last who wrote, changed it atomically, read it; and the last other thread
-** that did the latter two. */
+/* Accesses to one element: the last write, atomic change and read, and the last change and read by
+** another thread than these. */
 typedef struct fl_lane_cell { fl_lane_touch write, change, changer, read, reader; } fl_lane_cell;
 
 struct fl_lane_shadow {
@@ -48,14 +49,14 @@ typedef struct fl_lane_state {
   void *spare;                       /* n slots of 8 bytes */
   int64_t *at;                       /* n indices */
   char *shared;
-  uint8_t *shared_set, *local_set;   /* UNINIT: bytes of shared memory, elements of ARRAYs */
-  int32_t *tracks;                   /* n for each tracked variable */
+  uint8_t *shared_set, *local_set;   /* UNINIT: by byte of shared memory, by element of ARRAYs */
+  int32_t *tracks;                   /* n entries for each tracked variable */
   fl_lane_cell *shared_cells;        /* RACE: by byte of shared memory */
   int64_t shared_bytes, block, steps, n;
   int32_t epoch, warp_epoch[FL_LANE_MAX_BLOCK / FL_LANE_WARP];
 } fl_lane_state;
 
-/* A fault of this kind at p, found in 'lane': fills the report, returns 0. */
+/* Reports a fault of this kind at p, found in 'lane': fills the report and returns 0. */
 int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane);
 fl_lane_place fl_lane_place_of(const fl_lane_state *s, int64_t lane, int line);
 static inline int fl_lane_first(const fl_lane_state *s) {
@@ -79,11 +80,11 @@ void fl_lane_do_begin(fl_lane_state *s, const fl_lane_ins *p);
 void fl_lane_do_set(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_check(fl_lane_state *s, const fl_lane_ins *p);
 
-/* Is there anything to look up for accesses to this array? */
+/* Must accesses to this array be checked one by one? */
 int fl_lane_watched(const fl_lane_state *s, int var);
 enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8,
        FL_LANE_GUESS = 16 };
-/* Lane 'lane' does 'how' to element 'index' (in range) of p's array. 'same': the value that is
-** written is there already. */
+/* Records that lane 'lane' does 'how' to element 'index' (in range) of p's array. 'same': the value
+** written is already there. */
 int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how);
 #endif

@@ -1,13 +1,13 @@
 /*
-** What threads do together: barriers, shuffles, votes; and what they say: printf, assert.
-** A barrier in lockstep orders nothing more, but all threads that have not returned must be at
-** it, and the lane that a shuffle reads (CUDA: what it would get is undefined).
+** Operations of several threads: barriers, shuffles, votes; and output: printf, assert. In lockstep
+** a barrier need not wait, but all threads that have not returned must reach it, and the lane that
+** a shuffle reads must be active (in CUDA the result is undefined otherwise).
 */
 #include "kernel/lanes/lane_state.h"
 #include <stdio.h>
 #include <string.h>
 
-/* The lane of this block that has not returned and is not here; -1: none. */
+/* A lane of this block that has not returned and is not active; -1: none. */
 static int64_t somebody_else(const fl_lane_state *s) {
   for (int64_t i = 0; i < s->n; i++)
     if (!s->now.at[i] && !s->gone[i]) return i;
@@ -20,7 +20,8 @@ static int absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane
   return 0;
 }
 
-/* Under checks: who is here must be in its mask, and who is in the mask here, unless returned. */
+/* With checks: active lanes must be in the mask, and lanes in the mask must be active or have
+** returned. */
 static int mask_holds(fl_lane_state *s, const fl_lane_ins *p) {
   if (p->a < 0 || !(s->launch->checks & FL_LANE_BOUNDS)) return 1;
   const uint32_t *mask = s->reg[p->a];
@@ -52,8 +53,8 @@ int fl_lane_do_barrier(fl_lane_state *s, const fl_lane_ins *p) {
   return 1;
 }
 
-/* The lane within the warp that lane 'id' reads. Of a distance the device
-** sees the low five bits (PTX, shfl). */
+/* The lane within the warp that lane 'id' reads. The device uses the low five bits of a distance
+** (PTX, shfl). */
 static int64_t source(int op, int64_t id, uint32_t x, uint32_t width) {
   const int64_t w = width >= 1 && width <= 32 ? width : 32, begin = id / w * w, end = begin + w;
   int64_t from;
@@ -118,7 +119,7 @@ static void put(line *t, const char *s, size_t n) {
   t->n += n;
 }
 
-/* A value as C's printf wants it, by its type. */
+/* A value as C's printf expects it for its type. */
 static fl_kvalue slot_value(const fl_lane_state *s, int32_t reg, int type, int64_t lane) {
   const fl_lane_reg *r = &s->code->regs.at[reg];
   const char *at = (const char *)s->reg[reg] + (r->uniform ? 0 : lane * (r->wide ? 8 : 4));
@@ -135,7 +136,8 @@ static fl_kvalue slot_value(const fl_lane_state *s, int32_t reg, int type, int64
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"   /* checked by 'format' */
-/* One conversion: 'spec' is "%-8.3" and the letter; the length is chosen here. */
+/* Writes one conversion: 'spec' is "%-8.3" and 'letter' the conversion; the length modifier is
+** chosen here. */
 static void convert(line *t, const char *spec, size_t n, char letter, fl_kvalue v, int type) {
   char fmt[40], text[512];
   const int is_float = fl_kt_is_float(type);

@@ -23,7 +23,7 @@ FL_FN double fl_psi_above(double z, int n) {
   return n % 2 ? r : -r;
 }
 
-enum { FL_PSI_MOST = 14 };           /* the highest order below 0; more is NaN */
+enum { FL_PSI_MOST = 14 };           /* the highest order for x below 0; a higher one gives NaN */
 
 FL_FN double fl_psi_cotangent(double x, int n) {
   const double pi = 3.14159265358979323846, part = pi * (x - rint(x));

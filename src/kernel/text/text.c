@@ -1,7 +1,7 @@
 /*
 ** Tree to CUDA C++: statements and the kernel around them. All variables are declared first, so
-** that a goto (the way out of a BLOCK) jumps over no initialisation. Parameters keep their
-** layout: structs arrive as bytes and are taken apart.
+** that a goto (which leaves a BLOCK) jumps over no initialisation. Parameters keep their layout:
+** structs arrive as bytes and are taken apart.
 */
 #include "kernel/text/text_write.h"
 #include "kernel/text/text.h"
@@ -31,7 +31,7 @@ static void put_element(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_puts(w->t, "]");
 }
 
-/* What a store writes: the value, or for 'accumulate' (element)((type of value)var[i] + value). */
+/* Writes the value of a store, or for 'accumulate' (element)((type of value)var[i] + value). */
 static void put_stored(fl_kwriter *w, const fl_kstmt *s) {
   const fl_kvar *v = &w->f->vars[s->var];
   const int type = s->x[1]->type;
@@ -64,7 +64,7 @@ static const char *const atomics[FL_KA_COUNT] = {
   "atomicExch",
   "atomicCAS", "atomicInc", "atomicDec" };
 
-/* Is it a sum to be made exactly? */
+/* Must the sum be exact? */
 static int is_ordered(const fl_kfunc *f, const fl_kstmt *s) {
   const fl_kvar *v = s->kind == FL_KS_ATOMIC ? &f->vars[s->var] : NULL;
   return v && s->op == FL_KA_ADD && s->mode != FL_KM_FREE && s->result < 0 &&
@@ -231,7 +231,7 @@ static int has_leave(fl_kblock b, int label) {
   return 0;
 }
 
-/* A CONTINUE of the loop whose body this is. */
+/* Does the body of a loop have a CONTINUE of that loop? */
 static int has_continue(fl_kblock b) {
   for (const fl_kstmt *s = b.first; s; s = s->next)
     if (s->kind == FL_KS_CONTINUE ||
@@ -240,7 +240,7 @@ static int has_continue(fl_kblock b) {
   return 0;
 }
 
-/* Can C's own continue be used? With a step, only as a for loop with one assignment. */
+/* Can C's own continue be used? If the loop has a step, only as a for loop with one assignment. */
 static int is_for(const fl_kstmt *s) {
   return !s->post && s->other.first && s->other.first == s->other.last &&
          s->other.first->kind == FL_KS_ASSIGN;
@@ -380,7 +380,7 @@ static void put_structs(fl_kwriter *w) {
   }
 }
 
-/* The leaf of a struct or half parameter gets its value. */
+/* Gives a member of a struct, or a half parameter, its value. */
 static void put_leaf(fl_kwriter *w, int var, const char *index, int64_t offset) {
   const fl_kvar *v = &w->f->vars[var];
   const fl_kparam *p = &w->f->params[v->param];
@@ -448,7 +448,7 @@ static int uses_dynamic(const fl_kfunc *f) {
   return 0;
 }
 
-/* w: what is special about the text; the rest is filled in. */
+/* w: the special features of the text; the other fields are set here. */
 static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   const uint8_t *slot = w.slot;
   fl_kcheck *check = w.check;

@@ -6,19 +6,19 @@
 #define FL_KERNEL_TEXT_H
 #include "kernel/tree/tree.h"
 
-/* What all generated kernels of one text need once, before the first (half conversions). */
+/* Writes what all generated kernels of one text need once, before the first (half conversions). */
 void fl_ktext_prelude(fl_text *t);
 /* The exact sums (text_prelude.c): part of fl_ktext_exact. */
 void fl_ktext_ordered(fl_text *t);
 /* One kernel: extern "C" __global__ void f->name(parameters as in f->params). */
 void fl_ktext_kernel(fl_text *t, const fl_kfunc *f);
-/* Gradient sums of pointer parameters that do not depend on the order of threads: slot[p] is
-** 1 + the number of p's sum, 0 for none (n_params entries). Returns how many there are. */
+/* Finds the gradient sums of pointer parameters that do not depend on the order of threads: slot[p]
+** is 1 + the number of p's sum, 0 for none (n_params entries). Returns how many there are. */
 int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot);
-/* As fl_ktext_kernel with those sums exact; the kernel has two parameters more: int fl_pass,
-** const fl_fixed *fl_fix (one for each sum). */
+/* As fl_ktext_kernel with those sums exact; the kernel has two more parameters: int fl_pass, const
+** fl_fixed *fl_fix (one for each sum). */
 void fl_ktext_exact(fl_text *t, const fl_kfunc *f, const uint8_t *slot);
-/* As fl_ktext_kernel, to be read again by front/: exact sums are calls of fl_ordered_add and
+/* As fl_ktext_kernel, for reading again by front/: exact sums are calls of fl_ordered_add and
 ** fl_ordered_block_add. */
 void fl_ktext_saved(fl_text *t, const fl_kfunc *f);
 void fl_ktext_expr(fl_text *t, const fl_kfunc *f, const fl_kexpr *x);

@@ -6,7 +6,7 @@
 
 static int line_of(const fl_kwriter *w, int32_t line) { return (int)(line ? line : w->line); }
 
-/* ---- what is where ------------------------------------------------------------------- */
+/* ---- names and places of arrays ----------------------------------------------------- */
 
 static int look(void *arg, fl_kstmt *s) {
   fl_kcheck *c = arg;
@@ -80,7 +80,8 @@ const char *fl_kcheck_assert(const fl_kfunc *f, int n) {
 
 /* ---- accesses ------------------------------------------------------------------------ */
 
-/* Behind the index: what the functions of each kind of array want, without ")". */
+/* Writes the arguments after the index that the functions for each kind of array take, without
+** ")". */
 static void put_rest(fl_kwriter *w, int var, int32_t line) {
   const fl_kvar *v = &w->f->vars[var];
   const fl_kcheck *c = w->check;

@@ -144,7 +144,7 @@ static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
   fl_text_puts(w->t, ")");
 }
 
-/* A checked kernel is launched some blocks at a time. */
+/* A checked kernel is launched some blocks at a time, so blockIdx gets an offset. */
 static void put_special(fl_kwriter *w, int op) {
   if (w->check && op >= FL_KSPECIAL_BID_X && op <= FL_KSPECIAL_BID_Z)
     fl_text_printf(w->t, "fl_t.b%c", "xyz"[op - FL_KSPECIAL_BID_X]);

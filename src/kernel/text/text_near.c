@@ -1,14 +1,13 @@
 /*
-** Which atomic additions are kept in registers until the end of the kernel (text_near.h):
-** those to a global array that this kernel does nothing else with but add, at base - 1,
-** base and base + 1, where base has one value in a thread (its variables are assigned
-** once, outside loops) and grows by one from lane to lane. A kernel with a RETURN has none:
-** all threads must reach the end.
+** Which atomic additions are kept in registers until the end of the kernel (text_near.h): those to
+** a global array that this kernel only adds to, at base - 1, base and base + 1, where base has one
+** value in a thread (its variables are assigned once, outside loops) and grows by one from lane to
+** lane. A kernel with a RETURN has none: all threads must reach the end.
 **
-** That lanes are neighbours is only guessed here and decided when the kernel runs: a lane
-** takes over what another one has for its element if their bases differ by one, else the
-** other adds it itself. Nothing is added where the sum is zero, as the index may then be
-** out of range (a thread that contributed nothing has base 0).
+** Whether lanes are neighbours is decided when the kernel runs: a lane takes over the sum that
+** another one has for its element if their bases differ by one; otherwise the other adds it itself.
+** A zero sum is not added, since its index may be out of range (a thread that contributed nothing
+** has base 0).
 */
 #include "kernel/text/text_near.h"
 #include "kernel/facts/poly.h"
@@ -17,7 +16,8 @@
 
 enum { MAX_GROUPS = 9, MAX_SEEN = 32, MAX_CHAIN = 32 };
 
-/* base + constant; type: what the sum is made in, I32, U32 or I64. U32 wraps, others are exact. */
+/* base + constant; type: the type that the sum is computed in, I32, U32 or I64. U32 wraps, the
+** others are exact. */
 typedef struct place { uint8_t type; int64_t constant; fl_kpoly base; } place;
 
 typedef struct group { int32_t pointer; uint8_t type, offsets; place base; } group;
@@ -26,7 +26,7 @@ struct fl_knear {
   fl_mem *m;
   const fl_kfunc *f;
   fl_kindices *k;
-  uint8_t *used;             /* of each variable: read or written otherwise */
+  uint8_t *used;             /* by variable: it is read or written in another way */
   int returns, n;
   group at[MAX_SEEN];
 };
@@ -55,7 +55,7 @@ static int see(void *arg, fl_kstmt *s) {
 
 /* ---- indices ----------------------------------------------------------------------- */
 
-/* Has x one value in neighbouring lanes? */
+/* Has x the same value in neighbouring lanes? */
 static int is_still(const fl_knear *k, const fl_kexpr *x, int chain) {
   if (x->kind == FL_KX_LOAD || !fl_kt_is_int(x->type) || chain > MAX_CHAIN) return 0;
   if (x->kind == FL_KX_SPECIAL) return x->op != FL_KSPECIAL_TID_X;
@@ -77,7 +77,7 @@ static int is_still_symbol(const fl_knear *k, int32_t s) {
   return is_still(k, u->x, 0);
 }
 
-/* One term is the thread's number along x; the others are equal in neighbouring threads. */
+/* Is one term the thread's number along x, and are the others equal in neighbouring threads? */
 static int steps_by_one(const fl_knear *k, const fl_kpoly *p) {
   int ones = 0;
   for (int i = 0; i < p->n; i++) {
@@ -172,7 +172,7 @@ void fl_knear_free(fl_knear *k) {
 
 /* ---- text -------------------------------------------------------------------------- */
 
-/* All threads of the block come here, so a warp is its lanes that exist. */
+/* All threads of the block reach this code, so a warp consists of all its lanes that exist. */
 static const char prelude[] =
   "#ifndef FL_NEAR\n"
   "#define FL_NEAR\n"

@@ -3,22 +3,23 @@
 #define FL_KERNEL_TEXT_WRITE_H
 #include "kernel/tree/tree.h"
 
-/* slot[p]: 1 + number of the exact sum that parameter p is, 0: none; NULL: sums in any order. */
+/* slot[p]: 1 + the number of the exact sum that parameter p receives, 0: none; NULL: sums in any
+** order. */
 typedef struct fl_kwriter {
   fl_text *t;
   const fl_kfunc *f;
   int depth;
   const uint8_t *slot;
   const struct fl_knear *near;   /* sums combined in the warp; NULL: none */
-  struct fl_kcheck *check;       /* accesses go through checks (text_check.c); NULL: plainly */
-  const char *index;             /* stands for the index of the element that is written; or NULL */
-  uint8_t saved;                 /* to be read again: sums in a fixed order keep their names */
-  int line, asserts;             /* of the statement; numbered so far */
+  struct fl_kcheck *check;       /* accesses are checked (text_check.c); NULL: they are not */
+  const char *index;             /* text for the index of the element that is written; or NULL */
+  uint8_t saved;                 /* the text will be read again: exact sums keep their names */
+  int line, asserts;             /* line of the statement; number of asserts so far */
 } fl_kwriter;
 
 static inline int fl_kt_is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }
 static inline const char *fl_kput_half(int type) { return type == FL_KT_F16 ? "f16" : "bf16"; }
-/* Of a variable, and of an element in memory. */
+/* The type of a variable, and of an element in memory. */
 static inline const char *fl_kput_value_type(int type) {
   return fl_kt_is_half(type) ? "float" : fl_ktypes[type].c;
 }
@@ -26,7 +27,8 @@ static inline const char *fl_kput_memory_type(int type) {
   return fl_kt_is_half(type) ? "unsigned short" : fl_ktypes[type].c;
 }
 
-void fl_kput_name(fl_kwriter *w, const char *name);   /* one that CUDA does not know yet */
+void fl_kput_name(fl_kwriter *w, const char *name);   /* writes a name in a form that CUDA does not
+                                                      ** use itself */
 void fl_kput_var(fl_kwriter *w, int var);
 void fl_kput_constant(fl_kwriter *w, const fl_kexpr *x);
 void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x);

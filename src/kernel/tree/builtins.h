@@ -19,8 +19,10 @@ typedef enum {
 
 typedef enum { FL_KBR_FLOAT, FL_KBR_FLOATI, FL_KBR_TEST, FL_KBR_INT, FL_KBR_BITS } fl_kbrule;
 typedef struct fl_kbuiltin_info {
-  const char *id, *name32, *name64;   /* INT, BITS: one name in both; "": none of this type */
-  uint8_t n, rule, result, arg;       /* operands; fl_kbrule; BITS: fl_ktype of result, operands */
+  const char *id, *name32, *name64;   /* INT, BITS: the same name in both; "": there is none for
+                                      ** this type */
+  uint8_t n, rule, result, arg;       /* number of operands; fl_kbrule; BITS: fl_ktype of result and
+                                      ** operands */
   const char *d[3];                   /* derivatives, NULL: none */
 } fl_kbuiltin_info;
 extern const fl_kbuiltin_info fl_kbuiltins[FL_KB_COUNT];

@@ -1,4 +1,4 @@
-/* The tree as text for people: one statement a line, indented, types at constants. */
+/* The tree as text for people: one statement per line, indented, constants with types. */
 #include "kernel/tree/builtins.h"
 #include <string.h>
 

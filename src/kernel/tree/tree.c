@@ -1,6 +1,6 @@
 /*
-** Arena, types, variables and constructors of tree.h. Constructors check their types with
-** assert (our bugs); what a user can cause (depth, memory) is remembered in the arena.
+** Arena, types, variables and constructors of tree.h. Constructors check their types with assert
+** (our bugs); failures that a user can cause (depth, memory) are recorded in the arena.
 */
 #include "kernel/tree/tree.h"
 #include "base/hash.h"
@@ -29,7 +29,7 @@ void fl_karena_close(fl_karena *a) {
   a->at = a->end = NULL;
 }
 
-/* The first failure is kept: later ones may only follow from it. */
+/* Only the first failure is recorded: later ones may follow from it. */
 static int may_take(fl_karena *a, size_t size) {
   const int large = a->most && (size > a->most || a->bytes > a->most - size);
   const int stopped = a->stop && atomic_load_explicit(a->stop, memory_order_relaxed);
@@ -103,7 +103,7 @@ fl_kfunc *fl_kfunc_new(fl_karena *a, const char *name) {
   return f->name ? f : NULL;
 }
 
-/* Where the name is in the table, or the free place for it. */
+/* The place of the name in the table, or the free place for it. */
 static int32_t *name_slot(const fl_kfunc *f, const char *name) {
   for (uint64_t h = fl_hash64(name, strlen(name), 7);; h++) {
     int32_t *at = &f->names[h & (uint64_t)(f->cap_names - 1)];
@@ -111,8 +111,8 @@ static int32_t *name_slot(const fl_kfunc *f, const char *name) {
   }
 }
 
-/* The table knows all variables, at most half of it: made again where it
-** grows or their numbers have changed. */
+/* Enters all variables in the table, at most half full: it is rebuilt when it grows or when
+** variables were renumbered. */
 static int know_names(fl_kfunc *f) {
   if (f->n_names == f->n_vars && 2 * f->n_vars < f->cap_names) return 1;
   const int32_t cap = f->cap_names && 2 * f->n_vars < f->cap_names
@@ -129,8 +129,8 @@ static int know_names(fl_kfunc *f) {
   return 1;
 }
 
-/* A C identifier from "p.x": dots and brackets become '_'. A taken one gets the number of the
-** variable, which is new, so few tries do. */
+/* A C identifier from "p.x": dots and brackets become '_'. If it is taken, the number of the
+** variable is appended, which is new, so a few tries are enough. */
 static const char *unique_name(fl_kfunc *f, const char *source) {
   char text[96];
   size_t n = 0;
@@ -215,7 +215,8 @@ int64_t fl_kvar_offset(const fl_kvar *v, int64_t e) {
   return at;
 }
 
-/* An operand is NULL: memory ran out, which the arena knows, or what made it was refused. */
+/* Returns NULL for a missing operand: memory ran out, which the arena has recorded, or the operand
+** was refused. */
 static void *missing(fl_karena *a) {
   if (!a->failed) a->failed = FL_KARENA_MISSING;
   return NULL;
@@ -223,7 +224,7 @@ static void *missing(fl_karena *a) {
 
 /* ---- expressions ------------------------------------------------------------------------- */
 
-/* A node over n operands; NULL when one is missing or it would be too deep. */
+/* A node with n operands; NULL if one is missing or it would be too deep. */
 static fl_kexpr *node(fl_karena *a, int kind, int type, int op, int n, fl_kexpr *const *x) {
   int depth = 0, line = 0;
   for (int i = 0; i < n; i++) {
@@ -402,7 +403,7 @@ void fl_kblock_append(fl_kblock *b, fl_kblock more) {
   b->last = more.last;
 }
 
-/* A statement over expressions that must all exist. */
+/* A statement with expressions, none of which may be missing. */
 static fl_kstmt *with(fl_kfunc *f, fl_kblock *b, int kind, int var, fl_kexpr *x, fl_kexpr *y) {
   fl_kstmt *s = fl_kstmt_new(f->arena, b, kind, x ? x->line : 0);
   if (!s) return NULL;

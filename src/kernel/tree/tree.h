@@ -4,19 +4,19 @@
 **
 ** - Only scalars exist. A vector or struct is one variable per leaf ("v.x" -> v_x), an array
 **   of structs one array per leaf, a float4 access four accesses of the scalar pointer.
-** - Expressions are pure. What has effects in the source (++, = inside expressions, atomics,
-**   shuffles, calls of __device__ functions) is a statement with a temporary before its use.
-**   && || ?: evaluate their right sides only where the left asks for it (loads are guarded).
+** - Expressions are pure. Whatever has effects in the source (++, = inside expressions, atomics,
+**   shuffles, calls of __device__ functions) is a statement with a temporary before its use. && ||
+**   ?: evaluate their right sides only where the left asks for it (loads are guarded).
 ** - Types are explicit: operands of a binary node have one type, conversions are CAST nodes.
 ** - __device__ functions are inlined; switch, early return of an inlined function and break
-**   out of a switch are BLOCKs left by LEAVE. BREAK and CONTINUE mean the innermost LOOP.
-** - Lines count from 1 in the source string (0: made by us).
+**   out of a switch are BLOCKs left by LEAVE. BREAK and CONTINUE refer to the innermost LOOP.
+** - Lines count from 1 in the source string (0: generated).
 **
 ** Nodes live in the arena of their source; nothing is freed singly. Constructors return NULL
 ** when memory is out or an argument is NULL (and the arena remembers it in 'failed'), so that
 ** building code need not check each step: check fl_karena.failed once at the end. Expressions
 ** are immutable once built and may be shared between statements of one function, but each
-** use is evaluated and printed again: put what is used twice into a variable.
+** use is evaluated and printed again: put a value that is used twice into a variable.
 */
 #ifndef FL_KERNEL_TREE_H
 #define FL_KERNEL_TREE_H
@@ -32,13 +32,13 @@ typedef struct fl_karena {
   fl_mem *mem;
   struct fl_karena_chunk *chunks;   /* newest first */
   char *at, *end;                   /* free part of the newest chunk */
-  int failed;                       /* the first of these, 0: nothing */
-  size_t bytes, most;               /* taken; at most that many may be, 0: any number */
-  const atomic_int *stop;           /* polled where memory is taken: not 0, it fails;
-                                    ** NULL: nothing asks for a stop */
+  int failed;                       /* first failure, one of those below; 0: none */
+  size_t bytes, most;               /* bytes taken, and the most that may be; 0: no limit */
+  const atomic_int *stop;           /* polled when memory is taken: if it is not 0, the arena fails;
+                                    ** NULL: nothing can stop it */
 } fl_karena;
-/* DEEP: FL_K_MAX_DEPTH passed; MISSING: an operand was NULL; LARGE: 'most'
-** passed; STOPPED: by 'stop'. */
+/* DEEP: deeper than FL_K_MAX_DEPTH; MISSING: an operand was NULL; LARGE: more than 'most'; STOPPED:
+** by 'stop'. */
 enum { FL_KARENA_MEMORY = 1, FL_KARENA_DEEP, FL_KARENA_MISSING, FL_KARENA_LARGE,
        FL_KARENA_STOPPED };
 void fl_karena_init(fl_karena *a, fl_mem *m);
@@ -49,9 +49,9 @@ char *fl_karena_printf(fl_karena *a, const char *fmt, ...) __attribute__((format
 
 /* ---- types ------------------------------------------------------------------------------- */
 
-/* Arithmetic happens in I32 U32 I64 U64 F16 BF16 F32 F64 only; the narrower integers and BOOL
-** are types of variables, memory, casts (values are kept wrapped; BOOL is 0 or 1) and, BOOL
-** only, of comparisons and logic. F16 and BF16 operations round after each operation. */
+/* Arithmetic is done in I32 U32 I64 U64 F16 BF16 F32 F64 only; the narrower integers and BOOL are
+** types of variables, memory, casts (values are kept wrapped; BOOL is 0 or 1) and, BOOL only, of
+** comparisons and logic. F16 and BF16 operations round after each operation. */
 typedef enum {
   FL_KT_VOID, FL_KT_BOOL, FL_KT_I8, FL_KT_U8, FL_KT_I16, FL_KT_U16, FL_KT_I32, FL_KT_U32,
   FL_KT_I64, FL_KT_U64, FL_KT_F16, FL_KT_BF16, FL_KT_F32, FL_KT_F64, FL_KT_COUNT
@@ -61,13 +61,14 @@ typedef struct fl_ktype_info {
   const char *name;       /* "f32" */
   const char *c;          /* as CUDA C writes it: "float" */
   uint8_t size, is_float, is_signed;
-  int8_t dtype;           /* flame_dtype of such elements, -1: a tensor cannot hold them */
+  int8_t dtype;           /* flame_dtype of such elements; -1: a tensor cannot hold them */
 } fl_ktype_info;
 extern const fl_ktype_info fl_ktypes[FL_KT_COUNT];
 static inline int fl_kt_is_float(int t) { return fl_ktypes[t].is_float; }
 static inline int fl_kt_is_int(int t) { return t >= FL_KT_BOOL && t <= FL_KT_U64; }
 static inline int fl_kt_size(int t) { return fl_ktypes[t].size; }
-/* The dtype of tensors that hold such elements: unsigned ones as the signed of the same width. */
+/* The dtype of tensors that hold such elements: for unsigned types the signed one of the same
+** width. */
 static inline int fl_kt_held_as(int t) {
   return fl_ktypes[t == FL_KT_U16 || t == FL_KT_U32 || t == FL_KT_U64 ? t - 1 : t].dtype;
 }
@@ -79,23 +80,23 @@ typedef union fl_kvalue { int64_t i; double d; } fl_kvalue;
 /* ---- variables --------------------------------------------------------------------------- */
 
 typedef enum {
-  FL_KV_LOCAL,      /* scalar of one thread; a scalar (leaf) parameter too: param >= 0. Mutable */
-  FL_KV_ARRAY,      /* array of one thread, 'count' elements (an array leaf of a struct parameter
-                    ** too: param >= 0) */
+  FL_KV_LOCAL,    /* scalar of one thread, also a scalar parameter or member: param >= 0. Mutable */
+  FL_KV_ARRAY,      /* array of one thread, 'count' elements; also an array member of a struct
+                    ** parameter: param >= 0 */
   FL_KV_SHARED,     /* array of the block; 'dynamic': extern __shared__, from byte 0 of the
                     ** dynamic memory, count = 0; such arrays overlap each other */
   FL_KV_TABLE,      /* read-only array with known contents 'data' (__constant__, const tables) */
-  FL_KV_POINTER     /* global memory: a pointer parameter (or pointer leaf of a struct parameter) */
+  FL_KV_POINTER  /* global memory: a pointer parameter, or a pointer member of a struct parameter */
 } fl_kvkind;
 
 enum { FL_K_MAX_RANK = 4 };
 typedef struct fl_kvar {
   const char *name;          /* unique in the function, an identifier of C */
   const char *source;        /* as the source names it: "p.x", "row" */
-  uint8_t kind, type;        /* fl_kvkind; type of the scalar or of one element */
+  uint8_t kind, type;        /* fl_kvkind; type of the scalar, or of one element */
   uint8_t is_const;          /* POINTER: pointee is const. TABLE: always */
   uint8_t dynamic;           /* SHARED: see above */
-  uint8_t temporary;         /* made by us, not in the source */
+  uint8_t temporary;         /* it is generated, not in the source */
   uint8_t rank;              /* ARRAY, SHARED, TABLE: dims as declared (for messages; the index
                              ** of an access is flat, in elements of 'type') */
   int64_t dims[FL_K_MAX_RANK];
@@ -105,7 +106,7 @@ typedef struct fl_kvar {
   int64_t offset;            /* bytes from the parameter's begin (leaves of structs and vectors) */
   int64_t stride[FL_K_MAX_RANK];   /* bytes between elements along dims, in the parameter */
   const fl_kvalue *data;     /* TABLE: count values */
-  void *note;                /* for the pass at work (activity, registers); NULL after parsing */
+  void *note;                /* for the current pass (activity, registers); NULL after parsing */
 } fl_kvar;
 
 /* ---- expressions ------------------------------------------------------------------------- */
@@ -117,8 +118,9 @@ typedef enum {
   FL_KX_SPECIAL,    /* op: fl_kspecial. U32 (warpSize I32) */
   FL_KX_UNARY,      /* op x0: FL_KO_NEG, FL_KO_INVERT (integers), FL_KO_NOT (BOOL) */
   FL_KX_BINARY,     /* x0 op x1, both of one type (shifts: x1 any arithmetic integer type) */
-  FL_KX_SELECT,     /* x0 (BOOL) ? x1 : x2, only the chosen one is evaluated */
-  FL_KX_CAST,       /* (type)x0. Float to integer: truncates, saturates, NaN 0, as the GPU */
+  FL_KX_SELECT,     /* x0 (BOOL) ? x1 : x2, where only the chosen operand is evaluated */
+  FL_KX_CAST,       /* (type)x0. Float to integer truncates, saturates, and gives 0 for NaN, as the
+                    ** GPU */
   FL_KX_CALL        /* op: fl_kbuiltin of x0..x[n-1]; types as kernel/tree/builtins.def says */
 } fl_kxkind;
 
@@ -140,7 +142,7 @@ typedef enum {
   FL_KSPECIAL_BID_Z, FL_KSPECIAL_BDIM_X, FL_KSPECIAL_BDIM_Y, FL_KSPECIAL_BDIM_Z, FL_KSPECIAL_GDIM_X,
   FL_KSPECIAL_GDIM_Y, FL_KSPECIAL_GDIM_Z, FL_KSPECIAL_WARP_SIZE, FL_KSPECIAL_COUNT
 } fl_kspecial;
-/* As CUDA writes them (print.c). */
+/* As CUDA writes them (used by print.c). */
 extern const char *const fl_koperator_text[], *const fl_kspecial_text[FL_KSPECIAL_COUNT];
 
 enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200, FL_K_MAX_SHARED = 48 << 10 };
@@ -158,8 +160,8 @@ typedef struct fl_kexpr {
 /* ---- statements -------------------------------------------------------------------------- */
 
 typedef enum {
-  FL_KS_DECL,      /* var (LOCAL or ARRAY) begins here with undefined contents. A variable
-                   ** without DECL (parameters, temporaries of AD) lives in the whole function */
+  FL_KS_DECL,      /* declares var (LOCAL or ARRAY), with undefined contents. A variable without
+                   ** DECL (parameters, temporaries of AD) lives in the whole function */
   FL_KS_ASSIGN,    /* var = x[0], which has var's type */
   FL_KS_STORE,     /* var[x[0]] = x[1] (of the element type). With 'accumulate':
                    ** var[i] = (element type)((type of x[1])var[i] + x[1]); -= is + of the
@@ -170,21 +172,22 @@ typedef enum {
   FL_KS_ATOMIC,
   FL_KS_IF,        /* x[0] BOOL: body, else other */
   FL_KS_LOOP,      /* see fl_kstmt.post */
-  FL_KS_BREAK, FL_KS_CONTINUE,   /* of the innermost LOOP (BLOCKs in between are left) */
+  FL_KS_BREAK, FL_KS_CONTINUE,   /* leaves or continues the innermost LOOP (BLOCKs in between are
+                                 ** left) */
   FL_KS_BLOCK,     /* body; label */
-  FL_KS_LEAVE,     /* to the end of the enclosing BLOCK 'label', through loops in between */
+  FL_KS_LEAVE,     /* jumps to the end of the enclosing BLOCK 'label', out of loops in between */
   FL_KS_RETURN,    /* of the kernel */
   FL_KS_BARRIER,   /* op: fl_kbarrier; x[0]: the mask of __syncwarp or NULL */
   FL_KS_SHUFFLE,   /* result = value of x[1] in another lane; op: fl_kshuffle; x[0] mask (U32),
                    ** x[1] value (32 or 64 bits or F16), x[2] lane or delta (I32 or U32),
-                   ** x[3] width (I32). x[1] is evaluated by every lane that is here */
+                   ** x[3] width (I32). x[1] is evaluated by every active lane */
   FL_KS_VOTE,      /* result (U32 or I32) of op: fl_kvote; x[0] mask (NULL for ACTIVE), x[1] BOOL */
   FL_KS_PRINTF,    /* text: format, args */
-  FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written. x[1] (I64) not NULL: x[0] says that
-                   ** this byte is where a wide type may begin; a GPU sees to it itself */
+  FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written. If x[1] (I64) is not NULL: x[0]
+                   ** tells whether a wide type may begin at this byte; a GPU checks that itself */
 } fl_kskind;
 
-/* HERE: of the threads of a warp that come together, in any lanes */
+/* HERE: a barrier of those threads of a warp that reach it together, in any lanes */
 typedef enum { FL_KBAR_BLOCK, FL_KBAR_WARP, FL_KBAR_FENCE, FL_KBAR_HERE } fl_kbarrier;
 typedef enum { FL_KSH_IDX, FL_KSH_UP, FL_KSH_DOWN, FL_KSH_XOR } fl_kshuffle;
 typedef enum { FL_KVOTE_BALLOT, FL_KVOTE_ANY, FL_KVOTE_ALL, FL_KVOTE_ACTIVE } fl_kvote;
@@ -193,13 +196,13 @@ typedef enum {
   FL_KA_CAS, FL_KA_INC, FL_KA_DEC, FL_KA_COUNT
 } fl_katomic;
 
-/* How an ATOMIC ADD made by AD may be done (source atomics are FREE). All give the same sum up
-** to rounding; the result is unused for the last two. */
+/* How an ATOMIC ADD made by AD may be done (atomics of the source are FREE). All give the same sum
+** up to rounding; for the last two the result is unused. */
 typedef enum {
   FL_KM_FREE,       /* in any order */
   FL_KM_ORDERED,    /* reproducible: the launcher sums in a fixed order */
-  FL_KM_BLOCK       /* index is the same in the whole block: reduce, then one atomic. Reached by
-                    ** all threads of the block or by none of them */
+  FL_KM_BLOCK       /* the index is the same in the whole block: reduce, then one atomic. All
+                    ** threads of the block reach it, or none */
 } fl_kmode;
 
 typedef struct fl_kstmt fl_kstmt;
@@ -207,25 +210,25 @@ typedef struct fl_kblock { fl_kstmt *first, *last; } fl_kblock;     /* linked by
 struct fl_kstmt {
   uint8_t kind, op, mode;    /* fl_kskind; fl_katomic …; fl_kmode */
   uint8_t accumulate;        /* STORE */
-  uint8_t as;                /* ATOMIC: fl_ktype of the element's size, VOID: the element's own */
-  uint8_t called;            /* while parsing: in the body of a function that was called */
-  uint8_t post;              /* LOOP: 1 = do-while, the condition is asked after 'other' */
+  uint8_t as;           /* ATOMIC: fl_ktype with the element's size; VOID: the element's own type */
+  uint8_t called;            /* while parsing: it is in the body of a function that was called */
+  uint8_t post;              /* LOOP: 1 = do-while: the condition is evaluated after 'other' */
   int32_t line;
   int32_t var;               /* DECL, ASSIGN, STORE, ATOMIC; else -1 */
-  int32_t result;            /* ATOMIC, SHUFFLE, VOTE: LOCAL that takes the result; -1: unused */
+  int32_t result;            /* ATOMIC, SHUFFLE, VOTE: LOCAL that receives the result; -1: unused */
   int32_t site;              /* STORE, ATOMIC: number of the access; else -1 */
   int32_t label;             /* BLOCK, LEAVE; LOOP: number of the loop in the function */
   fl_kexpr *x[4];
   fl_kblock body, other;     /* IF: then, else. LOOP: body, step. BLOCK: body */
   const char *text;          /* PRINTF, ASSERT */
-  fl_kexpr **args;           /* PRINTF: n_args (C's default promotions applied) */
+  fl_kexpr **args;           /* PRINTF: n_args arguments (with C's default promotions) */
   int32_t n_args;
-  void *note;                /* for the pass at work; NULL after parsing */
+  void *note;                /* for the current pass; NULL after parsing */
   fl_kstmt *next;
 };
 /* LOOP, post == 0:  while (x[0]) { body; other; }   post == 1:  do { body; other; } while (x[0]);
-** CONTINUE goes on with 'other'. x[0] NULL: for ever (left by BREAK, LEAVE, RETURN).
-** 'other' holds neither BREAK nor CONTINUE of this loop. */
+** CONTINUE continues with 'other'. x[0] NULL: no condition (left by BREAK, LEAVE, RETURN). 'other'
+** holds neither BREAK nor CONTINUE of this loop. */
 
 /* ---- functions --------------------------------------------------------------------------- */
 
@@ -234,18 +237,18 @@ typedef struct fl_kparam {
   const char *name, *type_name;  /* type_name as written, without const and *: "float4", "Params" */
   int32_t line;
   uint8_t is_pointer, is_const, is_struct;   /* is_const: of the pointee, for pointers */
-  uint8_t known;             /* 0: a type that we cannot read (then the body is refused too) */
+  uint8_t known;             /* 0: a type that could not be read (then the body is refused too) */
   uint8_t type;              /* scalar, or scalar of a vector; element type of pointers; VOID for
                              ** structs with mixed leaves and for void* */
   int32_t width;             /* scalars per element: 1, 2 to 4 for vectors, leaves of a struct */
-  uint8_t wide;              /* bytes of which its memory begins at a multiple: of the widest type
-                             ** that is read or written through it; 0: those of an element */
+  uint8_t wide;              /* alignment of its memory in bytes: the size of the widest type that
+                             ** is read or written through it; 0: the size of an element */
   int64_t size, align;       /* bytes of the argument (pointers 8) */
   int64_t offset;            /* in the parameter buffer, by CUDA's rules */
   int64_t pointee_size;      /* bytes of one element behind a pointer; 0: void or unknown */
-  uint8_t of_file;           /* a variable of file scope, which no argument of the text stands for;
-                             ** 2: that begins as zeros */
-  uint8_t shared;            /* it is, other kernels have it, and one of them writes it */
+  uint8_t of_file;           /* it is a variable of file scope, for which no argument of the text
+                             ** exists; 2: one that begins as zeros */
+  uint8_t shared;            /* it is one that other kernels have too, and one of them writes it */
   int64_t count;             /* of_file: its elements */
   const struct fl_kfield *fields;  /* leaves of a struct or vector (by value or behind a pointer) */
   int32_t n_fields;
@@ -268,41 +271,41 @@ typedef struct fl_kfunc {
   int32_t n_params;
   fl_kvar *vars;             /* grows: keep indices, not addresses, across fl_kvar_add */
   int32_t n_vars, cap_vars;
-  int32_t *names;            /* hash of the names of the first n_names variables: 1 +
-                             ** index, 0: free (tree.c) */
+  int32_t *names;            /* hash table of the names of the first n_names variables: 1 + index,
+                             ** 0: free (tree.c) */
   int32_t n_names, cap_names;
   int32_t n_sites, n_labels, n_loops;
   fl_kblock body;
   uint8_t has_body;          /* 0: outside the language, see refusal (or only declared) */
   uint8_t uses_shared, uses_barrier, uses_warp, uses_atomics, uses_printf;
-  uint8_t replays;           /* reads what atomics returned in another launch (ad/record.h) */
-  uint8_t reserved_names;    /* names given so far to temporaries */
+  uint8_t replays;  /* it reads the results of atomics that another launch recorded (ad/record.h) */
+  uint8_t reserved_names;    /* number of names given to temporaries so far */
   int32_t refusal_line;
-  const char *refusal;       /* why, without "kernel 'k', line N: "; NULL: none */
+  const char *refusal;       /* the reason, without "kernel 'k', line N: "; NULL: none */
   int64_t shared_bytes;      /* static shared memory, aligned */
-  int32_t max_threads;       /* of __launch_bounds__, 0: none */
+  int32_t max_threads;       /* the value of __launch_bounds__; 0: none */
 } fl_kfunc;
 
-/* An empty function (for kernels made by AD): body, parameters and variables follow. */
+/* An empty function (for kernels made by AD), to which body, parameters and variables are added. */
 fl_kfunc *fl_kfunc_new(fl_karena *a, const char *name);
 /* Deep copy into 'a' (notes are not copied): variables, sites and labels keep their numbers. */
 fl_kfunc *fl_kfunc_clone(fl_karena *a, const fl_kfunc *f);
-/* Append a parameter with its variable(s); scalar or pointer. Returns the
-** variable, -1: no memory. */
+/* Appends a parameter, scalar or pointer, with its variable(s). Returns the variable; -1: no
+** memory. */
 int fl_kparam_add(fl_kfunc *f, const char *name, int type, int is_pointer, int is_const);
-/* New variable; 'name' gets a suffix where it is taken. Returns its index or -1. */
+/* Adds a variable; 'name' gets a suffix if it is taken. Returns its index, or -1. */
 int fl_kvar_add(fl_kfunc *f, fl_kvkind kind, int type, const char *name, int64_t count);
-/* Number the loops again, from 0: where a body was put together from copies. */
+/* Numbers the loops again, from 0, after a body was assembled from copies. */
 void fl_kfunc_number_loops(fl_kfunc *f);
 static inline int fl_ktemp(fl_kfunc *f, int type) {
   return fl_kvar_add(f, FL_KV_LOCAL, type, "t#", 1);
 }
-/* Byte offset within its parameter of element e of an ARRAY leaf. */
+/* Byte offset of element e of an ARRAY member within its parameter. */
 int64_t fl_kvar_offset(const fl_kvar *v, int64_t e);
 
 /* ---- constructors ------------------------------------------------------------------------
-** The line of a node is that of its first operand (constants and variables: 0): set ->line
-** on the result where it matters. Simple constant folding happens here for integers. */
+** The line of a node is that of its first operand (constants and variables: 0); set ->line on the
+** result if it matters. Integers are folded here where that is simple. */
 
 fl_kexpr *fl_kexpr_int(fl_karena *a, int type, int64_t value);
 fl_kexpr *fl_kexpr_float(fl_karena *a, int type, double value);     /* rounded to type */
@@ -313,15 +316,16 @@ fl_kexpr *fl_kexpr_special(fl_karena *a, int special);
 fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x);
 fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y); /* types must agree */
 fl_kexpr *fl_kexpr_select(fl_karena *a, fl_kexpr *c, fl_kexpr *x, fl_kexpr *y);
-fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);      /* x itself if it has the type */
+/* x itself if it already has the type */
+fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);
 fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *const *x);
-/* Depth of x after its operands were changed where they are. 0: too deep. */
+/* Recomputes the depth of x after its operands were replaced. 0: too deep. */
 int fl_kexpr_settle(fl_karena *a, fl_kexpr *x);
-/* x with other operands, its site kept. */
+/* A copy of x with other operands; it keeps x's site. */
 fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operands);
 fl_kexpr *fl_kexpr_truth(fl_karena *a, fl_kexpr *x);                /* x != 0 as BOOL */
 
-/* Statements append to *b and return the new node (NULL: memory; *b unchanged). */
+/* Statements are appended to *b; returns the new node (NULL: no memory; *b is unchanged). */
 fl_kstmt *fl_kstmt_new(fl_karena *a, fl_kblock *b, int kind, int line);
 fl_kstmt *fl_kstmt_decl(fl_kfunc *f, fl_kblock *b, int var);
 fl_kstmt *fl_kstmt_assign(fl_kfunc *f, fl_kblock *b, int var, fl_kexpr *value);
@@ -334,15 +338,15 @@ fl_kstmt *fl_kstmt_loop(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond); /* cond may 
 fl_kstmt *fl_kstmt_block(fl_kfunc *f, fl_kblock *b);                /* with a new label */
 void fl_kblock_append(fl_kblock *b, fl_kblock more);                /* moves */
 
-/* Copies with variables renamed by map[old] (NULL: kept) and new sites; for use inside one
-** function (replay, inlining). Labels of blocks and loops inside are renewed. */
+/* Copies with variables renumbered by map[old] (NULL: unchanged) and new sites, for use within one
+** function (replay, inlining). Blocks and loops inside get new labels. */
 fl_kexpr *fl_kexpr_clone(fl_kfunc *f, const fl_kexpr *x, const int32_t *map);
 fl_kblock fl_kblock_clone(fl_kfunc *f, const fl_kblock *b, const int32_t *map);
 
 /* ---- walks -------------------------------------------------------------------------------- */
 
-/* Pre-order. stmt(arg, s) before s's expressions and parts; expr(arg, x) before its operands.
-** Either may be NULL. A visitor returns 0 to skip what is inside, else 1. */
+/* Pre-order. stmt(arg, s) is called before s's expressions and parts; expr(arg, x) before its
+** operands. Either may be NULL. A visitor returns 0 to skip what is inside, else 1. */
 typedef struct fl_kvisitor {
   int (*stmt)(void *arg, fl_kstmt *s);
   int (*expr)(void *arg, fl_kexpr *x);
@@ -351,12 +355,12 @@ typedef struct fl_kvisitor {
 void fl_kwalk_expr(const fl_kvisitor *v, fl_kexpr *x);
 void fl_kwalk_block(const fl_kvisitor *v, fl_kblock b);
 void fl_kwalk_stmt(const fl_kvisitor *v, fl_kstmt *s);
-/* Structural equality (same variables, operators and constants; sites and lines aside). Says
-** nothing about the values unless nothing in between assigned what they read. */
+/* Structural equality (same variables, operators and constants; sites and lines are ignored). Equal
+** expressions have equal values only if nothing in between assigned to what they read. */
 int fl_kexpr_same(const fl_kexpr *a, const fl_kexpr *b);
-/* Is it true of x or of a part of x? x NULL: no. */
+/* Is 'is' true for x or a part of x? x NULL: no. */
 int fl_kexpr_any(const fl_kexpr *x, int (*is)(const void *arg, const fl_kexpr *x), const void *arg);
 
-/* Prints the tree for people and golden tests: one statement a line, types at constants. */
+/* Prints the tree for people and golden tests: one statement per line, constants with types. */
 void fl_ktree_print(fl_text *t, const fl_kfunc *f);
 #endif

@@ -1,4 +1,4 @@
-/* The invariants of tree.h, checked (verify.h). */
+/* Checks the invariants of tree.h (verify.h). */
 #include "kernel/tree/verify.h"
 #include "kernel/tree/builtins.h"
 #include "base/env.h"
@@ -12,12 +12,12 @@
 typedef struct verifier {
   const fl_kfunc *f;
   const char *fault;             /* the first one */
-  uint8_t *declared;             /* per variable: 1 has a DECL somewhere, 2 and it is in scope */
+  uint8_t *declared;             /* by variable: 1: it has a DECL somewhere, 2: and is in scope */
   uint8_t *label, *loop;         /* taken numbers */
   int32_t line;
 } verifier;
 
-typedef struct scope {           /* what encloses a statement, innermost first */
+typedef struct scope {           /* the constructs around a statement, innermost first */
   const struct scope *up;
   const fl_kstmt *s;
   int step;                      /* in the step of this loop */
@@ -244,7 +244,7 @@ static int check_choice(verifier *v, const fl_kstmt *s, const scope *up) {
   return check_block(v, s->body, &in);
 }
 
-/* Statements of a warp, and those that only speak. */
+/* Checks statements of a warp, and those that only print. */
 static int check_rest(verifier *v, const fl_kstmt *s) {
   for (int i = 0; i < 4; i++)
     if (s->x[i] && !check_expr(v, s->x[i])) return 0;
@@ -278,7 +278,7 @@ static int check_stmt(verifier *v, const fl_kstmt *s, const scope *up) {
   }
 }
 
-/* Variables declared in a block are out of scope behind it. */
+/* Checks a block. Variables that it declares are out of scope after it. */
 static int check_block(verifier *v, fl_kblock b, const scope *up) {
   const fl_kstmt *last = NULL;
   for (const fl_kstmt *s = b.first; s; last = s, s = s->next)
@@ -321,7 +321,8 @@ int fl_kpass_is_told(void) { return fl_env_int(FL_ENV_FLAME_DEBUG) >= 6; }
 
 uint64_t fl_ktree_hash(const fl_kfunc *f) {
   fl_text t;
-  fl_mem own = { 0 };                /* what is told takes and fails nothing of the kernel's */
+  fl_mem own = { 0 };                /* the report uses its own memory, so that it cannot make the
+                                     ** kernel's allocations fail */
   fl_text_init(&t, &own);
   fl_ktree_print(&t, f);
   const char *tree = fl_text_str(&t);

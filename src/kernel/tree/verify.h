@@ -1,23 +1,24 @@
 /*
 ** The invariants of tree.h, checked: types agree, variables and labels are in range and unique,
 ** exits have a block or loop to leave, a variable of the source is used in the scope of its DECL.
-** Run after every pass in debug builds and in builds with test hooks; a function that fails is a
-** bug of the pass before, never of the user.
+** The check runs after every pass in debug builds and in builds with test hooks; a function that
+** fails is a bug of the pass before, never of the user.
 */
 #ifndef FL_KERNEL_VERIFY_H
 #define FL_KERNEL_VERIFY_H
 #include "kernel/tree/tree.h"
 
-/* NULL, or what is wrong with 'body' as the body of f, with the line (text of f's arena). */
+/* NULL, or a description of what is wrong with 'body' as the body of f, with the line (in f's
+** arena). */
 const char *fl_kverify(const fl_kfunc *f, fl_kblock body);
 
-/* After each pass: prints the tree with FLAME_DEBUG=6, and in debug builds and those with test
-** hooks stops the program with the fault when what the pass made is not well formed. */
+/* Called after each pass: prints the tree with FLAME_DEBUG=6, and in debug builds and those with
+** test hooks stops the program with a message if the pass made a tree that is not well formed. */
 void fl_kpass_done(const char *pass, const fl_kfunc *f, fl_kblock body);
 
-/* FLAME_DEBUG=6 also tells in a line what became of a kernel: "kernel 'k' 0123456789abcdef: …", the
-** number being that of its tree; tools/verdicts collects and compares these lines. */
+/* Does FLAME_DEBUG=6 also print a line about what became of a kernel: "kernel 'k' 0123456789abcdef:
+** …"? The number is that of its tree; tools/verdicts collects and compares these lines. */
 int fl_kpass_is_told(void);
-uint64_t fl_ktree_hash(const fl_kfunc *f);           /* of what is printed; 0: no memory */
+uint64_t fl_ktree_hash(const fl_kfunc *f);           /* hash of the printed tree; 0: no memory */
 void fl_kpass_tell(const fl_kfunc *f, const char *what);
 #endif

@@ -41,12 +41,12 @@ int fl_kexpr_any(const fl_kexpr *x, int (*is)(const void *arg, const fl_kexpr *x
 
 /* ---- copies ------------------------------------------------------------------------------- */
 
-/* fresh: sites, labels and loops get new numbers in f; else they keep theirs. */
+/* fresh: sites, labels and loops get new numbers in f; otherwise they keep theirs. */
 typedef struct copier {
   fl_kfunc *f;
   const int32_t *map;
   int fresh;
-  const struct renamed *labels;       /* of the enclosing BLOCKs, the innermost first */
+  const struct renamed *labels;       /* labels of the enclosing BLOCKs, the innermost first */
 } copier;
 typedef struct renamed { int32_t from, to; const struct renamed *up; } renamed;
 
@@ -73,7 +73,7 @@ static fl_kexpr *copy_expr(copier *c, const fl_kexpr *x) {
 static int32_t label_of(const copier *c, int32_t label) {
   for (const renamed *l = c->labels; l; l = l->up)
     if (l->from == label) return l->to;
-  return label;                       /* of a block around the copied part */
+  return label;                       /* label of a block around the copied part */
 }
 
 static void renumber(copier *c, fl_kstmt *s) {

@@ -1,0 +1,68 @@
+/*
+** Small blocks for a Lua state of ours: pages of blocks of one size, a list of free ones in each,
+** as a block is taken and freed at each instruction that makes a value. A page that is empty goes
+** back to the system, so who asks for pages counts all that small blocks take (heap.c).
+**
+** Sizes are in steps of 16 bytes. Lua tells the size of what it frees, and the address of a block
+** that of its page, so no block has a header. Under ASan no block is small: each is the system's.
+*/
+#ifndef FL_LUA_POOL_H
+#define FL_LUA_POOL_H
+#include "base/mem.h"
+
+enum { FL_POOL_PAGE = 16 << 10, FL_POOL_STEP = 16, FL_POOL_KINDS = 32,
+#if defined(__SANITIZE_ADDRESS__) || FL_HAS_FEATURE(address_sanitizer)
+  FL_POOL_MOST = 0,
+#else
+  FL_POOL_MOST = FL_POOL_KINDS * FL_POOL_STEP,
+#endif
+};
+
+typedef struct fl_pool_page {
+  void *free;                         /* blocks, linked through the first word; NULL: it is full */
+  int32_t used, kind;
+  struct fl_pool_page *next, *prev;   /* of fl_pool.others, while it has free blocks */
+} fl_pool_page;
+
+typedef struct fl_pool {
+  fl_pool_page *now[FL_POOL_KINDS];   /* blocks are taken from it; never NULL */
+  fl_pool_page *others[FL_POOL_KINDS];
+  fl_pool_page *spare;                /* an empty one, kept for what comes next */
+} fl_pool;
+
+void fl_pool_init(fl_pool *p);
+/* Another page to take from, of those there are; 0: it needs one. */
+int fl_pool_turn(fl_pool *p, int kind);
+/* A page more for this kind. 0: no memory. */
+int fl_pool_grow(fl_pool *p, int kind);
+/* All pages go, whatever is in them. */
+void fl_pool_close(fl_pool *p);
+/* None is taken from until fl_pool_turn. */
+void fl_pool_shut(fl_pool *p);
+/* Pages that are empty go back to the system: how many. */
+int fl_pool_trim(fl_pool *p);
+/* What fl_pool_give leaves to do: the page had no free block before, or it is empty now. Returns
+** how many pages went back. */
+int fl_pool_settle(fl_pool *p, fl_pool_page *page, int was_full);
+
+static inline int fl_pool_kind(size_t size) { return (int)((size - 1) / FL_POOL_STEP); }
+
+/* A block, or NULL where the page is full. */
+static inline void *fl_pool_take(fl_pool *p, int kind) {
+  fl_pool_page *page = p->now[kind];
+  void *block = page->free;
+  if (block == NULL) return NULL;
+  page->free = *(void **)block;
+  page->used++;
+  return block;
+}
+
+/* Returns how many pages went back to the system. */
+static inline int fl_pool_give(fl_pool *p, void *block) {
+  fl_pool_page *page = (fl_pool_page *)((uintptr_t)block & ~(uintptr_t)(FL_POOL_PAGE - 1));
+  void *const next = page->free;
+  *(void **)block = next;
+  page->free = block;
+  return --page->used == 0 || next == NULL ? fl_pool_settle(p, page, next == NULL) : 0;
+}
+#endif
