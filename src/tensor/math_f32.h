@@ -79,15 +79,6 @@ FL_FN float fl_exp_scaled(float x, float by) {
 
 FL_FN float fl_exp_f32(float x) { return fl_exp_scaled(fl_within(x, 105.0f), 1.0f); }
 
-/* e^x of x <= 0 or NaN, with the bits of fl_exp_f32. Only small results leave the normal numbers,
-** so that one power of two is enough: e 2^-24 is exact, and 2^(n + 24) is a normal number or, where
-** e^x is below half of the smallest denormal, 0. */
-FL_FN float fl_exp_below_f32(float x) {
-  uint32_t b;
-  const float e = fl_exp_kernel(fl_exp_reduce(fl_least_f32(x, -105.0f), &b));
-  return fmaf(e, 0x1p-24f, 0x1p-24f) * fl_as_f32((b << 23) - (103u << 23));
-}
-
 FL_FN float fl_exp2_f32(float x) {
   const float b = fl_within(x, 152.0f), c = 0x1.8p23f + 254.0f, t = b + c;
   const float r = b - (t - c);

@@ -83,8 +83,6 @@ FL_FN double fl_exp_f64(double x) {
   return fl_scale_f64(fl_exp_kernel_f64(r, low, &rest), k);
 }
 
-FL_FN double fl_exp_below_f64(double x) { return fl_exp_f64(x); }
-
 FL_FN double fl_exp2_f64(double x) {
   const double b = x > 1025.0 ? 1025.0 : x, c = b < -1080.0 ? -1080.0 : b, t = c + 0x1.8p52,
                d = c - (t - 0x1.8p52);
