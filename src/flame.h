@@ -2,14 +2,15 @@
 ** flame.h: the C interface of flame-lua. The one public header.
 **
 ** A context holds everything; it is entered by one thread at a time, by any thread, and contexts
-** share nothing. A call by another thread meanwhile does nothing (flame_free: the tensor stays)
-** and fails with FLAME_BAD_ARGUMENT, which that thread reads until it clears it; facts are not
-** checked. Tensors are owned by the caller and freed with flame_free; a context may be closed
-** before its tensors are (they then answer with errors), but not used. Functions that make a
-** tensor return NULL on failure; NULL in (a context, too) gives NULL out, so calls can be
-** chained and checked once: flame_error(c) gives the first message since the last
-** flame_clear_error(c). Axes and positions are 0-based here, also in messages; negative axes
-** count from the end. The values inside index tensors count from 1, as in Lua.
+** share nothing. A call by another thread during that time does nothing (flame_free: the tensor
+** stays) and fails with FLAME_BAD_ARGUMENT, which that thread sees until it clears it; functions
+** that only return facts do not check this. Tensors are owned by the caller and freed with
+** flame_free; a context may be closed before its tensors are (they then answer with errors), but
+** not used. Functions that make a tensor return NULL on failure; a NULL argument (also for a
+** context) gives NULL, so calls can be chained and checked once: flame_error(c) gives the first
+** message since the last flame_clear_error(c). Axes and positions are 0-based here, also in
+** messages; negative axes count from the end. The values inside index tensors count from 1, as in
+** Lua.
 */
 #ifndef FLAME_H
 #define FLAME_H
@@ -49,69 +50,71 @@ typedef enum flame_dtype {
 } flame_dtype;
 
 /* ---- limits and permissions: docs/security.md ----------------------------------------- */
-/* Of the first four so many are in use at once: what would go over the limit fails, as out of
-** memory does, and nothing else changes. The others are used up: then every call that records or
-** computes fails with FLAME_INTERRUPTED, and Lua raises at each instruction, until
-** flame_lua_pcall or flame_limit_restart. */
+/* For the first four, the limit is the amount in use at once: a request beyond it fails, as out of
+** memory does, and nothing else changes. The others can be used up: then every call that records or
+** computes fails with FLAME_INTERRUPTED, and Lua raises at each instruction, until flame_lua_pcall
+** or flame_limit_restart. */
 typedef enum flame_limit {
   FLAME_HOST_BYTES,       /* memory of the context, of its Lua state and of its sandboxes */
-  FLAME_DEVICE_BYTES,     /* memory held from the drivers of GPUs, that kept for later included */
-  FLAME_NODES,            /* recorded values that are still wanted */
-  FLAME_COROUTINES,       /* of a state that flame_lua_new made */
-  FLAME_CALL_NS,          /* of one flame_lua_pcall, or function of flame.h called by the host */
+  FLAME_DEVICE_BYTES,     /* memory held from the drivers of GPUs, including cached memory */
+  FLAME_NODES,            /* recorded values that are still needed */
+  FLAME_COROUTINES,       /* of a state made by flame_lua_new */
+  FLAME_CALL_NS,   /* time of one flame_lua_pcall, or of a function of flame.h called by the host */
   FLAME_TOTAL_NS,         /* of all of them */
-  FLAME_LUA_STEPS,        /* instructions, and what functions of C do instead of them */
-  FLAME_KERNEL_STEPS,     /* instructions of user kernels, one for all threads of a block */
+  FLAME_LUA_STEPS,        /* instructions, and equivalent work of C functions */
+  FLAME_KERNEL_STEPS,    /* instructions of user kernels, counted once for all threads of a block */
   FLAME_OUTPUT_BYTES,     /* written by print, io.write and to files */
   FLAME_LIMITS = 16
 } flame_limit;
 
-/* What a context may not do; ~0u: all of it, and what later versions can do besides. */
+/* What a context may not do; ~0u: nothing at all, including what later versions add. */
 typedef enum flame_permission {
   FLAME_READ = 1,         /* open files for reading */
-  FLAME_WRITE = 2,        /* make, change and remove files */
-  FLAME_KERNELS = 4,      /* compile kernels of the user's */
+  FLAME_WRITE = 2,        /* create, change and remove files */
+  FLAME_KERNELS = 4,      /* compile kernels of the user */
   FLAME_CODE = 8,         /* Lua's load */
   FLAME_WORKERS = 16,     /* threads of loaders: never in a state with limits */
-  FLAME_DEVICES = 32,     /* devices but the default one */
+  FLAME_DEVICES = 32,     /* devices other than the default one */
   FLAME_LIBRARIES = 64,   /* the host's BLAS and LAPACK, which can not be stopped half-way */
   FLAME_CLOCK = 128       /* os.time, os.clock, os.date, flame.timer */
 } flame_permission;
 
-/* All zero is as NULL: no limits, everything allowed. Written by FLAME_OPTIONS, which sets the
-** size; size 0 is refused, as is what this version does not know. A context whose options are
-** refused fails in every call. */
+/* All zero is the same as NULL: no limits, everything allowed. Initialised by FLAME_OPTIONS, which
+** sets the size; size 0 is refused, and so are fields that this version does not know. A context
+** whose options are refused fails in every call. */
 typedef struct flame_options {
   size_t size;
   const char *device;           /* default device, NULL: FLAME_DEVICE or "cpu" */
   int threads;                  /* CPU threads, 0: FLAME_THREADS or one per core */
   uint32_t deny;                /* bits of flame_permission */
-  const char *folder;           /* files are opened beneath it alone, links are not followed out of
-                                ** it; NULL: anywhere */
+  const char *folder;           /* files are opened only below it, and links out of it are not
+                                ** followed; NULL: anywhere */
   int64_t limit[FLAME_LIMITS];  /* by flame_limit; 0: none */
-  void (*print)(void *arg, const char *s, size_t n);   /* of a limited state; NULL: stdout */
-  void (*warn)(void *arg, const char *s);  /* slips, once for a line; NULL: Lua's warn */
+  void (*print)(void *arg, const char *s, size_t n);   /* output of a limited state; NULL: stdout */
+  void (*warn)(void *arg, const char *s);  /* hints about likely mistakes, once per line; NULL:
+                                           ** Lua's warn */
   void *arg;
-  uint32_t allow;               /* FLAME_LIBRARIES: also where a limit can be used up */
+  uint32_t allow;               /* FLAME_LIBRARIES: also if a limit can be used up */
 } flame_options;
 #define FLAME_OPTIONS(...) (&(flame_options){ .size = sizeof(flame_options), __VA_ARGS__ })
 
 /* ---- contexts ------------------------------------------------------------------ */
-/* NULL: no memory. Options that are refused, a bad device: the first error of the context. */
+/* NULL: no memory. Refused options, or a bad device, are the first error of the context. */
 FLAME_API flame_context *flame_open(const flame_options *options);
 FLAME_API void flame_close(flame_context *c);               /* NULL is fine */
-/* "op: message", "" if none; c's, till its next call */
+/* "op: message", "" if there is none; owned by c, until its next call */
 FLAME_API const char *flame_error(flame_context *c);
 FLAME_API flame_status flame_error_code(flame_context *c);
 FLAME_API void flame_clear_error(flame_context *c);
 FLAME_API void flame_interrupt(flame_context *c);           /* async-signal-safe, any thread */
-/* The limit before, 0: none; most < 0 only asks. Allowed in a call: it holds from then on. -1: no
-** such limit. */
+/* Returns the previous limit, 0: none; most < 0 only asks. Allowed during a call: the new limit
+** holds from then on. -1: no such limit. */
 FLAME_API int64_t flame_limit_set(flame_context *c, flame_limit which, int64_t most);
 FLAME_API int64_t flame_limit_used(flame_context *c, flame_limit which);
-/* What is used up counts from 0 again, and the context is usable again. */
+/* Resets the counts of what is used up, and makes the context usable again. */
 FLAME_API void flame_limit_restart(flame_context *c);
-/* Keep an error, as functions of this header do: for what the library calls. Gives the code. */
+/* Keeps an error, as functions of this header do; for callbacks of the library. Returns the
+** code. */
 FLAME_API flame_status flame_fail(flame_context *c, flame_status code, const char *op,
                                   const char *message);
 FLAME_API const char *flame_version(void);
@@ -120,19 +123,18 @@ FLAME_API const char *flame_version(void);
 /* Copies 'data': row-major, elements of dtype t. */
 FLAME_API flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim,
                                         const int64_t *shape, const void *data);
-/* Memory of the host, unchanged until release(data, arg) is called; flame never writes it.
-** Row-major, aligned to its elements. NULL: it stays the caller's, release is not called. CPU
-** only. */
+/* Uses memory of the host, which must not change until release(data, arg) is called; flame never
+** writes it. Row-major, aligned to its elements. NULL: the memory remains the caller's, and release
+** is not called. CPU only. */
 FLAME_API flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim,
                                      const int64_t *shape, void *data,
                                      void (*release)(void *data, void *arg), void *arg);
-/* DLPack: 'managed' is a DLManagedTensor. Its memory is used as flame_borrow uses memory, and
-** its deleter called at the end; NULL: it stays the caller's. CPU, and CUDA devices that c can
-** use. */
+/* DLPack: 'managed' is a DLManagedTensor. Its memory is used as by flame_borrow, and its deleter is
+** called at the end; NULL: it remains the caller's. CPU, and CUDA devices that c can use. */
 FLAME_API flame_tensor *flame_from_dlpack(flame_context *c, void *managed);
 /* A DLManagedTensor * for another library, which calls its deleter: a copy, unless give_away is
-** true (then x is freed, and handed over as it is where nothing else uses its memory). Copies of
-** CPU tensors outlive the context, other exports must be deleted before it is closed. Evaluates. */
+** true (then x is freed, and its own memory is handed over if nothing else uses it). Copies of CPU
+** tensors outlive the context, other exports must be deleted before it is closed. Evaluates. */
 FLAME_API void *flame_to_dlpack(flame_tensor *x, int give_away);
 FLAME_API flame_tensor *flame_full(flame_context *c, flame_dtype t, int ndim, const int64_t *shape,
                                    double value);
@@ -163,30 +165,30 @@ FLAME_API flame_status flame_read(flame_tensor *x, void *out, size_t bytes);
 FLAME_API flame_status flame_eval(flame_context *c);                      /* all that is recorded */
 
 /* ---- devices and memory ---------------------------------------------------------------------- */
-FLAME_API int flame_device_count(flame_context *c);     /* GPUs: "cuda:0" to one less */
-/* evaluates all, and waits for the devices */
+FLAME_API int flame_device_count(flame_context *c);    /* number of GPUs: "cuda:0" up to one less */
+/* evaluates everything, and waits for the devices */
 FLAME_API flame_status flame_synchronize(flame_context *c);
 typedef struct flame_memory_use {       /* bytes */
-  size_t size;                          /* of the struct: written by the caller */
+  size_t size;                          /* size of the struct, set by the caller */
   int64_t tensors, tensors_peak;        /* that hold values */
   int64_t used, used_peak;              /* with those of computing */
-  int64_t reserved, reserved_peak;      /* with those kept for later */
+  int64_t reserved, reserved_peak;      /* including cached memory */
   int64_t available;                    /* free on the device */
-  int64_t host, host_peak;              /* of the context's own memory, on the host */
+  int64_t host, host_peak;              /* the context's own memory on the host */
 } flame_memory_use;
 /* device NULL: the default one */
 FLAME_API flame_status flame_memory(flame_context *c, const char *device, flame_memory_use *m);
-FLAME_API void flame_empty_cache(flame_context *c);     /* what is kept for later is given back */
+FLAME_API void flame_empty_cache(flame_context *c);     /* frees cached memory */
 
 /* ---- files: safetensors, npz, npy ------------------------------------------------------------ */
-/* By the path's end: ".npy" holds one tensor, ".npz" and every other, safetensors, any number. The
-** old file stays until the new one is whole. */
+/* The path's ending decides: ".npy" holds one tensor; ".npz", and every other ending, which means
+** safetensors, any number. The old file stays until the new one is complete. */
 FLAME_API flame_status flame_save(flame_context *c, const char *path, int n,
                                   const char *const *names, flame_tensor *const *x);
 /* The tensor of that name, on the default device; NULL: the only one. */
 FLAME_API flame_tensor *flame_load(flame_context *c, const char *path, const char *name);
-/* All of them in the file's order: take has x from then on, the name while it runs. Another status
-** than FLAME_OK ends it. */
+/* All tensors in the file's order: take owns x from then on, the name is valid during the call. A
+** status other than FLAME_OK ends it. */
 FLAME_API flame_status flame_load_all(flame_context *c, const char *path,
                                       flame_status (*take)(void *arg, const char *name,
                                                            flame_tensor *x),
@@ -337,7 +339,7 @@ FLAME_API flame_tensor *flame_dropout(flame_tensor *x, double p);
 FLAME_API flame_tensor *flame_embedding(flame_tensor *ids, flame_tensor *w);
 typedef enum flame_reduction { FLAME_EACH, FLAME_MEAN, FLAME_SUM } flame_reduction;
 /* x: (n, classes, …) scores; target: classes from 1 (n, …), or floats of x's shape, probabilities;
-** weight: one for each class, or NULL; ignore: a class that does not count, as -100 */
+** weight: one for each class, or NULL; ignore: a class that is not counted, such as -100 */
 FLAME_API flame_tensor *flame_cross_entropy(flame_tensor *x, flame_tensor *target,
                                             flame_tensor *weight, flame_reduction reduction,
                                             int64_t ignore, double smoothing);
@@ -352,7 +354,7 @@ FLAME_API flame_tensor *flame_arange(flame_context *c, flame_dtype t, double fir
                                      int64_t n);
 FLAME_API flame_tensor *flame_cat(flame_context *c, int n, flame_tensor *const *x, int axis);
 FLAME_API flame_tensor *flame_stack(flame_context *c, int n, flame_tensor *const *x, int axis);
-/* so many elements more at the sides of each axis; < 0: fewer */
+/* adds this many elements at the sides of each axis; < 0: removes them */
 FLAME_API flame_tensor *flame_pad(flame_tensor *x, const int64_t *before, const int64_t *after,
                                   double value);
 /* Views. One size of reshape may be -1; of expand: the size stays. */
@@ -370,7 +372,7 @@ FLAME_API flame_tensor *flame_unsqueeze(flame_tensor *x, int axis);    /* one of
 /* ---- indexing: idx holds positions from 1, or negative ones, of any integer dtype ---------- */
 /* the parts x[…, idx, …] along the axis */
 FLAME_API flame_tensor *flame_index_select(flame_tensor *x, int axis, flame_tensor *idx);
-/* by element: idx has the result's shape, and is no larger than x in the other axes */
+/* by element: idx has the shape of the result, and is no larger than x in the other axes */
 FLAME_API flame_tensor *flame_gather(flame_tensor *x, int axis, flame_tensor *idx);
 /* x with src stored, or added, at the positions of flame_gather … */
 FLAME_API flame_tensor *flame_scatter(flame_tensor *x, int axis, flame_tensor *idx,
@@ -391,10 +393,10 @@ FLAME_API flame_tensor *flame_cast(flame_tensor *x, flame_dtype t);
 FLAME_API flame_tensor *flame_to_device(flame_tensor *x, const char *device);
 FLAME_API flame_tensor *flame_clone(flame_tensor *x);
 FLAME_API flame_tensor *flame_detach(flame_tensor *x);
-/* x becomes v (same shape; v is cast). A view handle or a tracked leaf
-** (outside no_grad) refuses. */
+/* x gets the value v (same shape; v is cast). A view handle, or a tracked leaf outside no_grad, is
+** refused. */
 FLAME_API flame_status flame_write(flame_tensor *x, flame_tensor *v);
-/* The same of the elements first, first + step, … of an axis: v is broadcast to them. */
+/* The same for the elements first, first + step, … of an axis: v is broadcast to them. */
 FLAME_API flame_status flame_write_slice(flame_tensor *x, int axis, int64_t first, int64_t count,
                                          int64_t step, flame_tensor *v);
 
@@ -408,28 +410,28 @@ FLAME_API void flame_zero_grad(flame_tensor *x);
 FLAME_API int flame_grad_mode(flame_context *c, int on);      /* returns the mode before */
 
 /* ---- functions of the host, with their own gradient ---------------------------------- */
-/* 'in', 'out', 'dout' are borrowed by the callbacks, 'out' and 'din' handed over, also where they
-** fail. They may call all but flame_close, and another status than FLAME_OK, or an error that
-** they leave in the context, is the failure of what called them. Written by FLAME_FUNCTION, which
-** sets the size; what a smaller struct lacks is 0. */
+/* 'in', 'out' and 'dout' are borrowed by the callbacks; 'out' and 'din' are handed over, also if a
+** callback fails. Callbacks may call every function but flame_close; a status other than FLAME_OK,
+** or an error that they leave in the context, is a failure of the function that called them.
+** Initialised by FLAME_FUNCTION, which sets the size; fields that a smaller struct lacks are 0. */
 typedef struct flame_function {
   size_t size;
   const char *name;             /* in messages */
   int nin, nout;                /* inputs and results: at most 255, nout 1 or more */
   void *arg;
-  void (*release)(void *arg);   /* called once, when nothing needs 'arg' any more; frees only */
+  void (*release)(void *arg);   /* called once, when 'arg' is no longer needed; may only free */
   /* Runs once, in flame_apply, outside the tape. */
   flame_status (*forward)(flame_context *c, void *arg, flame_tensor *const *in,
                           flame_tensor **out);
-  /* Runs once in each walk that comes here; its ops are recorded, so gradients have gradients.
-  ** dout[i] is NULL where out[i] is no float, zeros where nothing depends on it; din[i], of in[i]'s
-  ** shape, may stay NULL: nothing. NULL: the results are not tracked. */
+  /* Runs once in each walk that reaches it; its ops are recorded, so gradients have gradients.
+  ** dout[i] is NULL if out[i] is no float, zeros if nothing depends on it; din[i] has in[i]'s shape
+  ** and may stay NULL for no gradient. backward NULL: the results are not tracked. */
   flame_status (*backward)(flame_context *c, void *arg, flame_tensor *const *in,
                            flame_tensor *const *out, flame_tensor *const *dout,
                            flame_tensor **din);
 } flame_function;
 #define FLAME_FUNCTION(...) (&(flame_function){ .size = sizeof(flame_function), __VA_ARGS__ })
-/* nout tensors into out, all NULL on failure. f is copied. 'release' is called also where the call
+/* nout tensors into out, all NULL on failure. f is copied. 'release' is called also if the call
 ** fails, unless f itself is refused: size 0, no forward, a wrong number of inputs or results. */
 FLAME_API flame_status flame_apply(flame_context *c, const flame_function *f,
                                    flame_tensor *const *in, flame_tensor **out);
@@ -437,24 +439,24 @@ FLAME_API flame_status flame_apply(flame_context *c, const flame_function *f,
 /* ---- saved programs: docs/programs.md -------------------------------------------------------- */
 /* A file of flame.export, without Lua: graphs of operations, their weights, state and kernels, on
 ** c's default device. A program belongs to the caller, who frees it, and is used as its context is,
-** by one thread at a time; flame_close ends it (all that is then left to do is to free it). */
+** by one thread at a time; flame_close ends its use (afterwards it can only be freed). */
 typedef struct flame_program flame_program;
 /* Everything in the file is checked. NULL with the error. */
 FLAME_API flame_program *flame_program_load(flame_context *c, const char *path);
 FLAME_API void flame_program_free(flame_program *p);        /* NULL is fine */
 /* The number of axes of input or output i, from 0; -1: there is none. Each pointer may be NULL:
-** name, p's as long as it lives; dtype; sizes, at most 8, -1 where several are taken. */
+** name, owned by p; dtype; sizes, at most 8, -1 if several are accepted. */
 FLAME_API int flame_program_input(const flame_program *p, int i, const char **name, flame_dtype *t,
                                   int64_t *size);
 FLAME_API int flame_program_output(const flame_program *p, int i, const char **name,
                                    flame_dtype *t, int64_t *size);
-/* The program's own stream of random numbers begins again, as flame_seed does with a context's. */
+/* Restarts the program's own stream of random numbers, as flame_seed does for a context's. */
 FLAME_API void flame_program_seed(flame_program *p, uint64_t seed);
-/* State is as in the file, and random numbers begin with seed 0. */
+/* Resets the state to that in the file, and the random numbers to seed 0. */
 FLAME_API void flame_program_reset(flame_program *p);
-/* Records one run, as a call of the function recorded it: nothing is computed yet. Inputs: as many,
-** of the dtype and device, and of sizes that a graph of the program is for. out: nout new handles,
-** untracked; all NULL on failure, and the state is as before. */
+/* Records one run, as a call of the function would: nothing is computed yet. Inputs must have the
+** right number, dtype and device, and sizes for which the program has a graph. out: nout new
+** handles, untracked; all NULL on failure, and the state is as before. */
 FLAME_API flame_status flame_program_run(flame_program *p, int nin, flame_tensor *const *in,
                                          int nout, flame_tensor **out);
 
@@ -463,25 +465,25 @@ FLAME_API flame_status flame_program_run(flame_program *p, int nin, flame_tensor
 /* Functions, modules, optimisers and their methods, as scripts call them: "cat", "nn.Linear",
 ** "optim.Adam", "linalg.svd". Arguments are checked by the declarations that docs/ops.md shows;
 ** axes count from 0, also in messages (those within the lists of tensordot excepted), and every
-** other number means what it means there. The first call makes a hidden state of Lua, which lives
-** as long as the context; a context that a state has made uses that state. */
+** other number means what it means there. The first call makes a hidden Lua state, which exists as
+** long as the context; a context that was made by a state uses that state. */
 typedef enum flame_kind {
   FLAME_NIL, FLAME_BOOLEAN, FLAME_INTEGER, FLAME_NUMBER, FLAME_STRING, FLAME_TENSOR, FLAME_LIST,
   FLAME_OBJECT
 } flame_kind;
 typedef struct flame_object flame_object;
 
-/* name: an option's, or a field's of a list; NULL: by position. count: elements of a list, bytes of
-** a string (0: up to its zero byte). A list with names is a table with fields. Of results, tensors
-** and objects are the caller's; texts, and the elements of lists, hold until the next call in the
-** context. A table without a metatable comes as a list, everything else that is no value as an
-** object. */
+/* name: of an option, or of a field of a list; NULL: by position. count: elements of a list, bytes
+** of a string (0: up to its zero byte). A list with names is a table with fields. Tensors and
+** objects in results are owned by the caller; texts, and the elements of lists, are valid until the
+** next call in the context. A table without a metatable is returned as a list, every other kind of
+** value as an object. */
 typedef struct flame_value {
   const char *name;
   flame_kind kind;
   size_t count;
   union {
-    int64_t i;                  /* FLAME_BOOLEAN, too: 0 or 1 */
+    int64_t i;                  /* for FLAME_BOOLEAN too: 0 or 1 */
     double n;
     const char *s;
     flame_tensor *t;
@@ -490,15 +492,15 @@ typedef struct flame_value {
   } as;
 } flame_value;
 
-/* The first nresult results, FLAME_NIL where there are fewer or it fails. A name of a value that is
-** no function ("version") gives the value. */
+/* Returns the first nresult results, FLAME_NIL where there are fewer or if it fails. If the name is
+** that of a value and not of a function ("version"), it returns the value. */
 FLAME_API flame_status flame_call(flame_context *c, const char *function, int narg,
                                   const flame_value *arg, int nresult, flame_value *result);
-/* name NULL: the object itself is called, as a module is. A field is read without arguments, and
-** set with one. */
+/* name NULL: calls the object itself, like a module. Without arguments a field is read, with one it
+** is set. */
 FLAME_API flame_status flame_method(flame_object *o, const char *name, int narg,
                                     const flame_value *arg, int nresult, flame_value *result);
-FLAME_API void flame_object_free(flame_object *o);   /* NULL is fine; after flame_close, too */
+FLAME_API void flame_object_free(flame_object *o);   /* NULL is allowed; also after flame_close */
 FLAME_API flame_context *flame_object_context(const flame_object *o);   /* NULL: it is closed */
 /* Frees the tensors and objects of results, and makes them FLAME_NIL. */
 FLAME_API void flame_values_free(int n, flame_value *v);
@@ -510,15 +512,16 @@ typedef struct flame_kernel flame_kernel;
 FLAME_API flame_kernel *flame_kernel_open(flame_context *c, const char *source, const char *entry,
                                           int nopt, const flame_value *options);
 FLAME_API void flame_kernel_free(flame_kernel *k);
-/* grid, block NULL: as the kernel has them. Arguments are those of the signature without outputs;
-** with a name they are options of this launch ("shape"). Recorded and differentiated like an op;
-** as many results as the kernel has. */
+/* grid, block NULL: as configured for the kernel. The arguments are those of the signature without
+** outputs; with a name they are options of this launch ("shape"). Recorded and differentiated like
+** an op; there are as many results as the kernel has. */
 FLAME_API flame_status flame_kernel_run(flame_kernel *k, const int64_t grid[3],
                                         const int64_t block[3], int narg, const flame_value *arg,
                                         int nout, flame_tensor **out);
 /* "const float *x: in" of parameter i, NULL beyond the last; until the next call */
 FLAME_API const char *flame_kernel_param(flame_kernel *k, int i);
-/* of NULL: the text itself; "adjoint", "tangent": what was derived. NULL: there is none. */
+/* of NULL: the text itself; "adjoint", "tangent": that of the derived kernel. NULL: there is
+** none. */
 FLAME_API const char *flame_kernel_source(flame_kernel *k, const char *of);
 /* </full> */
 

@@ -95,7 +95,7 @@ static void set_element(void *p, int dtype, int64_t i, double v) {
                   fl_is_float(dtype) ? (fl_scalar){ .d = v } : (fl_scalar){ .i = (int64_t)v });
 }
 
-/* How many elements of c are not the product; small integers are exact in every dtype. */
+/* How many elements of c are wrong; small integers are exact in every dtype. */
 static int wrong(const fl_matmul *m, const void *a, const void *b, const void *c) {
   const int64_t b0 = m->nbatch > 0 ? m->batch[0] : 1, b1 = m->nbatch > 1 ? m->batch[1] : 1;
   int bad = 0;
@@ -160,7 +160,7 @@ static inline void products(fl_device *d, int dtype) {
   /* padded rows and offsets */
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 9, 1 }, .bs = { 8, 1 },
                               .aoff = 2, .boff = 3, .coff = 1 }, 40, 40, 16);
-  /* sizes of one, whose strides mean nothing */
+  /* sizes of one, whose strides do not matter */
   product(d, dtype, &(fl_matmul){ .m = 1, .n = 5, .k = 4, .as = { 0, 1 }, .bs = { 5, 1 } },
           4, 20, 5);
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 1, .k = 4, .as = { 4, 1 }, .bs = { 1, 0 } },
@@ -172,7 +172,7 @@ static inline void products(fl_device *d, int dtype) {
   product(d, dtype, &(fl_matmul){ .m = 1, .n = 1, .k = 4, .as = { 0, 1 }, .bs = { 1, 0 } }, 4, 4,
           1);
   product(d, dtype, &(fl_matmul){ .m = 1, .n = 1, .k = 1 }, 1, 1, 1);
-  /* nothing summed, nothing there */
+  /* nothing is summed; nothing there */
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 0 }, 1, 1, 15);
   product(d, dtype, &(fl_matmul){ .m = 0, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } },
           1, 20, 1);

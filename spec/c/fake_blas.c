@@ -1,7 +1,7 @@
 /*
 ** cuBLASLt of the fake driver (fake_driver.h), included by fake_driver.c. Products are
 ** computed, one sum in double precision for each element; under capture they become nodes. With
-** 'ways' there are several algorithms, which write their number and take the times that a test set.
+** 'ways' there are several algorithms, which write their number and take the times set by a test.
 */
 
 typedef struct fake_layout { unsigned type; int64_t rows, cols, ld,
@@ -107,7 +107,7 @@ static double fake_get(const void *p, unsigned type, int64_t i) {
   memcpy(&x, &b, 4);
   return type == FL_LT_R_16F ? fake_of_half(h) : (double)x;
 }
-/* To the nearest of 'bits' bits and exponents from 'low' on, to even. */
+/* Rounds to 'bits' bits and exponents from 'low' on, ties to even. */
 static double fake_near(double x, int bits, int low) {
   int e;
   if (x == 0 || !isfinite(x)) return x;
@@ -136,7 +136,7 @@ static void fake_store(void *p, unsigned type, int64_t i, double x) {
   memcpy(&b, &f, 4);
   *h = isnan(x) ? 0x7fff : (uint16_t)(b >> 16);
 }
-/* A product as it was asked for: a graph does it later, when its descriptors may be gone. */
+/* A product as requested: a graph computes it later, when its descriptors may be gone. */
 struct fake_product {
   fake_desc d;
   fake_layout a, b, c, o;

@@ -1,5 +1,5 @@
 /* What a stream records for a graph; included by fake_driver.c. */
-/* What is captured: work of a stream, kept and done at each launch of its graph. */
+/* A captured node: work of a stream, kept and done at each launch of its graph. */
 typedef struct fake_node {
   struct fake_node *next;
   enum { FAKE_KERNEL, FAKE_COPY, FAKE_FILL, FAKE_PRODUCT } kind;
@@ -15,7 +15,7 @@ typedef struct fake_node {
 typedef struct fake_graph { fake_node *first, **end; fake_node *last; int64_t n; } fake_graph;
 static fake_graph *fake_capturing;      /* of the stream */
 
-/* A node at the end of what is captured; NULL: nothing is. */
+/* A node at the end of the capture; NULL: nothing is being captured. */
 static fake_node *fake_capture(int kind) {
   if (!fake_capturing) return NULL;
   fake_node *x = calloc(1, sizeof *x);

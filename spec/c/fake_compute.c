@@ -1,10 +1,10 @@
 /*
 ** The fake GPU that computes ("computes=1" in FAKE_CUDA, fake_cuda.c): a text for NVRTC goes
 ** through the preprocessor of g++, fake_rewrite.c and g++ itself; the shared object is the image.
-** What it says goes to NVRTC's log. Headers that come with a text, and those of CUDA
-** as far as there are some here, lie in a folder that goes when the text is compiled.
-** FAKE_CUDA_PLANT="old|new" puts a fault into each text that has 'old', for specs that show that it
-** is seen; FAKE_CUDA_KEEP=1 leaves the folders, to look at.
+** Its messages go to NVRTC's log. Headers given with a text, and the CUDA headers that exist here,
+** are in a folder that is removed after the compilation. FAKE_CUDA_PLANT="old|new" plants a fault
+** in each text that has 'old', for specs that show that it is detected; FAKE_CUDA_KEEP=1 keeps the
+** folders for inspection.
 */
 #include "fake_fibers.c"
 #include "fake_rewrite.c"
@@ -131,7 +131,7 @@ static int fake_gxx(fake_source *s, const char **argv) {
   return 0;
 }
 
-/* What g++ understands of NVRTC's options. */
+/* The NVRTC options that g++ understands. */
 static int fake_options(const char **argv, int k, int n, const char *const *options) {
   static const char *const kept[] = { "-D", "-U", "-std=", "--std=", "-I" };
   for (int i = 0; i < n; i++) {

@@ -1,9 +1,9 @@
 /*
 ** The fake driver as a file: a shared object that holds every entry point of src/cuda/api, for
-** specs that place copies of it as libcuda.so.1 and so on in the folder FLAME_TEST_MACHINE. What
-** it is like stands in FAKE_CUDA, words of "name=number" (see 'settings'); "fail=MemAlloc:2:700"
-** lets the second call of cuMemAlloc, and all after it, fail with 700. Memory is
-** zero, and kernels write nothing, unless "computes=1" is there (fake_compute.c).
+** specs that place copies of it as libcuda.so.1 and so on in the folder FLAME_TEST_MACHINE.
+** FAKE_CUDA describes the machine, in words "name=number" (see 'settings'); "fail=MemAlloc:2:700"
+** lets the second call of cuMemAlloc, and all after it, fail with 700. Memory is zero, and kernels
+** write nothing, unless it has "computes=1" (fake_compute.c).
 */
 #include "fake_driver.c"
 #include "fake_compute.c"
@@ -13,11 +13,11 @@
 #define SHOWN __attribute__((visibility("default")))
 
 static struct {
-  int mig, processes, ecc, hidden;      /* hidden: bytes that other processes have, in MiB */
+  int mig, processes, ecc, hidden;      /* hidden: MiB that other processes use */
   int fast;                             /* the fastest of cuBLASLt's ways */
   int computes;                         /* texts are compiled for the CPU, kernels run */
-  int seed;                             /* of the order of threads and blocks */
-  int tell;                             /* at the end: how many graphs were launched */
+  int seed;                             /* seed for the order of threads and blocks */
+  int tell;                             /* at the end, print how many graphs were launched */
 } card;
 
 static const struct { const char *name; int *at; } settings[] = {
@@ -85,7 +85,7 @@ __attribute__((destructor)) static void tell(void) {
 #define CUBLAS CUSOLVER
 #include "cuda/api/cusolver.def"
 
-/* Not made yet: a device that asks for a plan is refused, and takes our own kernels. */
+/* Not implemented yet: a device that asks for a plan is refused, and uses our own kernels. */
 #define DNN(name, params) \
   SHOWN fl_dnn_status name params; \
   fl_dnn_status name params { return 1; }

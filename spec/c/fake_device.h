@@ -1,6 +1,6 @@
 /*
 ** A context and a device on the fake driver, for the tests of the CUDA device that need no GPU.
-** Closing checks that the driver and the context hold nothing any more.
+** Closing checks that the driver and the context hold nothing.
 */
 #ifndef FAKE_DEVICE_H
 #define FAKE_DEVICE_H
@@ -19,8 +19,8 @@ static void close_fake(flame_context *c, fl_device *d) {
   CHECK(c->mem.live_bytes == 0 && c->mem.live_blocks == 0);
 }
 
-/* A device with the sample of cuda_sample.h on it; one piece of memory is all
-** that it reads and writes. */
+/* A device with the sample of cuda_sample.h on it, which reads and writes a single piece of
+** memory. */
 typedef struct rig {
   flame_context c;
   fl_device d;
@@ -30,7 +30,7 @@ typedef struct rig {
   int32_t done;
 } rig;
 
-/* On these libraries; nothing is prepared yet. */
+/* Opens a rig with these libraries; nothing is prepared yet. */
 static inline rig *open_rig_on(const fl_cuda_lib *libraries) {
   static rig r;
   memset(&r, 0, sizeof r);
@@ -42,7 +42,7 @@ static inline rig *open_rig_on(const fl_cuda_lib *libraries) {
   return &r;
 }
 
-/* With 'count' steps of the sample from this one on prepared. */
+/* Opens a rig with 'count' steps of the sample prepared, from step 'first' on. */
 static inline rig *open_rig(int first, int count) {
   rig *r = open_rig_on(&fake_libraries);
   r->p.plan.step += first;

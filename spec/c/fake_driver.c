@@ -1,8 +1,8 @@
 /*
 ** The fake driver: see fake_driver.h. For every entry point of api.def there is a fake_ (or,
 ** for NVRTC and cuBLASLt, fake_<name>) function that does it, and a generated wrapper that
-** counts the call and makes it fail on request. A release that is made to fail still
-** releases: the caller has done what it can.
+** counts the call and makes it fail on request. A release that is made to fail still releases,
+** since the caller can do no more.
 */
 #include "fake_driver.h"
 #include "base/hash.h"
@@ -39,7 +39,7 @@ static int fake_is_sticky(fl_cu_result r) {
   return r >= 700 && r < 800 && r != FL_CU_LAUNCH_OUT_OF_RESOURCES;
 }
 
-/* Count a call; 1 when it is to fail. A sticky error stays. */
+/* Counts a call; 1 if it is to fail. A sticky error stays. */
 static int fake_trip(const char *name) {
   pthread_mutex_lock(&fake_lock);
   int bad = 0;
@@ -145,7 +145,7 @@ static fl_cu_result fake_StreamSynchronize(fl_cu_stream s) {
 }
 static fl_cu_result fake_EventCreate(fl_cu_event *e, unsigned flags) {
   (void)flags;
-  *e = fake_new(&fake.events, sizeof(double));      /* when it was recorded last */
+  *e = fake_new(&fake.events, sizeof(double));      /* time at which it was recorded last */
   return FL_CU_OK;
 }
 static fl_cu_result fake_EventDestroy(fl_cu_event e) {
@@ -177,7 +177,7 @@ static fl_cu_result fake_EventQuery(fl_cu_event e) {
   return FL_CU_NOT_READY;
 }
 
-/* Blocks carry their size in front, 256 bytes so that addresses are aligned as the driver's. */
+/* Blocks store their size in front, in 256 bytes so that addresses are aligned as the driver's. */
 enum { FAKE_HEAD = 256 };
 static fl_cu_result fake_MemAlloc(fl_cu_ptr *p, size_t bytes) {
   if (bytes == 0) return FL_CU_INVALID_VALUE;
@@ -253,7 +253,7 @@ static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n,
 
 #include "fake_kernels.c"
 
-/* Not counted and never failing: they are how a failure is told. */
+/* Not counted and never failing, since they report failures. */
 static fl_cu_result fake_GetErrorName(fl_cu_result r, const char **name) {
   static const struct { fl_cu_result r; const char *name; } names[] = {
     { FL_CU_OUT_OF_MEMORY, "OUT_OF_MEMORY" }, { FL_CU_STUB, "STUB_LIBRARY" },

@@ -1,11 +1,11 @@
 /*
 ** A CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER and cuBLAS that need no GPU, behind the tables of
 ** src/cuda/api/api.def, cufft.def and cusolver.def.
-** Device memory is host memory, copies are memcpy, launches are written down, the matrix
-** product is computed (f32 and f64), compiled kernels are their texts' hashes. The k-th call
-** can be made to fail, once or for ever, with any result; everything created is counted
-** until it is released, so that a test can ask for leaks after a failure at any place.
-** A test includes fake_driver.c; there is one fake per program.
+** Device memory is host memory, copies are memcpy, launches are recorded, the matrix product is
+** computed (f32 and f64), compiled kernels are their texts' hashes. The k-th call can be made to
+** fail, once or for ever, with any result; everything created is counted until it is released, so
+** that a test can ask for leaks after a failure at any place. A test includes fake_driver.c; there
+** is one fake per program.
 */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
@@ -18,31 +18,31 @@ typedef struct fake_state {
   /* what to do */
   int64_t fail_at;                /* this call fails (1: the next after fake_reset); 0: none */
   int forever;                    /* and all after it */
-  fl_cu_result code;              /* with this result (NVRTC and cuBLASLt: one of theirs) */
-  const char *only;               /* fail_at counts and fails calls of this name alone */
+  fl_cu_result code;          /* … and returns this result (for NVRTC and cuBLASLt one of theirs) */
+  const char *only;               /* fail_at counts, and fails, only calls with this name */
   int64_t capacity;               /* bytes of device memory */
   int busy;                       /* event queries that say "not ready"; -1: all of them */
   int cleared;                    /* new memory is zero */
-  /* the library can not be opened */
+  /* which libraries can not be opened */
   int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;
   int devices, version, arch;     /* version of the driver, 1000 major + 10 minor */
   int nvrtc;                      /* its version, 10 major + minor */
-  int image;                      /* what it compiles for, which the driver sees; 0: arch */
-  void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
+  int image;                    /* the architecture of its images, which the driver sees; 0: arch */
+  void *launch_writes;            /* every launch writes launch_bytes here, as a kernel might */
   const void *launch_bytes;
   void (*on_launch)(void **params);    /* … or this runs instead of the kernel */
-  const char *word;                /* texts for NVRTC that hold it are counted */
+  const char *word;                /* counts the texts for NVRTC that contain this word */
   int texts, with_word;
-  int ways;                       /* of cuBLASLt; 0: one; else they write their number */
+  int ways;               /* number of cuBLASLt's ways; 0: one; otherwise they write their number */
   float way_ms[8];                /* what each takes */
-  int clock;                      /* events have the time of the clock */
+  int clock;                      /* events use the clock's time */
   size_t launch_size;
   /* what happened */
   int64_t calls;                  /* that could have failed */
   const char *failed;             /* name of the first call that was made to fail */
   int64_t allocs, compiles, loads, products, transforms;
-  int64_t tf32;                   /* of them with operands rounded to TF32 */
-  int64_t way_runs[8];            /* of them by each algorithm */
+  int64_t tf32;                   /* number of products with operands rounded to TF32 */
+  int64_t way_runs[8];            /* number of products by each algorithm */
   int way;                        /* that of the last */
   int64_t captures, graph_launches, node_sets;
   int64_t nlaunch;
@@ -52,11 +52,11 @@ typedef struct fake_state {
           plans, solver, graphs, execs;
 } fake_state;
 
-/* A kernel that can be run: its arguments come by their addresses. */
+/* A kernel that can be run: it gets the addresses of its arguments. */
 enum { FAKE_ARGS = 160 };
 typedef struct fake_entry { void (*run)(void **args); int n; unsigned size[FAKE_ARGS]; } fake_entry;
 
-/* What compiles texts and runs kernels (fake_compute.c); without one kernels write nothing. */
+/* Compiles texts and runs kernels (fake_compute.c); without it kernels write nothing. */
 typedef struct fake_computer {
   void *(*source)(const char *text, int n, const char *const *headers, const char *const *names);
   void (*drop)(void *source);
@@ -73,7 +73,7 @@ extern const fake_computer *fake_computes;
 
 extern fake_state fake;
 extern const fl_cuda_lib fake_libraries;
-/* Zero counts and wishes; what lives stays counted. */
+/* Zeroes counts and requests; living objects stay counted. */
 void fake_reset(void);
 /* Number of things created and not released, and contexts left current. */
 int64_t fake_leaks(void);

@@ -1,10 +1,10 @@
 /*
 ** Launches of the fake GPU: each block's threads are fibers on separate stacks, one of which
 ** runs at a time. A fiber goes on until it waits (for the block, for lanes, for what is active) or
-** ends. Blocks, and the threads of a block in each round, come in an order that FAKE_CUDA's "seed"
-** shuffles, so that what depends on an order differs from run to run. Shared memory of a new block
-** is no good number. What a kernel does wrong ends the launch with a text: a wait that never ends,
-** lanes that ask for different things, an assertion.
+** ends. Blocks, and the threads of a block in each round, run in an order that FAKE_CUDA's "seed"
+** shuffles, so that results that depend on the order differ between runs. Shared memory of a new
+** block holds invalid numbers. Errors of a kernel end the launch with a text: a wait that never
+** ends, lanes with different operations, an assertion.
 */
 #include <setjmp.h>
 #include <signal.h>
@@ -39,7 +39,7 @@ typedef struct fake_fiber {
   jmp_buf here, top;
   ucontext_t first;
   fake_state_of state;
-  int kind, p;                    /* of a warp's operation, of a barrier */
+  int kind, p;                    /* kind and parameter of a warp's operation, of a barrier */
   unsigned mask, got;
   unsigned char value[32];
   unsigned size;
@@ -51,16 +51,17 @@ static struct {
   fake_machine m;
   fake_fiber fiber[FIBERS];
   unsigned order[FIBERS];
-  unsigned n, left, waiting;      /* threads of the block; not ended; at the barrier */
+  unsigned n, left, waiting;      /* number of threads in the block; those not ended; those at the
+                                  ** barrier */
   unsigned now;
   jmp_buf scheduler;
   ucontext_t base;
   void (*run)(void **params);
   void **params;
   uint64_t seed;
-  int parts;                      /* lanes that are active may have parted */
+  int parts;                      /* active lanes may have diverged */
   unsigned char *dynamic;
-  int asked;                      /* somebody polls: a round without another step is no end */
+  int asked;                      /* a fiber polls: a round without another step is no deadlock */
   char failure[400];
 } gpu;
 
@@ -119,7 +120,7 @@ static unsigned fake_barrier(int id, unsigned n, int p) {
 }
 static unsigned fake_arrived(void) { return gpu.left; }
 
-/* Lanes of the mask that have not ended. */
+/* The lanes of the mask that have not ended. */
 static unsigned fake_alive(unsigned warp, unsigned mask) {
   unsigned r = 0;
   for (unsigned i = 0; i < 32 && warp * 32 + i < gpu.n; i++)
@@ -127,7 +128,7 @@ static unsigned fake_alive(unsigned warp, unsigned mask) {
   return r;
 }
 
-/* The lanes that f waits for are there: each gets its result. */
+/* The lanes that f waits for have arrived: each gets its result. */
 static void fake_finish_all(unsigned warp, unsigned alive) {
   fake_fiber *w = &gpu.fiber[warp * 32];
   static fake_lanes l;
@@ -142,7 +143,7 @@ static void fake_finish_all(unsigned warp, unsigned alive) {
   }
 }
 
-/* Does a warp operation of thread t go on? */
+/* Can the warp operation of thread t complete? */
 static void fake_try_warp(unsigned t) {
   const fake_fiber *f = &gpu.fiber[t];
   const unsigned warp = t / 32, alive = fake_alive(warp, f->mask);
@@ -173,7 +174,7 @@ static void fake_warp(int kind, unsigned mask, const void *value, unsigned size,
   fake_yield();
 }
 
-/* Lanes that stand at one place when nothing else can go on are active together. */
+/* When nothing else can continue, lanes at the same place are active together. */
 static unsigned fake_active(void *at) {
   fake_fiber *f = &gpu.fiber[gpu.now];
   f->at = at;
@@ -189,7 +190,7 @@ static int fake_activate(void) {
     if (gpu.fiber[t].state != AT_ACTIVE) continue;
     for (unsigned i = 0; i < 32 && warp + i < gpu.n; i++) {
       const fake_fiber *g = &gpu.fiber[warp + i];
-      if (g->state == AT_ACTIVE && g->at == gpu.fiber[t].at &&      /* one in eight stays behind */
+      if (g->state == AT_ACTIVE && g->at == gpu.fiber[t].at &&      /* one in eight is left out */
           (warp + i == t || !gpu.parts || fake_random(8))) mask |= 1u << i;
     }
     for (unsigned i = 0; i < 32; i++)
@@ -211,7 +212,7 @@ static void fake_end(unsigned t) {
 
 static void fake_leave(void) { _longjmp(gpu.fiber[gpu.now].top, 1); }
 
-/* A fiber's life: a thread's kernel each time it is chosen as one that is fresh. */
+/* The loop of a fiber: it runs a thread's kernel each time it is chosen as a new one. */
 static void fake_begin(void) {
   for (;;) {
     fake_fiber *const f = &gpu.fiber[gpu.now];
@@ -235,7 +236,7 @@ static void fake_make(fake_fiber *f) {
   f->made = 1;
 }
 
-/* Thread t until it yields. */
+/* Runs thread t until it yields. */
 static void fake_step(unsigned t) {
   fake_fiber *f = &gpu.fiber[t];
   fake_machine *m = &gpu.m;
@@ -300,7 +301,7 @@ static void fake_watch(int on) {
     else sigaction(fake_faults[i], &before[i], NULL);
 }
 
-/* A failure leaves fibers in the middle of kernels. */
+/* After a failure fibers are left in the middle of kernels: forgets them. */
 static void fake_forget(void) {
   for (unsigned i = 0; i < FIBERS; i++) gpu.fiber[i].made = 0;
 }

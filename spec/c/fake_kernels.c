@@ -1,13 +1,13 @@
 /*
-** Modules, launches and NVRTC of the fake driver (fake_driver.h), included by fake_driver.c. Where
-** a computer is there (fake_computes), its images lie behind the head that others are.
+** Modules, launches and NVRTC of the fake driver (fake_driver.h), included by fake_driver.c. With a
+** computer (fake_computes), its images follow the head that other images consist of.
 */
 const fake_computer *fake_computes;
 static char fake_why[400];                           /* the last launch failed */
 
-/* What NVRTC makes is the head of an ELF file, with the architecture in its flags. */
+/* NVRTC's result is the head of an ELF file, with the architecture in its flags. */
 enum { FAKE_IMAGE = 64, FAKE_BYTES = 32 /* that follow */, FAKE_ARCH = 48 };
-/* A module remembers the functions asked of it: they are released with it. */
+/* A module remembers the functions requested from it, which are released with it. */
 typedef struct fake_function {
   struct fake_function *next;
   char name[64];
@@ -83,7 +83,7 @@ static void fake_set_node(fake_node *x, const fake_function *f, const unsigned *
     x->at[i] = at;
   }
 }
-/* Do what a launch asks for. */
+/* Does what a launch requests. */
 static fl_cu_result fake_compute(const fake_function *f, const unsigned *grid,
                                  const unsigned *block, void **params) {
   if (!fake_computes || !f->entry.run) return FL_CU_OK;
@@ -167,7 +167,7 @@ static fl_rtc_result fake_nvrtcCompileProgram(fl_rtc_program p, int n,
   if (q->source && !q->bad) q->bad = !fake_computes->compile(q->source, n, options);
   return q->bad ? FL_RTC_COMPILATION : FL_RTC_OK;
 }
-/* The computer's image, NULL if there is none. */
+/* The computer's image; NULL: there is none. */
 static const char *fake_made(fl_rtc_program p, size_t *n) {
   const fake_program *q = (fake_program *)(void *)p;
   *n = 0;

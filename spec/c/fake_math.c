@@ -1,8 +1,9 @@
 /*
 ** cuFFT, cuSOLVER and cuBLAS of the fake driver (fake_driver.h), included by fake_driver.c.
-** Transforms are computed, by their definition. Of matrices nothing is: a call writes every byte of
-** the memory it was lent and of its results, so that tools see when there is too little, and says
-** that all went well. Kernels do not run here, so addresses that they make are not followed.
+** Transforms are computed, by their definition. For matrices nothing is computed: a call writes
+** every byte of the memory it was given and of its results, so that tools detect when there is too
+** little, and reports success. Kernels do not run here, so addresses that they make are not
+** followed.
 */
 #include "cuda/api/cufft_api.h"
 #include "cuda/api/cusolver_api.h"
@@ -145,14 +146,14 @@ static fl_cufft_status fake_cufftExecZ2D(int p, void *x, void *y) {
 
 static size_t fake_width(fl_sol_type t) { return t == FL_SOL_R_64F ? 8 : 4; }
 
-/* As the library, which cannot be captured: it fails, and once more after that. */
+/* Like the library, which cannot be captured: it fails, and the next call fails too. */
 static int fake_failed;
 static int fake_fails(void) {
   const int captured = fake_capturing != NULL, before = fake_failed;
   fake_failed = captured;
   return captured || before;
 }
-/* What a call of the X kind is lent. */
+/* Writes to the memory that a call of the X kind is given. */
 static fl_sol_status fake_lent(void *device, size_t bytes, void *host, size_t host_bytes,
                                int *info) {
   if (bytes < FAKE_SPACE || host_bytes < 64 || !host) return 3;

@@ -1,6 +1,6 @@
 /*
-** A tool that listens to NVTX, for fake_cuda.c: it writes what it is told to the standard error, a
-** line each, indented by the ranges that are open. NVTX_REFUSE: it does not want the process.
+** A tool that listens to NVTX, for fake_cuda.c: it writes each event to the standard error, one per
+** line, indented by the open ranges. NVTX_REFUSE: it refuses the process.
 */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /*
-** A text for NVRTC, already preprocessed, as C++ for g++: asm statements become calls of fake_ptx,
-** shared arrays static ones that are filled when a block begins, dynamic shared memory a pointer to
-** it, and each kernel gets an entry that takes an array of arguments' addresses (fake_words.hh).
+** Converts a text for NVRTC, already preprocessed, to C++ for g++: asm statements become calls of
+** fake_ptx, shared arrays become static ones that are filled when a block begins, dynamic shared
+** memory becomes a pointer, and each kernel gets an entry that takes an array of the addresses of
+** its arguments (fake_words.hh).
 */
 #include <ctype.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ static int fake_at_word(const char *s, const char *word) {
   return strncmp(s, word, n) == 0 && !fake_word((unsigned char)s[n]);
 }
 
-/* From s to one of 'ends' outside brackets. */
+/* From s to one of the characters 'ends' outside brackets. */
 static const char *fake_until(const char *s, const char *ends) {
   int depth = 0;
   while (*s && (depth || !strchr(ends, *s))) {
@@ -70,7 +71,7 @@ static const char *fake_operands(fake_out *o, const char *s) {
   }
 }
 
-/* "asm volatile ( … )" at s, of which the word is read; what follows. */
+/* Converts "asm volatile ( … )" at s, after the word asm; returns the place after it. */
 static const char *fake_asm(fake_out *o, const char *s) {
   s = fake_blank(s);
   while (fake_word((unsigned char)*s)) s = fake_blank(fake_token(s));
@@ -87,7 +88,7 @@ static const char *fake_asm(fake_out *o, const char *s) {
 }
 
 /* The name that the declarator at s gives: its last word before a bracket, outside the brackets of
-** types. *end: the ',' or ';' behind it. */
+** types. *end: the ',' or ';' after it. */
 static const char *fake_declared(const char *s, size_t *n, const char **end) {
   const char *name = s;
   int depth = 0, named = 0;
@@ -104,7 +105,7 @@ static const char *fake_declared(const char *s, size_t *n, const char **end) {
   return name;
 }
 
-/* "alignas(n)" and other attributes at s; what follows. */
+/* Skips "alignas(n)" and other attributes at s; returns the place after them. */
 static const char *fake_attributes(const char *s) {
   s = fake_blank(s);
   while (fake_at_word(s, "alignas") || fake_at_word(s, "__attribute__")) {
@@ -114,7 +115,7 @@ static const char *fake_attributes(const char *s) {
   return s;
 }
 
-/* "__shared__ …;" at s, of which the word is read. */
+/* Converts "__shared__ …;" at s, after the word __shared__. */
 static const char *fake_put_shared(fake_out *o, const char *s, int depth) {
   const char *end = fake_until(s, ";"), *type = fake_attributes(s), *part = type;
   fake_add_text(o, s, (size_t)(type - s));
@@ -136,7 +137,7 @@ static const char *fake_put_shared(fake_out *o, const char *s, int depth) {
   return end + 1;
 }
 
-/* "extern __shared__ T name[];", of which the words are read. */
+/* Converts "extern __shared__ T name[];", after these two words. */
 static const char *fake_dynamic(fake_out *o, const char *s, int depth) {
   const char *type = fake_attributes(s), *end;
   size_t n;
@@ -155,8 +156,8 @@ static const char *fake_dynamic(fake_out *o, const char *s, int depth) {
 
 typedef struct fake_names { char name[256][80]; int n; } fake_names;
 
-/* The name of the kernel declared at s, behind "__global__": the word before the first bracket. A
-** declaration without a body is none, nor is a template. */
+/* Notes the name of the kernel declared at s, after "__global__": the word before the first
+** bracket. A declaration without a body, or a template, is not noted. */
 static void fake_note_kernel(fake_names *k, const char *s) {
   const char *open = fake_until(s, "(;{");
   while (*open == '(') {
@@ -179,7 +180,7 @@ static int fake_of_template(const char *start, const char *s) {
   return s > start && s[-1] == '>';
 }
 
-/* "__global__", or what it stands for, at s: what follows. Else NULL. */
+/* If "__global__", or what it expands to, is at s: the place after it. Else NULL. */
 static const char *fake_kernel_word(const char *s) {
   static const char *const parts[] = { "__attribute__", "(", "(", "global", ")", ")" };
   if (fake_at_word(s, "__global__")) return fake_token(s);
@@ -217,7 +218,7 @@ static const char *fake_one(fake_out *o, fake_names *k, const char *start, const
 static char *fake_rewrite(const char *text) {
   fake_names kernels;
   fake_out o = { NULL, 0, 0, 0 };
-  int depth = 0, outer = 0;        /* braces; those of namespaces and of "extern" */
+  int depth = 0, outer = 0;        /* depth of braces; of those of namespaces and of "extern" */
   kernels.n = 0;
   for (const char *s = text; *s;) {
     const int place = fake_at_word(s, "namespace") ||

@@ -1,7 +1,7 @@
 /*
-** Random kernels that hand memory over in other forms than element by element: rows of arrays,
-** words of 16 bytes over doubles and halves, memcpy and memset, packs of a template, bits of a
-** number, pointers that are null or members of an object, volatile memory, variables of file scope.
+** Random kernels that access memory in other forms than element by element: rows of arrays, words
+** of 16 bytes over doubles and halves, memcpy and memset, packs of a template, bits of a number,
+** pointers that are null or members of an object, volatile memory, variables of file scope.
 **
 ** A program is a body over macros, which are defined twice: in these forms, and plainly, with loops
 ** and barriers written out. The plain twin has no line of such a form; values of both must be the

@@ -3,15 +3,15 @@
 **
 ** Arguments, in the order of the signature: dN double array of N (fN float, hN half: reverse
 ** against forward only), iN int array of N, D double, F float, I int, B a struct of doubles
-** (bytes). Numbers of an int: "=9" is 9, "%4" 0 to 3, "=1%4" 1 to 4. Then letters: i derive by it,
-** o output, z zeros. Values lie in (-1, 1), with p in (0.2, 1.2).
+** (bytes). Numbers of an int: "=9" is 9, "%4" 0 to 3, "=1%4" 1 to 4. Then letters: i differentiate
+** with respect to it, o output, z zeros. Values are in (-1, 1), with p in (0.2, 1.2).
 */
 #ifndef KERNEL_CASE_H
 #define KERNEL_CASE_H
 #include "kernel_problem.h"
 #include <stdarg.h>
 
-/* The source of 'text' and in *why NULL or why its first kernel cannot run. */
+/* The parsed source of 'text'; *why is NULL or the reason why its first kernel cannot run. */
 static inline fl_ksource *read_kernel(fl_mem *m, const char *text, const char **why) {
   fl_error e = {0};
   fl_ksource *s = fl_ksource_parse(m, &e, text, strlen(text));
@@ -33,7 +33,7 @@ static inline void fill(argument *a, const char *flags, uint64_t *seed, int64_t 
   }
 }
 
-/* One argument of a list; 'text' is left after it. */
+/* Reads one argument of a list; moves 'text' after it. */
 static inline void parse_argument(problem *p, const char **text, uint64_t *seed) {
   char word[64], *rest;
   size_t k = strcspn(*text, " ");

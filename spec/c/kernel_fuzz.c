@@ -169,7 +169,7 @@ static void switches(gen *g, int depth) {
   say(g, "}");
 }
 
-/* An element that the caller gave, rewritten. */
+/* An element given by the caller is overwritten. */
 static void in_place(gen *g) {
   if (g->loops) say(g, "z[i] += ");
   else say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
@@ -177,7 +177,7 @@ static void in_place(gen *g) {
   say(g, ";");
 }
 
-/* One line; 0: what 'way' asks for does not stand here. */
+/* Writes one line; 0: the form 'way' is not possible here. */
 static int simple(gen *g, int way, int breaks) {
   switch (way) {
   case 0: case 1: case 2: case 3: say(g, "v%d = ", pick(g, 4)); bounded(g); say(g, ";"); return 1;
@@ -209,7 +209,7 @@ static int simple(gen *g, int way, int breaks) {
     if (!g->atomics) return 0;
     say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");");
     return 1;
-  default: {                                    /* all threads write the same, each reads its own */
+  default: {                  /* all threads write the same value, and each reads its own element */
     if (pick(g, 3)) { in_place(g); return 1; }
     const int e = pick(g, 2);
     say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];",
@@ -247,8 +247,8 @@ static void block(gen *g, int depth, int breaks) {
   say(g, "}");
 }
 
-/* Threads that read in two arms, that write the same, or that go on by what
-** others wrote: between barriers. */
+/* Threads that read in two branches, that write the same value, or that continue with what others
+** wrote: between barriers. */
 static void together(gen *g) {
   const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 4);
   switch (pick(g, 8)) {
@@ -285,7 +285,7 @@ static void together(gen *g) {
   }
 }
 
-/* Shuffles from lanes that differ, of groups, in a branch; votes. */
+/* Shuffles from different lanes, in groups, in a branch; votes. */
 static void lanes(gen *g, const char *value) {
   const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 3), by = pick(g, 9);
   switch (pick(g, 8)) {
@@ -335,7 +335,7 @@ static void shuffle(gen *g) {
   say(g, "v%d = 0.7 * %s + w[1] * v%d;", pick(g, 4), text, pick(g, 4));
 }
 
-/* What all threads have stored in shared memory: read, summed, rewritten in rounds. */
+/* Values that all threads have stored in shared memory are read, summed and rewritten in rounds. */
 static void rounds_of(gen *g) {
   switch (pick(g, 6)) {
   case 3:

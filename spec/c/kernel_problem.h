@@ -27,9 +27,9 @@ typedef struct problem {
   uint32_t grid[3], block[3];
   int64_t shared;
   int deterministic, slot_bytes;
-  double loose;                  /* not 0: no differences, and reverse = forward within this */
-  int races;                     /* run with the race check: proves plain += right */
-  int gathered;                  /* sums that were inverted, in all checks so far */
+  double loose;         /* not 0: no differences, and reverse and forward mode may differ by this */
+  int races;                     /* runs with the race check, which proves that plain += is right */
+  int gathered;                  /* number of inverted sums in all checks so far */
   fl_mem *mem;
   fl_karena *arena;
   char why[400];                 /* what went wrong last */
@@ -201,7 +201,8 @@ static inline double launch_number(const problem *p, int which) {
   return which < 3 ? block : which < 6 ? grid : block * grid;
 }
 
-/* Arguments of derived kernel k; 'x': vector over the inputs (tangents) or outputs (cotangents). */
+/* Binds the arguments of derived kernel k; 'x': vector over the inputs (tangents) or outputs
+** (cotangents). */
 static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, const double *x,
                             argument *to) {
   if (k->n_params > MAX_ARGS) return 0;
@@ -259,8 +260,8 @@ static inline int run_derived(problem *p, const fl_kad *k, argument *arg) {
   return ok;
 }
 
-/* J'u (reverse = 1; x over outputs, y over inputs) or Jv (x over inputs, y over outputs); a part
-** of an adjoint leaves the rest of y. */
+/* J'u (reverse = 1; x over outputs, y over inputs) or Jv (x over inputs, y over outputs); a part of
+** an adjoint leaves the rest of y unchanged. */
 static inline int apply(problem *p, const fl_kad *k, int reverse, const double *x, double *y) {
   const slots in = find_slots(p, FL_KAD_INPUT), out = find_slots(p, FL_KAD_OUTPUT);
   const slots *from = reverse ? &out : &in, *to = reverse ? &in : &out;
@@ -318,7 +319,7 @@ static inline int near(double a, double b, double scale, double tolerance) {
   return fabs(a - b) <= tolerance * (fabs(a) + fabs(b) + scale) || (isnan(a) && isnan(b));
 }
 
-/* The adjoint in parts gives what it gives whole: g, which gets the parts' values. */
+/* The adjoint in parts must give the same as the whole: g, which receives the parts' values. */
 static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_request *r,
                               const double *u, double *g, int64_t n) {
   const fl_kad_parts parts = fl_kad_gather(p->arena, p->f, whole, r);
@@ -339,12 +340,12 @@ static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_requ
   return ok;
 }
 
-/* What one direction of a check works on: 'in' and 'out' are vectors over the
-** inputs and outputs. */
+/* The data of one direction of a check: 'in' and 'out' are vectors over the inputs and outputs. */
 typedef struct probe {
   slots in, out;
-  double *x, *v, *g;               /* over inputs: where, the direction, J'u */
-  double *u, *jv, *fd[2], *y[2];   /* over outputs: Jv, its differences with two steps, both ends */
+  double *x, *v, *g;               /* over inputs: the point, the direction, J'u */
+  double *u, *jv, *fd[2], *y[2];   /* over outputs: u, Jv, differences with two steps, and the
+                                   ** values at both ends */
 } probe;
 
 static inline int probe_open(probe *b, const problem *p) {
@@ -365,8 +366,8 @@ static inline void probe_close(probe *b) {
   for (int i = 0; i < 9; i++) free(all[i]);
 }
 
-/* Differences along v with a larger and a smaller step, without the race
-** check: it has had its turn. */
+/* Differences along v with a larger and a smaller step, without the race check, which was done
+** before. */
 static inline int differences(problem *p, probe *b) {
   static const double step[2] = {1e-5, 2.5e-6};
   const int races = p->races;
@@ -382,8 +383,8 @@ static inline int differences(problem *p, probe *b) {
   return ok;
 }
 
-/* <Jv, u> = <v, J'u>, and Jv is what the differences say where they say
-** anything; *smooth: they do. */
+/* Is <Jv, u> = <v, J'u>, and is Jv equal to the differences where these are reliable? *smooth: they
+** are. */
 static inline int all_agree(problem *p, const probe *b, int *smooth) {
   const double *y = b->y[0], *near_step = b->fd[1];
   double size = 1e-3, terms = 0;
@@ -401,8 +402,8 @@ static inline int all_agree(problem *p, const probe *b, int *smooth) {
   return 1;
 }
 
-/* 1: all agree. 0: see why. -1: refused (why). -2: not smooth here (the two steps of the
-** differences disagree), so nothing can be said. */
+/* 1: all agree. 0: see why. -1: refused (why). -2: not smooth here (the differences with the two
+** steps disagree), so no conclusion is possible. */
 static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(p, want);
@@ -425,7 +426,7 @@ static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   return ok && !smooth && p->loose == 0 ? -2 : ok;
 }
 
-/* The derived kernel as a separate problem (tangent: reverse = 0). */
+/* Makes the derived kernel a separate problem (tangent: reverse = 0). */
 static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem *to) {
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(p, want);

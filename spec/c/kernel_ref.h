@@ -16,7 +16,7 @@ typedef struct ref_run {
   char *const *buffer;              /* of operand i: the address of its element 0 */
   const fl_scalar *scalar;
   fl_fault fault;
-  ref_value **val;                  /* per instruction: one (level 0) or n (level 1) */
+  ref_value **val;                  /* by instruction: one value (level 0) or n (level 1) */
   int64_t coord[FL_MAX_AXES];
 } ref_run;
 
@@ -426,7 +426,7 @@ static void ref_row(ref_run *r, int64_t row) {
   }
 }
 
-/* Run the kernel on copies the caller made; returns the first fault. */
+/* Runs the kernel on copies made by the caller; returns the first fault. */
 static fl_fault ref_kernel(const fl_kernel *k, char *const *buffer, const fl_scalar *scalar) {
   ref_run r = { .k = k, .buffer = buffer, .scalar = scalar, .fault = { .site = -1 } };
   const int64_t rows = k->kind == FL_K_MAP ? k->points : k->rows;

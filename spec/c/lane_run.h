@@ -31,13 +31,13 @@ typedef struct job {
   const atomic_int *stop;
   void (*print)(void *, const char *, size_t);
   fl_lane_memory memory[16];     /* of the pointers in order */
-  const void *value[16];         /* of the other parameters, by parameter */
+  const void *value[16];         /* the other parameters, by their number */
 } job;
 
 static fl_lane_report report;
 static char message[1000];
 
-/* 1: ran; 0: fault or no run, with 'message'. */
+/* 1: it ran; 0: a fault, or it could not run, with 'message'. */
 static inline int execute(const job *j) {
   fl_error e = { 0 };
   int ok = 0;

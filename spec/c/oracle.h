@@ -1,8 +1,8 @@
 /*
 ** For C tests of builders and gradients without a device: a bare context whose memory is
-** malloc's, and an evaluator that walks the window in recorded order and computes every
-** node in f64, element by element. It shares the op values of ops.def with the library
-** and nothing else: no planner, no kernels.
+** malloc's, and an evaluator that computes every node of the window in recorded order in f64,
+** element by element. It shares the op values of ops.def with the library and nothing else: no
+** planner, no kernels.
 */
 #ifndef SPEC_ORACLE_H
 #define SPEC_ORACLE_H
@@ -72,8 +72,8 @@ static int64_t known_n;
 
 static double *values_of(fl_node *n);
 
-/* Row-major element i of shape s, as an index by 'stride' of an array aligned at the
-** right. */
+/* Row-major element i of shape s, as an index with 'stride' into an array aligned at the last
+** axis. */
 static int64_t index_in(const fl_layout *s, int64_t i, int rank, const int64_t *size,
                         const int64_t *stride) {
   int64_t at = 0;
@@ -298,7 +298,7 @@ static void eval_elementwise(fl_node *n, double *v) {
 
 static double *fresh_values(fl_node *n) {
   double *v = malloc(sizeof *v * (size_t)(n->shape->numel + 1));
-  if ((known_n & (known_n - 1)) == 0)            /* full at powers of two: twice the room */
+  if ((known_n & (known_n - 1)) == 0)            /* full at powers of two: the room is doubled */
     known_at = realloc(known_at, sizeof *known_at * (size_t)(known_n ? 2 * known_n : 1));
   known_at[known_n++] = (known){ n, v };
   n->slot = (int32_t)known_n - 1;
@@ -336,7 +336,7 @@ static const double *read_node(fl_node *n) {
   for (int64_t i = 0; i < known_n; i++) free(known_at[i].v);
   known_n = 0;
   for (int64_t i = 0; n->state == FL_PENDING && i < n->index;
-       i++) /* oldest first: no deep recursion */
+       i++) /* oldest first, so there is no deep recursion */
     if (c->win.nodes.at[i]) values_of(c->win.nodes.at[i]);
   return values_of(n);
 }

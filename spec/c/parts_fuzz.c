@@ -4,10 +4,10 @@
 ** kernel_fuzz.c does it: reverse against forward mode, forward mode against central differences in
 ** f64, all with the race check.
 **
-** A program is a list of phases with barriers in between. In a phase a part is either written, each
-** thread at its own place, or read by all: so there is no race, and what a gradient needs of
-** one part must outlive what is done to another. Of memory that is a thread's own (locals, a row of
-** global memory) every element may be read and written.
+** A program is a list of phases with barriers in between. In a phase a part is either written, by
+** each thread at its own place, or read by all: so there is no race, and values of one part that a
+** gradient needs must survive changes of another. In memory that belongs to one thread (locals, a
+** row of global memory) every element may be read and written.
 **
 ** parts_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
@@ -23,11 +23,11 @@ struct gen {
   int parts, layout, place, fresh, loops, budget, loop_id;
   int counter;                   /* of the innermost loop, -1: none */
   int reading;                   /* nothing is stored */
-  int by_e;                      /* inside a loop that e counts, which sets it nowhere else */
-  int still;                     /* inside a loop without barriers, which rarely
-                                 ** stores: it would be refused */
-  int written, once;             /* parts that the phase writes; of those: in one thread alone */
-  int turn[MOST_PARTS];          /* which place of a part is a thread's own in the phase */
+  int by_e;                /* inside a loop with counter e, which is not assigned elsewhere in it */
+  int still;                     /* inside a loop without barriers, which may store only rarely, or
+                                 ** it would be refused */
+  int written, once;    /* parts written in this phase; those of them written by one thread alone */
+  int turn[MOST_PARTS];          /* which place of a part belongs to the thread in this phase */
 };
 
 static int is_private(const gen *g) { return g->place == LOCAL || g->place == GLOBAL_ROW; }
@@ -49,7 +49,7 @@ static void element(gen *g, int part, const char *at) {
   }
 }
 
-/* The place of 'part' that no other thread touches in this phase. */
+/* The place of 'part' that no other thread accesses in this phase. */
 static const char *own_place(const gen *g, int part) {
   static const char *const turns[] = {"t", "t", "t", "3 - t", "(t ^ 1)", "((t + 1) & 3)"};
   return turns[g->turn[part]];
@@ -81,7 +81,8 @@ static void leaf(gen *g) {
   }
 }
 
-/* No larger than 1, or a small part of another value: nothing grows without bound in loops. */
+/* A value of at most 1, or a small part of another value, so that nothing grows without bound in
+** loops. */
 static void value(gen *g) {
   static const char *const shells[] = {"sin(", "cos(", "tanh(", "0.1 * ("};
   const int shell = pick(g, 4);
@@ -140,7 +141,7 @@ static void small_loop(gen *g, int depth) {
   g->counter = outer;
 }
 
-/* By a variable that lives on; what it is set to afterwards may be read or not. */
+/* A loop with a counter that exists after it; its final value may be read or not. */
 static void loop_of_e(gen *g, int depth) {
   if (g->by_e || !depth) { say(g, "v0 += e;"); return; }
   if (pick(g, 3) == 0) { say(g, "e = %d;", pick(g, WIDTH)); return; }
@@ -204,7 +205,7 @@ static void phase(gen *g) {
   barrier(g);
 }
 
-/* One part again, which is then read beside the others. */
+/* Uses one part again, which is then read beside the others. */
 static void tile(gen *g) {
   const int part = pick(g, g->parts);
   g->turn[part] = pick(g, 6);
@@ -291,7 +292,7 @@ static void choose(gen *g) {
   g->budget = 6 + pick(g, 14);
 }
 
-/* All elements, as a rule: the array of a launch has values before. */
+/* Fills all elements, usually: a launch's array has values before. */
 static void fill_parts(gen *g) {
   if (g->place >= GLOBAL_ROW && !g->fresh) return;
   for (int k = 0; k < g->parts; k++) {

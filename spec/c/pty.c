@@ -42,7 +42,7 @@ enum { MOST_COLS = 300, MOST_ROWS = 100, CELL = 32, LIMIT = 20, TAKEN = 7 };
 
 /* UTF-8; "" is blank, "\1" the right half of a wide one */
 static char cell[MOST_ROWS][MOST_COLS][CELL];
-static int cols, rows, row, col, pending;         /* pending: the next character wraps */
+static int cols, rows, row, col, pending;    /* pending: the next character wraps to the next row */
 static char sequence[64];
 static int in_sequence;
 static long colours;
@@ -137,7 +137,7 @@ static int has_ended(void) {
   return waitid(P_PID, (id_t)child, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid == child;
 }
 
-/* Takes what comes within the time; 0: nothing comes any more. */
+/* Reads output that arrives within the time; 0: no more will come. */
 static int pump(int ms) {
   unsigned char part[TAKEN];
   struct pollfd in = { terminal, POLLIN, 0 };
@@ -183,12 +183,13 @@ static void await(const char *text) {
   if (!strstr(screen_text(), text)) never(text);
 }
 
-/* Is there input that the program has not read? poll(2) looks behind what is still on its way. */
+/* Is there input that the program has not read? poll(2) also sees what is still being delivered. */
 static int has_unread(void) {
   return poll(&(struct pollfd){ other_end, POLLIN, 0 }, 1, 0) > 0;
 }
 
-/* Does the program sleep in a call that waits for input? A file of another system: yes. */
+/* Does the program sleep in a call that waits for input? On other systems the answer is always
+** yes. */
 static int is_asleep(void) {
   char path[64], text[128] = "";
   snprintf(path, sizeof path, "/proc/%d/syscall", (int)child);
@@ -206,7 +207,7 @@ static int is_asleep(void) {
          (call == SYS_read && first == 0);
 }
 
-/* The program has done all that it was asked to, and the screen shows it. */
+/* Has the program done all that was requested, and does the screen show it? */
 static int is_settled(void) {
   if (has_unread() || !is_asleep()) return 0;
   while (poll(&(struct pollfd){ terminal, POLLIN, 0 }, 1, 0) > 0 && pump(0)) {}
@@ -252,7 +253,7 @@ static size_t unescape(char *s) {
   return (size_t)(to - s);
 }
 
-/* The terminal holds little: what comes meanwhile is taken. */
+/* The terminal's buffer is small, so output is read meanwhile. */
 static void type(const char *p, size_t n) {
   while (n > 0) {
     const ssize_t k = write(terminal, p, n < 256 ? n : 256);
@@ -261,8 +262,7 @@ static void type(const char *p, size_t n) {
   }
 }
 
-/* A narrower terminal breaks the rows that are too long for it again, and the
-** cursor goes with them. */
+/* A narrower terminal wraps its long rows again, and the cursor moves with them. */
 static void narrow(int c) {
   static char old[MOST_ROWS][MOST_COLS][CELL];
   const int old_row = row, old_col = col, count = rows;

@@ -1,8 +1,8 @@
 /*
-** Random kernels, proved one after another: what their generators (kernel_fuzz.c, parts_fuzz.c,
-** forms_fuzz.c, stencil_fuzz.c) write with, and the loop over seeds. Each program is checked by
-** kernel_problem.h, and of every fifth a derived kernel once more: its adjoint for every third
-** seed, its tangent for the others and where the adjoint's derivative is refused.
+** Random kernels, checked one after another: functions with which their generators (kernel_fuzz.c,
+** parts_fuzz.c, forms_fuzz.c, stencil_fuzz.c) write, and the loop over seeds. Each program is
+** checked by kernel_problem.h, and for every fifth a derived kernel too: its adjoint for every
+** third seed, its tangent for the others and where the adjoint's derivative is refused.
 **
 ** X_fuzz [programs [seed [list]]]: prints the seed and source of each failure; with "list" what
 ** became of each seed, of a single one its source too. One program alone: X_fuzz 1 <its seed>.
@@ -13,7 +13,7 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-typedef struct gen gen;          /* what a generator knows; begins with its writer */
+typedef struct gen gen;          /* the generator's state; it begins with its writer */
 typedef struct writer {
   uint64_t r;
   char text[65536];
@@ -53,11 +53,11 @@ static inline void give(problem *p, uint64_t *seed, const char *fmt, ...) {
 
 typedef struct fuzzer {
   const char *name;
-  uint64_t salt;                 /* so that a seed gives each generator other numbers */
+  uint64_t salt;                /* mixed into the seed, so that each generator gets other numbers */
   size_t bytes;                  /* of its gen */
   void (*program)(gen *);
-  void (*launch)(gen *, problem *);      /* arguments, grid, block and what is asked */
-  int gathered;                  /* one program of so many has sums that are inverted; 0: any */
+  void (*launch)(gen *, problem *);      /* sets arguments, grid, block and what is checked */
+  int gathered;       /* of this many programs at least one must have inverted sums; 0: none need */
   const char *(*twin)(const gen *);      /* a text with the same values; NULL: there is none */
 } fuzzer;
 
@@ -73,7 +73,7 @@ static inline void fault(tally *t, const char *what, const char *why, const gen 
          ((const writer *)g)->text);
 }
 
-/* What a check of 'p' came to; 'what' it was. */
+/* Counts the result of a check of 'p'; 'what' was checked. */
 static inline void count(tally *t, int result, const problem *p, const gen *g, const char *what) {
   char why[sizeof p->why + 100];
   snprintf(why, sizeof why, "%s\n(%u %u %u) x (%u %u %u), %s", p->why, p->grid[0], p->grid[1],
@@ -116,7 +116,7 @@ static inline void prove(tally *t, fl_mem *m, fl_ksource *s, gen *g, int second)
   free_args(p.arg, p.n);
 }
 
-/* Are the floats that the twin gives the same to the bit? */
+/* Does the twin give the same floats, bit for bit? */
 static inline int same_values(problem *p, const fl_kfunc *other) {
   argument a[MAX_ARGS] = {{0}}, b[MAX_ARGS] = {{0}};
   copy_args(p, a);

@@ -241,7 +241,7 @@ static void program(gen *g) {
 
 /* ---- the launch ------------------------------------------------------------------------------ */
 
-/* Blocks of any shape, a few too many of them or a few too few. */
+/* Blocks of any shape, in a number somewhat too large or too small. */
 static void geometry(problem *p, gen *g) {
   const int n = g->size[0] * g->size[1] * g->size[2], axes = g->flat ? 1 : g->dims;
   for (int k = 0; k < axes; k++) {
@@ -264,7 +264,7 @@ static void launch(gen *g, problem *p) {
        g->size[0], g->size[1], g->size[2]);
 }
 
-/* Of all programs, a third at least has sums that are inverted. */
+/* At least a third of the programs must have inverted sums. */
 static const fuzzer fuzz = {"stencil_fuzz", 0x7654321, sizeof(gen), program, launch, 3, NULL};
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

@@ -17,7 +17,7 @@ static void check(int ok, const char *text, int line) {
   if (!ok) printf("test_apply.c:%d: %s: %s\n", line, now, text);
 }
 
-/* What the callbacks were told, and what they are to do wrong. */
+/* What the callbacks received, and which mistake they make. */
 typedef struct note {
   int forwards, backwards, releases;
   int mistake;
@@ -67,7 +67,7 @@ static flame_status cube(flame_context *c, void *arg, flame_tensor *const *in, f
   return flame_error_code(c);
 }
 
-/* 3 y / x g: of the result as well as of the input. */
+/* 3 y / x g: a function of the result as well as of the input. */
 static flame_status cube_back(flame_context *c, void *arg, flame_tensor *const *in,
                               flame_tensor *const *out, flame_tensor *const *dout,
                               flame_tensor **din) {
@@ -117,7 +117,8 @@ static void gradients_of_gradients(flame_context *c) {
     t[order] = fl_tensor_new(c, g = of_g);
   }
   CHECK(first(t[0]) == 12 && first(t[1]) == 12 && first(t[2]) == 6);
-  CHECK(n.backwards == 4); /* once for y, and for each of the two that stood for it later */
+  CHECK(n.backwards == 4); /* once for y, and once for each of the two handles that replaced it
+                           ** later */
   FL_LEAVE(c);
   for (int i = 0; i < 3; i++) flame_free(t[i]);
   flame_free(x), flame_free(y);
@@ -152,7 +153,7 @@ static void without_backward_there_is_no_gradient(flame_context *c) {
 
 /* ---- several results ------------------------------------------------------------------------ */
 
-/* (x, w) to x w, an i64 of no use, and exp(x) in f32. */
+/* (x, w) to x w, an i64 that is not used, and exp(x) in f32. */
 static flame_status several(flame_context *c, void *arg, flame_tensor *const *in,
                             flame_tensor **out) {
   flame_tensor *e = flame_exp(in[0]);
@@ -201,7 +202,7 @@ static void backward_runs_once_for_all_results(flame_context *c) {
 }
 
 static void a_result_that_nothing_uses_has_zeros(flame_context *c) {
-  note n = { .mistake = 1 };                                     /* din[1] stays NULL: nothing */
+  note n = { .mistake = 1 };                                    /* din[1] stays NULL: no gradient */
   const flame_function f = of_several(&n);
   flame_tensor *in[2] = { leaf(c, 1, (double[]){ 0.5 }), leaf(c, 1, (double[]){ 3 }) }, *out[3];
   CHECK(flame_apply(c, &f, in, out) == FLAME_OK);
@@ -260,7 +261,7 @@ static void forward_may_call_everything(flame_context *c) {
   flame_free(x), flame_free(y);
 }
 
-/* Numbers are inputs too, and nothing is. */
+/* Scalars are inputs too, and an input may be unused. */
 static flame_status seven(flame_context *c, void *arg, flame_tensor *const *in,
                           flame_tensor **out) {
   (void)in;
@@ -530,7 +531,7 @@ static double program(flame_context *c, note *n) {
   return v;
 }
 
-/* 1: the failure was not reached. */
+/* 1: the failing allocation was not reached. */
 static int with_failure(int64_t k, int forever, double expected) {
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1));
   note n = { 0 };

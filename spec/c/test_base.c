@@ -55,7 +55,7 @@ static void counts_and_aligns(void) {
   CHECK(m.live_bytes == 0 && m.live_blocks == 0);
 }
 
-/* So that they can have large pages. */
+/* Large blocks are aligned so that they can have huge pages. */
 static void aligns_large_blocks(void) {
   fl_mem m = { 0 };
   const size_t size = ((size_t)4 << 20) + 8;
@@ -173,7 +173,7 @@ static void hashes(void) {
     seen[n] = fl_hash64(buffer, n, 1);
     for (size_t k = 0; k < n; k++) distinct &= seen[k] != seen[n];
   }
-  for (int bit = 0; bit < 640; bit++) {            /* and every single bit counts */
+  for (int bit = 0; bit < 640; bit++) {            /* and every single bit matters */
     buffer[bit / 8] ^= (char)(1 << bit % 8);
     distinct &= fl_hash64(buffer, 80, 1) != seen[80];
     buffer[bit / 8] ^= (char)(1 << bit % 8);
@@ -220,7 +220,7 @@ static void remedies_are_told_apart(void) {
   CHECK(!strcmp(hint_of(&e, FL_DO "use f(x)"), "use f(x)") && !strcmp(hint_of(&e, FL_DO), "") &&
         !strcmp(hint_of(&e, ""), ""));
   CHECK(!strcmp(hint_of(&e, "a" FL_DO "b" FL_DO "; c"), "c") && !strcmp(e.message, "ab; c"));
-  for (size_t n = 760; n < 990; n++) {          /* facts that do not fit make room for the remedy */
+  for (size_t n = 760; n < 990; n++) {         /* facts that do not fit leave room for the remedy */
     memset(text, 'y', n);
     strcpy(text + n, FL_DO "; use z");
     CHECK(!strcmp(hint_of(&e, text), "use z") &&
@@ -230,7 +230,7 @@ static void remedies_are_told_apart(void) {
     CHECK(!strncmp(late, "op: y", 5) && !strcmp(hint_of(&again, late + 4), e.hint) &&
           !strcmp(again.message, e.message));
   }
-  for (int k = 0; k < 4; k++) {                        /* no half of a character is left */
+  for (int k = 0; k < 4; k++) {                        /* no character is cut in half */
     memset(text, 'y', 4);
     for (int i = k; i < 900; i += 2) memcpy(text + i, "\xc3\xa4", 3);
     hint_of(&e, text);
@@ -256,7 +256,8 @@ static void switches_are_read(void) {
 static volatile sig_atomic_t signals;
 static void on_limit(int number) { signals += number == SIGXFSZ; }
 
-/* The host's handler is not called for our write, and still is for what the host sends. */
+/* The host's handler is not called for our write, and is still called for signals that the host
+** sends. */
 static void a_limit_of_sizes_is_an_error(void) {
   struct rlimit before = { 0 }, small;
   struct sigaction own = { 0 }, host = { .sa_handler = on_limit };
@@ -287,11 +288,12 @@ static volatile sig_atomic_t ours, theirs;
 static void on_ours(int number) { (void)number; ours++; }
 static void on_theirs(int number) { (void)number; theirs++; }
 
-/* What a library does that takes the signals to itself; two at once leave its handler behind. */
+/* Acts like a library that installs signal handlers; two at once leave its handler behind. */
 static void *another_holds(void *arg) {
   sigset_t mask, none;
   sigemptyset(&none);
-  pthread_sigmask(SIG_SETMASK, &none, NULL);         /* not the maker's, which holds them */
+  pthread_sigmask(SIG_SETMASK, &none, NULL);         /* not the mask of the creating thread, which
+                                                     ** blocks them */
   fl_signals_hold(&mask);
   signal(SIGINT, on_theirs);
   kill(getpid(), SIGINT);
@@ -312,14 +314,15 @@ static void signals_are_held(void) {
   sigset_t blocked;
   sigfillset(&blocked);
   pthread_create(&thread, NULL, another_holds, &blocked);
-  pthread_join(thread, NULL);                      /* the signal is the process's: it still waits */
+  pthread_join(thread, NULL);           /* the signal belongs to the process: it is still pending */
   CHECK(fl_signals_pending(&mask) == 1 && ours == 0 && theirs == 0);
   fl_signals_release(&mask);
   sigaction(SIGINT, &before, &after);
   CHECK(ours == 1 && theirs == 0);
   CHECK(after.sa_handler == on_ours && (after.sa_flags & SA_NODEFER));
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &mask);         /* what the host has blocked is not waited for */
+  pthread_sigmask(SIG_BLOCK, &all, &mask);         /* signals that the host has blocked are not
+                                                   ** waited for */
   fl_signals_hold(&blocked);
   raise(SIGTERM);
   CHECK(fl_signals_pending(&blocked) == 0);

@@ -301,8 +301,8 @@ static int64_t below(int64_t n) {
   return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* What a view takes: the element at coordinates k is the model's at start + k * step on axis
-** from[a]; a new axis comes from -1. */
+/* What a view refers to: the element at coordinates k is the model's at start + k * step on axis
+** from[a]; -1: a new axis. */
 typedef struct { int64_t start[8], step[8]; int from[8]; } view;
 
 static void model_map(const model *x, model *y, const view *v) {

@@ -69,8 +69,8 @@ static array noise(int64_t n, int dtype) {
   return a;
 }
 
-/* Row-major strides of (b, h, t) with rows of n, or t before h and rows
-** apart; the elements reached over. */
+/* Row-major strides of (b, h, t) with rows of n, or with t before h and padded rows; returns the
+** number of elements covered. */
 static int64_t strides(int64_t b, int64_t h, int64_t t, int64_t n, int64_t *stride) {
   const int64_t row = n + (pick(0, 2) ? 0 : pick(1, 5)), swapped = pick(0, 1);
   stride[swapped ? 1 : 2] = row;
@@ -129,7 +129,7 @@ static void drop(problem *x) {
 
 /* ---- plain sums ---- */
 
-/* p: a row's weights; a row that sees nothing has NaN. Returns log-sum-exp. */
+/* p: a row's weights; NaN for a row that sees no key. Returns the log-sum-exp. */
 static double weights(const problem *x, int64_t b, int64_t h, int64_t i, double *p) {
   const fl_attention *a = &x->a;
   const int64_t hk = h / (a->h / a->hk);
@@ -153,7 +153,7 @@ static double weights(const problem *x, int64_t b, int64_t h, int64_t i, double 
   return top + log(sum);
 }
 
-/* out then lse; dq, dk, dv one behind the other. */
+/* out then lse; dq, dk and dv one after the other. */
 typedef struct plain { double *out, *lse, *grad; int64_t n_out, n_lse, n_grad; } plain;
 
 static plain oracle(const problem *x) {
@@ -235,8 +235,8 @@ static void near(const array *got, const double *want, int64_t n, double tol, co
   check(worst <= tol, what, worst);
 }
 
-/* A row of 'n' elements of each of (b, h, t), laid by 'stride' from element 'first' on, to
-** row-major order from element 'at' of 'to' on. */
+/* Copies a row of 'n' elements for each of (b, h, t), with layout 'stride' from element 'first' on,
+** to row-major order from element 'at' of 'to' on. */
 static void take_rows(const array *from, int64_t first, const int64_t stride[3], int64_t b,
                       int64_t h, int64_t t, int64_t n, const array *to, int64_t at) {
   const int64_t size = fl_dtype_size(from->dtype);

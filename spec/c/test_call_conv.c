@@ -65,7 +65,8 @@ static void *noise(int64_t n, int dtype) {
 }
 
 enum { BEHIND = 512 };
-/* One call with the setup; the result in malloced memory, behind which nothing may be written. */
+/* Runs one call with the setup; the result is in malloced memory, after which nothing may be
+** written. */
 static void *run(setup *s, fl_call *k, const void *a, const void *b) {
   char fault[200] = "";
   const size_t bytes = (size_t)k->numel * (size_t)fl_dtype_size(k->dtype);
@@ -98,7 +99,7 @@ static double *wide(const void *p, int64_t n, int dtype) {
   return r;
 }
 
-/* Which element of a plane of x output q meets with tap k; -1: none. */
+/* The element of a plane of x that output q reads for tap k; -1: none. */
 static int64_t met(const fl_conv *c, int64_t q, int64_t k) {
   const int64_t at[3] = { q / c->out[2] / c->out[1], q / c->out[2] % c->out[1], q % c->out[2] };
   const int64_t tap[3] = { k / c->k[2] / c->k[1], k / c->k[2] % c->k[1], k % c->k[2] };
@@ -111,7 +112,7 @@ static int64_t met(const fl_conv *c, int64_t q, int64_t k) {
   return xi;
 }
 
-/* what: 0 y, 1 x, 2 w is summed into, of the other two. */
+/* what: which of 0 y, 1 x, 2 w is computed from the other two. */
 static double *conv_oracle(const fl_conv *c, int what, const double *const xwy[3], double **size) {
   const int64_t cg = c->c / c->groups, og = c->o / c->groups, vi = volume(c->in), vk = volume(c->k),
                 vo = volume(c->out);
@@ -137,7 +138,7 @@ static double *conv_oracle(const fl_conv *c, int what, const double *const xwy[3
   return r;
 }
 
-/* By how much an element is further from the oracle's than its bound. size: sums of magnitudes. */
+/* By how much the worst element exceeds its error bound. size: sums of magnitudes. */
 static double excess(const void *r, int64_t n, double *want, const double *size, int dtype) {
   const double eps[] = { 1e-15, 6e-7, 2e-3, 1.6e-2 };
   double worst = 0;
@@ -210,7 +211,7 @@ static fl_conv random_conv(int big) {
   return c;
 }
 
-/* Rows of whole vectors and enough outputs that padded planes are read in place
+/* A convolution with rows of whole vectors and enough outputs that padded planes are read in place
 ** (cpu/conv/conv_shift.c). */
 static fl_conv whole_rows(void) {
   fl_conv c = random_conv(1);
@@ -227,9 +228,9 @@ static fl_conv whole_rows(void) {
   return c;
 }
 
-/* Channels and outputs enough that outputs are the lanes (cpu/conv/conv_lanes.c) and taps of a
-** weight's gradient are apart; one image or many to a block, one block or many, some pixels without
-** any tap. */
+/* A convolution with enough channels and outputs that outputs are the lanes (cpu/conv/conv_lanes.c)
+** and taps of a weight's gradient are separate; one image or many per block, one block or many,
+** some pixels without any tap. */
 static fl_conv many_channels(void) {
   fl_conv c = random_conv(0);
   const int flat = pick(0, 1) == 0, lines = !flat && pick(0, 1) == 0;
@@ -267,8 +268,8 @@ static fl_conv few_outputs(void) {
   return c;
 }
 
-/* One channel a group, and rows of results that whole blocks of vectors
-** hardly exceed: written where they belong. */
+/* One channel per group, and rows of results slightly longer than whole blocks of vectors: they are
+** written in place. */
 static fl_conv wide_rows(void) {
   fl_conv c = random_conv(0);
   c.n = pick(1, 2);

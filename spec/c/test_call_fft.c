@@ -36,7 +36,7 @@ static setup *open_setup(int threads, const char *isa) {
   if (fl_cpu_open(s->c, &s->d, threads)) abort();
   return s;
 }
-/* Each call gets what it asked for and no more, so that tools see when it takes more. */
+/* Each call gets exactly the memory that it requested, so that tools detect when it uses more. */
 static void drop_scratch(setup *s) {
   fl_cpu *cpu = s->d.state;
   fl_free(&s->c->mem, cpu->shared, (size_t)cpu->shared_bytes);
@@ -96,7 +96,7 @@ static void *transform(setup *d, const sample *s) {
   return out;
 }
 
-/* Input element k of signal (o, q), of a half spectrum its mirror image too. */
+/* Input element k of signal (o, q); for a half spectrum also its mirror image. */
 static void input(const sample *s, int64_t o, int64_t q, int64_t k, long double v[2]) {
   int mirror = 0;
   v[0] = v[1] = 0;
@@ -108,7 +108,7 @@ static void input(const sample *s, int64_t o, int64_t q, int64_t k, long double 
   if (s->mode == FL_FFT_FROM_HALF && (k == 0 || 2 * k == s->n)) v[1] = 0;
 }
 
-/* Cosines and sines of n parts of a turn; the last are kept. */
+/* Cosines and sines of n parts of a turn; the last ones are cached. */
 typedef struct root { long double c, z; } root;
 static root *roots_of(int64_t n) {
   static root *kept;

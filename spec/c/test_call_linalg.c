@@ -1,6 +1,6 @@
 /*
 ** Calls on matrices on the CPU: with LAPACK and without, f32 and f64, sizes on both sides of the
-** limit between the two ways. Factorisations are judged by what they must multiply to.
+** limit between the two ways. Factorisations are checked by multiplying the factors.
 */
 #include "cpu/calls.h"
 #include "tensor/call_linalg.h"
@@ -34,7 +34,7 @@ static setup *open_setup(int threads, const char *blas) {
   if (fl_cpu_open(s->c, &s->d, threads)) abort();
   return s;
 }
-/* Each call gets what it asked for and no more, so that tools see when it takes more. */
+/* Each call gets exactly the memory that it requested, so that tools detect when it uses more. */
 static void drop_scratch(setup *s) {
   fl_cpu *cpu = s->d.state;
   fl_free(&s->c->mem, cpu->shared, (size_t)cpu->shared_bytes);
@@ -216,7 +216,7 @@ static void lu_and_qr(setup *s, int is64, int64_t m, int64_t n) {
   free(r.at);
 }
 
-/* rank < least: the last rows repeat; graded: singular values down to 1e-8. */
+/* rank < least: the last rows are repeated; graded: singular values down to 1e-8. */
 static void svd(setup *s, int is64, int64_t m, int64_t n, int form) {
   const int64_t k = m < n ? m : n;
   double *a = random_matrix(m * n, is64), most = 1e-300;
@@ -341,7 +341,8 @@ static void determinants(setup *s, int is64, int n, int rank) {
     for (int k = 0; k < n * n; k++) {
       double side[2], kept = a[k];
       for (int q = 0; q < 2; q++) {
-        a[k] = kept + (q ? 1e-3 : -1e-3);      /* linear in one element: the step does not matter */
+        a[k] = kept + (q ? 1e-3 : -1e-3);      /* det is linear in one element, so the step does not
+                                               ** matter */
         side[q] = 0;
         for (int i = 0; i < n; i++)
           for (int j = 0; j < n; j++) side[q] += g[i * n + j] * cofactor_of(n, a, i, j);

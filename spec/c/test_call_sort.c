@@ -68,7 +68,7 @@ static void fill(void *x, int dtype, int64_t n, int pattern) {
   }
 }
 
-/* a before b: NaN is above all. */
+/* Is a before b? NaN is above all. */
 static int below(double a, double b) {
   if (a != a) return 0;
   return b != b || a < b;
@@ -90,7 +90,7 @@ static fl_call call_of(int kind, int in_dtype, int64_t in_numel, int dtype, int6
   return c;
 }
 
-/* Result in allocated memory; both devices must agree. fault: 200 bytes. */
+/* The result in allocated memory; both devices must agree. fault: 200 bytes. */
 static void *run(const fl_call *c, void *in0, void *in1, char *fault) {
   const size_t bytes = (size_t)(c->numel * fl_dtype_size(c->dtype));
   void *a = malloc(bytes + 1), *b = malloc(bytes + 1);
@@ -127,7 +127,7 @@ static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int de
   }
   check(valid, "positions are distinct and in range");
   check(order, "values are in order and ties stable");
-  if (k < n && k > 0 && valid) {                 /* the rest is not before the last */
+  if (k < n && k > 0 && valid) {                 /* the rest must not be before the last */
     const double last = value(x, dtype, at[k - 1] - 1);
     int rest = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -142,8 +142,7 @@ static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int de
   free(seen);
 }
 
-/* The k-th of each row is the first position of the value that stands k-th in
-** the sorted row 'at'. */
+/* The k-th of each row must be the first position of the k-th value in the sorted row 'at'. */
 static void verify_kth(void *x, int dtype, int64_t rows, int64_t n, int64_t k, const int64_t *at) {
   char fault[200];
   const fl_call h = call_of(FL_CALL_kth, dtype, rows * n, FLAME_I64, rows, 4,

@@ -64,7 +64,7 @@ typedef struct sample {
   fl_scalar value[16];
   int64_t bytes[MAX_OPERANDS];
   char *data[MAX_OPERANDS];          /* initial contents */
-  int shares[MAX_OPERANDS];          /* operand whose memory this one has, or itself */
+  int shares[MAX_OPERANDS];          /* operand whose memory this one shares, or itself */
 } sample;
 
 static void random_element(char *p, int dtype) {
@@ -162,7 +162,7 @@ static int iota(sample *s, int level) {
 static int is_map(const sample *s) { return s->k.kind == FL_K_MAP; }
 static int random_level(const sample *s) { return is_map(s) || pick(3) > 0; }
 
-/* A value of 'dtype' at most at 'level': an earlier one, cast if need be, or a new one. */
+/* A value of 'dtype' of at most level 'level': an earlier one, cast if necessary, or a new one. */
 static int value_of(sample *s, int dtype, int level) {
   for (int tries = 0; tries < 4 && s->k.ninstr; tries++) {
     const int v = pick(s->k.ninstr);
@@ -274,7 +274,7 @@ static void random_gather(sample *s, int wrong) {
                      .a = (uint16_t)v, .arg = (uint16_t)src });
 }
 
-/* In place where the value's dtype and level allow it: over the operand of some load. */
+/* In place if the value's dtype and level allow it: over the operand of a load. */
 static void random_store(sample *s, int v) {
   const fl_instr *x = &s->instr[v];
   const unsigned mask = x->level ? all_mask(&s->k) : kept_mask(&s->k);
@@ -310,7 +310,7 @@ static int random_size(void) {
 static void random_space(sample *s) {
   fl_kernel *k = &s->k;
   const int wide = pick(12) == 0;
-  int64_t span;                         /* points, had no dim size 0: memory follows it */
+  int64_t span;          /* number of points as if no dim had size 0, which determines the memory */
   do {
     k->kind = (uint8_t)pick(3);
     k->nkept = (uint8_t)pick(4);
@@ -351,8 +351,8 @@ static sample *random_kernel(long seed, int wrong) {
   return s;
 }
 
-/* One reduction, or of squares, of an operand as it lies: shapes at whose
-** sizes the loops change. */
+/* One reduction, or one of squares, of an operand without changes: shapes around the sizes at which
+** the loops change. */
 static sample *streaming_kernel(long seed) {
   static const int shapes[][3] = { { 5000, 16 }, { 70, 16 }, { 300, 1030 }, { 40, 4096 },
                                    { 9, 17000 }, { 3, 140000 },
@@ -510,7 +510,7 @@ static void compare(setup **u, int nu, sample **s, int n, long seed) {
              (long)want.position);
       for (int j = 0; j < n; j++) describe(s[j]);
     }
-    int empty = 0;                      /* then an index that no stored value needs goes unread */
+    int empty = 0;                      /* then an index that no stored value needs is not read */
     for (int j = 0; j < n; j++) empty |= s[j]->k.points == 0;
     check(empty || (fault.site == want.site && (want.site < 0 || fault.position == want.position)),
           "fault", seed);

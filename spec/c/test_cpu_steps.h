@@ -32,7 +32,7 @@ static double epsilon(int dtype) {
          ? 0x1p-10 : 0x1p-7;
 }
 
-/* One element of the product against the sum in f64 or in wrapping i64. */
+/* Is one element of the product equal to the sum in f64 or in wrapping i64? */
 static int right(const fl_matmul *m, const char *a, const char *b, const char *c, int64_t ao,
                  int64_t bo, int64_t co, int64_t i, int64_t j) {
   double sum = 0, size = 0;
@@ -73,7 +73,7 @@ static int64_t matrix(int64_t rows, int64_t cols, int64_t s[2], int odd) {
   return (rows + 2) * (cols + 2) * 2 + (rows + cols + 40) * 20;
 }
 
-/* Some elements of the batches of c = a b; 1 too where a batch is of none. */
+/* Are some elements of the batches of c = a b right? Also 1 if a batch is empty. */
 static int right_somewhere(const fl_matmul *m, const char *a, const char *b, const char *c) {
   for (int tries = 0; tries < 40 && m->m && m->n; tries++) {
     int64_t ao = 0, bo = 0, co = 0;
@@ -164,7 +164,7 @@ static void reference_scatter(const fl_scatter *s, char *dst, const int64_t *idx
   free(sum);
 }
 
-/* The same step with an index from 1 on, which it checks; then with one that is out of range. */
+/* The same step with 1-based indices, which it checks; then with one that is out of range. */
 static void checked_scatter(setup *u, fl_scatter s, void **ext, const char *want, char *dst,
                             long seed) {
   int64_t *idx = ext[1];
@@ -182,7 +182,7 @@ static void checked_scatter(setup *u, fl_scatter s, void **ext, const char *want
   check(run_step(u, &step, ext, 1) == FLAME_INTERNAL, "scatter that reports", seed);
 }
 
-/* Rows of src into rows of dst chosen by idx (one a row, or one an element). */
+/* Rows of src into rows of dst chosen by idx (one index per row, or per element). */
 static void random_scatter(setup *u, long seed) {
   state = (uint64_t)seed * 7717;
   const int64_t rows = 1 + pick(seed % 7 == 0 ? 900 : 40), cols = 1 + pick(60),
@@ -256,7 +256,8 @@ static void test_memory(setup *u) {
   }
 }
 
-/* Every allocation of prepare fails once, then all from it on: an error, and nothing lost. */
+/* Every allocation of prepare fails once, then all from it on: there must be an error, and nothing
+** lost. */
 static void test_failing(void) {
   for (int forever = 0; forever < 2; forever++) {
     sample *s = random_kernel(4242, 0);
@@ -290,7 +291,7 @@ static void *interrupt_soon(void *arg) {
   return NULL;
 }
 
-/* A product that would take long stops with FLAME_INTERRUPTED; the flag is taken. */
+/* A product that would take long stops with FLAME_INTERRUPTED, and the flag is cleared. */
 static void test_interrupt(setup *u, const char *what) {
   const int64_t n = 4096;
   char *a = calloc((size_t)(n * n), 4), *b = calloc((size_t)(n * n), 4),

@@ -14,10 +14,10 @@ typedef struct life {
   flame_status first;         /* first failure */
   int retry;                  /* a failed call is tried again and must then succeed */
   int broken;                 /* a retry failed too */
-  int64_t told;               /* calls up to here must not fail in silence */
+  int64_t told;               /* calls up to here must not fail without an error */
 } life;
 
-/* Note a failure; 1: try the call again. */
+/* Notes a failure; 1: the call is tried again. */
 static int again(life *l, flame_status e, int *tries) {
   if (e == FLAME_OK) return 0;
   if (l->first == FLAME_OK) l->first = e;
@@ -63,7 +63,7 @@ static void live(life *l) {
   STEP(l, l->d.table->download(&l->d, back, x[2], 4 * N));
   l->told = fake.calls;
   l->d.table->memory(&l->d, &use);
-  CHECK(memcmp(host, back, sizeof host) == 0);          /* what the plan's last step copied */
+  CHECK(memcmp(host, back, sizeof host) == 0);          /* the copy made by the plan's last step */
   l->d.table->trim(&l->d);
 done:
   drop_sample(&p);
@@ -137,7 +137,7 @@ static void reuses_splits_and_merges_memory(void) {
   const int64_t allocs = fake.allocs;
   void *a = d.table->alloc(&d, 1000), *b = d.table->alloc(&d,
                                                           1000), *z = d.table->alloc(&d, 0);
-  CHECK(a && b && z && a != b && fake.allocs == allocs);    /* cut from the segment there is */
+  CHECK(a && b && z && a != b && fake.allocs == allocs);    /* both cut from the existing segment */
   CHECK((char *)b - (char *)a == 1024);
   d.table->free(&d, a, 1000);
   CHECK(d.table->alloc(&d, 600) == a);
@@ -202,7 +202,7 @@ static void gives_cached_memory_back_before_it_fails(void) {
   CHECK(a != NULL);
   CHECK(d.table->alloc(&d, 60 << 20) == NULL && c.err.code == FLAME_OK);
   d.table->free(&d, a, 60 << 20);
-  a = d.table->alloc(&d, 80 << 20);                          /* only fits without the other */
+  a = d.table->alloc(&d, 80 << 20);                          /* fits only without the other */
   CHECK(a != NULL);
   d.table->free(&d, a, 80 << 20);
   close_fake(&c, &d);
@@ -284,8 +284,8 @@ static void an_interrupt_ends_a_run_before_its_first_step(void) {
   close_rig(r);
 }
 
-/* A kernel that the user gave up and that never ends: closing must not wait for it, so it gives
-** nothing back to the driver. In a child, whose end gives back the fake's memory. */
+/* The user has interrupted a kernel that never ends: closing must not wait for it, so it frees
+** nothing in the driver. In a child process, whose end frees the fake's memory. */
 static void closing_leaves_an_endless_kernel_behind(void) {
   fflush(stdout);
   const pid_t child = fork();
@@ -309,7 +309,7 @@ static void closing_leaves_an_endless_kernel_behind(void) {
 
 static void a_run_with_index_checks_tells_its_fault(void) {
   rig *r = open_rig(0, 2);
-  for (int i = 0; i < 2; i++) {         /* only now: the steps are known to check indices */
+  for (int i = 0; i < 2; i++) {         /* only now is it known that the steps check indices */
     r->p.instr[i][1].code = FL_I_INDEX;
     r->p.instr[i][1].arg = (uint16_t)(2 + i);
   }
@@ -324,7 +324,7 @@ static void a_run_with_index_checks_tells_its_fault(void) {
       record.word[b] = (uint64_t)(2 + i) << 48 | 5 << 8 | ((uint64_t)value >> 8 * b & 255);
     CHECK(run_rig(r) == FLAME_OK);
     CHECK(r->fault.site == 2 + i && r->fault.value == value && r->fault.position == 5);
-    CHECK(r->done == i);                                          /* what ran before it is right */
+    CHECK(r->done == i);                                    /* steps that ran before it are right */
   }
   fake.launch_size = 0;
   CHECK(r->d.table->sync(&r->d, &r->fault) == FLAME_OK && r->fault.site == -1);      /* told once */
@@ -332,7 +332,7 @@ static void a_run_with_index_checks_tells_its_fault(void) {
   close_rig(r);
 }
 
-static flame_context *struck;           /* by a Ctrl-C at its launch 'strike' */
+static flame_context *struck;           /* interrupted by a Ctrl-C at its launch number 'strike' */
 static int strike;
 
 static void strike_at_launch(void **params) {
@@ -340,8 +340,8 @@ static void strike_at_launch(void **params) {
   if (--strike == 0) atomic_store(&struck->interrupted, 1);
 }
 
-/* A write that looks at the checks itself is queued before the host has: it was refused, or was
-** not, as the record says, and an interrupt waits until that is known. */
+/* A write that reads the checks itself is queued before the host has read them: the record tells
+** whether it wrote, and an interrupt waits until that is known. */
 static void a_guarded_write_does_not_wait_for_the_host(void) {
   rig *r = open_rig(0, 2);
   fl_text_fault record;
@@ -359,7 +359,7 @@ static void a_guarded_write_does_not_wait_for_the_host(void) {
     CHECK(run_rig(r) == FLAME_OK && r->fault.site == 3 && r->done == 0);
     CHECK(fake.nlaunch - before == 1 + guard);
     fake.launch_size = 0;
-    fake.busy = 3;                      /* looks until the checks are done */
+    fake.busy = 3;                      /* polls until the checks are done */
     strike = 1 + guard;                 /* the last launch before the host waits */
     fake.on_launch = strike_at_launch;
     CHECK(run_rig(r) == (guard ? FLAME_OK : FLAME_INTERRUPTED));
@@ -374,7 +374,7 @@ static void a_guarded_write_does_not_wait_for_the_host(void) {
 
 /* ---- errors ---- */
 
-/* A call that is not waited for reports in device memory: the next read or sync tells it, once. */
+/* A call that is not waited for reports in device memory: the next read or sync raises it, once. */
 static void a_late_report_is_told_by_the_next_read(void) {
   static const struct { uint64_t word; const char *text; } reports[] = {
     { (UINT64_C(4) << 16) | 7,
@@ -393,7 +393,7 @@ static void a_late_report_is_told_by_the_next_read(void) {
   CHECK(d.table->upload(&d, p, &x, sizeof x) == FLAME_OK);
   for (int i = 0; i < 6; i++) {
     memcpy(s->late, &reports[i / 2].word, sizeof reports->word);
-    /* no call, nothing to look at */
+    /* no such call, so nothing is read */
     CHECK(d.table->download(&d, &y, p, sizeof y) == FLAME_OK && y == 3);
     CHECK(fl_cuda_expect_late(s) == FLAME_OK);
     CHECK((i % 2 ? d.table->sync(&d, &fault) : d.table->download(&d, &y, p, sizeof y)) ==

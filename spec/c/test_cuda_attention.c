@@ -72,7 +72,7 @@ static void what_kernels_do_not_take_goes_over_the_host(void) {
 /* blocks of 128 threads */
 typedef struct expected { const char *name; unsigned grid, shared; } expected;
 
-/* The call runs by these launches. */
+/* The call must run by exactly these launches. */
 static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   static char memory[64];
   char fault[FL_CALL_FAULT];
@@ -82,7 +82,8 @@ static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   const fl_binding b = { .ext = at, .out = at, .scalar = &scale };
   for (int i = 0; i < c->nin; i++) t.in[i] = (fl_place){ FL_AT_EXT, 0, 0 };
   fake.nlaunch = 0;
-  s->scratch_bytes = 1 << 30;              /* of nothing: the fake driver runs no kernel of these */
+  s->scratch_bytes = 1 << 30;              /* it is not allocated, since the fake driver runs none
+                                           ** of these kernels */
   CHECK(fl_cuda_call_run(s, &t, &b, fault) == FLAME_OK);
   s->scratch_bytes = 0;
   CHECK(fake.nlaunch == n);
@@ -93,7 +94,7 @@ static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   }
 }
 
-/* Numbers as the heads of the texts have them. */
+/* Numbers must be those that the texts' head comments give. */
 static void a_call_is_launched_as_its_text_says(void) {
   static const expected half[] = { { "attention_forward", 8 * 3, 55296 },
                                    { "attention_delta", 300 * 8 / 16, 0 },
@@ -122,7 +123,7 @@ static void a_call_is_launched_as_its_text_says(void) {
     }
 }
 
-/* Compiled by the real NVRTC: every size of a head once, with each mask among them. */
+/* Compiled by the real NVRTC: each head size once, together covering all masks. */
 static void real_nvrtc_takes_the_texts(void) {
   static const int heads[] = { 32, 64, 96, 128, 192, 256 }, dtypes[] = { FLAME_F16, FLAME_BF16 };
   bench b;

@@ -64,12 +64,12 @@ static void look(void **params) {
 
 flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r);      /* of calls.def */
 
-/* told: calls before closing */
+/* told: number of calls before closing */
 typedef struct life {
   flame_context c; fl_device d; fl_kfunction *k; char fault[FL_CALL_FAULT]; int64_t told;
 } life;
 
-/* The kernel made ready and launched once; the fault's text or an error is left in *l. */
+/* Prepares the kernel and launches it once; the fault's text or an error is in *l. */
 static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny, int64_t nodes) {
   void *x = NULL, *y = NULL;
   fl_scalar n = { .i = N };
@@ -178,11 +178,11 @@ static void without_checks_it_is_the_kernel_itself(void) {
   CHECK(one_launch(&l, 0) == FLAME_OK && fake.nlaunch == 1);
 }
 
-/* With a permission denied, or a limit, NVRTC sees what is printed from the tree. */
+/* With a permission denied, or a limit, NVRTC must get the text printed from the tree. */
 static void texts_of_scripts_are_compiled_only_where_nothing_is_limited(void) {
   life l;
   seen.plant = NULL;
-  for (int i = 0; i < 4; i++) {                  /* checks asked for; a denial; a limit set later */
+  for (int i = 0; i < 4; i++) {              /* checks on; a permission denied; a limit set later */
     fake_reset();
     fake.on_launch = look;
     fake.word = "as it is written";

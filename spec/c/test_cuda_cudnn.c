@@ -173,7 +173,7 @@ static void rows_that_overlap_or_are_not_aligned_are_left_to_our_kernel(void) {
   CHECK(fl_dnn_attention(s, &c) == NULL);
   c = call_of(1, FLAME_BF16, usual);
   CHECK(fl_dnn_attention(s, &c) != NULL);
-  c.p[FL_AP_SIZES + 9] = 0;                         /* a cotangent that is the same everywhere */
+  c.p[FL_AP_SIZES + 9] = 0;                         /* a cotangent that is constant */
   CHECK(fl_dnn_attention(s, &c) == NULL);
   c = call_of(0, FLAME_BF16, usual);
   c.nin = 4;
@@ -201,7 +201,7 @@ static void graphs_have_the_operations_that_the_engines_know(void) {
   }
 }
 
-/* Address of this id in execution e, NULL: it has none. Ids are in the order q k v out lse dout dq
+/* Address of this id in execution e; NULL: it has none. Ids are in the order q k v out lse dout dq
 ** dk dv sums wide scale least one. */
 static char *at(int e, int id) {
   for (int i = 0; i < dnn.execution[e].n; i++)
@@ -223,7 +223,7 @@ static int64_t run(fl_cuda *s, const fl_call *c, char *base) {
 static void a_large_gradient_is_made_in_parts(void) {
   bench b;
   fl_cuda *s = open_bench(&b, 19, 90);
-  char *const base = (char *)(1ull << 42);          /* of nothing: no one reads there */
+  char *const base = (char *)(1ull << 42);          /* not allocated: nothing reads there */
   fl_attention a = { .b = 8, .h = 16, .hk = 16, .t = 2048, .s = 2048, .d = 64, .causal = 1 };
   fl_call c = call_of(1, FLAME_BF16, a);
   CHECK(run(s, &c, base) == 1024 + 4 * 4 * 16 * 2048);

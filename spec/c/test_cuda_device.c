@@ -47,7 +47,7 @@ static void copies_come_back(void) {
   close_device(&c, &d);
 }
 
-/* The sample plan; each step is run alone, as all write the same output. */
+/* Runs each step of the sample plan by itself, since all write the same output. */
 static void kernels_compute(void) {
   static sample p;
   static float a[N], b[N], y[N];
@@ -163,8 +163,8 @@ static double seconds(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Some seconds of work are queued; the wait for it ends at the interrupt, and the device
-** can be used afterwards. */
+/* Some seconds of work are queued; the wait for it ends at the interrupt, and the device is usable
+** afterwards. */
 static void an_interrupt_ends_a_long_wait(void) {
   enum { SIZE = 8192 };
   flame_context c;

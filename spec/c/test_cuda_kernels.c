@@ -18,7 +18,7 @@ static int is_named(const char *name, const char *ops) {
          strspn(name + n, "0123456789abcdef") == 8;
 }
 
-/* Six ops are more than a name holds; the text defines what is launched. */
+/* Six ops are more than a name can contain; the text must define the launched name. */
 static void a_name_tells_the_ops(void) {
   static sample q;
   fl_instr long_one[8];
@@ -79,7 +79,7 @@ static void note_time(fl_trace *t, struct fl_device *d, const struct fl_plan *p,
   x->end = w->start + w->ms;
 }
 
-/* With or without events to measure with, the run is the same. */
+/* The run is the same with or without events for measuring. */
 static void a_trace_hears_of_each_step(void) {
   for (int64_t k = 0; k < 8; k++) {
     teller t = { .trace = { note_time } };
@@ -99,7 +99,7 @@ static void a_trace_hears_of_each_step(void) {
   }
 }
 
-/* A group's table is sent again only when an address in it is another. */
+/* A group's table is uploaded again only if an address in it has changed. */
 static void a_table_is_sent_when_an_address_changes(void) {
   rig *r = open_rig(2, 1);
   void *y = r->d.table->alloc(&r->d, 4 * N);
@@ -114,7 +114,7 @@ static void a_table_is_sent_when_an_address_changes(void) {
   close_rig(r);
 }
 
-/* Prepare the sample in a separate context; how many compiles that took. */
+/* Prepares the sample in a separate context; returns how many compilations that took. */
 static int64_t compiles_of_a_new_context(void) {
   rig *r = open_rig(0, 3);
   const int64_t n = r->c.stats.compiles;
@@ -232,7 +232,7 @@ static void products_of_every_layout_are_right(void) {
   close_fake(&c, &d);
 }
 
-/* The kernel that a product of f32 takes, or "" if the library makes it. */
+/* The kernel used for a product of f32, or "" if the library computes it. */
 static const char *kernel_of(fl_device *d, int64_t m, int64_t n, int64_t k) {
   fl_matmul p = { .dtype = FLAME_F32, .m = m, .n = n, .k = k, .as = { k, 1 }, .bs = { n, 1 },
                   .at = { FL_AT_EXT, 0, 0 }, .bt = { FL_AT_EXT, 0, 0 }, .ct = { FL_AT_OUT, 0, 0 } };
@@ -291,7 +291,7 @@ static void only_f32_products_take_tf32_and_only_where_asked(void) {
   unsetenv("FLAME_TF32");
 }
 
-/* A large product of a new context, twice; how often each algorithm ran. */
+/* Runs a large product in a new context, twice; runs: how often each algorithm ran. */
 static void run_large(int size, int64_t runs[8]) {
   flame_context c;
   fl_device d;
@@ -315,7 +315,8 @@ static void run_large(int size, int64_t runs[8]) {
   for (int i = 0; i < 4; i++) runs[i] = fake.way_runs[i] - before[i];
 }
 
-/* The third of four takes 'ms', the first 1, the second fails, the fourth is hopeless. */
+/* Of four algorithms the third takes 'ms', the first 1, the second fails, the fourth is much too
+** slow. */
 static void expect_ways(float ms, int size, int64_t first, int64_t second, int64_t third,
                         int64_t fourth) {
   int64_t runs[8];
@@ -333,13 +334,13 @@ static void large_products_are_timed_where_asked(void) {
   expect_ways(0.5f, LARGE, 2, 0, 0, 0);          /* not asked */
   setenv("FLAME_TUNE", "1", 1);
   expect_ways(0.5f, SMALL, 2, 0, 0, 0);
-  expect_ways(0.98f, LARGE, 6 + 2, 1, 6, 2);     /* within the noise: the first */
+  expect_ways(0.98f, LARGE, 6 + 2, 1, 6, 2);     /* within the noise, so the first is kept */
   expect_ways(0.96f, LARGE, 6, 1, 6 + 2, 2);
   setenv("FLAME_CACHE_DIR", folder, 1);
   expect_ways(0.5f, LARGE, 6, 1, 6 + 2, 2);
-  expect_ways(2.0f, LARGE, 0, 0, 2, 0);          /* kept, whatever a clock would say today */
+  expect_ways(2.0f, LARGE, 0, 0, 2, 0);      /* the choice is kept, whatever timing would say now */
   CHECK(each_file(folder, damage) == 1);
-  expect_ways(2.0f, LARGE, 6 + 2, 1, 2, 2);      /* hopeless itself, after one round */
+  expect_ways(2.0f, LARGE, 6 + 2, 1, 2, 2);      /* itself much too slow, found after one round */
   each_file(folder, delete);
   rmdir(folder);
   setenv("FLAME_CACHE_DIR", "off", 1);
@@ -444,7 +445,7 @@ static void spilled_registers_ask_for_fewer_blocks(void) {
   close_fake(&c, &d);
 }
 
-/* The words that are looked for are those of the real compiler. */
+/* The text that is searched for must be that of the real compiler. */
 static void the_real_compiler_tells_what_it_spills(void) {
   static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
                                      fake_get_solver, NULL, NULL, NULL };

@@ -36,7 +36,7 @@ static void close_context(flame_context *c) {
   CHECK(fake_leaks() == 0 && fake.bytes == 0);
 }
 
-/* One call of a kind on n_in numbers; its n results in y (NULL: only computed). */
+/* Runs one call of a kind on n_in numbers; its n results in y (NULL: it is only computed). */
 static flame_status call_on(flame_context *c, int device, int kind, int dtype, int64_t n_in,
                             const void *x, int64_t n, void *y, int np, const int64_t *p) {
   flame_tensor *in = flame_from_data(c, (flame_dtype)dtype, 1, &n_in, x), *out = NULL;
@@ -65,7 +65,7 @@ static double at(const double *x, int64_t i, int complex_parts, int part) {
   return complex_parts == 2 ? x[2 * i + part] : part ? 0 : x[i];
 }
 
-/* The largest difference from the sums of the definition, of (outer, n, inner). */
+/* The largest difference from the sums of the definition, for (outer, n, inner). */
 static double wrong_by(const int64_t *p, const double *x, const double *y) {
   const int64_t outer = p[0], n = p[3], inner = p[2], last = p[5] == 1 ? n / 2 + 1 : n;
   const int parts = p[5] == 1 ? 1 : 2, sign = p[6] ? 1 : -1;
@@ -101,7 +101,7 @@ static void transforms_are_those_of_the_definition(void) {
     CHECK(call(c, FL_CALL_fft, FLAME_F64, n_in, numbers, n, results, 8, p) == FLAME_OK);
     CHECK(wrong_by(p, numbers, results) < 1e-12 && fake.nlaunch == 0);
   }
-  /* Signals side by side in several blocks: one launch a block when they are large. */
+  /* Adjacent signals in several blocks: one launch per block when they are large. */
   const int64_t large[8] = { 2, 2, 1 << 18, 2, 2, 0, 0, 0 };
   const int64_t before = fake.transforms;
   CHECK(call(c, FL_CALL_fft, FLAME_F32, 1 << 21, numbers, 1 << 21, NULL, 8, large) == FLAME_OK);
@@ -109,7 +109,7 @@ static void transforms_are_those_of_the_definition(void) {
   close_context(c);
 }
 
-/* One plan of two axes, or two passes where the library refuses it: the same numbers. */
+/* One plan for two axes, or two passes if the library refuses that: the same numbers. */
 static void two_axes(void) {
   static double once[2 * 60], first[2 * 60], second[2 * 60];
   const int64_t both[9] = { 3, 5, 1, 5, 5, 0, 0, 0, 4 }, one[8] = { 3, 4, 5, 4, 4, 0, 0, 0 },
@@ -133,7 +133,7 @@ static void two_axes(void) {
   const int64_t larger[9] = { 3, 5, 1, 5, 5, 0, 0, 1, 6 };
   CHECK(call(c, FL_CALL_fft, FLAME_F64, 180, numbers, 180, NULL, 9, larger) == FLAME_OK &&
         fake.failed);
-  /* rows and back, with the factor; a factor alone */
+  /* copy to rows and back, with the factor; only a factor */
   CHECK(fake.transforms == 2 && fake.nlaunch == 3);
   close_context(c);
 }
@@ -141,7 +141,7 @@ static void two_axes(void) {
 static void what_goes_around_a_transform(void) {
   static const struct { int64_t p[8]; const char *first, *last; int64_t n; } cases[] = {
     { { 2, 4, 1, 4, 4, 0, 1, 1 }, "fft_scale", "fft_scale", 1 },       /* a factor alone */
-    { { 2, 4, 3, 4, 4, 0, 0, 0 }, "fft_rows", "fft_back", 2 },  /* side by side in several blocks */
+    { { 2, 4, 3, 4, 4, 0, 0, 0 }, "fft_rows", "fft_back", 2 },  /* adjacent in several blocks */
     { { 2, 3, 1, 4, 4, 0, 0, 0 }, "fft_rows", "fft_rows", 1 },         /* filled */
     { { 2, 4, 1, 4, 3, 0, 0, 0 }, "fft_back", "fft_back", 1 },         /* cut */
     { { 2, 3, 1, 4, 4, 2, 1, 1 }, "fft_rows", "fft_rows", 1 },  /* a half spectrum, with a factor */
@@ -230,7 +230,7 @@ static void without_the_libraries(void) {
   close_context(c);
 }
 
-/* Without elements the vectors are still there: the identity. */
+/* Without elements the vectors exist nevertheless: the identity. */
 static void matrices_without_elements(void) {
   static const struct { int kind, np; int64_t p[6], n; int64_t launches; } cases[] = {
     { FL_CALL_svd, 6, { 2, 1, 0, 3, 1, 1 }, 18, 1 },
@@ -249,7 +249,7 @@ static void matrices_without_elements(void) {
   close_context(c);
 }
 
-/* What a kernel writes as the status becomes the CPU's message, or the CPU's work. */
+/* The status that a kernel writes becomes the CPU's message, or makes the CPU do the call. */
 static void statuses_become_messages(void) {
   static const struct { int kind, np; int64_t p[6], n; uint64_t status; const char *text;
                         } cases[] = {

@@ -1,5 +1,5 @@
 /* Memory of others: flame_borrow, and DLPack in and out, with a producer and a consumer that
-** count. Structs as the standard has them, written down once more. */
+** count. The structs of the standard are declared here again. */
 #include "tensor/build.h"
 #include "tensor/context.h"
 #include "tensor/tensor.h"
@@ -51,7 +51,7 @@ static void borrowed_memory_is_read_and_never_written(flame_context *c) {
   CHECK(count == 1);
 }
 
-/* Whatever allocation fails: without a tensor the memory is still its owner's. */
+/* Whichever allocation fails: without a tensor the memory still belongs to its owner. */
 static void memory_stays_its_owners_when_there_is_none_for_a_tensor(void) {
   float data[2] = { 1, 2 };
   int64_t shape[1] = { 2 };
@@ -223,7 +223,7 @@ static void what_is_given_away_is_not_copied(flame_context *c) {
   flame_free(also);
 }
 
-/* Without memory nothing is given: the tensor is still its owner's. */
+/* If memory is out nothing is exported: the tensor still belongs to its owner. */
 static void an_export_needs_memory(void) {
   int refused = 0;
   for (int64_t k = 1, more = 1; more && k < 500; k++) {
@@ -258,7 +258,7 @@ static void copies_outlive_the_context(void) {
 }
 
 int main(void) {
-  setenv("FLAME_DEVICE", "cpu", 1);             /* the host reads what is given away */
+  setenv("FLAME_DEVICE", "cpu", 1);             /* the host reads the exported memory */
   flame_context *c = flame_open(NULL);
   borrowed_memory_is_read_and_never_written(c);
   borrowed_memory_is_there_and_aligned(c);

@@ -346,7 +346,7 @@ static flame_tensor *leaf(flame_context *c, int n, const double *v) {
   return t;
 }
 
-/* Is the gradient of sum(y) by the leaf what is said? */
+/* Is the gradient of sum(y) with respect to the leaf as expected? */
 static int grad_is(flame_context *c, flame_tensor *x, fl_node *y, int n, const double *want) {
   flame_tensor *loss = fl_tensor_new(c, n_sum(y, FL_ALL_AXES, 0));
   int ok = loss && flame_backward(loss, NULL) == FLAME_OK && x->grad;
@@ -450,7 +450,7 @@ static void test_misuse(void) {
   close_context(c);
 }
 
-/* gradients(): a map, pruned to what is asked for, nothing into .grad */
+/* gradients(): a map restricted to the requested tensors; nothing goes into .grad */
 static void test_gradients_map(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
@@ -481,7 +481,7 @@ static void test_leaf_keeps_through_writes(void) {
   fl_node *g;
   const fl_backward keep = { .retain_graph = 1 };
   CHECK(fl_gradients(c, 1, &l->node, NULL, 1, &w->node, &g, keep) == FLAME_OK);
-  CHECK(g && read_node(g)[1] == 6);                            /* of the value that was used */
+  CHECK(g && read_node(g)[1] == 6);                            /* of the value at the time of use */
   CHECK(flame_backward(l, NULL) == FLAME_OK && w->grad && read_node(w->grad->node)[0] == 4);
   flame_tensor *r = fl_tensor_new(c, n_exp(w->node));          /* retain_grad on a result */
   r->retain = 1;

@@ -20,7 +20,7 @@ static void a_written_tensor_keeps_its_address(flame_context *c) {
   CHECK(evaluate_all(c) == FLAME_OK);
   CHECK(t->node->buffer->ptr == address && !t->node->buffer->homed);
   CHECK(negate(t) == FLAME_OK && t->node->home);
-  flame_free(t);                                   /* the write dies with its reader */
+  flame_free(t);                                   /* the write is freed with its reader */
   CHECK(c->nodes.live == 0 && c->buffers.live == 0);
 }
 

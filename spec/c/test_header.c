@@ -1,7 +1,7 @@
 /*
 ** Every op of flame.h: those of the table against the same op by name, the others against values
 ** worked out by hand, each with NULL and with a tensor of another context in every place, and with
-** the k-th allocation failing, for all k. What is wrong for one op alone is told here too.
+** the k-th allocation failing, for all k. Errors of single ops are checked here too.
 */
 #include "engine/engine.h"
 #include <math.h>
@@ -25,8 +25,8 @@ static flame_context *open_context(void) {
 
 enum { MOST = 4, ROOM = 64 };
 
-/* A tensor from a word: a letter for what is in it and a digit for each size. f: f32 k + 1 over 4;
-** s: those less 1; i: i64 1 2 1 2 …; b: bool 1 0 1 0 …. */
+/* A tensor described by a word: a letter for its contents and a digit for each size. f: f32 k + 1
+** over 4; s: those minus 1; i: i64 1 2 1 2 …; b: bool 1 0 1 0 …. */
 static flame_tensor *made(flame_context *c, const char *word) {
   int64_t size[8], n = 1;
   int ndim = 0;
@@ -53,14 +53,14 @@ static int64_t values_of(flame_tensor *x, double *out) {
   return e == FLAME_OK ? n : -1;
 }
 
-/* No object is kept for later: what the next calls make takes new memory. */
+/* Uses up cached objects, so that the next calls allocate new memory. */
 static void starve(flame_context *c) {
   fl_slab *all[] = { &c->nodes, &c->tensors, &c->entries, &c->attrs, &c->calls, &c->buffers,
                      &c->layouts.slab };
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->free_list = NULL;
 }
 
-/* y: of a call whose k-th allocation failed. 1: there may be more. */
+/* y: the result of a call whose k-th allocation failed. 1: there may be further allocations. */
 static int lacked(flame_context *c, int64_t k, flame_tensor *y) {
   const int reached = c->mem.calls >= c->mem.fail_at;
   c->mem.fail_at = 0;
@@ -72,7 +72,7 @@ static int lacked(flame_context *c, int64_t k, flame_tensor *y) {
   return reached && k < 100;
 }
 
-/* An expression that gives a tensor, with each of its allocations failing. */
+/* Runs an expression that returns a tensor, with each of its allocations failing. */
 #define LACKS(call) do { \
     int64_t k_ = 0; \
     do { \
@@ -188,7 +188,7 @@ CALL(to_device, flame_to_device(a[0], "cpu"))
 CALL(clone, flame_clone(a[0]))
 CALL(detach, flame_detach(a[0]))
 
-/* Writes are seen through a copy. */
+/* Writes are checked through a copy. */
 static flame_tensor *write_slice(flame_context *c, flame_tensor *const *a) {
   flame_tensor *x = flame_clone(a[0]);
   (void)c;
@@ -288,7 +288,7 @@ static void gives_the_value(flame_context *c, int i) {
   free_all(a);
 }
 
-/* NULL is told by NULL, a foreign tensor by an error: in every place that is not optional. */
+/* A NULL gives NULL, a foreign tensor an error: for every operand that is not optional. */
 static void refuses_operands(flame_context *c, flame_context *other, int i) {
   flame_tensor *a[MOST], *foreign = made(other, "f22");
   const int n = inputs(c, i, a);
@@ -322,7 +322,7 @@ static void refused(flame_tensor *x, const char *text, flame_context *c, int lin
   flame_free(x);
 }
 
-/* Functions that go by a name, and those that make tensors of nothing. */
+/* Functions that take an op's name, and those that make tensors. */
 static void names_and_makers(flame_context *c, flame_context *other) {
   flame_tensor *x = made(c, "f23"), *foreign = made(other, "f23"), *mask = made(c, "b23");
   const int64_t size = 3;
@@ -343,8 +343,8 @@ static void names_and_makers(flame_context *c, flame_context *other) {
   flame_free(x), flame_free(foreign), flame_free(mask);
 }
 
-/* The process gets no more memory, and has taken what there was; it is given back in parts, until
-** a context can be opened. Sanitizers bring other allocators. */
+/* The process gets no more memory after using all there is; then it is freed in parts, until a
+** context can be opened. Sanitizers use other allocators. */
 static void opening_takes_memory(void) {
   struct part { struct part *next; } *taken = NULL;
   struct rlimit before, none_left;
@@ -380,7 +380,7 @@ static void opening_takes_options(void) {
   CHECK(!strcmp(flame_error(NULL), flame_error(NULL)) && flame_error_code(NULL) != FLAME_OK);
 }
 
-/* What is asked of no tensor and no context. */
+/* Facts about no tensor and no context. */
 static void nothing_is_known_of_nothing(flame_context *c) {
   CHECK(!flame_context_of(NULL) && flame_dtype_of(NULL) == FLAME_DTYPE_COUNT);
   CHECK(!strcmp(flame_device_of(NULL), "") && !strcmp(flame_dtype_name((flame_dtype)-1), ""));
@@ -393,7 +393,7 @@ static void nothing_is_known_of_nothing(flame_context *c) {
   flame_clear_error(c);
 }
 
-/* The k-th allocation of the call and of reading its value fails: 0 when there are fewer. */
+/* The k-th allocation of the call and of reading its value fails: 0 if there are fewer. */
 static int survives(int i, int64_t k) {
   flame_context *c = open_context();
   flame_tensor *a[MOST];
@@ -507,7 +507,7 @@ static void parts_are_written(flame_context *c) {
   for (int k = 0; k < 4; k++) flame_free(all[k]);
 }
 
-/* What is wrong with values is told by the read, with the axis counted from 0. */
+/* Wrong values are reported by the read, with the axis counted from 0. */
 static void indices_are_checked_when_computed(flame_context *c) {
   const int64_t bad[2] = { 1, 4 };
   flame_tensor *x = made(c, "f23"), *i = flame_from_data(c, FLAME_I64, 1, (int64_t[]){ 2 }, bad);
@@ -519,7 +519,7 @@ static void indices_are_checked_when_computed(flame_context *c) {
   flame_free(x), flame_free(i), flame_free(y);
 }
 
-/* A number of x, w and b by functions with separate rules. */
+/* A scalar function of x, w and b by functions with separate rules. */
 static double loss_of(flame_tensor *x, flame_tensor *w, flame_tensor *b, flame_tensor **out) {
   flame_tensor *h = flame_linear(x, w, b), *s = flame_silu(h), *n = flame_softmax(s, 1);
   flame_tensor *t = flame_logsumexp(n, 1, (int[]){ 0 }, 0), *v = flame_var(t, 0, NULL, 1, 0);
@@ -531,7 +531,7 @@ static double loss_of(flame_tensor *x, flame_tensor *w, flame_tensor *b, flame_t
   return y;
 }
 
-/* The gradient by w, against differences. */
+/* The gradient with respect to w, against differences. */
 static void gradients_go_through(flame_context *c) {
   flame_tensor *w = made(c, "f22"), *x = made(c, "s32"), *b = made(c, "s2"), *loss;
   double g[ROOM] = { 0 };

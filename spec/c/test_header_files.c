@@ -23,8 +23,8 @@ static flame_context *open_context(void) {
 
 enum { ROOM = 64 };
 
-/* A tensor from a word: a letter for what is in it and a digit for each size. f: f32 k + 1 over 4;
-** i: i64 1 2 1 2 …. */
+/* A tensor described by a word: a letter for its contents and a digit for each size. f: f32 k + 1
+** over 4; i: i64 1 2 1 2 …. */
 static flame_tensor *made(flame_context *c, const char *word) {
   int64_t size[8], n = 1;
   int ndim = 0;

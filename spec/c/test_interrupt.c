@@ -49,7 +49,7 @@ static fl_node *filled(flame_context *c, int64_t rows, int64_t cols, double v) {
   return n_fill(c, FLAME_F32, 0, 2, (int64_t[]){ rows, cols }, (fl_scalar){ .d = v });
 }
 
-/* In place: 8 flops an element, several kernels' worth. */
+/* In place: 8 flops per element, as several kernels. */
 static fl_node *elementwise(flame_context *c, fl_node *x) {
   return n_add(n_exp(n_log(n_exp(n_log(x)))), n_num(c, 1));
 }
@@ -88,14 +88,14 @@ static const struct { const char *name; maker make; } writes[] = {
   { "columns", columns }, { "scatter", scattered },
 };
 
-/* Every element is the first; its value, or -1. */
+/* The value of all elements if they are equal, or -1. */
 static double uniform_value(flame_tensor *x, float *host) {
   if (flame_read(x, host, sizeof *host * ROWS * COLS) != FLAME_OK) return -1;
   for (int i = 1; i < ROWS * COLS; i++) if (host[i] != host[0]) return -1;
   return (double)host[0];
 }
 
-/* x := made from x, and a reader of the old value, as one window. */
+/* x := f(x), and a reader of the old value, as one window. */
 static flame_status write_once(flame_context *c, flame_tensor *x, maker make, flame_tensor **sum) {
   FL_ENTER(c);
   fl_node *n = make(c, x->node);
@@ -156,7 +156,7 @@ static void writes_are_whole(int turns) {
 
 /* ---- waiting time ---------------------------------------------------------------------------- */
 
-/* A product that would take long, interrupted after 50 ms: how long until it gives up. */
+/* A product that would take long is interrupted after 50 ms: how long does it take to end? */
 static void a_long_product_gives_up(double most) {
   enum { N = 3000 };
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu"));
@@ -183,7 +183,7 @@ static void a_long_product_gives_up(double most) {
   flame_close(c);
 }
 
-/* A product written into a value that lives: not in place when it is long. */
+/* A product written into a living value: not in place if it is long. */
 static void a_long_written_product_gives_up(double most) {
   enum { N = 2000 };
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu"));

@@ -63,7 +63,7 @@ static fl_node *load_png(flame_context *c, const char *p) {
   return n ? n_cast(n, FLAME_F32) : NULL;
 }
 
-/* csv is read by Lua: here as C does it. */
+/* Lua reads csv files: here the same is done in C. */
 static fl_node *load_csv(flame_context *c, const char *p) {
   float v[6] = { 0 };
   FILE *f = fopen(p, "r");
@@ -91,7 +91,7 @@ static fl_node *load_parts(flame_context *c, const char *p) {
   return n;
 }
 
-/* One load within a scope; 1 when it gave the values, 0 when it failed with an error kept. */
+/* One load within a scope; 1 if it gave the values, 0 if it failed with an error kept. */
 static int load_once(flame_context *c, load_fn load) {
   float got[6];
   flame_clear_error(c);

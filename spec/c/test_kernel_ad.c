@@ -1,7 +1,7 @@
 /*
-** Derivatives of kernels: every wrong answer in the trackers of other systems, and each feature
-** of the language, reverse against forward mode against central differences; then the derived
-** kernels themselves, derived once more. Refusals name kernel and line.
+** Derivatives of kernels: every wrong result reported in the issue trackers of other systems, and
+** each feature of the language, reverse against forward mode against central differences; then the
+** derived kernels themselves, derived once more. Refusals name kernel and line.
 **
 ** Arguments of a case are written as in kernel_case.h.
 */
@@ -13,7 +13,7 @@ static int passed, failed, verbose;
 
 typedef struct test_case {
   const char *name, *args, *source;
-  uint32_t grid, block;          /* x | y << 8 | z << 16; no y, z: 1 */
+  uint32_t grid, block;          /* x | y << 8 | z << 16; y or z 0 means 1 */
   int second;                    /* also derive the derived kernels: 1 the tangent, 2 all; plus
                                  ** TURNED: sums must be inverted, or STAYS: none may be */
   const char *refused;           /* expected text of the refusal */
@@ -102,7 +102,7 @@ static void run_case(const test_case *c, int deterministic) {
 
 /* ---- no memory ------------------------------------------------------------------------------- */
 
-/* Memory runs out at ever other places: the answer is NULL, and nothing breaks. */
+/* Memory runs out at different places: the result must be NULL, without a crash. */
 static void run_dry(const test_case *c) {
   fl_mem m = {0}, dry = {0};
   uint64_t seed = 1;

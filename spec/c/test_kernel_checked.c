@@ -64,9 +64,9 @@ static void compiles(const char *what, const char *text) {
 /* ---- texts --------------------------------------------------------------------------- */
 
 static int number, derived;
-enum { EACH = 3 };            /* adjoints of every third kernel: NVRTC takes its time */
+enum { EACH = 3 };            /* only adjoints of every third kernel, since NVRTC is slow */
 
-/* The adjoint of f, where it has one; without UNINIT, as the launcher has it. */
+/* Adds the adjoint of f, if it has one; without UNINIT, as the launcher does. */
 static void add_adjoint(fl_text *t, fl_kfunc *f, unsigned checks) {
   uint8_t want[64] = { 0 };
   for (int i = 0; i < f->n_params && i < 64; i++)
@@ -79,7 +79,7 @@ static void add_adjoint(fl_text *t, fl_kfunc *f, unsigned checks) {
   fl_ktext_checked(t, ad->func, checks & ~(unsigned)FL_LANE_UNINIT);
 }
 
-/* All kernels of a source behind what is there, under separate names. */
+/* Appends all kernels of a source, under separate names. */
 static void add(fl_text *t, const char *what, const char *source, unsigned checks) {
   fl_error e = { .code = FLAME_OK };
   fl_ksource *s = fl_ksource_parse(&mem, &e, source, strlen(source));

@@ -1,8 +1,8 @@
 /*
 ** Outputs that need no zeros first (kernel/facts/cover.h). Each kernel here is asked over many
 ** launches and scalars; where the answer is "all is written", the kernel runs on a poisoned
-** output and none of the poison may be left. 'want' says which kernels are to be recognised at
-** their usual launch: the near misses among them never may be.
+** output and none of the poison may be left. 'want' tells which kernels must be recognised at their
+** usual launch; the near misses among them never may be.
 */
 #include "kernel/facts/cover.h"
 #include "kernel/lanes/lane.h"

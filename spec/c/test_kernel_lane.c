@@ -24,7 +24,7 @@ static coordinates threadIdx, blockIdx, blockDim, gridDim;
   static const char device_##name[] = "__device__ " #__VA_ARGS__ "\n"; \
   static __VA_ARGS__
 
-/* For each thread in order: threadIdx and blockIdx are set. */
+/* Runs the body for each thread in order, with threadIdx and blockIdx set. */
 #define EACH_THREAD(g, b) \
   gridDim = (g); blockDim = (b); \
   for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++) \

@@ -87,7 +87,8 @@ static void text_of(fl_ksource *s, fl_text *t, int with_prelude) {
   for (int i = 0; i < s->n_kernels; i++) fl_ktext_kernel(t, s->kernels[i]);
 }
 
-/* A text of ours, parsed again, is stable up to the names of temporaries: same statements. */
+/* A generated text, parsed again, must be stable except for the names of temporaries: the same
+** statements. */
 static int count_stmt(void *arg, fl_kstmt *s) {
   *(int *)arg += s->kind != FL_KS_DECL && s->kind != FL_KS_BLOCK;
   return 1;
@@ -128,7 +129,7 @@ static void check_good(const good_source *g, int has_half) {
   fl_ksource_free(s);
 }
 
-/* Texts without goto and without structs are inside the language themselves. */
+/* Generated texts without goto and structs must be in the language themselves. */
 static void check_round_trip(const good_source *g) {
   fl_ksource *s = parse(g->text);
   fl_text t, u;
@@ -160,7 +161,7 @@ static char *deep_source(void) {
   return text;
 }
 
-/* As it is shown: without the marks of remedies (base/error.h). */
+/* The message as it is shown: without the marks of remedies (base/error.h). */
 static const char *shown(const char *why) {
   static char plain[1024];
   snprintf(plain, sizeof plain, "%s", why ? why : "");
@@ -386,7 +387,7 @@ static const struct { const char *text; int groups, atomics; } near_sums[] = {
   { "__global__ void k" ARGS " {"                       /* one base, by variables of two names */
     XY_OF "if (x > 0 && x < w && y < n) { int a = y, b = y, l = x - 1;"
     " atomicAdd(&p[a * w + x], g[x]); atomicAdd(&p[b * w + l], g[y]); } }", 1, 0 },
-  /* what stays as it is: a return, a sum that is read, stored, or used, one offset, other steps */
+  /* not changed: a return, a sum that is read, stored, or used, a single offset, other steps */
   { "__global__ void k" ARGS " {"
     I_OF "if (i >= n) return; atomicAdd(p + i, g[i]); atomicAdd(&p[i + 1], 1.f); }", 0, 2 },
   { "__global__ void k" ARGS " {"
@@ -422,7 +423,7 @@ static int occurrences(const char *text, const char *what) {
   return n;
 }
 
-/* Without memory for the analysis all stay atomics. */
+/* Without memory for the analysis all sums stay atomics. */
 static void check_near_memory(const fl_kfunc *f) {
   for (int64_t k = 1; k < 20; k++) {
     fl_mem m = { .fail_at = k };

@@ -40,7 +40,7 @@ static int says(flame_context *c, const char *text) {
   return ok;
 }
 
-/* All arguments but the geometry; 0: one is refused. */
+/* All arguments except the geometry; 0: one is refused. */
 static int give(fl_launch *l, flame_context *c, fl_kfunction *k, fl_node *x, fl_node *z,
                 int32_t n) {
   const two by = { 3, 4 };

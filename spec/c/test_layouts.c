@@ -33,7 +33,7 @@ static void sizes_are_checked_for_overflow(flame_context *c) {
   (void)c;
   CHECK(fl_numel(0, NULL) == 1);
   CHECK(fl_numel(2, (int64_t[]){big, 4}) == -1);
-  CHECK(fl_numel(3, (int64_t[]){2, big, 0}) == -1);      /* its strides could not be told */
+  CHECK(fl_numel(3, (int64_t[]){2, big, 0}) == -1);      /* its strides could not be represented */
   CHECK(fl_numel(3, (int64_t[]){2, 0, 3}) == 0);
   CHECK(fl_numel(2, (int64_t[]){1 << 20, 1 << 20}) == (int64_t)1 << 40);
   CHECK(!strcmp(fl_shape_text(buf, 2, (int64_t[]){2, 3}), "(2, 3)"));

@@ -1,6 +1,6 @@
 /*
 ** Limits of a context without Lua: those in use and those that are used up, options that are
-** refused, and that what is limited goes on when the limit is taken away.
+** refused, and that work continues when the limit is removed.
 */
 #include "tensor/context.h"
 #include <stdio.h>
@@ -40,10 +40,10 @@ static void options_that_are_refused(void) {
   flame_context *c = flame_open(&none);
   double v;
   CHECK(flame_error_code(c) == FLAME_BAD_ARGUMENT && says(c, "the options have size 0"));
-  flame_clear_error(c);                    /* it comes back: what was asked for is not there */
+  flame_clear_error(c);                    /* the request comes back: it could not be satisfied */
   CHECK(sum_of(c, 4, &v) == FLAME_BAD_ARGUMENT && says(c, "the options have size 0"));
   flame_close(c);
-  c = flame_open(&later.o);                            /* longer, and nothing in it */
+  c = flame_open(&later.o);                         /* a longer struct, whose further bytes are 0 */
   CHECK(flame_error_code(c) == FLAME_OK && sum_of(c, 4, &v) == FLAME_OK);
   flame_close(c);
   later.more[3] = 1;
@@ -108,7 +108,7 @@ static void nodes(void) {
   flame_close(c);
 }
 
-/* Work without end, a call of about a millisecond each. */
+/* Endless work, in calls of about a millisecond each. */
 static flame_status work_until_it_fails(flame_context *c) {
   double v;
   flame_status e = FLAME_OK;
@@ -151,7 +151,7 @@ static void the_time_of_a_call(void) {
   CHECK(says(c, "the limit of 0.1 s for a call is used up"));
   flame_free(a);
   flame_free(p);
-  flame_free(s);                               /* else it is computed with what comes now */
+  flame_free(s);                               /* otherwise it is computed with later work */
   flame_limit_restart(c);
   CHECK(sum_of(c, 1000, &v) == FLAME_OK);
   flame_close(c);

@@ -1,6 +1,6 @@
 /*
-** What C modules of Lua have of flame: the table of functions in the registry, and tensors of other
-** libraries as userdata of the type "dltensor".
+** What C modules of Lua can use of flame: the table of functions in the registry, and tensors of
+** other libraries as userdata of the type "dltensor".
 */
 #include "lua/flame_lua.h"
 #include "lua/flame_api.h"
@@ -92,7 +92,7 @@ static int make(lua_State *L) {
 
 static void tensors_of_others_come_in(void) {
   lua_State *L = open_state();
-  luaL_dostring(L, "flame.ones(1):to_dlpack()");              /* the type is known from now on */
+  luaL_dostring(L, "flame.ones(1):to_dlpack()");              /* afterwards the type is known */
   lua_register(L, "make", make);
   deleted = 0;
   CHECK(luaL_dostring(L, "x = flame.from_dlpack(make()) assert(x:sum():item() == 10)") == LUA_OK);
@@ -120,7 +120,7 @@ static void tensors_go_out(void) {
   p = (void **)luaL_testudata(L, -1, "dltensor");
   m = p ? (managed *)*p : NULL;
   CHECK(m && ((float *)m->data)[2] == 7);
-  *p = NULL;                                                   /* taken: its finaliser is idle */
+  *p = NULL;                                              /* taken, so its finaliser does nothing */
   m->deleter(m);
   CHECK(says(L, "x:to_dlpack()", "to_dlpack: tensor was freed at"));
   CHECK(says(L, "flame.zeros(2):exp():to_dlpack(3)", "to_dlpack"));

@@ -93,7 +93,7 @@ static void functions_take_and_give_values(flame_context *c) {
   flame_free(x), flame_free(two);
 }
 
-/* The handle that goes in is the one that comes out. */
+/* The handle that is passed in is the one that is returned. */
 static void tensors_stay_the_same_handle(flame_context *c) {
   flame_tensor *x = ramp(c, 2, 3);
   CHECK(flame_call(c, "nn.Parameter", ARGS(TENSOR(x)), 1, result) == FLAME_OK);
@@ -200,7 +200,7 @@ static flame_object *object(flame_context *c, const char *name, int n, const fla
          ? result->as.o : NULL;
 }
 
-/* A net learns y = 2 x1 - x2 by modules and an optimiser. */
+/* A network learns y = 2 x1 - x2 with modules and an optimiser. */
 static void modules_and_optimisers_train(flame_context *c) {
   flame_seed(c, 3);
   flame_object *net = object(c, "nn.Linear", ARGS(INT(2), INT(1)));
@@ -332,7 +332,8 @@ static void limits_hold_for_the_hidden_state(void) {
   flame_close(c);
 }
 
-/* Memory is out at some byte of the way: an error, nothing is lost, and with more it goes. */
+/* Memory runs out at some byte: there must be an error, nothing is lost, and with more memory it
+** works. */
 static void memory_runs_out_anywhere(void) {
   int refused = 0, got = 0;
   for (int64_t most = 40 << 10; most < 24 << 20; most += most / 12) {
@@ -359,7 +360,7 @@ static void memory_runs_out_anywhere(void) {
   CHECK(refused > 10 && got > 3);
 }
 
-/* The k-th allocation of the context's own memory. */
+/* The k-th allocation of the context's own memory fails. */
 static int survives(flame_context *c, int64_t k) {
   flame_tensor *x = ramp(c, 2, 3);
   CHECK(flame_call(c, "version", 0, NULL, 1, result) == FLAME_OK);
@@ -383,7 +384,8 @@ static int survives(flame_context *c, int64_t k) {
   return reached;
 }
 
-/* Each in a new context: what is cached allocates less. Later ones are tried now and then. */
+/* Each in a new context, since cached objects allocate less. Of the later ones only some are
+** tried. */
 static void every_allocation_fails_once(void) {
   int64_t k = 1;
   for (int more = 1; more && k < 3000; k += 1 + k / 12) {
@@ -465,8 +467,8 @@ static void fail_later(flame_context *c, int64_t k, int forever) {
   c->mem.fail_forever = forever;
 }
 
-/* The k-th allocation of reading and running a kernel (from 0); it and all later ones of telling a
-** parameter (1) or its gradient (2). */
+/* The k-th allocation of reading and running a kernel fails (from 0); it and all later ones of
+** describing a parameter (1) or its gradient (2). */
 static int kernel_survives(int64_t k, int from) {
   flame_context *c = open_context();
   flame_tensor *x = ramp(c, 2, 2), *y = NULL;

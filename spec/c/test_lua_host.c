@@ -1,6 +1,6 @@
 /*
-** flame_lua.h: a host with Lua and flame in it. Tensors go across the border both ways and stay
-** owned by both sides; what is not of the state's context does not get in.
+** flame_lua.h: a host with Lua and flame in it. Tensors are passed both ways and stay owned by both
+** sides; those of another context are refused.
 */
 #include "lua/flame_lua.h"
 #include <lauxlib.h>
@@ -37,7 +37,8 @@ static void tensors_cross_both_ways(void) {
   CHECK(luaL_dostring(L, "y = (x * 3):sum(1) x:fill_(5)") == LUA_OK);
   double first = 0;
   flame_tensor *top = flame_slice(x, 0, 0, 1, 1), *five = flame_reduce("mean", top, 0, NULL, 0);
-  CHECK(flame_item(five, &first) == FLAME_OK && first == 5);   /* one handle: Lua's write is seen */
+  CHECK(flame_item(five, &first) == FLAME_OK && first == 5);   /* it is one handle: Lua's write is
+                                                               ** visible */
   lua_getglobal(L, "y");
   flame_tensor *y = flame_lua_get(L, -1);
   CHECK(flame_read(y, sum, sizeof sum) == FLAME_OK && sum[0] == 12 && sum[2] == 12);

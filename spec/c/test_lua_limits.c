@@ -96,7 +96,7 @@ static void steps_and_time_are_used_up(void) {
                                            .limit[FLAME_LUA_STEPS] = time ? 0 : 300000);
     CHECK(flame_lua_new(o, &L) == FLAME_OK);
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
-      if (time || !strstr(loops[i], "s < t"))            /* to compare strings costs no steps */
+      if (time || !strstr(loops[i], "s < t"))            /* comparing strings costs no steps */
         CHECK(run_at(L, loops[i], "is used up", __LINE__));
     }
     RUNS(L, "return 1");
@@ -104,7 +104,7 @@ static void steps_and_time_are_used_up(void) {
   }
 }
 
-/* A part of a long string costs what the part does, not the string. */
+/* Reading a part of a long string costs in proportion to the part, not to the string. */
 static void what_is_read_is_what_costs(void) {
   lua_State *L;
   CHECK(flame_lua_new(FLAME_OPTIONS(.limit[FLAME_LUA_STEPS] = 300000), &L) == FLAME_OK);
@@ -134,7 +134,8 @@ static void sort_sorts(void) {
   RUNS(L, "local t = {} for i = 1, 100 do t[i] = i end\n"      /* no order: some order */
           "table.sort(t, function() return true end)\n"
           "local seen = {} for i = 1, 100 do seen[t[i]] = true end assert(#seen == 100)");
-  /* The answers are found while it asks, so that each part is as uneven as can be (McIlroy). */
+  /* The comparison function chooses its answers while sorting, so that each partition is as uneven
+  ** as possible (McIlroy). */
   RUNS(L, "local n, asked, known, last, value, t = 2000, 0, 0, 0, {}, {}\n"
           "for i = 1, n do t[i] = i end\n"
           "table.sort(t, function(a, b)\n"
@@ -158,7 +159,7 @@ static void memory_raises_and_names_the_limit(void) {
   FAILS(L, "flame.eval(flame.ones(1 << 30))", "the limit of the context is 64 MiB");
   FAILS(L, "local t = {} for i = 1, 1e6 do t[i] = flame.ones(1000) flame.eval(t[i]) end",
         "the limit of the context is 64 MiB");
-  for (int i = 0; i < 2; i++) {                  /* what a script filled is there for the next */
+  for (int i = 0; i < 2; i++) {                  /* data set by a script is there for the next */
     FAILS(L, "local t = {} for i = 1, math.huge do t[i] = flame.rand(9999) flame.eval(t[i]) end",
           "the limit of the context is 64 MiB");
     RUNS(L, "local x = flame.rand(64, 64) for i = 1, 9 do x = x:matmul(x):softmax(1) end x:sum():item()");
@@ -183,8 +184,8 @@ static void memory_raises_and_names_the_limit(void) {
   flame_free(x);
 }
 
-/* Small blocks of all sizes: what is in use is what Lua says it has and the rest of pages, and goes
-** back; what they hold stays as it was while they grow and shrink. */
+/* Small blocks of all sizes: the counted memory equals Lua's own count plus the rest of pages, and
+** is returned; contents survive growing and shrinking. */
 static void blocks_are_counted_and_go_back(void) {
   lua_State *L;
   const flame_options *o = FLAME_OPTIONS(.device = "cpu", .limit[FLAME_HOST_BYTES] = 64 * MIB);
@@ -260,14 +261,14 @@ static void interrupts_reach_the_sandbox_that_runs(void) {
   lua_pushcclosure(L, begin_interrupts, 1);
   lua_setglobal(L, "interrupt");
   CHECK(pthread_create(&i.thread, NULL, interrupt_on, &i) == 0);
-  /* also where its print has run another one */
+  /* also if its print has run another one */
   FAILS(L, "local other = flame.sandbox {}\n"
            "box = flame.sandbox { time = 10, print = function()\n"
            "  other:run('return 1') interrupt() end }\n"
            "box:run('print(1) while true do end')", "interrupted!");
   atomic_store(&i.go, 0);
   RUNS(L, "local time = box:used().time assert(time < 10, time)");     /* not by its own limit */
-  atomic_store(&i.go, 2);                        /* while sandboxes come and go */
+  atomic_store(&i.go, 2);                        /* while sandboxes are opened and closed */
   RUNS(L, "for _ = 1, 40 do pcall(function()\n"
           "  local box <close> = flame.sandbox { time = 0 }\n"
           "  for _ = 1, 20 do pcall(box.run, box, 'for i = 1, 100 do end') end end) end");

@@ -1,8 +1,8 @@
 /*
 ** Lua's own allocator fails at the k-th request, once or from then on: opening the module, a
 ** small script of every family, and closing must survive it. After each failure the state
-** still works where it was opened, and after lua_close the context holds no block and no byte,
-** which a handle kept beyond the close lets us see: the context's struct lives until it is freed.
+** still works where it was opened, and after lua_close the context holds no block and no byte. A
+** handle kept beyond the close makes that visible: the context's struct lives until it is freed.
 ** Every fifth request; FLAME_OOM_STRIDE=1 (`make oom`): every one. FLAME_OOM_ONLY=name: one family.
 */
 #include "flame.h"
@@ -33,7 +33,7 @@ static int must_fail(heap *h) {
   return h->fail_at > 0 && (h->forever ? h->calls >= h->fail_at : h->calls == h->fail_at);
 }
 
-/* Lua counts on shrinking and freeing: only what grows fails. */
+/* Lua relies on shrinking and freeing, so only growing fails. */
 static void *allocate(void *ud, void *p, size_t old, size_t size) {
   heap *h = ud;
   if (!p) old = 0;
@@ -61,7 +61,7 @@ static void look(flame_context *c) {
   free(c);
 }
 
-/* lua_close; 1 when the context then held nothing. A state without context is fine. */
+/* lua_close; 1 if the context then held nothing. A state without a context is allowed. */
 static int close_clean(lua_State *L) {
   flame_context *c = flame_lua_context(L);
   flame_tensor *kept = c ? flame_full(c, FLAME_F32, 0, NULL, 1.0) : NULL;
@@ -173,8 +173,8 @@ static int one(int family, long k, int forever, int warm, const char *expected) 
   if (warm) attempt(L, family, out);
   h.fail_at = h.calls + k;
   h.forever = forever;
-  /* Lua gives up a finaliser for which it has no memory (lgc.c, GCTM): its tensor then lives until
-  ** the state closes. forever 1: the collector rests meanwhile; 2: it does not, and the end must be
+  /* Lua drops a finaliser for which it has no memory (lgc.c, GCTM): its tensor then lives until the
+  ** state closes. forever 1: the collector is stopped meanwhile; 2: it is not, and the end must be
   ** clean. */
   if (forever == 1) lua_gc(L, LUA_GCSTOP);
   const int status = attempt(L, family, out);
@@ -232,8 +232,8 @@ static int family_of(const char *name) {
   return i;
 }
 
-/* The C functions that open the module ask first, some 800 times; behind them the library's files
-** are loaded, which is the same to us at each request: there every eighth step is taken. */
+/* The C functions that open the module allocate first, some 800 times; then the library's files are
+** loaded, where requests are alike: there every eighth step is tested. */
 static long after(long k, int step) { return k + (k < 2000 ? step : 8L * step); }
 
 /* Opening the module for the first time, with the files that this family needs. */

@@ -2,8 +2,8 @@
 ** tensor/math.h, tensor/dtype.c, tensor/ops.c.
 ** Accuracy: f32 functions against the C library in double, over all bit patterns in steps of
 ** a prime (denormals, infinities and NaN among them); limits in units in the last place.
-** Also special values, integer division, casts, half types, Philox' published vectors, draws
-** staying in range, and the op table. The same text on a GPU: test_math_device.c.
+** Also special values, integer division, casts, half types, Philox' published vectors, that draws
+** stay in range, and the op table. The same text on a GPU: test_math_device.c.
 */
 #include "tensor/dtype.h"
 #include "tensor/math.h"
@@ -95,8 +95,8 @@ static const double odd[] = { 0, 0.5, 1, 1.5707963267948966, 3.141592653589793, 
   0x1p60, 0x1p61, 0x1p500, 0x1p501, 0x1.fffffffffffffp1023, 6381956970095103e255, INFINITY, NAN };
 enum { NODD = sizeof odd / sizeof *odd, WIDE_FROM = -16 * NODD, WIDE_TO = 300000 };
 
-/* Below 0 an odd value, its neighbours, and minus those; then values of any
-** bits, below 1, 16 and 1024. */
+/* Below 0 an odd value, its neighbours, and their negatives; then values of any bits, below 1, 16
+** and 1024. */
 static double wide_sample(int64_t i, uint64_t which) {
   if (i >= 0) {
     const uint64_t w = (uint64_t)fl_random_u32(2 * i, 9, which) << 32 |
@@ -170,7 +170,7 @@ static void test_wide_pairs(void) {
     note_worst(&inv, wide_error(y, l_erfinv(x, y)), x, 0);
   }
   check_worst(&at, "atan2", 1.3);
-  check_worst(&hyp, "hypot", 0.7);      /* 0.5 but for subnormal results, which are rounded twice */
+  check_worst(&hyp, "hypot", 0.7);   /* 0.5 except for subnormal results, which are rounded twice */
   check_worst(&inv, "erfinv", 2);
 }
 #else
@@ -276,7 +276,8 @@ static void test_f64(void) {
   check(worst < 4e-16, "the generators' log");
 }
 
-/* Gelu's tanh form is x times a sigmoid of w, so below 0 the rounding of w counts |w| times. */
+/* Gelu's tanh form is x times a sigmoid of w, so below 0 the rounding error of w is multiplied by
+** |w|. */
 static double gelu_w(double x) { return 1.5957691216057308 * x + 0.07135481627260025 * x * x * x; }
 static double d_gelu(double x) { return fmax(x, -30) * d_sigmoid(gelu_w(fmax(x, -30))); }
 static double d_gelu_slope(double x) {

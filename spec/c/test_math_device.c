@@ -2,7 +2,7 @@
 ** tensor/math.h as GPU text. NVRTC must take it with a kernel for every op of ops.def and
 ** register type, for sm_90, without a warning. Where a GPU is found, every f32 op and every
 ** generator must give the CPU's bits there (NaNs count as equal): over a million bit patterns
-** for each. What a machine lacks is left out, and the output says so.
+** for each. Parts for which the machine lacks something are skipped, and the output says so.
 */
 #include "cuda/text/embedded.h"
 #include "tensor/math.h"
@@ -79,7 +79,7 @@ enum { NCPU = sizeof cpu / sizeof *cpu, N = 1 << 20 };
   WIDE(32, atan) \
   WIDE(33, sinh) WIDE(34, softplus) WIDE(35, tanh) WIDE(36, asinh) WIDE(37, acosh) WIDE(38, atanh) \
   WIDE(39, sqrt)
-/* Of values with all bits of an f64, each sign and of all sizes. */
+/* For values with all bits of an f64, of each sign and all sizes. */
 #define WIDE(k, f) word(k, fl_##f##_f64((double)x * 1.0000000123456789 + (double)i * 1e-15))
 #define TEXT(...) TEXT_(__VA_ARGS__)
 #define TEXT_(...) #__VA_ARGS__
@@ -90,7 +90,7 @@ static double plain(int which, int64_t i, float x) { PLAIN return 0; }
 
 /* ---- the GPU's text ----------------------------------------------------------------------- */
 
-/* One kernel an op and register type, as the generated text will use the values. */
+/* One kernel per op and register type, with the value texts as generated texts use them. */
 static size_t put_ops(char *at, size_t room, const char *t, const char *name, int whole) {
   size_t n = (size_t)snprintf(at, room, "#define T %s\n#define M(f) fl_##f##_%s\n", t, name);
   for (int op = 0; op < FL_OP_COUNT; op++) {

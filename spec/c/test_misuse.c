@@ -1,7 +1,7 @@
 /*
-** flame.h against hosts that get it wrong: lists, room and names that are NULL, counts and
-** positions from the ends of their types, numbers where tensors must be, handles of a context that
-** is closed. Each is told by a status or NULL with a message, and nothing is lost.
+** flame.h used wrongly by hosts: lists, room and names that are NULL, counts and positions from the
+** ends of their types, numbers where tensors must be, handles of a context that is closed. Each is
+** reported by a status or NULL with a message, and nothing is lost.
 */
 #include "flame.h"
 #include <stdio.h>
@@ -15,7 +15,7 @@ static void check(int ok, const char *text, int line) {
   if (!ok) printf("test_misuse.c:%d: %s\n", line, text);
 }
 
-/* The call gave no tensor and left this message, which is then cleared. */
+/* The call must return no tensor and leave this message, which is then cleared. */
 #define REFUSED(call, text) refused((call), (text), c, __LINE__)
 static void refused(flame_tensor *x, const char *text, flame_context *c, int line) {
   const int ok = !x && !strcmp(flame_error(c), text);
@@ -113,7 +113,7 @@ static void numbers_are_no_tensors_but_have_a_value(flame_context *c) {
   flame_free(half);
 }
 
-/* The message is in the context that goes on, and names what is wrong with the call. */
+/* The message is in the remaining context, and names what is wrong with the call. */
 static void operands_of_a_closed_context(flame_context *c, flame_tensor *x) {
   flame_context *other = flame_open(NULL);
   flame_tensor *y = flame_full(other, FLAME_F32, 2, two_three, 1);

@@ -26,7 +26,7 @@ static flame_tensor *ramp(flame_context *c, int rows, int cols, double step) {
   return flame_from_data(c, FLAME_F32, 2, (int64_t[]){ rows, cols }, data);
 }
 
-/* Reads the only element of x and frees x; NaN when that fails. */
+/* Reads the only element of x and frees x; NaN if that fails. */
 static double take(flame_tensor *x) {
   double v = NAN;
   if (!x || flame_item(x, &v) != FLAME_OK) v = NAN;
@@ -34,7 +34,7 @@ static double take(flame_tensor *x) {
   return v;
 }
 
-/* Each gives a number, or NaN after an error. All they make is freed. */
+/* Each returns a number, or NaN after an error. Everything they make is freed. */
 static double elementwise(flame_context *c) {
   flame_tensor *x = ramp(c, ROWS, COLS, 0.1), *e = flame_exp(x), *t = flame_tanh(e);
   flame_tensor *y = flame_mul(t, x);
@@ -118,7 +118,7 @@ static flame_context *open_context(void) {
   return flame_open(&options);
 }
 
-/* One run with a failing allocation. Returns 1 when the failure was never reached. */
+/* One run with a failing allocation. Returns 1 if the failing allocation was not reached. */
 static int one(int family, double expected, int64_t k, int forever) {
   const char *name = families[family].name;
   flame_context *c = open_context();
@@ -130,7 +130,7 @@ static int one(int family, double expected, int64_t k, int forever) {
   const int reached = c->mem.calls >= calls + k;
   c->mem.fail_at = 0;
 #define CHECK(x) check_at((x) != 0, #x, name, k, __LINE__)
-  CHECK(isnan(v) || v == expected);              /* an error, or the retry got through */
+  CHECK(isnan(v) || v == expected);       /* an error, or the right value after an internal retry */
   if (isnan(v)) CHECK(flame_error_code(c) == FLAME_NO_MEMORY);
   if (!reached) CHECK(v == expected);
   flame_clear_error(c);

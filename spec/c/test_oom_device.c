@@ -1,10 +1,10 @@
 /*
 ** A whole engine on the fake driver: each call of the driver, NVRTC and the libraries fails in
 ** turn, once and from then on, out of memory or lost for good, and so does each host allocation.
-** After each failure: an error or the right shape of success; what the device and the host hold
-** returns to nothing at the close; a context whose device lives does the same work again; the waits
-** of a busy device end with an interrupt. Values are not looked at: the fake computes matrix
-** products alone.
+** After each failure: there must be an error or a result of the right shape; at the close the
+** device and the host hold nothing; a context with a usable device can do the same work again;
+** waits for a busy device end with an interrupt. Values are not checked: the fake computes only
+** matrix products.
 */
 #include "fake_driver.c"
 #include "cuda/cuda.h"
@@ -33,7 +33,7 @@ static flame_context *open_context(void) {
   return c;
 }
 
-/* What fl_engine_device does, with the fake libraries. Again and again until it succeeds. */
+/* Does what fl_engine_device does, with the fake libraries, until it succeeds. */
 static int open_device(flame_context *c) {
   fl_engine *e = c->engine;
   fl_device *d = &e->device[1];
@@ -52,7 +52,7 @@ static void look(flame_context *c) {
   free(c);
 }
 
-/* Closes with a handle kept, so that the context's struct can be looked at afterwards. */
+/* Closes with a handle kept, so that the context's struct can be examined afterwards. */
 static void close_context(flame_context *c, const char *name, int64_t k) {
   flame_clear_error(c);
   const uint32_t dead = c->dead;
@@ -250,8 +250,8 @@ static flame_tensor *square(flame_context *c, float number) {
   return flame_from_data(c, FLAME_F32, 2, (int64_t[]){ 4, 4 }, data);
 }
 
-/* Products of products, again and again: from the third time on as graphs, in which the fake
-** computes them too. One result is held, and the last runs have another input. */
+/* Products of products, repeatedly: from the third time on as graphs, in which the fake computes
+** them too. One result is held, and the last runs have another input. */
 static int replays(flame_context *c) {
   enum { RUNS = 7, HELD = 3, OTHER = 5 };
   flame_tensor *m = square(c, 0.5f), *x = square(c, 1), *x2 = square(c, 2), *held = NULL;
@@ -267,7 +267,7 @@ static int replays(flame_context *c) {
     }
     good = z && flame_read(z, last, sizeof last) == FLAME_OK &&
            flame_read(y, first, sizeof first) == FLAME_OK;
-    if (good && fake.nlaunch == 0)               /* else our own kernels, which are not computed */
+    if (good && fake.nlaunch == 0)           /* otherwise our own kernels, which are not computed */
       CHECK(first[3] == 2 * in && last[5] == 32 * in, "replays", run);
     flame_free(y);
     if (run == HELD) held = z;
@@ -291,7 +291,7 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 static int run_family(flame_context *c, int f) { return open_device(c) && families[f].run(c); }
 
-/* After the device is lost the CPU computes and is read. */
+/* After the device is lost the CPU still computes, and values can be read. */
 static int host_goes_on(flame_context *c) {
   float v[3] = { 0 };
   c->default_device = 0;
@@ -326,7 +326,8 @@ static void one_call(int f, int64_t k, fl_cu_result code, int forever) {
     const flame_status first = flame_error_code(c);
     flame_clear_error(c);
     const int by_driver = which && strncmp(which, "nvrtc", 5) != 0 && strncmp(which, "cu", 2) != 0;
-    CHECK(first == FLAME_DEVICE_LOST || !by_driver, name, k);   /* else the compiler failed first */
+    CHECK(first == FLAME_DEVICE_LOST || !by_driver, name, k);   /* otherwise the compiler failed
+                                                                ** first */
     CHECK(flame_error_code(c) == FLAME_OK, name, k);
     CHECK(flame_full(c, FLAME_F32, 0, NULL, 1) == NULL && flame_error_code(c) == FLAME_DEVICE_LOST,
           name, k);
@@ -386,7 +387,7 @@ static void collect(void *arg, int times) {
   *garbage = NULL;
 }
 
-/* Out of memory: collect, trim, retry once, and only then an error with the numbers. */
+/* Out of memory: it must collect, trim, retry once, and only then fail, with the numbers. */
 static void a_full_device_collects_before_it_fails(void) {
   fake_reset();
   flame_context *c = open_context();
@@ -417,7 +418,7 @@ static void *ring(void *arg) {
   return NULL;
 }
 
-/* The wait for a device that does not get ready ends with the interrupt, soon. */
+/* The wait for a device that never finishes ends soon after the interrupt. */
 static void an_interrupt_ends_the_wait(void) {
   fake_reset();
   flame_context *c = open_context();

@@ -1,8 +1,8 @@
 /*
-** The planner's hazards, one small program each: order of a write and of who reads the old
-** value, copies for snapshots, values that are kept, scalars outside the key, addresses of
-** intermediates, and indexing inside the key. Each program is right on a sound planner and is
-** then run with the planted bug (FL_PLANT_*) that breaks just this: the check must see it.
+** The planner's hazards, one small program each: order of a write and of readers of the old value,
+** copies for snapshots, values that are kept, scalars outside the key, addresses of intermediates,
+** and indexing inside the key. Each program is right with a correct planner, and is then run with
+** the planted bug (FL_PLANT_*) that breaks exactly this: the check must detect it.
 */
 #include "base/hooks.h"
 #include "engine/engine.h"
@@ -52,7 +52,7 @@ static flame_tensor *plus(flame_tensor *x, double k) {
   return free_first(flame_add(x, n), n);
 }
 
-/* Is x what is expected, after evaluation? Frees x. */
+/* Is the value of x, after evaluation, as expected? Frees x. */
 static int is(flame_tensor *x, const float *want, int n) {
   float got[64];
   if (!x || n > 64 || flame_numel(x) != n) return 0;
@@ -82,7 +82,7 @@ static int snapshots(flame_context *c) {
   return is(old, (float[]){ 1, 2, 3, 4, 5, 6 }, N) && now_right;
 }
 
-/* y is held and another result is made of it: one run gives both. */
+/* y is held and another result depends on it: one run gives both. */
 static int kept_values(flame_context *c) {
   flame_tensor *x = count(c), *y = times(x, 2), *z = plus(y, 1);
   int ok = flame_eval(c) == FLAME_OK && c->win.live == 0;
@@ -129,7 +129,7 @@ static int indexing(flame_context *c) {
   return ok;
 }
 
-/* The value at an index of x, changed a little. */
+/* The value at an index of x, slightly changed. */
 static flame_tensor *taken(flame_tensor *x, const flame_tensor *at, double k) {
   flame_context *c = flame_context_of(x);
   FL_ENTER(c);
@@ -138,7 +138,7 @@ static flame_tensor *taken(flame_tensor *x, const flame_tensor *at, double k) {
   return free_first(times(y, k), y);
 }
 
-/* Do the kernels' reports ascend from step to step? How many there are, or -1. */
+/* Do the kernels' reports ascend from step to step? Returns how many there are, or -1. */
 static int reports_ascend(const fl_plan *p) {
   int n = 0, last = -1;
   for (int32_t i = 0; i < p->nstep; i++) {
@@ -157,8 +157,8 @@ static int reports_ascend(const fl_plan *p) {
   return n;
 }
 
-/* The second index rests on a product; the third shares the first one's kernel, which comes
-** before that: of several bad ones that of the first step is to be told, as on the CPU. */
+/* The second index depends on a product; the third shares the first one's kernel, which runs before
+** it: of several bad ones that of the first step must be reported, as on the CPU. */
 static void reports_are_numbered_by_step(void) {
   flame_context *c = open_with(FL_PLANT_NONE);
   now = "reports are numbered in the order of the steps";
@@ -180,7 +180,8 @@ static void reports_are_numbered_by_step(void) {
   flame_close(c);
 }
 
-/* A full cache: what was not used for longest goes, the newest and what was just resized never. */
+/* When the cache is full the least recently used plan is dropped, but never the newest or one that
+** has just grown. */
 static fl_plan *put_plan(fl_plans *t, uint64_t hash) {
   fl_plan *p = fl_zalloc(t->mem, sizeof *p);
   p->mem = t->mem;
@@ -205,7 +206,7 @@ static void the_plan_not_used_for_longest_goes(void) {
   CHECK(fl_plans_find(&t, &use) == p[0]);
   p[4] = put_plan(&t, 4);
   CHECK(!fl_plans_has(&t, p[1], 1024) && fl_plans_has(&t, p[0], 0) && t.n == 4);
-  p[2]->total_bytes = 200;                                   /* the oldest now, and it grows */
+  p[2]->total_bytes = 200;                                   /* now the oldest, and it grows */
   fl_plans_resized(&t, p[2], 100);
   CHECK(fl_plans_has(&t, p[2], 2048) && !fl_plans_has(&t, p[3], 3072) && t.n == 3);
   p[5] = put_plan(&t, 5);

@@ -19,7 +19,7 @@ static void check_at(int ok, const char *what, int line) {
 #define CHECK(x) check_at((x) != 0, #x, __LINE__)
 
 typedef struct job {
-  int times[MOST];                  /* plain: the pool orders what workers write */
+  int times[MOST];                  /* without atomics: the pool orders the workers' writes */
   atomic_int busy[THREADS];
   atomic_int wrong, stop;
   int64_t n, stop_at;
@@ -80,7 +80,7 @@ static void opens_and_closes(void) {
   CHECK(right && m.live_blocks == 0);
 }
 
-/* A unit that was begun is finished; none is begun after a stop. */
+/* A unit that was begun is finished; after a stop none is begun. */
 static void stops(void) {
   static job j;
   fl_mem m = { 0 };

@@ -169,7 +169,7 @@ static void wrong_arguments_are_refused(flame_context *c) {
   flame_free(x);
 }
 
-/* Sums in a fixed order are that again, and what is written of them is read as what it was. */
+/* Sums in a fixed order stay such when loaded, and their saved text is read as what it was. */
 static void sums_of_kernels_stay_exact(flame_context *c) {
   flame_program *p = load(c, "sums");
   int exact = 0;
@@ -204,7 +204,7 @@ static void a_closed_context_ends_it(void) {
 
 /* ---- memory running out ---------------------------------------------------------------------- */
 
-/* One load and run: 1 it went well, 0 it failed with an error, -1 something else. */
+/* One load and run: 1: success, 0: it failed with an error, -1: anything else. */
 static int once(flame_context *c, const char *name) {
   flame_tensor *in[2], *out[3] = { NULL, NULL, NULL };
   double loss = 0;

@@ -18,7 +18,7 @@ static void check(int ok, const char *text, int line) {
   if (!ok) printf("test_rule.c:%d: %s\n", line, text);
 }
 
-/* z keeps what it has: an argument that is also a result. */
+/* z keeps its contents: an argument that is also a result. */
 static const char source[] =
   "__global__ void cube(const float *x, float *y, float *z, float s, int n) {\n"
   "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
@@ -46,7 +46,7 @@ static flame_tensor *leaf(flame_context *c, int n, const float *v) {
   return x;
 }
 
-/* y and z of cube, tracked; s: the number, of a tensor or NULL. 0 with the error. */
+/* y and z of cube, tracked; s: the number, as a tensor or NULL. 0 with the error. */
 static int cube(fl_kprogram *p, flame_context *c, fl_node *x, fl_node *z, float v, fl_node *s,
                 fl_node **y) {
   const int64_t size = N;
@@ -92,7 +92,7 @@ static void gives_gradients(flame_context *c, fl_kprogram *p, flame_tensor *x, f
   fl_scope_end(c, m);
 }
 
-/* d/dx and d/dz of the sum of 3 s x² + z, d/ds of it. */
+/* d/dx and d/dz of the sum of 3 s x² + z, and d/ds of it. */
 static void gives_second_gradients(flame_context *c, fl_kprogram *p, flame_tensor *x,
                                    flame_tensor *z, flame_tensor *s) {
   const int64_t m = fl_scope_begin(c);
@@ -153,7 +153,8 @@ static void says_why_there_is_none(flame_context *c) {
   fl_kprogram_release(p);
 }
 
-/* All of it, each time with the next allocation failing. What compiles has no context to tell. */
+/* All of it, each time with the next allocation failing. Compiling has no context in which it could
+** report. */
 static void takes_failing_memory(flame_context *c, flame_tensor *x, flame_tensor *z) {
   int k = 0, ended = 0;
   for (; !ended && k < 3000; k++) {

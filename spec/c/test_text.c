@@ -63,7 +63,7 @@ static void dump(const char *name, const char *text, size_t size) {
   fclose(f);
 }
 
-/* Compiles to a cubin; a warning counts as failure. */
+/* Compiles to a cubin; a warning counts as a failure. */
 static void compile(const nvrtc *n, const char *source, const char *what) {
   static const char *const option[] = { "-arch=sm_90", "-fmad=false", "-default-device" };
   void *program = NULL;
@@ -130,7 +130,7 @@ static int op_accepts(int op, int dtype) {
   }
 }
 
-/* One kernel with one store an op would be one compile each: a MAP of many outputs instead. */
+/* Instead of one kernel per op, each a compilation, a MAP of many outputs. */
 static void every_op(int dtype) {
   static maker m;
   const int64_t size[] = { 1000 };
@@ -243,8 +243,8 @@ static void gathers(void) {
   add(&m, 0);
 }
 
-/* Rows so long that what their elements share is computed once for several vectors: a table's row
-** named by an index of the row, less a number of the row. */
+/* Rows so long that what their elements share is computed once for several vectors: a table row
+** selected by an index of the row, minus a number of the row. */
 static void long_rows(void) {
   static maker m;
   const int64_t size[] = { 40, 70000 };
@@ -383,7 +383,7 @@ static void test_geometry_of_rows(void) {
   gated_norm(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 1024 && g.block == 128, "few rows to a block where they are held in its memory");
-  m.k.nstore = 0;                                   /* no norm is divided by: nothing to hold */
+  m.k.nstore = 0;                                   /* no division by a norm, so nothing is held */
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 512 && g.block == 256, "eight where nothing is");
 }
@@ -461,7 +461,7 @@ static void test_golden(const char *dir) {
   }
 }
 
-/* The folder beside this program's sources: tests run in the root or in the build folder. */
+/* The folder beside this program's sources, since tests run in the root or in the build folder. */
 static const char *golden_dir(void) {
   static const char *const dir[] = { "spec/golden", "../spec/golden", "../../spec/golden" };
   char path[512];

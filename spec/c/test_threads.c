@@ -60,8 +60,8 @@ static void look(flame_context *c) {
   free(c);
 }
 
-/* lua_close with everything that lives; 1 when the context then held nothing: a handle of
-** ours keeps its struct for a look. */
+/* lua_close with everything alive; 1 if the context then held nothing: a handle of ours keeps its
+** struct for the check. */
 static int close_clean(lua_State *L) {
   flame_context *c = flame_lua_context(L);
   flame_tensor *kept = flame_full(c, FLAME_F32, 0, NULL, 1.0);
@@ -75,7 +75,7 @@ static int close_clean(lua_State *L) {
 
 /* ---- training in threads --------------------------------------------------------------------- */
 
-/* Big enough for the worker threads of both contexts to have work. */
+/* Large enough that the worker threads of both contexts have work. */
 static const char train[] =
   "local nn, optim = require 'flame.nn', require 'flame.optim'\n"
   "flame.seed(seed)\n"
@@ -243,7 +243,7 @@ static void coroutines_work(void) {
   CHECK(close_clean(L));
 }
 
-/* Memory that is freed is spoilt: who still uses it does not get far. */
+/* Freed memory is overwritten, so that a use after free fails. */
 static void *spoil(void *ud, void *p, size_t old, size_t n) {
   (void)ud;
   void *q = n ? malloc(n) : NULL;
@@ -255,8 +255,8 @@ static void *spoil(void *ud, void *p, size_t old, size_t n) {
   return q;
 }
 
-/* A host evaluates, and with that collects, when the coroutine that last used the library is gone,
-** has yielded or has failed. */
+/* A host evaluates, and so collects, when the coroutine that last used the library is gone, has
+** yielded or has failed. */
 static void hosts_outlive_coroutines(void) {
   static const char *const last[] = {
     "coroutine.resume(coroutine.create(function() b = flame.ones(3) end)) ",
@@ -282,7 +282,7 @@ static void hosts_outlive_coroutines(void) {
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Exit status of a child that does this. TSan can not go on after a fork with threads. */
+/* Exit status of a child that runs this. TSan can not continue after a fork with threads. */
 static int in_child(const char *text, int close) {
   fflush(stdout);
   const pid_t pid = fork();
@@ -369,7 +369,7 @@ typedef struct meeting {
   flame_context *c; flame_tensor *x; pthread_barrier_t in, out; int refused, told, cleared;
 } meeting;
 
-/* The host's memory goes back inside flame_free: there the first thread waits for the other. */
+/* The host's memory is released inside flame_free: there the first thread waits for the other. */
 static void wait_inside(void *data, void *arg) {
   meeting *m = arg;
   (void)data;
@@ -407,7 +407,7 @@ static void a_second_thread_is_refused(void) {
   m.x = flame_full(m.c, FLAME_F32, 0, NULL, 3);
   flame_tensor *held = flame_borrow(m.c, FLAME_F32, 1, shape, memory, wait_inside, &m);
   pthread_create(&other, NULL, intrude, &m);
-  flame_free(held);                                   /* meets the other thread inside */
+  flame_free(held);                                   /* meets the other thread inside it */
   CHECK(flame_error_code(m.c) == FLAME_OK);           /* not this one's mistake */
   pthread_barrier_wait(&m.in);
   pthread_join(other, NULL);
@@ -462,7 +462,7 @@ int main(void) {
   a_second_thread_is_refused();
   threads_that_race_do_no_harm();
   if (!TSAN) {
-    setenv("FLAME_DEVICE", "cpu", 1);           /* a driver does not follow into a child */
+    setenv("FLAME_DEVICE", "cpu", 1);           /* a driver can not be used in a forked child */
     os_exit_closes_the_state();
     a_forked_child_computes();
   }

@@ -1,7 +1,7 @@
 /*
 ** Eight states in eight threads: six that compute on the CPU by random steps, one that hits limits
-** all the time, one whose device (the fake driver) is lost in the middle. The six give the bits
-** that they give alone, and what fails beside them fails as it is to.
+** all the time, one whose device (the fake driver) is lost in the middle. The six give the same
+** bits as alone, and failures beside them are as expected.
 **
 **   test_threads_beside [STEPS [SEED]]    STEPS (2,000) over all six; tools/fuzz takes 100,000
 **
@@ -28,12 +28,12 @@ static void check_at(int ok, const char *what, int line) {
 #define CHECK(x) check_at((x) != 0, #x, __LINE__)
 
 enum { STATES = 6, TEXT = 2048 };
-static atomic_int running;               /* states that still compute; the others end with them */
+static atomic_int running;       /* number of states that still compute; the others end with them */
 
 /* ---- the six ------------------------------------------------------------------------------- */
 
-/* (seed, steps) -> the bits of what was computed, as text. Every step takes values of the pool, and
-** leaves one there that is finite. */
+/* (seed, steps) -> the bits of the results, as text. Every step takes values from the pool, and
+** puts a finite one there. */
 static const char steps_text[] =
   "local flame, seed, steps = ...\n"
   "local nn, optim = require 'flame.nn', require 'flame.optim'\n"
@@ -186,7 +186,7 @@ static lua_State *open_device(void) {
   return L;
 }
 
-/* After the fault no state gets the device back; what is closed leaves nothing, and others are
+/* After the fault no state gets the device again; closed ones leave nothing, and others are
 ** opened. */
 static void *lose_device(void *arg) {
   loss *l = arg;
@@ -203,7 +203,7 @@ static void *lose_device(void *arg) {
   return NULL;
 }
 
-/* The fake driver under its libraries' names, in a folder that is the whole machine. */
+/* Puts the fake driver, under its libraries' names, into a folder that is the whole machine. */
 static void make_machine(char folder[PATH_MAX]) {
   static const char *const names[] = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" };
   char self[PATH_MAX], link[PATH_MAX + 40], file[PATH_MAX + 40];
@@ -218,7 +218,7 @@ static void make_machine(char folder[PATH_MAX]) {
     CHECK(symlink(file, link) == 0);
   }
   setenv("FLAME_TEST_MACHINE", folder, 1);
-  setenv("FAKE_CUDA", "fail=LaunchKernel:300:700", 1);      /* an illegal address, for ever */
+  setenv("FAKE_CUDA", "fail=LaunchKernel:300:700", 1);      /* an illegal address, from then on */
   setenv("FLAME_CACHE_DIR", "off", 1);
   unsetenv("FLAME_DEVICE");
 }

@@ -1,5 +1,5 @@
-/* Kernels as the planner makes them of layers, losses and optimisers; their
-** texts are the golden ones. */
+/* Kernels as the planner makes them for layers, losses and optimisers; their texts are the golden
+** ones. */
 #ifndef TYPICAL_KERNELS_H
 #define TYPICAL_KERNELS_H
 #include "make_kernel.h"
@@ -111,7 +111,7 @@ static void layer_norm_of(maker *m, int64_t rows, int64_t n, int dtype) {
 
 static void layer_norm(maker *m) { layer_norm_of(m, 4096, 768, FLAME_F32); }
 
-/* x + dropout(h), and that without its mean: draws in a row, read by two sweeps */
+/* x + dropout(h), minus its mean: draws in a row, read by two sweeps */
 static void dropout_norm(maker *m) {
   const int64_t size[] = { 16384, 384 };
   mk_begin(m, FL_K_ROW, 1, 1, size);
@@ -159,7 +159,8 @@ static void cross_entropy(maker *m) {      /* rows over a vocabulary; the target
   mk_out(m, mk_op(m, FL_OP_sub, F, mk_op(m, FL_OP_add, F, ls, top, top), logit, 0), 1);
 }
 
-/* Four gated values and their norms: too many arrays for registers, too dear to compute twice. */
+/* Four gated values and their norms: too many arrays for registers, too expensive to compute
+** twice. */
 static void gated_norm(maker *m) {
   const int64_t size[] = { 4096, 512 };
   mk_begin(m, FL_K_ROW, 1, 1, size);

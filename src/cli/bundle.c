@@ -1,6 +1,6 @@
 /*
-** flame-lua --bundle: what makes an executable of script, modules and files, and what one does
-** when it starts. The parts are found by lua/flame/tools/bundle.lua; the format is io/bundle.h.
+** flame-lua --bundle: makes an executable from a script, modules and files; and the start of such
+** an executable. The parts are found by lua/flame/tools/bundle.lua; the format is io/bundle.h.
 **
 ** A copy of this executable is one when its stamp says where the payload is: there is no flag
 ** that could be lost, and an executable without one reads nothing. The file is found by
@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Patched in the copy; volatile: the compiler must not know what is in it. */
+/* Overwritten in the copy; volatile: the compiler must not assume its contents. */
 typedef struct stamp { char magic[16]; uint64_t offset, size, index; uint8_t digest[32]; } stamp;
 static const volatile stamp own = { .magic = "\177flame-stamp\1\2\3" };
 
@@ -156,7 +156,7 @@ static void install(lua_State *L, const fl_bundle *b) {
   lua_getfield(L, -1, "searchers");
   lua_pushlightuserdata(L, (void *)(uintptr_t)b);
   lua_pushcclosure(L, searcher, 1);
-  lua_rawseti(L, -2, 2);                                     /* where files were looked for */
+  lua_rawseti(L, -2, 2);                                     /* where files were searched */
   lua_getglobal(L, "io");
   lua_pushlightuserdata(L, (void *)(uintptr_t)b);
   lua_getfield(L, -2, "open");
@@ -233,7 +233,7 @@ static int write_zeros(FILE *f, uint64_t n) {
 
 static uint64_t up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-/* Places, and the index; its bytes. */
+/* Writes places and the index; returns the index's bytes. */
 static uint64_t make_index(part *p, uint64_t n, unsigned char *to, uint64_t *size) {
   uint64_t index = FL_BUNDLE_HEAD, at;
   for (uint64_t i = 0; i < n; i++) index += FL_BUNDLE_ENTRY + up(strlen(p[i].name), 8);
@@ -309,7 +309,7 @@ static int map_part(part *p) {
   return ok;
 }
 
-/* (out, {names}, {paths}, {kinds}): a temporary file takes the place of 'out' when it is whole. */
+/* (out, {names}, {paths}, {kinds}): a temporary file replaces 'out' when it is complete. */
 static int write_bundle(lua_State *L) {
   const char *out = luaL_checkstring(L, 1), *temp = lua_pushfstring(L, "%s.new", out);
   const uint64_t n = (uint64_t)lua_rawlen(L, 2);
@@ -322,7 +322,8 @@ static int write_bundle(lua_State *L) {
     p[i] = (part){ .name = lua_tostring(L, -3), .path = lua_tostring(L, -2),
                    .kind = (uint64_t)lua_tointeger(L, -1) };
     lua_pop(L, 1);                               /* names and paths stay: they are pointed to */
-    if (!map_part(&p[i])) return fail(L, p[i].path);       /* the program ends: so do mappings */
+    if (!map_part(&p[i])) return fail(L, p[i].path);       /* the program ends now, which unmaps the
+                                                           ** files */
   }
   stamp s = { .offset = 0 };
   memcpy(&s, (const void *)(uintptr_t)&own, sizeof s);

@@ -31,8 +31,8 @@ int fl_cli_init(const fl_cli *c);                              /* LUA_INIT_5_4 o
 void fl_cli_make_arg(const fl_cli *c, int script);             /* the global table 'arg' */
 
 /* ---- sandbox.c ------------------------------------------------------------------------ */
-/* Run the script at argv[script], or standard input, in a state with limits; the policy is what
-** stands behind --sandbox=, NULL: nothing. Reports what goes wrong; returns success. */
+/* Runs the script at argv[script], or standard input, in a state with limits; the policy is the
+** text after --sandbox=, NULL: none. Reports errors; returns success. */
 int fl_cli_sandbox(const fl_cli *c, const char *policy, int script);
 
 /* ---- bundle.c ------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /*
 ** The entry on the screen. It is laid out in rows of the terminal's width, broken where a character
-** does not fit, and written again as a whole: from its first row, in one write. An entry that is
-** longer than the screen shows the part around the cursor. Rows end with a line break of ours,
-** never by the terminal's own wrapping, so that the cursor's row is known.
+** does not fit, and rewritten as a whole: from its first row, in one write. An entry that is longer
+** than the screen shows the part around the cursor. Rows end with a line break of ours, never by
+** the terminal's own wrapping, so that the cursor's row is known.
 */
 #include "base/text.h"
 #include "cli/edit.h"
@@ -80,7 +80,8 @@ static void flush(fl_text *out) {
   fl_text_free(out);
 }
 
-/* A terminal that became narrower has broken the rows again: the cursor is so much further down. */
+/* A terminal that became narrower has wrapped the rows again: the cursor is that much further
+** down. */
 static void look_at_size(fl_edit *e) {
   const int was = e->terminal.cols;
   fl_terminal_size(&e->terminal);

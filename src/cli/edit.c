@@ -1,6 +1,6 @@
 /*
-** What keys do to the entry. Positions are bytes; the cursor stands before a character with the
-** marks over it, never inside.
+** What keys do to the entry. Positions are bytes; the cursor is before a character with its
+** combining marks, never inside.
 */
 #include "base/utf8.h"
 #include "cli/edit.h"
@@ -96,8 +96,8 @@ static void erase(fl_edit *e, int64_t from, int64_t to, int keep) {
   if (splice(e, &e->text, from, to - from, "", 0)) e->cursor = from;
 }
 
-/* What is pasted up to the terminal's mark is text, whatever it holds; a
-** break at its end is none. */
+/* What is pasted, up to the terminal's mark, is text, whatever it holds; a line break at its end is
+** dropped. */
 static int paste(fl_edit *e) {
   char bytes[4];
   int key;
@@ -144,7 +144,7 @@ static void search_from(fl_edit *e, int64_t from) {
   if (found >= 0) show_past(e, found);
 }
 
-/* A key while searching: 0 when it is none of the search's, which ends then. */
+/* Handles a key while searching: 0 if it is no key of the search, which ends then. */
 static int search_key(fl_edit *e, int key) {
   char bytes[4];
   const int64_t n = e->history.entries.n;
@@ -217,7 +217,7 @@ static void tab_key(fl_edit *e) {
   else e->tab(e);
 }
 
-/* What a key leads to: 1 to go on, else how the reading ends. */
+/* The result of a key: 1 to continue, else how the reading ends. */
 enum { GO_ON = 2 };
 static int take_key(fl_edit *e, int key) {
   char bytes[4];

@@ -1,9 +1,9 @@
 /*
 ** The line editor of the prompt. An entry is a text of one or more lines that is edited as one.
 ** terminal.c: raw mode, signals, keys, widths; draw.c: the entry on the screen; history.c:
-** entries of before; edit.c: what keys do. Memory is counted by fl_edit.mem; where there is none,
-** a key does nothing. The terminal is raw only while an entry is read: what
-** runs finds it as it was.
+** entries of before; edit.c: what keys do. Memory is counted by fl_edit.mem; if there is none left,
+** a key has no effect. The terminal is raw only while an entry is read: running code finds it in
+** its normal state.
 */
 #ifndef FL_CLI_EDIT_H
 #define FL_CLI_EDIT_H
@@ -38,8 +38,8 @@ int fl_text_step(const char *p, int64_t n, int *length);  /* or a sequence, whic
 int64_t fl_text_width(const char *p, int64_t n);
 
 /* ---- history.c ------------------------------------------------------------------------------- */
-/* The file has an entry a line: a byte up to blank, '\' and DEL as \ooo. New ones are appended, so
-** that sessions at the same time lose nothing of each other. */
+/* The file has one entry per line: bytes up to blank, '\' and DEL as \ooo. New entries are
+** appended, so that simultaneous sessions do not lose each other's entries. */
 typedef struct fl_history {
   fl_mem *mem;
   struct { char **at; int64_t n, cap; } entries;  /* the oldest first */
@@ -56,23 +56,21 @@ typedef struct fl_edit {
   fl_mem mem;
   fl_terminal terminal;
   fl_history history;
-  fl_bytes text, killed, typed, query;            /* typed: the new entry while older
-                                                  ** ones are looked at */
+  fl_bytes text, killed, typed, query;         /* typed: the new entry while older ones are shown */
   int64_t cursor;                                 /* in bytes, 0 to text.n */
-  int64_t at;                                     /* place in the history; its count:
-                                                  ** the new entry */
+  int64_t at;                                   /* index in the history; its count: the new entry */
   const char *prompt, *prompt2;
-  int searching, tabs;                            /* tabs: so many Tabs in a row */
-  int row, col, last;                             /* of what is drawn: the cursor's
-                                                  ** place, the last row */
+  int searching, tabs;                            /* tabs: number of Tabs in a row */
+  int row, col, last;                     /* of the drawn entry: the cursor's place, the last row */
   void *arg;
-  int (*complete)(void *arg, const char *text);   /* is it an entry, or are lines missing? */
+  int (*complete)(void *arg, const char *text);   /* is the text a complete entry, or are lines
+                                                  ** missing? */
   void (*tab)(struct fl_edit *e);                 /* calls fl_edit_complete */
 } fl_edit;
 void fl_edit_open(fl_edit *e);
 void fl_edit_close(fl_edit *e);
 enum { FL_EDIT_END = -1, FL_EDIT_CLEARED, FL_EDIT_LINE };
-/* Read an entry into e->text, with a NUL behind it. */
+/* Reads an entry into e->text, with a NUL after it. */
 int fl_edit_read(fl_edit *e, const char *prompt, const char *prompt2);
 /* The text before the cursor becomes 'before'; 'list', if any, is shown above the entry. */
 void fl_edit_complete(fl_edit *e, const char *before, int64_t n, const char *list);

@@ -1,6 +1,6 @@
 /*
-** Entries of before, in $XDG_STATE_HOME/flame-lua/history (default ~/.local/state), readable by its
-** owner alone. Written after every entry, since a session may end by a signal.
+** Earlier entries, in $XDG_STATE_HOME/flame-lua/history (default ~/.local/state), readable only by
+** its owner. Written after every entry, since a session may end by a signal.
 */
 #include "base/write.h"
 #include "cli/edit.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ENTRIES = 1000, MOST_READ = 1 << 20 };     /* of a longer file the end is read */
+enum { ENTRIES = 1000, MOST_READ = 1 << 20 };     /* of a longer file only the end is read */
 static const char head[] = "_HiStOrY_V2_\n";
 
 /* Make the folders of 'path' that are missing; 0 when that fails. */
@@ -26,7 +26,7 @@ static int make_folders(char *path) {
   return 1;
 }
 
-/* Sets h->path, and creates the file so that its mode is ours from the start: it, or -1. */
+/* Sets h->path, and creates the file with its final mode from the start: returns it, or -1. */
 static int open_file(fl_history *h) {
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
   const int own = state && state[0] == '/';
@@ -77,8 +77,8 @@ static void decode(char *s) {
   *to = '\0';
 }
 
-/* Entries of the text, which is changed; a file without the head has its lines as they are. Returns
-** whether the file should be written again. */
+/* Reads the entries of the text, which is changed; a file without the head has plain lines. Returns
+** whether the file should be rewritten. */
 static int read_entries(fl_history *h, char *text, int cut) {
   int64_t count = 0;
   const int ours = strncmp(text, head, sizeof head - 1) == 0;
@@ -110,7 +110,7 @@ static int write_entry(int fd, const char *s) {
   }
 }
 
-/* The file with the entries that are known, in the place of the old one. */
+/* Replaces the file by one with the known entries. */
 static void write_again(const fl_history *h) {
   char name[1100];
   snprintf(name, sizeof name, "%s.%ld", h->path, (long)getpid());

@@ -101,7 +101,7 @@ static int read_options(char **argv, int *script) {
     const int flag = text[1] == '-' ? long_option(text) : short_option(argv, &i);
     if (flag & BAD) return BAD;
     flags |= flag;
-    if (flag & (BUNDLE | BUNDLE_CHECK | JUPYTER)) {        /* all that follows is its own */
+    if (flag & (BUNDLE | BUNDLE_CHECK | JUPYTER)) {    /* all that follows belongs to that option */
       *script = i + 1;
       return flags;
     }
@@ -110,7 +110,7 @@ static int read_options(char **argv, int *script) {
   return flags;
 }
 
-/* Carries out -e, -l and -W in order. 0: one of them failed. */
+/* Executes -e, -l and -W in order. 0: one of them failed. */
 static int run_options(const fl_cli *c, int script) {
   for (int i = 1; i < script; i++) {
     const char *text = c->argv[i];
@@ -161,7 +161,7 @@ static void open_libraries(lua_State *L, int flags) {
   lua_pushlightuserdata(L, (void *)fl_embedded_code);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_code);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
-  lua_pushcfunction(L, luaopen_flame);           /* for who clears package.loaded */
+  lua_pushcfunction(L, luaopen_flame);           /* for scripts that clear package.loaded */
   lua_setfield(L, -2, "flame");
   if (flame_lua_open(L, FLAME_OPTIONS(.warn = print_warning)) != FLAME_OK) lua_error(L);
   lua_setglobal(L, "flame");
@@ -171,7 +171,7 @@ static void open_libraries(lua_State *L, int flags) {
   lua_pop(L, 3);
 }
 
-/* What is left to do once the options are carried out. Returns success. */
+/* Does what is left after the options are executed. Returns success. */
 static int run_rest(fl_cli *c, int flags, int script) {
   if (flags & INFO && fl_cli_string(c, info_chunk, "=info") != LUA_OK) return 0;
   if (flags & DOCTOR && fl_cli_string(c, doctor_chunk, "=doctor") != LUA_OK) return 0;
@@ -189,7 +189,7 @@ static int run_rest(fl_cli *c, int flags, int script) {
   return 1;
 }
 
-/* What stands behind --sandbox=; NULL: nothing. */
+/* The text after --sandbox=; NULL: none. */
 static const char *policy_of(const fl_cli *c, int script) {
   const char *policy = NULL;
   for (int i = 1; i < script; i++)
@@ -209,7 +209,7 @@ static int start_bundle(fl_cli *c) {
   return 1;
 }
 
-/* What the options ask for, with the libraries open: success. */
+/* Does what the options request, with the libraries open; returns success. */
 static int run(fl_cli *c, int flags, int script) {
   if (flags & (BUNDLE | BUNDLE_CHECK)) return fl_cli_bundle(c, script, (flags & BUNDLE_CHECK) != 0);
   if (!(flags & NO_ENVIRONMENT) && fl_cli_init(c) != LUA_OK) return 0;

@@ -4,8 +4,8 @@
 **
 ** Without a terminal it is lua5.4's: lines are read plainly, and results are printed with the
 ** global 'print'. On a terminal entries are read by the line editor (plainly where the terminal can
-** not move its cursor) and run in an environment of the prompt's own, over the globals; what else
-** it does there (commands, kept locals, completion, how values are shown) is lua/flame/prompt.lua,
+** not move its cursor) and run in an environment of the prompt's own, over the globals; everything
+** else there (commands, kept locals, completion, how values are shown) is in lua/flame/prompt.lua,
 ** loaded at the first entry.
 */
 #include "cli/cli.h"
@@ -52,7 +52,7 @@ static int load_entry(lua_State *L, const char *text) {
   return load(L, text);
 }
 
-/* The parser ran out of text, rather than into a mistake. */
+/* Did the parser reach the end of the text, rather than an error? */
 static int is_incomplete(lua_State *L, int status) {
   static const char mark[] = "<eof>";
   size_t n;
@@ -149,8 +149,8 @@ static void print_prompt(const char *prompt) {
   fflush(stdout);
 }
 
-/* Waits for a line at a terminal: 0 when SIGINT came instead, from the first byte of the prompt on.
-** A line is read as a whole there, so that nothing of the next is in stdin's buffer. */
+/* Waits for a line at a terminal: 0 if SIGINT came instead, at any time after the first byte of the
+** prompt. A line is read as a whole there, so that stdin's buffer holds nothing of the next one. */
 static int await_line(const char *prompt) {
   struct pollfd in = { STDIN_FILENO, POLLIN, 0 };
   struct sigaction action = { 0 }, before;
@@ -224,7 +224,7 @@ static int push_edited(session *s) {
   return how;
 }
 
-/* Leave the next entry alone on the stack. "=x" is short for "return x". */
+/* Leaves only the next entry on the stack. "=x" is short for "return x". */
 static int push_entry(session *s) {
   lua_State *L = s->c->L;
   lua_settop(L, 0);
@@ -254,7 +254,7 @@ static void run_plain(session *s) {
   fl_cli_message(s->c->name, lua_pushfstring(L, "error calling 'print' (%s)", why ? why : "?"));
 }
 
-/* prompt.failed words what an entry raised. */
+/* prompt.failed formats the error of an entry. */
 static void report(session *s, int status) {
   lua_State *L = s->c->L;
   if (status != LUA_OK && lua_type(L, -1) == LUA_TSTRING) {
@@ -283,8 +283,8 @@ static void run_entry(session *s) {
 }
 
 /* ---- the session ----------------------------------------------------------------------------- */
-/* help is a global of the prompt alone, and only where the name is free. flame is loaded by its
-** first use, not by the prompt. */
+/* help is a global only of the prompt, and only if the name is free. flame is loaded by its first
+** use, not by the prompt. */
 static void set_help(lua_State *L) {
   static const char text[] =
     "if rawget(_G, 'help') == nil then\n"
@@ -326,7 +326,7 @@ static void run_start_file(session *s) {
   lua_settop(L, 0);
 }
 
-/* Ctrl-C is for what runs or is typed. Between the two it does nothing. */
+/* Ctrl-C applies to what runs or is being typed. Otherwise it does nothing. */
 static void open_terminal(session *s) {
   struct sigaction action = { 0 };
   action.sa_handler = on_interrupt;

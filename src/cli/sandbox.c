@@ -42,7 +42,7 @@ static int read_number(const char *s, double unit, int64_t *v) {
   return 1;
 }
 
-/* One setting: 0 if there is none such. */
+/* Reads one setting: 0 if there is none with that name. */
 static int read_setting(const char *s, flame_options *o, char folder[FOLDER]) {
   const size_t n = strcspn(s, "=");
   for (int i = 0; i < PERMISSIONS; i++) {
@@ -78,7 +78,7 @@ static int read_policy(const fl_cli *c, const char *policy, flame_options *o, ch
   return 1;
 }
 
-/* Push the text of a script, without its first line where that is the system's. */
+/* Pushes the text of a script, without its first line if that starts with '#!'. */
 static int push_script(const fl_cli *c, const char *path) {
   FILE *f = path ? fopen(path, "rb") : stdin;
   luaL_Buffer text;

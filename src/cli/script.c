@@ -2,9 +2,9 @@
 ** Running chunks: the call with traceback and Ctrl-C, and the ways a chunk arrives (string,
 ** file, script with arguments, library, LUA_INIT).
 **
-** Ctrl-C: the first strikes (lua/hook.h) what runs, which stops at its next instruction, and
-** tells the library, which stops what it is computing; a second press of the keys ends the
-** process. Whatever of the two found nothing to end is taken back after the call.
+** Ctrl-C: the first makes running Lua code stop at its next instruction (lua/hook.h), and makes the
+** library stop what it is computing; a second press of the keys ends the process. Whichever of the
+** two had nothing to stop is cleared after the call.
 */
 #include "cli/cli.h"
 #include "flame.h"
@@ -21,11 +21,12 @@
 
 /* --- Ctrl-C ------------------------------------------------------------------------- */
 
-/* Both for the signal handler; NULL: no script runs. */
+/* Both are for the signal handler; NULL: no script runs. */
 static struct fl_lua *volatile computing;
 static flame_context *volatile interrupted;
-static struct sigaction unarmed, unarmed_end;    /* what SIGINT and SIGTERM did before the call */
-static volatile int64_t first_ms;                /* when SIGINT came in this call, 0: it did not */
+static struct sigaction unarmed, unarmed_end;    /* the actions of SIGINT and SIGTERM before the
+                                                 ** call */
+static volatile int64_t first_ms;              /* time of SIGINT in this call; 0: it did not come */
 enum { SAME_PRESS_MS = 100 };
 
 static int64_t now_ms(void) {
@@ -34,8 +35,8 @@ static int64_t now_ms(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1;
 }
 
-/* A second one ends the program, but not one of the same press of keys: a terminal repeats a key
-** that is held, timeout(1) sends two, and what is typed ahead may hold several. */
+/* A second signal ends the program, unless it is from the same press of keys: a terminal repeats a
+** held key, timeout(1) sends two, and typed-ahead input may contain several. */
 static void on_interrupt(int number) {
   if (first_ms && now_ms() - first_ms > SAME_PRESS_MS) {
     signal(number, SIG_DFL);
@@ -48,7 +49,8 @@ static void on_interrupt(int number) {
   flame_interrupt(interrupted);
 }
 
-/* A launcher ends all ranks so when one has died: who waits for it says where. Else as ever. */
+/* When a rank has died its launcher ends all ranks this way: a rank that waits for it reports
+** where. Otherwise the signal acts as usual. */
 static void on_terminate(int number) {
   if (computing && interrupted && fl_group_terminate(interrupted)) {
     flame_interrupt(interrupted);
@@ -83,7 +85,7 @@ static void disarm(lua_State *L) {
 
 /* --- calls ------------------------------------------------------------------------------ */
 
-/* Message handler: text gets a traceback, an object with __tostring speaks for itself. */
+/* Message handler: text gets a traceback, an object with __tostring is used as it is. */
 static int with_traceback(lua_State *L) {
   const char *text = lua_tostring(L, 1);
   if (!text) {
@@ -153,7 +155,8 @@ int fl_cli_library(const fl_cli *c, const char *spec) {
 
 /* --- scripts ---------------------------------------------------------------------------------- */
 
-/* Positions count from the script: it is 0, its arguments 1 up, what stands before below 0. */
+/* Positions are relative to the script: it is 0, its arguments are 1 and up, words before it are
+** below 0. */
 void fl_cli_make_arg(const fl_cli *c, int script) {
   const int zero = script < c->argc ? script : 0;
   lua_createtable(c->L, c->argc - zero, zero + 1);

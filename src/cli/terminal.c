@@ -1,7 +1,7 @@
 /*
-** The terminal: raw mode, keys, widths of characters. Signals are let in only while a key is
-** waited for; a resize and an interrupt are keys, and a signal that ends the process does so when
-** the terminal is as it was.
+** The terminal: raw mode, keys, widths of characters. Signals are unblocked only while waiting for
+** a key; a resize and an interrupt are returned as keys, and a signal that ends the process does so
+** after the terminal is restored.
 */
 #include "base/utf8.h"
 #include "cli/edit.h"
@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { ESCAPE_MS = 50 };                          /* bytes of one key come closer together */
+enum { ESCAPE_MS = 50 };                          /* bytes of one key arrive within this time */
 
 static const int caught[] = { SIGWINCH, SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 enum { CAUGHT = sizeof caught / sizeof *caught };
@@ -87,8 +87,8 @@ int fl_terminal_waiting(void) {
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
-/* The next byte, KEY_NONE after 'ms' without one (-1: no limit), or the key that a signal is. A
-** byte at a time: what is typed ahead stays with the terminal, for a script that reads it. */
+/* The next byte, KEY_NONE after 'ms' without one (-1: no limit), or the key for a signal. Read byte
+** by byte: input that is typed ahead stays in the terminal, for a script that reads it. */
 static int next_byte(int ms) {
   unsigned char c;
   for (;;) {
@@ -157,7 +157,7 @@ int fl_utf8(const char *p, int64_t n, int *length) {
 }
 
 typedef struct range { int first, last; } range;
-/* Marks that stand over or in the character before, and format characters. */
+/* Combining marks, which are drawn over or in the character before, and format characters. */
 static const range zero[] = {
   { 0x300, 0x36f }, { 0x483, 0x489 }, { 0x591, 0x5bd }, { 0x5bf, 0x5bf }, { 0x5c1, 0x5c5 },
   { 0x610, 0x61a }, { 0x64b, 0x65f }, { 0x670, 0x670 }, { 0x6d6, 0x6dc }, { 0x6df, 0x6e4 },

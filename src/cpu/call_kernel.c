@@ -1,6 +1,6 @@
 /*
-** User kernels on the CPU: blocks in lockstep (kernel/lanes/lane.h), handed to the workers where
-** their order does not show in the result.
+** User kernels on the CPU: blocks in lockstep (kernel/lanes/lane.h), distributed over the workers
+** if their order does not show in the result.
 */
 #include "cpu/calls.h"
 #include "kernel/function.h"
@@ -15,7 +15,7 @@ typedef struct launch {
   fl_lane_memory memory[FL_KP_MAX_ARGS];
   char *scratch;                     /* 'stride' bytes per worker */
   int64_t stride;
-  fl_lane_report report[256];        /* one a worker, as many as a device may have */
+  fl_lane_report report[256];        /* one per worker, as many as a device may have */
   uint8_t begun[256];
   atomic_llong worst;                /* lowest block that failed: later ones need not run */
 } launch;
@@ -34,7 +34,7 @@ static void set_geometry(const fl_call *c, fl_lane_launch *l) {
   l->n_args = (int32_t)c->p[FL_KP_COUNT_ARGS];
 }
 
-/* Scratch is asked for with the launch known, without addresses. */
+/* Called when the launch is known, but no addresses. */
 int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
   const fl_kfunction *k = function_of(call);
   fl_lane_launch l = { 0 };
@@ -104,10 +104,11 @@ static flame_status finish(fl_device *d, const fl_call_run *r, launch *x, int wi
   for (int i = 0; i < width; i++) if (x->report[i].kind) fl_lane_report_join(&all, &x->report[i]);
   if (x->l.used) fl_use(d->ctx, FLAME_KERNEL_STEPS, 0);
   if (all.kind && all.kind != FL_LANE_STOPPED) say(r, &all, &d->ctx->mem);
-  return FLAME_OK;                       /* a stop is taken by the device's own loop */
+  return FLAME_OK;                       /* the device's own loop handles a stop */
 }
 
-/* What printf writes, a thread's line after the other's: where print of the script writes. */
+/* Writes what printf printed, one thread's line after the other, to the output of the script's
+** print. */
 static void put_out(void *arg, const char *text, size_t n) {
   flame_context *c = arg;
   if (!fl_use(c, FLAME_OUTPUT_BYTES, (int64_t)n)) return;

@@ -6,11 +6,12 @@
 
 /* Scratch that a call wants here, in bytes. */
 int64_t fl_cpu_call_scratch(const fl_cpu *cpu, const fl_call *call);
-/* Run with all addresses but the scratch set; memory was reserved by prepare, or is now. */
+/* Runs a call whose addresses are set except the scratch; its memory was reserved by prepare, or is
+** now. */
 flame_status fl_cpu_call(fl_device *cpu, fl_call_run *r);
-/* A step of a plan. text (FL_CALL_FAULT bytes): what is bad about the values, or empty. */
+/* Runs a step of a plan. text (FL_CALL_FAULT bytes): the problem with the values, or empty. */
 flame_status fl_cpu_call_step(fl_device *cpu, const fl_call_step *s, const fl_binding *b,
                               char *text);
-/* User kernels into lane code; the error is why one can not run here. */
+/* Compiles user kernels to lane code; an error tells why one can not run here. */
 flame_status fl_cpu_ready(fl_device *d, struct fl_kfunction *const *k, int n);
 #endif

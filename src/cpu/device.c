@@ -4,9 +4,9 @@
 ** nothing. Steps run in order and are done when run returns.
 **
 ** Work is spread over the workers in units (program/program.h); steps of little work stay on the
-** caller. Interrupts: workers stop taking units once the flag is up; run takes the flag. Steps that
-** write a home are not cut: they run with a flag that stays 0, as do those between the first and
-** the last that write one home.
+** caller. Interrupts: workers stop taking units once the flag is set; run clears it. Steps that
+** write a home are not interrupted: they run with a flag that stays 0, as do those between the
+** first and the last that write one home.
 */
 #include "cpu/attention/attention.h"
 #include "cpu/calls.h"
@@ -144,8 +144,8 @@ static flame_status cpu_prepare(fl_device *d, fl_plan *p) {
 
 typedef struct launch { fl_cpu *cpu; const fl_cpu_step *step; } launch;
 
-/* Unit of a step: instances of as many units in turn, so that workers do not write pieces of one
-** page (those of cat); else by bisection. */
+/* Unit of a step: if all instances have the same number of units they take turns, so that workers
+** do not write pieces of one page (those of cat); otherwise the instance is found by bisection. */
 static void kernel_unit(void *arg, int64_t unit, int worker) {
   const launch *l = arg;
   int32_t low = 0, high = l->step->count;
@@ -220,13 +220,13 @@ static void lowest_fault(const fl_cpu *cpu, fl_fault *fault) {
   }
 }
 
-/* Stops behind the step that reports a fault, which does not count as done: what it and later
-** steps would have written must not be taken for values. */
+/* Stops after the step that reports a fault, which does not count as done: what it and later steps
+** would have written must not be used as values. */
 static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                             int32_t *done) {
   fl_cpu *cpu = cpu_of(d);
   flame_status st = FLAME_OK;
-  int32_t whole = -1;                 /* up to this step the run can not be cut */
+  int32_t whole = -1;                 /* up to this step the run can not be interrupted */
   *done = 0;
   *fault = (fl_fault){ .site = -1 };
   for (int i = 0; i < cpu->width; i++) cpu->fault[i].site = -1;
@@ -284,7 +284,7 @@ static const fl_device_table cpu_table = {
   .close = cpu_close,
 };
 
-/* The best tables this machine can run; FLAME_ISA caps them. */
+/* Chooses the best tables for this machine; FLAME_ISA limits the choice. */
 static void choose_loops(fl_cpu *s) {
   s->vm = &fl_vm_base;
   s->scan = &fl_scan_base;

@@ -12,19 +12,20 @@
 #include <assert.h>
 #include <string.h>
 
-/* POLL: points between looks at the stop flag; ROW: bytes from which the loops of vm.h take a row;
-** AHEAD: rows asked for before their turn; SHARE: bytes of a row that are worth a worker. */
+/* POLL: points between tests of the stop flag; ROW: bytes from which the loops of vm.h copy a row;
+** AHEAD: rows that are prefetched; SHARE: bytes of a row that are worth a worker. */
 enum { POLL = 65536, ROW = 64, AHEAD = 8, SHARE = 128, UNIT = 65536, PIECE = 256, BLOCK = 256,
        SERIAL = 32768 };
 
-/* A dim of the space: points, and what each of the three moves by, in elements; the position in the
-** index tensor that a message would name. */
+/* A dim of the space: number of points, and the step of each of the three arrays, in elements; the
+** step of the position in the index tensor that a message would name. */
 typedef struct dim { int64_t size, dst, idx, src, position; } dim;
 
 typedef struct job {
   const fl_vm *vm;
   uint8_t dtype, add, half;    /* half: dst holds f32 in place of a half type */
-  int rank, split;             /* the dim cut in 'pieces'; rank: the range of the index; -1: none */
+  int rank, split;             /* the dim that is divided into 'pieces'; rank: the range of the
+                               ** index; -1: none */
   dim at[FL_MAX_AXES];         /* two at least */
   int64_t extent, gstride, pieces, dst_numel;
   char *dst, *home;            /* home: the half type's own memory */
@@ -36,7 +37,7 @@ typedef struct job {
   const atomic_int *stop;
 } job;
 
-/* What one worker does: from the first two dims inwards it is one sheet of rows. */
+/* The work of one worker: from the first two dims inwards it is one sheet of rows. */
 typedef struct sheet {
   char *dst;
   const int64_t *idx;
@@ -44,7 +45,7 @@ typedef struct sheet {
   int64_t position;
   dim rows, row;
   fl_vm_fault *fault;
-  int64_t low, high;              /* of the index; only rows of one place ask */
+  int64_t low, high;              /* range of the index; used only for rows of one place */
 } sheet;
 
 static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }
@@ -55,8 +56,8 @@ int64_t fl_scatter_bytes(const fl_scatter *s) {
 
 /* ---- index values --------------------- */
 
-/* n positions at *idx, *step apart, checked where that is still to be done: then they lie in 'out'.
-** The points' positions in the index tensor, for a report: from 'position' on, 'apart' from each
+/* n positions at *idx, *step apart, checked if that was not done yet: then they are in 'out'. The
+** points' positions in the index tensor, for a report: from 'position' on, 'apart' from each
 ** other. */
 static void check(const job *j, const int64_t **idx, int64_t *step, int64_t n, int64_t position,
                   int64_t apart, int64_t *out, fl_vm_fault *fault) {
@@ -146,7 +147,7 @@ static int has_rows(const job *j, const dim *r) {
   return r->idx == 0 && r->dst == 1 && r->src == 1 && r->size * size >= ROW && (!j->add || wide);
 }
 
-/* The place of a row that comes later, where it is far from the rows now written. */
+/* Prefetches the place of a later row, if it is far from the rows now written. */
 static void ask(const char *p, int64_t bytes) {
   for (int64_t i = 0; i < bytes && i < 4 * 64; i += 64) __builtin_prefetch(p + i, 1);
 }
@@ -272,8 +273,8 @@ static void take_dims(job *j, const fl_scatter *s) {
   }
 }
 
-/* The longest dim that moves dst: an axis that the index values do not reach. A row of a table must
-** be wide enough, else ranges of the index are taken. */
+/* The longest dim along which dst's address changes: an axis that the index values do not affect. A
+** row of a table must be wide enough, otherwise ranges of the index are used. */
 static void choose_split(job *j, int width, int64_t points) {
   const int last = j->rank - 1, wide = j->half ? 4 : fl_dtype_size(j->dtype);
   const int64_t row = j->at[last].size * wide;

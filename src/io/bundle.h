@@ -1,5 +1,5 @@
 /*
-** Bundles: a program with what it needs inside (flame-lua --bundle). The payload follows the
+** Bundles: a program that contains what it needs (flame-lua --bundle). The payload follows the
 ** executable at a multiple of 64 KiB, is mapped as a whole and never copied:
 **
 **   0   "flame-bundle 1\n\0"                      16 bytes
@@ -10,8 +10,8 @@
 **
 ** Numbers are little-endian, offsets count from the payload's first byte. The executable holds a
 ** stamp (src/cli/bundle.c) with place, length and SHA-256 of the index, which is checked at the
-** start. Scripts and modules are checked when they are loaded; files, which may be large, by
-** flame-lua --bundle-check alone.
+** start. Scripts and modules are checked when they are loaded; files, which may be large, only by
+** flame-lua --bundle-check.
 */
 #ifndef FL_IO_BUNDLE_H
 #define FL_IO_BUNDLE_H
@@ -30,7 +30,7 @@ typedef struct fl_bundled {
   const uint8_t *digest;
 } fl_bundled;
 
-/* The payload of so many bytes; 0: it is damaged. Checks the index, no data. */
+/* Opens the payload of 'size' bytes; 0: it is damaged. Checks the index, but no data. */
 int fl_bundle_open(fl_bundle *b, const void *at, uint64_t size);
 /* Entry i from 0 to b->n - 1, in the order in which they were put in. */
 fl_bundled fl_bundle_entry(const fl_bundle *b, uint64_t i);

@@ -11,8 +11,8 @@ enum { WINDOW = 32768, HASHES = 32768, LEAST = 3, LONGEST = 258, CANDIDATES = 12
 
 typedef struct packer {
   unsigned char *at, *end;
-  uint64_t bits;              /* not yet written, the first one lowest */
-  int count, full;            /* of them; full: there was no room */
+  uint64_t bits;              /* bits not yet written, the first one lowest */
+  int count, full;            /* their number; full: there was no room */
 } packer;
 
 static void put(packer *p, uint32_t bits, int n) {
@@ -23,7 +23,7 @@ static void put(packer *p, uint32_t bits, int n) {
   }
 }
 
-/* A code of Huffman's begins with its highest bit. */
+/* A Huffman code is written highest bit first. */
 static void put_code(packer *p, uint32_t code, int n) {
   uint32_t turned = 0;
   for (int i = 0; i < n; i++) turned |= (code >> i & 1) << (n - 1 - i);
@@ -72,14 +72,15 @@ static void enter(uint32_t *work, const unsigned char *raw, size_t i, size_t n) 
   *head = (uint32_t)i + 1;
 }
 
-/* As many bytes as are equal, at most 'most'. */
+/* The number of equal bytes, at most 'most'. */
 static int equal(const unsigned char *a, const unsigned char *b, int most) {
   int n = 0;
   while (n < most && a[n] == b[n]) n++;
   return n;
 }
 
-/* The longest match for position i, 0 if there is none. What is a row before is tried as well. */
+/* The longest match for position i, 0 if there is none. The place one row earlier is tried as
+** well. */
 static int match(const uint32_t *work, const unsigned char *raw, size_t i, size_t n, size_t row,
                  int *distance) {
   const int most = n - i < LONGEST ? (int)(n - i) : LONGEST;

@@ -6,9 +6,9 @@
 ** it, the first write to the tensor allocates new memory. Memory of a CUDA device is taken
 ** when the context has that device; work queued there is waited for before the deleter runs.
 ** Out: a copy in separate memory, independent of the context, for a value on the CPU; for one
-** on CUDA a device copy. A tensor that is given away is handed over as it is where nothing else
-** uses its memory. What is not independent of the context must be deleted before flame_close,
-** on a thread that has entered the context.
+** on CUDA a device copy. A tensor that is given away is handed over without a copy if nothing else
+** uses its memory. Exports that are not independent of the context must be deleted before
+** flame_close, on a thread that has entered the context.
 */
 #include "engine/engine.h"
 #include "io/io.h"
@@ -66,7 +66,7 @@ static int device_of(flame_context *c, dl_device d) {
   return -1;
 }
 
-/* Where the elements lie: strides, and how many elements there are before and behind the first. */
+/* Layout of the elements: strides, and how many elements there are before and after the first. */
 typedef struct extent { int64_t stride[FL_MAX_AXES], before, behind; } extent;
 
 static int measure(flame_context *c, const dl_tensor *t, extent *e) {
@@ -98,7 +98,7 @@ static int measure(flame_context *c, const dl_tensor *t, extent *e) {
 
 typedef struct import { fl_device *device; dl_managed *m; } import;
 
-/* The last use is over: queued work as well. */
+/* Called when the last use is over, including queued work. */
 static void give_back(void *p, void *arg) {
   import *in = arg;
   fl_fault fault = { .site = -1 };
@@ -116,7 +116,7 @@ static flame_tensor *adopt(flame_context *c, dl_managed *m, int dtype, int devic
   const int64_t size = fl_dtype_size(dtype);
   fl_device *d = fl_engine_device(c, device);
   if (!d) return NULL;
-  import *in = malloc(sizeof *in);         /* the context may be closing when it is freed */
+  import *in = malloc(sizeof *in);         /* it may be freed while the context is closing */
   if (!in) return FL_FAIL(c, FLAME_NO_MEMORY, "from_dlpack", "no host memory"), NULL;
   *in = (import){ d, m };
   char *first = (char *)t->data + t->byte_offset;
@@ -159,7 +159,7 @@ flame_tensor *flame_from_dlpack(flame_context *c, void *managed) {
 
 /* ---- out ----------------------------------------------------------------------------------- */
 
-/* What a consumer gets: the struct it knows, and what is let go with it. */
+/* What a consumer gets: the struct that it knows, followed by what is freed with it. */
 typedef struct export {
   dl_managed m;                  /* first: m is the address the consumer has */
   flame_tensor *held;            /* owns the memory; NULL: memory follows the struct */
@@ -174,7 +174,7 @@ static void delete_export(dl_managed *self) {
   free(x);
 }
 
-/* With room for 'bytes' behind it: not the context's memory, since it may outlive that. */
+/* With room for 'bytes' after it: not in the context's memory, since it may outlive that. */
 static export *new_export(flame_context *c, const fl_node *n, int64_t bytes) {
   const size_t head = (sizeof(export) + ALIGNED - 1) / ALIGNED * ALIGNED;
   const size_t size = (head + (size_t)bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
@@ -196,14 +196,14 @@ static export *new_export(flame_context *c, const fl_node *n, int64_t bytes) {
   return x;
 }
 
-/* Nothing but this handle sees the memory. */
+/* Does only this handle refer to the memory? */
 static int alone(const flame_tensor *x) {
   const fl_node *n = x->node;
   return x->refs == 1 && n->held == 1 && n->uses == 0 && n->guards == 0 && n->grefs == 0 &&
          n->buffer->refs == 1 && !n->buffer->foreign;
 }
 
-/* The struct over a tensor's own memory, which it owns from now on. */
+/* The struct for a tensor's own memory, which it owns from now on. */
 static dl_managed *over(flame_context *c, flame_tensor *x) {
   const fl_node *n = x->node;
   export *e = new_export(c, n, 0);
@@ -238,7 +238,7 @@ static dl_managed *device_copy(flame_context *c, fl_node *n) {
   return m;
 }
 
-/* Consumers read without asking our stream: it has to be through. */
+/* Consumers read without synchronising with our stream, so its work must be finished. */
 static int finished(flame_context *c, int device) {
   fl_fault fault = { .site = -1 };
   fl_device *d = fl_engine_device(c, device);

@@ -4,8 +4,8 @@
 **
 ** The writer makes its temporary file beside the target, new and with the mode that the umask
 ** gives (or the mode of the file it replaces), so that a rename puts it in place in one step:
-** whatever kills the process, the path names the old file or the complete new one. A link is
-** followed; what is no regular file is refused, so that /dev/null is not lost.
+** if the process is killed, the path names the old file or the complete new one. Links are
+** followed; anything but a regular file is refused, so that /dev/null is not replaced.
 */
 #include "io/bundle.h"
 #include "io/io.h"
@@ -60,7 +60,7 @@ static flame_status read_raw(fl_reader *f, void *p, size_t n, size_t *got) {
 #ifdef FL_HAVE_ZLIB
 struct fl_unzip { z_stream z; int ended; size_t have; unsigned char in[CHUNK]; };
 
-/* zlib frees without a size: it stands in front of each block. */
+/* zlib frees without a size, so the size is stored before each block. */
 static void *z_alloc(void *arg, unsigned count, unsigned size) {
   size_t bytes;
   if (!fl_mul_ok(count, size, &bytes)) return NULL;
@@ -145,7 +145,7 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
   return FLAME_OK;
 }
 
-/* One byte more than wanted is room to see that there are more. */
+/* One more byte than expected is room to detect that there are more. */
 flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out,
                                size_t bytes) {
   enum { PART = 1 << 30 };
@@ -298,8 +298,7 @@ static flame_status no_memory(fl_writer *o) {
   return FL_FAIL(o->c, FLAME_NO_MEMORY, o->op, "no host memory to write a file");
 }
 
-/* The file that 'path' names in the end, in o->path; *mode: of the file
-** there, 0 if there is none. */
+/* The file to which 'path' leads, in o->path; *mode: mode of the file there, 0 if there is none. */
 static flame_status settle_path(fl_writer *o, const char *path, mode_t *mode) {
   struct stat s;
   char *real = NULL;
@@ -326,8 +325,8 @@ static size_t folder_length(const fl_writer *o) {
 }
 static size_t temp_size(const fl_writer *o) { return folder_length(o) + FL_IO_TEMP; }
 
-/* A name that is not taken, in the folder of the target. From the start it may be opened only by
-** users who may open the file it replaces. */
+/* Opens a file under an unused name, in the folder of the target. From the start it can be opened
+** only by users who can open the file that it replaces. */
 static flame_status open_temp(fl_writer *o, mode_t mode) {
   const size_t folder = folder_length(o);
   char *temp = fl_zalloc(&o->c->mem, temp_size(o));
@@ -357,7 +356,7 @@ static flame_status open_temp(fl_writer *o, mode_t mode) {
   return out_fail(o, strerror(why));
 }
 
-/* Forbidden, or outside the folder: told before anything is made. */
+/* Reports a forbidden path, or one outside the folder, before anything is created. */
 static int may_write(fl_writer *o, const char *path) {
   const char *name = "";
   struct stat s;
@@ -373,7 +372,7 @@ static int may_write(fl_writer *o, const char *path) {
   return 0;
 }
 
-/* The file by way of its open folder, wherever that is moved meanwhile. */
+/* The file by way of its open folder, even if that is moved meanwhile. */
 static const char *name_inside(const fl_writer *o, const char *path, char out[300]) {
   const char *slash = strrchr(path, '/');
   snprintf(out, 300, "/proc/self/fd/%d/%s", o->parent, slash ? slash + 1 : path);
@@ -398,7 +397,7 @@ flame_status fl_writer_poll(fl_writer *o) {
   return fl_take_interrupt(o->c) ? fl_interrupted(o->c, o->op) : FLAME_OK;
 }
 
-/* In parts, so that an interrupt ends a long write; the temporary file then goes. */
+/* Writes in parts, so that an interrupt ends a long write; the temporary file is then removed. */
 static flame_status write_raw(fl_writer *o, const char *p, size_t n) {
   enum { PART = 8 << 20 };
   if (!fl_use(o->c, FLAME_OUTPUT_BYTES, (int64_t)n)) return fl_interrupted(o->c, o->op);
@@ -433,7 +432,7 @@ flame_status fl_writer_write(fl_writer *o, const void *p, size_t n) {
   return e;
 }
 
-/* The rename is on the disk when its folder is. Folders that can not be synced are let be. */
+/* The rename is on the disk only when its folder is. Folders that can not be synced are ignored. */
 static void sync_folder(const fl_writer *o) {
   const char *slash = strrchr(o->path, '/');
   const size_t n = slash ? (size_t)(slash - o->path) : 0;
@@ -449,8 +448,8 @@ static void sync_folder(const fl_writer *o) {
   fl_free(&o->c->mem, folder, n + 2);
 }
 
-/* Renamed while it is open, because its lock ends when it is closed. fsync has told of all errors
-** that closing it could tell of. */
+/* Renamed while it is open, because its lock ends when it is closed. fsync has reported all errors
+** that closing it could report. */
 flame_status fl_writer_commit(fl_writer *o) {
   const flame_status e = write_raw(o, o->buffer, o->fill);
   o->fill = 0;

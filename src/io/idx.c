@@ -1,6 +1,6 @@
 /*
 ** IDX, the format of MNIST: two zero bytes, a type, the number of axes, the sizes as 32-bit
-** big-endian numbers, the elements big-endian. Values come unchanged.
+** big-endian numbers, the elements big-endian. Values are not changed.
 */
 #include "io/io.h"
 

@@ -4,8 +4,8 @@
 ** The promise: reading a file never runs code, never reads outside the file and allocates at
 ** most in proportion to its size. So every size is checked, with overflow, against the bytes
 ** that can be there before anything is allocated; errors name the file, the field and the
-** offset. Writing goes to a temporary file that takes the place of the old one when it is
-** complete and on the disk: who reads sees the old file or the new one.
+** offset. Writing goes to a temporary file that replaces the old one when it is complete and on the
+** disk: readers see the old file or the new one.
 */
 #ifndef FL_IO_IO_H
 #define FL_IO_IO_H
@@ -22,15 +22,15 @@ typedef struct fl_span { const char *at; size_t n; } fl_span;      /* bytes, not
 /* ---- reading a file, gzip or not (file.c) -------------------------------------------------- */
 typedef struct fl_reader {
   flame_context *c;
-  const char *op, *path;        /* for messages; the caller's, as long as this is open */
+  const char *op, *path;        /* for messages; owned by the caller while this is open */
   int fd;
-  const char *mapped;           /* the file's bytes, where it lies in a bundle (then fd is -1) */
-  int64_t raw;                  /* and the next of them to be read */
+  const char *mapped;           /* the file's bytes, if it is in a bundle (then fd is -1) */
+  int64_t raw;                  /* and the next byte of them to be read */
   int64_t size;                 /* of the file on the disk */
-  int64_t at;                   /* bytes given so far, unpacked ones when gzip */
+  int64_t at;                   /* bytes returned so far; for gzip, decompressed ones */
   struct fl_unzip *unzip;       /* NULL: plain */
-  int member;                   /* within a member of a zip file: */
-  int64_t packed_left;          /* its bytes still to be read */
+  int member;                   /* it is inside a member of a zip file: */
+  int64_t packed_left;          /* bytes of it still to be read */
   int64_t whole;                /* and its size, unpacked */
   uint32_t crc;                 /* of what was given */
 } fl_reader;
@@ -40,16 +40,17 @@ flame_status fl_reader_open(fl_reader *f, flame_context *c, const char *op, cons
 flame_status fl_reader_read(fl_reader *f, void *p, size_t n);
 /* Up to n bytes, *got of them: fewer than n only at the end. */
 flame_status fl_reader_some(fl_reader *f, void *p, size_t n, size_t *got);
-/* At most so many bytes can still come: a bound for what a header may claim. */
+/* Upper bound of the bytes that can still come: a limit for what a header may claim. */
 int64_t fl_reader_most(const fl_reader *f);
-/* Exactly n bytes at the offset; nothing else moves. Plain files (at.c). */
+/* Exactly n bytes at the offset; the position does not change. Plain files (at.c). */
 flame_status fl_reader_at(fl_reader *f, int64_t offset, void *p, size_t n);
 flame_status fl_reader_seek(fl_reader *f, int64_t at);                 /* plain files */
-/* n bytes of zlib data, which the caller has read, to exactly 'bytes' bytes. */
+/* Decompresses n bytes of zlib data, which the caller has read, to exactly 'bytes' bytes. */
 flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes);
-/* Go on within a member of a zip file: 'bytes' at 'at', deflated or not, 'whole' unpacked. */
+/* Continues inside a member of a zip file: 'bytes' at 'at', deflated or not, 'whole' when
+** decompressed. */
 flame_status fl_reader_member(fl_reader *f, int64_t at, int64_t bytes, int deflated, int64_t whole);
-/* all of it was read, and is right */
+/* checks that all of it was read, and its checksum */
 flame_status fl_reader_member_end(fl_reader *f, uint32_t crc);
 void fl_reader_close(fl_reader *f);
 /* Fails with "path: message". */
@@ -61,7 +62,7 @@ typedef struct fl_writer {
   flame_context *c;
   const char *op;
   int fd;
-  int parent;                   /* of a context with a folder: where the file goes; else -1 */
+  int parent;    /* for a context with a folder: the folder in which the file is created; else -1 */
   int64_t at;                   /* bytes written so far */
   char *path, *temp;            /* final and temporary name */
   char *buffer;
@@ -69,29 +70,30 @@ typedef struct fl_writer {
 } fl_writer;
 flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, const char *path);
 flame_status fl_writer_write(fl_writer *o, const void *p, size_t n);
-flame_status fl_writer_poll(fl_writer *o);              /* fails once there was an interrupt */
-/* Written, synced and renamed; on failure the old file stays. */
+flame_status fl_writer_poll(fl_writer *o);              /* fails after an interrupt */
+/* Writes, syncs and renames; on failure the old file stays. */
 flame_status fl_writer_commit(fl_writer *o);
-/* Ends it in any state; without a commit the temporary file goes. */
+/* Ends it in any state; without a commit the temporary file is removed. */
 void fl_writer_close(fl_writer *o);
 
 /* ---- temporary files (stale.c) --------------------------------------------------------------- */
 enum { FL_IO_TEMP = sizeof ".flame-0123456789abcdef.tmp" };
 void fl_temp_name(char name[FL_IO_TEMP], uint64_t number);
-/* A new temporary file is its writer's from now on; 0: another save took it for a dead one's. */
+/* Locks a new temporary file for its writer; 0: another save took it for a dead process's. */
 int fl_temp_lock(int fd);
-/* Now and then: remove those whose writer is gone. */
+/* Called now and then: removes temporary files whose writer is gone. */
 void fl_temp_sweep(flame_context *c, const char *folder);
 
 /* ---- DLPack (dlpack.c) ----------------------------------------------------------------------- */
-void fl_dlpack_delete(void *managed);           /* what flame_to_dlpack gave, or another library */
+void fl_dlpack_delete(void *managed);           /* deletes what flame_to_dlpack returned, or what
+                                                ** another library made */
 
 /* ---- opening (open.c) ------------------------------------------------------------------------ */
-/* As open(2), for regular files and (O_DIRECTORY) folders, as c's permissions say. -1 with
-** errno, of which fl_file_error knows the words. */
+/* Like open(2), for regular files and (O_DIRECTORY) folders, as c's permissions allow. -1 with
+** errno, for which fl_file_error has texts. */
 int fl_file_open(flame_context *c, const char *path, int flags, unsigned mode);
 const char *fl_file_error(int e);
-/* The folder in which the path's last part, *name, is to be written: open, for the *at calls. */
+/* The folder in which the path's last part, *name, is to be written: opened, for the *at calls. */
 int fl_file_parent(flame_context *c, const char *path, const char **name);
 int fl_file_remove(flame_context *c, const char *path);            /* 0 with errno */
 int fl_file_make_folder(flame_context *c, const char *path);
@@ -104,7 +106,7 @@ const char *fl_folder_next(void *folder, char *kind);
 void fl_folder_close(void *folder);                     /* NULL is fine */
 
 /* ---- values (value.c) ------------------------------------------------------------------------ */
-/* A STORED node whose bytes 'fill' gives: row-major, little-endian. Borrowed, or NULL. */
+/* A STORED node whose bytes 'fill' provides: row-major, little-endian. Borrowed, or NULL. */
 typedef flame_status (*fl_fill)(void *arg, void *p, size_t bytes);
 fl_node *fl_io_node(flame_context *c, int device, int dtype, int rank, const int64_t *size,
                     fl_fill fill, void *arg);
@@ -112,11 +114,11 @@ fl_node *fl_io_node(flame_context *c, int device, int dtype, int rank, const int
 int64_t fl_io_bytes(int dtype, int rank, const int64_t *size);
 uint32_t fl_io_crc(uint32_t crc, const void *p, size_t n);   /* of zip; 0 at first */
 void fl_io_swap(void *p, size_t bytes, int element);         /* reverse the bytes of each element */
-/* The node's bytes into a block of fl_alloc (bytes long), NULL with an error. */
+/* The node's bytes in a block of fl_alloc ('bytes' long), NULL with an error. */
 void *fl_io_bytes_of(flame_context *c, fl_node *n, size_t *bytes);
-/* Unsigned integers that flame has not are read as the next wider: u16 as i32, u32 and u64 as
-** i64. packed: the bytes of one of them in the file, 0: elements lie in it as they are. bytes:
-** at p. */
+/* Unsigned integers that flame does not have are read as the next wider type: u16 as i32, u32 and
+** u64 as i64. packed: bytes of such an integer in the file, 0: elements have the same size there.
+** bytes: at p. */
 flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap);
 /* in the file; -1: too many */
 int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size);
@@ -132,7 +134,7 @@ typedef struct fl_saved {       /* a tensor in a file */
 typedef struct fl_pair { fl_span key, value; } fl_pair;
 typedef struct fl_archive {
   fl_reader in;
-  char *header;                 /* names and metadata point in here */
+  char *header;                 /* names and metadata point into it */
   size_t header_bytes;
   int64_t data;                 /* offset of the data in the file */
   struct { fl_saved *at; int64_t n, cap; } tensors;     /* by place in the file */
@@ -180,13 +182,13 @@ typedef struct fl_zip {
 flame_status fl_zip_open(fl_zip *z, flame_context *c, const char *path);
 fl_node *fl_npz_read(fl_zip *z, const fl_member *m, int device);     /* the member is a npy file */
 void fl_zip_close(fl_zip *z);
-/* Names without ".npy", no two the same. */
+/* Names are without ".npy", and differ. */
 flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors);
 
 /* ---- deflate (deflate.c) --------------------------------------------------------------------- */
-enum { FL_DEFLATE_WORK = 65536 };               /* values that it works with */
+enum { FL_DEFLATE_WORK = 65536 };               /* number of values in its working memory */
 /* n bytes, in rows of 'row' that resemble the ones before (at least 1), packed to at most 'most'
-** at 'to'. Returns how many, 0 where there is no room. */
+** at 'to'. Returns how many, 0 if there is no room. */
 size_t fl_deflate(const unsigned char *raw, size_t n, size_t row, unsigned char *to, size_t most,
                   uint32_t *work);
 
@@ -200,10 +202,10 @@ typedef struct fl_png { unsigned char *at; size_t n, held; } fl_png;
 flame_status fl_png_pack(flame_context *c, const char *name, fl_node *n, fl_png *to);
 void fl_png_drop(flame_context *c, fl_png *p);
 flame_status fl_png_save(flame_context *c, const char *path, fl_node *n);
-/* The same: what was saved comes back, but for (1, h, w), which comes as (h, w). */
+/* Reads an image: what was saved is read unchanged, except that (1, h, w) becomes (h, w). */
 fl_node *fl_png_read(flame_context *c, const char *path, int device);
 
 /* ---- csv, written only (csv.c) --------------------------------------------------------------- */
-/* n: two axes, none empty. Numbers are written so that they read as the same again. */
+/* n: two axes, none empty. Numbers are written so that the same numbers are read again. */
 flame_status fl_csv_save(flame_context *c, const char *path, fl_node *n);
 #endif

@@ -1,6 +1,6 @@
 /*
-** The JSON reader: RFC 8259 and nothing beside it. UTF-8 is checked, control characters in
-** strings, lone surrogates and leading zeros are mistakes.
+** The JSON reader: RFC 8259 without extensions. UTF-8 is checked; control characters in strings,
+** lone surrogates and leading zeros are errors.
 */
 #include "io/json.h"
 #include "base/utf8.h"

@@ -1,7 +1,7 @@
 /*
 ** A strict JSON reader over a buffer that it may change: strings are decoded in place (what
 ** they decode to is never longer). It pulls: the caller says what must come next. Nothing is
-** allocated; the first mistake stays, with its offset, and every later call fails.
+** allocated; the first error is kept, with its offset, and every later call fails.
 */
 #ifndef FL_IO_JSON_H
 #define FL_IO_JSON_H
@@ -9,11 +9,11 @@
 
 typedef struct fl_json {
   char *at, *end, *start;
-  const char *wrong;            /* NULL: all well; else what is wrong, static text */
+  const char *wrong;            /* NULL: no error; otherwise the error, static text */
   int64_t offset;               /* of the mistake */
 } fl_json;
 void fl_json_init(fl_json *j, char *text, size_t n);
-/* All return 1, or 0 after a mistake. */
+/* All return 1, or 0 after an error. */
 int fl_json_open(fl_json *j, char bracket);          /* '{' or '[' must come */
 /* After an open: is there another member? 'first' is set to 1 before the loop. Takes the
 ** comma or the closing bracket. */

@@ -1,8 +1,8 @@
 /*
-** How all files are opened that a script names (tools/check refuses other ways). A context may
-** forbid reading or writing, and may have a folder: then paths are taken from there, and nothing
-** outside is reached, by "..", by a link or by an absolute path. Only regular files and folders
-** are opened: no pipe is waited for, no device read.
+** Opens all files that a script names (tools/check refuses other ways). A context may forbid
+** reading or writing, and may have a folder: then paths are relative to it, and nothing outside can
+** be reached, by "..", by a link or by an absolute path. Only regular files and folders are opened:
+** it never waits for a pipe or reads a device.
 */
 #include "io/io.h"
 #include <errno.h>
@@ -38,7 +38,7 @@ static int folder_of(const flame_context *c) {
   return open(c->limits.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Part by part, no link among them: where the kernel has no openat2. */
+/* Part by part, without following links: for kernels without openat2. */
 static int walk(int folder, const char *path, int flags, unsigned mode) {
   char part[256];
   int at = dup(folder);
@@ -81,7 +81,7 @@ static int open_beneath(const flame_context *c, const char *path, int flags, uns
   return fd;
 }
 
-/* Without waiting; then what it is decides. */
+/* Opens without waiting; then the kind of file decides. */
 int fl_file_open(flame_context *c, const char *path, int flags, unsigned mode) {
   struct stat s;
   if (!may(c, is_write(flags) ? FLAME_WRITE : FLAME_READ)) return -1;

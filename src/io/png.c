@@ -28,7 +28,8 @@ static unsigned char *chunk(unsigned char *p, const char *type, const void *data
   return p + 12 + n;
 }
 
-/* Rows of pixels, each behind its filter byte 0. Returns a value that 16 bits do not hold, or 0. */
+/* Writes rows of pixels, each after its filter byte 0. Returns a value that does not fit 16 bits,
+** or 0. */
 static int32_t rows_of(const image *v, unsigned char *to) {
   const int64_t plane = v->height * v->width;
   const unsigned char *narrow = v->planes;
@@ -75,7 +76,7 @@ static size_t stored(const unsigned char *raw, size_t n, unsigned char *to) {
   return (size_t)(p + 4 - to);
 }
 
-enum { AROUND = 8 + 12 + 13 + 12 + 12 };     /* bytes of a file beside the packed pixels */
+enum { AROUND = 8 + 12 + 13 + 12 + 12 };     /* bytes of a file in addition to the packed pixels */
 
 /* The file of the rows in 'raw' (n bytes) at 'to', which has room for stored
 ** ones. Returns its length. */

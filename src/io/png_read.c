@@ -49,8 +49,8 @@ static int64_t row_bytes(const image *v, int64_t pixels) {
   return (pixels * v->depth * v->samples + 7) / 8;
 }
 
-/* Bytes of all rows, each behind a byte that names its filter; 0 when that overflows. A pass
-** without columns has no rows. */
+/* Bytes of all rows, each after a byte for its filter; 0 if that overflows. A pass without columns
+** has no rows. */
 static int64_t raw_bytes(const image *v) {
   const pass *p;
   int64_t sum = 0;
@@ -109,7 +109,7 @@ static flame_status read_palette(image *v, const unsigned char *b, int64_t n) {
   return FLAME_OK;
 }
 
-/* Alphas of the palette's first colours, or the one colour that is clear. */
+/* Reads the alphas of the palette's first colours, or the one transparent colour. */
 static flame_status read_clear(image *v, const unsigned char *b, int64_t n) {
   const int bytes = v->type == GREY ? 2 : v->type == COLOUR ? 6 : 0;
   if (v->clear || (v->type == PALETTE ? n < 1 || n > v->colours : bytes == 0 || n != bytes))
@@ -124,8 +124,7 @@ static flame_status read_clear(image *v, const unsigned char *b, int64_t n) {
 
 static int is(const unsigned char *type, const char *name) { return memcmp(type, name, 4) == 0; }
 
-/* The chunk's data come behind those of earlier ones; all but image data are
-** used here and dropped. */
+/* Appends the chunk's data to that of earlier ones; all but image data is used here and dropped. */
 static flame_status read_data(image *v, const unsigned char *head, int64_t n) {
   fl_reader *f = v->in;
   unsigned char crc[4];
@@ -150,7 +149,8 @@ static flame_status read_data(image *v, const unsigned char *head, int64_t n) {
   return e;
 }
 
-/* Where a chunk may stand. stage: 0 before IHDR, 1 before the image data, 2 among them, 3 after. */
+/* Checks the position of a chunk. stage: 0 before IHDR, 1 before the image data, 2 within it, 3
+** after it. */
 static flame_status check_order(const image *v, const unsigned char *head, int stage) {
   const unsigned char *type = head + 4;
   const int known = is(type, "IHDR") || is(type, "PLTE") || is(type, "tRNS") || is(type, "IDAT") ||
@@ -200,8 +200,8 @@ static unsigned char nearest(int left, int up, int corner) {
   return (unsigned char)(a <= b && a <= c ? left : b <= c ? up : corner);
 }
 
-/* Takes the filter off n bytes; 'up' is the row above, NULL at the top;
-** 'step' the bytes of a pixel. */
+/* Undoes the filter of n bytes; 'up' is the row above, NULL at the top; 'step' the bytes of a
+** pixel. */
 static int unfilter(int filter, unsigned char *row, const unsigned char *up, int64_t n, int step) {
   for (int64_t i = 0; i < n; i++) {
     const int left = i < step ? 0 : row[i - step], above = up ? up[i] : 0,

@@ -1,19 +1,19 @@
 /*
-** Files of tensors for flame.h: safetensors, npz and npy. What a file is, its first bytes say when
-** it is read, and its name's end when it is written. Its tensors are read in the order of the file,
-** one at a time, and each is handed over before the next is read.
+** Files of tensors for flame.h: safetensors, npz and npy. The format of a file is determined by its
+** first bytes when it is read, and by its name's ending when it is written. Its tensors are read in
+** the order of the file, one at a time, and each is handed over before the next is read.
 */
 #include "io/npy.h"
 #include "tensor/public.h"
 #include <string.h>
 
-/* What is done with the tensors of a file. An error ends the reading. */
+/* What happens to the tensors of a file. An error ends the reading. */
 typedef struct taking {
   flame_context *c;
   flame_status (*take)(void *arg, const char *name, flame_tensor *x);
   void *arg;
-  const char *only;            /* the tensor that is wanted; NULL: all */
-  int alone;                   /* the file's only one is wanted */
+  const char *only;            /* the tensor that is requested; NULL: all */
+  int alone;                   /* the file's only tensor is requested */
   int64_t met;
 } taking;
 
@@ -21,7 +21,7 @@ static int wanted(const taking *t, fl_span name) {
   return !t->only || (strlen(t->only) == name.n && !memcmp(t->only, name.at, name.n));
 }
 
-/* Hands n over under the name. It is the callback's also where that fails. */
+/* Hands n over under the name. The callback owns it, even if it fails. */
 static flame_status give(taking *t, fl_span name, fl_node *n) {
   flame_context *c = t->c;
   char *text = n ? fl_alloc(&c->mem, name.n + 1) : NULL;

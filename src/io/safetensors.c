@@ -158,7 +158,7 @@ static int by_name(const void *p, const void *q) {
 static int by_key(const void *p, const void *q) {
   return compare_spans(((const fl_pair *)p)->key, ((const fl_pair *)q)->key);
 }
-/* Empty tensors first, so that they are in no tensor's way. */
+/* Sorts empty tensors first, so that they do not overlap others. */
 static int by_place(const void *p, const void *q) {
   const fl_saved *a = p, *b = q;
   if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
@@ -166,7 +166,8 @@ static int by_place(const void *p, const void *q) {
   return compare_spans(a->name, b->name);
 }
 
-/* No name twice, no byte in two tensors. Leaves the tensors by place. */
+/* Checks that no name occurs twice, and no byte belongs to two tensors. Leaves the tensors sorted
+** by place. */
 static flame_status check_all(fl_archive *a) {
   char one[64], two[64];
   if (a->meta.n > 1) qsort(a->meta.at, (size_t)a->meta.n, sizeof *a->meta.at, by_key);
@@ -291,7 +292,7 @@ static void add_string(fl_text *t, fl_span s) {
   fl_text_puts(t, "\"");
 }
 
-/* Wide elements first keeps every tensor aligned to its element. */
+/* Wide elements first, which keeps every tensor aligned to its elements. */
 static int for_file(const void *p, const void *q) {
   const fl_to_save *a = p, *b = q;
   const int x = fl_dtype_size(a->node->dtype), y = fl_dtype_size(b->node->dtype);

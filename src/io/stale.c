@@ -1,8 +1,8 @@
 /*
 ** Temporary files that a killed process left. A writer holds a lock (flock) on its temporary file
 ** for as long as that has its name; the kernel drops the lock with the process, however it ends.
-** So a file of this kind whose lock can be had belongs to no process and goes. Where a file system
-** has no locks, asking for one fails and everything stays.
+** So a file of this kind that can be locked belongs to no process and is removed. If a file system
+** has no locks, locking fails and nothing is removed.
 */
 #include "io/io.h"
 #include <dirent.h>
@@ -31,7 +31,7 @@ int fl_temp_lock(int fd) {
   return fstat(fd, &s) != 0 || s.st_nlink > 0;
 }
 
-/* The name is looked at again under the lock: a writer renames its file before it lets go. */
+/* The name is checked again under the lock: a writer renames its file before it releases it. */
 static void remove_stale(int folder, const char *name) {
   struct stat by_fd, by_name;
   const int fd = openat(folder, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);

@@ -13,7 +13,8 @@
 
 enum { MOST_MEMBERS = 1 << 20, MOST_WRITTEN = 65000, LONGEST_NAME = 4096, END_SIZE = 22,
        LOCAL_SIZE = 30, CENTRAL_SIZE = 46 };
-#define LARGEST INT64_C(0xFFFF0000)      /* sizes and offsets that are written: they have 32 bits */
+#define LARGEST INT64_C(0xFFFF0000)      /* largest sizes and offsets that are written: they have 32
+                                         ** bits */
 
 static uint64_t le(const unsigned char *p, int n) {
   uint64_t v = 0;
@@ -34,7 +35,7 @@ static flame_status bytes_at(fl_zip *z, int64_t at, void *p, size_t n) {
 
 typedef struct place { int64_t at, bytes, count; } place;
 
-/* Sizes of 2^32 and more stand in a separate record before the end record. */
+/* Sizes of 2^32 and more are in a separate record before the end record. */
 static flame_status find_wide(fl_zip *z, int64_t end, place *d) {
   unsigned char b[56] = { 0 };
   flame_status e = bytes_at(z, end - 20, b, 20);
@@ -97,7 +98,7 @@ static int widen(fl_member *m, const unsigned char *p, size_t n) {
 
 static int is_slash(char c) { return c == '/' || c == '\\'; }
 
-/* Absolute, or a part of it is "..". */
+/* Is it absolute, or is a part of it ".."? */
 static int bad_name(fl_span s) {
   if (s.n == 0 || is_slash(s.at[0]) || memchr(s.at, 0, s.n)) return 1;
   for (size_t i = 0, part = 0; i <= s.n; i++) {
@@ -322,7 +323,7 @@ static flame_status write_end(fl_writer *o, fl_text *directory, int64_t n) {
   return e == FLAME_OK ? fl_writer_write(o, b, END_SIZE) : e;
 }
 
-/* What is written can be read: the reader's own rules. */
+/* Checks names by the reader's own rules, so that the file can be read. */
 static flame_status check_names(flame_context *c, const char *path, int64_t n,
                                 const fl_to_save *tensors) {
   if (n > MOST_WRITTEN)

@@ -1,7 +1,7 @@
 /*
 ** The functions of flame.h and flame_lua.h for C modules that are not linked with flame: a table,
-** lua/flame_api.h, whose address is in the registry as "flame.api". Such a module may be loaded
-** where flame.so was, whose names no other library sees.
+** lua/flame_api.h, whose address is in the registry as "flame.api". Such a module can be loaded
+** together with flame.so, whose symbols other libraries do not see.
 */
 #include "lua/binding.h"
 #include "lua/flame_lua.h"

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What stands at i, for messages: "nil", "string 'x'", "number 2.5", "a tensor". */
+/* Describes the value at i for messages: "nil", "string 'x'", "number 2.5", "a tensor". */
 const char *fl_arg_found(lua_State *L, int i) {
   if (lua_type(L, i) == LUA_TNONE) return "nothing";
   if (lua_type(L, i) == LUA_TSTRING) return lua_pushfstring(L, "string '%s'", lua_tostring(L, i));
@@ -15,7 +15,7 @@ const char *fl_arg_found(lua_State *L, int i) {
   return box_at(L, i) != NULL ? "a tensor" : luaL_typename(L, i);
 }
 
-/* The same where a number is needed: of a tensor, how to get one. */
+/* The same where a number is needed: for a tensor also how to get one. */
 const char *fl_arg_no_number(lua_State *L, int i) {
   return box_at(L, i) != NULL ? "a tensor" FL_DO ": write x:item()" : fl_arg_found(L, i);
 }
@@ -54,7 +54,7 @@ fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *n
   return a;
 }
 
-/* What is stored into a tensor: an operand, or a boolean. */
+/* A value that is stored in a tensor: an operand, or a boolean. */
 fl_operand_arg fl_arg_value(lua_State *L, int i, const char *op, const char *name) {
   const int v = lua_toboolean(L, i);
   return lua_isboolean(L, i) ? (fl_operand_arg){ NULL, 1, v, v } : fl_arg_operand(L, i, op, name);
@@ -65,7 +65,7 @@ fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a) {
   return a->isint ? n_int(b->c, a->i) : n_num(b->c, a->d);
 }
 
-/* A factor from a script: an integer where it is one, so that integers stay integers. */
+/* A factor given by a script: an integer if it is one, so that integers stay integers. */
 fl_node *fl_factor_node(fl_lua *b, double v) {
   const int fits = v > -0x1p62 && v < 0x1p62;
   return fits && (double)(int64_t)v == v ? n_int(b->c, (int64_t)v) : n_num(b->c, v);
@@ -111,7 +111,7 @@ int fl_arg_dtype(lua_State *L, int i, const char *op) {
   return d;
 }
 
-/* A device that is not there is told where it is named, not where a value is read. */
+/* A missing device is reported where it is named, not where a value is read. */
 static void need_cuda(lua_State *L, fl_lua *b, int ordinal) {
   char reason[200] = "";
   const int n = fl_cuda_count(reason, sizeof reason);
@@ -280,7 +280,7 @@ void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o) 
 }
 
 int fl_is_callable(lua_State *L, int i) {
-  enum { MOST = 8 };                    /* of objects whose __call is an object */
+  enum { MOST = 8 };                    /* depth of objects whose __call is an object */
   const int top = lua_gettop(L);
   int ok = 0;
   luaL_checkstack(L, MOST + 2, "callable");

@@ -26,13 +26,14 @@
 
 #define FL_BOX_MAGIC UINT64_C(0x666c616d652d7462)
 
-/* What stands behind a tensor's userdata. Not in it: Lua gives up a finaliser for which it has no
-** memory, and then frees the userdata although lists lead to its box. Boxes lie in chunks that
-** the registry holds as long as the state lives; one that is lost so is found at its end. */
+/* What a tensor's userdata refers to. It is separate because, without memory for a finaliser call,
+** Lua drops the finaliser and frees the userdata, although lists refer to the box. Boxes are in
+** chunks that the registry holds as long as the state exists; a box lost in that way is found when
+** the state ends. */
 typedef struct fl_box {
-  flame_tensor *t;            /* a reference of ours; NULL: closed, or not filled yet */
-  int32_t slot;               /* place in fl_lua.tracked, -1: no scope closes it */
-  uint32_t closed;            /* t == NULL: site of what closed it; FL_BOX_FREED: by free */
+  flame_tensor *t;            /* our reference; NULL: closed, or not filled yet */
+  int32_t slot;               /* index in fl_lua.tracked; -1: no scope closes it */
+  uint32_t closed;         /* if t is NULL: the site that closed it; FL_BOX_FREED: closed by free */
   struct fl_box *next, *prev; /* of fl_lua.boxes */
 } fl_box;
 #define FL_BOX_FREED 0x80000000u
@@ -47,18 +48,18 @@ typedef struct fl_site {
   size_t length;
   char head[16];
   int32_t line;
-  uint8_t library;            /* a frame of our own Lua files: look further out */
+  uint8_t library;            /* a frame of our own Lua files: the next outer frame is used */
 } fl_site;
 
 typedef struct fl_scope_mark { int64_t first; int64_t serial; uint32_t site; } fl_scope_mark;
-/* closed with scope number 'depth' */
+/* closed at the end of scope number 'depth' */
 typedef struct fl_tracked_box { fl_box *box; int64_t depth; } fl_tracked_box;
 
 enum { FL_SITE_CACHE = 512 };
 
-/* A function of the script, or a list of hooks, that the graph holds. kept: what a function's
-** backward reads. Held here and not by the Lua function: a graph of many such functions is then
-** gone with its last handle, not one function a collection. */
+/* A function of the script, or a list of hooks, that the graph holds. kept: tensors that a
+** function's backward reads. They are held here and not by the Lua function, so that a graph of
+** many such functions is freed with its last handle, not one function per collection. */
 typedef struct fl_callback {
   struct fl_lua *b;
   struct fl_callback *next, *prev;   /* of fl_lua.callbacks */
@@ -74,16 +75,14 @@ typedef struct fl_sandbox fl_sandbox;
 /* The binding's state: lives in a userdata of the registry, made before any box. */
 typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
-  lua_State *L;               /* the thread that entered last; the registry keeps it,
-                              ** see fl_lua_on */
+  lua_State *L;             /* the thread that entered last; the registry holds it, see fl_lua_on */
   lua_State *main;            /* the state's main thread */
   fl_box *unused;             /* boxes free for use, through next */
   int chunks;
-  fl_box *boxes;              /* all that are not finalised; those made while the
-                              ** state closes never are */
-  int pinned;                 /* > 0: library code set the site once */
-  const char *naming;         /* what the next op on positions is called in messages,
-                              ** or NULL: core.naming */
+  fl_box *boxes;              /* all boxes that are not finalised; those made while the state closes
+                              ** never are */
+  int pinned;                 /* > 0: library code has set the site once for several ops */
+  const char *naming;   /* the name in messages of the next op on positions, or NULL: core.naming */
   uint32_t pin;
   struct { fl_site *at; int64_t n, cap; } sites;
   uint32_t *bins;             /* site ids by text, open addressing */
@@ -92,38 +91,42 @@ typedef struct fl_lua {
   struct { fl_tracked_box *at; int64_t n, cap; } tracked;   /* boxes of the open scopes */
   struct { fl_scope_mark *at; int64_t n, cap; } scopes;
   int64_t serial;
-  struct custom_call *calling; /* the backward functions of the script that run, the
-                               ** innermost first */
+  struct custom_call *calling; /* the running backward functions of the script, the innermost
+                               ** first */
   fl_callback *callbacks;     /* all that live */
   fl_crew *crews;            /* workers of loaders (crew.c) */
   fl_sandbox *sandboxes;     /* sandbox.c */
-  int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last
-                                                 ** survey, nodes in it */
+  int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last survey, and
+                                                 ** the number of nodes in it */
   lua_CFunction collectgarbage;  /* Lua's own; NULL: the host opened no base library */
-  int64_t seedings;           /* calls of flame.seed: data.batches numbers its loaders again */
-  const fl_upcalls *engine_up; /* the engine's own table; ours adds what calls scripts */
+  int64_t seedings;           /* number of calls of flame.seed, after which data.batches numbers its
+                              ** loaders again */
+  const fl_upcalls *engine_up; /* the engine's own table; ours adds functions that call scripts */
   fl_upcalls up;
   fl_error last;              /* for flame.last_error */
-  uint8_t has_error;          /* registry[fl_key_error] is a callback's error, to be raised again */
-  uint64_t loading;           /* chapters that are being loaded (library.c), a bit each */
-  uint8_t core_loaded, after_backward;      /* there is a function for after a backward (grad.c) */
+  uint8_t has_error;  /* registry[fl_key_error] is a callback's error, which will be raised again */
+  uint64_t loading;           /* chapters that are being loaded (library.c), one bit each */
+  uint8_t core_loaded, after_backward;      /* after_backward: a function is set to run after each
+                                            ** backward (grad.c) */
   uint8_t generational;       /* the mode in which the host's collector was last seen */
-  uint8_t floats;             /* the dtype of new tensors that name none */
-  uint8_t autocast;           /* what products are cast to, dtype + 1; 0: off (declare_cast.c) */
-  uint8_t inside;             /* in an op that was cast, whose own ops are not */
-  int64_t casts;              /* blocks of flame.autocast that are open */
-  int64_t walks, tracked_reads;   /* slip.c: backwards and gradients; tracked values read */
-  lua_State *volatile running; /* hook.c: the coroutine that runs */
-  struct fl_lua *volatile inner;   /* of the sandbox that runs in a call of this state */
-  volatile sig_atomic_t struck;    /* what runs is to end at the next instruction */
-  int each;                   /* instructions between two looks of the hook; 0: it does not stand */
+  uint8_t floats;             /* the default dtype of new tensors */
+  uint8_t autocast;         /* the dtype to which products are cast, + 1; 0: off (declare_cast.c) */
+  uint8_t inside;             /* inside an op that was cast; ops that it calls are not cast */
+  int64_t casts;              /* number of open blocks of flame.autocast */
+  int64_t walks, tracked_reads;   /* slip.c: number of backwards and gradients; of tracked values
+                                  ** read */
+  lua_State *volatile running; /* hook.c: the running coroutine */
+  struct fl_lua *volatile inner;   /* the sandbox that is running in a call of this state */
+  volatile sig_atomic_t struck;    /* running code must end at the next instruction */
+  int each;                   /* instructions between two calls of the hook; 0: it is not set */
   int calls;                  /* by the host, nested */
-  fl_note noted;              /* is told of calls and returns: hook.c */
-  uint8_t ending;             /* the hook has raised, and no protected call took it yet */
-  struct fl_lua_heap *heap;   /* heap.c: counts what Lua allocates; NULL: not counted */
-  uint8_t bounded;            /* a state of ours with limits: state.c */
-  uint8_t borrowed;           /* the context is a host's, not closed with the state: host.c */
-  struct flame_object *objects;    /* all that live, through next; their numbers */
+  fl_note noted;              /* receives calls and returns: hook.c */
+  uint8_t ending;             /* the hook has raised, and no protected call has caught it yet */
+  struct fl_lua_heap *heap;   /* heap.c: counts Lua's allocations; NULL: not counted */
+  uint8_t bounded;            /* a state made by us with limits: state.c */
+  uint8_t borrowed;     /* the context belongs to a host and is not closed with the state: host.c */
+  struct flame_object *objects;    /* all living objects, through next; the last number given to
+                                   ** one */
   int64_t object_ids;
 } fl_lua;
 
@@ -131,19 +134,19 @@ static inline fl_lua *self_of(lua_State *L) {
   return (fl_lua *)lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* L is the thread that enters: a coroutine, which we alone may hold by the time that
-** a host calls flame.h, and the collector or a hook runs. (site.c) */
+/* Notes that L is the thread that enters: a coroutine, which only we may hold by the time that a
+** host calls flame.h and the collector or a hook runs. (site.c) */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b);
 static inline void fl_lua_on(lua_State *L, fl_lua *b) {
   if (b->L != L) fl_lua_enter_thread(L, b);
 }
-/* A thread that can run a finaliser or a function: not one that has yielded or failed. */
+/* A thread that can run a finaliser or a function: one that has not yielded or failed. */
 static inline lua_State *fl_lua_thread(const fl_lua *b) {
   return lua_status(b->L) == LUA_OK ? b->L : b->main;
 }
 
 /* Payload of the tensor at i, or NULL. No call into the registry: see reliability C4. */
-/* in args.c: a function or what has __call; no tensor, which is indexed by it */
+/* in args.c: a function or a value with __call; not a tensor, which is indexed by it */
 int fl_is_callable(lua_State *L, int i);
 static inline fl_box *box_at(lua_State *L, int i) {
   const fl_box_ref *x = (const fl_box_ref *)lua_touserdata(L, i);
@@ -151,8 +154,8 @@ static inline fl_box *box_at(lua_State *L, int i) {
   return x->box;
 }
 
-/* Are the arguments tensors that live, so many, then so many integers, and no others? Then nothing
-** is to be read: functions that are called at each step ask before fl_args. */
+/* Are the arguments exactly this many usable tensors, then this many integers? Then nothing needs
+** to be read: functions that are called at each step ask this before fl_args. */
 static inline int fl_plain(lua_State *L, int tensors, int integers) {
   if (lua_gettop(L) != tensors + integers) return 0;
   for (int i = 1; i <= tensors; i++) {
@@ -163,15 +166,15 @@ static inline int fl_plain(lua_State *L, int tensors, int integers) {
   return 1;
 }
 
-/* Pushes a string of bytes that the caller has to free: 1. 0: Lua has no memory, and its error is
-** pushed, to be raised when they are freed. (args.c) */
+/* Pushes a string of bytes that the caller must free: 1. 0: Lua has no memory; its error is pushed
+** and must be raised after they are freed. (args.c) */
 int fl_lua_push_copy(lua_State *L, const char *p, size_t n);
 
 /* ---- sites and errors (site.c) -------------------------------------------------------- */
 uint32_t fl_lua_site(lua_State *L, fl_lua *b);
 /* "train.lua:8" or "" into buf; returns buf. */
 char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
-/* Raise what the context keeps, as docs/contract.md 7 says. */
+/* Raises the error that the context keeps, as docs/contract.md 7 says. */
 int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 
 /* The context of a call; raises once the state is closing. */
@@ -194,55 +197,57 @@ static inline void set_text(lua_State *L, const char *name, const char *text) {
   lua_pushstring(L, text);
   lua_setfield(L, -2, name);
 }
-/* The name of an op on positions for messages: op, or what core.naming said. */
+/* The name for messages of an op on positions: op, or the name that core.naming set. */
 const char *fl_lua_named(fl_lua *b, const char *op);
-/* A public function that is written in Lua, see declare.h. Upvalues: state, metatable,
-** the declaration (from the first call on what was parsed), the name, a function for each form. */
+/* A public function that is written in Lua, see declare.h. Upvalues: state, metatable, the
+** declaration (parsed at the first call), the name, a function for each form. */
 int fl_lua_declared(lua_State *L);
-/* The arguments of a function of C whose row has a declaration: they become its parameters, in
-** order, then what "id..." took. Returns the number of the form, or raises. */
+/* Reads the arguments of a C function whose row has a declaration: they become its parameters, in
+** order, then the values of "id...". Returns the number of the form, or raises. */
 int fl_args(lua_State *L);
-/* Does a call that failed for its arguments stand in the script as x.f(…) for x:f(…)? Then the
-** error says so. (dotted.c) */
+/* If a call that failed because of its arguments is written x.f(…) in the script where x:f(…) is
+** meant, the error says so. (dotted.c) */
 void fl_lua_dotted(lua_State *L, fl_error *e, lua_Debug *caller, lua_Debug *callee);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 3, 4), noreturn));
 /* The same in a trampoline, which has no upvalues. */
 int fl_lua_fail_in(lua_State *L, fl_lua *b, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 4, 5), noreturn));
-/* Call f(arg) under pcall on the thread that entered; an error is kept for fl_lua_raise. */
+/* Calls f(arg) under pcall on the thread that entered; an error is kept for fl_lua_raise. */
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op);
 /* Free what the sites hold. */
 void fl_sites_close(fl_lua *b);
 
-/* Tell of what is no error and hardly ever meant, once for each line of the script. (slip.c) */
+/* Reports something that is no error but rarely intended, once for each line of the script.
+** (slip.c) */
 void fl_lua_slip(lua_State *L, fl_lua *b, const char *text);
 void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x);
 
 /* ---- boxes (box.c) ------------------------------------------------------------------------ */
 fl_box *fl_box_new(lua_State *L);          /* pushed, empty; upvalue 2 is the metatable */
 fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same outside our closures */
-/* Push the one box of a handle that the caller owns a reference of. */
+/* Pushes the one box of a handle; the caller owns a reference of the handle. */
 void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
 /* the same if there is one; 0: nothing is pushed */
 int fl_box_find(lua_State *L, const flame_tensor *t);
 /* x, new and on top, becomes t's one box */
 void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t);
-void fl_box_remember(lua_State *L, int i);                /* box at i is its handle's one box */
-void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope closes it any more */
+void fl_box_remember(lua_State *L, int i);                /* the box at i is its handle's one box */
+void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope will close it */
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
-/* the userdata at i is: its box can be used again */
+/* for the userdata at i, which is being finalised: its box can be reused */
 void fl_box_finalise(lua_State *L, fl_lua *b, int i);
 /* ---- callbacks (callback.c) and what they keep alive (cycles.c) ------------------------------ */
-/* The function on top is popped and anchored under a new id: before the C phase, it may raise. */
+/* Pops the function on top and anchors it under a new id; before the C phase, since it may
+** raise. */
 int64_t fl_callback_anchor(lua_State *L, fl_lua *b);
 void fl_callback_forget(fl_lua *b, int64_t id);
 fl_callback *fl_callback_new(fl_lua *b, int64_t id, int nkept);     /* NULL: no memory */
 void fl_callback_drop(void *callback);
 void fl_callback_push(lua_State *L, const fl_callback *f);
 void fl_cycles_init(lua_State *L, fl_lua *b);
-/* Until fl_cycles_anchor, Lua's collector judges callbacks by what reaches
-** them through the graph. */
+/* Until fl_cycles_anchor, Lua's collector decides about callbacks by what reaches them through the
+** graph. */
 void fl_cycles_loosen(lua_State *L, fl_lua *b);
 void fl_cycles_anchor(void *binding);
 int fl_cycles_due(const fl_lua *b);
@@ -265,20 +270,20 @@ static inline int64_t fl_lua_enter(lua_State *L, fl_lua *b) {
   return mark;
 }
 
-/* The node of a box, or NULL with the error kept. */
+/* For a box without a value: NULL with the error kept; otherwise its node. */
 fl_node *fl_box_dead(fl_lua *b, const fl_box *x);
 static inline fl_node *node_of(fl_lua *b, const fl_box *x) {
   return x->t != NULL && x->t->node != NULL ? x->t->node : fl_box_dead(b, x);
 }
 
-/* Fill 'out' with a handle on n and leave; raises when n is NULL. Returns 1. */
+/* Fills 'out' with a handle on n and leaves; raises if n is NULL. Returns 1. */
 static inline int fl_lua_leave(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n) {
   if (b->c->anomaly && n != NULL && b->c->up->anomaly(b->c, mark) != FLAME_OK) n = NULL;
   out->t = fl_tensor_new(b->c, n);
   fl_scope_end(b->c, mark);
   return out->t != NULL ? 1 : fl_lua_raise(L, b);
 }
-/* The same for a function 'op' that is made of others. */
+/* The same for a function 'op' that is composed of other ops. */
 static inline int fl_lua_leave_as(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n,
                                   const char *op) {
   if (n == NULL) fl_error_own(&b->c->err, op);
@@ -290,7 +295,7 @@ static inline int fl_lua_leave_view(lua_State *L, fl_lua *b, int64_t mark, fl_bo
   fl_scope_end(b->c, mark);
   return out->t != NULL ? 1 : fl_lua_raise(L, b);
 }
-/* Leave without a result; raises unless e is FLAME_OK. */
+/* Leaves without a result; raises unless e is FLAME_OK. */
 static inline int fl_lua_leave_status(lua_State *L, fl_lua *b, int64_t mark, flame_status e) {
   if (b->c->anomaly && e == FLAME_OK) e = b->c->up->anomaly(b->c, mark);
   fl_scope_end(b->c, mark);
@@ -310,7 +315,8 @@ const char *fl_arg_no_number(lua_State *L, int i);
 fl_operand_arg fl_arg_value(lua_State *L, int i, const char *op, const char *name);
 fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a);
 fl_node *fl_factor_node(fl_lua *b, double v);
-/* The value to be stored into 'like': of its dtype and device. A float into integers fails. */
+/* The value to be stored into 'like', converted to its dtype and device. Storing a float into
+** integers fails. */
 fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, const char *op);
 int64_t fl_arg_int(lua_State *L, int i, const char *op, const char *name);
 int64_t fl_arg_int_or(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
@@ -322,25 +328,27 @@ int fl_arg_device(lua_State *L, int i, const char *op);
 /* 1-based or negative -> 0-based */
 int fl_axis_checked(lua_State *L, int64_t axis, int rank, const char *op);
 int fl_arg_axis(lua_State *L, int i, int rank, const char *op);
-/* Axis set at i: number, list, nil (then every axis). */
+/* The set of axes at i: a number, a list, or nil (every axis). */
 uint32_t fl_arg_axes(lua_State *L, int i, int rank, const char *op);
 int fl_is_options(lua_State *L, int i);                /* a table with a string key */
-/* Names allowed in the options table at i (nil is fine): "a b c". Raises for others. */
+/* Checks the keys of the options table at i (may be nil): names "a b c" are allowed. Raises for
+** others. */
 void fl_check_options(lua_State *L, int i, const char *op, const char *names);
-/* Push field 'name' of the options at i (i may be nil); returns its Lua type. */
+/* Pushes field 'name' of the options at i (which may be nil); returns its Lua type. */
 int fl_option(lua_State *L, int i, const char *name);
 int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise);
 int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
 /* Sizes at first … last: numbers, or one table of them. least: smallest size
 ** allowed (-1 for reshape). */
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
-/* dtype, device and requires_grad at first and behind it, nil where they are not given. */
+/* dtype, device and requires_grad at 'first' and after it, nil if not given. */
 void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o);
 const char *fl_lua_shape_of(char buf[192], const fl_node *n);
 void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
-/* A list of sizes or strides as scripts get them (sizes.c), and whether the value at i is one. */
+/* Pushes a list of sizes or strides in the form that scripts get (sizes.c); is the value at i such
+** a list? */
 void fl_push_sizes(lua_State *L, int n, const int64_t from[FL_MAX_AXES]);
-/* The same with their metatable at 'meta': x.shape is read often. */
+/* The same with the metatable at index 'meta', since x.shape is read often. */
 void fl_push_sizes_with(lua_State *L, int meta, int n, const int64_t from[FL_MAX_AXES]);
 int fl_is_sizes(lua_State *L, int i);
 void fl_sizes_metatable(lua_State *L, fl_lua *b);
@@ -349,14 +357,14 @@ int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]);
 int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v);
 /* Offers the keys of the table at t that are strings. */
 void fl_offer_keys(lua_State *L, int t, fl_word_guess *g);
-/* List of tensors in the table at i: boxes into an array of 'max'; returns the count. They stay
-** on the stack, since a finaliser may take them out of the table. */
+/* List of tensors in the table at i: boxes into an array of 'max'; returns the count. They stay on
+** the stack, since a finaliser may remove them from the table. */
 int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out);
 
 /* ---- what the other files register ----------------------------------------------------------- */
 /* name: a declaration (lua/declare.h), whose head says where the function goes; or the name of an
-** internal function, or of a metamethod ("__len"). where: bit 0 the module, bit 1 the methods of
-** tensors, of one that has no declaration. */
+** internal function, or of a metamethod ("__len"). where: for a function without a declaration, bit
+** 0: the module, bit 1: the methods of tensors. */
 enum { FL_IN_MODULE = 1, FL_IN_METHODS = 2, FL_IN_BOTH = 3 };
 typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_lua_reg;
 extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[],
@@ -381,21 +389,21 @@ int fl_lua_call_along(lua_State *L);           /* internal.along */
 int fl_lua_attention(lua_State *L);            /* internal.attention */
 int fl_lua_attention_rows(lua_State *L);       /* internal.attention_rows */
 int fl_lua_form(lua_State *L);                 /* internal.form */
-/* A name that is written in Lua (library.c): loads the chapter that has it and pushes what the
-** table at 'table' then has; or nothing, LUA_TNIL. group: "" of flame and of tensors, "linalg.",
-** "^" of the internals. */
+/* A name of a function written in Lua (library.c): loads the chapter that defines it and pushes the
+** field of the table at 'table'; otherwise pushes nothing and returns LUA_TNIL. group: "" for flame
+** and tensors, "linalg.", "^" for the internals. */
 int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const char *name);
-int fl_core_load(lua_State *L, fl_lua *b);     /* all chapters, once; 1 when they ran now */
+int fl_core_load(lua_State *L, fl_lua *b);     /* all chapters, once; 1 if they were loaded now */
 int fl_core_call(lua_State *L, const char *name);
 void fl_sandboxes_end(fl_lua *b);
 void fl_api_leave(lua_State *L);                /* registry["flame.api"], api.c */
-int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */
+int fl_scope_track(fl_lua *b, fl_box *x);       /* adds it to the boxes of the innermost scope */
 void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables of scopes, guards */
 void fl_guard_metatable(lua_State *L, fl_lua *b);
 void fl_grad_init(fl_lua *b);
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
-/* Userdata of one kind: mark, a separate address, is a key of their metatable (on top for the
-** first). The block of the userdata at i, NULL: it is not of that kind. */
+/* Userdata of one kind: 'mark', a distinct address, is a key of their metatable (which is on top
+** for the first function). Returns the block of the userdata at i; NULL: it is not of that kind. */
 void fl_lua_mark(lua_State *L, const void *mark);
 void *fl_lua_marked(lua_State *L, int i, const void *mark);
 

@@ -1,9 +1,9 @@
 /*
-** The libraries of a state with limits. Scripts see a table of globals in which nothing runs
-** long, or takes memory, unseen by the hook: functions of C that take time themselves poll
-** (table.c, string.c), the others are called through one that polls first. Not there: debug,
-** package, string.dump, what ends the process or starts another, finalisers, binary chunks, the
-** collector's controls.
+** The libraries of a state with limits. Scripts see a table of globals in which nothing runs long,
+** or takes memory, without the hook noticing: C functions that may run long poll themselves
+** (table.c, string.c), others are called through a function that polls first. Missing are: debug,
+** package, string.dump, functions that end the process or start another, finalisers, binary chunks,
+** the collector's controls.
 **
 ** Files of the library see other globals (fl_key_library): these, and Lua's own io, os, debug,
 ** package and require behind the permissions of the context.
@@ -19,8 +19,8 @@ enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STE
 
 /* ---- functions that poll first --------------------------------------------------------------- */
 
-/* Such a function takes a time in proportion to its strings. One string may be given thousands of
-** times, which no limit of memory sees. */
+/* Such a function takes time in proportion to its strings. One string may be passed thousands of
+** times, which no memory limit prevents. */
 static void charge_arguments(lua_State *L, fl_lua *b, int n) {
   size_t bytes = 0;
   for (int i = n; i > 0; i--)
@@ -44,7 +44,7 @@ static int polled(lua_State *L) {
   return own->f(L);
 }
 
-/* The same for a function whose time goes by its results, as that of string.byte. */
+/* The same for a function whose time depends on its results, such as string.byte. */
 static int polled_after(lua_State *L) {
   const own_function *own = (const own_function *)lua_touserdata(L, lua_upvalueindex(1));
   const int n = own->f(L);
@@ -83,13 +83,13 @@ void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list) {
 
 /* ---- protected calls ------------------------------------------------------------------------- */
 
-/* What ended the work is no error of the function called: it goes on upwards. 'base': where the
-** results begin. */
+/* If the work must end, that is no error of the called function and is raised further. 'base':
+** where the results begin. */
 static int ended(lua_State *L, int status, lua_KContext base) {
   fl_lua *b = self_of(L);
   b->ending = 0;
   if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)base;
-  fl_hook_charge(L, b, FAILED_STEPS);           /* Lua goes through its stack then */
+  fl_hook_charge(L, b, FAILED_STEPS);           /* Lua walks its stack then */
   if (status == LUA_ERRMEM) lua_gc(L, LUA_GCCOLLECT);
   if (fl_heap_tell(L, b, status)) fl_hook_charge(L, b, lua_gc(L, LUA_GCCOUNT));
   lua_pushboolean(L, 0);
@@ -105,8 +105,8 @@ static int b_pcall(lua_State *L) {
   return status == LUA_OK ? lua_gettop(L) : ended(L, status, 0);
 }
 
-/* Upvalue 2: the script's handler. It is called where the error is raised; if the hook raised
-** it, that is where no hook runs, and the message stays as it is. */
+/* Upvalue 2: the script's handler. It is called where the error is raised; if the hook raised it,
+** no hook runs there, so the message stays as it is. */
 static int handled(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->ending || b->c == NULL || fl_must_end(b->c)) return 1;
@@ -116,7 +116,7 @@ static int handled(lua_State *L) {
   return 1;
 }
 
-/* (f, handler, …): on the stack then handler, true, f, … */
+/* (f, handler, …): then the stack is handler, true, f, … */
 static int b_xpcall(lua_State *L) {
   luaL_checktype(L, 2, LUA_TFUNCTION);
   const int n = lua_gettop(L) - 2;
@@ -172,8 +172,8 @@ static int b_collectgarbage(lua_State *L) {
 
 /* ---- load ------------------------------------------------------------------------------------ */
 
-/* Text is given to the parser in parts, so that its own loops are looked at; 'at' is where the
-** string or the function stands. */
+/* Text is given to the parser in parts, so that its loops are interrupted; 'at' is the index of the
+** string or the function. */
 typedef struct source { fl_lua *b; int at, piece; const char *next; size_t left; } source;
 
 static const char *read_part(lua_State *L, void *arg, size_t *size) {
@@ -197,7 +197,7 @@ static const char *read_part(lua_State *L, void *arg, size_t *size) {
   return n ? part : NULL;
 }
 
-/* Errors name lines by the chunk: a script's is none of flame's own files. */
+/* Errors name lines by the chunk: a script's name must not look like one of flame's own files. */
 static const char *chunk_name(lua_State *L, int i, const char *otherwise) {
   const char *name = luaL_optstring(L, i, otherwise);
   if (fl_is_library(name)) luaL_argerror(L, i, "the name of one of flame's own files");
@@ -293,7 +293,7 @@ static int is_module(const char *name) {
   return strcmp(name, "flame") == 0;
 }
 
-/* flame and its parts, through the library's require, which keeps them. */
+/* Loads flame and its parts through the library's require, which keeps them. */
 static int b_require(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   if (!is_module(name))
@@ -320,8 +320,8 @@ static void push_own(lua_State *L, int own, const char *name) {
   if (lua_getfield(L, own, name) != LUA_TTABLE) luaL_error(L, "Lua's library lacks %s", name);
 }
 
-/* A new table for the library 'name' of the globals at 'to', which takes over 'kept' from Lua's
-** own: Lua's is on the stack, the new one on top. */
+/* Makes a new table for the library 'name' of the globals at 'to' with the functions 'kept' from
+** Lua's own: Lua's table is pushed, then the new one. */
 static void begin(lua_State *L, fl_lua *b, int own, const char *name, const char *kept) {
   push_own(L, own, name);
   lua_newtable(L);
@@ -344,7 +344,7 @@ static void fill_base(lua_State *L, fl_lua *b, int own, int to) {
   static const luaL_Reg list[] = { { "pcall", b_pcall }, { "xpcall", b_xpcall },
     { "collectgarbage", b_collectgarbage }, { "load", b_load },
     { "print", b_print }, { "warn", b_warn }, { "require", b_require }, { NULL, NULL } };
-  /* what takes a moment whatever it is given */
+  /* functions that take little time whatever their arguments */
   static const char *const kept[] = { "_VERSION", "ipairs", "pairs", "type", "assert", "rawlen",
     "getmetatable", NULL };
   lua_pushvalue(L, to);
@@ -414,7 +414,8 @@ static int m_min(lua_State *L) {
   return 1;
 }
 
-/* math is taken as it is: each function of it takes a moment, but for those of many arguments. */
+/* math is used unchanged: each of its functions takes little time, except those with many
+** arguments. */
 static void fill_math(lua_State *L, fl_lua *b, int own, int to) {
   static const luaL_Reg list[] = { { "max", m_max }, { "min", m_min }, { NULL, NULL } };
   push_own(L, own, "math");
@@ -428,7 +429,7 @@ static void fill_math(lua_State *L, fl_lua *b, int own, int to) {
   end(L, to, "math");
 }
 
-/* What scripts see, for the library as well: no file of it goes round a limit. */
+/* The library's files use what scripts see too: none of them circumvents a limit. */
 static void share(lua_State *L, int own, int to) {
   static const char *const names[] = { "pcall", "xpcall", "setmetatable", "print", "warn", "string",
     "table", "coroutine", "utf8", NULL };

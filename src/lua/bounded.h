@@ -5,19 +5,20 @@
 #include "lua/heap.h"
 #include "lua/state.h"
 
-/* Into the table on top: the functions of these names, with blanks between, of the table at 'from',
-** which poll before each call. */
+/* Adds to the table on top the functions with these names, separated by blanks, of the table at
+** 'from', made to poll before each call. */
 void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names);
 /* The same, but they are charged by the number of their results. */
 void fl_bounded_poll_after(lua_State *L, fl_lua *b, int from, const char *names);
-/* Into the table on top: functions with the binding as upvalue 1. */
+/* Adds functions with the binding as upvalue 1 to the table on top. */
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list);
-/* Text to where the script's output goes; counted, raises at the limit. */
+/* Writes text to the script's output; counted, raises at the limit. */
 void fl_bounded_write(lua_State *L, fl_lua *b, const char *s, size_t n);
 /* The libraries of the globals at 'to', with Lua's own at 'own'. */
 void fl_bounded_table(lua_State *L, fl_lua *b, int own, int to);
 void fl_bounded_string(lua_State *L, fl_lua *b, int own, int to);
 void fl_bounded_io(lua_State *L, fl_lua *b, int own, int to);
 
-extern const char *const fl_chapters[];      /* parts of the library that are modules, then NULL */
+extern const char *const fl_chapters[];      /* parts of the library that are modules, terminated by
+                                             ** NULL */
 #endif

@@ -1,11 +1,11 @@
 /*
 ** Boxes: the userdata that stand for tensors in Lua.
 **
-** A box owns one reference of its handle. A handle that the library holds itself (x.grad)
-** is found again under its address in a weak table, so that it is always the same userdata:
-** tensors are compared and used as table keys by identity. A weak entry is gone before its
-** box is finalised, so an address that is used again finds nothing old.
-** Boxes made while a scope is open stand in fl_lua.tracked until the scope closes them.
+** A box owns one reference of its handle. A handle that the library holds itself (x.grad) is found
+** by its address in a weak table, so that it is always the same userdata: tensors are compared and
+** used as table keys by identity. A weak entry is removed before its box is finalised, so a reused
+** address has no old entry. Boxes made while a scope is open are in fl_lua.tracked until the scope
+** closes them.
 */
 #include "lua/binding.h"
 
@@ -16,7 +16,7 @@ const char fl_key_state = 0, fl_key_meta = 0, fl_key_boxes = 0, fl_key_chunks = 
 
 enum { CHUNK = 64 };
 
-/* More boxes, in memory that the registry holds. */
+/* Makes more boxes, in memory that the registry holds. */
 static void refill(lua_State *L, fl_lua *b) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_chunks);
   fl_box *x = (fl_box *)lua_newuserdatauv(L, CHUNK * sizeof *x, 0);
@@ -28,7 +28,7 @@ static void refill(lua_State *L, fl_lua *b) {
   }
 }
 
-/* Push a userdata with a fresh box. What allocates may run finalisers, which may make boxes. */
+/* Pushes a userdata with a new box. The allocation may run finalisers, which may make boxes. */
 static fl_box *push_box(lua_State *L, fl_lua *b) {
   if (b->c != NULL) fl_anchor(b->c);
   fl_box_ref *r = (fl_box_ref *)lua_newuserdatauv(L, sizeof *r, 0);
@@ -59,7 +59,7 @@ fl_box *fl_box_new_in(lua_State *L, fl_lua *b) {
 
 void fl_box_finalise(lua_State *L, fl_lua *b, int i) {
   fl_box *x = box_at(L, i);
-  if (x == NULL) return;                             /* by a script through debug.getmetatable */
+  if (x == NULL) return;                         /* called by a script through debug.getmetatable */
   ((fl_box_ref *)lua_touserdata(L, i))->box = NULL;
   fl_box_close(b, x, 0);
   if (x->prev != NULL) x->prev->next = x->next;

@@ -2,9 +2,9 @@
 ** Functions of the script that the graph holds: backward of flame.func, what a checkpoint runs
 ** again, lists of hooks.
 **
-** An fl_callback is owned by an entry of the graph. Its function stands under its id in a table of
-** the registry, which is strong but for the time in which cycles.c lets Lua's collector judge. Ids
-** are never used again: the collector may take one out of the table while its callback lives.
+** An fl_callback is owned by an entry of the graph. Its function is stored under its id in a table
+** of the registry, which is strong except while cycles.c lets Lua's collector decide. Ids are never
+** reused: the collector may remove one from the table while its callback exists.
 */
 #include "lua/binding.h"
 
@@ -14,7 +14,7 @@ static size_t size_with(int nkept) {
 
 int64_t fl_callback_anchor(lua_State *L, fl_lua *b) {
   if (b->c != NULL) fl_anchor(b->c);
-  lua_pushboolean(L, 0);                    /* from now on collections are watched */
+  lua_pushboolean(L, 0);                    /* from now on collections are noticed */
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_watch);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
   lua_insert(L, -2);
@@ -23,7 +23,7 @@ int64_t fl_callback_anchor(lua_State *L, fl_lua *b) {
   return b->callback_ids;
 }
 
-/* What is not there is not set: that could need memory. */
+/* An id that is not in the table is not set, since that could need memory. */
 void fl_callback_forget(fl_lua *b, int64_t id) {
   lua_State *L = fl_lua_thread(b);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
@@ -57,9 +57,9 @@ void fl_callback_drop(void *callback) {
   fl_free(&b->c->mem, f, size_with(f->nkept));
 }
 
-/* The collector took the function out of its table, and a finaliser of the same collection still
-** uses the graph: the function lives as long as that graph's boxes. Functions are keys here, of
-** sets of ids. */
+/* The collector removed the function from its table, and a finaliser of the same collection still
+** uses the graph: the function must live as long as that graph's boxes. Functions are the keys
+** here, with sets of ids. */
 static void push_found_dead(lua_State *L, const fl_callback *f) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_functions) == LUA_TTABLE) {
     for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {

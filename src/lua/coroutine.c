@@ -1,11 +1,11 @@
 /*
 ** The coroutine library of states that flame makes. resume, wrap and close do what Lua's own do,
-** and tell the hook (hook.h) which coroutine runs. lua_resume does not raise, so that is told
-** again whatever ends the call. Functions of C that call lua_resume themselves are not seen:
-** what runs in them ends at their return. Upvalue 1 of each: the binding.
+** and tell the hook (hook.h) which coroutine runs. lua_resume does not raise, so the hook is told
+** again however the call ends. C functions that call lua_resume themselves are not noticed: what
+** runs in them ends at their return. Upvalue 1 of each: the binding.
 **
-** Where coroutines are limited each costs steps, and is a key of a weak table: they are counted
-** again when the limit seems to be reached.
+** If coroutines are limited each costs steps, and is a key of a weak table, in which they are
+** counted again when the limit seems to be reached.
 */
 #include "lua/binding.h"
 #include "lua/hook.h"
@@ -22,8 +22,8 @@ static int close_thread(lua_State *co, lua_State *from) {
 static int close_thread(lua_State *co, lua_State *from) { return lua_closethread(co, from); }
 #endif
 
-/* Move the n values on top of L to co and run it: how many results it left on L, or -1 with
-** its error there. */
+/* Moves the n values on top of L to co and runs it: returns how many results it left on L, or -1
+** with its error there. */
 static int run(lua_State *L, fl_lua *b, lua_State *co, int n) {
   int results = 0;
   if (!lua_checkstack(co, n)) {
@@ -62,7 +62,7 @@ static int resume(lua_State *L) {
   return n >= 0 ? n + 1 : 2;
 }
 
-/* A coroutine that failed is closed; what its variables raise by that is the error. */
+/* Closes a coroutine that failed; an error that its variables raise then replaces the error. */
 static int failed(lua_State *L, fl_lua *b, lua_State *co) {
   int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD) {
@@ -95,7 +95,7 @@ static int64_t count(lua_State *L) {
   return n;
 }
 
-/* One more is to be made: costs its steps, and raises where it is one too many. */
+/* Accounts for one more coroutine: charges its steps, and raises if it is one too many. */
 static void account(lua_State *L, fl_lua *b) {
   if (b->c == NULL) return;
   atomic_llong *used = &b->c->limits.used[FLAME_COROUTINES];
@@ -131,9 +131,9 @@ static lua_State *push_new(lua_State *L, fl_lua *b) {
   return co;
 }
 
-/* What a coroutine of a state with limits begins with: (function, …). An error that the hook
-** raised leaves a coroutine in which no hook runs any more, and what is to be closed would run
-** so: it is closed in here. */
+/* The body of a coroutine in a state with limits: (function, …). An error raised by the hook leaves
+** a coroutine in which no hook runs any more, and its to-be-closed variables would be closed that
+** way; so it is closed in here. */
 static int body_ended(lua_State *L, int status, lua_KContext context) {
   (void)context;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);

@@ -4,13 +4,11 @@
 ** mean is data/items.lua's business. Requests are taken in order; an answer is asked for by its
 ** ticket.
 **
-** A crew lies in memory of its context and in a list of the binding, not in its userdata: Lua
-** frees that without calling its finaliser where it has no memory for the call, and threads
-** would go on in it. Messages have an fl_mem of the crew's, which is used under its lock alone.
-**
-** The end: 'quit' is set, and contexts are stuck as if a limit were used up, so that what
-** computes ends and the hook raises in the scripts of the workers. One that waits in C (a pipe,
-** sleep) ends when that does.
+** A crew is in its context's memory and in a list of the binding, not in its userdata: Lua frees a
+** userdata without calling its finaliser if it has no memory for the call, and threads would still
+** use it. Messages use an fl_mem of the crew, only under its lock. At the end 'quit' is set, and
+** contexts become stuck as if a limit were used up, so that computations end and the hook raises in
+** the workers' scripts. A worker that waits in C (a pipe, sleep) ends when that wait does.
 */
 #include "lua/crew.h"
 #include "lua/embedded.h"
@@ -22,17 +20,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A host may link Lua without it. */
+/* A host may link Lua without this function. */
 extern __attribute__((weak)) void luaL_openlibs(lua_State *L);
 
 enum { WAIT_NS = 20000000, MOST_THREADS = 256 };
 
-/* Behind it: n sizes, then the bytes of n strings. */
+/* Followed by n sizes, then the bytes of n strings. */
 typedef struct message {
   struct message *next;
   int64_t ticket;
   size_t bytes;                     /* of the whole block */
-  int n, failed;                    /* failed: the one string says why; without one, for memory */
+  int n, failed;             /* failed: the single string is the reason; without one it is memory */
   size_t size[];
 } message;
 
@@ -54,7 +52,7 @@ struct fl_crew {
   atomic_int quit;
   pthread_mutex_t lock;
   pthread_cond_t work, done;
-  int64_t floor;                    /* answers of tickets below are not wanted */
+  int64_t floor;                    /* answers for tickets below this are not needed */
   message *setup, *asked, **asked_end, *made, *given;
   worker at[];
 };
@@ -82,7 +80,7 @@ static void message_drop_all(fl_crew *q, message *m) {
   }
 }
 
-/* The list of strings at i; NULL: no memory. Raises before it has any. */
+/* Copies the list of strings at i; NULL: no memory. Raises only before it allocates. */
 static message *message_read(lua_State *L, int i, fl_crew *q, int64_t ticket) {
   luaL_checktype(L, i, LUA_TTABLE);
   const int n = (int)lua_rawlen(L, i);
@@ -123,7 +121,7 @@ static void show_context(worker *w, flame_context *c) {
   pthread_mutex_unlock(&w->crew->lock);
 }
 
-/* (worker) -> the function that makes an answer of a request. */
+/* (worker) -> the function that computes the answer to a request. */
 static int boot(lua_State *L) {
   worker *w = (worker *)lua_touserdata(L, 1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_worker);
@@ -143,7 +141,7 @@ static int boot(lua_State *L) {
   return 1;
 }
 
-/* (function, worker): the answer to what it works on. */
+/* (function, worker): the answer to the worker's current request. */
 static int answer(lua_State *L) {
   worker *w = (worker *)lua_touserdata(L, 2);
   lua_settop(L, 1);
@@ -153,7 +151,7 @@ static int answer(lua_State *L) {
   return 0;
 }
 
-/* The error on top as an answer. */
+/* Makes an answer of the error on top. */
 static message *failure(lua_State *L, worker *w) {
   size_t n = 0;
   const char *text = L && lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
@@ -176,7 +174,7 @@ static int await_request(worker *w) {
   return w->asked != NULL;
 }
 
-/* Without memory for an answer the request's block is one. */
+/* Without memory for an answer, the request's block is used as one. */
 static void give_answer(worker *w) {
   fl_crew *q = w->crew;
   message *m = w->answer, *asked = w->asked;
@@ -226,7 +224,7 @@ static void crew_end(fl_crew *q) {
   flame_context *c = q->b->c;
   if (q->next) q->next->link = q->link;
   *q->link = q->next;
-  if (q->pid != getpid()) return;           /* after a fork: the threads are the parent's */
+  if (q->pid != getpid()) return;           /* after a fork the threads belong to the parent */
   pthread_mutex_lock(&q->lock);
   atomic_store(&q->quit, 1);
   for (int i = 0; i < q->started; i++)
@@ -276,7 +274,7 @@ static fl_crew *crew_new(fl_lua *b, int threads) {
   return q;
 }
 
-/* Signals stay with the threads of the host. */
+/* Signals are handled by the host's threads. */
 static void crew_start(fl_crew *q) {
   sigset_t all, old;
   sigfillset(&all);
@@ -348,8 +346,8 @@ static message *take_made(fl_crew *q, int64_t ticket) {
   return NULL;
 }
 
-/* (crew, ticket) -> the answer; true: it is not there yet, after some milliseconds: hooks of the
-** script run between two calls. nil and a text: the worker failed. */
+/* (crew, ticket) -> the answer; true: it has not arrived after some milliseconds, so that hooks of
+** the script run between two calls. nil and a text: the worker failed. */
 static int crew_take(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_crew *q = crew_at(L);
@@ -376,7 +374,7 @@ static int crew_take(lua_State *L) {
   return 2;
 }
 
-/* (crew, ticket): no request or answer below the ticket is wanted any more */
+/* (crew, ticket): requests and answers below the ticket are not needed any more */
 static int crew_forget(lua_State *L) {
   fl_crew *q = crew_at(L);
   const int64_t floor = luaL_checkinteger(L, 2);

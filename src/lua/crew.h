@@ -8,6 +8,6 @@
 /* In the registry of a worker's state, before luaopen_flame: its context is one of a single thread,
 ** on the CPU. */
 extern const char fl_key_worker;
-/* Ends all that are left, with their threads. */
+/* Ends all remaining crews, with their threads. */
 void fl_crews_end(fl_lua *b);
 #endif

@@ -14,7 +14,7 @@ static void copy(crossing *x, int i, int depth);
 
 #define refuse(x, ...) fl_lua_fail_in((x)->to, (x)->b, "sandbox", __VA_ARGS__)
 
-/* The copy of the object at i, if there is one, pushed. */
+/* Pushes the copy of the object at i, if there is one. */
 static int push_known(const crossing *x, const void *p) {
   lua_rawgetp(x->to, x->copies, p);
   if (!lua_isnil(x->to, -1)) return 1;
@@ -59,7 +59,7 @@ static void copy_table(crossing *x, int i, int depth) {
   }
 }
 
-/* By way of memory of the receiver's: what it may not hold does not come. */
+/* Copies through memory of the receiver, so that its limits apply. */
 static void copy_tensor(crossing *x, int i) {
   fl_box *box = box_at(x->from, i);
   flame_context *c = x->b->c;

@@ -27,7 +27,8 @@
 */
 #include "lua/binding.h"
 
-enum { LOOK_AT_MOST = 1 << 18 };  /* values that step 1 looks at; boxes behind them are not found */
+enum { LOOK_AT_MOST = 1 << 18 };  /* most values that step 1 examines; boxes beyond that are not
+                                  ** found */
 enum { AT_SURVEY = 1, AT_SEEN, AT_QUEUE, AT_FOUND, AT_COUNTS, AT_SETS, AT_REACH, AT_PINNED,
        AT_FUNCTIONS };
 
@@ -40,7 +41,7 @@ typedef struct survey {
 } survey;
 
 /* ---- 1: boxes that callbacks reach ----------------------------------------------------------- */
-/* Pop a value; put it in the queue if it can lead on and was not there yet. */
+/* Pops a value and puts it in the queue if it can refer to others and was not queued yet. */
 static void enqueue(lua_State *L, survey *s) {
   const int type = lua_type(L, -1);
   s->looked++;
@@ -70,7 +71,7 @@ static void pass_over(lua_State *L) {
   lua_rawset(L, AT_SEEN);
 }
 
-/* What is alive in any case: the globals, loaded modules, the library's own tables. */
+/* Skips what is alive in any case: the globals, loaded modules, the library's own tables. */
 static void pass_over_known(lua_State *L) {
   lua_pushvalue(L, LUA_REGISTRYINDEX);
   pass_over(L);
@@ -91,7 +92,7 @@ static void pass_over_known(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* What the value on top leads to goes into the queue. */
+/* Puts what the value on top refers to into the queue. */
 static void look_at(lua_State *L, survey *s) {
   const int type = lua_type(L, -1), at = lua_gettop(L);
   if (type == LUA_TUSERDATA && box_at(L, at) != NULL) {
@@ -129,7 +130,7 @@ static void find_boxes(lua_State *L, survey *s) {
 }
 
 /* ---- 2: references that are accounted for ---------------------------------------------------- */
-/* Can the graph be reached from it? */
+/* Can the graph be reached from the tensor? */
 static int leads_on(const flame_tensor *t) {
   return t != NULL && ((t->node != NULL && t->node->entry != NULL) || t->grad != NULL);
 }
@@ -168,8 +169,8 @@ static fl_callback *function_of(const fl_node *n) {
   return k != NULL && k->release == fl_callback_drop ? (fl_callback *)k->arg : NULL;
 }
 
-/* Nodes that a walk may go on to from n: a write that is refused becomes a
-** copy of what was before. */
+/* The number of nodes that a walk may continue to from n: a refused write becomes a copy of the
+** previous value. */
 static int ways_from(const fl_node *n) {
   const fl_callback *f = function_of(n);
   return n->entry->leaf ? 0 : n->nin + 2 + (f != NULL ? f->nkept : 0);
@@ -187,7 +188,7 @@ static fl_node *way_from(const fl_node *n, int i) {
   return to != NULL && to->entry != NULL ? to : NULL;
 }
 
-/* Pop a set and join it to the one below, a table of our own if 'joined' > 0. */
+/* Pops a set and joins it with the one below, which is a table of our own if 'joined' > 0. */
 static void join(lua_State *L, lua_Integer *joined) {
   if (!lua_toboolean(L, -1) || lua_rawequal(L, -1, -2)) {
     lua_pop(L, 1);
@@ -223,7 +224,7 @@ static void push_todo(lua_State *L, survey *s, fl_node *n) {
   else *top = n;
 }
 
-/* All that n leads to is done: so is n. */
+/* Everything that n leads to is done, so n is too. */
 static void finish(lua_State *L, survey *s, const fl_node *n) {
   lua_Integer joined = 0;
   lua_pushboolean(L, 0);
@@ -239,7 +240,7 @@ static void finish(lua_State *L, survey *s, const fl_node *n) {
   s->nodes++;
 }
 
-/* Push what n reaches, false for nothing. */
+/* Pushes what n reaches; false for nothing. */
 static void push_reach(lua_State *L, survey *s, fl_node *n) {
   if (n == NULL || n->entry == NULL) {
     lua_pushboolean(L, 0);
@@ -310,8 +311,8 @@ static void pin_unseen(lua_State *L, survey *s) {
   }
 }
 
-/* Ids by function, for fl_callback_push; and all functions are in their table, whence a collection
-** may have taken some. */
+/* Stores ids by function, for fl_callback_push; and stores all functions in their table again, from
+** which a collection may have removed some. */
 static void note_functions(lua_State *L, const survey *s) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
   const int callbacks = lua_gettop(L);
@@ -342,7 +343,7 @@ static void weak_keys(lua_State *L, int at) {
   lua_setmetatable(L, at);
 }
 
-/* Under pcall: it needs memory. Nothing in it runs scripts: the collector is stopped. */
+/* Runs under pcall, since it needs memory. Nothing in it runs scripts: the collector is stopped. */
 static int run_survey(lua_State *L) {
   survey *s = (survey *)lua_touserdata(L, AT_SURVEY);
   luaL_checkstack(L, AT_FUNCTIONS + 20, "survey");
@@ -365,7 +366,7 @@ static int run_survey(lua_State *L) {
 }
 
 /* ---- loose and anchored ---------------------------------------------------------------------- */
-/* The table of callbacks: weak by the metatable of the table of boxes, or strong. */
+/* Makes the table of callbacks weak, by the metatable of the table of boxes, or strong. */
 static void set_callbacks_weak(lua_State *L, int weak) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
   if (weak) {
@@ -397,14 +398,13 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
   if (running) lua_gc(L, LUA_GCRESTART);
 }
 
-/* The engine's full collections have paid for a walk of the heap, not of the graph: a survey that
-** the script did not ask for waits until as many entries were recorded as the last one looked
-** at. */
+/* The engine's full collections are paid for by a traversal of the heap, not of the graph: a survey
+** that the script did not request waits until as many entries were recorded as the last one
+** examined. */
 int fl_cycles_due(const fl_lua *b) { return b->c->sequence - b->surveyed >= b->survey_cost; }
 
-/* Needs no memory: the keys exist. Where a finaliser made a graph live on whose functions the
-** collector has taken out, the table of these becomes strong, till the next
-** survey puts them back. */
+/* Needs no memory, since the keys exist. If a finaliser made a graph survive whose functions the
+** collector has removed, their table becomes strong until the next survey stores them again. */
 void fl_cycles_anchor(void *binding) {
   fl_lua *b = (fl_lua *)binding;
   lua_State *L = fl_lua_thread(b);
@@ -431,7 +431,7 @@ void fl_cycles_anchor(void *binding) {
 }
 
 /* ---- the watch ------------------------------------------------------------------------------- */
-/* Did the script ask for the collection that goes on, or a host outside of functions? */
+/* Was the running collection requested by the script, or by a host outside of functions? */
 static int asked_for(lua_State *L, const fl_lua *b) {
   lua_Debug caller;
   if (!lua_getstack(L, 1, &caller)) return 1;
@@ -441,7 +441,8 @@ static int asked_for(lua_State *L, const fl_lua *b) {
   return f != NULL && f == b->collectgarbage;
 }
 
-/* The watch is finalised. It is for use again at once; without callbacks the registry keeps it. */
+/* The watch is finalised and made usable again immediately; without callbacks the registry keeps
+** it. */
 static int watch_gc(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL || !lua_getmetatable(L, 1)) return 0;
@@ -463,7 +464,7 @@ void fl_cycles_init(lua_State *L, fl_lua *b) {
     lua_pushboolean(L, 0);
     lua_rawsetp(L, LUA_REGISTRYINDEX, keys[i]);
   }
-  lua_newuserdatauv(L, 1, 1);           /* holds the state: one that failed to open may go first */
+  lua_newuserdatauv(L, 1, 1);   /* it holds the state: one that failed to open may be freed first */
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
   lua_setiuservalue(L, -2, 1);
   lua_createtable(L, 0, 1);

@@ -1,13 +1,13 @@
 /*
-** Functions that read their arguments by a declaration, and what a declaration says as a table, for
-** pages and help.
+** Functions that read their arguments by a declaration, and the content of a declaration as a
+** table, for pages and help.
 */
 #include "lua/declare.h"
 
 enum { AT_TEXT = 3, AT_NAME = 4, AT_FUNCTION = 5 };     /* upvalues */
 
-/* Pushes a text that is not parsed: of a function written in Lua a string, of one in C the address
-** of its row's, of one of the op table without the name in front. */
+/* Pushes the text of a declaration, unparsed: for a function written in Lua a string, for one in C
+** the address of its row's text, for one of the op table the text without the name. */
 static void push_text(lua_State *L, int text, int name) {
   const char *row = (const char *)lua_touserdata(L, text);
   size_t n = 0;
@@ -36,8 +36,8 @@ const fl_declared *fl_declared_here(lua_State *L) {
   return d;
 }
 
-/* An argument of a type that the declaration leaves open (an element of a table): Lua's own
-** error in one of flame's files. Raised again with the function's name and its forms. */
+/* An argument whose type the declaration leaves open (an element of a table) is wrong: Lua's own
+** error in one of flame's files. It is raised again with the function's name and forms. */
 static int misfit(lua_State *L) {
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", *rest = NULL;
   if (self_of(L)->c != NULL && fl_is_stuck(self_of(L)->c)) return lua_error(L);
@@ -54,7 +54,7 @@ static int misfit(lua_State *L) {
       fl_declare_forms(L, fl_declared_here(L), op));
 }
 
-/* casting: the casts of autocast were this call's, and those that it makes itself are over. */
+/* casting: this call set the casts of autocast, and its own casts are over. */
 static int results(lua_State *L, int status, lua_KContext casting) {
   if (casting) self_of(L)->inside = 0;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : misfit(L);
@@ -82,7 +82,7 @@ int fl_args(lua_State *L) {
   return form;
 }
 
-/* The name in the head, without parsing, or 'name' where that is no suffix: pushed. */
+/* Pushes the name in the head, without parsing; or 'name' if it is no suffix. */
 static void push_name(lua_State *L, const char *text, const char *suffix) {
   const size_t head = strcspn(text, "(");
   size_t from = head, to = head;
@@ -98,9 +98,9 @@ static void push_name(lua_State *L, const char *text, const char *suffix) {
   lua_concat(L, 2);
 }
 
-/* (text, suffix, f, …): the public function of a declaration, with a Lua function for each of
-** its forms, and its name with the suffix ("" or "_"), by which messages call it; instead of a
-** suffix the name itself may stand. Nothing is parsed. */
+/* (text, suffix, f, …): makes the public function of a declaration, with a Lua function for each of
+** its forms, and its name for messages: with the suffix ("" or "_"), or the name given in place of
+** a suffix. Nothing is parsed. */
 static int declare(lua_State *L) {
   const int forms = lua_gettop(L) - 2;
   const char *text = luaL_checkstring(L, 1), *suffix = luaL_checkstring(L, 2);
@@ -185,8 +185,8 @@ static void push_form(lua_State *L, const fl_declared *d, const fl_decl_form *f)
   lua_setfield(L, -2, "results");
 }
 
-/* Pushes the text of the declared function at i; 0: it has no declaration. One of C has it in an
-** upvalue behind the metatable of tensors, as all closures of the binding. */
+/* Pushes the text of the declared function at i; 0: it has no declaration. One in C has it in an
+** upvalue after the metatable of tensors, as all closures of the binding. */
 static int push_text_of(lua_State *L, const fl_lua *b, int i) {
   if (lua_tocfunction(L, i) == NULL || lua_getupvalue(L, i, 1) == NULL) return 0;
   const int ours = lua_touserdata(L, -1) == (const void *)b;

@@ -11,21 +11,20 @@
 **             those with "[]"
 **   default = number | inf | true | false | "word" | "{" numbers "}" | an earlier parameter
 **   result  = [id ":"] type ["if" flag] | "..." | "self"
-**   class   = half | single | neutral: what flame.autocast makes of the tensors at the entry
+**   class = half | single | neutral: the dtype to which flame.autocast casts tensors at the entry
 **
-** dims(n) is an integer, or a list of n or of one, which stands for all.
-** A line that begins with a space continues the one before. Several declarations of a name, a
-** line each, are its forms: the first that fits serves. A parameter is given by position or
-** under its name in a table of options at the end, which is one that has a string key and no
-** metatable with __call or __name, and stands where no parameter of type table does; the first
-** parameter is a key only where it may be left out or is of a class, so that the options may stand
-** first. After "*" parameters are given by name alone; "*factory" is
-** dtype, device and requires_grad there. "id..." takes the arguments that are left, or one list.
-** A method (Class:f) and a constructor ("new nn.Linear(in_features: int)") get the object before
-** their parameters, as "self", which the text does not name.
-** "..." takes them as they are; a function that has it has no options. An empty table is a list
-** where one fits, else options, if there are any. nil is as not given; so is false for a
-** parameter with "?" whose type has no booleans (weight = false for none).
+** dims(n) is an integer, or a list of n or of one, which is used for all. A line that begins with a
+** space continues the one before. Several declarations of a name, a line each, are its forms: the
+** first that fits serves. A parameter is given by position or under its name in a table of options
+** at the end, which is one that has a string key and no metatable with __call or __name, and stands
+** where no parameter of type table does; the first parameter is a key only where it may be left out
+** or is of a class, so that the options may stand first. After "*" parameters are given by name
+** alone; "*factory" is dtype, device and requires_grad there. "id..." takes the arguments that are
+** left, or one list. A method (Class:f) and a constructor ("new nn.Linear(in_features: int)") get
+** the object before their parameters, as "self", which the text does not name. "..." takes them as
+** they are; a function that has it has no options. An empty table is a list where one fits, else
+** options, if there are any. nil means not given; so does false for a parameter with "?" whose type
+** has no booleans (weight = false for none).
 **
 ** A function written in C has its declaration in its registration row, and below it what it does:
 ** a line "--- text". Of a function of the op table it is a text that begins behind the name.
@@ -51,7 +50,7 @@ typedef enum fl_decl_atom_kind {
 typedef struct fl_decl_span { const char *at; int n; } fl_decl_span;    /* in the text */
 
 typedef struct fl_decl_atom {
-  uint8_t kind, list;        /* list: a list of what 'kind' says */
+  uint8_t kind, list;        /* list: a list of values of 'kind' */
   int n;                     /* dims(n) */
   fl_decl_span text;              /* the class, or the word without its quotes */
 } fl_decl_atom;
@@ -62,25 +61,25 @@ typedef enum fl_decl_default_kind {
 } fl_decl_default_kind;
 
 typedef struct fl_decl_param {
-  fl_decl_span name, type, given;           /* type, given: as written, for pages; may be empty */
-  uint16_t plain;                      /* bit t: a value of Lua type t fits as it is */
-  uint8_t tensor, whole;               /* a tensor fits; numbers must be whole, become integers */
+  fl_decl_span name, type, given;   /* name; type and default as written, for pages; may be empty */
+  uint16_t plain;                     /* bit t: a value of Lua type t fits without further checks */
+  uint8_t tensor, whole;       /* a tensor is allowed; numbers must be whole, and become integers */
   uint8_t optional, named;             /* "?"; behind "*" */
   uint8_t atom, natoms;                /* in fl_declared.atom */
   uint8_t by_default;                  /* fl_decl_default_kind */
-  int64_t i;                           /* the default, its user value or its parameter */
+  int64_t i;                    /* the default value, or the index of its user value or parameter */
   double d;
 } fl_decl_param;
 
 typedef struct fl_decl_result { fl_decl_span name, type, flag; } fl_decl_result;
 
-/* One form. Parameters stand on the stack in the order in which they are declared, then what
-** "id..." or "..." took. */
+/* One form. Parameters are on the stack in the order of the declaration, then the values of "id..."
+** or "...". */
 typedef struct fl_decl_form {
   fl_decl_span scope, text;            /* scope: "", ".", ":", "linalg.", "nn.init.", "Class:" */
   uint8_t param, nparams;              /* without "id..." */
-  uint8_t npos;                        /* of them by position: the first ones */
-  uint8_t rest;                        /* 0: none, 1: "id...", the next param, 2: "..." */
+  uint8_t npos;                  /* number of those that can be given by position: the first ones */
+  uint8_t rest;                        /* 0: none; 1: "id...", which is the next param; 2: "..." */
   uint8_t options_first;               /* a table of options may be the first argument */
   uint8_t self;                        /* the first parameter is the object */
   uint8_t result, nresults;
@@ -90,40 +89,40 @@ typedef enum fl_decl_cast { FL_CAST_NONE, FL_CAST_HALF, FL_CAST_SINGLE,
     FL_CAST_NEUTRAL } fl_decl_cast;
 
 typedef struct fl_declared {
-  char parsed;                         /* 0, which no text begins with */
+  char parsed;                         /* 0, with which no text begins */
   uint8_t cast;                        /* fl_decl_cast */
   fl_decl_span name, doc;
-  int nforms, in_place;                /* in_place: there is a name_ too */
+  int nforms, in_place;                /* in_place: there is a form name_ too */
   const fl_decl_form *form;
   const fl_decl_param *param;
   const fl_decl_atom *atom;
   const fl_decl_result *result;
 } fl_declared;
 
-/* The declaration of the function that runs, parsed if it was not. (declare.c) */
+/* The declaration of the running function, which is parsed if necessary. (declare.c) */
 const fl_declared *fl_declared_here(lua_State *L);
-/* The declaration of the function at i, parsed and pushed; NULL: it has none, nothing is pushed. */
+/* The declaration of the function at i, parsed and pushed; NULL: it has none, and nothing is
+** pushed. */
 const fl_declared *fl_declared_of(lua_State *L, fl_lua *b, int i);
 /* Casts the tensors among the arguments as flame.autocast says. (declare_cast.c) */
 void fl_declare_cast(lua_State *L, fl_lua *b, int cast);
 
-/* Parses the string at 'text' and pushes the userdata. Raises where the text can not be read,
-** with the place: it is a fault of the library. (declare_parse.c) */
+/* Parses the string at 'text' and pushes the userdata. Raises if the text is malformed, with the
+** place: that is a bug of the library. (declare_parse.c) */
 const fl_declared *fl_declare_parse(lua_State *L, int text);
 
-/* Reads the arguments, which are all that is on the stack, by the declaration in upvalue
-** 'holder', behind which the function's name stands: leaves the parameters of the form that
-** fits, with room for one value more, and returns the form's number. Raises in the function's
-** name. (declare_read.c) */
-enum { FL_DECL_NAME = -1 };              /* from one upvalue to the next: their indices descend */
+/* Reads the arguments, which are all of the stack, by the declaration in upvalue 'holder', which is
+** followed by the function's name: leaves the parameters of the form that fits, with room for one
+** more value, and returns the form's number. Raises in the function's name. (declare_read.c) */
+enum { FL_DECL_NAME = -1 };              /* from one upvalue to the next: their indices decrease */
 int fl_declare_read(lua_State *L, const fl_declared *d, int holder);
 
-/* Why a form does not take its arguments. (declare_read.c) */
+/* Why a form does not accept its arguments. (declare_read.c) */
 typedef enum fl_decl_misfit_kind {
-  FL_FITS, FL_MISFIT_MANY,             /* more arguments than parameters: 'element' of them */
+  FL_FITS, FL_MISFIT_MANY,           /* more arguments than parameters: 'element' is their number */
   FL_MISFIT_TYPE,                      /* the value at 'at' */
   FL_MISFIT_ELEMENT,                   /* element 'element', at 'at', of a list or of "id..." */
-  FL_MISFIT_LENGTH,                    /* the list at 'at' has not the length that dims(n) names */
+  FL_MISFIT_LENGTH,            /* the list at 'at' does not have the length that dims(n) requires */
   FL_MISFIT_MISSING, FL_MISFIT_TWICE,
   FL_MISFIT_OPTION,                    /* the key at 'at' is no parameter */
   FL_MISFIT_KEY,                       /* the key at 'at' is no string */
@@ -136,19 +135,18 @@ typedef struct fl_decl_misfit {
   int64_t element;
 } fl_decl_misfit;
 
-/* Has the table at i a string key, and is it no object? */
+/* Does the table at i have a string key, and is it no object? */
 int fl_declare_is_options(lua_State *L, int i);
-/* Is the value at i an object whose class, or one that it is derived from, has the name? */
+/* Is the value at i an object of the class with this name, or of one derived from it? */
 int fl_declare_is_of_class(lua_State *L, fl_decl_span name, int i);
 /* Is the declared function at i a method or a constructor? */
 int fl_declare_has_self(lua_State *L, int i);
-/* All forms in one line, behind the name 'op': pushed. (declare_say.c) */
+/* Pushes all forms in one line, after the name 'op'. (declare_say.c) */
 const char *fl_declare_forms(lua_State *L, const fl_declared *d, const char *op);
-/* Raises what is wrong with the n arguments, of which one misfit for each form is known.
-** (declare_say.c) */
+/* Raises the problem with the n arguments, given one misfit for each form. (declare_say.c) */
 int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n,
     const char *op) __attribute__((noreturn));
-/* Is a number of this kind an integer? */
+/* Must a number of this kind be an integer? */
 static inline int fl_declare_is_whole(fl_decl_atom_kind kind) {
   return kind == FL_ATOM_INT || kind == FL_ATOM_AXIS || kind == FL_ATOM_AXES ||
     kind == FL_ATOM_DIMS;
@@ -159,7 +157,7 @@ static inline int fl_declare_takes_list(const fl_decl_atom *a) {
 static inline int fl_decl_same(fl_decl_span a, const char *b, size_t n) {
   return (size_t)a.n == n && memcmp(a.at, b, n) == 0;
 }
-/* The form's text behind the name: a function may go by another one, as name_ does. */
+/* The form's text after the name, since a function may have another name, such as name_. */
 static inline fl_decl_span fl_declare_takes(const fl_decl_form *f) {
   const int head = (int)strcspn(f->text.at, "(");
   return (fl_decl_span){ f->text.at + head, f->text.n - head };

@@ -1,14 +1,15 @@
 /*
-** flame.autocast: what an op is declared to be ("@half": a product, "@single": what needs range or
-** precision, "@neutral") says what its tensors are cast to at its entry, however the script holds
-** the function. Ops that it calls itself are left alone, and so are those of a backward function:
-** a gradient is computed in the dtypes of its forward code. base/autocast.lua has the blocks.
+** flame.autocast: the declared class of an op ("@half": a product, "@single": an op that needs
+** range or precision, "@neutral") decides to which dtype its tensors are cast at its entry,
+** wherever the script got the function from. Ops that it calls itself are not cast, and neither are
+** those of a backward function: a gradient is computed in the dtypes of its forward code.
+** base/autocast.lua has the blocks.
 */
 #include "lua/declare.h"
 
 static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }
 
-/* The tensor at i as a new one of the dtype, in its place. */
+/* Replaces the tensor at i by a new one of the dtype. */
 static void cast_at(lua_State *L, fl_lua *b, int i, int dtype) {
   fl_box *x = box_at(L, i), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -32,8 +33,8 @@ void fl_declare_cast(lua_State *L, fl_lua *b, int cast) {
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
-/* What ends a block: it is C, so that nothing stops it halfway. depth 0: it has not begun, or is
-** over; inside: the block began in an op whose own ops are not cast. */
+/* What ends a block, in C, so that nothing stops it halfway. depth 0: it has not begun, or is over;
+** inside: the block began in an op whose own ops are not cast. */
 typedef struct block { int64_t depth; uint8_t before, inside; } block;
 static const char BLOCK[] = "flame.autocast";
 
@@ -66,7 +67,7 @@ static int cast_block(lua_State *L) {
   return 1;
 }
 
-/* (block, dtype | false): it begins; from here on ops are cast to the dtype. */
+/* (block, dtype | false): begins the block; from then on ops are cast to the dtype. */
 static int cast_begin(lua_State *L) {
   fl_lua *b = self_of(L);
   block *g = (block *)luaL_checkudata(L, 1, BLOCK);
@@ -79,7 +80,7 @@ static int cast_begin(lua_State *L) {
   return 1;
 }
 
-/* () -> the dtype that is on, or nil */
+/* () -> the dtype that is set, or nil */
 static int cast_dtype(lua_State *L) {
   const fl_lua *b = self_of(L);
   if (b->autocast) lua_pushstring(L, fl_dtype_name(b->autocast - 1));

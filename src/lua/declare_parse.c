@@ -6,13 +6,13 @@
 
 typedef struct draft {
   lua_State *L;
-  const char *start, *p;               /* p: the first character that is not read */
+  const char *start, *p;               /* p: the next character to read */
   fl_declared d;
   fl_decl_form form[FL_DECL_FORMS];
   fl_decl_param param[FL_DECL_PARAMS];
   fl_decl_atom atom[FL_DECL_ATOMS];
   fl_decl_result result[FL_DECL_RESULTS];
-  /* Defaults that are strings, or lists, which begin with "{": user values from 2 on. */
+  /* Defaults that are strings or lists (which begin with "{"): user values from 2 on. */
   fl_decl_span word[FL_DECL_PARAMS];
   int nparams, natoms, nresults, nwords;
 } draft;
@@ -98,7 +98,8 @@ static void read_atom(draft *s, fl_decl_atom *a) {
   if (a->list) s->p += 2;
 }
 
-/* Types of Lua that fit an atom without another look. A table is none: it may be one of options. */
+/* The Lua types that fit an atom without further checks. Tables are not among them, since a table
+** may be one of options. */
 static uint16_t plain_of(fl_decl_atom_kind kind) {
   switch (kind) {
     case FL_ATOM_NUM: return 1 << LUA_TNUMBER;
@@ -112,7 +113,7 @@ static uint16_t plain_of(fl_decl_atom_kind kind) {
   }
 }
 
-/* What the atoms of p say together, for the quick way of reading. */
+/* Combines the atoms of p, for the quick way of reading. */
 static void sum_up(draft *s, fl_decl_param *p) {
   int whole = 0;
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
@@ -144,7 +145,7 @@ static int in_form(const draft *s, const fl_decl_form *f, fl_decl_span name) {
   return -1;
 }
 
-/* By Lua's own rules, which the host's locale does not change. */
+/* Reads a number by Lua's own rules, which do not depend on the host's locale. */
 static void read_number(draft *s, fl_decl_param *p) {
   char text[40];
   const int minus = *s->p == '-', infinite = strncmp(s->p + minus, "inf", 3) == 0;
@@ -197,7 +198,7 @@ static void read_default(draft *s, const fl_decl_form *f, fl_decl_param *p) {
   p->given.n = (int)(s->p - p->given.at);
 }
 
-/* Without a type the default's. */
+/* Without a type, a parameter has that of its default. */
 static void type_of_default(draft *s, fl_decl_param *p, const fl_decl_form *f) {
   static const fl_decl_atom_kind kinds[] = {
     FL_ATOM_ANY, FL_ATOM_NUM, FL_ATOM_NUM, FL_ATOM_BOOL, FL_ATOM_STR, FL_ATOM_ANY, FL_ATOM_NUM
@@ -225,7 +226,7 @@ static int word_fits(const draft *s, const fl_decl_param *p, fl_decl_span word) 
   return 0;
 }
 
-/* Takes p a list of numbers? */
+/* Does p accept a list of numbers? */
 static int takes_numbers(const draft *s, const fl_decl_param *p) {
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
     const fl_decl_atom *a = &s->atom[k];
@@ -273,7 +274,7 @@ static void read_param(draft *s, fl_decl_form *f, int named) {
   else f->npos += (uint8_t)!named;
 }
 
-/* The names of "*factory": all may be left out. */
+/* Adds the names of "*factory", which are all optional. */
 static void add_factory(draft *s, const fl_decl_form *f) {
   static const struct { const char *name; fl_decl_atom_kind kind; const char *type; } all[] = {
     { "dtype", FL_ATOM_DTYPE, "dtype" }, { "device", FL_ATOM_DEVICE, "device" },
@@ -292,7 +293,7 @@ static void add_factory(draft *s, const fl_decl_form *f) {
   }
 }
 
-/* The parameter of "id..." goes behind the others. */
+/* Moves the parameter of "id..." after the others. */
 static void move_rest(draft *s, const fl_decl_form *f, int rest) {
   const fl_decl_param p = s->param[rest];
   for (int k = rest; k + 1 < s->nparams; k++) s->param[k] = s->param[k + 1];
@@ -305,8 +306,8 @@ static void move_rest(draft *s, const fl_decl_form *f, int rest) {
   }
 }
 
-/* Where 'id...' goes, and whether options may be the first argument: where it may be left out or
-** is an object, which options are told from, and not a table itself. */
+/* Decides where 'id...' goes, and whether options may be the first argument: they may if that is
+** optional or an object, which differs from options, and not a table itself. */
 static void finish_params(draft *s, fl_decl_form *f, int rest) {
   if (f->rest == 1) move_rest(s, f, rest);
   f->nparams = (uint8_t)(s->nparams - f->param - (f->rest == 1));
@@ -367,7 +368,7 @@ static void read_result(draft *s, const fl_decl_form *f) {
     }
   }
   read_type(s, &type);
-  s->natoms = atoms_before;            /* calls need no types of results */
+  s->natoms = atoms_before;            /* calls do not need the types of results */
   r->type = type.type;
   if (!take(s, "if")) return;
   r->flag = identifier(s);
@@ -380,7 +381,7 @@ static void read_results(draft *s, fl_decl_form *f) {
   f->nresults = (uint8_t)(s->nresults - f->result);
 }
 
-/* The object of a method or constructor, before the parameters that the text names. */
+/* Adds the object of a method or constructor before the parameters in the text. */
 static void add_self(draft *s, fl_decl_form *f, fl_decl_span class) {
   fl_decl_param *p = new_param(s, f, span_of("self"));
   need_room(s, s->natoms, FL_DECL_ATOMS);
@@ -416,7 +417,7 @@ static void read_head(draft *s, fl_decl_form *f) {
   if (made || method) add_self(s, f, made ? name : class);
 }
 
-/* "@ class", for all forms. */
+/* Reads "@ class", which is for all forms. */
 static void read_class(draft *s) {
   static const char *const names[] = { "half", "single", "neutral" };
   if (!take(s, "@")) return;
@@ -440,14 +441,14 @@ static void read_form(draft *s) {
   skip(s);
 }
 
-/* "--- text" to the end: what the function does. */
+/* Reads "--- text" to the end: the description of the function. */
 static int read_doc(draft *s) {
   if (strncmp(s->p, "--- ", 4) != 0) return 0;
   s->d.doc = span_of(s->p + 4);
   return 1;
 }
 
-/* Pushes a default that is a string, or the list that its text says. */
+/* Pushes a default that is a string, or the list given by its text. */
 static void push_word(lua_State *L, fl_decl_span w) {
   if (w.at[0] != '{') {
     lua_pushlstring(L, w.at, (size_t)w.n);
@@ -493,7 +494,7 @@ static const fl_declared *keep(draft *s, int text) {
   return d;
 }
 
-/* Pushes the text with lines joined that begin with a space, to those before them. */
+/* Pushes the text with lines that begin with a space joined to the lines before them. */
 static void push_joined(lua_State *L, const char *text) {
   luaL_Buffer out;
   luaL_buffinit(L, &out);

@@ -1,12 +1,13 @@
 /*
-** Arguments by a declaration. They are read where they stand on the stack. The quick way serves a
-** call of one form by position, each argument of a type that is seen at once; every other call
-** tries its forms in order without changing anything, then places the parameters of the first that
-** fits.
+** Arguments by a declaration. They are read in place on the stack. The quick way is for a call by
+** position of a function with one form, whose arguments have types that fit without further checks;
+** every other call tries the forms in order without changing anything, then places the parameters
+** of the first that fits.
 */
 #include "lua/declare.h"
 
-/* The arguments as they came: n of them, and what the last one is; given: with nil behind them. */
+/* The arguments of the call: n of them, and what the last one is; given: their number including
+** trailing nils. */
 typedef struct call { int n, keyed, empty, given; } call;
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -36,7 +37,7 @@ static int names_class(lua_State *L, fl_decl_span of) {
   return n == want || name[n - want - 1] == '.';
 }
 
-/* By the metatable's __name, or that of the tables which __index of the metatables leads to. */
+/* By the metatable's __name, or that of the tables to which __index of the metatables refers. */
 int fl_declare_is_of_class(lua_State *L, fl_decl_span name, int i) {
   const int top = lua_gettop(L);
   int found = 0;
@@ -63,7 +64,7 @@ static int is_whole(lua_State *L, int i) {
 
 static int is_device(const char *s) { return strcmp(s, "cpu") == 0 || strncmp(s, "cuda", 4) == 0; }
 
-/* Is the value at i one of the kind, which is not a list? */
+/* Is the value at i one of the kind (not a list)? */
 static int is_one(lua_State *L, const fl_decl_atom *a, int i) {
   const int t = lua_type(L, i);
   size_t n = 0;
@@ -92,8 +93,8 @@ static int misfit(fl_decl_misfit *why, fl_decl_misfit_kind kind, const fl_decl_p
   return 0;
 }
 
-/* A list for the atom? One with a metatable that answers for it is taken as it is; an object of a
-** class is none. */
+/* Is it a list for the atom? One whose metatable confirms that is accepted as it is; an object of a
+** class is not. */
 static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, int i,
     fl_decl_misfit *why) {
   if (!fl_declare_takes_list(a) || lua_type(L, i) != LUA_TTABLE) return 0;
@@ -111,8 +112,8 @@ static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, 
   return 1;
 }
 
-/* A value that is there, for the parameter. Of lists that do not fit the one that goes furthest
-** is told. */
+/* Does a given value fit the parameter? Of lists that do not fit, the one that comes furthest is
+** reported. */
 static int fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
     fl_decl_misfit *why) {
   const int t = lua_type(L, i), top = lua_gettop(L);
@@ -126,7 +127,7 @@ static int fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int 
       if (list.kind && list.element >= why->element) *why = list;
       continue;
     }
-    lua_settop(L, top);                  /* an element that another atom did not take */
+    lua_settop(L, top);                  /* drops an element that another atom did not accept */
     return 1;
   }
   return 0;
@@ -153,8 +154,8 @@ static int has_options(const fl_decl_form *f) {
   return f->nparams + (f->rest == 1) > no_key;
 }
 
-/* How many arguments are by position; the one behind them is the table of options. An empty table
-** is an argument too many where there are no options. */
+/* How many arguments are by position; the next one is the table of options. An empty table is one
+** argument too many if there are no options. */
 static int by_position(const fl_declared *d, const fl_decl_form *f, const call *c) {
   const int place = c->n - 1, there = place < f->npos;
   if (c->empty && !has_options(f)) return c->n;
@@ -166,7 +167,7 @@ static int by_position(const fl_declared *d, const fl_decl_form *f, const call *
   return f->rest == 1 && place == f->npos ? c->n : place;
 }
 
-/* The only value of "id..." is a list of them, and no object that is one. */
+/* Is the only value of "id..." a list of values, and not an object that is one value? */
 static int is_rest_list(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i) {
   fl_decl_misfit why;
   const int top = lua_gettop(L);
@@ -197,7 +198,7 @@ static int rest_fits(lua_State *L, const fl_declared *d, const fl_decl_param *p,
   return 1;
 }
 
-/* The number of the parameter of a name among those of the form, "id..." with them; -1: none. */
+/* The number of the parameter with this name in the form, "id..." included; -1: there is none. */
 static int param_of(const fl_declared *d, const fl_decl_form *f, const char *name, size_t n) {
   const fl_decl_param *p = &d->param[f->param];
   for (int j = f->self; j < f->nparams + (f->rest == 1); j++) {
@@ -206,12 +207,12 @@ static int param_of(const fl_declared *d, const fl_decl_form *f, const char *nam
   return -1;
 }
 
-/* Did parameter j come by position, as one of m? */
+/* Was parameter j given by position, as one of m? */
 static int came(lua_State *L, const fl_decl_form *f, int j, int m) {
   return j < f->npos && j < m && !lua_isnil(L, j + 1);
 }
 
-/* The key below the top and the value on it; m arguments came by position. */
+/* Does the key below the top fit with the value on top? m arguments were given by position. */
 static int option_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, int m,
     fl_decl_misfit *why) {
   const int at = lua_gettop(L);
@@ -227,7 +228,7 @@ static int option_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f
   return list ? rest_fits(L, d, p, at, at, why) : fits(L, d, p, at, why);
 }
 
-/* Leaves what does not fit on the stack, for the message. */
+/* Leaves the misfit on the stack, for the message. */
 static int form_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, const call *c,
     fl_decl_misfit *why) {
   const int m = by_position(d, f, c), opts = m < c->n ? c->n : 0;
@@ -257,7 +258,7 @@ static int form_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, 
 }
 
 /* ---- placing --------------------------------------------------------------------------------- */
-/* The list on top becomes a copy of itself. */
+/* Replaces the list on top by a copy. */
 static void copy_list(lua_State *L) {
   const lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
   lua_createtable(L, (int)n, 0);
@@ -281,8 +282,8 @@ static void push_default(lua_State *L, const fl_decl_param *p, int holder, int b
   }
 }
 
-/* Numbers that are whole become integers, false where nothing is meant nil; a tensor is one
-** that lives. */
+/* Converts whole numbers to integers, and false to nil where it means none; a tensor must be
+** usable. */
 static void settle(lua_State *L, const fl_decl_param *p, int i, const char *op) {
   const fl_box *x = p->tensor ? box_at(L, i) : NULL;
   if (x != NULL && x->t == NULL) fl_arg_tensor(L, i, op, "x");
@@ -296,7 +297,7 @@ static void settle(lua_State *L, const fl_decl_param *p, int i, const char *op) 
   }
 }
 
-/* The list on top becomes its elements. */
+/* Replaces the list on top by its elements. */
 static void spread(lua_State *L, const char *op) {
   const int list = lua_gettop(L);
   const int64_t n = luaL_len(L, list);
@@ -312,7 +313,8 @@ static void place_rest(lua_State *L, const fl_declared *d, const fl_decl_param *
   for (int i = first; i <= lua_gettop(L); i++) settle(L, p, i, op);
 }
 
-/* The values of the options at 1 go to their parameters, from 2 on; those of "id..." do not. */
+/* Moves the values of the options at 1 to their parameters, from 2 on; those of "id..." are not
+** moved. */
 static void place_options(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
   lua_pushnil(L);
   while (lua_next(L, 1)) {
@@ -324,7 +326,7 @@ static void place_options(lua_State *L, const fl_declared *d, const fl_decl_form
   }
 }
 
-/* The arguments, which fit, become the parameters. The options stand at 1 meanwhile, or nil. */
+/* Turns the arguments, which fit, into the parameters. The options, or nil, are at 1 meanwhile. */
 static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, const call *c,
     int holder, const char *op) {
   const int m = by_position(d, f, c), named = f->nparams - f->npos;
@@ -352,8 +354,8 @@ static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, con
   lua_remove(L, 1);
 }
 
-/* The one value of "id..." is a list that it takes, without a metatable or other keys: its
-** elements stand in its place then. They are few, as sizes and axes are. */
+/* If the single value of "id..." is a list that it accepts, without a metatable or other keys, its
+** elements replace it. They are few, as sizes and axes are. */
 static int spread_quickly(lua_State *L, const fl_decl_param *p, int list) {
   const int64_t n = (int64_t)lua_rawlen(L, list);
   int64_t keys = 0;
@@ -373,14 +375,14 @@ static int spread_quickly(lua_State *L, const fl_decl_param *p, int list) {
   return 1;
 }
 
-/* What "id..." takes, from argument 'first' on. */
+/* The values that "id..." takes, from argument 'first' on. */
 static int rest_quickly(lua_State *L, const fl_decl_param *p, int first, int n) {
   if (n == first && lua_type(L, n) == LUA_TTABLE) return spread_quickly(L, p, first);
   for (int i = first; i <= n; i++) if (!p->whole || !lua_isinteger(L, i)) return 0;
   return 1;
 }
 
-/* Does the argument or option at i fit as it is? */
+/* Does the argument or option at i fit without further checks? */
 static int fits_quickly(lua_State *L, const fl_decl_param *p, int i) {
   const int t = lua_type(L, i);
   if (t == LUA_TUSERDATA && p->tensor) {
@@ -390,7 +392,7 @@ static int fits_quickly(lua_State *L, const fl_decl_param *p, int i) {
   return (p->plain >> t & 1) || (p->whole && lua_isinteger(L, i));
 }
 
-/* The first n arguments are parameters 1 to n. */
+/* Do the first n arguments fit parameters 1 to n? */
 static int first_fit(lua_State *L, const fl_declared *d, const fl_decl_form *f, int n) {
   const fl_decl_param *p = &d->param[f->param];
   for (int j = 0; j < n; j++) {
@@ -401,8 +403,8 @@ static int first_fit(lua_State *L, const fl_declared *d, const fl_decl_form *f, 
   return 1;
 }
 
-/* The table on top, behind nparams parameters of which those it names are nil, becomes their
-** values. 0: it has another key or value. */
+/* Moves the values of the table on top to the nparams parameters before it; those that it names are
+** nil so far. 0: it has another key or value. */
 static int take_options(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
   const fl_decl_param *p = &d->param[f->param];
   const int options = f->nparams + 1;
@@ -419,7 +421,7 @@ static int take_options(lua_State *L, const fl_declared *d, const fl_decl_form *
   return any;
 }
 
-/* Arguments by position that fit as they are, then a plain table of options that do. */
+/* Handles arguments by position that fit, followed by a plain table of options that fit. */
 static int read_options_quickly(lua_State *L, const fl_declared *d, const fl_decl_form *f,
     int holder, int n) {
   const fl_decl_param *p = &d->param[f->param];
@@ -443,8 +445,8 @@ static int read_options_quickly(lua_State *L, const fl_declared *d, const fl_dec
   return fits;
 }
 
-/* Every argument fits as it is, and none is a table but of options: defaults are all that is
-** missing. The arguments of "..." are as they are. */
+/* Handles calls in which every argument fits, and no table is given except for options: only
+** defaults are missing. The arguments of "..." are not changed. */
 static int read_quickly(lua_State *L, const fl_declared *d, const fl_decl_form *f, int holder,
     int n) {
   const fl_decl_param *p = &d->param[f->param];

@@ -1,6 +1,7 @@
 /*
-** What a call is told whose arguments do not fit: the function's name, what is needed and what
-** came, and where there is one the remedy. Several forms are told together, with what was given.
+** The messages for calls whose arguments do not fit: the function's name, what is expected and what
+** was given, and if there is one the remedy. Several forms are listed together, with what was
+** given.
 */
 #include "lua/declare.h"
 #include <assert.h>
@@ -49,7 +50,7 @@ static void add_atom(line *s, const fl_decl_atom *a, int element) {
   }
 }
 
-/* "a tensor, a number or "none""; of an element of a list what the lists hold. */
+/* Writes "a tensor, a number or "none""; for an element of a list the types in the list. */
 static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int element) {
   int lists = 0, n = 0;
   assert(p);
@@ -77,7 +78,7 @@ static int takes_number(const fl_declared *d, const fl_decl_param *p) {
   return 0;
 }
 
-/* The remedy where there is one: the word that may be meant, the other division, the number that
+/* Adds the remedy if there is one: the word that may be meant, the other division, the number that
 ** a tensor holds. */
 static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_decl_param *p,
     int at) {
@@ -101,7 +102,7 @@ static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_dec
   }
 }
 
-/* A method without its object: most likely called with a dot. */
+/* Reports a method without its object, which was most likely called with a dot. */
 static void say_self(lua_State *L, const fl_declared *d, const fl_decl_misfit *w, const char *op) {
   line s = { "", 0 };
   add_types(&s, d, w->p, 0);
@@ -133,7 +134,7 @@ static int is_key(const fl_decl_form *f, int j) {
   return j > 0 || f->options_first || (f->npos == 0 && !f->self);
 }
 
-/* Is a parameter of this name a key of one of the forms from f on, but before p? */
+/* Is a parameter with this name a key of one of the forms from f on, before p? */
 static int is_told(const fl_declared *d, const fl_decl_form *f, const fl_decl_param *p) {
   for (;; f++) {
     for (int j = 0; j < f->nparams + (f->rest == 1); j++) {
@@ -144,7 +145,7 @@ static int is_told(const fl_declared *d, const fl_decl_form *f, const fl_decl_pa
   }
 }
 
-/* Names that options of n forms may have, in the order of the declaration, once each. */
+/* Adds the names that options of n forms may have, in the order of the declaration, each once. */
 static void add_names(line *s, const fl_declared *d, const fl_decl_form *forms, int n,
     fl_word_guess *g) {
   for (int k = 0; k < n; k++) {
@@ -206,7 +207,7 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
 }
 
 /* ---- several forms --------------------------------------------------------------------------- */
-/* The misfit of an option that no form has, NULL where there is none. */
+/* The misfit of an option that no form has; NULL: there is none. */
 static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
     const fl_decl_misfit *w) {
   const fl_decl_form *last = &d->form[d->nforms - 1];
@@ -224,8 +225,8 @@ static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
   return keys == d->nforms ? w : NULL;
 }
 
-/* How far a form went: 0: its arguments by position do not fit, 1: it has not all of the names,
-** 2: a value under a name, or one that is missing, is all that is wrong. */
+/* How far a form matched: 0: its arguments by position do not fit; 1: it does not have all of the
+** names; 2: only a value under a name is wrong or missing. */
 static int how_far(const fl_declared *d, const fl_decl_form *f, const fl_decl_misfit *w,
     int positional) {
   const int j = w->p != NULL ? (int)(w->p - &d->param[f->param]) : 0;
@@ -238,8 +239,8 @@ static int how_far(const fl_declared *d, const fl_decl_form *f, const fl_decl_mi
   return j < positional ? 0 : 2;
 }
 
-/* The form that is meant by a call with a table of options at the end: of those whose arguments by
-** position fit the only one, or the only one that has the names; -1: there are more. */
+/* The form meant by a call with a table of options at the end: of those whose arguments by position
+** fit the only one, or the only one that has the names; -1: there are several. */
 static int meant(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n) {
   int best = 0, form = -1;
   if (n == 0 || !fl_declare_is_options(L, n)) return -1;
@@ -252,7 +253,8 @@ static int meant(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, 
   return form;
 }
 
-/* What came, from the stack as the call found it: the misfits are above it. */
+/* Adds the given arguments, from the stack as it was when the function was called: the misfits are
+** above them. */
 static void add_given(line *s, lua_State *L, int n) {
   for (int i = 1; i <= n; i++) {
     if (i > 1) add(s, ", ", -1);
@@ -261,7 +263,7 @@ static void add_given(line *s, lua_State *L, int n) {
   }
 }
 
-/* All forms in one line, behind 'op', the name that the function goes by. Pushed. */
+/* Pushes all forms in one line, after 'op', the name under which the function was called. */
 const char *fl_declare_forms(lua_State *L, const fl_declared *d, const char *op) {
   line forms = { "", 0 };
   for (int k = 0; k < d->nforms; k++) {

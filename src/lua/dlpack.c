@@ -1,6 +1,6 @@
 /*
-** DLPack for scripts: a tensor for a C module of another library, or one of its. What crosses is a
-** userdata of the type "dltensor" (luaL_newmetatable), whose block is one pointer: a
+** DLPack for scripts: passes a tensor to a C module of another library, or takes one from it. It is
+** passed as a userdata of the type "dltensor" (luaL_newmetatable), whose block is one pointer: a
 ** DLManagedTensor that the userdata owns, NULL once it was taken. A module makes one with
 **   void **p = lua_newuserdatauv(L, sizeof *p, 0); *p = managed; luaL_setmetatable(L, "dltensor");
 ** and takes one by luaL_checkudata(L, i, "dltensor"), setting the pointer to NULL.
@@ -19,7 +19,7 @@ static int capsule_gc(lua_State *L) {
   return 0;
 }
 
-/* Another copy of the library may have made the type: theirs serves as well. */
+/* Another copy of the library may have made the type already: it is used then. */
 static void push_type(lua_State *L) {
   if (!luaL_newmetatable(L, type_name)) return;
   lua_pushcfunction(L, capsule_gc);

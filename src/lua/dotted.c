@@ -1,9 +1,9 @@
 /*
-** A method called with a dot, x.sum() for x:sum(). Lua does not say what stood before the dot, so
-** the script's line is read, from its text or its file, when a call of a field has failed for its
-** arguments: what is written before ".sum(" there is looked up as the script would, and is the
-** mistake if it is an object with that very method and is not the call's first argument. Nothing is
-** said where the line can not be read.
+** A method called with a dot, x.sum() for x:sum(). Lua does not tell what was before the dot, so
+** when a call of a field has failed because of its arguments, the script's line is read from its
+** text or file: the expression before ".sum(" is looked up as the script would, and it is the
+** mistake if it is an object with that method and is not the call's first argument. If the line can
+** not be read, nothing is added.
 */
 #include "lua/binding.h"
 #include "io/io.h"
@@ -17,12 +17,12 @@
 
 enum { LINE = 400, PATH = 80 };
 
-/* caller: the script's frame; callee: what it calls, whose name is 'name'. */
+/* caller: the script's frame; callee: the function that it calls, under 'name'. */
 typedef struct search {
   flame_context *c;
   lua_Debug *caller, *callee;
   char line[LINE], path[PATH];
-  int found;                           /* 1; 2: its first argument may be meant as the second */
+  int found;                           /* 1; 2: its first argument may be intended as the second */
   int empty;                           /* no arguments are written */
 } search;
 
@@ -35,7 +35,7 @@ static void line_of_text(search *s, const char *p) {
   if (p != NULL) snprintf(s->line, LINE, "%.*s", (int)strcspn(p, "\n"), p);
 }
 
-/* A regular file alone: to read another may wait, or take what others were to read. */
+/* Only a regular file is read: reading another may wait, or consume what others should read. */
 static void line_of_file(search *s, const char *path) {
   char part[4096];
   struct stat facts;
@@ -54,7 +54,7 @@ static void line_of_file(search *s, const char *path) {
   close(fd);
 }
 
-/* Of -e, whose text flame-lua has left in the registry. */
+/* The text of -e, which flame-lua has stored in the registry. */
 static void line_of_string(lua_State *L, search *s) {
   if (lua_getfield(L, LUA_REGISTRYINDEX, FL_CLI_STRING) == LUA_TSTRING)
     line_of_text(s, lua_tostring(L, -1));
@@ -63,7 +63,7 @@ static void line_of_string(lua_State *L, search *s) {
 
 static int is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* The next "path.name(" from p on, its path into s; NULL: none. */
+/* The next "path.name(" from p on, with its path in s; NULL: none. */
 static const char *next_call(search *s, const char *p) {
   const char *name = s->callee->name;
   const size_t n = strlen(name);
@@ -84,7 +84,7 @@ static const char *next_call(search *s, const char *p) {
 }
 
 /* ---- what the path names, all in a protected call -------------------------------------------- */
-/* Push the variable of the script's frame, or nothing. */
+/* Pushes the variable of the script's frame, or nothing. */
 static int push_variable(lua_State *L, lua_Debug *caller, const char *name) {
   const int top = lua_gettop(L);
   const char *have;
@@ -93,7 +93,7 @@ static int push_variable(lua_State *L, lua_Debug *caller, const char *name) {
       lua_pop(L, 1);
       continue;
     }
-    lua_insert(L, top + 1);                      /* the last of them is the innermost */
+    lua_insert(L, top + 1);                      /* the last one found is the innermost */
     lua_settop(L, top + 1);
   }
   if (lua_gettop(L) > top) return 1;
@@ -105,7 +105,7 @@ static int push_variable(lua_State *L, lua_Debug *caller, const char *name) {
   return 0;
 }
 
-/* Push the field ".name" or "[2]" of the table on top; what follows in the text, or NULL. */
+/* Pushes the field ".name" or "[2]" of the table on top; returns the text after it, or NULL. */
 static const char *push_field(lua_State *L, const char *p) {
   char part[PATH], *end = NULL;
   if (!lua_istable(L, -1)) return NULL;

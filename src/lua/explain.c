@@ -1,6 +1,6 @@
 /*
-** What the prompt tells of tensors: which are the largest, and what evaluating one would run. What
-** a tensor was made from is core.graph (inspect.c).
+** What the prompt reports about tensors: the largest ones, and what evaluating one would run.
+** core.graph (inspect.c) tells what a tensor was made from.
 */
 #include "lua/binding.h"
 #include "base/text.h"
@@ -9,20 +9,20 @@
 
 typedef struct large {
   const void *handle;
-  const fl_buffer *buffer;             /* compared, never read: it may be gone by then */
+  const fl_buffer *buffer;             /* compared, never read: it may have been freed */
   int64_t bytes, size[FL_MAX_AXES];
   int rank, dtype, device;
   uint32_t site;
 } large;
 
-/* The largest first, those in one buffer together. */
+/* Sorts the largest first, with those in one buffer together. */
 static int by_bytes(const void *a, const void *b) {
   const large *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
   return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
-/* Nothing of Lua runs in here: its collector takes handles out of the list. */
+/* No Lua code runs in here, since its collector removes handles from the list. */
 static int64_t survey(const flame_context *c, large *at, int64_t room) {
   int64_t n = 0;
   for (const flame_tensor *t = c->handles; t != NULL && n < room; t = t->next) {
@@ -37,7 +37,7 @@ static int64_t survey(const flame_context *c, large *at, int64_t room) {
   return n;
 }
 
-/* core.tensors(count): a list of the largest tensors that have a value: {bytes =, shape =, dtype =,
+/* core.tensors(count): a list of the largest tensors with a value: {bytes =, shape =, dtype =,
 ** device =, site =, handles = {handle = true of all in this memory}}; and how many there are. */
 static int tensors(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -79,13 +79,13 @@ static int tensors(lua_State *L) {
   return 2;
 }
 
-/* core.handle(x): what names it in core.tensors. */
+/* core.handle(x): the identification of its handle in core.tensors. */
 static int handle(lua_State *L) {
   lua_pushlightuserdata(L, fl_arg_tensor(L, 1, "handle", "x")->t);
   return 1;
 }
 
-/* A plan of x and what it rests on, made and not run. NULL with the error kept. */
+/* A plan of x and its ancestors, made but not run. NULL with the error kept. */
 static fl_plan *plan_of(flame_context *c, fl_node *x) {
   fl_program p;
   fl_plan *plan = NULL;
@@ -102,7 +102,7 @@ static fl_plan *plan_of(flame_context *c, fl_node *x) {
 enum { KINDS = FL_S_CALL + 1 };
 typedef struct outline { int64_t count[KINDS], bytes, arena, nodes; } outline;
 
-/* 1 when x is pending and its plan could be made; 0: there is none, or the error is kept. */
+/* 1 if x is pending and its plan could be made; 0: it has a value, or the error is kept. */
 static int describe(flame_context *c, fl_node *x, fl_text *text, outline *o) {
   if (x->state == FL_FAILED) fl_node_raise(x);
   fl_plan *p = x->state == FL_PENDING ? plan_of(c, x) : NULL;
@@ -148,7 +148,7 @@ static int plan(lua_State *L) {
   return 1;
 }
 
-/* core.dtypes(): what base/dtypes.lua makes its tables of. */
+/* core.dtypes(): the data for the tables of base/dtypes.lua. */
 static int dtypes(lua_State *L) {
   lua_createtable(L, 0, FLAME_DTYPE_COUNT);
   for (int d = 0; d < FLAME_DTYPE_COUNT; d++) {

@@ -1,9 +1,9 @@
 /*
 ** Files of scripts and of flame's own Lua: handles as Lua's io library has them, opened by
 ** io/open.c. internal.open and internal.remove are io.open and os.remove for the files of
-** lua/flame. A state with limits has its own io: open, lines and type, and write, which
-** goes where print goes; what its handles write is counted, a file that is made as some bytes, and
-** not many are open at once.
+** lua/flame. A state with limits has a separate io: open, lines and type, and write, which has the
+** same output as print; bytes written by its handles are counted, creating a file counts as some
+** bytes, and few may be open at once.
 */
 #include "lua/bounded.h"
 #include "io/io.h"
@@ -33,7 +33,7 @@ static int close_file(lua_State *L) {
   return luaL_fileresult(L, ok, NULL);
 }
 
-/* "r", "w", "a", with "+" and "b": flags of open(2); -1: none of them. */
+/* Converts "r", "w", "a", with "+" and "b", to flags of open(2); -1: it is none of these. */
 static int flags_of(const char *mode) {
   const char *rest = mode + 1 + (mode[0] && mode[1] == '+');
   if (!mode[0] || !strchr("rwa", mode[0]) || strspn(rest, "b") != strlen(rest)) return -1;
@@ -99,7 +99,7 @@ const fl_lua_reg fl_reg_files[] = {
 
 /* ---- in a state with limits ------------------------------------------------------------------ */
 
-/* write of a handle: upvalue 2 is Lua's own. */
+/* write for a handle: upvalue 2 is Lua's own function. */
 static int h_write(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t bytes = 0;

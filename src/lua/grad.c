@@ -36,7 +36,7 @@ static int g_backward(lua_State *L) {
   return 0;
 }
 
-/* (leaf): has the last backward brought it a gradient? */
+/* (leaf): did the last backward bring it a gradient? */
 static int g_reached(lua_State *L) {
   const fl_lua *b = self_of(L);
   const fl_box *x = fl_arg_tensor(L, 1, "backward", "x");
@@ -45,7 +45,7 @@ static int g_reached(lua_State *L) {
   return 1;
 }
 
-/* (f): called after each backward of the script. For distributed/parallel.lua. */
+/* (f): is called after each backward of the script. For distributed/parallel.lua. */
 static int g_after_backward(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -55,8 +55,8 @@ static int g_after_backward(lua_State *L) {
   return 0;
 }
 
-/* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of tensors, false where
-** unreached. seeds may be nil. For autograd/gradients.lua, which makes the map. */
+/* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of tensors, false if not
+** reached. seeds may be nil. For autograd/gradients.lua, which makes the map. */
 static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
@@ -96,7 +96,7 @@ static int g_gradients(lua_State *L) {
   return 1;
 }
 
-/* The line of the script that runs now, as "train.lua:8". */
+/* The line of the script that is running, as "train.lua:8". */
 static int g_here(lua_State *L) {
   fl_lua *b = self_of(L);
   char at[96];
@@ -209,19 +209,19 @@ typedef struct custom_call {
   fl_node *y;
   int nin;
   fl_node *g, **gin;
-  int64_t serial;            /* by which what the script got for it finds it again, while it runs */
+  int64_t serial;      /* by which objects given to the script find the call again, while it runs */
   struct custom_call *outer;
 } custom_call;
 
-/* Of the closure that runs: its upvalue 3. */
+/* The call of the running closure: its upvalue 3. */
 static const custom_call *call_of(lua_State *L, const fl_lua *b) {
   const int64_t serial = lua_tointeger(L, lua_upvalueindex(3));
   for (const custom_call *k = b->calling; k; k = k->outer) if (k->serial == serial) return k;
   fl_lua_fail(L, "func", "this backward has ended");
 }
 
-/* (which, value): the function's result 'which', whose value the script saved, tracked again:
-** so a gradient made of it has gradients. Lives as long as the call of backward. */
+/* (which, value): the function's result 'which', whose value the script saved, tracked again, so
+** that a gradient computed from it has gradients. Valid as long as the call of backward. */
 static int remake_result(lua_State *L) {
   fl_lua *b = self_of(L);
   const custom_call *call = call_of(L, b);
@@ -232,7 +232,8 @@ static int remake_result(lua_State *L) {
   return fl_lua_leave(L, b, m, out, v ? n_custom(v, y->nin, y->in, y->entry->custom, which) : NULL);
 }
 
-/* (y, g, since): the gradients of y, the same result computed again since then, by the inputs. */
+/* (y, g, since): the gradients of y, which is the same result computed again since then, with
+** respect to the inputs. */
 static int inner_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   const custom_call *call = call_of(L, b);
@@ -266,14 +267,14 @@ static void push_of_call(lua_State *L, fl_lua *b, const custom_call *call, lua_C
   lua_pushcclosure(L, f, 3);
 }
 
-/* Push a box on a node: for trampolines, which have no upvalues. */
+/* Pushes a box for a node: for trampolines, which have no upvalues. */
 static void push_node(lua_State *L, fl_lua *b, fl_node *n) {
   fl_box *x = fl_box_new_in(L, b);
   x->t = fl_tensor_new(b->c, n);
   if (x->t == NULL) luaL_error(L, "out of memory");
 }
 
-/* A list of fresh handles on what the function keeps, tracked as it is. */
+/* Pushes a list of new handles on the tensors that the function keeps, tracked as they are. */
 static void push_kept(lua_State *L, const fl_callback *f) {
   flame_context *c = f->b->c;
   lua_createtable(L, f->nkept, 0);
@@ -348,8 +349,8 @@ static int keep_tensors(fl_lua *b, fl_callback *f, fl_box **from) {
   return 1;
 }
 
-/* outs[i]: values[i], whose gradients by in[0..n) the function 'id' gives, of 'nk' tensors
-** that the graph keeps for it. */
+/* outs[i]: values[i], whose gradients with respect to in[0..n) the function 'id' computes, from
+** 'nk' tensors that the graph keeps for it. */
 static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, int nv,
                                 fl_box **values, int n,
     fl_node **in, fl_box **outs) {
@@ -365,13 +366,13 @@ static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, in
     outs[i]->t = fl_tensor_new(b->c, v ? n_custom(v, n, in, k, i) : NULL);
     ok = outs[i]->t != NULL;
   }
-  fl_custom_drop(b->c, k);                           /* for good where nothing is tracked */
+  fl_custom_drop(b->c, k);                           /* freed if nothing is tracked */
   return ok ? FLAME_OK : b->c->err.code;
 }
 
-/* (values, inputs, backward, kept | nil) -> tensors of those values whose gradients backward(which,
-** g, remake, gradients, kept) gives, one for each input. kept: a list of tensors; backward gets it
-** with new handles. For autograd/gradients.lua. */
+/* (values, inputs, backward, kept | nil) -> tensors with these values, whose gradients
+** backward(which, g, remake, gradients, kept) computes, one for each input. kept: a list of
+** tensors; backward gets it with new handles. For autograd/gradients.lua. */
 static int g_custom(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_settop(L, 4);
@@ -397,8 +398,8 @@ static int g_custom(lua_State *L) {
   return nv;
 }
 
-/* (values, since, backward): the same for values that are tracked, without what was recorded
-** since then: their inputs are the tensors from before which that read. */
+/* (values, since, backward): the same for tracked values, without the nodes recorded since then:
+** their inputs are the earlier tensors that those nodes read. */
 static int g_checkpointed(lua_State *L) {
   fl_lua *b = self_of(L);
   const int nv = (int)lua_rawlen(L, 1);
@@ -424,8 +425,7 @@ static int g_checkpointed(lua_State *L) {
 }
 
 /* ---- hooks: a list of what can be called ---------------------------------------------------- */
-/* A hook may spend or drop the entry, and with it the list: only that on
-** Lua's stack is sure to live. */
+/* A hook may free the entry, and with it the list: only the one on Lua's stack surely exists. */
 typedef struct hook_call {
   fl_lua *b; const fl_callback *f; fl_node *g; fl_node *changed;
 } hook_call;
@@ -479,7 +479,7 @@ void fl_grad_init(fl_lua *b) {
   b->c->drop_hooks = drop_hooks;
 }
 
-/* handle:remove(): the list keeps false in the hook's place. */
+/* handle:remove(): puts false in the hook's place in the list. */
 static int remover(lua_State *L) {
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_pushboolean(L, 0);
@@ -487,8 +487,8 @@ static int remover(lua_State *L) {
   return 0;
 }
 
-/* Push the list of x's hooks; the first time that is the table on top.
-** Nothing here runs scripts. */
+/* Pushes the list of x's hooks; the first time that is the table on top. Nothing here runs
+** scripts. */
 static void push_hooks(lua_State *L, fl_lua *b, fl_entry *e) {
   if (e->hooks == NULL) {
     const int64_t id = fl_callback_anchor(L, b);
@@ -507,7 +507,7 @@ static void push_hooks(lua_State *L, fl_lua *b, fl_entry *e) {
 static int g_register_hook(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);
-  lua_newtable(L);                                /* may run a finaliser: x is read behind it */
+  lua_newtable(L);                             /* this may run a finaliser, so x is read after it */
   fl_box *x = fl_arg_tensor(L, 1, "register_hook", "x");
   char why[FL_WHY_TEXT];
   if (x->t->node->entry == NULL) return fl_lua_fail(L, "register_hook",
@@ -550,13 +550,14 @@ const fl_lua_reg fl_reg_grad[] = {
     g_is_grad_enabled, 0 },
   { NULL, NULL, 0 }
 };
-/* Another handle on the value that x has now, tracked as x is: writes to x do not reach it. */
+/* Another handle on x's present value, tracked as x is: writes to x do not change it. */
 static int g_snapshot(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = fl_arg_tensor(L, 1, "snapshot", "x"), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   const uint8_t mode = b->c->grad_mode;
-  b->c->grad_mode = 1;         /* forward runs under no_grad, but what it saves keeps its history */
+  b->c->grad_mode = 1;         /* forward runs under no_grad, but tensors that it saves keep their
+                               ** history */
   fl_node *n = node_of(b, x), *y = n ? n_alias(n) : NULL;
   b->c->grad_mode = mode;
   return fl_lua_leave(L, b, m, out, y);

@@ -30,8 +30,9 @@ static int group_here(lua_State *L) {
   return b->c != NULL && b->c->group != NULL ? push_group(L, b->c->group) : 0;
 }
 
-/* -> collectives, bytes of their arrays, seconds in them, seconds of these that it waited, seconds
-** of the GPU, those of them with nothing else to do, what arrays of GPUs go over or nil */
+/* -> collectives, bytes of their arrays, seconds in them, seconds of these spent waiting, seconds
+** of the GPU, those of them in which it did nothing else, what arrays of GPUs are sent by, or
+** nil */
 static int group_stats(lua_State *L) {
   const fl_lua *b = self_of(L);
   static const fl_group_stats none;
@@ -48,7 +49,7 @@ static int group_stats(lua_State *L) {
   return 7;
 }
 
-/* -> why arrays of GPUs go over the host, once; else nothing */
+/* -> why arrays of GPUs go through the host, once; afterwards nothing */
 static int group_slow(lua_State *L) {
   const fl_lua *b = self_of(L);
   if (b->c == NULL || b->c->group == NULL || !b->c->group->slow) return 0;

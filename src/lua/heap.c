@@ -30,9 +30,9 @@ struct fl_lua_heap {
   lua_Alloc f;
   void *ud;
   flame_context *c;                 /* NULL: a state of ours without one */
-  int64_t bytes;                    /* that are counted; lua_gc says nothing in a finaliser */
-  int64_t ahead;                    /* of these, not asked for yet: at most 2 * AHEAD */
-  fl_lua *b;                        /* not for frees: it may be gone before its state is */
+  int64_t bytes;                 /* bytes that are counted; lua_gc reports nothing in a finaliser */
+  int64_t ahead;                    /* the part of these not requested yet: at most 2 * AHEAD */
+  fl_lua *b;                        /* not used by frees: it may be freed before its state */
   uint8_t making_room, refusals, deny;
   void *state;                      /* of ours: its block, the last that is freed; else NULL */
   fl_pool pool;
@@ -55,7 +55,7 @@ static void give(fl_lua_heap *h, int64_t bytes) {
   if (h->c) fl_mem_count(&h->c->mem, -bytes);
 }
 
-/* All that is counted ahead but so much. */
+/* Returns all but 'left' of the amount counted in advance. */
 static void give_ahead(fl_lua_heap *h, int64_t left) {
   give(h, h->ahead - left);
   h->ahead = left;
@@ -67,9 +67,9 @@ static int trim(fl_lua_heap *h) {
   return pages;
 }
 
-/* Refused. Lua collects in full and asks once more, and goes on without where it can (its table
-** of strings), to collect again at the next string: some such collections later it gets nothing,
-** so that the script is told. */
+/* Called after a refusal. Lua does a full collection and asks once more; where it can do without
+** (its table of strings) it continues, and collects again at the next string: after some such
+** collections it gets nothing, so that the script sees the error. */
 static int refuse(fl_lua_heap *h) {
   fl_lua *b = h->b;
   if (++h->refusals >= 2 * PATIENCE) {
@@ -81,7 +81,7 @@ static int refuse(fl_lua_heap *h) {
   return 0;
 }
 
-/* Memory that is kept for later goes first. */
+/* Frees cached memory first. */
 static int take(fl_lua_heap *h, int64_t bytes) {
   flame_context *c = h->c;
   give_ahead(h, 0);
@@ -110,8 +110,8 @@ static int take(fl_lua_heap *h, int64_t bytes) {
   return 1;
 }
 
-/* Lua has loops that call no hook and end where the stack can not grow (a table whose __call it
-** is itself). So a call that is to end gets no large block. */
+/* Lua has loops that call no hook and end only when the stack can not grow (a table that is its own
+** __call). So a call that must end gets no large block. */
 static int must_end(const fl_lua *b) {
   return b != NULL && b->each > 0 && b->calls > 0 && b->c != NULL && fl_is_stuck(b->c);
 }
@@ -136,7 +136,7 @@ static void *resized(fl_lua_heap *h, void *p, size_t old, size_t size) {
   return q;
 }
 
-/* What happens at each op is here: a small block, and a free. */
+/* The frequent cases come first: a small block, and a free. */
 static void *counted(void *ud, void *p, size_t old, size_t size) {
   fl_lua_heap *h = (fl_lua_heap *)ud;
   if (p == NULL) {
@@ -296,5 +296,5 @@ static void tell(lua_State *L, fl_lua *b) {
 int fl_heap_tell(lua_State *L, fl_lua *b, int status) {
   if (status == LUA_OK || status == LUA_YIELD || b->c == NULL || !lua_checkstack(L, 4)) return 0;
   if (status == LUA_ERRMEM) tell(L, b);
-  return fl_collect_if_full(b->c, 1);       /* what failed holds its tensors no more */
+  return fl_collect_if_full(b->c, 1);       /* the failed call no longer holds its tensors */
 }

@@ -13,8 +13,8 @@ struct lua_State *fl_heap_new_state(void);
 ** which may get some. 0: the limit is below what the state has already, or there is no memory. */
 int fl_heap_open(struct lua_State *L, struct fl_lua *b);
 void fl_heap_close(struct lua_State *L, struct fl_lua *b);   /* what is allocated counts no more */
-/* After a call that failed with this status: if a limit refused memory, the message on top says
-** which and who has it. Then what is dead is collected, if memory is nearly full: 1. Never
+/* After a call that failed with this status: if a limit refused memory, completes the message on
+** top with which limit and who holds the memory. Then collects if memory is nearly full: 1. Never
 ** raises. */
 int fl_heap_tell(struct lua_State *L, struct fl_lua *b, int status);
 #endif

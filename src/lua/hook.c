@@ -13,8 +13,8 @@ fl_lua *fl_hook_of(lua_State *L) {
   return b;
 }
 
-/* L's hook as it is while nothing is asked for. A hook of the script's own is let be where ours
-** does not stand. A strike of just now goes before it. */
+/* Sets L's hook to the normal state. A hook of the script's own stays unless ours is needed. A
+** recent strike has priority. */
 static void settle(lua_State *L, const fl_lua *b) {
   const int each = b->each && fl_is_stuck(b->c) ? 1 : b->each, ours = lua_gethook(L) == hook;
   const int mask = (each > 0 ? LUA_MASKCOUNT : 0) | (b->noted ? CALLS : 0);
@@ -56,7 +56,8 @@ void fl_hook_charge(lua_State *L, fl_lua *b, long long n) {
   fl_hook_look(L, b);
 }
 
-/* While it runs Lua calls no hook, also in message handlers for what it raises: they must know. */
+/* While the hook runs Lua calls no hook, also not in message handlers for errors raised here: these
+** must take that into account. */
 static void hook(lua_State *L, lua_Debug *ar) {
   fl_lua *b = fl_hook_of(L);
   if (b == NULL || b->c == NULL) {
@@ -99,7 +100,7 @@ void fl_hook_begin(lua_State *L, fl_lua *b, int restart) {
   fl_time_begin(b->c);
 }
 
-/* The call is over: an interrupt that came too late to end it must not end the next one. */
+/* The call is over: an interrupt that came too late for it must not end the next one. */
 void fl_hook_end(lua_State *L, fl_lua *b) {
   if (--b->calls > 0 || b->c == NULL) return;
   fl_time_end(b->c);
@@ -124,7 +125,7 @@ lua_State *fl_hook_enter(fl_lua *b, lua_State *co) {
   return outer;
 }
 
-/* What came for the coroutine and did not strike is for who runs on. */
+/* A strike that came for the coroutine without effect applies to the thread that continues. */
 void fl_hook_leave(fl_lua *b, lua_State *co, lua_State *outer) {
   if (b->c == NULL) return;
   b->running = outer;

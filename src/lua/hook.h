@@ -2,15 +2,17 @@
 ** The hook of a state: one function that owns the slot, for limits, interrupts, the end of workers
 ** and flame graphs.
 **
-** A hook is of one coroutine, so who resumes one (coroutine.c) tells which runs. Where a limit
-** can be used up the hook stands: it looks each so many instructions. Elsewhere it is set by a
-** strike alone, at the instruction that comes next, and costs nothing before.
+** A hook belongs to one coroutine, so the code that resumes one (coroutine.c) tells which is
+** running. If a limit can be used up the hook is always set, and checks after a number of
+** instructions. Otherwise only a strike sets it, for the next instruction, and before that it costs
+** nothing.
 */
 #ifndef FL_LUA_HOOK_H
 #define FL_LUA_HOOK_H
 #include "lua/flame_lua.h"
 
-/* The name of -e's text as a chunk, and where flame-lua leaves that text in the registry. */
+/* The chunk name of -e's text, and the key under which flame-lua stores that text in the
+** registry. */
 #define FL_CLI_STRING "=(command line)"
 
 struct fl_lua;
@@ -22,26 +24,27 @@ enum { FL_HOOK_EACH = 1000 };
 
 /* The binding of L's state; NULL without the module. */
 struct fl_lua *fl_hook_of(struct lua_State *L);
-/* From now on it stands in L, in what runs and in coroutines that are resumed. */
+/* Keeps the hook set in L, in what is running and in coroutines that are resumed. */
 void fl_hook_stand(struct lua_State *L, struct fl_lua *b);
-/* Raise if the work is to end; else go on. What a function of C polls by. */
+/* Raises if the work must end; otherwise continues. C functions poll with this. */
 void fl_hook_look(struct lua_State *L, struct fl_lua *b);
-/* The same after n more steps. */
+/* The same after charging n more steps. */
 void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
-/* Each call and return is told to f, whatever else the hook stands for; NULL: no more. 0: to
-** somebody else already. A script's own hook in L loses the slot. */
+/* Passes each call and return to f, whatever else the hook is used for; NULL: stops that. 0:
+** another function receives them already. A script's own hook in L is removed. */
 int fl_hook_note(struct lua_State *L, struct fl_lua *b, fl_note f);
-/* A call by the host begins in L; between the two a strike ends it. Nested calls are of one.
-** restart: what a call uses up counts from 0. */
+/* A call by the host begins in L; between these two functions a strike ends it. Nested calls belong
+** to the outer one. restart: counts of what a call uses are reset. */
 void fl_hook_begin(struct lua_State *L, struct fl_lua *b, int restart);
 void fl_hook_end(struct lua_State *L, struct fl_lua *b);
-/* End what runs in b and in its sandboxes at the next instruction. In the thread of the state,
-** from a signal handler or an allocator. */
+/* Ends what runs in b and in its sandboxes at the next instruction. Called in the thread of the
+** state, from a signal handler or an allocator. */
 void fl_hook_strike(struct fl_lua *b);
-/* co is resumed: the hook is told that it runs now. Returns what ran before, which fl_hook_leave is
-** given when the resume ends. */
+/* Tells the hook that co is resumed and runs now. Returns the thread that ran before, which is
+** passed to fl_hook_leave when the resume ends. */
 struct lua_State *fl_hook_enter(struct fl_lua *b, struct lua_State *co);
 void fl_hook_leave(struct fl_lua *b, struct lua_State *co, struct lua_State *outer);
-/* Into the coroutine library on top: those of its functions that know the hook (coroutine.c). */
+/* Adds to the coroutine library on top those of its functions that inform the hook
+** (coroutine.c). */
 void fl_lua_coroutines(struct lua_State *L, struct fl_lua *b);
 #endif

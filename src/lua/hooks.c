@@ -1,7 +1,7 @@
 /*
 ** What specs ask of a build for tests (base/hooks.h): failing allocations, forgotten plans, planted
-** bugs, an interrupt, another budget of the window, steps of the collector that no clock puts off,
-** another current folder. In a release none of it is linked.
+** bugs, an interrupt, another budget of the window, steps of the collector that no clock delays,
+** another current folder. A release has none of these.
 */
 #include "lua/binding.h"
 #include "base/hooks.h"
@@ -28,8 +28,8 @@ static int forget_plans(lua_State *L) {
   return 0;
 }
 
-/* core.plant(k): the k-th planner bug (FL_PLANT_*) is there from now on, 0: none. Plans made
-** before are forgotten. */
+/* core.plant(k): the k-th planner bug (FL_PLANT_*) is active from now on; 0: none. Drops the plans
+** made before. */
 static int plant(lua_State *L) {
   flame_context *c = context_of(L);
   const int64_t k = luaL_checkinteger(L, 1);
@@ -38,13 +38,13 @@ static int plant(lua_State *L) {
   return forget_plans(L);
 }
 
-/* core.interrupt(): as Ctrl-C does. */
+/* core.interrupt(): the same as Ctrl-C. */
 static int interrupt(lua_State *L) {
   flame_interrupt(context_of(L));
   return 0;
 }
 
-/* core.budget(n): evaluate after so many recorded ops -> the number before. */
+/* core.budget(n): evaluate after n recorded ops -> the number before. */
 static int budget(lua_State *L) {
   flame_context *c = context_of(L);
   lua_pushinteger(L, c->budget);
@@ -52,8 +52,8 @@ static int budget(lua_State *L) {
   return 1;
 }
 
-/* core.collector_waits(n): a step of the collector comes when n values are pending, 0: before each
-** evaluation; nil: as its measured time says. */
+/* core.collector_waits(n): a step of the collector is done when n values are pending, 0: before
+** each evaluation; nil: depending on its measured time. */
 static int collector_waits(lua_State *L) {
   fl_collecting *k = &((fl_engine *)context_of(L)->engine)->collect;
   k->told = !lua_isnoneornil(L, 1);
@@ -62,7 +62,7 @@ static int collector_waits(lua_State *L) {
   return 0;
 }
 
-/* core.enter_folder(path): the current folder from now on -> the one before. */
+/* core.enter_folder(path): changes the current folder -> the one before. */
 static int enter_folder(lua_State *L) {
   char before[4096];
   const char *path = luaL_checkstring(L, 1);

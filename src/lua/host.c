@@ -1,9 +1,9 @@
 /*
 ** The hidden state of a context, and objects in it: see host.h.
 **
-** The hidden state borrows the context, and its end is the context's: flame_close hands over to
-** 'closing', which closes the state, whose last finaliser closes the context (module.c). So boxes,
-** callbacks and what the graph holds of the state go in the same order as in a script's.
+** The hidden state borrows the context and ends with it: flame_close calls 'closing', which closes
+** the state, whose last finaliser closes the context (module.c). So boxes, callbacks and what the
+** graph holds of the state are freed in the same order as in a script's state.
 */
 #include "lua/host.h"
 #include "lua/embedded.h"
@@ -22,7 +22,7 @@ struct flame_object {
 
 static const char key_objects, key_kept;
 
-/* The library as Lua's code, in a program that has it with the Lua that made it. */
+/* The library as compiled Lua code, if the program contains it and the Lua that compiled it. */
 extern __attribute__((weak)) const struct fl_embedded fl_embedded_code[];
 
 /* ---- the state ----------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ fl_lua *fl_host_of(flame_context *c) {
 
 /* ---- a call -------------------------------------------------------------------------------- */
 
-/* What the message on top says, as an error of the context. */
+/* Keeps the message on top as an error of the context. */
 static void keep_error(lua_State *L, fl_lua *b, int status, const char *op) {
   flame_context *c = b->c;
   char text[sizeof c->err.message + 64], said[sizeof text];
@@ -89,7 +89,7 @@ flame_status fl_host_run(fl_lua *b, lua_CFunction f, void *arg, const char *op) 
   flame_status e = FLAME_OK;
   fl_error_clear(&c->err);
   fl_error_clear(&b->last);
-  c->from_zero = 0;                           /* what the library says is rewritten as a whole */
+  c->from_zero = 0;                           /* the library's messages are rewritten as a whole */
   lua_pushcfunction(L, f);
   lua_pushlightuserdata(L, arg);
   fl_hook_begin(L, b, 0);
@@ -111,7 +111,7 @@ flame_status fl_host_run(fl_lua *b, lua_CFunction f, void *arg, const char *op) 
 
 /* ---- objects ------------------------------------------------------------------------------- */
 
-/* Push the table of objects, in which no metamethod is. */
+/* Pushes the table of objects, which has no metatable. */
 static void push_objects(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_objects) == LUA_TTABLE) return;
   lua_pop(L, 1);
@@ -120,7 +120,7 @@ static void push_objects(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_objects);
 }
 
-/* It outlives its context, whose memory it is not of. */
+/* An object outlives its context, so it is not in the context's memory. */
 flame_object *fl_object_new(lua_State *L, fl_lua *b, int i) {
   i = lua_absindex(L, i);
   push_objects(L);
@@ -199,7 +199,8 @@ static void push_function(lua_State *L, const fl_host_call *r) {
   lua_settop(L, at);
 }
 
-/* Push what is called, and the object before the arguments where it is a method: their number. */
+/* Pushes the callee, and if it is a method the object before the arguments: returns their
+** number. */
 static int push_callee(lua_State *L, const fl_host_call *r) {
   if (r->function) return push_function(L, r), 0;
   fl_host_push_object(L, r->b, r->object);
@@ -211,7 +212,7 @@ static int push_callee(lua_State *L, const fl_host_call *r) {
   return 1;
 }
 
-/* A field, which is no function: its value, or with an argument it is set. */
+/* Reads a field that is no function, or with an argument sets it. */
 static int field(lua_State *L, const fl_host_call *r, int callee, int self) {
   if (r->narg == 0) return 1;
   if (!self || r->narg > 1 || r->arg->name)
@@ -263,7 +264,7 @@ void flame_values_free(int n, flame_value *v) {
   }
 }
 
-/* Of a context that is held: b is of it. */
+/* Runs a call in a context that is held; b belongs to it. */
 static flame_status run(fl_host_call *r, const char *op) {
   flame_context *c = r->b->c;
   if (r->narg < 0 || r->nresult < 0)

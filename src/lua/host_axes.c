@@ -1,7 +1,8 @@
 /*
-** Axes for flame.h count from 0. A call's arguments are translated by the declaration of what is
-** called: a whole number >= 0, or each of a list of them, where a parameter takes an axis. Messages
-** are translated by their text: the library writes "axis 2", "axes 1 and 2", "1 to 2, or -1 to -2".
+** Axes for flame.h count from 0. A call's arguments are translated by the declaration of the called
+** function: a whole number >= 0, or each of a list of them, where a parameter takes an axis.
+** Messages are translated by their text: the library writes "axis 2", "axes 1 and 2", "1 to 2, or
+** -1 to -2".
 */
 #include "lua/declare.h"
 #include "lua/host.h"
@@ -26,7 +27,7 @@ static void shift(lua_State *L, int i) {
   lua_replace(L, i);
 }
 
-/* A number, or a list of this call's own. */
+/* A number, or a list that belongs to this call. */
 static void shift_value(lua_State *L, int i) {
   if (lua_type(L, i) != LUA_TTABLE) {
     shift(L, i);
@@ -66,7 +67,7 @@ static int is_axis_named(const fl_declared *d, const char *name, size_t n) {
   return 0;
 }
 
-/* The options in the table at i. Fields that exist may be set while it is gone through. */
+/* Converts the options in the table at i. Existing fields may be set during a traversal. */
 static void shift_named(lua_State *L, const fl_declared *d, int i) {
   for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
     size_t n = 0;
@@ -79,8 +80,8 @@ static void shift_named(lua_State *L, const fl_declared *d, int i) {
   }
 }
 
-/* Push the function that reads the arguments of the callable at i: of a class its 'init', of an
-** object 'forward'. 0: none is known. */
+/* Pushes the function that reads the arguments of the callable at i: for a class its 'init', for an
+** object 'forward'. 0: unknown. */
 static int push_reader(lua_State *L, int i) {
   if (lua_isfunction(L, i)) {
     lua_pushvalue(L, i);
@@ -107,7 +108,7 @@ void fl_host_axes(lua_State *L, fl_lua *b, int callee, int first) {
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
-/* The number at *p, one less, to 'to'. 0: there is none, or it is negative. */
+/* Writes the number at *p, minus one, to 'to'. 0: there is none, or it is negative. */
 static int less_one(const char **p, char **to, const char *end) {
   char *after;
   if (!isdigit((unsigned char)**p)) return 0;

@@ -1,6 +1,6 @@
 /*
 ** User kernels for flame.h: objects of the hidden state (host.h), by the methods that scripts have.
-** So a kernel that runs from C has the same checks, bits and gradients. A flame_kernel is the
+** So a kernel run from C has the same checks, bits and gradients. A flame_kernel is the
 ** flame_object of its kernel.
 */
 #include "lua/host.h"

@@ -77,7 +77,7 @@ typedef struct taking { lua_State *L; fl_lua *b; int kept; int64_t left; } takin
 
 static void take_value(taking *t, int i, int depth, flame_value *v);
 
-/* Keep the value on top, which is popped: what points into it holds until the next call. */
+/* Pops and keeps the value on top: pointers into it are valid until the next call. */
 static void keep(taking *t) {
   lua_rawseti(t->L, t->kept, (lua_Integer)lua_rawlen(t->L, t->kept) + 1);
 }
@@ -89,7 +89,7 @@ static void take_string(taking *t, int i, flame_value *v) {
   keep(t);
 }
 
-/* Is the table at i plain: a list, or fields by name? Sizes of tensors are. */
+/* Is the table at i plain: a list, or fields by name? Sizes of tensors count as plain. */
 static int is_plain(lua_State *L, int i) {
   if (fl_is_sizes(L, i)) return 1;
   if (!lua_getmetatable(L, i)) return 1;
@@ -97,7 +97,7 @@ static int is_plain(lua_State *L, int i) {
   return 0;
 }
 
-/* Fields whose key is neither a position nor a text are left out. */
+/* Fields whose key is neither a position nor a text are ignored. */
 static int64_t count_fields(lua_State *L, int i, lua_Integer n) {
   int64_t more = 0;
   for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) more += lua_type(L, -2) == LUA_TSTRING;
@@ -117,7 +117,7 @@ static void take_list(taking *t, int i, int depth, flame_value *v) {
   memset(list, 0, bytes);
   keep(t);
   v->as.list = list;
-  v->count = (size_t)all;                    /* from now on what it holds is freed with it */
+  v->count = (size_t)all;                    /* from now on its contents are freed with it */
   v->kind = FLAME_LIST;
   for (lua_Integer k = 1; k <= n; k++) {
     lua_geti(L, i, k);

@@ -1,10 +1,10 @@
 /*
 ** x[…], x(…) and their writes; gather, scatter and their kin; masks.
 **
-** key.c reads a key: a number, a range, an index tensor or a mask an axis, and new axes. Numbers
-** and ranges make one view; index tensors and masks then address the axes left, by one gather:
-** several are broadcast together and turned into linear positions. Masks need their values, so they
-** are evaluated and counted on the host.
+** key.c reads a key: a number, a range, an index tensor or a mask per axis, and new axes. Numbers
+** and ranges make one view; index tensors and masks then address the remaining axes, by one gather:
+** several are broadcast together and converted to linear positions. Masks need their values, so
+** they are evaluated and counted on the host.
 */
 #include "lua/key.h"
 #include <assert.h>
@@ -12,7 +12,7 @@
 static const char op_name[] = FL_INDEXING;
 
 /* ---- masks on the host --------------------------------------------------------------------- */
-/* 1-based positions of the true elements, one i64 tensor an axis (axes = 1: of the flattened
+/* 1-based positions of the true elements, one i64 tensor per axis (axes = 1: of the flattened
 ** mask), each of 'count' elements. Evaluates, and so may run scripts: the caller's nodes are held
 ** by its scope. 0 with the error kept. */
 static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
@@ -43,11 +43,11 @@ static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
 
 /* ---- addressing by tensors ------------------------------------------------------------------- */
 typedef struct address {
-  int n;                        /* index tensors, one an axis of y, axes ascending */
+  int n;                        /* index tensors, one per axis of y, axes ascending */
   int axis[FL_MAX_AXES];
-  int named[FL_MAX_AXES];       /* the axis of x, before drops, for messages */
+  int named[FL_MAX_AXES];       /* the axis of x, before axes are dropped, for messages */
   fl_node *idx[FL_MAX_AXES];    /* 1-based */
-  int perm[FL_MAX_AXES];        /* y's axes in the order used */
+  int perm[FL_MAX_AXES];        /* y's axes in the order in which they are used */
   int moved;
   int at;                       /* axis of the merged positions */
   fl_node *merged;              /* y permuted, with the addressed axes merged into one */
@@ -55,14 +55,14 @@ typedef struct address {
   fl_node *linear;              /* checked 0-based positions */
 } address;
 
-/* Index tensors of the key, masks replaced by theirs; axes counted after drops. */
+/* The index tensors of the key, with masks replaced by theirs; axes are counted after drops. */
 static int gather_items(fl_lua *b, const fl_key *k, address *a) {
   a->n = 0;
   for (int i = 0; i < k->nitem; i++) {
     fl_node *idx = fl_scope_hold(b->c, node_of(b, k->items[i].box));
     if (idx == NULL) return 0;
     const int mask = k->items[i].mask, axes = mask ? idx->shape->rank : 1;
-    if (mask != (idx->dtype == FLAME_BOOL))             /* a finaliser ran since the key was read */
+    if (mask != (idx->dtype == FLAME_BOOL))             /* a finaliser ran after the key was read */
       return FL_FAIL(b->c, FLAME_BAD_ARGUMENT, op_name, "the index tensor became %s meanwhile",
                      fl_dtype_name(idx->dtype)), 0;
     if (!mask) a->idx[a->n] = idx;
@@ -76,9 +76,8 @@ static int gather_items(fl_lua *b, const fl_key *k, address *a) {
   return 1;
 }
 
-/* Order of y's axes: the addressed ones as neighbours, in place when there is no other axis between
-** them, else first. A 0-d index is one position and no axis of the result, so
-** it counts as neither. */
+/* The order of y's axes: the addressed ones become neighbours, in place if no other axis is between
+** them, else first. A 0-d index is one position and no axis of the result, so it is neither. */
 static void order_axes(address *a, int rank) {
   unsigned used = 0;
   int first = -1, last = -1, apart = 0, k = 0;
@@ -159,7 +158,7 @@ int fl_index_call(lua_State *L) {
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
-/* v, which stands for the axes that 'drop' leaves, with the dropped ones put back as size 1. */
+/* v, which has only the axes that 'drop' leaves, with the dropped ones inserted as size 1. */
 static fl_node *with_dropped(fl_node *v, uint32_t drop, int rank) {
   int right = 0;                                    /* axes of v placed, from the last */
   for (int a = rank - 1; a >= 0 && v != NULL && right < v->shape->rank; a--, right++)
@@ -167,7 +166,7 @@ static fl_node *with_dropped(fl_node *v, uint32_t drop, int rank) {
   return v;
 }
 
-/* The one mask over the first axes, and nothing else: then a single value needs no positions. */
+/* A single mask over the first axes, with nothing else: then a single value needs no positions. */
 static fl_node *lone_mask(fl_lua *b, const fl_key *k, const fl_node *x) {
   if (!k->whole || k->nitem != 1 || k->items[0].axis != 0) return NULL;
   fl_node *mask = node_of(b, k->items[0].box);
@@ -257,8 +256,8 @@ static fl_node *at_least_1d(fl_node *n) {
   return n && n->shape->rank == 0 ? n_reshape(n, 1, &one) : n;
 }
 
-/* The tensor that an op along one axis works on, its positions, and whether the result is 0-d: as
-** PyTorch has it, a 0-d tensor counts as a list of one and 0-d positions as one position. */
+/* The tensor on which an op along one axis works, its positions, and whether the result is 0-d: as
+** in PyTorch, a 0-d tensor counts as a list of one and 0-d positions as one position. */
 typedef struct along_nodes { fl_node *x, *idx; int scalar; } along_nodes;
 
 static int along_enter(fl_lua *b, const char *op, how_t how, const along *a, along_nodes *n) {
@@ -296,7 +295,7 @@ static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a)
   return y && n.scalar ? n_reshape(y, 0, NULL) : y;
 }
 
-/* core.naming(op): the next op on positions is a part of that one, and says so in its messages. */
+/* core.naming(op): the next op on positions is a part of that op, and uses its name in messages. */
 static int i_naming(lua_State *L) {
   static const char *const names[] = { "put", "take_along_dim", "scatter_reduce", "index_reduce",
                                        "embedding_bag",

@@ -82,7 +82,7 @@ static int settings(lua_State *L) {
   return 2;
 }
 
-/* flame.eval(x, …): these now; flame.eval(): all that is recorded. */
+/* flame.eval(x, …): evaluates these; flame.eval(): everything recorded. */
 static int x_eval(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);
@@ -99,7 +99,7 @@ static int x_eval(lua_State *L) {
   return n;
 }
 
-/* All that is recorded is computed, and the devices are waited for. */
+/* Computes everything recorded, and waits for the devices. */
 static void wait_for_all(lua_State *L, fl_lua *b) {
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = b->c->up->evaluate_all(b->c);
@@ -125,7 +125,7 @@ static int x_seed(lua_State *L) {
   return 0;
 }
 
-/* flame.rng_state(): {seed =, counter =}; flame.rng_state(s) goes back to it. */
+/* flame.rng_state(): {seed =, counter =}; flame.rng_state(s) restores it. */
 static int x_rng_state(lua_State *L) {
   flame_context *c = context_of(L);
   fl_args(L);
@@ -260,8 +260,8 @@ static int x_last_error(lua_State *L) {
   return 1;
 }
 
-/* core.fail(op, message): raises as the C functions do. However long the
-** facts are, the remedy is told. */
+/* core.fail(op, message): raises like the C functions. However long the facts are, the remedy is
+** included. */
 static int fail(lua_State *L) {
   const char *text = luaL_checkstring(L, 2), *remedy = strrchr(text, FL_DO[0]);
   const size_t facts = remedy != NULL ? (size_t)(remedy - text) : strlen(text);
@@ -270,14 +270,14 @@ static int fail(lua_State *L) {
                      text, remedy != NULL ? remedy : "");
 }
 
-/* core.load(): all that is written in Lua is there, also where an earlier
-** load had no memory for all of it. */
+/* core.load(): everything written in Lua is loaded, also if an earlier load had no memory for all
+** of it. */
 static int load_core(lua_State *L) {
   fl_core_load(L, self_of(L));
   return 0;
 }
 
-/* core.hint(word, known): what a message says of a word that is no key of the table. */
+/* core.hint(word, known): the hint in a message about a word that is no key of the table. */
 static int hint(lua_State *L) {
   char out[64];
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -287,7 +287,7 @@ static int hint(lua_State *L) {
   return 1;
 }
 
-/* core.pin(): the script's line is looked up once; until core.unpin() every op has it. */
+/* core.pin(): the script's line is looked up once; until core.unpin() all ops get it. */
 static int pin(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->pinned == 0) b->pin = fl_lua_site(L, b);
@@ -307,7 +307,7 @@ static int callable(lua_State *L) {
 }
 
 static int is_tensor(lua_State *L) {
-  if (lua_gettop(L) != 1) fl_args(L);              /* it is asked at every turn */
+  if (lua_gettop(L) != 1) fl_args(L);              /* called very often */
   lua_pushboolean(L, box_at(L, 1) != NULL);
   return 1;
 }
@@ -332,8 +332,8 @@ static int inputs_of(const fl_node *n, int tape) {
   return n->state == FL_PENDING || (tape && n->entry != NULL) ? n->nin : 0;
 }
 
-/* What the tape knows of n: is it a leaf, can its op be differentiated, was
-** it freed by a backward. */
+/* Sets the fields about n's autograd state: is it a leaf, can its op be differentiated, did a
+** backward free its entry. */
 static void set_facts(lua_State *L, const fl_node *n) {
   lua_pushboolean(L, n->entry != NULL);
   lua_setfield(L, -2, "tracked");
@@ -381,7 +381,7 @@ static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int n
   if (tape) set_facts(L, n);
 }
 
-/* Inputs before their users; the way back is a Lua table, not the C stack. */
+/* Inputs before their users; the stack for the traversal is a Lua table, not the C stack. */
 static int recorded(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = fl_arg_tensor(L, 1, "graph", "x");
@@ -415,7 +415,7 @@ static int recorded(lua_State *L) {
   return 1;
 }
 
-/* Wall-clock seconds of no particular origin. */
+/* Wall-clock seconds from an arbitrary origin. */
 static double clock_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -428,8 +428,8 @@ static int elapsed(lua_State *L) {
   return 1;
 }
 
-/* flame.timer(): a function that gives the seconds since; work still queued does not count,
-** unless it is to be waited for, at both ends. */
+/* flame.timer(): a function that returns the seconds since then; queued work is not included unless
+** waiting is requested, which then happens at both ends. */
 static int x_timer(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);

@@ -2,7 +2,7 @@
 ** Files for scripts: the raw forms that lua/flame/base/save.lua and data.lua build on, the
 ** clock and the terminal for progress lines, and x:to_(…), which changes dtype or device
 ** inside a handle.
-** An open file or folder lives in a userdata with a finaliser, so that no error leaves it open.
+** An open file or folder is in a userdata with a finaliser, so that no error leaves it open.
 */
 #include "lua/binding.h"
 #include "io/io.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A path without NUL bytes, which C would not see. */
+/* A path without NUL bytes, at which C would stop. */
 static const char *arg_path(lua_State *L, int i, const char *op) {
   size_t n = 0;
   fl_arg_string(L, i, op, "path");
@@ -71,7 +71,7 @@ static holder *holder_new(lua_State *L, void (*close)(void *)) {
 }
 
 static void holder_close(holder *h) {
-  assert(h->close);                   /* open: callers have it from a field that says so */
+  assert(h->close);                   /* open: callers got it from a field of an open file */
   h->close(&h->of);
   h->close = NULL;
 }
@@ -133,7 +133,7 @@ static int io_load_parts(lua_State *L) {
   return 1;
 }
 
-/* (path, device) -> {name = tensor} of an npz file; raises for a zip that is none. */
+/* (path, device) -> {name = tensor} of an npz file; raises for a zip file that is no npz. */
 static int io_load_npz(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, "load");
@@ -173,7 +173,7 @@ static int io_load_npy(lua_State *L) { return load_one(L, "load", fl_npy_read); 
 
 /* ---- tensors into files ---------------------------------------------------------------------- */
 
-/* The string number i of the list at 'list', which keeps it. */
+/* The i-th string of the list at 'list', which keeps it alive. */
 static fl_span string_of(lua_State *L, int list, int64_t i) {
   fl_span s;
   lua_rawgeti(L, list, i);
@@ -197,7 +197,7 @@ static fl_to_save *to_save(lua_State *L, int64_t *n) {
   return s;
 }
 
-/* The values of this moment: held, so that a write of a finaliser leaves them alone. */
+/* Holds the present values, so that a write by a finaliser does not change them. */
 static flame_status hold_all(lua_State *L, fl_lua *b, fl_to_save *s, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     lua_rawgeti(L, 3, i + 1);
@@ -254,7 +254,7 @@ static int save_as(lua_State *L, flame_status (*save)(flame_context *, const cha
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* base/save.lua gives one tensor to these. */
+/* base/save.lua passes one tensor to these. */
 static flame_status need_one(flame_context *c, int64_t n) {
   if (n == 1) return FLAME_OK;
   return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors for a file of one", (long long)n);
@@ -294,8 +294,8 @@ static int io_png_bytes(lua_State *L) {
 
 /* ---- text and folders ------------------------------------------------------------------------ */
 
-/* (path, op, offset, most) -> the file's bytes from 'offset' on as a string, unpacked when gzip;
-** all that there are, or at most so many. */
+/* (path, op, offset, most) -> the file's bytes from 'offset' on as a string, decompressed if it is
+** gzip; all, or at most 'most'. */
 static int io_read(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *op = luaL_optstring(L, 2, "read"), *path = arg_path(L, 1, op);
@@ -327,7 +327,7 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
-/* (path, op, text): writes a file as a whole; where that fails the old one stays. */
+/* (path, op, text): writes a file as a whole; if that fails the old one stays. */
 static int io_write(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *op = luaL_checkstring(L, 2), *path = arg_path(L, 1, op);
@@ -349,7 +349,7 @@ static int io_open_at(lua_State *L) {
   const char *path = arg_path(L, 1, luaL_checkstring(L, 2));
   if (b->c == NULL) fl_lua_raise(L, b);
   holder *h = holder_new(L, close_reader);
-  lua_createtable(L, 2, 0);                        /* the reader's texts live as it does */
+  lua_createtable(L, 2, 0);                        /* the reader's texts live as long as it does */
   for (int i = 1; i <= 2; i++) lua_pushvalue(L, i), lua_rawseti(L, -2, i);
   lua_setiuservalue(L, -2, 1);
   fl_error_clear(&b->c->err);
@@ -412,8 +412,8 @@ static int io_remove(lua_State *L) {
   return 1;
 }
 
-/* (path) -> true: the folder is there, made with those above it where they
-** were not; or nil and why. */
+/* (path) -> true: the folder exists, and was made with missing parents if necessary; or nil and
+** why. */
 static int io_make_folder(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, "make_folder");
@@ -438,7 +438,7 @@ static int io_make_folder(lua_State *L) {
 }
 
 /* Seconds of a clock that only goes on. */
-/* (path) -> what changes when the file is written again; nil: it can not be read */
+/* (path) -> a value that changes when the file is written again; nil: it can not be read */
 static int io_stamp(lua_State *L) {
   fl_lua *b = self_of(L);
   struct stat s;
@@ -459,7 +459,7 @@ static int io_now(lua_State *L) {
   return 1;
 }
 
-/* How often the script has called flame.seed. */
+/* How many times the script has called flame.seed. */
 static int io_seedings(lua_State *L) {
   lua_pushinteger(L, self_of(L)->seedings);
   return 1;

@@ -64,8 +64,8 @@ static int is_listed(lua_State *L, int at, const char *text) {
   return found;
 }
 
-/* A variable of file scope that other kernels use as well is set by the script where it is only
-** read, and an argument where it is named in inout; else the kernel is only the compiler's. */
+/* A variable of file scope that other kernels use too is set by the script if it is only read, and
+** is an argument if it is named in inout; otherwise only the compiler can run the kernel. */
 static void settle_memory(lua_State *L, fl_ksource *s, int inout) {
   for (int i = 0; i < s->n_kernels; i++) {
     fl_kfunc *f = s->kernels[i];
@@ -74,7 +74,8 @@ static void settle_memory(lua_State *L, fl_ksource *s, int inout) {
     for (int k = own; k < f->n_params && f->has_body; k++) {
       fl_kparam *q = &f->params[k];
       if (!q->shared || is_listed(L, inout, q->name)) continue;
-      if (q->is_const) { q->of_file = 1; continue; }       /* the script says what others left */
+      if (q->is_const) { q->of_file = 1; continue; }       /* the script sets what other kernels
+                                                           ** leave in it */
       f->refusal = fl_karena_printf(&s->arena, "'%s' is used by another kernel, too" FL_DO
                                     ": name it in inout, or make it a parameter", q->name);
       f->refusal_line = q->line;
@@ -95,8 +96,8 @@ void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p) {
   }
 }
 
-/* The box's function with the parameters named in the list at 'inout' (0: there is none) as
-** arguments that keep their contents. */
+/* Puts into the box its function with the parameters named in the list at 'inout' (0: there is
+** none) as arguments that keep their contents. */
 static void take_function(lua_State *L, fl_lua *b, fl_kernel_box *k, int inout) {
   uint8_t named[FL_KP_MAX_ARGS] = { 0 };
   fl_kfunction *f = k->k;
@@ -110,7 +111,7 @@ static void take_function(lua_State *L, fl_lua *b, fl_kernel_box *k, int inout) 
   else fl_lua_raise(L, b);
 }
 
-/* An output whose old contents would be read, or added to by a plain +=: it has none. */
+/* Finds an output whose old contents would be read, or added to by a plain +=: it has none. */
 static void find_unread(fl_lua *b, fl_kernel_box *k) {
   const fl_kfunc *f = k->k->f;
   if (!f->has_body) return;
@@ -148,7 +149,7 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
   return NULL;
 }
 
-/* What is wrong with the whole text of a unit, which is let go. */
+/* The error in the whole text of a unit, which is freed. */
 static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *text) {
   char why[300], where[LUA_IDSIZE + 64] = "";
   snprintf(why, sizeof why, "%s", text);
@@ -159,8 +160,8 @@ static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *tex
   return fl_lua_fail(L, "kernel", "%s%s", where, why);
 }
 
-/* Why the language refuses the kernel stands before what the compiler says, and what a name that
-** does not exist may have meant behind it. */
+/* Adds to the compiler's message why the language refuses the kernel, before it, and what an
+** unknown name may mean, after it. */
 static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
   char text[640];
   const char *meant = f->refusal ? strstr(f->refusal, "did you mean ") : NULL;
@@ -172,7 +173,7 @@ static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
   fl_error_change(&c->err, text);
 }
 
-/* The box holds f instead of its first function. 0: no memory. */
+/* Replaces the box's first function by f. 0: no memory. */
 static int change_function(fl_kernel_box *k, fl_kfunc *f) {
   fl_kfunction *other = fl_kfunction_given(k->k->unit, f);
   if (!other) return 0;
@@ -181,8 +182,7 @@ static int change_function(fl_kernel_box *k, fl_kfunc *f) {
   return 1;
 }
 
-/* Where there are limits no text of a script is compiled as it is, only what is printed from a
-** tree. */
+/* With limits no text of a script is compiled as it is, only text that is printed from a tree. */
 static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k) {
   char text[480];
   if ((!b->c->limits.any && !b->c->limits.deny) || !k || k->f->has_body) return;
@@ -231,7 +231,7 @@ static int kernel_new(lua_State *L) {
   if (!s && b->c->err.code == FLAME_INTERRUPTED) tell_interrupt(b->c);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   if (u) settle_memory(L, s, 4);
-  /* a first function owns the unit from here on, whichever is chosen */
+  /* from here on a first function owns the unit, whichever is chosen */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
   const int parsed = u && (k->k || s->n_kernels == 0);
   if (!parsed && b->c->err.code == FLAME_OK)
@@ -263,7 +263,7 @@ static void read_size3(lua_State *L, const char *name, int64_t out[3]) {
 }
 
 /* (kernel, config) -> the same kernel, configured by shape, grid, block, shared; functions and
-** whatever else is in config stay in the table, which the new object holds. */
+** other contents of config stay in the table, which the new object holds. */
 static int kernel_with(lua_State *L) {
   const fl_kernel_box *old = fl_arg_kernel(L, 1, "with");
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -294,8 +294,8 @@ static int kernel_with(lua_State *L) {
   return 1;
 }
 
-/* (kernel, nodiff or nil, does the script give the gradient?): what its gradients need beside
-** the text. Once, before it is configured. */
+/* (kernel, nodiff or nil, does the script give the gradient?): what its gradients need in addition
+** to the text. Once, before it is configured. */
 static int kernel_rule(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
@@ -308,7 +308,7 @@ static int kernel_rule(lua_State *L) {
   return e == FLAME_OK ? 0 : fl_lua_raise(L, b);
 }
 
-/* (list of kernels, device name): compile together. */
+/* (list of kernels, device name): compiles them together. */
 static int kernel_ready(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -357,7 +357,8 @@ static int checks_gradients(lua_State *L) {
   return 1;
 }
 
-/* ([most]): so many elements a gather may have; returns what it was. Tests have none with -1. */
+/* ([most]): sets how many elements a gather may have; returns the previous number. Tests disable
+** gathers with -1. */
 static int kernel_gather(lua_State *L) {
   flame_context *c = self_of(L)->c;
   if (!c) return fl_lua_raise(L, self_of(L));
@@ -372,7 +373,7 @@ static int is_kernel(lua_State *L) {
   return 1;
 }
 
-/* core.kernel_call([f]): what a call of a kernel runs; sets it. */
+/* core.kernel_call([f]): the function that runs for a call of a kernel; sets it. */
 static int kernel_call_by(lua_State *L) {
   lua_settop(L, 1);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_kernel);
@@ -383,7 +384,7 @@ static int kernel_call_by(lua_State *L) {
   return 1;
 }
 
-/* (methods): the table behind k:with and the rest; called once by kernel/methods.lua. */
+/* (methods): the table of k:with and other methods; called once by kernel/methods.lua. */
 static int kernel_methods(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);

@@ -1,7 +1,7 @@
 /*
 ** User kernels in Lua: the userdata behind flame.kernel, shared by kernel.c (making),
-** kernel_report.c (looking), kernel_args.c and kernel_call.c (calling) and kernel_rule.c (what of
-** gradients is Lua). Gradients themselves are rule/.
+** kernel_report.c (looking), kernel_args.c and kernel_call.c (calling) and kernel_rule.c (the part
+** of gradients in Lua). Gradients themselves are in rule/.
 */
 #ifndef FL_LUA_KERNEL_H
 #define FL_LUA_KERNEL_H
@@ -19,36 +19,38 @@ typedef struct fl_kernel_box {
   fl_kfunction *k;                     /* of p */
   int nout, taken, nhidden;            /* nout, taken: of results and arguments of a call */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
-  uint8_t given;                       /* the script gives the gradient */
+  uint8_t given;                       /* the script computes the gradient */
   int64_t grid[3], block[3], shared;
   fl_sizes shape;
-  int unread_output, unread_line;      /* output that is read before it is written; -1: none */
-  int unread_adds;                     /* it is added to, and not read otherwise */
+  int unread_output, unread_line;      /* output that is read before it is written, and its line;
+                                       ** -1: none */
+  int unread_adds;                     /* it is only added to */
 } fl_kernel_box;
 
-/* A launch while it is put together: boxes stand for its inputs until the context is entered. */
+/* A launch that is being prepared: its inputs are boxes until the context is entered. */
 typedef struct fl_kplan {
   fl_launch l;
   fl_box *in[FL_CALL_INPUTS];
-  fl_box *number[FL_KP_MAX_ARGS];      /* by parameter: the tensor that its number was read from;
-                                       ** known where it is tracked */
+  fl_box *number[FL_KP_MAX_ARGS];      /* by parameter: the tensor from which its number was read;
+                                       ** set if it is tracked */
   uint64_t numbers;                    /* bit i: number[i] is set */
   int tracked;
 } fl_kplan;
 
-/* The Lua value at i as argument 'arg' of the plan; what does not fit raises (kernel_args.c). */
+/* Converts the Lua value at i to argument 'arg' of the plan; raises if it does not fit
+** (kernel_args.c). */
 void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 
-/* The innermost frame of the script: its label, and the line where the text begins, 0 where that
-** is unknown (kernel_place.c). */
+/* The innermost frame of the script: its label, and the line where the text begins, 0 if that is
+** unknown (kernel_place.c). */
 int fl_kernel_place(lua_State *L, const char *text, char label[LUA_IDSIZE]);
 fl_kernel_box *fl_kernel_at(lua_State *L, int i);          /* NULL: none */
-/* The same or an error of op. */
+/* The same, or raises an error of op. */
 fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op);
 /* Raise what the context keeps about a kernel. */
 int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k);
-/* Push the value that the script has set for hidden parameter q of the kernel at 1; raises. */
+/* Pushes the value that the script has set for hidden parameter q of the kernel at 1; may raise. */
 void fl_kernel_push_constant(lua_State *L, const char *kernel, const fl_kparam *q);
 int fl_kernel_call(lua_State *L);          /* k(…) */
 int fl_kernel_launch(lua_State *L);        /* k:launch(geometry, …) */
@@ -59,7 +61,7 @@ int fl_kernel_lines(lua_State *L);
 int fl_kernel_image(lua_State *L);
 int fl_kernel_run(lua_State *L);           /* internal.kernel_run */
 fl_kernel_box *fl_kernel_push(lua_State *L);              /* empty: the owner before the resource */
-/* The box gets the program, whose reference it takes, and what follows from it. */
+/* Puts the program into the box, with its reference, and what follows from it. */
 void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p);
 int fl_kernel_show(lua_State *L);          /* internal.kernel_show (kernel_report.c) */
 /* internal.kernel_again, _tangent, _adjoint, _facts: of a rule at 1 (kernel_rule.c) */
@@ -67,8 +69,8 @@ int fl_kernel_again(lua_State *L);
 int fl_kernel_tangent(lua_State *L);
 int fl_kernel_adjoint(lua_State *L);
 int fl_kernel_facts(lua_State *L);
-/* Push the owner of a rule that is still to come, for a proof. */
+/* Pushes the owner of a rule that is made later, for a proof. */
 fl_krule **fl_kernel_push_rule(lua_State *L);
-void fl_kernel_prove(fl_lua *b);           /* FLAME_CHECK=grad: the context's rules are proven */
+void fl_kernel_prove(fl_lua *b);           /* FLAME_CHECK=grad: makes the context prove its rules */
 int fl_kernel_cache(lua_State *L);         /* internal.kernel_cache */
 #endif

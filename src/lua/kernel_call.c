@@ -1,8 +1,9 @@
 /*
-** Calls of user kernels. k(…) is the hot path: arguments are checked against the signature,
-** outputs made, the grid inferred, and one node recorded; what is tracked gets its rule (rule/).
-** No Lua runs unless the script gives the gradient (internal.kernel_given). k:launch writes through
-** the handles given, as x[…] = v does: the kernel works on copies, which then are the handles'.
+** Calls of user kernels. k(…) is the hot path: arguments are checked against the signature, outputs
+** are made, the grid is inferred, and one node is recorded; if an argument is tracked the results
+** get their rule (rule/). No Lua code runs unless the script computes the gradient
+** (internal.kernel_given). k:launch writes through the handles given, as x[…] = v does: the kernel
+** works on copies, which then become the handles' values.
 */
 #include "lua/kernel.h"
 #include <stdio.h>
@@ -16,7 +17,7 @@ static void begin(lua_State *L, fl_lua *b, plan *p, const fl_kernel_box *k) {
   p->numbers = 0;
 }
 
-/* Goes on where e is none, else raises. */
+/* Continues if e is FLAME_OK, else raises. */
 static void must(lua_State *L, flame_status e) {
   if (e != FLAME_OK) fl_lua_raise(L, self_of(L));
 }
@@ -44,7 +45,7 @@ static void add_output(lua_State *L, plan *p, int arg, int dtype, const fl_sizes
   must(L, fl_launch_output(&p->l, arg, dtype, shape->n, shape->at, input));
 }
 
-/* What the input begins with, and becomes. */
+/* Adds a copy: the input has its contents, and becomes it afterwards. */
 static void add_copy(lua_State *L, plan *p, int arg, int input) {
   const fl_node *n = p->in[input]->t->node;
   must(L, fl_launch_output(&p->l, arg, n->dtype, n->shape->rank, n->shape->size, input));
@@ -72,14 +73,14 @@ static void make_ready(lua_State *L, fl_lua *b, plan *p) {
 
 /* ---- results ---- */
 
-/* The inputs are as their handles are now. */
+/* Takes the inputs from their handles, as these are now. */
 static flame_status record(fl_lua *b, plan *p, fl_node **value) {
   for (int i = 0; i < p->l.nin; i++)
     if (!(p->l.in[i] = node_of(b, p->in[i]))) return b->c->err.code;
   return fl_launch_record(&p->l, value);
 }
 
-/* The tensors that numbers were read from, by parameter; what is not is NULL. */
+/* The tensors from which numbers were read, by parameter; NULL for the others. */
 static flame_status number_nodes(fl_lua *b, const plan *p, fl_node **number) {
   memset(number, 0, sizeof *number * (size_t)p->l.p[FL_KP_COUNT_ARGS]);
   for (int i = 0; p->numbers >> i; i++)
@@ -87,7 +88,7 @@ static flame_status number_nodes(fl_lua *b, const plan *p, fl_node **number) {
   return FLAME_OK;
 }
 
-/* The rule of what was recorded; none where nothing is tracked. */
+/* The rule of the recorded launch; none if nothing is tracked. */
 static flame_status rule_of(fl_lua *b, const plan *p, fl_kprogram *of, fl_node **value,
                             fl_krule **r) {
   fl_node *number[FL_KP_MAX_ARGS];
@@ -98,8 +99,8 @@ static flame_status rule_of(fl_lua *b, const plan *p, fl_kprogram *of, fl_node *
   return b->c->err.code;
 }
 
-/* Record and push the results: tracked by the rule of the program, or NULL. proof: that gets the
-** rule instead, or NULL. */
+/* Records and pushes the results, tracked by the rule of the program 'of', or untracked if it is
+** NULL. If 'proof' is not NULL it gets the rule instead. */
 static int results(lua_State *L, fl_lua *b, plan *p, fl_kprogram *of, fl_krule **proof) {
   fl_box *out[FL_KP_MAX_ARGS];
   fl_node *value[FL_KP_MAX_ARGS];
@@ -136,7 +137,8 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
   else fl_lua_fail(L, p->l.name, "%d argument%s, need %d: (%s)", given, many, k->taken, list);
 }
 
-/* What shape, grid and block functions of the configuration say: into a copy of *k. */
+/* Calls the shape, grid and block functions of the configuration; their results go into a copy of
+** *k. */
 static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given) {
   lua_getiuservalue(L, 1, 1);
   const int config = lua_gettop(L);
@@ -172,7 +174,8 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
   lua_settop(L, config - 1);
 }
 
-/* A variable of file scope: what the script has set, or zeros, dropped after the launch. */
+/* A variable of file scope: the value that the script has set, or zeros, which are dropped after
+** the launch. */
 static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i) {
   const fl_kparam *q = &k->k->f->params[i];
   const fl_sizes size = { .n = 1, .at = { q->count } };
@@ -245,7 +248,7 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
   return n;
 }
 
-/* The results on top, without those of hidden parameters: how many are left. */
+/* Keeps the results on top, without those of hidden parameters: returns how many remain. */
 static int visible(lua_State *L, const fl_kernel_box *k, int nout) {
   int at = lua_gettop(L) - nout + 1;
   for (int i = 0; i < k->p->nparam; i++) {
@@ -256,7 +259,7 @@ static int visible(lua_State *L, const fl_kernel_box *k, int nout) {
   return k->nout;
 }
 
-/* Push a table of n values that stand at 'first'. */
+/* Pushes a table of the n values from 'first' on. */
 static void push_list(lua_State *L, int first, int n) {
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
@@ -265,8 +268,8 @@ static void push_list(lua_State *L, int first, int n) {
   }
 }
 
-/* A gradient of the script's: kernel_given(kernel, results, arguments, geometry, n, rule or nil)
-** makes the tracked results. The rule, for a proof, stands before the results. */
+/* For a gradient by the script: kernel_given(kernel, results, arguments, geometry, n, rule or nil)
+** makes the tracked results. The rule, for a proof, is before the results. */
 static int track_given(lua_State *L, const plan *p, int given, int64_t n, int nout, int proof) {
   const int first = lua_gettop(L) - nout + 1;
   luaL_checkstack(L, 12, p->l.name);
@@ -285,7 +288,8 @@ static int track_given(lua_State *L, const plan *p, int given, int64_t n, int no
   return fl_core_call(L, "kernel_given");
 }
 
-/* The kernel that also writes down what its atomics return: a last result for the derivatives. */
+/* Uses the kernel that also records what its atomics return: as a last result for the
+** derivatives. */
 static void use_recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
   fl_launch *l = &p->l;
   fl_sizes s = { .n = 1, .at = { k->p->records } };
@@ -298,7 +302,7 @@ static void use_recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
   l->k = k->p->recorder;
 }
 
-/* n elements, in blocks of the usual size, unless the script said otherwise. */
+/* n elements, in blocks of the default size, unless the script set another. */
 static void set_geometry(lua_State *L, plan *p, const fl_kernel_box *k, int64_t n) {
   int64_t *grid = p->l.p + FL_KP_GRID, *block = p->l.p + FL_KP_BLOCK;
   fl_launch_elements(&p->l, n);
@@ -384,7 +388,7 @@ static void launch_geometry(lua_State *L, plan *p, const fl_kernel_box *k) {
   must(L, fl_launch_check(&p->l));
 }
 
-/* A written handle: neither a view nor tracked. */
+/* A handle that is written must be neither a view nor tracked. */
 static void check_target(lua_State *L, const plan *p, const char *name, const fl_box *x) {
   if (x->t->node->entry)
     fl_lua_fail(L, p->l.name, "%s is tracked: :launch writes in place and is not on the tape"
@@ -469,8 +473,8 @@ int fl_kernel_launch(lua_State *L) {
 }
 
 /* ---- internal.kernel_run(kernel, elements, kinds, values): for a vjp in CUDA C ---- */
-/* A thread for each element. kinds: a letter for each parameter: i input, o zeros that are written
-** (a result; value: sizes), v scalar, s struct. */
+/* One thread per element. kinds: a letter for each parameter: i input, o zeros that are written (a
+** result; value: sizes), v scalar, s struct. */
 static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, char kind) {
   const fl_kparam *q = &k->k->f->params[i];
   const int at = lua_gettop(L);

@@ -77,7 +77,7 @@ static void put(const writer *w, const fl_kexpr *x) {
       fl_text_puts(w->out, ")");
       return;
     case FL_KX_CALL: put_call(w, fl_kbuiltins[x->op].id, x); return;
-    /* loads and thread numbers: nothing has them here */
+    /* loads and thread numbers, which do not occur here */
     default: fl_text_puts(w->out, "N.other()");
   }
 }

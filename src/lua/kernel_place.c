@@ -15,7 +15,7 @@ static int count_lines(const char *from, const char *to) {
   return n;
 }
 
-/* Line of 'text' in the script's own text; not before 'line' if it is there as well. */
+/* The line of 'text' in the script's own text, not before 'line' if it also occurs later. */
 static int find_text(const char *script, const char *text, int line) {
   const char *from = script;
   for (int i = 1; i < line && from; i++) from = (from = strchr(from, '\n')) ? from + 1 : NULL;
@@ -24,7 +24,7 @@ static int find_text(const char *script, const char *text, int line) {
   return at ? 1 + count_lines(script, at) : 0;
 }
 
-/* The script's own text is read for it: of a regular file that is no larger than scripts are. */
+/* Reads the script's own text, if it is a regular file of a plausible size. */
 static int find_in_file(lua_State *L, const char *name, const char *text, int line) {
   enum { MOST = 1 << 20 };
   struct stat st;

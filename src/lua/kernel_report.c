@@ -1,6 +1,6 @@
 /*
-** What kernels say about themselves: signature, text, what their derivatives cost, where in the
-** script each addition to memory comes from, and what is kept of them on disk.
+** Reports about kernels: signature, text, the cost of their derivatives, where in the script each
+** addition to memory comes from, and what is kept of them on disk.
 */
 #include "lua/kernel.h"
 #include <stdio.h>
@@ -129,11 +129,11 @@ int fl_kernel_show(lua_State *L) {
 /* ---- additions by line ---- */
 
 enum { MOST_LINES = 256 };
-/* stores, block sums, atomics, sums that are gathered */
+/* stores, block sums, atomics, gathered sums */
 typedef struct line_count { int32_t line, param; int count[4]; } line_count;
 typedef struct counts { const fl_kfunction *k; int n; line_count at[MOST_LINES]; } counts;
 
-/* The parameter of the source that a variable of the kernel stands for; -1: none that counts. */
+/* The parameter of the source to which a variable of the kernel belongs; -1: none that counts. */
 static int source_param(const fl_kfunction *k, int32_t var) {
   const fl_kvar *v = &k->f->vars[var];
   if (!k->ad) return v->kind == FL_KV_SHARED ? -2 - var : v->param;

@@ -1,13 +1,13 @@
 /*
-** What of kernels' gradients is Lua: the proof of FLAME_CHECK=grad (lua/flame/tools/proof.lua),
-** which looks at a rule (rule/rule.h) through the functions here.
+** The part of kernels' gradients in Lua: the proof of FLAME_CHECK=grad (lua/flame/tools/proof.lua),
+** which examines a rule (rule/rule.h) through the functions here.
 */
 #include "lua/kernel.h"
 #include "base/env.h"
 #include <assert.h>
 
 #define RULE_MAGIC UINT64_C(0x666c616d652d7275)
-/* owned: the box releases it; else it is there for one call. No other size of ours. */
+/* owned: the box releases it; otherwise it is valid for one call. No other block has this size. */
 typedef struct rule_box { uint64_t magic; fl_krule *r; int owned, unused[4]; } rule_box;
 
 static int rule_gc(lua_State *L) {
@@ -71,7 +71,7 @@ void fl_kernel_prove(fl_lua *b) {
   if (fl_env_lists(FL_ENV_FLAME_CHECK, "grad")) b->up.prove = prove;
 }
 
-/* Push a list of the nodes, nil where there is none. Ends the scope of 'mark'. */
+/* Pushes a list of the nodes, nil where there is none. Ends the scope of 'mark'. */
 static int push_nodes(lua_State *L, fl_lua *b, int64_t mark, flame_status e, int n,
                       fl_node *const *node) {
   fl_box *x[FL_KP_MAX_ARGS];
@@ -94,7 +94,7 @@ static int push_nodes(lua_State *L, fl_lua *b, int64_t mark, flame_status e, int
   return e == FLAME_OK ? 1 : fl_lua_raise(L, b);
 }
 
-/* (rule, n, x): results of floats once more, with x for active argument n. */
+/* (rule, n, x): launches again: floating-point results, with x for active argument n. */
 int fl_kernel_again(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_krule *r = arg_rule(L);
@@ -107,7 +107,7 @@ int fl_kernel_again(lua_State *L) {
   return push_nodes(L, b, m, v ? fl_krule_again(r, n, v, out) : b->c->err.code, r->nresult, out);
 }
 
-/* (rule, n, u): tangents of the results of floats for u of active argument n. */
+/* (rule, n, u): tangents of the floating-point results for the tangent u of active argument n. */
 int fl_kernel_tangent(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_krule *r = arg_rule(L);
@@ -125,7 +125,8 @@ int fl_kernel_tangent(lua_State *L) {
   return push_nodes(L, b, m, e, r->nresult, out);
 }
 
-/* (rule, seeds): gradients by the active arguments for seeds of the results of floats. */
+/* (rule, seeds): gradients with respect to the active arguments for seeds of the floating-point
+** results. */
 int fl_kernel_adjoint(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_krule *r = arg_rule(L);

@@ -1,7 +1,7 @@
-/* See key.h. A key gives one item an axis: a number (drops the axis), {} (whole), {i}, {first,
+/* See key.h. A key has one item per axis: a number (drops the axis), {} (whole), {i}, {first,
 ** last}, {first, last, step}, an index tensor, or a mask (which covers as many axes as it has). A
-** new axis stands between them: it is put into x's sizes where it is met, and is whole from then
-** on. */
+** new axis is between them: it is inserted into x's sizes at its place, and counts as a whole axis
+** from then on. */
 #include "lua/key.h"
 
 int fl_key_named(const fl_key *k, int axis) {
@@ -45,11 +45,12 @@ static void read_range(lua_State *L, int i, fl_key *k, int axis) {
   if (steps > 0 && (p < 1 || p > n)) checked(L, k, p, axis, 1, n);
   if (steps > 0 && (q < 1 || q > n)) checked(L, k, q, axis, 1, n);
   k->start[axis] = steps > 0 ? p - 1 : 0;
-  k->step[axis] = steps > 1 ? step : 1;          /* of one element none is taken: it may be huge */
+  k->step[axis] = steps > 1 ? step : 1;          /* for a single element the step is not used: it
+                                                 ** may be huge */
   k->count[axis] = steps;
 }
 
-/* One past the end, asked for by a C function: ipairs, which stops at nil alone. */
+/* One past the end, requested by a C function: ipairs, which stops only at nil. */
 static void check_ipairs(lua_State *L, int i, int64_t n) {
   lua_Debug ar;
   if (lua_tointeger(L, i) != n + 1 || !lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S",
@@ -81,7 +82,7 @@ static int is_new_axis(lua_State *L, int i) {
   return lua_touserdata(L, i) == &fl_key_newaxis;
 }
 
-/* The axes from 'axis' on were not read yet: their start and step are all alike. */
+/* The axes from 'axis' on were not read yet, so their start and step are equal. */
 static void add_axis(lua_State *L, fl_key *k, int axis) {
   if (k->rank == FL_MAX_AXES)
     fl_lua_fail(L, FL_INDEXING, "a new axis makes %d axes, at most %d", k->rank + 1, FL_MAX_AXES);
@@ -144,7 +145,7 @@ void fl_key_read_items(lua_State *L, int first, int last, fl_key *k, const fl_la
   for (int i = first; i <= last; i++) axis = read_item(L, i, k, axis);
 }
 
-/* A list of items has keys from 1 to n: others are names, or items behind a nil. */
+/* A list of items must have keys from 1 to n: other keys are names, or items after a nil. */
 static void check_list(lua_State *L, int n) {
   lua_pushnil(L);
   while (lua_next(L, 2)) {
@@ -179,7 +180,7 @@ void fl_key_read(lua_State *L, fl_key *k, const fl_layout *l) {
       l->rank, l->rank == 1 ? "axis" : "axes");
   luaL_checkstack(L, n + 4, "too many positions");
   for (int i = 1; i <= n; i++) lua_rawgeti(L, 2, i);
-  /* they stay: a finaliser may change the table */
+  /* they stay on the stack: a finaliser may change the table */
   fl_key_read_items(L, base + 1, base + n, k, l);
 }
 

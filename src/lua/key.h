@@ -1,6 +1,6 @@
 /*
-** The keys of x[…] and x(…), read: one view (start, step and count of each axis, which axes go) and
-** the index tensors and masks that then address the axes left. (key.c)
+** The keys of x[…] and x(…), read: one view (start, step and count of each axis, which axes are
+** dropped) and the index tensors and masks that then address the remaining axes. (key.c)
 */
 #ifndef FL_LUA_KEY_H
 #define FL_LUA_KEY_H
@@ -13,9 +13,9 @@ typedef struct fl_key {
   int rank;                    /* of x with its new axes, and its sizes */
   int64_t size[FL_MAX_AXES];
   int64_t start[FL_MAX_AXES], step[FL_MAX_AXES], count[FL_MAX_AXES];
-  uint32_t drop;               /* axes that a number takes away */
+  uint32_t drop;               /* axes dropped by a number */
   uint32_t fresh;              /* new axes of one element, among these */
-  int whole;                   /* no number and no range narrows anything */
+  int whole;                   /* no number or range selects a part */
   int nitem;
   fl_key_item items[FL_MAX_AXES];
 } fl_key;

@@ -1,7 +1,7 @@
 /*
-** The Lua library that travels in the binary (embedded.h): found by require, compiled ahead
-** where the program has Lua's own code of it, inflated and parsed otherwise. Files that add to
-** flame and to tensors (chapters) are loaded at the first use of a name that they add.
+** The Lua library in the binary (embedded.h): found by require, precompiled if the program has
+** Lua's own code of it, otherwise inflated and parsed. Files that add to flame and to tensors
+** (chapters) are loaded at the first use of a name that they add.
 */
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
@@ -23,7 +23,7 @@ static const struct fl_embedded *find(const struct fl_embedded *e, const char *n
 }
 
 #ifdef FL_HAVE_ZLIB
-/* e inflated into p; the dictionary is the string at 'index', where it asks for one. */
+/* Inflates e into p; the dictionary is the string at 'index', if it needs one. */
 static int inflate_into(lua_State *L, Bytef *p, const struct fl_embedded *e, int index) {
   z_stream z = { .next_in = (const Bytef *)e->text, .avail_in = (uInt)e->size,
                  .next_out = p, .avail_out = (uInt)e->inflated };
@@ -39,8 +39,8 @@ static int inflate_into(lua_State *L, Bytef *p, const struct fl_embedded *e, int
   return status == Z_STREAM_END && z.avail_out == 0 ? Z_OK : status < 0 ? status : Z_DATA_ERROR;
 }
 
-/* Push what e is once inflated, with the string on top of the stack as its dictionary, which goes.
-** Not in a luaL_Buffer: one that grows where memory is out spoils all later ones. */
+/* Pushes e inflated; its dictionary is the string on top of the stack, which is popped. A
+** luaL_Buffer is not used: growing one when memory is out makes all later ones unusable. */
 static void push_inflated(lua_State *L, const struct fl_embedded *e) {
   Bytef *p = (Bytef *)lua_newuserdatauv(L, e->inflated, 0);
   const int status = inflate_into(L, p, e, -2);
@@ -50,7 +50,7 @@ static void push_inflated(lua_State *L, const struct fl_embedded *e) {
   lua_pop(L, 1);
 }
 
-/* Push the dictionary of a table's texts; it stays in the registry while the state lives. */
+/* Pushes the dictionary of a table's texts; the registry keeps it as long as the state exists. */
 static void push_dictionary(lua_State *L, const struct fl_embedded *table) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, table) == LUA_TSTRING) return;
   lua_pop(L, 1);
@@ -100,8 +100,8 @@ static void push_require(lua_State *L) {
   lua_pushcfunction(L, load_once);
 }
 
-/* What the library's files see in place of Lua's globals: in a state with limits their own, where
-** the host opened no package library its globals with a require. 0: the globals. */
+/* Pushes what the library's files use in place of Lua's globals: in a state with limits their own,
+** if the host opened no package library its globals with a require. 0: the globals. */
 static int push_globals(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_library) == LUA_TTABLE) return 1;
   lua_pop(L, 1);
@@ -150,10 +150,10 @@ int fl_library_text(lua_State *L) {
 }
 
 /* ---- chapters -------------------------------------------------------------------------------- */
-/* A file that adds functions to flame, to tensors and to the internals, and what it adds: each name
-** between spaces, "linalg.svd" of a group, "^fail" of the internals; of f and f_ the first.
-** Generated from what the files do (tools/chapters). A name that is missing there is found all the
-** same, by loading every chapter. */
+/* A file that adds functions to flame, to tensors and to the internals, with the names that it
+** adds: each between spaces, "linalg.svd" in a group, "^fail" for the internals; for f and f_ the
+** first. Generated from the files (tools/chapters). A missing name is still found, by loading every
+** chapter. */
 static const struct { const char *module, *names; } chapters[] = {
 #define CHAPTER(module, names) { "flame." module, names },
 #include "lua/chapters.def"
@@ -180,7 +180,8 @@ void fl_library_preload(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* As require for a file of the library, wherever the host has none: what is loaded stays loaded. */
+/* Like require for a file of the library, also if the host has no require: what is loaded stays
+** loaded. */
 static int load_once(lua_State *L) {
   luaL_checkstack(L, 12, "flame");
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
@@ -196,7 +197,7 @@ static int load_once(lua_State *L) {
   return 1;
 }
 
-/* Not one that is being loaded: it asks for a name that it is to make. */
+/* Does not load a chapter that is being loaded: it asks for a name that it will define. */
 static void load_chapter(lua_State *L, fl_lua *b, int i) {
   if (b->loading & UINT64_C(1) << i || !find(fl_embedded_lua, chapters[i].module)) return;
   luaL_checkstack(L, 4, "flame");
@@ -233,7 +234,7 @@ int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const
   return LUA_TNIL;
 }
 
-/* A name that is nowhere, asked for while the chapters load, does not load them again. */
+/* A name that does not exist, used while the chapters load, does not load them again. */
 int fl_core_load(lua_State *L, fl_lua *b) {
   if (b->core_loaded) return 0;
   for (int i = 0; i < CHAPTERS; i++) load_chapter(L, b, i);

@@ -1,7 +1,7 @@
 /*
-** Patterns: see lpattern.h. An item is what stands in a pattern for one step of matching: a set of
-** bytes with how often, the begin or end of a capture, %b, %f, %1, or the end of the subject. A set
-** is 256 bits. Matching goes back by recursion, which is as deep as there are items that leave a
+** Patterns: see lpattern.h. An item is the part of a pattern for one step of matching: a set of
+** bytes with its repetition, the start or end of a capture, %b, %f, %1, or the end of the subject.
+** A set is 256 bits. Matching backtracks by recursion, which is as deep as there are items with a
 ** choice, at most DEPTH.
 */
 #include "lua/lpattern.h"
@@ -14,7 +14,7 @@ enum { DEPTH = 200, LOOK_EACH = 1024, TESTS_A_STEP = 8 };
 typedef enum kind { SET, OPEN, POSITION, CLOSE, BALANCE, FRONTIER, AGAIN, END } kind;
 
 typedef struct item {
-  uint8_t kind, often;              /* often: 0 once, or '*' '+' '-' '?' */
+  uint8_t kind, often;              /* repetition: 0 once, or '*' '+' '-' '?' */
   uint8_t a, b;                     /* BALANCE: the two bytes; AGAIN: a capture, from 0 */
   uint64_t set[4];
 } item;
@@ -54,7 +54,8 @@ static void put_escaped(uint64_t set[4], int class) {
     if (!class_has(c, class) == (isupper(class) != 0)) put(set, c);
 }
 
-/* What is between '[' and ']': gives the place behind it. A ']' in front stands for itself. */
+/* Reads what is between '[' and ']': returns the place after it. A ']' directly after '[' is an
+** ordinary byte. */
 static const char *read_set(lua_State *L, const char *p, const char *end, uint64_t set[4]) {
   const int inverse = p < end && *p == '^';
   if (inverse) p++;
@@ -78,7 +79,7 @@ static const char *read_set(lua_State *L, const char *p, const char *end, uint64
   return p + 1;
 }
 
-/* Captures that are open while the pattern is read. */
+/* Captures that are open at this point of the pattern. */
 typedef struct reader { const char *p, *end; int captures, depth, open[FL_CAPTURES];
                         uint8_t closed[FL_CAPTURES]; } reader;
 
@@ -86,7 +87,7 @@ static void read_open(lua_State *L, reader *r, item *i) {
   const int position = r->p + 1 < r->end && r->p[1] == ')';
   if (r->captures >= FL_CAPTURES) {
     luaL_error(L, "too many captures");
-    return;                                  /* never: lua.h does not say so */
+    return;                                  /* never reached: lua.h does not declare that */
   }
   i->kind = position ? POSITION : OPEN;
   r->closed[r->captures] = (uint8_t)position;
@@ -103,7 +104,7 @@ static void read_close(lua_State *L, reader *r, item *i) {
   r->p++;
 }
 
-/* %b, %f and %1: 0, it is none of them. */
+/* Reads %b, %f or %1; 0: it is none of them. */
 static int read_special(lua_State *L, reader *r, item *i) {
   if (*r->p != '%' || r->p + 1 >= r->end) return 0;
   const int c = (unsigned char)r->p[1];
@@ -173,10 +174,10 @@ typedef struct matcher {
   const char *s, *end;
   fl_match *m;
   int depth, tests;
-  int open[FL_CAPTURES];            /* the item's capture of CLOSE is known when it is read */
+  int open[FL_CAPTURES];            /* the capture of a CLOSE item is known when it is read */
 } matcher;
 
-/* So many bytes are looked at. */
+/* Charges for n bytes that are examined. */
 static void test(matcher *x, ptrdiff_t n) {
   x->tests += n < LOOK_EACH ? (int)n : LOOK_EACH;
   if (x->tests < LOOK_EACH) return;
@@ -197,7 +198,7 @@ static int fits(const matcher *x, const item *i, const char *s) {
   return s < x->end && has(i->set, (unsigned char)*s);
 }
 
-/* As often as can be, then less; at least 'least' times. */
+/* Matches as many times as possible, then fewer; at least 'least' times. */
 static const char *most(matcher *x, const item *i, const char *s, int least) {
   const char *e = s;
   for (; fits(x, i, e); e++) test(x, 1);
@@ -240,7 +241,7 @@ static const char *again(matcher *x, const item *i, const char *s) {
   return memcmp(x->m->capture[i->a].at, s, (size_t)n) == 0 ? s + n : NULL;
 }
 
-/* The begin of a capture, or a position: taken back where the rest does not match. */
+/* The start of a capture, or a position: undone if the rest does not match. */
 static const char *opened(matcher *x, const item *i, const char *s) {
   const int k = x->m->captures++;
   x->m->capture[k].at = s;
@@ -262,7 +263,7 @@ static int at_frontier(const matcher *x, const item *i, const char *s) {
   return !has(i->set, before) && has(i->set, now);
 }
 
-/* The end of the match of the items from i on at s; NULL: there is none. */
+/* The end of the match of the items from i on at s; NULL: they do not match. */
 static const char *match(matcher *x, const item *i, const char *s) {
   for (const item *end = x->p->at + x->p->n; i < end; i++) {
     test(x, 1);
@@ -288,7 +289,7 @@ static const char *match(matcher *x, const item *i, const char *s) {
   return s;
 }
 
-/* A search costs a step at least: gsub makes as many as there are bytes. */
+/* Charges at least one step for a search: gsub makes as many as there are bytes. */
 static void pay(const matcher *x) {
   fl_hook_charge(x->L, x->b, 1 + x->tests / TESTS_A_STEP);
 }

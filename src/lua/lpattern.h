@@ -1,7 +1,7 @@
 /*
-** Lua's patterns, for a state with limits: read once into items, then matched with steps that
-** are counted. What the reference manual says of patterns holds; a malformed one is told before
-** anything is matched.
+** Lua's patterns, for a state with limits: read once into items, then matched with counted steps.
+** Patterns behave as in the reference manual; a malformed one is reported before anything is
+** matched.
 */
 #ifndef FL_LUA_LPATTERN_H
 #define FL_LUA_LPATTERN_H
@@ -19,12 +19,12 @@ typedef struct fl_match {
 /* The pattern at i, read: pushes what holds it. */
 fl_lpattern *fl_lpattern_push(lua_State *L, int i, int may_anchor);
 int fl_lpattern_anchored(const fl_lpattern *p);
-/* The first match in the string of n bytes from 'at' on, at 'at' alone if it is anchored. 0:
-** none. Charges the binding's steps, and raises where the work is to end. */
+/* The first match in the string of n bytes from 'at' on; only at 'at' if it is anchored. 0: none.
+** Charges steps, and raises if the work must end. */
 int fl_lpattern_find(lua_State *L, fl_lua *b, const fl_lpattern *p, const char *s, size_t n,
                     const char *at, fl_match *m);
-/* Push the captures, the whole match where there are none: so many. */
+/* Pushes the captures, or the whole match if there are none; returns how many. */
 int fl_lpattern_push_captures(lua_State *L, const fl_match *m, const char *s);
-/* Push capture k (from 0), of a pattern without captures 0 is the whole match. */
+/* Pushes capture k (from 0); for a pattern without captures 0 is the whole match. */
 void fl_lpattern_push_capture(lua_State *L, const fl_match *m, int k, const char *s);
 #endif

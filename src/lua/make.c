@@ -21,7 +21,7 @@ typedef struct nest {
   fl_sizes shape; int leaf; int64_t at[FL_MAX_AXES]; int dtype; char *out; int64_t read;
 } nest;
 
-/* "position (2, 3)" of the element being looked at, depth axes deep. */
+/* "position (2, 3)" of the current element, at 'depth' axes. */
 static const char *place(lua_State *L, const nest *s, int depth) {
   char text[192];
   if (depth == 0) return "the top";
@@ -51,7 +51,7 @@ static void measure(lua_State *L, nest *s) {
   lua_settop(L, top);
 }
 
-/* Lua's hook does not run in here, so an interrupt is looked for. */
+/* Lua's hook does not run in here, so this checks for an interrupt. */
 static void poll_interrupt(lua_State *L) {
   fl_lua *b = self_of(L);
   if (!b->c || !fl_take_interrupt(b->c)) return;
@@ -93,7 +93,7 @@ static void read_leaf(lua_State *L, nest *s) {
   s->out += fl_dtype_size(s->dtype);
 }
 
-/* Elements of the value on top of the stack, which is 'depth' axes deep. Depth is at most 8. */
+/* Reads the elements of the value on top of the stack, at 'depth' axes. Depth is at most 8. */
 static void read_nested(lua_State *L, nest *s, int depth) {
   if (depth == s->shape.n) {
     read_leaf(L, s);
@@ -215,7 +215,7 @@ static int make_full(lua_State *L) {
   return finish(L, b, m, out, n_fill(b->c, o.dtype, o.device, s.n, s.at, v), &o);
 }
 
-/* Options of a _like function, from 'first' on: those of x unless given. */
+/* The options of a _like function, from 'first' on: those of x unless given. */
 static fl_box *like(lua_State *L, const char *op, int first, fl_make_opts *o) {
   fl_box *x = box_at(L, 1);
   fl_arg_make_opts(L, first, op, o);
@@ -264,8 +264,8 @@ static int make_eye(lua_State *L) {
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
-/* first, first + step, …, last. In an exact range, one of integers, the .i of each number is its
-** value; else the .d. */
+/* first, first + step, …, last. In an exact range (of integers) the .i of each number is its value;
+** otherwise the .d. */
 typedef struct range { int exact; fl_operand_arg first, last, step; } range;
 
 /* The number at i. */
@@ -342,7 +342,7 @@ static int make_arange(lua_State *L) {
   return finish(L, b, m, out, n_iota(b->c, o.dtype, o.device, 1, &n, first, step), &o);
 }
 
-/* n values from a to z in f64, counted from the nearer end: both are met exactly. */
+/* n values from a to z in f64, counted from the nearer end, so that both ends are exact. */
 static fl_node *line(flame_context *c, int device, double a, double z, int64_t n) {
   const double step = n > 1 ? (z - a) / (double)(n - 1) : 0;
   fl_node *up = n_iota(c, FLAME_F64, device, 1, &n, (fl_scalar){ .d = a },
@@ -366,7 +366,7 @@ static int make_linspace(lua_State *L) {
   fl_arg_make_opts(L, 4, "linspace", &o);
   if (o.dtype < 0) o.dtype = b->floats;
   if (o.dtype == FLAME_BOOL) fl_lua_fail(L, "linspace", "dtype bool has no ranges");
-  const int whole = !fl_is_float(o.dtype);                    /* then the ends are integers too */
+  const int whole = !fl_is_float(o.dtype);                  /* then the ends must be integers too */
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *y = line(b->c, o.device, whole ? trunc(a) : a, whole ? trunc(z) : z, n);
@@ -409,7 +409,7 @@ static int make_uniform(lua_State *L) {
   fl_args(L);
   return random_shape(L, "uniform", FL_OP_uniform);
 }
-/* PyTorch's forms too: (mean, std, shape), and with tensors, written in Lua. */
+/* PyTorch's other forms, (mean, std, shape) and with tensors, are written in Lua. */
 static int make_normal(lua_State *L) {
   const int form = fl_args(L);
   if (form > 1) return fl_core_call(L, "normal");
@@ -421,7 +421,7 @@ static int make_normal(lua_State *L) {
   return random_shape(L, "normal", FL_OP_normal);
 }
 
-/* Integers from arguments 2 to 3; of a float dtype: cast. */
+/* Integers from argument 2 to 3; for a float dtype they are cast. */
 static int integers(lua_State *L, const char *name, const fl_sizes *s, fl_make_opts *o) {
   fl_lua *b = self_of(L);
   const int64_t low = lua_tointeger(L, 2), high = lua_tointeger(L, 3);
@@ -489,7 +489,8 @@ static int refill(lua_State *L, const char *name, int op) {
 static int make_uniform_(lua_State *L) { return refill(L, "uniform_", FL_OP_uniform); }
 static int make_normal_(lua_State *L) { return refill(L, "normal_", FL_OP_normal); }
 
-/* default_dtype([dtype]): of what is made of numbers, or at random, without a dtype. */
+/* default_dtype([dtype]): the dtype of tensors made of numbers, or at random, without a given
+** dtype. */
 static int make_default_dtype(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);

@@ -1,6 +1,6 @@
 /*
-** Memory: how much there is, and who holds it. A census counts what is alive by the line that
-** recorded it, values that only a history keeps included; flame.leakcheck compares two.
+** Memory: how much there is, and who holds it. A census counts living values by the line that
+** recorded them, including values kept only by a history; flame.leakcheck compares two.
 */
 #include "lua/binding.h"
 #include "engine/evaluate.h"
@@ -17,7 +17,7 @@ static void reset_peaks(flame_context *c) {
   c->mem.peak_bytes = c->mem.live_bytes;
 }
 
-/* The lines whose values hold the most: a list of {site =, bytes =, values =}. */
+/* The lines whose values hold the most memory: a list of {site =, bytes =, values =}. */
 static void push_owners(lua_State *L, const flame_context *c, int device) {
   fl_owner o[OWNERS];
   char text[96];
@@ -33,7 +33,8 @@ static void push_owners(lua_State *L, const flame_context *c, int device) {
   }
 }
 
-/* flame.memory([device]): of the default device; ("reset_peak") starts the peaks again. */
+/* flame.memory([device]): for the default device if none is given; ("reset_peak") restarts the
+** peaks. */
 static int x_memory(lua_State *L) {
   flame_context *c = context_of(L);
   const fl_engine *e = (fl_engine *)c->engine;
@@ -79,7 +80,8 @@ static int x_empty_cache(lua_State *L) {
 
 typedef struct census {
   flame_context *c;
-  struct { fl_node **at; int64_t n, cap; } node;     /* marked, in the order they were met */
+  struct { fl_node **at; int64_t n, cap; } node;     /* marked nodes, in the order in which they
+                                                     ** were found */
   struct { int64_t values, bytes; } *site;           /* by number, 0: no line */
   int64_t sites;
 } census;
@@ -93,7 +95,7 @@ static int meet(census *s, fl_node *n) {
   return 1;
 }
 
-/* Handles, the window and what lies in memory; then what these were made of. 0: no memory. */
+/* Visits handles, the window and stored values; then what these were made of. 0: no memory. */
 static int meet_all(census *s) {
   const flame_context *c = s->c;
   int ok = 1;
@@ -122,7 +124,7 @@ static int take_census(census *s) {
   return met;
 }
 
-/* core.census(): {[line] = {values =, bytes =}}, "" for those of no line. */
+/* core.census(): {[line] = {values =, bytes =}}, "" for values without a line. */
 static int census_of(lua_State *L) {
   fl_lua *b = self_of(L);
   char text[96];

@@ -1,10 +1,11 @@
 /*
-** luaopen_flame: one context a state, the module's table, the metatable of tensors.
+** luaopen_flame: one context per state, the module's table, the metatable of tensors.
 **
 ** Order at lua_close: the context's userdata is the first of ours to get a __gc, so it is the
-** last to be finalised; boxes before it give their references back. Those that finalisers make
-** while the state closes get no finaliser any more: the list of all boxes finds them. The functions
-** of lua/flame are loaded at the first use of a name that C does not know (library.c).
+** last to be finalised; boxes finalised before it release their references. Boxes that finalisers
+** make while the state closes get no finaliser any more: they are found in the list of all boxes.
+** The functions of lua/flame are loaded at the first use of a name that C does not know
+** (library.c).
 */
 #include "lua/bounded.h"
 #include "group/group.h"
@@ -36,9 +37,10 @@ void *fl_lua_marked(lua_State *L, int i, const void *mark) {
 }
 
 /* ---- collector ---------------------------------------------------------------------------- */
-/* Each in whatever mode the host runs; when they are due, engine/collect.c says. */
-/* Lua tells its mode only to who sets it. The mode that it was in last is set, which does nothing;
-** if it was the other, that is set again: a full collection, once for each change by the host. */
+/* Each in whatever mode the host's collector is; engine/collect.c decides when they are due. */
+/* Lua tells its mode only when one is set. The mode in which it was last is set, which does
+** nothing; if it had changed, that one is set again: a full collection, once for each change by the
+** host. */
 static void note_mode(lua_State *L, fl_lua *b) {
   const int was = b->generational ? lua_gc(L, LUA_GCGEN, 0, 0) : lua_gc(L, LUA_GCINC, 0, 0, 0);
   if (b->generational && was == LUA_GCINC) lua_gc(L, LUA_GCINC, 0, 0, 0);
@@ -46,7 +48,7 @@ static void note_mode(lua_State *L, fl_lua *b) {
   b->generational = was == LUA_GCGEN;
 }
 
-/* The first thing that the engine asks, at each evaluation. In a finaliser lua_gc gives -1. */
+/* The engine calls this first, at each evaluation. In a finaliser lua_gc returns -1. */
 static int64_t collector_heap(void *arg) {
   fl_lua *b = (fl_lua *)arg;
   lua_State *L = fl_lua_thread(b);
@@ -64,8 +66,8 @@ static void collector_step(void *arg) {
   b->c->site = site;
 }
 
-/* Twice is in full, for memory is out: what a finaliser of the first lets go
-** is collected by the second. */
+/* A full collection runs twice when memory is out: what a finaliser of the first releases is
+** collected by the second. */
 static void collector_full(void *arg, int times) {
   fl_lua *b = (fl_lua *)arg;
   lua_State *L = fl_lua_thread(b);
@@ -90,11 +92,11 @@ static int state_gc(lua_State *L) {
   fl_crews_end(b);
   fl_sandboxes_end(b);
   fl_objects_end(b);
-  fl_group_close(c);                  /* while lines of the script are known */
+  fl_group_close(c);                  /* while lines of the script are still known */
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
-  /* made by finalisers that ran just now, or lost */
+  /* boxes made by finalisers that ran just now, or lost ones */
   for (fl_box *x = b->boxes; x != NULL; x = x->next) {
     fl_tensor_release(x->t);
     x->t = NULL;
@@ -136,7 +138,7 @@ static fl_lua *state_new(lua_State *L) {
   b->c = b->borrowed ? start->context : fl_open_inside(o, start ? start->outer : NULL);
   if (b->c == NULL) {
     luaL_error(L, "flame: no memory for a context");
-    return NULL;                        /* never: lua.h does not say so */
+    return NULL;                        /* never reached: lua.h does not declare that */
   }
   if (!b->borrowed && flame_error_code(b->c) != FLAME_OK)
     luaL_error(L, "flame: %s", flame_error(b->c));
@@ -174,9 +176,9 @@ static int box_eq(lua_State *L) {
   return 1;
 }
 
-/* No such field: name the nearest one. The methods are at upvalue 3. */
+/* Reports an unknown field, with the nearest name. The methods are at upvalue 3. */
 static int unknown_field(lua_State *L, const char *name, const char *what) {
-  static const char *const known[][2] = {        /* PyTorch's words that mean something else here */
+  static const char *const known[][2] = {        /* PyTorch's names that mean something else here */
     { "data", "x:detach() is its value, and what flame.no_grad(f) runs may write to x" }, { "numpy",
         "x:totable() is a table, flame.save(\"x.npy\", x) a file" },
     { "repeat", "a word of Lua: x:tile(…)" }, { "grad_fn", "flame.graph(x) is what is recorded" } };
@@ -189,7 +191,7 @@ static int unknown_field(lua_State *L, const char *name, const char *what) {
   return fl_lua_fail(L, "", "%s '%.60s'" FL_DO ": did you mean '%s'?", what, name, g.best);
 }
 
-/* x.name, x:name(…) and x[key]. A property stands in the methods table as its number. */
+/* x.name, x:name(…) and x[key]. A property is in the methods table as its number. */
 static int box_index(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return fl_index_get(L);
   lua_pushvalue(L, 2);
@@ -218,7 +220,8 @@ static int box_newindex(lua_State *L) {
 }
 
 /* ---- what is written in Lua ------------------------------------------------------------------ */
-/* The call's arguments go to internal[name], written in Lua; all its results are the call's. */
+/* Passes the call's arguments to internal[name], which is written in Lua; returns all its
+** results. */
 int fl_core_call(lua_State *L, const char *name) {
   const int n = lua_gettop(L);
   luaL_checkstack(L, 8, name);
@@ -245,14 +248,14 @@ static int is_chapter(const char *name) {
 
 enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
 
-/* The table on top has no such key, which is at 2: base/objects.lua says so. */
+/* The table on top does not have the key at 2: base/objects.lua raises the error. */
 static int unknown_name(lua_State *L, const char *what) {
   lua_settop(L, 2);
   lua_pushstring(L, what);
   return fl_core_call(L, "unknown_name");
 }
 
-/* One of the three tables that travel in the registry, pushed. */
+/* Pushes one of the three tables that are kept in the registry. */
 static void push_table(lua_State *L, int which) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
   lua_getiuservalue(L, -1, 1);
@@ -261,14 +264,14 @@ static void push_table(lua_State *L, int which) {
   lua_pop(L, 1);
 }
 
-/* Does one of flame's own files index? In a state with limits these alone see the internals. */
+/* Is one of flame's own files indexing? In a state with limits only these see the internals. */
 static int asked_by_library(lua_State *L) {
   lua_Debug ar;
   return lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && fl_is_library(ar.source);
 }
 
-/* flame.name that is not there: it may be written in Lua, or be a write (flame.exp_), which stands
-** among the methods. */
+/* flame.name that does not exist: it may be written in Lua, or be an in-place form (flame.exp_),
+** which is among the methods. */
 static int module_find(lua_State *L, const char *name, size_t n) {
   if (n > 1 && name[0] != '_' && name[n - 1] == '_') push_table(L, AT_METHODS);
   else lua_pushvalue(L, 1);
@@ -298,7 +301,7 @@ static int module_index(lua_State *L) {
   return 1;
 }
 
-/* A script's own function in place of one that was not loaded yet: it is not to be overwritten. */
+/* A script's own function that replaces one not loaded yet: loading must not overwrite it. */
 static int module_newindex(lua_State *L) {
   if (lua_type(L, 2) == LUA_TSTRING && !asked_by_library(L))
     fl_chapter_find(L, self_of(L), 1, "", lua_tostring(L, 2));
@@ -313,7 +316,7 @@ static int module_pairs(lua_State *L) {
   return fl_core_call(L, "pairs");
 }
 
-/* flame.linalg.name, not there. Upvalue 3: the group's name. */
+/* flame.linalg.name that does not exist. Upvalue 3: the group's name. */
 static int group_index(lua_State *L) {
   char group[32];
   lua_settop(L, 2);
@@ -354,7 +357,7 @@ void fl_hide_internals(lua_State *L) {
 }
 
 /* ---- registration ---------------------------------------------------------------------------- */
-/* The function of a declaration, to where its head says: nothing of it is parsed but that. */
+/* Adds the function of a declaration where its head says; only the head is parsed. */
 static void add_declared(lua_State *L, fl_lua *b, const fl_lua_reg *r) {
   const char *head = r->name, *end = strchr(head, '('), *name = end;
   while (name > head && name[-1] != '.' && name[-1] != ':') name--;
@@ -433,14 +436,14 @@ static void fill_meta(lua_State *L, fl_lua *b) {
   add_meta(L, b, "__close", box_close);
   add_meta(L, b, "__eq", box_eq);
   add_meta(L, b, "__tostring", fl_print_tostring);
-  /* what Lua's own functions say they got in place of a number or a text */
+  /* what Lua's own functions say they got when a number or a text is expected */
   lua_pushliteral(L, "a tensor: write x:item()");
   lua_setfield(L, AT_META, "__name");
   lua_pushboolean(L, 0);
   lua_setfield(L, AT_META, "__metatable");
 }
 
-/* The three tables travel in one userdata of the registry. */
+/* The three tables are kept in one userdata of the registry. */
 static void keep_tables(lua_State *L) {
   lua_newuserdatauv(L, 1, 1);
   lua_createtable(L, 3, 0);
@@ -554,7 +557,7 @@ static fl_lua *state_of(lua_State *L) {
 
 static int debug_block(lua_State *L) { return fl_core_call(L, "debug_block"); }
 
-/* The debug switch was set by the environment. Not in the states of a loader's workers. */
+/* Reports that the environment set the debug switch. Not in the states of a loader's workers. */
 static void show_debug_block(lua_State *L) {
   const int worker = lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_worker) != LUA_TNIL;
   lua_pop(L, 1);

@@ -5,11 +5,11 @@
 #include "lua/binding.h"
 #include "tensor/update.h"
 
-/* An optional tensor: fl_none where it was left out. */
+/* An optional tensor: fl_none if it was omitted. */
 static fl_node *node_or_none(fl_lua *b, const fl_box *x) { return x ? node_of(b, x) : &fl_none; }
 
 /* ---- products -------------------------------------------------------------------------- */
-/* ranks: needed of the two, 0: any. */
+/* ranks: required of the two operands; 0: any. */
 static int product(lua_State *L, const char *op, int rank1, int rank2) {
   fl_lua *b = self_of(L);
   if (b->autocast || !fl_plain(L, 2, 0)) fl_args(L);
@@ -122,7 +122,7 @@ static int l_dropout(lua_State *L) {
 static int l_embedding(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);
-  /* with padding_idx, max_norm or scale_grad_by_freq: written in Lua */
+  /* padding_idx, max_norm and scale_grad_by_freq are written in Lua */
   if (!lua_isnil(L, 3) || !lua_isnil(L, 4) || lua_toboolean(L, 6))
     return fl_core_call(L, "embedding");
   fl_box *ids = box_at(L, 1), *w = box_at(L, 2);
@@ -137,7 +137,7 @@ static int l_embedding(lua_State *L) {
   return fl_lua_leave(L, b, m, out, in && wn ? n_embedding(in, wn) : NULL);
 }
 
-/* one_hot(ids): as many classes as the largest id, which is read here. */
+/* one_hot(ids): the number of classes is the largest id, which is read here. */
 static int one_hot_counted(lua_State *L) {
   if (box_at(L, 1)->t->node->shape->numel == 0)
     return fl_lua_fail(L, "one_hot", "ids has no elements to count classes from"
@@ -211,7 +211,7 @@ static int l_cross_entropy(lua_State *L) {
 }
 
 /* core.classes(ids, n): ids 1 to n of nll_loss, checked when they are computed. core.positions(idx,
-** n, negative): the same of positions, of which those below 0 count from the end. */
+** n, negative): the same for positions, where negative ones count from the end. */
 static int checked_ids(lua_State *L, const char *op, int flags) {
   fl_lua *b = self_of(L);
   op = fl_lua_named(b, op);
@@ -227,8 +227,8 @@ static int l_positions(lua_State *L) {
   return checked_ids(L, "index", lua_toboolean(L, 3) ? FL_INDEX_NEGATIVE : 0);
 }
 
-/* core.normalise(op, x, axes, eps[, w, b]): x less its mean over its
-** deviation, times w, plus b, in f32 at least. */
+/* core.normalise(op, x, axes, eps[, w, b]): x minus its mean, divided by its deviation, times w,
+** plus b, at least in f32. */
 static int l_normalise(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *op = luaL_checkstring(L, 1);

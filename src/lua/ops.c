@@ -1,9 +1,9 @@
 /*
-** The functions of the op table: one closure an op and form, made from fl_ops (which derives
-** from tensor/ops.def), so that a new line there is a new function here. The op's number is
-** upvalue 5, behind the declaration, which the op's form gives, and the name. 'name' gives a new
-** tensor, 'name_' writes the result into its first argument. Operators are the same builders
-** without reading of arguments: they are the hot path.
+** The functions of the op table: one closure per op and form, made from fl_ops (which derives from
+** tensor/ops.def), so that a new line there is a new function here. The op's number is upvalue 5,
+** after the declaration, which depends on the op's form, and the name. 'name' returns a new tensor,
+** 'name_' writes the result into its first argument. Operators call the same builders without
+** reading arguments: they are the hot path.
 */
 #include "lua/declare.h"
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 static int op_of(lua_State *L) { return (int)lua_tointeger(L, lua_upvalueindex(5)); }
 
-/* The value that goes into x by 'name_': cast to x's dtype, unless that loses the kind. */
+/* The value that 'name_' writes into x: cast to x's dtype, unless that loses the kind. */
 static flame_status write_back(fl_lua *b, fl_box *x, fl_node *v, const char *op) {
   if (v == NULL) return b->c->err.code;
   fl_node *old = node_of(b, x);
@@ -26,7 +26,7 @@ static flame_status write_back(fl_lua *b, fl_box *x, fl_node *v, const char *op)
   return fl_tensor_write(x->t, v, op);
 }
 
-/* What a builder says of the op is said of the write. */
+/* An error of the builder is reported for the write. */
 static int leave_written(lua_State *L, fl_lua *b, int64_t mark, flame_status e, const char *op) {
   fl_error *err = &b->c->err;
   if (e != FLAME_OK && err->code == FLAME_BAD_ARGUMENT && err->op[0] != 0)
@@ -46,7 +46,7 @@ static int op_unary(lua_State *L) {
   return fl_lua_leave(L, b, m, out, fl_build_unary(op, node_of(b, x)));
 }
 
-/* With other parameters than the op has: written in Lua. */
+/* With parameters that the op does not have it is written in Lua. */
 static int op_softplus(lua_State *L) {
   if (fl_plain(L, 1, 0)) return op_unary(L);
   fl_args(L);
@@ -91,7 +91,7 @@ static int take_operand(lua_State *L, int i, fl_operand_arg *a) {
   return 1;
 }
 
-/* Behind the operands: add, sub: alpha; div: rounding_mode. */
+/* Reads the arguments after the operands: for add and sub alpha; for div rounding_mode. */
 static void binary_read(lua_State *L, int op, binary_args *a) {
   const char *name = fl_ops[op].name;
   a->alpha = 1;
@@ -142,7 +142,8 @@ static int op_binary_(lua_State *L) {
   return leave_written(L, b, m, write_back(b, x, binary_node(b, op, &a), name), name);
 }
 
-/* Arithmetic metamethods: no option, no count; one argument at least is a tensor. */
+/* Arithmetic metamethods: no options and no check of the count; at least one argument is a
+** tensor. */
 static inline int arithmetic(lua_State *L, int op) {
   fl_lua *b = self_of(L);
   const fl_operand_arg x = fl_arg_operand(L, 1, fl_ops[op].name, "x");
@@ -197,7 +198,8 @@ static int mm_concat(lua_State *L) {
 /* flame.where(c, a, b); x:where(c, b) as in PyTorch when c is the only bool. */
 static int op_where(lua_State *L) {
   fl_lua *b = self_of(L);
-  if (fl_args(L) == 0) return fl_core_call(L, "where");       /* the positions: written in Lua */
+  if (fl_args(L) == 0) return fl_core_call(L, "where");       /* a call for positions is written in
+                                                              ** Lua */
   fl_box *c = box_at(L, 2), *first = box_at(L, 1);
   if (c && c->t && c->t->node && c->t->node->dtype == FLAME_BOOL &&
       !(first && first->t && first->t->node && first->t->node->dtype == FLAME_BOOL)) {
@@ -257,12 +259,12 @@ static int op_clamp_(lua_State *L) {
 /* ---- reductions ------------------------------------------------------------------------------ */
 typedef struct reduce_args { fl_box *x; uint32_t axes; int axis, keepdim; } reduce_args;
 
-/* Is it x alone, or with one axis? What is left out reads as nil and false. */
+/* Is it x alone, or with one axis? Omitted arguments read as nil and false. */
 static int plain_reduction(lua_State *L) {
   return !self_of(L)->autocast && (fl_plain(L, 1, 0) || fl_plain(L, 1, 1));
 }
 
-/* x, axes at 2 or none, keepdim at 'keepdim'. axis: the one axis, -1 none or several. */
+/* x, axes at 2 or none, keepdim at 'keepdim'. axis: the single axis; -1: none or several. */
 static void reduce_read(lua_State *L, const char *op, int keepdim, reduce_args *a) {
   a->x = box_at(L, 1);
   const int rank = a->x->t->node ? a->x->t->node->shape->rank : 0;
@@ -417,7 +419,8 @@ static int op_copy_(lua_State *L) {
 }
 
 /* ---- the table itself ------------------------------------------------------------------------ */
-/* One table an op: name form kind domain doc tracked. For the walk over all ops and the docs. */
+/* One table per op: name form kind domain doc tracked. For the traversal of all ops and the
+** docs. */
 static int list_ops(lua_State *L) {
   static const char *const forms[] = { "unary", "binary", "ternary", "reduce", "special" };
   static const char *const kinds[] = { "FLOAT", "NUM", "SAME", "INT", "TEST", "WHERE", "SUMS",
@@ -483,7 +486,8 @@ static const luaL_Reg operators[] = {
   { "__lt", mm_lt }, { "__le", mm_le }, { "__concat", mm_concat }, { NULL, NULL }
 };
 
-/* Ops that compute in f32 under flame.autocast, as in torch.amp: they need range or precision. */
+/* Does the op compute in f32 under flame.autocast, as in torch.amp, because it needs range or
+** precision? */
 static int is_single(int op) {
   switch (op) {
     case FL_OP_pow: case FL_OP_exp: case FL_OP_expm1: case FL_OP_log: case FL_OP_log10:
@@ -495,7 +499,7 @@ static int is_single(int op) {
   }
 }
 
-/* The declaration of an op behind its name. */
+/* The declaration of an op after its name. */
 static const char *text_of(int op, int in_place) {
   static const char *const forms[][2] = {
     { "_?(x: T) -> T", "_?(x: T) -> T @single" },
@@ -523,7 +527,7 @@ static void push_op(lua_State *L, fl_lua *b, int meta, lua_CFunction f, const ch
   lua_pushcclosure(L, f, 5);
 }
 
-/* One op of the table under its name, and under name_ where that has a meaning. */
+/* Registers one op of the table under its name, and under name_ if that makes sense. */
 static void register_op(lua_State *L, fl_lua *b, int module, int methods, int meta, int op) {
   static const lua_CFunction plain[] = { op_unary, op_binary, NULL, op_reduce, NULL };
   static const lua_CFunction in_place[] = { op_unary_, op_binary_, NULL, NULL, NULL };

@@ -1,8 +1,8 @@
 /*
-** tostring(x): the value of a 0-d tensor; a vector that fits on one line with its facts; others in
-** aligned rows, shape, dtype and device below. Only what is shown is read: of a tensor with more
-** than a thousand elements the first and last three along each axis, joined on its device before
-** anything is copied.
+** tostring(x): the value of a 0-d tensor; a vector that fits on one line, with its facts; others in
+** aligned rows, followed by shape, dtype and device. Only what is shown is read: for a tensor with
+** more than a thousand elements the first and last three along each axis, joined on its device
+** before they are copied.
 */
 #include "lua/binding.h"
 #include <assert.h>
@@ -11,7 +11,7 @@
 
 enum { FULL = 1000, EDGE = 3, LINE = 80 };
 
-/* n with the middle of each long axis cut out; *cut: axes that were shortened. */
+/* n without the middle of each long axis; *cut: axes that were shortened. */
 static fl_node *edges(fl_node *n, uint32_t *cut) {
   *cut = 0;
   if (n->shape->numel <= FULL) return n;
@@ -25,7 +25,7 @@ static fl_node *edges(fl_node *n, uint32_t *cut) {
   return n;
 }
 
-/* Room for what edges() leaves. */
+/* Bytes for what edges() leaves. */
 static size_t shown_bytes(const fl_node *n) {
   size_t count = 1;
   for (int a = 0; a < n->shape->rank; a++) {
@@ -35,7 +35,7 @@ static size_t shown_bytes(const fl_node *n) {
   return (count + 1) * (size_t)fl_dtype_size(n->dtype);
 }
 
-/* How all elements of one tensor are written. */
+/* The format of all elements of a tensor. */
 typedef struct style { int dtype, width, decimals, exponent; } style;
 
 static int write_value(char buf[40], const style *s, const char *p) {
@@ -92,7 +92,7 @@ static void add_value(printer *p, int first) {
   p->at += fl_dtype_size(p->style.dtype);
 }
 
-/* One line of the last axis; a lone vector is broken into lines. */
+/* One line of the last axis; a single vector is broken into lines. */
 static void add_row(printer *p) {
   const int a = p->rank - 1;
   int column = 0;
@@ -151,7 +151,7 @@ static const char *facts_of(char buf[256], const fl_node *n, int tracked) {
   return buf;
 }
 
-/* A vector on one line with its facts, the values as wide as they are. 0: it does not fit. */
+/* A vector on one line with its facts, each value in its own width. 0: it does not fit. */
 static int add_line(printer *p, const char *facts) {
   char text[40], line[LINE + 1];
   size_t n = 0;

@@ -1,6 +1,6 @@
 /*
-** Profiles, read out in tools/profile.lua, and regions: parts of a script that it names, for a
-** profile and for NVIDIA's tools (base/nvtx.h).
+** Reads profiles for tools/profile.lua, and regions: parts of a script that it names, for a profile
+** and for NVIDIA's tools (base/nvtx.h).
 */
 #include "lua/binding.h"
 #include "base/nvtx.h"
@@ -38,7 +38,7 @@ static void push_event(lua_State *L, const fl_lua *b, const fl_profile_event *e)
 }
 
 /* core.profile_stop(): the list of what ran, steps of devices and spans of the host; and how many
-** events there was no memory for. */
+** events were lost for lack of memory. */
 static int profile_stop(lua_State *L) {
   fl_lua *b = self_of(L);
   flame_context *c = context_of(L);
@@ -55,14 +55,15 @@ static int profile_stop(lua_State *L) {
   return 2;
 }
 
-/* core.region_begin(name) -> what region_end takes. */
+/* core.region_begin(name) -> the argument of region_end. */
 static int region_begin(lua_State *L) {
   fl_nvtx_push(luaL_checkstring(L, 1));
   lua_pushnumber(L, fl_trace_now());
   return 1;
 }
 
-/* core.region_end(name, start). A profile that began in the region has it from its own start. */
+/* core.region_end(name, start). In a profile that began inside the region, it starts with the
+** profile. */
 static int region_end(lua_State *L) {
   const fl_lua *b = self_of(L);
   const char *name = luaL_checkstring(L, 1);
@@ -73,14 +74,14 @@ static int region_end(lua_State *L) {
   return 0;
 }
 
-/* core.whole(f, ...) -> what f gives; f may not yield, so what is set around it ends with it. */
+/* core.whole(f, ...) -> the results of f; f may not yield, so settings around it end with it. */
 static int whole(lua_State *L) {
   luaL_checkany(L, 1);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
 }
 
-/* What a rehearsal ends with, also where f raised: the script's function, which may raise too. */
+/* Ends a rehearsal, also if f raised: calls the script's function, which may raise too. */
 static int end_rehearsal(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_pushvalue(L, lua_upvalueindex(2));
@@ -96,9 +97,9 @@ static int end_rehearsal(lua_State *L) {
   return 0;
 }
 
-/* core.rehearse(back, f, ...): f(…) in a rehearsal, and back() at its end. Between its begin and
-** its end no instruction of Lua is run that is not f's or back's, so an interrupt leaves none on;
-** f may not yield. */
+/* core.rehearse(back, f, ...): f(…) in a rehearsal, and back() at its end. Between its start and
+** its end only Lua instructions of f and back run, so an interrupt can not leave a rehearsal on; f
+** may not yield. */
 static int rehearse(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) fl_lua_raise(L, b);

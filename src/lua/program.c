@@ -1,14 +1,14 @@
 /*
 ** Saved programs for scripts: the parts of flame.export, which is written in
-** lua/flame/tools/program.lua, and the block of a loaded program. Both are userdata whose resource
-** is freed by __gc; a context that closes first has emptied the programs.
+** lua/flame/tools/program.lua, and the userdata of a loaded program. Both are userdata whose
+** resource is freed by __gc; a context that closes first has emptied the programs.
 */
 #include "graph/graph.h"
 #include "lua/binding.h"
 
 static const char export_mark, program_mark;
 
-/* Push a slot for one resource: the owner first. */
+/* Pushes a slot for one resource: the owner comes first. */
 static void **new_slot(lua_State *L, fl_lua *b, const char *mark, lua_CFunction gc) {
   void **slot = (void **)lua_newuserdatauv(L, sizeof *slot, 0);
   *slot = NULL;
@@ -50,7 +50,7 @@ static int export_new(lua_State *L) {
   return 1;
 }
 
-/* Tensors of the list at i into 'to'; their number. */
+/* Puts the tensors of the list at i into 'to'; returns their number. */
 static int handles(lua_State *L, int i, const char *name, flame_tensor **to) {
   fl_box *box[FL_GRAPH_PORTS];
   const int n = fl_arg_list(L, i, "export", name, FL_GRAPH_PORTS, box);
@@ -87,7 +87,8 @@ static int texts(lua_State *L, int i, const char **to) {
   return n;
 }
 
-/* (export, {results}, {their names}, {names of the inputs}) -> text; nil: trace again */
+/* (export, {results}, {their names}, {names of the inputs}) -> text; nil: it must be traced
+** again */
 static int export_end(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_export *x = export_at(L);

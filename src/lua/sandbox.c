@@ -1,11 +1,10 @@
 /*
 ** Sandboxes: flame.sandbox (lua/flame/tools/sandbox.lua) is a state of flame_lua_new on the same
-** thread, whose context's memory is counted by its caller's too. For each call its limits become
-** its own limit or what its caller has left, if less; what it used up its caller has used up.
-** An error in it is a text here, and nothing of it jumps over a state: calls are protected in
-** their own.
-**
-** A sandbox lies in memory of its context and in a list of the binding, as crews do (crew.c).
+** thread, whose context's memory is counted by its caller's too. For each call its limits are the
+** smaller of those set for it and what its caller has left; what it uses counts for its caller too.
+** An error in it becomes a text here, and no error jumps across states: each call is protected in
+** the sandbox's own state. A sandbox is in its context's memory and in a list of the binding, like
+** crews (crew.c).
 */
 #include "lua/bounded.h"
 #include "base/num.h"
@@ -23,8 +22,8 @@ struct fl_sandbox {
   fl_lua *b;                        /* the caller's */
   fl_sandbox *next, **link;         /* of fl_lua.sandboxes */
   lua_State *I;                     /* its own state */
-  lua_State *L;                     /* the caller's thread, in a call */
-  int self, failed;                 /* its index there; print has raised */
+  lua_State *L;                     /* the caller's thread, during a call */
+  int self, failed;                 /* index of the sandbox on its stack; print has raised */
   int64_t own[FLAME_LIMITS];
 };
 
@@ -58,7 +57,8 @@ static fl_sandbox *box_of(lua_State *L) {
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* The function is the first user value of the sandbox. One that raises ends what runs. */
+/* The print function is the first user value of the sandbox. If it raises, the sandbox's call
+** ends. */
 static void print(void *arg, const char *s, size_t n) {
   fl_sandbox *x = (fl_sandbox *)arg;
   lua_State *L = x->L;
@@ -71,7 +71,7 @@ static void print(void *arg, const char *s, size_t n) {
     return;
   }
   fl_lua *inner = x->b->inner;
-  x->b->inner = NULL;                       /* the caller runs meanwhile */
+  x->b->inner = NULL;                       /* the caller runs during this */
   lua_pushlstring(L, s, n);
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
     lua_setiuservalue(L, x->self, 2);
@@ -90,7 +90,7 @@ static int64_t integer_field(lua_State *L, int i, const char *name) {
   return v;
 }
 
-/* The caller's limits hold for it as well: what is left of them. 0: no limit. */
+/* The caller's limits hold for the sandbox too: what is left of them. 0: no limit. */
 static int64_t left_of(fl_lua *b, int which) {
   const fl_limits *l = &b->c->limits;
   const int64_t most = l->most[which];
@@ -113,7 +113,7 @@ static void set_limits(const fl_sandbox *x) {
   }
 }
 
-/* The folder of a sandbox in a state that has one: where this part beneath it lies, opened as the
+/* The folder of a sandbox in a state that has one: the path of this part below it, opened as the
 ** state's files are. */
 static const char *folder_beneath(lua_State *L, fl_lua *b, const char *part, char path[FOLDER]) {
   flame_context *c = b->c;
@@ -201,8 +201,8 @@ typedef struct request {
   size_t size;
 } request;
 
-/* In the sandbox's state: (request) -> results. text: to be run under the name; NULL: the name
-** is of a global function. */
+/* In the sandbox's state: (request) -> results. text: run as a chunk with that name; NULL: the name
+** is that of a global function. */
 static int answer(lua_State *I) {
   const request *r = (const request *)lua_touserdata(I, 1);
   lua_settop(I, 0);
@@ -220,7 +220,7 @@ static int answer(lua_State *I) {
   return lua_gettop(I);
 }
 
-/* What it used up since 'before' the caller has used up too. */
+/* Counts what it has used since 'before' for the caller too. */
 static void pass_on(fl_lua *b, flame_context *c) {
   for (int k = FLAME_LUA_STEPS; k <= FLAME_OUTPUT_BYTES; k++)
     fl_use(b->c, k, atomic_load(&c->limits.used[k]));
@@ -245,7 +245,7 @@ static int call_inside(lua_State *L, fl_sandbox *x, request *r) {
   return status;
 }
 
-/* The message of the error on top of the sandbox's stack, pushed: text alone. */
+/* Pushes the message of the error on top of the sandbox's stack, as text. */
 static void push_message(lua_State *L, lua_State *I) {
   const int t = lua_type(I, -1);
   if (t == LUA_TSTRING) {

@@ -1,14 +1,15 @@
 /*
-** flame.scope: boxes made while a scope is open are closed at its end, but for what is
-** returned, kept, or held by the library. Scopes nest; what survives one belongs to the next
-** outer one. A box knows its place in the list of tracked boxes and leaves it when it dies.
+** flame.scope: boxes made while a scope is open are closed at its end, except those that are
+** returned, kept, or held by the library. Scopes nest; boxes that survive one belong to the next
+** outer one. A box knows its index in the list of tracked boxes and is removed from it when it is
+** freed.
 */
 #include "lua/binding.h"
 
 #define SCOPE_MAGIC UINT64_C(0x666c616d652d7363)
 typedef struct scope { uint64_t magic; int64_t serial; } scope;      /* serial 0: closed */
 
-/* Holes are left by boxes that died; take them out of the innermost scope. */
+/* Removes the holes that freed boxes left in the innermost scope. */
 static void compact(fl_lua *b) {
   int64_t k = b->scopes.at[b->scopes.n - 1].first;
   for (int64_t i = k; i < b->tracked.n; i++) {
@@ -40,7 +41,7 @@ void fl_box_untrack(fl_lua *b, fl_box *x) {
   x->slot = -1;
 }
 
-/* End the innermost scope. keep: its boxes go to the next outer one instead. */
+/* Ends the innermost scope. keep: its boxes go to the next outer one instead of being closed. */
 static void end_innermost(fl_lua *b, int keep) {
   const int64_t depth = b->scopes.n;
   const fl_scope_mark s = b->scopes.at[depth - 1];
@@ -100,7 +101,7 @@ static void keep_box(fl_lua *b, fl_box *x, int64_t depth) {
   if (t->depth >= depth) t->depth = depth - 1;
 }
 
-/* A tensor is kept; a table goes to the end of 'queue' (a table), unless it was there. */
+/* Keeps a tensor; appends a table to 'queue' (a table), unless it was there. */
 static void keep_value(lua_State *L, fl_lua *b, int i, int queue, int64_t *n, int64_t depth) {
   fl_box *x = box_at(L, i);
   if (x != NULL) keep_box(b, x, depth);
@@ -116,7 +117,7 @@ static void keep_value(lua_State *L, fl_lua *b, int i, int queue, int64_t *n, in
   lua_pop(L, 1);
 }
 
-/* All tensors of the values from 'first' to 'last', however deep in tables. */
+/* Keeps all tensors in the values from 'first' to 'last', at any depth in tables. */
 static void keep_all(lua_State *L, fl_lua *b, int first, int last, int64_t depth) {
   int64_t n = 0;
   luaL_checkstack(L, 8, "too many values to keep");
@@ -195,7 +196,7 @@ static int make_scope(lua_State *L) {
   return after_scope(L, LUA_OK, 0);
 }
 
-/* core.hold(x, …): no scope closes these (parameters, buffers, optimiser state). */
+/* core.hold(x, …): no scope will close these (parameters, buffers, optimiser state). */
 static int hold(lua_State *L) {
   for (int i = 1; i <= lua_gettop(L); i++) {
     fl_box *x = box_at(L, i);

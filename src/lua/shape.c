@@ -1,15 +1,15 @@
 /*
-** Shapes: views (whose handles refuse writes, docs/contract.md 1), and joining.
-** made_by, the name a refused write gives, is the function's own.
+** Shapes: views (whose handles refuse writes, docs/contract.md 1), and joining. made_by is the
+** function's own name, which a refused write reports.
 */
 #include "lua/binding.h"
 
-/* A copy: reading the arguments behind x may run a finaliser that frees it. */
+/* A copy, since reading the arguments after x may run a finaliser that frees it. */
 static fl_layout shape_at(lua_State *L, int i, const char *op) {
   return *fl_arg_tensor(L, i, op, "x")->t->node->shape;
 }
 
-/* A view builder that gives its input back gives a value of another identity. */
+/* If a view builder returns its input, makes a value with a separate identity. */
 static fl_node *apart(fl_node *y, fl_node *x) { return y == x && y != NULL ? n_alias(x) : y; }
 
 #define VIEW_BEGIN(op) \
@@ -84,7 +84,7 @@ static int s_unflatten(lua_State *L) {
   VIEW_END(n_reshape(n, r.n, r.at));
 }
 
-/* Of these axes, or of all, those of size 1 go. */
+/* Drops axes of size 1 among these, or among all. */
 static int s_squeeze(lua_State *L) {
   fl_args(L);
   const fl_layout l = shape_at(L, 1, "squeeze");
@@ -261,7 +261,8 @@ static int s_unfold(lua_State *L) {
 }
 
 /* ---- several views: a table ------------------------------------------------------------------ */
-/* Append the view [first, first + count) of axis (count < 0: position 'first', axis dropped). */
+/* Appends the view [first, first + count) of axis (count < 0: position 'first', with the axis
+** dropped). */
 static void push_part(lua_State *L, int table, int k, int axis, int64_t first,
     int64_t count, const char *op) {
   fl_lua *b = self_of(L);
@@ -274,7 +275,7 @@ static void push_part(lua_State *L, int table, int k, int axis, int64_t first,
   lua_rawseti(L, table, k);
 }
 
-/* A table of so many tensors would not fit in memory, or would take for ever to make. */
+/* A table of so many tensors would not fit in memory, or would take too long to make. */
 static void check_parts(lua_State *L, const char *op, int64_t n) {
   if (n > 1 << 24) fl_lua_fail(L, op, "%lld parts are too many", (long long)n);
 }
@@ -373,7 +374,8 @@ static int s_flip(lua_State *L) {
 
 enum { MAX_JOINED = 4096 };
 
-/* The rank that all have. To cat, shape (0) goes with any, as n_cat has it, unless all are so. */
+/* The rank that all have. For cat, shape (0) goes with any rank, as in n_cat, unless all have
+** it. */
 static int joint_rank(lua_State *L, const char *op, fl_box **x, int count, int stack) {
   const fl_node *lead = NULL;
   for (int k = 0; k < count; k++) {
@@ -388,7 +390,7 @@ static int joint_rank(lua_State *L, const char *op, fl_box **x, int count, int s
   return lead != NULL ? lead->shape->rank : 1;
 }
 
-/* cat, stack: the nodes are gathered in a userdata, after entering. */
+/* cat, stack: the nodes are collected in a userdata, after entering. */
 static int join(lua_State *L, const char *op, int stack) {
   fl_lua *b = self_of(L);
   const int listed = lua_type(L, 1) == LUA_TTABLE && !fl_is_options(L, 1);
@@ -416,8 +418,8 @@ static int join(lua_State *L, const char *op, int stack) {
 static int s_cat(lua_State *L) { return join(L, "cat", 0); }
 static int s_stack(lua_State *L) { return join(L, "stack", 1); }
 
-/* (x, {before, after, …}, value): pairs from the last axis backwards; constant mode. For
-** ops/pad.lua, which has the other modes. */
+/* (x, {before, after, …}, value): pairs from the last axis backwards; constant mode. ops/pad.lua
+** has the other modes. */
 static int pad_constant(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t before[FL_MAX_AXES] = { 0 }, after[FL_MAX_AXES] = { 0 };

@@ -3,9 +3,9 @@
 **
 ** A site is the innermost Lua frame outside the library's own Lua files (docs/contract.md 7):
 ** chunks "=flame…", "=[flame…" and files below a folder lua/flame. Sites are interned to
-** 32-bit ids that nodes carry. Looking one up costs one lua_getinfo and a probe of a small
-** cache keyed by the address of the source and the line; what stands at that address is
-** compared as well, since a chunk may have been collected and its memory used again.
+** 32-bit ids that nodes carry. Looking one up costs one lua_getinfo and a probe of a small cache
+** keyed by the address of the source and the line; the text at that address is compared as well,
+** since a chunk may have been collected and its memory reused.
 */
 #include "lua/declare.h"
 #include "lua/state.h"
@@ -13,7 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MAX_SITES = 1 << 16 };        /* scripts that make code without end get site 0 */
+enum { MAX_SITES = 1 << 16 };        /* scripts that generate code without end get site 0 */
 
 int fl_is_library(const char *source) {
   if (source[0] == '=') return strncmp(source, "=flame", 6) == 0 || strncmp(source,
@@ -33,7 +33,7 @@ static uint64_t site_hash(const char *src, int line) {
   return fl_hash64(src, strlen(src), (uint64_t)line);
 }
 
-/* Twice the bins, ids put in again. 0: no memory (the table then stays as it is). */
+/* Doubles the bins and enters the ids again. 0: no memory (the table then stays as it is). */
 static int grow_bins(fl_lua *b) {
   const int64_t n = b->nbins ? b->nbins * 2 : 256;
   uint32_t *bins = (uint32_t *)fl_zalloc(&b->c->mem, (size_t)n * sizeof *bins);
@@ -111,7 +111,7 @@ void fl_sites_close(fl_lua *b) {
   b->nbins = 0;
 }
 
-/* The line that runs now, by name. Works where interning has no memory. */
+/* The line that is running, as text. Works even if interning has no memory. */
 static void here_text(lua_State *L, char buf[96]) {
   lua_Debug ar;
   buf[0] = 0;
@@ -122,10 +122,10 @@ static void here_text(lua_State *L, char buf[96]) {
   }
 }
 
-/* A mistake found inside a function that is written in Lua is that function's: of those between
-** here and the script, the outermost; methods and constructors of classes leave inner names.
-** What was recorded earlier keeps its own name. And a method that was called with a dot is told
-** so. */
+/* A mistake found inside a function that is written in Lua is reported for that function: of the
+** functions between here and the script the outermost; methods and constructors of classes keep
+** inner names. What was recorded earlier keeps its own name. It also adds the hint about a method
+** called with a dot. */
 static void name_outermost(lua_State *L, fl_error *e) {
   lua_Debug ar, inner;
   if (e->code != FLAME_BAD_ARGUMENT || !lua_checkstack(L, 8)) return;
@@ -145,7 +145,7 @@ static void name_outermost(lua_State *L, fl_error *e) {
   }
 }
 
-/* "op: message" without the place. A message that says itself whose it is stays so. */
+/* "op: message" without the place. A message that names its op itself is not changed. */
 static void push_facts(lua_State *L, const fl_error *e) {
   luaL_Buffer out;
   const size_t n = strlen(e->op);
@@ -159,7 +159,7 @@ static void push_facts(lua_State *L, const fl_error *e) {
   luaL_pushresult(&out);
 }
 
-/* lua_error does not come back, which lua.h does not say. */
+/* lua_error does not return, which lua.h does not declare. */
 static _Noreturn void throw_top(lua_State *L) {
   for (;;) lua_error(L);
 }
@@ -205,13 +205,13 @@ static _Noreturn void fail_with(lua_State *L, fl_lua *b, const char *op, const c
   if (b->c == NULL) fl_lua_raise(L, b);
   fl_error_clear(&told);
   fl_fail_list(&told, FLAME_BAD_ARGUMENT, op, fmt, args);
-  b->c->err = told;                      /* not at once: the arguments may be of the error before */
+  b->c->err = told;                /* not at once: the arguments may belong to the previous error */
   for (;;) fl_lua_raise(L, b);
 }
 
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...) {
   va_list args;
-  va_start(args, fmt);                     /* not ended: the raise does not come back */
+  va_start(args, fmt);                   /* va_end is not called, since the raise does not return */
   fail_with(L, self_of(L), op, fmt, args);
 }
 
@@ -237,8 +237,8 @@ flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *
   return FL_FAIL(b->c, FLAME_BAD_VALUE, op, "a function of the script failed");
 }
 
-/* The key exists, so no memory is needed but for a full stack; then L stays
-** unknown to the registry. */
+/* The key exists, so memory is needed only for a full stack; if that fails L stays unknown to the
+** registry. */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b) {
   if (lua_checkstack(L, 1)) {
     lua_pushthread(L);

@@ -1,9 +1,9 @@
 /*
-** The lists that x.shape, x:size() and x:stride() give: fresh tables of integers that a script may
-** change and give to any function. One metatable, the state's own, adds what a plain list lacks:
-** they print as (2, 3), join with text, compare by value, count negative positions from the end and
-** raise at 0. Its __metatable is false: code that asks for a metatable (writers of files and JSON)
-** sees a plain list.
+** The lists that x.shape, x:size() and x:stride() give: new tables of integers that a script may
+** change and pass to any function. A metatable, one per state, adds what a plain list lacks: they
+** print as (2, 3), concatenate with text, compare by value, count negative positions from the end
+** and raise for 0. Its __metatable is false: code that asks for a metatable (writers of files and
+** JSON) sees a plain list.
 */
 #include "lua/binding.h"
 #include <stdio.h>
@@ -16,7 +16,7 @@ static const char *text_of(lua_State *L, int i, char buf[32]) {
   return buf;
 }
 
-/* "(2, 3)"; a script may have put anything into it. */
+/* "(2, 3)"; a script may have put any values into it. */
 static int sizes_tostring(lua_State *L) {
   char one[32];
   luaL_Buffer out;
@@ -60,7 +60,7 @@ static int sizes_eq(lua_State *L) {
   return 1;
 }
 
-/* What is not in the list: nil, but for 0 and positions from the end. */
+/* A key that is not in the list: nil, except for 0 and negative positions. */
 static int sizes_index(lua_State *L) {
   if (!lua_isinteger(L, 2) || lua_tointeger(L, 2) > 0) return 0;
   const lua_Integer i = lua_tointeger(L, 2), n = (lua_Integer)lua_rawlen(L, 1);
@@ -87,7 +87,7 @@ void fl_push_sizes(lua_State *L, int n, const int64_t from[FL_MAX_AXES]) {
 }
 
 void fl_push_sizes_with(lua_State *L, int meta, int n, const int64_t from[FL_MAX_AXES]) {
-  int64_t at[FL_MAX_AXES];                   /* a finaliser may free the tensor that they are of */
+  int64_t at[FL_MAX_AXES];                /* a finaliser may free the tensor that has these sizes */
   memcpy(at, from, sizeof at);
   lua_createtable(L, n, 0);
   for (int a = 0; a < n; a++) {

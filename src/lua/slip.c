@@ -1,8 +1,8 @@
 /*
-** Slips: what a script does that is no error and hardly ever meant. Each is told once for each line
-** of the script, to the callback that the host has set, else by Lua's warn. Which they are: below,
-** tools/slips.lua and optim.lua. A slip that a right program may make as well is none: where it can
-** not be told apart, nothing is said.
+** Slips: things that a script does that are no errors but rarely intended. Each is reported once
+** for each line of the script, to the callback that the host has set, else by Lua's warn. They are
+** detected below, in tools/slips.lua and in optim.lua. What a correct program may do as well is no
+** slip: if the two can not be told apart, nothing is reported.
 */
 #include "lua/binding.h"
 
@@ -28,7 +28,8 @@ void fl_lua_slip(lua_State *L, fl_lua *b, const char *text) {
   lua_settop(L, top);
 }
 
-/* Scores are expected along this axis; they are what a softmax along it gave. */
+/* Reports that scores are expected along this axis, but they are the result of a softmax along
+** it. */
 void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x) {
   const fl_node *n = x->t->node;
   if (n == NULL || !fl_is_softmax(n, n->shape->rank > 1)) return;
@@ -43,7 +44,7 @@ static int slip(lua_State *L) {
 }
 
 /* core.gradient_used(g, k): a step of optimiser k reads the gradient g. Has a backward added to it
-** since a step of k read it before? Of 127 optimisers each has a different number. */
+** since an earlier step of k read it? Each of 127 optimisers has a different number. */
 static int gradient_used(lua_State *L) {
   flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
   const uint8_t reader = (uint8_t)(2 * (luaL_checkinteger(L, 2) % 127 + 1));
@@ -52,7 +53,7 @@ static int gradient_used(lua_State *L) {
   return 1;
 }
 
-/* core.gradient_mark(g[, mark]): what is noted of it, for writes that do not begin a new one. */
+/* core.gradient_mark(g[, mark]): the note on it, for writes that do not begin a new gradient. */
 static int gradient_mark(lua_State *L) {
   flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
   lua_pushinteger(L, g->used);
@@ -60,8 +61,8 @@ static int gradient_mark(lua_State *L) {
   return 1;
 }
 
-/* core.walks() -> how many backwards and gradients there were; how many values of tracked tensors
-** were read as numbers. */
+/* core.walks() -> the number of backwards and gradients; how many values of tracked tensors were
+** read as numbers. */
 static int walks(lua_State *L) {
   const fl_lua *b = self_of(L);
   lua_pushinteger(L, b->walks);

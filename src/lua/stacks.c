@@ -1,11 +1,10 @@
 /*
-** Where a script's time goes, by stacks of its functions: a tree of calls with the time spent in
-** each itself, kept by a hook on calls and returns. tools/flamegraph.lua reads it out.
-**
-** A frame of Lua's is told by its thread and function. A coroutine's frames stand on those of who
-** resumes it; what is left by an error or a yield is taken off at the next return of a frame
-** below, so a return whose frame is not there is one of those and changes nothing. Time in the hook
-** is left out. Deeper than MOST_DEEP, and beyond MOST_NODES, calls count for their caller.
+** Where a script's time goes, by call stack: a tree of calls with the time spent in each itself,
+** recorded by a hook on calls and returns. tools/flamegraph.lua reads it. A Lua frame is identified
+** by its thread and function. A coroutine's frames are on top of those of the resuming thread;
+** frames left by an error or a yield are removed at the next return of a lower frame, so a return
+** whose frame is missing belongs to one of these and changes nothing. Time in the hook is excluded.
+** Calls deeper than MOST_DEEP, or beyond MOST_NODES, count for their caller.
 */
 #include "lua/binding.h"
 #include "device/trace.h"
@@ -16,10 +15,11 @@
 enum { MOST_DEEP = 257, MOST_NODES = 1 << 16, NAME = 96 };
 
 typedef struct node {
-  int32_t parent, child, next;         /* the first call in it, the next one of its caller; -1 */
+  int32_t parent, child, next;         /* the caller; the first call in it; the next call of its
+                                       ** caller; -1: none */
   int64_t calls;
   double ms;                           /* in itself */
-  const void *function;                /* that was called last as this node */
+  const void *function;                /* the function called last as this node */
   char name[NAME];                     /* "step (train.lua:8)", "matmul" */
 } node;
 
@@ -27,9 +27,10 @@ typedef struct frame { const lua_State *thread; const void *function; int32_t no
 
 typedef struct stacks {
   fl_lua *b;
-  struct { node *at; int64_t n, cap; } nodes;        /* the first: what began the recording */
+  struct { node *at; int64_t n, cap; } nodes;        /* the first is the function that began the
+                                                     ** recording */
   struct { frame *at; int64_t n, cap; } frames;
-  double last;                         /* until when time is counted */
+  double last;                         /* time up to which calls are accounted */
   lua_Hook before;                     /* the script's own */
   int before_mask, before_count;
 } stacks;
@@ -57,8 +58,8 @@ static void name_call(lua_State *L, lua_Debug *ar, char out[NAME]) {
                 ar->linedefined);
 }
 
-/* The node of this call in 'parent': of the same function, or of the same name, as closures that
-** one line makes. */
+/* The node of this call in 'parent': one with the same function, or with the same name, as closures
+** made by one line have. */
 static int32_t node_of_call(lua_State *L, stacks *s, lua_Debug *ar, const void *f, int32_t parent) {
   char name[NAME];
   int32_t k = s->nodes.at[parent].child;
@@ -106,7 +107,7 @@ static void note(lua_State *L, fl_lua *b, lua_Debug *ar) {
   s->last = fl_trace_now();
 }
 
-/* Of a recording that is not stopped, as one in a coroutine that is left. */
+/* Frees a recording that was not stopped, such as one in an abandoned coroutine. */
 static int forget(lua_State *L) {
   stacks *s = (stacks *)lua_touserdata(L, 1);
   if (s->b->c == NULL) return 0;
@@ -116,7 +117,7 @@ static int forget(lua_State *L) {
   return 0;
 }
 
-/* core.stacks_start(). false: one is on. */
+/* core.stacks_start(). false: a recording is on already. */
 static int stacks_start(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) fl_lua_raise(L, b);
@@ -140,8 +141,8 @@ static int stacks_start(lua_State *L) {
   return lua_pushboolean(L, 1), 1;
 }
 
-/* core.stacks_stop(): a list of {name, parent = its place in the list or 0, calls =, ms = in
-** itself}; nil where none is on. */
+/* core.stacks_stop(): a list of {name, parent = its index in the list or 0, calls =, ms = in
+** itself}; nil if none is on. */
 static int stacks_stop(lua_State *L) {
   stacks *s = recording(L);
   if (s == NULL) return 0;

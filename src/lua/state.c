@@ -10,7 +10,7 @@
 #include "lua/hook.h"
 #include <stdio.h>
 
-/* A host may link Lua without it. */
+/* A host may link Lua without this function. */
 extern __attribute__((weak)) void luaL_openlibs(lua_State *L);
 
 const char fl_key_options;
@@ -32,7 +32,7 @@ static int open_module(lua_State *L) {
   return 1;
 }
 
-/* Whatever becomes of it: the options are not there for who opens the module later. */
+/* In any case the options are removed, so that a later opening of the module does not get them. */
 static int opened(lua_State *L, const flame_options *o) {
   fl_lua_start start = { .options = o };
   lua_pushcfunction(L, open_module);
@@ -52,8 +52,8 @@ flame_status flame_lua_open(lua_State *L, const flame_options *o) {
   return status_of(opened(L, o));
 }
 
-/* The module on top, of a state that no script sees: flame's own files find it, and nothing on the
-** disk. */
+/* Hides the module on top, for a state that no script sees: only flame's own files find it, and
+** nothing on the disk is loaded. */
 static void hide(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_insert(L, -2);
@@ -66,7 +66,7 @@ static void hide(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* (start): everything that a new state needs, in it. */
+/* (start): adds everything that a new state needs. */
 static int fill(lua_State *L) {
   if (!luaL_openlibs) return luaL_error(L, "this program has no luaL_openlibs, which states need");
   luaL_openlibs(L);
@@ -88,7 +88,7 @@ flame_status fl_lua_new_around(const fl_lua_start *start, lua_State **L, char wh
   lua_pushlightuserdata(made, (void *)(uintptr_t)start);
   const int status = lua_pcall(made, 1, 0, 0);
   if (status == LUA_OK) {
-    lua_gc(made, LUA_GCGEN, 0, 0);          /* as the program lua: tensors of a loop die young */
+    lua_gc(made, LUA_GCGEN, 0, 0);          /* as in the program lua: tensors of a loop die young */
     *L = made;
     return FLAME_OK;
   }

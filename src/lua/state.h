@@ -5,31 +5,33 @@
 
 struct fl_lua;
 
-/* What luaopen_flame opens the context with: light userdata under fl_key_options, while it runs. */
+/* What luaopen_flame opens the context with: light userdata under fl_key_options, during the
+** call. */
 typedef struct fl_lua_start {
   const flame_options *options;
   flame_context *outer;
-  const void *code;                 /* the library as Lua's code (embedded.h); NULL: none */
-  flame_context *context;           /* the host's, which the state borrows; NULL: one is opened */
+  const void *code;                 /* the library as compiled Lua code (embedded.h); NULL: none */
+  flame_context *context;           /* the host's context, which the state borrows; NULL: a new one
+                                    ** is opened */
 } fl_lua_start;
 extern const char fl_key_options;
 
 enum { FL_LUA_WHY = 500 };
-/* flame_lua_new with a context inside 'outer' (NULL: none), whose limits hold for both. why: the
-** message where it fails. */
+/* flame_lua_new with a context inside 'outer' (NULL: none), whose limits apply to both. why: the
+** message if it fails. */
 flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, const void *code,
                                struct lua_State **L, char why[FL_LUA_WHY]);
 /* A new state around start->context, with Lua's libraries and the module. */
 flame_status fl_lua_new_around(const fl_lua_start *start, struct lua_State **L,
                                char why[FL_LUA_WHY]);
-/* The libraries of a state with the module on top: those that scripts see are bounded, those that
-** flame's own files see are beneath fl_key_library. Pops the module. */
+/* Sets up the libraries of a state whose module is on top: those for scripts are bounded, those for
+** flame's own files are under fl_key_library. Pops the module. */
 void fl_bounded_open(struct lua_State *L, struct fl_lua *b);
-/* Push the function of the text, or of what the function at 'at' gives; or a message. As
-** lua_load. */
+/* Pushes the function of the text, or of the text that the function at 'at' returns; or a message.
+** Like lua_load. */
 int fl_bounded_load(struct lua_State *L, struct fl_lua *b, int at, const char *name);
 extern const char fl_key_library;
-/* The module has no field 'internal' any more that a script sees. */
+/* Removes the field 'internal' that scripts would see from the module. */
 void fl_hide_internals(struct lua_State *L);
 /* Is this the source of one of flame's own files? */
 int fl_is_library(const char *source);

@@ -1,7 +1,7 @@
 /*
-** The string library of a state with limits: searching by lpattern.c, rep that knows the size of
-** its result first, no dump. The rest is Lua's own, polled: it takes a time in proportion to
-** what it is given.
+** The string library of a state with limits: searching by lpattern.c, rep that computes the size of
+** its result first, no dump. The rest is Lua's own with polling: its time is proportional to its
+** arguments.
 */
 #include "lua/bounded.h"
 #include "lua/hook.h"
@@ -53,8 +53,8 @@ static int search(lua_State *L, int positions) {
 static int s_find(lua_State *L) { return search(L, 1); }
 static int s_match(lua_State *L) { return search(L, 0); }
 
-/* Upvalues: the binding, the string, what holds the pattern, where to go on, where the last match
-** ended: an empty one there is none. */
+/* Upvalues: the binding, the string, the userdata of the pattern, where to continue, where the last
+** match ended: an empty match there does not count. */
 static int next_match(lua_State *L) {
   size_t n;
   const char *s = lua_tolstring(L, lua_upvalueindex(2), &n);
@@ -91,7 +91,7 @@ static int s_gmatch(lua_State *L) {
 
 /* ---- gsub ------------------------------------------------------------------------------------ */
 
-/* The replacement at 3, a string: %0 to %9 are captures, which may be empty. */
+/* Adds the replacement at 3, a string: %0 to %9 are captures, which may be empty. */
 static void add_text(lua_State *L, luaL_Buffer *out, const fl_match *m, const char *s) {
   size_t n;
   const char *r = lua_tolstring(L, 3, &n), *end = r + n, *p;
@@ -113,7 +113,7 @@ static void add_text(lua_State *L, luaL_Buffer *out, const fl_match *m, const ch
   luaL_addlstring(out, r, (size_t)(end - r));
 }
 
-/* 1: something else than the match itself. */
+/* 1: the replacement differs from the match itself. */
 static int add_replacement(lua_State *L, luaL_Buffer *out, const fl_match *m, const char *s) {
   const int kind = lua_type(L, 3);
   if (kind == LUA_TSTRING || kind == LUA_TNUMBER) {
@@ -138,7 +138,7 @@ static int add_replacement(lua_State *L, luaL_Buffer *out, const fl_match *m, co
   return 1;
 }
 
-/* An empty match at the end of the last is none. */
+/* An empty match at the end of the last one does not count. */
 static int s_gsub(lua_State *L) {
   size_t n;
   const char *s = luaL_checklstring(L, 1, &n), *at = s, *last = NULL;

@@ -12,7 +12,7 @@
 
 enum { LOOK_EACH = 256, STRING_BYTES_A_STEP = 64, FEW = 32 };
 
-/* Steps of a loop: charged in parts. */
+/* Steps of a loop, charged in batches. */
 typedef struct steps {
   long long n;
   uint8_t by_function, watched;     /* of sort: is there an order? does the hook stand? */
@@ -30,7 +30,7 @@ static void step_more(lua_State *L, steps *s, size_t n) {
 
 static void step(lua_State *L, steps *s) { step_more(L, s, 1); }
 
-/* What has these metamethods is as good as a table. */
+/* A value with these metamethods counts as a table. */
 static void need_table(lua_State *L, int i, const char *const *needs) {
   if (lua_type(L, i) == LUA_TTABLE) return;
   if (!lua_getmetatable(L, i)) luaL_checktype(L, i, LUA_TTABLE);
@@ -162,8 +162,8 @@ static int t_unpack(lua_State *L) {
 
 /* ---- sort ------------------------------------------------------------------------------------ */
 
-/* Are the values at i and j in this order? By the function at 2, or by '<', which goes through
-** strings. */
+/* Are the values at i and j in order, by the function at 2, or by '<', which compares strings byte
+** by byte? */
 static int less(lua_State *L, steps *s, int i, int j) {
   step(L, s);
   if (!s->by_function) {

@@ -1,7 +1,7 @@
 /*
 ** Tokenizers for scripts: what lua/flame/tokenizers.lua builds on. A tokenizer and its work space
-** live in a userdata with a finaliser, so that no error leaves them open. Ids travel as strings of
-** i64 in the machine's order, of which Lua makes tensors.
+** are in a userdata with a finaliser, so that no error leaves them open. Ids are passed as strings
+** of i64 in the machine's byte order, from which Lua makes tensors.
 */
 #include "base/utf8.h"
 #include "lua/binding.h"
@@ -44,7 +44,7 @@ static fl_span span_at(lua_State *L, int i) {
   return s;
 }
 
-/* The kept error with the file's name in its message. */
+/* Adds the file's name to the message of the kept error. */
 static flame_status in_file(flame_context *c, const char *path) {
   const fl_error e = c->err;
   if (!path || e.code != FLAME_IO) return e.code;
@@ -146,14 +146,14 @@ static int tok_facts(lua_State *L) {
   return 5;
 }
 
-/* (text) -> how many bytes at its end begin a character and do not end it. */
+/* (text) -> how many bytes at its end begin a character without completing it. */
 static int tok_open_bytes(lua_State *L) {
   const fl_span s = span_at(L, 1);
   lua_pushinteger(L, (lua_Integer)fl_utf8_cut(s.at, s.n));
   return 1;
 }
 
-/* (tokenizer, text) -> the text with U+FFFD for what is not UTF-8. */
+/* (tokenizer, text) -> the text with U+FFFD in place of invalid UTF-8. */
 static int tok_mend(lua_State *L) {
   fl_lua *b = self_of(L);
   box *x = box_of(L);
@@ -167,7 +167,7 @@ static int tok_mend(lua_State *L) {
   return 1;
 }
 
-/* (tokenizer, text): counts its words for a training. */
+/* (tokenizer, text): counts its words for training. */
 static int tok_feed(lua_State *L) {
   fl_lua *b = self_of(L);
   box *x = box_of(L);

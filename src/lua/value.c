@@ -1,12 +1,12 @@
 /*
-** What a tensor tells about itself: properties, sizes, values; and its conversions.
-** Reading values evaluates. Buffers for values are userdata: no error can leak them.
+** Facts about a tensor: properties, sizes, values; and its conversions. Reading values evaluates.
+** Buffers for values are userdata: no error can leak them.
 */
 #include "lua/binding.h"
 #include <stdio.h>
 #include <string.h>
 
-/* The tensor for facts (no entering, nothing recorded); raises when it is closed. */
+/* The tensor, for reading facts (does not enter, records nothing); raises if it is closed. */
 static const flame_tensor *known(lua_State *L, int i, const char *op) {
   const flame_tensor *t = fl_arg_tensor(L, i, op, "x")->t;
   if (t->node == NULL) fl_lua_fail(L, op, "x is closed");
@@ -19,8 +19,8 @@ static void push_shape(lua_State *L, const fl_node *n) {
   fl_push_sizes(L, n->shape->rank, n->shape->size);
 }
 
-/* x.grad, of the tensor at 1: its one box, or nil. Making a box may run a finaliser that gives x
-** another gradient or frees x, so x is asked again then. */
+/* Pushes x.grad, for the tensor at 1: its one box, or nil. Making a box may run a finaliser that
+** gives x another gradient or frees x, so x is read again then. */
 static void push_grad(lua_State *L, fl_lua *b) {
   const fl_box *x = box_at(L, 1);
   if (x->t->grad == NULL) lua_pushnil(L);
@@ -76,7 +76,7 @@ static void set_grad(lua_State *L, fl_lua *b) {
                 fl_dtype_name(g->t->node->dtype), fl_dtype_name(x->t->node->dtype));
   fl_box_remember(L, 3);
   fl_box_untrack(b, g);
-  /* a finaliser may have freed one */
+  /* a finaliser may have freed one of them */
   if (x->t != NULL && g->t != NULL) fl_tensor_set_grad(x->t, g->t);
 }
 
@@ -169,7 +169,8 @@ static int v_len(lua_State *L) {
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
-/* The bytes of tensor i, row-major, in a userdata that is pushed. Facts in *dtype and *shape. */
+/* The bytes of tensor i, row-major, in a userdata that is pushed; its facts in *dtype and
+** *shape. */
 static const char *read_values(lua_State *L, fl_lua *b, int i, const char *op, int *dtype,
     fl_sizes *shape) {
   fl_box *x = fl_arg_tensor(L, i, op, "x");
@@ -252,7 +253,7 @@ static int convert(lua_State *L, int dtype, int device) {
   return fl_lua_leave(L, b, m, out, converted(b, x, dtype, device));
 }
 
-/* What the value at i says: a tensor, the name of a dtype or of a device. */
+/* Reads the target given by the value at i: a tensor, or the name of a dtype or of a device. */
 static void read_target(lua_State *L, int i, int *dtype, int *device) {
   if (lua_isnil(L, i)) return;
   if (box_at(L, i) != NULL) {

@@ -1,7 +1,7 @@
 /*
-** What a backward walk does, step by step, told to a function of lua/flame/tools/gradients.lua: the
-** op whose result has a cotangent now, the line that recorded it, and that cotangent. Walks look at
-** flame_context.watched alone while no function is set.
+** Reports a backward walk, step by step, to a function of lua/flame/tools/gradients.lua: the op
+** whose result has a cotangent now, the line that recorded it, and that cotangent. While no
+** function is set, walks only test flame_context.watched.
 */
 #include "lua/binding.h"
 #include "engine/memory.h"
@@ -33,8 +33,8 @@ static flame_status walked(flame_context *c, fl_node *n, fl_node *g) {
   return e == FLAME_OK ? c->err.code : e;
 }
 
-/* core.watch_walks(f | nil): f(op, line, handle, g) at each step of each backward from now on; op
-** is "" and handle names the tensor (core.handle) where it is a leaf. */
+/* core.watch_walks(f | nil): f(op, line, handle, g) at each step of each backward from now on; for
+** a leaf op is "" and handle identifies the tensor (core.handle). */
 static int watch_walks(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_settop(L, 1);

@@ -1,6 +1,6 @@
 /*
-** Pre-tokenizers: each cuts a piece and gives what comes of it to the next one at once, so that
-** no more than a piece a pass is in memory.
+** Pre-tokenizers: each cuts a piece and passes the parts to the next one immediately, so that
+** memory holds only one piece per pass.
 */
 #include "text/parts.h"
 
@@ -63,7 +63,7 @@ typedef struct cutter {
   const char *text;
   int first;
   fl_span waits;                /* at NULL: none */
-  int waits_match, before;      /* waits began as a match; the piece before was one */
+  int waits_match, before;     /* the waiting piece began as a match; the piece before it was one */
 } cutter;
 
 static flame_status on(fl_tokenizer *t, int64_t pass, fl_span piece, int first);
@@ -129,7 +129,8 @@ static flame_status cut(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece
 }
 
 /* ---- those that write ------------------------------------------------------------------------ */
-/* ByteLevel: a prefix, GPT-2's pattern, the spelling. The pattern is a separate pass before. */
+/* ByteLevel: a prefix, GPT-2's pattern, and the spelling. The pattern is a separate pass before
+** this. */
 static flame_status spell(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece, int first) {
   fl_tok_empty(&s->out);
   fl_bytes_spell(&s->out, piece);
@@ -141,7 +142,7 @@ static int begins(fl_span t, fl_span with) {
   return t.n >= with.n && memcmp(t.at, with.at, with.n) == 0;
 }
 
-/* A prefix where there is none. */
+/* Adds a prefix if there is none. */
 static flame_status prefix(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece, int first) {
   if (begins(piece, s->with)) return on(t, pass + 1, piece, first);
   fl_tok_empty(&s->out);
@@ -168,7 +169,7 @@ static flame_status metaspace(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span
   return s->on[1] ? cut(t, pass, s, out, first) : on(t, pass + 1, out, first);
 }
 
-/* What passes from 'pass' on make of a piece. Recursion is bounded by their number. */
+/* Applies passes from 'pass' on to a piece. Recursion is bounded by their number. */
 static flame_status on(fl_tokenizer *t, int64_t pass, fl_span piece, int first) {
   if (pass >= t->cut.n && fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
   if (pass >= t->cut.n) return t->word ? t->word(t->word_arg, piece) : fl_model_word(t, piece);

@@ -1,4 +1,4 @@
-/* From ids to a text: the tokens' texts go through the decoder's passes as a list. */
+/* From ids to a text: the decoder's passes transform the list of the tokens' texts. */
 #include "text/parts.h"
 
 typedef struct list { fl_text text; struct { int64_t *at; int64_t n, cap; } ends; } list;
@@ -20,7 +20,8 @@ static void whole(decoder *d, const fl_text *bytes) {
   else fl_utf8_mend(&d->out->text, bytes->at, bytes->n);
 }
 
-/* All tokens become one text. A token that is not spelled so is its own bytes. */
+/* Joins all tokens to one text. A token that is not in the byte spelling stands for its own
+** bytes. */
 static void byte_level(decoder *d) {
   fl_text bytes;
   fl_text_init(&bytes, d->mem);
@@ -48,14 +49,14 @@ static int hex_of(char c) {
   return c >= '0' && c <= '9' ? c - '0' : l >= 'a' && l <= 'f' ? l - 'a' + 10 : -1;
 }
 
-/* The byte that a token <0x00> is, -1: it is another. */
+/* The byte of a token <0x00>; -1: it is another token. */
 static int byte_of(fl_span s) {
   if (s.n != 6 || memcmp(s.at, "<0x", 3) != 0 || s.at[5] != '>') return -1;
   const int high = hex_of(s.at[3]), low = hex_of(s.at[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* Tokens <0x00> that stand together are UTF-8, or a U+FFFD each. */
+/* Adjacent tokens <0x00> are decoded as UTF-8, or become one U+FFFD each. */
 static void flush(decoder *d, fl_text *bytes) {
   fl_text *out = &d->out->text;
   if (bytes->n == 0) return;
@@ -86,7 +87,7 @@ static void fallback(decoder *d) {
 }
 
 /* ---- passes of one token after another ------------------------------------------------------- */
-/* Each 'from' in what was added to out since 'since' becomes 'to'. */
+/* Replaces each 'from' by 'to' in what was added to out since 'since'. */
 static void swap_all(fl_text *out, size_t since, const char *from, const char *to) {
   const size_t n = strlen(from), m = strlen(to);
   size_t keep = since;
@@ -137,7 +138,7 @@ static void strip(decoder *d, const fl_pass *s, fl_span token) {
   fl_text_add(&d->out->text, token.at, token.n);
 }
 
-/* A word's end becomes a space, but at the end of all. */
+/* Replaces the suffix of a word by a space, except at the end of the text. */
 static void suffix(decoder *d, const fl_pass *s, fl_span token, int last) {
   const char *p = token.at, *end = p + token.n;
   while (p < end) {
@@ -158,7 +159,7 @@ static flame_status each(decoder *d, fl_pass *s) {
       case FL_PASS_SUFFIX: suffix(d, s, token, i == d->in->ends.n - 1); break;
       default:                                     /* FL_PASS_REPLACE */
         fl_tok_empty(&s->out);
-        /* a raw text can hold bytes that no pattern meets */
+        /* a raw text can contain bytes that no pattern matches */
         if (fl_utf8_is_valid(token.at, token.n) && fl_pass_replace(d->t, s, &token) != FLAME_OK)
           return d->t->c->err.code;
         fl_text_add(&d->out->text, token.at, token.n);

@@ -1,4 +1,4 @@
-/* From a tokenizer.json to a tokenizer. The file is only data: all it says is checked. */
+/* From a tokenizer.json to a tokenizer. The file is untrusted data: everything in it is checked. */
 #include "text/parts.h"
 
 /* ---- errors and values ----------------------------------------------------------------------- */
@@ -58,7 +58,8 @@ static flame_status one_added(fl_tokenizer *t, const fl_tree_node *o) {
   return FLAME_OK;
 }
 
-/* Into the trie in which it is looked for; normalised, if it is to be found after that. */
+/* Enters the token into the trie in which it is searched; normalised, if it is searched after
+** normalisation. */
 static flame_status find_added(fl_tokenizer *t, int64_t i) {
   fl_added *a = &t->added.at[i];
   fl_span text = a->text;
@@ -91,7 +92,7 @@ static flame_status put_item(fl_tokenizer *t, fl_template *to, int32_t id, int s
   return FLAME_OK;
 }
 
-/* The ids of a special token by its name, a list; NULL: it has none. */
+/* The list of ids of a special token, by its name; NULL: it has none. */
 static const fl_tree_node *ids_of(const fl_tree_node *specials, fl_span name) {
   const fl_tree_node *found = NULL, *k = fl_tree_first(specials, FL_TREE_OBJECT);
   for (uint32_t i = 0; k && i < specials->n; i++, k = fl_tree_next(k + 1))
@@ -162,7 +163,7 @@ flame_status fl_load_template(fl_tokenizer *t, const fl_tree_node *o) {
   const fl_tree_node *list = fl_tree_get(o, "processors"), *n = fl_tree_first(list, FL_TREE_LIST);
   const fl_span name = fl_load_text(type);
   flame_status e = FLAME_OK;
-  if (!o || fl_tree_is(type, "ByteLevel")) return e;       /* that one is about offsets */
+  if (!o || fl_tree_is(type, "ByteLevel")) return e;       /* that one only concerns offsets */
   if (fl_tree_is(type, "Sequence") && n) {
     for (uint32_t i = 0; i < list->n && e == FLAME_OK; i++, n = fl_tree_next(n))
       e = fl_load_template(t, n);

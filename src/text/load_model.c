@@ -6,9 +6,9 @@ static int number_of(const fl_tree_node *n, double *v) {
   return n->kind == FL_TREE_NUMBER && fl_read_number(n->at, n->n, 0, v);
 }
 
-/* A score as the library tokenizers reads it, which is at times one unit from the nearest double:
-** digits as an integer of 64 bits, those that do not fit dropped, and one product or quotient with
-** a power of ten. Equal sums of scores must be equal here as there. */
+/* A score as the library 'tokenizers' reads it, which sometimes differs by one unit from the
+** nearest double: digits as an integer of 64 bits, without those that do not fit, and one product
+** or quotient with a power of ten. Equal sums of scores must be equal here as there. */
 static int score_of(const fl_tree_node *n, double *v) {
   if (!number_of(n, v)) return 0;
   const char *p = n->at, *end = p + n->n;
@@ -80,7 +80,7 @@ static flame_status read_scores(fl_tokenizer *t, const fl_tree_node *vocab) {
   return fl_vocab_index(&m->vocab, vocab->n) ? FLAME_OK : fl_tok_no_memory(t->c);
 }
 
-/* What single bytes are, as texts and as <0x00>. */
+/* Finds the tokens of single bytes, as texts and as <0x00>. */
 static void find_bytes(fl_model *m) {
   char name[8];
   for (int b = 0; b < 256; b++) {
@@ -196,7 +196,7 @@ static flame_status read_words(fl_tokenizer *t, const fl_tree_node *model) {
   return e == FLAME_OK ? unknown_token(t, model, 0) : e;
 }
 
-/* Files older than the "type" of a BPE say by their keys what they are. */
+/* In files older than the "type" of a BPE the keys tell what they are. */
 static int kind_of(const fl_tree_node *model) {
   static const char *const names[] = { "BPE", "Unigram", "WordPiece", "WordLevel" };
   const fl_tree_node *type = fl_tree_get(model, "type");

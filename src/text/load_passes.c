@@ -4,11 +4,11 @@
 */
 #include "text/parts.h"
 
-enum { MOST_PASSES = 250 };             /* each cuts what the one before gives, on the stack */
+enum { MOST_PASSES = 250 };             /* each cuts the previous pass's output, on the stack */
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 typedef flame_status (*fill)(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o);
-/* One type of pass. fill reads what it needs; NULL: there is nothing. */
+/* One type of pass. fill reads its fields; NULL: it has none. */
 typedef struct row { const char *type; fl_pass_kind kind; fill fill; } row;
 
 static flame_status need_text(fl_tokenizer *t, const fl_tree_node *o, const char *key,
@@ -81,7 +81,7 @@ static int sextet(char c) {
          : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* The charsmap is base64 of the trie's bytes, the trie and the texts; decoded in place. */
+/* The charsmap is base64 of: size of the trie, the trie, and the texts; decoded in place. */
 static flame_status precompiled(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
   (void)to;
   const fl_span map = fl_load_text(fl_tree_get(o, "precompiled_charsmap"));
@@ -134,7 +134,7 @@ static flame_status add_regex(fl_tokenizer *t, fl_passes *to, const char *text, 
   return regex(t, s, text, strlen(text));
 }
 
-/* A prefix, GPT-2's pattern, and what the row itself is, the spelling. */
+/* Adds a prefix, GPT-2's pattern, and the spelling, which is the row itself. */
 static flame_status byte_level(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
   const int prefix = fl_load_flag(o, "add_prefix_space", 1), cut = fl_load_flag(o, "use_regex", 1);
   if (prefix) {
@@ -255,7 +255,7 @@ static const row decoders[] = {
 };
 
 /* ---- lists ----------------------------------------------------------------------------------- */
-/* o: a pass or a Sequence, which has them in a list 'members'. JSON nests to a bounded depth. */
+/* o: a pass, or a Sequence with a list of them in 'members'. JSON nesting is bounded. */
 static flame_status read_pass(fl_tokenizer *t, fl_passes *to, const row *rows, const char *what,
                               const char *members, const fl_tree_node *o) {
   const fl_tree_node *type = fl_tree_get(o, "type");

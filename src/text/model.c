@@ -1,6 +1,6 @@
 /*
-** From a word to ids. Words come again and again, so what the last ones gave is kept, by text;
-** when the memory for that is full it is forgotten as a whole.
+** From a word to ids. Words repeat often, so the ids of recent ones are kept, by text; when the
+** memory for that is full all are dropped.
 */
 #include "text/parts.h"
 
@@ -29,7 +29,7 @@ static int push_symbol(fl_tokenizer *t, int32_t id) {
   return 1;
 }
 
-/* The id of a character with the model's prefix or suffix, -1: it has none. */
+/* The id of a character with the model's prefix or suffix; -1: it has none. */
 static int32_t id_of_part(fl_model *m, const char *p, size_t n, int first, int last,
                           fl_span *spelled) {
   *spelled = (fl_span){ p, n };
@@ -51,11 +51,11 @@ static int has_bytes(const fl_model *m, fl_span s) {
   return m->fallback;
 }
 
-/* The symbols of a word. Characters that are not known become bytes, or one token for each, or,
-** fused, for all that stand together. 0: it failed. */
+/* The symbols of a word. Unknown characters become bytes, or one token each, or, fused, one for all
+** adjacent ones. 0: it failed. */
 static int spell(fl_tokenizer *t, fl_span word) {
   fl_model *m = &t->model;
-  int waits = 0, k;                                /* an unknown token is still to be put */
+  int waits = 0, k;                                /* an unknown token is still to be added */
   m->symbols.n = 0;
   for (const char *p = word.at, *end = p + word.n; p < end; p += k) {
     fl_span s;
@@ -75,7 +75,7 @@ static int spell(fl_tokenizer *t, fl_span word) {
   return !waits || push_symbol(t, m->unknown);
 }
 
-/* Puts the pair that begins at i where it belongs in the heap, if it can be merged. */
+/* Adds the pair that begins at i to the heap, if it can be merged. */
 static int offer(fl_model *m, int32_t i) {
   fl_symbol *s = &m->symbols.at[i];
   s->rank = UINT32_MAX;
@@ -107,8 +107,8 @@ static uint64_t take_least(fl_model *m) {
   return least;
 }
 
-/* Merges in the order of ranks, at the left first. An entry of the heap whose symbol is gone or has
-** another rank by now is stale. */
+/* Merges in the order of ranks, leftmost first. An entry of the heap whose symbol is gone or has
+** another rank by now is ignored. */
 static flame_status merge_all(fl_tokenizer *t) {
   fl_model *m = &t->model;
   m->heap.n = 0;
@@ -174,8 +174,8 @@ static flame_status paths(fl_tokenizer *t, fl_span word) {
   return FLAME_OK;
 }
 
-/* What a stretch of the path becomes: its token, its bytes or the unknown token. Backwards, as all
-** of the path. */
+/* Adds the ids of a stretch of the path: its token, its bytes or the unknown token. In reverse, as
+** the path is. */
 static int emit_back(fl_model *m, fl_ids *ids, const char *at, size_t n) {
   const fl_token *token = fl_vocab_get(&m->vocab, at, n);
   if (token) return push_id(m, ids, token->id);
@@ -205,7 +205,7 @@ static flame_status unigram_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
 }
 
 /* ---- WordPiece and WordLevel ----------------------------------------------------------------- */
-/* The longest token that begins at 'from': its end; NULL: there is none, or it failed. */
+/* The end of the longest token that begins at 'from'; NULL: there is none, or it failed. */
 static const char *longest(fl_tokenizer *t, fl_span word, const char *from, int32_t *id) {
   fl_model *m = &t->model;
   const char *end = word.at + word.n;
@@ -269,7 +269,7 @@ static void forget(fl_model *m) {
   m->lists.n = 0;
 }
 
-/* Keeps what a word gave: the ids from 'first' on. */
+/* Keeps the ids of a word: those from 'first' on. */
 static int keep(fl_model *m, fl_span word, const fl_ids *ids, int64_t first) {
   const int64_t n = ids->n - first;
   fl_mem *mem = m->vocab.mem;

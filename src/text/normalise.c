@@ -1,7 +1,7 @@
-/* Normalisers: each makes a text of a text, in a separate buffer. */
+/* Normalisers: each makes a new text from a text, in a separate buffer. */
 #include "text/parts.h"
 
-enum { POLL = 1 << 16 };                         /* bytes between two looks for an interrupt */
+enum { POLL = 1 << 16 };                         /* bytes between two tests for an interrupt */
 typedef void (*on_char)(fl_pass *s, uint32_t c);
 
 static flame_status each(fl_tokenizer *t, fl_pass *s, fl_span text, on_char f) {
@@ -19,14 +19,14 @@ static flame_status each(fl_tokenizer *t, fl_pass *s, fl_span text, on_char f) {
   return FLAME_OK;
 }
 
-/* Begins a character at p that composes with none before it? So it is with ASCII and with U+4000 to
-** U+9FFF. */
+/* Does p begin with a character that does not compose with one before it? ASCII and U+4000 to
+** U+9FFF are such. */
 static int begins_apart(const char *p) {
   const unsigned char b = (unsigned char)*p;
   return b < 0x80 || (b >= 0xE4 && b <= 0xE9);
 }
 
-/* A normal form, in stretches that do not depend on each other. */
+/* Converts to a normal form, in stretches that do not depend on each other. */
 static flame_status normal(fl_tokenizer *t, fl_text *out, fl_span text, fl_uc_form form) {
   const char *p = text.at, *end = p + text.n;
   while (p < end) {
@@ -77,7 +77,7 @@ static void not_spacing(fl_pass *s, uint32_t c) {
   if (c < 0x80 || !fl_uc_was(c, FL_UC_NONSPACING, 8)) fl_utf8_add(&s->out, c);
 }
 
-/* What was written becomes the input of another part, in 'work'. */
+/* Makes the output the input of another part, in 'work'. */
 static fl_span again(fl_pass *s, fl_text *work) {
   const fl_text out = s->out;
   s->out = *work;
@@ -109,7 +109,7 @@ static uint32_t unit_of(const fl_pass *s, size_t i) {
   return u;
 }
 
-/* What the shortest key that begins p leads to, or at NULL. */
+/* The text to which the shortest key at the start of p is mapped, or at NULL. */
 static fl_span mapped(const fl_pass *s, const char *p, size_t n) {
   uint32_t u = unit_of(s, 0);
   size_t node = (size_t)(u >> 10) << ((u & 1u << 9) >> 6);
@@ -131,7 +131,7 @@ static void map_or_keep(fl_pass *s, const char *p, size_t n) {
   fl_text_add(&s->out, to.at ? to.at : p, to.at ? to.n : n);
 }
 
-/* A grapheme of fewer than six bytes is mapped as a whole where the map has it. */
+/* A grapheme of fewer than six bytes is mapped as a whole if the map has it. */
 static flame_status precompiled(fl_tokenizer *t, fl_pass *s, fl_span text) {
   const char *end = text.at + text.n;
   for (const char *p = text.at; p < end;) {

@@ -11,13 +11,13 @@ typedef struct fl_token { const char *at; uint32_t n; int32_t id; double score; 
 typedef struct fl_vocab {
   fl_mem *mem;
   struct { fl_token *at; int64_t n, cap; } tokens;
-  int32_t *bins;                /* places in tokens + 1, by text; a power of two of them */
+  int32_t *bins;          /* indices in tokens + 1, by text; the number of bins is a power of two */
   int64_t nbins;
   int32_t *by_id;               /* places in tokens + 1 */
   int64_t nids;
   size_t longest;               /* bytes of a text */
 } fl_vocab;
-/* The text stays the caller's. A text that is there gets the new id. 0: no memory. */
+/* The text remains the caller's. An existing text gets the new id. 0: no memory. */
 int fl_vocab_put(fl_vocab *v, fl_span text, int32_t id, double score);
 const fl_token *fl_vocab_get(const fl_vocab *v, const char *at, size_t n);      /* or NULL */
 int fl_vocab_index(fl_vocab *v, int64_t nids);                 /* then ids are found */
@@ -30,16 +30,17 @@ typedef struct fl_table {
   uint64_t *at;                 /* pairs */
   int64_t n, nbins;
 } fl_table;
-/* The value of a key, made with 'otherwise'; NULL: no memory. Valid till the next call. */
+/* The value of a key, created as 'otherwise' if it is new; NULL: no memory. Valid until the next
+** call. */
 uint64_t *fl_table_put(fl_table *t, uint64_t key, uint64_t otherwise);
 const uint64_t *fl_table_get(const fl_table *t, uint64_t key);  /* or NULL */
 void fl_table_drop(fl_table *t);
 
-/* Bytes, one a level. Node 0 is the root. */
+/* Bytes, one per level. Node 0 is the root. */
 typedef struct fl_trie {
   fl_table edges;               /* node << 8 | byte -> node */
-  struct { int32_t *at; int64_t n, cap; } values;      /* of a node, -1: no text ends here */
-  uint64_t first[4];            /* bytes with which a text begins */
+  struct { int32_t *at; int64_t n, cap; } values;      /* by node; -1: no text ends here */
+  uint64_t first[4];            /* bytes with which a text can begin */
 } fl_trie;
 int fl_trie_put(fl_trie *t, fl_mem *mem, fl_span text, int32_t value);
 static inline int64_t fl_trie_step(const fl_trie *t, int64_t node, char byte) {
@@ -64,15 +65,15 @@ enum { FL_CLEAN = 1, FL_CHINESE = 2, FL_ACCENTS = 4, FL_LOWER = 8 };    /* flags
 
 typedef struct fl_pass {
   uint8_t kind, behaviour, invert, flags;
-  uint8_t regex;                /* rx is the pattern, not text */
-  uint8_t on[2];                /* left and right; or a prefix or its kind, split */
+  uint8_t regex;                /* rx is the pattern, not the text */
+  uint8_t on[2];                /* for left and right; or a prefix or its kind, split */
   int64_t count[2];             /* of a decoder's strip */
-  fl_span text, with;           /* pattern; what replaces it */
+  fl_span text, with;           /* the pattern; its replacement */
   fl_regex rx;
-  const unsigned char *units;   /* of a Precompiled: its trie, and the texts it leads to */
+  const unsigned char *units;   /* for Precompiled: its trie, and the texts to which it maps */
   int64_t nunits;
   fl_span texts;
-  uint8_t gone;                 /* of a normaliser: it took the first character away */
+  uint8_t gone;                 /* in a normaliser: it removed the first character */
   fl_text out;
 } fl_pass;
 typedef struct fl_passes { fl_pass *at; int64_t n, cap; } fl_passes;
@@ -96,12 +97,12 @@ typedef struct fl_model {
   fl_trie trie;                 /* of a unigram */
   int32_t unknown;              /* id, -1: none */
   int32_t bytes[256];           /* ids of <0x00> … */
-  int32_t single[256];          /* of texts of one byte, -1: none */
+  int32_t single[256];          /* ids of texts of one byte; -1: none */
   uint8_t fallback, fuse, ignore_merges;
   double least;                 /* score of a unigram */
-  int64_t longest;              /* characters of a word that WordPiece looks at */
+  int64_t longest;              /* most characters of a word for WordPiece */
   fl_span prefix, suffix;
-  /* what words were made of lately: texts and ids, both forgotten when they are many */
+  /* recent words and their ids, both dropped when there are too many */
   fl_vocab known;
   char *words;
   size_t nwords;
@@ -116,25 +117,26 @@ typedef struct fl_model {
 
 struct fl_tokenizer {
   flame_context *c;
-  char *text;                   /* the file, decoded in place: tokens point in here */
+  char *text;                   /* the file, decoded in place: tokens point into it */
   size_t bytes;
   fl_passes normalise, cut, decode;
   uint8_t decodes;              /* a decoder is named */
   struct { fl_added *at; int64_t n, cap; } added;
   fl_vocab added_ids;
   fl_table added_by_id;         /* id -> place in added */
-  fl_trie raw, normal;          /* of added tokens: places in added */
+  fl_trie raw, normal;          /* for added tokens: indices in 'added' */
   fl_template one, pair;
   uint8_t templated;
   fl_model model;
   int64_t pad;
   fl_text mended;
-  size_t room;                  /* bytes that a pass may write for the text that is read */
+  size_t room;                  /* bytes that a pass may write for the current text */
   /* while a text is cut */
   int specials_as_text;
-  int gone;                     /* the first character of the text, in a normaliser */
+  int gone;                     /* the first character of the text was removed, in a normaliser */
   fl_ids *ids;
-  flame_status (*word)(void *arg, fl_span word);       /* of a trainer; NULL: the model */
+  flame_status (*word)(void *arg, fl_span word);       /* called by a trainer with each word; NULL:
+                                                       ** the model is used */
   void *word_arg;
 };
 
@@ -147,11 +149,12 @@ static inline void fl_tok_empty(fl_text *t) {
 /* A word is made up to date with what comes of it. All give the error that the context keeps. */
 flame_status fl_tok_no_memory(flame_context *c);
 flame_status fl_tok_poll(flame_context *c);
-/* Passes may make a text many times longer, not without end, as a list of them otherwise could. */
+/* Passes may make a text many times longer, but not without limit, as a list of them otherwise
+** could. */
 void fl_tok_bound(fl_tokenizer *t, size_t n);
 flame_status fl_tok_wrote(fl_tokenizer *t, const fl_text *out);         /* by a pass */
 flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text);
-/* One word after another goes to the model, or to t->word. first: the piece begins the text. */
+/* Passes each word in turn to the model, or to t->word. first: the piece begins the text. */
 flame_status fl_tok_cut(fl_tokenizer *t, fl_span piece, int first);
 flame_status fl_tok_text(fl_tokenizer *t, fl_span text);       /* a whole text */
 flame_status fl_model_word(fl_tokenizer *t, fl_span word);

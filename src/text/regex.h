@@ -2,21 +2,22 @@
 ** Regular expressions as tokenizers write them, by Oniguruma's rules: literals, escapes, classes
 ** ([…], nested, &&, ranges, \p{L}, \p{Han}, \s \d \w and their complements), groups, alternatives,
 ** (?i:…), quantifiers * + ? {n,m} (lazy with ?, of one character also possessive with +),
-** lookahead, and the anchors ^ $ \A \z. Whatever else has a meaning is refused with its position.
-** Letters of (?i) are ASCII, with the characters that fold to them.
+** lookahead, and the anchors ^ $ \A \z. Every other construct is refused with its position. Letters
+** of (?i) are ASCII, with the characters that fold to them.
 **
 ** A pattern becomes a program for a backtracking matcher whose stack is ours: its depth is bounded
-** by memory, not by the thread's stack. A run of one class is one entry of it however long it is.
+** by memory, not by the thread's stack. A run of one class is a single entry of it, whatever its
+** length.
 */
 #ifndef FL_TEXT_REGEX_H
 #define FL_TEXT_REGEX_H
 #include "tensor/context.h"
 
 typedef struct fl_range { uint32_t first, last; } fl_range;
-/* Characters: ranges in order, apart. */
+/* Characters: sorted, disjoint ranges. */
 typedef struct fl_set {
   struct { fl_range *at; int64_t n, cap; } ranges;
-  uint8_t *bits;                /* of characters below nbits; of those above ranges are searched */
+  uint8_t *bits;                /* for characters below nbits; for others the ranges are searched */
   uint32_t nbits;
 } fl_set;
 
@@ -26,13 +27,13 @@ typedef enum fl_regex_op {
 } fl_regex_op;
 typedef struct fl_regex_code {
   uint8_t op, mode;             /* mode of a run: '*' greedy, '+' possessive */
-  uint8_t empty;                /* of a split: a can match nothing */
-  int32_t a, b;                 /* set; or where to go: a first, then b */
+  uint8_t empty;                /* of a split: a can match the empty text */
+  int32_t a, b;                 /* a set; or targets: a first, then b */
   int32_t min, max;             /* max < 0: none */
   uint64_t first[4];            /* of a split: bytes with which a can begin */
 } fl_regex_code;
 
-/* Go on with pc at 'at'; with least, first give up characters, one each time, down to there. */
+/* Continue with pc at 'at'; with 'least', first give up characters one by one down to there. */
 typedef struct fl_regex_try { int32_t pc; const char *at, *least; } fl_regex_try;
 typedef struct fl_regex {
   fl_mem *mem;
@@ -41,7 +42,7 @@ typedef struct fl_regex {
   uint64_t first[4];            /* bytes with which a match can begin */
   int empty;                    /* one can be empty */
   struct { fl_regex_try *at; int64_t n, cap; } stack;
-  const char *wrong;            /* why the pattern is refused, NULL: it is not */
+  const char *wrong;            /* why the pattern is refused; NULL: it is accepted */
   size_t offset;                /* where */
   int failed;                   /* out of memory */
   int64_t steps;                /* since interrupts were polled */

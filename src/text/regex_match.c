@@ -1,9 +1,11 @@
-/* The matcher: a program counter, a place in the text, and a stack of what is left to try. */
+/* The matcher: a program counter, a position in the text, and a stack of alternatives still to be
+** tried. */
 #include "text/regex.h"
 #include "text/unicode.h"
 #include <string.h>
 
-/* retries: at one place, for some patterns have exponentially many ways to match a text. */
+/* retries: the number at one position, since some patterns have exponentially many ways to match a
+** text. */
 typedef struct run {
   fl_regex *r;
   flame_context *c;
@@ -42,7 +44,7 @@ static int take(run *m, const fl_regex_code *i, const char **at, const char **le
   return n >= i->min;
 }
 
-/* Back to the newest thing to try; 0: there is none above 'base'. A run gives up a character. */
+/* Returns to the newest alternative; 0: there is none above 'base'. A run gives up a character. */
 static int back(run *m, int64_t base, int32_t *pc, const char **at) {
   if (m->r->stack.n <= base) return 0;
   fl_regex_try *t = &m->r->stack.at[m->r->stack.n - 1];
@@ -71,7 +73,7 @@ static int stop(run *m) {
   return 1;
 }
 
-/* back, unless there were too many. */
+/* 'back', unless there were too many retries. */
 static int retry(run *m, int64_t base, int32_t *pc, const char **at) {
   const int64_t most = MOST_RETRIES + RETRIES_A_BYTE * (int64_t)(m->end - m->text);
   if (++m->retries <= most) return back(m, base, pc, at);
@@ -83,7 +85,8 @@ static int retry(run *m, int64_t base, int32_t *pc, const char **at) {
 
 static int match(run *m, int32_t pc, const char *at, const char **last);
 
-/* One instruction: 1 go on, 0 go back, -1 failed. Lookahead nests as groups of the pattern do. */
+/* Executes one instruction: 1 continue, 0 backtrack, -1 failed. Lookahead nests as the groups of
+** the pattern do. */
 static int step(run *m, int32_t *pc, const char **at) {
   const fl_regex_code *i = &m->r->code.at[*pc];
   const char *least, *end;

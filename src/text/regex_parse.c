@@ -1,9 +1,8 @@
 /*
-** From a pattern to a program. The parser writes code behind what it has, and moves it where a
-** split must come before; branches of an alternative and bodies of repetitions are copied or
-** shifted as whole spans, whose jumps are relative to their beginning until fl_regex_open is done
-** (so a span may be moved and copied freely): 'a' and 'b' of jumps are distances from the
-** instruction itself.
+** From a pattern to a program. The parser appends code, and moves it when a split must be inserted
+** before it; branches of an alternative and bodies of repetitions are copied or shifted as whole
+** spans, whose jumps are relative to their beginning until fl_regex_open is done (so a span may be
+** moved and copied freely): 'a' and 'b' of jumps are distances from the instruction itself.
 */
 #include "text/regex.h"
 #include "text/unicode.h"
@@ -15,7 +14,7 @@ typedef struct parser {
   const char *start, *at, *end;
   int icase, depth;
 } parser;
-/* What is known of a span of code. */
+/* Properties of a span of code. */
 typedef struct part { int32_t from; int set; int empty; uint64_t first[4]; } part;
 
 static int refuse(parser *p, const char *at, const char *what) {
@@ -61,7 +60,7 @@ static void unite(uint64_t to[4], const uint64_t from[4]) {
 
 static void any_byte(uint64_t first[4]) { memset(first, 0xFF, 4 * sizeof *first); }
 
-/* A set becomes an instruction. Takes the set. */
+/* Makes an instruction of a set, and takes ownership of it. */
 static int emit_set(parser *p, fl_set *s, part *out) {
   fl_set *to = NULL;
   fl_set_tidy(s);
@@ -216,7 +215,7 @@ static int copy(parser *p, int32_t from, int32_t n) {
   return 1;
 }
 
-/* What follows may be left out: 'over' instructions; a lazy split leaves it out first. */
+/* The next 'over' instructions are optional; a lazy split tries without them first. */
 static void set_split(fl_regex_code *i, const part *body, int lazy, int32_t over) {
   i->a = lazy ? over + 1 : 1;
   i->b = lazy ? 1 : over + 1;
@@ -225,7 +224,7 @@ static void set_split(fl_regex_code *i, const part *body, int lazy, int32_t over
   else memcpy(i->first, body->first, sizeof i->first);
 }
 
-/* The span is repeated: copies that must be, then a loop or copies that may be. */
+/* Repeats the span: required copies, then a loop or optional copies. */
 static int repeat_span(parser *p, const part *body, int32_t min, int32_t max, int lazy) {
   const int32_t from = body->from, n = (int32_t)p->r->code.n - from;
   const int32_t may = max < 0 ? 1 : max - min;
@@ -268,7 +267,7 @@ static int repeat(parser *p, const char *from, part *body, int32_t min, int32_t 
   return 1;
 }
 
-/* "{n}", "{n,}", "{,m}" or "{n,m}": 1; what is none is a literal: 0; refused: -1. */
+/* "{n}", "{n,}", "{,m}" or "{n,m}": 1; anything else is a literal: 0; refused: -1. */
 static int counts(parser *p, int32_t *min, int32_t *max) {
   const char *from = p->at++;
   int32_t v[2] = { 0, -1 };
@@ -399,7 +398,7 @@ static int sequence(parser *p, part *out) {
   return 1;
 }
 
-/* Each branch but the last is a split before it and a jump behind it. */
+/* Each branch except the last has a split before it and a jump after it. */
 static int alternatives(parser *p, part *out) {
   const int icase = p->icase;
   int32_t jumps = -1;
@@ -414,7 +413,7 @@ static int alternatives(parser *p, part *out) {
     if (!i) return 0;
     set_split(i, &one, 0, (int32_t)p->r->code.n - one.from);
     if (!(i = emit(p, FL_RX_JUMP))) return 0;
-    i->b = jumps;                                   /* a list, until it is known where they go */
+    i->b = jumps;                                   /* a list, until their target is known */
     jumps = (int32_t)p->r->code.n - 1;
   }
   while (jumps >= 0) {

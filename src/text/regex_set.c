@@ -46,7 +46,7 @@ int fl_set_invert(fl_mem *m, fl_set *s) {
   return ok;
 }
 
-/* What both have is what neither complement has. */
+/* The intersection: the complement of the union of the complements. */
 int fl_set_meet(fl_mem *m, fl_set *s, const fl_set *other) {
   fl_set o = { 0 };
   const int ok = fl_set_add_all(m, &o, other) && fl_set_invert(m, &o) && fl_set_invert(m, s) &&

@@ -149,7 +149,7 @@ static int push_id(fl_tokenizer *t, int32_t id) {
   return p != NULL;
 }
 
-/* The longest added token that begins at p; *end: where it ends. */
+/* The longest added token at the start of p; *end: where it ends. */
 static const fl_added *added_at(const fl_tokenizer *t, const fl_trie *trie, const char *p,
                                 const char *stop, const char **end) {
   const fl_added *found = NULL;
@@ -169,8 +169,8 @@ static const char *char_before(const char *p) {
   return p;
 }
 
-/* Does it count here? Then it takes the space around it that it is to take, at its left no more
-** than from 'from' on. */
+/* Does the token count here? Then it includes the space around it that it strips, on its left not
+** before 'from'. */
 static int counts(const fl_tokenizer *t, const fl_added *a, fl_span text, const char *from,
                   const char **first, const char **last) {
   const char *end = text.at + text.n;
@@ -187,7 +187,7 @@ static int counts(const fl_tokenizer *t, const fl_added *a, fl_span text, const 
 
 typedef flame_status (*between)(fl_tokenizer *t, fl_span piece, int first);
 
-/* Ids of the added tokens of a trie, and f of what is between them. */
+/* Emits ids of the added tokens of a trie, and applies f to the text between them. */
 static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, int starts,
                            between f) {
   const char *from = text.at, *end = from + text.n, *last = NULL;
@@ -200,12 +200,12 @@ static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, i
       p++;
       continue;
     }
-    p = last;                 /* what a token strips at its right can hold another, */
+    p = last;                 /* the space that a token strips on its right can contain another, */
     if (!counts(t, a, text, from, &first, &last)) continue;
     if (first > from)
       e = f(t, (fl_span){ from, (size_t)(first - from) }, starts && from == text.at);
     if (e != FLAME_OK) return e;
-    if (first >= last) continue;                   /* of which nothing is left if that strips too */
+    if (first >= last) continue;               /* of which nothing is left if that one strips too */
     if (!push_id(t, a->id)) return fl_tok_no_memory(t->c);
     from = last;
   }
@@ -230,7 +230,7 @@ flame_status fl_tok_text(fl_tokenizer *t, fl_span text) {
 }
 
 /* ---- templates and bounds -------------------------------------------------------------------- */
-/* How many ids of two texts are kept: none of the shorter while the longer has more. */
+/* How many ids of two texts are kept: the shorter is not cut while the longer has more. */
 static void share(int64_t *a, int64_t *b, int64_t most, int two) {
   if (!two) {
     *a = *a < most ? *a : most;
@@ -256,7 +256,8 @@ static int put(fl_mem *m, fl_ids *ids, fl_ids *types, int32_t id, int32_t type) 
   return 1;
 }
 
-/* The ids of texts one and two, lying one after another in t->model.found, as the template says. */
+/* Arranges the ids of texts one and two, which are one after another in t->model.found, by the
+** template. */
 static int arrange(fl_tokenizer *t, const fl_template *p, const int64_t all[2],
                    const int64_t kept[2], int left, fl_ids *ids, fl_ids *types) {
   const int32_t *found = t->model.found.at;

@@ -19,14 +19,14 @@ void fl_tokenizer_close(fl_tokenizer *t);
 
 typedef struct fl_tok_how {
   int plain;                    /* without the template */
-  int specials_as_text;         /* special tokens in the text are text */
-  int64_t most;                 /* ids, those of the template included; 0: no bound */
+  int specials_as_text;         /* special tokens in the text are treated as text */
+  int64_t most;                 /* most ids, including those of the template; 0: no limit */
   int left;                     /* cut at the left */
 } fl_tok_how;
 /* pair.at NULL: one text. ids and, of the same length, types: 0, 1 or what the template says. */
 flame_status fl_tokenizer_encode(fl_tokenizer *t, fl_span text, fl_span pair, const fl_tok_how *how,
                                  fl_ids *ids, fl_ids *types);
-/* raw: bytes as they are, also those that are not UTF-8. An id that is not known is an error. */
+/* raw: bytes without changes, also if they are not UTF-8. An unknown id is an error. */
 flame_status fl_tokenizer_decode(fl_tokenizer *t, const int64_t *ids, int64_t n, int skip_special,
                                  int raw, fl_text *out);
 int64_t fl_tokenizer_id(const fl_tokenizer *t, fl_span token);         /* -1: there is none */
@@ -39,10 +39,10 @@ int64_t fl_tokenizer_pad(const fl_tokenizer *t);                       /* -1: th
 /* ---- training of a BPE (train.c) ------------------------------------------------------------- */
 typedef struct fl_trainer fl_trainer;
 typedef struct fl_train_how {
-  int64_t vocabulary, least;    /* tokens in all; how often a pair must occur to be merged */
+  int64_t vocabulary, least;    /* number of tokens; how often a pair must occur to be merged */
   const fl_span *special;
   int64_t nspecial;
-  int64_t longest;              /* characters of a token; 0: no bound */
+  int64_t longest;              /* most characters of a token; 0: no limit */
 } fl_train_how;
 /* Words are what 'shape' cuts texts into; it stays the caller's and must outlive the trainer. */
 fl_trainer *fl_trainer_open(flame_context *c, fl_tokenizer *shape);

@@ -1,12 +1,12 @@
 /*
-** Training of a BPE (Sennrich, Haddow and Birch 2016): words and how often they occur, then again
-** and again the pair of symbols that occurs most becomes a symbol. Of equal pairs the one whose
-** left, then right symbol is older is taken.
+** Training of a BPE (Sennrich, Haddow and Birch 2016): counts words, then repeatedly makes the most
+** frequent pair of symbols a new symbol. Of equally frequent pairs the one with the older left,
+** then right symbol is chosen.
 */
 #include "text/parts.h"
 
 typedef struct word { int64_t count; int32_t *at; int32_t n, cap; } word;
-/* A pair that may be merged, as often as it was counted then, and words that have it. */
+/* A pair that may be merged, its count when it was entered, and words that contain it. */
 typedef struct entry { int64_t count; uint64_t pair; int64_t places; } entry;
 typedef struct places { int32_t *at; int64_t n, cap; } places;
 
@@ -14,13 +14,13 @@ struct fl_trainer {
   flame_context *c;
   fl_mem *mem;
   fl_tokenizer *shape;
-  fl_vocab seen;                /* words: id is the place in words */
-  struct { fl_span *at; int64_t n, cap; } texts;       /* blocks of bytes of words and tokens */
+  fl_vocab seen;                /* words: the id is the index in 'words' */
+  struct { fl_span *at; int64_t n, cap; } texts;     /* blocks with the bytes of words and tokens */
   struct { word *at; int64_t n, cap; } words;
   fl_vocab tokens;
   struct { int32_t *at; int64_t n, cap; } lengths;     /* of tokens, in characters */
   fl_table pairs;               /* pair -> how often it occurs (as int64_t) */
-  fl_table fresh;               /* pair -> places, of those that a merge made */
+  fl_table fresh;               /* pair -> words, for pairs that a merge created */
   struct { entry *at; int64_t n, cap; } heap;
   struct { places *at; int64_t n, cap; } lists;
   struct { uint64_t *at; int64_t n, cap; } merges;
@@ -100,7 +100,7 @@ static int add_token(fl_trainer *r, fl_span text, int32_t length) {
   return 1;
 }
 
-/* The spelling of all bytes and all characters of the words, in the order of Unicode. */
+/* Adds the spelling of all bytes and all characters of the words, in the order of Unicode. */
 static int add_alphabet(fl_trainer *r) {
   uint8_t *seen = fl_zalloc(r->mem, FL_UC_TOP / 8);
   int ok = seen != NULL;
@@ -155,7 +155,8 @@ static entry pop_entry(fl_trainer *r) {
   return top;
 }
 
-/* Counts a pair 'by' times more in a word, which is noted where the pair may be merged later. */
+/* Changes the count of a pair by 'by' in a word, which is noted so that the pair can be merged
+** there later. */
 static int change(fl_trainer *r, uint64_t pair, int64_t by, int32_t in, int note) {
   uint64_t *n = fl_table_put(&r->pairs, pair, 0);
   if (!n) return 0;
@@ -176,7 +177,7 @@ static int change(fl_trainer *r, uint64_t pair, int64_t by, int32_t in, int note
   return at != NULL;
 }
 
-/* What was noted goes into the heap. */
+/* Adds the noted pairs to the heap. */
 static int offer_fresh(fl_trainer *r) {
   for (int64_t i = 0; i < r->fresh.nbins; i++) {
     const uint64_t pair = r->fresh.at[2 * i];
@@ -190,7 +191,7 @@ static int offer_fresh(fl_trainer *r) {
   return 1;
 }
 
-/* A word becomes symbols, and their pairs are counted. */
+/* Splits a word into symbols and counts their pairs. */
 static int split_word(fl_trainer *r, int32_t i) {
   const fl_token *text = &r->seen.tokens.at[i];
   word *w = &r->words.at[i];
@@ -214,7 +215,7 @@ static flame_status split_words(fl_trainer *r) {
   return offer_fresh(r) ? FLAME_OK : fl_tok_no_memory(r->c);
 }
 
-/* In one word, each pair (a, b) becomes 'made'. A pair that would be too long is not counted. */
+/* Replaces each pair (a, b) in one word by 'made'. A pair that would be too long is not counted. */
 static int merge_word(fl_trainer *r, int32_t in, int32_t a, int32_t b, int32_t made,
                       int64_t longest) {
   word *w = &r->words.at[in];

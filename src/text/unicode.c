@@ -85,7 +85,7 @@ int fl_uc_run(int number, uint32_t *first, uint32_t *last, int *category, int *s
 void fl_uc_lower(fl_text *out, uint32_t c) {
   if (c < 0x80) {
     if (c >= 'A' && c <= 'Z') c += 32;
-  } else if (c == 0x130) {                    /* the one that becomes two characters */
+  } else if (c == 0x130) {                    /* the only one that becomes two characters */
     fl_text_add(out, "i\xCC\x87", 3);
     return;
   } else {
@@ -111,7 +111,7 @@ static int class_of(uint32_t c) {
   return c < 0x300 ? 0 : (int)(run_in(uc_classes, sizeof uc_classes / sizeof *uc_classes, c) >> 24);
 }
 
-/* The characters that number m of uc_maps decomposes to, *n units of UTF-16. */
+/* The decomposition of entry m of uc_maps, in *n units of UTF-16. */
 static const uint16_t *parts_of(int m, int *n) {
   int at = uc_places[m >> 5];
   for (int i = m & ~31; i < m; i++) at += uc_kinds[i] & 31;
@@ -119,7 +119,7 @@ static const uint16_t *parts_of(int m, int *n) {
   return uc_parts + at;
 }
 
-/* The character that is number m of uc_maps. */
+/* The character of entry m of uc_maps. */
 static uint32_t mapped(int m) {
   uint32_t plane = 0;
   while (m >= uc_planes[plane + 1]) plane++;
@@ -131,7 +131,7 @@ static uint32_t next_part(const uint16_t **p) {
   return v < 0xD800 || v >= 0xDC00 ? v : 0x10000 + ((v - 0xD800) << 10) + (*(*p)++ - 0xDC00u);
 }
 
-/* Characters of a starter and of what follows up to the next, in canonical order. */
+/* A starter and the characters up to the next starter, in canonical order. */
 typedef struct segment {
   fl_text *out;
   int compose;
@@ -148,7 +148,7 @@ static int is_ordered(const segment *s) {
   return 1;
 }
 
-/* By class, those of one class as they came; counted, for a text can be one long run of marks. */
+/* Sorts by class, stably; by counting, since a text can be one long run of marks. */
 static void sort(segment *s) {
   const int64_t n = s->chars.n;
   uint32_t *c = s->chars.at;
@@ -163,7 +163,8 @@ static void sort(segment *s) {
   memcpy(c, s->sorted.at, (size_t)n * sizeof *c);
 }
 
-/* What a and b become, or 0; no pair of uc_pairs ends in a character that is left out first. */
+/* The composition of a and b, or 0; no pair of uc_pairs ends in a character that is excluded
+** first. */
 static uint32_t composed(uint32_t a, uint32_t b) {
   if (b < 0x300 || (b > 0x309A && b < 0x11000)) return 0;
   if (a >= LEAD && a < LEAD + LEADS && b >= VOWEL && b < VOWEL + VOWELS)
@@ -184,7 +185,7 @@ static uint32_t composed(uint32_t a, uint32_t b) {
   return 0;
 }
 
-/* Joins what can be joined to the starter, which is chars[0]. */
+/* Composes characters with the starter, which is chars[0], where possible. */
 static void compose(segment *s) {
   uint32_t *c = s->chars.at;
   int64_t kept = 1;
@@ -213,7 +214,7 @@ static void flush(segment *s) {
   s->chars.n = 0;
 }
 
-/* A character that does not decompose. */
+/* Adds a character that does not decompose. */
 static void put(segment *s, uint32_t c) {
   const int k = class_of(c);
   if (k == 0 && s->chars.n > 0) {
@@ -245,7 +246,7 @@ static int map_of(uint32_t c) {
   return -1;
 }
 
-/* Decompositions nest a few levels, as the tables say. */
+/* Decompositions nest a few levels, as the tables determine. */
 static void decompose(segment *s, uint32_t c, int compat) {
   if (c < 0xA0) {
     put(s, c);
@@ -266,7 +267,8 @@ static void decompose(segment *s, uint32_t c, int compat) {
   }
 }
 
-/* How many characters of ASCII begin p, but the last: what follows can change that one. */
+/* The number of ASCII characters at the start of p, without the last one, which the next character
+** can change. */
 static size_t alone(const char *p, const char *end) {
   const char *q = p;
   while (q < end && (unsigned char)*q < 0x80) q++;

@@ -1,36 +1,37 @@
 /*
 ** Unicode as tokenizers need it: properties of characters, lower case, normal forms. Properties
-** are those of Unicode 15.0; where the library tokenizers has others in every release, they are
-** followed: normal forms and StripAccents of 9.0, BERT's parts and Punctuation of 8.0.
-** The tables (unicode.def) are written by tools/unicode.lua. Texts are UTF-8 that is valid;
-** fl_utf8_mend makes it so.
+** are those of Unicode 15.0; where all releases of the library 'tokenizers' use others, those are
+** used: normal forms and StripAccents of 9.0, BERT's parts and Punctuation of 8.0. The tables
+** (unicode.def) are written by tools/unicode.lua. Texts must be valid UTF-8; fl_utf8_mend repairs
+** them.
 */
 #ifndef FL_TEXT_UNICODE_H
 #define FL_TEXT_UNICODE_H
 #include "base/utf8.h"
 
 enum { FL_UC_TOP = 0x110000, FL_UC_REPLACEMENT = 0xFFFD };
-/* what fl_uc_is asks: bits of general categories, or one of the properties above them */
+/* arguments of fl_uc_is: bits of general categories, or one of the properties above them */
 #define FL_UC_MARK      0x000001C0u
 #define FL_UC_NONSPACING 0x00000040u            /* Mn */
 #define FL_UC_NUMBER    0x00000E00u
 #define FL_UC_PUNCT     0x0007F000u
-#define FL_UC_OTHER     0x3C000000u             /* Cc, Cf, Cs, Co; not what is unassigned */
+#define FL_UC_OTHER     0x3C000000u             /* Cc, Cf, Cs, Co; without unassigned characters */
 
 int fl_uc_category(uint32_t c);                 /* 0 … 29, in the order of fl_uc_named */
 static inline int fl_uc_is(uint32_t c, uint32_t categories) {
   return (int)(categories >> fl_uc_category(c) & 1);
 }
-/* The same by an older Unicode, 8 or 9, as far as marks, punctuation and 'other' are concerned. */
+/* The same in an older Unicode, 8 or 9, for marks, punctuation and 'other'. */
 int fl_uc_was(uint32_t c, uint32_t categories, int version);
 int fl_uc_space(uint32_t c);                    /* White_Space */
 int fl_uc_word(uint32_t c);                     /* \w */
 int fl_uc_extends(uint32_t c);                  /* continues a grapheme */
-int fl_uc_punct(uint32_t c);                    /* P of 8.0, or ASCII but letters and digits */
-/* Bits of the categories that a name stands for (L, Lu, …), 0: none. */
+int fl_uc_punct(uint32_t c);              /* P of Unicode 8.0, or ASCII except letters and digits */
+/* The categories that a name stands for (L, Lu, …), as bits; 0: none. */
 uint32_t fl_uc_named(const char *name, size_t n);
 int fl_uc_script(const char *name, size_t n);   /* 0: not known */
-/* The first run of equal properties is number 0; *last: its last character. 0: no more. */
+/* The first run of characters with equal properties is number 0; *last: its last character. 0:
+** there are no more. */
 int fl_uc_run(int number, uint32_t *first, uint32_t *last, int *category, int *script, int *word);
 
 void fl_uc_lower(fl_text *out, uint32_t c);

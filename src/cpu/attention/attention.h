@@ -1,6 +1,6 @@
 /*
-** Attention on the CPU. Scores exist as panels of 'nr' lanes alone, which the tiles of cpu/gemm
-** make and take (gemm.h): forward (call_attention.c) lanes are rows of q, so that a panel of
+** Attention on the CPU. Scores exist only as panels of 'nr' lanes, which the tiles of cpu/gemm
+** write and read (gemm.h): forward (call_attention.c) lanes are rows of q, so that a panel of
 ** weights is at once a packed panel of the next product; backward (call_attention_back.c) they are
 ** keys, for the same reason. Half types are computed in f32; weights are rounded to them before
 ** they are multiplied.
@@ -13,8 +13,7 @@
 #include "cpu/gemm/matmul.h"
 #include "tensor/call_attention.h"
 
-/* A panel of products q k': element (u, lane) at c[u * nr + lane], of which
-** 'lanes' lanes are real. */
+/* A panel of products q k': element (u, lane) is c[u * nr + lane]; only 'lanes' lanes are used. */
 typedef struct fl_scores {
   void *c;
   int64_t n, lanes;
@@ -22,33 +21,33 @@ typedef struct fl_scores {
   int causal, sign;                    /* a score is hidden where sign * (u - lane) > gap */
   int64_t gap;
   int mask;                            /* FL_MASK_* */
-  const char *at;                      /* of element (0, 0), and steps in bytes */
+  const char *at;                      /* address of element (0, 0), and steps in bytes */
   int64_t step_u, step_lane;
 } fl_scores;
 
-/* Of one dtype. T is f64 for f64, else f32. Arrays have nr elements where no
-** number of them is given. */
+/* The functions for one dtype. T is f64 for f64, else f32. Arrays have nr elements unless a number
+** is given. */
 typedef struct fl_attention_fns {
   /* Products to scores: scaled, -inf where hidden, plus the mask. */
   void (*score)(const fl_scores *s);
-  /* Scores (n, nr) to exp(score - top), rounded; top: maxima so far, sum: of what was there, both
-  ** brought up to date; fade: what sums of weights so far are to be multiplied by. */
+  /* Replaces scores (n, nr) by exp(score - top), rounded; top: maxima so far, sum: sum of weights
+  ** so far, both updated; fade: the factor for sums of weights so far. */
   void (*weigh)(void *c, int64_t n, void *top, void *sum, void *fade);
   /* acc (n, nr) times factor of each lane. */
   void (*fade)(void *acc, int64_t n, const void *factor);
   /* out[lane * step + u] = acc (n, nr) times the lane's factor. */
   void (*put)(const void *acc, int64_t n, int64_t lanes, const void *factor, int64_t step,
               void *out);
-  /* factor = 1 / sum, and log-sum-exps, an f32 (f64) each. */
+  /* factor = 1 / sum; and the log-sum-exps, one f32 (f64) each. */
   void (*finish)(const void *top, const void *sum, int64_t lanes, void *factor, void *lse);
   /* delta[i] = sum of g o along row i; their rows are 'step' and 'o_step' elements apart. */
   void (*dot)(const void *g, int64_t step, const void *o, int64_t o_step, int64_t rows, int64_t n,
               void *delta);
-  /* Scores p (n, nr) to exp(p - lse) and dp to p (dp - delta), rounded; 'hides': the latter is 0
-  ** where a score is -inf. */
+  /* Replaces scores p (n, nr) by exp(p - lse) and dp by p (dp - delta), rounded; 'hides': the
+  ** latter is 0 where a score is -inf. */
   void (*slope)(void *p, void *dp, int64_t n, const void *lse, const void *delta, int hides);
-  /* A panel (rows, nr) as packed panels of mr rows, k groups each; the first
-  ** 'n' lanes go to groups 'first' and on. */
+  /* Transposes a panel (rows, nr) into packed panels of mr rows, k groups each; the first 'n' lanes
+  ** go to groups 'first' and later. */
   void (*turn)(const void *panel, int64_t rows, int64_t n, int mr, int64_t k, int64_t first,
                void *packed);
   /* out (rows, n) = factor times acc; rows are 'out_step' and 'step' elements apart. */
@@ -62,7 +61,7 @@ extern const fl_attention_loops fl_attention_base;
 extern const fl_attention_loops fl_attention_avx2, fl_attention_avx512;
 #endif
 
-/* What both directions know of a call. Sizes in bytes: 'size' of an element, 'wide' of T. */
+/* What both directions need of a call. Sizes in bytes: 'size' of an element, 'wide' of T. */
 typedef struct fl_attention_job {
   fl_attention a;
   fl_attention_results to;
@@ -81,11 +80,11 @@ fl_attention_job fl_attention_job_of(const fl_device *d, const fl_call_run *r, i
 /* c (mr x nr) = or += a product of packed panels. */
 void fl_attention_tile(const fl_attention_job *j, int64_t k, const char *a, const char *b, char *c,
                        int64_t ldc, int add);
-/* The panel's part of the mask and of the diagonal: row and key of element
-** (0, 0); lanes are rows, or keys. */
+/* Sets the panel's part of the mask and of the diagonal: row and key of element (0, 0); lanes are
+** rows, or keys. */
 void fl_attention_scores(const fl_attention_job *j, fl_scores *s, int64_t b, int64_t h, int64_t row,
                          int64_t key, int lanes_are_rows);
-/* Elements to row r of head h, or to a key of head h / group. */
+/* Offset in elements of row r of head h, or of a key of head h / group. */
 static inline int64_t fl_row_at(const int64_t stride[3], int64_t b, int64_t h, int64_t r) {
   return b * stride[0] + h * stride[1] + r * stride[2];
 }

@@ -8,8 +8,8 @@
 enum { NAME(NR) = 2 * FL_ISA_BYTES / (int)sizeof(T) };
 #define LANES _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < NAME(NR); l++)
 
-/* A weight. One below the smallest normal number is 0: hidden ones are many,
-** and processors slow at results so small. */
+/* A weight. One below the smallest normal number becomes 0: there are many hidden ones, and
+** processors are slow with results so small. */
 static inline T NAME(weight)(T x) {
   const T e = EXP(x < LEAST ? (T)0 : x);
   return x < LEAST ? (T)0 : e;
@@ -50,7 +50,7 @@ static void NAME(weigh)(void *c_, int64_t n, void *top_, void *sum_, void *fade_
   LANES {
     const T before = top[l];
     top[l] = m[l];
-    m[l] = m[l] == (T)-INFINITY ? (T)0 : m[l];          /* nothing is seen yet: weights of 0 */
+    m[l] = m[l] == (T)-INFINITY ? (T)0 : m[l];          /* no key seen yet: weights of 0 */
     fade[l] = NAME(weight)(before - m[l]);
     all[l] = 0;
   }

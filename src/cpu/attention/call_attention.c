@@ -2,15 +2,14 @@
 ** Attention forward (tensor/call_attention.h). A unit is a block of rows of one head. Keys come in
 ** tiles of TILE: scores of a panel of rows, their weights relative to the largest score so far, and
 ** the products of these weights with v, which are added to those of the tiles before. The order of
-** all sums follows from the sizes alone: neither the rows of a block nor the lanes of a panel
-** enter.
+** all sums depends only on the sizes, not on the rows of a block or the lanes of a panel.
 */
 #include "cpu/attention/attention.h"
 #include <math.h>
 #include <string.h>
 
-/* TILE: a multiple of every tile's rows (gemm.h). ROWS: of a block at most;
-** it packs all keys again. */
+/* TILE: a multiple of every tile's rows (gemm.h). ROWS: most rows of a block; each block packs all
+** keys again. */
 enum { TILE = 240, ROWS = 256, LEAST_ROWS = 64, ROOM = ROWS * 256, ALIGN = FL_GEMM_NR };
 
 /* ---- shared with the backward ---- */
@@ -47,9 +46,9 @@ void fl_attention_scores(const fl_attention_job *j, fl_scores *s, int64_t b, int
   s->mask = j->mask;
   s->sign = lanes_are_rows ? 1 : -1;
   s->gap = gap;
-  /* hidden where key > row: somewhere in the panel? */
+  /* is a score with key > row in the panel, which must be hidden? */
   s->causal = j->a.causal && (lanes_are_rows ? s->n - 1 : s->lanes - 1) > gap;
-  if (gap < -2 * TILE) s->gap = -2 * TILE;      /* all are hidden; it fits any integer */
+  if (gap < -2 * TILE) s->gap = -2 * TILE;     /* then all are hidden; the value fits any integer */
   if (j->mask == FL_MASK_NONE) return;
   s->at = j->at_mask + (fl_row_at(m, b, h, row) + key * m[3]) * size;
   s->step_u = (lanes_are_rows ? m[3] : m[2]) * size;
@@ -61,11 +60,11 @@ void fl_attention_scores(const fl_attention_job *j, fl_scores *s, int64_t b, int
 typedef struct job {
   fl_attention_job j;
   char *out, *lse, *scratch;
-  int64_t rows, blocks, each;          /* of a block; blocks of a head; scratch bytes of a worker */
+  int64_t rows, blocks, each;     /* rows of a block; blocks of a head; scratch bytes of a worker */
 } job;
 
-/* A worker's scratch. q: panels of rows; k, v: panels of the tile's keys, and
-** of v's columns; acc: (d2, nr) a panel. */
+/* A worker's scratch. q: panels of rows; k, v: panels of the tile's keys, and of v's columns; acc:
+** (d2, nr) per panel. */
 typedef struct room { char *q, *k, *v, *c, *acc, *top, *sum, *fade; } room;
 
 static int64_t most_rows(const fl_attention *a) {
@@ -95,7 +94,7 @@ int64_t fl_cpu_scratch_attention(const fl_call *call, int workers) {
   return workers * room_of(&a, most_rows(&a), call->dtype == FLAME_F64 ? 8 : 4, none, &r);
 }
 
-/* The block's rows from 'row' on, packed; sums of nothing. */
+/* Packs the block's rows from 'row' on, and sets the sums to 0. */
 static void begin(const job *x, const room *r, int64_t b, int64_t h, int64_t row, int64_t rows) {
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
@@ -109,7 +108,7 @@ static void begin(const job *x, const room *r, int64_t b, int64_t h, int64_t row
     else ((float *)(void *)r->top)[i] = -INFINITY;
 }
 
-/* A panel of rows meets n keys from 'key' on, packed. */
+/* Processes a panel of rows with n keys from 'key' on, which are packed. */
 static void meet(const job *x, const room *r, int64_t b, int64_t h, int64_t row, int64_t rows,
                  int64_t panel, int64_t key, int64_t n) {
   const fl_attention_job *j = &x->j;

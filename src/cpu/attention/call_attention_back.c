@@ -3,7 +3,7 @@
 ** Where they meet, weights p are made again from the scores and their log-sum-exps, and with delta
 ** = sum of dout out along a row
 **     dv += p' dout    ds = p (dout v' - delta)    dk += ds' q scale    dq += ds k scale
-** Where there are heads enough for the workers, a unit is a head of k and v with all rows that read
+** If there are enough heads for the workers, a unit is a head of k and v with all rows that read
 ** it. Else there are two passes, over tiles of keys (dk, dv) and over blocks of rows (dq), which
 ** make p and ds once each. Both give the same bits: sums are in order of rows and of keys, by the
 ** same tiles.
@@ -11,9 +11,9 @@
 #include "cpu/attention/attention.h"
 #include <string.h>
 
-/* ROWS, KEYS: multiples of every tile (gemm.h). SPLIT: rows of a unit for dq alone. */
+/* ROWS, KEYS: multiples of every tile (gemm.h). SPLIT: rows of a unit that computes only dq. */
 enum { ROWS = 96, KEYS = 256, SPLIT = 2 * ROWS };
-/* Products where p and ds are made: in one pass, and in two. */
+/* Number of products when p and ds are computed in one pass, and in two. */
 enum { ONE_PASS = 5, TWO_PASSES = 7 };
 
 typedef struct job {
@@ -56,14 +56,14 @@ static int64_t room_of(const fl_attention *a, int64_t rows, int64_t wide, char *
   return at - from;
 }
 
-/* Are there units enough for one pass? It leaves workers idle where two
-** passes do not, but takes less. */
+/* Are there enough units for one pass? It leaves workers idle where two passes do not, but takes
+** less work. */
 static int is_one_pass(const fl_attention *a, int64_t workers) {
   const int64_t units = a->b * a->hk;
   return units * TWO_PASSES >= fl_ceil_div(units, workers) * workers * ONE_PASS;
 }
 
-/* Rows whose dq a unit sums: each head's begin at a whole tile. */
+/* Rows whose dq a unit sums: those of each head begin at a whole tile. */
 static int64_t rows_of(const fl_attention *a, int one_pass) {
   const int64_t all = fl_round_up(a->t, ROWS);
   return one_pass ? a->h / a->hk * all : fl_min(SPLIT, all);
@@ -121,8 +121,8 @@ static void product(const fl_attention_job *j, int64_t n, int64_t k, const char 
     fl_attention_tile(j, k, a + i * k * j->wide, b, c + i * j->nr * j->wide, j->nr, add);
 }
 
-/* p and ds of a panel of keys, from 'first' of the tile's on, and what they add to dk and dv. keys:
-** how many of the tile any row sees; beyond them a panel's weights are 0. */
+/* Computes p and ds of a panel of keys, from 'first' in the tile on, and adds to dk and dv. keys:
+** how many keys of the tile some row sees; beyond them a panel's weights are 0. */
 static void meet_panel(const job *x, const room *r, const meeting *t, int64_t first, int64_t keys) {
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
@@ -140,7 +140,7 @@ static void meet_panel(const job *x, const room *r, const meeting *t, int64_t fi
   product(j, x->dp, t->rows, r->qt, r->dp, r->dk + first * x->dp * j->wide, 1);
 }
 
-/* Is a row's log-sum-exp NaN? Then its weights are NaN for every key, those ahead too. */
+/* Is a row's log-sum-exp NaN? Then its weights are NaN for every key, also for hidden ones. */
 static int is_blind(const job *x, const meeting *t) {
   const fl_attention *a = &x->j.a;
   const char *at = x->lse + ((t->b * a->h + t->h) * a->t + t->row) * x->j.wide;
@@ -192,7 +192,8 @@ static void store_keys(const job *x, const room *r, int64_t b, int64_t hk, int64
   }
 }
 
-/* Rows 'row' to 'end' of heads h to h_end, which read head hk, meet its keys 'key' to 'key_end'. */
+/* Processes rows 'row' to 'end' of heads h to h_end, which read head hk, with its keys 'key' to
+** 'key_end'. */
 static void range(const job *x, const room *r, int64_t b, int64_t hk, int64_t h, int64_t h_end,
                   int64_t row, int64_t end, int64_t key, int64_t key_end) {
   const fl_attention_job *j = &x->j;

@@ -18,8 +18,8 @@ const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm) {
 
 /* ---- passes ---- */
 
-/* Is the last axis as long in x as in y and without a kernel? Then the one before it, when it
-** goes in single steps, and it are one axis. */
+/* Has the last axis the same size in x and y, and no kernel? Then it and the one before it, if that
+** has step 1, are one axis. */
 static int joins(const fl_conv *s) {
   const int64_t w = s->in[2];
   return s->k[2] == 1 && s->stride[2] == 1 && s->pad[2] == 0 && s->out[2] == w &&
@@ -72,8 +72,8 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-/* Distinct residues that taps of an axis reach, and how many kernel indices
-** lie between taps of one. */
+/* The number of distinct residues that taps of an axis reach, and the distance of kernel indices
+** between taps with the same one. */
 static int64_t residues(const fl_conv *s, int a, int64_t *dk) {
   *dk = s->stride[a] / gcd(s->dil[a], s->stride[a]);
   return fl_min(s->k[a], *dk);
@@ -156,7 +156,7 @@ typedef struct plain {
   int data;
 } plain;
 
-/* The other side's position for kernel index k of axis a: -1 if there is none. */
+/* The position on the other side for kernel index k of axis a; -1: none. */
 static int64_t partner(const plain *q, int a, int64_t at, int64_t k) {
   const fl_conv *s = q->s;
   const int64_t size = q->data ? s->out[a] : s->in[a];
@@ -226,7 +226,7 @@ static void clear(const fl_call_run *r) {
   if (r->call->numel) memset(r->out, 0, (size_t)(r->call->numel * fl_dtype_size(r->call->dtype)));
 }
 
-/* Nothing to add up: the result is empty or zeros. */
+/* Is there nothing to add? Then the result is empty or zeros. */
 static int idle(const fl_call *call) {
   return call->numel == 0 || call->in_numel[0] == 0 || call->in_numel[1] == 0;
 }

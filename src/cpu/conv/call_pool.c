@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { WORK = 32768 }; /* elements read by a unit, about */
+enum { WORK = 32768 }; /* approximate number of elements read by a unit */
 typedef enum { SUM_F32, SUM_F64, SUM_I64 } sums;
 
 typedef struct pool {
@@ -18,11 +18,11 @@ typedef struct pool {
   const fl_conv_loops *loops;
   sums kind;
   int dtype, size, max; /* of the elements; max or mean */
-  int64_t each, all; /* rows or planes of a unit, of all */
+  int64_t each, all; /* rows or planes of a unit; of all */
   int64_t volume, results; /* elements of a plane, results of a plane */
   char *scratch;
   int64_t worker_bytes;
-  const atomic_int *stop; /* one unit may have a row of millions and windows as long */
+  const atomic_int *stop; /* a single unit may have a row of millions and windows as long */
 } pool;
 
 static int ended(const pool *q) {
@@ -33,7 +33,7 @@ typedef struct range {
   int64_t lo, hi, step;
 } range; /* lo, lo + step, … below hi */
 
-/* What window o of axis a covers of the plane. */
+/* The part of the plane's axis a that window o covers. */
 static range window(const fl_pooling *s, int a, int64_t o) {
   const int64_t in = s->in[a], out = s->out[a];
   if (s->adaptive) return (range){ o * in / out, ((o + 1) * in + out - 1) / out, 1 };
@@ -42,7 +42,7 @@ static range window(const fl_pooling *s, int a, int64_t o) {
   return (range){ start + skip, end < in ? end : in, s->dil[a] };
 }
 
-/* What a mean's window counts in axis a: padding on either side belongs to it. */
+/* What a mean's window counts in axis a: padding on either side is included. */
 static int64_t padded_count(const fl_pooling *s, int a, int64_t o) {
   const int64_t start = o * s->stride[a] - s->pad[a], end = start + s->k[a],
                 most = s->in[a] + s->pad[a];
@@ -203,7 +203,7 @@ static void rows_unit(void *arg, int64_t unit, int worker) {
 /* ---- positions ---- */
 
 /* Results 0 … n - 1 meet elements x[i * step] at positions first + i * step: at[i] becomes the
-** position (from 1) of the larger; 0 is none yet. A NaN is larger than all before it. */
+** position (from 1) of the larger; 0: none yet. A NaN counts as larger than all before it. */
 #define MEET(name, S, T, FROM) \
   static void name(const S *x, int64_t step, int64_t n, T *most, int64_t *at, int64_t first) { \
     for (int64_t i = 0; i < n; i++) { \
@@ -237,7 +237,7 @@ static void meet(const pool *q, const void *x, int64_t step, int64_t n, void *mo
   }
 }
 
-/* One row of the plane, whose first element is number 'first', meets a row of results. */
+/* Compares one row of the plane, whose first element is number 'first', with a row of results. */
 static void meet_row(const pool *q, const char *x, int64_t first, char *most, int64_t *at) {
   const fl_pooling *s = &q->s;
   const int64_t n = s->out[2], step = s->stride[2],

@@ -1,7 +1,7 @@
 /*
 ** Weighted sums along one axis of (outer, elements, inner), by a sparse matrix whose rows are the
-** results: what interpolation and its adjoint are. The order of terms is the matrix'. A unit is
-** some of the outer indices. Starts and positions come from tensors, so they are checked first.
+** results: interpolation and its adjoint have this form. The order of terms is the matrix'. A unit
+** is some of the outer indices. Starts and positions come from tensors, so they are checked first.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -25,7 +25,8 @@ static int sound(const resample *q) {
   return 1;
 }
 
-/* x: one outer index. Single elements: their terms summed one after the other; rows: mixed. */
+/* x: one outer index. For single elements: the sum of their terms, one after the other; for rows:
+** mixed. */
 #define ROWS(name, T, MIX) \
   static void name##_single(const resample *q, const T *x, T *y) { \
     const T *weight = q->r->in[3]; \

@@ -33,8 +33,8 @@ typedef struct fl_conv_axis {
 typedef struct fl_conv_pass {
   fl_conv_axis ax[3];
   int64_t n, groups, rows, chans;       /* rows: outputs of a group; chans: sources of it */
-  int64_t wg, wr, wc;                   /* weight steps: group, row, source channel;
-                                        ** kernel indices are its innermost */
+  int64_t wg, wr, wc;                   /* steps of the weight: group, row, source channel; kernel
+                                        ** indices are innermost */
   int64_t kernel[3];
   int dtype;
   const char *src, *w;
@@ -71,7 +71,7 @@ static inline void fl_conv_inside(int64_t x, int64_t step, int64_t size, int64_t
   *hi = x < size ? fl_min(len, (size - 1 - x) / step + 1) : 0;
 }
 
-/* Offsets of packed pixels: k times nv vectors, one behind the other. */
+/* Offsets of packed pixels: k times nv vectors, one after the other. */
 typedef struct fl_conv_offsets { int32_t of[2][FL_CONV_KC]; } fl_conv_offsets;
 static inline void fl_conv_packed(fl_conv_offsets *o, int lanes) {
   for (int k = 0; k < FL_CONV_KC; k++) o->of[0][k] = k * lanes, o->of[1][k] = 2 * k * lanes;
@@ -94,8 +94,8 @@ void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, con
 
 /* Pixels q … of a pass's (n, t0, t1, t2) order as rows of neighbours. */
 typedef struct fl_conv_seg { int32_t at, len; int64_t n, t[3]; } fl_conv_seg;
-/* conv_gemm.c. Cut pixels first … first + count into segments that start again at each multiple of
-** 'width'; returns their number. start[i]: the first of part i; one more entry. */
+/* conv_gemm.c. Divides pixels first … first + count into segments that start again at each multiple
+** of 'width'; returns their number. start[i]: the first of part i; one more entry. */
 int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width,
                 fl_conv_seg *seg, int *start);
 /* Where segments read for tap (a, b, c) of group 0, channel 0: runs, as fl_conv_pack takes them. */
@@ -110,8 +110,8 @@ void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64
                   const char *from, int64_t plane, int64_t cols, int64_t n);
 
 /* conv_box.c. Source planes that a block of results needs, padded, in a buffer: their rows and
-** columns are sorted by residue of the step, so that what a tap reads of a row of results is one
-** run of memory, and that of the row below lies 'pitch' on. */
+** columns are sorted by residue of the step, so that a tap reads one contiguous run of memory for a
+** row of results, and for the next row the run 'pitch' further on. */
 typedef struct fl_conv_box {
   int64_t residues[2], reach[2]; /* of axes 1 and 2: planes kept, most shift within one */
   int64_t low[2];                /* least offset */
@@ -121,8 +121,8 @@ typedef struct fl_conv_box {
 } fl_conv_box;
 int fl_conv_box_of(const fl_conv_pass *p, fl_conv_box *b);         /* all but sizes; 0: too large */
 void fl_conv_box_size(fl_conv_box *b, int64_t rows, int64_t cols);
-/* One channel, whose first element is 'at', for results t0, r0 …, c0 …:
-** planes * plane elements of a sum's type. */
+/* One channel, whose first element is at 'at', for results t0, r0 …, c0 …: planes * plane elements
+** of a sum's type. */
 void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to,
                       int64_t at, int64_t t0, int64_t r0, int64_t c0);
 /* Where a tap's run begins in the buffer, in elements. */
@@ -141,7 +141,7 @@ int fl_conv_shift_fits(const fl_conv_pass *p);
 int64_t fl_conv_shift_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_shift(const fl_conv_job *job, const fl_conv_pass *p);
 
-/* conv_flat.c: *_fits tells whether it takes this pass. */
+/* conv_flat.c: *_fits tells whether it can do this pass. */
 int fl_conv_flat_fits(const fl_conv_pass *p);
 int64_t fl_conv_flat_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p);

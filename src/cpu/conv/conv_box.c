@@ -1,6 +1,6 @@
 /*
-** Padded planes of a convolution's source (conv.h), for conv_flat.c and conv_shift.c: what is
-** outside the source is 0 there, so that no later step tests for it.
+** Padded planes of a convolution's source (conv.h), for conv_flat.c and conv_shift.c: positions
+** outside the source are 0 there, so that later steps need no test.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"

@@ -1,8 +1,8 @@
 /*
 ** The weight's gradient of few outputs per group (conv.h), which would fill half a vector: a
 ** product whose rows are the outputs, whose terms are pixels, and whose columns are the taps of a
-** row of the kernel and the channels. The source is turned, channels innermost, so that all columns
-** of a pixel are one run of memory; taps that lie above or below the source are left out.
+** row of the kernel and the channels. The source is transposed, channels innermost, so that all
+** columns of a pixel are one run of memory; taps above or below the source are skipped.
 **
 ** A chunk is some rows of results of one plane, at most KC pixels. Long sums are cut in 'splits'
 ** that follow from the shape; their sums are added in order at the end.

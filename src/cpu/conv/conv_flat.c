@@ -1,10 +1,9 @@
 /*
-** Passes with few outputs per group (conv.h), as depthwise and grouped convolutions have: too thin
-** for a product, which would spend its time packing. Source planes are copied into padded
-** buffers, their rows and columns sorted by
-** residue of the step, so that what a tap reads of a whole block of rows is one run of memory
-** and the sum of all taps is a sum of shifted vectors. Buffers have some columns more than the
-** result ("pitch"); what is computed there is left out at the end.
+** Passes with few outputs per group (conv.h), as depthwise and grouped convolutions have: too small
+** for a product, which would spend its time packing. Source planes are copied into padded buffers,
+** their rows and columns sorted by residue of the step, so that a tap reads one run of memory for a
+** whole block of rows and the sum of all taps is a sum of shifted vectors. Buffers have some more
+** columns than the result ("pitch"); results there are dropped at the end.
 **
 ** The gradient of such weights is a dot product of the output's gradient, laid out at the same
 ** pitch with zeros between rows, and the same buffer, a tap each.
@@ -24,8 +23,8 @@ typedef struct flat {
   int weight; /* the weight's gradient */
   fl_conv_box box; /* of a block of results */
   int64_t blocks0, blocks1, blocks2; /* blocks of an image */
-  int32_t at[MOST_TAPS];    /* of each tap: where its run begins in the buffer */
-  int32_t index[MOST_TAPS]; /* and its place in the kernel */
+  int32_t at[MOST_TAPS];    /* by tap: where its run begins in the buffer */
+  int32_t index[MOST_TAPS]; /* by tap: its index in the kernel */
   char *workers;
   int64_t worker_bytes;
 } flat;
@@ -103,7 +102,7 @@ static void fill(const flat *q, char *to, int64_t at, int64_t t0, int64_t r0, in
   memset(to + q->box.planes * q->box.plane * size, 0, (size_t)(2 * FL_CONV_BLOCK * size));
 }
 
-/* What is the same for all blocks: tap by tap. */
+/* Computes what is the same for all blocks, for each tap. */
 static void find_taps(flat *q) {
   for (int64_t i = 0; i < fl_conv_taps(q->p); i++) {
     int64_t tap[3];
@@ -176,8 +175,8 @@ static void add_taps(const flat *q, void *y, int rows, const void *buffer, int64
   (fl_conv_wide(q->p->dtype) ? add_taps64 : add_taps32)(q, y, rows, buffer, w, n, add, lines);
 }
 
-/* Rows of results of a block that are written where they belong: all whose
-** last vectors end within the block. */
+/* Rows of results of a block that are written directly: all whose last vectors end within the
+** block. */
 static int64_t lines_inplace(const flat *q, int64_t rows, int64_t cols) {
   const fl_conv_pass *p = q->p;
   const int64_t n = round_block(cols);

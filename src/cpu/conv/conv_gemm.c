@@ -3,10 +3,10 @@
 **
 ** A column is a pixel, a term of its sum a channel and a tap: taps innermost, as weights lie, and
 ** whole channels a part of at most KC terms; of kernels with many taps channels are innermost.
-** Weights are packed once, or where few pixels meet them panel by panel as they are needed. A unit
-** packs NC pixels of one part at a time and multiplies them with its rows, panel by panel. Where
-** results are neighbours in memory and need no rounding the tiles write them there; else they are
-** summed in the worker's scratch and scattered or rounded once.
+** Weights are packed once, or, if they are used with few pixels, panel by panel as they are needed.
+** A unit packs NC pixels of one part at a time and multiplies them with its rows, panel by panel.
+** If results are contiguous in memory and need no rounding the tiles write them there; otherwise
+** they are summed in the worker's scratch and scattered or rounded once.
 */
 #include "cpu/conv/conv.h"
 #include "tensor/math.h"
@@ -20,15 +20,15 @@ typedef struct product {
   const fl_conv_pass *p;
   int wide, mr, nr, lanes;
   int64_t taps, terms, parts, kc; /* of a sum; blocks of terms and their length */
-  int64_t channels; /* of a part whose taps are innermost; 0: channels are */
+  int64_t channels; /* of a part whose taps are innermost; 0: channels are innermost */
   int64_t index[FEW_TAPS]; /* kernel indices of the taps, if few */
   int64_t panels, panel_rows; /* of the weights of a group */
-  int64_t group, groups; /* first and number of those now packed */
+  int64_t group, groups; /* first and number of the groups that are packed now */
   int64_t width, blocks; /* pixels of a unit, units of all pixels */
   int64_t row_panels, row_blocks; /* panels of a unit */
-  int direct; /* tiles write the result itself */
+  int direct; /* tiles write directly to the result */
   int fresh; /* weights are packed when they are needed */
-  int64_t image; /* direct: pixels are cut within images of so many */
+  int64_t image; /* direct: pixels are divided within images of this many */
   char *a, *workers;
   int64_t worker_bytes;
   fl_conv_offsets packed;
@@ -126,7 +126,7 @@ int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers) {
   return fl_round_up(one * most_groups(p, one), 64) + workers * worker_bytes();
 }
 
-/* Even panels, so that a last one of few rows does not cost a full one. */
+/* Even panels, so that a last one of few rows does not cost as much as a full one. */
 static void plan_rows(product *q) {
   q->panels = fl_ceil_div(q->p->rows, q->mr);
   q->panel_rows = fl_ceil_div(q->p->rows, q->panels);
@@ -134,8 +134,8 @@ static void plan_rows(product *q) {
   q->row_panels = fl_min(q->panels, ROWS / q->panel_rows);
 }
 
-/* Units: first shorter runs of pixels (unless rows are more: each run asks for all weights), then
-** fewer rows, until every worker has some. */
+/* Chooses units: first shorter runs of pixels (unless rows are more: each run needs all weights),
+** then fewer rows, until every worker has some. */
 static void plan_units(product *q) {
   const fl_conv_pass *p = q->p;
   const int64_t most = q->wide ? NC64 : NC, want = 3 * q->job->workers;
@@ -147,7 +147,7 @@ static void plan_units(product *q) {
          images * fl_ceil_div(all, q->width) * p->groups < want)
     q->width /= 2;
   q->blocks = images * fl_ceil_div(all, q->width);
-  /* packing pixels again for each unit would cost more than it evens out */
+  /* packing pixels again for each unit would cost more than the better balance saves */
   if (q->blocks <= FEW_BLOCKS) {
     const int64_t per = fl_ceil_div(q->job->workers, q->blocks * p->groups);
     q->row_panels = fl_min(q->row_panels, fl_ceil_div(q->panels, per));
@@ -333,7 +333,7 @@ static void tile(const product *q, int64_t rows, int64_t nv, int64_t k, const vo
   fl_conv_tile(q->job, q->wide, rows, nv, k, a, b, q->packed.of[nv - 1], q->lanes, c, ldc, add);
 }
 
-/* A tile that holds columns past the end: through a buffer. */
+/* A tile with columns beyond the end: it goes through a buffer. */
 static void edge_tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a,
                       const void *b, char *c, int64_t ldc, int64_t cols, int add) {
   _Alignas(64) double buffer[FL_CONV_MR * FL_CONV_NR];

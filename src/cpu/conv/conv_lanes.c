@@ -1,14 +1,14 @@
 /*
 ** A pass as a product whose columns are outputs and whose rows are pixels (conv.h). The weights are
-** turned, outputs innermost, and so is the source, channels innermost; a tap's terms are the
-** channels of one source pixel, which lie as they are needed, so no pixel is packed once a tap, and
-** a tap that lies outside the source for some pixels is left out for these: on small planes that is
-** a fifth of all products.
+** transposed, outputs innermost, and so is the source, channels innermost; a tap's terms are the
+** channels of one source pixel, which are already contiguous, so no pixel is packed once per tap,
+** and a tap that is outside the source for some pixels is skipped for these: on small planes that
+** is a fifth of all products.
 **
 ** A unit has a block of pixels (rows of results of one plane, or some small images) and some panels
-** of outputs. What all units would turn alike is turned before, once: the weights, or, where all
-** pixels of a group are one block, the source, and then each unit turns its own panels' weights.
-** Sums: part by part of the channels, within it tap by tap.
+** of outputs. What all units would transpose in the same way is transposed first, once: the
+** weights, or, if all pixels of a group are one block, the source, and then each unit transposes
+** its own panels' weights. Sums: part by part of the channels, within it tap by tap.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -16,7 +16,7 @@
 
 enum { PIXELS = 256, LEAST_COLS = 4, MOST_COLS = 256, MOST_TAPS = 128, LEAST = 32 };
 enum { UNITS = 4 };                     /* of a worker */
-/* most channels of a part, and times kernel indices; of a cache line */
+/* most channels of a part, and times kernel indices; elements of a cache line */
 enum { PART = 128, SLOTS = 4096, LINE = 16 };
 static const int64_t most_weights = 32 << 20, most_source = 4 << 20;       /* bytes */
 
@@ -27,14 +27,14 @@ typedef struct lanes {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   int wide, nr;
-  int fresh;                      /* one block of pixels: units turn the weights */
+  int fresh;                      /* there is one block of pixels: units transpose the weights */
   int64_t taps, volume, slots;    /* kernel indices, and steps from channel to channel in a panel */
   int64_t channels, parts, panels;
   int64_t images, rows;           /* of a block */
   int64_t blocks, blocks1;        /* blocks of all, of rows of a plane */
   int64_t per, ranges;            /* panels of a unit, units of all panels */
-  int64_t pitch, planes, lines;   /* the source of a block: channels of a pixel (then the next),
-                                  ** sizes of axes 0 and 1 */
+  int64_t pitch, planes, lines;   /* the source of a block: channels of a pixel, then the next
+                                  ** pixel; sizes of axes 0 and 1 */
   char *shared, *workers;
   int64_t worker_bytes;
   tap tap[MOST_TAPS];
@@ -73,7 +73,7 @@ static int64_t shared_bytes(const lanes *q) {
   return q->fresh ? q->p->groups * source_bytes(q, q->images) : weights_bytes(q);
 }
 
-/* Offsets of an axis: the least, and how far the others reach beyond. */
+/* Offsets of an axis: the smallest, and how far the others go beyond it. */
 static int64_t least_of(const fl_conv_axis *a) {
   return a->doff < 0 ? a->off0 + (a->taps - 1) * a->doff : a->off0;
 }
@@ -159,7 +159,7 @@ static void find_taps(lanes *q) {
   }
 }
 
-/* Units of a block turn the source again, unless it is shared. */
+/* Units of a block each transpose the source, unless it is shared. */
 static void plan_units(lanes *q) {
   const int64_t want = UNITS * q->job->workers, least = q->fresh ? 1 : 3;
   q->panels = fl_ceil_div(q->p->rows, q->nr);
@@ -243,7 +243,7 @@ static void shared_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- products ---- */
 
-/* All pixels that tap t reaches: k terms each. */
+/* Adds tap t for all pixels that it reaches: k terms each. */
 static void add_tap(const lanes *q, const spot *s, const tap *t, int64_t part, int64_t k, int64_t w,
                     char *source, const char *b, char *sums) {
   const fl_conv_axis *ax = q->p->ax;

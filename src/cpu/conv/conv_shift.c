@@ -1,13 +1,12 @@
 /*
 ** A pass as a product whose pixels are not packed (conv.h). Packed pixels are as many copies of the
 ** source as there are taps, which costs as much as a few dozen rows of weights; here a block's
-** source lies once in padded planes, and a tile reads of each term the run that its tap begins.
-**
-** Where rows of results are whole vectors ('whole'), nothing is computed without use and tiles
-** write results in place. Else vectors go on over the columns between rows, and sums are stored row
-** by row, without those; that is for so few rows of weights that packing would cost more. A column
-** is a pixel, a term a channel and a tap, taps innermost; whole channels are a part, of at most KC
-** terms.
+** source is stored once in padded planes, and for each term a tile reads the run at which its tap
+** begins. If rows of results are whole vectors ('whole'), nothing superfluous is computed and tiles
+** write results in place. Otherwise vectors continue over the columns between rows, and sums are
+** stored row by row, without those; this is used if there are so few rows of weights that packing
+** would cost more. A column is a pixel, a term a channel and a tap, taps innermost; whole channels
+** are a part, of at most KC terms.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -15,7 +14,7 @@
 
 enum { VECTOR = 16, VECTOR64 = 8, MOST_TAPS = FL_CONV_KC / 2, BOX = 32 << 10, PIXELS = 256,
        LEAST_ROWS = 4, ROWS = 480 };
-/* packing a pixel costs about as much as so many rows of weights */
+/* packing a pixel costs about as much as this many rows of weights */
 enum { WORTH = 8 };
 static const int64_t most_weights = 32 << 20;        /* bytes */
 
@@ -30,7 +29,8 @@ typedef struct shift {
   fl_conv_box box;
   char *a, *workers;
   int64_t worker_bytes;
-  int32_t off[FL_CONV_KC], index[MOST_TAPS];   /* of a term in the buffer; of a tap in the kernel */
+  int32_t off[FL_CONV_KC], index[MOST_TAPS];   /* by term: offset in the buffer; by tap: index in
+                                               ** the kernel */
 } shift;
 
 /* Shapes; 0 when they do not fit. */
@@ -55,11 +55,12 @@ static int plan(shift *q, const fl_conv_pass *p) {
 }
 
 static int64_t weights_bytes(const shift *q) {
-  const int64_t rows = q->p->rows + fl_ceil_div(q->p->rows, 4);      /* whatever a panel's height */
+  /* enough for panels of any height */
+  const int64_t rows = q->p->rows + fl_ceil_div(q->p->rows, 4);
   return q->p->groups * rows * q->parts * FL_CONV_LDA * fl_conv_bytes(q->p->dtype);
 }
 
-/* With what a last vector reads behind it. */
+/* Includes what the last vector reads beyond it. */
 static int64_t box_bytes(const shift *q) {
   return fl_round_up((q->channels * q->box.planes * q->box.plane + FL_CONV_NR) *
                      fl_conv_bytes(q->p->dtype), 64);
@@ -155,7 +156,7 @@ static void weights_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- products ---- */
 
-/* Where vector j of a block's results reads in the buffer. */
+/* Where vector j of a block's results is read in the buffer. */
 static int64_t vector_at(const shift *q, int64_t j) {
   if (!q->whole) return j * q->lanes;
   const int64_t per = q->box.cols / q->lanes;

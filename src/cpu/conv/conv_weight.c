@@ -4,9 +4,10 @@
 **
 ** Pixels are taken KC at a time. A unit has up to ROWS rows and COLS columns: it packs its rows
 ** (runs of neighbours, as they lie) and the output's gradient (turned, pixels outermost), and
-** adds the product to sums in scratch. Of many channels the rows of a tap are taken for themselves,
-** and have only the pixels at which it lies in the source; else what lies outside is 0. Long sums
-** are cut in 'splits' that follow from the shape; their sums are added in order at the end.
+** adds the product to sums in scratch. With many channels the rows of a tap are handled separately,
+** with only the pixels at which it is inside the source; otherwise positions outside are 0. Long
+** sums are divided into 'splits' that depend on the shape; their sums are added in order at the
+** end.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -23,8 +24,8 @@ typedef struct product {
   const fl_conv_pass *p;
   const char *grad;
   int wide, lanes, nr;
-  int apart; /* rows of a tap are taken for themselves; their sums lie by channel and
-             ** tap, else by tap and channel */
+  int apart; /* the rows of a tap are handled separately; their sums are ordered by channel and tap,
+             ** otherwise by tap and channel */
   int64_t terms, outs; /* rows and columns of a group's result */
   int64_t padded; /* columns in scratch */
   int64_t pixels, chunks, splits, split_chunks;
@@ -148,8 +149,8 @@ static void multiply(const product *q, int64_t n, int64_t cols, int64_t k, int64
   }
 }
 
-/* Runs one behind the other, without what lies between: where their pixels'
-** columns are, and how many. */
+/* Places runs one after the other, without the gaps: where their pixels' columns are, and how
+** many. */
 static int64_t close_up(const product *q, int runs, fl_conv_run *run, fl_conv_offsets *off) {
   int64_t k = 0;
   for (int i = 0; i < runs; i++) {
@@ -240,8 +241,8 @@ static void put(int dtype, char *to, const double *v, int64_t n) {
       fl_scalar_store(to + j * fl_dtype_size(dtype), dtype, (fl_scalar){ .d = v[j] });
 }
 
-/* Unit: OUTS neighbouring outputs of a group. Sums are read as they lie and written in runs, by way
-** of a buffer: rows of the weight are often a power of two apart, and would share cache sets. */
+/* Unit: OUTS neighbouring outputs of a group. Sums are read in order and written in runs, through a
+** buffer: rows of the weight are often a power of two apart, and would share cache sets. */
 static void collect_unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
@@ -263,7 +264,7 @@ static void collect_unit(void *arg, int64_t index, int worker) {
   }
 }
 
-/* Are the sums the weight's gradient, but for their order? */
+/* Are the sums the weight's gradient, except for their order? */
 static int turned(const product *q) {
   return q->splits == 1 && (q->apart || fl_conv_taps(q->p) == 1) &&
          fl_conv_bytes(q->p->dtype) == fl_dtype_size(q->p->dtype);

@@ -1,7 +1,7 @@
 /*
 ** The inner loops of convolutions, for each instruction set (gemm_conv_*.c, one text in
 ** gemm_conv_tile.h). Sums are in f32 or f64 registers; half types are widened when they are
-** packed. The order of terms never depends on where a tile lies.
+** packed. The order of terms never depends on the position of a tile.
 **
 ** A tile is 'rows' x 'nv' vectors of results: A is rows of at most KC values, LDA apart (not a
 ** power of two, so that rows do not share cache sets), B has for each of k terms a vector at
@@ -27,9 +27,9 @@ typedef void (*fl_conv_tile64)(int64_t k, const double *a, const double *b, cons
 typedef void (*fl_conv_pack)(void *b, int64_t ldb, int64_t width, int64_t n, const void *src,
                              int64_t plane, int64_t step, int runs, const fl_conv_run *run);
 
-/* Rows of 'width' values, one behind the other: even those of x[0], x[2], …, odd of x[1], x[3], …,
-** of which the 'first' (even numbers count from x) up to 'end' are there, the others 0; the next
-** row of x is 'plane' on. */
+/* Rows of 'width' values, one after the other: even those of x[0], x[2], …, odd of x[1], x[3], …,
+** of which those from 'first' (counted from x for the even ones) to 'end' exist, the others are 0;
+** the next row of x is 'plane' on. */
 typedef void (*fl_conv_pairs)(float *even, float *odd, int64_t width, int64_t n, const float *x,
                               int64_t plane, int64_t first, int64_t end);
 

@@ -2,8 +2,8 @@
 ** Packing of short rows by masked loads, and blocks of f32 transposed in registers: what AVX-512
 ** alone has. Part of gemm_conv_table.h.
 */
-/* Short runs in f32, in single or double steps: a vector is put together from masked loads, whose
-** other lanes touch no memory. low, high: lanes of the 32 elements from 'off' on (double steps). */
+/* Short runs in f32, with step 1 or 2: a vector is combined from masked loads, whose other lanes
+** access no memory. low, high: lanes of the 32 elements from 'off' on (step 2). */
 typedef struct piece { __mmask16 mask, low, high; int64_t off; } piece;
 enum { VECTORS = FL_CONV_KC / 16 };
 
@@ -26,7 +26,7 @@ static void cut_pieces(int64_t vectors, int64_t step, int runs, const fl_conv_ru
       const unsigned upto = end >= 16 ? 0xffffu : (1u << end) - 1, mask = upto & ~((1u << a) - 1);
       p[n++] = (piece){ (__mmask16)mask, spread(mask), spread(mask >> 8),
                         run[r].from + step * (lo - run[r].at) };
-      if (end > 16) break;                                  /* goes on in the next vector */
+      if (end > 16) break;                                  /* continues in the next vector */
     }
   }
   first[vectors] = n;
@@ -60,7 +60,7 @@ static void pack_one(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plan
 /* Rows of two vectors of at most two pieces each, in single steps: no branches. */
 static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, const piece *p,
                      const int *first, __mmask16 tail) {
-  piece q[4] = { { 0 } };                                   /* a mask of none reads nothing */
+  piece q[4] = { { 0 } };                                   /* an empty mask reads nothing */
   for (int v = 0; v < 2; v++)
     for (int i = first[v]; i < first[v + 1]; i++) q[2 * v + i - first[v]] = p[i];
   for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b) {

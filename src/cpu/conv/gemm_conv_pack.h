@@ -2,9 +2,9 @@
 ** Packing of pixels for convolutions (gemm_conv.h), the same text for every instruction set:
 ** copies of runs, widened to T. One run that fills the row is the usual case.
 */
-/* Short runs of f32, of neighbours or of every other value, go in pieces of 8 or 4, of which the
-** last two of a run may overlap; what no run reaches is few single values, or the whole row is
-** cleared. */
+/* Short runs of f32, of neighbours or of every other value, are copied in pieces of 8 or 4, of
+** which the last two of a run may overlap; positions that no run reaches are cleared one by one if
+** they are few, otherwise the whole row is cleared. */
 enum { PIECES = 40, GAPS = 8 };
 typedef struct pieces { int n, gaps, gap[GAPS]; int32_t to[PIECES]; int64_t from[PIECES]; } pieces;
 
@@ -38,7 +38,8 @@ static inline void four_evens(float *to, const float *x) {
   memcpy(&a, x, sizeof a);
   memcpy(&b, x + 3, sizeof b);                   /* not after the last one */
 #ifdef __x86_64__
-  __asm__("" : "+x"(a), "+x"(b));                /* whole loads, or it loads each value alone */
+  __asm__("" : "+x"(a), "+x"(b));                /* forces whole loads; the compiler would load each
+                                                 ** value by itself */
 #endif
   a = (four){ a[0], a[2], b[1], b[3] };
   memcpy(to, &a, sizeof a);
@@ -49,7 +50,7 @@ static int pack_pieces(float *b, int64_t ldb, int64_t width, int64_t n, const fl
   pieces p;
   if (!cut_runs(&p, width, step, runs, run)) return 0;
   for (int64_t k = 0; k < n; k++, b += ldb, x += plane) {
-    volatile float *single = b;                  /* else the compiler makes it a call of memset */
+    volatile float *single = b;               /* otherwise the compiler makes it a call of memset */
     if (p.gaps < 0) memset(b, 0, (size_t)width * sizeof *b);
     for (int g = 0; g < p.gaps; g++) single[p.gap[g]] = 0;
     if (step == 1) for (int i = 0; i < p.n; i++) memcpy(b + p.to[i], x + p.from[i], 8 * sizeof *b);

@@ -1,8 +1,8 @@
 /*
 ** Tiles, flat sums and dot products of convolutions, rows of pooling (gemm_conv.h), included once a
 **   type with T, V (vector of T), MR (most rows), N(x) (the name of x for T), ONE(x), FMA(a, b, c)
-** Vectors are read and written one by one: an array of them goes through memory by halves, and then
-** each load of a whole one waits for two stores.
+** Vectors are read and written one by one: an array of them would be copied through memory by
+** halves, and then each load of a whole vector waits for two stores.
 */
 static inline __attribute__((always_inline)) void
 N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, const int32_t *off,

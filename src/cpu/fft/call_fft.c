@@ -1,7 +1,7 @@
 /*
 ** Fourier transforms on the CPU (fft_job.h): the call, and transforms that fit the second cache
-** with as many signals side by side as a vector has lanes. What a lane computes does not depend
-** on the others, nor on their number, nor on the workers.
+** with as many signals side by side as a vector has lanes. What a lane computes does not depend on
+** the other lanes, their number, or the workers.
 */
 #include "cpu/fft/fft_job.h"
 #include "base/num.h"
@@ -70,7 +70,7 @@ static void input_lanes(const fl_fft_job *j, int64_t first, int lanes, fl_fft_la
   }
 }
 
-/* Beyond what a transform gives there are zeros. */
+/* Elements beyond the result of a transform are set to zero. */
 static void clear_rest(const fl_fft_job *j, int64_t transform, int64_t from, int parts) {
   const int64_t size = j->is64 ? 8 : 4;
   char *at = (char *)j->run->out + fl_fft_first(j, transform, j->f.size_out, parts);
@@ -95,7 +95,8 @@ static void output_lanes(const fl_fft_job *j, int64_t first, int lanes, fl_fft_l
   }
 }
 
-/* A half spectrum of odd length: the other half, and no imaginary part at its begin. */
+/* A half spectrum of odd length: fills in the other half, and clears the imaginary part at its
+** start. */
 static void reflect(const fl_fft_job *j, char *x) {
   const int64_t n = j->f.n, part = j->loops->lanes * (j->is64 ? 8 : 4), lanes = j->loops->lanes;
   memset(x + part, 0, (size_t)part);
@@ -168,7 +169,7 @@ static void one_axis(fl_device *d, const fl_call_run *r) {
   if (j.fresh) fl_fft_settle(cpu, &d->ctx->mem, &j, !fl_stopped(d));
 }
 
-/* Signals are read whole before they are written, so the second pass is in place. */
+/* Signals are read completely before they are written, so the second pass is in place. */
 flame_status fl_cpu_call_fft(fl_device *d, const fl_call_run *r) {
   fl_call pass[2];
   if (r->call->numel == 0) return FLAME_OK;

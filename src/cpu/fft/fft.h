@@ -19,20 +19,21 @@ typedef struct fl_fft_plan {
   void *twiddle[FL_FFT_FACTORS];     /* of each pass: (factor - 1, rest) complex numbers */
 } fl_fft_plan;
 
-/* Where lanes lie: lane l, element k has its real part at at[l] + k * step, its imaginary part
-** 'apart' behind; they exist for k below reals[l] and imags[l]. */
+/* Layout of lanes: element k of lane l has its real part at at[l] + k * step, and its imaginary
+** part 'apart' after it; they exist for k below reals[l] and imags[l]. */
 typedef struct fl_fft_lanes {
   char *at[FL_FFT_LANE_BYTES / 4];
   int64_t reals[FL_FFT_LANE_BYTES / 4], imags[FL_FFT_LANE_BYTES / 4];
   int64_t step, apart;               /* in elements */
-  int lanes, swap;                   /* used; exchange the two parts */
+  int lanes, swap;                   /* number of lanes used; whether to exchange the two parts */
   double scale;                      /* of stores */
 } fl_fft_lanes;
 
 /* For one element type. x, y: as above; tables: complex numbers of the element type. */
 typedef struct fl_fft_loops {
   int lanes;
-  void *(*run)(const fl_fft_plan *p, void *x, void *y);      /* result: x or y, the other is lost */
+  void *(*run)(const fl_fft_plan *p, void *x, void *y);      /* result: x or y; the other is
+                                                             ** overwritten */
   void (*load)(void *x, int64_t n, const fl_fft_lanes *from);          /* 0 where nothing exists */
   void (*store)(const void *x, int64_t n, const fl_fft_lanes *to);
   void (*multiply)(void *x, int64_t n, const void *table);             /* x[k] *= table[k] */

@@ -1,8 +1,9 @@
 /*
 ** Tables of Fourier transforms kept from call to call, for a device (fft_job.h): making them takes
-** longer than a single transform of their length. Found by what they depend on; the least recently
-** used go when there are too many, or too many bytes. Without memory for them a call's scratch
-** serves. One thread at a time is in a context, and workers only read, so nothing is locked.
+** longer than a single transform of their length. They are found by what they depend on; the least
+** recently used are dropped when there are too many, or too many bytes. Without memory for them a
+** call's scratch is used. One thread at a time is in a context, and workers only read, so nothing
+** is locked.
 */
 #include "cpu/fft/fft_job.h"
 #include <string.h>
@@ -37,7 +38,7 @@ static entry *find(struct fl_fft_cache *q, const fl_fft_job *j) {
   return NULL;
 }
 
-/* An empty one, after which 'bytes' more are within the bounds. */
+/* An empty entry, after which 'bytes' more are within the limits. */
 static entry *room_for(struct fl_fft_cache *q, fl_mem *m, int64_t bytes) {
   for (;;) {
     entry *empty = NULL, *oldest = NULL;

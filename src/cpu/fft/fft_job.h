@@ -24,10 +24,9 @@ typedef struct fl_fft_job {
   int64_t transforms;
   int packed;                     /* a real signal of even length as complex pairs */
   int64_t length;                 /* complex numbers transformed: n or n / 2 */
-  int64_t core;                   /* length of the transforms run: the same, or that
-                                  ** of a convolution */
+  int64_t core;      /* length of the transforms that are run: the same, or that of a convolution */
   int chirp;                      /* the length has a large prime factor: Bluestein */
-  int wide;                       /* by lanes; else in columns and rows */
+  int wide;                       /* with signals as lanes; otherwise in columns and rows */
   int64_t columns, rows;          /* core = rows * columns */
   double scale;
   /* tables, in the call's scratch or kept: */
@@ -37,7 +36,7 @@ typedef struct fl_fft_job {
                                   ** convolution's other side */
   char *eight, *turns;            /* long: roots of lanes within a group, of groups of
                                   ** eight columns */
-  int fresh;                      /* 'kernel' is still to be made */
+  int fresh;                      /* 'kernel' must still be computed */
   /* in the call's scratch: */
   char *a, *t, *y;                /* long: signals */
   char *lanes;                    /* a worker's two buffers */
@@ -45,17 +44,17 @@ typedef struct fl_fft_job {
   int64_t at;                     /* long: the transform now computed */
 } fl_fft_job;
 
-/* The job without run; 0: the call makes no sense. Working memory lies from 'base' on (NULL: only
-** count); *bytes is how much. */
+/* The job without running it; 0: the call makes no sense. Working memory is from 'base' on (NULL:
+** only counted); *bytes is its size. */
 int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, int64_t *bytes);
 void fl_fft_tables(fl_fft_job *j);
-/* Tables from base on (NULL: only counted); gives their bytes. */
+/* Places the tables from base on (NULL: only counts); returns their bytes. */
 int64_t fl_fft_place_tables(fl_fft_job *j, char *base);
 /* Groups of eight columns, with some beyond for the widest vectors. */
 static inline int64_t fl_fft_groups(const fl_fft_job *j) { return (j->columns + 15) / 8 + 1; }
 
-/* The job's tables, as kept or now filled; fresh says whether the caller makes 'kernel'. When it
-** has, fl_fft_settle: whole 0 forgets what was cut short. */
+/* The job's tables, kept ones or newly filled; 'fresh' tells whether the caller must compute
+** 'kernel'. After that it calls fl_fft_settle: whole 0 drops tables that were left incomplete. */
 void fl_fft_take_tables(fl_cpu *cpu, fl_mem *m, fl_fft_job *j);
 void fl_fft_settle(fl_cpu *cpu, fl_mem *m, const fl_fft_job *j, int whole);
 /* Re and im of exp(-2 pi i k / n). */
@@ -80,6 +79,6 @@ void fl_fft_run_long(fl_fft_job *j);
 static inline int64_t fl_fft_first(const fl_fft_job *j, int64_t i, int64_t size, int parts) {
   return (i / j->f.inner * size * j->f.inner + i % j->f.inner) * parts * (j->is64 ? 8 : 4);
 }
-/* fft_cache.c: all tables of transforms go; also when memory is short */
+/* fft_cache.c: drops all tables; also when memory is short */
 void fl_fft_close(fl_cpu *s, fl_mem *m);
 #endif

@@ -153,7 +153,8 @@ static void behind(void *arg, int64_t u, int worker) {
   }
 }
 
-/* Whole half spectra that lie in a row, of plain lengths: without a look at each element. */
+/* Half spectra that are complete and contiguous, of simple lengths: done without examining each
+** element. */
 static int plain_half(const fl_fft_job *j, int64_t size) {
   return j->packed && !j->chirp && j->f.inner == 1 && size >= j->length + 1;
 }

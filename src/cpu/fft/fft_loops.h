@@ -3,8 +3,8 @@
 **   T, BYTES (of a vector), NAME(x)
 ** Passes are Stockham's: a pass of factor r over l finished sub-transforms reads
 ** x[i + rest (b + r k)] and writes y[i + rest (k + l b)], i < rest, b < r, k < l, so the result
-** is in order and nothing is permuted. All arithmetic is by lanes and in a fixed order, so the
-** number of lanes does not show in results.
+** is in order and nothing is permuted. All arithmetic is by lanes and in a fixed order, so results
+** do not depend on the number of lanes.
 */
 #define V NAME(v)
 #define C NAME(c)
@@ -114,7 +114,7 @@ static void *NAME(run)(const fl_fft_plan *p, void *first, void *second) {
   return x;
 }
 
-/* Do the lanes lie side by side, as complex numbers, for the first k elements? Gives that k. */
+/* The number of leading elements for which the lanes are adjacent complex numbers. */
 static int64_t NAME(adjacent)(const fl_fft_lanes *f, int64_t n) {
   if (f->lanes < L || f->apart != 1) return 0;
   for (int l = 0; l < L; l++) {
@@ -125,8 +125,8 @@ static int64_t NAME(adjacent)(const fl_fft_lanes *f, int64_t n) {
   return n;
 }
 
-/* Lane by lane, but few elements at a time: lines that are a power of two apart share few
-** places of the first cache. */
+/* Lane by lane, but few elements at a time, since lines that are a power of two apart share few
+** sets of the first cache. */
 static void NAME(load)(void *p, int64_t n, const fl_fft_lanes *f) {
   const int re = f->swap ? L : 0, im = f->swap ? 0 : L;
   const int64_t beside = NAME(adjacent)(f, n);
@@ -224,7 +224,7 @@ static void NAME(split)(void *p, int64_t n, const void *table) {
   }
 }
 
-/* The imaginary parts of the ends are taken for 0. */
+/* The imaginary parts of the two ends count as 0. */
 static void NAME(merge)(void *p, int64_t n, const void *table) {
   C *x = p;
   const T *w = table;

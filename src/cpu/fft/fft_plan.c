@@ -25,7 +25,7 @@ static int factorise(int64_t n, fl_fft_plan *p) {
   return n == 1;
 }
 
-/* The least length from n on that is one of these times a power of two. */
+/* The smallest length from n on that is one of these times a power of two. */
 static int64_t easy_length(int64_t n) {
   static const int64_t odd[] = { 1, 3, 5, 7, 9, 15, 21, 25, 27, 35, 45 };
   int64_t best = 0;
@@ -75,7 +75,7 @@ static void fill_roots(fl_fft_roots *r) {
 
 typedef struct arena { char *base; int64_t at; } arena;
 
-/* NULL for nothing: what is not there is not used. */
+/* Returns NULL for size 0: such memory is not used. */
 static char *take(arena *r, int64_t bytes) {
   if (bytes == 0) return NULL;
   char *p = r->base ? r->base + r->at : NULL;
@@ -100,7 +100,7 @@ static void place_plan(arena *r, int64_t size, fl_fft_plan *p) {
   }
 }
 
-/* What the length alone decides: fl_fft_tables fills it. */
+/* Places the tables that depend only on the length; fl_fft_tables fills them. */
 static void place_tables(fl_fft_job *j, arena *r) {
   const int64_t size = j->is64 ? 8 : 4, complex = 2 * size;
   place_roots(r, j->f.n, &j->whole);

@@ -1,14 +1,14 @@
 /*
 ** OpenBLAS by dlopen (blas.h). The handle is process-wide, as is OpenBLAS' own thread count.
 **
-** A product's parts are our workers' (matmul.c), so the library is kept at one thread: what its own
-** threads compute depends on their number, and they wait awake. Large
-** factorisations alone get them.
+** Our workers compute the parts of a product (matmul.c), so the library is kept at one thread: the
+** results of the library's threads depend on their number, and they wait actively. Only large
+** factorisations use them.
 **
 ** Memory. Each caller at once takes a buffer of some 128 MB of addresses, which the library keeps.
-** It asks for one again and again, for ever, when there is no room. So where the address space is
-** limited (ulimit -v) the buffers of all callers are taken when the library is opened, each after a
-** look whether there is room, and its own threads, which take more, stay off.
+** When there is no room it retries forever. So if the address space is limited (ulimit -v) the
+** buffers of all callers are allocated when the library is opened, each after a check that there is
+** room, and its own threads, which need more, stay off.
 */
 #include "cpu/gemm/blas.h"
 #include <dlfcn.h>
@@ -18,24 +18,27 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { LIBRARIES = 2, MOST_CALLERS = 64 };      /* fl_blas' and fl_lapack's; of a limited process */
+enum { LIBRARIES = 2, MOST_CALLERS = 64 };      /* those of fl_blas and fl_lapack; callers in a
+                                                ** limited process */
 static const size_t mega = 1 << 20;
 
 typedef struct library {
   void *h;
-  void (*set)(int);                      /* its number of threads; NULL: it has no such function */
+  void (*set)(int);                  /* sets its number of threads; NULL: it has no such function */
   void *(*take)(int);                    /* one of its buffers */
   void (*give)(void *);
-  int limited, ready, refused;           /* when it was opened; buffers it has; too many callers */
+  int limited, ready, refused;           /* whether memory was limited when it was opened; its
+                                         ** number of buffers; there were too many callers */
 } library;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static library opened[LIBRARIES];        /* all under the lock, but … */
+static library opened[LIBRARIES];        /* all of this under the lock, except … */
 static int count, tried, level;
 static fl_blas blas;                 /* … constant once 'tried' */
-static void (*omp_set)(int);         /* of a library on top of OpenMP: threads of the calling one */
+static void (*omp_set)(int);         /* for a library built on OpenMP: sets the threads of the
+                                     ** calling thread */
 static int (*omp_get)(void);
-static int narrow, wide;                 /* callers inside that use one thread, and several */
+static int narrow, wide;                 /* number of callers that use one thread, and several */
 
 /* A function pointer out of a data pointer, as POSIX has it. */
 static void find(void *h, const char *name, void *out) {
@@ -48,7 +51,7 @@ static int is_limited(void) {
   return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
 }
 
-/* Could so many bytes of addresses be had? */
+/* Is there room for this many bytes in the address space? */
 static int has_room(size_t bytes) {
   void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return 0;
@@ -56,7 +59,7 @@ static int has_room(size_t bytes) {
   return 1;
 }
 
-/* To open it: its code, and a stack for each thread that it starts. */
+/* Is there room to open it: for its code, and a stack for each thread that it starts? */
 static int has_room_to_open(void) {
   struct rlimit r;
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -65,7 +68,7 @@ static int has_room_to_open(void) {
   return has_room(192 * mega + (size_t)(cores > 1 ? cores : 1) * (stack + mega));
 }
 
-/* Have the library take buffers for so many callers, and one more. */
+/* Makes the library allocate buffers for this many callers, and one more. */
 static int make_ready(library *l, int callers) {
   void *buffer[MOST_CALLERS + 1];
   int n = 0, room = callers <= MOST_CALLERS;
@@ -122,8 +125,8 @@ int fl_blas_room(void *h, int callers) {
   return room;
 }
 
-/* How wide the kernels are that OpenBLAS has chosen: 2 AVX-512, 1 AVX2, 0 narrower or unknown.
-** It takes a processor newer than itself for the oldest it knows. */
+/* The vector width of the kernels that OpenBLAS has chosen: 2 AVX-512, 1 AVX2, 0 narrower or
+** unknown. It treats a processor newer than itself as the oldest it knows. */
 static int level_of(void *h) {
   static const char *const wide_cores[] = { "SkylakeX", "Cooperlake", "Sapphire", NULL };
   static const char *const middle[] = { "Haswell", "Zen", "Excavator", NULL };

@@ -8,31 +8,31 @@ typedef struct fl_blas {
                 int lda, const float *b, int ldb, float beta, float *c, int ldc);
   void (*dgemm)(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a,
                 int lda, const double *b, int ldb, double beta, double *c, int ldc);
-  int alone;      /* its threads cannot be turned off: one caller at a time, and bits are its own */
+  int alone;  /* its threads can not be turned off: one caller at a time, and its bits may differ */
 } fl_blas;
 
 enum { FL_BLAS_ASKED = 9 };          /* level of a library that FLAME_BLAS names */
 enum { FL_BLAS_ROW_MAJOR = 101, FL_BLAS_PLAIN = 111, FL_BLAS_TRANS = 112 };
 /* The library, opened at the first call of the process that wants one; NULL: there is none, or a
 ** limit on the address space leaves no room for its buffers. name: as in FLAME_BLAS. callers:
-** threads that may call it at once. least: of what use our own kernel is (2 AVX-512, 1 AVX2, 0): a
-** library whose kernels are narrower is not given. The answer for the same arguments stays the
-** same. */
+** threads that may call it at once. least: vector width of our own kernel (2 AVX-512, 1 AVX2, 0): a
+** library with narrower kernels is not used. The answer for the same arguments stays the same. */
 const fl_blas *fl_blas_get(const char *name, int callers, int least);
 
-/* For lapack.c, which may open the same library. Open one of the files (until NULL) that has every
-** entry that 'fits' wants, and turn off its threads; NULL: none. callers: as above. */
+/* For lapack.c, which may open the same library. Opens one of the files (terminated by NULL) that
+** has all entries required by 'fits', and turns off its threads; NULL: none. callers: as above. */
 void *fl_blas_open(const char *const *files, int (*fits)(void *h), int callers);
-/* Is there room for so many callers of h at once? Asked after it was opened, for more of them. */
+/* Is there room for this many simultaneous callers of h? Asked after it was opened, when there are
+** more of them. */
 int fl_blas_room(void *h, int callers);
 
 /* Around calls of a library, in pairs, with the threads that each call may use: 1, when several
-** workers call; more for a large factorisation, which gets them while no worker
-** in the process needs 1. */
+** workers call; more for a large factorisation, which gets them unless a worker in the process
+** needs 1. */
 void fl_blas_enter(int threads);
 void fl_blas_leave(int threads);
-/* Around calls by one thread of the program, the helper or the caller: a library on top of OpenMP
-** counts threads for each caller apart. Returns what 'leave' is to restore. */
+/* Around calls by one thread of the program, the helper or the caller: a library on OpenMP counts
+** threads for each caller separately. Returns the value for 'leave' to restore. */
 int fl_blas_thread_enter(int threads);
 void fl_blas_thread_leave(int before);
 #endif

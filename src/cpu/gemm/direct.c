@@ -1,6 +1,6 @@
 /*
 ** Plain matrix products: tiny ones, and all integers and bool (which wrap; bool is any of all).
-** Row by row; a row's sums lie in a buffer of register values, columns in pieces.
+** Row by row; a row's sums are in a buffer of register values, columns in pieces.
 */
 #include "cpu/gemm/matmul.h"
 #include "tensor/math.h"

@@ -4,8 +4,8 @@
 ** the size of a second-level cache), whatever the strides and, for half types, widened to f32.
 ** C is summed in its own memory, or in f32 scratch for half types, and rounded once.
 **
-** The order of terms of an element follows from k alone (kc is fixed), so results do not
-** depend on block sizes, position or workers.
+** The order of terms of an element depends only on k (kc is fixed), so results do not depend on
+** block sizes, position or workers.
 */
 #include "cpu/gemm/matmul.h"
 #include "cpu/vm/vm_turn.h"
@@ -55,7 +55,7 @@ void fl_gemm_pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64
   else pack_bf16(y, p, n, k, s, t, w);
 }
 
-/* All tiles of a packed block, with the columns from 'whole' on in panels of half the width. Those
+/* All tiles of a packed block, with the columns from 'whole' on in panels of half the width. Tiles
 ** at the edge go through a buffer. */
 #define TILES(name, T, MR, NR, TILE, HALF) \
   static void name(const fl_gemm *g, int64_t m, int64_t n, int64_t whole, int64_t k, const T *a, \
@@ -79,7 +79,7 @@ void fl_gemm_pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64
 TILES(tiles_f32, float, mr, nr, tile, half)
 TILES(tiles_f64, double, mr64, nr64, tile64, half64)
 
-/* B's panels; those of half the width begin at the column that this gives. */
+/* Packs B's panels; those of half the width begin at the column that is returned. */
 static int64_t pack_columns(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_t s,
                             int64_t t, int w, int64_t size) {
   const int64_t rest = n % w, whole = rest > 0 && rest <= w / 2 ? n - rest : n;

@@ -5,8 +5,8 @@
 **                            one worker to the library, which uses no further thread
 **   the rest                 our own kernel (gemm.c): halves, odd strides, batches of small ones,
 **                            and middle sizes of f32, where it is as fast and shares out better
-** The choice and the parts follow from shapes, strides and dtype alone, never from the number of
-** workers, so neither do the bits.
+** The choice and the parts depend only on shapes, strides and dtype, never on the number of
+** workers, and so do the bits.
 */
 #include "cpu/gemm/matmul.h"
 #include "cpu/gemm/blas.h"
@@ -78,7 +78,7 @@ static void at_batch(const product *p, int64_t i, char **a, char **b, char **c) 
 
 /* ---- the library --------------------- */
 
-/* rows x cols with strides s: how BLAS sees it; 0 if it can not. */
+/* How BLAS reads rows x cols with strides s; 0 if it can not. */
 static int library_form(int64_t rows, int64_t cols, const int64_t s[2], form *f) {
   if ((s[1] == 1 || cols == 1) && (rows == 1 || s[0] >= cols)) {
     f->trans = FL_BLAS_PLAIN;
@@ -115,8 +115,8 @@ static int64_t even_part(int64_t n, int64_t parts) {
   return parts < 2 ? n : fl_round_up(fl_ceil_div(n, parts), 32);
 }
 
-/* At least three quarters of so many parts as the grid that packs least: A is packed once for each
-** column of the grid, B for each row. */
+/* At least three quarters of that many parts, as the grid that packs least: A is packed once for
+** each column of the grid, B for each row. */
 static void as_grid(const fl_matmul *m, int64_t *rows, int64_t *columns) {
   const int64_t parts = *rows;
   int64_t least = parts * m->n + m->m;
@@ -129,9 +129,7 @@ static void as_grid(const fl_matmul *m, int64_t *rows, int64_t *columns) {
   }
 }
 
-/* Rows of C, or where these are few its columns. In f32 the parts are a grid (of the library's own
-** time 1024^3 takes 1.01 instead of 1.09, 3000^3 1.04 instead of 1.07; f64 lost 2 %). Terms that
-** take long are cut too: that packs nothing twice. */
+/* Divides rows of C, or if these are few its columns. */
 static cut cut_of(const fl_matmul *m) {
   cut c = { m->m, m->n, m->k };
   if (work(m) > LEAST_WORK) {
@@ -198,7 +196,7 @@ static void direct_unit(void *arg, int64_t unit, int worker) {
   fl_matmul_direct(&part, a + r * part.as[0] * size, b, c + r * part.n * size, p->bias);
 }
 
-/* Several tiny products make one unit of work, so the pool is left alone for few of them. */
+/* Several tiny products make one unit of work, so the workers are not used for a few of them. */
 static void run_direct(fl_device *dev, product *p) {
   fl_cpu *d = dev->state;
   const fl_matmul *m = p->m;

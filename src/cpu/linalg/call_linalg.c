@@ -1,10 +1,9 @@
 /*
-** Calls on batches of matrices: who works on which (linalg_one.c computes one).
-**
-** Matrices of a batch are spread over the workers. Those that are large enough for the library's
-** own threads get these and go one after another: their results alone depend on the number of
-** threads. Those that need much working memory go one after another too. The matrix with the lowest
-** position that has no result is the one reported.
+** Calls on batches of matrices: how they are distributed (linalg_one.c computes one). Matrices of a
+** batch are spread over the workers. Those large enough for the library's own threads use these and
+** are done one after another: only their results depend on the number of threads. Those that need
+** much working memory are done one after another too. If several matrices have no result, the one
+** with the lowest position is reported.
 */
 #include "cpu/gemm/blas.h"
 #include "cpu/state/state.h"
@@ -34,7 +33,7 @@ static int64_t scratch(const fl_call *call, int workers) {
   return f.batch > 1 && one <= much_space ? one * workers : one;
 }
 
-/* Lowest position and its reason in one number, so that both are set at once. */
+/* The lowest position and its reason in one number, so that both are set at once. */
 static void report(job *j, int64_t at, int why) {
   long long mine = at * 8 + why, seen = atomic_load(&j->bad);
   while (mine < seen && !atomic_compare_exchange_weak(&j->bad, &seen, mine)) {}
@@ -51,7 +50,8 @@ static void run_one(job *j, int64_t i, char *space) {
     base += f->batch * f->out[k];
   }
   const int why = fl_linalg_one_run(&j->one, in, out, space);
-  if (why && !atomic_load(j->one.stop)) report(j, i, why);     /* one that was ended has no fault */
+  if (why && !atomic_load(j->one.stop)) report(j, i, why);     /* one that was interrupted has no
+                                                               ** fault */
 }
 
 static void unit(void *arg, int64_t u, int worker) {

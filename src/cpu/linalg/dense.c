@@ -4,8 +4,7 @@
 **
 ** Methods, chosen for being short and accurate: LU with partial pivoting, Cholesky, Householder
 ** QR, and Jacobi rotations: two-sided for symmetric matrices, one-sided on the triangle of a QR
-** for singular values (small ones come out with relative accuracy). Sums are taken in a fixed
-** order.
+** for singular values (small ones have relative accuracy). Sums are taken in a fixed order.
 */
 #include "cpu/linalg/dense.h"
 #include <float.h>
@@ -83,7 +82,7 @@ static double largest(int64_t n, const double *x) {
   return most;
 }
 
-/* Length of x; neither overflows nor underflows on the way. */
+/* The length of x, without overflow or underflow on the way. */
 static double length(int64_t n, const double *x) {
   const double s = dot(n, x, x);
   if (s > 1e-280 && s < 1e280) return sqrt(s);
@@ -233,7 +232,7 @@ static int orthogonal_rows(int64_t n, double *w, double *z, const atomic_int *st
       const double s = dot(n, w + i * n, w + i * n);
       if (s > most) most = s;
     }
-    const double none = most * DBL_EPSILON * DBL_EPSILON;     /* rows of noise stay as they are */
+    const double none = most * DBL_EPSILON * DBL_EPSILON;     /* rows of noise are not changed */
     for (int64_t p = 0; p < n - 1 && !ended(stop); p++)
       for (int64_t q = p + 1; q < n; q++) {
         double *x = w + p * n, *y = w + q * n;
@@ -314,8 +313,8 @@ static void transpose(int64_t m, int64_t n, const double *x, double *y) {
     for (int64_t j = 0; j < n; j++) y[j * m + i] = x[i * n + j];
 }
 
-/* Scaled by a power of two so that no square overflows or vanishes. A wide matrix goes by its
-** transpose, whose factors change places; complete_row fills what the null rows leave open. */
+/* Scaled by a power of two so that no square overflows or vanishes. A wide matrix is done by its
+** transpose, with exchanged factors; complete_row computes the vectors for null rows. */
 int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh,
                  double *work, const atomic_int *stop) {
   const int64_t tall = m > n ? m : n, k = m > n ? n : m, ku = full ? tall : k;

@@ -1,5 +1,5 @@
-/* Dense linear algebra of our own (dense.c): row-major f64, one matrix, one thread. Once *stop is
-** set what takes more than the square of a size ends early, and no result counts. */
+/* Dense linear algebra of our own (dense.c): row-major f64, one matrix, one thread. When *stop is
+** set, work of more than the square of a size ends early, and results are invalid. */
 #ifndef FL_CPU_DENSE_H
 #define FL_CPU_DENSE_H
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 /* c (m, n) = a (m, k) b (k, n); c is neither of them. */
 void fl_dense_product(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c,
                       const atomic_int *stop);
-/* P a = L U in place with row pivoting: perm[i] is the row of a that stands at i. Returns the
+/* P a = L U in place with row pivoting: perm[i] is the row of a that is at position i. Returns the
 ** sign of the permutation; *zero: 1-based column of the first pivot that is 0, or 0. */
 int fl_dense_lu(int64_t m, int64_t n, double *a, int64_t *perm, int64_t *zero,
                 const atomic_int *stop);

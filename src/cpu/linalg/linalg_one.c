@@ -1,10 +1,10 @@
 /*
 ** One matrix of a call (linalg_one.h).
 **
-** LAPACK is column-major: a row-major matrix handed over as it is is its transpose. Nothing is
-** transposed here beyond what that asks for: the inverse of the transpose is the transpose of
-** the inverse, its LQ is our QR, its singular vectors change places, the other triangle is
-** named, and equations are solved from the right. LU (rows pivoted) and eigenvectors are copied.
+** LAPACK is column-major: a row-major matrix passed to it is its transpose. Nothing is transposed
+** here unless necessary: the inverse of the transpose is the transpose of the inverse, its LQ is
+** our QR, its singular vectors are exchanged, the other triangle is named, and equations are solved
+** from the right. LU (rows pivoted) and eigenvectors are copied.
 **
 ** Ours works in f64, so f32 is widened. Library workspaces are the documented sizes, with
 ** blocks of 64.
@@ -14,7 +14,7 @@
 #include <math.h>
 
 
-/* In doubles, what either way takes. */
+/* In doubles; enough for either way. */
 int64_t fl_linalg_space(int kind, const fl_linalg_form *f) {
   const int64_t m = f->m, n = f->n, k = f->k, big = fl_max(m, n), less = m > n ? n : m;
   int64_t d;
@@ -49,7 +49,7 @@ static void swap_bytes(char *x, char *y, int64_t n) {
   }
 }
 
-/* Is this one for the library? Rotations pay for very small matrices only. */
+/* Is this matrix for the library? Rotations are better only for very small ones. */
 static const fl_lapack *library(const fl_linalg_one *o, int64_t size) {
   const int spectrum = o->kind == FL_CALL_svd || o->kind == FL_CALL_eigh;
   return size > (spectrum ? SMALL_SPECTRUM : SMALL) ? o->lib : NULL;
@@ -175,7 +175,7 @@ static int cholesky_one(const fl_linalg_one *o, const void *a, void *l, room *r)
 
 /* ---- LU and determinants --------------------- */
 
-/* Parts: L below the diagonal and U, and for each row the row of a it was, from 1. */
+/* Parts: L below the diagonal and U, and for each row which row of a it was, from 1. */
 static int lu_one(const fl_linalg_one *o, const void *a, void *lu, void *rows, room *r) {
   const int64_t m = o->f->m, n = o->f->n, k = m < n ? m : n;
   const fl_lapack *lib = library(o, k);
@@ -239,7 +239,7 @@ static int determinant_one(const fl_linalg_one *o, const void *a, void *det, voi
 
 /* ---- orthogonal factors --------------------- */
 
-/* The library's LQ of the transpose: L is our R, its Q ours, both as they lie. */
+/* The library's LQ of the transpose: L is our R, its Q is ours, both without a transposition. */
 static void qr_library(const fl_linalg_one *o, const fl_lapack *lib, const void *a, void *q,
                        void *rr, room *r) {
   const int64_t m = o->f->m, n = o->f->n, kq = o->f->k, k = m < n ? m : n, ld = n > kq ? n : kq,

@@ -9,7 +9,7 @@ typedef struct fl_linalg_one {
   const fl_linalg_form *f;
   int kind, is64;
   const fl_lapack *lib, *lib64;   /* of the dtype and of f64; NULL: ours */
-  const atomic_int *stop;         /* looked at between the library's calls; set: no result counts */
+  const atomic_int *stop;      /* polled between the library's calls; if set, results are invalid */
 } fl_linalg_one;
 
 /* Bytes of working memory that one matrix of this kind needs at most. */

@@ -139,7 +139,7 @@ int fl_linalg_cofactor_grad(const fl_linalg_one *o, const void *in, const void *
 
 /* ---- exponential --------------------- */
 
-/* The Padé form of degree q of exp(a): x; even powers in p, all of them n x n. */
+/* The Padé form of degree q of exp(a), in x; even powers in p, all of them n x n. */
 static void pade(const fl_linalg_one *o, int64_t n, int q, const double *a, double *x, room r) {
   double *a2 = doubles(&r, n * n), *power = doubles(&r, n * n), *u = doubles(&r, n * n),
          *v = doubles(&r, n * n);

@@ -11,7 +11,7 @@ void *fl_tile_own(const fl_tile *t, uint16_t v) {
   return r->kind == FL_KIND_ROW ? t->row + r->off : t->g->uni + r->off;
 }
 
-/* Where point 'at' and the n - 1 after it lie at unit stride: the address, or NULL. */
+/* The address of point 'at' if it and the n - 1 after it have unit stride, or NULL. */
 static void *unit_run(void *base, const fl_walk *w, int64_t at, int64_t n, int size) {
   if (w->linear) return (char *)base + at * size;
   const int last = w->rank - 1;
@@ -42,9 +42,9 @@ char *fl_tile_origin(const fl_tile *t, int operand, const fl_view *v) {
   return (char *)t->g->address[operand] + v->shift * fl_dtype_size(t->g->k->operand[operand].dtype);
 }
 
-/* The first lines of the next tile, 'elements' further on (COL: the next rows of the same
-** columns): hardware looks ahead within a page only, and a tile is one. Where that costs more
-** than it saves (AMD), not. */
+/* Prefetches the first lines of the next tile, 'elements' further on (COL: the next rows of the
+** same columns): hardware prefetches only within a page, and a tile is one. Not on processors where
+** that costs more than it saves (AMD). */
 static void ask_ahead(const fl_tile *t, const void *p, int64_t elements, int size) {
   const fl_prog *g = t->g;
   if (!g->asks) return;
@@ -73,7 +73,7 @@ static void load(fl_tile *t, const fl_vop *x) {
   x->fn.load(t->reg[x->v], base, v.w, v.at, n);
 }
 
-/* Where a direct store of FULL registers goes at once: the address, or NULL. */
+/* The address to which a direct store of FULL registers writes, or NULL. */
 static void *direct_to(fl_tile *t, int s) {
   const fl_prog *g = t->g;
   const int o = g->k->store[s].operand;
@@ -83,7 +83,7 @@ static void *direct_to(fl_tile *t, int s) {
                   fl_dtype_size(g->k->operand[o].dtype));
 }
 
-/* v is made in the memory of its store where that is allowed and unbroken. */
+/* Lets v be computed in the memory of its store, if that is allowed and contiguous. */
 static void aim(fl_tile *t, const fl_vop *x) {
   void *p = direct_to(t, x->target - 1);
   t->reg[x->v] = p ? p : fl_tile_own(t, x->v);
@@ -112,8 +112,8 @@ enum { SHORT = 64, FAR_POINTS = 1 << 16 };
 /* Is a register not in its own place, but where memory is read or written? */
 static int is_aimed(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
 
-/* Does a register hold bf16? What is aimed at a store's memory holds values
-** of that register's type. */
+/* Does a register hold bf16? Registers computed in a store's memory hold values of the register's
+** type. */
 static int is_half(const fl_tile *t, uint16_t v) {
   return t->g->reg.at[v].halves && is_aimed(t, v);
 }
@@ -124,8 +124,8 @@ static void widen(fl_tile *t, uint16_t v) {
   t->g->vm->pairs->chain[FL_REG_F32](t->reg[v], &link, 1, 1, t->n1, 0);
 }
 
-/* Does a sum find halves? Where just one of two operands is so, it is
-** widened; and those of short rows. */
+/* Does a sum read bf16? If only one of two operands is bf16, it is widened; so are those of short
+** rows. */
 static int finds_halves(fl_tile *t, const fl_vop *x, int is_short) {
   if (!(x->flags & FL_BY_HALVES)) return 0;
   const int all = !is_short && is_half(t, x->a) && is_half(t, x->b);
@@ -134,7 +134,7 @@ static int finds_halves(fl_tile *t, const fl_vop *x, int is_short) {
   return all;
 }
 
-/* Rows, or (cols) columns, of a tile into the state, from its element 'at' on; a sum of products
+/* Adds rows, or (cols) columns, of a tile to the state, from its element 'at' on; a sum of products
 ** has a second operand. */
 static void reduce_tile(fl_tile *t, const fl_vop *x, char *val, int64_t *pos, int64_t at,
                         int64_t rows, int64_t n, int cols) {
@@ -188,7 +188,7 @@ static void spread(fl_tile *t, const fl_vop *x) {
                  (char *)t->reg[x->a] + i * columns * size, g->k->n, columns);
 }
 
-/* The first lines of a row that is read a few rows later. */
+/* Prefetches the first lines of a row that is read a few rows later. */
 static void ask_row(const char *p, int64_t bytes) {
   for (int64_t i = 0; i < bytes && i < 4 * 64; i += 64) __builtin_prefetch(p + i);
 }
@@ -234,8 +234,8 @@ static void iota(fl_tile *t, int operand, int level, void *y, int64_t n) {
   t->g->vm->iota(y, v.w, t->g->k->operand[operand].offset + v.shift, v.at, n);
 }
 
-/* Positions are needed for a report only. What the next tile checks is asked for: nothing else is
-** done meanwhile that would hide the wait, and hardware looks ahead within a page only. */
+/* Positions are needed only for a report. What the next tile checks is prefetched: nothing else
+** hides the wait, and hardware prefetches only within a page. */
 static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_vm *vm = t->g->vm;
   const int64_t size = *(const int64_t *)t->reg[x->b];
@@ -254,7 +254,7 @@ static int64_t row_step(const fl_tile *t, int uni) {
   return bits == 0 ? t->cols : bits == 17;
 }
 
-/* An operation one row at a time: some of its operands have one element a row. */
+/* An operation one row at a time: some of its operands have one element per row. */
 static void op_rows(fl_tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
   const uint16_t v[4] = { x->v, x->a, x->b, x->c };

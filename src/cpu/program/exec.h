@@ -8,14 +8,14 @@
 
 typedef struct fl_tile {
   const fl_prog *g;
-  void **reg, **line_at;          /* line_at: COL, of LINE registers at the chunk's start */
+  void **reg, **line_at;          /* line_at: COL, the LINE registers at the chunk's start */
   char *full, *row, *line, *state;       /* areas */
   int64_t *pos;
-  int64_t n1, n0, n2;             /* elements of FULL, ROW and LINE registers now */
+  int64_t n1, n0, n2;             /* elements of FULL, ROW and LINE registers in this tile */
   int64_t pt1, pt0, pt2;          /* first point in tile order, first kept, first reduced index */
-  int64_t rows, cols;             /* of a tile: FULL = rows x cols */
-  int64_t first;                  /* position in the row of its first element */
-  char *into;                     /* LONG, COL: the state being made */
+  int64_t rows, cols;             /* size of a tile: FULL = rows x cols */
+  int64_t first;                  /* position in the row of the tile's first element */
+  char *into;                     /* LONG, COL: the state that is being computed */
   int64_t corner[FL_MAX_AXES];    /* MAP in boxes: coordinates of the tile's first point */
   fl_walk box;
   fl_vm_fault *fault;

@@ -1,15 +1,15 @@
 /*
-** Operations of a tile that go in one trip (vm_pair_loops.h): chains of sums, products and so on
-** whose results nothing else reads, and the sum of a product. A trip over a tile costs as much as
-** its store; the bits stay, as each operation rounds in either form.
+** Operations that are done in one pass over a tile (vm_pair_loops.h): chains of sums, products and
+** so on whose results nothing else reads, and the sum of a product. A pass over a tile costs as
+** much as its store; the bits are the same, since each operation rounds in either form.
 */
 #include "cpu/program/program.h"
 
 typedef struct fuse {
   fl_prog *g;
   fl_section *sec;
-  int32_t *maker, *uses, *other;   /* per register: operation that makes it (-1),
-                                   ** readings, those that are no links */
+  int32_t *maker, *uses, *other;   /* by register: operation that computes it (-1), number of
+                                   ** readers, readers that are no links */
   int failed;
 } fuse;
 
@@ -26,8 +26,7 @@ int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]) {
   return n;
 }
 
-/* The link of an operation by itself on points, and of the same with
-** operands exchanged; 0: none. */
+/* The link for an operation on points, and for the same with operands exchanged; 0: none. */
 static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
       f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
@@ -46,8 +45,8 @@ static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   }
 }
 
-/* The test of an operation that compares points, and of the same with
-** operands exchanged; 0: none. */
+/* The test for an operation that compares points, and for the same with operands exchanged; 0:
+** none. */
 static int test_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
       f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
@@ -62,13 +61,13 @@ static int test_of(const fuse *f, const fl_vop *x, int exchanged) {
   }
 }
 
-/* An operation of three operands on points. */
+/* Is it an operation of three operands on points? */
 static int is_ternary(const fuse *f, const fl_vop *x, int op) {
   return x->code <= FL_V_ROWS && x->arg == op && x->level == 1 &&
          f->g->reg.at[x->v].kind == FL_KIND_FULL && f->g->reg.at[x->b].reg <= FL_REG_F32;
 }
 
-/* The test that x, if it is a 'where', chooses by; NULL: none that a chain could do. */
+/* The test by which x, if it is a 'where', chooses; NULL: none that a chain could do. */
 static fl_vop *tested(const fuse *f, const fl_vop *x) {
   fl_vop *t = is_ternary(f, x, FL_OP_where) && f->maker[x->a] >= 0
               ? &f->sec->at[f->maker[x->a]] : NULL;
@@ -77,20 +76,20 @@ static fl_vop *tested(const fuse *f, const fl_vop *x) {
 
 static int is_alone(int link) { return link >= FL_LINK_square; }      /* without an operand */
 
-/* The operation that makes v for one reader alone, or NULL. */
+/* The operation that computes v for a single reader, or NULL. */
 static fl_vop *only_for(const fuse *f, uint16_t v) {
   const fl_vreg *r = &f->g->reg.at[v];
   if (r->kind != FL_KIND_FULL || r->lives || f->uses[v] != 1 || f->maker[v] < 0) return NULL;
   return &f->sec->at[f->maker[v]];
 }
 
-/* A load of bf16 that chains may do themselves. */
+/* Is it a load of bf16 that chains may do themselves? */
 static int is_half(const fuse *f, const fl_vop *x) {
   return x->code == FL_V_LOAD && x->reg == FLAME_BF16 && x->level == 1 &&
          f->g->reg.at[x->v].kind == FL_KIND_FULL && !f->g->reg.at[x->v].lives;
 }
 
-/* A sum, of products or not, whose operands are such loads: it reads them as they lie. */
+/* Is it a sum, of products or not, whose operands are such loads? It reads them directly. */
 static int sums_halves(const fuse *f, const fl_vop *x) {
   if (x->code != FL_V_REDUCE || f->g->red.at[x->arg].op != FL_OP_sum ||
       f->g->red.at[x->arg].reg != FL_REG_F32)
@@ -102,7 +101,7 @@ static int sums_halves(const fuse *f, const fl_vop *x) {
   return 1;
 }
 
-/* The rounding to bf16, in place, of what the operation before made. */
+/* Is it the rounding to bf16, in place, of the previous operation's result? */
 static int is_rounding(const fuse *f, const fl_vop *x) {
   return x->code == FL_V_MOVE && x->v == x->a && x->level == 1 &&
          x->fn.move == f->g->vm->round[FLAME_BF16] && f->g->reg.at[x->v].kind == FL_KIND_FULL;
@@ -131,7 +130,8 @@ static void count(fuse *f) {
     if (x->code == FL_V_STORE || x->code == FL_V_REDUCE) continue;
     f->maker[x->v] = f->maker[x->v] == -1 && x->code <= FL_V_ROWS ? (int32_t)i : -2;
   }
-  for (int64_t i = 0; i < f->sec->n; i++) {          /* what a test for one 'where' alone reads */
+  for (int64_t i = 0; i < f->sec->n; i++) {          /* registers that are read only by the test of
+                                                     ** a single 'where' */
     const fl_vop *x = &f->sec->at[i], *t = tested(f, x);
     if (!t || f->uses[t->v] != 1) continue;
     f->other[t->a]--;
@@ -139,7 +139,7 @@ static void count(fuse *f) {
   }
 }
 
-/* One reading of x's result less. */
+/* Removes one reader of x's result. */
 static void drop(const fuse *f, fl_vop *x) {
   if (x->code == FL_V_LOAD || --f->uses[x->v] > 0) return;
   x->code = FL_V_NONE;
@@ -173,7 +173,7 @@ static void add_link(fl_chain *c, int op, uint16_t v, int uni) {
   c->n++;                                      /* beyond FL_CHAIN: too long */
 }
 
-/* The links of what makes an operand; 0: it is made otherwise. */
+/* The links of the operations that compute an operand; 0: it is computed otherwise. */
 static int links_of(const fuse *f, const fl_vop *p, fl_chain *c) {
   *c = (fl_chain){ .n = 0 };
   if (!p) return 0;
@@ -199,8 +199,8 @@ static void append_from(fl_chain *c, const fl_chain *more, int first) {
 
 static void append(fl_chain *c, const fl_chain *more) { append_from(c, more, 0); }
 
-/* What may become part of a chain that reads v: what that chain alone reads, or an operation that
-** only chains read: to make it again costs less than a trip. */
+/* The operation that may become part of a chain that reads v: one that only that chain reads, or
+** one that only chains read, since computing it again costs less than a pass. */
 static fl_vop *part_for(const fuse *f, uint16_t v) {
   const fl_vreg *r = &f->g->reg.at[v];
   fl_vop *p = r->kind == FL_KIND_FULL && !r->lives && f->maker[v] >= 0
@@ -209,7 +209,7 @@ static fl_vop *part_for(const fuse *f, uint16_t v) {
   return p && (f->uses[v] == 1 || (!f->other[v] && p->code <= FL_V_ROWS)) ? p : NULL;
 }
 
-/* x with what makes its operands, as far as 'take' (1: a, 2: b) says; 0: too long. */
+/* Builds x with the operations of its operands, as far as 'take' (1: a, 2: b) says; 0: too long. */
 static int build(const fuse *f, const fl_vop *x, const fl_chain *a, const fl_chain *b, int take,
                  fl_chain *c) {
   const int link = link_of(f, x, 0);
@@ -290,7 +290,7 @@ static void append_or_load(fl_chain *c, const fl_chain *part, uint16_t v, int un
   else add_link(c, FL_LINK_load, v, uni);
 }
 
-/* The same behind a test of x itself, which need not be loaded again. */
+/* The same after a test of x itself, which need not be loaded again. */
 static void go_on(fl_chain *c, const fl_chain *part, uint16_t v, int uni, uint16_t x) {
   const int at = part->n && part->link[0].op == FL_LINK_load ? part->link[0].v : part->n
                  ? FL_NO_REG : v;
@@ -298,8 +298,8 @@ static void go_on(fl_chain *c, const fl_chain *part, uint16_t v, int uni, uint16
   else if (part->n) append_from(c, part, 1);
 }
 
-/* A test is of use until the next: a value that tests, or the second of two,
-** comes first and is kept. 0: too long. */
+/* A test is valid until the next: a value that contains a test, or the second of two such, comes
+** first and is saved. 0: too long. */
 static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
   const fl_vop *x = w->x, *t = w->test;
   const int early = has_test(&w->a) ? 1 : w->b.n && (w->a.n || has_test(&w->b)) ? 2 : 0;
@@ -326,13 +326,13 @@ static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
   return 1;
 }
 
-/* As many of the parts as there is room for; a test that others read too is
-** done again, from registers. */
+/* Takes as many of the parts as there is room for; a test that others read too is repeated, from
+** registers. */
 static void join_where(fuse *f, fl_vop *x) {
   fl_vop *t = tested(f, x);
   if (!t) return;
   const int own = f->uses[t->v] == 1 && !f->g->reg.at[t->v].lives;
-  /* one register twice is read as it is */
+  /* a register that appears twice is read once */
   const int two = own && t->a != t->b, values = x->b != x->c;
   fl_vop *part[] = { two ? part_for(f, t->a) : NULL, two ? part_for(f, t->b) : NULL,
                      values ? part_for(f, x->b) : NULL, values ? part_for(f, x->c) : NULL };
@@ -355,7 +355,7 @@ static void join_where(fuse *f, fl_vop *x) {
   }
 }
 
-/* A rounding takes what it rounds along. */
+/* A rounding includes the operation whose result it rounds. */
 static void join_rounding(fuse *f, fl_vop *x) {
   const int32_t at = f->maker[x->v];
   fl_chain c;
@@ -368,7 +368,8 @@ static void join_rounding(fuse *f, fl_vop *x) {
   f->maker[x->v] = (int32_t)(x - f->sec->at);
 }
 
-/* Loads of bf16 that only chains and sums do stay undone; else these read what was loaded. */
+/* A load of bf16 is dropped if only chains and sums do it themselves; otherwise these read what was
+** loaded. */
 static void settle_load(const fuse *f, fl_vop *load) {
   int others = 0;
   for (int pass = 0; pass < 2; pass++)

@@ -1,7 +1,7 @@
 /*
 ** Lowering: a kernel becomes a program (program.h). Instructions are taken in order; the kind of
 ** each value and the round in which it is known are worked out again from operands and strides.
-** LONG and COL emit, for each round of reductions, just the level-1 work that it needs.
+** LONG and COL emit, for each round of reductions, only the level-1 work that it needs.
 **
 ** Example: softmax of rows times a weight for each column, y = exp(x - max x) / sum * w:
 **   value             kind    round in which it is known
@@ -24,21 +24,21 @@ typedef struct lower {
   fl_prog *g;
   const fl_kernel *k;
   int workers;
-  int row_by_row;               /* operands of one element a row need no full copy */
-  int failed, bad;              /* memory; a kernel that breaks the contract */
+  int row_by_row;               /* operands of one element per row need no full copy */
+  int failed, bad;              /* out of memory; a kernel that breaks the contract */
   uint8_t *kind;                /* per instruction */
-  uint8_t *pass;                /* reduction rounds before the value is known */
-  uint8_t *need;                /* marks of the section under way */
-  uint8_t *late;                /* an IOTA made when a bad index is reported */
+  uint8_t *pass;                /* number of reduction rounds before the value is known */
+  uint8_t *need;                /* marks for the current section */
+  uint8_t *late;                /* an IOTA that is computed only when a bad index is reported */
   uint16_t *fill[3];            /* UNI value -> its register filled at a level, 0: none */
-  uint16_t *spread;             /* ROW value -> its full copy in the section under way */
+  uint16_t *spread;             /* ROW value -> its full copy in the current section */
 } lower;
 
 enum { LINE_ROW = 16, LOAD_ROW = 512 };
 
 /* ---- kinds and rounds --------------------- */
 
-/* By which dims an operand moves. */
+/* The dims along which an operand's address changes. */
 static int kind_of_strides(const fl_kernel *k, const fl_operand *o) {
   int kind = FL_KIND_UNI;
   for (int d = 0; d < k->nkept + k->nred; d++) {
@@ -101,7 +101,8 @@ static uint16_t filled(lower *b, uint16_t v, int level) {
   return b->fill[level][v] = f;
 }
 
-/* A LINE value of WHOLE rows that are walked one by one: its register holds one row. */
+/* Is it a LINE value of WHOLE rows that are processed one by one? Then its register holds one
+** row. */
 static int is_one_line(const lower *b, uint16_t v) {
   return b->g->one_line && v < b->k->ninstr && b->kind[v] == FL_KIND_LINE;
 }
@@ -118,8 +119,8 @@ static uint16_t spread(lower *b, int sec, uint16_t v) {
   return b->spread[v] = f;
 }
 
-/* The register through which work at 'level' reads v; with 'uni', one element may stand for
-** all: then that bit is set. */
+/* The register through which work at 'level' reads v; if 'uni' is given and one element may be used
+** for all, its bit is set. */
 static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int bit) {
   const int kind = b->g->reg.at[v].kind;
   const int col = b->g->mode == FL_MODE_COL;
@@ -136,7 +137,8 @@ static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int 
     *uni |= (uint8_t)(1 << bit);
     return v;
   }
-  if (uni && b->row_by_row && kind != FL_KIND_UNI) {            /* COL: a LINE value is one a row */
+  if (uni && b->row_by_row && kind != FL_KIND_UNI) {            /* COL: a LINE value has one element
+                                                                ** per row */
     *uni |= (uint8_t)((col && kind == FL_KIND_ROW ? 16 : 17) << bit);
     return v;
   }
@@ -149,7 +151,7 @@ static void emit_round(lower *b, int sec, int level, uint16_t v, int dtype) {
                          .fn.move = b->g->vm->round[dtype] });
 }
 
-/* Is the result one of the operands, as rounded as they are? A scalar is not. */
+/* Is the result one of the operands, and rounded as they are? A scalar is not. */
 static int only_selects(const fl_kernel *k, const fl_instr *x) {
   return x->op == FL_OP_where && k->instr[x->b].code != FL_I_SCALAR &&
          k->instr[x->c].code != FL_I_SCALAR;
@@ -176,8 +178,8 @@ static void emit_op(lower *b, int sec, int level, int i) {
     emit_round(b, sec, level, (uint16_t)i, x->dtype);
 }
 
-/* May a load be by reference? A ROW value must outlast the unit in LONG and COL; a value that is
-** stored itself must not change under an earlier store of the tile. */
+/* May a load be by reference? In LONG and COL a ROW value must outlast the unit; a value that is
+** stored itself must not change by an earlier store of the tile. */
 static int by_reference(const lower *b, int sec, int level, int i) {
   const fl_kernel *k = b->k;
   if (b->g->vm->round[k->instr[i].dtype] || sec == FL_SEC_BIND) return 0;
@@ -239,7 +241,7 @@ static void emit_index(lower *b, int sec, int level, int i) {
   push(b, sec, y);
 }
 
-/* Positions that only reports of bad indices of the same kind would name are made then. */
+/* Finds positions that are needed only in reports of bad indices: they are computed then. */
 static void find_late(lower *b) {
   const fl_kernel *k = b->k;
   for (int i = 0; i < k->ninstr; i++)
@@ -253,7 +255,7 @@ static void find_late(lower *b) {
   for (int s = 0; s < k->nstore; s++) b->late[k->store[s].value] = 0;
 }
 
-/* Is the extreme of a what the operation before met on its way to the place? */
+/* Is the extreme of a the value that the previous operation found together with its position? */
 static int is_placed(const lower *b, int sec, int op, uint16_t a) {
   const fl_section *s = &b->g->sec[sec];
   const fl_vop *x = s->n ? &s->at[s->n - 1] : NULL;
@@ -262,7 +264,7 @@ static int is_placed(const lower *b, int sec, int op, uint16_t a) {
          x->a == a && b->g->red.at[x->arg].op == by;
 }
 
-/* The input in the state's register type: sums of integers in i64, tests as 0 or 1. */
+/* The input in the type of the state's register: sums of integers in i64, tests as 0 or 1. */
 static void emit_reduce(lower *b, int sec, int i) {
   const fl_instr *x = &b->k->instr[i];
   const int kind = fl_ops[x->op].kind, from = fl_dtype_reg(x->from);
@@ -396,8 +398,8 @@ static int start(lower *b, size_t n) {
   return !b->failed && g->sec && g->access && g->conflict && g->direct && g->address;
 }
 
-/* Work of a MAP that is the same along its last dim, or for all that comes before: even a load,
-** unless rows are so long that it is one of a block, or (a value a row) so short that blocks of
+/* Is it work of a MAP that is the same along its last dim, or for all dims before? Even a load is,
+** unless rows are so long that it is one of a block, or (one value per row) so short that blocks of
 ** one row are small. */
 static int is_shared(const lower *b, int i) {
   const int load = b->k->instr[i].code == FL_I_LOAD;
@@ -491,8 +493,7 @@ static int lower_all(lower *b) {
   return !b->failed && (b->bad || fl_prog_place(b->g));
 }
 
-/* Measured: on AMD's processors asking for lines ahead makes what streams a
-** tenth to a fifth slower. */
+/* Measured: on AMD's processors prefetching makes streaming kernels a tenth to a fifth slower. */
 static uint8_t asks_ahead(void) {
 #if defined(__x86_64__)
   return !__builtin_cpu_is("amd");

@@ -3,16 +3,17 @@
 #define FL_CPU_LOWER_H
 #include "cpu/program/program.h"
 
-/* Rows that operations walk one by one; shorter ones have their values copied to each element. */
+/* Rows of this length are processed one by one; for shorter ones a row's value is copied to each
+** element. */
 enum { FL_UNI_ROW = 64 };
 
 /* Mode, tiles, units of g; kind: of each instruction's value. */
 void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers);
 /* How operand i is walked, and how far it reaches. */
 void fl_prog_access(fl_prog *g, int i);
-/* A dim in which some operand has unit stride while it jumps in dim 'last'; -1: none. */
+/* A dim in which some operand has unit stride while it does not in dim 'last'; -1: none. */
 int fl_jumping_dim(const fl_kernel *k, int last);
-/* lean.c: g->k is then k without what changes nothing; 0 when memory is out. */
+/* lean.c: afterwards g->k is k without what has no effect; 0 when memory is out. */
 int fl_prog_lean(fl_prog *g, const fl_kernel *k);
 
 /* Of its values a, b, c. */

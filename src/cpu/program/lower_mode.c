@@ -1,14 +1,14 @@
 /*
-** How a kernel is cut into work: the mode (program.h), tiles, units and groups, from sizes, strides
-** and the kinds of values alone; and how each operand is walked. The number of workers decides how
-** COL is grouped; no value depends on it.
+** How a kernel is divided into work: the mode (program.h), tiles, units and groups, from sizes,
+** strides and the kinds of values; and how each operand is traversed. The number of workers
+** determines how COL is grouped; no value depends on it.
 */
 #include "cpu/program/lower.h"
 #include "base/num.h"
 #include <string.h>
 
-/* WHOLE: a row is kept in registers of its length if that saves a second trip over it and
-** they fit a second-level cache. */
+/* WHOLE: a row is kept in registers of its length if that saves a second pass over it and they fit
+** a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3,
        COL_BLOCK = 1024, NARROW_BLOCK = 64, NARROW_POINTS = 8192, WIDE_BLOCK = 8192, EIGHT = 8,
@@ -25,13 +25,13 @@ static int full_work(const fl_kernel *k, const uint8_t *kind) {
   return work;
 }
 
-/* Reductions of what is read, or nearly so: several rows or blocks per tile, whose sums do not wait
-** for each other. */
+/* Are there only reductions of what is read, or nearly so? Then a tile has several rows or blocks,
+** whose sums do not wait for each other. */
 static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
   return trips == 1 && g->rounds == 1 && full_work(k, kind) <= 1;
 }
 
-/* Rows that are looked up and stored as they are. */
+/* Are rows looked up and stored unchanged? */
 static int is_lookup(const fl_kernel *k, const uint8_t *kind) {
   int other = 0;
   for (int i = 0; i < k->ninstr; i++)
@@ -39,7 +39,7 @@ static int is_lookup(const fl_kernel *k, const uint8_t *kind) {
   return !other;
 }
 
-/* Does memory hold all that is read as registers do? */
+/* Is all that is read in memory in the format of registers? */
 static int reads_as_is(const fl_prog *g, const fl_kernel *k) {
   int other = 0;
   for (int i = 0; i < k->ninstr; i++)
@@ -47,14 +47,14 @@ static int reads_as_is(const fl_prog *g, const fl_kernel *k) {
   return !other;
 }
 
-/* A product that the sum of a light kernel takes along (fuse.c). */
+/* Is it a product that the sum of a light kernel includes (fuse.c)? */
 static int is_taken(const uint8_t *kind, const fl_instr *x) {
   if (x->code != FL_I_OP || fl_dtype_reg(x->dtype) > FL_REG_F32) return 0;
   return x->op == FL_OP_square ||
          (x->op == FL_OP_mul && kind[x->a] == FL_KIND_FULL && kind[x->b] == FL_KIND_FULL);
 }
 
-/* Nothing but what memory holds as registers do: a tile takes no room. */
+/* Is all data in memory in the format of registers? Then a tile takes no room. */
 static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   int taken = 0, sums = 1;
   for (int i = 0; i < k->ninstr; i++) {
@@ -71,7 +71,7 @@ static int has_line(const fl_kernel *k, const uint8_t *kind) {
   return 0;
 }
 
-/* Functions that take ten times as long as a sum. */
+/* Is it a function that takes ten times as long as a sum? */
 static int is_dear(const fl_instr *x) {
   if (x->code != FL_I_OP) return 0;
   switch (x->op) {
@@ -81,13 +81,13 @@ static int is_dear(const fl_instr *x) {
   }
 }
 
-/* Of dear work a few thousand points are worth another worker. */
+/* With expensive work a few thousand points are worth another worker. */
 static int64_t work_points(const fl_prog *g, const fl_kernel *k, int64_t points) {
   return g->dear && k->points <= UNIT_POINTS ? DEAR_POINTS : points;
 }
 
-/* Points of a unit. The processor begins again to look ahead at each: those of light work are a few
-** a worker. */
+/* Points of a unit. Hardware prefetching starts again at each: with light work there are a few per
+** worker. */
 static int64_t unit_points(const fl_kernel *k, int workers, int light) {
   return light ? fl_max(fl_min(k->points / (16 * workers), STREAM_POINTS), UNIT_POINTS)
                : UNIT_POINTS;
@@ -127,8 +127,8 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 10;
 }
 
-/* Columns of a block. Of plain rows: all, which lie in one piece, if each worker then has work;
-** fewer of other rows if they are few, but no less than pays for another worker. */
+/* Columns of a block. For plain rows: all, which are contiguous, if each worker then has work;
+** fewer for other rows if they are few, but no less than is worth another worker. */
 static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, int workers,
                          int plain) {
   const int64_t parts_of_block = fl_ceil_div(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);
@@ -174,7 +174,7 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 6;
 }
 
-/* A dim in which some operand has unit stride while it jumps in the last one; -1: none. */
+/* A dim in which some operand has unit stride while it does not in the last one; -1: none. */
 int fl_jumping_dim(const fl_kernel *k, int last) {
   for (int i = 0; i < k->noperand; i++) {
     const int64_t *s = k->operand[i].stride;
@@ -228,7 +228,7 @@ void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
 
 /* ---- walks --------------------- */
 
-/* Dims of 'order' merged where the operand's strides allow; dims of size 1 left out. */
+/* The dims of 'order', merged where the operand's strides allow it, without those of size 1. */
 static void make_walk(fl_walk *w, int n, const int *order, const int64_t *size,
                       const int64_t *stride) {
   memset(w, 0, sizeof *w);

@@ -41,18 +41,18 @@ typedef enum {                            /* of two operands: the bits of both *
 
 typedef enum {
   FL_V_OP,        /* fn.op(v, a, b, c) */
-  FL_V_ROWS,      /* the same row by row: with bits 0 and 4 (up) of 'uni' one element a row, with
-                  ** bit 4 alone one row for all */
-  FL_V_CHAIN,     /* v = chain arg, made of several (fuse.c) */
+  FL_V_ROWS,      /* the same row by row: with bits 0 and 4 (and higher) of 'uni' one element per
+                  ** row, with only bit 4 one row for all */
+  FL_V_CHAIN,     /* v = chain arg, combined from several operations (fuse.c) */
   FL_V_MOVE,      /* fn.move(v, a): cast or rounding */
-  FL_V_LOAD,      /* operand arg; by reference where it lies as a register would */
+  FL_V_LOAD,      /* operand arg; by reference if memory has the format of registers */
   FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
   FL_V_FILL,      /* v = element a for all */
   FL_V_SPREAD,    /* FULL v = ROW or LINE a */
-  FL_V_REDUCE,    /* reduction arg over FULL a (flags: a times b): WHOLE gives ROW v,
-                  ** else into the state */
+  FL_V_REDUCE,    /* reduction arg over FULL a (flags: a times b): in WHOLE into ROW v, otherwise
+                  ** into the state */
   FL_V_STORE,     /* store arg of a, unless a was made in its memory */
-  FL_V_NONE       /* taken by another (fuse.c) */
+  FL_V_NONE       /* included in another operation (fuse.c) */
 } fl_vcode;
 
 typedef struct fl_vop {
@@ -80,9 +80,9 @@ typedef struct fl_chain {
   uint8_t n, reg, by_row;
   struct { uint8_t op, uni, saved; uint16_t v; } link[FL_CHAIN];      /* v: FL_NO_REG: none */
 } fl_chain;
-enum { FL_NO_REG = 65535, FL_BY_HALVES = 2,         /* a LOAD of bf16 by reference, read by chains
-                                                    ** and by sums with this flag alone */
-       /* WHOLE rows: the extreme whose place the operation before found */
+enum { FL_NO_REG = 65535, FL_BY_HALVES = 2,         /* a LOAD of bf16 by reference, read only by
+                                                    ** chains and by sums with this flag */
+       /* WHOLE rows: the extreme whose position the previous operation found */
        FL_BY_PLACE = 4 };
 
 typedef struct fl_section { fl_vop *at; int64_t n, cap; } fl_section;
@@ -93,7 +93,7 @@ enum { FL_SEC_BIND, FL_SEC_UNIT, FL_SEC_LINE, FL_SEC_STORE, FL_SEC_ROUND };
 #define FL_SEC_ROW(r) (FL_SEC_ROUND + 2 * (r))
 #define FL_SEC_FULL(r) (FL_SEC_ROUND + 2 * (r) + 1)
 
-/* halves: a LOAD by FL_BY_HALVES gives it, which points it at bf16 in memory where that lies at
+/* halves: a LOAD with FL_BY_HALVES writes it, which makes it refer to bf16 in memory if that has
 ** unit stride. off: bytes in its area */
 typedef struct fl_vreg { uint8_t kind, reg, lives, halves; int64_t off; } fl_vreg;
 
@@ -104,9 +104,9 @@ typedef struct fl_red {
 } fl_red;
 
 typedef struct fl_access_info {
-  fl_walk w1, w0, w2;               /* over points in tile order; over kept, over reduced indices */
+  fl_walk w1, w0, w2;           /* traversal of points in tile order; of kept, of reduced indices */
   int64_t low, high;                /* elements reached, from the operand's first */
-  uint8_t used;                     /* 1 read, 2 written, 0 without memory (an IOTA's map) */
+  uint8_t used;                    /* 1: read, 2: written, 0: without memory (the map of an IOTA) */
 } fl_access_info;
 
 typedef struct fl_operand_set { uint64_t bits[(FL_MAX_OPERANDS + 63) / 64]; } fl_operand_set;
@@ -116,17 +116,16 @@ typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
 typedef struct fl_prog {
   const fl_vm *vm;
   const fl_kernel *k;                 /* 'lean' or 'own' */
-  fl_kernel lean;                     /* the planner's without what changes nothing (lean.c) */
+  fl_kernel lean;                     /* the planner's kernel without what has no effect (lean.c) */
   void *lean_at;                      /* its arrays */
   size_t lean_bytes;
-  fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are
-                                      ** those of 'lean', */
-  fl_operand *turned;                 /* but for a COL kernel's operands */
+  fl_kernel own;                 /* a MAP as a ROW or COL kernel: its arrays are those of 'lean', */
+  fl_operand *turned;                 /* except the operands of a COL kernel */
   fl_mem *mem;
-  /* asks: for the next tile's lines ahead; one_line: WHOLE's LINE values are one row, else as many
-  ** as a tile has; dear: operations of each point that take long, at most 8 */
+  /* asks: prefetches the next tile's lines; one_line: WHOLE's LINE values have one row, otherwise
+  ** as many as a tile; dear: expensive operations per point, at most 8 */
   uint8_t mode, asks, one_line, dear;
-  int rounds;                         /* of reductions; the last section round has the stores */
+  int rounds;                  /* number of rounds of reductions; the last section has the stores */
   int nsec;
   fl_section *sec;
   struct { fl_vreg *at; int64_t n, cap; } reg;
@@ -134,8 +133,8 @@ typedef struct fl_prog {
   struct { fl_draw_info *at; int64_t n, cap; } draw;
   struct { fl_chain *at; int64_t n, cap; } chain;
   fl_access_info *access;             /* one an operand */
-  fl_operand_set *conflict;           /* per store: operands read after its value is made */
-  void **address;                     /* of each operand, for this run */
+  fl_operand_set *conflict;       /* by store: operands that are read after its value is computed */
+  void **address;                     /* by operand: its address in this run */
   uint8_t *direct;                    /* per store, for this run */
   char *uni;                          /* 8 bytes a register */
   int64_t batch;                      /* WHOLE: rows per tile; COL, boxes: rows of a tile */
@@ -145,12 +144,12 @@ typedef struct fl_prog {
                                       ** blocks in it; else 1 */
   int64_t boxes;                      /* MAP in boxes: units; else 0 */
   int box_dim, box_last;
-  int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups per block, reduced indices
-                                         per group; of a unit where all workers share blocks */
+  int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups per block, reduced indices per
+                                      ** group; number in a unit if all workers share blocks */
   int64_t unit, units;                /* points (MAP), rows (WHOLE) or blocks of a unit; units */
-  /* a worker's areas; one state of all reductions */
+  /* sizes of a worker's areas; of one state of all reductions */
   int64_t full_bytes, row_bytes, line_bytes, state_bytes;
-  int64_t slots;                      /* states on a worker's counter */
+  int64_t slots;                      /* number of states on a worker's counter */
 } fl_prog;
 
 /* One step of count kernels; even: of as many units each. Plain data in p->mem. */
@@ -166,13 +165,13 @@ int fl_prog_fuse(fl_prog *g);
 /* the registers; how many */
 int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);
 int fl_prog_place(fl_prog *g);
-/* Addresses, scalars, and which stores may be direct, for one run. */
+/* Sets addresses and scalars, and which stores may be direct, for one run. */
 void fl_prog_address(fl_prog *g, const fl_binding *b);
-/* units.c. bind first: the UNI values of a run (scratch: a worker's). */
+/* units.c. To be called first: computes the UNI values of a run (scratch: a worker's). */
 void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *fault);
 int64_t fl_prog_worker_bytes(const fl_prog *g);
 int64_t fl_prog_shared_bytes(const fl_prog *g);          /* split runs: one batch */
-int fl_prog_split(const fl_prog *g);                     /* needs rounds over several units */
+int fl_prog_split(const fl_prog *g);                   /* does it need rounds over several units? */
 void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fault);
 void fl_prog_run_split(fl_cpu *d, const fl_prog *g, const atomic_int *stop);
 #endif

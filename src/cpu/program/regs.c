@@ -1,21 +1,21 @@
 /*
-** Where registers lie. FULL registers of a section share buffers: one is free again after the
-** last operation that reads it, and elementwise work may write over a dying operand. ROW
-** registers and fills keep their place for a whole unit (ROW: for a whole block of rounds).
+** Where registers are. FULL registers of a section share buffers: one is free again after the last
+** operation that reads it, and elementwise work may overwrite an operand that is not read again.
+** ROW registers and fills keep their place for a whole unit (ROW: for a whole block of rounds).
 **
-** A stored value may be made right in the store's memory when that holds register values
-** (no rounding or conversion) and nothing read later in the tile can lie there; the latter is
-** a question of addresses, so it is asked at each run.
+** A stored value may be computed directly in the store's memory if that holds register values (no
+** rounding or conversion) and nothing read later in the tile can be there; the latter depends on
+** addresses, so it is checked at each run.
 */
 #include "cpu/program/program.h"
 #include "base/num.h"
 #include <string.h>
 
-enum { SKEW = 576 };      /* bytes between buffers, against equal low address bits */
+enum { SKEW = 576 };      /* bytes between buffers, so that their low address bits differ */
 
 typedef struct placer {
   fl_prog *g;
-  int32_t *last;          /* per register: last operation of the section that reads it, -1 */
+  int32_t *last;          /* by register: last operation of the section that reads it; -1: none */
   int64_t *pool[2];       /* free buffers of 4- and 8-byte elements */
   int64_t npool[2], next, most;
 } placer;
@@ -71,7 +71,7 @@ static void place_section(placer *p, const fl_section *s, int64_t base) {
   }
 }
 
-/* Operands read by the tile after operation 'at', or still seen by reference then. */
+/* Operands that the tile reads after operation 'at', or still references then. */
 static fl_operand_set read_after(const placer *p, const fl_section *s, int64_t at) {
   fl_operand_set set = { { 0 } };
   for (int64_t i = 0; i < s->n; i++) {
@@ -82,7 +82,7 @@ static fl_operand_set read_after(const placer *p, const fl_section *s, int64_t a
   return set;
 }
 
-/* Is the value that st stores as bf16 made by a chain, for it alone? */
+/* Is the value that st stores as bf16 computed by a chain, only for this store? */
 static int is_half_chain(const fl_prog *g, const fl_section *s, const fl_vop *st) {
   int readers = 0, chains = 0;
   for (int64_t i = 0; i < s->n && st->reg == FLAME_BF16; i++) {
@@ -115,7 +115,7 @@ static void find_targets(placer *p, fl_section *s) {
   }
 }
 
-/* Unused operand fields name register 0; so that it is not kept alive, they name v. */
+/* Unused operand fields name register 0; so that this does not keep it alive, they are set to v. */
 static void tidy(fl_section *s) {
   for (int64_t i = 0; i < s->n; i++) {
     fl_vop *x = &s->at[i];
@@ -146,7 +146,7 @@ static void place_fixed(fl_prog *g) {
   }
 }
 
-/* *to: the register that a section has instead of v, made at the first call. 0: memory is out. */
+/* *to: the register that a section has in place of v, made at the first call. 0: memory is out. */
 static int parted(fl_prog *g, uint16_t *own, uint16_t v, uint16_t *to) {
   const fl_vreg r = g->reg.at[v];
   *to = v;
@@ -161,8 +161,8 @@ static int parted(fl_prog *g, uint16_t *own, uint16_t v, uint16_t *to) {
   return 1;
 }
 
-/* A register lies in one place, and the rounds of a row share no buffers: what a later round makes
-** again has separate registers there. */
+/* A register is in one place, and the rounds of a row share no buffers: values that a later round
+** computes again have separate registers there. */
 static int part_rounds(fl_prog *g) {
   const int64_t n = g->reg.n;
   uint16_t *own = fl_alloc(g->mem, sizeof *own * ((size_t)n + 1));

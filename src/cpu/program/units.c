@@ -13,8 +13,8 @@
 
 /* ---- a worker's memory --------------------- */
 
-/* Loads whose low twelve bits of address are those of a store under way wait for it. Tensors begin
-** at pages: registers lie elsewhere in theirs. */
+/* A load waits for a pending store whose address has the same low twelve bits. Tensors begin at
+** pages, so registers are elsewhere within theirs. */
 enum { PAGE = 4096, FULL_AT = 3072 };
 
 static int64_t pointer_bytes(const fl_prog *g) {
@@ -76,7 +76,8 @@ static void map_unit(fl_tile *t, int64_t unit) {
   }
 }
 
-/* Ask for the lines of a box's operand ahead: neither hardware nor store buffers see that far. */
+/* Prefetches the lines of a box's operand: neither hardware prefetching nor store buffers reach
+** that far. */
 static void touch_box(fl_tile *t, int operand, int write) {
   const int size = fl_dtype_size(t->g->k->operand[operand].dtype);
   const fl_view v = fl_tile_view(t, operand, 1);
@@ -238,7 +239,7 @@ static void merge_top(fl_tile *t, int round, int64_t depth) {
   merge(t->g, a, a + t->g->state_bytes, round, t->n0);
 }
 
-/* Round 'round' over one group of a block; the result is left in slot 0 of the counter. */
+/* Round 'round' over one group of a block; its result is in slot 0 of the counter. */
 static void group_round(fl_tile *t, int round, int64_t block, int64_t group) {
   const fl_prog *g = t->g;
   const int64_t part = g->mode == FL_MODE_LONG ? g->full : FL_VM_CHUNK;
@@ -256,7 +257,8 @@ static void group_round(fl_tile *t, int round, int64_t block, int64_t group) {
   for (; depth > 1; depth--) merge_top(t, round, depth);
 }
 
-/* The reductions of a round are done: their values, then the level-0 work that waited. */
+/* Ends the reductions of a round: computes their values, then the level-0 work that depends on
+** them. */
 static void end_round(fl_tile *t, int round, const char *state) {
   const fl_prog *g = t->g;
   for (int64_t i = 0; i < g->red.n; i++) {
@@ -377,7 +379,7 @@ static void split_store(void *arg, int64_t unit, int worker) {
   fl_tile_run(&t, &s->g->sec[FL_SEC_STORE]);
 }
 
-/* Work on rows, of so many elements per block: little of it stays on the caller. */
+/* Work on rows with this many elements per block: if it is little it stays on the caller. */
 static void run_rows(split *s, int64_t elements, fl_unit_fn fn, const atomic_int *stop) {
   if (s->batch * elements > FEW_ELEMENTS) fl_threads_run(s->d->pool, s->batch, fn, s, stop);
   else for (int64_t i = 0; i < s->batch; i++) fn(s, i, 0);

@@ -1,11 +1,12 @@
 /*
 ** Scans along the middle axis of (outer, n, inner): sums, products, log-sum-exp, running
-** extremes, and first-order recurrences (the gradients of the others). Here is who goes where;
-** the loops are in vm_scan.h.
+** extremes, and first-order recurrences (the gradients of the others). This file distributes the
+** work; the loops are in vm_scan.h.
 **
-** Long rows of sums are cut into blocks of BLOCK elements whose sums are taken first; then every
-** block starts from the sum of those before it, one block per lane. The order depends on the sizes
-** alone. Products are not cut: the product of a block may overflow where the running one is 0.
+** Long rows of sums are divided into blocks of BLOCK elements whose sums are taken first; then
+** every block starts from the sum of those before it, one block per lane. The order depends only on
+** the sizes. Products are not divided: the product of a block may overflow where the running one is
+** 0.
 */
 #include "cpu/state/state.h"
 #include "cpu/scan/scan.h"
@@ -124,7 +125,7 @@ static void sums_before(const job *j, int64_t first, int64_t end, state *before)
   else BEFORE(double)
 }
 
-/* Blocks of a row, those of one length side by side: the last may be shorter. */
+/* Scans blocks of a row, those of one length side by side: the last may be shorter. */
 static void scan_some(const job *j, int64_t first, int64_t end) {
   state acc[ROWS];
   const size_t size = state_size(j);
@@ -165,7 +166,7 @@ static void scan_blocks(void *arg, int64_t unit, int worker) {
   scan_some(j, first, end);
 }
 
-/* A row by one worker: blocks are scanned while they lie in a cache. */
+/* Scans a row by one worker: blocks are scanned while they are in a cache. */
 static void scan_row_in_blocks(void *arg, int64_t row, int worker) {
   const job *j = arg;
   const int64_t units = (j->blocks + ROWS - 1) / ROWS;
@@ -247,7 +248,7 @@ flame_status fl_cpu_call_scan(fl_device *d, const fl_call_run *r) {
   return run(d, r, kinds[r->call->p[3]], (int)r->call->p[4]);
 }
 
-/* Values: the positions first, unless they are given; then the elements there. */
+/* Values: first the positions, unless they are given; then the elements there. */
 flame_status fl_cpu_call_extreme(fl_device *d, const fl_call_run *r) {
   const fl_call *c = r->call;
   const int kind = c->p[3] ? FL_SCAN_MIN : FL_SCAN_MAX;

@@ -10,7 +10,7 @@ enum { FL_SCAN_SUM, FL_SCAN_PRODUCT, FL_SCAN_LSE, FL_SCAN_MAX, FL_SCAN_MIN, FL_S
 /* State of the log of a sum of exp: s times e to the power m. */
 typedef struct fl_scan_lse { double m, s; } fl_scan_lse;
 
-/* TAKE: the elements of x at the places x2 (i64) of its running extremes. */
+/* TAKE: the elements of x at the positions x2 (i64) of its running extremes. */
 /* 'lanes' lanes, 'lane' elements apart, of n steps of 'step' elements (backwards too). across:
 ** lanes are neighbours. acc: a state for each lane, or (same) one for all, of no use afterwards;
 ** MAX, MIN and TAKE need none and go forwards. */

@@ -4,7 +4,8 @@
 ** operations: the same bits.
 **
 ** Sums of f32 are kept in f64, of half types in f32, of integers in i64, wrapping. A lane's
-** elements are taken in order; lanes go side by side, so that one need not wait for its last.
+** elements are processed in order; lanes are processed side by side, so that additions need not
+** wait for each other.
 */
 #include "cpu/scan/scan.h"
 #define TURN_SHORT
@@ -14,7 +15,7 @@
 #include <string.h>
 
 enum { SUM_LANES = 16 };
-/* In a loop: it is short, and not worth the code of vectors. */
+/* For a loop that is so short that vector code is not worthwhile. */
 #define ALONE __asm__ volatile("" ::: "memory");
 
 static inline void lse_add(fl_scan_lse *a, double v) {
@@ -23,7 +24,7 @@ static inline void lse_add(fl_scan_lse *a, double v) {
   else if (v > a->m) {
     a->s = a->s * exp(a->m - v) + 1;
     a->m = v;
-  } else a->s = v - v;                         /* NaN, and stays: m was not NaN */
+  } else a->s = v - v;                         /* NaN, and it stays: m was not NaN */
 }
 static __attribute__((noinline)) double lse_value(const fl_scan_lse *a) { return a->m + log(a->s); }
 
@@ -33,8 +34,8 @@ static __attribute__((noinline)) double lse_value(const fl_scan_lse *a) { return
     ADD \
     y[i] = (O)(VALUE); \
   }
-/* T: what lies in memory, A: state, O: result's; ADD uses a (the state's
-** address) and i (offset). */
+/* T: type in memory, A: state, O: type of the result; ADD uses a (the state's address) and i
+** (offset). */
 #define WALK(name, T, A, O, ADD, VALUE) \
   static void name(const fl_scan_walk *w) { \
     const T *x = w->x, *x2 = w->x2; \
@@ -130,15 +131,15 @@ WIDEN(i8, int8_t, int32_t, PLAIN)
 WIDEN(u8, uint8_t, int32_t, PLAIN)
 WIDEN(bool, uint8_t, int32_t, TRUTH)
 
-/* n elements as the walk takes them; room: for as many. */
+/* n elements in the type that the walk uses; room: memory for as many. */
 static const void *widened(const wide *t, const char *x, int64_t n, void *room) {
   if (!t->make) return x;
   t->make(x, n, room);
   return room;
 }
 
-/* The first n elements of 'rows' rows turned: x has SIDE to a step. And their
-** places back to rows. */
+/* Transposes the first n elements of 'rows' rows: x has SIDE per step. And their positions back to
+** rows. */
 static void turn_heads(const wide *t, const char *from, int64_t lane, int64_t rows, int64_t n,
                        void *x) {
   int32_t room[SIDE * HEAD];
@@ -266,8 +267,8 @@ OF(f64, f64, 8, NULL) OF(f32, f32, 4, NULL) OF(f16, f32, 2, widen_f16) OF(bf16, 
 OF(i64, i64, 8, NULL) OF(i32, i32, 4, NULL) OF(i16, i32, 2, widen_i16) OF(i8, i32, 1, widen_i8)
 OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
 
-/* Places never fall: where a column's is not this step's its value is the last one, and equal ones
-** at the ends of a run are equal in it. */
+/* Positions never decrease: if a column's position is not that of this step, its value is the last
+** one; equal positions at the ends of a run mean that it is constant. */
 #define TAKE(bytes, T, EACH_ONE) \
   static void take_##bytes(const fl_scan_walk *w) { \
     const T *x = w->x; \

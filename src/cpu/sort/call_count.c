@@ -1,6 +1,6 @@
 /*
-** Searching in sorted rows, counting ids, and the positions of what is not zero. Counts are
-** integers, so it does not matter in how many parts they are made.
+** Searching in sorted rows, counting ids, and the positions of nonzero elements. Counts are
+** integers, so the number of parts in which they are made does not matter.
 */
 #include "cpu/state/state.h"
 #include "tensor/math.h"
@@ -21,7 +21,7 @@ typedef struct search {
   int dtype, right, shared;
 } search;
 
-/* Number of elements of t before which v does not go: the loop keeps NaN where torch has it. */
+/* The number of elements of t after which v is inserted: the loop puts NaN where torch does. */
 #define FIND(T, value) { \
     const T *t = (const T *)(const void *)s->table, *v = (const T *)(const void *)s->v; \
     for (int64_t i = first; i < end; i++) { \
@@ -123,11 +123,11 @@ flame_status fl_cpu_call_weights(fl_device *d, const fl_call_run *r) {
 
 typedef struct tally {
   const int64_t *id;
-  int64_t n, bins, *count, parts;  /* count: of each part, the result's first */
+  int64_t n, bins, *count, parts;  /* count: by part; the first is the result's */
   int64_t bad[PARTS];              /* first id out of range, or n */
 } tally;
 
-/* Counts of a part beside the result, while they are few. */
+/* The number of parts with counts in addition to the result, as long as these are few. */
 static int64_t parts_of(const fl_call *c) {
   const int64_t n = c->p[0], bins = c->p[1], parts = bins > BINS ? 1 : n / (8 * UNIT) + 1;
   return parts < PARTS ? parts : PARTS;
@@ -182,7 +182,7 @@ typedef struct places {
   int64_t *out, n, count;
   int size, dtype, rank;
   int64_t side[FL_MAX_AXES];
-  int64_t *first;                 /* of each unit: number of places before it */
+  int64_t *first;                 /* by unit: number of positions before it */
 } places;
 
 int64_t fl_cpu_scratch_nonzero(const fl_call *call, int workers) {
@@ -247,7 +247,7 @@ int64_t fl_cpu_scratch_nonzero_count(const fl_call *call, int workers) {
   return fl_cpu_scratch_nonzero(call, workers);
 }
 
-/* Their number alone: fl_cpu_call_nonzero counts again. */
+/* Only counts them: fl_cpu_call_nonzero counts again. */
 flame_status fl_cpu_call_nonzero_count(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   const fl_call *c = r->call;

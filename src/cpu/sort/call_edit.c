@@ -7,7 +7,7 @@
 
 typedef struct pairs {
   const int64_t *x, *y, *x_length, *y_length;
-  int64_t *out, *row, n, m;       /* row: m + 1 numbers of each worker */
+  int64_t *out, *row, n, m;       /* row: m + 1 numbers per worker */
   const atomic_int *stop;
 } pairs;
 
@@ -37,7 +37,7 @@ int64_t fl_cpu_scratch_edit_distance(const fl_call *call, int workers) {
   return (int64_t)sizeof(int64_t) * workers * (call->p[2] + 1);
 }
 
-/* The first length of the list that no row can have; rows: none. */
+/* The first length in the list that no row can have; rows: none. */
 static int64_t first_wrong(const int64_t *length, int64_t rows, int64_t most) {
   int64_t i = 0;
   while (i < rows && length[i] >= 0 && length[i] <= most) i++;

@@ -35,7 +35,7 @@ int64_t fl_cpu_scratch_kth(const fl_call *call, int workers) {
   return workers * worker_bytes(call->in_dtype[0], call->p[1], 0);
 }
 
-/* The first k of the row by insertion: most elements fail the one comparison with the last. */
+/* The first k of the row by insertion: most elements fail the only comparison, with the last. */
 #define X(ENUM, T, keyof) \
   case FLAME_##ENUM: { \
     const T *v = x; \
@@ -62,12 +62,11 @@ static void list_row(int dtype, const void *x, int64_t n, int64_t k, int flip, i
 }
 #undef X
 
-/* Some of many: what comes before the k-th of those met so far goes into a buffer, which is cut to
-** its k first when it is full. Few elements do, so whole stretches are passed over after a look at
-** their values (NaN always calls for the keys). In the buffer equal keys are in the order of their
-** positions and later ones than the k-th's do not enter, so the first of them are those that stay.
-** Rows that come in order cut it again and again: after CUTS of them all of
-** the row is selected from. */
+/* Some of many: elements before the k-th of those read so far go into a buffer, which is reduced to
+** its first k when it is full. Few elements do, so whole stretches are skipped after a test of
+** their values (for NaN the keys are always needed). In the buffer equal keys are in the order of
+** their positions and later ones than the k-th's do not enter, so the first of them stay. Sorted
+** rows would reduce it again and again: after CUTS times the selection is done on the whole row. */
 typedef struct held {
   const job *j;
   const void *x;
@@ -97,7 +96,7 @@ static void cut_wide(held *h) {
   h->cuts++;
 }
 
-/* The values of a stretch against the k-th's; then all that come before it are added. */
+/* Compares the values of a stretch with the k-th's; then adds all that come before it. */
 #define LOOK(in, T, stays) for (int i = 0; i < STRETCH; i++) some |= !(in(v[i]) stays last);
 #define HOLD(name, T, V, M, in, keyof, E, MAKE, cut) \
   static void hold_##name(held *h) { \
@@ -187,7 +186,7 @@ static void top_rows(void *arg, int64_t unit, int worker) {
   }
 }
 
-/* First NaN of a row of floats, or -1. Its key is the highest there is. */
+/* The first NaN of a row of floats, or -1. Its key is the highest. */
 static int64_t first_nan(int dtype, const void *x, int64_t n) {
   switch (dtype) {
     case FLAME_F64: {

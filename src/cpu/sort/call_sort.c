@@ -1,8 +1,8 @@
 /*
-** Positions that sort rows. Short rows are sorted whole, a group of them a unit of work; long
-** ones one after the other by all workers: stretches of the row are parted by the highest
-** digit that differs, stably, and each of the parts is sorted as a short row. The result is
-** that of any stable sort, so neither stretches nor workers show in it.
+** Positions that sort rows. Short rows are sorted as a whole, with a group of them as a unit of
+** work; long ones one after the other by all workers: stretches of the row are partitioned by the
+** highest digit that differs, stably, and each of the parts is sorted like a short row. The result
+** is that of any stable sort, so it does not depend on stretches or workers.
 */
 #include "cpu/state/state.h"
 #include "cpu/sort/sort_keys.h"
@@ -169,7 +169,7 @@ static void sort_long(fl_cpu *cpu, job *j) {
   fl_threads_run(cpu->pool, BUCKETS, sort_part, j, stop);
 }
 
-/* Values behind the positions of rows. */
+/* Writes values after the positions of rows. */
 static void put_values(const fl_call_run *r, int64_t rows, int64_t n) {
   const int64_t size = fl_dtype_size(r->call->in_dtype[0]), *at = r->out;
   char *to = (char *)r->out + rows * n * (int64_t)sizeof *at;

@@ -23,7 +23,7 @@ static inline uint64_t fl_key_f64(double x) {
   memcpy(&b, &x, 8);
   return fl_key_float(b, 64, 0x7FF0000000000000u);
 }
-/* By 32-bit operations: the one that is asked for most. */
+/* By 32-bit operations: the most frequent case. */
 static inline uint64_t fl_key_f32(float x) {
   uint32_t b;
   memcpy(&b, &x, 4);

@@ -4,8 +4,8 @@
 ** of counters, which holds the length of a row.
 **
 ** The highest bits that differ are sorted by two digits (short rows: up to four), the lowest first:
-** one reading counts all, and the last pass writes positions instead of elements. What shares these
-** bits is few, and sorted next. Rows of few elements are sorted by insertion.
+** one reading counts all, and the last pass writes positions instead of elements. Few elements
+** share these bits; they are sorted next. Rows of few elements are sorted by insertion.
 */
 
 #define X(ENUM, T, key) \
@@ -71,7 +71,7 @@ static int NAME(differing)(const E *a, int64_t n) {
   return any == all ? 0 : 64 - __builtin_clzll(any ^ all);
 }
 
-/* a is in order but for the lowest 'rest' bits: sort the runs that share the others. */
+/* a is sorted except for the lowest 'rest' bits: sorts the runs that share the others. */
 static void NAME(finish)(E *a, E *b, int64_t n, int rest, int64_t *out, int64_t *room) {
   for (int64_t i = 0, end; i < n; i = end) {
     for (end = i + 1; end < n && KEY(a[end]) >> rest == KEY(a[i]) >> rest; end++) { }
@@ -80,7 +80,7 @@ static void NAME(finish)(E *a, E *b, int64_t n, int rest, int64_t *out, int64_t 
   }
 }
 
-/* Calls itself for runs of elements that two digits do not part: at most four deep. */
+/* Calls itself for runs of elements that two digits do not separate: at most four levels deep. */
 void NAME(sort)(E *a, E *b, int64_t n, int bits, int64_t *out, int64_t *room) {
   if (n <= INSERTION) {
     if (bits) NAME(insertion)(a, n);
@@ -119,8 +119,8 @@ void NAME(sort)(E *a, E *b, int64_t n, int bits, int64_t *out, int64_t *room) {
   else NAME(positions)(a, n, out);
 }
 
-/* One digit at a time, from the top: what lies below the k-th's bucket is chosen, what lies in
-** it stays, in order, for the next digit. */
+/* One digit at a time, from the top: elements below the k-th's bucket are chosen, those in it stay,
+** in order, for the next digit. */
 int64_t NAME(select)(E *a, int64_t n, int bits, int64_t k, E *sel, int64_t *room) {
   C *count = (C *)(void *)room;
   while (bits > 0 && n > 1) {

@@ -1,8 +1,8 @@
 /*
 ** Size classes (blocks.h): eight to a power of two from 64 bytes on, so that a class follows
 ** from the size asked for and a sized free finds it again. A kept block's first word links to
-** the next of its class. Everything comes from base/mem, counted and failable. To ASan (base/mem.h)
-** a block is as long as was asked for, and a kept one is not there.
+** the next of its class. Everything comes from base/mem, counted and failable. For ASan
+** (base/mem.h) a block has the requested length, and a kept one is inaccessible.
 */
 #include "cpu/state/blocks.h"
 
@@ -61,7 +61,7 @@ void fl_blocks_free(fl_blocks *s, void *p, int64_t bytes) {
   *(void **)p = s->list[k];
   s->list[k] = p;
   s->kept += size;
-  /* LSan follows no link in what is closed */
+  /* LSan does not follow links in poisoned memory */
   fl_mem_close((char *)p + sizeof(void *), (size_t)size - sizeof(void *));
 }
 

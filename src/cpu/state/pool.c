@@ -4,10 +4,10 @@
 ** works too, and closes the job when no unit is left.
 **
 ** Neither side takes the mutex while the other is awake: to wake a thread costs more than most
-** jobs. 'gate' holds OPEN while there is a job, and the helpers inside; the job's fields are
-** written while it is 0 and read by who came in. Each worker has a share of the units, the same
-** at each run of as many, so that it meets what lies in its cache; who is done helps the others.
-** After a fork the child has no helpers and works alone.
+** jobs. 'gate' holds OPEN while there is a job, and the number of helpers inside; the job's fields
+** are written while it is 0 and read by helpers that entered. Each worker has a share of the units,
+** the same at each run with as many units, so that its cache is still useful; a worker that is done
+** helps the others. After a fork the child has no helpers and works alone.
 */
 #include "cpu/state/pool.h"
 #include <pthread.h>
@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a helper waits awake for the next run: small evaluations follow each other by some 10
-** us, and to wake a thread costs 30 to 100 us in a virtual machine. */
+/* How long a helper waits actively for the next run: small evaluations follow each other by some 10
+** us, and waking a thread costs 30 to 100 us in a virtual machine. */
 enum { SPIN_NS = 60000, SPIN_END = 4000 };      /* SPIN_END: pauses of the caller at a run's end */
 
 enum { OPEN = 1 << 16 };
@@ -28,7 +28,8 @@ struct fl_threads {
   fl_mem *mem;
   size_t bytes;
   int64_t little;                   /* when the last little work began, or ended */
-  int threads, most, started;       /* most: threads asked for; fewer if they do not start */
+  int threads, most, started;       /* most: number of requested threads; there are fewer if some do
+                                    ** not start */
   pid_t pid;
   pthread_mutex_t lock;             /* of those who sleep */
   pthread_cond_t work, idle;
@@ -39,7 +40,7 @@ struct fl_threads {
   atomic_int gate, quit;
   atomic_int sleepers, waiting;     /* helpers on 'work'; the caller on 'idle' */
   atomic_uint generation;           /* of jobs: spun upon */
-  _Alignas(64) share share[];       /* one a thread; then the threads, then the helpers */
+  _Alignas(64) share share[];       /* one per thread; then the threads, then the helpers */
 };
 
 typedef struct helper { fl_threads *pool; int worker; } helper;
@@ -74,7 +75,7 @@ static void wait_awake(fl_threads *p, unsigned seen) {
   while (now_ns() < end);
 }
 
-/* Units of the worker's own share, then of the others'. */
+/* Processes units of the worker's own share, then of the others'. */
 static void work(fl_threads *p, int worker) {
   for (int i = 0; i < p->shares; i++) {
     share *s = &p->share[(worker + i) % p->shares];
@@ -86,7 +87,7 @@ static void work(fl_threads *p, int worker) {
   }
 }
 
-/* Into the open job, if any, and out of it. */
+/* Enters the open job, if there is one, and leaves it. */
 static void join_job(fl_threads *p, int worker) {
   int gate = atomic_load(&p->gate);
   do
@@ -120,7 +121,7 @@ static void *helper_main(void *arg) {
   }
 }
 
-/* Threads that wait for a job look again. */
+/* Makes threads that wait for a job check again. */
 static void call_helpers(fl_threads *p) {
   atomic_fetch_add(&p->generation, 1);
   if (!atomic_load(&p->sleepers)) return;
@@ -129,7 +130,7 @@ static void call_helpers(fl_threads *p) {
   pthread_mutex_unlock(&p->lock);
 }
 
-/* Signals of the host stay with its own threads. */
+/* The host's signals are handled by its own threads. */
 static void start(fl_threads *p) {
   sigset_t all, old;
   sigfillset(&all);
@@ -182,7 +183,7 @@ int fl_threads_awake(fl_threads *p) {
 
 void fl_threads_alone(fl_threads *p) { p->little = now_ns(); }
 
-/* All helpers are out: first awake, then asleep. */
+/* Waits until all helpers have left: first actively, then asleep. */
 static void wait_for_helpers(fl_threads *p) {
   for (int i = 0; i < SPIN_END && atomic_load(&p->gate) > 0; i++) relax();
   if (!atomic_load(&p->gate)) return;

@@ -1,5 +1,5 @@
-/* Worker threads of one device. Units are handed out in any order to any worker, so a unit's
-** result may depend on its number alone. */
+/* Worker threads of one device. Units are handed out in any order to any worker, so a unit's result
+** may depend only on its number. */
 #ifndef FL_CPU_POOL_H
 #define FL_CPU_POOL_H
 #include "base/mem.h"
@@ -11,10 +11,10 @@ typedef struct fl_threads fl_threads;
 
 fl_threads *fl_threads_open(fl_mem *m, int threads);     /* NULL: no memory; starts no thread yet */
 void fl_threads_close(fl_threads *p);
-/* For little work, of which a thread that must be woken takes no part: are the helpers awake, or is
-** this asked again so soon that those who are woken will stay so? */
+/* For little work, which is done before a sleeping thread could take part: are the helpers awake,
+** or is this called again so soon that helpers woken now will stay awake? */
 int fl_threads_awake(fl_threads *p);
-void fl_threads_alone(fl_threads *p);           /* such work, done by the caller alone, has ended */
+void fl_threads_alone(fl_threads *p);   /* work of this kind, done by the caller alone, has ended */
 /* Run fn for units 0 .. n - 1; returns when all are done. Stops handing out units once
 ** *stop is not 0 (NULL: never). */
 void fl_threads_run(fl_threads *p, int64_t n, fl_unit_fn fn, void *arg, const atomic_int *stop);

@@ -1,4 +1,4 @@
-/* Memory that steps and calls compute in: as much as the largest so far has asked for. */
+/* Working memory of steps and calls: as much as the largest so far has needed. */
 #include "cpu/state/blocks.h"
 #include "cpu/state/state.h"
 #include "base/num.h"

@@ -31,11 +31,11 @@ typedef struct fl_cpu {
                                       ** one that stays 0 */
 } fl_cpu;
 
-/* scratch.c: at least so many bytes for each worker and for all; 0: no memory. */
+/* scratch.c: reserves at least this much for each worker and for all; 0: no memory. */
 int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared);
-/* So many bytes more are used; what is kept may have changed. */
+/* Counts 'bytes' more as used; the kept blocks may have changed. */
 void fl_cpu_count(fl_cpu *s, int64_t bytes);
-/* 1 when the step is to be cut short (the flag stays for the caller of run to take). */
+/* Must the step be interrupted? (The flag stays set for the caller of run.) */
 static inline int fl_stopped(const fl_device *dev) {
   const fl_cpu *cpu = dev->state;
   return atomic_load_explicit(cpu->stop, memory_order_relaxed) != 0;

@@ -1,5 +1,5 @@
-/* Vectors of one instruction set, for the tiles of products and convolutions: types, all lanes
-** equal, and multiply-add, which without FMA rounds product and sum apart. */
+/* Vectors of one instruction set, for the tiles of products and convolutions: types, broadcast, and
+** multiply-add, which without FMA rounds product and sum separately. */
 #ifndef FL_CPU_VECTORS_H
 #define FL_CPU_VECTORS_H
 #include "base/isa.h"

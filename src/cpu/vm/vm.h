@@ -22,7 +22,8 @@ enum { FL_VM_BLOCK = 1024, FL_VM_LANES = 16, FL_VM_CHUNK = 256 };
 typedef struct fl_walk {
   int32_t rank;
   uint8_t linear;           /* one dim of stride 1 */
-  uint8_t box;              /* two dims, all points wanted, the steps of the first the shorter */
+  uint8_t box;              /* there are two dims, all points are needed, and the first dim has the
+                            ** shorter steps */
   int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];
 } fl_walk;
 
@@ -72,26 +73,26 @@ typedef struct fl_vm_reduce {
   void (*start)(void *val, int64_t *pos, int64_t n);
   /* State of each of 'rows' rows of n elements; first: position of element 0. */
   void (*rows)(void *val, int64_t *pos, const void *x, int64_t rows, int64_t n, int64_t first);
-  /* Add rows r0, r0 + 1, … (positions 'first' on) of 'cols' elements to the states. */
+  /* Adds rows r0, r0 + 1, … (positions from 'first' on) of 'cols' elements to the states. */
   void (*cols)(void *val, int64_t *pos, const void *x, int64_t rows, int64_t cols, int64_t first);
   /* a = a combined with b, which comes later. */
   void (*merge)(void *a, int64_t *apos, const void *b, const int64_t *bpos, int64_t n);
 } fl_vm_reduce;
 
-/* Operations in one trip (vm_pair_loops.h): each on the value so far and its operand; rsub and
-** rdiv: the operand less, or over, the value; raise and cut: max and min where one comparison will
-** do. A test (gt to ne) leaves the value; of later links 'pick' takes its operand where the test
-** held, 'keep' where it did not. 'save' keeps the value for a later link. Halves (bf16, with f32):
-** 'load_half' reads them from memory, 'round_half' rounds to them; 'half' of a chain: its result
-** is. */
+/* Operations in one pass (vm_pair_loops.h): each on the value so far and its operand; rsub and
+** rdiv: the operand minus, or divided by, the value; raise and cut: max and min if one comparison
+** is enough. A test (gt to ne) leaves the value; of later links 'pick' takes its operand where the
+** test held, 'keep' where it did not. 'save' keeps the value for a later link. Halves (bf16, with
+** f32): 'load_half' reads them from memory, 'round_half' rounds to them; 'half' of a chain: its
+** result is. */
 enum { FL_LINK_load, FL_LINK_load_half, FL_LINK_add, FL_LINK_sub, FL_LINK_rsub, FL_LINK_mul,
        FL_LINK_div, FL_LINK_rdiv, FL_LINK_max, FL_LINK_min, FL_LINK_raise, FL_LINK_cut, FL_LINK_gt,
        FL_LINK_ge, FL_LINK_lt, FL_LINK_le, FL_LINK_eq, FL_LINK_ne, FL_LINK_pick, FL_LINK_keep,
        FL_LINK_square, FL_LINK_neg, FL_LINK_relu, FL_LINK_sqrt, FL_LINK_round_half, FL_LINK_save,
        FL_CHAIN = 16 };
 typedef struct fl_vm_link {
-  const void *p;                    /* the operand; NULL: what link 'saved' kept, if it has one */
-  uint8_t op, saved, moves;         /* moves: along the row; 0: one element for all of it */
+  const void *p;         /* the operand; NULL: the value that link 'saved' saved, if there is one */
+  uint8_t op, saved, moves;  /* moves: it changes along the row; 0: one element for the whole row */
   int64_t row;                      /* elements from row to row */
 } fl_vm_link;
 typedef struct fl_vm_pairs {                      /* floats; NULL: none */
@@ -139,8 +140,8 @@ extern const fl_vm fl_vm_avx2, fl_vm_avx512;
 
 static inline int fl_reg_size(int reg) { return reg == FL_REG_F64 || reg == FL_REG_I64 ? 8 : 4; }
 
-/* Reductions of columns: do rows of n go eight at a time? Those of a page or more; shorter ones as
-** they lie, for processors look ahead along one trail a page. The shortest would wait for their
-** own stores. */
+/* Reductions of columns: are rows of n elements processed eight at a time? Those of a page or more
+** are; shorter ones one by one, since processors prefetch along one stream per page. The shortest
+** ones would wait for their own stores. */
 #define FL_VM_EIGHT(n, T) ((n) * (int64_t)sizeof(T) >= 4096 || (n) <= 32)
 #endif

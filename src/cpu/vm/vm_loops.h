@@ -73,8 +73,8 @@
 #define SPECIAL(...)
 #include "tensor/ops.def"
 
-/* Ops with a form that vectorises and gives the same bits for all but rare values: stretches
-** of 64 are looked at first. In the table these stand instead of what ops.def gives. */
+/* Ops with a form that vectorises and gives the same bits for all but rare values: stretches of 64
+** are tested first. In the table these replace the functions of ops.def. */
 #define NEAR_LOOP(f, near, ...) \
   static void FN(near_##f)(void *y_, const void *a_, const void *b_, const void *c_, \
                            int64_t n, int uni) { \
@@ -142,9 +142,9 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
 #undef CAST
 
 /* name: draw, out: how the result is rounded, P: member of the scalars. DRAW4: consecutive indices,
-** which is what fills have, are taken by four: the four share the generator's block, and the
-** compiler sees it because q << 2 | j is written so. DRAW_FROM_I64,
-** DRAW_NARROW: an i64 cut, an i32 rounded. */
+** which fills have, are processed in fours: the four share the generator's block, which the
+** compiler sees because of the form q << 2 | j. DRAW_FROM_I64, DRAW_NARROW: an i64 cut, an i32
+** rounded. */
 #define DRAW(name, f, out, P) \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
     T *y = y_; \
@@ -174,7 +174,7 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     const T a = (T)q->a.P, b = (T)q->b.P; \
     for (int64_t i = 0; i < n; i++) { \
       y[i] = fl_round_##out(f(idx[i], (uint64_t)q->base, (uint64_t)q->seed, a, b)); \
-      __asm__ volatile("" ::: "memory");          /* few: 10 KB less than by vectors */ \
+      __asm__ volatile("" ::: "memory");  /* scalar: 10 KB less than with vectors */ \
     } \
   } \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q_, int64_t n) { \

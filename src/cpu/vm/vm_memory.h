@@ -2,14 +2,14 @@
 ** Loads, stores and gathers of one dtype. Included once for each dtype by vm_table.h with
 **   S        storage type        T  register type        NAME  the dtype's name
 **   FROM(s)  storage to register TO(x)  register (already rounded) to storage
-** The inner loops have unit, zero and other strides apart; the walk is shared.
+** There are separate inner loops for unit, zero and other strides; the walk is shared.
 */
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 #define FN(name) JOIN(name, NAME)
 
-/* A box with the short steps along its first dim: those inside, so that each line is met once. What
-** lies in memory as in registers is turned block by block (vm_turn.h). */
+/* A box with short steps along its first dim: these are innermost, so that each line is read once.
+** Elements in the format of registers are transposed block by block (vm_turn.h). */
 static void FN(load_box)(T *y, const S *s, const fl_walk *w) {
   const int64_t rows = w->size[0], cols = w->size[1], a = w->stride[0], b = w->stride[1];
   if (a == 1 && sizeof *s == sizeof *y) {
@@ -89,7 +89,7 @@ static inline int FN(is_one_place)(const int64_t *idx, int64_t n) {
   return !other;
 }
 
-/* Places of a running extreme repeat: sixteen at a time where they are one. */
+/* Positions of a running extreme repeat: sixteen at a time if they are equal. */
 static __attribute__((noinline)) void FN(gather_one)(T *y, const S *s, const int64_t *idx,
                                                      int64_t n) {
   int64_t i = 0;

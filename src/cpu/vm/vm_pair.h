@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-/* For COMPARE: ordered but 'ne', as C's. */
+/* For COMPARE: ordered comparisons except 'ne', as in C. */
 #if defined(__AVX512F__)
 #define AS_gt _CMP_GT_OQ
 #define AS_ge _CMP_GE_OQ

@@ -1,7 +1,7 @@
 /*
-** Several operations in one trip over their operands, for one float register type: included by
-** vm_pair.h. Every operation rounds as it does alone, so the bits are the same; what is saved
-** is the trip through memory between them.
+** Several operations in one pass over their operands, for one float register type: included by
+** vm_pair.h. Every operation rounds as it does alone, so the bits are the same; the passes through
+** memory between them are saved.
 **
 **   chain    operations on the value so far and an operand each (FL_LINK_*), of rows of n
 **   dot      the sum of a b: rows and columns, in the order of 'sum' (plan/kernel.h)
@@ -32,7 +32,7 @@ static inline V FN(roots)(V x) {
   return u.v;
 }
 
-/* How vectors compare, element by element; and a where k holds, b elsewhere. */
+/* Comparison of vectors, element by element; and a where k is true, b elsewhere. */
 #if defined(__AVX512F__)
 #if IS_F32
 #define MASK __mmask16
@@ -52,7 +52,7 @@ static inline V FN(pick)(MASK k, V a, V b) {
 #define COMPARE(a, op, b) (BITS)((a) AS_##op (b))
 static inline V FN(pick)(MASK k, V a, V b) { return (V)(((BITS)a & k) | ((BITS)b & ~k)); }
 #endif
-/* As fl_max and fl_min: NaN wins, and of equal ones, zeros, the signs are joined. */
+/* As fl_max and fl_min: NaN wins, and for equal values (zeros) the signs are combined. */
 static inline V FN(larger)(V a, V b) {
   const V m = FN(pick)(COMPARE(a, gt, b), a, b),
   n = FN(pick)(COMPARE(a, eq, b), (V)((BITS)a & (BITS)b), m);
@@ -64,8 +64,8 @@ static inline V FN(smaller)(V a, V b) {
   return FN(pick)(COMPARE(a, ne, a), a, n);
 }
 
-/* bf16, of f32 alone: 'from' memory, 'to' it as fl_bf16_bits does, and what
-** is left when it comes back. */
+/* bf16, only for f32: reads 'from' memory, writes 'to' it as fl_bf16_bits does, and the value after
+** rounding. */
 #if IS_F32
 typedef uint16_t FN(halves) __attribute__((vector_size(FL_ISA_BYTES / 2), aligned(2), may_alias));
 typedef uint32_t FN(words) __attribute__((vector_size(FL_ISA_BYTES), may_alias));
@@ -218,7 +218,7 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
 #undef ROUND_HALF
 #undef PUT_PAIR
 
-/* n elements on, in memory of halves or not. */
+/* The address n elements further on, in memory of bf16 or not. */
 static inline T *FN(ahead)(T *p, int64_t n, int half) {
   return (T *)(void *)((char *)p + n * (half ? 2 : (int64_t)sizeof(T)));
 }
@@ -227,8 +227,8 @@ static inline void FN(splat_block)(T *y, T x) {
   for (int v = 0; v < BLOCK_VECS; v++) *(V *)(y + v * PER) = FN(splat)(x);
 }
 
-/* The operands of the last n elements of a row of 'all': less than a block is
-** made one, of zeros. */
+/* The operands of the last n elements of a row of 'all': fewer than a block are padded with
+** zeros. */
 static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK], int count,
                            int64_t n, int64_t all) {
   const int64_t first = all < BLOCK ? 0 : all - BLOCK;
@@ -244,15 +244,15 @@ static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK
   }
 }
 
-/* A bound for all that is neither NaN nor the zero whose sign matters: one comparison will do. */
+/* Is p neither NaN nor the zero whose sign matters? Then one comparison is enough. */
 static int FN(bound)(int op, T p) {
   if (op == FL_LINK_max) return p == p && (p != 0 || !signbit(p)) ? FL_LINK_raise : op;
   if (op == FL_LINK_min) return p == p && (p != 0 || signbit(p)) ? FL_LINK_cut : op;
   return op;
 }
 
-/* What is left of a row after its whole blocks: as the block at its end, done before they are (y
-** may be an operand). */
+/* The rest of a row after its whole blocks is done as the block at its end, before they are (y may
+** be an operand). */
 static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n,
                       int half) {
   T *y = y_, out[BLOCK], room[FL_CHAIN][BLOCK] __attribute__((aligned(64)));
@@ -322,7 +322,7 @@ static void FN(dot_blocks)(T *v, const T *x, const T *y, int64_t rows, int64_t n
   memcpy(v, lane, (size_t)rows * sizeof *v);
 }
 
-/* A row of many blocks, y too if there is one: the sums of 16 at a time, on a counter. */
+/* A row of many blocks, with y if there is one: the sums of 16 at a time, on a counter. */
 #define LONG_ROW(name, S, blocks) \
   static T FN(name)(const S *x, const S *y, int64_t n) { \
     T part[48] = { 0 }, some[16]; \
@@ -449,8 +449,8 @@ static void FN(half_cols)(void *val, const void *x_, const void *y_, int64_t row
 #undef ALONE
 #endif
 
-/* The lanes of blocks of n elements, one block after the other: processors look ahead along one
-** trail a page, and begin the next block while the last one's additions wait for each other. */
+/* The lanes of blocks of n elements, one block after the other: processors prefetch along one
+** stream per page, and begin the next block while the last one's additions wait for each other. */
 #define SOME(name, init, op) \
   void FL_ISA_NAME(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n); \
   void FL_ISA_NAME(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n) { \

@@ -41,8 +41,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     for (int l = 0; i + l < n; l++) lane[l] = FN(f_##name)(lane[l], x[i + l]); \
     memcpy(out, lane, sizeof lane); \
   })
-/* Where the order can not be seen and a value may count twice (largest, any, …). The step is
-** a separate function so that the loop in it is what is vectorised. */
+/* For ops whose order has no effect and for which a value may count twice (largest, any, …). The
+** step is a separate function so that its loop is vectorised. */
 #define LANES_ANY(name, init) \
   static __attribute__((noinline)) void FN(step_##name)(T *lane, const T *x, int64_t n) { \
     EACH lane[i] = FN(f_##name)(lane[i], x[i]); \
@@ -59,8 +59,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     for (int64_t s = w / 2; s >= FL_VM_LANES; s /= 2) FN(step_##name)(lane, lane + s, s); \
     memcpy(out, lane, FL_VM_LANES * sizeof *lane); \
   }
-/* Floats: extremes by the processor's own instruction, which knows neither NaN nor the sign of
-** zero. Returns 1 where that might show: then the loop above decides. */
+/* Floats: extremes by the processor's instruction, which handles neither NaN nor the sign of zero.
+** Returns 1 if that might matter: then the loop above decides. */
 #if IS_FLOAT
 #define HAVE_QUICK 1
 #define QUICK_STEP(name, from) \
@@ -142,7 +142,7 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
   }
 /* Rows of at most 16, 16 rows at once: element l of each row is lane l. A lane without an
 ** element holds the start value, which changes nothing once another lane has met it. Rows of
-** just 16 are halved twice as they lie; the start value may come last, as it changes but -0.
+** exactly 16 are halved twice in place; the start value may come last, since it changes only -0.
 ** Longer rows of one block: their lanes first. */
 #define SHORT_ROWS(name, init) \
   static __attribute__((noinline)) void FN(halve_##name)(T *v, const T *x) { \

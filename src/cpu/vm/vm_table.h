@@ -14,7 +14,7 @@
 #include "tensor/node.h"
 #include <string.h>
 
-/* CHEAP(op): 1 where a scalar operand deserves a separate loop. */
+/* CHEAP(op): 1 if a scalar operand deserves a separate loop. */
 #define CHEAP_add ~, 1
 #define CHEAP_sub ~, 1
 #define CHEAP_mul ~, 1
@@ -33,7 +33,7 @@
 
 /* Largest or smallest of QUICK lanes at a time (vm_loops.h). */
 enum { QUICK = 64 };
-/* Rows that are met 16 side by side for the place of the largest or smallest. */
+/* Rows that are processed 16 side by side for the position of the largest or smallest. */
 enum { SIDE_BY_SIDE = 256 };
 #define BEATS_amax >
 #define BEATS_argmax >
@@ -219,7 +219,7 @@ static void index_report(const int64_t *a, int64_t size, const int64_t *place, i
 #define DTYPES(f) { f##_f64, f##_f32, f##_f16, f##_bf16, f##_i64, f##_i32, f##_i16, f##_i8, \
                     f##_u8, f##_bool }
 
-/* Loops that take the place of those from ops.def: the same bits, sooner. */
+/* Loops that replace those of ops.def: the same bits, faster. */
 #define NEAR_NUM(f) { near_##f##_f64, near_##f##_f32, b_##f##_i64, b_##f##_i32 }
 #define NEAR_FLOAT(f) { near_##f##_f64, near_##f##_f32, 0, 0 }
 #pragma GCC diagnostic push

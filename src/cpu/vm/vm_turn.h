@@ -1,8 +1,8 @@
 /*
-** A box turned over its diagonal: d[i * ds + j] = s[j * ss + i] for i < ni, j < nj. In blocks of
-** 4 x 4, held in vectors, so that no element is moved alone; once for elements of four bytes and
-** once for those of eight. 'along': blocks follow each other along the source's rows, else
-** along the target's: whichever of the two lies in memory, its lines are then met once.
+** A transposed box: d[i * ds + j] = s[j * ss + i] for i < ni, j < nj. In blocks of 4 x 4, held in
+** vectors, so that no element is moved by itself; once for elements of four bytes and once for
+** those of eight. 'along': blocks follow each other along the source's rows, else along the
+** target's: the lines of whichever is in memory are then accessed once.
 */
 #ifndef FL_CPU_VM_TURN_H
 #define FL_CPU_VM_TURN_H
@@ -23,7 +23,7 @@ typedef uint64_t turn_one_8 __attribute__((may_alias));
 #define TURN_KIND noinline
 #endif
 
-/* Elements of a and b, numbered through. */
+/* The elements of a and b with consecutive numbers. */
 #if defined(__clang__)
 #define PICK(V, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
