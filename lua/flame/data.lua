@@ -142,8 +142,8 @@ Batches.__index, Batches.__newindex = objects.closed("batches", Batches,
   { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true,
     epoch = true })
 
--- Seeds of loaders that were given none: from the script's seed, and another for each. The count
--- starts again when the script seeds again.
+-- Seeds of loaders without a given seed: derived from the script's seed, different for each. The
+-- count restarts when the script sets its seed again.
 local seedings, loaders = 0, 0
 local function own_seed()
   if internal.io_seedings() ~= seedings then seedings, loaders = internal.io_seedings(), 0 end
@@ -160,7 +160,7 @@ end
 -- The order for parts on x's device.
 local function order_on(self, device)
   if not self.order[device] then
-    -- no scope of a step closes it
+    -- no scope of a step may close it
     self.order.cpu = self.order.cpu or internal.hold(order_of(self))
     self.order[device] = internal.hold(self.order.cpu:to(device))
   end
@@ -216,7 +216,7 @@ local function state_of(self)
     each = n > 1 and n * self.size or nil }
 end
 
---- Batches done, where a step takes 'each' items.
+--- The number of batches done, if a step takes 'each' items.
 local function position(op, s, each)
   local done = s.at * (s.each or each)
   if done % each ~= 0 then

@@ -169,7 +169,7 @@ declare([[loss(model: fn, x: T, schedule: NoiseSchedule,
 -- ---- samplers -----------------------------------------------------------------------------------
 -- Each starts from noise x and calls the model once for each of the times.
 
---- The data and the noise that a prediction speaks of.
+--- The data and the noise that follow from a prediction.
 local function parts(kind, y, x, share, clip)
   local a, s = share ^ 0.5, (1 - share) ^ 0.5
   local clean

@@ -128,7 +128,7 @@ end
 
 local all_reduce, all_gather, reduce_scatter, broadcast, all_to_all
 
---- The share of what attained the maximum y, at each of its places.
+--- The share of the gradient for the elements that equal the maximum y.
 local function share(op, x, y)
   local mask = x:eq(y):to(x.dtype)
   return mask / all_reduce(mask, { op = op, reduce = "sum" })
@@ -187,7 +187,7 @@ local function rows_of(x, count)
   return shape
 end
 
---- x with zeros behind its rows, so that there are 'count'.
+--- x with rows of zeros appended, so that there are 'count'.
 local function filled(x, count)
   if x:size(1) == count then return x end
   return flame.cat({ x, flame.zeros(rows_of(x, count - x:size(1)),
@@ -335,7 +335,7 @@ end
 
 internal.same_on_ranks = agree
 
---- A number that two different texts hardly share.
+--- A number that is very rarely equal for two different texts.
 local function hash_of(text)
   local hash = 7
   for k = 1, #text do hash = (hash * 31 + text:byte(k)) & 0x7fffffffffff end

@@ -1,6 +1,6 @@
 --- Probability distributions: draws, log-densities, entropies, divergences, distribution
 -- functions, under PyTorch's names. An object holds its parameters as tensors of one shape, the
--- batch; a value has the batch's axes and behind them those of one event. Parameters follow the
+-- batch; a value has the batch's axes and after them those of one event. Parameters follow the
 -- gradients, and so do draws by rsample.
 --
 -- Draws are made of ops that have the same bits on every device. Nothing loops until a value is
@@ -37,7 +37,7 @@ local checking = true                                    -- unless a constructor
 
 -- ---- classes ------------------------------------------------------------------------------------
 
---- A field that is not there may be a property, which is computed; any other raises.
+--- A missing field may be a property, which is computed; any other name raises.
 local function reader(class)
   return function(self, key)
     local f = class[key]
@@ -191,7 +191,7 @@ local function joined(...)
   return out
 end
 
---- The shape of draws: (3, 2), {3, 2} or nothing, with the batch's and event's axes behind.
+--- The shape of draws: (3, 2), {3, 2} or nothing, with the batch's and event's axes after.
 local function size_of(self, what, ...)
   local shape = { ... }
   if type(shape[1]) == "table" and #shape == 1 then shape = shape[1] end

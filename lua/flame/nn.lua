@@ -80,7 +80,7 @@ local function construct(class, ...)
   return self
 end
 
--- A call with hooks: those before may replace the arguments, those behind the result.
+-- A call with hooks: those before may replace the arguments, those after the result.
 local function call_hooked(self, ...)
   local args = table.pack(...)
   for _, f in ipairs(hooks[self].before) do

@@ -3164,7 +3164,7 @@ Tensor.channel_shuffle = flame.channel_shuffle
 function Tensor:char() end
 
 --- Raises when one has a NaN or Inf, and warns once a line of values above 1e10; else gives its
---- arguments back. Tensors, each with a name behind it if it is to have one, tables of tensors, and
+--- arguments back. Tensors, each with a name after it if it is to have one, tables of tensors, and
 --- modules, of which parameters and gradients are looked at: check_finite(loss, "loss", net).
 ---@param ... any
 ---@return any ...
@@ -3469,7 +3469,7 @@ function flame.concatenate(tensors, dim) end
 ---@class flame.options.conj
 ---@field complex? boolean
 
---- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of
+--- Complex conjugates: of floats whose last axis of 2 follows another the second part negated, of
 --- other tensors their values, as real numbers have; {complex = true | false} says which.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3787,8 +3787,8 @@ Tensor.cross_entropy = flame.cross_entropy
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 ---@field zero_infinity? boolean  false
 
---- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the
---- lengths as tensors or lists; blank is a class id, the first.
+--- input: log-probabilities (t, n, classes); target: ids (n, longest) or all one after the other;
+--- the lengths as tensors or lists; blank is a class id, the first.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param input_lengths flame.Tensor|integer|integer[]
@@ -4249,7 +4249,7 @@ Tensor.diagonal_scatter = flame.diagonal_scatter
 ---@field prepend? flame.Tensor
 ---@field append? flame.Tensor
 
---- Differences of neighbours along dim, n times; prepend and append stand before and behind x.
+--- Differences of neighbours along dim, n times; prepend and append stand before and after x.
 ---@param x flame.Tensor
 ---@param n? integer|flame.options.diff  1
 ---@param dim? integer|flame.options.diff  -1
@@ -4912,7 +4912,7 @@ Tensor.dropout3d = flame.dropout3d
 function flame.dsplit(x, n) end
 Tensor.dsplit = flame.dsplit
 
---- One behind the other, along the third axis.
+--- One after the other, along the third axis.
 ---@param tensors flame.Tensor[]
 ---@return flame.Tensor
 function flame.dstack(tensors) end
@@ -5878,7 +5878,7 @@ function flame.gradients_table(net) end
 ---@class flame.options.graph
 ---@field format? "text"|"dot"  "text"
 
---- The recorded work behind x, one line an op, inputs first; {format = "dot"} for Graphviz.
+--- The recorded work on which x depends, an op a line, inputs first; {format = "dot"}: Graphviz.
 ---@param x flame.Tensor
 ---@param format? "text"|"dot"|flame.options.graph  "text"
 ---@return string
@@ -8886,7 +8886,7 @@ function nn.AdaptiveAvgPool3d(output_size) end
 
 --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
 --- target) gives the log-probability of each row's class, and minus their mean. The head holds
---- the classes up to cutoffs[1] and a place for each cluster behind; the i-th cluster has a size
+--- the classes up to cutoffs[1] and a place for each cluster after; the i-th cluster has a size
 --- smaller by div_value^i.
 ---@param in_features integer
 ---@param n_classes integer
@@ -9606,7 +9606,7 @@ function nn.FeatureAlphaDropout(p, inplace) end
 
 --- Two linear layers over the last axis with an activation between them, a function's name as
 --- "gelu", or "geglu" or "swiglu" for a gated layer. hidden is 4 features unless given; dropout
---- acts behind the activation.
+--- acts after the activation.
 ---@param features integer
 ---@param hidden? integer|flame.options.nn.FeedForward
 ---@param activation? string|flame.options.nn.FeedForward  "gelu"
@@ -10690,7 +10690,7 @@ function nn.MultiMarginLoss(p, margin, weight, reduction) end
 --- holds beside one.
 ---
 --- num_kv_heads and rotary as in CausalSelfAttention. A cache, of its method cache, lets the keys
---- of a call stand behind those of the calls before; masks are then over the cache's length.
+--- of a call stand after those of the calls before; masks are then over the cache's length.
 ---@param embed_dim integer
 ---@param num_heads integer
 ---@param dropout? number|flame.options.nn.MultiheadAttention  0
@@ -11269,7 +11269,7 @@ function nn.TransformerEncoder(encoder_layer, num_layers, norm, enable_nested_te
 ---@field device? string
 ---@field dtype? string
 
---- PyTorch's encoder layer: norms behind the sums (or before, norm_first), ReLU, (time, batch, d)
+--- PyTorch's encoder layer: norms after the sums (or before, norm_first), ReLU, (time, batch, d)
 --- unless batch_first.
 ---@param d_model integer
 ---@param nhead integer
@@ -11827,7 +11827,7 @@ function nn.utils.is_parametrized(module, name) end
 ---@field batch_first? boolean  false
 ---@field enforce_sorted? boolean  true
 
---- Packs x (steps, n, …), padded behind the lengths, a tensor or a list.
+--- Packs x (steps, n, …), padded after the lengths, a tensor or a list.
 ---@param x flame.Tensor
 ---@param lengths flame.Tensor|integer[]
 ---@param batch_first? boolean|flame.options.nn.utils.pack_padded_sequence  false
@@ -13632,7 +13632,7 @@ flame.renorm_ = flame.renorm
 ---@field dim? integer
 ---@field output_size? integer
 
---- Each element 'repeats' times behind itself, along an axis; without one of all elements in a row.
+--- Each element 'repeats' times after itself, along an axis; without one of all elements in a row.
 --- output_size is how many there have to be.
 ---@param x flame.Tensor
 ---@param repeats integer|flame.Tensor
@@ -14021,7 +14021,7 @@ function flame.scope(f) end
 ---@field sorter? flame.Tensor
 
 --- Positions (1 to n + 1) at which v would be put into the ascending rows of 'sorted', before
---- (right: behind) equal elements.
+--- (right: after) equal elements.
 ---@param sorted flame.Tensor
 ---@param v flame.Tensor|number
 ---@param out_int32? boolean|flame.options.searchsorted  false
@@ -15061,7 +15061,7 @@ function flame.tensor(values) end
 ---@field n? integer|integer[]|flame.Tensor
 ---@field dim? integer  1
 
---- So many parts along dim as equal as can be, or cuts behind the positions of a list.
+--- So many parts along dim as equal as can be, or cuts after the positions of a list.
 ---@param x flame.Tensor
 ---@param n integer|integer[]|flame.Tensor
 ---@param dim? integer|flame.options.tensor_split  1

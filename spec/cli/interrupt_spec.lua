@@ -206,7 +206,8 @@ end)
 
 describe("an interrupt", function()
   it("during a write leaves the old or the new value, never a part", function()
-    -- the flag is up before the run: what was recorded fails or stays, the target is whole
+    -- the interrupt is requested before the run: the recorded operation fails or is done, and
+    -- its target is all old or all new
     local x = flame.ones(100000)
     flame.eval(x)
     flame.internal.interrupt()

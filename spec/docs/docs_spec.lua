@@ -1,6 +1,6 @@
 -- The pages: README.md and docs/*.md say what is so. Of each page
 --   * the ```lua blocks run in order, as one program in a separate process, in an empty
---     folder and on the CPU. What a line prints must be the comment behind it
+--     folder and on the CPU. What a line prints must be the comment after it
 --         print(x.shape[1])        --> 2
 --     or, for several lines of output, the comment lines "--> …" below it. Blanks count as
 --     one, "…" in a comment stands for anything. A block marked "lua norun" is a fragment:

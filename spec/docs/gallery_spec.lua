@@ -38,7 +38,7 @@ local function run(program, mode)
   return output, bytes
 end
 
---- Is the measure on the right side of its bar?
+--- Does the program's measure reach its bar (at least or at most a number)?
 local function reaches(program, output)
   local value, side, bar = output:match("\nmeasure: [^:]+: (%-?[%d.]+)[^,]*, (at %l+) ([%d.]+)\n$")
   assert.equal(program[3], side, output)

@@ -1,5 +1,5 @@
 --- Runs docs/messages.md: every piece of code of its "lua norun" blocks raises, and the message is
--- the one behind the arrow below it ("…" there stands for anything), after the script's line. A
+-- the one after the arrow below it ("…" there stands for anything), after the script's line. A
 -- message that says what to do has that as the hint of flame.last_error(), and no other message has
 -- one.
 local helper = require "spec.support.helper"

@@ -11,7 +11,7 @@ local CASES = {
   { "f16", 1, 2, 1, 512, 576, 64, true },
 }
 
---- A new array of rows of (h + 2 hk) d features, and what is looked for of the result.
+--- A new array of rows of (h + 2 hk) d features, and the expected result.
 local function inputs(c)
   local dtype, b, h, hk, t, s, d = table.unpack(c)
   flame.manual_seed(3)

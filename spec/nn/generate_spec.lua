@@ -33,7 +33,7 @@ local function random_model(kind)
   return model
 end
 
---- A model that says what it is told to: texts[i] holds the ids of sequence i behind 'from' ones.
+--- A model that says what it is told to: texts[i] holds the ids of sequence i after 'from' ones.
 local Scripted = nn.Module.extend("Scripted", models.CausalLM)
 function Scripted:init(texts, from, size)
   rawset(self, "texts", texts)

@@ -1,6 +1,6 @@
 --- How the specs of several processes run their cases: run, agree and fails run a script in n
--- processes (spec/support/ranks.lua) over what the case is for: MPI under mpirun, or TCP as
--- torchrun starts the processes; cases makes one for each.
+-- processes (spec/support/ranks.lua) with the case's transport: MPI under mpirun, or TCP as
+-- torchrun starts the processes; cases makes one case for each transport.
 local luassert = require "luassert"
 local ranks = require "spec.support.ranks"
 

@@ -296,7 +296,7 @@ local function numbers(x)
   walk(x.v)
   return list
 end
---- Gradients against central differences at two widths; where these disagree nothing is asked.
+--- Gradients against central differences at two widths; where the two disagree, nothing is checked.
 function P.check_gradients(program, log, r)
   for _, s in ipairs(program.steps) do
     local g = s.grad and log.grads[s.o]

@@ -15,7 +15,7 @@ struct fl_plan;
 ** host's time has host == start and host_ms == ms. */
 typedef struct fl_timing {
   double start, ms;              /* on the device */
-  double host, host_ms;          /* until the host had queued it */
+  double host, host_ms;          /* when the host began to queue it, and how long that took */
   int replayed;                  /* its plan is launched as graphs when no profile is on */
 } fl_timing;
 

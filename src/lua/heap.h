@@ -9,8 +9,9 @@ typedef struct fl_lua_heap fl_lua_heap;
 /* A new state, whose small blocks are ours, and counted from fl_heap_open on at no cost; ended by
 ** lua_close. NULL: no memory. */
 struct lua_State *fl_heap_new_state(void);
-/* Where there are limits, and in a state of fl_heap_new_state whose context no host lends,
-** which may get some. 0: the limit is below what the state has already, or there is no memory. */
+/* Counts memory where there are limits, and in a state of fl_heap_new_state whose context is not
+** lent by a host, since it may get limits later. 0: the limit is below what the state has already,
+** or there is no memory. */
 int fl_heap_open(struct lua_State *L, struct fl_lua *b);
 void fl_heap_close(struct lua_State *L, struct fl_lua *b);   /* what is allocated counts no more */
 /* After a call that failed with this status: if a limit refused memory, completes the message on

@@ -220,7 +220,7 @@ static int answer(lua_State *I) {
   return lua_gettop(I);
 }
 
-/* Counts what it has used since 'before' for the caller too. */
+/* Adds what the sandbox has used to what its caller has used. */
 static void pass_on(fl_lua *b, flame_context *c) {
   for (int k = FLAME_LUA_STEPS; k <= FLAME_OUTPUT_BYTES; k++)
     fl_use(b->c, k, atomic_load(&c->limits.used[k]));

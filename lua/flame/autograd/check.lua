@@ -32,7 +32,7 @@ local function position_text(i, shape)
   return "(" .. table.concat(at, ", ") .. ")"
 end
 
---- Central difference of the weighted sum by element i of input k.
+--- Central difference of the weighted sum with respect to element i of input k.
 local function numeric(f, xs, k, i, eps)
   local flat = xs[k]:reshape(-1)
   local at = flame.tensor({ i }, { dtype = "i64", device = flat.device })

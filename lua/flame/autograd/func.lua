@@ -24,8 +24,8 @@ function Context:save(...)
   end
   self._saved, self._origin = saved, origin
 end
---- Forward is done: the saved tensors as a list for the graph to keep, so that the context, which
--- only the collector can end, keeps none. results: position by tensor.
+--- After forward: the saved tensors as a list for the graph to keep, so that the context, which
+--- only the collector frees, keeps none. results: position by tensor.
 local function hand_over(ctx, results)
   local saved, origin, kept, place, which = ctx._saved, ctx._origin, {}, {}, {}
   for i in pairs(origin or {}) do
@@ -54,11 +54,10 @@ end
 -- PyTorch's words.
 Context.save_for_backward, Context.saved_tensors = Context.save, Context.saved
 
---- A backward ends, by an error too: what it had for saved() goes.
+--- A backward ends, also by an error: releases what saved() returned.
 function Context:__close() self._again, self._kept = nil, nil end
 
---- Is a gradient of shape 'given' one of 'shape', or of what that broadcasts
---- to? Then its sum is taken.
+--- Can a gradient of shape 'given' be summed to 'shape', by undoing a broadcast?
 local function reducible(given, shape)
   for k = 0, #shape - 1 do
     local n = shape[#shape - k]
@@ -66,7 +65,7 @@ local function reducible(given, shape)
   end
   return #given >= #shape
 end
--- A value left out is told: an explicit nil says that there is no gradient.
+-- A missing value is an error: an explicit nil means that there is no gradient.
 local function check_gradients(name, gradients, shapes)
   if gradients.n < #shapes then
     fail(name, "backward gave %d values, forward has %d tensors\1: return one for each, nil" ..
@@ -157,8 +156,8 @@ function func.zero_grad(op, list, set_to_none)
   end
 end
 
---- f of the tensors in 'kept' and of 'args' elsewhere, from the state 'rng' of the generator,
--- which is afterwards where it was.
+--- Runs f with the tensors in 'kept' and 'args' elsewhere, from the state 'rng' of the generator,
+--- which is restored afterwards.
 local function again(f, args, kept, rng)
   local now <const> = flame.rng_state()
   local _ <close> = setmetatable({}, { __close = function() flame.rng_state(now) end })
@@ -178,7 +177,7 @@ def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
     if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end
   end
   local since = internal.sequence()
-  -- a tracked argument comes through its copy, as it will again: the gradient goes there
+  -- a tracked argument is passed as a copy, in both runs: the gradient goes there
   for i, x in pairs(kept) do if x.requires_grad then args[i] = internal.snapshot(x) end end
   local values, tracked, at = table.pack(f(table.unpack(args, 1, args.n))), {}, {}
   for i = 1, args.n do if kept[i] then args[i] = false end end

@@ -9,7 +9,7 @@ local is_tensor = flame.is_tensor
 -- ---- the map ---------------------------------------------------------------------------------
 local Gradients = {}
 Gradients.__name = "flame.gradients"
--- The order asked for, by map; weak, so a map is collected as any table.
+-- The requested order, by map; weak, so that a map is collected like any table.
 local asked = setmetatable({}, { __mode = "k" })
 
 function Gradients.__index(g, key)
@@ -137,8 +137,8 @@ local function rebuild(v, give)
   for _, k in ipairs(sorted_keys(v)) do out[k] = rebuild(v[k], give) end
   return out
 end
--- Functions of functions may stand in each other. What the outer one differentiates by is 'active'
--- while its f runs; the inner one then keeps its graph and detaches nothing.
+-- Functions of functions may be nested. The tensors by which the outer one differentiates are
+-- 'active' while its f runs; the inner one then keeps its graph and detaches nothing.
 local active = setmetatable({}, { __mode = "k" })
 local Running = { __close = function(r)
   for _, x in ipairs(r) do
@@ -153,8 +153,8 @@ local function inside(xs, f, ...)
   for i, x in ipairs(xs) do running[i], active[x] = x, (active[x] or 0) + 1 end
   return f(...)
 end
---- What f gets for x: a tracked copy, x's own leaf, or an alias: what f reads
---- of x in another way is constant then.
+--- What f gets for x: a tracked copy, x itself if it is a leaf, or an alias; other ways in which f
+--- reads x are constant then.
 local function stand_in(x)
   if not x.requires_grad then return x:detach():requires_grad_(true) end
   return x.is_leaf and not active[x] and x or x:reshape(x.shape)
@@ -220,7 +220,7 @@ end)
 -- tensors with names that is f's one argument; results have the same form. Grad mode is on inside.
 -- Inside the f of another function of functions the results keep their graph.
 
---- f's arguments as tracked copies (keep: what stands for those that are tracked) and what f gives.
+--- f's arguments as tracked copies (keep: aliases for tracked ones), and the results of f.
 local function apply(op, f, x, keep)
   local single, xs = is_tensor(x), {}
   local function track(t)
@@ -341,7 +341,7 @@ def(".hvp(f: fn, x: T|table, v?: T|table) -> value: T, products: T|table", funct
 end)
 flame.vhp = flame.hvp
 
---- stack of any number.
+--- stack of any number of tensors.
 local function stack_all(rows, like)
   if #rows == 0 then return flame.zeros({ 0 }, { dtype = like.dtype, device = like.device }) end
   local parts = {}

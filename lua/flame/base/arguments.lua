@@ -12,11 +12,11 @@ arguments.fail = fail
 
 local is_tensor = flame.is_tensor
 
---- The word for what v is, in messages.
+--- The word for the type of v, in messages.
 local function word(v) return is_tensor(v) and "a tensor" or type(v) end
 arguments.word = word
 
---- The same where a number is needed: of a tensor, how to get one.
+--- The same where a number is needed: for a tensor also how to get one.
 local function no_number(v) return is_tensor(v) and "a tensor\1: write x:item()" or word(v) end
 
 local function need_tensor(op, name, x)
@@ -131,7 +131,7 @@ local function options(op, given, known)
 end
 arguments.options = options
 
---- v, or of a table with this name alone what it holds.
+--- v, or the value of a table's only field 'name'.
 local function named(v, name)
   if type(v) == "table" and v[name] and not next(v, (next(v))) then return v[name] end
   return v

@@ -15,7 +15,7 @@ local function autocast(dtype, f, ...)
   cast_begin(block, dtype)
   return f(...)
 end
---- f, which runs again in backward, with the casts that are on now.
+--- f with the casts that are set now, since it runs again in backward.
 local function with_casts(f)
   local dtype = cast_dtype()
   if not dtype then return f end

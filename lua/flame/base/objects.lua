@@ -12,7 +12,7 @@ local objects = { classes = {} }               -- classes that no table holds, b
 local is_chapter = {}
 for _, name in ipairs(internal.chapters) do is_chapter[name] = true end
 
---- What stands under a name in one of the library's tables, or nil; nothing is raised.
+--- The field of one of the library's tables, or nil; raises nothing.
 local function found(t, name)
   local v = rawget(t, name)
   if v == nil and t == flame then
@@ -47,7 +47,7 @@ local function elsewhere(what, name)
   end
 end
 
---- The shortest name that goes on after this one: CrossEntropyLoss for CrossEntropy.
+--- The shortest known name that begins with this one: CrossEntropyLoss for CrossEntropy.
 local function longer(name, known)
   local best
   for key in pairs(known) do

@@ -2,7 +2,7 @@
 local flame = require "flame"
 local recording = {}
 
---- Does anybody want gradients of these? If not, nothing is kept for them.
+--- Are gradients of any of these needed? If not, nothing is kept for them.
 function recording.tracked(...)
   if not flame.is_grad_enabled() then return false end
   for _, v in ipairs { ... } do if v.requires_grad then return true end end

@@ -287,8 +287,8 @@ end
 local convert = "convert it once with Python: import torch, safetensors.torch as s; "
   .. "s.save_file(torch.load('model.pt', weights_only=True), 'model.safetensors')"
 
---- Tensors of a model in several files, as "model.safetensors.index.json" lists them. The files
---- stand beside the list; each gives what the list says and nothing else.
+--- Reads the tensors of a model in several files, which "model.safetensors.index.json" lists. The
+--- files are in the list's folder; only the listed tensors are read from each.
 local function load_parts(path, device)
   local folder, files, out = path:match("^(.*/)[^/]*$") or "", {}, {}
   for name, file in pairs(internal.io_load_parts(path)) do

@@ -7,7 +7,7 @@
 -- exchange of two generators on the way to ascending order and with the squares of the generators
 -- that both have.
 
---- The bits of an integer that are set.
+--- The number of set bits.
 local function count(bits)
   local n = 0
   while bits > 0 do bits, n = bits & (bits - 1), n + 1 end

@@ -92,7 +92,7 @@ local READS = 80              -- slices that a component of one code reads, at m
 local MOST = 16               -- terms of a component in one code where all would read more
 local WIDEST = 128            -- components of one code
 
---- Do the sums read no more slices than one code may?
+--- Do the sums read at most as many slices as one code may?
 local function is_short(sums, others)
   for _, sum in ipairs(sums) do
     local seen, n = {}, 0
@@ -109,7 +109,7 @@ local function is_short(sums, others)
   return true
 end
 
---- Of each sum the first MOST terms and the rest; whether there are any of those.
+--- The first MOST terms of each sum, and the rest; and whether there is a rest.
 local function split(sums, others)
   local now, later, more = {}, {}, false
   if is_short(sums, others) then return sums, later, more end

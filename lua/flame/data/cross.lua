@@ -43,7 +43,7 @@ local function write_tensor(out, x)
   out[#out + 1] = x:bytes()
 end
 
---- v, which stands at 'key' of 'path', behind what is in 'out'.
+--- Appends v, which is at 'key' of 'path', to 'out'.
 function write(out, v, path, key, depth)
   local text, kind = out[1], type(v)
   if v == nil then text[#text + 1] = "n"

@@ -17,8 +17,8 @@ return function(data, shared)
     return s:sub(first, last)
   end
 
-  -- The text within quotation marks, the first of which is at 'open', and where its last one is;
-  -- nil: it has none. "" within is one mark.
+  -- The text in quotation marks, whose first is at 'open', and the position of the last; nil: there
+  -- is no last. A doubled mark inside is one mark.
   local function quoted(text, open)
     local close = open + 1
     while true do

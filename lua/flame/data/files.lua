@@ -21,7 +21,7 @@ return function(data, shared)
     return kind[3](x)
   end
 
-  --- The recipe of a file's blocks, of which none is read here.
+  --- The recipe of a file's blocks; no block is read here.
   local function blocks(path, dtype, header, block, step)
     local size = items.token_kinds[dtype][2]
     if block < 1 then fail("tokens", "block must be a positive integer, got %d", block) end

@@ -132,12 +132,12 @@ function items.portable(r)
   return r
 end
 
--- The parts of item i with flame's generator at the item's seed, and back where it was.
+-- The parts of item i with flame's generator set to the item's seed, and restored afterwards.
 local function settled(before, i, ok, ...)
   flame.rng_state(before)
   if not ok then
     local why = tostring((...))
-    -- Ctrl-C is no fault of the item
+    -- Ctrl-C is no error of the item
     if why:find("interrupted!$") then error(why, 0) end
     error({ item = i, why = why }, 0)
   end

@@ -187,13 +187,13 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     self.crew = internal.crew_open(self.workers, setup)
   end
 
-  --- Nothing that was asked for is wanted any more.
+  --- Drops all requests that were made.
   local function forget(self)
     self.asked, self.tickets = self.at, {}
     if self.crew then internal.crew_forget(self.crew, self.ticket + 1) end
   end
 
-  --- Asks for the batches that are due, up to 'prefetch' for each worker.
+  --- Requests the batches that are due, up to 'prefetch' per worker.
   local function ask(self)
     if not self.crew then start(self) end
     while self.asked < self.at + self.workers * self.prefetch do

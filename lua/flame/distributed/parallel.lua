@@ -17,7 +17,7 @@ return function(distributed, shared)
 
   -- ---- what has a gradient ----------------------------------------------------------------------
 
-  --- Notes in job.seen what the last backward has brought a gradient.
+  --- Records in job.seen which parameters the last backward gave a gradient.
   local function watch(job, net)
     for _, p in ipairs(net:parameters()) do
       if internal.reached(p) then job.seen[p] = true end
@@ -29,8 +29,8 @@ return function(distributed, shared)
     return #list > 3 and ("%s and %d more"):format(some, #list - 3) or some
   end
 
-  --- Parameters, the last first, whose gradients are to be brought together; those that lack one
-  --- here and have one on another rank get zeros.
+  --- The parameters, last first, whose gradients are combined; those without one here but with one
+  --- on another rank get zeros.
   local function due(job, net)
     local list, missing, named = {}, {}, {}
     for name, p in net:named_parameters() do
@@ -90,7 +90,8 @@ return function(distributed, shared)
     return buckets
   end
 
-  --- The sum in the order of ranks, as all_reduce makes it on the CPU: those of all are gathered.
+  --- The sum in the order of ranks, as all_reduce computes it on the CPU: all ranks' arrays are
+  --- gathered.
   local function sum_in_order(x, dtype, how)
     local all = shared.all_gather(x:reshape(1, table.unpack(x.shape)), how)
     local total = all[1]:to(dtype)
@@ -98,7 +99,7 @@ return function(distributed, shared)
     return how.reduce == "mean" and total / distributed.size() or total
   end
 
-  --- Gradients of a GPU stay where they lie: a collective each, which the device does in one.
+  --- Gradients on a GPU stay in place: one collective each, which the device does in one call.
   local function reduce_each(job, bucket)
     for k, letter in ipairs(bucket) do
       local p, how = letter.p,
@@ -145,7 +146,7 @@ return function(distributed, shared)
 
   -- ---- beginning --------------------------------------------------------------------------------
 
-  --- Parameters and buffers of all ranks become those of rank 1; they must have the same names.
+  --- Sets parameters and buffers of all ranks to those of rank 1; they must have the same names.
   local function equalise(net)
     local names, list = {}, {}
     for _, pairs_of in ipairs { net.named_parameters, net.named_buffers } do

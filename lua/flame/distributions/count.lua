@@ -32,7 +32,7 @@ return function(distributions, shared)
   end
   local logs = shared.logs
   local function epsilon(p) return dtypes.epsilon[p.dtype] end
-  --- count times log, 0 with its gradients where the count is 0 and the logarithm infinite.
+  --- count times log, and 0, also for gradients, where the count is 0 and the logarithm infinite.
   local function times(count, log)
     return count * where(count:detach():eq(0):logical_and(log:detach():isinf()), 0, log)
   end
@@ -187,7 +187,7 @@ return function(distributions, shared)
         end
         self.probs = x / total
       else self.logits = x:log_softmax(-1) end
-      -- draws rest on what was given: sums over classes have another order on each device
+      -- draws use the given weights: sums over classes have another order on each device
       self.weights = x:detach()
       self.names, self.shown = { name, "weights" }, { name }
       self.batch_shape = table.move(x.shape, 1, x.ndim - 1, 1, {})

@@ -45,7 +45,7 @@ return function(distributions, shared)
   }
   --- Logarithms of gamma variates of concentration a, expanded to 'size'; a's gradient follows.
   local function variates(a, size) return log_variate(a:double():expand(size)) end
-  --- What the dtype can hold above 0.
+  --- The smallest positive number of the dtype.
   local function least(dtype) return 2.0 ^ (dtypes.least[dtype] - 1) end
   local function above_zero(x, dtype)
     return x:clamp({ min = least(dtype) }):to(dtype)

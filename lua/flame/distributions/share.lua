@@ -7,7 +7,8 @@ local recording = require "flame.base.recording"
 local special = require "flame.ops.special"
 local where = flame.where
 
---- The sum along the last axis, which stays with size 1, by halves: an order that every device has.
+--- The sum along the last axis, which stays with size 1, by halving: an order that is the same on
+--- every device.
 local function halved_sum(x)
   local n, size = x:size(-1), 1
   while size < n do size = size * 2 end
@@ -177,7 +178,7 @@ local function solve(lower, upper, shares, log_slope, start, first, last)
     low, high = where(over, low, t), where(over, t, high)
     local step = (now - goal) * (now - log_slope(t)):exp() * where(below, -1, 1)
     local next = t + step
-    -- a bound is no step too far: one that stands at its root has it as a bound
+    -- a step to a bound is allowed, since the root may be at the bound
     local fits = next:ge(low):logical_and(next:le(high))
     next = where(fits, next, (low + high) * 0.5)
     local moved = ((next - t):abs() / (1 + next:abs())):amax():item()

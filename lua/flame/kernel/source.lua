@@ -57,7 +57,7 @@ local function interpolate(source, constants)
 end
 
 --- Brackets and commas of the text from i on, one after the other: place, character, depth in '<',
--- depth in others. A '<' is a bracket only behind a name: "2 < 3", "1 << 4", "<=" and "->" are
+-- depth in others. A '<' is a bracket only after a name: "2 < 3", "1 << 4", "<=" and "->" are
 -- operators.
 local function brackets(text, i)
   local angle, round = 0, 0
@@ -91,7 +91,7 @@ local function split(text)
   return list
 end
 
---- Place of the '>' of the '<' at i, which is behind "template"; what is in
+--- Place of the '>' of the '<' at i, which is after "template"; what is in
 --- other brackets does not count.
 local function closing(text, i)
   local stop = text:find(";", i, true) or #text

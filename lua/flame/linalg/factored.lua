@@ -25,7 +25,7 @@ local function pivots_of(rows, n)
   shape[#shape] = n
   return flame.tensor(out, { dtype = "i32", device = rows.device }):reshape(shape)
 end
---- And the way back: the order of rows behind the swaps of 'pivots', a list a matrix.
+--- And the way back: the order of rows after the swaps of 'pivots', a list a matrix.
 local function swapped_rows(op, pivots, count)
   local shape, out = arguments.need_integers(op, "pivots", pivots).shape, {}
   for b, swaps in ipairs(pivots:reshape(-1, shape[#shape]):totable()) do

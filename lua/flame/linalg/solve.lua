@@ -65,7 +65,7 @@ local function product(list)
   return n
 end
 
---- Views of a flat tensor: parts of these shapes, one behind the other.
+--- Views of a flat tensor: parts of these shapes, one after the other.
 local function parts(flat, ...)
   local out, at = {}, 1
   for i = 1, select("#", ...) do

@@ -1,7 +1,7 @@
 --- flame.generate: text from a model that scores the next token. Given what models share and the
 -- table of flame.models; puts generate where flame.generate finds it.
 --
--- All positions of a batch share one cache; shorter sequences begin later in it, behind positions
+-- All positions of a batch share one cache; shorter sequences begin later in it, after positions
 -- that no reader sees.
 local flame = require "flame"
 local nn = require "flame.nn"
@@ -129,8 +129,8 @@ return function(parts, models)
     local all = p
     if o.top_p then p = p:masked_fill((all:cumsum(2) - all):ge(o.top_p), 0) end
     if o.min_p then p = p:masked_fill(all:lt(all:amax(2, true) * o.min_p), 0) end
-    -- the largest of p over an exponential number is a draw by p; that is half the sum of two
-    -- squared normal ones
+    -- the class with the largest p / e, where each e is an exponential number, is a draw by p;
+    -- an exponential number is half the sum of two squared normal numbers
     local a, b = flame.randn_like(p), flame.randn_like(p)
     local drawn = largest(p / (a * a + b * b + 1e-30), 0)
     if not at then return drawn end
@@ -253,7 +253,7 @@ return function(parts, models)
   end
 
   local Undo = { __close = function(list) for i = #list, 1, -1 do list[i]() end end }
-  --- The mode of use, and a separate generator under a seed, until the end of the call.
+  --- Sets the model to eval, and with a seed a separate generator, until the end of the call.
   local function prepare(undo, model, seed)
     if model.training then
       local trained = {}

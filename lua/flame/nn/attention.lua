@@ -79,7 +79,7 @@ return function(nn, shared)
   --- holds beside one.
   ---
   --- num_kv_heads and rotary as in CausalSelfAttention. A cache, of its method cache, lets the keys
-  --- of a call stand behind those of the calls before; masks are then over the cache's length.
+  --- of a call stand after those of the calls before; masks are then over the cache's length.
   class([[nn.MultiheadAttention(embed_dim: int, num_heads: int, dropout = 0, bias = true,
     add_bias_kv = false, add_zero_attn = false, kdim: int = embed_dim, vdim: int = embed_dim,
     batch_first = false, device?: device, dtype?: dtype, *, num_kv_heads?: int,
@@ -170,7 +170,7 @@ return function(nn, shared)
     return out and extra > 0 and out:pad({ 0, extra }) or out
   end
 
-  -- keys or values with the learnt row (1, 1, d) and with zeros behind.
+  -- keys or values with the learnt row (1, 1, d) and with zeros after.
   local function with_rows(self, x, row)
     local h, more = self.num_kv_heads, { x }
     if row then more[2] = row:reshape(1, h, 1, x:size(4)):expand({ x:size(1), h, 1, x:size(4) }) end
@@ -185,7 +185,7 @@ return function(nn, shared)
     local groups = self.num_heads // self.num_kv_heads
     k, v = with_rows(self, k, self.bias_k), with_rows(self, v, self.bias_v)
     if o.need_weights == false then
-      -- the rows behind are seen by all
+      -- the rows after are seen by all
       local causal = o.is_causal and extra == 0 and not o.cache
       return flame.scaled_dot_product_attention(q, k, v,
         { is_causal = causal or false, dropout_p = drop, enable_gqa = groups > 1,
@@ -295,7 +295,7 @@ return function(nn, shared)
     return given
   end
 
-  --- PyTorch's encoder layer: norms behind the sums (or before, norm_first), ReLU, (time, batch, d)
+  --- PyTorch's encoder layer: norms after the sums (or before, norm_first), ReLU, (time, batch, d)
   --- unless batch_first.
   class([[nn.TransformerEncoderLayer(d_model: int, nhead: int, dim_feedforward: int = 2048,
     dropout = 0.1, activation: fn|str = "relu", layer_norm_eps = 1e-5, batch_first = false,

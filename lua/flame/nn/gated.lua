@@ -35,7 +35,7 @@ return function(nn, shared)
   local gates = { geglu = "GEGLU", swiglu = "SwiGLU" }
   --- Two linear layers over the last axis with an activation between them, a function's name as
   --- "gelu", or "geglu" or "swiglu" for a gated layer. hidden is 4 features unless given; dropout
-  --- acts behind the activation.
+  --- acts after the activation.
   class([[nn.FeedForward(features: int, hidden?: int, activation: str = "gelu", dropout = 0,
     bias = true, out_features?: int, device?: device, dtype?: dtype)]],
     function(self, features, hidden, activation, dropout, bias, outputs, device, dtype)

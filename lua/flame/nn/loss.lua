@@ -48,7 +48,7 @@ return function(nn, shared)
 
   -- ---- losses -----------------------------------------------------------------------------------
   local REDUCTION = 'reduction: "mean"|"sum"|"none" = "mean"'
-  --- The module of a loss, which takes the options in a table behind the arguments of a call.
+  --- The module of a loss, which takes the options in a table after the arguments of a call.
   local function loss(text, op, inputs)
     local made = keeper("nn." .. text:gsub("REDUCTION", REDUCTION))
     made.extra = nil
@@ -96,7 +96,7 @@ return function(nn, shared)
 
   --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
   --- target) gives the log-probability of each row's class, and minus their mean. The head holds
-  --- the classes up to cutoffs[1] and a place for each cluster behind; the i-th cluster has a size
+  --- the classes up to cutoffs[1] and a place for each cluster after; the i-th cluster has a size
   --- smaller by div_value^i.
   class([[nn.AdaptiveLogSoftmaxWithLoss(in_features: int, n_classes: int, cutoffs: int[],
     div_value = 4, head_bias = false, device?: device, dtype?: dtype)]],

@@ -27,7 +27,7 @@ return function(nn, shared)
     return list
   end
 
-  --- x (steps, n, …) without what is behind the end of each sequence.
+  --- x (steps, n, …) without what is after the end of each sequence.
   local function pack(op, x, lengths, sorted)
     local order, place, sizes, parts = {}, {}, {}, {}
     for i = 1, #lengths do order[i] = i end
@@ -53,7 +53,7 @@ return function(nn, shared)
       unsorted_indices = positions(place, x.device) }, Packed)
   end
 
-  --- Packs x (steps, n, …), padded behind the lengths, a tensor or a list.
+  --- Packs x (steps, n, …), padded after the lengths, a tensor or a list.
   put(utils, [[nn.utils.pack_padded_sequence(x: T, lengths: T|int[], batch_first = false,
     enforce_sorted = true) -> PackedSequence]], function(x, lengths, batch_first, sorted)
     local op = "pack_padded_sequence"

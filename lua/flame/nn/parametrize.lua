@@ -21,7 +21,7 @@ return function(nn, shared)
     return all and rawget(all, name) or nil
   end
 
-  --- One more behind the others; begin: what it is to be given first, through their inverses.
+  --- One more after the others; begin: what it is to be given first, through their inverses.
   local function append(list, parametrization, begin)
     if begin then
       for i = #list, 1, -1 do

@@ -213,7 +213,7 @@ return function(nn, shared)
     return y, last
   end
 
-  -- names: the parameters behind the sizes. A call takes x (steps, n, inputs), (n, steps, inputs)
+  -- names: the parameters after the sizes. A call takes x (steps, n, inputs), (n, steps, inputs)
   -- with batch_first, or without n; a list {h0, c0} may stand for both states. It gives y, h and,
   -- of an LSTM, c. A packed sequence gives a packed one.
   local function layer(declaration, mode, names)

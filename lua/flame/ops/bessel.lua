@@ -5,7 +5,7 @@ local where = flame.where
 
 -- ---- Bessel functions ---------------------------------------------------------------------------
 -- J and Y up to FAR: means over the circle, cos(x sin t), whose error falls with e^-(points - x);
--- behind it Hankel's series. K up to 2: the power series; behind it the integral of exp(-x cosh t).
+-- after it Hankel's series. K up to 2: the power series; after it the integral of exp(-x cosh t).
 local FAR, POINTS, TURNS, EULER = 25, 28, 28, 0.57721566490153286
 local circle = {}                  -- sin t, weight in J, weight in the sum of Y
 for j = 1, POINTS do

@@ -269,7 +269,7 @@ def(".rfftfreq(n: int, d = 1.0, *, dtype?: dtype, device?: device) -> T",
 
 -- ---- real and imaginary parts -------------------------------------------------------------------
 --- Whether x holds complex numbers, as fftshift takes it: floats with a last
---- axis of 2 behind another, unless told.
+--- axis of 2 that follows another axis, unless told.
 local function holds_complex(op, x, complex)
   if complex == nil then
     complex = x:is_floating_point() and x.ndim > 1 and x.shape[x.ndim] == 2
@@ -282,7 +282,7 @@ local function conjugate(x)
   if not x:is_floating_point() then x = x:float() end
   return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device })
 end
---- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of
+--- Complex conjugates: of floats whose last axis of 2 follows another the second part negated, of
 --- other tensors their values, as real numbers have; {complex = true | false} says which.
 def("conj(x: T, *, complex?: bool) -> T", function(x, complex)
   return holds_complex("conj", x, complex) and conjugate(x) or x:clone()

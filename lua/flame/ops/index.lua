@@ -42,7 +42,7 @@ local function products(x, d, idx, src, hit, own)
   return where(hit, own and x * made or made, x)
 end
 
---- A key whose ascending order puts the largest (amax) or smallest (amin) last, NaN behind it.
+--- A key whose ascending order puts the largest (amax) or smallest (amin) last, NaN after it.
 local function rising(v, reduce)
   if reduce == "amax" then return v end
   if v:is_floating_point() then return -v end

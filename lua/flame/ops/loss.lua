@@ -282,7 +282,7 @@ local function join(list)
   return where(none, -math.huge, where(none, 1, sum):log() + top)
 end
 
---- Labels in rows (n, longest), from rows or from one list of all behind each
+--- Labels in rows (n, longest), from rows or from one list of all, one after the
 --- other; and their numbers.
 local function label_rows(op, y, n, lengths)
   local longest, total = 0, 0
@@ -352,8 +352,8 @@ local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   return -join({ final, label }):squeeze(2)
 end
 
---- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the
---- lengths as tensors or lists; blank is a class id, the first.
+--- input: log-probabilities (t, n, classes); target: ids (n, longest) or all one after the other;
+--- the lengths as tensors or lists; blank is a class id, the first.
 def([[ctc_loss(input: T, target: T, input_lengths: T|int|int[], target_lengths: T|int|int[],
     blank: int = 1, reduction: "mean"|"sum"|"none" = "mean", zero_infinity = false) -> T]],
   function(x, y, input_lengths, target_lengths, blank, reduction, zero_infinity)

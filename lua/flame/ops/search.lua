@@ -52,7 +52,7 @@ local function search(op, sorted, v, out_int32, right, sorter)
 end
 
 --- Positions (1 to n + 1) at which v would be put into the ascending rows of 'sorted', before
---- (right: behind) equal elements.
+--- (right: after) equal elements.
 def([[searchsorted(sorted: T, v: T|num, out_int32 = false, right = false, side?: "left"|"right",
     sorter?: T) -> T]], function(sorted, v, out_int32, right, side, sorter)
   right = search_side("searchsorted", right, side)

@@ -74,7 +74,7 @@ local function repeated(x, n, d)
   wide[d + 1], last[d] = n, last[d] * n
   return x:unsqueeze(d + 1):expand(wide):reshape(last):clone()
 end
---- Each element 'repeats' times behind itself, along an axis; without one of all elements in a row.
+--- Each element 'repeats' times after itself, along an axis; without one of all elements in a row.
 --- output_size is how many there have to be.
 def("repeat_interleave(x: T, repeats: int|T, dim?: axis, *, output_size?: int) -> T",
   function(x, n, d, size)
@@ -179,7 +179,7 @@ stacked("hstack", at_least(1), function(x) return x and x.ndim > 1 and 2 or 1 en
 stacked("vstack", at_least(2), 1)
 --- One above the other.
 stacked("row_stack", at_least(2), 1)
---- One behind the other, along the third axis.
+--- One after the other, along the third axis.
 stacked("dstack", at_least(3), 3)
 --- Vectors as columns.
 stacked("column_stack", function(x) return x.ndim < 2 and x:reshape(-1, 1) or x end, 2)
@@ -199,7 +199,7 @@ def("toeplitz(c: T, r?: T) -> T", function(c, r)
   return all:unfold(c.ndim, m, 1):flip(c.ndim)
 end)
 
---- So many parts along dim as equal as can be, or cuts behind the positions of a list.
+--- So many parts along dim as equal as can be, or cuts after the positions of a list.
 def("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d)
   d = axis_of("tensor_split", x, d)
   local size, parts, first = x.shape[d], {}, 0

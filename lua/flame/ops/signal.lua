@@ -11,7 +11,7 @@ local conjugate = fft.conjugate
 
 -- ---- Hermitian signals --------------------------------------------------------------------------
 local other_norm = { backward = "forward", forward = "backward", ortho = "ortho" }
---- f(x, options of the transform behind it), with the norm of the other direction.
+--- f(x, options of the transform after it), with the norm of the other direction.
 local function hermitian(name, takes, f)
   local size = takes == "one" and "n" or "s"
   def(name .. fft.arguments[takes], function(x, n, dim, norm)

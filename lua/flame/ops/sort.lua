@@ -24,7 +24,7 @@ end
 
 --- Position of an axis as an option: 0-d tensors have axis 1.
 
---- Elements before, on and behind axis d, and the sizes of all.
+--- Elements before, on and after axis d, and the sizes of all.
 local function around(x, d)
   local outer, inner, shape = 1, 1, x.shape
   for k = 1, d - 1 do outer = outer * shape[k] end

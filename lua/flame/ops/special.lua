@@ -66,7 +66,7 @@ for order = 0, 1 do
 end
 
 -- ---- zeta and polygamma -------------------------------------------------------------------------
--- B(2k) / (2k)!: Euler and Maclaurin's remainder behind the first TERMS summands.
+-- B(2k) / (2k)!: Euler and Maclaurin's remainder after the first TERMS summands.
 local BERNOULLI = { 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
   1 / 74724249600, -3617 / 10670622842880000 }
 local TERMS = 14

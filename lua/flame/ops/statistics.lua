@@ -8,7 +8,7 @@ local pair, is_tensor, where = dtypes.pair, flame.is_tensor, flame.where
 
 local function float(x) return x:is_floating_point() and x or x:float() end
 
---- Differences of neighbours along dim, n times; prepend and append stand before and behind x.
+--- Differences of neighbours along dim, n times; prepend and append stand before and after x.
 def("diff(x: T, n: int = 1, dim: axis = -1, prepend?: T, append?: T) -> T",
   function(x, n, d, prepend, append)
     d = axis_of("diff", x, d)

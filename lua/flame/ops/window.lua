@@ -22,7 +22,7 @@ end
 local MADE = ", *, sym?: bool, dtype?: dtype, device?: device) -> T"
 
 --- Define op(n[, periodic, own …]). f(at, length, own …). own: the declarations of the window's own
---- parameters, each behind a comma.
+--- parameters, each after a comma.
 local function window(op, own, f)
   local _, count = own:gsub(",", "")
   def("." .. op .. "(n: int, periodic = true" .. own .. MADE, function(n, periodic, ...)

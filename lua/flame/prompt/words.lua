@@ -80,7 +80,7 @@ local deeper = { ["do"] = 1, ["function"] = 1, ["if"] = 1, ["repeat"] = 1, ["end
   ["until"] = -1 }
 local brackets = { ["("] = 1, ["["] = 1, ["{"] = 1, [")"] = -1, ["]"] = -1, ["}"] = -1 }
 
--- The names after 'local' at k: their list, the place behind them, and
+-- The names after 'local' at k: their list, the place after them, and
 -- whether one of them is to be closed.
 local function names_after(list, k)
   local names, closed = {}, false
@@ -98,7 +98,7 @@ local function names_after(list, k)
   return names, k, closed
 end
 
--- What stands for 'local' at k and its names: the text, and the place behind it. nil: it stays.
+-- What stands for 'local' at k and its names: the text, and the place after it. nil: it stays.
 local function kept_at(list, k, place)
   local next_word = list[k + 1]
   if next_word and next_word.text == "function" and list[k + 2] and list[k + 2].kind == "name" then

@@ -88,7 +88,7 @@ local function extremes(list)
   return #list > 0 and flame.stack(facts, 1):totable() or {}
 end
 --- Raises when one has a NaN or Inf, and warns once a line of values above 1e10; else gives its
---- arguments back. Tensors, each with a name behind it if it is to have one, tables of tensors, and
+--- arguments back. Tensors, each with a name after it if it is to have one, tables of tensors, and
 --- modules, of which parameters and gradients are looked at: check_finite(loss, "loss", net).
 def(".check_finite(...) -> ...", function(...)
   local args, list, count = table.pack(...), {}, 0

@@ -141,7 +141,7 @@ local function path_of(name)
   return package.searchpath(name, package.path)
 end
 
---- What a file that fails half way has kept and put among the modules goes again.
+--- A value to close: if the file fails, what it has kept and package.loaded's entry are as before.
 local function undo(name)
   local before, old = {}, package.loaded[name]
   for file, list in next, kept do

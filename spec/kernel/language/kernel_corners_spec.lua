@@ -4,7 +4,7 @@
 -- show what threads of a GPU may do. What has no gradient says why, with its line.
 --
 --   { "name", "body", sig = signature, before = text in front of the kernel, n =, grid =, block =,
---     shape =, shared =, inout =, inputs = tensors that are derived by, rest = arguments behind
+--     shape =, shared =, inout =, inputs = tensors that are derived by, rest = arguments after
 --     them, call = f(kernel, inputs), order =, eps =, rtol =, atol =, tol =, refuses = "text",
 --     drawn = places in the order of atomics: not on a GPU }
 --

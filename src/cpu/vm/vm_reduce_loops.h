@@ -223,7 +223,7 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
 #define POS_POSITION 1
 
 /* Blocks, 16 at a time, combined as a binary counter: equal sizes first, the rest from the last on.
-** 'whole': 1 when a long row could be done at once, as no order shows. */
+** 'whole': 1 if a long row may be reduced at once, since its value does not depend on the order. */
 #define ROWS_VALUE(name, whole) \
   static T FN(row_##name)(const T *x, int64_t n) { \
     T part[48], some[16]; \

@@ -247,7 +247,7 @@ int fl_front_enter(fl_front *p);                 /* enters one more level of nes
 void fl_front_skip(fl_front *p);                              /* skips a balanced (…), […] or {…} */
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same for what is too large for any compiler: such a text is given to none
+/* Refuses a text that is too large for any compiler: no compiler gets it
 ** (fl_ksource.too_large). */
 void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
