@@ -186,27 +186,27 @@ FN typename R::A join_slots(const typename R::A *first, long long m, typename R:
   return join_block<R, T>(join_four<R>(a), shared);
 }
 
-/* Threads hold V of 64 columns in 16 lanes; thread c < 64 gets column c. The shared
-** space is free again on return. */
+/* Threads hold V of 64 columns in 16 lanes; thread c < 64 gets column c: lanes 8 apart are joined
+** first, then 4, 2 and 1. The shared space is free again on return. */
 template <class R, int V>
 FN typename R::A join_columns(const typename R::A (&a)[V], s8 *space) {
   typename R::A (*const shared)[64] = (typename R::A (*)[64])space;
-  const int x = threadIdx.x % (64 / V) * V, y = threadIdx.x / (64 / V);
+  const int x = threadIdx.x % (64 / V) * V, y = threadIdx.x / (64 / V), c = threadIdx.x;
 #pragma unroll
   for (int q = 0; q < V; q++) shared[y][x + q] = a[q];
+  __syncthreads();
+  typename R::A l[8] = {};
+  if (c < 64) {
 #pragma unroll
-  for (int s = 8; s > 0; s /= 2) {
-    __syncthreads();
-    if (y < s) {
+    for (int i = 0; i < 8; i++) l[i] = R::join(shared[i][c], shared[i + 8][c]);
 #pragma unroll
-      for (int q = 0; q < V; q++)
-        shared[y][x + q] = R::join(shared[y][x + q], shared[y + s][x + q]);
+    for (int s = 4; s > 0; s /= 2) {
+#pragma unroll
+      for (int i = 0; i < s; i++) l[i] = R::join(l[i], l[i + s]);
     }
   }
   __syncthreads();
-  const typename R::A r = shared[0][threadIdx.x % 64];
-  __syncthreads();
-  return r;
+  return l[0];
 }
 
 /* What a launch over many instances gets: fl_text_multi. */

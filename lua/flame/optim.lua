@@ -291,6 +291,7 @@ local function before_change(...)
 end
 
 local function before_step(self)
+  if not rawget(internal, "rehearsal") then return end
   before_change(self, self.state, table.unpack(self.groups))
   for _, state in pairs(self.state) do
     before_change(state)

@@ -170,6 +170,7 @@ static fl_lt_status fake_do_product(const struct fake_product *p) {
   fake.way_runs[fake.way]++;
   if (fake.ways && fake.way_ms[p->way] < 0) return 15;                 /* not supported */
   fake.tf32 += p->d.compute == FL_LT_COMPUTE_TF32 && !fake.ways;
+  if (fake.idle) return FL_LT_OK;
   if (!fake.ways) fake_multiply(p);
   else if (p->o.cols > 0) memcpy(p->po, &(float){ (float)fake.way }, sizeof(float));
   return FL_LT_OK;

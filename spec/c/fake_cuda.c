@@ -3,7 +3,9 @@
 ** specs that place copies of it as libcuda.so.1 and so on in the folder FLAME_TEST_MACHINE.
 ** FAKE_CUDA describes the machine, in words "name=number" (see 'settings'); "fail=MemAlloc:2:700"
 ** lets the second call of cuMemAlloc, and all after it, fail with 700. Memory is zero, and kernels
-** write nothing, unless it has "computes=1" (fake_compute.c).
+** write nothing, unless it has "computes=1" (fake_compute.c). With "idle=1"
+** products are left out too, "tell=2" counts the calls of each entry point: the host's part of a
+** program.
 */
 #include "fake_driver.c"
 #include "fake_compute.c"
@@ -17,7 +19,7 @@ static struct {
   int fast;                             /* the fastest of cuBLASLt's ways */
   int computes;                         /* texts are compiled for the CPU, kernels run */
   int seed;                             /* seed for the order of threads and blocks */
-  int tell;                             /* at the end, print how many graphs were launched */
+  int tell;                             /* at the end, print the graphs launched; 2: all calls */
 } card;
 
 static const struct { const char *name; int *at; } settings[] = {
@@ -25,7 +27,7 @@ static const struct { const char *name; int *at; } settings[] = {
   { "nvrtc", &fake.nvrtc }, { "image", &fake.image }, { "mig", &card.mig },
   { "ways", &fake.ways }, { "fast", &card.fast }, { "tell", &card.tell },
   { "processes", &card.processes }, { "ecc", &card.ecc }, { "hidden", &card.hidden },
-  { "computes", &card.computes }, { "seed", &card.seed },
+  { "computes", &card.computes }, { "seed", &card.seed }, { "idle", &fake.idle },
 };
 
 static void set(const char *name, const char *value) {
@@ -53,15 +55,34 @@ __attribute__((constructor)) static void read_settings(void) {
   for (int i = 0; i < 8; i++) fake.way_ms[i] = i == card.fast ? 0.5f : 1;
 }
 
+/* How often an entry point was called, with tell=2: what the host asks of a driver. */
+typedef struct tally { const char *name; int64_t calls; struct tally *next; } tally;
+static tally *tallies;
+static void count(tally *t) {
+  if (card.tell != 2) return;
+  pthread_mutex_lock(&fake_lock);
+  if (t->calls++ == 0) {
+    t->next = tallies;
+    tallies = t;
+  }
+  pthread_mutex_unlock(&fake_lock);
+}
+
 __attribute__((destructor)) static void tell(void) {
   if (card.tell) fprintf(stderr, "%lld graphs\n", (long long)fake.graph_launches);
+  for (const tally *t = tallies; t; t = t->next)
+    fprintf(stderr, "%9lld %s\n", (long long)t->calls, t->name);
 }
 
 /* ---- the entry points, by their exported names ---- */
 
 #define DRIVER(name, symbol, params, args) \
   SHOWN fl_cu_result shown_##name params __asm__(symbol); \
-  fl_cu_result shown_##name params { return fake_driver.name args; }
+  fl_cu_result shown_##name params { \
+    static tally calls = { #name, 0, NULL }; \
+    count(&calls); \
+    return fake_driver.name args; \
+  }
 #define NVRTC(name, params, args) \
   SHOWN fl_rtc_result name params; \
   fl_rtc_result name params { return fake_nvrtc.name args; }
@@ -70,7 +91,11 @@ __attribute__((destructor)) static void tell(void) {
   type name params { return fake_nvrtc.name args; }
 #define BLASLT(name, params, args) \
   SHOWN fl_lt_status name params; \
-  fl_lt_status name params { return fake_blaslt.name args; }
+  fl_lt_status name params { \
+    static tally calls = { #name, 0, NULL }; \
+    count(&calls); \
+    return fake_blaslt.name args; \
+  }
 #define BLASLT_VALUE(type, name, params, args) \
   SHOWN type name params; \
   type name params { return fake_blaslt.name args; }

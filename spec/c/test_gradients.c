@@ -17,6 +17,7 @@ static double uniform(double a, double b) {
 static double sample(const char *domain, int op) {
   if (op == FL_OP_acosh) return uniform(1.2, 3);
   if (!strcmp(domain, "ABOVE0") || !strcmp(domain, "SMALLPOS")) return uniform(0.3, 2);
+  if (!strcmp(domain, "BELOW0")) return -uniform(0.3, 2);
   if (!strcmp(domain, "UNIT")) return uniform(-0.8, 0.8);
   if (!strcmp(domain, "ABOVE1")) return uniform(1.2, 3);
   const double v = uniform(0.3, 2.3) + (op == FL_OP_frac ? 0.01 : 0);

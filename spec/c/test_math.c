@@ -49,6 +49,23 @@ static void test_accuracy(void) {
   }
 }
 
+/* The exponential of what is not positive: each 1021st of such numbers, and each near the ends of
+** the normal numbers and of the denormal ones. */
+static void test_exp_below(void) {
+  const float ends[] = { -87.33655f, -103.27893f, -103.97208f, -104.5f, -105.0f };
+  int differ = 0;
+  for (uint64_t b = fl_bits_f32(-0.0f); b <= fl_bits_f32(-INFINITY); b += 1021)
+    differ += fl_bits_f32(fl_exp_below_f32(fl_as_f32((uint32_t)b))) !=
+              fl_bits_f32(fl_exp_f32(fl_as_f32((uint32_t)b)));
+  for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
+    for (uint32_t b = fl_bits_f32(ends[k]) - 40000; b < fl_bits_f32(ends[k]) + 40000; b++)
+      differ += fl_bits_f32(fl_exp_below_f32(fl_as_f32(b))) !=
+                fl_bits_f32(fl_exp_f32(fl_as_f32(b)));
+  check(!differ, "exp_below has the bits of exp");
+  check(fl_exp_below_f32(0.0f) == 1 && fl_exp_below_f32(-INFINITY) == 0 &&
+        isnan(fl_exp_below_f32(NAN)) && fl_exp_below_f32(-0x1p127f) == 0, "exp_below at the ends");
+}
+
 static const float edges[] = {
   0.0f, -0.0f, 0.5f, -0.5f, 1.0f, -1.0f, 1.5f, -1.5f, 2.0f, -2.0f, 3.0f, -3.0f, 4.0f, -7.0f,
   INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 0x1p-126f, 0x1.fffffep127f, -0x1.fffffep127f,
@@ -500,6 +517,7 @@ static void test_tables(void) {
 
 int main(void) {
   test_accuracy();
+  test_exp_below();
   test_edges();
   test_wide();
   test_wide_pairs();

@@ -10,8 +10,11 @@ struct R_sum_f32 {
 #undef T
 #undef M
 #endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 6
+#endif
 struct params_bias_grad { long long w[16]; };
-extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constant__ params_bias_grad params) {
+extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) bias_grad(const __grid_constant__ params_bias_grad params) {
   const long long *const w = params.w;
   const long long block = blockIdx.x;
   s4 *const p0 = (s4 *)w[13];
@@ -36,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constan
     if (end > n) end = n;
     if (column < cols) {
       if (vector) {
-#pragma unroll 8
+#pragma unroll 4
         for (long long i = start; i < end; i += 16) {
           const long long c1 = i;
           pack<s4, 4> l0[1] = {};
@@ -48,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constan
           }
         }
       } else {
-#pragma unroll 8
+#pragma unroll 4
         for (long long i = start; i < end; i += 16) {
           const long long c1 = i;
           pack<s4, 4> l0[1] = {};
@@ -83,3 +86,4 @@ extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constan
   const float v1 = (float)r1;
   p1[c0] = out_f32(v1);
 }
+#undef MIN_BLOCKS

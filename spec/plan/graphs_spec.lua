@@ -34,13 +34,13 @@ describe("a result", function()
 end)
 
 describe("a training step with labels", function()
-  --- Graphs of n replayed steps.
-  local function graphs(n)
+  --- How often a driver is asked for something in n replayed steps of a net of these layers.
+  local function calls(n, what, layers)
     return tonumber(run(([[
       local nn, optim = require "flame.nn", require "flame.optim"
-      local net = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5))
+      local net = nn.Sequential(%s)
       local opt = optim.Adam(net:parameters(), { lr = 0.01 })
-      local x, labels = flame.randn(8, 12), flame.randint({ 8 }, 1, 5)
+      local x, labels = flame.randn(8, net[1].in_features), flame.randint({ 8 }, 1, 5)
       local function step()
         opt:zero_grad()
         flame.cross_entropy(net(x), labels):backward()
@@ -49,11 +49,22 @@ describe("a training step with labels", function()
       for _ = 1, 8 do step() collectgarbage() end
       flame.stats("reset")
       for _ = 1, %d do step() end
-      assert(flame.stats().replays == %d)]]):format(n, n),
-      "FAKE_CUDA=tell=1"):match("(%d+) graphs"))
+      assert(flame.stats().replays == %d)]]):format(layers, n, n),
+      "FAKE_CUDA=\"idle=1 tell=2\""):match("(%d+) " .. what .. "\n"))
   end
+  local function per_step(what, layers)
+    return (calls(14, what, layers) - calls(4, what, layers)) / 10
+  end
+  local two <const> = "nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5)"
+  local deep <const> = "nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), "
+    .. "nn.Linear(128, 10)"
 
   it("is two graphs: the optimiser does not wait until the host has seen that they fit", function()
-    assert.equal(20, graphs(14) - graphs(4))
+    assert.equal(2, per_step("graphs", two))
+  end)
+
+  it("is two graphs where forward and backward check apart: one report is sent for both", function()
+    assert.equal(2, per_step("graphs", deep))
+    assert.equal(1, per_step("EventRecord", deep))
   end)
 end)

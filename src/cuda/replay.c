@@ -17,10 +17,11 @@ typedef struct span {
 /* A kernel that is launched by itself, with its parameters by value. */
 typedef struct kernel_node {
   const fl_kernel *kernel;
-  int32_t span, words;
+  int32_t span, words, nscalar;
   fl_cu_graph_node node;
   fl_cu_kernel_node launch;       /* params: set at each use */
   int64_t *word;                  /* as they are in the graph */
+  fl_text_scalar *scalar;         /* which of them are numbers of the script */
 } kernel_node;
 
 /* The table of a group, for this recording. */
@@ -73,11 +74,15 @@ static void free_span(fl_recording *w, span *x, int driver) {
   x->graph = NULL;
 }
 
+static void free_node(fl_mem *m, kernel_node *x) {
+  fl_free(m, x->word, (size_t)x->words * 8);
+  fl_free(m, x->scalar, (size_t)x->nscalar * sizeof *x->scalar);
+}
+
 /* driver: frees the graphs too; otherwise only host memory. */
 static void free_recording(fl_mem *m, fl_recording *w, int driver) {
   for (int64_t i = 0; i < w->spans.n; i++) free_span(w, &w->spans.at[i], driver);
-  for (int64_t i = 0; i < w->nodes.n; i++)
-    fl_free(m, w->nodes.at[i].word, (size_t)w->nodes.at[i].words * 8);
+  for (int64_t i = 0; i < w->nodes.n; i++) free_node(m, &w->nodes.at[i]);
   for (int64_t i = 0; i < w->tables.n; i++) {
     const table *t = &w->tables.at[i];
     if (driver) fl_cuda_release(w->s, t->at);
@@ -143,7 +148,9 @@ static size_t bytes_of(const fl_recording *w) {
                  (size_t)w->spans.cap * sizeof *w->spans.at +
                  (size_t)w->nodes.cap * sizeof *w->nodes.at +
                  (size_t)w->tables.cap * sizeof *w->tables.at;
-  for (int64_t i = 0; i < w->nodes.n; i++) bytes += (size_t)w->nodes.at[i].words * 8;
+  for (int64_t i = 0; i < w->nodes.n; i++)
+    bytes += (size_t)w->nodes.at[i].words * 8 +
+             (size_t)w->nodes.at[i].nscalar * sizeof *w->nodes.at[i].scalar;
   for (int64_t i = 0; i < w->tables.n; i++)
     bytes += (size_t)w->tables.at[i].group->n * (size_t)w->tables.at[i].group->words * 8;
   return bytes;
@@ -265,11 +272,29 @@ static fl_recording **room_for(fl_replay *r) {
 
 /* ---- parameters ---- */
 
-static flame_status set_node(fl_cuda *s, const fl_recording *w, kernel_node *n,
-                             const fl_binding *b) {
+/* Is an operand of the kernel elsewhere than the graphs have it? */
+static int has_moved(const fl_recording *w, const fl_plan *p, const fl_kernel *k,
+                     const fl_binding *b) {
+  const fl_binding was = { w->bound, w->bound + p->next, w->arena, w->scalar };
+  for (int i = 0; i < k->noperand; i++)
+    if (fl_place_address(b, &k->operand[i].place) != fl_place_address(&was, &k->operand[i].place))
+      return 1;
+  return 0;
+}
+
+/* A kernel's words follow from addresses and numbers of the script; where the latter alone have
+** changed, only they are put in. */
+static flame_status set_node(fl_cuda *s, const fl_recording *w, const fl_plan *p, kernel_node *n,
+                             const fl_binding *b, int moved) {
   int64_t word[FL_TEXT_MAX_WORDS];
   void *params[1] = { word };
-  fl_step_words(s, n->kernel, b, word);
+  if (moved && has_moved(w, p, n->kernel, b)) fl_step_words(s, n->kernel, b, word);
+  else if (n->nscalar == 0) return FLAME_OK;
+  else {
+    memcpy(word, n->word, (size_t)n->words * 8);
+    for (int32_t i = 0; i < n->nscalar; i++)
+      word[n->scalar[i].word] = b->scalar[n->scalar[i].scalar].i;
+  }
   if (memcmp(word, n->word, (size_t)n->words * 8) == 0) return FLAME_OK;
   n->launch.params = params;
   const flame_status e = fl_cuda_check(
@@ -290,20 +315,26 @@ static void keep_binding(fl_recording *w, const fl_plan *p, const fl_binding *b)
   if (p->nscalar) memcpy(w->scalar, b->scalar, (size_t)p->nscalar * sizeof *w->scalar);
 }
 
-static int is_bound(const fl_recording *w, const fl_plan *p, const fl_binding *b) {
+static int in_place(const fl_recording *w, const fl_plan *p, const fl_binding *b) {
   return memcmp(w->bound, b->ext, (size_t)p->next * sizeof *w->bound) == 0 &&
-         memcmp(w->bound + p->next, b->out, (size_t)p->nout * sizeof *w->bound) == 0 &&
-         (p->nscalar == 0 ||
-          memcmp(w->scalar, b->scalar, (size_t)p->nscalar * sizeof *w->scalar) == 0);
+         memcmp(w->bound + p->next, b->out, (size_t)p->nout * sizeof *w->bound) == 0;
 }
 
-/* Sets the bindings of this run in our kernels in the graphs. */
+/* Sets the bindings of this run in our kernels in the graphs. If that fails, they hold parts of two
+** runs, and the recording serves no run again. */
 static flame_status bind(fl_cuda *s, fl_recording *w, const fl_plan *p, const fl_binding *b) {
+  const int moved = !in_place(w, p, b);
   flame_status e = FLAME_OK;
-  if (is_bound(w, p, b) || FL_PLANTED(s->ctx, FL_PLANT_BOUND)) return e;
-  for (int64_t i = 0; i < w->nodes.n && e == FLAME_OK; i++) e = set_node(s, w, &w->nodes.at[i], b);
-  for (int64_t i = 0; i < w->tables.n && e == FLAME_OK; i++) e = set_table(s, &w->tables.at[i], b);
+  if (FL_PLANTED(s->ctx, FL_PLANT_BOUND)) return e;
+  if (!moved && (p->nscalar == 0 ||
+                 memcmp(w->scalar, b->scalar, (size_t)p->nscalar * sizeof *w->scalar) == 0))
+    return e;
+  for (int64_t i = 0; i < w->nodes.n && e == FLAME_OK; i++)
+    e = set_node(s, w, p, &w->nodes.at[i], b, moved);
+  for (int64_t i = 0; moved && i < w->tables.n && e == FLAME_OK; i++)
+    e = set_table(s, &w->tables.at[i], b);
   if (e == FLAME_OK) keep_binding(w, p, b);
+  else w->epoch = UINT64_MAX;
   return e;
 }
 
@@ -336,12 +367,15 @@ static flame_status note_launch(void *arg, const fl_kernel *k, const fl_launch_g
     .kernel = k, .span = (int32_t)w->spans.n, .words = g->words, .node = node,
     .launch = { .function = g->function, .grid = { (unsigned)g->grid, 1, 1 },
                 .block = { g->geometry[0].block, 1, 1 } },
-    .word = fl_alloc(w->s->mem, (size_t)g->words * 8)
+    .nscalar = fl_text_scalars(k, NULL), .word = fl_alloc(w->s->mem, (size_t)g->words * 8)
   };
-  if (!x->word) {
+  x->scalar = fl_alloc(w->s->mem, (size_t)x->nscalar * sizeof *x->scalar);
+  if (!x->word || !x->scalar) {
+    free_node(w->s->mem, x);
     w->nodes.n--;
     return FLAME_NO_MEMORY;
   }
+  fl_text_scalars(k, x->scalar);
   memcpy(x->word, word, (size_t)g->words * 8);
   return FLAME_OK;
 }
@@ -469,10 +503,7 @@ static int32_t span_end(const fl_plan *p, const fl_replay *r, int32_t from, int 
 }
 
 static void drop_nodes(fl_mem *m, fl_recording *w, int64_t keep) {
-  while (w->nodes.n > keep) {
-    const kernel_node *x = &w->nodes.at[--w->nodes.n];
-    fl_free(m, x->word, (size_t)x->words * 8);
-  }
+  while (w->nodes.n > keep) free_node(m, &w->nodes.at[--w->nodes.n]);
 }
 
 /* Captures the steps. Returns the step that cannot be captured; 'to': all could. */

@@ -28,13 +28,13 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
   return e;
 }
 
-/* Index checks. After each step that checks, the fault record is copied to the host, and an event
-** tells when that is done: reading it waits for the checks, not for work queued after them, so the
-** GPU keeps running. It is read after the last step is queued (results are not valid before), and
-** before a write to a home by a step that does not read the record itself (an error must leave the
-** target unchanged). Between a write by a step that does read it and that moment, only the loss of
-** the device ends the run: the queued steps write or not depending on the record, so it must be
-** known. */
+/* Index checks. After the last step that checks before a write, the fault record is copied to the
+** host, and an event tells when that is done: reading it waits for the checks, not for work queued
+** after them, so the GPU keeps running. It is read after the last step is queued (results are not
+** valid before), and before a write to a home by a step that does not read the record itself (an
+** error must leave the target unchanged). Between a write by a step that does read it and that
+** moment, only the loss of the device ends the run: the queued steps write or not depending on the
+** record, so it must be known. */
 static flame_status send_fault(fl_cuda *s) {
   flame_status e = fl_cuda_check(
     s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault,
@@ -117,7 +117,8 @@ static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fau
   const fl_call_step *t = p->step[*done].call;
   flame_status e = FLAME_OK;
   unseen u = { open, 0 };          /* checks that may report come before writes */
-  if (open >= 0) e = look_at(s, p, &u, &earlier, done);
+  if (open >= 0) e = send_fault(s);
+  if (open >= 0 && e == FLAME_OK) e = look_at(s, p, &u, &earlier, done);
   if (e != FLAME_OK || earlier.site >= 0) *fault = earlier;
   else fault->site = t->fault;
   return e;
@@ -189,6 +190,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
 static void note_unwritten(fl_cuda *s, const fl_plan *p, unseen *u, int32_t *done) {
   const fl_error before = s->ctx->err;
   fl_fault fault = { .site = -1 };
+  send_fault(s);                 /* not all that was checked may have been sent */
   look_at(s, p, u, &fault, done);
   if (!s->dead) s->ctx->err = before;
 }

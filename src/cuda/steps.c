@@ -144,9 +144,10 @@ int fl_step_checks(const fl_step *t) {
 }
 
 int fl_step_sends(const fl_plan *p, int32_t i) {
-  const fl_step *next = &p->step[i + 1];
-  return p->nfault && fl_step_checks(&p->step[i]) &&
-         (i + 1 == p->nstep || next->commits || !fl_step_checks(next));
+  if (!p->nfault || !fl_step_checks(&p->step[i])) return 0;
+  for (i++; i < p->nstep && !p->step[i].commits && !fl_step_collects(&p->step[i]); i++)
+    if (fl_step_checks(&p->step[i])) return 0;
+  return 1;
 }
 
 int32_t fl_step_soon(const fl_plan *p, int32_t i, int32_t k) {

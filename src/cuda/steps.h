@@ -31,7 +31,8 @@ int fl_step_collects(const fl_step *t);
 int fl_step_guarded(const fl_cuda *s, const fl_step *t);
 /* Does it look at indices? */
 int fl_step_checks(const fl_step *t);
-/* Is step i the last that checks before something else happens? The report is sent after it. */
+/* Is step i the last that checks before one where the host may need the report? Then it is sent
+** after this step. */
 int fl_step_sends(const fl_plan *p, int32_t i);
 /* Which result is copied to the host after step i (an index into p->read), from the 'k'-th on; -1:
 ** none. */

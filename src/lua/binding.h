@@ -82,6 +82,7 @@ typedef struct fl_lua {
   fl_box *boxes;              /* all boxes that are not finalised; those made while the state closes
                               ** never are */
   int pinned;                 /* > 0: library code has set the site once for several ops */
+  int depth;                  /* the level at which the last site was found */
   const char *naming;   /* the name in messages of the next op on positions, or NULL: core.naming */
   uint32_t pin;
   struct { fl_site *at; int64_t n, cap; } sites;

@@ -3,9 +3,9 @@
 **
 ** A site is the innermost Lua frame outside the library's own Lua files (docs/contract.md 7):
 ** chunks "=flame…", "=[flame…" and files below a folder lua/flame. Sites are interned to
-** 32-bit ids that nodes carry. Looking one up costs one lua_getinfo and a probe of a small cache
-** keyed by the address of the source and the line; the text at that address is compared as well,
-** since a chunk may have been collected and its memory reused.
+** 32-bit ids that nodes carry. Looking one up costs a lua_getinfo per frame and a probe of a small
+** cache keyed by the address of the source and the line; the text at that address is compared as
+** well, since a chunk may have been collected and its memory reused.
 */
 #include "lua/declare.h"
 #include "lua/state.h"
@@ -85,13 +85,21 @@ static uint32_t site_of_frame(fl_lua *b, const lua_Debug *ar) {
   return id;
 }
 
+/* What says which function a frame runs costs a fraction of what says its line, and in a module of
+** modules most frames are the library's: their lines are not asked for. Where the script stood the
+** last time ('depth') it stands again as a rule, and both are asked for at once. */
 uint32_t fl_lua_site(lua_State *L, fl_lua *b) {
   if (b->pinned > 0) return b->pin;
   lua_Debug ar;
   for (int level = 1; level < 200 && lua_getstack(L, level, &ar); level++) {
-    if (!lua_getinfo(L, "Sl", &ar)) return 0;
+    const int both = level == b->depth;
+    if (!lua_getinfo(L, both ? "Sl" : "S", &ar)) return 0;
+    if (!both && (ar.what[0] == 'C' || fl_is_library(ar.source))) continue;
+    if (!both && !lua_getinfo(L, "l", &ar)) return 0;
     const uint32_t id = site_of_frame(b, &ar);
-    if (id != 0 && !b->sites.at[id - 1].library) return id;
+    if (id == 0 || b->sites.at[id - 1].library) continue;
+    b->depth = level;
+    return id;
   }
   return 0;
 }

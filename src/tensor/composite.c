@@ -139,7 +139,7 @@ fl_node *n_softmax(fl_node *x, int axis) {
   const uint32_t axes = x->shape->rank ? 1u << axis : 0;
   const uint8_t mode = x->ctx->grad_mode;
   x->ctx->grad_mode = 0;
-  fl_node *e = n_exp(n_sub(w, n_amax(w, axes, 1)));
+  fl_node *e = n_exp_below(n_sub(w, n_amax(w, axes, 1)));
   fl_node *y = back_to(n_div(e, n_sum(e, axes, 1)), dtype);
   x->ctx->grad_mode = mode;
   return y && mode && x->entry ? with_softmax_rule(x, y, axes) : y;
@@ -155,7 +155,7 @@ static fl_node *log_softmax(fl_node *w, int axis) {
   const uint32_t axes = w->shape->rank ? 1u << axis : 0;
   if (w->shape->numel == 0) return n_copy(w);
   fl_node *z = n_sub(w, range_of(w, axes));
-  return n_sub(z, n_log(n_sum(n_exp(z), axes, 1)));
+  return n_sub(z, n_log(n_sum(n_exp_below(z), axes, 1)));
 }
 
 fl_node *n_log_softmax(fl_node *x, int axis) {
@@ -362,7 +362,7 @@ static flame_status log_loss_back(flame_context *c, void *arg, fl_node *y, fl_no
   const kept_loss *k = arg;
   fl_node *x = k->x, *gk = n_unsqueeze(g, k->axis);
   fl_node *t = c->grad_mode ? n_mul(n_softmax(x, k->axis), gk)
-                            : n_mul(n_exp(n_sub(x, k->most)), n_div(gk, k->sum));
+                            : n_mul(n_exp_below(n_sub(x, k->most)), n_div(gk, k->sum));
   gin[0] = n_where(is_class(k->id, x, k->axis), n_sub(t, gk), t);
   (void)y, (void)nin;
   return gin[0] ? FLAME_OK : c->err.code;
@@ -376,7 +376,7 @@ static fl_node *log_loss(const loss *l, fl_node *index, fl_node *id, fl_node *ch
   if (!id || !chosen) return NULL;
   c->grad_mode = 0;
   fl_node *most = n_amax(l->x, 1u << l->axis, 1), *z = n_sub(l->x, most);
-  fl_node *sum = n_sum(n_exp(z), 1u << l->axis, 1);
+  fl_node *sum = n_sum(n_exp_below(z), 1u << l->axis, 1);
   fl_node *y = n_sub(drop_axes(n_log(sum), 1u << l->axis), at_class(l, index, chosen, most, z));
   c->grad_mode = mode;
   if (!y || !mode || !l->x->entry) return y;

@@ -1,9 +1,23 @@
-/* The numbers: gelu in its tanh form, x sigmoid(w), w = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its
-** slope. A part of math.h, which is what to include. */
+/* The numbers: functions that only composites record. The exponential of what is not positive; gelu
+** in its tanh form, x sigmoid(w), w = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its slope. A part of
+** math.h, which is what to include. */
 #ifndef FL_TENSOR_MATH_GELU_H
 #define FL_TENSOR_MATH_GELU_H
 
-/* ---- f64 ---------------------------------------------------------------------------- */
+/* ---- exponential -------------------------------------------------------------------- */
+
+FL_FN double fl_exp_below_f64(double x) { return fl_exp_f64(x); }
+
+/* e^x of x <= 0 or NaN, with the bits of fl_exp_f32. Only small results leave the normal numbers,
+** so that one power of two is enough: e 2^-24 is exact, and 2^(n + 24) is a normal number or, where
+** e^x is below half of the smallest denormal, 0. */
+FL_FN float fl_exp_below_f32(float x) {
+  uint32_t b;
+  const float e = fl_exp_kernel(fl_exp_reduce(fl_least_f32(x, -105.0f), &b));
+  return fmaf(e, 0x1p-24f, 0x1p-24f) * fl_as_f32((b << 23) - (103u << 23));
+}
+
+/* ---- gelu, f64 ---------------------------------------------------------------------------- */
 
 /* From -30 down -0, from 30 up x; of -inf NaN, which is -inf times 0, as in the other form: by the
 ** last product, -0 elsewhere. */
@@ -20,7 +34,7 @@ FL_FN double fl_gelu_tanh_slope_f64(double x) {
   return fl_sigmoid_f64(w) * fma(b * slope, fl_sigmoid_f64(-w), 1.0);
 }
 
-/* ---- f32 ---------------------------------------------------------------------------- */
+/* ---- gelu, f32 ---------------------------------------------------------------------------- */
 
 /* sigmoid(w) = *h / (*h + p), w = 1.5957691 x + 0.0713548 x^3 = log 4^v and 4^v = *h 4^r; z = x x,
 ** -11 <= x <= 5.5: below it the gate is 0, above it 1. What is divided is left to the caller:

@@ -29,9 +29,9 @@
 **   ROW  n <= 4: T = 1; <= 16: 4; <= 64: 16; <= 1024: 32; <= 4096: 256; <= 8192: 512;
 **        <= 32768: 1024; more, and reductions of everything (no kept dim): chunks of 32768
 **        with T = 512, and the m chunk results are combined as a row of m elements, T = 512.
-**   COL  chunks of c reduced indices, c the smallest power of two >= 256 with n / c <= 1024;
-**        in a chunk 16 lanes, index i to lane i % 16 ascending, lanes in halves (8, 4, 2, 1
-**        apart); the m chunk results likewise: 16 lanes, then halves.
+**   COL  chunks of c reduced indices, c a power of two >= 256 that n and the kept points decide
+**        (col_chunk in text_form.c); in a chunk 16 lanes, index i to lane i % 16 ascending,
+**        lanes in halves (8, 4, 2, 1 apart); the m chunk results likewise: 16 lanes, then halves.
 ** NaN wins in max and min; positions: the first of ties.
 **
 ** The texts of tensor/math.h and of kernels/prelude.cu and kernels/steps.cu are those of
@@ -78,6 +78,9 @@ void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
 ** operand i's place (the operand's own offset is added here). scalar: the plan's. */
 void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *scalar,
                     const fl_text_aux *aux, int64_t *word);
+/* The words that hold numbers of the script, and which; returns how many. out: NULL to count. */
+typedef struct fl_text_scalar { uint16_t word; uint32_t scalar; } fl_text_scalar;
+int fl_text_scalars(const fl_kernel *k, fl_text_scalar *out);
 
 /* Multi. Device memory holds, for a group of n instances:
 **   table   n * words * 8 bytes: instance i's words by fl_text_instance (no scalar in it but

@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LONG = 16, LONG_BLOCKS = 3 };  /* instructions from which a program is long; blocks for it */
+/* Instructions from which a program is long; how many blocks of a long program, and of a shorter
+** one, a multiprocessor should hold. */
+enum { LONG = 16, LONG_BLOCKS = 3, BLOCKS = 6 };
 
 typedef struct col_writer {
   text_writer *w;
@@ -86,15 +88,14 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
-/* Rows in flight: 128 bytes per thread; two for a longer program, of which a multiprocessor should
-** hold several blocks. */
+/* Rows in flight: 64 bytes per thread; two for a longer program. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
   int bytes = 0, rows = 16;
   for (int v = 0; v < f->k->ninstr; v++)
     if (c->inside[v] && fl_text_packed(f, v))
       bytes += f->vector * fl_dtype_size(f->k->instr[v].dtype);
-  while (rows > 4 && rows * bytes > 128) rows /= 2;
+  while (rows > 4 && rows * bytes > 64) rows /= 2;
   while (rows > 1 && rows * f->vector * fl_text_kernel_weight(f) > 4000) rows /= 2;
   return f->k->ninstr > 48 ? 1 : f->k->ninstr > LONG && rows > 2 ? 2 : rows;
 }
@@ -220,7 +221,7 @@ static int widest(const col_writer *c) {
 void fl_text_col_plan(text_writer *w) {
   text_form *f = w->f;
   f->threads = COL_LANES * COL_WIDTH / f->vector;
-  if (f->k->ninstr > LONG && f->threads == COL_THREADS) f->blocks = LONG_BLOCKS;
+  if (f->threads == COL_THREADS) f->blocks = f->k->ninstr > LONG ? LONG_BLOCKS : BLOCKS;
 }
 
 void fl_text_col(text_writer *w) {

@@ -37,7 +37,7 @@ static int row_steps(const fl_kernel *k, int lanes) {
 static int64_t col_chunk(const fl_kernel *k) {
   const int64_t tiles = fl_ceil_div(k->rows, COL_WIDTH);
   int64_t c = 256;
-  while (c < 2048 && tiles * fl_ceil_div(k->n, 2 * c) >= 1024) c *= 2;
+  while (c < 2048 && tiles * fl_ceil_div(k->n, 2 * c) >= (c < 1024 ? 160 : 1024)) c *= 2;
   while (k->n / c > 1024) c *= 2;
   return c;
 }
@@ -517,6 +517,19 @@ void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *s
   text_form f;
   fl_text_form(k, 0, &f);
   fill(&f, address, scalar ? scalar : &none, aux, word);
+}
+
+int fl_text_scalars(const fl_kernel *k, fl_text_scalar *out) {
+  text_form f;
+  int n = 0;
+  fl_text_form(k, 0, &f);
+  for (int v = 0; v < k->ninstr; v++) {
+    const fl_instr *i = &k->instr[v];
+    const int own = i->code == FL_I_SCALAR ? 1 : i->code == FL_I_RANDOM ? 2 : 0;
+    for (int s = 0; s < own; s++, n++)
+      if (out) out[n] = (fl_text_scalar){ (uint16_t)(f.scalar[v] + s), k->scalar[i->arg + s] };
+  }
+  return n;
 }
 
 void fl_text_instance(const fl_kernel *k, void *const *address, const fl_text_aux *aux,
