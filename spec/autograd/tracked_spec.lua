@@ -231,8 +231,8 @@ local function places(args)
   return list
 end
 
---- Slope of the total along the wave from the tensor at a place, by differences and by the tape;
---- "refused" where it raises.
+--- The slope of f's total along a wave from the tensor that 'place' gives, by differences and by
+--- backward; "refused" where backward raises.
 local function slopes(f, args, place)
   local at = place()
   local along = wave(at:numel(), 0.3):reshape(at.shape)

@@ -93,7 +93,7 @@ describe("a call in docs/ and examples/", function()
 end)
 
 describe("docs/ops.md", function()
-  --- Functions of its tables that are no other name of one and that no code in 'code' names.
+  --- The functions in the page's tables that no code in 'code' calls; aliases are left out.
   local function without_example(page, code)
     local found = {}
     for name, about in page:gmatch("\n| `([%w_.:]+)%([^\n]-` | ([^\n]*) |") do

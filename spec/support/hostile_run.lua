@@ -108,7 +108,7 @@ local function without(limit)
   print(("done: %d tried, %d seen"):format(tried, seen))
 end
 
--- Memory of a device, with its limit and without.
+-- Programs that use up the memory of a device, with a limit and without.
 local function device()
   local texts = {
     "local t = {} for i = 1, 300 do t[i] = flame.zeros(1 << 18) flame.eval(t[i]) end",

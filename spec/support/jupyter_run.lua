@@ -10,7 +10,7 @@ local function hash(text)
   for i = 1, #text do sum = (sum * 131 + text:byte(i)) % 2147483647 end
   return ("%032d"):format(sum)
 end
--- RFC 2104 once more, for keys of up to 64 bytes.
+-- HMAC (RFC 2104) written a second time, for keys of up to 64 bytes.
 local function signed(key, text)
   local function pad(byte)
     local bytes = {}
