@@ -168,7 +168,7 @@ local function fits(kind, dtype)
   return kind == "S" or kind == "T" or kind == "F" or kind == "N" and dtype ~= "bool"
     or kind == "I" and not is_float(dtype)
 end
---- Far from where the derivative jumps or the function ends; asked of gradient programs alone.
+--- Is v far from jumps of the derivative and ends of the domain? For programs with gradients.
 local SMOOTH = {
   abs = function(v) return math.abs(v) > 1e-3 end, relu = function(v) return math.abs(v) > 1e-3 end,
   sqrt = function(v) return v > 0.05 end, rsqrt = function(v) return v > 0.05 end,

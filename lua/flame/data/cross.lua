@@ -117,7 +117,7 @@ end
 
 -- ---- functions ------------------------------------------------------------------------------
 
---- The function that a source text gives or a module is.
+--- The function that a source text returns, or that a module of that name is.
 local function of_text(text, what)
   local f
   if text:find("^[%a_][%w_%.%-]*$") then

@@ -183,7 +183,7 @@ return function(distributions, shared)
     return above_zero(x / shared.halved_sum(x), a.dtype)
   end
   local simplex = { text = "shares that sum to 1", holds = function(x)
-    -- as far as rounded shares, each at least the least, can
+    -- they sum to 1 up to rounding, and as each is at least the smallest number
     local near = 1e-6 + dtypes.epsilon[x.dtype] + x:size(-1) * least(x.dtype)
     local off = (x:double():sum(-1, { keepdim = true }) - 1):abs()
     return x:ge(0):logical_and(off:le(near))

@@ -135,7 +135,7 @@ return function(order, kinds, fail, buffer)
   end
   local function is_computed(self, key) return (computed[self] or {})[key] ~= nil end
 
-  --- Puts what a name holds in place of a parameter or buffer, whatever it is, past all checks.
+  --- Replaces the value of a parameter or buffer by any x, without checks.
   local function put(self, key, x)
     local tensors = held[self]
     if not tensors then

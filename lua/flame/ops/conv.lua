@@ -97,7 +97,7 @@ local function make_convs()
     function(h, g, _, s) return conv_data(g, h, s) end)
 end
 
---- Has x (sizes xs) a result at each of its positions, which is a sum over its channels alone?
+--- Is each result a sum over the channels of x (sizes xs) at the same position (a 1 x 1 kernel)?
 local function is_one(groups, k, stride, before, xs, ys)
   local one = groups == 1
   for i = 1, #k do

@@ -121,7 +121,7 @@ function Gen:loop(depth)
   local j = "j" .. self.next_loop
   self.next_loop, self.loops = self.next_loop + 1, self.loops + 1
   local k = self:pick(5)
-  -- a counter of a name that means another outside
+  -- a counter whose name hides that of another variable
   local hidden = k < 3 and not self.hidden and self:pick(3) == 0
   if k < 3 then j = hidden and "c1" or self:one_of { j, "j" } end
   self.hidden = self.hidden or hidden

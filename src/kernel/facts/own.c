@@ -256,8 +256,7 @@ static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   return 0;
 }
 
-/* If a / m and b % n are known, a and b are alike and m <= n, then a is known, and with it all
-** quotients of a. */
+/* From a / m and b % n, with a and b alike and m <= n, a follows, and all quotients of a. */
 static void join_rests(search *w) {
   for (int i = 0; i < w->n_rests; i++) {
     const rest *x = &w->rests[i];
