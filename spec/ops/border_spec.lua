@@ -44,7 +44,7 @@ local skip = { load = true, save = true, debug = true, default_device = true, se
 
 describe("a call with strange arguments", function()
   it("raises or works, and the session goes on", function()
-    -- TSan misses that Lua's errors leave C frames, and its shadow stack would overflow: fewer calls
+    -- TSan misses that Lua's errors leave C frames: its shadow stack would overflow
     local every = os.getenv("FLAME_SANITIZE") == "thread" and 9 or 1
     local calls, errors = 0, 0
     local tensor = flame.arange(6.0):reshape(2, 3):clone()
