@@ -52,6 +52,40 @@ describe("#cuda text on the CPU", function()
   setup(function() folder = machine.new() end)
   teardown(function() machine.remove(folder) end)
 
+  case("does to many arrays in one evaluation what the CPU does, also in place", function()
+    local text = run [[
+local optim = require "flame.optim"
+local function both(device)
+  flame.seed(2)
+  local said, p, a, b = {}, {}, {}, {}
+  for i = 1, 14 do
+    p[i] = flame.randn(5, 7):to(device):requires_grad_(true)
+    p[i].grad = flame.randn(5, 7):to(device)
+    a[i], b[i] = flame.randn(35):to(device), flame.randn(35):to(device)
+  end
+  local all = {}
+  for _, list in ipairs { p, a, b } do table.move(list, 1, 14, #all + 1, all) end
+  flame.eval(all)
+  local opt = optim.AdamW(p, { lr = 0.1 })
+  for _ = 1, 3 do
+    opt:step()
+    for i = 1, 14 do                               -- two arrays change places, and one is added to
+      local old = a[i] + 0
+      a[i]:copy_(b[i])
+      b[i]:copy_(old)
+      a[i % 14 + 1]:add_(old)
+    end
+    flame.eval(all)
+  end
+  for i, x in ipairs(all) do said[i] = x:detach():cpu() end
+  return said
+end
+local here, there, far = both "cpu", both "cuda", 0
+for i, x in ipairs(here) do far = math.max(far, (x - there[i]):abs():amax():item()) end
+print(#here, far < 1e-6 or far)]]
+    assert.truthy(text:find "42\ttrue", text)
+  end)
+
   case("trains as the CPU does, and nothing of a step sticks whose check fails", function()
     local text = run(training .. [[
 local a, b = train "cpu", train "cuda"

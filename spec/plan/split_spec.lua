@@ -1,5 +1,6 @@
---- Reductions of everything that have nothing in common are instances of one launch on a GPU: read
--- off the plan of a device that is not there (spec/c/fake_cuda.c).
+--- Reductions of everything that have nothing in common are instances of one launch on a GPU, and so
+-- are elementwise kernels of many arrays: read off the plan of a device that is not there
+-- (spec/c/fake_cuda.c). Their values: spec/core/computing_spec.lua.
 require "spec.support.helper"
 local machine = require "spec.support.machine"
 
@@ -33,5 +34,40 @@ describe("the norm of many gradients", function()
       local x = flame.ones(300)
       flame.eval(x)
       flame.eval(x:sum(), (x * x):sum(), x:amax())]])
+  end)
+end)
+
+describe("an optimiser's step", function()
+  --- What a step of two optimisers runs, one of them of six parameters and the other of 'more'.
+  local function maps(n, more)
+    local list = {}
+    local text = machine.run(folder, ([[
+      local optim = require "flame.optim"
+      local a, b, all = {}, {}, {}
+      for i = 1, 6 + MORE do
+        local p = flame.ones(N):requires_grad_(true)
+        p.grad = flame.ones(N)
+        table.insert(i > 6 and b or a, p)
+        all[i] = p
+      end
+      flame.eval(all)
+      local list = { optim.AdamW(a, { lr = 0.1 }) }
+      if #b > 0 then list[2] = optim.SGD(b, { lr = 0.1, momentum = 0.9 }) end
+      for k = 1, 3 do                              -- the second makes the plan of all later ones
+        if k == 2 then print "begins" elseif k == 3 then print "ends" end
+        for _, o in ipairs(list) do o:step() end
+        flame.eval(all)
+      end]]):gsub("MORE", more):gsub("N", n), "FLAME_DEBUG=1")
+    for line in text:match("begins(.*)ends"):gmatch "step %d+: ([^\n]*)" do
+      list[#list + 1] = line
+    end
+    table.sort(list)
+    return list
+  end
+  it("over parameters of one shape is instances of one launch", function()
+    assert.same({ "6 times map kept(30)" }, maps("30", "0"))
+  end)
+  it("is a launch for each optimiser where they are large", function()
+    assert.same({ "6 times map kept(262144)", "6 times map kept(262144)" }, maps("262144", "6"))
   end)
 end)

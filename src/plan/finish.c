@@ -233,7 +233,8 @@ static int64_t more_steps(const fl_planner *P) {
   int64_t more = 0;
   for (int64_t g = 0; P->p->device && g < P->group.n; g++) {
     const fl_group *G = &P->group.at[g];
-    if (G->kind == FL_K_ROW && G->red == (1u << G->nd) - 1) more += G->access.n;
+    if (G->kind == FL_K_MAP || (G->kind == FL_K_ROW && G->red == (1u << G->nd) - 1))
+      more += G->access.n;
   }
   return more;
 }

@@ -158,7 +158,7 @@ void fl_kernel_measure(const fl_planner *P, fl_kernel *k);
 /* The values that an instruction reads, and their number; does its 'arg' name an operand? */
 int fl_instr_inputs(const fl_instr *x, uint16_t v[3]);
 int fl_instr_accesses(const fl_instr *x);
-/* split.c: splits a kernel whose reductions have nothing in common into several, at most one per
+/* split.c: splits a kernel whose stored values have nothing in common into several, at most one per
 ** store. Returns how many; 0: it stays as it is; -1: no memory. */
 int fl_plan_split(fl_planner *P, const fl_kernel *k, fl_kernel *out);
 int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m);

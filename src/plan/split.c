@@ -1,16 +1,24 @@
 /*
-** Splits kernels of full reductions. Reductions that have nothing in common, like the squares of
-** many gradients, may share a group because each joined another's loop; on a GPU a kernel of one
-** row is one block (or a few), which would go through them one after the other. As separate kernels
-** those of equal structure are instances of one launch, side by side (finish.c).
+** Splits kernels whose stored values have nothing in common, because each joined another's loop. As
+** separate kernels those of equal structure are instances of one launch, side by side (finish.c).
+** On a GPU that pays for
+** - full reductions, like the squares of many gradients: a kernel of one row is one block (or a
+**   few), which would go through them one after the other;
+** - elementwise kernels of many arrays, like an optimiser's step over parameters of one shape: the
+**   loads of all of them would take most registers.
 */
 #include "plan/planner.h"
 #include <string.h>
 
+/* MANY: operands from which an elementwise kernel is split. LARGE: points from which several
+** launches instead of one are no loss. */
+enum { MANY = 16, LARGE = 1 << 18 };
+
 typedef struct parts {
   const fl_kernel *k;
   uint16_t of[FL_MAX_INSTR];         /* by instruction: the first of its part */
-  uint16_t reader[FL_MAX_OPERANDS];  /* by operand: the first instruction that reads it, + 1 */
+  uint8_t uniform[FL_MAX_INSTR];     /* made of scalars alone: each part has it for itself */
+  uint16_t user[FL_MAX_OPERANDS];    /* by operand: an instruction that reads or makes it, + 1 */
 } parts;
 
 static uint16_t first_of(const parts *p, uint16_t v) {
@@ -24,17 +32,50 @@ static void unite(parts *p, uint16_t v, uint16_t x) {
   else p->of[a] = b;
 }
 
-static void find_parts(parts *p) {
+static void use(parts *p, uint16_t operand, uint16_t v) {
+  uint16_t *user = &p->user[operand];
+  if (*user) unite(p, v, (uint16_t)(*user - 1));
+  else *user = (uint16_t)(v + 1);
+}
+
+/* The memory of an operand: a buffer, a place of the arena or a new result. */
+static const void *memory_of(const fl_planner *P, const fl_place *at) {
+  if (at->where == FL_AT_EXT) return P->p->ext.at[at->index]->buffer;
+  if (at->where == FL_AT_ARENA) return (const void *)(uintptr_t)(2 * at->byte + 1);
+  const fl_out *o = &P->plan->out[at->index];
+  return o->home >= 0 ? (const void *)P->p->homes.at[o->home] : (const void *)o;
+}
+
+/* What uses one memory stays together: a value may take the memory of one that is read at the same
+** point, and slices of one array are read while they are in a cache. */
+static void unite_by_memory(const fl_planner *P, parts *p) {
+  const fl_kernel *k = p->k;
+  const void *memory[FL_MAX_OPERANDS];
+  for (int s = 0; s < k->nstore; s++) use(p, k->store[s].operand, k->store[s].value);
+  for (int o = 0; o < k->noperand; o++) {
+    const int user = p->user[o] - 1;
+    memory[o] = user < 0 || k->instr[user].code == FL_I_IOTA
+                ? NULL : memory_of(P, &k->operand[o].place);
+  }
+  for (int o = 0; o < k->noperand; o++)
+    for (int q = 0; q < o; q++)
+      if (memory[o] && memory[o] == memory[q])
+        unite(p, (uint16_t)(p->user[o] - 1), (uint16_t)(p->user[q] - 1));
+}
+
+static void find_parts(const fl_planner *P, parts *p) {
   const fl_kernel *k = p->k;
   for (uint16_t v = 0; v < k->ninstr; v++) {
+    const fl_instr *x = &k->instr[v];
     uint16_t in[3];
+    const int n = fl_instr_inputs(x, in);
     p->of[v] = v;
-    for (int i = fl_instr_inputs(&k->instr[v], in) - 1; i >= 0; i--) unite(p, v, in[i]);
-    if (!fl_instr_accesses(&k->instr[v])) continue;
-    uint16_t *reader = &p->reader[k->instr[v].arg];
-    if (*reader) unite(p, v, (uint16_t)(*reader - 1));
-    else *reader = (uint16_t)(v + 1);
+    p->uniform[v] = x->code == FL_I_SCALAR || x->code == FL_I_OP || x->code == FL_I_CAST;
+    for (int i = 0; i < n; i++) p->uniform[v] &= p->uniform[in[i]];
+    for (int i = 0; i < n && !p->uniform[v]; i++) if (!p->uniform[in[i]]) unite(p, v, in[i]);
+    if (fl_instr_accesses(x)) use(p, x->arg, v);
   }
+  if (k->kind == FL_K_MAP) unite_by_memory(P, p);
   for (uint16_t v = 0; v < k->ninstr; v++) p->of[v] = first_of(p, v);
 }
 
@@ -50,21 +91,36 @@ static void *room(fl_mem *m, size_t n, size_t size, int *ok) {
   return at;
 }
 
+/* The instructions of the part that begins at 'first', and the uniform ones that they read. */
+static void need_of(const parts *p, uint16_t first, uint8_t *need) {
+  for (int v = p->k->ninstr - 1; v >= 0; v--) {
+    uint16_t in[3];
+    need[v] |= p->of[v] == first;
+    for (int i = need[v] ? fl_instr_inputs(&p->k->instr[v], in) - 1 : -1; i >= 0; i--)
+      need[in[i]] = 1;
+  }
+}
+
+/* The number of an operand of k in 'out', of which to[] has those so far, + 1. */
+static uint16_t operand_in(const fl_kernel *k, uint16_t o, fl_kernel *out, uint16_t *to) {
+  if (!to[o]) {
+    out->operand[out->noperand++] = k->operand[o];
+    to[o] = out->noperand;
+  }
+  return (uint16_t)(to[o] - 1);
+}
+
 /* The instructions, operands and scalars of the part that begins at 'first'; a draw has two
 ** scalars. */
 static void fill(const parts *p, uint16_t first, fl_kernel *out) {
   const fl_kernel *k = p->k;
   uint16_t to[FL_MAX_INSTR] = { 0 }, operand[FL_MAX_OPERANDS] = { 0 };      /* + 1 */
+  uint8_t need[FL_MAX_INSTR] = { 0 };
+  need_of(p, first, need);
   for (uint16_t v = 0; v < k->ninstr; v++) {
-    if (p->of[v] != first) continue;
+    if (!need[v]) continue;
     fl_instr x = k->instr[v];
-    if (fl_instr_accesses(&x)) {
-      if (!operand[x.arg]) {
-        out->operand[out->noperand++] = k->operand[x.arg];
-        operand[x.arg] = out->noperand;
-      }
-      x.arg = (uint16_t)(operand[x.arg] - 1);
-    }
+    if (fl_instr_accesses(&x)) x.arg = operand_in(k, x.arg, out, operand);
     const int n = x.code == FL_I_SCALAR ? 1 : x.code == FL_I_RANDOM ? 2 : 0;
     for (int i = 0; i < n; i++) out->scalar[out->nscalar + i] = k->scalar[x.arg + i];
     if (n) x.arg = out->nscalar;
@@ -75,8 +131,8 @@ static void fill(const parts *p, uint16_t first, fl_kernel *out) {
   }
   for (int s = 0; s < k->nstore; s++) {
     if (p->of[k->store[s].value] != first) continue;
-    out->operand[out->noperand] = k->operand[k->store[s].operand];
-    out->store[out->nstore++] = (fl_store){ to[k->store[s].value], out->noperand++ };
+    const uint16_t o = operand_in(k, k->store[s].operand, out, operand);
+    out->store[out->nstore++] = (fl_store){ to[k->store[s].value], o };
   }
 }
 
@@ -107,23 +163,38 @@ static int make_part(fl_planner *P, const parts *p, uint16_t first, fl_kernel *o
   return ok;
 }
 
+static int is_whole(const parts *p) {
+  for (int s = 1; s < p->k->nstore; s++)
+    if (p->of[p->k->store[s].value] != p->of[p->k->store[0].value]) return 0;
+  return 1;
+}
+
+static void drop(fl_planner *P, fl_kernel *out, int n) {
+  while (n--) fl_kernel_free(P->mem, &out[n]);
+}
+
+/* Is it a kernel that may have to be split? */
+static int may_split(const fl_planner *P, const fl_kernel *k) {
+  if (!P->p->device || k->nstore < 2) return 0;
+  return k->kind == FL_K_MAP ? k->noperand > MANY : k->kind == FL_K_ROW && !k->nkept;
+}
+
 int fl_plan_split(fl_planner *P, const fl_kernel *k, fl_kernel *out) {
   parts p = { .k = k };
-  int n = 0;
-  if (!P->p->device || k->kind != FL_K_ROW || k->nkept || k->nstore < 2) return 0;
-  find_parts(&p);
+  int n = 0, alike = 1;
+  if (!may_split(P, k)) return 0;
+  find_parts(P, &p);
+  if (is_whole(&p)) return 0;
   for (uint16_t v = 0; v < k->ninstr; v++) {
     if (!begins(&p, v)) continue;
-    if (n == 0 && p.of[k->store[0].value] == v) {               /* is there another? */
-      int same = 1;
-      for (int s = 1; s < k->nstore; s++) same &= p.of[k->store[s].value] == v;
-      if (same) return 0;
-    }
     if (!make_part(P, &p, v, &out[n])) {
-      while (n--) fl_kernel_free(P->mem, &out[n]);
+      drop(P, out, n);
       return -1;
     }
+    alike &= fl_kernel_same_structure(&out[0], &out[n]);
     n++;
   }
-  return n;
+  if (k->kind == FL_K_ROW || alike || k->points >= LARGE) return n;
+  drop(P, out, n);
+  return 0;
 }
