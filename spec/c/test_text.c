@@ -406,7 +406,7 @@ static void test_geometry(void) {
   check(word[0] == 0, "others do not");
   bias_grad(&m);
   fl_text_geometry_of(&m.k, 0, &g);
-  check(g.grid == 12 * 16 && g.counters == 12, "columns in tiles and chunks");
+  check(g.grid == 12 * 32 && g.counters == 12, "columns in tiles and chunks");
   many_columns(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 8 * 16 && g.block == 512, "two columns to a thread where there is much for each");

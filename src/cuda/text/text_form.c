@@ -37,7 +37,7 @@ static int row_steps(const fl_kernel *k, int lanes) {
 static int64_t col_chunk(const fl_kernel *k) {
   const int64_t tiles = fl_ceil_div(k->rows, COL_WIDTH);
   int64_t c = 256;
-  while (c < 2048 && tiles * fl_ceil_div(k->n, 2 * c) >= (c < 1024 ? 160 : 1024)) c *= 2;
+  while (c < 2048 && tiles * fl_ceil_div(k->n, 2 * c) >= (c < 1024 ? 300 : 1024)) c *= 2;
   while (k->n / c > 1024) c *= 2;
   return c;
 }
