@@ -1,6 +1,6 @@
---- Reductions of everything that have nothing in common are instances of one launch on a GPU, and so
--- are elementwise kernels of many arrays: read off the plan of a device that is not there
--- (spec/c/fake_cuda.c). Their values: spec/core/computing_spec.lua.
+--- Reductions of everything that have nothing in common are instances of one launch on a GPU, and
+-- so are the parts of elementwise kernels of many arrays: read off the plan of a device that is not
+-- there (spec/c/fake_cuda.c). Their values: spec/core/computing_spec.lua.
 require "spec.support.helper"
 local machine = require "spec.support.machine"
 
