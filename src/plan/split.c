@@ -17,7 +17,7 @@ enum { MANY = 16, LARGE = 1 << 18 };
 typedef struct parts {
   const fl_kernel *k;
   uint16_t of[FL_MAX_INSTR];         /* by instruction: the first of its part */
-  uint8_t uniform[FL_MAX_INSTR];     /* made of scalars alone: each part has it for itself */
+  uint8_t uniform[FL_MAX_INSTR];     /* of a MAP, made of scalars alone: each part has its own */
   uint16_t user[FL_MAX_OPERANDS];    /* by operand: an instruction that reads or makes it, + 1 */
 } parts;
 
@@ -70,7 +70,8 @@ static void find_parts(const fl_planner *P, parts *p) {
     uint16_t in[3];
     const int n = fl_instr_inputs(x, in);
     p->of[v] = v;
-    p->uniform[v] = x->code == FL_I_SCALAR || x->code == FL_I_OP || x->code == FL_I_CAST;
+    p->uniform[v] = k->kind == FL_K_MAP &&
+                    (x->code == FL_I_SCALAR || x->code == FL_I_OP || x->code == FL_I_CAST);
     for (int i = 0; i < n; i++) p->uniform[v] &= p->uniform[in[i]];
     for (int i = 0; i < n && !p->uniform[v]; i++) if (!p->uniform[in[i]]) unite(p, v, in[i]);
     if (fl_instr_accesses(x)) use(p, x->arg, v);

@@ -234,6 +234,11 @@ static void iota(fl_tile *t, int operand, int level, void *y, int64_t n) {
   t->g->vm->iota(y, v.w, t->g->k->operand[operand].offset + v.shift, v.at, n);
 }
 
+static void report_index(fl_tile *t, const fl_vop *x, int64_t size, int64_t n) {
+  if (x->reg) iota(t, x->reg - 1, x->level, t->reg[x->c], n);
+  t->g->vm->report(t->reg[x->a], size, t->reg[x->c], n, x->uni, x->flags, x->arg, t->fault);
+}
+
 /* Positions are needed only for a report. What the next tile checks is prefetched: nothing else
 ** hides the wait, and hardware prefetches only within a page. */
 static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
@@ -241,11 +246,12 @@ static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   const int64_t size = *(const int64_t *)t->reg[x->b];
   const uintptr_t next = (uintptr_t)t->reg[x->a] + (uintptr_t)n * 8;
   const int far = t->g->k->points >= FAR_POINTS && t->reg[x->a] != fl_tile_own(t, x->a);
+  const int in_place = t->reg[x->v] == t->reg[x->a];           /* the check overwrites what it reads */
   for (int64_t i = 0; far && i < n; i += 8)
     __builtin_prefetch((const void *)(next + (uintptr_t)i * 8));
-  if (vm->index(t->reg[x->v], t->reg[x->a], size, n, x->flags)) return;
-  if (x->reg) iota(t, x->reg - 1, x->level, t->reg[x->c], n);
-  vm->report(t->reg[x->a], size, t->reg[x->c], n, x->uni, x->flags, x->arg, t->fault);
+  if (in_place) report_index(t, x, size, n);
+  if (vm->index(t->reg[x->v], t->reg[x->a], size, n, x->flags) || in_place) return;
+  report_index(t, x, size, n);
 }
 
 /* Elements from row to row of an operand with these bits of 'uni'. */
