@@ -246,7 +246,7 @@ static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   const int64_t size = *(const int64_t *)t->reg[x->b];
   const uintptr_t next = (uintptr_t)t->reg[x->a] + (uintptr_t)n * 8;
   const int far = t->g->k->points >= FAR_POINTS && t->reg[x->a] != fl_tile_own(t, x->a);
-  const int in_place = t->reg[x->v] == t->reg[x->a];           /* the check overwrites what it reads */
+  const int in_place = t->reg[x->v] == t->reg[x->a];     /* what it reads is overwritten */
   for (int64_t i = 0; far && i < n; i += 8)
     __builtin_prefetch((const void *)(next + (uintptr_t)i * 8));
   if (in_place) report_index(t, x, size, n);
