@@ -10,6 +10,7 @@ local flame = require "flame"
 local internal = flame.internal
 local func = require "flame.autograd.func"
 local objects = require "flame.base.objects"
+local recording = require "flame.base.recording"
 local slips = require "flame.tools.slips"
 
 local optim = {}
@@ -17,10 +18,7 @@ local optim = {}
 --- Raises with the script's line, however deep in the library it is called.
 local function fail(message, ...) internal.fail("", message:format(...)) end
 
--- The ops of a step all belong to the script's line that asked for it: look it up once. What takes
--- it back is there first: an error may come in between.
-local unpin = setmetatable({}, { __close = function() internal.unpin() end })
-local pin = internal.pin
+local pin, unpin = recording.pin, recording.unpin
 
 ---@class flame.Optimizer
 ---@field lr number         rate of the first group; assigned: of all groups
@@ -547,7 +545,7 @@ put(optim, "optim.clip_grad_value(parameters: T|T[], clip_value: num, *, foreach
 end)
 
 local shared = { make_class = make_class, follow = follow, fail = fail, number = number,
-  pin = pin, unpin = unpin, put = put, copy_of = copy_of, before_change = before_change,
+  put = put, copy_of = copy_of, before_change = before_change,
   before_step = before_step }
 require "flame.optim.rules"(optim, shared)
 require "flame.optim.lbfgs"(optim, shared)

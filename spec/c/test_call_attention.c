@@ -323,26 +323,30 @@ static fl_call fitting(void) {
 }
 static int fits(const fl_call *k) { return fl_calls[k->kind].fits(k); }
 
-static void refuses_what_does_not_fit(void) {
-  const fl_call good = fitting();
-  snprintf(shape_text, sizeof shape_text, "misfits");
-  check(fits(&good), "what fits", 0);
+static void refuses_sizes_and_strides(const fl_call *good) {
   for (int i = 0; i < 7; i++) {                        /* b h hk t s d d2 */
     static const int64_t wrong[] = { 0, -1, 3000, INT64_MAX / 8, INT64_MAX };
     for (int w = 0; w < 5; w++) {
-      fl_call k = good;
+      fl_call k = *good;
       k.p[i] = wrong[w];
       check(!fits(&k), "a wrong size", i * 10 + w);
     }
   }
   for (int i = FL_AP_SIZES; i < FL_AP_COUNT; i++) {
     const int of_dout = i >= FL_AP_SIZES + 9 && i < FL_AP_SIZES + 12;
-    fl_call k = good;
+    fl_call k = *good;
     k.p[i] = -1;
     check(fits(&k) == of_dout, "a negative stride", i);
     k.p[i] = INT64_MAX;
     check(fits(&k) == of_dout, "a stride that leaves the input", i);
   }
+}
+
+static void refuses_what_does_not_fit(void) {
+  const fl_call good = fitting();
+  snprintf(shape_text, sizeof shape_text, "misfits");
+  check(fits(&good), "what fits", 0);
+  refuses_sizes_and_strides(&good);
   for (int i = 0; i < 4; i++) {
     fl_call k = good;
     k.in_numel[i]--;

@@ -172,10 +172,8 @@ static void cholesky(setup *s, int is64, int64_t n) {
   free(a);
 }
 
-static void lu_and_qr(setup *s, int is64, int64_t m, int64_t n) {
+static void lu(setup *s, int is64, int64_t m, int64_t n, const double *a, double tol) {
   const int64_t k = m < n ? m : n;
-  double *a = random_matrix(m * n, is64);
-  const double tol = eps(is64) * 40 * (double)(m + n + 1);
   result r = call(s, FL_CALL_lu, is64, a, m * n, NULL, 0, m * n + m, 4, (int64_t[]){ 1, 0, m, n });
   double *l = calloc((size_t)(m * k + 1), sizeof *l), *u = calloc((size_t)(k * n + 1), sizeof *u);
   double *pa = malloc(sizeof *pa * (size_t)(m * n + 1));
@@ -187,39 +185,49 @@ static void lu_and_qr(setup *s, int is64, int64_t m, int64_t n) {
     }
   for (int64_t i = 0; n == 0 && i < m; i++)
     check(r.at[i] == (double)(i + 1), "rows of an empty LU", (long)m, 0, r.at[i]);
-  double e = off_product(m, n, k, l, 0, u, 0, pa);
+  const double e = off_product(m, n, k, l, 0, u, 0, pa);
   check(e <= tol, "lu", (long)m, (long)n, e);
-  for (int complete = 0; complete < 2; complete++) {
-    const int64_t kq = complete ? m : k;
-    result q = call(s, FL_CALL_qr, is64, a, m * n, NULL, 0, m * kq + kq * n, 6,
-                    (int64_t[]){ 1, 0, m, n, complete, 1 });
-    result o = call(s, FL_CALL_qr, is64, a, m * n, NULL, 0, kq * n, 6,
-                    (int64_t[]){ 1, 0, m, n, complete, 0 });
-    const double *rr = q.at + m * kq;
-    double below = 0, other = 0;
-    for (int64_t i = 0; i < kq; i++)
-      for (int64_t j = 0; j < n; j++) {
-        if (j < i) below += fabs(rr[i * n + j]);
-        other += fabs(rr[i * n + j] - o.at[i * n + j]);
-      }
-    e = off_product(m, n, kq, q.at, 0, rr, 0, a);
-    const double orth = off_product(kq, kq, m, q.at, 1, q.at, 0, NULL);
-    check(e <= tol && below == 0 && other == 0, "qr", (long)m, (long)n, e);
-    check(orth <= tol, "Q'Q = I", (long)m, (long)n, orth);
-    free(q.at);
-    free(o.at);
-  }
-  free(a);
   free(l);
   free(u);
   free(pa);
   free(r.at);
 }
 
-/* rank < least: the last rows are repeated; graded: singular values down to 1e-8. */
-static void svd(setup *s, int is64, int64_t m, int64_t n, int form) {
-  const int64_t k = m < n ? m : n;
-  double *a = random_matrix(m * n, is64), most = 1e-300;
+static void qr(setup *s, int is64, int64_t m, int64_t n, const double *a, double tol,
+               int complete) {
+  const int64_t k = complete || m < n ? m : n;
+  result q = call(s, FL_CALL_qr, is64, a, m * n, NULL, 0, m * k + k * n, 6,
+                  (int64_t[]){ 1, 0, m, n, complete, 1 });
+  result o = call(s, FL_CALL_qr, is64, a, m * n, NULL, 0, k * n, 6,
+                  (int64_t[]){ 1, 0, m, n, complete, 0 });
+  const double *r = q.at + m * k;
+  double below = 0, other = 0;
+  for (int64_t i = 0; i < k; i++)
+    for (int64_t j = 0; j < n; j++) {
+      if (j < i) below += fabs(r[i * n + j]);
+      other += fabs(r[i * n + j] - o.at[i * n + j]);
+    }
+  const double e = off_product(m, n, k, q.at, 0, r, 0, a);
+  const double orth = off_product(k, k, m, q.at, 1, q.at, 0, NULL);
+  check(e <= tol && below == 0 && other == 0, "qr", (long)m, (long)n, e);
+  check(orth <= tol, "Q'Q = I", (long)m, (long)n, orth);
+  free(q.at);
+  free(o.at);
+}
+
+static void lu_and_qr(setup *s, int is64, int64_t m, int64_t n) {
+  double *a = random_matrix(m * n, is64);
+  const double tol = eps(is64) * 40 * (double)(m + n + 1);
+  lu(s, is64, m, n, a, tol);
+  for (int complete = 0; complete < 2; complete++) qr(s, is64, m, n, a, tol, complete);
+  free(a);
+}
+
+/* By form: 1 the last rows are repeated, 2 singular values down to 1e-8, 3 zeros, 4 ones on the
+** diagonal, 5 small numbers. *most: the largest element. */
+static double *matrix_of(int is64, int64_t m, int64_t n, int form, double *most) {
+  double *a = random_matrix(m * n, is64);
+  *most = 1e-300;
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) {
       if (form == 1 && i > m / 2) a[i * n + j] = a[(i - m / 2 - 1) * n + j];
@@ -228,8 +236,14 @@ static void svd(setup *s, int is64, int64_t m, int64_t n, int form) {
       if (form == 4) a[i * n + j] = i == j;
       if (form == 5) a[i * n + j] *= is64 ? 1e-290 : 1e-36;
       if (!is64) a[i * n + j] = (float)a[i * n + j];
-      if (fabs(a[i * n + j]) > most) most = fabs(a[i * n + j]);
+      if (fabs(a[i * n + j]) > *most) *most = fabs(a[i * n + j]);
     }
+  return a;
+}
+
+static void svd(setup *s, int is64, int64_t m, int64_t n, int form) {
+  const int64_t k = m < n ? m : n;
+  double most, *a = matrix_of(is64, m, n, form, &most);
   const double tol = eps(is64) * 60 * (double)(m + n + 1);
   result only = call(s, FL_CALL_svd, is64, a, m * n, NULL, 0, k, 6,
                      (int64_t[]){ 1, 0, m, n, 0, 0 });

@@ -351,6 +351,21 @@ static sample *random_kernel(long seed, int wrong) {
   return s;
 }
 
+/* The space of one row, or of one column, for each kept index. */
+static void set_shape(sample *s, const int *shape) {
+  const int cols = shape[2];
+  fl_kernel *k = &s->k;
+  k->kind = (uint8_t)(cols ? FL_K_COL : FL_K_ROW);
+  k->nkept = k->nred = 1;
+  k->size[0] = k->rows = shape[cols];
+  k->size[1] = k->n = shape[!cols];
+  k->points = k->rows * k->n;
+  k->instr = s->instr;
+  k->operand = s->operand;
+  k->store = s->store;
+  k->scalar = s->scalar;
+}
+
 /* One reduction, or one of squares, of an operand without changes: shapes around the sizes at which
 ** the loops change. */
 static sample *streaming_kernel(long seed) {
@@ -364,15 +379,7 @@ static sample *streaming_kernel(long seed) {
   fl_kernel *k = &s->k;
   state = (uint64_t)seed * 99;
   const int op = square ? 0 : pick(5);
-  k->instr = s->instr;
-  k->operand = s->operand;
-  k->store = s->store;
-  k->scalar = s->scalar;
-  k->kind = (uint8_t)(cols ? FL_K_COL : FL_K_ROW);
-  k->nkept = k->nred = 1;
-  k->size[0] = k->rows = shape[cols];
-  k->size[1] = k->n = shape[!cols];
-  k->points = k->rows * k->n;
+  set_shape(s, shape);
   const int dtype = seed / 12 % 2 ? FLAME_F64 : FLAME_F32, from = new_operand(s, dtype, 3, 1);
   s->operand[from].stride[0] = cols ? 1 : k->n;
   s->operand[from].stride[1] = cols ? k->rows : 1;

@@ -9,7 +9,7 @@
 ** - Both arms of a select are computed: loops over these functions then vectorise.
 ** - Integers wrap (computed unsigned), never trap: x // 0 and x % 0 give 0.
 ** Accuracy: docs/accuracy.md. Polynomials are minimax (Remez). The text goes on in
-** math_f64.h, math_special.h, math_f32.h, math_gelu.h and math_random.h.
+** math_f64.h, math_special.h, math_f32.h, math_inner.h and math_random.h.
 */
 #ifndef FL_TENSOR_MATH_H
 #define FL_TENSOR_MATH_H
@@ -264,6 +264,6 @@ FL_CASTS_INTEGER(int32_t, i32)
 #include "tensor/math_f64.h"
 #include "tensor/math_special.h"
 #include "tensor/math_f32.h"
-#include "tensor/math_gelu.h"
+#include "tensor/math_inner.h"
 #include "tensor/math_random.h"
 #endif

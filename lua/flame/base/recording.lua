@@ -1,6 +1,14 @@
 --- What is recorded, as far as functions that are composed in Lua ask.
 local flame = require "flame"
+local internal = flame.internal
 local recording = {}
+
+--- From pin() on all ops belong to the script's line that called the library, which is looked up once.
+-- 'unpin' ends that; it comes first, as an error may come in between:
+--   local _ <close> = recording.unpin
+--   recording.pin()
+recording.pin = internal.pin
+recording.unpin = setmetatable({}, { __close = function() internal.unpin() end })
 
 --- Are gradients of any of these needed? If not, nothing is kept for them.
 function recording.tracked(...)

@@ -3,10 +3,7 @@
 -- the steps then hold one product with the hidden state each. Given the table
 -- of flame.nn, adds to it.
 local flame = require "flame"
-local internal = flame.internal
-
--- The steps' ops all belong to the script's line that called the net: it is looked up once.
-local unpin = setmetatable({}, { __close = function() internal.unpin() end })
+local recording = require "flame.base.recording"
 
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
@@ -94,8 +91,8 @@ return function(nn, shared)
       self["bias_ih" .. suffix], self["bias_hh" .. suffix]
     local projection = self.proj_size > 0 and self["weight_hr" .. suffix]
     local n, out = #inputs, {}
-    local _ <close> = unpin                      -- parametrisations, a script's code, have run
-    internal.pin()
+    local _ <close> = recording.unpin            -- parametrisations, a script's code, have run
+    recording.pin()
     local gx = rows(flame.linear(flame.stack(inputs), wx, bx))
     for k = 1, n do
       local t = backwards and n + 1 - k or k

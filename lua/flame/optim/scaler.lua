@@ -2,10 +2,10 @@
 -- flame.optim, adds to it.
 local flame = require "flame"
 local objects = require "flame.base.objects"
+local recording = require "flame.base.recording"
 
 return function(optim, shared)
-  local fail, number, pin, unpin, put = shared.fail, shared.number, shared.pin, shared.unpin,
-    shared.put
+  local fail, number, put = shared.fail, shared.number, shared.put
 
   -- ---- scaled losses ----------------------------------------------------------------------------
   ---@class flame.GradScaler
@@ -72,8 +72,8 @@ return function(optim, shared)
       fail("GradScaler: %s since the last update()",
         self.seen[opt].stepped and "step() came" or "unscale() came already")
     end
-    local _ <close> = unpin
-    pin()
+    local _ <close> = recording.unpin
+    recording.pin()
     flame.no_grad(function()
       local gradients = each_gradient(opt)
       for _, g in ipairs(gradients) do

@@ -53,6 +53,18 @@ static void raced(fl_text *t, const fl_lane_report *r) {
                  (int)r->other.line);
 }
 
+static void lost_lane(fl_text *t, const fl_lane_report *r) {
+  who(t, r, &r->at);
+  if (r->other.thread == r->at.thread) fl_text_puts(t, " is not in the mask that it gives");
+  else if (r->other.thread >= (int64_t)r->block[0] * r->block[1] * r->block[2])
+    fl_text_puts(t, " wants the value of a lane beyond the end of the block");
+  else {
+    fl_text_puts(t, " needs ");
+    who(t, r, &r->other);
+    fl_text_puts(t, ", which is not there");
+  }
+}
+
 void fl_lane_message(const fl_lane_report *r, fl_text *t) {
   if (!r->kind) return;
   fl_text_printf(t, "kernel '%s', line %d: ", r->kernel, (int)r->at.line);
@@ -80,17 +92,7 @@ void fl_lane_message(const fl_lane_report *r, fl_text *t) {
       fl_text_printf(t, "misaligned address: %s, this one at byte %lld, in ", r->name,
                      (long long)r->index);
       break;
-    case FL_LANE_LANE:
-      who(t, r, &r->at);
-      if (r->other.thread == r->at.thread) fl_text_puts(t, " is not in the mask that it gives");
-      else if (r->other.thread >= (int64_t)r->block[0] * r->block[1] * r->block[2])
-        fl_text_puts(t, " wants the value of a lane beyond the end of the block");
-      else {
-        fl_text_puts(t, " needs ");
-        who(t, r, &r->other);
-        fl_text_puts(t, ", which is not there");
-      }
-      return;
+    case FL_LANE_LANE: lost_lane(t, r); return;
     case FL_LANE_STEPS: fl_text_puts(t, "the step limit is reached in a loop by "); break;
     default: fl_text_puts(t, "stopped in "); break;
   }

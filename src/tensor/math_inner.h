@@ -1,8 +1,8 @@
 /* The numbers: functions that only composites record. The exponential of what is not positive; gelu
 ** in its tanh form, x sigmoid(w), w = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its slope. A part of
 ** math.h, which is what to include. */
-#ifndef FL_TENSOR_MATH_GELU_H
-#define FL_TENSOR_MATH_GELU_H
+#ifndef FL_TENSOR_MATH_INNER_H
+#define FL_TENSOR_MATH_INNER_H
 
 /* ---- exponential -------------------------------------------------------------------- */
 
