@@ -86,6 +86,57 @@ print(#here, far < 1e-6 or far)]]
     assert.truthy(text:find "42\ttrue", text)
   end)
 
+  -- As many operands as a kernel may have: the last parameter is done in parts by two kernels.
+  case("does so with large arrays, more than a kernel takes", function()
+    local text = run [[
+local optim = require "flame.optim"
+local function both(device)
+  flame.seed(2)
+  local p = {}
+  for i = 1, 26 do
+    p[i] = flame.randn(512, 512):to(device):requires_grad_(true)
+    p[i].grad = flame.randn(512, 512):to(device)
+  end
+  flame.eval(p)
+  local opt = optim.AdamW(p, { lr = 0.1 })
+  for _ = 1, 2 do opt:step() flame.eval(p) end
+  return p
+end
+local here, there, far = both "cpu", both "cuda", 0
+for i, x in ipairs(here) do far = math.max(far, (x - there[i]:cpu()):abs():amax():item()) end
+print(#here, far < 1e-6 or far)]]
+    assert.truthy(text:find "26\ttrue", text)
+  end)
+
+  case("does so with dtypes mixed, slices, draws, indices and results that are dropped", function()
+    local text = run [[
+local dtypes = { "f32", "bf16", "f64", "f16", "i32", "i64" }
+local function both(device)
+  flame.seed(4)
+  local whole, list, out = flame.randn(20, 9):to(device), {}, {}
+  local at = flame.tensor({ 3, 1, 2, 9, 9 }, { dtype = "i64" }):to(device)
+  for i = 1, 20 do list[i] = (flame.randn(9):to(device) * 4):to(dtypes[i % 6 + 1]) end
+  flame.eval(list)
+  flame.eval(whole)
+  for i = 1, 20 do
+    out[i] = list[i] * 2 + i
+    out[20 + i] = (whole[i] + list[i]):float()[at]
+    out[40 + i] = flame.rand(9, { device = device }) * whole[i]
+    whole[21 - i] = whole[21 - i] + 0.5
+    local _ = list[i] - 1
+  end
+  out[61] = whole
+  collectgarbage()
+  flame.eval(out)
+  for i, x in ipairs(out) do out[i] = x:double():cpu() end
+  return out
+end
+local here, there, far = both "cpu", both "cuda", 0
+for i, x in ipairs(here) do far = math.max(far, (x - there[i]):abs():amax():item()) end
+print(#here, far < 1e-6 or far)]]
+    assert.truthy(text:find "61\ttrue", text)
+  end)
+
   case("trains as the CPU does, and nothing of a step sticks whose check fails", function()
     local text = run(training .. [[
 local a, b = train "cpu", train "cuda"

@@ -231,9 +231,9 @@ static int fill_steps(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan *p
 /* The number of steps beyond one per group that splitting may produce. */
 static int64_t more_steps(const fl_planner *P) {
   int64_t more = 0;
-  for (int64_t g = 0; P->p->device && g < P->group.n; g++) {
+  for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *G = &P->group.at[g];
-    if (G->kind == FL_K_MAP || (G->kind == FL_K_ROW && G->red == (1u << G->nd) - 1))
+    if (fl_plan_may_split(P, G->kind, G->red == (1u << G->nd) - 1, G->access.n))
       more += G->access.n;
   }
   return more;

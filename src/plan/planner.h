@@ -161,6 +161,8 @@ int fl_instr_accesses(const fl_instr *x);
 /* split.c: splits a kernel whose stored values have nothing in common into several, at most one per
 ** store. Returns how many; 0: it stays as it is; -1: no memory. */
 int fl_plan_split(fl_planner *P, const fl_kernel *k, fl_kernel *out);
+/* May a kernel be split? whole: it reduces everything; n: its operands. */
+int fl_plan_may_split(const fl_planner *P, int kind, int whole, int64_t n);
 int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m);
 int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s);
 /* The bytes it moves. */

@@ -174,16 +174,14 @@ static void drop(fl_planner *P, fl_kernel *out, int n) {
   while (n--) fl_kernel_free(P->mem, &out[n]);
 }
 
-/* Is it a kernel that may have to be split? */
-static int may_split(const fl_planner *P, const fl_kernel *k) {
-  if (!P->p->device || k->nstore < 2) return 0;
-  return k->kind == FL_K_MAP ? k->noperand > MANY : k->kind == FL_K_ROW && !k->nkept;
+int fl_plan_may_split(const fl_planner *P, int kind, int whole, int64_t n) {
+  return P->p->device && (kind == FL_K_MAP ? n > MANY : kind == FL_K_ROW && whole);
 }
 
 int fl_plan_split(fl_planner *P, const fl_kernel *k, fl_kernel *out) {
   parts p = { .k = k };
   int n = 0, alike = 1;
-  if (!may_split(P, k)) return 0;
+  if (k->nstore < 2 || !fl_plan_may_split(P, k->kind, !k->nkept, k->noperand)) return 0;
   find_parts(P, &p);
   if (is_whole(&p)) return 0;
   for (uint16_t v = 0; v < k->ninstr; v++) {
