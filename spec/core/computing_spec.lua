@@ -86,7 +86,7 @@ print(#here, far < 1e-6 or far)]]
     assert.truthy(text:find "42\ttrue", text)
   end)
 
-  -- As many operands as a kernel may have: the last parameter is done in parts by two kernels.
+  -- More operands than one kernel may have.
   case("does so with large arrays, more than a kernel takes", function()
     local text = run [[
 local optim = require "flame.optim"

@@ -118,7 +118,7 @@ describe("random programs over ranks", function()
     { 2, "FLAME_BUDGET=$((5 * OMPI_COMM_WORLD_RANK + 1))" }, { 4, "FLAME_BUDGET=17" },
   } do
     it(("agree with what each computes alone: %d ranks, %s"):format(case[1], case[2]), function()
-      for first = 1, 60, 15 do                     -- a group is given 100 s, on a GPU with all its kernels
+      for first = 1, 60, 15 do       -- a group has 100 s, on a GPU with its compiler
         local out = run(case[1], first, 15, { by = "tcp", with = case[2] })
         for k = 1, case[1] do assert.equal("good\n", out[k]) end
       end

@@ -4,12 +4,14 @@
 **
 **   fl_launch l;
 **   fl_launch_begin(&l, c, function);                          one argument each, in any order:
-**   if (!fl_launch_takes(&l, 0, "int", x)) return …; may x be passed for parameter 0?
-**   fl_launch_input(&l, 0, fl_launch_hold(&l, x)); const float *x; -1 is an error
-**   fl_launch_output(&l, 1, FLAME_F32, 1, &n, -1); float *y: zeros, a result fl_launch_bytes(&l, 2,
-**   &count, sizeof count); int n fl_launch_elements(&l, n); or set l.p[FL_KP_GRID] … fl_node *y[1];
+**   if (!fl_launch_takes(&l, 0, "int", x)) return …;           may x be passed for parameter 0?
+**   fl_launch_input(&l, 0, fl_launch_hold(&l, x));             const float *x; -1 is an error
+**   fl_launch_output(&l, 1, FLAME_F32, 1, &n, -1);             float *y: zeros, a result
+**   fl_launch_bytes(&l, 2, &count, sizeof count);              int n
+**   fl_launch_elements(&l, n);                                 or set l.p[FL_KP_GRID] …
+**   fl_node *y[1];
 **   if (fl_launch_check(&l) == FLAME_OK && fl_launch_ready(&l) == FLAME_OK)
-**     fl_launch_record(&l, y); recorded: it runs when a result is needed
+**     fl_launch_record(&l, y);                                 runs when a result is needed
 **
 ** An argument that is not given is a null pointer. All errors are kept in the context, with the
 ** kernel's name. Results are borrowed from the innermost scope, and are not tracked.

@@ -3,8 +3,10 @@
 ** that it can join without breaking the order of stages, or into a new one.
 **
 ** Joining pays when something is shared: a load, or a value the group computes. Then the cell
-** costs no separate pass. Equal groups without anything in common become instances of one
-** launch later (finish.c).
+** costs no separate pass. An array that the cell itself reads twice counts as well: that brings
+** equal work of several stages together (the squares of all gradients, an optimiser's step), of
+** which a GPU gets the parts (split.c). Equal groups of one stage without anything in common
+** become instances of one launch later (finish.c).
 */
 #include "plan/place.h"
 #include "base/hash.h"

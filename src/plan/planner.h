@@ -3,10 +3,11 @@
 **
 **   classify.c  each program node becomes a cell: view, deferred or anchored
 **   place.c     each anchored cell is put into a group, in program order
-**   pieces.c arrays joined along an axis, read and written piece by piece emit.c appends the
-**   expression of a cell to a group's instructions homes.c writes in place, and what they wait for
-**   finish.c order, kernels (kernelize.c, split.c) -> fl_plan arena.c addresses of values that no
-**   handle holds
+**   pieces.c    arrays joined along an axis, read and written piece by piece
+**   emit.c      appends the expression of a cell to a group's instructions
+**   homes.c     writes in place, and what they wait for
+**   finish.c    order, kernels (kernelize.c, split.c) -> fl_plan
+**   arena.c     addresses of values that no handle holds
 **
 ** A deferred cell is elementwise work that is written into the groups that need it (recomputed
 ** where several do). An anchored cell is computed in exactly one group: kept values, reductions,
@@ -31,9 +32,8 @@ enum {
   FL_FORM_LIMIT = 600,     /* longest expression of a component of a form */
   FL_LEAF_LIMIT = 48,      /* most values that such an expression reads */
   FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
-  FL_ROW_JOIN_LIMIT = 400, /* for longer groups of rows or columns: most instructions that a cell
-                           ** may add */
-  FL_ROW_JOIN_MOST = 64,   /* so many */
+  FL_ROW_JOIN_LIMIT = 400, /* instructions of a group of rows or columns from which on ... */
+  FL_ROW_JOIN_MOST = 64,   /* ... a cell may add at most so many */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
   FL_REPEAT_READS = 3,     /* fewest arrays of its size, by bytes, for which an expression is not
                            ** recomputed */

@@ -3,8 +3,8 @@ local flame = require "flame"
 local internal = flame.internal
 local recording = {}
 
---- From pin() on all ops belong to the script's line that called the library, which is looked up once.
--- 'unpin' ends that; it comes first, as an error may come in between:
+--- From pin() on all ops belong to the line of the script that called the library, looked up
+-- once. 'unpin' ends that; it comes first, as an error may come in between:
 --   local _ <close> = recording.unpin
 --   recording.pin()
 recording.pin = internal.pin

@@ -1,6 +1,6 @@
---- Reductions of everything that have nothing in common are instances of one launch on a GPU, and
--- so are the parts of elementwise kernels of many arrays: read off the plan of a device that is not
--- there (spec/c/fake_cuda.c). Their values: spec/core/computing_spec.lua.
+--- Kernels of equal structure that have nothing in common are instances of one launch on a GPU:
+-- read off the plan of a device that is not there (spec/c/fake_cuda.c). Their values:
+-- spec/core/computing_spec.lua.
 require "spec.support.helper"
 local machine = require "spec.support.machine"
 
@@ -27,6 +27,19 @@ describe("the norm of many gradients", function()
       flame.eval(all)
       for _, x in ipairs(all) do x = x:float() sum = sum + (x * x):sum() end
       flame.eval(sum)]])
+  end)
+
+  it("is so too where they come from several layers, one after the other", function()
+    local list = rows [[
+      local w, x = {}, flame.ones(4, 6)
+      for i = 1, 9 do w[i] = flame.ones(6, 6):requires_grad_(true) end
+      flame.eval(w)
+      for i = 1, 9 do x = x:matmul(w[i]):tanh() end
+      x:sum():backward()
+      local sum = 0
+      for i = 1, 9 do sum = sum + (w[i].grad * w[i].grad):sum() end
+      flame.eval(sum)]]
+    assert.same({ "9 times row kept() reduced(36)" }, list)
   end)
 
   it("stays one kernel where sums share what they read", function()
