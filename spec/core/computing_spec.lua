@@ -137,6 +137,31 @@ print(#here, far < 1e-6 or far)]]
     assert.truthy(text:find "61\ttrue", text)
   end)
 
+  case("has the values of the next run where a replay's numbers could not be set", function()
+    for first, replays in pairs { [1] = 0, [2] = 0, [7] = 3 } do       -- refused from it on
+      local text = run([[
+local x = flame.tensor({ 0.5, 1, 2 }, { device = "cuda" })
+local z = flame.tensor({ 0.5, 1, 2 }, { device = "cuda" })
+flame.eval { x, z }
+local failed, wrong = 0, 0
+for i = 1, 24 do
+  local function value(on)
+    return ((x:to(on) * (i * 0.25) + 1):square():sum() + (z:to(on) * (i * 0.5)):amax()):item()
+  end
+  local ok, v = pcall(value, "cuda")
+  if not ok then
+    failed = failed + 1
+    assert(v:find("cuGraphExecKernelNodeSetParams: CUDA_ERROR_OTHER", 1, true), v)
+    v = value "cuda"
+  end
+  if math.abs(v - value "cpu") > 1e-5 then wrong = wrong + 1 end
+end
+print("failed", failed > 0, wrong, flame.stats().replays)]],
+        ("FAKE_CUDA=\"computes=1 tell=1 fail=GraphExecKernelNodeSetParams:%d:1\""):format(first))
+      assert.truthy(text:find("failed\ttrue\t0\t" .. replays), text)
+    end
+  end)
+
   case("trains as the CPU does, and nothing of a step sticks whose check fails", function()
     local text = run(training .. [[
 local a, b = train "cpu", train "cuda"
