@@ -109,6 +109,21 @@ INTEGERS(int64_t, uint64_t, i64, 64, SIGNED_Q(int64_t, uint64_t), SIGNED_R(int64
 INTEGERS(uint64_t, uint64_t, u64, 64, UNSIGNED_Q(uint64_t), UNSIGNED_R(uint64_t), 0)
 UNARY(not_bool, int32_t, int32_t, x ^ 1)
 
+#define FUSED(name, T, v) \
+  static void name(ARGS) { \
+    T *out = y_; const T *a = a_, *b = b_, *c = c_; \
+    if (uni) { \
+      const T x = a[0]; \
+      EACH { const T y = b[i], z = c[i]; out[i] = v; } \
+    } else { \
+      EACH { const T x = a[i], y = b[i], z = c[i]; out[i] = v; } \
+    } \
+  }
+FUSED(add_product_f32, float, z + x * y)
+FUSED(add_product_f64, double, z + x * y)
+FUSED(sub_product_f32, float, z - x * y)
+FUSED(sub_product_f64, double, z - x * y)
+
 #define SELECT(name, T) \
   static void name(ARGS) { \
     T *out = y_; const int32_t *a = a_; const T *b = b_, *c = c_; \
@@ -326,6 +341,24 @@ static void range_i64(const int64_t *a, int64_t n, int64_t *low, int64_t *high) 
   *high = h;
 }
 
+#define BY_ROWS(w, T) \
+  static void ramp_##w(void *y_, int64_t n, int64_t first, int64_t step) { \
+    T *y = y_; \
+    EACH y[i] = (T)first + (T)step * (T)i; \
+  } \
+  static void load_rows_##w(void *y_, const void *p_, const int64_t *at, int64_t rows, \
+                            int64_t n) { \
+    T *y = y_; const T *p = p_; \
+    for (int64_t r = 0; r < rows; r++, y += n) { const T *from = p + at[r]; EACH y[i] = from[i]; } \
+  } \
+  static void load_flat_##w(void *y_, const void *p_, const int64_t *at, int64_t rows, \
+                            int64_t n) { \
+    T *y = y_; const T *p = p_; \
+    for (int64_t r = 0; r < rows; r++, y += n) { const T x = p[at[r]]; EACH y[i] = x; } \
+  }
+BY_ROWS(4, uint32_t)
+BY_ROWS(8, uint64_t)
+
 /* ---- masks --------------------------------------------------------------------------- */
 
 static int32_t mask_and(int32_t *y, const int32_t *m, const int32_t *c, int64_t n) {
@@ -410,11 +443,13 @@ const fl_lane_table FL_ISA_NAME(fl_lane) = {
             CAST_ROW(f64) },
   .round = { [FL_KT_F16] = round_to_f16, [FL_KT_BF16] = round_to_bf16 },
   .select = { select_4, select_8 }, .copy = { copy_4, copy_8 }, .splat = { splat_4, splat_8 },
+  .fused = { { add_product_f32, sub_product_f32 }, { add_product_f64, sub_product_f64 } },
   .all = and_i32, .any = or_i32, .blend = { blend_4, blend_8 },
   .load = BY_TYPE(load), .store = BY_TYPE(store), .gather = BY_TYPE(gather),
   .scatter = BY_TYPE(scatter),
   .in_a_row = { in_a_row_i32, in_a_row_u32, NULL, in_a_row_i64, in_a_row_i64, NULL },
-  .range = range_i64,
+  .ramp = { ramp_4, ramp_8 }, .load_rows = { load_rows_4, load_rows_8 },
+  .load_flat = { load_flat_4, load_flat_8 }, .range = range_i64,
   .mask_and = mask_and, .mask_and_not = mask_and_not, .mask_without = mask_without,
   .mask_test = mask_test, .in_order = in_order, .stamp = stamp, .stamp_read = stamp_read,
 };
