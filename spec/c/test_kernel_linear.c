@@ -56,8 +56,8 @@ static void condition(int most) {
 }
 
 static void expression(int most) {
-  static const char *const casts[] = { "int", "unsigned", "long long", "unsigned long long", "short",
-                                       "unsigned char", "signed char", "bool", "float" };
+  static const char *const casts[] = { "int", "unsigned", "long long", "unsigned long long",
+                                       "short", "unsigned char", "signed char", "bool", "float" };
   if (most <= 0) { leaf(); return; }
   switch (draw(9)) {
     case 0: put("(%s)(", casts[draw(9)]); expression(most - 1); put(")"); return;
@@ -84,32 +84,85 @@ static void index_of(int size) {
   put(") & %d)", draw(60) ? 255 : 1023);
 }
 
+static void statement(void);
+
+static void assign(void) {
+  put("%s = ", variable[draw(6)]);
+  expression(3);
+  put(";\n");
+}
+
+static void store(void) {
+  put("g[");
+  index_of(CELLS);
+  put("] = ");
+  if (!draw(4)) { put("g["); index_of(CELLS); put("]"); }
+  else expression(2);
+  put(";\ns[");
+  index_of(256);
+  put("] = ");
+  expression(1);
+  put(";\n");
+}
+
+static void load(void) {
+  put("%s += s[", variable[draw(6)]);
+  index_of(256);
+  put("] + g[");
+  index_of(CELLS);
+  put("];\n");
+}
+
+static void branch(void) {
+  put("if (");
+  condition(2);
+  put(") {\n");
+  statement();
+  statement();
+  if (draw(2)) { put("} else {\n"); statement(); }
+  put("}\n");
+}
+
+static void loop(void) {
+  put("for (int j%d = 0; j%d < %d; j%d++) {\n", depth, depth, 1 + draw(4), depth);
+  put("%s += j%d;\n", variable[draw(6)], depth);
+  statement();
+  if (!draw(3)) {
+    put("if (");
+    condition(1);
+    put(") %s;\n", draw(2) ? "break" : "continue");
+  }
+  statement();
+  put("}\n");
+}
+
+/* Each thread its share of the elements. */
+static void sweep(void) {
+  put("for (int j%d = t; j%d < %d; j%d += %d) {\n", depth, depth, 20 + draw(200), depth,
+      40 + draw(90));
+  put("g[j%d & 255] += ", depth);
+  expression(1);
+  put(";\n");
+  statement();
+  put("}\n");
+}
+
 static void statement(void) {
   depth++;
-  switch (draw(depth > 3 ? 5 : 10)) {
-    case 0:
-      put("g[");
+  switch (draw(depth > 3 ? 4 : 9)) {
+    case 0: store(); break;
+    case 1: load(); break;
+    case 2: case 3: assign(); break;
+    case 4: branch(); break;
+    case 5: loop(); break;
+    case 6: sweep(); break;
+    case 7:
+      put("atomicAdd(&g[");
       index_of(CELLS);
-      put("] = ");
-      if (!draw(4)) { put("g["); index_of(CELLS); put("]"); }
-      else expression(2);
-      put(";\n");
+      put("], (int)(");
+      expression(1);
+      put("));\n");
       break;
-    case 1: put("s["); index_of(256); put("] = "); expression(1); put(";\n"); break;
-    case 2: put("%s += s[", variable[draw(6)]); index_of(256); put("] + g["); index_of(CELLS); put("];\n"); break;
-    case 3: case 4: put("%s = ", variable[draw(6)]); expression(3); put(";\n"); break;
-    case 5: put("if ("); condition(2); put(") {\n"); statement(); statement();
-            if (draw(2)) { put("} else {\n"); statement(); }
-            put("}\n"); break;
-    case 6: put("for (int j%d = 0; j%d < %d; j%d++) {\n%s += j%d;\n", depth, depth, 1 + draw(4), depth,
-                variable[draw(6)], depth);
-            statement();
-            if (!draw(3)) { put("if ("); condition(1); put(") %s;\n", draw(2) ? "break" : "continue"); }
-            statement(); put("}\n"); break;
-    case 7: put("for (int j%d = t; j%d < %d; j%d += %d) {\ng[j%d & 255] += ", depth, depth,
-                20 + draw(200), depth, 40 + draw(90), depth);
-            expression(1); put(";\n"); statement(); put("}\n"); break;
-    case 8: put("atomicAdd(&g["); index_of(CELLS); put("], (int)("); expression(1); put("));\n"); break;
     default: put("if ("); condition(1); put(") return;\n"); break;
   }
   depth--;
@@ -159,10 +212,19 @@ static int runs_the_same(fl_lane_launch *l, const fl_kfunc *f, int *g, int *line
          !memcmp(&report_of[0].at, &report_of[1].at, sizeof report_of[0].at);
 }
 
+static void random_arguments(int64_t *m, uint32_t *u, int32_t *n, int *g, int *d) {
+  *m = draw(2) ? draw(100) : (int64_t)1 << draw(62);
+  *n = draw(2) ? draw(64) : (int32_t)random_bits();
+  *u = random_bits();
+  for (int k = 0; k < CELLS; k++) g[k] = draw(1000);
+  for (int k = 0; k < 64; k++) d[k] = draw(2) ? draw(300) : (int)random_bits();
+}
+
 static void test_random(int rounds) {
   static int g[CELLS], d[64];
-  static const uint32_t shapes[][3] = { { 256 }, { 32, 8 }, { 16, 16 }, { 8, 8, 4 }, { 7, 5 }, { 1, 40 },
-    { 33 }, { 4, 4 }, { 1 }, { 3, 3, 3 }, { 64, 2 }, { 5, 1, 6 }, { 10, 24 } };
+  static const uint32_t shapes[][3] = {
+    { 256 }, { 32, 8 }, { 16, 16 }, { 8, 8, 4 }, { 7, 5 }, { 1, 40 }, { 33 }, { 4, 4 }, { 1 },
+    { 3, 3, 3 }, { 64, 2 }, { 5, 1, 6 }, { 10, 24 } };
   int ran = 0, linear = 0;
   for (int i = 0; i < rounds; i++) {
     fl_error e = { 0 };
@@ -170,24 +232,26 @@ static void test_random(int rounds) {
     fl_ksource *s = fl_ksource_parse(&memory, &e, text, strlen(text));
     if (s && s->n_kernels && s->kernels[0]->has_body) {
       const fl_lane_memory mem[2] = { MEM(g), MEM(d) };
-      const int64_t m = draw(2) ? draw(100) : (int64_t)1 << draw(62);
-      const int32_t n = draw(2) ? draw(64) : (int32_t)random_bits();
-      const uint32_t u = random_bits();
-      const fl_lane_arg args[] = { { 0, &mem[0] }, { 0, &mem[1] }, { &m, 0 }, { &u, 0 }, { &n, 0 } };
+      int64_t m;
+      uint32_t u;
+      int32_t n;
+      random_arguments(&m, &u, &n, g, d);
+      const fl_lane_arg args[] = { { 0, &mem[0] }, { 0, &mem[1] }, { &m, 0 }, { &u, 0 },
+                                   { &n, 0 } };
       fl_lane_launch l = { .grid = { 1 + (uint32_t)draw(3), 1, 1 }, .args = args, .n_args = 5,
                            .checks = draw(3) ? 0 : 7, .max_steps = 100000 };
       const uint32_t *shape = shapes[draw((int)(sizeof shapes / sizeof *shapes))];
       for (int k = 0; k < 3; k++) l.block[k] = shape[k] ? shape[k] : 1;
-      for (int k = 0; k < CELLS; k++) g[k] = draw(1000);
-      for (int k = 0; k < 64; k++) d[k] = draw(2) ? draw(300) : (int)random_bits();
       const int same = runs_the_same(&l, s->kernels[0], g, &linear);
-      if (!same) fprintf(stderr, "kernel %d, block %u %u %u:\n%s", i, l.block[0], l.block[1], l.block[2], text);
+      if (!same) fprintf(stderr, "kernel %d, block %u %u %u:\n%s", i, shape[0], shape[1],
+                         shape[2], text);
       CHECK(same);
       ran++;
     }
     fl_ksource_free(s);
   }
-  if (finished < rounds / 2) fprintf(stderr, "%d of %d ran, %d to the end\n", ran, rounds, finished);
+  if (finished < rounds / 2)
+    fprintf(stderr, "%d of %d ran, %d to the end\n", ran, rounds, finished);
   CHECK(finished >= rounds / 2 && linear > 4 * ran);
 }
 
