@@ -1,8 +1,9 @@
 /*
-** Linear values, fused products and loads in place against the plain interpreter: random kernels of
+** Linear values and loads in place against the plain interpreter: random kernels of
 ** integers run twice, the second time with every instruction done lane by lane (the marks that
 ** lane_linear.c and lane_fuse.c leave are cleared). Memory and faults must be the same. Blocks of
-** many shapes, several blocks, types, branches, loops and early returns; products against C.
+** many shapes,
+** several blocks, types, branches, loops and early returns; sums of products against C.
 */
 #include "lane_run.h"
 #include "kernel/lanes/lane_code.h"

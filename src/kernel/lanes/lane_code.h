@@ -41,7 +41,6 @@ typedef struct fl_lane_table {
   fl_lane_fn round[FL_KT_COUNT];                    /* F16, BF16 */
   fl_lane_fn select[2];                             /* by wide; a: BOOL */
   fl_lane_fn copy[2], splat[2];
-  fl_lane_fn fused[2][2];              /* F32, F64: c + a b, c - a b; only a may be uniform */
   fl_lane_fn all, any;                              /* eager && and || */
   fl_lane_fn blend[2];                              /* y where the mask c is 0, a elsewhere */
   /* Copies memory to slots and back, for elements of type t. 'at' counts elements. */

@@ -109,21 +109,6 @@ INTEGERS(int64_t, uint64_t, i64, 64, SIGNED_Q(int64_t, uint64_t), SIGNED_R(int64
 INTEGERS(uint64_t, uint64_t, u64, 64, UNSIGNED_Q(uint64_t), UNSIGNED_R(uint64_t), 0)
 UNARY(not_bool, int32_t, int32_t, x ^ 1)
 
-#define FUSED(name, T, v) \
-  static void name(ARGS) { \
-    T *out = y_; const T *a = a_, *b = b_, *c = c_; \
-    if (uni) { \
-      const T x = a[0]; \
-      EACH { const T y = b[i], z = c[i]; out[i] = v; } \
-    } else { \
-      EACH { const T x = a[i], y = b[i], z = c[i]; out[i] = v; } \
-    } \
-  }
-FUSED(add_product_f32, float, z + x * y)
-FUSED(add_product_f64, double, z + x * y)
-FUSED(sub_product_f32, float, z - x * y)
-FUSED(sub_product_f64, double, z - x * y)
-
 #define SELECT(name, T) \
   static void name(ARGS) { \
     T *out = y_; const int32_t *a = a_; const T *b = b_, *c = c_; \
@@ -443,7 +428,6 @@ const fl_lane_table FL_ISA_NAME(fl_lane) = {
             CAST_ROW(f64) },
   .round = { [FL_KT_F16] = round_to_f16, [FL_KT_BF16] = round_to_bf16 },
   .select = { select_4, select_8 }, .copy = { copy_4, copy_8 }, .splat = { splat_4, splat_8 },
-  .fused = { { add_product_f32, sub_product_f32 }, { add_product_f64, sub_product_f64 } },
   .all = and_i32, .any = or_i32, .blend = { blend_4, blend_8 },
   .load = BY_TYPE(load), .store = BY_TYPE(store), .gather = BY_TYPE(gather),
   .scatter = BY_TYPE(scatter),
