@@ -107,7 +107,6 @@ describe("a kernel of rows", function()
       a, b = pair(classes)
       local other, each = ids(rows), flame.randint({ rows, classes }, 1, classes)
       flame.eval(each)
-      local whole <const> = rows * classes * 4
       --- x is not written over: it and the sum are apart.
       local function apart(f)
         assert.is_true(measured(function()
