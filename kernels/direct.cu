@@ -80,8 +80,8 @@ FN copier copier_of(const conv_params &v, int row0, int group) {
   return w;
 }
 
-/* Copies row y of plane z of image n from x0 on: of the gradients g, outputs o0 to o0 + 31, and what
-** the input x has there for each row of weights. */
+/* Copies row y of plane z of image n from x0 on: of the gradients g, outputs o0 to o0 + 31, and
+** what the input x has there for each row of weights. */
 FN void copy_line(const conv_params &v, const copier &w, const float *g, const float *x, int n,
                   int z, int y, int x0, int o0, float (*gs)[WIDE + 4], float *xs) {
   const int lane = threadIdx.x % 32, group = threadIdx.x / 32, in_x = (int)v.in[2],

@@ -445,8 +445,8 @@ FN void svd_order(const svd_room &o) {
   __syncthreads();
 }
 
-/* The columns of w, in order and of length 1, to 'others'. Those whose value is 0 but for noise,
-** and those that are missing of 'wide', are completed: through global memory back in order first. */
+/* The columns of w, in order and of length 1, to 'others'. 'rank' of them are above noise; if that
+** is less than 'wide', they are put in order in w through global memory, and the rest is made. */
 FN void svd_others(const svd_room &o, real *others, int tall, int wide, int rank, real *room) {
   const int p = o.p, q = o.q, ld = o.ld;
   if (rank == q && wide == q) {
