@@ -1,8 +1,9 @@
 /*
 ** Cotangents of the slices of one value. They wait (late.c) until the walk reaches the value, and
 ** if the slices divide it along one axis, they are joined: no zeros are recorded, and 0 is added
-** once, since a sum with zeros has no negative zero. So the gates of a cell, the steps of a sequence
-** or the heads of a projection cost one node for all. Otherwise each is written into zeros, and these are added (regions.c).
+** once, since a sum with zeros has no negative zero. So the gates of a cell, the steps of a
+** sequence or the heads of a projection cost two nodes for all. Otherwise each is written into
+** zeros, and these are added (regions.c).
 **
 ** Which of the two happens depends only on the slices, not on what has been evaluated.
 */
