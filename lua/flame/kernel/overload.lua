@@ -76,7 +76,7 @@ KernelTemplate.__tostring = function(self)
 end
 KernelTemplate.__index, KernelTemplate.__newindex =
   objects.closed("a kernel that is a template", KernelTemplate, {}, function(self, key)
-    if key == "report" or key == "source" or key == "constant" then
+    if ({ report = 1, source = 1, constant = 1, tune = 1 })[key] then
       fail("", "%s is of a kernel, and '%s' is a template\1: write k:of(\"f32\"):%s(…)", key,
         state_of(self).template.name, key)
     end
