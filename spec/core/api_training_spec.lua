@@ -152,8 +152,8 @@ describe("the contract, autograd:", function()
     local line = debug.getinfo(1, "l").currentline + 1
     local ok, why = pcall(function() local y = T({ -1, 4 }):sqrt() return (y * 2):sum():item() end)
     yes(not ok and tostring(why):find("sqrt", 1, true)
-      and tostring(why):find("api_training_spec.lua:" .. line, 1, true) and tostring(why):lower():find("nan",
-        1, true), tostring(why))
+      and tostring(why):find("api_training_spec.lua:" .. line, 1, true)
+      and tostring(why):lower():find("nan", 1, true), tostring(why))
     local x = T({ 0 }, { requires_grad = true })
     line = debug.getinfo(1, "l").currentline + 1
     local y = x:sqrt()
@@ -448,8 +448,8 @@ describe("the contract, errors:", function()
     _, why = pcall(function() return
       g:item() end)
     _, why = pcall(g.totable, g)
-    yes(tostring(why):find("api_training_spec.lua:" .. read .. ": gather: ", 1, true) and tostring(why)
-      :find("(read at spec/core/api_training_spec.lua:" .. (read + 4), 1, true), tostring(why))
+    yes(tostring(why):find("api_training_spec.lua:" .. read .. ": gather: ", 1, true)
+      and tostring(why):find("(read at spec/core/api_training_spec.lua:" .. (read + 4), 1, true), tostring(why))
     eq(4, (T { 2 } * 2)[1]:item())
     for _, f in ipairs { function() return T({ 1 }) + T({ 1, 2 }):reshape(3) end,
         function() return a + b end, function() return a:sum(3) end,

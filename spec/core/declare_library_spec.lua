@@ -1,5 +1,5 @@
---- Every public function of the core library is declared (src/lua/declare.h), and docs/ops.md has it
---- as it is declared.
+--- Every public function of the core library is declared (src/lua/declare.h), and docs/ops.md has
+--- it as it is declared.
 local flame = require "flame"
 local oracle = dofile "spec/support/declare_oracle.lua"
 flame.internal.load()                                     -- what is written in Lua
