@@ -449,7 +449,8 @@ describe("the contract, errors:", function()
       g:item() end)
     _, why = pcall(g.totable, g)
     yes(tostring(why):find("api_training_spec.lua:" .. read .. ": gather: ", 1, true)
-      and tostring(why):find("(read at spec/core/api_training_spec.lua:" .. (read + 4), 1, true), tostring(why))
+      and tostring(why):find("(read at spec/core/api_training_spec.lua:" .. (read + 4), 1, true),
+      tostring(why))
     eq(4, (T { 2 } * 2)[1]:item())
     for _, f in ipairs { function() return T({ 1 }) + T({ 1, 2 }):reshape(3) end,
         function() return a + b end, function() return a:sum(3) end,
