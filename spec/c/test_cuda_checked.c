@@ -80,6 +80,14 @@ static fl_call call_of(const flame_context *c, fl_kfunction *k) {
   return call;
 }
 
+static flame_status one_call(fl_cuda *cuda, const fl_call_run *r) {
+  flame_status e = fl_cuda_enter(cuda);
+  if (e != FLAME_OK) return e;
+  e = fl_cuda_call_kernel(cuda, r);
+  fl_cuda_leave(cuda);
+  return e;
+}
+
 /* Prepares the kernel and launches it once; the fault's text or an error is in *l. */
 static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny, int64_t nodes) {
   void *x = NULL, *y = NULL;
@@ -102,11 +110,7 @@ static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny, int
   if (e == FLAME_OK && !(y = l->d.table->alloc(&l->d, 4 * N))) e = FLAME_NO_MEMORY;
   const fl_call call = call_of(&l->c, l->k);
   const fl_call_run r = { .call = &call, .out = y, .in = { x }, .scalar = &n, .fault = l->fault };
-  fl_cuda *cuda = l->d.state;
-  if (e == FLAME_OK && (e = fl_cuda_enter(cuda)) == FLAME_OK) {
-    e = fl_cuda_call_kernel(cuda, &r);
-    fl_cuda_leave(cuda);
-  }
+  if (e == FLAME_OK) e = one_call(l->d.state, &r);
   l->told = fake.calls;
   if (x) l->d.table->free(&l->d, x, 4 * N);
   if (y) l->d.table->free(&l->d, y, 4 * N);

@@ -95,6 +95,10 @@ static void same_bits(flame_tensor *x, flame_tensor *y) {
 /* Bitwise ops take integers. */
 static const char *word_of(int op) { return fl_ops[op].kind == FL_KIND_INT ? "i23" : "f23"; }
 
+#define SPECIAL(...)
+#define INNER_UNARY(op, kind, value, grad, domain, doc)
+#define INNER_BINARY(op, kind, value, g1, g2, domain, doc)
+
 static void table(flame_context *c) {
   flame_tensor *mask = made(c, "b23"), *other;
 #define BEGIN(op) \
@@ -130,9 +134,6 @@ static void table(flame_context *c) {
   flame_clear_error(c); \
   LACKS(flame_##op(x, 1, (int[]){ 0 }, 0)); \
   END }
-#define SPECIAL(...)
-#define INNER_UNARY(op, kind, value, grad, domain, doc)
-#define INNER_BINARY(op, kind, value, g1, g2, domain, doc)
 #include "tensor/ops.def"
   flame_free(mask);
 }

@@ -351,6 +351,17 @@ static void move_to(fl_front *p, const fl_symbol *s, const fl_cvalue *from, int3
   put(p, p->b, s->offset, from->idx ? from->idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
 }
 
+/* Refuses values that pointer s may not take. 'turn' is not NULL if s can point to several arrays. */
+static void check_pointer(fl_front *p, const fl_symbol *s, const fl_kturn *turn,
+                          const fl_cvalue *from, int32_t line) {
+  if (from->when != s->v.when)
+    fl_refuse(p, line, "pointer '%s', which may be null, is assigned again", s->name);
+  if (turn && p->up)
+    fl_refuse(p, line, "pointer '%s' to one or another array is assigned in a lambda", s->name);
+  if (turn && from->is_const && !s->v.is_const)
+    fl_refuse(p, line, "a pointer to const is assigned to pointer '%s'", s->name);
+}
+
 /* p = q: the array must stay the same, the index moves. */
 static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   fl_symbol *s = &p->syms.at[to.sym - 1];
@@ -370,12 +381,7 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
     s->v.sym = 0;
   }
   fl_kturn *turn = s->v.type ? fl_turn_of(p, s->v.var) : NULL;
-  if (from.when != s->v.when)
-    fl_refuse(p, line, "pointer '%s', which may be null, is assigned again", s->name);
-  if (turn && p->up)
-    fl_refuse(p, line, "pointer '%s' to one or another array is assigned in a lambda", s->name);
-  if (turn && from.is_const && !s->v.is_const)
-    fl_refuse(p, line, "a pointer to const is assigned to pointer '%s'", s->name);
+  check_pointer(p, s, turn, &from, line);
   if (p->failed) return to;
   if (from.null) fl_refuse(p, line, "pointer '%s' is set to null", s->name);
   else if (!s->v.type || s->offset < 0)
