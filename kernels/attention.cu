@@ -355,7 +355,14 @@ FN void put_rows(element *to, long long over, int n, int d, int skip, element *o
 
 /* The online softmax of a warp's rows: largest score so far, sum of exponentials under it (of this
 ** lane's columns until the end). */
-template <int T> struct running { float top[T][2], sum[T][2]; };
+template <int T> struct running {
+  float top[T][2], sum[T][2];
+  FN void begin() {
+#pragma unroll
+    for (int t = 0; t < T; t++)
+      top[t][0] = top[t][1] = minus_inf(), sum[t][0] = sum[t][1] = 0.0f;
+  }
+};
 
 /* Scores as the softmax takes them: in units of 1 / c, or of log2 with a mask that is added. */
 template <int T,
@@ -451,9 +458,7 @@ KERNEL __launch_bounds__(THREADS,
   float o[T][HEAD / 8][4], s[T][N / 8][4], by[T][2];
   running<T> w;
   clear(o);
-#pragma unroll
-  for (int t = 0; t < T; t++)
-    w.top[t][0] = w.top[t][1] = minus_inf(), w.sum[t][0] = w.sum[t][1] = 0.0f;
+  w.begin();
   arrive();
   if (MASK != 2) sign_rows(own, 16 * T, a.scale);
   q.open(own);

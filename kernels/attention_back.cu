@@ -212,6 +212,15 @@ KERNEL __launch_bounds__(THREADS,
   put_keys<T>(a, x.b, x.h, row, skip, own_k, own_v, dk, dv, bad);
 }
 
+/* From scores s and the gradient dp of their softmax: that of the scores, in dp. */
+template <int T, int N>
+FN void queries_gradient(float (&s)[T][N / 8][4], float (&dp)[T][N / 8][4], const by_row<T> &sums,
+                         const sight &see, int row, int first, float c) {
+  const int i0 = row + lane_row(), j0 = first + lane_column();
+  if (see.edge(row, first + N - 1)) gradients<true, false>(s, dp, sums, see, i0, j0, c);
+  else gradients<false, false>(s, dp, sums, see, i0, j0, c);
+}
+
 KERNEL __launch_bounds__(THREADS,
                          queries_tiling::blocks)
   attention_queries(const __grid_constant__ attention_args a) {
@@ -246,10 +255,7 @@ KERNEL __launch_bounds__(THREADS,
     float s[T][N / 8][4], dp[T][N / 8][4];
     product_nt(s, q, now);
     product_nt(dp, g, now + N * LD);
-    const int i0 = row + lane_row(), j0 = n * N + lane_column();
-    if (see.edge(row, n * N + N - 1))
-      gradients<true, false>(s, dp, sums, see, i0, j0, a.scale * LOG2E);
-    else gradients<false, false>(s, dp, sums, see, i0, j0, a.scale * LOG2E);
+    queries_gradient<T, N>(s, dp, sums, see, row, n * N, a.scale * LOG2E);
     u32 ds[T][N / 16][4];
     round_to(ds, dp);
     product_nn(dq, ds, now);

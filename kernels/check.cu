@@ -325,6 +325,14 @@ template <class T> FL_FN T fl_divisor(fl_thread &t, T v, int line) {
 
 /* ---- threads together ---------------------------------------------------------------- */
 
+/* Of the lanes 'of', those that wait at the place where lane k does. */
+FL_FN unsigned fl_beside(const volatile fl_block *b, unsigned first, unsigned of, unsigned k) {
+  unsigned group = 0;
+  for (unsigned j = 0; j < 32; j++)
+    if ((of >> j & 1) && b->site[first + j] == b->site[first + k]) group |= 1u << j;
+  return group;
+}
+
 /* Where no lane of a warp runs, those that wait go on: at each place where all the lanes that are
 ** wanted and can come have come, else at that of the lowest lane. With the warp's lock. */
 FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
@@ -341,23 +349,15 @@ FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
   unsigned whole = 0, lowest = 0;
   for (unsigned k = 0; k < n; k++) {
     if (!(waits >> k & 1)) continue;
-    unsigned group = 0;
-    for (unsigned j = 0; j < n; j++)
-      if ((waits >> j & 1) && b->site[first + j] == b->site[first + k]) group |= 1u << j;
+    const unsigned group = fl_beside(b, first, waits, k);
     if (!(b->mask[first + k] & live & ~group)) whole |= group;
     if (!lowest) lowest = group;
   }
   const unsigned leave = whole ? whole : lowest;
   for (unsigned k = 0; k < n; k++) {
     if (!(leave >> k & 1)) continue;
-    unsigned group = 0;
-    bool head = true;
-    for (unsigned j = 0; j < n; j++)
-      if ((leave >> j & 1) && b->site[first + j] == b->site[first + k]) {
-        if (j < k) head = false;
-        group |= 1u << j;
-      }
-    if (head && (b->site[first + k] & 1)) b->warp_epoch[w]++;      /* __syncwarp */
+    const unsigned group = fl_beside(b, first, leave, k), before = (1u << k) - 1;
+    if (!(group & before) && (b->site[first + k] & 1)) b->warp_epoch[w]++;      /* __syncwarp */
     b->live[first + k] = live;
     b->mask[first + k] = group;
   }

@@ -64,68 +64,90 @@ KERNEL __launch_bounds__(256) direct_x(const __grid_constant__ conv_params v, co
 enum { ROWS = 32, REACH = (WIDE - 1) * STEP + KX, STAGE = (REACH + 7) / 4 * 4,
        LD = STAGE % 8 == 4 ? STAGE : STAGE + 4 };
 
+/* What a thread of direct_w copies: the rows group, group + 8, … of both arrays, lanes along x.
+** channel -1: no such row. */
+struct copier { int ky[4], kz[4]; i64 channel[4]; };
+
+FN copier copier_of(const conv_params &v, int row0, int group) {
+  const int rows = (int)(v.c * v.k[0] * v.k[1]);
+  copier w;
+  for (int i = 0; i < 4; i++) {
+    const int row = row0 + group + 8 * i, at = row / (int)v.k[1];
+    w.ky[i] = row % (int)v.k[1] * (int)v.dil[1] - (int)v.pad[1];
+    w.kz[i] = at % (int)v.k[0] * (int)v.dil[0] - (int)v.pad[0];
+    w.channel[i] = row < rows ? at / v.k[0] : -1;
+  }
+  return w;
+}
+
+/* Copies row y of plane z of image n from x0 on: of the gradients g, outputs o0 to o0 + 31, and
+** what the input x has there for each row of weights. */
+FN void copy_line(const conv_params &v, const copier &w, const float *g, const float *x, int n,
+                  int z, int y, int x0, int o0, float (*gs)[WIDE + 4], float *xs) {
+  const int lane = threadIdx.x % 32, group = threadIdx.x / 32, in_x = (int)v.in[2],
+            out_x = (int)v.out[2];
+  const i64 in_plane = v.in[0] * v.in[1] * v.in[2], out_plane = v.out[0] * v.out[1] * v.out[2];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int o = o0 + group + 8 * i;
+    const float *row = g + (n * v.o + o) * out_plane + (z * (int)v.out[1] + y) * (i64)out_x;
+    for (int p = lane; p < WIDE; p += 32)
+      gs[group + 8 * i][p] = o < v.o && x0 + p < out_x ? row[x0 + p] : 0.0f;
+    if (w.channel[i] < 0) continue;                    /* the whole warp */
+    const int iz = z * (int)v.stride[0] + w.kz[i], iy = y * (int)v.stride[1] + w.ky[i];
+    const bool real = iz >= 0 && iz < v.in[0] && iy >= 0 && iy < v.in[1];
+    const float *from = x + (n * v.c + w.channel[i]) * in_plane + (iz * v.in[1] + iy) * in_x;
+    for (int j = lane; j < LD; j += 32) {
+      const int at = x0 * STEP - (int)v.pad[2] + j;
+      xs[(group + 8 * i) * LD + j] = real && at >= 0 && at < in_x ? from[at] : 0.0f;
+    }
+  }
+}
+
+/* Adds the products of four outputs' gradients and one row of weights' inputs, of WIDE elements of
+** which the first 'left' exist. */
+FN void add_line(float (&sum)[4][KX], const float (*gs)[WIDE + 4], const float *mine, int left) {
+  const int group = threadIdx.x / 32;
+#pragma unroll
+  for (int p = 0; p < WIDE; p += 4) {
+    if (p >= left) break;                              /* the whole block */
+    float4 gy[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) gy[i] = *(const float4 *)&gs[group * 4 + i][p];
+    float near[3 * STEP + KX + 3];
+#pragma unroll
+    for (int j = 0; j < 3 * STEP + KX; j += 4)
+      *(float4 *)(near + j) = *(const float4 *)(mine + p * STEP + j);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int k = 0; k < KX; k++) {
+        sum[i][k] = fmaf(gy[i].x, near[k], sum[i][k]);
+        sum[i][k] = fmaf(gy[i].y, near[STEP + k], sum[i][k]);
+        sum[i][k] = fmaf(gy[i].z, near[2 * STEP + k], sum[i][k]);
+        sum[i][k] = fmaf(gy[i].w, near[3 * STEP + k], sum[i][k]);
+      }
+  }
+}
+
 /* Blocks: (row blocks, output blocks, shares). part: (share, o, c, kernel). */
 KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, const float *g,
                                        const float *x, float *part, int lines) {
   __shared__ __align__(16) float gs[ROWS][WIDE + 4], xs[ROWS * LD];
   const int rows = (int)(v.c * v.k[0] * v.k[1]), lane = threadIdx.x % 32, group = threadIdx.x / 32;
-  const int row0 = blockIdx.x * ROWS, o0 = blockIdx.y * ROWS, out_z = (int)v.out[0],
-            out_y = (int)v.out[1], out_x = (int)v.out[2];
-  const int in_x = (int)v.in[2], total = (int)v.n * out_z * out_y;
+  const int row0 = blockIdx.x * ROWS, o0 = blockIdx.y * ROWS, out_y = (int)v.out[1],
+            out_x = (int)v.out[2], planes = (int)v.out[0] * out_y, total = (int)v.n * planes;
   const int first = blockIdx.z * lines, end = first + lines < total ? first + lines : total;
-  const i64 in_plane = v.in[0] * v.in[1] * v.in[2], out_plane = v.out[0] * v.out[1] * v.out[2];
+  const copier who = copier_of(v, row0, group);
   float sum[4][KX] = {};
-  /* Who copies which: warp 'group' rows group, group + 8, … of both, lanes along x. */
-  int ky[4], kz[4];
-  i64 channel[4];
-  for (int i = 0; i < 4; i++) {
-    const int row = row0 + group + 8 * i, at = row / (int)v.k[1];
-    ky[i] = row % (int)v.k[1] * (int)v.dil[1] - (int)v.pad[1];
-    kz[i] = at % (int)v.k[0] * (int)v.dil[0] - (int)v.pad[0];
-    channel[i] = row < rows ? at / v.k[0] : -1;
-  }
   for (int i = threadIdx.x; i < ROWS * LD; i += 256) xs[i] = 0;     /* rows that are none stay so */
   __syncthreads();
   for (int line = first; line < end; line++) {
-    const int n = line / (out_z * out_y), z = line / out_y % out_z, y = line % out_y;
+    const int n = line / planes, z = line / out_y % (int)v.out[0], y = line % out_y;
     for (int x0 = 0; x0 < out_x; x0 += WIDE) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int o = o0 + group + 8 * i;
-        const float *row = g + (n * v.o + o) * out_plane + (z * out_y + y) * (i64)out_x;
-        for (int p = lane; p < WIDE; p += 32)
-          gs[group + 8 * i][p] = o < v.o && x0 + p < out_x ? row[x0 + p] : 0.0f;
-        if (channel[i] < 0) continue;                    /* the whole warp */
-        const int iz = z * (int)v.stride[0] + kz[i], iy = y * (int)v.stride[1] + ky[i];
-        const bool real = iz >= 0 && iz < v.in[0] && iy >= 0 && iy < v.in[1];
-        const float *from = x + (n * v.c + channel[i]) * in_plane + (iz * v.in[1] + iy) * in_x;
-        for (int j = lane; j < LD; j += 32) {
-          const int at = x0 * STEP - (int)v.pad[2] + j;
-          xs[(group + 8 * i) * LD + j] = real && at >= 0 && at < in_x ? from[at] : 0.0f;
-        }
-      }
+      copy_line(v, who, g, x, n, z, y, x0, o0, gs, xs);
       __syncthreads();
-      const float *mine = xs + lane * LD;
-#pragma unroll
-      for (int p = 0; p < WIDE; p += 4) {
-        if (x0 + p >= out_x) break;                      /* the whole block */
-        float4 gy[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) gy[i] = *(const float4 *)&gs[group * 4 + i][p];
-        float near[3 * STEP + KX + 3];
-#pragma unroll
-        for (int j = 0; j < 3 * STEP + KX; j += 4)
-          *(float4 *)(near + j) = *(const float4 *)(mine + p * STEP + j);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-#pragma unroll
-          for (int k = 0; k < KX; k++) {
-            sum[i][k] = fmaf(gy[i].x, near[k], sum[i][k]);
-            sum[i][k] = fmaf(gy[i].y, near[STEP + k], sum[i][k]);
-            sum[i][k] = fmaf(gy[i].z, near[2 * STEP + k], sum[i][k]);
-            sum[i][k] = fmaf(gy[i].w, near[3 * STEP + k], sum[i][k]);
-          }
-      }
+      add_line(sum, gs, xs + lane * LD, out_x - x0);
       __syncthreads();
     }
   }

@@ -203,6 +203,50 @@ FN real length_of(const real *x, i64 n, real f, real *room) {
   return sum <= TINY * TINY ? (real)TINY : sqrt(sum);      /* NaN and Inf stay what they are */
 }
 
+/* What a block of qr_small has in shared memory: n columns w of m, 'ld' apart, and of each step
+** the new diagonal and tau. k steps. */
+struct qr_room { real *w, *beta, *tau; int m, n, k, ld; };
+
+/* Step j: makes column j's reflection and applies it to the columns after it. */
+FN void qr_step(const qr_room &o, int j) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, m = o.m;
+  const real *v = o.w + j * o.ld, x = v[j];
+  real tail = 0;
+  for (int i = j + 1 + lane; i < m; i += 32) tail += v[i] * v[i];
+  tail = warp_sum(tail);
+  const int flat = tail <= TINY * TINY;         /* nothing below the diagonal; NaN is something */
+  const real b = flat ? x : -copysign(sqrt(x * x + tail), x), head = x - b,
+             t = flat ? (real)0 : 1 / (-b * head);
+  for (int c = j + 1 + warp; c < o.n && t != 0; c += warps) {
+    real *y = o.w + c * o.ld, s = lane == 0 ? head * y[j] : (real)0;
+    for (int i = j + 1 + lane; i < m; i += 32) s += v[i] * y[i];
+    s = warp_sum(s) * t;
+    if (lane == 0) y[j] -= head * s;
+    for (int i = j + 1 + lane; i < m; i += 32) y[i] -= v[i] * s;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {                              /* read again only after the last step */
+    o.w[j * o.ld + j] = head;
+    o.beta[j] = b;
+    o.tau[j] = t;
+  }
+}
+
+/* Column c of q, by one warp, in 'own'. */
+FN void qr_column(const qr_room &o, real *own, int c) {
+  const int lane = threadIdx.x % 32, m = o.m;
+  for (int i = lane; i < m; i += 32) own[i] = i == c ? 1 : 0;
+  __syncwarp();
+  for (int j = o.k - 1; j >= 0; j--) {
+    const real *v = o.w + j * o.ld;
+    real s = 0;
+    for (int i = j + lane; i < m; i += 32) s += v[i] * own[i];
+    s = warp_sum(s) * o.tau[j];
+    for (int i = j + lane; i < m; i += 32) own[i] -= v[i] * s;
+    __syncwarp();
+  }
+}
+
 /* a (m, n) = q (m, kq) r (kq, n), in shared memory as n columns w, one of a warp's own, and beta,
 ** tau. A step's reflection is I - tau v v' with v the column from its diagonal on. Columns are an
 ** odd number of elements apart: so are the banks of a row's. */
@@ -219,44 +263,15 @@ KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, 
   const real f = factor_of(a, (i64)m * n, room);
   for (int e = threadIdx.x; e < m * n; e += blockDim.x) w[e % n * ld + e / n] = a[e] * f;
   __syncthreads();
-  for (int j = 0; j < k; j++) {
-    const real *v = w + j * ld, x = v[j];
-    real tail = 0;
-    for (int i = j + 1 + lane; i < m; i += 32) tail += v[i] * v[i];
-    tail = warp_sum(tail);
-    const int flat = tail <= TINY * TINY;         /* nothing below the diagonal; NaN is something */
-    const real b = flat ? x : -copysign(sqrt(x * x + tail), x), head = x - b,
-               t = flat ? (real)0 : 1 / (-b * head);
-    for (int c = j + 1 + warp; c < n && t != 0; c += warps) {
-      real *y = w + c * ld, s = lane == 0 ? head * y[j] : (real)0;
-      for (int i = j + 1 + lane; i < m; i += 32) s += v[i] * y[i];
-      s = warp_sum(s) * t;
-      if (lane == 0) y[j] -= head * s;
-      for (int i = j + 1 + lane; i < m; i += 32) y[i] -= v[i] * s;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {                              /* read again only after the last step */
-      w[j * ld + j] = head;
-      beta[j] = b;
-      tau[j] = t;
-    }
-  }
+  const qr_room o = { w, beta, tau, m, n, k, ld };
+  for (int j = 0; j < k; j++) qr_step(o, j);
   __syncthreads();
   for (int e = threadIdx.x; e < kq * n; e += blockDim.x) {
     const int i = e / n, j = e % n;
     r[e] = (j > i ? w[j * ld + i] : j == i ? beta[j] : (real)0) / f;
   }
   for (int c = warp; q && c < kq; c += warps) {
-    for (int i = lane; i < m; i += 32) own[i] = i == c ? 1 : 0;
-    __syncwarp();
-    for (int j = k - 1; j >= 0; j--) {
-      const real *v = w + j * ld;
-      real s = 0;
-      for (int i = j + lane; i < m; i += 32) s += v[i] * own[i];
-      s = warp_sum(s) * tau[j];
-      for (int i = j + lane; i < m; i += 32) own[i] -= v[i] * s;
-      __syncwarp();
-    }
+    qr_column(o, own, c);
     for (int i = lane; i < m; i += 32) q[at * m * kq + (i64)i * kq + c] = own[i];
     __syncwarp();
   }
@@ -394,6 +409,67 @@ template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *
   return turned;
 }
 
+/* What a block of svd_small has in shared memory: w, columns of length p, and z of length q, 'ld'
+** and 'lz' apart; the values, and order[i]: the column of the i-th. */
+struct svd_room { real *w, *z, *value; int *order, p, q, ld, lz; };
+
+/* The columns of a or, of a wide one, its rows, times f; z, where vectors are wanted,
+** is the identity. */
+FN void svd_load(const svd_room &o, const real *a, real f, int n, int tall, int vectors) {
+  const int p = o.p, q = o.q, ld = o.ld, lz = o.lz;
+  for (int e = threadIdx.x; e < q * ld; e += blockDim.x) {
+    const int j = tall ? e % q : e / ld, i = tall ? e / q : e % ld;
+    o.w[j * ld + i] = i < p ? a[tall ? i * n + j : j * n + i] * f : (real)0;
+  }
+  for (int e = threadIdx.x; vectors && e < q * lz; e += blockDim.x)
+    o.z[e] = e / lz == e % lz ? 1 : 0;
+  __syncthreads();
+}
+
+/* The lengths of the columns, and their order: falling, of equals the first first. */
+FN void svd_order(const svd_room &o) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, q = o.q;
+  for (int j = warp; j < q; j += warps) {
+    real v = 0;
+    for (int i = lane; i < o.p; i += 32) v += o.w[j * o.ld + i] * o.w[j * o.ld + i];
+    v = sqrt(warp_sum(v));
+    if (lane == 0) o.value[j] = v;
+  }
+  __syncthreads();
+  for (int j = threadIdx.x; j < q; j += blockDim.x) {
+    const real mine = o.value[j];
+    int rank = 0;
+    for (int k = 0; k < q; k++) rank += o.value[k] > mine || (o.value[k] == mine && k < j);
+    o.order[rank] = j;
+  }
+  __syncthreads();
+}
+
+/* The columns of w, in order and of length 1, to 'others'. 'rank' of them are above noise; if that
+** is less than 'wide', they are put in order in w through global memory, and the rest is made. */
+FN void svd_others(const svd_room &o, real *others, int tall, int wide, int rank, real *room) {
+  const int p = o.p, q = o.q, ld = o.ld;
+  if (rank == q && wide == q) {
+    for (int e = threadIdx.x; e < p * q; e += blockDim.x) {
+      const int j = tall ? e % q : e / p, i = tall ? e / q : e % p;
+      others[e] = o.w[o.order[j] * ld + i] / o.value[o.order[j]];
+    }
+    return;
+  }
+  for (int e = threadIdx.x; e < p * rank; e += blockDim.x) {
+    const int j = e / p, i = e % p;
+    others[e] = o.w[o.order[j] * ld + i] / o.value[o.order[j]];
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < p * rank; e += blockDim.x) o.w[e / p * ld + e % p] = others[e];
+  __syncthreads();
+  for (int j = rank; j < wide; j++) complete(o.w, ld, p, j, room);
+  for (int e = threadIdx.x; e < p * wide; e += blockDim.x) {
+    const int j = tall ? e % wide : e / p, i = tall ? e / wide : e % p;
+    others[e] = o.w[j * ld + i];
+  }
+}
+
 /* a (m, n) = u s vh. Shared memory: w, columns of a or, for a wide one, its rows (q of length p,
 ** and room for 'wide' of them, all p for full matrices), z (q, q) what turned them, both with steps
 ** of whole packs; values, room for p, order of values. vectors 0: u and vh
@@ -401,7 +477,6 @@ template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *
 KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *vh, int m, int n,
                                          int full, int vectors, int lanes, u64 *status) {
   extern __shared__ __align__(16) double memory[];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const int tall = m >= n, p = tall ? m : n, q = tall ? n : m, wide = vectors ? (full ? p : q) : q;
   const int ld = (p + PACK - 1) / PACK * PACK, lz = (q + PACK - 1) / PACK * PACK;
   real *w = (real *)memory, *z = w + wide * ld, *value = z + (vectors ? q * lz : 0),
@@ -415,31 +490,15 @@ KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *
     if (threadIdx.x == 0) report(status, at, NOT_FINITE);
     return;
   }
-  for (int e = threadIdx.x; e < q * ld; e += blockDim.x) {
-    const int j = tall ? e % q : e / ld, i = tall ? e / q : e % ld;
-    w[j * ld + i] = i < p ? a[tall ? i * n + j : j * n + i] * f : (real)0;
-  }
-  for (int e = threadIdx.x; vectors && e < q * lz; e += blockDim.x) z[e] = e / lz == e % lz ? 1 : 0;
-  __syncthreads();
+  const svd_room o = { w, z, value, order, p, q, ld, lz };
+  svd_load(o, a, f, n, tall, vectors);
   for (sweep = 0, r = q > 1; r && sweep < 60; sweep++) {
     real *const zs = vectors ? z : (real *)0;
     r = __syncthreads_or(lanes == 8 ? sweep_pairs<8>(w, ld, zs, lz, value, q, limit, noise * noise)
                           : sweep_pairs<32>(w, ld, zs, lz, value, q, limit, noise * noise));
   }
   if (r && threadIdx.x == 0) report(status, at, NO_CONVERGENCE);
-  for (int j = warp; j < q; j += warps) {
-    real v = 0;
-    for (int i = lane; i < p; i += 32) v += w[j * ld + i] * w[j * ld + i];
-    v = sqrt(warp_sum(v));
-    if (lane == 0) value[j] = v;
-  }
-  __syncthreads();
-  for (int j = threadIdx.x; j < q; j += blockDim.x) {     /* falling, of equals the first first */
-    int rank = 0;
-    for (int k = 0; k < q; k++) rank += value[k] > value[j] || (value[k] == value[j] && k < j);
-    order[rank] = j;
-  }
-  __syncthreads();
+  svd_order(o);
   for (int j = threadIdx.x; j < q; j += blockDim.x) s[at * q + j] = value[order[j]] / f;
   if (!vectors) return;
   /* The turned columns, z, go where they belong; those of w are put in order in place below. */
@@ -451,25 +510,5 @@ KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *
   int rank = 0;
   while (rank < q && value[order[rank]] > noise) rank++;
   __syncthreads();
-  real *others = tall ? u + at * (i64)m * wide : vh + at * (i64)wide * n;
-  if (rank == q && wide == q) {
-    for (int e = threadIdx.x; e < p * q; e += blockDim.x) {
-      const int j = tall ? e % q : e / p, i = tall ? e / q : e % p;
-      others[e] = w[order[j] * ld + i] / value[order[j]];
-    }
-    return;
-  }
-  /* Columns are missing: through global memory back in order, then completed. */
-  for (int e = threadIdx.x; e < p * rank; e += blockDim.x) {
-    const int j = e / p, i = e % p;
-    others[e] = w[order[j] * ld + i] / value[order[j]];
-  }
-  __syncthreads();
-  for (int e = threadIdx.x; e < p * rank; e += blockDim.x) w[e / p * ld + e % p] = others[e];
-  __syncthreads();
-  for (int j = rank; j < wide; j++) complete(w, ld, p, j, room);
-  for (int e = threadIdx.x; e < p * wide; e += blockDim.x) {
-    const int j = tall ? e % wide : e / p, i = tall ? e / wide : e % p;
-    others[e] = w[j * ld + i];
-  }
+  svd_others(o, tall ? u + at * (i64)m * wide : vh + at * (i64)wide * n, tall, wide, rank, room);
 }

@@ -88,6 +88,23 @@ FN u32 before_of(u32 v, u32 *words, u32 *all) {
 
 /* ---- short rows -------------------------------------------------------------------------- */
 
+/* Puts elements i and j of both arrays in order: rising where 'up'. */
+FN void order_pair(K *key, u32 *at, int i, int j, bool up) {
+  const bool above = key[i] > key[j] || (key[i] == key[j] && at[i] > at[j]);
+  if (above != up) return;
+  const K a = key[i];
+  const u32 b = at[i];
+  key[i] = key[j];
+  at[i] = at[j];
+  key[j] = a;
+  at[j] = b;
+}
+
+/* The key wanted of a row of n in order, for mode 1 or 2 of sort_rows. */
+FN K wanted_of(const K *key, int n, int k, int mode) {
+  return mode == 2 && key[n - 1] == ALL ? ALL : key[k - 1];
+}
+
 /* A block of threads = elements / 2; pad: a power of two >= n, <= elements <= ROW; elements is a
 ** multiple of pad. given: keys and positions come from kin and pin (rows of n), else from x.
 ** mode 0: the first k positions of each row; 1: the first position of the k-th key; 2: the
@@ -111,17 +128,8 @@ WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, S *valu
   for (int size = 2; size <= pad; size *= 2)
     for (int d = size / 2; d > 0; d /= 2) {
       __syncthreads();
-      const int i = 2 * t - (t & (d - 1)), j = i + d;
-      const bool up = (i & (pad - 1) & size) == 0;
-      const bool above = key[i] > key[j] || (key[i] == key[j] && at[i] > at[j]);
-      if (above == up) {
-        const K a = key[i];
-        const u32 b = at[i];
-        key[i] = key[j];
-        at[i] = at[j];
-        key[j] = a;
-        at[j] = b;
-      }
+      const int i = 2 * t - (t & (d - 1));
+      order_pair(key, at, i, i + d, (i & (pad - 1) & size) == 0);
     }
   __syncthreads();
   for (int e = t; e < elements; e += blockDim.x) {
@@ -133,8 +141,7 @@ WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, S *valu
       if (c < k && values) values[r * k + c] = x[r * n + at[e]];
       continue;
     }
-    const int row = e - c;
-    const K wanted = mode == 2 && key[row + n - 1] == ALL ? ALL : key[row + k - 1];
+    const K wanted = wanted_of(key + e - c, n, k, mode);
     if (c < n && key[e] == wanted && (c == 0 || key[e - 1] != wanted))
       out[r] = (long long)at[e] + 1;
   }
@@ -186,24 +193,11 @@ template <int MOST> FN void place_of(const u32 *digit, u32 *place, int n, u32 (*
     if (i < n) place[i] += start[digit[i]] + ranks[warp][digit[i]];
 }
 
-/* A block of 256 a row; 'items' a thread, at most 8. Otherwise as sort_rows. */
-THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *values, int n,
-                int items, int k, u64 flip, int mode) {
-  __shared__ K key[ROW];
-  __shared__ u32 at[ROW];
+/* Sorts the keys of a block of 256 threads, 'items' of each thread: mine[i] is element
+** first + 32 i of the block, from[i] its position. In the end key and at hold them in order. */
+FN void sort_keys(K *mine, u32 *from, int first, int items, K *key, u32 *at) {
   __shared__ u32 ranks[8][256], start[256], words[8];
-  const int t = threadIdx.x, first = (t >> 5) * 32 * items + (t & 31);
-  const long long row = (long long)blockIdx.x * n;
-  K mine[8];
-  u32 from[8], digit[8], place[8], sum;
-#pragma unroll
-  for (int i = 0; i < 8; i++) {
-    const int e = first + 32 * i;
-    /* those behind the end have the highest digits, and stay behind */
-    const bool in = i < items && e < n;
-    mine[i] = !in ? ALL : kin ? kin[row + e] : key_of(x[row + e], (K)flip);
-    from[i] = in && kin ? pin[row + e] : (u32)e;
-  }
+  u32 digit[8], place[8], sum;
   for (int shift = 0; shift < BITS; shift += 8) {
 #pragma unroll
     for (int i = 0; i < 8; i++) digit[i] = (u32)(mine[i] >> shift) & 255;
@@ -222,6 +216,26 @@ THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *val
         from[i] = at[first + 32 * i];
       }
   }
+}
+
+/* A block of 256 per row; 'items' per thread, at most 8. Otherwise as sort_rows. */
+THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *values, int n,
+                int items, int k, u64 flip, int mode) {
+  __shared__ K key[ROW];
+  __shared__ u32 at[ROW];
+  const int t = threadIdx.x, first = (t >> 5) * 32 * items + (t & 31);
+  const long long row = (long long)blockIdx.x * n;
+  K mine[8];
+  u32 from[8];
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    const int e = first + 32 * i;
+    /* those behind the end have the highest digits, and stay behind */
+    const bool in = i < items && e < n;
+    mine[i] = !in ? ALL : kin ? kin[row + e] : key_of(x[row + e], (K)flip);
+    from[i] = in && kin ? pin[row + e] : (u32)e;
+  }
+  sort_keys(mine, from, first, items, key, at);
   if (mode == 0) {
     for (int e = t; e < k; e += 256) {
       out[(long long)blockIdx.x * k + e] = (long long)at[e] + 1;
@@ -229,7 +243,7 @@ THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *val
     }
     return;
   }
-  const K wanted = mode == 2 && key[n - 1] == ALL ? ALL : key[k - 1];
+  const K wanted = wanted_of(key, n, k, mode);
   for (int e = t; e < n; e += 256)
     if (key[e] == wanted && (e == 0 || key[e - 1] != wanted))
       out[blockIdx.x] = (long long)at[e] + 1;
@@ -312,6 +326,20 @@ FN u32 tiles_before(volatile u32 *state, long long tile) {
   return sum;
 }
 
+/* What the last pass writes: positions and values; the others keys and positions. */
+typedef struct sorted { K *keys; u32 *at; long long *out; S *values; } sorted;
+
+/* Element 'place' of row x goes to 'to'. */
+FN void put_sorted(sorted w, const S *x, K key, u32 place, long long to, K flip) {
+  if (!w.out) {
+    w.keys[to] = key;
+    w.at[to] = place;
+    return;
+  }
+  w.out[to] = (long long)place + 1;
+  if (w.values) w.values[to] = value_of(key, x, place, flip);
+}
+
 /* Elements behind the end count as the highest digit, and come last. One tile a block: rows * tiles
 ** blocks. ticket, state: zero before. The last pass has out (values: may be NULL), the
 ** others keys_out and at_out. */
@@ -351,15 +379,8 @@ THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_
   const int m = n - first < TILE ? (int)(n - first) : TILE;
   for (int j = t; j < m; j += 256) {
     const K key = tile_key[j];
-    const u32 place = tile_at[j];
-    const long long to = from + (u32)(moved[(u32)(key >> shift) & 255] + (u32)j);
-    if (out) {
-      out[to] = (long long)place + 1;
-      if (values) values[to] = value_of(key, x + from, place, (K)flip);
-    } else {
-      keys_out[to] = key;
-      at_out[to] = place;
-    }
+    put_sorted({ keys_out, at_out, out, values }, x + from, key, tile_at[j],
+               from + (u32)(moved[(u32)(key >> shift) & 255] + (u32)j), (K)flip);
   }
 }
 

@@ -1,10 +1,36 @@
 /*
-** Weights as whole numbers and their running sums, for draws: a block of 1024 a row, each thread
+** Weights as whole numbers and their running sums, for draws: a block of 1024 per row, each thread
 ** some neighbours. Header-free; T, float or double, comes by definition. Quotients and roundings
 ** are IEEE's and sums have no order, so the CPU's bits. Bytes: rows, which are short, are read
 ** three times, from a cache but once.
 */
 typedef long long i64;
+
+/* The largest of the block's values; room of 32. 'stop' of any thread: *any is set. */
+static __device__ __forceinline__ double top_of(double top, double *tops, int stop, int *any) {
+  for (int d = 16; d > 0; d /= 2) {
+    const double v = __shfl_xor_sync(~0u, top, d);
+    if (v > top) top = v;
+  }
+  if ((threadIdx.x & 31) == 0) tops[threadIdx.x >> 5] = top;
+  *any = __syncthreads_or(stop);
+  for (int k = 0; k < 32; k++) if (tops[k] > top) top = tops[k];
+  return top;
+}
+
+/* The sum of the values of the threads before this one; room of 32. */
+static __device__ __forceinline__ i64 sum_before(i64 own, i64 *sums) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  i64 run = own, before = 0;
+  for (int d = 1; d < 32; d *= 2) {
+    const i64 y = __shfl_up_sync(~0u, run, d);
+    if (lane >= d) run += y;
+  }
+  if (lane == 31) sums[warp] = run;
+  __syncthreads();
+  for (int k = 0; k < warp; k++) before += sums[k];
+  return before + run - own;
+}
 
 /* at[j]: the sum of round(w / largest * scale) up to j. Where a weight is negative, infinite or
 ** NaN, or all are 0: j + 1, and a report in 'late' (src/cuda/driver/state.h), of several that of
@@ -15,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, 
   __shared__ double tops[32];
   __shared__ int first;
   __shared__ i64 sums[32];
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, each = (n + 1023) / 1024;
+  const int each = (n + 1023) / 1024;
   const int from = threadIdx.x * each, end = from + each < n ? from + each : n;
   w += blockIdx.x * (i64)n;
   at += blockIdx.x * (i64)n;
@@ -27,13 +53,8 @@ extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, 
     if (bad == n && !(v >= 0 && v < __longlong_as_double(0x7FF0000000000000ll))) bad = i;
     if (v > top) top = v;
   }
-  for (int d = 16; d > 0; d /= 2) {
-    const double v = __shfl_xor_sync(~0u, top, d);
-    if (v > top) top = v;
-  }
-  if (lane == 0) tops[warp] = top;
-  const int any = __syncthreads_or(bad < n);
-  for (int k = 0; k < 32; k++) if (tops[k] > top) top = tops[k];
+  int any;
+  top = top_of(top, tops, bad < n, &any);
   if (any || top == 0) {                                    /* the whole block */
     for (int i = threadIdx.x; i < n; i += 1024) at[i] = i + 1;
     if (bad < n) atomicMin(&first, bad);
@@ -45,15 +66,7 @@ extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, 
   }
   i64 own = 0;
   for (int i = from; i < end; i++) own += (i64)rint(w[i] / top * scale);
-  i64 run = own, before = 0;
-  for (int d = 1; d < 32; d *= 2) {
-    const i64 y = __shfl_up_sync(~0u, run, d);
-    if (lane >= d) run += y;
-  }
-  if (lane == 31) sums[warp] = run;
-  __syncthreads();
-  for (int k = 0; k < warp; k++) before += sums[k];
-  before += run - own;
+  i64 before = sum_before(own, sums);
   for (int i = from; i < end; i++) {
     before += (i64)rint(w[i] / top * scale);
     at[i] = before;

@@ -296,7 +296,7 @@ part("Methods of modules", "`net:name(…)`.", methods_of "Module")
 local others = {}                                      -- classes of methods that stand elsewhere
 for name in ([[Module Optimizer LBFGS GradScaler Schedule ReduceOnPlateau Batches Dataset Loader
     Progress EventWriter Plot Grid Algebra Distribution Transform NoiseSchedule Tokenizer TokenStream
-    CausalLM Program Sandbox]]):gmatch("%S+") do
+    CausalLM Program Sandbox KernelTemplate]]):gmatch("%S+") do
   others[name] = true
 end
 part("Methods of some modules", "`layer:name(…)`.",
@@ -304,6 +304,9 @@ part("Methods of some modules", "`layer:name(…)`.",
 part("Methods of saved programs",
   "`local p = flame.program(path)`, then `p:name(…)`: [programs](programs.md).",
   methods_of "Program")
+part("Methods of kernels that are templates",
+  "`local k = flame.kernel(text)`, `k:name(…)`: [kernels](kernels.md#templates).",
+  methods_of "KernelTemplate")
 part("Methods of sandboxes",
   "`local jail = flame.sandbox { time = 1 }`, `jail:name(…)`: [security](security.md).",
   methods_of "Sandbox")

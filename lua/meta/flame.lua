@@ -1101,6 +1101,36 @@ function Grid:text() end
 ---@return flame.KeyCache
 function GroupedQueryAttention:cache(batch, length) end
 
+---@class flame.options.KernelTemplate:launch
+---@field geometry? table
+
+--- The plain launch of the kernel that these arguments choose, all parameters given: see
+--- Kernel:launch.
+---@param geometry table
+---@param ... any
+---@overload fun(options: flame.options.KernelTemplate:launch): ...
+---@return any ...
+function KernelTemplate:launch(geometry, ...) end
+
+---@class flame.options.KernelTemplate:of
+---@field dtypes? string
+
+--- The kernel of these dtypes, in the order of the template's types: k:of("f16") is what k(x) runs
+--- for an x of f16.
+---@param ... string
+---@overload fun(options: flame.options.KernelTemplate:of): flame.Kernel
+---@return flame.Kernel
+function KernelTemplate:of(...) end
+
+---@class flame.options.KernelTemplate:with
+---@field options? table
+
+--- The same template with another geometry of all kernels: {shape =, grid =, block =, shared =}.
+---@param options table
+---@overload fun(options: flame.options.KernelTemplate:with): flame.KernelTemplate
+---@return flame.KernelTemplate
+function KernelTemplate:with(options) end
+
 ---@class flame.options.LBFGS:step
 ---@field closure? function
 

@@ -83,10 +83,7 @@ static inline int run_args(problem *p, const fl_kfunc *f, argument *arg, int n, 
                       .checks = FL_LANE_BOUNDS, .max_steps = 400000000};
   memcpy(l.grid, p->grid, sizeof l.grid);
   memcpy(l.block, p->block, sizeof l.block);
-  if (p->races) {
-    l.checks |= FL_LANE_RACE;
-    l.shadow = fl_lane_shadow_new(p->mem, code, &l, &e);
-  }
+  if (p->races) l.checks |= FL_LANE_RACE;
   fl_lane_report report = {0};
   const int ok = fl_lane_run(p->mem, code, &l, &report, &e);
   if (!ok) {
@@ -97,7 +94,6 @@ static inline int run_args(problem *p, const fl_kfunc *f, argument *arg, int n, 
     snprintf(p->why, sizeof p->why, "run: %.200s %.150s", text ? text : "", e.message);
     fl_text_free(&t);
   }
-  fl_lane_shadow_free(l.shadow);
   fl_lane_free(code);
   return ok;
 }

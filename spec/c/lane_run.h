@@ -29,6 +29,7 @@ typedef struct job {
   unsigned checks;
   int64_t max_steps;
   const atomic_int *stop;
+  fl_lane_shadow *shadow;
   void (*print)(void *, const char *, size_t);
   fl_lane_memory memory[16];     /* of the pointers in order */
   const void *value[16];         /* the other parameters, by their number */
@@ -60,6 +61,7 @@ static inline int execute(const job *j) {
     }
     fl_lane_launch l = { .args = args, .n_args = f->n_params, .shared_bytes = j->shared,
                          .checks = j->checks, .max_steps = j->max_steps, .stop = j->stop,
+                         .shadow = j->shadow,
                          .print = j->print };
     for (int d = 0; d < 3; d++) {
       l.grid[d] = j->grid[d] ? j->grid[d] : 1;

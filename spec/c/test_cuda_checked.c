@@ -69,6 +69,17 @@ typedef struct life {
   flame_context c; fl_device d; fl_kfunction *k; char fault[FL_CALL_FAULT]; int64_t told;
 } life;
 
+/* The call of the kernel: N elements in and out, and n. */
+static fl_call call_of(const flame_context *c, fl_kfunction *k) {
+  fl_call call = { .nin = 1, .in_dtype = { FLAME_F32 }, .dtype = FLAME_F32, .numel = N,
+                   .in_numel = { N }, .nscalar = 1 };
+  const int64_t p[] = { BLOCKS, 1, 1, BLOCK, 1, 1, 0, 3, fl_kfunction_checks(c), FL_KARG_IN, 0,
+                        FL_KARG_OUT + 8 * (4 * N), 0, FL_KARG_VALUE, 4 };
+  memcpy(call.p, p, sizeof p);
+  if (k) call.callee = &k->callee;
+  return call;
+}
+
 /* Prepares the kernel and launches it once; the fault's text or an error is in *l. */
 static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny, int64_t nodes) {
   void *x = NULL, *y = NULL;
@@ -89,12 +100,7 @@ static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny, int
   if (e == FLAME_OK) e = fl_cuda_ready(&l->d, &l->k, 1);
   if (e == FLAME_OK && !(x = l->d.table->alloc(&l->d, 4 * N))) e = FLAME_NO_MEMORY;
   if (e == FLAME_OK && !(y = l->d.table->alloc(&l->d, 4 * N))) e = FLAME_NO_MEMORY;
-  fl_call call = { .nin = 1, .in_dtype = { FLAME_F32 }, .dtype = FLAME_F32, .numel = N,
-                   .in_numel = { N }, .nscalar = 1 };
-  const int64_t p[] = { BLOCKS, 1, 1, BLOCK, 1, 1, 0, 3, fl_kfunction_checks(&l->c), FL_KARG_IN, 0,
-                        FL_KARG_OUT + 8 * (4 * N), 0, FL_KARG_VALUE, 4 };
-  memcpy(call.p, p, sizeof p);
-  if (l->k) call.callee = &l->k->callee;
+  const fl_call call = call_of(&l->c, l->k);
   const fl_call_run r = { .call = &call, .out = y, .in = { x }, .scalar = &n, .fault = l->fault };
   fl_cuda *cuda = l->d.state;
   if (e == FLAME_OK && (e = fl_cuda_enter(cuda)) == FLAME_OK) {

@@ -60,15 +60,9 @@ static void test_race_errors(void) {
        .checks = FL_LANE_RACE);
 }
 
-static void test_other_errors(void) {
-  const int n = N, one = 1;
+static void test_uninitialised(void) {
+  const int n = N;
   fill();
-  FAILS("kernel 'k', line 3: __syncthreads() is not reached by all threads: thread (0, 0, 0) of block"
-        " (0, 0, 0) is there, thread (5, 0, 0) of block (0, 0, 0) is not",
-        .text = HEAD "  if (i < 5) __syncthreads();\n  out[i] = 0;\n}", .block = { 32 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  RUNS(.text = HEAD "  if (i >= 5) return;\n  __syncthreads();\n  out[i] = 0;\n}", .block = { 32 },
-       .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
   FAILS("kernel 'k', line 4: uninitialised: index 3 of 's' (64 elements) is read before it is written,"
         " by thread (3, 0, 0) of block (0, 0, 0)",
         .text = HEAD "  __shared__ float s[64]; if (i != 3) s[i] = x[i];\n  out[i] = s[i];\n}",
@@ -82,6 +76,17 @@ static void test_other_errors(void) {
         .text = HEAD "  float a[4];\n  a[0] = x[0]; a[1] = x[1];\n  out[i] = a[i];\n}",
         .block = { 4 },
         .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_UNINIT);
+}
+
+static void test_other_errors(void) {
+  const int n = N, one = 1;
+  fill();
+  FAILS("kernel 'k', line 3: __syncthreads() is not reached by all threads: thread (0, 0, 0) of block"
+        " (0, 0, 0) is there, thread (5, 0, 0) of block (0, 0, 0) is not",
+        .text = HEAD "  if (i < 5) __syncthreads();\n  out[i] = 0;\n}", .block = { 32 },
+        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
+  RUNS(.text = HEAD "  if (i >= 5) return;\n  __syncthreads();\n  out[i] = 0;\n}", .block = { 32 },
+       .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
   FAILS("kernel 'k', line 3: integer division by zero in thread (1, 0, 0) of block (0, 0, 0)",
         .text = HEAD "  out[i] = (float)(n / (i - 1));\n}", .block = { 4 },
         .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_BOUNDS);
@@ -144,6 +149,7 @@ static void test_stop(void) {
 int main(void) {
   test_index_errors();
   test_race_errors();
+  test_uninitialised();
   test_other_errors();
   test_printf();
   test_stop();

@@ -64,6 +64,66 @@ describe("a kernel of points", function()
   end)
 end)
 
+describe("a kernel of rows", function()
+  local rows <const>, classes <const> = 64, 2048
+  local function pair(k)
+    local a, b = flame.randn(rows, n), flame.randn(n, k)
+    flame.eval(a, b)
+    return a, b
+  end
+  local function ids(k)
+    local t = flame.randint({ rows }, 1, k)
+    flame.eval(t)
+    return t
+  end
+  --- What the arena holds beside the rows: one number each of so many.
+  local function near(expected, got)
+    assert.is_true(got >= expected and got < expected + 4096, got)
+  end
+
+  it("takes the memory of the rows that it is the last to read", function()
+    local a, b = pair(n)
+    near(rows * n * 4, measured(function() return a:matmul(b):softmax(2):matmul(b) end))
+  end)
+
+  --- The logits' gradient, from which the weights' comes.
+  local function gradient(a, b, t)
+    local w = b:detach():requires_grad_(true)
+    local l = flame.cross_entropy(a:matmul(w), t)
+    return l, l:gradients({ w })[w]
+  end
+
+  it("also where it gathers an element of each, before they are written", function()
+    local a, b = pair(classes)
+    local t = ids(classes)
+    near(rows * classes * 4, measured(function() return gradient(a, b, t) end))
+  end)
+
+  it("not where rows are a warp's, an element is of another row, or one is read at each point",
+    function()
+      local a, b = pair(100)
+      local t = ids(100)
+      near(2 * rows * 100 * 4, measured(function() return gradient(a, b, t) end))
+      a, b = pair(classes)
+      local other, each = ids(rows), flame.randint({ rows, classes }, 1, classes)
+      flame.eval(each)
+      --- x is not written over: it and the sum are apart.
+      local function apart(f)
+        assert.is_true(measured(function()
+          local x = a:matmul(b)
+          return (x:softmax(2) + f(x)):matmul(b:t())
+        end) >= 2 * rows * classes * 4)
+      end
+      apart(function(x) return x:index_select(1, other):select(2, 7):unsqueeze(2) end)
+      apart(function(x) return x:gather(2, each) end)
+      apart(function(x) return x:roll(1, 1) end)
+      local one = flame.randint({ rows, 1 }, 1, classes)
+      flame.eval(one)
+      apart(function(x) return x:narrow(1, 1, 1):expand(rows, classes):gather(2, one) end)
+      apart(function(x) return x:flip(1):gather(2, one) end)
+    end)
+end)
+
 describe("what a scatter adds to", function()
   it("is filled just before it, when large", function()
     local rows <const> = 4096

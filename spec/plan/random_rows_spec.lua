@@ -1,27 +1,32 @@
---- Random programs over long rows and columns, which are made in several rounds and piece by piece:
--- one evaluation of all against the same ops evaluated one by one. FLAME_FUZZ=n: so many programs;
+--- Random programs over long rows and columns, which are made in several rounds and piece by piece,
+-- with numbers of all lines in between, so that groups wait for others and are moved: one
+-- evaluation of all against the same ops evaluated one by one. FLAME_FUZZ=n: so many programs;
 -- FLAME_FUZZ_SEED=s: from seed s.
 local flame = require "flame"
 local count, first = tonumber(os.getenv "FLAME_FUZZ") or 300,
   tonumber(os.getenv "FLAME_FUZZ_SEED") or 1180
 if os.getenv "FLAME_SANITIZE" then count = 40 end
 
-local LENGTHS = { 5000, 9001, 20001, 33000, 66001 }
+local LENGTHS = { 1025, 5000, 9001, 20001, 33000, 66001 }
+local ROWS = { 1, 2, 3, 4, 40 }                   -- 40 of at most 5000 elements
 
 --- What seed says: sizes, the reduced axis, {op, operand, operand} of each
 --- step, which values are results.
 local function draw(seed)
   math.randomseed(seed)
-  local p = { rows = math.random(1, 4), length = LENGTHS[math.random(#LENGTHS)],
+  local p = { rows = ROWS[math.random(#ROWS)], length = LENGTHS[math.random(#LENGTHS)],
     axis = math.random(2), steps = {}, kept = {} }
+  if p.rows > 4 then p.length = math.min(p.length, 5000) end
   flame.seed(seed)
   local a, b, w = flame.randn(p.rows, p.length), flame.randn(p.rows, p.length),
     flame.randn(p.rows, 1)
   if p.axis == 1 then a, b, w = a:t():clone(), b:t():clone(), w:t():clone() end
-  flame.eval(a, b, w)
+  p.ids = flame.randint({ p.rows, 1 }, 1, p.length)
+  if p.axis == 1 then p.ids = p.ids:t():clone() end
+  flame.eval(a, b, w, p.ids)
   p.full, p.lines = { a, b }, { w }
   for i = 1, math.random(15, 50) do
-    p.steps[i] = { math.random(9), math.random(), math.random() }
+    p.steps[i] = { math.random(13), math.random(), math.random() }
   end
   for i = 1, 3 do p.kept[i] = math.random() end
   return p
@@ -29,7 +34,8 @@ end
 
 local function pick(list, r) return list[math.max(1, math.ceil(#list * (0.05 + 0.95 * r)))] end
 
--- x, y: values of each point; r: one of each line; e evaluates, or leaves that for later
+-- x, y: values of each point; r: one of each line; ids: a position in each line; e evaluates, or
+-- leaves that for later
 local ops = {
   function(e, x, y) return e(x + y) end,
   function(e, x, y) return e(e(x * y) * 0.5) end,
@@ -40,13 +46,20 @@ local ops = {
   function(e, x) return e(x:tanh()) end,
   function(e, x, _, _, axis) return nil, e(x:mean(axis, { keepdim = true })) end,
   function(e, x, y, _, axis) return nil, e(e(e(x * y):mean(axis, { keepdim = true })):tanh()) end,
+  function(e, x, _, r) return e(x / (1 + e(e(r:gt(0)):float():sum()))) end,
+  function(e, _, _, r) return nil, e(r * e(e(r * 0.5):mean())) end,
+  function(e, x, _, r, axis, ids) return nil, e(e(x:gather(axis, ids)) - r) end,
+  function(e, x, _, _, axis)
+    local z = e(e(x - e(x:amax(axis, { keepdim = true }))):exp())
+    return e(z / e(z:sum(axis, { keepdim = true })))
+  end,
 }
 
 local function run(p, each)
   local full, lines = { table.unpack(p.full) }, { table.unpack(p.lines) }
   local function e(t) if each then flame.eval(t) end return t end
   for _, s in ipairs(p.steps) do
-    local f, l = ops[s[1]](e, pick(full, s[2]), pick(full, s[3]), pick(lines, s[3]), p.axis)
+    local f, l = ops[s[1]](e, pick(full, s[2]), pick(full, s[3]), pick(lines, s[3]), p.axis, p.ids)
     full[#full + 1], lines[#lines + 1] = f, l
   end
   local out = { lines[#lines], lines[math.max(1, #lines - 1)] }

@@ -192,8 +192,9 @@ static flame_status run_rule(walk *w, item *it, fl_node *g) {
   if (e != FLAME_OK) return e;
   if (nin > 8 && !(gin = fl_alloc(&c->mem, (size_t)nin * sizeof *gin)))
     return no_memory(w);
-  const int late = fl_late_factor(w, it, g);
-  if (late == 0) e = fl_rule(n, g, gin);
+  const int slice = fl_late_slice(w, it, g), late = slice ? slice : fl_late_factor(w, it, g);
+  if (slice > 0) gin[0] = NULL;
+  else if (late == 0) e = fl_rule(n, g, gin);
   else if (late > 0) fl_product_rule(n, g, gin);
   if (late && c->err.code != FLAME_OK) e = c->err.code;
   else if (late < 0) e = FLAME_INTERNAL;

@@ -44,7 +44,7 @@ static int passes(const walk *w, const fl_node *view) {
 }
 
 /* The item of a node that is walked later. */
-static item *item_of(walk *w, const fl_node *n) {
+item *fl_walk_item(walk *w, const fl_node *n) {
   int64_t lo = 0, hi = w->order.n;
   while (lo < hi) {
     const int64_t mid = (lo + hi) / 2;
@@ -59,7 +59,7 @@ static int no_memory(walk *w) {
   return -1;
 }
 
-static int put_off(walk *w, item *it, fl_late x, int64_t copied) {
+int fl_late_wait(walk *w, item *it, fl_late x, int64_t copied) {
   fl_late *at = FL_PUSH(&w->c->mem, &w->lates);
   if (!at) return no_memory(w);
   x.next = it->late;
@@ -79,21 +79,21 @@ int fl_late_factor(walk *w, const item *it, fl_node *g) {
   const int64_t copied = copied_by(a, g, b);
   fl_node *whole = copied ? whole_of(b) : NULL;
   const int turned = whole && passes(w, b);
-  item *to = copied ? item_of(w, turned ? whole : b) : NULL;
+  item *to = copied ? fl_walk_item(w, turned ? whole : b) : NULL;
   if (!to) return 0;
   if (a->shape->rank > 2) {
     a = fl_as_rows(a);
     g = fl_as_rows(g);
   }
   if (!a || !g) return -1;
-  return put_off(w, to, (fl_late){ .a = a, .g = g, .turned = (uint8_t)turned }, copied);
+  return fl_late_wait(w, to, (fl_late){ .a = a, .g = g, .kind = (uint8_t)turned }, copied);
 }
 
 int fl_late_rows(walk *w, fl_node *in, fl_node *g) {
   if (in->shape->rank != 1 || g->shape->rank != 2 || g->dtype != in->dtype ||
       last_size(g) != last_size(in) || g->shape->numel == 0 || g->shape->numel > FEW) return 0;
-  item *to = item_of(w, in);
-  return to ? put_off(w, to, (fl_late){ .g = g }, g->shape->numel) : 0;
+  item *to = fl_walk_item(w, in);
+  return to ? fl_late_wait(w, to, (fl_late){ .g = g }, g->shape->numel) : 0;
 }
 
 /* ---- their sum ---- */
@@ -121,18 +121,18 @@ static fl_node *total(flame_context *c, fl_node *b, int n, fl_node **a, fl_node 
   return rows && inputs ? fl_right_cotangent(inputs, rows, b, turned) : NULL;
 }
 
-/* Collects the waiting cotangents of one kind (turned), the latest first: n values of 'a', then n
+/* Collects the waiting cotangents of one kind, the latest first: n values of 'a', or slices, then n
 ** of 'g', in *list. -1: no memory. */
-static int gather(walk *w, int32_t first, int turned, fl_node ***list) {
+static int gather(walk *w, int32_t first, int kind, fl_node ***list) {
   const fl_late *all = w->lates.at;
   int n = 0, k = 0;
-  for (int32_t i = first; i >= 0; i = all[i].next) n += all[i].turned == turned;
+  for (int32_t i = first; i >= 0; i = all[i].next) n += all[i].kind == kind;
   *list = n ? fl_alloc(&w->c->mem, 2 * (size_t)n * sizeof **list) : NULL;
   if (n && !*list) return no_memory(w);
   if (n == 0) return 0;
   for (int32_t i = first; i >= 0; i = all[i].next) {
-    if (all[i].turned != turned) continue;
-    (*list)[k] = all[i].a;
+    if (all[i].kind != kind) continue;
+    (*list)[k] = kind == FL_LATE_SLICE ? all[i].slice : all[i].a;
     (*list)[n + k++] = all[i].g;
   }
   return n;
@@ -141,11 +141,13 @@ static int gather(walk *w, int32_t first, int turned, fl_node ***list) {
 static fl_node *sum_of(walk *w, int32_t first, fl_node *b) {
   flame_context *c = w->c;
   fl_node *sum = NULL;
-  for (int turned = 0; turned < 2; turned++) {
+  for (int kind = 0; kind < FL_LATE_KINDS; kind++) {
     fl_node **list;
-    const int n = gather(w, first, turned, &list);
+    const int n = gather(w, first, kind, &list);
     if (n == 0) continue;
-    fl_node *part = n < 0 ? NULL : total(c, b, n, list, list + n, turned);
+    fl_node *part = n < 0 ? NULL
+                  : kind == FL_LATE_SLICE ? fl_slices_join(w, b, n, list, list + n)
+                  : total(c, b, n, list, list + n, kind == FL_LATE_TURNED);
     if (n > 0) fl_free(&c->mem, list, 2 * (size_t)n * sizeof *list);
     if (part) part = n_cast(part, b->dtype);
     sum = part && sum ? fl_add_cotangents(sum, part) : part;

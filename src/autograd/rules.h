@@ -10,14 +10,15 @@ static inline int fl_wants(const fl_node *y, int i) {
 }
 /* The sum of two cotangents of one value. */
 fl_node *fl_add_cotangents(fl_node *sum, fl_node *g);
-/* A cotangent that waits for others of the same value (late.c): a product a' g, or g' a if
-** 'turned', or the sum of g's rows if there is no a. next: the next one of the same value; -1:
-** none. */
+/* A cotangent that waits for others of the same value (late.c): a product a' g, or g' a if it is
+** turned, or the sum of g's rows if there is no a; or that of a slice, which the walk keeps. next:
+** the next one of the same value; -1: none. */
+enum { FL_LATE_STRAIGHT, FL_LATE_TURNED, FL_LATE_SLICE, FL_LATE_KINDS };
 typedef struct fl_late {
-  fl_node *a, *g;
+  fl_node *a, *g, *slice;
   int32_t next;
   uint32_t site;
-  uint8_t turned, back;
+  uint8_t kind, back;
 } fl_late;
 
 /* The rule of a product without that for its second factor, and the cotangent of that factor, or

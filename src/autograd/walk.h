@@ -82,6 +82,14 @@ static inline int add_into(fl_node **sum, fl_node *g) {
 int fl_late_factor(walk *w, const item *it, fl_node *g);
 /* The same for g, whose rows are summed for 'in'. */
 int fl_late_rows(walk *w, fl_node *in, fl_node *g);
+/* The same for that of a slice (tiles.c). */
+int fl_late_slice(walk *w, const item *it, fl_node *g);
+/* The cotangent of x by n slices of it, whose cotangents are g; the latest come first. */
+fl_node *fl_slices_join(walk *w, const fl_node *x, int n, fl_node **slice, fl_node **g);
+/* Lets x wait for the item. 1, or -1: an error is kept. */
+int fl_late_wait(walk *w, item *it, fl_late x, int64_t copied);
+/* The item of a node that is walked later, or NULL. */
+item *fl_walk_item(walk *w, const fl_node *n);
 /* Adds the cotangents that wait for the item to its sum. 0: an error is kept. */
 int fl_late_join(walk *w, item *it);
 void fl_late_close(walk *w);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const int64_t races_kept = (int64_t)128 << 20;     /* most bytes of cpu->races */
+
 typedef struct launch {
   const fl_lane_code *code;
   fl_lane_launch l;
@@ -116,6 +118,20 @@ static void put_out(void *arg, const char *text, size_t n) {
   else fwrite(text, 1, n, stdout);
 }
 
+void fl_cpu_drop_races(fl_cpu *cpu) {
+  fl_lane_shadow_free(cpu->races);
+  cpu->races = NULL;
+}
+
+static int open_shadow(fl_device *d, launch *x) {
+  fl_cpu *cpu = d->state;
+  fl_error *e = &d->ctx->err;
+  if (!cpu->races) cpu->races = fl_lane_shadow_new(&d->ctx->mem);
+  x->l.shadow = cpu->races;
+  if (!cpu->races) FL_FAIL(d->ctx, FLAME_NO_MEMORY, "kernel", "no memory for the race check");
+  return cpu->races && fl_lane_shadow_begin(cpu->races, x->code, &x->l, e);
+}
+
 flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   const fl_call *c = r->call;
@@ -136,16 +152,13 @@ flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
   x->stride = fl_round_up((int64_t)fl_lane_scratch(x->code, &x->l), 64);
   bind(r, x);
   if (!fl_lane_launch_ok(x->code, &x->l, &d->ctx->err)) return d->ctx->err.code;
-  if (x->l.checks & FL_LANE_RACE) {
-    x->l.shadow = fl_lane_shadow_new(&d->ctx->mem, x->code, &x->l, &d->ctx->err);
-    if (!x->l.shadow) return d->ctx->err.code;
-  }
+  if ((x->l.checks & FL_LANE_RACE) && !open_shadow(d, x)) return d->ctx->err.code;
   const int64_t blocks = (int64_t)x->l.grid[0] * x->l.grid[1] * x->l.grid[2];
   const int64_t threads = (int64_t)x->l.block[0] * x->l.block[1] * x->l.block[2];
   if (fl_lane_serial(x->code, &x->l) || blocks * threads < 4096)
     for (int64_t b = 0; b < blocks && !x->report[0].kind && !fl_stopped(d); b++) run_block(x, b, 0);
   else fl_threads_run(cpu->pool, blocks, run_block, x, cpu->stop);
-  fl_lane_shadow_free(x->l.shadow);
+  if (x->l.shadow) fl_lane_shadow_end(x->l.shadow, races_kept);
   return finish(d, r, x, cpu->width);
 }
 

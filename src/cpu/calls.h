@@ -14,4 +14,6 @@ flame_status fl_cpu_call_step(fl_device *cpu, const fl_call_step *s, const fl_bi
                               char *text);
 /* Compiles user kernels to lane code; an error tells why one can not run here. */
 flame_status fl_cpu_ready(fl_device *d, struct fl_kfunction *const *k, int n);
+/* Gives back what the race check of user kernels keeps. */
+void fl_cpu_drop_races(fl_cpu *cpu);
 #endif

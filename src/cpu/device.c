@@ -44,6 +44,7 @@ static void cpu_free(fl_device *d, void *p, int64_t bytes) {
 static void cpu_trim(fl_device *d) {
   fl_blocks_trim(cpu_of(d)->blocks);
   fl_fft_close(cpu_of(d), &d->ctx->mem);
+  fl_cpu_drop_races(cpu_of(d));
   fl_cpu_count(cpu_of(d), 0);
 }
 
@@ -269,6 +270,7 @@ static void cpu_close(fl_device *d) {
   fl_threads_close(s->pool);
   fl_blocks_close(s->blocks);
   fl_fft_close(s, m);
+  fl_cpu_drop_races(s);
   fl_free(m, s->fault, sizeof *s->fault * (size_t)s->width);
   fl_free(m, s->scratch, (size_t)(s->worker_bytes * s->width));
   fl_free(m, s->shared, (size_t)s->shared_bytes);

@@ -87,6 +87,8 @@ flame_status fl_cuda_open(flame_context *c, fl_device *d, int ordinal);
 int fl_cuda_count(char *reason, size_t size);
 /* The cubins on disk; clear: removes them. Needs no device. */
 void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t *bytes);
+/* What is kept on disk under the key; 0: nothing. value not 0: keeps it. */
+int64_t fl_cuda_kept_choice(flame_context *c, const char *key, size_t bytes, int64_t value);
 /* Does NVRTC, if it is there, accept a user kernel's text? Needs no device. */
 flame_status fl_cuda_check_source(flame_context *c, const struct fl_kfunction *k);
 /* The kernel's cubin for sm_90 in counted memory; NULL: no NVRTC, or it does not compile. */

@@ -9,14 +9,15 @@
 ** could have been recorded in that time. In incremental mode the host's collector runs at its own
 ** pace: a step would do a part of a cycle, and find dead objects only at the cycle's end.
 **
-** A full collection is done when live handles, the memory that they hold or the host's heap have
-** doubled since the last: steps delay the major collections that Lua would do, and an object that
-** survives two of them is old (a handle after one, since its finaliser keeps it for another). It
-** traverses the heap, a KB in about the time in which an op is recorded and run. So if handles have
-** doubled, or the heap has grown a little, it waits until PAID ops were done for each KB. Held
-** bytes can not wait for that: it waits until they are a multiple of the heap, since writing them
-** took time too, and on a GPU a hundredth of its memory, since it writes gigabytes in the time of a
-** traversal. A heap that doubles has paid by growing.
+** A full collection is done when the handles that a step leaves, the memory that is held or the
+** host's heap have doubled since the last: steps delay the major collections that Lua would do, and
+** an object that survives two of them is old (a handle after one, since its finaliser keeps it for
+** another). It traverses the heap, a KB in about the time in which an op is recorded and run. So if
+** handles have doubled, or the heap that steps leave has grown a little, it waits until PAID ops
+** were done for each KB. Temporaries of the present window do not count there, since the next step
+** finds them without that traversal. Held bytes can not wait for that: it waits until they are a
+** multiple of the heap, since writing them took time too, and on a GPU a hundredth of its memory,
+** since it writes gigabytes in the time of a traversal. A heap that doubles has paid by growing.
 **
 ** Values never depend on any of this. A collector that the script stopped stays stopped, except
 ** when memory is out (fl_engine_collect).
@@ -50,19 +51,24 @@ static int64_t bytes_held(const flame_context *c) {
   return fl_engine_live_bytes(c) + (int64_t)c->mem.live_bytes;
 }
 
-/* A full collection, whose result is what the next one is measured by. Dead handles are released;
-** their objects in the host's heap are freed by the next collection, and are not counted. */
+/* What a step did not find is still there; where steps are delayed, everything counts. */
+static void note_left(flame_context *c, int64_t heap) {
+  fl_collecting *k = &((fl_engine *)c->engine)->collect;
+  k->left = c->tensors.live;
+  k->left_heap = heap;
+}
+
+/* A full collection, whose result is what the next one is measured by. Handles that it finds dead
+** are released, but their objects are old now, and only another full collection frees them. */
 static void full(flame_context *c, int times) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
-  const int64_t before = c->tensors.live;
   c->stats.collections++;
   c->collector.full(c->collector.arg, times);
-  const int64_t gone = times > 1 ? 0 : (before - c->tensors.live) * HANDLE >> 10;
-  const int64_t heap = c->collector.heap ? c->collector.heap(c->collector.arg) - gone : 0;
   k->work = k->kept = 0;
   k->live = c->tensors.live;
   k->bytes = bytes_held(c);
-  k->heap = fl_max(heap, 0);
+  k->heap = c->collector.heap ? fl_max(c->collector.heap(c->collector.arg), 0) : 0;
+  note_left(c, k->heap);
 }
 
 /* Counts the ops done since the last call. The script may reset the counter. */
@@ -81,7 +87,7 @@ static int full_is_due(flame_context *c, int64_t heap) {
   if (heap > 2 * fl_max(k->heap, HEAP_ROOM)) return 1;
   if (bytes_held(c) > fl_max(2 * k->bytes, k->bytes + room)) return 1;
   if (k->work < PAID * (k->heap ? k->heap : heap)) return 0;
-  return c->tensors.live > 2 * fl_max(k->live, FEW_HANDLES) || heap > k->heap + k->heap / GROWN;
+  return k->left > 2 * fl_max(k->live, FEW_HANDLES) || k->left_heap > k->heap + k->heap / GROWN;
 }
 
 static int64_t thread_time(void) {
@@ -95,14 +101,14 @@ static void step(flame_context *c, int64_t heap) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   const fl_collector *host = &c->collector;
   k->kept = 0;
-  if (k->told || (++k->steps < TIMED && k->dear == 0)) {
-    host->step(host->arg);
-    return;
-  }
-  const int64_t live = c->tensors.live, start = thread_time();
+  const int timed = !k->told && (++k->steps >= TIMED || k->dear > 0);
+  const int64_t live = c->tensors.live, start = timed ? thread_time() : 0;
   host->step(host->arg);
-  const int64_t took = thread_time() - start, freed = fl_max(heap - host->heap(host->arg), 0);
-  const int64_t walk = took - GARBAGE * freed - FINALISED * fl_max(live - c->tensors.live, 0);
+  const int64_t released = fl_max(live - c->tensors.live, 0), left = host->heap(host->arg);
+  note_left(c, left - (released * HANDLE >> 10));      /* the next step frees their objects */
+  if (!timed) return;
+  const int64_t took = thread_time() - start, freed = fl_max(heap - left, 0);
+  const int64_t walk = took - GARBAGE * freed - FINALISED * released;
   k->steps = 0;
   k->dear = walk <= CHEAP ? 0 : fl_min(k->dear + 1, SURE);
   k->least = k->dear < SURE ? 0 : fl_min(STEP_SHARE * walk / OP, MOST_KEPT);
@@ -122,5 +128,6 @@ void fl_engine_collect_before(flame_context *c) {
   e->collecting = 1;
   if (full_is_due(c, heap)) full(c, 1);
   else if (e->collect.kept >= e->collect.least) step(c, heap);
+  else note_left(c, heap);
   e->collecting = 0;
 }

@@ -15,6 +15,7 @@ typedef struct fl_collecting {
   int64_t steps, dear;                    /* steps since one was timed; expensive ones in a row */
   uint8_t told;                           /* 'least' is a test's: no step is timed */
   int64_t live, bytes, heap;              /* handles; bytes that they hold; KB of the host's heap */
+  int64_t left, left_heap;                /* handles, and KB of the heap, after the last step */
   int64_t seen;                           /* number of ops recorded when 'work' was last updated */
 } fl_collecting;
 

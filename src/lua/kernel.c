@@ -422,6 +422,7 @@ const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_run", fl_kernel_run, 0 },
   { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },
   { "map_text", fl_kernel_map, 0 }, { "map_arity", fl_kernel_map_arity, 0 },
-  { "kernel_cache", fl_kernel_cache, 0 }, { "kernel_load", kernel_load, 0 },
+  { "kernel_cache", fl_kernel_cache, 0 },
+  { "kernel_choice", fl_kernel_choice, 0 }, { "kernel_load", kernel_load, 0 },
   { NULL, NULL, 0 }
 };

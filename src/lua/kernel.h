@@ -73,4 +73,5 @@ int fl_kernel_facts(lua_State *L);
 fl_krule **fl_kernel_push_rule(lua_State *L);
 void fl_kernel_prove(fl_lua *b);           /* FLAME_CHECK=grad: makes the context prove its rules */
 int fl_kernel_cache(lua_State *L);         /* internal.kernel_cache */
+int fl_kernel_choice(lua_State *L);        /* internal.kernel_choice */
 #endif

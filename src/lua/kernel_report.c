@@ -211,6 +211,18 @@ int fl_kernel_image(lua_State *L) {
   return pushed ? 1 : lua_error(L);
 }
 
+/* (key, value or nil): the integer that is kept on disk under the key, 0: none; with a value it is
+** kept from now on. A state with limits has none. */
+int fl_kernel_choice(lua_State *L) {
+  fl_lua *b = self_of(L);
+  size_t n;
+  const char *key = luaL_checklstring(L, 1, &n);
+  const int64_t value = luaL_optinteger(L, 2, 0);
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  lua_pushinteger(L, b->bounded ? 0 : fl_cuda_kept_choice(b->c, key, n, value));
+  return 1;
+}
+
 /* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: plans of
 ** kernels that are gone go, too. */
 int fl_kernel_cache(lua_State *L) {

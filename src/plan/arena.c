@@ -2,10 +2,10 @@
 ** Addresses of values that no handle holds: each stored cell of the arena has a place from the
 ** stage that writes it to the last that reads it.
 **
-** In place: if a MAP kernel reads a cell for the last time, each element at the point where it
-** stores an element of another cell, that other cell takes its memory (the gradient of logits takes
-** that of the logits). A run that is repeated begins at its first step, so nothing needs the old
-** values.
+** In place: if a MAP or ROW kernel reads a cell for the last time, each element at the point where
+** it stores an element of another cell, that other cell takes its memory (the gradient of logits
+** takes that of the logits). It may also gather elements of the row itself. A run that is repeated
+** begins at its first step, so nothing needs the old values.
 */
 #include "base/hooks.h"
 #include "base/num.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 
 /* LATE_LEAST: bytes from which a fill is delayed; COPY_MOST: copies of fewer elements are
-** delayed. */
-enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4 };
+** delayed; WARP_ROW: longest row that one warp works on. */
+enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4, WARP_ROW = 1024 };
 
 /* ---- a stack with holes ---------------------------------------------------------------------- */
 
@@ -105,11 +105,13 @@ void fl_plan_delay_copies(fl_planner *P) {
 
 /* ---- in place -------------------------------------------------------------------------------- */
 
+static int touches_ref(const fl_access *a, fl_ref ref) { return !a->iota && a->ref == ref; }
+
 static int touches(const fl_planner *P, const fl_turn *t, fl_ref ref) {
   if (t->cell >= 0) return t->cell == ref;
   const fl_group *G = &P->group.at[t->group];
   for (int64_t i = 0; i < G->access.n; i++)
-    if (!G->access.at[i].iota && G->access.at[i].ref == ref) return 1;
+    if (touches_ref(&G->access.at[i], ref)) return 1;
   if (fl_plan_is_kernel(G)) return 0;
   if (G->cell == ref) return 1;
   const fl_node *n = P->cell.at[G->cell].node;
@@ -146,9 +148,44 @@ static int takes(const fl_planner *P, const fl_group *G, const fl_access *w, con
 
 static int accesses_of(const fl_group *G, fl_ref ref) {
   int n = 0;
-  for (int64_t i = 0; i < G->access.n; i++)
-    n += !G->access.at[i].iota && G->access.at[i].ref == ref;
+  for (int64_t i = 0; i < G->access.n; i++) n += touches_ref(&G->access.at[i], ref);
   return n;
+}
+
+/* Is the position of the gather the same along the row? */
+static int is_per_row(const fl_group *G, int64_t access) {
+  uint8_t level[FL_MAX_INSTR];
+  fl_plan_levels(G, level);
+  for (int64_t i = 0; i < G->instr.n; i++) {
+    const fl_instr *x = &G->instr.at[i];
+    if (x->code == FL_I_GATHER && x->arg == access && level[x->a]) return 0;
+  }
+  return 1;
+}
+
+/* Does the access gather one element of the row that w stores, before any of it is stored? A device
+** reads it before the row's first round, and w's value rests on a round, which the threads of a
+** block end together; nothing orders the lanes of a warp, so a warp's rows are left out. */
+static int is_in_row(const fl_group *G, const fl_access *w, int64_t access) {
+  const fl_access *a = &G->access.at[access];
+  int64_t n = 1, stride = 0;
+  if (G->kind != FL_K_ROW || a->store || !a->gstride || a->map.offset != w->map.offset ||
+      G->instr.at[w->value].pass == 0) return 0;
+  for (int d = 0; d < G->nd; d++) {
+    const int reduced = G->red >> d & 1;
+    if (a->map.stride[d] != (reduced ? 0 : w->map.stride[d]) || (reduced && n > 1)) return 0;
+    if (reduced) { n = G->size[d]; stride = w->map.stride[d]; }
+  }
+  return n > WARP_ROW && a->gstride == stride && a->extent <= n && is_per_row(G, access);
+}
+
+/* Does the group read the cell at the points of w alone, by access r, or in the rows that it
+** stores? */
+static int reads_in_place(const fl_group *G, const fl_access *w, int64_t r) {
+  for (int64_t i = 0; i < G->access.n; i++)
+    if (i != r && touches_ref(&G->access.at[i], G->access.at[r].ref) && !is_in_row(G, w, i))
+      return 0;
+  return 1;
 }
 
 /* heir[a] = b: b takes the memory of a, and from[b] = a; -1: none. */
@@ -156,7 +193,7 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
                   int32_t *from) {
   for (int64_t i = 0; i < n; i++) {
     const fl_group *G = turns[i].group >= 0 ? &P->group.at[turns[i].group] : NULL;
-    if (!G || G->kind != FL_K_MAP) continue;
+    if (!G || (G->kind != FL_K_MAP && G->kind != FL_K_ROW)) continue;
     for (int64_t s = 0; s < G->access.n; s++) {
       const fl_access *w = &G->access.at[s];
       if (!w->store || w->ref < 0 || accesses_of(G, w->ref) != 1 || from[w->ref] >= 0) continue;
@@ -165,7 +202,7 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
           !is_alone(P, turns, n, i, w->ref)) continue;
       for (int64_t k = 0; k < G->access.n && from[w->ref] < 0; k++) {
         const fl_access *r = &G->access.at[k];
-        if (!takes(P, G, w, r, i) || heir[r->ref] >= 0 || accesses_of(G, r->ref) != 1 ||
+        if (!takes(P, G, w, r, i) || heir[r->ref] >= 0 || !reads_in_place(G, w, k) ||
             !is_alone(P, turns, n, i, r->ref)) continue;
         heir[r->ref] = w->ref;
         from[w->ref] = r->ref;

@@ -242,6 +242,17 @@ static void measure(fl_planner *P, int32_t t) {
   }
 }
 
+/* Sets 'awaited' of t's inputs, once it is known of t. */
+static void note_awaited(fl_planner *P, int32_t t) {
+  fl_cell *cell = &P->cell.at[t];
+  const fl_node *n = cell->node;
+  cell->awaited |= cell->wide;
+  for (int i = 0; cell->awaited && !cell->anchored && i < n->nin; i++) {
+    const int32_t q = input_cell(P, n, i);
+    if (q >= 0 && P->cell.at[q].shape->numel == cell->shape->numel) P->cell.at[q].awaited = 1;
+  }
+}
+
 int fl_plan_classify(fl_planner *P) {
   const fl_program *p = P->p;
   if (!FL_RESERVE(P->mem, &P->cell, p->nodes.n + 16)) return 0;
@@ -264,5 +275,7 @@ int fl_plan_classify(fl_planner *P) {
     if (!fl_is_view(&P->cell.at[i])) take_check(P, (int32_t)i);
   for (int64_t i = 0; i < P->cell.n; i++)
     if (!fl_is_view(&P->cell.at[i])) measure(P, (int32_t)i);
+  for (int64_t i = P->cell.n - 1; i >= 0; i--)
+    if (!fl_is_view(&P->cell.at[i])) note_awaited(P, (int32_t)i);
   return 1;
 }

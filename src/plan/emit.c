@@ -79,9 +79,21 @@ static uint8_t pass_of(const fl_group *G, const fl_instr *x) {
   }
 }
 
-/* Appends an instruction whose value is (ref, map). */
+/* In a row, whose values may be kept from one sweep to the next: the same operation on the same
+** values, if it is there. Two nodes are computed once then. -1: none. */
+static int find_op(const fl_group *G, const fl_instr *x) {
+  if (G->kind != FL_K_ROW || (x->code != FL_I_OP && x->code != FL_I_CAST)) return -1;
+  for (int64_t i = G->instr.n - 1; i >= 0; i--)
+    if (memcmp(&G->instr.at[i], x, sizeof *x) == 0) return (int)i;
+  return -1;
+}
+
+/* Appends an instruction whose value is (ref, map), or finds an equal one. */
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m) {
   fl_group *G = fl_plan_group(P, g);
+  x.pass = pass_of(G, &x);
+  const int found = find_op(G, &x);
+  if (found >= 0) return found;
   /* room for finish.c */
   if (G->instr.n >= FL_MAX_INSTR - 2 * FL_MAX_OPERANDS) return FL_EMIT_REJECT;
   if (!FL_RESERVE(P->mem, &G->instr, G->instr.n + 1) ||
@@ -90,7 +102,6 @@ int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *
   fl_value *v = &G->value.at[G->instr.n];
   v->ref = ref;
   if (m) v->map = *m;
-  x.pass = pass_of(G, &x);
   G->instr.at[G->instr.n] = x;
   G->value.n = G->instr.n + 1;
   return (int)G->instr.n++;
@@ -109,7 +120,8 @@ int fl_plan_access(fl_planner *P, int32_t g, fl_access a) {
     const fl_access *b = &G->access.at[i];
     reads += !b->store;
     if (!b->store && b->ref == a.ref && b->dtype == a.dtype && b->iota == a.iota &&
-        b->gstride == a.gstride && same_map(&b->map, &a.map, G->nd)) return (int)i;
+        b->gstride == a.gstride && b->extent == a.extent && same_map(&b->map, &a.map, G->nd))
+      return (int)i;
   }
   if (reads >= FL_MAX_READS || G->access.n >= FL_MAX_OPERANDS) return FL_EMIT_REJECT;
   fl_access *n = FL_PUSH(P->mem, &G->access);
@@ -378,8 +390,10 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
   if (n->in[0]->shape->numel == 0) return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);
   const int err = note_read(P, g, sref);
   if (err) return err;
+  const int64_t extent = n->in[0]->shape->size[n->attr->axis];
   const int a = fl_plan_access(P, g, (fl_access){ .ref = sref, .dtype = n->dtype, .map = sm,
-                                                  .gstride = gstride });
+                                                  .gstride = gstride,
+                                                  .extent = extent });
   if (a < 0) return a;
   return fl_plan_add(P, g, (fl_instr){ .code = FL_I_GATHER, .dtype = n->dtype, .from = n->dtype,
                                        .a = (uint16_t)v, .arg = (uint16_t)a }, t, m);

@@ -59,9 +59,9 @@ static int is_long(const fl_planner *P, const fl_group *G) {
 
 static int add_link(fl_planner *P, fl_homes *h, int32_t *first, int64_t group) {
   if (*first >= 0 && h->entry.at[*first].group == group) return 1;
-  fl_home_link *l = FL_PUSH(P->mem, &h->entry);
+  fl_group_link *l = FL_PUSH(P->mem, &h->entry);
   if (!l) return 0;
-  *l = (fl_home_link){ (int32_t)group, *first };
+  *l = (fl_group_link){ (int32_t)group, *first };
   *first = (int32_t)(h->entry.n - 1);
   return 1;
 }

@@ -42,13 +42,15 @@ static int moves_in_row(const fl_group *G, const fl_map *m) {
   return 0;
 }
 
-static uint8_t level_of(const fl_group *G, const fl_instr *x, const fl_instr *at) {
-  uint16_t v[3];
-  uint8_t level = fl_instr_accesses(x) && moves_in_row(G, &G->access.at[x->arg].map);
-  if (x->code == FL_I_REDUCE) return 0;
-  for (int k = fl_instr_inputs(x, v) - 1; k >= 0; k--)
-    if (at[v[k]].level > level) level = at[v[k]].level;
-  return level;
+void fl_plan_levels(const fl_group *G, uint8_t *level) {
+  for (int64_t i = 0; i < G->instr.n; i++) {
+    const fl_instr *x = &G->instr.at[i];
+    uint16_t v[3];
+    level[i] = G->kind == FL_K_MAP ||
+               (fl_instr_accesses(x) && moves_in_row(G, &G->access.at[x->arg].map));
+    for (int k = fl_instr_inputs(x, v) - 1; k >= 0; k--) if (level[v[k]]) level[i] = 1;
+    if (x->code == FL_I_REDUCE) level[i] = 0;
+  }
 }
 
 typedef struct { fl_instr *at; int n; } list;
@@ -63,12 +65,14 @@ static uint16_t lift(list *out, uint16_t v) {       /* the level-0 value at each
 
 /* The used instructions, renumbered, with levels. remap: old id -> new id. */
 static void renumber(const fl_group *G, const uint8_t *used, list *out, uint16_t *remap) {
+  uint8_t level[FL_MAX_INSTR];
+  fl_plan_levels(G, level);
   for (int64_t i = 0; i < G->instr.n; i++) {
     if (!used[i]) continue;
     fl_instr x = G->instr.at[i];
     x.a = remap[x.a]; x.b = remap[x.b]; x.c = remap[x.c];
     if (x.code == FL_I_REDUCE) x.a = lift(out, x.a);
-    x.level = G->kind == FL_K_MAP ? 1 : level_of(G, &x, out->at);
+    x.level = level[i];
     remap[i] = (uint16_t)out->n;
     out->at[out->n++] = x;
   }

@@ -49,7 +49,7 @@ int32_t fl_place_group(fl_planner *P, int kind, int nd, const int64_t *size) {
   G->stage = 1;
   G->limit = INT32_MAX;
   G->cell = -1;
-  G->sibling = G->fault = -1;
+  G->sibling = G->fault = G->reader = -1;
   return (int32_t)P->group.n - 1;
 }
 
@@ -67,6 +67,7 @@ void fl_place_commit(fl_planner *P, int32_t g, int32_t stage) {
     fl_group *H = fl_plan_group(P, G->deps.at[i]);
     if (stage < H->limit) H->limit = stage;
   }
+  fl_raise_note(P, g);
 }
 
 int fl_place_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value, const fl_map *m) {
@@ -216,6 +217,17 @@ static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   return fresh > FL_FRESH_ARRAYS && fresh > G->shared;
 }
 
+/* Would it delay a small sum of everything that others wait for? The group has no kept dim then. */
+static int delays(const fl_planner *P, const fl_group *G, int32_t stage) {
+  if (stage <= G->stage || G->kind != FL_K_ROW || G->red + 1 != 1u << G->nd ||
+      row_length(G, G->red) > FL_AWAIT_LIMIT) return 0;
+  for (int64_t i = 0; i < G->access.n; i++) {
+    const fl_access *a = &G->access.at[i];
+    if (a->store && a->ref >= 0 && P->cell.at[a->ref].awaited) return 1;
+  }
+  return 0;
+}
+
 int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n) {
   fl_group *G = fl_plan_group(P, g);
   if (G->closed || G->kind > FL_K_COL) return 0;
@@ -228,11 +240,13 @@ int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n) {
   for (int i = 0; v >= 0 && i < n; i++) v = join(P, g, t, piece < 0 ? piece : piece + i);
   G = fl_plan_group(P, g);
   const int32_t stage = G->need + 1 > G->stage ? G->need + 1 : G->stage;
-  if (v >= 0 && G->shared > 0 && stage < G->limit && !crowds(G, &was, reduces)) {
+  if (v >= 0 && G->shared > 0 && !crowds(G, &was, reduces) && !delays(P, G, stage) &&
+      (stage < G->limit || fl_raise(P, g, stage))) {
     for (int i = 0; i < n; i++) settle(P, g, t, piece < 0 ? piece : piece + i, stage);
     return 1;
   }
   fl_place_cut(P, G, &was);
+  if (v <= FL_EMIT_ANCHOR) P->asked = FL_EMIT_ANCHOR - v;
   return 0;
 }
 
@@ -314,13 +328,21 @@ int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout 
 
 /* ---- all cells ------------------------------------------------------------------------- */
 
+/* Could t join a group if cell q, no larger than t, were in memory? */
+static int helps(const fl_planner *P, int32_t q, int32_t t) {
+  return q >= 0 && q != t && P->cell.at[q].group < 0 &&
+         P->cell.at[q].shape->numel <= P->cell.at[t].shape->numel;
+}
+
 static int place_expression(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
   const fl_layout *space = fl_ops[n->op].fuse == FL_FUSE_R ? n->in[0]->shape : n->shape;
   int32_t near[6];
+  P->asked = -1;
   if (fl_place_near(P, t, -1, 1, near, fl_plan_dep_groups(P, t, near, 6))) return 1;
-  if (P->cell.at[t].hoist == FL_HOIST_ASKED) {    /* not worth a separate pass: it is recomputed
-                                                  ** after all */
+  if (P->cell.at[t].hoist == FL_HOIST_ASKED) {
+    if (helps(P, P->asked, t)) { *first = P->asked; return 0; }
+    /* not worth a separate pass: it is recomputed after all */
     P->cell.at[t].hoist = P->cell.at[t].anchored = 0;
     return 1;
   }
@@ -367,5 +389,5 @@ int fl_plan_place(fl_planner *P) {
     if (fl_plan_stops(P, t)) return 0;
     if (cell->anchored && !fl_is_view(cell) && cell->group < 0 && !place(P, (int32_t)t)) return 0;
   }
-  return 1;
+  return !P->failed;
 }

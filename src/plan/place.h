@@ -39,6 +39,11 @@ int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n);
 int fl_place_near(fl_planner *P, int32_t t, int piece, int n, const int32_t *near, int k);
 int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout *space);
 
+/* raise.c. Enters g into the lists of readers of the groups that it reads from. */
+void fl_raise_note(fl_planner *P, int32_t g);
+/* Can g move to 'stage' if the groups that read from it move behind it? Then moves them. */
+int fl_raise(fl_planner *P, int32_t g, int32_t stage);
+
 /* pieces.c. Emits a piece as an expression of group g: an instruction id or a refusal. */
 int fl_piece_join(fl_planner *P, int32_t g, int32_t t, int piece);
 int fl_place_pieces(fl_planner *P, int32_t t, int32_t *first);

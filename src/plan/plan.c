@@ -27,6 +27,7 @@ static void close_planner(fl_planner *P) {
   FL_DROP(P->mem, &P->todo);
   FL_DROP(P->mem, &P->fault);
   FL_DROP(P->mem, &P->piece);
+  FL_DROP(P->mem, &P->reader);
 }
 
 fl_plan *fl_plan_make(flame_context *c, const fl_program *p) {

@@ -3,6 +3,7 @@
 **
 **   classify.c  each program node becomes a cell: view, deferred or anchored
 **   place.c     each anchored cell is put into a group, in program order
+**   raise.c     moves a group to a later stage, with its readers
 **   pieces.c    arrays joined along an axis, read and written piece by piece
 **   emit.c      appends the expression of a cell to a group's instructions
 **   homes.c     writes in place, and what they wait for
@@ -43,6 +44,8 @@ enum {
   FL_FRESH_ARRAYS = 8,     /* number of new arrays that a cell may always add to a group of rows or
                            ** columns */
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
+  FL_AWAIT_LIMIT = 65536,  /* most elements of a reduction that is not delayed for another one, if
+                           ** others wait for its result */
   FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c, greater than any deferred depth */
   FL_CANDIDATES = 12       /* groups of one space tried for a cell, newest first */
 };
@@ -60,6 +63,7 @@ typedef struct fl_cell {
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: its expression contains an INDEX */
   uint8_t wide, reduced;  /* a consumer broadcasts it; it is computed from a reduction of its
                           ** shape */
+  uint8_t awaited;     /* it, or a deferred cell of its size made from it, is broadcast */
   uint8_t hoist;       /* FL_HOIST_*: deferred, but a group that would recompute it may anchor it */
   int32_t cost, leaves, consumers, out, home;
   const fl_node *reads[FL_REPEAT_READS];   /* arrays of its size or larger that it is computed
@@ -85,7 +89,8 @@ typedef struct fl_value { fl_ref ref; fl_map map; } fl_value;
 
 /* A store, or for LOAD, GATHER and IOTA an access. */
 typedef struct fl_access {
-  fl_ref ref; uint8_t dtype, store, iota; uint16_t value; fl_map map; int64_t gstride;
+  fl_ref ref; uint8_t dtype, store, iota; uint16_t value; fl_map map;
+  int64_t gstride, extent;               /* GATHER: of its axis */
 } fl_access;
 
 typedef struct fl_group {
@@ -101,8 +106,11 @@ typedef struct fl_group {
   struct { fl_access *at; int64_t n, cap; } access;
   struct { uint32_t *at; int64_t n, cap; } scalar;        /* program scalar indices */
   struct { int32_t *at; int64_t n, cap; } deps;           /* groups read from */
+  int64_t noted;           /* that many of deps have it in their lists of readers */
+  int32_t reader;          /* first link of the groups that read from it (raise.c); -1: none */
   int32_t need, shared;    /* for the current emission: highest stage read, values found again */
 } fl_group;
+typedef struct fl_group_link { int32_t group, next; } fl_group_link;
 enum { FL_HOIST_NOT, FL_HOIST_MAY, FL_HOIST_ASKED };
 enum { FL_G_MATMUL = 16, FL_G_SCATTER, FL_G_COPY, FL_G_CALL };
 
@@ -115,9 +123,11 @@ typedef struct fl_planner {
   struct { int32_t *at; int64_t n, cap; } todo;
   struct { int32_t *at; int64_t n, cap; } piece;       /* groups; -1: not placed yet */
   struct { int32_t *at; int64_t n, cap; } fault;       /* program nodes whose INDEX reports */
+  struct { fl_group_link *at; int64_t n, cap; } reader;
   const fl_plan *plan;                             /* set once finish.c has described its results */
   int32_t bin[256];                                    /* newest group, by space hash */
   int32_t collected;                                   /* stage of the newest collective; 0: none */
+  int32_t asked;                                       /* place.c: what a refusal asks for */
   int failed;                                          /* out of memory */
 } fl_planner;
 
@@ -138,10 +148,9 @@ static inline int fl_plan_is_kernel(const fl_group *G) { return G->kind <= FL_K_
 
 /* homes.c. Which groups write a cell that has a home, and which read a home's old value: lists
 ** through 'entry', so that each home looks only at its own groups. */
-typedef struct fl_home_link { int32_t group, next; } fl_home_link;
 typedef struct fl_homes {
   int32_t *writer, *reader;                    /* first link by cell, by home; -1: none */
-  struct { fl_home_link *at; int64_t n, cap; } entry;
+  struct { fl_group_link *at; int64_t n, cap; } entry;
   int32_t last_check;                          /* stage of the last group that may report */
 } fl_homes;
 int fl_homes_open(fl_planner *P, fl_homes *h);     /* 0: no memory; it must be closed in any case */
@@ -158,6 +167,8 @@ void fl_kernel_measure(const fl_planner *P, fl_kernel *k);
 /* The values that an instruction reads, and their number; does its 'arg' name an operand? */
 int fl_instr_inputs(const fl_instr *x, uint16_t v[3]);
 int fl_instr_accesses(const fl_instr *x);
+/* level[i]: the level of instruction i of a group (plan/kernel.h). */
+void fl_plan_levels(const fl_group *G, uint8_t *level);
 /* split.c: splits a kernel whose stored values have nothing in common into several, at most one per
 ** store. Returns how many; 0: it stays as it is; -1: no memory. */
 int fl_plan_split(fl_planner *P, const fl_kernel *k, fl_kernel *out);

@@ -5,6 +5,7 @@ local arguments = require "flame.base.arguments"
 local methods = require "flame.kernel.methods"
 local sources = require "flame.kernel.source"
 local adjoint = require "flame.kernel.vjp"
+local overload = require "flame.kernel.overload"
 require "flame.kernel.show"
 local fail, def = arguments.fail, arguments.def
 
@@ -31,6 +32,13 @@ end
 
 local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, nodiff, flags,
     include, constants, label)
+  local template = sources.template_of(text, constants, entry)
+  if template and overload.is_known(template, inout) then
+    return overload.new(template, function(of_types)
+      return new_kernel(text, of_types, block, grid, shared, shape, inout, vjp, nodiff, flags,
+        include, constants, label)
+    end, inout)
+  end
   local source, name, special = sources.text_of(text, constants, entry)
   flags = sources.options(flags, include)
   local k

@@ -338,4 +338,64 @@ local function text_of(source, constants, entry, general)
   return instance(source, entry, general)
 end
 
-return { options = options, text_of = text_of }
+--- The parameters of a template as {name, is_type, default}; nil: there are others.
+local function parameters_of(text)
+  local list = {}
+  for i, parameter in ipairs(split(text)) do
+    local left, default = parameter:match("^([^=]*)=(.*)$")
+    local kind, name = (left or parameter):match("^%s*(.-)%s*([%a_][%w_]*)%s*$")
+    if not name or kind == "" or parameter:find("[.<(]") then return nil end
+    list[i] = { name = name, is_type = kind == "typename" or kind == "class",
+      default = default and default:match("^%s*(.-)%s*$") }
+  end
+  return list
+end
+
+--- Sets the arguments of "k<auto, 2>" that are given; nil: they are too many.
+local function give(parameters, given)
+  for i, text in ipairs(given) do
+    if not parameters[i] then return nil end
+    if not text:find("^%s*auto%s*$") then
+      parameters[i].default, parameters[i].is_type = text:match("^%s*(.-)%s*$"), false
+    end
+  end
+  return parameters
+end
+
+--- The kernel that is meant where it is a template and named without arguments, or with "auto"
+--- among them: {name, parameters, formals}. nil: it is another kind of kernel, or there are
+--- several.
+local function template_of(source, constants, entry)
+  if not source:find("%f[%w_]template%s*<") then return nil end
+  local plain, between = (entry or ""):match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
+  local given = split(between or "")
+  if between then
+    if not between:find("%f[%w_]auto%f[^%w_]") then return nil end
+    entry = plain
+  elseif entry and not entry:find("^[%a_][%w_]*$") then
+    return nil
+  end
+  local text, found, heads = bare(interpolate(source, constants)), nil, 0
+  for _, open, close, head in headers(text) do
+    local short = head:gsub("__launch_bounds__%s*%b()", "")
+    local name, formals = short:match("([%a_][%w_]*)%s*(%b())")
+    name = name or short:match("([%a_][%w_]*)%s*<")
+    local inside = text:sub(open + 1, close - 1)
+    if name and (not entry or name == entry) then
+      heads = heads + 1
+      if inside:find("%S") and formals then
+        if found and found.inside ~= inside then return nil end
+        found = { name = name, inside = inside, parameters = parameters_of(inside),
+          formals = split(formals:sub(2, -2)) }
+      end
+    end
+  end
+  local of = "__global__" .. (entry and "[^;{}]-%f[%w_]" .. entry .. "%s*[%(<]" or "")
+  local all = count(text, "%f[%w_]" .. of) - count(text, "%f[%w_]template%s+" .. of)
+  if not found or not found.parameters or all ~= heads then return nil end
+  local open = between ~= nil                              -- else defaults are meant
+  for _, p in ipairs(found.parameters) do open = open or not p.default end
+  return open and give(found.parameters, given) and found
+end
+
+return { options = options, text_of = text_of, template_of = template_of }

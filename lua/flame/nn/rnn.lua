@@ -38,22 +38,8 @@ return function(nn, shared)
       { device = o.device, dtype = o.dtype }))
   end
 
-  --- The rows of x (steps, n, …) as a list, by halves: its gradient is put
-  --- together in the same way.
-  local function rows(x)
-    local out = {}
-    local function cut(v, first, n)
-      if n == 1 then
-        out[first] = v:squeeze(1)
-        return
-      end
-      local half = n // 2
-      cut(v:narrow(1, 1, half), first, half)
-      cut(v:narrow(1, half + 1, n - half), first + half, n - half)
-    end
-    if x.shape[1] > 0 then cut(x, 1, x.shape[1]) end
-    return out
-  end
+  --- The rows of x (steps, n, …) as a list.
+  local function rows(x) return x.shape[1] > 0 and x:unbind(1) or {} end
 
   local function text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 

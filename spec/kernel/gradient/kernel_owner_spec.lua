@@ -193,6 +193,6 @@ __global__ void k(const float *x, float *y, int count) {
   y[i] = s;
 }]]
     local a = k:report().adjoint
-    assert.same({ 3, 0, 0 }, { a.plain, a.atomics, a.gathers })
+    assert.same({ 2, 0, 0 }, { a.plain, a.atomics, a.gathers })
   end)
 end)

@@ -332,3 +332,33 @@ describe("kernels that are gone", function()
     assert.is_true(run(21, 220) - before < 20 * 80000)
   end)
 end)
+
+--- In a child, since checks are chosen at the start: prints what is true.
+local CHILD = [[
+local flame = require "flame"
+local k = flame.kernel "__global__ void k(float *x, int n) { int i = blockIdx.x * 256 + threadIdx.x; if (i < n) x[i] += 1; }"
+local function run(n)
+  local x = flame.zeros(n)
+  flame.eval(x)
+  local before = flame.memory().host
+  for _ = 1, 3 do k:launch({ grid = { (n + 255) // 256 }, block = { 256 } }, x, n) flame.eval(x) end
+  return flame.memory().host - before
+end
+local few, none, many = run(1000), run(1000), run(100000)
+local large = run(6 << 20)                        -- its tables have 151 MB
+run(100000)
+local kept = flame.memory().host
+flame.empty_cache()
+print(few >= 24000, none < 24000, many >= 2300000, large < 100000000, kept - flame.memory().host >= 2400000)
+]]
+
+describe("the race check", function()
+  it("keeps its tables for the next launch, up to a bound, until the cache is emptied", function()
+    local interpreter = dofile("spec/support/interpreter.lua")
+    local command = "FLAME_DEVICE=cpu FLAME_CHECK=race '%s' -e '%s' 2>&1"
+    local p = assert(io.popen(command:format(interpreter, CHILD)))
+    local said = p:read "a"
+    assert(p:close(), said)
+    assert.equal("true\ttrue\ttrue\ttrue\ttrue\n", said)
+  end)
+end)

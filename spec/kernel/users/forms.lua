@@ -306,4 +306,44 @@ __global__ void views(const Real *x, Real *y, int n) {
   }
 }]=], block = { 4 }, shape = { 3 }, args = function(t) return { t.f { 6 }, 3 } end,
     want = function(x) return each(3, function(i) return 3 * x[2 * i] * x[2 * i + 1] end) end },
+
+  { "templates among members", [=[
+constexpr int W = 100;
+template <typename T, int W> struct Tile {
+  enum { HALF = W / 2 };
+  typedef T value;
+  template <bool CHECKED, int K = 2> struct Column {
+    value v;
+    T more[K];
+    __device__ void load(const T *p, int i, int n) {
+      v = CHECKED && i >= n ? T(0) : p[i] * W + HALF;
+      for (int k = 0; k < K; ++k) more[k] = v * k;
+    }
+    __device__ T get() const { return v + more[K - 1]; }
+  };
+  template <typename S> using Wide = Column<false, sizeof(S) / 2>;
+  template <bool C> __device__ T pass(Column<C> &a, const T *p, int i, int n) {
+    a.load(p, i, n);
+    return a.get();
+  }
+  __device__ T run(const T *p, int i, int n) {
+    Column<true> a;
+    Column<false, 3> b;
+    Wide<double> c;
+    b.load(p, i, n);
+    c.load(p, i, n);
+    return pass<true>(a, p, i, n) + b.get() + c.get();
+  }
+};
+__global__ void tiles(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  Tile<float, 4> t;
+  Tile<float, 6> u;
+  y[i] = t.run(x, i, n) + u.run(x, i, n) * u.run(x, i, n);
+}]=], block = { 4 }, shape = { 3 }, args = function(t) return { t.f { 3 }, 3 } end,
+    want = function(x)
+      local function run(v, w) return (v * w + w // 2) * (2 + 3 + 4) end
+      return each(3, function(i) return run(x[i], 4) + run(x[i], 6) ^ 2 end)
+    end },
 }

@@ -85,8 +85,9 @@ describe("a user is told the line and the reason of", function()
       "a specialisation of no template: write its arguments, 'f<…>'",
       "template <typename T> __device__ float f(T v) { return v; }  template <> __device__ float f(float v, int) { return 7; }\n" },
     { "the clock", "long long t = clock64();\ny[i] = x[i] + (t < 0);", 4, "clock64()" },
-    { "a template of structs among members", "V v;\ny[i] = v.f() * x[i];", 1,
-      "'C': this member is outside the language",
+    { "a template of structs among members that hides another", "V v;\ny[i] = v.f() * x[i];", 1,
+      "'C': a template of a name that another one has is outside the language",
+      "template <int N> struct C { float w; }; " ..
       "struct V { template <int N> struct C { float v[N]; }; __device__ float f() { C<2> c; c.v[1] = 1; return c.v[1]; } };\n" },
     { "a vector and a number in one sum", "atomicAdd((float2 *)y, x[i]);\ny[i] = x[i];", 4,
       "atomicAdd of a 'float2' and something else" },
@@ -198,7 +199,7 @@ describe("a call that is not right says", function()
       flame.kernel(k:source() .. "\n" .. k:source():gsub("void k", "void m"))
     end, "the source has several kernels (k, m): name one with entry =" },
     { "that a template has arguments", function()
-      flame.kernel "template <typename T> __global__ void g(const T *x, T *y, int n) { y[0] = x[0]; }"
+      flame.kernel "template <typename T> __global__ void g(T *y, int n) { y[0] = n; }"
     end, "a kernel that is a template is named with its arguments" },
     { "how many arguments a template has", function()
       flame.kernel { source = "template <typename T, int N> __global__ void g(T *y) { y[0] = N; }",

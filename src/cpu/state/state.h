@@ -22,6 +22,7 @@ typedef struct fl_cpu {
   char blas_name[256];                /* FLAME_BLAS when the device was opened */
   struct fl_blocks *blocks;           /* freed blocks for reuse */
   struct fl_fft_cache *fft;           /* fft_cache.c; NULL: not used yet */
+  struct fl_lane_shadow *races;       /* kept by the race check of user kernels; NULL: nothing */
   int width;                          /* workers */
   int64_t worker_bytes, shared_bytes; /* as allocated */
   char *scratch, *shared;             /* width * worker_bytes; split runs and packing */

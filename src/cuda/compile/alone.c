@@ -3,6 +3,7 @@
 ** needs.
 */
 #include "base/env.h"
+#include "base/hash.h"
 #include "base/signals.h"
 #include "cuda/compile/module.h"
 #include "cuda/compile/headers.h"
@@ -12,6 +13,20 @@ void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t 
   fl_disk_open(&d, &c->mem, fl_env(FL_ENV_FLAME_CACHE_DIR));
   fl_disk_usage(&d, clear, entries, bytes);
   fl_disk_close(&d);
+}
+
+int64_t fl_cuda_kept_choice(flame_context *c, const char *key, size_t bytes, int64_t value) {
+  fl_disk d;
+  uint8_t digest[32];
+  size_t size = 0;
+  fl_sha256(key, bytes, digest);
+  fl_disk_open(&d, &c->mem, fl_env(FL_ENV_FLAME_CACHE_DIR));
+  if (value) fl_disk_put(&d, digest, &value, sizeof value);
+  int64_t *kept = value ? NULL : fl_disk_get(&d, digest, &size);
+  if (kept && size == sizeof *kept) value = *kept;
+  fl_free(&c->mem, kept, size);
+  fl_disk_close(&d);
+  return value;
 }
 
 /* Compiles the kernel's text for sm_90. 0: NVRTC is missing; otherwise *p must be destroyed. */

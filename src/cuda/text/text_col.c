@@ -13,9 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Instructions from which a program is long; how many blocks of a long program, and of a shorter
-** one, a multiprocessor should hold. */
-enum { LONG = 16, LONG_BLOCKS = 3, BLOCKS = 6 };
+/* Instructions from which a program is long; how many blocks of a long program, of a short one with
+** several sums, and of one with a single sum a multiprocessor should hold: as many as the
+** accumulators and the rows in flight leave registers for. */
+enum { LONG = 16, LONG_BLOCKS = 3, SEVERAL_BLOCKS = 4, BLOCKS = 6 };
 
 typedef struct col_writer {
   text_writer *w;
@@ -221,7 +222,8 @@ static int widest(const col_writer *c) {
 void fl_text_col_plan(text_writer *w) {
   text_form *f = w->f;
   f->threads = COL_LANES * COL_WIDTH / f->vector;
-  if (f->threads == COL_THREADS) f->blocks = f->k->ninstr > LONG ? LONG_BLOCKS : BLOCKS;
+  if (f->threads == COL_THREADS)
+    f->blocks = f->k->ninstr > LONG ? LONG_BLOCKS : f->nred > 1 ? SEVERAL_BLOCKS : BLOCKS;
 }
 
 void fl_text_col(text_writer *w) {

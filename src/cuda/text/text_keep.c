@@ -217,6 +217,13 @@ static void plan_held(row_writer *r, text_form *f) {
   if (f->blocks * f->threads > HELD_THREADS) f->blocks = HELD_THREADS / f->threads;
 }
 
+/* Number of instructions at each point. */
+static int at_points(const row_writer *r) {
+  int n = 0;
+  for (int v = 0; v < r->w->f->k->ninstr; v++) n += r->all[v] && r->w->f->vary[v] == V_ELEMENT;
+  return n;
+}
+
 /* Does the row stay in registers? It must fit, and the text, with all vectors written out, must
 ** stay short. Then enough blocks to hide the barriers: 42 registers per thread if the row takes few
 ** of them and the program is short, else 64. */
@@ -239,5 +246,5 @@ void fl_text_row_plan(text_writer *w) {
     return;
   }
   if (bytes > 128 || weight > 120) return;
-  f->blocks = (row <= 64 && f->k->ninstr <= 24 ? 1536 : 1024) / threads;
+  f->blocks = (row <= 64 && at_points(&r) <= 24 ? 1536 : 1024) / threads;
 }

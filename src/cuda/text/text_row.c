@@ -449,6 +449,14 @@ static void put_head(row_writer *r) {
   }
 }
 
+/* Does an early load need a position of the row? The others go first, while such positions and what
+** they lead to are on their way. */
+static int has_gather(const row_writer *r) {
+  for (int v = 0; v < r->w->f->k->ninstr; v++)
+    if (r->early[v] && fl_row_instr(r->w, v)->code == FL_I_GATHER) return 1;
+  return 0;
+}
+
 static void put_row(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -469,8 +477,10 @@ void fl_text_row(text_writer *w) {
   fl_text_pointers(w);
   put_head(&r);
   fl_text_values(w, r.all, V_CONST, V_CONST);
+  const int first = f->persist && !has_gather(&r);
+  if (first) put_row(&r);
   put_kept(&r, 0);
-  if (f->persist) put_row(&r);
+  if (f->persist && !first) put_row(&r);
   if (f->split) {
     sweep s = { .round = 0, .stores = 1 };
     put_split(&r, &s);

@@ -148,6 +148,7 @@ static void canonicalise(fl_kad_state *d) {
   fl_kad_normalise(d);
   fl_kad_hold_elements(d);
   fl_kad_hold_loads(d);
+  fl_kad_read_once(d);
 }
 
 /* ---- shadows ---------------------------------------------------------------------------- */
@@ -383,6 +384,7 @@ static void synthesise(fl_kad_state *d) {
   if (fl_kad_dead(d)) return;
   d->body = d->f->body = first;
   fl_kfunc_number_loops(d->f);
+  fl_kad_sum_loops(d);
   fl_kad_tell_strategy(d);
 }
 

@@ -159,6 +159,9 @@ void fl_kad_hold_elements(fl_kad_state *d);
 /* norm_loads.c */
 void fl_kad_hold_loads(fl_kad_state *d);      /* keeps the loads of arrays that are in_thread in
                                               ** variables */
+/* norm_reads.c */
+void fl_kad_read_once(fl_kad_state *d);       /* an element that is read twice is read into a
+                                              ** variable */
 /* activity.c */
 int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* does x depend on 'set' by a path of
                                                            ** real numbers? */
@@ -198,6 +201,8 @@ void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f,
 /* ad_loop.c */
 void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);
+/* ad_sums.c: sums that a loop makes into one element are made in a register */
+void fl_kad_sum_loops(fl_kad_state *d);
 /* ad_tidy.c: drops unused code, renumbers variables and accesses */
 void fl_kad_tidy(fl_kad_state *d);
 

@@ -123,9 +123,7 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
                        : NULL;
     if (s) s->line = line;
     v.idx = NULL;
-  } else if (v.idx) {
-    v.idx = fl_val_stable(p, v.idx);
-  }
+  } else if (v.idx) v.idx = fl_val_stable(p, v.idx);
   fl_symbol *s = fl_front_add(p, name, FL_SYM_POINTER);
   if (!s) return;
   v.sym = 0;

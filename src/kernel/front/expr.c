@@ -346,6 +346,11 @@ static fl_cvalue parse_ternary(fl_front *p) {
 
 /* ---- assignment ------------------------------------------------------------------------------ */
 
+/* The variable of pointer s's index gets that of 'from'. */
+static void move_to(fl_front *p, const fl_symbol *s, const fl_cvalue *from, int32_t line) {
+  put(p, p->b, s->offset, from->idx ? from->idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
+}
+
 /* p = q: the array must stay the same, the index moves. */
 static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   fl_symbol *s = &p->syms.at[to.sym - 1];
@@ -378,14 +383,13 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   else if (turn && p->b && fl_turn_wanted(p, &s->v, &from)) {
     if (s->may_be_null) from.when = NULL;
     fl_turn_set(p, turn, from, line);
-    put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
+    move_to(p, s, &from, line);
   } else if ((s->v.var != from.var || s->v.linear != from.linear || s->v.unit != from.unit ||
               !fl_ctype_same(s->v.type, from.type))) {
     fl_turn_wanted(p, &s->v, &from);               /* the text is read again if that may help */
     fl_refuse(p, line, "pointer '%s' would point into another array than before", s->name);
   } else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
-  else
-    put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
+  else move_to(p, s, &from, line);
   return to;
 }
 

@@ -142,6 +142,8 @@ typedef struct fl_ktemplate {    /* of structs */
   fl_ktparam *tparams;
   int32_t n_tparams;
   int64_t at;                    /* the token after 'struct' */
+  const fl_symbol *outer;        /* of a member: the names of the struct around it so far */
+  int64_t n_outer;
   struct fl_kinstance {
     fl_symbol *args;
     const fl_ctype *type;    /* set as soon as its size is known; NULL: not read, or not readable */
@@ -422,8 +424,8 @@ void fl_front_note_size(fl_front *p);   /* the first refusal for size becomes th
 void fl_front_skip_declaration(fl_front *p, int64_t from);
 const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
 /* Takes "using", "typedef", "struct V { … };" or "template <…> struct V …" among members: 1: it was
-** read, or noted as outside the language. */
-int fl_member_type(fl_front *p);
+** read, or noted as outside the language. The struct's names begin at symbol 'mark'. */
+int fl_member_type(fl_front *p, int64_t mark);
 
 /* ---- pack.c ---- */
 

@@ -66,6 +66,7 @@ typedef struct body {            /* of a struct being read */
   fl_cfield *fields;
   int64_t *inits;
   int n, has_inits, plain;
+  int64_t mark;                  /* its first symbol */
   pending *first, *last;
 } body;
 
@@ -238,7 +239,7 @@ static void member(fl_front *p, body *b) {
     return;
   }
   if (fl_ktok_is(t, "virtual")) fl_refuse(p, t->line, "virtual functions are outside the language");
-  if (fl_member_type(p)) return;
+  if (fl_member_type(p, b->mark)) return;
   if (fl_ktok_is(t, "static_assert")) {
     p->at++;
     fl_front_skip(p);
@@ -396,7 +397,7 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
                                  const fl_ctype **early) {
   const int64_t mark = p->syms.n;
   const int32_t line = fl_front_tok(p)->line;
-  body b = { .name = name };
+  body b = { .name = name, .mark = mark };
   b.fields = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.fields);
   b.inits = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.inits);
   fl_front_push(p, args, n_args);

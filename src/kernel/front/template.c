@@ -315,6 +315,14 @@ static struct fl_kinstance *instance_of(fl_front *p, fl_ktemplate *t, fl_symbol 
   return t->instances = one;
 }
 
+/* Adds the names around a member template that its n arguments do not hide; how many these are. */
+static int outer_names(const fl_ktemplate *t, fl_symbol *args, int n) {
+  int more = 0;
+  for (int64_t i = 0; i < t->n_outer; i++)
+    if (!fl_front_among(args, n, t->outer[i].name, t->outer[i].n)) args[n + more++] = t->outer[i];
+  return more;
+}
+
 /* Reads the tokens of the template or of a specialisation with the arguments as names. */
 static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one, fl_symbol *args,
                           int32_t line) {
@@ -324,12 +332,13 @@ static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one
   const int64_t align = t->align && !one->at ? fl_template_alignment(p, t, args) : 0;
   const fl_kpattern *pattern = one->at || t->is_alias ? NULL
                                                       : fl_pattern_find(p, t, args, &env, line);
-  const int n_env = pattern ? pattern->n_tparams : 0;
+  int n_env = pattern ? pattern->n_tparams : 0;
   if (pattern) p->at = pattern->at;
   for (int i = 0; i < n_env; i++) args[t->n_tparams + i] = env[i];
+  n_env += outer_names(t, args, t->n_tparams + n_env);
   fl_front_word(p, "final");
   if (t->is_alias) {
-    fl_front_push(p, args, t->n_tparams);
+    fl_front_push(p, args, t->n_tparams + n_env);
     type = fl_decl_type_name(p);
   } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     fl_refuse(p, line, "template '%s' is not understood", t->name);
@@ -344,7 +353,8 @@ static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one
 
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   const int32_t line = fl_front_tok(p)->line;
-  fl_symbol *args = fl_karena_new(p->a, 2 * FL_K_MAX_TPARAMS * sizeof *args);
+  fl_symbol *args = fl_karena_new(p->a, (2 * FL_K_MAX_TPARAMS + (size_t)t->n_outer) *
+                                          sizeof *args);
   if (!args || !fl_front_enter(p)) return NULL;
   const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
   if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);

@@ -77,7 +77,26 @@ static int is_alone(fl_front *p, int k) {
   return fl_front_is_at(p, k, ';');
 }
 
-int fl_member_type(fl_front *p) {
+/* Takes "template <…> struct V …" or "template <…> using V = …" among members. */
+static void member_template(fl_front *p, int64_t mark, int k) {
+  const int32_t line = fl_front_tok(p)->line;
+  const fl_ktok *name = fl_front_ahead(p, k + 1);
+  const fl_symbol *same = fl_front_find(p, name->text, name->n);
+  const int64_t n = p->syms.n - mark;
+  fl_symbol *outer = fl_karena_new(p->a, (size_t)n * sizeof *outer + 1);
+  if (same && same->kind == FL_SYM_TEMPLATE)
+    fl_refuse(p, line, "a template of a name that another one has is outside the language");
+  if (!outer || p->failed) return;
+  memcpy(outer, p->syms.at + mark, (size_t)n * sizeof *outer);
+  p->at++;
+  fl_template_declare(p);
+  fl_symbol *s = p->failed || p->syms.n == mark + n ? NULL : &p->syms.at[p->syms.n - 1];
+  if (!s || s->kind != FL_SYM_TEMPLATE) return;
+  s->structs->outer = outer;
+  s->structs->n_outer = n;
+}
+
+int fl_member_type(fl_front *p, int64_t mark) {
   const fl_ktok *t = fl_front_tok(p);
   const int64_t from = p->at, symbols = p->syms.n;
   const int nest = p->nest, half = p->half, angle = p->angle,
@@ -85,13 +104,14 @@ int fl_member_type(fl_front *p) {
   int k = fl_ktok_is(t, "template") && fl_front_is_at(p, 1, '<') ? 1 + fl_template_angle(p, 1) : 0;
   const int is_template = k > 0, named = fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME;
   const int is_class = (fl_ktok_is(fl_front_ahead(p, k), "struct") ||
-                        fl_ktok_is(fl_front_ahead(p, k), "class")) && named &&
+                        fl_ktok_is(fl_front_ahead(p, k), "class") ||
+                        (is_template && fl_ktok_is(fl_front_ahead(p, k), "using"))) && named &&
                        (is_template || (fl_front_is_at(p, k + 2, '{') && is_alone(p, k + 2)));
   if (!names && !is_class) return 0;
   if (names) {
     fl_decl_local(p);
   } else if (is_template) {
-    fl_refuse(p, t->line, "this member is outside the language");
+    member_template(p, mark, k);
   } else {
     fl_decl_specifiers(p);
     fl_front_need(p, ';');

@@ -478,6 +478,13 @@ static void variables(fl_lane_builder *b) {
 
 /* ---- the code --------------------------------------------------------------------------- */
 
+static void note_use(fl_lane_code *c, const fl_lane_ins *p) {
+  const int use = p->op == FL_LI_LOAD ? (p->sub ? FL_LANE_GUESS : FL_LANE_READ)
+                : p->op == FL_LI_STORE ? FL_LANE_WRITE
+                : p->op == FL_LI_ATOMIC ? FL_LANE_ATOMIC : 0;
+  if (use) c->arrays[p->var].uses |= (uint8_t)use;
+}
+
 static void build(fl_lane_builder *b) {
   around top = { .restore = -1, .exit = -1, .next = -1 };
   if (!FL_RESERVE(b->mem, &b->code->ins, 64)) { b->failed = 1; return; }
@@ -493,6 +500,7 @@ static void build(fl_lane_builder *b) {
   const int serial = fl_lane_is_serial(b->mem, b->f, b->code->arrays);
   if (serial < 0) b->failed = 1;
   b->code->serial = serial > 0;
+  for (int64_t k = 0; k < b->code->ins.n && !b->failed; k++) note_use(b->code, &b->code->ins.at[k]);
 }
 
 static fl_lane_code *no_memory(const fl_kfunc *f, fl_error *e) {

@@ -106,13 +106,17 @@ int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block,
                   fl_lane_report *report);
 void fl_lane_report_join(fl_lane_report *r, const fl_lane_report *other);
 
-/* Records which thread accessed which element of global memory in this launch: only for
-** FL_LANE_RACE. */
-fl_lane_shadow *fl_lane_shadow_new(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *l,
-                                   fl_error *e);
-void fl_lane_shadow_free(fl_lane_shadow *s);
+/* Records which thread accessed which element of global memory: only for FL_LANE_RACE. It may be
+** kept from launch to launch; 'begin' once per launch (0 with an error: no memory), 'end' frees
+** its tables if they have more than 'most' bytes. */
+fl_lane_shadow *fl_lane_shadow_new(fl_mem *m);                         /* NULL: no memory */
+int fl_lane_shadow_begin(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l,
+                         fl_error *e);
+void fl_lane_shadow_end(fl_lane_shadow *w, int64_t most);
+void fl_lane_shadow_free(fl_lane_shadow *w);                           /* NULL is fine */
 
-/* Runs all blocks in order on the calling thread. 0: a fault (report), or it could not run (e). */
+/* Runs all blocks in order on the calling thread, with l->shadow if there is one. 0: a fault
+** (report), or it could not run (e). */
 int fl_lane_run(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *l,
                 fl_lane_report *report, fl_error *e);
 

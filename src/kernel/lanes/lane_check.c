@@ -6,72 +6,99 @@
 ** guess what an atomicCAS will find (facts/guess.h); nor do writes of a value that is there
 ** already. A kernel with fences (__threadfence) may order its blocks itself: accesses of different
 ** blocks are then not compared.
+**
+** An access is recorded as a stamp, a number that grows with time. From its highest bits: the
+** block, the barriers that it has met so far, the instruction, 'same' (a write: other threads wrote
+** this value too), the lane. So one comparison tells whether an access belongs to this launch, to
+** this block, or to the time since a barrier, and tables need no clearing (lane_shadow.c).
+** An array that is only read, or only changed by atomics, has no marks.
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
 
-int fl_lane_watched(const fl_lane_state *s, int var) {
-  const unsigned c = s->launch->checks;
-  const fl_lane_array *a = &s->code->arrays[var];
-  switch (a->kind) {
-    case FL_KV_SHARED: return (c & (FL_LANE_RACE | FL_LANE_UNINIT)) != 0;
-    case FL_KV_ARRAY: return (c & FL_LANE_UNINIT) && a->param < 0;
-    case FL_KV_POINTER: return (c & FL_LANE_RACE) && s->launch->shadow;
-    default: return 0;
-  }
-}
+enum { SAME = FL_LANE_LANES + 1, INS_SHIFT = 11 };
+enum { NO_LANE = -2 * FL_LANE_MAX_BLOCK };                      /* no access is its own */
 
 /* ---- races --------------------------------------------------------------------------- */
 
+static int64_t stamp_of(const fl_lane_state *s, const fl_lane_ins *p) {
+  return s->clock | (int64_t)(p - s->code->ins.at) << INS_SHIFT;
+}
+
+/* The order of accesses to this array: in shared memory, and of kernels with fences, those of other
+** blocks do not matter. */
+static fl_lane_order order_of(const fl_lane_state *s, const fl_lane_ins *p) {
+  fl_lane_order o = s->order;
+  if (s->code->fences || s->code->arrays[p->var].kind == FL_KV_SHARED) o.from = o.block;
+  return o;
+}
+
 /* May the recorded access 'old' and an access of this lane now happen at the same time? */
-static int unordered(const fl_lane_state *s, const fl_lane_touch *old, int64_t lane) {
-  if (!old->block) return 0;
-  if (old->block != s->block + 1) return !s->code->fences;
-  if (old->lane == lane || old->epoch != s->epoch) return 0;
-  const int64_t warp = lane / FL_LANE_WARP;
-  return old->lane / FL_LANE_WARP != warp || old->warp_epoch == s->warp_epoch[warp];
+static int unordered(const fl_lane_state *s, const fl_lane_order *o, int64_t old, int64_t lane) {
+  if (old < o->from) return 0;
+  if (old < o->block) return 1;
+  const int64_t other = old & FL_LANE_LANES, warp = lane / FL_LANE_WARP;
+  if (other == lane || old < o->epoch) return 0;
+  return other / FL_LANE_WARP != warp || old >= s->warp_order[warp];
 }
 
 static int race(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how,
-                const fl_lane_touch *old, int old_write) {
+                int64_t old, int old_how) {
+  const fl_lane_shadow *w = s->launch->shadow;
+  const int64_t ins = old >> INS_SHIFT & (((int64_t)1 << (w->tick_shift - INS_SHIFT)) - 1);
   fl_lane_fault(s, p, FL_LANE_RACED, lane);
   fl_lane_report *r = s->report;
   r->index = index;
   r->at.write = (how & FL_LANE_WRITE) != 0;
   r->at.atomic = (how & FL_LANE_ATOMIC) != 0;
-  r->other = (fl_lane_place){ .block = old->block - 1, .thread = old->lane, .line = old->line,
-                              .write = (uint8_t)old_write, .atomic = old->atomic };
+  r->other = (fl_lane_place){ .block = (old - w->first) >> w->block_shift,
+                              .thread = (int32_t)(old & FL_LANE_LANES),
+                              .line = s->code->ins.at[ins].line,
+                              .write = (old_how & FL_LANE_WRITE) != 0,
+                              .atomic = (old_how & FL_LANE_ATOMIC) != 0 };
   return 0;
 }
 
-/* The later of two recorded accesses by other threads that may race with this one; NULL: none. */
-static const fl_lane_touch *met(const fl_lane_state *s, const fl_lane_touch *last,
-                                const fl_lane_touch *other, int64_t lane) {
-  return unordered(s, last, lane) ? last : unordered(s, other, lane) ? other : NULL;
+/* The later of two recorded accesses by other threads that may race with this one; 0: none. */
+static int64_t met(const fl_lane_state *s, const fl_lane_order *o, const int64_t *last,
+                   const int64_t *other, int64_t lane) {
+  if (!last) return 0;
+  return unordered(s, o, *last, lane) ? *last : unordered(s, o, *other, lane) ? *other : 0;
 }
 
-static void note(fl_lane_touch *last, fl_lane_touch *other, const fl_lane_touch *now) {
-  if (last->block != now->block || last->lane != now->lane) *other = *last;
-  *last = *now;
+static void note(const fl_lane_order *o, int64_t *last, int64_t *other, int64_t now) {
+  if (*last < o->block || ((*last ^ now) & FL_LANE_LANES)) *other = *last;
+  *last = now;
 }
 
-static int meet(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how,
-                fl_lane_cell *c) {
+/* The marks of element 'index'. */
+static fl_lane_marks marks_of(const fl_lane_view *v, int64_t index) {
+  const int64_t k = index * v->step;
+  const fl_lane_marks *m = &v->marks;
+  return (fl_lane_marks){ m->write + k, m->change ? m->change + k : NULL,
+                          m->changer ? m->changer + k : NULL, m->read ? m->read + k : NULL,
+                          m->reader ? m->reader + k : NULL };
+}
+
+static int meet(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how) {
   const int atomic = (how & FL_LANE_ATOMIC) != 0, writes = (how & FL_LANE_WRITE) != 0,
             guess = (how & FL_LANE_GUESS) != 0, same = (how & FL_LANE_SAME) != 0;
-  fl_lane_touch now = { .block = s->block + 1, .lane = (int32_t)lane, .epoch = s->epoch,
-                        .warp_epoch = s->warp_epoch[lane / FL_LANE_WARP], .line = p->line,
-                        .atomic = (uint8_t)atomic };
-  const fl_lane_touch *wrote = unordered(s, &c->write, lane) ? &c->write : NULL, *read = NULL;
-  if (wrote && !writes && wrote->same) wrote = NULL;
-  if (!wrote && !atomic && !guess) wrote = met(s, &c->change, &c->changer, lane);
-  if (wrote && !same) return race(s, p, lane, index, how, wrote, 1);
-  now.same = wrote != NULL;
-  if (writes && !same) read = met(s, &c->read, &c->reader, lane);
-  if (read) return race(s, p, lane, index, how, read, 0);
-  if (atomic) note(&c->change, &c->changer, &now);
-  else if (writes) c->write = now;
-  else if (!guess) note(&c->read, &c->reader, &now);
+  const fl_lane_marks m = marks_of(&s->views[p->var], index);
+  const fl_lane_order o = order_of(s, p);
+  const int64_t now = stamp_of(s, p) | lane;
+  int64_t wrote = unordered(s, &o, *m.write, lane) ? *m.write : 0, read = 0;
+  int wrote_how = FL_LANE_WRITE;
+  if (wrote && !writes && (wrote & SAME)) wrote = 0;
+  if (!wrote && !atomic && !guess) {
+    wrote = met(s, &o, m.change, m.changer, lane);
+    wrote_how |= FL_LANE_ATOMIC;
+  }
+  if (wrote && !same) return race(s, p, lane, index, how, wrote, wrote_how);
+  if (writes && !same) read = met(s, &o, m.read, m.reader, lane);
+  if (read) return race(s, p, lane, index, how, read, FL_LANE_READ);
+  if (atomic) note(&o, m.change, m.changer, now);
+  else if (writes) *m.write = now | (wrote ? SAME : 0);
+  else if (!guess) note(&o, m.read, m.reader, now);
   return 1;
 }
 
@@ -101,16 +128,104 @@ static uint8_t *local_flag(const fl_lane_state *s, const fl_lane_array *a, int64
 
 int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how) {
   const fl_lane_array *a = &s->code->arrays[p->var];
+  const fl_lane_view *v = &s->views[p->var];
   const int64_t size = fl_kt_size(a->type);
   if (a->kind == FL_KV_ARRAY)
     return is_set(s, p, lane, index, how, local_flag(s, a, index, lane), 1);
-  if (a->kind == FL_KV_POINTER) {
-    const struct fl_lane_shade *of = &s->launch->shadow->of[p->var];
-    return index >= of->n || meet(s, p, lane, index, how, &of->at[index]);
+  if (a->kind == FL_KV_SHARED && s->shared_set &&
+      !is_set(s, p, lane, index, how, s->shared_set + (v->base - s->shared) + index * size, size))
+    return 0;
+  return !v->marks.write || meet(s, p, lane, index, how);
+}
+
+/* ---- many lanes at once -------------------------------------------------------------- */
+
+/* Were all accesses to these elements, by lanes from 'lane' on, before those of now? */
+static int all_ordered(const fl_lane_state *s, const fl_lane_ins *p, int64_t first, int64_t n,
+                       int64_t lane, int how) {
+  const fl_lane_view *v = &s->views[p->var];
+  const fl_lane_marks m = marks_of(v, first);
+  const fl_lane_order o = order_of(s, p);
+  const fl_lane_table *t = s->table;
+  if (s->shared_set && s->code->arrays[p->var].kind == FL_KV_SHARED && how != FL_LANE_WRITE) {
+    const int64_t size = fl_kt_size(s->code->arrays[p->var].type);
+    if (memchr(s->shared_set + (v->base - s->shared) + first * size, 0, (size_t)(n * size)))
+      return 0;
   }
-  const int64_t byte = s->views[p->var].base - s->shared + index * size;
-  if (s->shared_set && !is_set(s, p, lane, index, how, s->shared_set + byte, size)) return 0;
-  return !s->shared_cells || meet(s, p, lane, index, how, &s->shared_cells[byte]);
+  if (!v->marks.write) return 1;
+  if (!t->in_order(m.write, n, &o, lane)) return 0;
+  if (m.change && how != FL_LANE_GUESS &&
+      (!t->in_order(m.change, n, &o, lane) || !t->in_order(m.changer, n, &o, lane))) return 0;
+  return how != FL_LANE_WRITE || !m.read ||
+         (t->in_order(m.read, n, &o, lane) && t->in_order(m.reader, n, &o, lane));
+}
+
+static void record_all(fl_lane_state *s, const fl_lane_ins *p, int64_t first, int64_t n,
+                       int64_t lane, int how) {
+  const fl_lane_view *v = &s->views[p->var];
+  const fl_lane_marks m = marks_of(v, first);
+  const int64_t now = stamp_of(s, p) + lane;
+  if (s->shared_set && s->code->arrays[p->var].kind == FL_KV_SHARED && how == FL_LANE_WRITE) {
+    const int64_t size = fl_kt_size(s->code->arrays[p->var].type);
+    memset(s->shared_set + (v->base - s->shared) + first * size, 1, (size_t)(n * size));
+  }
+  if (!v->marks.write || how == FL_LANE_GUESS) return;
+  if (how == FL_LANE_WRITE) s->table->stamp(m.write, n, now);
+  else s->table->stamp_read(m.read, m.reader, n, now, s->order.block);
+}
+
+/* Indices that rise by 1 in each row of the block: rows may be the same, or far enough apart. */
+static int all_rows(fl_lane_state *s, const fl_lane_ins *p, int how) {
+  const int64_t *at = s->reg[p->a], w = s->launch->block[0], rows = s->n / w;
+  int same = 1, apart = 1;
+  for (int64_t r = 1; r < rows; r++) {
+    same &= at[r] == at[0];
+    apart &= at[r] >= at[r - 1] + w;
+  }
+  if (how == FL_LANE_WRITE && !apart) return 0;
+  for (int64_t r = 0; r < (same ? 1 : rows); r++)
+    if (!all_ordered(s, p, at[r], w, same ? NO_LANE : r * w, how)) return 0;
+  for (int64_t r = same && rows > 2 ? rows - 2 : 0; r < rows; r++)
+    record_all(s, p, at[r], w, r * w, how);
+  return 1;
+}
+
+/* One element of the local array of each thread. */
+static int all_local(fl_lane_state *s, const fl_lane_ins *p, int how) {
+  if (p->x >= 0) return 0;
+  uint8_t *set = local_flag(s, &s->code->arrays[p->var], *(const int64_t *)s->reg[p->a], 0);
+  if (how != FL_LANE_WRITE) return !memchr(set, 0, (size_t)s->n);
+  if (s->now.count != s->n) return 0;
+  memset(set, 1, (size_t)s->n);
+  return 1;
+}
+
+int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how) {
+  const fl_lane_info *q = p->x >= 0 ? &s->infos[p->x] : NULL;
+  const fl_lane_view *v = &s->views[p->var];
+  if (s->code->arrays[p->var].kind == FL_KV_ARRAY) return all_local(s, p, how);
+  if (v->step > 1) return 0;
+  int64_t i = 0, j = s->n - 1;
+  while (!s->now.at[i]) i++;
+  while (!s->now.at[j]) j--;
+  if (!q) {
+    const int64_t index = *(const int64_t *)s->reg[p->a];
+    if (how == FL_LANE_WRITE || !all_ordered(s, p, index, 1, NO_LANE, how)) return 0;
+    int64_t k = i < j ? j - 1 : j;
+    while (!s->now.at[k]) k--;
+    record_all(s, p, index, 1, k, how);               /* of all that read it: the last two */
+    if (k < j) record_all(s, p, index, 1, j, how);
+    return 1;
+  }
+  if (q->row) {
+    const int64_t first = q->first + i, n = j - i + 1;
+    if (n != s->now.count || first < 0 || first + n > v->count) return 0;
+    if (!all_ordered(s, p, first, n, i, how)) return 0;
+    record_all(s, p, first, n, i, how);
+    return 1;
+  }
+  return q->rows && s->now.count == s->n && q->low >= 0 && q->high < v->count &&
+         all_rows(s, p, how);
 }
 
 void fl_lane_do_begin(fl_lane_state *s, const fl_lane_ins *p) {
@@ -150,47 +265,4 @@ int fl_lane_do_divisor(fl_lane_state *s, const fl_lane_ins *p) {
     if (uniform && x) return 1;
   }
   return 1;
-}
-
-/* ---- the shadow of global memory ----------------------------------------------------- */
-
-fl_lane_shadow *fl_lane_shadow_new(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *l,
-                                   fl_error *e) {
-  fl_lane_shadow *w = fl_zalloc(m, sizeof *w);
-  if (!w) goto fail;
-  w->mem = m;
-  w->n = c->n_vars;
-  w->of = fl_zalloc(m, (size_t)w->n * sizeof *w->of);
-  if (!w->of) goto fail;
-  for (int k = 0; k < w->n; k++) {
-    const fl_lane_array *a = &c->arrays[k];
-    if (a->kind != FL_KV_POINTER || a->param < 0) continue;
-    const fl_lane_memory *mem = &l->args[a->param].memory[a->leaf];
-    const int64_t n = mem->bytes / fl_kt_size(a->type);
-    for (int j = 0; j < k && !w->of[k].at; j++) {                 /* one array given twice */
-      const fl_lane_array *b = &c->arrays[j];
-      if (b->kind != FL_KV_POINTER || b->param < 0 || b->type != a->type) continue;
-      if (l->args[b->param].memory[b->leaf].data != mem->data || w->of[j].n < n) continue;
-      w->of[k] = w->of[j];
-      w->of[k].borrowed = 1;
-    }
-    if (w->of[k].at || !n) continue;
-    if ((uint64_t)n > (uint64_t)INT64_MAX / sizeof(fl_lane_cell)) goto fail;
-    w->of[k].at = fl_zalloc(m, (size_t)n * sizeof(fl_lane_cell));
-    if (!w->of[k].at) goto fail;
-    w->of[k].n = n;
-  }
-  return w;
-fail:
-  fl_lane_shadow_free(w);
-  fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory for the race check of '%s'", c->func->name);
-  return NULL;
-}
-
-void fl_lane_shadow_free(fl_lane_shadow *w) {
-  if (!w) return;
-  for (int k = 0; w->of && k < w->n; k++)
-    if (!w->of[k].borrowed) fl_free(w->mem, w->of[k].at, (size_t)w->of[k].n * sizeof(fl_lane_cell));
-  fl_free(w->mem, w->of, w->of ? (size_t)w->n * sizeof *w->of : 0);
-  fl_free(w->mem, w, sizeof *w);
 }

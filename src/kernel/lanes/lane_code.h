@@ -28,6 +28,11 @@ static inline int fl_lane_wide(int cls) { return cls >= FL_LC_I64; }
 typedef void (*fl_lane_fn)(void *y, const void *a, const void *b, const void *c, int64_t n,
                            int uni);
 
+/* Stamps of accesses (lane_check.c): of old ones that are at least 'from', those of this block are
+** at least 'block', and those after its last barrier at least 'epoch'. */
+typedef struct fl_lane_order { int64_t from, block, epoch; } fl_lane_order;
+enum { FL_LANE_LANES = 1023 };                     /* the bits of a stamp that tell the lane */
+
 enum { FL_LANE_CASTS = FL_KT_COUNT };
 typedef struct fl_lane_table {
   fl_lane_fn op[FL_KO_COUNT][FL_LC_COUNT];
@@ -55,6 +60,10 @@ typedef struct fl_lane_table {
   int32_t (*mask_and_not)(int32_t *y, const int32_t *m, const int32_t *c, int64_t n);
   int32_t (*mask_without)(int32_t *y, const int32_t *x, const int32_t *m, int64_t n);
   int32_t (*mask_test)(const int32_t *m, const int32_t *c, int64_t n);   /* lanes with c */
+  /* Marks of consecutive elements, accessed by the lanes from 'lane' on (lane_check.c). */
+  int (*in_order)(const int64_t *old, int64_t n, const fl_lane_order *o, int64_t lane);
+  void (*stamp)(int64_t *to, int64_t n, int64_t first);
+  void (*stamp_read)(int64_t *read, int64_t *reader, int64_t n, int64_t first, int64_t block);
 } fl_lane_table;
 extern const fl_lane_table fl_lane_base;
 #if defined(__x86_64__)
@@ -119,12 +128,17 @@ typedef struct fl_lane_init {
   fl_kvalue value;
 } fl_lane_init;
 
+/* What an access does. */
+enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8,
+       FL_LANE_GUESS = 16 };
+
 /* Where an array lives. */
 typedef struct fl_lane_array {
   int32_t var, track;     /* track: unit of the byte offset of its initialisation flags; -1: none */
   uint8_t kind, type, wide, dynamic;
   uint8_t touched;         /* POINTER: 1: read, 2: written, 4: accessed at other elements than each
                            ** thread's own */
+  uint8_t uses;            /* FL_LANE_READ and so on: what the code does to it */
   int32_t param, leaf;     /* POINTER: the argument, and which of its pointers */
   int64_t count, offset;   /* offset: SHARED bytes in the block's memory; ARRAY: slots per lane
                            ** before it, of its width; TABLE: cells of 'tables' */

@@ -116,7 +116,8 @@ static int load_uniform(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   const int64_t index = *(const int64_t *)s->reg[p->a];
   const int type = memory_type(a);
   if ((uint64_t)index >= (uint64_t)v->count) return out_of_range(s, p, fl_lane_first(s), index);
-  if (fl_lane_watched(s, p->var) && !watch(s, p, lane_indices(s, p), how_read(p))) return 0;
+  if (v->watched && !fl_lane_touched_all(s, p, how_read(p)) &&
+      !watch(s, p, lane_indices(s, p), how_read(p))) return 0;
   if (a->kind == FL_KV_ARRAY)
     s->table->load[type](out, v->base + index * s->n * element_size(a), s->n);
   else s->table->load[type](out, v->base + index * element_size(a), 1);
@@ -152,7 +153,7 @@ int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   const fl_lane_view *v = &s->views[p->var];
   const fl_lane_array *a = &s->code->arrays[p->var];
   const int type = memory_type(a);
-  const int watched = fl_lane_watched(s, p->var);
+  const int watched = v->watched && !fl_lane_touched_all(s, p, how_read(p));
   if (q->row && a->kind != FL_KV_ARRAY && !watched) return load_row(s, p, out, q->first);
   const int good = q->low >= 0 && q->high < v->count;
   if (good && !watched && a->kind != FL_KV_ARRAY) {
@@ -190,12 +191,12 @@ static int store_watched(fl_lane_state *s, const fl_lane_ins *p, const int64_t *
   return 1;
 }
 
-static int store_lanes(fl_lane_state *s, const fl_lane_ins *p, int good) {
+static int store_lanes(fl_lane_state *s, const fl_lane_ins *p, int good, int watched) {
   const fl_lane_array *a = &s->code->arrays[p->var];
   const fl_lane_view *v = &s->views[p->var];
   int64_t *at = lane_indices(s, p);
   if (!good && !check_lanes(s, p, at, v->count)) return 0;
-  if (fl_lane_watched(s, p->var)) return store_watched(s, p, at, !p->once);
+  if (watched) return store_watched(s, p, at, !p->once);
   if (a->kind == FL_KV_ARRAY) to_slots(s, at);
   s->table->scatter[memory_type(a)](v->base, s->reg[p->b], at, s->now.at, s->n);
   return 1;
@@ -206,7 +207,7 @@ static int store_uniform(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_array *a = &s->code->arrays[p->var];
   const int64_t index = *(const int64_t *)s->reg[p->a], size = element_size(a);
   if ((uint64_t)index >= (uint64_t)v->count) return out_of_range(s, p, fl_lane_first(s), index);
-  if (fl_lane_watched(s, p->var)) return store_lanes(s, p, 1);
+  if (v->watched && !fl_lane_touched_all(s, p, FL_LANE_WRITE)) return store_lanes(s, p, 1, 1);
   if (a->kind == FL_KV_ARRAY) {
     char *row = v->base + index * s->n * size;
     if (s->now.count == s->n) s->table->store[memory_type(a)](row, s->reg[p->b], s->n);
@@ -228,7 +229,8 @@ int fl_lane_do_store(fl_lane_state *s, const fl_lane_ins *p) {
   const int64_t size = element_size(a), slot = a->wide ? 8 : 4, n = s->n;
   const int good = q->low >= 0 && q->high < v->count, full = s->now.count == n;
   const char *from = s->reg[p->b];
-  if (a->kind == FL_KV_ARRAY || fl_lane_watched(s, p->var)) return store_lanes(s, p, good);
+  const int watched = v->watched && !fl_lane_touched_all(s, p, FL_LANE_WRITE);
+  if (a->kind == FL_KV_ARRAY || watched) return store_lanes(s, p, good, watched);
   if (q->row) {
     int64_t i = 0, j = n - 1;
     if (!full) span(s, &i, &j);
@@ -242,7 +244,7 @@ int fl_lane_do_store(fl_lane_state *s, const fl_lane_ins *p) {
       s->table->store[a->type](v->base + at[r] * size, from + r * w * slot, w);
     return 1;
   }
-  return store_lanes(s, p, good);
+  return store_lanes(s, p, good, 0);
 }
 
 /* ---- atomics ------------------------------------------------------------------------- */
@@ -314,7 +316,7 @@ int fl_lane_do_atomic(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_array *a = &s->code->arrays[p->var];
   const fl_lane_view *v = &s->views[p->var];
   const int64_t size = element_size(a), slot = a->wide ? 8 : 4;
-  const int cls = fl_lane_class_of(p->type), watched = fl_lane_watched(s, p->var);
+  const int cls = fl_lane_class_of(p->type), watched = v->watched;
   const char *value = s->reg[p->b], *other = p->c >= 0 ? s->reg[p->c] : NULL;
   char *out = p->dst >= 0 ? s->reg[p->dst] : NULL;
   int64_t *at = lane_indices(s, p);

@@ -349,6 +349,26 @@ static int32_t mask_test(const int32_t *m, const int32_t *c, int64_t n) {
   return count;
 }
 
+/* ---- marks of the race check ----------------------------------------------------------- */
+
+static int in_order(const int64_t *old, int64_t n, const fl_lane_order *o, int64_t lane) {
+  const int64_t from = o->from, block = o->block, epoch = o->epoch;
+  int64_t bad = 0;
+  EACH {
+    const int64_t x = old[i], other = (x & FL_LANE_LANES) - lane - i;
+    bad |= -(int64_t)(x >= from) & (-(int64_t)(x < block) | (-(int64_t)(x >= epoch) & other));
+  }
+  return bad == 0;
+}
+static void stamp(int64_t *to, int64_t n, int64_t first) { EACH to[i] = first + i; }
+static void stamp_read(int64_t *read, int64_t *reader, int64_t n, int64_t first, int64_t block) {
+  EACH {
+    const int64_t x = read[i], now = first + i, other = (x ^ now) & FL_LANE_LANES;
+    reader[i] = (x < block) | (other != 0) ? x : reader[i];
+    read[i] = now;
+  }
+}
+
 /* ---- the table ----------------------------------------------------------------------- */
 
 #define SIX(name) { name##_i32, name##_u32, name##_f32, name##_i64, name##_u64, name##_f64 }
@@ -396,5 +416,5 @@ const fl_lane_table FL_ISA_NAME(fl_lane) = {
   .in_a_row = { in_a_row_i32, in_a_row_u32, NULL, in_a_row_i64, in_a_row_i64, NULL },
   .range = range_i64,
   .mask_and = mask_and, .mask_and_not = mask_and_not, .mask_without = mask_without,
-  .mask_test = mask_test,
+  .mask_test = mask_test, .in_order = in_order, .stamp = stamp, .stamp_read = stamp_read,
 };

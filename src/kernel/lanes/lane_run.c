@@ -56,12 +56,14 @@ static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane_code *k,
     s->local_set = cut(c, (size_t)(k->local8 + k->local4) * n);
     s->tracks = cut(c, (size_t)k->n_tracks * n * 4);
   }
-  if (l->checks & FL_LANE_RACE)
-    s->shared_cells = cut(c, (size_t)(s->shared_bytes + l->shared_bytes) * sizeof *s->shared_cells);
+  if (l->checks & FL_LANE_RACE) {
+    s->n_shared_cells = fl_lane_shared_marks(s, NULL);
+    s->shared_cells = cut(c, (size_t)s->n_shared_cells * sizeof *s->shared_cells);
+  }
   for (int v = 0; c->base && v < k->n_vars; v++) {
     const fl_lane_array *a = &k->arrays[v];
     fl_lane_view *w = &s->views[v];
-    w->count = a->count;
+    *w = (fl_lane_view){ .count = a->count, .step = 1 };
     switch (a->kind) {
       case FL_KV_TABLE: w->base = (char *)(k->tables.at + a->offset); break;
       case FL_KV_ARRAY:
@@ -119,11 +121,29 @@ static void set_special(fl_lane_state *s, const fl_lane_init *i) {
     out[0] = grid[i->special - FL_KSPECIAL_GDIM_X];
 }
 
+/* Which arrays must be watched, and the marks of their elements. */
+static void watch(fl_lane_state *s) {
+  const fl_lane_launch *l = s->launch;
+  const int race = (l->checks & FL_LANE_RACE) != 0, unset = (l->checks & FL_LANE_UNINIT) != 0;
+  if (race) {
+    memset(s->shared_cells, 0, (size_t)s->n_shared_cells * sizeof *s->shared_cells);
+    fl_lane_shared_marks(s, s->shared_cells);
+  }
+  for (int k = 0; k < s->code->n_vars; k++) {
+    const fl_lane_array *a = &s->code->arrays[k];
+    fl_lane_view *v = &s->views[k];
+    if (a->kind == FL_KV_POINTER && race) v->marks = l->shadow->of[k];
+    v->watched = v->marks.write || (unset && (a->kind == FL_KV_SHARED ||
+                                              (a->kind == FL_KV_ARRAY && a->param < 0)));
+  }
+}
+
 void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch) {
   layout(c, l, scratch);
   fl_lane_state *s = scratch;
   s->table = c->table;
   memset(s->ones, -1, (size_t)s->n * 4);
+  watch(s);
   for (int64_t k = 0; k < c->inits.n; k++) {
     const fl_lane_init *i = &c->inits.at[k];
     if (i->special >= 0) set_special(s, i);
@@ -178,9 +198,7 @@ static void begin_block(fl_lane_state *s) {
     memset(s->local_set, 0, (size_t)(c->local8 + c->local4) * n);
     memset(s->tracks, 0, (size_t)c->n_tracks * n * 4);
   }
-  if (s->shared_cells) memset(s->shared_cells, 0, shared * sizeof *s->shared_cells);
-  memset(s->warp_epoch, 0, sizeof s->warp_epoch);
-  s->epoch = 0;
+  if (s->launch->checks & FL_LANE_RACE) fl_lane_time_begin(s);
   s->steps = 0;
   s->now.at = s->ones;
   s->now.count = s->live = (int32_t)s->n;
@@ -426,10 +444,11 @@ int fl_lane_run(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *launch,
   fl_lane_shadow *shadow = NULL;
   memset(report, 0, sizeof *report);
   if (!fl_lane_launch_ok(c, &l, e)) return 0;
-  if ((l.checks & FL_LANE_RACE) && !l.shadow) {
-    shadow = fl_lane_shadow_new(m, c, &l, e);
-    if (!shadow) return 0;
-    l.shadow = shadow;
+  if ((l.checks & FL_LANE_RACE) && !l.shadow) l.shadow = shadow = fl_lane_shadow_new(m);
+  if (l.checks & FL_LANE_RACE && (!l.shadow || !fl_lane_shadow_begin(l.shadow, c, &l, e))) {
+    fl_lane_shadow_free(shadow);
+    if (!e->code) fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory to run '%s'", c->func->name);
+    return 0;
   }
   const size_t bytes = fl_lane_scratch(c, &l);
   void *scratch = fl_alloc(m, bytes);

@@ -17,24 +17,27 @@ typedef struct fl_lane_info {
 
 typedef struct fl_lane_mask { int32_t count; const int32_t *at; int32_t *own; } fl_lane_mask;
 
-/* A recorded access: which thread, and between which barriers. */
-typedef struct fl_lane_touch {
-  int64_t block;           /* + 1; 0: no block */
-  int32_t lane, epoch, warp_epoch, line;
-  uint8_t atomic, same;    /* same: other threads wrote this value too */
-} fl_lane_touch;
+/* Recorded accesses of one array, by element (lane_check.c); NULL: not needed for it. Of changes
+** (atomic) and reads, the last one and the last one by another thread than that. */
+typedef struct fl_lane_marks { int64_t *write, *change, *changer, *read, *reader; } fl_lane_marks;
 
-/* Accesses to one element: the last write, atomic change and read, and the last change and read by
-** another thread than these. */
-typedef struct fl_lane_cell { fl_lane_touch write, change, changer, read, reader; } fl_lane_cell;
-
+/* The tables of marks: kept from launch to launch, as stamps grow (lane_shadow.c). */
 struct fl_lane_shadow {
   fl_mem *mem;
-  int32_t n;               /* arrays by variable */
-  struct fl_lane_shade { fl_lane_cell *at; int64_t n; uint8_t borrowed; } *of;
+  int64_t *cells, n_cells, n_used;     /* used: by this launch */
+  int64_t next;                        /* all stamps so far are below this one */
+  int64_t first, most;                 /* of this launch: its first stamp; blocks that differ */
+  int32_t n_vars, tick_bits, tick_shift, block_shift;
+  fl_lane_marks *of;                   /* by variable */
 };
 
-typedef struct fl_lane_view { char *base; int64_t count; } fl_lane_view;
+typedef struct fl_lane_view {
+  char *base;
+  int64_t count;
+  uint8_t watched;         /* accesses to it are checked one by one */
+  int32_t step;            /* marks per element */
+  fl_lane_marks marks;
+} fl_lane_view;
 
 typedef struct fl_lane_state {
   const fl_lane_code *code;
@@ -51,9 +54,10 @@ typedef struct fl_lane_state {
   char *shared;
   uint8_t *shared_set, *local_set;   /* UNINIT: by byte of shared memory, by element of ARRAYs */
   int32_t *tracks;                   /* n entries for each tracked variable */
-  fl_lane_cell *shared_cells;        /* RACE: by byte of shared memory */
+  int64_t *shared_cells, n_shared_cells;      /* RACE: marks of shared memory */
   int64_t shared_bytes, block, steps, n;
-  int32_t epoch, warp_epoch[FL_LANE_MAX_BLOCK / FL_LANE_WARP];
+  fl_lane_order order;               /* RACE: see lane_check.c */
+  int64_t clock, warp_order[FL_LANE_MAX_BLOCK / FL_LANE_WARP];
 } fl_lane_state;
 
 /* Reports a fault of this kind at p, found in 'lane': fills the report and returns 0. */
@@ -80,11 +84,17 @@ void fl_lane_do_begin(fl_lane_state *s, const fl_lane_ins *p);
 void fl_lane_do_set(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_check(fl_lane_state *s, const fl_lane_ins *p);
 
-/* Must accesses to this array be checked one by one? */
-int fl_lane_watched(const fl_lane_state *s, int var);
-enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8,
-       FL_LANE_GUESS = 16 };
 /* Records that lane 'lane' does 'how' to element 'index' (in range) of p's array. 'same': the value
 ** written is already there. */
 int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how);
+/* The same for all active lanes at once where that is easy and no fault is in sight; 0: nothing is
+** recorded. */
+int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how);
+
+/* Time of the race check, lane_shadow.c: a block begins; threads have met at a barrier, and what
+** follows is later than all before. */
+void fl_lane_time_begin(fl_lane_state *s);
+void fl_lane_time_tick(fl_lane_state *s);
+/* Lays out the marks of shared memory; base NULL: counts them. */
+int64_t fl_lane_shared_marks(fl_lane_state *s, int64_t *base);
 #endif

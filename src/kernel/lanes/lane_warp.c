@@ -39,17 +39,19 @@ static int mask_holds(fl_lane_state *s, const fl_lane_ins *p) {
 int fl_lane_do_barrier(fl_lane_state *s, const fl_lane_ins *p) {
   if (p->sub == FL_KBAR_WARP) {
     if (!mask_holds(s, p)) return 0;
+    fl_lane_time_tick(s);
     for (int64_t w = 0; w * FL_LANE_WARP < s->n; w++) {
       int here = 0;
       for (int64_t i = w * FL_LANE_WARP; i < (w + 1) * FL_LANE_WARP && i < s->n; i++)
         here |= s->now.at[i];
-      if (here) s->warp_epoch[w]++;
+      if (here) s->warp_order[w] = s->clock;
     }
     return 1;
   }
   if (s->now.count != s->live)
     return absent(s, p, FL_LANE_BARRIER, fl_lane_first(s), somebody_else(s));
-  s->epoch++;
+  fl_lane_time_tick(s);
+  s->order.epoch = s->clock;
   return 1;
 }
 

@@ -1,0 +1,141 @@
+--- Kernels that are templates, named without their arguments: the types of a call's tensors say
+-- which instance runs. flame.kernel (kernel/new.lua) makes them; kernel/source.lua reads the text.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
+local C_TYPES = require("flame.base.dtypes").kernel
+local fail = arguments.fail
+
+local KernelTemplate = { __name = "KernelTemplate" }
+objects.classes.KernelTemplate = KernelTemplate
+local states = setmetatable({}, { __mode = "k" })
+
+local function state_of(self)
+  return states[self] or fail("of", "need a kernel that is a template, got %s",
+    arguments.word(self))
+end
+
+--- How a parameter of the template is read off a call: the formal "const T *x" that has its type,
+--- its place among all formals, and among those that a call takes (nil: it is an output).
+local function places(template, inout)
+  local list, named, given = {}, {}, 0
+  for _, name in ipairs(type(inout) == "table" and inout or {}) do named[name] = true end
+  for i, formal in ipairs(template.formals) do
+    local base, name = formal:match("^(.-)%s*%*.-([%a_][%w_]*)%s*$")
+    local is_input = not base or base:find("%f[%w_]const%f[^%w_]") or named[name]
+    if is_input then given = given + 1 end
+    local kind = base and base:gsub("%f[%w_]const%f[^%w_]", ""):match("^%s*([%a_][%w_]*)%s*$")
+    if kind and not (list[kind] and (list[kind].given or not is_input)) then
+      list[kind] = { name = name, place = i, given = is_input and given or nil }
+    end
+  end
+  return list
+end
+
+--- The kernel for these C types of the parameters that are types: {T = "float"}.
+local function instance(state, types)
+  local list = {}
+  for i, p in ipairs(state.template.parameters) do
+    list[i] = types[p.name] or p.default or fail(state.template.name,
+      "%s is not known from the arguments\1: name the kernel with all of them, entry = \"%s<…>\"",
+      p.name, state.template.name)
+  end
+  local key = table.concat(list, ", ")
+  local k = state.kernels[key]
+  if not k then
+    k = state.make(("%s<%s>"):format(state.template.name, key))
+    if state.with then k = k:with(state.with) end
+    state.kernels[key] = k
+  end
+  return k
+end
+
+--- The kernel for the tensors at these places of the arguments.
+local function chosen(self, where, first, ...)
+  local state, types = state_of(self), {}
+  for _, p in ipairs(state.template.parameters) do
+    local from = p.is_type and state.places[p.name]
+    local at = from and from[where]
+    if at then
+      local x = select(at + first - 1, ...)
+      if not flame.is_tensor(x) then
+        fail(state.template.name, "%s must be a tensor, got %s", from.name, arguments.word(x))
+      end
+      types[p.name] = C_TYPES[x.dtype]
+    end
+  end
+  return instance(state, types)
+end
+
+KernelTemplate.__call = function(self, ...) return chosen(self, "given", 1, ...)(...) end
+KernelTemplate.__tostring = function(self)
+  local names = {}
+  for i, p in ipairs(state_of(self).template.parameters) do names[i] = p.name end
+  return ("kernel %s<%s>"):format(state_of(self).template.name, table.concat(names, ", "))
+end
+KernelTemplate.__index, KernelTemplate.__newindex =
+  objects.closed("a kernel that is a template", KernelTemplate, {}, function(self, key)
+    if ({ report = 1, source = 1, constant = 1, tune = 1 })[key] then
+      fail("", "%s is of a kernel, and '%s' is a template\1: write k:of(\"f32\"):%s(…)", key,
+        state_of(self).template.name, key)
+    end
+  end)
+
+local function put(text, f)
+  KernelTemplate[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
+end
+
+local function new(template, make, inout)
+  local self = setmetatable({}, KernelTemplate)
+  states[self] = { template = template, make = make, kernels = {},
+    places = places(template, inout) }
+  return self
+end
+
+--- The kernel of these dtypes, in the order of the template's types: k:of("f16") is what k(x) runs
+--- for an x of f16.
+put("KernelTemplate:of(dtypes...: str) -> Kernel", function(self, ...)
+  local state, types, n = state_of(self), {}, 0
+  for _, p in ipairs(state.template.parameters) do
+    local dtype = p.is_type and select(n + 1, ...)
+    if dtype then
+      n = n + 1
+      types[p.name] = C_TYPES[dtype] or fail("of", "'%s' is no dtype%s", dtype,
+        internal.hint(dtype, C_TYPES))
+    end
+  end
+  if select("#", ...) > n then
+    fail("of", "%d dtypes, the template has %d types", select("#", ...), n)
+  end
+  return instance(state, types)
+end)
+
+--- The same template with another geometry of all kernels: {shape =, grid =, block =, shared =}.
+put("KernelTemplate:with(options: table) -> KernelTemplate", function(self, options)
+  local state, all = state_of(self), {}
+  for name, v in pairs(state.with or {}) do all[name] = v end
+  for name, v in pairs(options) do all[name] = v end
+  local other = new(state.template, state.make)
+  states[other].with, states[other].places = all, state.places
+  return other
+end)
+
+--- The plain launch of the kernel that these arguments choose, all parameters given: see
+--- Kernel:launch.
+put("KernelTemplate:launch(geometry: table, ...) -> ...", function(self, geometry, ...)
+  return chosen(self, "place", 1, ...):launch(geometry, ...)
+end)
+
+--- Can each parameter without a default be known from a call?
+local function is_known(template, inout)
+  local list = places(template, inout)
+  for _, p in ipairs(template.parameters) do
+    if not p.default and not (p.is_type and list[p.name] and list[p.name].given) then
+      return false
+    end
+  end
+  return true
+end
+
+return { new = new, is_known = is_known }

@@ -1,0 +1,116 @@
+--- Sums that a loop makes into one element of a gradient, and elements that are read twice: both
+-- add once, from a register. Random kernels of this kind are in spec/c/still_fuzz.c. On the default
+-- device.
+local flame = require "flame"
+
+local function f64(list) return flame.tensor(list, { dtype = "f64" }) end
+local function i32(list) return flame.tensor(list, { dtype = "i32" }) end
+
+--- A kernel of doubles with a thread for each element of y.
+local function kernel(signature, body, options)
+  options = options or {}
+  options.source = "__global__ void k(" .. signature .. ", double *y, int n) {\n" ..
+    "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i >= n) return;\ndouble s = 0;\n" ..
+    body .. "\ny[i] = s;\n}"
+  return flame.kernel(options)
+end
+
+--- The statements of the adjoint that add to the gradient of 'name', by whether a loop holds them.
+local function sums(k, name)
+  local inside, outside, depth = 0, 0, 0
+  for line in k:source("adjoint"):match("_vjp%(.*"):gmatch("[^\n]+") do
+    local adds = line:find("grad_" .. name .. "[", 1, true) and
+      (line:find("+=", 1, true) or line:find("atomicAdd", 1, true))
+      or line:find("fl_ordered_add", 1, true)
+    if line:find("^%s*for ") then depth = #line:match("^%s*") + 1 end
+    if depth > 0 and line:find("^%s*}") and #line:match("^%s*") + 1 == depth then depth = 0 end
+    if adds and depth > 0 then inside = inside + 1 elseif adds then outside = outside + 1 end
+  end
+  return { inside, outside }
+end
+
+local pairwise = kernel("const double *p", [[
+  for (int j = 0; j < n; ++j) {
+    double dx = p[2 * i] - p[2 * j], dy = p[2 * i + 1] - p[2 * j + 1];
+    s -= rsqrt(dx * dx + dy * dy + 0.01);
+  }]], { shape = { 5 } })
+
+describe("a loop that reads an element in each round", function()
+  it("adds to its gradient once, after the loop", function()
+    assert.same({ 2, 2 }, sums(pairwise, "p"))
+    local p = flame.randn({ 5, 2 }, { dtype = "f64" })
+    assert.is_true(flame.gradcheck(function(v) return pairwise(v, 5) end, { p }, { order = 2 }))
+  end)
+
+  it("adds nothing where it has no rounds, wherever the element would be", function()
+    local k = kernel("const double *x, const int *rounds", [[
+      for (int j = 0; j < rounds[i]; ++j) s += x[1000 * i] * x[1000 * i] * (j + 1);]],
+      { shape = { 3 } })
+    assert.same({ 0, 1 }, sums(k, "x"))
+    local x = f64({ 3 }):requires_grad_(true)
+    k(x, i32 { 2, 0, 0 }, 3):sum():backward()
+    assert.same({ 2 * 3 * 3 }, x.grad:totable())
+  end)
+
+  it("follows an index that the round sets, if each round sets the same", function()
+    local k = kernel("const double *x, const int *at", [[
+      for (int j = 0; j < 3; ++j) { int e = at[i] + 1; s += x[e - 1] * (j + 1); }]],
+      { shape = { 2 } })
+    assert.same({ 0, 1 }, sums(k, "x"))
+    local x = f64({ 1, 2, 3 }):requires_grad_(true)
+    k(x, i32 { 2, 2 }, 2):sum():backward()
+    assert.same({ 0, 0, 12 }, x.grad:totable())
+  end)
+
+  it("adds in each round where the index changes, though late or rarely", function()
+    for _, body in ipairs {
+      "int e = 0; for (int j = 0; j < 3; ++j) { s += x[e] * (j + 1); e = 2; }",
+      "int e = 0; for (int j = 0; j < 3; ++j) { if (j == 1) e = 2; s += x[e] * (1 + j); }",
+      "int e[1] = { 0 }; for (int j = 0; j < 3; ++j) { s += x[e[0]] * (j + 1); e[0] = 2; }",
+    } do
+      local k = kernel("const double *x", body, { shape = { 1 } })
+      local x = f64({ 1, 2, 3 }):requires_grad_(true)
+      k(x, 1):sum():backward()
+      assert.same({ 1, 0, 5 }, x.grad:totable(), body)
+    end
+  end)
+
+  it("passes on what is infinite or no number", function()
+    local k = kernel("const double *x, const double *w",
+      "for (int j = 0; j < 2; ++j) s += x[i] * w[2 * i + j];", { shape = { 2 } })
+    local x = f64({ 1, 1 }):requires_grad_(true)
+    k(x, f64 { 1, 1 / 0, 1 / 0, -1 / 0 }, 2):sum():backward()
+    local g = x.grad:totable()
+    assert.equal(1 / 0, g[1])
+    assert.is_true(g[2] ~= g[2])
+  end)
+end)
+
+describe("an element that is read twice", function()
+  it("is added to once", function()
+    local k = kernel("const double *x, const int *at",
+      "s = x[at[i]] * x[at[i]]; if (s > 1) s += 3 * x[at[i]];")
+    assert.same({ 0, 1 }, sums(k, "x"))
+    local x = f64({ 1, 2, 3 }):requires_grad_(true)
+    k(x, i32 { 2, 2, 0 }, 3):sum():backward()
+    assert.same({ 2, 0, 2 * (6 + 3) }, x.grad:totable())
+  end)
+
+  it("is read again where its index is another one by then", function()
+    local k = kernel("const double *x", [[
+      int e = 0; s = x[e] * x[e]; e = 1; s += x[e] * x[e]; for (; e < 3; ++e) s += 5 * x[e];]],
+      { shape = { 1 } })
+    local x = f64({ 1, 2, 3 }):requires_grad_(true)
+    k(x, 1):sum():backward()
+    assert.same({ 2, 9, 5 }, x.grad:totable())
+  end)
+
+  it("is not read for a thread that asks for it in one branch alone", function()
+    local k = kernel("const double *x", [[
+      s = i == 0 ? x[i] * x[i] : 0; if (i == 0) s += x[i]; s += i == 0 ? 2 * x[i] : 1;]],
+      { shape = { 3 } })
+    local x = f64({ 4 }):requires_grad_(true)
+    k(x, 3):sum():backward()
+    assert.same({ 11 }, x.grad:totable())
+  end)
+end)

@@ -1,0 +1,119 @@
+--- Kernels that are templates and named without their arguments: the dtypes of a call's tensors
+-- choose the instance. On the default device.
+local flame = require "flame"
+local nn = require "flame.nn"
+local helper = require "spec.support.helper"
+
+local HEAD = "\n  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n"
+local function text(head, body) return head .. " {" .. HEAD .. "  " .. body .. "\n}\n" end
+local SCALE = text([[
+// template <int N> __global__ void other(
+template <typename T, int BY = 2> __global__ void __launch_bounds__(128)
+scale(const T *__restrict__ x, T *y, int n)]], "y[i] = x[i] * T(BY);")
+
+describe("a kernel that is a template", function()
+  it("runs as the instance of its arguments' dtypes, in each of them", function()
+    local k = flame.kernel(SCALE)
+    for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8" } do
+      local y = k(flame.tensor({ 1, 3 }, { dtype = dtype }))
+      assert.equal(dtype, y.dtype)
+      assert.same({ 2, 6 }, y:totable())
+    end
+    assert.equal("kernel scale<T, BY>", tostring(k))
+  end)
+
+  it("has gradients", function()
+    local k = flame.kernel(text(
+      "template <class T> __global__ void k(const T *x, T *y, int n)", "y[i] = x[i] * x[i];"))
+    local x = flame.tensor({ 1, 3 }, { dtype = "f64" })
+    assert.is_true(flame.gradcheck(k, { x }, { order = 2 }))
+    local half = flame.tensor({ 1, 3 }, { dtype = "f16" }):requires_grad_(true)
+    k(half):sum():backward()
+    assert.same({ 2, 6 }, half.grad:totable())
+    assert.equal("f16", half.grad.dtype)
+  end)
+
+  it("takes each type from the argument that has it, also one that is written", function()
+    local k = flame.kernel { source = text(
+      "template <typename A, typename B> __global__ void k(B *b, const int *at, const A *a, int n)",
+      "b[i] += B(a[at[i]]);"), inout = { "b" } }
+    local b = flame.tensor({ 1, 2 }, { dtype = "f64" })
+    local at = flame.tensor({ 1, 0 }, { dtype = "i32" })
+    local y = k(b, at, flame.tensor({ 5, 7 }, { dtype = "u8" }))
+    assert.equal("f64", y.dtype)
+    assert.same({ 8, 7 }, y:totable())
+    assert.equal("const float *a: in", k:of("f32", "f64"):report().parameters[3])
+  end)
+
+  it("is its specialisation where the text has one for the types", function()
+    local k = flame.kernel(SCALE:gsub(", int BY = 2", ""):gsub("BY", "2") .. text(
+      "template <> __global__ void scale<int>(const int *x, int *y, int n)", "y[i] = -x[i];"))
+    assert.same({ 6 }, k(flame.tensor { 3 }):totable())
+    assert.same({ -3 }, k(flame.tensor({ 3 }, { dtype = "i32" })):totable())
+  end)
+
+  it("may have some arguments given", function()
+    local k = flame.kernel { source = SCALE, entry = "scale<auto, 5>" }
+    assert.same({ 15 }, k(flame.tensor { 3 }):totable())
+    local instantiated = SCALE .. "template __global__ void scale<float, 5>(const float *, float *, int);"
+    assert.same({ 6 }, flame.kernel(instantiated)(flame.tensor { 3 }):totable())
+    local beside = SCALE .. text("__global__ void scale(const short *x, short *y, int n)", "y[i] = 1;")
+    assert.equal("const short *x: in",
+      flame.kernel { source = beside, entry = "scale" }:report().parameters[1])
+    local source = SCALE:gsub("typename T", "typename T = float")
+    local by_defaults = flame.kernel(source)
+    assert.equal("f32", by_defaults(flame.ones(1)).dtype)
+    assert.equal("const float *x: in", by_defaults:report().parameters[1])
+    local double = flame.ones({ 1 }, { dtype = "f64" })
+    assert.equal("f64", flame.kernel { source = source, entry = "scale<auto>" }(double).dtype)
+    assert.same({ 15 }, k:of("i32")(flame.tensor({ 3 }, { dtype = "i32" })):totable())
+    local fixed = flame.kernel { source = SCALE, entry = "scale<float>" }
+    assert.same({ 6 }, fixed(flame.tensor { 3 }):totable())
+  end)
+
+  it("has another geometry by with, and a plain launch", function()
+    local k = flame.kernel(SCALE):with { shape = { 1 } }
+    assert.same({ 2 }, k:with { block = { 32 } } (flame.ones(3)):totable())
+    assert.equal(k:of("f32"), k:of("f32"))
+    local out = flame.zeros({ 2 }, { dtype = "f64" })
+    k:launch({ grid = { 1 }, block = { 32 } }, flame.ones({ 2 }, { dtype = "f64" }), out, 2)
+    assert.same({ 2, 2 }, out:totable())
+  end)
+
+  it("is a field of a module, which follows the module's dtype", function()
+    local net = nn.Sequential(nn.Linear(2, 2))
+    net.scale = flame.kernel(SCALE)
+    function net:forward(x) return self.scale(self[1](x):contiguous()) end
+    for _, dtype in ipairs { "f32", "f64", "f16" } do
+      local copy = net:clone():to(dtype)
+      assert.equal(dtype, copy(flame.ones({ 3, 2 }, { dtype = dtype })).dtype)
+    end
+  end)
+
+  it("says what is wrong at the line of the call", function()
+    local k = flame.kernel(SCALE)
+    for _, c in ipairs {
+      { "scale: x must be a tensor, got number", function() k(3) end },
+      { "scale: x must be a tensor, got nil", function() k() end },
+      { "of: 'f99' is no dtype", function() k:of("f99") end },
+      { "of: 2 dtypes, the template has 1 types", function() k:of("f32", "f64") end },
+      { "scale: T is not known from the arguments", function() k:of() end },
+      { "write k:of(\"f32\"):report(", function() k:report() end },
+      { "no option 'blok'", function() k:with { blok = { 1 } } (flame.ones(1)) end },
+      { "the template has 2 parameters", function()
+        flame.kernel { source = SCALE, entry = "scale<auto, 2, 3>" }
+      end },
+      { "named with its arguments", function()
+        flame.kernel(text("template <typename T> __global__ void k(T *y, int n)", "y[i] = 1;"))
+      end },
+      { "named with its arguments", function()
+        flame.kernel(text(
+          "template <typename T, int N> __global__ void k(const T *x, T *y, int n)", "y[i] = N;"))
+      end },
+    } do
+      local why = helper.message(c[2])
+      assert(why:find(c[1], 1, true), why)
+      assert(why:find("kernel_template_spec.lua:", 1, true), why)
+    end
+  end)
+end)

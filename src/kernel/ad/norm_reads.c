@@ -1,0 +1,157 @@
+/*
+** Elements that a kernel only reads, and reads again: x[e] * x[e] becomes t = x[e]; t * t, so the
+** reverse code adds to the element once, from a register. The second read finds the first one in
+** its block or in one around it, as long as nothing of the index is assigned in between.
+**
+** The body is walked twice: to count the reads of each first one, and to rewrite those of several.
+*/
+#include "kernel/ad/ad_state.h"
+
+enum { MOST_READS = 256 };
+
+typedef struct first { const fl_kexpr *load; int32_t id, temp; } first;
+
+typedef struct reads {
+  fl_kad_state *d;
+  uint8_t *only;                 /* by variable: an array of reals with a gradient, only read */
+  uint8_t *written;              /* by variable: an array that is written */
+  uint8_t *assigned;             /* by variable, by the current statement */
+  int32_t *count, next, most;    /* by id, in the order of the walk: how often it is read */
+  int n_vars, rewrite;
+  first at[MOST_READS];          /* that hold here */
+  int n;
+} reads;
+
+static int is_only(const void *of, const fl_kexpr *x) {
+  const reads *w = of;
+  return x->kind == FL_KX_LOAD && x->var < w->n_vars && w->only[x->var];
+}
+
+static int is_written(const void *of, const fl_kexpr *x) {
+  const reads *w = of;
+  return x->kind == FL_KX_LOAD && w->written[x->var];
+}
+
+static int is_assigned(const void *of, const fl_kexpr *x) {
+  const reads *w = of;
+  return x->kind == FL_KX_VAR && x->var < w->n_vars && w->assigned[x->var];
+}
+
+static const first *known(const reads *w, const fl_kexpr *load) {
+  for (int i = 0; i < w->n; i++)
+    if (w->at[i].load->var == load->var && fl_kexpr_same(w->at[i].load->x[0], load->x[0]))
+      return &w->at[i];
+  return NULL;
+}
+
+/* What replaces a load with the operand e: x; lazy: it may not be made. */
+static fl_kexpr *read(reads *w, fl_kblock *out, const fl_kexpr *x, fl_kexpr *e, int lazy) {
+  const first *old = known(w, x);
+  if (old && !w->rewrite) w->count[old->id]++;
+  if (old) return old->temp >= 0 ? kx_var(w->d, old->temp) : e;
+  if (lazy || w->n == MOST_READS || w->next == w->most || fl_kexpr_any(x->x[0], is_written, w))
+    return e;
+  first *now = &w->at[w->n++];
+  *now = (first){ x, w->next++, -1 };
+  if (!w->rewrite || !w->count[now->id]) return e;
+  now->temp = fl_ktemp(w->d->f, e->type);
+  if (now->temp < 0) return e;
+  kx_set(w->d, out, now->temp, e);
+  return kx_var(w->d, now->temp);
+}
+
+/* x with its reads replaced; lazy: x may not be evaluated. */
+static fl_kexpr *value(reads *w, fl_kblock *out, fl_kexpr *x, int lazy) {
+  if (!fl_kexpr_any(x, is_only, w)) return x;
+  fl_kexpr *k[FL_K_MAX_ARGS];
+  const int guards = x->kind == FL_KX_SELECT ||
+                     (x->kind == FL_KX_BINARY && (x->op == FL_KO_LAND || x->op == FL_KO_LOR));
+  int same = 1;
+  for (int i = 0; i < x->n; i++) {
+    k[i] = value(w, out, x->x[i], lazy || (guards && i > 0));
+    same &= k[i] == x->x[i];
+  }
+  fl_kexpr *e = same ? x : fl_kexpr_over(w->d->a, x, k);
+  return e && is_only(w, x) ? read(w, out, x, e, lazy) : e ? e : x;
+}
+
+/* Forgets the reads whose index s changes. */
+static void forget(reads *w, const fl_kstmt *s) {
+  if (!w->n) return;
+  int n = 0;
+  memset(w->assigned, 0, (size_t)w->d->f->n_vars);
+  fl_kassigned_by(s, w->assigned);
+  for (int i = 0; i < w->n; i++)
+    if (!fl_kexpr_any(w->at[i].load->x[0], is_assigned, w)) w->at[n++] = w->at[i];
+  w->n = n;
+}
+
+static fl_kblock walk(reads *w, fl_kblock b);
+
+static fl_kblock inside(reads *w, fl_kblock b) {
+  const int n = w->n;
+  first *outer = b.first ? fl_karena_new(w->d->a, (size_t)n * sizeof *outer + 1) : NULL;
+  if (!outer) return b;
+  memcpy(outer, w->at, (size_t)n * sizeof *outer);
+  b = walk(w, b);
+  memcpy(w->at, outer, (size_t)n * sizeof *outer);
+  w->n = n;
+  return b;
+}
+
+static void statement(reads *w, fl_kblock *out, fl_kstmt *s) {
+  const int at = s->kind == FL_KS_ASSIGN ? 0 : 1;
+  switch (s->kind) {
+  case FL_KS_ASSIGN: case FL_KS_STORE: case FL_KS_ATOMIC: case FL_KS_SHUFFLE: {
+    fl_kexpr *x = s->x[at] ? value(w, out, s->x[at], 0) : NULL;
+    if (w->rewrite) s->x[at] = x;
+    break;
+  }
+  case FL_KS_LOOP: forget(w, s); break;
+  default: break;
+  }
+  s->body = inside(w, s->body);
+  s->other = inside(w, s->other);
+  if (s->kind != FL_KS_STORE) forget(w, s);
+}
+
+static fl_kblock walk(reads *w, fl_kblock b) {
+  fl_kblock out = { NULL, NULL };
+  fl_kstmt *next;
+  for (fl_kstmt *s = b.first; s && !w->d->a->failed; s = next) {
+    const fl_kblock one = { s, s };
+    next = s->next;
+    s->next = NULL;
+    statement(w, &out, s);
+    fl_kblock_append(&out, one);
+  }
+  return out;
+}
+
+static int see_write(void *arg, fl_kstmt *s) {
+  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) ((uint8_t *)arg)[s->var] = 1;
+  return 1;
+}
+
+void fl_kad_read_once(fl_kad_state *d) {
+  reads *w = fl_karena_new(d->a, sizeof *w);
+  const int n = d->f->n_vars, most = 2 * d->f->n_sites + 16;
+  if (!w) return;
+  *w = (reads){ .d = d, .n_vars = n, .most = most };
+  w->only = fl_karena_new(d->a, (size_t)n + 1);
+  w->written = fl_karena_new(d->a, (size_t)n + 1);
+  w->assigned = fl_karena_new(d->a, (size_t)n + (size_t)most + 1);      /* temporaries too */
+  w->count = fl_karena_new(d->a, (size_t)most * sizeof *w->count);
+  if (!w->only || !w->written || !w->assigned || !w->count) return;
+  const fl_kvisitor see = { see_write, NULL, w->written };
+  fl_kwalk_block(&see, d->body);
+  for (int v = 0; v < n; v++) {
+    const fl_kvar *x = &d->f->vars[v];
+    w->only[v] = x->kind == FL_KV_POINTER && !w->written[v] && fl_kt_is_float(x->type) &&
+                 (d->r->want[x->param] & FL_KAD_INPUT);
+  }
+  for (; w->rewrite < 2; w->rewrite++) {
+    w->n = w->next = 0;
+    d->body = walk(w, d->body);
+  }
+}
