@@ -351,7 +351,7 @@ static void move_to(fl_front *p, const fl_symbol *s, const fl_cvalue *from, int3
   put(p, p->b, s->offset, from->idx ? from->idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
 }
 
-/* Refuses values that pointer s may not take. 'turn' is not NULL if s can point to several arrays. */
+/* Refuses values that pointer s may not take. 'turn' is set if s can point to several arrays. */
 static void check_pointer(fl_front *p, const fl_symbol *s, const fl_kturn *turn,
                           const fl_cvalue *from, int32_t line) {
   if (from->when != s->v.when)
