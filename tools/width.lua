@@ -1,10 +1,12 @@
 --- width: no line of C, CUDA or Lua has more than 100 columns, and C says i++ where the value of an
--- increment is not used; no function of C or CUDA has more than 40 lines; and no file of
--- src/ or lua/flame/ has more than 600 lines. Prints what is wrong; exit code 1 then. Before that it
--- must see faults planted here, and pass what is right.
+-- increment is not used; no function of C or CUDA has more than 40 lines; and no file of src/ or
+-- lua/flame/ has more than 600 lines. Prints what is wrong; exit code 1 then. Before that it must
+-- see faults planted here, and pass what is right.
 --
 -- A function begins with the last line in column 1 before its brace, and ends with a brace in
--- column 1. Lines of the preprocessor are not counted, as those that make a function of a table (*.def).
+-- column 1. Lines of the preprocessor are not counted, as those that make a function of a table
+-- (*.def).
+--
 -- A line may be longer where nothing can be broken:
 --   a literal that begins by column 40, with at most 16 columns after it (what closes it, the head
 --     of a function): the text of a message, of a kernel, the title of a test
