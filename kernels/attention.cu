@@ -220,6 +220,13 @@ template <int ROWS> struct stream {
   }
 };
 
+/* Keys and values of the head that query head h reads, by blocks of N rows. */
+template <int N> FN stream<N> keys_and_values(const attention_args &a, int b, int h, element *to) {
+  const int kh = h / (a.h / a.hk);
+  return { matrix(from_head(a.k, a.ks, b, kh), a.ks[2], a.s, a.d),
+           matrix(from_head(a.v, a.vs, b, kh), a.vs[2], a.s, a.d), to };
+}
+
 /* ---- tensor cores ---- */
 
 /* Four 8 x 8 matrices; a lane gives the address of row lane % 8 of matrix lane / 8. */
@@ -435,13 +442,6 @@ FN void sign_rows(element *own, int rows, float scale) {
     *w = (*w & keep) ^ flip;
   }
   __syncwarp();
-}
-
-/* Keys and values of the head that query head h reads, by blocks of N rows. */
-template <int N> FN stream<N> keys_and_values(const attention_args &a, int b, int h, element *to) {
-  const int kh = h / (a.h / a.hk);
-  return { matrix(from_head(a.k, a.ks, b, kh), a.ks[2], a.s, a.d),
-           matrix(from_head(a.v, a.vs, b, kh), a.vs[2], a.s, a.d), to };
 }
 
 KERNEL __launch_bounds__(THREADS, forward_tiling::blocks)
