@@ -390,7 +390,8 @@ local function template_of(source, constants, entry)
       end
     end
   end
-  local all = entry and heads or count(text, "%f[%w_]__global__")
+  local of = "__global__" .. (entry and "[^;{}]-%f[%w_]" .. entry .. "%s*[%(<]" or "")
+  local all = count(text, "%f[%w_]" .. of) - count(text, "%f[%w_]template%s+" .. of)
   if not found or not found.parameters or all ~= heads then return nil end
   local open = between ~= nil                              -- else defaults are meant
   for _, p in ipairs(found.parameters) do open = open or not p.default end

@@ -55,6 +55,11 @@ describe("a kernel that is a template", function()
   it("may have some arguments given", function()
     local k = flame.kernel { source = SCALE, entry = "scale<auto, 5>" }
     assert.same({ 15 }, k(flame.tensor { 3 }):totable())
+    local instantiated = SCALE .. "template __global__ void scale<float, 5>(const float *, float *, int);"
+    assert.same({ 6 }, flame.kernel(instantiated)(flame.tensor { 3 }):totable())
+    local beside = SCALE .. text("__global__ void scale(const short *x, short *y, int n)", "y[i] = 1;")
+    assert.equal("const short *x: in",
+      flame.kernel { source = beside, entry = "scale" }:report().parameters[1])
     local source = SCALE:gsub("typename T", "typename T = float")
     local by_defaults = flame.kernel(source)
     assert.equal("f32", by_defaults(flame.ones(1)).dtype)
