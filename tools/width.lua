@@ -19,8 +19,8 @@
 local MOST, BEGINS, AFTER, LINES, BODY = 100, 40, 16, 600, 40
 local folders = "src lua/flame spec tools examples bench kernels"
 local generated = { "^spec/golden/" }
--- Files of spec/ that may be longer: texts of users' kernels, numbers that other libraries gave, and
--- the generator of random programs, which is still to be split.
+-- Files of spec/ that may be longer: texts of users' kernels, numbers that other libraries gave,
+-- and the generator of random programs, which is still to be split.
 local tables = { "^spec/kernel/users/[^/]*%.lua$", "^spec/.*reference%.lua$",
   "^spec/support/programs%.lua$" }
 
@@ -182,7 +182,8 @@ local right_ones = {
   ["a.lua"] = { 'it("' .. x90 .. '", function()', "x = [[" .. x60 .. " " .. x60 .. "\n]]",
     "---@param a any " .. x90, "--[[ " .. x60 .. " " .. x60 .. " ]]", "-- http://" .. x90,
     "x = '" .. ("\u{e9}"):rep(90) .. "'" },
-  ["src/a.c"] = { ("i++;\n"):rep(LINES) }, ["spec/kernel/users/a.lua"] = { ("f()\n"):rep(LINES + 1) },
+  ["src/a.c"] = { ("i++;\n"):rep(LINES) },
+  ["spec/kernel/users/a.lua"] = { ("f()\n"):rep(LINES + 1) },
 }
 local wrong = 0
 local function complain(...)
