@@ -327,6 +327,15 @@ static void random_space(sample *s) {
   } while (span > (wide ? 200000 : 30000) || k->rows > 30000 || k->n > 200000);
 }
 
+/* The planner makes a ROW or COL kernel only where something is reduced. The loops read nothing of
+** one without reductions and stores of its points; the reference reads and checks its indices. */
+static void require_reduction(sample *s) {
+  for (int i = 0; i < s->k.ninstr; i++) if (s->instr[i].code == FL_I_REDUCE) return;
+  const uint8_t dtype = s->instr[0].dtype;
+  if (!is_map(s))
+    add(s, (fl_instr){ .code = FL_I_REDUCE, .dtype = dtype, .from = dtype, .op = FL_OP_amax });
+}
+
 static sample *random_kernel(long seed, int wrong) {
   sample *s = calloc(1, sizeof *s);
   state = (uint64_t)seed * 77;
@@ -345,6 +354,7 @@ static sample *random_kernel(long seed, int wrong) {
     else if (what == 10) random_draw(s);
     else random_gather(s, wrong);
   }
+  require_reduction(s);
   random_store(s, s->k.ninstr - 1);
   for (int i = 0; i < 3; i++) random_store(s, pick(s->k.ninstr));
   for (int i = 0; i < s->k.ninstr; i++) s->k.passes |= s->instr[i].code == FL_I_REDUCE;

@@ -250,6 +250,13 @@ describe("a parameter of any number", function()
         return 1 end })
     end
     refused("f: a list of 950000 is too long", "f(a...: any)", of(950000))
+    local reads = 0
+    local endless = setmetatable({}, { __len = function() return 1 << 40 end, __index = function()
+      reads = reads + 1
+      return reads <= 1000000 and 1 or error "read to its end"
+    end })
+    refused("zeros: a list of 1099511627776 is too long", ZEROS, endless)
+    assert.equal(0, reads)
     assert.equal(5, select("#", declared("f(a...: any)")(of(4))))
   end)
   it("'...' takes what is left as it is", function()

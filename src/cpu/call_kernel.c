@@ -84,7 +84,8 @@ static void run_block(void *arg, int64_t block, int worker) {
   if (block > atomic_load(&x->worst)) return;
   if (!x->begun[worker]) fl_lane_begin(x->code, &x->l, scratch);
   x->begun[worker] = 1;
-  fl_lane_report now = { 0 };
+  fl_lane_report now;
+  now.kind = FL_LANE_OK;
   if (fl_lane_block(x->code, &x->l, block, scratch, &now)) return;
   fl_lane_report_join(&x->report[worker], &now);
   long long seen = atomic_load(&x->worst);

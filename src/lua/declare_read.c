@@ -177,12 +177,14 @@ static int is_rest_list(lua_State *L, const fl_declared *d, const fl_decl_param 
   return !one;
 }
 
-/* "id...": values from 'first' to 'last', or one list. */
+enum { LONGEST_REST = 900000 };       /* what Lua's stack holds, with room for the call */
+
+/* "id...": values from 'first' to 'last', or one list: spread refuses one that is too long. */
 static int rest_fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int first,
     int last, fl_decl_misfit *why) {
   if (first == last && is_rest_list(L, d, p, first)) {
     const int64_t n = luaL_len(L, first);
-    for (int64_t k = 1; k <= n; k++) {
+    for (int64_t k = 1; k <= n && n <= LONGEST_REST; k++) {
       lua_geti(L, first, k);
       const int at = lua_gettop(L);
       if (!fits(L, d, p, at, why)) return misfit(why, FL_MISFIT_ELEMENT, p, at, k);
@@ -301,7 +303,7 @@ static void settle(lua_State *L, const fl_decl_param *p, int i, const char *op) 
 static void spread(lua_State *L, const char *op) {
   const int list = lua_gettop(L);
   const int64_t n = luaL_len(L, list);
-  if (n > 900000 || !lua_checkstack(L, (int)n + 8))
+  if (n > LONGEST_REST || !lua_checkstack(L, (int)n + 8))
     fl_lua_fail(L, op, "a list of %lld is too long", (long long)n);
   for (int64_t k = 1; k <= n; k++) lua_geti(L, list, k);
   lua_remove(L, list);

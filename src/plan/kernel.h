@@ -10,6 +10,7 @@
 **   COL  as ROW in meaning, but the kept innermost dim is the one contiguous in memory (the
 **        reduced index is outer); one level of reductions, then kept-level work; no full-level
 **        stores.
+**   A ROW or COL has at least one reduction.
 **   A ROW or COL of rows of no elements (n == 0) has reductions alone at its points, over values
 **   that read no memory, and no full-level stores: what the operands of a level-0 value name
 **   exists.

@@ -100,7 +100,8 @@ int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *
 /* Bytes of scratch (aligned to 64) that one worker needs. */
 size_t fl_lane_scratch(const fl_lane_code *c, const fl_lane_launch *l);
 /* Called once per worker and launch; then blocks run in any number. fl_lane_block returns 0 on a
-** fault; blocks with higher numbers then need not run. 'report' must be zeroed. */
+** fault; blocks with higher numbers then need not run. 'report' tells it, and is else not
+** written. */
 void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch);
 int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block, void *scratch,
                   fl_lane_report *report);

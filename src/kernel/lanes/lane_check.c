@@ -200,6 +200,20 @@ static int all_local(fl_lane_state *s, const fl_lane_ins *p, int how) {
   return 1;
 }
 
+/* Each row of lanes reads one element: of them all, the last two are remembered. */
+static int all_flat(fl_lane_state *s, const fl_lane_ins *p, int how) {
+  const int64_t *at = s->reg[p->a], w = s->width;
+  const int same = s->rows == 1 || at[0] == at[1];
+  if (how == FL_LANE_WRITE) return 0;
+  for (int64_t r = 0; r < (same ? 1 : s->rows); r++)
+    if (!all_ordered(s, p, at[r], 1, NO_LANE, how)) return 0;
+  for (int64_t r = same ? s->rows - 1 : 0; r < s->rows; r++) {
+    record_all(s, p, at[r], 1, r * w + w - 2, how);
+    record_all(s, p, at[r], 1, r * w + w - 1, how);
+  }
+  return 1;
+}
+
 int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how) {
   const fl_lane_info *q = p->x >= 0 ? &s->infos[p->x] : NULL;
   const fl_lane_view *v = &s->views[p->var];
@@ -224,8 +238,8 @@ int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how) {
     record_all(s, p, first, n, i, how);
     return 1;
   }
-  return q->rows && s->now.count == s->n && q->low >= 0 && q->high < v->count &&
-         all_rows(s, p, how);
+  if (s->now.count != s->n || q->low < 0 || q->high >= v->count) return 0;
+  return q->rows ? all_rows(s, p, how) : q->flat && all_flat(s, p, how);
 }
 
 void fl_lane_do_begin(fl_lane_state *s, const fl_lane_ins *p) {

@@ -52,6 +52,10 @@ typedef struct fl_lane_table {
                                int64_t n);
   /* 1 when a[i] == a[0] + i in 64 bits, by class (integers). */
   int (*in_a_row[FL_LC_COUNT])(const void *a, int64_t n);
+  void (*ramp[2])(void *y, int64_t n, int64_t first, int64_t step);     /* by wide */
+  /* Of each row of w lanes, the w elements from at[row] on; the element at[row]. By wide. */
+  void (*load_rows[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
+  void (*load_flat[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
   void (*range)(const int64_t *a, int64_t n, int64_t *low, int64_t *high);
   /* Masks hold 0 or -1 per lane; the result is the number of active lanes. and: lanes of m where c
   ** is true; and_not: where it is false; without: x & ~m. Values of c other than 0 and 1 do no
@@ -79,7 +83,8 @@ typedef enum {
   FL_LI_EVAL,        /* dst = fn(a, b, c) */
   FL_LI_INDEX,       /* computes info x of integer register a of type 'type'; dst: the index as I64,
                      ** if it is needed */
-  FL_LI_LOAD,        /* dst = var[a]; x: info, -1: a is uniform (I64); sub: facts/guess.h */
+  FL_LI_LOAD,        /* dst = var[a]; x: info, -1: a is uniform (I64); sub: facts/guess.h; fn 1: dst
+                     ** may be the memory itself */
   FL_LI_STORE,       /* var[a] = b; b uniform only if a is */
   FL_LI_ATOMIC,      /* dst (-1: unused) = op sub on var[a] with b, c: vectors */
   FL_LI_JUMP,        /* x */
@@ -109,9 +114,13 @@ typedef struct fl_lane_ins {
   uint8_t uni;             /* EVAL: which operands are uniform */
   uint8_t once;            /* the result is uniform: only one lane is computed */
   uint8_t masked, wide;    /* see above; of dst */
+  uint8_t lazy;            /* bits 0 to 3: a, b, c, m may be linear, not written yet */
+  uint8_t linear;          /* EVAL: how a linear result is computed; 0: never (lane_linear.c) */
   int32_t fn, dst, a, b, c, x, m;
   int32_t line, var;
 } fl_lane_ins;
+
+enum { FL_LANE_LAZY_RESULT = 16 };                 /* dst may be linear */
 
 typedef struct fl_lane_reg {
   uint8_t uniform, wide, temporary;
@@ -180,6 +189,8 @@ void fl_lane_shape_free(fl_mem *m, fl_lane_shape *s);
 /* first[v]: number of the assignment that acts as DECL of variable v, or -1. 0: no memory. */
 int fl_lane_scopes(fl_mem *m, const fl_kfunc *f, int32_t n_stmts, int32_t *first);
 int fl_lane_varying(const fl_lane_shape *s, const fl_kfunc *f, const fl_kexpr *x);
+int fl_lane_fuse(fl_lane_code *c);                          /* 0: no memory */
+int fl_lane_find_linear(fl_lane_code *c);                   /* 0: no memory */
 /* 1: the result depends on the order of blocks; -1: no memory. Fills 'touched'. */
 int fl_lane_is_serial(fl_mem *m, const fl_kfunc *f, fl_lane_array *arrays);
 #endif

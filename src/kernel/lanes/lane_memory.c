@@ -45,7 +45,9 @@ void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p) {
   fl_lane_info *q = &s->infos[p->x];
   const void *a = s->reg[p->a];
   const int64_t n = s->n;
-  q->rows = 0;
+  if ((p->lazy & 1) && fl_lane_index_linear(s, p, q)) return;
+  if (p->lazy) fl_lane_spread_operands(s, p);
+  q->rows = q->flat = 0;
   q->row = (uint8_t)s->table->in_a_row[p->type](a, n);
   if (q->row) {
     q->first = q->low = integer_at(a, p->type, 0);
@@ -70,6 +72,10 @@ static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
     const int64_t *start = s->reg[p->a], w = s->launch->block[0];
     for (int64_t r = 0; r * w < s->n; r++)
       for (int64_t i = 0; i < w; i++) s->at[r * w + i] = start[r] + i;
+  } else if (q->flat) {
+    const int64_t *start = s->reg[p->a];
+    for (int64_t r = 0; r < s->rows; r++)
+      for (int64_t i = 0; i < s->width; i++) s->at[r * s->width + i] = start[r];
   } else {
     memcpy(s->at, s->reg[p->a], (size_t)s->n * sizeof *s->at);
   }
@@ -143,8 +149,27 @@ static int load_row(fl_lane_state *s, const fl_lane_ins *p, char *out, int64_t f
     while (!s->now.at[i] || (uint64_t)(first + i) < (uint64_t)v->count) i++;
     return out_of_range(s, p, i, first + i);
   }
+  if (p->fn == 1 && j - i + 1 == s->n) {
+    s->reg[p->dst] = v->base + first * size;
+    return 1;
+  }
   s->table->load[memory_type(a)](out + i * slot, v->base + (first + i) * size, j - i + 1);
   return 1;
+}
+
+/* Rows of consecutive elements, or of one element for all. */
+static void load_rows(const fl_lane_state *s, const fl_lane_view *v, const fl_lane_array *a,
+                      const fl_lane_info *q, const int64_t *at, char *out) {
+  const int64_t w = s->width, size = element_size(a), slot = a->wide ? 8 : 4;
+  const int type = memory_type(a);
+  if (size == slot) {
+    (q->flat ? s->table->load_flat : s->table->load_rows)[a->wide](out, v->base, at, s->rows, w);
+    return;
+  }
+  for (int64_t r = 0; r < s->rows; r++, out += w * slot) {
+    s->table->load[type](out, v->base + at[r] * size, q->flat ? 1 : w);
+    if (q->flat) s->table->splat[a->wide](out, out, NULL, NULL, w, 0);
+  }
 }
 
 int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
@@ -158,10 +183,8 @@ int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   const int good = q->low >= 0 && q->high < v->count;
   if (good && !watched && a->kind != FL_KV_ARRAY) {
     const int64_t *at = s->reg[p->a];
-    const int64_t w = s->launch->block[0], size = element_size(a), slot = a->wide ? 8 : 4;
-    if (!q->rows) { s->table->gather[type](out, v->base, at, s->n); return 1; }
-    for (int64_t r = 0; r * w < s->n; r++)
-      s->table->load[type]((char *)out + r * w * slot, v->base + at[r] * size, w);
+    if (q->rows || q->flat) load_rows(s, v, a, q, at, out);
+    else s->table->gather[type](out, v->base, at, s->n);
     return 1;
   }
   int64_t *at = lane_indices(s, p);

@@ -326,6 +326,24 @@ static void range_i64(const int64_t *a, int64_t n, int64_t *low, int64_t *high) 
   *high = h;
 }
 
+#define BY_ROWS(w, T) \
+  static void ramp_##w(void *y_, int64_t n, int64_t first, int64_t step) { \
+    T *y = y_; \
+    EACH y[i] = (T)first + (T)step * (T)i; \
+  } \
+  static void load_rows_##w(void *y_, const void *p_, const int64_t *at, int64_t rows, \
+                            int64_t n) { \
+    T *y = y_; const T *p = p_; \
+    for (int64_t r = 0; r < rows; r++, y += n) { const T *from = p + at[r]; EACH y[i] = from[i]; } \
+  } \
+  static void load_flat_##w(void *y_, const void *p_, const int64_t *at, int64_t rows, \
+                            int64_t n) { \
+    T *y = y_; const T *p = p_; \
+    for (int64_t r = 0; r < rows; r++, y += n) { const T x = p[at[r]]; EACH y[i] = x; } \
+  }
+BY_ROWS(4, uint32_t)
+BY_ROWS(8, uint64_t)
+
 /* ---- masks --------------------------------------------------------------------------- */
 
 static int32_t mask_and(int32_t *y, const int32_t *m, const int32_t *c, int64_t n) {
@@ -414,7 +432,8 @@ const fl_lane_table FL_ISA_NAME(fl_lane) = {
   .load = BY_TYPE(load), .store = BY_TYPE(store), .gather = BY_TYPE(gather),
   .scatter = BY_TYPE(scatter),
   .in_a_row = { in_a_row_i32, in_a_row_u32, NULL, in_a_row_i64, in_a_row_i64, NULL },
-  .range = range_i64,
+  .ramp = { ramp_4, ramp_8 }, .load_rows = { load_rows_4, load_rows_8 },
+  .load_flat = { load_flat_4, load_flat_8 }, .range = range_i64,
   .mask_and = mask_and, .mask_and_not = mask_and_not, .mask_without = mask_without,
   .mask_test = mask_test, .in_order = in_order, .stamp = stamp, .stamp_read = stamp_read,
 };

@@ -24,13 +24,15 @@ static void *cut(cutter *c, size_t bytes) {
 
 static void cut_registers(cutter *c, fl_lane_state *s, const fl_lane_code *k, size_t n) {
   s->reg = cut(c, (size_t)k->regs.n * sizeof *s->reg);
+  s->home = cut(c, (size_t)k->regs.n * sizeof *s->home);
+  s->linear = cut(c, (size_t)k->regs.n * sizeof *s->linear);
   const size_t narrow = (n * 4 + 63) / 64 * 64, wide = (n * 8 + 63) / 64 * 64;
   char *cells = cut(c, (size_t)k->n_cells * 8);
   char *v4 = cut(c, (size_t)k->n_narrow * narrow), *v8 = cut(c, (size_t)k->n_wide * wide);
   for (int64_t r = 0; c->base && r < k->regs.n; r++) {
     const fl_lane_reg *q = &k->regs.at[r];
-    s->reg[r] = q->uniform ? cells + 8 * q->slot
-              : q->wide ? v8 + (size_t)q->slot * wide : v4 + (size_t)q->slot * narrow;
+    s->home[r] = s->reg[r] = q->uniform ? cells + 8 * q->slot
+                           : q->wide ? v8 + (size_t)q->slot * wide : v4 + (size_t)q->slot * narrow;
   }
 }
 
@@ -92,6 +94,8 @@ static size_t layout(const fl_lane_code *k, const fl_lane_launch *l, void *scrat
   s->code = k;
   s->launch = l;
   s->n = (int64_t)n;
+  s->width = l->block[0];
+  s->rows = (int64_t)l->block[1] * l->block[2];
   cut_registers(&c, s, k, n);
   cut_masks(&c, s, k, n);
   s->infos = cut(&c, (size_t)k->n_infos * sizeof *s->infos);
@@ -115,6 +119,10 @@ static void set_special(fl_lane_state *s, const fl_lane_init *i) {
     out[k] = i->special == FL_KSPECIAL_TID_X ? t % block[0]
            : i->special == FL_KSPECIAL_TID_Y ? t / block[0] % block[1] : t / (block[0] * block[1]);
   }
+  const int row = i->special == FL_KSPECIAL_TID_X, column = i->special == FL_KSPECIAL_TID_Y;
+  if (row || (column && block[2] == 1))
+    s->linear[i->reg] = (fl_lane_linear){ .x = row, .y = column, .on = 2,
+                                          .high = (int64_t)block[row ? 0 : 1] - 1 };
   if (i->special >= FL_KSPECIAL_BDIM_X && i->special <= FL_KSPECIAL_BDIM_Z)
     out[0] = block[i->special - FL_KSPECIAL_BDIM_X];
   if (i->special >= FL_KSPECIAL_GDIM_X && i->special <= FL_KSPECIAL_GDIM_Z)
@@ -143,6 +151,7 @@ void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch
   fl_lane_state *s = scratch;
   s->table = c->table;
   memset(s->ones, -1, (size_t)s->n * 4);
+  memset(s->linear, 0, (size_t)c->regs.n * sizeof *s->linear);
   watch(s);
   for (int64_t k = 0; k < c->inits.n; k++) {
     const fl_lane_init *i = &c->inits.at[k];
@@ -166,7 +175,10 @@ static void set_param(fl_lane_state *s, const fl_lane_init *i) {
   const fl_lane_reg *r = &s->code->regs.at[i->reg];
   s->table->load[i->type](&slot, (const char *)s->launch->args[i->param].value + i->offset, 1);
   if (r->uniform) memcpy(s->reg[i->reg], &slot, 8);
-  else s->table->splat[r->wide](s->reg[i->reg], &slot, NULL, NULL, s->n, 0);
+  else {
+    s->table->splat[r->wide](s->reg[i->reg], &slot, NULL, NULL, s->n, 0);
+    s->linear[i->reg].on = 0;
+  }
 }
 
 /* Copies array members of struct parameters: each thread has a copy. */
@@ -192,7 +204,7 @@ static void begin_block(fl_lane_state *s) {
   for (int v = 0; v < c->n_vars; v++)
     if (c->arrays[v].kind == FL_KV_ARRAY && c->arrays[v].param >= 0) set_local(s, &c->arrays[v]);
   memset(s->shared, 0, shared);
-  memset(s->gone, 0, n * 4);
+  if (s->live != (int32_t)s->n) memset(s->gone, 0, n * 4);
   if (s->shared_set) {
     memset(s->shared_set, 0, shared);
     memset(s->local_set, 0, (size_t)(c->local8 + c->local4) * n);
@@ -242,6 +254,9 @@ static void set_mask(fl_lane_state *s, fl_lane_mask *m, const fl_lane_mask *from
 static int narrow(fl_lane_state *s, const fl_lane_ins *p, int negated) {
   const int32_t *c = s->reg[p->a];
   if (s->code->regs.at[p->a].uniform) return negated ? !*c : *c;
+  const fl_lane_linear *l = &s->linear[p->a];
+  if (l->on && !(l->x | l->y)) return negated ? !l->u : l->u != 0;
+  fl_lane_spread(s, p->a);
   const int32_t yes = s->table->mask_test(s->now.at, c, s->n);
   const int32_t count = negated ? s->now.count - yes : yes;
   if (count == s->now.count || count == 0) return count > 0;
@@ -299,10 +314,20 @@ static void evaluate(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *f
   }
 }
 
+/* The same where operands or the result may be linear. */
+static void evaluate_lanes(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns) {
+  fl_lane_spread_operands(s, p);
+  evaluate(s, p, fns);
+  if (p->lazy & FL_LANE_LAZY_RESULT) s->linear[p->dst].on = 0;
+}
+
 static int load(fl_lane_state *s, const fl_lane_ins *p) {
+  if (p->lazy) fl_lane_spread_operands(s, p);
   const int apart = p->masked && s->now.count != s->live;
+  s->reg[p->dst] = s->home[p->dst];
   if (!fl_lane_do_load(s, p, apart ? s->spare : s->reg[p->dst])) return 0;
   if (apart) blend(s, p);
+  if (p->lazy) s->linear[p->dst].on = 0;
   return 1;
 }
 
@@ -325,6 +350,8 @@ static int may_go_on(fl_lane_state *s, const fl_lane_ins *p, int64_t length) {
 
 /* Instructions that involve memory or several threads: 0 on a fault. */
 static int special(fl_lane_state *s, const fl_lane_ins *p) {
+  if (p->lazy) fl_lane_spread_operands(s, p);
+  if (p->lazy & FL_LANE_LAZY_RESULT) s->linear[p->dst].on = 0;
   switch (p->op) {
     case FL_LI_ATOMIC: return fl_lane_do_atomic(s, p);
     case FL_LI_BARRIER: return fl_lane_do_barrier(s, p);
@@ -345,10 +372,16 @@ static int run(fl_lane_state *s) {
   for (int64_t pc = 0;;) {
     const fl_lane_ins *p = &code[pc++];
     switch (p->op) {
-      case FL_LI_EVAL: evaluate(s, p, fns); break;
+      case FL_LI_EVAL:
+        if (!p->lazy) evaluate(s, p, fns);
+        else if (!p->linear || !fl_lane_do_linear(s, p)) evaluate_lanes(s, p, fns);
+        break;
       case FL_LI_INDEX: fl_lane_do_index(s, p); break;
       case FL_LI_LOAD: if (!load(s, p)) return 0; break;
-      case FL_LI_STORE: if (!fl_lane_do_store(s, p)) return 0; break;
+      case FL_LI_STORE:
+        if (p->lazy) fl_lane_spread_operands(s, p);
+        if (!fl_lane_do_store(s, p)) return 0;
+        break;
       case FL_LI_JUMP: pc = p->x; break;
       case FL_LI_LOOP:
         if (!may_go_on(s, p, pc - p->x)) return 0;

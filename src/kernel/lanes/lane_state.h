@@ -10,10 +10,17 @@
 typedef struct fl_lane_info {
   uint8_t row;             /* the index of lane i is first + i; the register is not written */
   uint8_t rows;            /* in each row of the block (along x) indices are consecutive; the
-                           ** register holds the first index of each row. If neither is set, it
-                           ** holds all indices */
+                           ** register holds the first index of each row */
+  uint8_t flat;            /* in each row indices are equal; the register holds that of each row.
+                           ** If none of these is set, it holds all indices */
   int64_t first, low, high;
 } fl_lane_info;
+
+/* A register's value in lane i of row r of the block is u + x i + y r (lane_linear.c). */
+typedef struct fl_lane_linear {
+  int64_t u, x, y, low, high;
+  uint8_t on;              /* 0: not known to be; 1: the register is not written yet; 2: it is */
+} fl_lane_linear;
 
 typedef struct fl_lane_mask { int32_t count; const int32_t *at; int32_t *own; } fl_lane_mask;
 
@@ -44,7 +51,9 @@ typedef struct fl_lane_state {
   const fl_lane_launch *launch;
   const fl_lane_table *table;
   fl_lane_report *report;
-  void **reg;
+  void **reg, **home;                /* by register: its values, its slot */
+  fl_lane_linear *linear;            /* by register */
+  int64_t width, rows;               /* of the block: n = width * rows */
   fl_lane_mask *masks, now;
   int32_t *ones, *gone, live;        /* gone: lanes that have returned */
   fl_lane_info *infos;
@@ -68,6 +77,13 @@ static inline int fl_lane_first(const fl_lane_state *s) {
   while (!s->now.at[i]) i++;
   return i;
 }
+
+/* lane_linear.c: computes the result of p as a linear value (0: it has to be done by lanes);
+** writes linear values to their registers, one or those that p needs. */
+int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p);
+void fl_lane_spread(fl_lane_state *s, int32_t reg);
+void fl_lane_spread_operands(fl_lane_state *s, const fl_lane_ins *p);
+int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q);
 
 /* All return 0 on a fault. */
 void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p);
