@@ -220,6 +220,13 @@ template <int ROWS> struct stream {
   }
 };
 
+/* Keys and values of the head that query head h reads, by blocks of N rows. */
+template <int N> FN stream<N> keys_and_values(const attention_args &a, int b, int h, element *to) {
+  const int kh = h / (a.h / a.hk);
+  return { matrix(from_head(a.k, a.ks, b, kh), a.ks[2], a.s, a.d),
+           matrix(from_head(a.v, a.vs, b, kh), a.vs[2], a.s, a.d), to };
+}
+
 /* ---- tensor cores ---- */
 
 /* Four 8 x 8 matrices; a lane gives the address of row lane % 8 of matrix lane / 8. */
@@ -437,19 +444,15 @@ FN void sign_rows(element *own, int rows, float scale) {
   __syncwarp();
 }
 
-KERNEL __launch_bounds__(THREADS,
-                         forward_tiling::blocks)
+KERNEL __launch_bounds__(THREADS, forward_tiling::blocks)
   attention_forward(const __grid_constant__ attention_args a) {
   extern __shared__ __align__(16) element shared[];
   constexpr int T = forward_tiling::tiles, N = forward_tiling::width, M = forward_tiling::rows;
   const place x = place_of(blockIdx.x, a.t, M, a.h);
-  const int first = (x.blocks - 1 - x.block) * M, row = first + warp_row(T),
-            kh = x.h / (a.h / a.hk);
+  const int first = (x.blocks - 1 - x.block) * M, row = first + warp_row(T);
   const int keys = CAUSAL ? min(a.s, first + M) : a.s, count = (keys + N - 1) / N;
   const sight see(a, x.b, x.h);
-  const stream<N> kv = { matrix(from_head(a.k, a.ks, x.b, kh), a.ks[2], a.s, a.d),
-                         matrix(from_head(a.v, a.vs, x.b, kh), a.vs[2], a.s, a.d),
-                         shared + M * LD };
+  const stream<N> kv = keys_and_values<N>(a, x.b, x.h, shared + M * LD);
   element *const own = shared + warp_row(T) * LD;
   const float c = (MASK == 2 ? a.scale : positive_scale(a)) * LOG2E, unit = MASK == 2 ? 1.0f : c;
   copy_rows<M>(shared, matrix(from_head(a.q, a.qs, x.b, x.h), a.qs[2], a.t, a.d), first);

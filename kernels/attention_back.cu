@@ -221,19 +221,15 @@ FN void queries_gradient(float (&s)[T][N / 8][4], float (&dp)[T][N / 8][4], cons
   else gradients<false, false>(s, dp, sums, see, i0, j0, c);
 }
 
-KERNEL __launch_bounds__(THREADS,
-                         queries_tiling::blocks)
+KERNEL __launch_bounds__(THREADS, queries_tiling::blocks)
   attention_queries(const __grid_constant__ attention_args a) {
   extern __shared__ __align__(16) element shared[];
   constexpr int T = queries_tiling::tiles, N = queries_tiling::width, M = queries_tiling::rows;
   const place x = place_of(blockIdx.x, a.t, M, a.h);
-  const int first = (x.blocks - 1 - x.block) * M, row = first + warp_row(T),
-            kh = x.h / (a.h / a.hk);
+  const int first = (x.blocks - 1 - x.block) * M, row = first + warp_row(T);
   const int keys = CAUSAL ? min(a.s, first + M) : a.s, count = (keys + N - 1) / N;
   const sight see(a, x.b, x.h);
-  const stream<N> kv = { matrix(from_head(a.k, a.ks, x.b, kh), a.ks[2], a.s, a.d),
-                         matrix(from_head(a.v, a.vs, x.b, kh), a.vs[2], a.s, a.d),
-                         shared + 2 * M * LD };
+  const stream<N> kv = keys_and_values<N>(a, x.b, x.h, shared + 2 * M * LD);
   element *const own = shared + warp_row(T) * LD;
   const long long row0 = row_of(a, x.b, x.h) + row;
   copy_rows<M>(shared, matrix(from_head(a.q, a.qs, x.b, x.h), a.qs[2], a.t, a.d), first);

@@ -6,16 +6,16 @@
 **
 ** - A cell stands for one element of global or shared memory: its last writer, and the last two
 **   threads that changed it atomically and that read it. Cell and element are looked at and
-**   changed under the cell's lock, so both sides
-**   of a race are seen, whichever comes first.
+**   changed under the cell's lock, so both sides of a race are seen, whichever comes first.
 ** - Who of the two came "later" is told by counting the accesses of each thread, which is the
 **   order of lockstep. Of all faults the record keeps that of the lowest block, then line, then
 **   thread: the same in every run unless threads part.
 ** - A wrong access is not made: a load gives 0. The thread goes on, so that barriers hold.
 ** - Barriers and shuffles wait in a structure of the block in global memory, which knows who has
-**   returned, who has come to the end and who waits: what would hang is told instead. Threads
-**   of a warp that wait for lanes which can not come any more go on without them.
-** - Critical sections stand inside their spin loops: lanes of one warp may want one lock.
+**   returned, who has come to the end and who waits: a barrier that would wait for ever is
+**   reported instead. Threads of a warp go on without the lanes that can no longer come.
+** - A critical section is inside the loop that waits for its lock, because lanes of one warp may
+**   want the same lock: a lane that waited after the loop would keep the others from leaving it.
 */
 #define FL_NI static __device__ __noinline__
 #define FL_LOCKED(word, ...)                                  \

@@ -140,7 +140,7 @@ KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, co
   const int first = blockIdx.z * lines, end = first + lines < total ? first + lines : total;
   const copier who = copier_of(v, row0, group);
   float sum[4][KX] = {};
-  for (int i = threadIdx.x; i < ROWS * LD; i += 256) xs[i] = 0;     /* rows that are none stay so */
+  for (int i = threadIdx.x; i < ROWS * LD; i += 256) xs[i] = 0;     /* absent rows keep their 0 */
   __syncthreads();
   for (int line = first; line < end; line++) {
     const int n = line / planes, z = line / out_y % (int)v.out[0], y = line % out_y;

@@ -7,8 +7,8 @@
 **   fft_columns, fft_lines   a long power of two as a matrix of rows x columns: down the columns,
 **                times roots of unity, into 'middle'; then along the rows. Signals or columns side
 **                by side in memory go to one block, so that reads and writes are whole lines.
-**   fft_rows, fft_back, fft_scale   around a library's transforms: signals cut or filled, scaled
-**                and laid one behind the other; the way back; a factor alone. Tiles of 32 x 32
+**   fft_rows, fft_back, fft_scale   around a library's transforms: they cut or pad signals, scale
+**                them and pack them; copy results back; only scale. Tiles of 32 x 32
 **                where signals lie side by side, so that both sides move whole lines
 ** Passes are of radix 2 in place, on a signal read in bit-reversed order; roots come from sincospi,
 ** whose arguments are exact for powers of two. An inverse transform is a forward one with real and

@@ -1,19 +1,18 @@
 /*
-** What stands between our matrices, row-major and packed in batches, and cuSOLVER's, column-major:
-** turned copies, triangles, values of pivots and statuses; and two factorisations of matrices that
-** fit shared memory, of which the library does one after another. Header-free; compiled with TYPE
-** 0 (f64) or 1 (f32) before it.
-**   turn, triangle, identities, infinite, pointers, scatter_rows   elementwise,
-**                                                                  threads
-**                                                                  stride
-**                                                                  over all
-**   guarded, indefinite, statuses   the lowest matrix without a result and
-**                                   why, as position * 8 + reason, by
-**                      atomic minimum (so the same whatever the order)
-**   permutations, determinants   a block a matrix
-**   qr_small    a block a matrix, a warp a column: Householder's steps, then Q column by column
-**   svd_small   a block a matrix, 8 or 32 lanes a pair of columns: one-sided Jacobi rotations
-** Bytes: one reading and one writing each.
+** What cuSOLVER needs around its calls, since our matrices are row-major and its are column-major:
+** transposed copies, triangles, permutations and determinants from pivots, and statuses. And two
+** factorisations of small matrices, of which the library does only one at a time: here a batch of
+** matrices that fit shared memory is one launch. Header-free; TYPE, 0 (f64) or 1 (f32), is defined
+** before it.
+**   turn, triangle, identities, infinite, pointers, scatter_rows   one element per thread and step,
+**               with a stride of the whole grid
+**   guarded, indefinite, statuses   report the lowest matrix that has no result, and why, as
+**               position * 8 + reason, by an atomic minimum: the same in any order of threads
+**   permutations, determinants   one block per matrix
+**   qr_small    one block per matrix, one warp per column: Householder's steps, then the columns
+**               of Q
+**   svd_small   one block per matrix, 8 or 32 lanes per pair of columns: one-sided Jacobi rotations
+** Each kernel reads its input once and writes its result once.
 */
 #if TYPE == 0
 typedef double real;
@@ -63,7 +62,7 @@ KERNEL triangle(real *y, i64 n, i64 batch) {
   for (i64 e = first(); e < batch * n * n; e += step()) if (e % n < e / n % n) y[e] = 0;
 }
 
-/* Cholesky factors that are none. */
+/* Reports the matrices that have no Cholesky factor. */
 KERNEL indefinite(const real *y, i64 n, i64 batch, const int *info, u64 *status) {
   for (i64 e = first(); e < batch * n; e += step()) {
     const i64 m = e / n, i = e % n;
@@ -85,8 +84,9 @@ KERNEL pointers(char **p, char *base, i64 bytes, i64 batch) {
   for (i64 m = first(); m < batch; m += step()) p[m] = base + m * bytes;
 }
 
-/* A copy without NaN and Inf, which no iteration may see; matrix 'at' and on that hold one are
-** told. part: what is looked at, 0 all, 1 the lower triangle, 2 the upper one. */
+/* A copy with 0 for NaN and Inf, with which an iteration would not end. Matrices that hold one are
+** reported, by numbers that begin at 'at'. part: where it counts, 0 everywhere, 1 in the lower
+** triangle, 2 in the upper one. */
 KERNEL guarded(real *y, const real *x, i64 rows, i64 columns, i64 batch, int part, i64 at,
                u64 *status) {
   for (i64 e = first(); e < batch * rows * columns; e += step()) {
@@ -310,9 +310,10 @@ template <int LANES> FN real product(const real *x, const real *y, int length) {
   return g;
 }
 
-/* Columns x and y of w, and of z if any, turned by LANES neighbours so that those of w are
-** orthogonal, the longer one first. 1: they were not. squares: of the columns' lengths, kept up to
-** date; what is at most 'noise' is rounding, and stays. on 0: nothing to do. */
+/* Rotates columns x and y of w, and of z if any, so that those of w are orthogonal and the longer
+** one is first; LANES neighbouring lanes work on a pair. Returns 1 if they were not orthogonal.
+** squares: the squared lengths of the columns, updated here; a column whose square is at most
+** 'noise' is rounding error and is not rotated. on: 0 for lanes that have no pair. */
 template <int LANES>
 FN int rotate(real *w, int ld, real *z, int lz, real *squares, int x, int y, int on, real limit,
               real noise) {
@@ -387,7 +388,8 @@ FN void partners(int n, int round, int k, int *x, int *y) {
   *y = a < b ? b : a;
 }
 
-/* Each pair of q columns once, LANES threads a pair; 1: this thread turned some. */
+/* Rotates each pair of q columns once, with LANES threads per pair. Returns 1 if this thread had a
+** pair that was not orthogonal. */
 template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *squares, int q,
                                         real limit, real noise) {
   const int group = threadIdx.x / LANES, groups = blockDim.x / LANES, even = q + q % 2;
@@ -426,7 +428,8 @@ FN void svd_load(const svd_room &o, const real *a, real f, int n, int tall, int 
   __syncthreads();
 }
 
-/* The lengths of the columns, and their order: falling, of equals the first first. */
+/* The lengths of the columns and their order, longest first; of equal ones the lower index is
+** first. */
 FN void svd_order(const svd_room &o) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, q = o.q;
   for (int j = warp; j < q; j += warps) {
@@ -470,10 +473,11 @@ FN void svd_others(const svd_room &o, real *others, int tall, int wide, int rank
   }
 }
 
-/* a (m, n) = u s vh. Shared memory: w, columns of a or, for a wide one, its rows (q of length p,
-** and room for 'wide' of them, all p for full matrices), z (q, q) what turned them, both with steps
-** of whole packs; values, room for p, order of values. vectors 0: u and vh
-** stay. lanes: 8 or 32 a pair. */
+/* a (m, n) = u s vh. Shared memory: w, the columns of a or, if it is wide, its rows (q of length p;
+** room for 'wide' of them, which is p for full matrices); z (q, q), the product of the rotations;
+** both with columns that begin at multiples of a pack; the values, scratch of p elements, and the
+** order of the values. vectors: 0 if u and vh are not wanted and not written. lanes: 8 or 32 per
+** pair. */
 KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *vh, int m, int n,
                                          int full, int vectors, int lanes, u64 *status) {
   extern __shared__ __align__(16) double memory[];
@@ -501,7 +505,7 @@ KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *
   svd_order(o);
   for (int j = threadIdx.x; j < q; j += blockDim.x) s[at * q + j] = value[order[j]] / f;
   if (!vectors) return;
-  /* The turned columns, z, go where they belong; those of w are put in order in place below. */
+  /* The columns of z give vh (tall) or u (wide); the ordered columns of w give the other. */
   real *turns = tall ? vh + at * (i64)(full ? n : q) * n : u + at * (i64)m * (full ? m : q);
   for (int e = threadIdx.x; e < q * q; e += blockDim.x) {
     const int j = e / q, i = e % q;                       /* column j in order, element i */

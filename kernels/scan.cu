@@ -199,7 +199,7 @@ FN line line_of(const S *x, const S *x2, R *y, long long from, long long n, int 
            in % sizeof(four<S>) % 16 == 0 && (u64)(y + base) % sizeof(four<R>) % 16 == 0 };
 }
 
-/* Elements k … k + 3; 0 behind the end. */
+/* Elements k … k + 3; 0 after the end. */
 FN four<S> load(const line &l, const S *x, long long k) {
   four<S> v = { { 0, 0, 0, 0 } };
   if (l.aligned && k + 4 <= l.n) {

@@ -5,14 +5,14 @@
 **   BITS 8, 16, 32 or 64 of an element; KIND 0 float, 1 signed, 2 unsigned, 3 truth; INF the
 **   bits of a float's infinity.
 ** Rows of at most 256 elements: sort_rows, a bitonic network in shared memory over pairs of
-** key and position, which are all different; several short rows share a block. Rows of at most
+** key and position, no two of which are equal; several short rows share a block. Rows of at most
 ** 2048: sort_tile, the passes of long rows within one block.
 ** Longer rows: one digit of 8 bits a pass, lowest first. sort_tally counts all digits of a row in
 ** one reading, sort_starts makes them the places where digits begin, and each pass is one sweep
 ** over tiles of TILE elements: a block counts the digits of its tile, publishes the counts, adds up
 ** those of the tiles before (which publish their running sums as soon as they have them), and
 ** moves its elements, sorted by the digit within the tile so that stores are coalesced. Blocks
-** take tiles in the order in which they start, so whom a block waits for is running. The first
+** take tiles in the order in which they start, so a block waits only for blocks that run. The first
 ** pass reads the row itself, the last writes positions (and values): with 32-bit keys 4, 12, 16, 16
 ** and 16 (20) bytes per element are moved.
 ** Selecting: the k-th key is found digit by digit from the highest (select_count,
@@ -119,7 +119,7 @@ WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, S *valu
     const long long r = first + e / pad;
     const int c = e & (pad - 1);
     key[e] = ALL;
-    at[e] = ~0u - (u32)(pad - c);                  /* behind all, and different */
+    at[e] = ~0u - (u32)(pad - c);                  /* after all elements, no two equal */
     if (r < rows && c < n) {
       key[e] = kin ? kin[r * n + c] : key_of(x[r * n + c], (K)flip);
       at[e] = kin ? pin[r * n + c] : (u32)c;
@@ -230,7 +230,7 @@ THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *val
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     const int e = first + 32 * i;
-    /* those behind the end have the highest digits, and stay behind */
+    /* those after the end have the highest digits, and stay last */
     const bool in = i < items && e < n;
     mine[i] = !in ? ALL : kin ? kin[row + e] : key_of(x[row + e], (K)flip);
     from[i] = in && kin ? pin[row + e] : (u32)e;
@@ -340,7 +340,7 @@ FN void put_sorted(sorted w, const S *x, K key, u32 place, long long to, K flip)
   if (w.values) w.values[to] = value_of(key, x, place, flip);
 }
 
-/* Elements behind the end count as the highest digit, and come last. One tile a block: rows * tiles
+/* Elements after the end count as the highest digit, and come last. One tile a block: rows * tiles
 ** blocks. ticket, state: zero before. The last pass has out (values: may be NULL), the
 ** others keys_out and at_out. */
 THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out,

@@ -403,7 +403,8 @@ for kind in ("rand randn randint"):gmatch "%a+" do
         2 * math.pi * w[(k | 1) + 1] * 2^-32
       -- Box and Muller, two at a time
       local y = radius * (k % 2 == 0 and math.cos(turn) or math.sin(turn))
-      -- near radius 0 the width of f32 below 1
+      -- The tolerance grows as the radius falls: the logarithm is then of a number just below 1,
+      -- which f32 knows to 2^-24 only.
       return { O.hold("f32", y), 2^-20 * (1 + abs(y)) + 2^-23 / radius }
     end)
   end

@@ -73,7 +73,8 @@ static int stop(run *m) {
   return 1;
 }
 
-/* 'back', unless there were too many retries. */
+/* Goes back to the last alternative that was not tried. An error if that has happened too often for
+** the length of the text, so that no pattern takes exponential time. */
 static int retry(run *m, int64_t base, int32_t *pc, const char **at) {
   const int64_t most = MOST_RETRIES + RETRIES_A_BYTE * (int64_t)(m->end - m->text);
   if (++m->retries <= most) return back(m, base, pc, at);

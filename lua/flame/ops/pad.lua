@@ -32,7 +32,8 @@ end
 
 local function pad_axis(x, d, before, after, mode)
   local n = x.shape[d]
-  -- what is cut may be repeated
+  -- A negative number cuts elements off one end; the other end may then repeat an element that
+  -- was cut off, so positions are clamped instead of cutting first.
   if mode == "replicate" and n > 0 and math.min(before, after) < 0 and n + before + after >= 0 then
     local at = flame.arange(1 - before, n + after, { dtype = "i64", device = x.device }):clamp(1, n)
     return x:index_select(d, n + before + after > 0 and at or at:narrow(1, 1, 0))

@@ -53,7 +53,8 @@ local function publish(kind, content)
   send(kernel.sockets.iopub, { kind }, kind, content, kernel.parent)
 end
 
--- A message that came; nil: it is not signed with the key, or is none.
+-- The message in the frames of a socket: { ids, header, content }; nil if it is incomplete, or if
+-- its signature was not made with the key of this kernel.
 local function parsed(frames)
   local at = 1
   while frames[at] and frames[at] ~= DELIMITER do at = at + 1 end

@@ -71,6 +71,18 @@ static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plan
   }
 }
 
+/* Vectors of one run, each of one piece. */
+static void pack_run(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, const piece *p,
+                     int vectors, __mmask16 tail) {
+  const piece *last = p + vectors - 1;
+  for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b) {
+    for (int v = 0; v < vectors - 1; v++)
+      _mm512_storeu_ps(b + 16 * v, _mm512_maskz_loadu_ps(p[v].mask, element(x, p[v].off)));
+    _mm512_mask_storeu_ps(b + 16 * (vectors - 1), tail,
+                          _mm512_maskz_loadu_ps(last->mask, element(x, last->off)));
+  }
+}
+
 static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const void *src,
                        int64_t plane, int64_t step, int runs, const fl_conv_run *run) {
   piece p[2 * FL_CONV_KC];
@@ -96,13 +108,7 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
     return;
   }
   if (step == 1 && runs == 1 && first[vectors] == vectors) {
-    const piece *last = p + vectors - 1;
-    for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b) {
-      for (int v = 0; v < vectors - 1; v++)
-        _mm512_storeu_ps(b + 16 * v, _mm512_maskz_loadu_ps(p[v].mask, element(x, p[v].off)));
-      _mm512_mask_storeu_ps(b + 16 * (vectors - 1), tail,
-                            _mm512_maskz_loadu_ps(last->mask, element(x, last->off)));
-    }
+    pack_run(b, ldb, n, x, plane, p, vectors, tail);
     return;
   }
   for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b)

@@ -183,8 +183,7 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
       }
     }
     p = (V *)(y + i);
-    if (half) PUT_HALVES
-    else { EVERY(PUT) }
+    if (half) PUT_HALVES else { EVERY(PUT) }
   }
 }
 #undef VALUE

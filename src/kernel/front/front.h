@@ -501,11 +501,11 @@ void fl_align_forget(fl_front *p, const fl_kstmt *before);            /* its add
 
 /* ---- order.c: what is evaluated before what -------------------------------------------------- */
 
-/* Where an operand begins. */
+/* The place in a block at which the statements of an operand begin. */
 typedef struct fl_kmark { fl_kblock *b; fl_kstmt *last; int32_t vars; } fl_kmark;
 fl_kmark fl_order_mark(const fl_front *p);
 fl_kblock fl_order_since(const fl_kmark *m);        /* the statements added since m, still linked */
-fl_kblock fl_order_cut(const fl_kmark *m);                  /* and taken out */
+fl_kblock fl_order_cut(const fl_kmark *m);         /* the same statements, taken out of the block */
 /* The n values become those before the statements since m (address: only the places' addresses). */
 void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
                      int32_t line);
