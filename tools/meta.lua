@@ -599,7 +599,7 @@ function meta.collect()
   return list
 end
 
---- "topk(x, k[, d, o])"; of a function that is declared what it says.
+--- How an entry is called, as "topk(x, k[, d, o])". For a declared function it is its declaration.
 function meta.signature(e)
   if e.forms then
     local texts = {}

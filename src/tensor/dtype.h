@@ -40,6 +40,6 @@ uint16_t fl_f32_to_f16(float f);
 float fl_bf16_to_f32(uint16_t h);
 uint16_t fl_f32_to_bf16(float f);
 fl_scalar fl_scalar_load(const void *p, int dtype);          /* one element */
-void fl_scalar_store(void *p, int dtype, fl_scalar v);       /* v in dtype's own class */
+void fl_scalar_store(void *p, int dtype, fl_scalar v);       /* v: the member of dtype's class */
 fl_scalar fl_scalar_cast(fl_scalar v, int from, int to);     /* rounded to 'to' */
 #endif

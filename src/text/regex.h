@@ -58,7 +58,7 @@ int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *e
 /* ---- sets (regex_set.c). Those that need memory return 0 without it -------------------------- */
 int fl_set_add(fl_mem *m, fl_set *s, uint32_t first, uint32_t last);
 void fl_set_tidy(fl_set *s);                       /* after adding: ranges in order, joined */
-int fl_set_invert(fl_mem *m, fl_set *s);           /* of a tidy one */
+int fl_set_invert(fl_mem *m, fl_set *s);           /* s must be tidy */
 int fl_set_meet(fl_mem *m, fl_set *s, const fl_set *other);     /* both tidy */
 int fl_set_fold(fl_mem *m, fl_set *s);             /* both cases of its ASCII letters */
 int fl_set_add_all(fl_mem *m, fl_set *s, const fl_set *other);

@@ -11,7 +11,7 @@ return function(order, kinds, fail, buffer)
 
   local function marked(x) return type(x) == "userdata" and kinds[x] ~= nil end
 
-  --- What stands in a module under a key; nothing of its class.
+  --- The value that the module itself holds under a key; its class is not looked at.
   local function field(self, key)
     local tensors = held[self]
     local x = tensors and tensors[key]

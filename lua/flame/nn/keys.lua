@@ -58,8 +58,8 @@ return function(_, shared)
     return list
   end
 
-  --- x (batch, heads, time, size) turned by its positions at (time), from 1: the first rotary_dim
-  --- features of a head.
+  --- Rotary embedding of x (batch, heads, time, size): the first rotary_dim features of each head
+  --- are rotated by angles that grow with the position, which at (time) gives, counted from 1.
   function keys.turned(self, x, at)
     local d = self.rotary_dim
     if d == 0 then return x end

@@ -19,7 +19,8 @@ return function(optim, shared)
     schedules = true, o = true }
   Schedule.__index, Schedule.__newindex = objects.closed("a schedule", Schedule, fields)
 
-  --- In flame.warmup; those inside this one tell it themselves.
+  --- Says that state is about to change, so that flame.warmup can restore it; schedules inside this
+  --- one say it themselves.
   local function before_change(self)
     shared.before_step(self.opt)
     shared.before_change(self)
