@@ -1,8 +1,8 @@
 /*
 ** Cotangents of the slices of one value. They wait (late.c) until the walk reaches the value, and
 ** if the slices divide it along one axis, they are joined: no zeros are recorded, and 0 is added
-** once, since a sum with zeros has no negative zero. So the gates of a cell, the steps of a
-** sequence or the heads of a projection cost two nodes for all. Otherwise each is written into
+** to each, since a sum with zeros has no negative zero. So the gates of a cell, the steps of a
+** sequence or the heads of a projection are written by one kernel. Otherwise each is written into
 ** zeros, and these are added (regions.c).
 **
 ** Which of the two happens depends only on the slices, not on what has been evaluated.
@@ -96,7 +96,10 @@ fl_node *fl_slices_join(walk *w, const fl_node *x, int n, fl_node **slice, fl_no
   if (covered != s->size[axis]) return separate(s, n, slice, g);
   sort(n, slice, g, axis);
   if (!is_covered(s, n, slice, axis)) return separate(s, n, slice, g);
-  for (int i = 0; i < n; i++) if (!(g[i] = with_axes(slice[i], s, g[i]))) return NULL;
-  fl_node *whole = n_cat(w->c, n, g, axis);
-  return whole && n > 1 ? n_add(whole, n_num(w->c, 0)) : whole;
+  for (int i = 0; i < n; i++) {
+    fl_node *v = with_axes(slice[i], s, g[i]);
+    g[i] = v && n > 1 ? n_add(v, n_num(w->c, 0)) : v;
+    if (!g[i]) return NULL;
+  }
+  return n_cat(w->c, n, g, axis);
 }
