@@ -5,7 +5,7 @@ local interpreter = dofile("spec/support/interpreter.lua")
 local helper = require "spec.support.helper"
 local raises = helper.raises
 
-local folder = dofile("spec/support/folder.lua")()
+local folder = dofile("spec/support/files.lua")()
 local path, write, read = folder.path, folder.write, folder.read
 local quote, listing = folder.quote, folder.listing
 
