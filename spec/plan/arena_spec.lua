@@ -121,6 +121,7 @@ describe("a kernel of rows", function()
       flame.eval(one)
       apart(function(x) return x:narrow(1, 1, 1):expand(rows, classes):gather(2, one) end)
       apart(function(x) return x:flip(1):gather(2, one) end)
+      apart(function(x) return x:gather(2, x:argmax(2, { keepdim = true })) end)
     end)
 end)
 

@@ -38,6 +38,44 @@ describe("the gradient of a classifier's logits", function()
     end
   end)
 
+  it("has the bits of the ops one by one, in each dtype, of logits evaluated or made", function()
+    local a, w = flame.randn(rows, 8), flame.randn(8, 1500)
+    local t, rate = flame.randint({ rows }, 1, 1500), flame.rand(1500) + 0.5
+    t[3], t[9] = -100, -100
+    flame.eval(a, w, t, rate)
+    for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
+      for _, o in ipairs { {}, { label_smoothing = 0.1 }, { weight = rate:to(dtype) },
+        { reduction = "sum" }, { ignore_index = 7 } } do
+        for _, made in ipairs { true, false } do
+          for _, keep in ipairs { true, false } do
+            local labels = o.ignore_index and t:clamp(1) or t
+            moved(function(e)
+              local v = w:to(dtype):detach():requires_grad_(true)
+              local x = a:to(dtype):matmul(v)
+              if not made then flame.eval(x) end
+              local loss = e(flame.cross_entropy(x, labels, o))
+              local g = loss:gradients({ v, x })
+              if keep then return loss, g[v], g[x] end
+              return g[v]
+            end)
+          end
+        end
+      end
+    end
+  end)
+
+  it("of no rows is empty, and of ignored rows NaN", function()
+    local x = flame.zeros(0, classes):requires_grad_(true)
+    local loss = flame.cross_entropy(x, flame.zeros(0, { dtype = "i64" }))
+    assert.same({ 0, classes }, loss:gradients({ x })[x].shape)
+    local y = flame.randn(rows, classes):requires_grad_(true)
+    loss = flame.cross_entropy(y, flame.full({ rows }, -100, { dtype = "i64" }))
+    local g = loss:gradients({ y })[y]
+    flame.eval(loss, g)
+    assert.is_true(loss:isnan():item())
+    assert.is_true(g:eq(0):all():item())
+  end)
+
   it("with labels that have to be copied first", function()
     local x = flame.randn(rows, classes):requires_grad_(true)
     local t = flame.randint({ 8, 9 }, 1, classes)

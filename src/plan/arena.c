@@ -4,7 +4,8 @@
 **
 ** In place: if a MAP or ROW kernel reads a cell for the last time, each element at the point where
 ** it stores an element of another cell, that other cell takes its memory (the gradient of logits
-** takes that of the logits). It may also gather elements of the row itself. A run that is repeated
+** takes that of the logits). It may also gather elements of the row itself. Values per row stay
+** apart: they are small, and lanes beyond the last row read its values too. A run that is repeated
 ** begins at its first step, so nothing needs the old values.
 */
 #include "base/hooks.h"
@@ -13,8 +14,8 @@
 #include <string.h>
 
 /* LATE_LEAST: bytes from which a fill is delayed; COPY_MOST: copies of fewer elements are
-** delayed; WARP_ROW: longest row that one warp works on. */
-enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4, WARP_ROW = 1024 };
+** delayed. */
+enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4 };
 
 /* ---- a stack with holes ---------------------------------------------------------------------- */
 
@@ -152,13 +153,13 @@ static int accesses_of(const fl_group *G, fl_ref ref) {
   return n;
 }
 
-/* Is the position of the gather the same along the row? */
+/* Is the position of the gather the same along the row, and known before the row's first round? */
 static int is_per_row(const fl_group *G, int64_t access) {
   uint8_t level[FL_MAX_INSTR];
   fl_plan_levels(G, level);
   for (int64_t i = 0; i < G->instr.n; i++) {
     const fl_instr *x = &G->instr.at[i];
-    if (x->code == FL_I_GATHER && x->arg == access && level[x->a]) return 0;
+    if (x->code == FL_I_GATHER && x->arg == access && (level[x->a] || x->pass)) return 0;
   }
   return 1;
 }
@@ -176,7 +177,7 @@ static int is_in_row(const fl_group *G, const fl_access *w, int64_t access) {
     if (a->map.stride[d] != (reduced ? 0 : w->map.stride[d]) || (reduced && n > 1)) return 0;
     if (reduced) { n = G->size[d]; stride = w->map.stride[d]; }
   }
-  return n > WARP_ROW && a->gstride == stride && a->extent <= n && is_per_row(G, access);
+  return n > FL_WARP_ROW && a->gstride == stride && a->extent <= n && is_per_row(G, access);
 }
 
 /* Does the group read the cell at the points of w alone, by access r, or in the rows that it
@@ -196,7 +197,8 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
     if (!G || (G->kind != FL_K_MAP && G->kind != FL_K_ROW)) continue;
     for (int64_t s = 0; s < G->access.n; s++) {
       const fl_access *w = &G->access.at[s];
-      if (!w->store || w->ref < 0 || accesses_of(G, w->ref) != 1 || from[w->ref] >= 0) continue;
+      if (!w->store || w->ref < 0 || accesses_of(G, w->ref) != 1 || from[w->ref] >= 0 ||
+          (G->kind == FL_K_ROW && !fl_plan_moves_in_row(G, &w->map))) continue;
       const fl_cell *b = &P->cell.at[w->ref];
       if (!in_arena(b) || b->first != i || b->pieces >= 0 ||
           !is_alone(P, turns, n, i, w->ref)) continue;

@@ -88,6 +88,10 @@ typedef struct fl_instr {
 
 typedef struct fl_store { uint16_t value, operand; } fl_store;
 
+/* The longest row that the lanes of one warp work on, on a GPU: only the threads of longer ones end
+** a round together. */
+enum { FL_WARP_ROW = 1024 };
+
 /* Operands that are read come first, at most FL_MAX_READS of them. */
 enum { FL_MAX_INSTR = 1280, FL_MAX_OPERANDS = 160, FL_MAX_READS = 96, FL_MAX_SCALARS = 256 };
 

@@ -37,7 +37,7 @@ static void mark_used(const fl_planner *P, const fl_group *G, uint8_t *used) {
   }
 }
 
-static int moves_in_row(const fl_group *G, const fl_map *m) {
+int fl_plan_moves_in_row(const fl_group *G, const fl_map *m) {
   for (int d = 0; d < G->nd; d++) if ((G->red >> d & 1) && m->stride[d]) return 1;
   return 0;
 }
@@ -47,7 +47,7 @@ void fl_plan_levels(const fl_group *G, uint8_t *level) {
     const fl_instr *x = &G->instr.at[i];
     uint16_t v[3];
     level[i] = G->kind == FL_K_MAP ||
-               (fl_instr_accesses(x) && moves_in_row(G, &G->access.at[x->arg].map));
+               (fl_instr_accesses(x) && fl_plan_moves_in_row(G, &G->access.at[x->arg].map));
     for (int k = fl_instr_inputs(x, v) - 1; k >= 0; k--) if (level[v[k]]) level[i] = 1;
     if (x->code == FL_I_REDUCE) level[i] = 0;
   }
@@ -242,7 +242,7 @@ int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty) {
     const fl_access *a = &G->access.at[i];
     if (!is_kept_store(P, a)) continue;
     const uint16_t v = remap[a->value];
-    const int full = G->kind != FL_K_MAP && moves_in_row(G, &a->map);
+    const int full = G->kind != FL_K_MAP && fl_plan_moves_in_row(G, &a->map);
     set_operand(P, a, order, nd, &operand[no]);
     store[ns++] = (fl_store){ full ? lift(&out, v) : v, (uint16_t)no++ };
   }

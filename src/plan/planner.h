@@ -167,6 +167,8 @@ void fl_kernel_measure(const fl_planner *P, fl_kernel *k);
 /* The values that an instruction reads, and their number; does its 'arg' name an operand? */
 int fl_instr_inputs(const fl_instr *x, uint16_t v[3]);
 int fl_instr_accesses(const fl_instr *x);
+/* Does the map change along the reduced dims? */
+int fl_plan_moves_in_row(const fl_group *G, const fl_map *m);
 /* level[i]: the level of instruction i of a group (plan/kernel.h). */
 void fl_plan_levels(const fl_group *G, uint8_t *level);
 /* split.c: splits a kernel whose stored values have nothing in common into several, at most one per

@@ -71,13 +71,25 @@ static void place_section(placer *p, const fl_section *s, int64_t base) {
   }
 }
 
-/* Operands that the tile reads after operation 'at', or still references then. */
+static void add_operand(fl_operand_set *set, int o) {
+  set->bits[o / 64] |= (uint64_t)1 << o % 64;
+}
+
+/* Operands that the tile reads after operation 'at', or still references then: by its own section,
+** and by loads that were done once for the unit or the chunk. */
 static fl_operand_set read_after(const placer *p, const fl_section *s, int64_t at) {
   fl_operand_set set = { { 0 } };
   for (int64_t i = 0; i < s->n; i++) {
     const fl_vop *x = &s->at[i];
-    if (x->code == FL_V_LOAD && (i > at || p->last[x->v] > at || x->flags == FL_BY_HALVES))
-      set.bits[x->arg / 64] |= (uint64_t)1 << x->arg % 64;
+    if ((x->code == FL_V_GATHER && i > at) ||
+        (x->code == FL_V_LOAD && (i > at || p->last[x->v] > at || x->flags == FL_BY_HALVES)))
+      add_operand(&set, x->arg);
+  }
+  for (int k = FL_SEC_UNIT; k <= FL_SEC_LINE; k++) {
+    const fl_section *once = &p->g->sec[k];
+    for (int64_t i = 0; i < once->n; i++)
+      if (once->at[i].code == FL_V_LOAD && p->last[once->at[i].v] > at)
+        add_operand(&set, once->at[i].arg);
   }
   return set;
 }

@@ -21,7 +21,7 @@ static int row_lanes(const fl_kernel *k) {
   if (n <= 4) return 1;
   if (n <= 16) return 4;
   if (n <= 64) return 16;
-  if (n <= 1024) return 32;
+  if (n <= FL_WARP_ROW) return 32;
   if (n <= 4096) return 256;
   return n <= 8192 ? 512 : 1024;
 }
@@ -277,7 +277,7 @@ static int splits(const text_form *f) {
 static int class_of(const fl_kernel *k) {
   if (k->kind == FL_K_MAP) return C_MAP;
   if (k->kind == FL_K_COL) return C_COL;
-  return in_chunks(k) ? C_CHUNKS : k->n <= 1024 ? C_GROUP : C_BLOCK;
+  return in_chunks(k) ? C_CHUNKS : k->n <= FL_WARP_ROW ? C_GROUP : C_BLOCK;
 }
 
 /* Do the vectors of a draw start at a generator block? See fl_text_value. */
