@@ -91,6 +91,25 @@ describe("the gradient of a value that is read by slices", function()
     assert.same({ 8, 12, 2, 4 }, numbers(x.grad))
   end)
 
+  it("is that of a thousand rows in any order, in each dtype", function()
+    local n, order = 1000, {}
+    for i = 1, n do order[i] = i * 7 % n + 1 end
+    for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
+      local x = flame.ones(n, 2, { dtype = dtype }):requires_grad_(true)
+      local groups, want = {}, {}
+      for k, i in ipairs(order) do
+        local part = x[i] * (k % 5)
+        groups[k % 9 + 1] = groups[k % 9 + 1] and groups[k % 9 + 1] + part or part
+        want[i] = { k % 5, k % 5 }
+      end
+      local total = 0
+      for _, v in ipairs(groups) do total = total + v:sum() end
+      total:backward()
+      assert.equal(dtype, x.grad.dtype)
+      assert.same(want, numbers(x.grad))
+    end
+  end)
+
   it("does not depend on what is evaluated between", function()
     local function gradient(evaluate)
       local x = flame.linspace(-1, 1, 12):reshape(3, 4):requires_grad_(true)

@@ -46,16 +46,25 @@ static void swap(fl_node **x, int i, int k) {
 
 static int64_t start_of(const fl_node *slice, int axis) { return slice->attr->start[axis]; }
 
-/* Sorts by position. Slices come in ascending or descending order, so insertion is enough. */
-static void sort(int n, fl_node **slice, fl_node **g, int axis) {
-  if (start_of(slice[0], axis) > start_of(slice[n - 1], axis))
-    for (int i = 0; i < n / 2; i++) swap(slice, i, n - 1 - i), swap(g, i, n - 1 - i);
-  for (int i = 1; i < n; i++)
-    for (int k = i; k > 0 && start_of(slice[k - 1], axis) > start_of(slice[k], axis); k--)
-      swap(slice, k - 1, k), swap(g, k - 1, k);
+/* Of a heap of n slices, the one with the highest position first: moves slice k to its place. */
+static void sink(int n, fl_node **slice, fl_node **g, int axis, int k) {
+  for (int low = 2 * k + 1; low < n; k = low, low = 2 * k + 1) {
+    if (low + 1 < n && start_of(slice[low + 1], axis) > start_of(slice[low], axis)) low++;
+    if (start_of(slice[low], axis) <= start_of(slice[k], axis)) return;
+    swap(slice, k, low), swap(g, k, low);
+  }
 }
 
-/* Do the sorted slices cover each position along the axis once? */
+/* Sorts by position: in place, and n log n steps whatever the order of a script's slices. */
+static void sort(int n, fl_node **slice, fl_node **g, int axis) {
+  for (int k = n / 2; k-- > 0;) sink(n, slice, g, axis, k);
+  for (int k = n - 1; k > 0; k--) {
+    swap(slice, 0, k), swap(g, 0, k);
+    sink(k, slice, g, axis, 0);
+  }
+}
+
+/* Do the slices, in this order, cover each position along the axis once? */
 static int is_covered(const fl_layout *s, int n, fl_node *const *slice, int axis) {
   int64_t at = 0;
   for (int i = 0; i < n; i++) {
@@ -72,7 +81,7 @@ static fl_node *with_axes(const fl_node *slice, const fl_layout *s, fl_node *g) 
 
 static fl_node *separate(const fl_layout *s, int n, fl_node *const *slice, fl_node *const *g) {
   fl_node *sum = NULL;
-  for (int i = n - 1; i >= 0; i--) {                                  /* in the walk's order */
+  for (int i = n - 1; i >= 0; i--) {                    /* the first that the walk met first */
     const fl_attr *a = slice[i]->attr;
     fl_node *v = with_axes(slice[i], s, g[i]);
     v = v ? n_setslice(fl_zeros_like(v, s), a->start, a->step, a->size, v) : NULL;
@@ -94,7 +103,7 @@ fl_node *fl_slices_join(walk *w, const fl_node *x, int n, fl_node **slice, fl_no
   int64_t covered = 0;
   for (int i = 0; i < n; i++) covered += slice[i]->attr->size[axis];
   if (covered != s->size[axis]) return separate(s, n, slice, g);
-  sort(n, slice, g, axis);
+  if (!is_covered(s, n, slice, axis)) sort(n, slice, g, axis);
   if (!is_covered(s, n, slice, axis)) return separate(s, n, slice, g);
   for (int i = 0; i < n; i++) {
     fl_node *v = with_axes(slice[i], s, g[i]);
