@@ -3,24 +3,12 @@
 local flame = require "flame"
 local oracle = dofile "spec/support/declare_oracle.lua"
 flame.internal.load()                                     -- what is written in Lua
-local internal = flame.internal
 local nn = require "flame.nn"
 
---- The function of a text with a form on each line: it gives the number of the form and the
--- parameters.
-local function declared(text)
-  local forms = {}
-  for _ in text:gmatch("[^\n]+") do
-    local k = #forms + 1
-    forms[k] = function(...) return k, ... end
-  end
-  return (internal.declare(text, "", table.unpack(forms)))
-end
+local declared = dofile "spec/support/declared.lua"
 
 local x, y = flame.ones(2, 3), flame.zeros(2)
 
-
--- ---- random declarations and calls ----------------------------------------------------------
 local random = math.random
 local function pick(list) return list[random(#list)] end
 local TYPES = { "T", "num", "int", "bool", "str", "fn", "any", "axis", "axes", "dims(2)", "dtype",

@@ -6,16 +6,7 @@ flame.internal.load()                                     -- what is written in 
 local internal = flame.internal
 local nn = require "flame.nn"
 
---- The function of a text with a form on each line: it gives the number of the form and the
--- parameters.
-local function declared(text)
-  local forms = {}
-  for _ in text:gmatch("[^\n]+") do
-    local k = #forms + 1
-    forms[k] = function(...) return k, ... end
-  end
-  return (internal.declare(text, "", table.unpack(forms)))
-end
+local declared = dofile "spec/support/declared.lua"
 local function takes(expected, text, ...)
   local got = table.pack(declared(text)(...))
   assert.equal(expected.n or #expected, got.n - 1, text)

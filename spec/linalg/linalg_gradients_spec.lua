@@ -3,18 +3,9 @@ local flame = require "flame"
 local linalg = flame.linalg
 
 local fails = require("spec.support.helper").raises
-local function randn(...) return flame.randn({ ... }, { dtype = "f64" }) end
-local function t(x) return x:transpose(-2, -1) end
-local function eye(n) return flame.eye(n, { dtype = "f64" }) end
-local function regular(...)
-  local s = { ... }
-  return randn(...) + eye(s[#s]) * (2 * s[#s])
-end
-local function largest(x) return x:numel() == 0 and 0 or x:abs():amax():item() end
-local function is_close(a, b, tol)
-  assert.is_true(largest(a - b) <= (tol or 1e-10), tostring(largest(a - b)))
-end
-local function orthonormal(q) is_close(t(q):matmul(q), eye(q.shape[q.ndim])) end
+local matrices = dofile "spec/support/matrices.lua"
+local randn, t, eye, regular = matrices.randn, matrices.t, matrices.eye, matrices.regular
+local largest, is_close, orthonormal = matrices.largest, matrices.is_close, matrices.orthonormal
 local function check(f, inputs, o)
   o = o or {}
   o.order = o.order or 2

@@ -11,15 +11,7 @@ local function same(expected, actual, tol)
   assert.allclose(expected, actual, { rtol = tol or 1e-9, atol = tol or 1e-9 })
 end
 
---- Versors: products of random vectors, whose null generators are as random.
-local function versor(A, many)
-  local v
-  for _ = 1, many do
-    local u = A:embed(flame.randn(A.dims, 1, F64), 1)
-    v = v and A:product(v, u) or u
-  end
-  return v
-end
+local versor = dofile "spec/support/versor.lua"
 
 --- A few steps of Adam towards anything, so that no parameter is where it
 --- started; biases first get away from 0.

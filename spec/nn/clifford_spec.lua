@@ -96,15 +96,7 @@ local function by_definition(squares, x, y, outputs, weight)
   return r
 end
 
---- Versors: products of random vectors, whose null generators are as random.
-local function versor(A, many)
-  local v
-  for _ = 1, many do
-    local u = A:embed(flame.randn(A.dims, 1, F64), 1)
-    v = v and A:product(v, u) or u
-  end
-  return v
-end
+local versor = dofile "spec/support/versor.lua"
 
 -- ---- algebras -----------------------------------------------------------------------------------
 

@@ -9,19 +9,7 @@ local function T(v, dtype) return flame.tensor(v, { dtype = dtype or "f32" }) en
 local function ids(v) return T(v, "i64") end
 local function d(...) return flame.randn({ ... }, { dtype = "f64" }) end
 
---- Few distinct values, so ties; floats with NaN, infinities and both zeros.
-local function rough(shape, dtype)
-  local x = flame.randint(shape, -3, 3)
-  if dtype == "bool" then return x:gt(0) end
-  if dtype == "u8" then return x:abs():to(dtype) end
-  x = x:to(dtype)
-  if not x:is_floating_point() then return x end
-  local kind = flame.randint(shape, 1, 12)
-  x = flame.where(kind:eq(1), NAN, x)
-  x = flame.where(kind:eq(2), INF, x)
-  x = flame.where(kind:eq(3), -INF, x)
-  return flame.where(kind:eq(4), -0.0, x)
-end
+local rough = dofile "spec/support/rough.lua"
 
 local function number(v) if type(v) == "boolean" then return v and 1 or 0 end return v end
 

@@ -7,24 +7,12 @@ local helper = require "spec.support.helper"
 local DEVICE = flame.default_device()
 local FLOATS = { "f64", "f32", "f16", "bf16" }
 local DTYPES = { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool" }
-local NAN, INF = 0 / 0, math.huge
+local NAN = 0 / 0
 
 local fails = require("spec.support.helper").says
 local function T(v, dtype) return flame.tensor(v, { dtype = dtype or "f32" }) end
 
---- Few distinct values, so ties; floats with NaN, infinities and both zeros.
-local function rough(shape, dtype)
-  local x = flame.randint(shape, -3, 3)
-  if dtype == "bool" then return x:gt(0) end
-  if dtype == "u8" then return x:abs():to(dtype) end
-  x = x:to(dtype)
-  if not x:is_floating_point() then return x end
-  local kind = flame.randint(shape, 1, 12)
-  x = flame.where(kind:eq(1), NAN, x)
-  x = flame.where(kind:eq(2), INF, x)
-  x = flame.where(kind:eq(3), -INF, x)
-  return flame.where(kind:eq(4), -0.0, x)
-end
+local rough = dofile "spec/support/rough.lua"
 --- Values all over the dtype's range.
 local function wild(shape, dtype)
   local size = ({ f64 = 8, f32 = 4, f16 = 2, bf16 = 2, i64 = 8, i32 = 4, i16 = 2, i8 = 1, u8 = 1,
