@@ -15,7 +15,7 @@ enum { THREADS = 8, BLOCKS = 2, N = THREADS * BLOCKS };
 
 struct gen {
   writer w;
-  size_t body;                   /* where the text that twins share begins */
+  size_t body;                   /* where the text begins that both meanings of the macros share */
   int halves, loops, budget, loop_id;
   char plain[sizeof(((writer *)0)->text)];
 };

@@ -401,7 +401,7 @@ for kind in ("rand randn randint"):gmatch "%a+" do
       end
       local radius, turn = math.sqrt(-2 * math.log((w[k | 1] + 0.5) * 2^-32)),
         2 * math.pi * w[(k | 1) + 1] * 2^-32
-      -- Box and Muller, two at a time
+      -- the method of Box and Muller makes two numbers from two words
       local y = radius * (k % 2 == 0 and math.cos(turn) or math.sin(turn))
       -- The tolerance grows as the radius falls: the logarithm is then of a number just below 1,
       -- which f32 knows to 2^-24 only.

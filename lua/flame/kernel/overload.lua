@@ -106,7 +106,8 @@ put("KernelTemplate:of(dtypes...: str) -> Kernel", function(self, ...)
     end
   end
   if select("#", ...) > n then
-    fail("of", "%d dtypes, the template has %d types", select("#", ...), n)
+    fail("of", "got %d dtypes, and the template has %d types\1: give one for each type",
+      select("#", ...), n)
   end
   return instance(state, types)
 end)

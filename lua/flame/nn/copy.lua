@@ -160,7 +160,7 @@ return function(nn, shared)
     return names
   end
   --- Stops the training of the parameters in whose names a pattern of Lua is found, as
-  --- "^encoder%." or "bias$"; gives their names. Their gradients go.
+  --- "^encoder%." or "bias$"; gives their names. Their gradients are dropped.
   put(Module, "Module:freeze(patterns...: str) -> table", function(self, ...)
     return matching("freeze", self, { ... }, function(_, x)
       x:requires_grad_(false)

@@ -506,7 +506,8 @@ typedef struct fl_kmark { fl_kblock *b; fl_kstmt *last; int32_t vars; } fl_kmark
 fl_kmark fl_order_mark(const fl_front *p);
 fl_kblock fl_order_since(const fl_kmark *m);        /* the statements added since m, still linked */
 fl_kblock fl_order_cut(const fl_kmark *m);         /* the same statements, taken out of the block */
-/* The n values become those before the statements since m (address: only the places' addresses). */
+/* Makes the n values v independent of the statements added since m: one that these change is saved
+** in a variable before them. address: only the address of v is saved, not what is stored there. */
 void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
                      int32_t line);
 /* The n values x, whose statements begin at m, and y, whose statements begin at 'middle', are
