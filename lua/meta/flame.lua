@@ -1265,7 +1265,7 @@ function Module:forward() end
 ---@field patterns? string
 
 --- Stops the training of the parameters in whose names a pattern of Lua is found, as
---- "^encoder%." or "bias$"; gives their names. Their gradients go.
+--- "^encoder%." or "bias$"; gives their names. Their gradients are dropped.
 ---@param ... string
 ---@overload fun(options: flame.options.Module:freeze): table
 ---@return table
