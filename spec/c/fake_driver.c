@@ -155,8 +155,12 @@ static fl_cu_result fake_EventDestroy(fl_cu_event e) {
 static fl_cu_result fake_EventRecord(fl_cu_event e, fl_cu_stream s) {
   const double now = fl_trace_now();
   (void)s;
+  if (fake_capturing) return 900;
   memcpy(e, &now, sizeof now);
   return FL_CU_OK;
+}
+static fl_cu_result fake_EventRecordFlags(fl_cu_event e, fl_cu_stream s, unsigned flags) {
+  return flags == 1 && fake_capturing ? FL_CU_OK : flags ? 900 : fake_EventRecord(e, s);
 }
 static fl_cu_result fake_StreamWaitEvent(fl_cu_stream s, fl_cu_event e, unsigned flags) {
   (void)s; (void)e; (void)flags;
@@ -220,22 +224,24 @@ static fl_cu_result fake_CopyIn(fl_cu_ptr dst, const void *src, size_t n,
   memcpy((void *)(uintptr_t)dst, src, n);
   return FL_CU_OK;
 }
-static fl_cu_result fake_CopyOut(void *dst, fl_cu_ptr src, size_t n, fl_cu_stream s) {
-  (void)s;
-  memcpy(dst, (void *)(uintptr_t)src, n);
-  return FL_CU_OK;
-}
-static fl_cu_result fake_CopyOn(fl_cu_ptr dst, fl_cu_ptr src, size_t n, fl_cu_stream s) {
-  (void)s;
+static fl_cu_result fake_copy(void *to, const void *from, size_t n) {
   fake_node *x = fake_capture(FAKE_COPY);
   if (x) {
-    x->to = (void *)(uintptr_t)dst;
-    x->from = (void *)(uintptr_t)src;
+    x->to = to;
+    x->from = from;
     x->n = n;
     return FL_CU_OK;
   }
-  memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
+  memmove(to, from, n);
   return FL_CU_OK;
+}
+static fl_cu_result fake_CopyOut(void *dst, fl_cu_ptr src, size_t n, fl_cu_stream s) {
+  (void)s;
+  return fake_copy(dst, (void *)(uintptr_t)src, n);
+}
+static fl_cu_result fake_CopyOn(fl_cu_ptr dst, fl_cu_ptr src, size_t n, fl_cu_stream s) {
+  (void)s;
+  return fake_copy((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
 }
 static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n,
                                  fl_cu_stream s) {

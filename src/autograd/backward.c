@@ -186,7 +186,7 @@ static flame_status graph_is_there(walk *w, const fl_node *n) {
 
 static flame_status run_rule(walk *w, item *it, fl_node *g) {
   flame_context *c = w->c;
-  fl_node *n = it->node, *few[8], **gin = few;
+  fl_node *n = it->node, *few[8] = { NULL }, **gin = few;
   const int nin = n->nin;
   flame_status e = graph_is_there(w, n);
   if (e != FLAME_OK) return e;

@@ -10,6 +10,7 @@ enum { REPLAY_NEVER, REPLAY_THIRD, REPLAY_ALWAYS };    /* FLAME_REPLAY */
 
 typedef struct span {
   int32_t from, to;
+  uint8_t sends;                  /* the record of checks */
   fl_cu_graph graph;              /* owns the nodes below; NULL: run step by step */
   fl_cu_graph_exec exec;
 } span;
@@ -495,7 +496,8 @@ static int32_t span_end(const fl_plan *p, const fl_replay *r, int32_t from, int 
   if (r->plain[i] || fl_step_collects(&p->step[i])) return i + 1;
   do {
     open |= p->nfault && fl_step_checks(&p->step[i]);
-    if (fl_step_sends(p, i) || fl_step_soon(p, i, 0) >= 0) return i + 1;
+    if (fl_step_soon(p, i, 0) >= 0 || (fl_step_sends(p, i) && !r->s->cu->EventRecordFlags))
+      return i + 1;
     i++;
   } while (i < p->nstep && !r->plain[i] && !(open && waits(r, &p->step[i])) && !p->step[i].joins &&
            !fl_step_collects(&p->step[i]));
@@ -506,16 +508,27 @@ static void drop_nodes(fl_mem *m, fl_recording *w, int64_t keep) {
   while (w->nodes.n > keep) free_node(m, &w->nodes.at[--w->nodes.n]);
 }
 
+/* Captures a step with what is done about its checks; 0: it cannot be captured. */
+static int capture_step(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t i, span *x) {
+  const fl_step_notes notes = { w, table_of, note_launch };
+  char text[FL_CALL_FAULT] = "";
+  if (i == 0 && p->nfault && fl_step_clear(s) != FLAME_OK) return 0;
+  if (fl_step_run(s, &p->step[i], w->b, &notes, text) != FLAME_OK || text[0]) return 0;
+  if (fl_step_sends(p, i) && s->cu->EventRecordFlags) {
+    if (fl_step_send(s) != FLAME_OK) return 0;
+    x->sends = 1;
+  }
+  return s->capturing == FL_CAPTURE_ON;
+}
+
 /* Captures the steps. Returns the step that cannot be captured; 'to': all could. */
 static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int32_t to,
                        span *x) {
-  const fl_step_notes notes = { w, table_of, note_launch };
-  char text[FL_CALL_FAULT] = "";
   int32_t i = from;
+  x->sends = 0;
   if (s->cu->StreamBeginCapture(s->stream, CAPTURE_RELAXED) != FL_CU_OK) return from;
   s->capturing = FL_CAPTURE_ON;
-  while (i < to && fl_step_run(s, &p->step[i], w->b, &notes, text) == FLAME_OK && !text[0] &&
-         s->capturing == FL_CAPTURE_ON) i++;
+  while (i < to && capture_step(s, w, p, i, x)) i++;
   s->capturing = FL_CAPTURE_NONE;
   const fl_cu_result ended = s->cu->StreamEndCapture(s->stream, &x->graph);
   if (i == to && (ended != FL_CU_OK || !x->graph)) i = from;
@@ -550,7 +563,7 @@ static flame_status make_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int
 }
 
 flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
-                            int32_t *to, int *ran) {
+                            int32_t *to, int *ran, int *sent) {
   if (w->making) {
     const flame_status e = make_span(s, w, p, from, open);
     if (e != FLAME_OK) return e;
@@ -558,6 +571,7 @@ flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32
   const span *x = &w->spans.at[w->next++];
   *to = x->to;
   *ran = x->exec != NULL;
+  *sent = *ran && x->sends;
   return x->exec ? fl_cuda_check(s, s->cu->GraphLaunch(x->exec, s->stream), "cuGraphLaunch")
                  : FLAME_OK;
 }

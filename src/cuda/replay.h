@@ -1,11 +1,11 @@
 /*
 ** Replay: a repeated run is launched as CUDA graphs, not step by step. A *span* is a sequence of
-** steps between which the host has nothing to do: it ends after a step whose checks are reported,
-** before a write that waits for such a report (a generated kernel does not: it reads the checks
-** itself), after a step that makes a value that is read soon, before a step that waits for
-** collectives, and around a collective and a step that cannot be captured (it asks for memory,
-** waits, copies through the ring: fl_cuda_spoils finds these while they are captured). A
-** *recording* has a graph for each span of a plan. Of what a run binds,
+** steps between which the host has nothing to do: it ends before a write that waits for the report of
+** checks (a generated kernel does not: it reads the checks itself; the graph sends the report, and
+** an event in it tells when it has come), after a step that makes a value that is read soon, before
+** a step that waits for collectives, and around a collective and a step that cannot be captured (it
+** asks for memory, waits, copies through the ring: fl_cuda_spoils finds these while they are
+** captured). A *recording* has a graph for each span of a plan. Of what a run binds,
 **   frozen   addresses that products, copies and calls got, the scalars of calls, the arena and the
 **            memory that launches share (s->epoch) are as they were when the recording was made:
 **            they are compared before it is used;
@@ -32,9 +32,10 @@ void fl_replay_let_go(fl_cuda *s, int driver);
 ** NULL: step by step. */
 flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording **w);
 /* The span from step 'from' on: *to is its end. *ran: it was queued as a graph; otherwise the
-** caller queues its steps. open: a check before it has not been read. */
+** caller queues its steps. *sent: the graph sends the record of checks to the host (one that begins
+** with step 0 empties it first). open: a check before it has not been read. */
 flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
-                            int32_t *to, int *ran);
+                            int32_t *to, int *ran, int *sent);
 /* Called after the run; whole: all spans were queued. If not, a recording that was being filled is
 ** dropped. */
 void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole);

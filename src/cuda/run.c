@@ -15,17 +15,11 @@ static int has_multi(const fl_plan *p) {
   return 0;
 }
 
-/* Called before the first step: resets the fault record and uploads the scalars. */
+/* Called before the first step: uploads the scalars. */
 static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
-  flame_status e = FLAME_OK;
   s->fault_pending = 0;
-  if (p->nfault)
-    e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff,
-                                        sizeof(fl_text_fault),
-                                        s->stream), "cuMemsetD8Async");
-  if (e == FLAME_OK && p->nscalar && has_multi(p))
-    e = fl_stage_upload(s, s->scalars, b->scalar, (int64_t)p->nscalar * 8);
-  return e;
+  if (!p->nscalar || !has_multi(p)) return FLAME_OK;
+  return fl_stage_upload(s, s->scalars, b->scalar, (int64_t)p->nscalar * 8);
 }
 
 /* Index checks. After the last step that checks before a write, the fault record is copied to the
@@ -36,12 +30,7 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
 ** moment, only the loss of the device ends the run: the queued steps write or not depending on the
 ** record, so it must be known. */
 static flame_status send_fault(fl_cuda *s) {
-  flame_status e = fl_cuda_check(
-    s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault,
-                      sizeof(fl_text_fault), s->stream),
-    "cuMemcpyDtoHAsync");
-  if (e == FLAME_OK)
-    e = fl_cuda_check(s, s->cu->EventRecord(s->checked, s->stream), "cuEventRecord");
+  const flame_status e = fl_step_send(s);
   if (e == FLAME_OK) s->fault_pending = 1;
   return e;
 }
@@ -82,16 +71,18 @@ static flame_status look_at(fl_cuda *s, const fl_plan *p, unseen *u, fl_fault *f
   return e;
 }
 
-/* Queues steps from 'from' to 'to', one by one. *done counts the queued ones. */
+/* Queues steps from 'from' to 'to', one by one, with what is done about their checks. *done counts
+** the queued ones. */
 static flame_status queue_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t from,
                                 int32_t to, char *text, int32_t *done, fl_marks *marks) {
-  flame_status e = FLAME_OK;
+  flame_status e = from == 0 && p->nfault ? fl_step_clear(s) : FLAME_OK;
   for (int32_t i = from; i < to && e == FLAME_OK; i++) {
     fl_marks_set(s, marks, i, 0);
     e = fl_step_run(s, &p->step[i], b, NULL, text);
     fl_marks_set(s, marks, i, 1);
-    if (e == FLAME_OK && !text[0]) (*done)++;
     if (text[0]) break;
+    if (e == FLAME_OK) (*done)++;
+    if (e == FLAME_OK && fl_step_sends(p, i)) e = send_fault(s);
   }
   return e;
 }
@@ -156,7 +147,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
                               unseen *u) {
   flame_status e = FLAME_OK;
   for (int32_t i = 0, to; i <= p->nstep && e == FLAME_OK; i = to) {
-    int ran = 0;
+    int ran = 0, sent = 0;
     to = i + 1;
     if (i == p->nstep || p->step[i].joins) e = fl_nccl_join(s, awaited(p, i));
     if (e != FLAME_OK) return e;
@@ -171,15 +162,15 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
     if (p->step[i].commits) fl_nccl_spend(s);
     if (*lane < 0 && fl_step_collects(&p->step[i])) *lane = i;
     if (e == FLAME_OK && !u->written) e = fl_cuda_poll(s);
-    if (e == FLAME_OK && w) e = fl_replay_span(s, w, p, i, u->open >= 0, &to, &ran);
+    if (e == FLAME_OK && w) e = fl_replay_span(s, w, p, i, u->open >= 0, &to, &ran, &sent);
     if (e != FLAME_OK) return e;
     const int32_t before = u->open;
     u->open = opened(p, i, to, u->open);
     u->written |= u->open >= 0 && writes_guarded(s, p, i, to);
+    s->fault_pending |= (uint8_t)sent;
     if (ran) *done = to;
     else e = queue_steps(s, p, b, i, to, fault->text, done, marks);
-    if (fault->text[0]) return tell_call(s, p, before, fault, done);
-    if (e == FLAME_OK && fl_step_sends(p, to - 1)) e = send_fault(s);
+    if (fault->text[0]) return tell_call(s, p, opened(p, i, *done, before), fault, done);
     if (e == FLAME_OK) e = send_soon(s, p, b, to - 1);
   }
   return e;

@@ -150,6 +150,22 @@ int fl_step_sends(const fl_plan *p, int32_t i) {
   return 1;
 }
 
+flame_status fl_step_clear(fl_cuda *s) {
+  return fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff,
+                                         sizeof(fl_text_fault), s->stream), "cuMemsetD8Async");
+}
+
+flame_status fl_step_send(fl_cuda *s) {
+  const flame_status e = fl_cuda_check(
+    s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault, sizeof(fl_text_fault),
+                      s->stream), "cuMemcpyDtoHAsync");
+  if (e != FLAME_OK) return e;
+  return s->capturing == FL_CAPTURE_NONE
+         ? fl_cuda_check(s, s->cu->EventRecord(s->checked, s->stream), "cuEventRecord")
+         : fl_cuda_check(s, s->cu->EventRecordFlags(s->checked, s->stream, FL_CU_EVENT_OUTSIDE),
+                         "cuEventRecordWithFlags");
+}
+
 int32_t fl_step_soon(const fl_plan *p, int32_t i, int32_t k) {
   for (; k < p->nread; k++) if (p->out[p->read[k]].step == i) return k;
   return -1;

@@ -34,6 +34,11 @@ int fl_step_checks(const fl_step *t);
 /* Is step i the last that checks before one where the host may need the report? Then it is sent
 ** after this step. */
 int fl_step_sends(const fl_plan *p, int32_t i);
+/* Queues that the record of checks is empty: before the first step. */
+flame_status fl_step_clear(fl_cuda *s);
+/* Queues its copy to the host, and an event that tells when that is done. While a graph is captured
+** they become parts of it. */
+flame_status fl_step_send(fl_cuda *s);
 /* Which result is copied to the host after step i (an index into p->read), from the 'k'-th on; -1:
 ** none. */
 int32_t fl_step_soon(const fl_plan *p, int32_t i, int32_t k);

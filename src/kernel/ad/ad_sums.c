@@ -104,7 +104,7 @@ static sum *sum_of(sums *l, const fl_kstmt *s, fl_kexpr *index) {
   fl_kstmt *of = l->n < MOST_SUMS ? fl_karena_new(d->a, sizeof *of) : NULL;
   const char *name = of ? fl_kad_name(d, "sum_", s->var) : NULL;
   const int reg = fl_kad_local(d, d->f->vars[s->var].type, name);
-  if (reg < 0) return NULL;
+  if (!of || reg < 0) return NULL;
   *of = *s;
   fl_kad_chose(d, s->line, s->var, "summed in a register through the loop");
   l->at[l->n] = (sum){ of, index, reg };

@@ -195,20 +195,28 @@ static int logic(int op, const fl_lane_linear *a, const fl_lane_linear *b, fl_la
   return 1;
 }
 
+static int of_one(const fl_lane_state *s, int op, const fl_lane_linear *a, fl_lane_linear *out) {
+  if (op == FL_KO_NEG) {
+    set_constant(out, 0);
+    return sum(s, out, a, -1, out);
+  }
+  if (op != FL_KO_NOT) set(out, a);                                 /* COPY, CAST */
+  else set_constant(out, !a->u);
+  return op != FL_KO_NOT || is_constant(a);
+}
+
 /* The result of an instruction on linear values; 0: it is not linear. */
 static int result(const fl_lane_state *s, const fl_lane_ins *p, fl_lane_linear *out) {
   fl_lane_linear constant[2];
-  const fl_lane_linear *a = operand(s, p->a, p->type, &constant[0]), *b = NULL;
-  if (!a || (p->b >= 0 && !(b = operand(s, p->b, p->type, &constant[1])))) return 0;
+  const fl_lane_linear *a = operand(s, p->a, p->type, &constant[0]);
+  if (!a) return 0;
+  if (p->b < 0) return of_one(s, p->linear, a, out);
+  const fl_lane_linear *b = operand(s, p->b, p->type, &constant[1]);
+  if (!b) return 0;
   switch (p->linear) {
-    case COPY: case CAST: set(out, a); return 1;
-    case FL_KO_NEG:
-      set_constant(out, 0);
-      return sum(s, out, a, -1, out);
     case FL_KO_ADD: return sum(s, a, b, 1, out);
     case FL_KO_SUB: return sum(s, a, b, -1, out);
     case FL_KO_MUL: return product(s, a, b, out);
-    case FL_KO_NOT: set_constant(out, !a->u); return is_constant(a);
     case FL_KO_LAND: case FL_KO_LOR: return logic(p->linear, a, b, out);
     default: return compare(s, p->linear, a, b, out);
   }
