@@ -58,7 +58,8 @@ enum {                                  /* results of the driver that are handle
   FL_CU_UNKNOWN = 999
 };
 enum {                                  /* flags and attributes of the driver */
-  FL_CU_STREAM_NON_BLOCKING = 1, FL_CU_EVENT_DISABLE_TIMING = 2, FL_CU_EVENT_OUTSIDE = 1, FL_CU_HOST_PORTABLE = 1,
+  FL_CU_STREAM_NON_BLOCKING = 1, FL_CU_EVENT_DISABLE_TIMING = 2, FL_CU_EVENT_OUTSIDE = 1,
+  FL_CU_HOST_PORTABLE = 1,
   FL_CU_MULTIPROCESSORS = 16, FL_CU_MAJOR = 75, FL_CU_MINOR = 76, FL_CU_SHARED_OPTIN = 97,
   FL_CU_FUNC_DYNAMIC_SHARED = 8
 };
