@@ -1122,10 +1122,20 @@ function KernelTemplate:launch(geometry, ...) end
 ---@return flame.Kernel
 function KernelTemplate:of(...) end
 
+---@class flame.options.KernelTemplate:tune
+---@field list? table
+
+--- The kernel that these arguments choose, tuned: see Kernel:tune.
+---@param list table
+---@param ... any
+---@overload fun(options: flame.options.KernelTemplate:tune): flame.Kernel
+---@return flame.Kernel
+function KernelTemplate:tune(list, ...) end
+
 ---@class flame.options.KernelTemplate:with
 ---@field options? table
 
---- The same template with another geometry of all kernels: {shape =, grid =, block =, shared =}.
+--- The same template with another geometry of all kernels: see Kernel:with.
 ---@param options table
 ---@overload fun(options: flame.options.KernelTemplate:with): flame.KernelTemplate
 ---@return flame.KernelTemplate
@@ -6950,6 +6960,7 @@ function flame.kernel_cache(what) end
 ---@field entry? string
 ---@field block? any
 ---@field grid? any
+---@field threads? any
 ---@field shared? any
 ---@field shape? any
 ---@field inout? any

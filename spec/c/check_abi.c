@@ -135,6 +135,7 @@ SYMBOL(cuModuleLoadData, "cuModuleLoadData");
 SYMBOL(cuModuleGetFunction, "cuModuleGetFunction");
 SYMBOL(cuFuncGetAttribute, "cuFuncGetAttribute");
 SYMBOL(cuFuncSetAttribute, "cuFuncSetAttribute");
+SYMBOL(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
 SYMBOL(cuLaunchKernel, "cuLaunchKernel");
 
 /* Signatures: our parameter lists, the toolkit's types and functions. */
@@ -174,6 +175,7 @@ const struct driver_signatures driver_signatures = {
   .Memset8 = cuMemsetD8Async, .ModuleLoadData = cuModuleLoadData, .ModuleUnload = cuModuleUnload,
   .ModuleGetFunction = cuModuleGetFunction, .FuncSetAttribute = cuFuncSetAttribute,
   .FuncGetAttribute = cuFuncGetAttribute,
+  .Occupancy = cuOccupancyMaxActiveBlocksPerMultiprocessor,
   .LaunchKernel = cuLaunchKernel
 };
 #define NVRTC(name, params, args) nvrtcResult (*const check_##name) params = name;

@@ -58,11 +58,19 @@ static fl_cu_result fake_ModuleGetFunction(fl_cu_function *f, fl_cu_module m,
 }
 static fl_cu_result fake_FuncGetAttribute(int *value, unsigned which, fl_cu_function f) {
   (void)f;
-  *value = which == 4 ? 32 : 0;
+  *value = which == 4 ? 32 : which == 0 ? 1024 : 0;
   return FL_CU_OK;
 }
 static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int v) {
   (void)f; (void)which; (void)v;
+  return FL_CU_OK;
+}
+/* A multiprocessor of 2,048 threads and 228 KB of shared memory, 1 KB of which each block takes. */
+static fl_cu_result fake_Occupancy(int *blocks, fl_cu_function f, int threads, size_t shared) {
+  (void)f;
+  const int by_threads = 2048 / threads, by_shared = (int)((228 * 1024) / (shared + 1024));
+  *blocks = by_threads < by_shared ? by_threads : by_shared;
+  if (*blocks > 32) *blocks = 32;
   return FL_CU_OK;
 }
 /* A node of a graph: arguments are copied, as the driver does. */

@@ -77,6 +77,11 @@ typedef struct fl_device_table {
                       int32_t *done);
   flame_status (*sync)(fl_device *d, fl_fault *fault);          /* wait; polls c->interrupted */
   void (*close)(fl_device *d);
+  /* Of a kernel that is ready: how many threads one multiprocessor holds at a time in blocks of
+  ** threads[i] with shared[i] bytes of dynamic shared memory; 0: such a block does not run. NULL:
+  ** the device has none. */
+  flame_status (*resident)(fl_device *d, struct fl_kfunction *k, int n, const int64_t *threads,
+                           const int64_t *shared, int64_t *resident);
 } fl_device_table;
 
 /* Each fills *d (table, state) or leaves the error in c. */

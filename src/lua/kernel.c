@@ -262,8 +262,32 @@ static void read_size3(lua_State *L, const char *name, int64_t out[3]) {
   } else out[0] = fl_arg_int(L, lua_gettop(L), "kernel", name);
 }
 
-/* (kernel, config) -> the same kernel, configured by shape, grid, block, shared; functions and
-** other contents of config stay in the table, which the new object holds. */
+/* The field of the configuration at 2: numbers, or a function that each call asks. */
+static uint8_t read_extent(lua_State *L, const char *name, int64_t out[3], uint8_t *asked) {
+  lua_getfield(L, 2, name);
+  *asked = (uint8_t)fl_is_callable(L, -1);
+  const int given = !*asked && !lua_isnil(L, -1);
+  if (given) read_size3(L, name, out);
+  lua_pop(L, 1);
+  return (uint8_t)given;
+}
+
+static void read_block(lua_State *L, fl_kernel_box *k) {
+  const int type = lua_getfield(L, 2, "block");
+  k->chosen = 0;
+  if (type == LUA_TSTRING && strcmp(lua_tostring(L, -1), "auto") == 0) {
+    fl_kernel_need_blocks(L, k);
+    k->chosen = FL_KERNEL_OPEN;
+    k->has_block = 1;
+  } else if (type != LUA_TNIL) {
+    read_size3(L, "block", k->block);
+    k->has_block = 1;
+  }
+  lua_pop(L, 1);
+}
+
+/* (kernel, config) -> the same kernel, configured by shape, grid, threads, block, shared; functions
+** and other contents of config stay in the table, which the new object holds. */
 static int kernel_with(lua_State *L) {
   const fl_kernel_box *old = fl_arg_kernel(L, 1, "with");
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -273,15 +297,10 @@ static int kernel_with(lua_State *L) {
   const int me = lua_gettop(L);
   lua_pushvalue(L, 2);
   lua_setiuservalue(L, me, 1);
-  if (lua_getfield(L, 2, "grid"), fl_is_callable(L, -1)) { k->lua_grid = 1; k->has_grid = 0; }
-  else if (!lua_isnil(L, -1)) { read_size3(L, "grid", k->grid); k->has_grid = 1; k->lua_grid = 0; }
-  lua_settop(L, me);
-  if (lua_getfield(L, 2, "block") != LUA_TNIL) {
-    read_size3(L, "block", k->block);
-    k->has_block = 1;
-  }
-  lua_settop(L, me);
-  if (lua_getfield(L, 2, "shared") != LUA_TNIL)
+  k->has_grid = read_extent(L, "grid", k->grid, &k->lua_grid);
+  k->has_threads = read_extent(L, "threads", k->threads, &k->lua_threads);
+  read_block(L, k);
+  if (lua_getfield(L, 2, "bytes") != LUA_TNIL)            /* of 'shared' (kernel/block.lua) */
     k->shared = fl_arg_int(L, me + 1, "kernel", "shared");
   lua_settop(L, me);
   if (lua_getfield(L, 2, "shape"), fl_is_callable(L, -1)) { k->lua_shape = 1; k->has_shape = 0; }
@@ -419,6 +438,8 @@ const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_tangent", fl_kernel_tangent, 0 }, { "kernel_adjoint", fl_kernel_adjoint, 0 },
   { "kernel_facts", fl_kernel_facts, 0 },
   { "kernel_ready", kernel_ready, 0 },
+  { "kernel_blocks", fl_kernel_blocks, 0 }, { "kernel_resident", fl_kernel_resident, 0 },
+  { "kernel_settle", fl_kernel_settle, 0 },
   { "kernel_run", fl_kernel_run, 0 },
   { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },
   { "map_text", fl_kernel_map, 0 }, { "map_arity", fl_kernel_map_arity, 0 },

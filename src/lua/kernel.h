@@ -11,6 +11,8 @@
 
 #define FL_KERNEL_MAGIC UINT64_C(0x666c616d652d6b6e)
 
+enum { FL_KERNEL_OPEN = 255 };           /* a block is still to be chosen */
+
 /* One kernel with one configuration. User value 1: a table with what Lua keeps (shape and grid
 ** as functions, vjp, nodiff). */
 typedef struct fl_kernel_box {
@@ -19,8 +21,11 @@ typedef struct fl_kernel_box {
   fl_kfunction *k;                     /* of p */
   int nout, taken, nhidden;            /* nout, taken: of results and arguments of a call */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
+  uint8_t has_threads, lua_threads;    /* how many threads the grid is to have, in place of grid */
+  uint8_t chosen;                      /* block = "auto": 1 + device that 'block' was chosen for, or
+                                       ** FL_KERNEL_OPEN; 0: the block is as the script says */
   uint8_t given;                       /* the script computes the gradient */
-  int64_t grid[3], block[3], shared;
+  int64_t grid[3], threads[3], block[3], shared;
   fl_sizes shape;
   int unread_output, unread_line;      /* output that is read before it is written, and its line;
                                        ** -1: none */
@@ -54,6 +59,14 @@ int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k);
 void fl_kernel_push_constant(lua_State *L, const char *kernel, const fl_kparam *q);
 int fl_kernel_call(lua_State *L);          /* k(…) */
 int fl_kernel_launch(lua_State *L);        /* k:launch(geometry, …) */
+/* block = "auto" (kernel_block.c): chooses the block of the kernel at 1 for the device, unless that
+** is done, and puts it into k, which may be a copy. sized: the grid, or its threads, are given. */
+void fl_kernel_choose(lua_State *L, fl_kernel_box *k, int device, int sized);
+/* Raises if the text of a kernel tells no block. */
+void fl_kernel_need_blocks(lua_State *L, const fl_kernel_box *k);
+int fl_kernel_blocks(lua_State *L);        /* internal.kernel_blocks, _resident, _settle */
+int fl_kernel_resident(lua_State *L);
+int fl_kernel_settle(lua_State *L);
 int fl_kernel_map(lua_State *L);           /* internal.map_text */
 int fl_kernel_map_arity(lua_State *L);
 int fl_kernel_info(lua_State *L);       /* internal.kernel_info, _lines, _image (kernel_report.c) */

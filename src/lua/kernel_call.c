@@ -137,8 +137,29 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
   else fl_lua_fail(L, p->l.name, "%d argument%s, need %d: (%s)", given, many, k->taken, list);
 }
 
-/* Calls the shape, grid and block functions of the configuration; their results go into a copy of
-** *k. */
+/* What the function of that name says to the call's arguments: a number or up to three. */
+static void ask_extent(lua_State *L, const plan *p, int config, int given, const char *name,
+                       int64_t out[3]) {
+  luaL_checkstack(L, given + 4, p->l.name);
+  lua_getfield(L, config, name);
+  for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
+  lua_call(L, given, 1);
+  const int list = lua_istable(L, -1);
+  if (!list && lua_type(L, -1) != LUA_TNUMBER)
+    fl_lua_fail(L, p->l.name, "the %s function must return a number or a list of up to 3, got %s",
+                name, luaL_typename(L, -1));
+  for (int i = 0; i < 3; i++) {
+    out[i] = i == 0 && !list ? fl_arg_int(L, lua_gettop(L), p->l.name, name) : 1;
+    if (!list) continue;
+    lua_geti(L, -1, i + 1);
+    if (!lua_isnil(L, -1)) out[i] = fl_arg_int(L, lua_gettop(L), p->l.name, name);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* Calls the shape, grid and threads functions of the configuration; their results go into a copy
+** of *k. */
 static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given) {
   lua_getiuservalue(L, 1, 1);
   const int config = lua_gettop(L);
@@ -154,22 +175,12 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
     k->has_shape = 1;
   }
   if (k->lua_grid) {
-    lua_getfield(L, config, "grid");
-    for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
-    lua_call(L, given, 1);
-    if (!lua_istable(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
-      fl_lua_fail(L, p->l.name,
-                  "the grid function must return a number or a list of up to 3, got %s",
-                  luaL_typename(L, -1));
-    for (int i = 0; i < 3; i++) {
-      k->grid[i] = i == 0 && !lua_istable(L, -1) ? fl_arg_int(L, lua_gettop(L), p->l.name, "grid")
-                                                 : 1;
-      if (!lua_istable(L, -1)) continue;
-      lua_geti(L, -1, i + 1);
-      if (!lua_isnil(L, -1)) k->grid[i] = fl_arg_int(L, lua_gettop(L), p->l.name, "grid");
-      lua_pop(L, 1);
-    }
+    ask_extent(L, p, config, given, "grid", k->grid);
     k->has_grid = 1;
+  }
+  if (k->lua_threads) {
+    ask_extent(L, p, config, given, "threads", k->threads);
+    k->has_threads = 1;
   }
   lua_settop(L, config - 1);
 }
@@ -302,15 +313,21 @@ static void use_recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
   l->k = k->p->recorder;
 }
 
+/* The blocks that hold so many threads. */
+static void set_grid(fl_launch *l, const int64_t threads[3]) {
+  for (int i = 0; i < 3; i++) {
+    const int64_t block = l->p[FL_KP_BLOCK + i];
+    l->p[FL_KP_GRID + i] = threads[i] > 0 && block > 0 ? (threads[i] - 1) / block + 1 : 1;
+  }
+}
+
 /* n elements, in blocks of the default size, unless the script set another. */
 static void set_geometry(lua_State *L, plan *p, const fl_kernel_box *k, int64_t n) {
-  int64_t *grid = p->l.p + FL_KP_GRID, *block = p->l.p + FL_KP_BLOCK;
+  const int64_t elements[3] = { n, 1, 1 };
   fl_launch_elements(&p->l, n);
-  if (k->has_block) {
-    memcpy(block, k->block, sizeof k->block);
-    grid[0] = n > 0 && block[0] > 0 ? (n + block[0] - 1) / block[0] : 1;
-  }
-  if (k->has_grid) memcpy(grid, k->grid, sizeof k->grid);
+  if (k->has_block) memcpy(p->l.p + FL_KP_BLOCK, k->block, sizeof k->block);
+  if (k->has_grid) memcpy(p->l.p + FL_KP_GRID, k->grid, sizeof k->grid);
+  else set_grid(&p->l, k->has_threads ? k->threads : elements);
   p->l.p[FL_KP_SHARED] = k->shared;
   must(L, fl_launch_check(&p->l));
 }
@@ -331,7 +348,7 @@ int fl_kernel_call(lua_State *L) {
     return fl_lua_fail(L, p.l.name, "reads output '%s' (line %d) which it has not written"
                        FL_DO ": name it in inout = {\"%s\"}", name, k->unread_line, name);
   }
-  if (k->lua_shape || k->lua_grid) {
+  if (k->lua_shape || k->lua_grid || k->lua_threads) {
     own = *k;
     k = &own;
     ask_script(L, &p, k, given);
@@ -344,6 +361,7 @@ int fl_kernel_call(lua_State *L) {
     fl_kplan_scalar(L, &p, q, k->p->omit, lua_gettop(L));
     lua_pop(L, 1);
   }
+  fl_kernel_choose(L, k, p.l.device, k->has_grid || k->has_threads);
   set_geometry(L, &p, k, n);
   const int tracked = p.tracked && b->c->grad_mode;
   if (tracked && k->p->recorder) use_recorder(L, &p, k);
@@ -370,20 +388,25 @@ static void read_three(lua_State *L, const plan *p, int i, const char *name, int
   lua_pop(L, 1);
 }
 
-static void launch_geometry(lua_State *L, plan *p, const fl_kernel_box *k) {
-  if (!lua_istable(L, 2))
-    fl_lua_fail(L, p->l.name, "launch needs a table {grid = {…}, block = {…}} first, got %s",
-                luaL_typename(L, 2));
-  fl_check_options(L, 2, p->l.name, "grid block shared");
-  read_three(L, p, 2, "grid", p->l.p + FL_KP_GRID);
-  read_three(L, p, 2, "block", p->l.p + FL_KP_BLOCK);
-  for (int i = 0; i < 3; i++) {
-    if (p->l.p[FL_KP_GRID] == 0 && k->has_grid) p->l.p[FL_KP_GRID + i] = k->grid[i];
-    if (p->l.p[FL_KP_BLOCK] == 0 && i == 0)
-      p->l.p[FL_KP_BLOCK] = k->has_block ? k->block[0] : fl_launch_block(k->k->f);
+static void launch_geometry(lua_State *L, plan *p, fl_kernel_box *k) {
+  int64_t *grid = p->l.p + FL_KP_GRID, *block = p->l.p + FL_KP_BLOCK, threads[3];
+  fl_check_options(L, 2, p->l.name, "grid threads block shared");
+  read_three(L, p, 2, "grid", grid);
+  const int counted = lua_getfield(L, 2, "threads") != LUA_TNIL;
+  lua_pop(L, 1);
+  read_three(L, p, 2, "threads", threads);
+  read_three(L, p, 2, "block", block);
+  if (block[0] == 0) {
+    fl_kernel_choose(L, k, p->l.device, 1);
+    if (k->has_block) memcpy(block, k->block, sizeof k->block);
+    else block[0] = fl_launch_block(k->k->f);
   }
-  if (p->l.p[FL_KP_GRID] == 0)
-    fl_lua_fail(L, p->l.name, "launch needs {grid = …}: how many blocks");
+  if (grid[0] && counted) fl_lua_fail(L, p->l.name, "launch: give grid or threads, not both");
+  if (counted) set_grid(&p->l, threads);
+  else if (grid[0] == 0 && k->has_grid) memcpy(grid, k->grid, sizeof k->grid);
+  else if (grid[0] == 0 && k->has_threads) set_grid(&p->l, k->threads);
+  if (grid[0] == 0)
+    fl_lua_fail(L, p->l.name, "launch needs {grid = …}, how many blocks, or {threads = …}");
   p->l.p[FL_KP_SHARED] = fl_option_int(L, 2, p->l.name, "shared", k->shared);
   must(L, fl_launch_check(&p->l));
 }
@@ -437,7 +460,7 @@ static flame_status write_targets(fl_lua *b, plan *p, fl_box **target) {
 
 int fl_kernel_launch(lua_State *L) {
   fl_lua *b = self_of(L);
-  const fl_kernel_box *k = fl_arg_kernel(L, 1, "launch");
+  fl_kernel_box *k = fl_arg_kernel(L, 1, "launch");
   const fl_kfunc *f = k->k->f;
   plan p;
   fl_box *target[FL_KP_MAX_ARGS] = { NULL };
@@ -447,7 +470,9 @@ int fl_kernel_launch(lua_State *L) {
     return fl_lua_fail(L, p.l.name,
                        "launch: %d arguments after the geometry, the kernel has %d parameters",
                                              given < 0 ? 0 : given, wanted);
-  launch_geometry(L, &p, k);
+  if (!lua_istable(L, 2))
+    return fl_lua_fail(L, p.l.name, "launch needs a table {grid = {…}, block = {…}} first, got %s",
+                       luaL_typename(L, 2));
   for (int i = 0, at = 3; i < k->p->nparam; i++) {
     const fl_kparam *q = &f->params[i];
     if (k->p->hidden[i]) { hidden_argument(L, &p, k, i); continue; }
@@ -456,6 +481,7 @@ int fl_kernel_launch(lua_State *L) {
     else fl_kplan_scalar(L, &p, q, i, at);
     at++;
   }
+  launch_geometry(L, &p, k);
   if (k->nout == 0)
     return fl_lua_fail(L, p.l.name, "launch: no parameter is written (all pointers are const)");
   make_ready(L, b, &p);

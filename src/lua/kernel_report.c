@@ -71,6 +71,9 @@ int fl_kernel_info(lua_State *L) {
       lua_setfield(L, -2, "unordered");
     }
   }
+  lua_pushlstring(L, (const char *)k->k->digest, sizeof k->k->digest);
+  lua_setfield(L, -2, "digest");
+  lua_pushinteger(L, fl_launch_block(k->k->f)); lua_setfield(L, -2, "threads");
   lua_pushinteger(L, k->k->registers); lua_setfield(L, -2, "registers");
   lua_pushinteger(L, k->k->spilled); lua_setfield(L, -2, "spilled");
   lua_getiuservalue(L, 1, 1); lua_setfield(L, -2, "config");
@@ -109,7 +112,8 @@ int fl_kernel_show(lua_State *L) {
   if (k->has_grid) memcpy(geometry, k->grid, sizeof k->grid);
   memcpy(geometry + FL_KP_BLOCK, k->block, sizeof k->block);
   lua_getiuservalue(L, 1, 1);
-  const int whole = lua_getfield(L, -1, "block") == LUA_TTABLE;
+  const int counted = k->has_threads || k->lua_threads;
+  const int whole = lua_getfield(L, -1, "block") == LUA_TTABLE && !counted;
   if (lua_getfield(L, -2, "grid") != LUA_TTABLE) geometry[0] = 0;
   const int64_t m = fl_lua_enter(L, b);
   const fl_kderived *d = fl_kprogram_show(b->c, p, adjoint, whole ? geometry : NULL);

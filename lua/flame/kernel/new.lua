@@ -6,6 +6,7 @@ local methods = require "flame.kernel.methods"
 local sources = require "flame.kernel.source"
 local adjoint = require "flame.kernel.vjp"
 local overload = require "flame.kernel.overload"
+local blocks = require "flame.kernel.block"
 require "flame.kernel.show"
 local fail, def = arguments.fail, arguments.def
 
@@ -30,20 +31,23 @@ local function check_names(op, what, list, k)
   end
 end
 
-local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, nodiff, flags,
-    include, constants, label)
+local function new_kernel(text, entry, block, grid, threads, shared, shape, inout, vjp, nodiff,
+    flags, include, constants, label)
   local template = sources.template_of(text, constants, entry)
   if template and overload.is_known(template, inout) then
     return overload.new(template, function(of_types)
-      return new_kernel(text, of_types, block, grid, shared, shape, inout, vjp, nodiff, flags,
-        include, constants, label)
+      return new_kernel(text, of_types, block, grid, threads, shared, shape, inout, vjp, nodiff,
+        flags, include, constants, label)
     end, inout)
   end
+  local function again(given)
+    return new_kernel(text, sources.renamed(text, constants, entry, given), block, grid, threads,
+      shared, shape, inout, vjp, nodiff, flags, include, constants, label)
+  end
   local source, name, special = sources.text_of(text, constants, entry)
-  flags = sources.options(flags, include)
-  local k
+  local list, k = sources.options(flags, include), nil
   if special then          -- that an #if may leave out: then the template is meant
-    local ok, found = pcall(internal.kernel_new, source, name, flags, inout, label)
+    local ok, found = pcall(internal.kernel_new, source, name, list, inout, label)
     k = ok and found
     local why = not ok and tostring(found) or ""
     if why:find("there is no entry", 1, true) or why:find("named with its arguments", 1, true) then
@@ -52,11 +56,11 @@ local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, n
       error(found, 0)
     end
   end
-  k = k or internal.kernel_new(source, name, flags, inout, label)
+  k = k or internal.kernel_new(source, name, list, inout, label)
   check_names("kernel", "inout", inout, k)
   check_names("kernel", "nodiff", nodiff, k)
   local config = { vjp = vjp, nodiff = nodiff, shape = shape, grid = grid,
-    block = block, shared = shared, memory = {} }
+    threads = threads, block = block, shared = shared, memory = {}, again = again }
   for _, q in ipairs(internal.kernel_info(k).params) do
     if q.hidden and q.zeros and q.role == "in" then
       config.memory[q.name] = flame.zeros(q.count, { dtype = q.dtype })
@@ -64,21 +68,21 @@ local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, n
   end
   if type(vjp) == "string" then config.vjp_kernel = adjoint.from_source(vjp) end
   internal.kernel_rule(k, nodiff, vjp)
-  return internal.kernel_with(k, config)
+  return blocks.configured(k, config)
 end
 ---A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 ---the CPU, and differentiates.
 def(".kernel(source: str) -> Kernel", new_kernel,
-  [[.kernel(*, source: str, entry?: str, block?: any, grid?: any, shared?: any, shape?: any,
-    inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
+  [[.kernel(*, source: str, entry?: str, block?: any, grid?: any, threads?: any, shared?: any,
+    shape?: any, inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
     constants?: table) -> Kernel]], new_kernel)
 
 ---A kernel from a file of CUDA C: flame.kernel of its text, whose messages name the file and its
 ---lines.
-def([[.kernel_file(path: str, *, entry?: str, block?: any, grid?: any, shared?: any, shape?: any,
-    inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
-    constants?: table) -> Kernel]], function(path, entry, block, grid, shared, shape, inout, vjp,
-      nodiff, flags, include, constants)
-    return new_kernel(internal.io_read(path, "kernel_file"), entry, block, grid, shared, shape,
-      inout, vjp, nodiff, flags, include, constants, path)
+def([[.kernel_file(path: str, *, entry?: str, block?: any, grid?: any, threads?: any, shared?: any,
+    shape?: any, inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
+    constants?: table) -> Kernel]], function(path, entry, block, grid, threads, shared, shape,
+      inout, vjp, nodiff, flags, include, constants)
+    return new_kernel(internal.io_read(path, "kernel_file"), entry, block, grid, threads, shared,
+      shape, inout, vjp, nodiff, flags, include, constants, path)
   end)

@@ -76,7 +76,7 @@ KernelTemplate.__tostring = function(self)
 end
 KernelTemplate.__index, KernelTemplate.__newindex =
   objects.closed("a kernel that is a template", KernelTemplate, {}, function(self, key)
-    if ({ report = 1, source = 1, constant = 1, tune = 1 })[key] then
+    if ({ report = 1, source = 1, constant = 1 })[key] then
       fail("", "%s is of a kernel, and '%s' is a template\1: write k:of(\"f32\"):%s(…)", key,
         state_of(self).template.name, key)
     end
@@ -112,10 +112,12 @@ put("KernelTemplate:of(dtypes...: str) -> Kernel", function(self, ...)
   return instance(state, types)
 end)
 
---- The same template with another geometry of all kernels: {shape =, grid =, block =, shared =}.
+--- The same template with another geometry of all kernels: see Kernel:with.
 put("KernelTemplate:with(options: table) -> KernelTemplate", function(self, options)
   local state, all = state_of(self), {}
   for name, v in pairs(state.with or {}) do all[name] = v end
+  if options.grid ~= nil then all.threads = nil end
+  if options.threads ~= nil then all.grid = nil end
   for name, v in pairs(options) do all[name] = v end
   local other = new(state.template, state.make)
   states[other].with, states[other].places = all, state.places
@@ -126,6 +128,11 @@ end)
 --- Kernel:launch.
 put("KernelTemplate:launch(geometry: table, ...) -> ...", function(self, geometry, ...)
   return chosen(self, "place", 1, ...):launch(geometry, ...)
+end)
+
+--- The kernel that these arguments choose, tuned: see Kernel:tune.
+put("KernelTemplate:tune(list: table, ...) -> Kernel", function(self, list, ...)
+  return chosen(self, "given", 1, ...):tune(list, ...)
 end)
 
 --- Can each parameter without a default be known from a call?

@@ -338,6 +338,22 @@ local function text_of(source, constants, entry, general)
   return instance(source, entry, general)
 end
 
+--- The entry with these arguments in place of its template's last ones.
+local function renamed(source, constants, entry, given)
+  local text = interpolate(source, constants)
+  local full = by_defaults(text, entry) or ""
+  local name, between = full:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
+  local list = split(between or "")
+  local parameters = name and select(3, header(bare(text), name, list)) or {}
+  for i = #list + 1, #parameters do list[i] = parameters[i]:match("=(.*)$") or "" end
+  if #given > #list then
+    fail("tune", "template: %d arguments for %s, which has %d", #given, name or entry or "a kernel",
+      #list)
+  end
+  for i, v in ipairs(given) do list[#list - #given + i] = tostring(v) end
+  return ("%s<%s>"):format(name, table.concat(list, ","))
+end
+
 --- The parameters of a template as {name, is_type, default}; nil: there are others.
 local function parameters_of(text)
   local list = {}
@@ -398,4 +414,4 @@ local function template_of(source, constants, entry)
   return open and give(found.parameters, given) and found
 end
 
-return { options = options, text_of = text_of, template_of = template_of }
+return { options = options, text_of = text_of, template_of = template_of, renamed = renamed }

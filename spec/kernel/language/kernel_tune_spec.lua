@@ -48,7 +48,63 @@ describe("k:tune", function()
     assert.not_equal(decay, tuned)
   end)
 
+  it("tries arguments of a template, with and without blocks", function()
+    local folder = machine.new()
+    local script = [[local text = "template <typename T, int BY> __global__ void k(const T *x, "
+        .. "T *y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; "
+        .. "if (i < n) y[i] = x[i] * T(BY) + T(1000) * T(blockDim.x); }"
+      local x = flame.ones(100):requires_grad_(true)
+      for _, entry in ipairs { "k<auto, 2>", "k<float, 2>" } do
+        local k = flame.kernel { source = text, entry = entry }
+        for _, list in ipairs { { template = { { 3 }, { 5 } } },
+            { template = { 3, 5 }, block = { 32, { 64 } } } } do
+          local y = k:tune(list, x)(x)
+          x.grad = nil
+          y:sum():backward()
+          print(entry, x.device, y[1]:item(), x.grad[1]:item())
+        end
+      end]]
+    local function run(device)
+      local said, list = machine.run(folder, script, ("FAKE_CUDA=\"computes=1\" FLAME_DEVICE=%s "
+        .. "FLAME_CACHE_DIR=%s/cache"):format(device, folder)), {}
+      for y, g in said:gmatch "k<[^\n]->%s+%S+%s+(%d+)%.0%s+(%d+)%.0" do
+        assert.equal(tonumber(y) % 1000, tonumber(g), said)
+        list[#list + 1] = y
+      end
+      assert.equal(4, #list, said)
+      return list
+    end
+    assert.same({ "256003", "32003", "256003", "32003" }, run("cpu"))
+    local chosen = run("cuda")
+    assert.same(chosen, run("cuda"))
+    assert.same(chosen, run("cpu"))
+    machine.remove(folder)
+  end)
+
+  it("keeps geometry and constants", function()
+    local w = flame.kernel { source = [[__constant__ float c[1];
+      template <int N = 1, int M = 7> __global__ void w(const float *x, float *y, int n) {
+        if (blockIdx.x * blockDim.x + threadIdx.x == 0) y[0] = x[0] * N * c[0] + M + 100 * gridDim.x;
+      }]], shape = { 1 }, grid = { 2 } }
+    w:constant("c", 3)
+    assert.equal(210, w(flame.ones(4), 4):item())
+    local tuned = w:with { grid = { 5 } }:tune({ template = { { 9, 8 } } }, flame.ones(4), 4)
+    assert.equal(535, tuned(flame.ones(4), 4):item())
+    assert.equal(537, tuned:tune({ template = { 10 } }, flame.ones(4), 4)(flame.ones(4), 4):item())
+  end)
+
   it("says what is wrong with the list", function()
+    local plain = helper.message(function() k:tune({ template = { 3 } }, flame.ones(3)) end)
+    assert(plain:find("template: 1 arguments for a kernel, which has 0", 1, true), plain)
+    local key = helper.message(function()
+      k:tune({ blocks = { 3 }, block = { 3 } }, flame.ones(3))
+    end)
+    assert(key:find("blocks", 1, true), key)
+    local none = helper.message(function() k:tune({ template = {} }, flame.ones(3)) end)
+    local say = "need a list of arguments of the template, {{16}, {32}}, got none"
+    assert(none:find(say, 1, true), none)
+    local odd = helper.message(function() k:tune({ template = { { {} } } }, flame.ones(3)) end)
+    assert(odd:find("argument 1 of a template is a table", 1, true), odd)
     for _, c in ipairs {
       { "need a list of blocks, {64, 128, {16, 16}}, got number", 64 },
       { "need a list of blocks, {64, 128, {16, 16}}, got none", {} },

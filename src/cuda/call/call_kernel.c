@@ -107,3 +107,31 @@ flame_status fl_cuda_ready(fl_device *d, fl_kfunction *const *k, int n) {
   fl_cuda_leave(s);
   return e;
 }
+
+static flame_status held(fl_cuda *s, fl_cu_function f, int64_t threads, int64_t shared,
+                         int64_t *resident) {
+  enum { MAX_THREADS = 0, PLAIN_SHARED = 48 * 1024 };
+  int most = 0, blocks = 0;
+  *resident = 0;
+  flame_status e = fl_cuda_check(s, s->cu->FuncGetAttribute(&most, MAX_THREADS, f),
+                                 "cuFuncGetAttribute");
+  if (e != FLAME_OK || threads > most) return e;
+  if (shared > PLAIN_SHARED && s->cu->FuncSetAttribute(f, FL_CU_DYNAMIC_SHARED, (int)shared))
+    return FLAME_OK;                             /* more than a block can have */
+  e = fl_cuda_check(s, s->cu->Occupancy(&blocks, f, (int)threads, (size_t)shared),
+                    "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  *resident = blocks * threads;
+  return e;
+}
+
+flame_status fl_cuda_resident(fl_device *d, fl_kfunction *k, int n, const int64_t *threads,
+                              const int64_t *shared, int64_t *resident) {
+  fl_cuda *s = d->state;
+  fl_cu_function f;
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  e = fl_cuda_user_entry(s, compiled(s, k), &f);
+  for (int i = 0; i < n && e == FLAME_OK; i++) e = held(s, f, threads[i], shared[i], &resident[i]);
+  fl_cuda_leave(s);
+  return e;
+}

@@ -169,8 +169,7 @@ flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3]
                             const unsigned block[3], unsigned shared, void **params) {
   flame_status e = FLAME_OK;
   if (shared > 48 * 1024)
-    e = fl_cuda_check(s, s->cu->FuncSetAttribute(f, 8 /* MAX_DYNAMIC_SHARED_SIZE_BYTES */,
-                                                 (int)shared),
+    e = fl_cuda_check(s, s->cu->FuncSetAttribute(f, FL_CU_DYNAMIC_SHARED, (int)shared),
                       "cuFuncSetAttribute");
   if (e == FLAME_OK)
     e = fl_cuda_check(s, s->cu->LaunchKernel(f, grid[0], grid[1], grid[2], block[0],

@@ -1,0 +1,26 @@
+/*
+** Which blocks of threads a kernel may have, as far as its text tells: for a block that is not
+** named. In
+**   __shared__ float s[128];  s[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+** the array holds 128 threads along x, and loops over it may count to 128: that is the block.
+** Where an array leaves room (s[16][17], s[128 + 2]) the largest power of two that fits is meant,
+** if the text asks for blockDim. A kernel that reads threadIdx.x, has no such array and never
+** asks for blockDim.x counts on a block that only its author knows.
+**
+** This is no proof that all other blocks give the same result: who asks for a block to be chosen
+** says so.
+*/
+#ifndef FL_KERNEL_BLOCKS_H
+#define FL_KERNEL_BLOCKS_H
+#include "kernel/tree/tree.h"
+
+typedef struct fl_kblocks {
+  uint8_t reads[3];          /* along x, y, z: does it read threadIdx? */
+  int64_t fixed[3];          /* the threads that its arrays are made for; 0: they do not say */
+  int32_t line;              /* of an access that tells why no block can be chosen … */
+  int axis;                  /* … along this axis; -1: one can */
+} fl_kblocks;
+
+/* f has a body. 0: no memory. */
+int fl_kblocks_find(fl_mem *m, const fl_kfunc *f, fl_kblocks *out);
+#endif
