@@ -191,11 +191,7 @@ static void pass_select(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *
   if (!s) return;
   if (fl_kad_flows(d->active, p->x->x[1])) arm(d, &s->body, p->x->x[1], seed);
   if (fl_kad_flows(d->active, p->x->x[2])) arm(d, &s->other, p->x->x[2], seed);
-  if (!s->body.first && s->other.first) {
-    s->body = s->other;
-    s->other.first = s->other.last = NULL;
-    s->x[0] = fl_kexpr_unary(d->a, FL_KO_NOT, s->x[0]);
-  }
+  fl_kstmt_set_upright(d->a, s);
 }
 
 static void pass_call(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed) {

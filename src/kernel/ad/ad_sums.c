@@ -148,16 +148,12 @@ static void sum_in_loop(sums *l, fl_kstmt *s, fl_kblock *before, fl_kblock *afte
 
 static fl_kblock walk(sums *l, fl_kblock b) {
   fl_kblock out = { NULL, NULL };
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s && !l->d->a->failed; s = next) {
-    const fl_kblock one = { s, s };
+  for (fl_kstmt *s; !l->d->a->failed && (s = fl_kblock_take(&b));) {
     fl_kblock after = { NULL, NULL };
-    next = s->next;
-    s->next = NULL;
     if (s->kind == FL_KS_LOOP) sum_in_loop(l, s, &out, &after);
     s->body = walk(l, s->body);
     s->other = walk(l, s->other);
-    fl_kblock_append(&out, one);
+    fl_kblock_put(&out, s);
     fl_kblock_append(&out, after);
   }
   return out;

@@ -164,16 +164,12 @@ static void statement(fl_kad_state *d, fl_kblock *b, fl_kstmt *s) {
 
 static fl_kblock along(fl_kad_state *d, fl_kblock in) {
   fl_kblock out = {NULL, NULL};
-  fl_kstmt *next;
-  for (fl_kstmt *s = in.first; s && !fl_kad_dead(d); s = next) {
-    next = s->next;
-    s->next = NULL;
+  for (fl_kstmt *s; !fl_kad_dead(d) && (s = fl_kblock_take(&in));) {
     if (s->kind == FL_KS_PRINTF || s->kind == FL_KS_ASSERT) continue;
     statement(d, &out, s);
     s->body = along(d, s->body);
     s->other = along(d, s->other);
-    const fl_kblock one = {s, s};
-    fl_kblock_append(&out, one);
+    fl_kblock_put(&out, s);
   }
   return out;
 }

@@ -55,22 +55,14 @@ static int live_block(tidy *t, const fl_kblock *b) {
 
 static fl_kblock prune(tidy *t, fl_kblock b) {
   fl_kblock out = {NULL, NULL};
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s; s = next) {
-    next = s->next;
-    s->next = NULL;
+  for (fl_kstmt *s; (s = fl_kblock_take(&b));) {
     if (!live_stmt(t, s)) continue;
     if (s->kind == FL_KS_IF || s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK) {
       s->body = prune(t, s->body);
       s->other = prune(t, s->other);
-      if (s->kind == FL_KS_IF && !s->body.first && s->other.first) {
-        s->body = s->other;
-        s->other.first = s->other.last = NULL;
-        s->x[0] = fl_kexpr_unary(t->d->a, FL_KO_NOT, s->x[0]);
-      }
+      if (s->kind == FL_KS_IF) fl_kstmt_set_upright(t->d->a, s);
     }
-    const fl_kblock one_stmt = {s, s};
-    fl_kblock_append(&out, one_stmt);
+    fl_kblock_put(&out, s);
   }
   return out;
 }

@@ -236,15 +236,11 @@ static fl_kad *make_gather(fl_kgathering *g, int n_params) {
 
 static fl_kblock without(const uint8_t *taken, fl_kblock b) {
   fl_kblock out = {0};
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s; s = next) {
-    next = s->next;
-    s->next = NULL;
+  for (fl_kstmt *s; (s = fl_kblock_take(&b));) {
     if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && taken[s->var]) continue;
     s->body = without(taken, s->body);
     s->other = without(taken, s->other);
-    const fl_kblock one = {s, s};
-    fl_kblock_append(&out, one);
+    fl_kblock_put(&out, s);
   }
   return out;
 }

@@ -58,27 +58,12 @@ static int ends(const fl_kblock *b) {
   return 0;
 }
 
-static void append(fl_kblock *b, fl_kstmt *s) {
-  const fl_kblock one = {s, s};
-  fl_kblock_append(b, one);
-}
-
-static fl_kblock rest_of(fl_kstmt *next) {
-  fl_kblock b = {next, next};
-  while (b.last && b.last->next) b.last = b.last->next;
-  return b;
-}
-
 static void lower_if(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, int *jumps) {
   int j = 0;
   s->body = lower(d, s->body, fr, &j);
   s->other = lower(d, s->other, fr, &j);
-  if (!s->body.first && s->other.first) {
-    s->body = s->other;
-    s->other.first = s->other.last = NULL;
-    s->x[0] = fl_kexpr_unary(d->a, FL_KO_NOT, s->x[0]);
-  }
-  if (s->body.first) append(out, s);
+  fl_kstmt_set_upright(d->a, s);
+  if (s->body.first) fl_kblock_put(out, s);
   *jumps |= j;
 }
 
@@ -139,7 +124,7 @@ static void lower_loop(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, 
   if (in.skip >= 0) kx_set(d, &first, in.skip, bool_of(d, 0));
   fl_kblock_append(&first, body);
   s->body = first;
-  append(out, s);
+  fl_kblock_put(out, s);
   *jumps |= in.crossed;
 }
 
@@ -187,35 +172,31 @@ static int lower_one(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, in
   case FL_KS_IF: lower_if(d, out, s, fr, jumps); return 0;
   case FL_KS_BLOCK: lower_block(d, out, s, fr, jumps); return 0;
   case FL_KS_LOOP: lower_loop(d, out, s, fr, jumps); return 0;
-  case FL_KS_STORE: accumulation(d, s); append(out, s); return 0;
-  default: append(out, s); return 0;
+  case FL_KS_STORE: accumulation(d, s); fl_kblock_put(out, s); return 0;
+  default: fl_kblock_put(out, s); return 0;
   }
 }
 
 static fl_kblock lower(fl_kad_state *d, fl_kblock b, frame *fr, int *jumps) {
   fl_kblock out = {NULL, NULL};
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s && !d->a->failed; s = next) {
+  for (fl_kstmt *s; !d->a->failed && (s = fl_kblock_take(&b));) {
     int j = 0;
-    next = s->next;
-    s->next = NULL;
     if (kept_return(d, s, fr, &out)) {
-      append(&out, s);
+      fl_kblock_put(&out, s);
       d->returns = d->leave = 1;
       continue;
     }
-    const fl_kblock after = rest_of(next);
-    const int gone = next && d->f->uses_barrier && fl_kad_has_barrier(&after) ? holds_return(s) : 0;
-    if (s->kind == FL_KS_IF && next && (ends(&s->body) || ends(&s->other))) {
+    const int gone = d->f->uses_barrier && fl_kad_has_barrier(&b) ? holds_return(s) : 0;
+    if (s->kind == FL_KS_IF && b.first && (ends(&s->body) || ends(&s->other))) {
       if (gone) note_gone(d, s, s->x[0], gone);
-      fl_kblock_append(ends(&s->body) ? &s->other : &s->body, rest_of(next));
-      next = NULL;
+      fl_kblock_append(ends(&s->body) ? &s->other : &s->body, b);
+      b.first = NULL;
     }
     const int over = lower_one(d, &out, s, fr, &j);
     *jumps |= j;
     if (over) break;
-    if (!j || !next) continue;
-    fl_kblock rest = lower(d, rest_of(next), fr, jumps);
+    if (!j || !b.first) continue;
+    fl_kblock rest = lower(d, b, fr, jumps);
     fl_kexpr *on = fl_kexpr_unary(d->a, FL_KO_NOT, kx_var(d, flag_of(d, &fr->skip, "skip")));
     fl_kstmt *guard = rest.first ? fl_kstmt_if(d->f, &out, on) : NULL;
     if (guard && gone) note_gone(d, guard, on, gone);

@@ -45,17 +45,13 @@ static fl_kexpr *held(hold *h, fl_kexpr *x, fl_kexpr *when) {
 static fl_kblock walk(fl_kad_state *d, fl_kblock b) {
   fl_kblock out = {NULL, NULL};
   hold h = {d, &out};
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s && !d->a->failed; s = next) {
-    next = s->next;
-    s->next = NULL;
+  for (fl_kstmt *s; !d->a->failed && (s = fl_kblock_take(&b));) {
     /* conditions of control flow stay as they are */
     const int control = s->kind == FL_KS_IF || s->kind == FL_KS_LOOP;
     for (int i = 0; i < 4 && !control; i++) s->x[i] = held(&h, s->x[i], NULL);
     s->body = walk(d, s->body);
     s->other = walk(d, s->other);
-    const fl_kblock one = {s, s};
-    fl_kblock_append(&out, one);
+    fl_kblock_put(&out, s);
   }
   return out;
 }

@@ -125,17 +125,13 @@ static void store_in_register(place *p, fl_kblock *out, const fl_kstmt *s) {
 
 static fl_kblock rewritten(place *p, fl_kblock b) {
   fl_kblock out = {NULL, NULL};
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s && !p->d->a->failed; s = next) {
-    next = s->next;
-    s->next = NULL;
+  for (fl_kstmt *s; !p->d->a->failed && (s = fl_kblock_take(&b));) {
     if (reads_element(p, s)) hold(p, &out);
     for (int i = 0; i < 4; i++) s->x[i] = replaced(p, s->x[i]);
     s->body = rewritten(p, s->body);
     s->other = rewritten(p, s->other);
-    const fl_kblock one = {s, s};
     if (is_store(p, s)) store_in_register(p, &out, s);
-    else fl_kblock_append(&out, one);
+    else fl_kblock_put(&out, s);
   }
   return out;
 }
@@ -183,11 +179,8 @@ static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assign
 /* loaded: which of the first n_vars variables are read anywhere. */
 static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n_vars) {
   fl_kblock out = {NULL, NULL};
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s && !d->a->failed; s = next) {
+  for (fl_kstmt *s; !d->a->failed && (s = fl_kblock_take(&b));) {
     fl_kblock after = {NULL, NULL};
-    next = s->next;
-    s->next = NULL;
     uint8_t *assigned = s->kind == FL_KS_LOOP ? fl_karena_new(d->a, (size_t)d->f->n_vars + 1)
                                               : NULL;
     if (assigned) fl_kassigned_by(s, assigned);
@@ -196,8 +189,7 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n
         try_array(d, s, v, assigned, &out, &after);
     s->body = walk(d, s->body, loaded, n_vars);
     s->other = walk(d, s->other, loaded, n_vars);
-    const fl_kblock one = {s, s};
-    fl_kblock_append(&out, one);
+    fl_kblock_put(&out, s);
     fl_kblock_append(&out, after);
   }
   return out;

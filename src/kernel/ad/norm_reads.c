@@ -117,13 +117,9 @@ static void statement(reads *w, fl_kblock *out, fl_kstmt *s) {
 
 static fl_kblock walk(reads *w, fl_kblock b) {
   fl_kblock out = { NULL, NULL };
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s && !w->d->a->failed; s = next) {
-    const fl_kblock one = { s, s };
-    next = s->next;
-    s->next = NULL;
+  for (fl_kstmt *s; !w->d->a->failed && (s = fl_kblock_take(&b));) {
     statement(w, &out, s);
-    fl_kblock_append(&out, one);
+    fl_kblock_put(&out, s);
   }
   return out;
 }

@@ -73,10 +73,7 @@ static fl_kblock recorded(recording *r, fl_kstmt *s, fl_kblock one) {
 
 static fl_kblock walk(recording *r, fl_kblock b) {
   fl_kblock out = {NULL, NULL};
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s && !r->a->failed; s = next) {
-    next = s->next;
-    s->next = NULL;
+  for (fl_kstmt *s; !r->a->failed && (s = fl_kblock_take(&b));) {
     fl_kblock one = {s, s};
     if (is_recorded(r->f, s)) {
       one = recorded(r, s, one);

@@ -206,17 +206,14 @@ static void settle(unroller *u, fl_kblock *out, fl_kstmt *s) {
     fl_kblock_append(out, s->x[0]->value.i ? s->body : s->other);
     return;
   }
-  fl_kblock_append(out, (fl_kblock){s, s});
+  fl_kblock_put(out, s);
 }
 
 static fl_kblock unroll(unroller *u, fl_kblock b) {
   fl_kblock out = {0};
   const fl_kstmt *before = NULL;
-  fl_kstmt *next;
-  for (fl_kstmt *s = b.first; s && !u->f->arena->failed; s = next) {
+  for (fl_kstmt *s; !u->f->arena->failed && (s = fl_kblock_take(&b));) {
     counting c;
-    next = s->next;
-    s->next = NULL;
     const int n = s->kind == FL_KS_LOOP && counts(u->f, before, s, &c)
                 ? rounds(&c, fl_ktypes[u->f->vars[c.var].type].is_signed) : -1;
     const int more = n < 0 ? 0 : n * length(&s->body);

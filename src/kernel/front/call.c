@@ -3,7 +3,6 @@
 ** parameters bound), builtins. References and pointers are bound to the caller's places.
 */
 #include "kernel/front/front.h"
-#include <assert.h>
 #include <string.h>
 
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
@@ -205,31 +204,14 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
   p->frame = frame;
 }
 
-static int count_leaves(fl_kblock b, int label) {
-  int n = 0;
-  for (fl_kstmt *s = b.first; s; s = s->next)
-    n += (s->kind == FL_KS_LEAVE && s->label == label) + count_leaves(s->body, label) +
-         count_leaves(s->other, label);
-  return n;
-}
-
 /* Appends the body as a block. If its only LEAVE is the last statement, neither block nor LEAVE is
 ** needed. */
 static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   for (fl_kstmt *s = body.first; s; s = s->next) s->called = 1;
-  const int leaves = count_leaves(body, label);
+  const int leaves = fl_kleaves(body, label);
   const int last =
       body.last && body.last->kind == FL_KS_LEAVE && body.last->label == label;
-  if (last) {
-    fl_kblock kept = { NULL, NULL };
-    for (fl_kstmt *s = body.first, *next; s != body.last; s = next) {
-      assert(s);
-      next = s->next;
-      s->next = NULL;
-      fl_kblock_append(&kept, (fl_kblock){ s, s });
-    }
-    body = kept;
-  }
+  if (last) fl_kblock_drop_last(&body);
   if (leaves - last == 0) { fl_kblock_append(p->b, body); return; }
   fl_kstmt *s = fl_emit(p, FL_KS_BLOCK, line);
   if (!s) return;
@@ -402,7 +384,7 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   fl_cvalue r = read_body(p, d, c, &body, &label);
   if (p->failed) return fl_val_none();
   const int value = d->returns == FL_RETURNS_VALUE && d->result && d->result->kind != FL_C_VOID;
-  if (value && !count_leaves(body, label)) {
+  if (value && !fl_kleaves(body, label)) {
     fl_refuse(p, d->line ? d->line : c->line, "function '%s' returns no %s", d->name,
               fl_ctype_text(p->a, d->result));
     return fl_val_none();

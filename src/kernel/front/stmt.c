@@ -333,14 +333,6 @@ typedef struct group {
   struct group *next;
 } group;
 
-static int leaves_to(fl_kblock b, int label) {
-  int n = 0;
-  for (fl_kstmt *s = b.first; s; s = s->next)
-    n += (s->kind == FL_KS_LEAVE && s->label == label) + leaves_to(s->body, label) +
-         leaves_to(s->other, label);
-  return n;
-}
-
 static int is_last(const fl_kstmt *s, int label) {
   return s && s->kind == FL_KS_LEAVE && s->label == label;
 }
@@ -357,27 +349,17 @@ enum { MOST_CHAINED = 64 };   /* more groups than this become ifs in sequence in
 static int is_chain(const group *g, int label) {
   for (int count = 0; g; g = g->next) {
     if (++count > MOST_CHAINED) return 0;
-    const int n = leaves_to(g->body, label) - is_last(g->body.last, label);
+    const int n = fl_kleaves(g->body, label) - is_last(g->body.last, label);
     if (n || (g->next && !ends(g->body.last))) return 0;
   }
   return 1;
-}
-
-static void drop_last(fl_kblock *b) {
-  fl_kblock kept = { NULL, NULL };
-  for (fl_kstmt *s = b->first, *next; s && s != b->last; s = next) {
-    next = s->next;
-    s->next = NULL;
-    fl_kblock_append(&kept, (fl_kblock){ s, s });
-  }
-  *b = kept;
 }
 
 static void emit_chain(fl_front *p, group *groups, int label, int32_t line) {
   const group *other = NULL;
   fl_kblock *out = p->b;
   for (group *g = groups; g && !p->failed; g = g->next) {
-    if (is_last(g->body.last, label)) drop_last(&g->body);
+    if (is_last(g->body.last, label)) fl_kblock_drop_last(&g->body);
     if (g->is_default) { other = g; continue; }
     fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
     if (!s) break;

@@ -392,7 +392,7 @@ fl_kstmt *fl_kstmt_new(fl_karena *a, fl_kblock *b, int kind, int line) {
   s->kind = (uint8_t)kind;
   s->line = line;
   s->var = s->result = s->site = s->label = -1;
-  fl_kblock_append(b, (fl_kblock){ s, s });
+  fl_kblock_put(b, s);
   return s;
 }
 
@@ -401,6 +401,29 @@ void fl_kblock_append(fl_kblock *b, fl_kblock more) {
   if (b->last) b->last->next = more.first;
   else b->first = more.first;
   b->last = more.last;
+}
+
+void fl_kblock_put(fl_kblock *b, fl_kstmt *s) { fl_kblock_append(b, (fl_kblock){ s, s }); }
+
+fl_kstmt *fl_kblock_take(fl_kblock *b) {
+  fl_kstmt *s = b->first;
+  if (!s) return NULL;
+  b->first = s->next;
+  s->next = NULL;
+  return s;
+}
+
+void fl_kblock_drop_last(fl_kblock *b) {
+  fl_kblock kept = { NULL, NULL };
+  for (fl_kstmt *s; b->first != b->last && (s = fl_kblock_take(b));) fl_kblock_put(&kept, s);
+  *b = kept;
+}
+
+void fl_kstmt_set_upright(fl_karena *a, fl_kstmt *s) {
+  if (s->body.first || !s->other.first) return;
+  s->body = s->other;
+  s->other = (fl_kblock){ NULL, NULL };
+  s->x[0] = fl_kexpr_unary(a, FL_KO_NOT, s->x[0]);
 }
 
 /* A statement with expressions, none of which may be missing. */

@@ -337,6 +337,12 @@ fl_kstmt *fl_kstmt_if(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond);   /* fill ->bo
 fl_kstmt *fl_kstmt_loop(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond); /* cond may be NULL */
 fl_kstmt *fl_kstmt_block(fl_kfunc *f, fl_kblock *b);                /* with a new label */
 void fl_kblock_append(fl_kblock *b, fl_kblock more);                /* moves */
+void fl_kblock_put(fl_kblock *b, fl_kstmt *s);                      /* appends one statement */
+/* Takes the first statement off a block, for walks that build another one; NULL: it is empty. */
+fl_kstmt *fl_kblock_take(fl_kblock *b);
+void fl_kblock_drop_last(fl_kblock *b);
+/* An IF with nothing but an 'other' gets that as body, under the opposite condition. */
+void fl_kstmt_set_upright(fl_karena *a, fl_kstmt *s);
 
 /* Copies with variables renumbered by map[old] (NULL: unchanged) and new sites, for use within one
 ** function (replay, inlining). Blocks and loops inside get new labels. */
@@ -358,6 +364,7 @@ void fl_kwalk_stmt(const fl_kvisitor *v, fl_kstmt *s);
 /* Structural equality (same variables, operators and constants; sites and lines are ignored). Equal
 ** expressions have equal values only if nothing in between assigned to what they read. */
 int fl_kexpr_same(const fl_kexpr *a, const fl_kexpr *b);
+int fl_kleaves(fl_kblock b, int32_t label);     /* how many LEAVEs of that BLOCK there are in b */
 /* Is 'is' true for x or a part of x? x NULL: no. */
 int fl_kexpr_any(const fl_kexpr *x, int (*is)(const void *arg, const fl_kexpr *x), const void *arg);
 

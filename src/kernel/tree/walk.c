@@ -21,6 +21,14 @@ void fl_kwalk_block(const fl_kvisitor *v, fl_kblock b) {
   for (fl_kstmt *s = b.first; s; s = s->next) fl_kwalk_stmt(v, s);
 }
 
+int fl_kleaves(fl_kblock b, int32_t label) {
+  int n = 0;
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    n += (s->kind == FL_KS_LEAVE && s->label == label) + fl_kleaves(s->body, label) +
+         fl_kleaves(s->other, label);
+  return n;
+}
+
 int fl_kexpr_same(const fl_kexpr *a, const fl_kexpr *b) {
   if (a == b) return 1;
   if (!a || !b || a->kind != b->kind || a->type != b->type || a->op != b->op || a->n != b->n ||
@@ -119,7 +127,7 @@ static fl_kblock copy_block(copier *c, const fl_kblock *b) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     fl_kstmt *t = copy_stmt(c, s);
     if (!t) break;
-    fl_kblock_append(&r, (fl_kblock){ t, t });
+    fl_kblock_put(&r, t);
   }
   return r;
 }
