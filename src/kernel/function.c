@@ -409,16 +409,13 @@ void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
   }
 }
 
-static int is_sum(void *arg, fl_kstmt *s) {
-  if (s->kind == FL_KS_ATOMIC && s->mode != FL_KM_FREE) *(int *)arg = 1;
-  return 1;
+static int is_sum(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_ATOMIC && s->mode != FL_KM_FREE;
 }
 
 fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f) {
-  int sums = 0;
-  const fl_kvisitor see = { is_sum, NULL, &sums };
-  if (f->has_body) fl_kwalk_block(&see, f->body);
-  if (!sums) return fl_kfunction_given(u, f);
+  if (!f->has_body || !fl_kblock_any(f->body, is_sum, NULL)) return fl_kfunction_given(u, f);
   fl_kad *ad = fl_karena_new(&u->source->arena, sizeof *ad);
   if (!ad) return NULL;
   ad->func = f;

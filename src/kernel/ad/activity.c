@@ -229,40 +229,43 @@ static int mark_block(marker *m, const fl_kblock *b) {
   return marks;
 }
 
-static void barriers(fl_kad_state *d, fl_kset s) {
+/* Marks the blocks for what 's' says is read, and adds to it, until there is nothing new. */
+static void mark_all(fl_kad_state *d, fl_kset s, const fl_kblock *b, const fl_kblock *other) {
+  marker m = {d, s};
+  fl_kset before = fl_kset_new(d);
+  if (!before) return;
+  do {
+    memcpy(before, s, (size_t)d->words * sizeof *s);
+    mark_block(&m, b);
+    mark_block(&m, other);
+  } while (memcmp(before, s, (size_t)d->words * sizeof *s));
+}
+
+/* Which barriers are needed for that. Returns whether these are more than before. */
+static int barriers(fl_kad_state *d, fl_kset s) {
+  const int f = d->keep_forward, r = d->keep_reverse;
   for (int i = 0; i < d->n0; i++) {
     const fl_kvar *v = &d->f->vars[i];
     if (v->kind != FL_KV_SHARED && (v->kind != FL_KV_POINTER || !fl_kad_written(d, i))) continue;
     if (fl_kset_has(s, i) && fl_kad_written(d, i)) d->keep_forward = 1;
     if (d->active[i]) d->keep_reverse = 1;
   }
+  return f != d->keep_forward || r != d->keep_reverse;
 }
 
 void fl_kad_need(fl_kad_state *d) {
-  marker m = {d, fl_kset_new(d)};
-  fl_kset before = fl_kset_new(d);
-  const size_t bytes = (size_t)d->words * sizeof *before;
-  if (!m.s || !before) return;
-  do {
-    memcpy(before, m.s, bytes);
-    mark_block(&m, &d->body);
-    const int f = d->keep_forward, r = d->keep_reverse;
-    barriers(d, m.s);
-    if (f != d->keep_forward || r != d->keep_reverse) before[0] = ~m.s[0];
-  } while (memcmp(before, m.s, bytes));
+  const fl_kblock none = {NULL, NULL};
+  fl_kset s = fl_kset_new(d);
+  if (!s) return;
+  do mark_all(d, s, &d->body, &none);
+  while (barriers(d, s));
 }
 
 void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition) {
-  marker m = {d, fl_kset_new(d)};
-  fl_kset before = fl_kset_new(d);
-  const size_t bytes = (size_t)d->words * sizeof *before;
-  if (!m.s || !before) return;
-  if (condition) fl_kad_values(m.s, loop->x[0]);
-  do {
-    memcpy(before, m.s, bytes);
-    mark_block(&m, &loop->body);
-    mark_block(&m, &loop->other);
-  } while (memcmp(before, m.s, bytes));
+  fl_kset s = fl_kset_new(d);
+  if (!s) return;
+  if (condition) fl_kad_values(s, loop->x[0]);
+  mark_all(d, s, &loop->body, &loop->other);
 }
 
 /* ---- accumulations v = v + e ---------------------------------------------------------- */

@@ -38,12 +38,17 @@ fl_kad_note *fl_kad_note_of(fl_kad_state *d, fl_kstmt *s) {
   return s->note;
 }
 
-int fl_kad_local(fl_kad_state *d, int type, const char *name) {
-  return name ? fl_kvar_add(d->f, FL_KV_LOCAL, type, name, 1) : -1;
+int fl_kad_var(fl_kad_state *d, int kind, int type, const char *name, int64_t count) {
+  return name ? fl_kvar_add(d->f, (fl_kvkind)kind, type, name, count) : -1;
 }
 
-int fl_kad_array(fl_kad_state *d, int type, const char *name, int64_t count) {
-  return name ? fl_kvar_add(d->f, FL_KV_ARRAY, type, name, count) : -1;
+fl_kblock *fl_kad_for(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *first, fl_kexpr *count,
+                      fl_kexpr *by) {
+  kx_set(d, b, v, first);
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, v), count));
+  if (!s || d->a->failed) return NULL;
+  kx_set(d, &s->other, v, kx_op(d, FL_KO_ADD, kx_var(d, v), by));
+  return &s->body;
 }
 
 const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var) {
@@ -97,15 +102,8 @@ void fl_kad_variables(fl_kad_state *d) {
 ** the time grows with the square of this. */
 enum { MOST_STATEMENTS = 10000 };
 
-static int count_statement(void *n, fl_kstmt *s) { return (void)s, ++*(int64_t *)n, 1; }
-
-static int64_t statements(const fl_kfunc *f) {
-  int64_t n = 0;
-  fl_kwalk_block(&(fl_kvisitor){ count_statement, NULL, &n }, f->body);
-  return n;
-}
-
-int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f) {
+/* 0: see finish. */
+static int set_up(fl_kad_state *d, const fl_kfunc *f) {
   fl_karena *a = d->a;
   d->source = f;
   d->n_cap = f->n_params + f->n_vars + FL_KAD_KEPT_MOST + 1;
@@ -128,7 +126,8 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f) {
   return 1;
 }
 
-void fl_kad_run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
+/* Runs the passes one after the other until one refuses. */
+static void run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
   for (int i = 0; i < n && !fl_kad_dead(d); i++) {
     pass[i].run(d);
     if (pass[i].makes && !fl_kad_dead(d)) fl_kpass_done(pass[i].name, d->f, d->body);
@@ -173,34 +172,22 @@ static void barrier(fl_kad_state *d, fl_kblock *b) {
   if (s) s->op = FL_KBAR_BLOCK;
 }
 
-/* for (e = first; e < count; e += by) array[e] = 0 */
+/* array[e] = 0 for e = first, first + by, … below count */
 static void clear(fl_kad_state *d, fl_kblock *b, int array, fl_kexpr *first, fl_kexpr *count,
                   fl_kexpr *by, int dynamic) {
   const int e = fl_kad_local(d, FL_KT_I64, "e");
-  if (e < 0) return;
-  kx_set(d, b, e, first);
-  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, e), count));
-  if (!s) return;
+  fl_kblock *in = fl_kad_for(d, b, e, first, count, by);
+  if (!in) return;
   fl_kexpr *at = dynamic ? fl_kad_at(d, array, kx_var(d, e)) : kx_var(d, e);
-  fl_kstmt_store(d->f, &s->body, array, at, fl_kexpr_zero(d->a, d->f->vars[array].type));
-  kx_set(d, &s->other, e, kx_op(d, FL_KO_ADD, kx_var(d, e), by));
+  fl_kstmt_store(d->f, in, array, at, fl_kexpr_zero(d->a, d->f->vars[array].type));
 }
 
-static fl_kexpr *special(fl_kad_state *d, int what) {
-  return fl_kexpr_cast(d->a, FL_KT_I64, fl_kexpr_special(d->a, what));
-}
-
-/* The thread's number in its block, x + bx * (y + by * z), or the number of threads. */
+/* The thread's number in its block, and the number of threads. */
 static fl_kexpr *thread_number(fl_kad_state *d) {
-  fl_kexpr *z = kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_Y), special(d, FL_KSPECIAL_TID_Z));
-  fl_kexpr *y = kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_X),
-                      kx_op(d, FL_KO_ADD, special(d, FL_KSPECIAL_TID_Y), z));
-  return kx_op(d, FL_KO_ADD, special(d, FL_KSPECIAL_TID_X), y);
+  return fl_kexpr_number(d->a, FL_KT_I64, FL_KSPECIAL_TID_X, FL_KSPECIAL_BDIM_X);
 }
-
 static fl_kexpr *thread_count(fl_kad_state *d) {
-  return kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_X),
-               kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_Y), special(d, FL_KSPECIAL_BDIM_Z)));
+  return fl_kexpr_volume(d->a, FL_KT_I64, FL_KSPECIAL_BDIM_X);
 }
 
 int fl_kad_shared_bytes(fl_kad_state *d) {
@@ -219,16 +206,13 @@ fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var) {
 void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
                         fl_kexpr *from_at, fl_kexpr *count) {
   const int e = fl_kad_local(d, FL_KT_I64, "e");
-  if (e < 0) return;
   barrier(d, b);
   /* each thread copies all, or its share */
-  kx_set(d, b, e, d->leave ? kx_int(d, 0) : thread_number(d));
-  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, e), count));
-  if (!s) return;
+  fl_kblock *in = d->leave ? fl_kad_for(d, b, e, kx_int(d, 0), count, kx_int(d, 1))
+                           : fl_kad_for(d, b, e, thread_number(d), count, thread_count(d));
+  if (!in) return;
   fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, e)));
-  fl_kstmt_store(d->f, &s->body, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, e)), x);
-  kx_set(d, &s->other, e,
-         kx_op(d, FL_KO_ADD, kx_var(d, e), d->leave ? kx_int(d, 1) : thread_count(d)));
+  fl_kstmt_store(d->f, in, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, e)), x);
   barrier(d, b);
 }
 
@@ -238,8 +222,8 @@ static void shadow_shared(fl_kad_state *d, int v, fl_kblock *b) {
   if (x.dynamic) {
     d->shadow[v] = v;
   } else {
-    const char *name = fl_kad_name(d, "d_", v);
-    d->shadow[v] = name ? fl_kvar_add(d->f, FL_KV_SHARED, fl_kad_type(x.type), name, x.count) : -1;
+    d->shadow[v] = fl_kad_var(d, FL_KV_SHARED, fl_kad_type(x.type), fl_kad_name(d, "d_", v),
+                              x.count);
   }
   if (d->shadow[v] < 0 || d->a->failed) return;
   clear(d, b, d->shadow[v], thread_number(d), count, thread_count(d), x.dynamic);
@@ -257,7 +241,7 @@ static void make_shadows(fl_kad_state *d, fl_kblock *b) {
       shadow_shared(d, v, b);
       shared = 1;
     } else if (kind == FL_KV_ARRAY) {
-      d->shadow[v] = fl_kad_array(d, type, fl_kad_name(d, "d_", v), n);
+      d->shadow[v] = fl_kad_var(d, kind, type, fl_kad_name(d, "d_", v), n);
       if (d->shadow[v] >= 0)
         clear(d, b, d->shadow[v], kx_int(d, 0), kx_int(d, n), kx_int(d, 1), 0);
     } else {
@@ -290,24 +274,11 @@ static void add_scalars(fl_kad_state *d, fl_kblock *b) {
 
 /* ---- roles ------------------------------------------------------------------------------ */
 
-static int see_written(void *arg, fl_kstmt *s) {
-  fl_kad_touched *t = arg;
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) t->written[s->var] = 1;
-  return 1;
-}
-
-static int see_read(void *arg, fl_kexpr *x) {
-  fl_kad_touched *t = arg;
-  if (x->kind == FL_KX_LOAD) t->read[x->var] = 1;
-  return 1;
-}
-
 int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t) {
-  const fl_kvisitor see = {see_written, see_read, t};
   *t = (fl_kad_touched){fl_karena_new(d->a, (size_t)d->f->n_vars + 1),
                         fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
   if (!t->read || !t->written) return 0;
-  fl_kwalk_block(&see, d->f->body);
+  fl_kaccessed(d->f->body, t->read, t->written);
   return 1;
 }
 
@@ -329,14 +300,7 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
   }
 }
 
-/* Names the result as the request asks, or as the source with this ending. */
-void fl_kad_name_result(fl_kad_state *d, const char *ending) {
-  if (fl_kad_dead(d)) return;
-  d->f->name = d->r->name ? fl_karena_str(d->a, d->r->name, strlen(d->r->name))
-                          : fl_karena_printf(d->a, "%s_%s", d->source->name, ending);
-}
-
-fl_kad *fl_kad_finish(fl_kad_state *d) {
+static fl_kad *finish(fl_kad_state *d) {
   if (!d->res) return NULL;
   if (d->res->refusal) {
     d->res->func = NULL;
@@ -365,8 +329,18 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
   return d->res;
 }
 
+fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pass, int n,
+                      const char *ending) {
+  if (!set_up(d, f)) return finish(d);
+  run(d, pass, n);
+  if (!fl_kad_dead(d))
+    d->f->name = d->r->name ? fl_karena_str(d->a, d->r->name, strlen(d->r->name))
+                            : fl_karena_printf(d->a, "%s_%s", f->name, ending);
+  return finish(d);
+}
+
 static void refuse_long(fl_kad_state *d) {
-  if (statements(d->source) > MOST_STATEMENTS)
+  if (fl_kblock_length(d->source->body) > MOST_STATEMENTS)
     fl_kad_refuse(d, d->source->line, "a kernel of more than %d statements (functions are inlined)",
                   MOST_STATEMENTS);
 }
@@ -390,7 +364,6 @@ static void synthesise(fl_kad_state *d) {
 
 static void tidy(fl_kad_state *d) {
   fl_kad_tidy(d);
-  d->body = d->f->body;
   fl_kad_roles(d, d->source->n_params, 0);
 }
 
@@ -411,11 +384,9 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
     { "tidying", tidy, 1 },
   };
   fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread};
-  if (!fl_kad_set_up(&d, f)) return fl_kad_finish(&d);
-  fl_kad_run(&d, passes, (int)(sizeof passes / sizeof *passes));
+  fl_kad *res = fl_kad_derive(&d, f, passes, (int)(sizeof passes / sizeof *passes), "vjp");
   *again = d.again;
-  fl_kad_name_result(&d, "vjp");
-  return fl_kad_finish(&d);
+  return res;
 }
 
 /* Derives again until no further variable has to be kept in registers (in_thread). */

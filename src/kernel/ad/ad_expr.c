@@ -162,8 +162,12 @@ static void add_variable(fl_kad_state *d, fl_kblock *b, int var, fl_kexpr *seed)
 
 /* ---- passing down ----------------------------------------------------------------------- */
 
-static fl_kexpr *real(fl_kad_state *d, fl_kexpr *x) {
-  return x ? fl_kexpr_cast(d->a, fl_kad_type(x->type), x) : NULL;
+fl_kexpr *fl_kad_slope(fl_kad_state *d, const fl_kexpr *x, const fl_kexpr *call, int i,
+                       fl_kexpr *r) {
+  const fl_kbuiltin_info *of = &fl_kbuiltins[x->op];
+  fl_kexpr *slope = call ? fl_kbuiltin_partial(d->a, call, i, r) : NULL;
+  if (!slope) fl_kad_refuse(d, x->line, "%s()", of->name64[0] ? of->name64 : of->name32);
+  return slope;
 }
 
 static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed);
@@ -172,8 +176,7 @@ static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed);
 static fl_kexpr *scaled(fl_kad_state *d, int op, fl_kexpr *seed, fl_kexpr *x) {
   fl_kexpr *r = kx_op(d, op, seed, x);
   if (!d->strong || !r || x->kind == FL_KX_CONST) return r;
-  fl_kexpr *zero = fl_kexpr_zero(d->a, r->type);
-  return fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, seed, zero), r, zero);
+  return kx_unless_zero(d, seed, r);
 }
 
 static void arm(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed) {
@@ -213,18 +216,12 @@ static void pass_call(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *se
       if ((x->op == FL_KB_FMA || x->op == FL_KB_MUL_RN) && i < 2)
         g = scaled(d, FL_KO_MUL, seed, p->kid[1 - i]->value);
     } else {
-      fl_kexpr *slope = call ? fl_kbuiltin_partial(d->a, call, i, r) : NULL;
-      if (!slope) {
-        fl_kad_refuse(d, x->line, "%s()", fl_kbuiltins[x->op].name64[0]
-                      ? fl_kbuiltins[x->op].name64 : fl_kbuiltins[x->op].name32);
-        return;
-      }
+      fl_kexpr *slope = fl_kad_slope(d, x, call, i, r);
+      if (!slope) return;
       if (slope->kind == FL_KX_CONST && slope->value.d == 0) continue;
       if (slope->kind != FL_KX_CONST || slope->value.d != 1)
-        g = scaled(d, FL_KO_MUL, seed, real(d, slope));
-      if (g != seed && fl_kad_chooses(x))                 /* the seed may be infinite */
-        g = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)), g,
-                            fl_kexpr_zero(d->a, g->type));
+        g = scaled(d, FL_KO_MUL, seed, kx_real(d, slope));
+      if (g != seed && fl_kad_chooses(x)) g = kx_unless_zero(d, slope, g);   /* seed: infinite? */
     }
     const uint8_t strong = d->strong;
     d->strong |= (uint8_t)fl_kad_chooses(x);
@@ -242,14 +239,14 @@ static void pass_binary(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *
       pass(d, b, r, p->x->op == FL_KO_ADD ? seed : fl_kexpr_unary(d->a, FL_KO_NEG, seed));
     return;
   case FL_KO_MUL:
-    if (l->active) pass(d, b, l, scaled(d, FL_KO_MUL, seed, real(d, r->value)));
-    if (r->active) pass(d, b, r, scaled(d, FL_KO_MUL, seed, real(d, l->value)));
+    if (l->active) pass(d, b, l, scaled(d, FL_KO_MUL, seed, kx_real(d, r->value)));
+    if (r->active) pass(d, b, r, scaled(d, FL_KO_MUL, seed, kx_real(d, l->value)));
     return;
   case FL_KO_DIV: {
-    fl_kexpr *t = fl_kad_atom(d, b, scaled(d, FL_KO_DIV, seed, real(d, r->value)));
+    fl_kexpr *t = fl_kad_atom(d, b, scaled(d, FL_KO_DIV, seed, kx_real(d, r->value)));
     if (l->active) pass(d, b, l, t);
     if (r->active) {
-      fl_kexpr *q = kx_op(d, FL_KO_DIV, real(d, l->value), real(d, r->value));
+      fl_kexpr *q = kx_op(d, FL_KO_DIV, kx_real(d, l->value), kx_real(d, r->value));
       pass(d, b, r, fl_kexpr_unary(d->a, FL_KO_NEG, scaled(d, FL_KO_MUL, t, q)));
     }
     return;

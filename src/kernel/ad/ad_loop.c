@@ -12,9 +12,6 @@ static void note_read(fl_kset reads, fl_kset done, const fl_kset now, int words)
   for (int i = 0; i < words; i++) reads[i] |= now[i] & ~done[i];
 }
 
-/* Adds to 'reads' the variables that the block reads before it assigns them; 'done': those that are
-** surely assigned so far. 'flows': count reads of active values too (adjoints need these, replays
-** do not). */
 void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kset done, int flows) {
   for (const fl_kstmt *s = b->first; s && !d->a->failed; s = s->next) {
     const int marks = fl_kad_marks(s);
@@ -45,8 +42,7 @@ typedef struct writes { fl_kset needed, all; int barrier; const fl_kad_state *d;
 static int see_write(void *arg, fl_kstmt *s) {
   writes *w = arg;
   const int forward = fl_kad_marks(s) & FL_KN_FORWARD;
-  const int to = s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC
-                 ? s->var : -1;
+  const int to = s->kind == FL_KS_ASSIGN || fl_kwrites(s) ? s->var : -1;
   if (to >= 0) fl_kset_add(w->all, to);
   if (s->result >= 0) fl_kset_add(w->all, s->result);
   if (forward && to >= 0) fl_kset_add(w->needed, to);
@@ -102,7 +98,6 @@ static int begin(fl_kloop *l) {
   return 1;
 }
 
-/* Marks what the reverse code of the loop runs again, and finds the sets that follow from that. */
 int fl_kloop_look_back(fl_kloop *l, int condition) {
   fl_kad_state *d = l->d;
   fl_kset done = fl_kset_new(d);
@@ -123,24 +118,15 @@ int fl_kloop_look_back(fl_kloop *l, int condition) {
 void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
                        fl_kexpr *from_at, int64_t n) {
   const int j = fl_ktemp(d->f, FL_KT_I64);
-  if (j < 0) return;
-  kx_set(d, b, j, kx_int(d, 0));
-  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, j), kx_int(d, n)));
-  if (!s) return;
+  fl_kblock *in = fl_kad_for(d, b, j, kx_int(d, 0), kx_int(d, n), kx_int(d, 1));
+  if (!in) return;
   fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, j)));
-  fl_kstmt_store(d->f, &s->body, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, j)), x);
-  kx_set(d, &s->other, j, kx_op(d, FL_KO_ADD, kx_var(d, j), kx_int(d, 1)));
+  fl_kstmt_store(d->f, in, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, j)), x);
 }
 
-/* Can the block keep a copy of shared array x? It can if the loop has a barrier, since then all its
-** threads pass. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x) {
   return x->kind == FL_KV_SHARED && l->barrier == FL_KBAR_BLOCK + 1
       && (x->dynamic || x->count * fl_kt_size(x->type) <= FL_KLOOP_SHARED / 4);
-}
-
-int fl_kloop_shared_array(fl_kad_state *d, int type, const char *name, int64_t count) {
-  return name ? fl_kvar_add(d->f, FL_KV_SHARED, type, name, count) : -1;
 }
 
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k) {
@@ -157,7 +143,6 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
   else fl_kad_copy_shared(d, b, l->pre[v], kept, v, zero, count);
 }
 
-/* Keeps the values that variables of 'set' which the loop assigns have before the loop. */
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
@@ -168,11 +153,11 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
       l->pre[v] = fl_kad_local(d, x.type, fl_kad_name(d, "before_", v));
       kx_set(d, b, l->pre[v], kx_var(d, v));
     } else if (x.kind == FL_KV_ARRAY) {
-      l->pre[v] = fl_kad_array(d, x.type, fl_kad_name(d, "before_", v), x.count);
+      l->pre[v] = fl_kad_var(d, FL_KV_ARRAY, x.type, fl_kad_name(d, "before_", v), x.count);
       fl_kloop_copy_array(d, b, l->pre[v], kx_int(d, 0), v, kx_int(d, 0), x.count);
     } else if (fl_kloop_can_copy_shared(l, &x)) {
       if (x.dynamic) l->pre[v] = v, l->pre_region[v] = d->regions++;
-      else l->pre[v] = fl_kloop_shared_array(d, x.type, fl_kad_name(d, "before_", v), x.count);
+      else l->pre[v] = fl_kad_var(d, FL_KV_SHARED, x.type, fl_kad_name(d, "before_", v), x.count);
       move_shared(l, b, v, 0);
     } else {
       fl_kad_refuse(d, l->s->line, "a loop that overwrites '%s', whose old contents are needed "
@@ -193,7 +178,6 @@ void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b) {
   }
 }
 
-/* After the loop: removes from 'keep' what was restored and adds what the reverse code reads. */
 void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed) {
   fl_kad_state *d = l->d;
   fl_kset cond = fl_kset_new(d);
@@ -207,7 +191,6 @@ void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed) {
     if (l->final[v]) fl_kset_add(keep, v);
 }
 
-/* A copy of the loop that computes only those of its values that are needed later. */
 fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   fl_kstmt *s = fl_kstmt_loop(d->f, b, l->s->x[0]);

@@ -41,7 +41,8 @@ typedef struct fl_kloop {
 /* What the statements of a loop do with one variable: 'sums': v = v + e, a[i] += e; 'sets': any
 ** other assignment; 'reads': the value is read elsewhere. */
 typedef struct fl_kusage { int var, reads, sums, sets, declared; fl_kad_state *d; } fl_kusage;
-int fl_kloop_see_usage(void *arg, fl_kstmt *s);               /* a visitor */
+fl_kusage fl_kloop_usage(const fl_kloop *l, int var);         /* in the loop */
+int fl_kloop_see_usage(void *arg, fl_kstmt *s);               /* a visitor, for other pieces */
 
 /* Adds to 'reads' the variables that the block reads before it assigns them; 'done': those that are
 ** surely assigned so far. 'flows': count reads of active values too (adjoints need these, replays
@@ -63,7 +64,6 @@ void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at,
 /* Can the block keep a copy of shared array x? It can if the loop has a barrier, since then all its
 ** threads pass. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);
-int fl_kloop_shared_array(fl_kad_state *d, int type, const char *name, int64_t count);
 /* Where region k (NULL: none) of an array in shared memory begins, in elements. */
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
 /* ad_undo.c: can the stores to v be undone round by round? If so, they are in 'undo'. */
@@ -72,7 +72,10 @@ int fl_kloop_can_undo(fl_kloop *l, int v);
 void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);    /* for the round that the counters are at */
 /* ad_pass.c */
-int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal);  /* is it somewhere in b? */
+/* Is the goal s, or inside it? */
+static inline int fl_kloop_holds(const fl_kstmt *s, const fl_kstmt *goal) {
+  return s == goal || fl_kblock_holds(s->body, goal) || fl_kblock_holds(s->other, goal);
+}
 int fl_kloop_is_one_pass(fl_kloop *l);
 void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r);
 /* ad_slots.c */

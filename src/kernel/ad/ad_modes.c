@@ -12,18 +12,14 @@ typedef struct access {
 typedef struct accesses {
   fl_kad_state *d;
   access *at;
-  int n, cap, loops;
+  int n, loops;
+  int32_t cap;
 } accesses;
 
 static void push(accesses *l, const fl_kstmt *s, const fl_kexpr *index, int var, int site) {
-  if (l->n == l->cap) {
-    const int cap = l->cap ? 2 * l->cap : 32;
-    access *at = fl_karena_new(l->d->a, (size_t)cap * sizeof *at);
-    if (!at) return;
-    if (l->n) memcpy(at, l->at, (size_t)l->n * sizeof *at);
-    l->at = at;
-    l->cap = cap;
-  }
+  access *at = fl_karena_room(l->d->a, l->at, l->n, &l->cap, sizeof *at);
+  if (!at) return;
+  l->at = at;
   l->at[l->n++] = (access){s, index, var, site, l->loops};
 }
 
@@ -40,17 +36,14 @@ static void loads_of(accesses *l, const fl_kstmt *s, const fl_kexpr *x) {
 static const fl_kexpr *value_of(const fl_kstmt *s) {
   if (!(fl_kad_marks(s) & FL_KN_REVERSE)) return NULL;
   if (s->kind == FL_KS_ASSIGN) return s->x[0];
-  return s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC || s->kind == FL_KS_SHUFFLE
-         ? s->x[1] : NULL;
+  return fl_kwrites(s) || s->kind == FL_KS_SHUFFLE ? s->x[1] : NULL;
 }
-
-static int writes(const fl_kstmt *s) { return s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC; }
 
 /* Collects the active loads, or without 'loads' the writes. */
 static void collect(accesses *l, const fl_kblock *b, int loads) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (loads && value_of(s)) loads_of(l, s, value_of(s));
-    if (!loads && writes(s)) push(l, s, s->x[0], s->var, s->site);
+    if (!loads && fl_kwrites(s)) push(l, s, s->x[0], s->var, s->site);
     l->loops += s->kind == FL_KS_LOOP;
     collect(l, &s->body, loads);
     collect(l, &s->other, loads);
@@ -119,12 +112,12 @@ static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
   }
 }
 
-int fl_kad_has_barrier(const fl_kblock *b) {
-  for (const fl_kstmt *s = b->first; s; s = s->next)
-    if ((s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) || fl_kad_has_barrier(&s->body)
-        || fl_kad_has_barrier(&s->other)) return 1;
-  return 0;
+static int is_barrier(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK;
 }
+
+int fl_kad_has_barrier(const fl_kblock *b) { return fl_kblock_any(*b, is_barrier, NULL); }
 
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
 
@@ -149,7 +142,7 @@ static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
   const size_t n = (size_t)m->l->n;
   for (const fl_kstmt *s = b->first; s && !m->d->a->failed; s = s->next) {
-    if (s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) memset(live, 0, n);
+    if (is_barrier(NULL, s)) memset(live, 0, n);
     if (s->kind == FL_KS_IF && !fl_kad_has_barrier(&s->body) && !fl_kad_has_barrier(&s->other)) {
       meetings(m, &s->body, live);   /* one thread is in the body while another has left the loop */
       meetings(m, &s->other, live);
@@ -177,7 +170,7 @@ static int is_only_load(const accesses *l, const access *p) {
 }
 
 static void load_modes(fl_kad_state *d) {
-  accesses l = {d, NULL, 0, 0, 0};
+  accesses l = {.d = d};
   collect(&l, &d->body, 1);
   uint8_t *bad = fl_karena_new(d->a, (size_t)l.n + 1), *live = fl_karena_new(d->a, (size_t)l.n + 1);
   if (!bad || !live) return;
@@ -209,7 +202,7 @@ static void load_modes(fl_kad_state *d) {
 static int most_writes(const fl_kblock *b, int var) {
   int n = 0;
   for (const fl_kstmt *s = b->first; s; s = s->next) {
-    n += writes(s) && s->var == var;
+    n += fl_kwrites_to(s, var);
     const int x = most_writes(&s->body, var), y = most_writes(&s->other, var);
     n += s->kind == FL_KS_IF ? (x > y ? x : y) : x + y;
   }
@@ -299,7 +292,7 @@ static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
 }
 
 void fl_kad_modes(fl_kad_state *d) {
-  accesses loads = {d, NULL, 0, 0, 0}, stores = {d, NULL, 0, 0, 0};
+  accesses loads = {.d = d}, stores = {.d = d};
   load_modes(d);
   collect(&loads, &d->body, 1);
   collect(&stores, &d->body, 0);

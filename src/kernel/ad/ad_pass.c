@@ -16,12 +16,19 @@ int fl_kloop_see_usage(void *arg, fl_kstmt *s) {
     return 1;
   }
   if (mine) u->sets = 1;
-  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == u->var) {
+  if (fl_kwrites_to(s, u->var)) {
     u->sums |= s->accumulate || s->kind == FL_KS_ATOMIC;
     u->sets |= s->kind == FL_KS_STORE && !s->accumulate;
   }
   for (int i = 0; i < 4; i++) u->reads |= fl_kreads(s->x[i], u->var);
   return 1;
+}
+
+fl_kusage fl_kloop_usage(const fl_kloop *l, int var) {
+  fl_kusage u = {var, 0, 0, 0, 0, l->d};
+  const fl_kvisitor see = {fl_kloop_see_usage, NULL, &u};
+  fl_kwalk_stmt(&see, l->s);
+  return u;
 }
 
 /* Does block b read v outside statement 'but'? */
@@ -36,17 +43,10 @@ static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
   return 0;
 }
 
-int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal) {
-  for (const fl_kstmt *s = b->first; s; s = s->next)
-    if (s == goal || fl_kloop_holds(&s->body, goal) || fl_kloop_holds(&s->other, goal)) return 1;
-  return 0;
-}
-
 /* Can v be read after the statement 'but': later in the block, or in a loop around it? */
 static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   const fl_kstmt *s = b->first;
-  while (s && s != but && !fl_kloop_holds(&s->body, but) && !fl_kloop_holds(&s->other, but))
-    s = s->next;
+  while (s && !fl_kloop_holds(s, but)) s = s->next;
   if (!s) return 0;
   if (s->kind == FL_KS_LOOP && s != but) return read_outside(b, but, v);
   const fl_kblock rest = {s->next, b->last};
@@ -66,8 +66,7 @@ static void check_index(same_index *c, int site) {
 
 static int see_index_stmt(void *arg, fl_kstmt *s) {
   same_index *c = arg;
-  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var)
-    check_index(c, s->site);
+  if (fl_kwrites_to(s, c->var)) check_index(c, s->site);
   return 1;
 }
 
@@ -89,9 +88,7 @@ static int own_elements(fl_kloop *l, int v) {
 static int commutes(fl_kloop *l, int v, fl_kset carried) {
   fl_kad_state *d = l->d;
   const fl_kvar *x = &d->f->vars[v];
-  fl_kusage u = {v, 0, 0, 0, 0, d};
-  const fl_kvisitor see = {fl_kloop_see_usage, NULL, &u};
-  fl_kwalk_stmt(&see, l->s);
+  const fl_kusage u = fl_kloop_usage(l, v);
   const int needed = fl_kset_has(l->writes, v);
   switch (x->kind) {
   case FL_KV_LOCAL:
@@ -111,19 +108,16 @@ static int commutes(fl_kloop *l, int v, fl_kset carried) {
   }
 }
 
-static int see_ordered(void *arg, fl_kstmt *s) {
-  int *bad = arg;
-  *bad |= s->kind == FL_KS_BARRIER || s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE;
-  return 1;
+static int is_ordered(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_BARRIER || s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE;
 }
 
 int fl_kloop_is_one_pass(fl_kloop *l) {
   fl_kad_state *d = l->d;
-  int bad = 0;
-  const fl_kvisitor see = {see_ordered, NULL, &bad};
+  int bad = fl_kblock_any(l->s->body, is_ordered, NULL);
   fl_kset carried = fl_kset_new(d), done = fl_kset_new(d);
   if (!carried || !done) return 0;
-  fl_kwalk_stmt(&see, l->s);
   fl_kloop_exposed(d, &l->s->body, carried, done, 1);
   fl_kloop_exposed(d, &l->s->other, carried, done, 1);
   for (int v = 0; v < d->n0 && !bad; v++)
@@ -177,10 +171,8 @@ static int stays_in_element(fl_kloop *l, int v) {
   int ok = c.ok && !c.span.split && c.span.most == c.span.least &&
            d->f->vars[v].kind == FL_KV_POINTER;
   for (int w = 0; w < d->n0 && ok; w++) {
-    fl_kusage u = {w, 0, 0, 0, 0, d};
-    const fl_kvisitor usage = {fl_kloop_see_usage, NULL, &u};
     if (w == v || !d->active[w] || !fl_kset_has(l->all, w)) continue;
-    fl_kwalk_stmt(&usage, l->s);
+    const fl_kusage u = fl_kloop_usage(l, w);
     ok = d->f->vars[w].kind == FL_KV_LOCAL && (u.sets || u.reads);
   }
   return ok;

@@ -40,26 +40,13 @@ static int see_atomic(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-static int see_used_stmt(void *arg, fl_kstmt *s) {
-  uint8_t *used = arg;
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) used[s->var] = 1;
-  return 1;
-}
-
-static int see_used_expr(void *arg, fl_kexpr *x) {
-  uint8_t *used = arg;
-  if (x->kind == FL_KX_LOAD) used[x->var] = 1;
-  return 1;
-}
-
 /* Refuses views of dynamic shared memory of two types: a store to one may overwrite the other,
 ** which is not followed. */
 static void refuse_dynamic(fl_kad_state *d) {
   int n = 0, v = -1;
   uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
-  const fl_kvisitor see = {see_used_stmt, see_used_expr, used};
   if (!used) return;
-  fl_kwalk_block(&see, d->body);
+  fl_kaccessed(d->body, used, used);
   for (int i = 0; i < d->n0; i++) n += d->f->vars[i].dynamic && used[i];
   for (int i = 0; i < d->n0; i++)
     if (d->f->vars[i].dynamic && d->active[i]) v = i;

@@ -99,8 +99,7 @@ typedef struct later { const fl_kloop *l; int var, found; } later;
 
 static int see_later(void *arg, fl_kstmt *s) {
   later *c = arg;
-  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var)
-    c->found |= !is_rewritten(c->l, s);
+  if (fl_kwrites_to(s, c->var)) c->found |= !is_rewritten(c->l, s);
   return !c->found;
 }
 
@@ -110,13 +109,12 @@ static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
   later c = {l, v, 0};
   const fl_kvisitor see = {see_later, NULL, &c};
   fl_kstmt *s = b->first;
-  while (s && s != l->s && !fl_kloop_holds(&s->body, l->s) && !fl_kloop_holds(&s->other, l->s))
-    s = s->next;
+  while (s && !fl_kloop_holds(s, l->s)) s = s->next;
   if (!s) return 0;
   if (s != l->s && (stored_later(l, &s->body, v) || stored_later(l, &s->other, v))) return 1;
   const fl_kblock rest = {s->next, b->last};
   if (s == l->s || s->kind != FL_KS_LOOP) fl_kwalk_block(&see, rest);
-  else if (fl_kloop_holds(&s->body, l->s)) fl_kwalk_block(&see, s->other);
+  else if (fl_kblock_holds(s->body, l->s)) fl_kwalk_block(&see, s->other);
   return c.found;
 }
 
@@ -198,10 +196,10 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
       d->regions += (int32_t)l->slots;
       continue;
     }
-    l->snap[v] = x.kind == FL_KV_SHARED ? fl_kloop_shared_array(d, x.type, name, l->slots * x.count)
-                                        : fl_kad_array(d, x.type, name, l->slots * x.count);
+    l->snap[v] = fl_kad_var(d, x.kind == FL_KV_SHARED ? FL_KV_SHARED : FL_KV_ARRAY, x.type, name,
+                            l->slots * x.count);
   }
-  l->pos = fl_kad_array(d, FL_KT_I64, "slot_of", l->slots);
+  l->pos = fl_kad_var(d, FL_KV_ARRAY, FL_KT_I64, "slot_of", l->slots);
 }
 
 /* Copies the shared array v to or from a snapshot, by the whole block. */

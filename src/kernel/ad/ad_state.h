@@ -110,29 +110,34 @@ fl_kad_note *fl_kad_note_of(fl_kad_state *d, fl_kstmt *s);
 static inline int fl_kad_marks(const fl_kstmt *s) {
   return s->note ? ((const fl_kad_note *)s->note)->marks : 0;
 }
-int fl_kad_local(fl_kad_state *d, int type, const char *name);        /* new variable */
-int fl_kad_array(fl_kad_state *d, int type, const char *name, int64_t count);
+/* A new variable; -1: no memory. */
+int fl_kad_var(fl_kad_state *d, int kind, int type, const char *name, int64_t count);
+static inline int fl_kad_local(fl_kad_state *d, int type, const char *name) {
+  return fl_kad_var(d, FL_KV_LOCAL, type, name, 1);
+}
+/* for (v = first; v < count; v += by): its body; NULL: no memory. */
+fl_kblock *fl_kad_for(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *first, fl_kexpr *count,
+                      fl_kexpr *by);
 int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, int type,
                      int is_pointer, int is_const);                   /* its variable */
 const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);
 
 /* ad.c: the steps that both modes share */
-int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f);     /* 0: see fl_kad_finish */
 typedef struct fl_kad_pass {
   const char *name;
   void (*run)(fl_kad_state *d);
   uint8_t makes;             /* it makes a new d->body, which is then checked and may be printed */
 } fl_kad_pass;
-/* Runs the passes one after the other until one refuses. */
-void fl_kad_run(fl_kad_state *d, const fl_kad_pass *pass, int n);
+/* Derives f by these n passes, until one refuses. The result has the name that the request asks
+** for, or that of f with this ending. */
+fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pass, int n,
+                      const char *ending);
 void fl_kad_variables(fl_kad_state *d);       /* passes of both modes */
 void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
-void fl_kad_name_result(fl_kad_state *d, const char *ending);
 /* For each variable: is an element of it read, written? Returns 0 when memory is out. */
 typedef struct fl_kad_touched { uint8_t *read, *written; } fl_kad_touched;
 int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t);
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
-fl_kad *fl_kad_finish(fl_kad_state *d);
 /* Copies 'count' elements of shared memory by all threads of the block, between barriers. */
 void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
                         fl_kexpr *from_at, fl_kexpr *count);
@@ -183,12 +188,19 @@ fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
 /* ad_expr.c: the adjoint of the value of x, seeded with 'seed', appended to *b */
 void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed);
 fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
+/* The derivative of call x, made again as 'call' with value r, by operand i; NULL: refused. */
+fl_kexpr *fl_kad_slope(fl_kad_state *d, const fl_kexpr *x, const fl_kexpr *call, int i,
+                       fl_kexpr *r);
 fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index);   /* index in the shadow */
 /* ad_sweep.c: forward and reverse code of a block */
 /* A copy of one statement without its parts. */
 fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
-/* Keeps the old value of v in *f and restores it at the start of *r, where it will be read. */
-void fl_kad_save(fl_kad_state *d, int v, int read, fl_kset keep, fl_kblock *f, fl_kblock *r);
+/* Where the replay needs s, which assigns to v: s in *f. If the old value of v will be read, *f
+** keeps it before and *r begins with its return. Returns whether s has an adjoint. */
+int fl_kad_redo(fl_kad_state *d, const fl_kstmt *s, int v, fl_kset keep, fl_kblock *f,
+                fl_kblock *r);
+/* The cotangent of v, which is then 0. */
+fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r);
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse);
@@ -216,6 +228,20 @@ static inline fl_kexpr *kx_op(fl_kad_state *d, int op, fl_kexpr *x, fl_kexpr *y)
 }
 static inline void kx_set(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *x) {
   fl_kstmt_assign(d->f, b, v, x);
+}
+/* x converted to the type in which its derivatives are computed. */
+static inline fl_kexpr *kx_real(fl_kad_state *d, fl_kexpr *x) {
+  return x ? fl_kexpr_cast(d->a, fl_kad_type(x->type), x) : NULL;
+}
+/* x && y, where NULL is true. */
+static inline fl_kexpr *kx_both(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
+  return !x ? y : !y ? x : kx_op(d, FL_KO_LAND, x, y);
+}
+/* x; 0 where t is 0 */
+static inline fl_kexpr *kx_unless_zero(fl_kad_state *d, fl_kexpr *t, fl_kexpr *x) {
+  if (!t || !x) return NULL;
+  return fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, t, fl_kexpr_zero(d->a, t->type)), x,
+                         fl_kexpr_zero(d->a, x->type));
 }
 
 /* Views of dynamic shared memory of one type all begin at byte 0: this makes them one array

@@ -45,7 +45,7 @@ static int see_statement(void *arg, fl_kstmt *s) {
     l->value[s->var] = s->x[0];
   }
   if (s->result >= 0) l->busy[s->result] = 1;
-  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && !is_sum(l->d, s)) l->busy[s->var] = 1;
+  if (fl_kwrites(s) && !is_sum(l->d, s)) l->busy[s->var] = 1;
   l->waits |= s->kind == FL_KS_BARRIER || s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE;
   l->leaves |= s->kind == FL_KS_RETURN;
   return 1;
@@ -58,30 +58,25 @@ static int see_load(void *arg, fl_kexpr *x) {
 
 /* ---- an index in terms of what the loop does not change ---------------------------------- */
 
-static fl_kexpr *fixed(sums *l, const fl_kexpr *x);
+static fl_kexpr *fixed(void *sums, fl_kexpr *x);
 
 /* The value of a variable that the loop assigns, if it is the only one that the kernel gives it. */
 static fl_kexpr *fixed_variable(sums *l, int v) {
   const fl_kexpr *only = fl_kdef_only(v < l->d->n0 ? l->d->defs : l->defs, v);
   if (!only || !l->value[v] || l->busy[v] || !fl_kexpr_same(only, l->value[v])) return NULL;
-  return fixed(l, only);
+  return fixed(l, (fl_kexpr *)(uintptr_t)only);
 }
 
 /* x, or the same value without the variables that the loop assigns; NULL: the loop may change it.
 ** What is computed from reals is not computed again: its last bits could differ. */
-static fl_kexpr *fixed(sums *l, const fl_kexpr *x) {
-  fl_kexpr *k[FL_K_MAX_ARGS], *self = (fl_kexpr *)(uintptr_t)x;
-  int same = 1;
+static fl_kexpr *fixed(void *of, fl_kexpr *x) {
+  sums *l = of;
   if (++l->nodes > MOST_NODES) return NULL;
   if (x->kind == FL_KX_VAR)
-    return l->value[x->var] || l->busy[x->var] ? fixed_variable(l, x->var) : self;
+    return l->value[x->var] || l->busy[x->var] ? fixed_variable(l, x->var) : x;
   if (fl_kt_is_float(x->type)) return NULL;
   if (x->kind == FL_KX_LOAD && l->defs->var[x->var].count) return NULL;
-  for (int i = 0; i < x->n; i++) {
-    if (!(k[i] = fixed(l, x->x[i]))) return NULL;
-    same &= k[i] == x->x[i];
-  }
-  return same ? self : fl_kexpr_over(l->d->a, x, k);
+  return fl_kexpr_mapped(l->d->a, x, fixed, l);
 }
 
 /* ---- rewriting -------------------------------------------------------------------------- */

@@ -36,44 +36,47 @@ void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out) {
   }
 }
 
-void fl_kad_save(fl_kad_state *d, int v, int read, fl_kset keep, fl_kblock *f, fl_kblock *r) {
-  if (read || fl_kset_has(keep, v)) {
-    const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
-    kx_set(d, f, old, kx_var(d, v));
-    kx_set(d, r, v, kx_var(d, old));
-  }
-  fl_kset_del(keep, v);
-}
-
-static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+int fl_kad_redo(fl_kad_state *d, const fl_kstmt *s, int v, fl_kset keep, fl_kblock *f,
+                fl_kblock *r) {
   fl_kset reads = fl_kset_new(d);
-  const int marks = fl_kad_marks(s), v = s->var;
-  if (!reads) return;
+  if (!reads) return 0;
   fl_kad_reads(d, reads, s);
-  if (marks & FL_KN_FORWARD) {
-    fl_kad_save(d, v, fl_kset_has(reads, v), keep, f, r);
+  if (fl_kad_marks(s) & FL_KN_FORWARD) {
+    if (fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
+      const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
+      kx_set(d, f, old, kx_var(d, v));
+      kx_set(d, r, v, kx_var(d, old));
+    }
+    fl_kset_del(keep, v);
     fl_kad_copy(d, f, s);
     fl_kset_del(reads, v);
   }
   fl_kset_join(d, keep, reads);
-  if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
-  const int dv = d->shadow[v];
-  fl_kexpr *added = fl_kad_added(d, s), *seed = kx_var(d, dv);
-  d->strong = d->strong_var[v];
-  if (added) {
-    fl_kad_expr(d, r, added, seed);
-    d->strong = 0;
-    return;
-  }
-  if (fl_kad_flows(d->active, s->x[0])) {
-    const int t = fl_ktemp(d->f, d->f->vars[dv].type);
-    if (t < 0) return;
-    kx_set(d, r, t, seed);
-    seed = kx_var(d, t);
-  }
+  return fl_kad_marks(s) & FL_KN_REVERSE && d->shadow[v] >= 0;
+}
+
+fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r) {
+  const int dv = d->shadow[v], t = fl_ktemp(d->f, d->f->vars[dv].type);
+  if (t < 0) return NULL;
+  kx_set(d, r, t, kx_var(d, dv));
   kx_set(d, r, dv, fl_kexpr_zero(d->a, d->f->vars[dv].type));
-  fl_kad_expr(d, r, s->x[0], seed);
+  return kx_var(d, t);
+}
+
+/* The adjoint of x, the value that s gives to v; the cotangent 'seed' may be 0. */
+static void value(fl_kad_state *d, int v, const fl_kexpr *x, fl_kexpr *seed, fl_kblock *r) {
+  d->strong = d->strong_var[v];
+  fl_kad_expr(d, r, x, seed);
   d->strong = 0;
+}
+
+static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  const int v = s->var;
+  if (!fl_kad_redo(d, s, v, keep, f, r)) return;
+  const fl_kexpr *added = fl_kad_added(d, s);
+  if (added) value(d, v, added, kx_var(d, d->shadow[v]), r);
+  else if (fl_kad_flows(d->active, s->x[0])) value(d, v, s->x[0], fl_kad_take(d, v, r), r);
+  else kx_set(d, r, d->shadow[v], fl_kexpr_zero(d->a, d->f->vars[d->shadow[v]].type));
 }
 
 static int meets(const fl_kad_state *d, const fl_kstmt *s) {
@@ -138,9 +141,7 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
   fl_kset_join(d, keep, reads);
   if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
   fl_kexpr *seed = take_element(d, s, r, !s->accumulate && d->zeroes[v]);
-  d->strong = d->strong_var[v];
-  if (seed) fl_kad_expr(d, r, s->x[1], seed);
-  d->strong = 0;
+  value(d, v, s->x[1], seed, r);
 }
 
 static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
@@ -165,9 +166,7 @@ static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
   fl_kset_join(d, keep, reads);
   if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
   if (s->op != FL_KA_ADD && s->op != FL_KA_SUB) {
-    static const char *const names[] = {"Add", "Sub", "Max", "Min", "And", "Or", "Xor", "Exch",
-                                        "CAS", "Inc", "Dec"};
-    fl_kad_refuse(d, s->line, "atomic%s on '%s'", names[s->op], d->f->vars[v].source);
+    fl_kad_refuse(d, s->line, "%s on '%s'", fl_katomic_text[s->op], d->f->vars[v].source);
     return;
   }
   fl_kexpr *seed = take_element(d, s, r, 0);
@@ -227,7 +226,7 @@ static int see_meeting(void *arg, fl_kstmt *s) {
 static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   const fl_kvar x = d->f->vars[v];
   const int kept = x.dynamic
-                   ? v : fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", v), x.count);
+                   ? v : fl_kad_var(d, FL_KV_SHARED, x.type, fl_kad_name(d, "kept_", v), x.count);
   if (kept < 0) return;
   fl_kexpr *at = fl_kloop_region(d, v, x.dynamic ? kx_int(d, d->regions++) : NULL),
            *zero = kx_int(d, 0);

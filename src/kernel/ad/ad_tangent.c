@@ -4,13 +4,8 @@
 ** becomes an IF with its arms as branches, so guarded loads stay guarded.
 */
 #include "kernel/ad/ad_state.h"
-#include "kernel/ad/partial.h"
 
 static fl_kexpr *tangent(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
-
-static fl_kexpr *real(fl_kad_state *d, fl_kexpr *x) {
-  return x ? fl_kexpr_cast(d->a, fl_kad_type(x->type), x) : NULL;
-}
 
 /* x + y where either may be zero (NULL). */
 static fl_kexpr *sum(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
@@ -22,7 +17,7 @@ static fl_kexpr *negative(fl_kad_state *d, fl_kexpr *x) {
 }
 
 static fl_kexpr *times(fl_kad_state *d, fl_kexpr *t, fl_kexpr *x) {
-  return t ? kx_op(d, FL_KO_MUL, t, real(d, x)) : NULL;
+  return t ? kx_op(d, FL_KO_MUL, t, kx_real(d, x)) : NULL;
 }
 
 /* Functions that are finite where their slopes are not. */
@@ -69,19 +64,14 @@ static fl_kexpr *of_call(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
   fl_kexpr *r = fl_kad_atom(d, b, call);
   for (int i = 0; i < x->n && call && !fl_kad_dead(d); i++) {
     if (!fl_kad_flows(d->active, x->x[i])) continue;
-    fl_kexpr *slope = fl_kbuiltin_partial(d->a, call, i, r);
-    if (!slope) {
-      fl_kad_refuse(d, x->line, "%s()", fl_kbuiltins[x->op].name64[0]
-                    ? fl_kbuiltins[x->op].name64 : fl_kbuiltins[x->op].name32);
-      return NULL;
-    }
+    fl_kexpr *slope = fl_kad_slope(d, x, call, i, r);
+    if (!slope) return NULL;
     if (slope->kind == FL_KX_CONST && slope->value.d == 0) continue;
     fl_kexpr *g = tangent(d, b, x->x[i]);
     fl_kexpr *part = slope->kind == FL_KX_CONST && slope->value.d == 1 ? g
                    : along_slope(d, b, g, slope, x->op);
-    if (part && fl_kad_chooses(x))            /* the tangent of the operand not chosen may be NaN */
-      part = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)),
-                             part, fl_kexpr_zero(d->a, part->type));
+    /* the tangent of the operand not chosen may be NaN */
+    if (part && fl_kad_chooses(x)) part = kx_unless_zero(d, slope, part);
     all = sum(d, all, part);
   }
   return all;
@@ -111,8 +101,8 @@ static fl_kexpr *tangent(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
   case FL_KO_SUB: return sum(d, p, negative(d, q));
   case FL_KO_MUL: return sum(d, times(d, p, x->x[1]), times(d, q, x->x[0]));
   case FL_KO_DIV: {                                   /* (p - q * (x / y)) / y */
-    fl_kexpr *over = real(d, x->x[1]);
-    fl_kexpr *t = sum(d, p, negative(d, q ? kx_op(d, FL_KO_MUL, q, real(d, x)) : NULL));
+    fl_kexpr *over = kx_real(d, x->x[1]);
+    fl_kexpr *t = sum(d, p, negative(d, q ? kx_op(d, FL_KO_MUL, q, kx_real(d, x)) : NULL));
     return t ? kx_op(d, FL_KO_DIV, t, over) : NULL;
   }
   default: return NULL;
@@ -202,7 +192,7 @@ static void of_value(fl_kad_state *d, int v, fl_kblock *b) {
     if (d->shadow[v] >= 0) kx_set(d, b, d->shadow[v], fl_kexpr_zero(d->a, type));
     return;
   }
-  d->shadow[v] = fl_kad_array(d, type, name, x.count);
+  d->shadow[v] = fl_kad_var(d, FL_KV_ARRAY, type, name, x.count);
   for (int64_t e = 0; e < x.count && !d->a->failed; e++)
     fl_kstmt_store(d->f, b, d->shadow[v], kx_int(d, e),
                    from < 0 ? fl_kexpr_zero(d->a, type) : fl_kexpr_load(d->f, from, kx_int(d, e)));
@@ -216,8 +206,7 @@ static void of_local(fl_kad_state *d, int v) {
     d->shadow[v] = v;
     return;
   }
-  const char *name = fl_kad_name(d, "t_", v);
-  d->shadow[v] = name ? fl_kvar_add(d->f, (fl_kvkind)x.kind, type, name, x.count) : -1;
+  d->shadow[v] = fl_kad_var(d, x.kind, type, fl_kad_name(d, "t_", v), x.count);
 }
 
 static void make_tangents(fl_kad_state *d, fl_kblock *b) {
@@ -239,7 +228,6 @@ static void synthesise(fl_kad_state *d) {
 
 static void tidy(fl_kad_state *d) {
   fl_kad_tidy(d);
-  d->body = d->f->body;
   fl_kad_roles(d, d->source->n_params, 1);
 }
 
@@ -250,10 +238,7 @@ static fl_kad *forward_mode(fl_karena *a, const fl_kfunc *f, const fl_kad_reques
     { "tidying", tidy, 1 },
   };
   fl_kad_state d = {.a = a, .r = r};
-  if (!fl_kad_set_up(&d, f)) return fl_kad_finish(&d);
-  fl_kad_run(&d, passes, (int)(sizeof passes / sizeof *passes));
-  fl_kad_name_result(&d, "jvp");
-  return fl_kad_finish(&d);
+  return fl_kad_derive(&d, f, passes, (int)(sizeof passes / sizeof *passes), "jvp");
 }
 
 fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {

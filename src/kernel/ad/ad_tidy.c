@@ -41,7 +41,7 @@ static int live_stmt(tidy *t, const fl_kstmt *s) {
   default: live = 1;
   }
   if (!live) return 0;
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) touch(t, s->var);
+  if (fl_kwrites(s)) touch(t, s->var);
   if (s->result >= 0) touch(t, s->result);
   for (int i = 0; i < 4; i++) touch_expr(t, s->x[i]);
   return 1;
@@ -113,7 +113,7 @@ static void renumber(tidy *t) {
     if (f->params[p].n_vars) f->params[p].first_var = map[f->params[p].first_var];
   f->n_vars = n;
   f->n_sites = f->n_labels = f->n_loops = 0;
-  f->body = fl_kblock_clone(f, &f->body, map);
+  t->d->body = f->body = fl_kblock_clone(f, &f->body, map);
 }
 
 void fl_kad_tidy(fl_kad_state *d) {

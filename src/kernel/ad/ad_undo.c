@@ -14,24 +14,20 @@ typedef struct undo {
   fl_kloop *l; int var, n, ok, meets; fl_kspan span;
 } undo;
 
-static int count_writes(const fl_kblock *b, int v) {
-  int n = 0;
-  for (const fl_kstmt *s = b->first; s; s = s->next)
-    n += ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == v)
-       + count_writes(&s->body, v) + count_writes(&s->other, v);
-  return n;
+static int is_write(const void *var, const fl_kstmt *s) {
+  return fl_kwrites_to(s, *(const int *)var);
 }
 
 /* Is v written by nothing that may run before the loop? */
 static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s == loop) return 1;
-    const int in_body = fl_kloop_holds(&s->body, loop);
-    if (in_body || fl_kloop_holds(&s->other, loop))
+    const int in_body = fl_kblock_holds(s->body, loop);
+    if (in_body || fl_kblock_holds(s->other, loop))
       return s->kind != FL_KS_LOOP && is_first_writer(in_body ? &s->body : &s->other, loop, v);
-    const fl_kblock parts[] = {s->body, s->other};
-    if (((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == v)
-        || count_writes(&parts[0], v) + count_writes(&parts[1], v)) return 0;
+    if (is_write(&v, s) || fl_kblock_any(s->body, is_write, &v) ||
+        fl_kblock_any(s->other, is_write, &v))
+      return 0;
   }
   return 0;
 }
@@ -39,7 +35,7 @@ static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
 /* Does 'goal' come before the statement 'use' of the loop's body? */
 static int precedes(const fl_kloop *l, const fl_kstmt *goal, const fl_kstmt *use) {
   for (const fl_kstmt *s = l->s->body.first; s && s != use; s = s->next)
-    if (s == goal || fl_kloop_holds(&s->body, goal) || fl_kloop_holds(&s->other, goal)) return 1;
+    if (fl_kloop_holds(s, goal)) return 1;
   return 0;
 }
 
@@ -73,14 +69,14 @@ static int guard_of(const fl_kloop *l, const fl_kblock *b, const fl_kstmt *goal,
                     const fl_kstmt **use, fl_kexpr **guard) {
   fl_kad_state *d = l->d;
   for (fl_kstmt *s = b->first; s; s = s->next) {
-    const int in_body = fl_kloop_holds(&s->body, goal);
-    if (s != goal && !in_body && !fl_kloop_holds(&s->other, goal)) continue;
+    if (!fl_kloop_holds(s, goal)) continue;
+    const int in_body = fl_kblock_holds(s->body, goal);
     if (!*use) *use = s;
     if (s == goal || s->kind != FL_KS_IF) return s == goal;
     fl_kexpr *c = by_counters(l, s->x[0], *use, 0);
     if (!c) return 0;
     if (!in_body) c = fl_kexpr_unary(d->a, FL_KO_NOT, c);
-    *guard = *guard ? kx_op(d, FL_KO_LAND, *guard, c) : c;
+    *guard = kx_both(d, *guard, c);
     return guard_of(l, in_body ? &s->body : &s->other, goal, use, guard);
   }
   return 0;
@@ -89,7 +85,7 @@ static int guard_of(const fl_kloop *l, const fl_kblock *b, const fl_kstmt *goal,
 static int see_store(void *arg, fl_kstmt *s) {
   undo *u = arg;
   fl_kloop *l = u->l;
-  if ((s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) || s->var != u->var) return 1;
+  if (!fl_kwrites_to(s, u->var)) return 1;
   u->n++;
   fl_kspan_add(&u->span, fl_kad_fact(l->d, s->site));
   const fl_kstmt *use = NULL;
@@ -124,7 +120,8 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
     else if (x.kind == FL_KV_POINTER)
       to->original = fl_kad_param_new(d, FL_KAD_KEPT, u->var, "kept_", x.type, 1, 0);
     else if (x.dynamic) to->original = u->var, to->region = d->regions++;
-    else to->original = fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", u->var), x.count);
+    else
+      to->original = fl_kad_var(d, FL_KV_SHARED, x.type, fl_kad_name(d, "kept_", u->var), x.count);
     if (to->original < 0) return 0;
   }
   return 1;

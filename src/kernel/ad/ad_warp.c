@@ -44,12 +44,7 @@ int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kex
 
 /* The number of this lane in groups of 'width' lanes. */
 static fl_kexpr *lane_of(fl_kad_state *d, int width) {
-  fl_karena *a = d->a;
-  fl_kexpr *row = kx_op(d, FL_KO_ADD, fl_kexpr_special(a, FL_KSPECIAL_TID_Y),
-                        kx_op(d, FL_KO_MUL, fl_kexpr_special(a, FL_KSPECIAL_BDIM_Y),
-                              fl_kexpr_special(a, FL_KSPECIAL_TID_Z)));
-  fl_kexpr *t = kx_op(d, FL_KO_ADD, fl_kexpr_special(a, FL_KSPECIAL_TID_X),
-                      kx_op(d, FL_KO_MUL, fl_kexpr_special(a, FL_KSPECIAL_BDIM_X), row));
+  fl_kexpr *t = fl_kexpr_number(d->a, FL_KT_U32, FL_KSPECIAL_TID_X, FL_KSPECIAL_BDIM_X);
   return kx_op(d, FL_KO_AND, cast_i32(d, t), i32(d, width - 1));
 }
 
@@ -70,7 +65,7 @@ static fl_kexpr *is_there(back *w, fl_kblock *b, fl_kexpr *lane, fl_kexpr *also)
   fl_kexpr *bit = kx_op(d, FL_KO_AND, kx_op(d, FL_KO_SHR, w->here, lane),
                         fl_kexpr_int(d->a, FL_KT_U32, 1));
   fl_kexpr *in = kx_op(d, FL_KO_NE, bit, fl_kexpr_int(d->a, FL_KT_U32, 0));
-  return fl_kad_atom(d, b, also ? kx_op(d, FL_KO_LAND, also, in) : in);
+  return fl_kad_atom(d, b, kx_both(d, also, in));
 }
 
 /* The value that x has in the lane, if 'valid'. */
@@ -114,13 +109,9 @@ static fl_kexpr *shifted_back(back *w) {
 static fl_kblock *each_lane(back *w, fl_kblock *b, fl_kexpr **lane) {
   fl_kad_state *d = w->d;
   const int j = fl_ktemp(d->f, FL_KT_I32);
-  if (j < 0) return NULL;
-  kx_set(d, b, j, i32(d, 0));
-  fl_kstmt *loop = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, j), i32(d, w->width)));
-  if (!loop) return NULL;
-  kx_set(d, &loop->other, j, kx_op(d, FL_KO_ADD, kx_var(d, j), i32(d, 1)));
-  *lane = kx_op(d, FL_KO_ADD, w->base, kx_var(d, j));
-  return &loop->body;
+  fl_kblock *in = fl_kad_for(d, b, j, i32(d, 0), i32(d, w->width), i32(d, 1));
+  *lane = in ? kx_op(d, FL_KO_ADD, w->base, kx_var(d, j)) : NULL;
+  return in;
 }
 
 /* All lanes read lane 'by' of their group, so it receives the sum: by halving where the warp is
@@ -232,25 +223,12 @@ static int can_shuffle(const fl_kstmt *s) {
 }
 
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
-  const int marks = fl_kad_marks(s), v = s->result;
-  fl_kset reads = fl_kset_new(d);
-  if (!reads || v < 0) return;
-  fl_kad_reads(d, reads, s);
-  if (marks & FL_KN_FORWARD) {
-    fl_kad_save(d, v, fl_kset_has(reads, v), keep, f, r);
-    fl_kad_copy(d, f, s);
-    fl_kset_del(reads, v);
-  }
-  fl_kset_join(d, keep, reads);
-  if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0 || s->kind != FL_KS_SHUFFLE) return;
+  const int v = s->result;
+  if (v < 0 || !fl_kad_redo(d, s, v, keep, f, r) || s->kind != FL_KS_SHUFFLE) return;
   if (!can_shuffle(s)) {
     fl_kad_refuse(d, s->line, "a shuffle whose width is not constant");
     return;
   }
-  const int dv = d->shadow[v], t = fl_ktemp(d->f, d->f->vars[dv].type);
-  if (t < 0) return;
-  kx_set(d, r, t, kx_var(d, dv));
-  kx_set(d, r, dv, fl_kexpr_zero(d->a, d->f->vars[dv].type));
-  fl_kexpr *back = fl_kad_atom(d, r, shuffle_back(d, r, s, kx_var(d, t)));
+  fl_kexpr *seed = fl_kad_take(d, v, r), *back = fl_kad_atom(d, r, shuffle_back(d, r, s, seed));
   if (back) fl_kad_expr(d, r, s->x[1], back);
 }

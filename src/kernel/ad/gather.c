@@ -106,7 +106,7 @@ static int site_for(fl_kgathering *g, int grad, const fl_kdigits *x) {
 static int see_sum(void *arg, fl_kstmt *s) {
   fl_kgathering *g = arg;
   fl_kdigits x;
-  if ((s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) || !is_gradient(g, s->var)) return 1;
+  if (!fl_kwrites(s) || !is_gradient(g, s->var)) return 1;
   fl_ksum *sum = &g->sum[g->n_sums++];
   *sum = (fl_ksum){s, is_solvable(g, s, &x) ? site_for(g, s->var, &x) : -1};
   return 1;
@@ -237,7 +237,7 @@ static fl_kad *make_gather(fl_kgathering *g, int n_params) {
 static fl_kblock without(const uint8_t *taken, fl_kblock b) {
   fl_kblock out = {0};
   for (fl_kstmt *s; (s = fl_kblock_take(&b));) {
-    if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && taken[s->var]) continue;
+    if (fl_kwrites(s) && taken[s->var]) continue;
     s->body = without(taken, s->body);
     s->other = without(taken, s->other);
     fl_kblock_put(&out, s);
@@ -271,8 +271,8 @@ typedef struct measure {
 } measure;
 
 /* The approximate number of GPU instructions of x. */
-static void weigh(measure *m, const fl_kexpr *x) {
-  if (!x) return;
+static int weigh(void *arg, fl_kexpr *x) {
+  measure *m = arg;
   const int real = fl_kt_is_float(x->type);
   switch (x->kind) {
   case FL_KX_LOAD:
@@ -288,22 +288,19 @@ static void weigh(measure *m, const fl_kexpr *x) {
   case FL_KX_UNARY: case FL_KX_SELECT: m->weight += 1; break;
   default: break;
   }
-  for (int i = 0; i < x->n; i++) weigh(m, x->x[i]);
+  return 1;
 }
 
-static void weigh_block(measure *m, const fl_kblock *b) {
-  for (const fl_kstmt *s = b->first; s; s = s->next) {
-    for (int i = 0; i < 4; i++) weigh(m, s->x[i]);
-    m->weight += s->kind == FL_KS_IF;
-    m->loops += s->kind == FL_KS_LOOP && !s->op;
-    weigh_block(m, &s->body);
-    weigh_block(m, &s->other);
-  }
+static int weigh_stmt(void *arg, fl_kstmt *s) {
+  measure *m = arg;
+  m->weight += s->kind == FL_KS_IF;
+  m->loops += s->kind == FL_KS_LOOP && !s->op;
+  return 1;
 }
 
 static measure measure_of(const fl_kfunc *f) {
   measure m = {.f = f};
-  weigh_block(&m, &f->body);
+  fl_kwalk_block(&(fl_kvisitor){weigh_stmt, weigh, &m}, f->body);
   return m;
 }
 

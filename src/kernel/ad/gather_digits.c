@@ -49,7 +49,7 @@ static fl_kexpr *term_value(fl_kgathering *g, const fl_kterm *t);
 static fl_kexpr *symbol_value(fl_kgathering *g, int32_t s) {
   fl_kad_state *d = &g->d;
   if (s >= FL_KSYM_QUOTIENT) {
-    const fl_kquotient *q = &g->k->quotients->at[s - FL_KSYM_QUOTIENT];
+    const fl_kquotient *q = fl_kquotient_of(g->k, s);
     fl_kexpr *m = term_value(g, &q->m), *zero = kx_int(d, 0);
     fl_kexpr *x = kx_op(d, FL_KO_DIV, poly_value(g, &q->a), m);
     return fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, m, zero), x, zero);
@@ -101,11 +101,10 @@ int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, 
   const fl_kpoly a = fl_kpoly_of(k, at, x->x[0]), m = fl_kpoly_of(k, at, x->x[1]);
   if (a.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || a.n != 1 || a.t[0].n != 1 || a.t[0].c != 1)
     return 0;
-  for (int i = 0; i < m.t[0].n; i++)
-    if (!fl_kpoly_is_uniform(k, m.t[0].s[i])) return 0;
+  if (!fl_kterm_all(&m.t[0], fl_kpoly_is_uniform, k)) return 0;
   *below = (fl_kterm){1, 0, {0}};
   if (a.t[0].s[0] >= FL_KSYM_QUOTIENT) {
-    const fl_kquotient *q = &k->quotients->at[a.t[0].s[0] - FL_KSYM_QUOTIENT];
+    const fl_kquotient *q = fl_kquotient_of(k, a.t[0].s[0]);
     if (!fl_kpoly_is(&q->a, symbol)) return 0;
     *below = q->m;
   } else if (a.t[0].s[0] != symbol) {
@@ -139,7 +138,7 @@ static int find_divisions(void *arg, fl_kstmt *s) {
   finder *f = arg;
   const fl_kvisitor see = {NULL, find_division, f};
   if (!fl_kindex_place(f->g->k, s, &f->at)) return 1;
-  for (int i = 0; i < 4; i++) fl_kwalk_expr(&see, s->x[i]);
+  fl_kwalk_operands(&see, s);
   return 1;
 }
 
@@ -285,10 +284,7 @@ static void set_base(fl_kgathering *g, fl_kblock *b, fl_kchain *c) {
   fl_kexpr *there = NULL;
   const int n = c->n;
   assert(n >= 1 && n <= 2);
-  for (int k = 0; k < n; k++) {
-    fl_kexpr *positive = set_modulus(g, b, c, k);
-    there = !there ? positive : positive ? kx_op(d, FL_KO_LAND, there, positive) : there;
-  }
+  for (int k = 0; k < n; k++) there = kx_both(d, there, set_modulus(g, b, c, k));
   for (int k = 0; k <= n; k++) c->b[k] = kg_local(g, FL_KT_I32, names[k + (k == n && k == 1)]);
   if (d->a->failed) return;
   split(g, b, g->element, c->m[0], c->b[0], c->b[1]);

@@ -73,10 +73,7 @@ static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
   fl_kgathering *g = y->g;
   fl_kpoly by = y->site->digits.whole;
   fl_kpoly_subtract(&by, p);
-  if (by.bad || by.n > 2) return NULL;
-  for (int i = 0; i < by.n; i++)
-    for (int k = 0; k < by.t[i].n; k++)
-      if (!fl_kpoly_is_uniform(g->k, by.t[i].s[k])) return NULL;
+  if (by.bad || by.n > 2 || !fl_kpoly_all(&by, fl_kpoly_is_uniform, g->k)) return NULL;
   const int near = by.n == 0 ||
                    (by.n == 1 && !by.t[0].n && by.t[0].c < FL_KG_NEAR && by.t[0].c > -FL_KG_NEAR);
   const int narrow = fl_kt_size(x->type) == 4 && fl_kg_is_short(g, &by);
@@ -187,10 +184,6 @@ static void run_thread(thread *y, fl_kblock *b) {
 
 /* ---- the site --------------------------------------------------------------------------- */
 
-static fl_kexpr *both(fl_kgathering *g, fl_kexpr *x, fl_kexpr *y) {
-  return !x ? y : !y ? x : kx_op(&g->d, FL_KO_LAND, x, y);
-}
-
 /* x < the extent of a symbol */
 static fl_kexpr *within(fl_kgathering *g, fl_kexpr *x, int32_t symbol) {
   return x ? kx_op(&g->d, FL_KO_LT, x, fl_kexpr_cast(g->d.a, x->type, fl_kg_extent(g, symbol)))
@@ -223,7 +216,7 @@ static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kg_digits(g, b, y->site, t, y->v);
   if (g->d.a->failed) return;
   for (int i = 0; i < x->n; i++)
-    c = both(g, c, within(g, as(y, FL_KT_U32, kx_var(&g->d, y->v[i])), x->symbol[i]));
+    c = kx_both(&g->d, c, within(g, as(y, FL_KT_U32, kx_var(&g->d, y->v[i])), x->symbol[i]));
   fl_kstmt *in = fl_kstmt_if(g->d.f, b, c);
   if (!in) return;
   for (int i = 0; i < x->n; i++) set_number(y, &in->body, x->symbol[i], kx_var(&g->d, y->v[i]));
@@ -247,14 +240,15 @@ static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kexpr *top = kx_op(d, FL_KO_SUB, kg_wide(g, fl_kg_extent(g, symbol[1])), kx_int(d, 1));
   fl_kexpr *rest = kx_op(d, FL_KO_SUB, t, kx_op(d, FL_KO_MUL, kx_var(d, high), by));
   kx_set(d, b, high,
-         fl_kexpr_select(d->a, both(g, positive, kx_op(d, FL_KO_LT, first, top)), first, top));
+         fl_kexpr_select(d->a, kx_both(d, positive, kx_op(d, FL_KO_LT, first, top)), first, top));
   fl_kexpr *reach = kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_LE, by, zero), within(g, rest, symbol[0]));
-  fl_kstmt *s = fl_kstmt_loop(d->f, b, both(g, kx_op(d, FL_KO_GE, kx_var(d, high), zero), reach));
+  fl_kexpr *on = kx_both(d, kx_op(d, FL_KO_GE, kx_var(d, high), zero), reach);
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, on);
   if (!s) return;
   s->op = 1;
   kx_set(d, &s->body, low, rest);
   kx_set(d, &s->other, high, kg_op(g, FL_KO_SUB, high, kx_int(d, 1)));
-  fl_kexpr *fits = both(g, kx_op(d, FL_KO_GE, kx_var(d, low), zero),
+  fl_kexpr *fits = kx_both(d, kx_op(d, FL_KO_GE, kx_var(d, low), zero),
                         within(g, kx_var(d, low), symbol[0]));
   fl_kstmt *in = fl_kstmt_if(d->f, &s->body, fits);
   if (!in) return;
@@ -279,7 +273,7 @@ void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total) {
            *zero = kx_int(d, 0), *c = NULL;
   fl_kexpr *scale = kx_int(d, x->scale);
   if (!in_u32 && !all) c = kx_op(d, FL_KO_GE, t, zero);
-  if (x->scale != 1) c = both(g, c, kx_op(d, FL_KO_EQ, kx_op(d, FL_KO_REM, t, scale), zero));
+  if (x->scale != 1) c = kx_both(&g->d, c, kx_op(d, FL_KO_EQ, kx_op(d, FL_KO_REM, t, scale), zero));
   fl_kstmt *in = c ? fl_kstmt_if(d->f, b, c) : NULL;
   if (in) b = &in->body;
   if (x->scale != 1) t = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, t, scale));

@@ -12,19 +12,15 @@ static int is_held(const void *in_thread, const fl_kexpr *x) {
   return x->kind == FL_KX_LOAD && ((const uint8_t *)in_thread)[x->var];
 }
 
-static fl_kexpr *both(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
-  return x && y ? kx_op(d, FL_KO_LAND, x, y) : y;
-}
-
 /* The condition under which operand i of x is evaluated, if x is under 'when' (NULL: always). The
 ** operands of x before i are rewritten already. */
 static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i) {
   if (!i) return when;
   if (x->kind == FL_KX_SELECT)
-    return both(d, when, i == 1 ? x->x[0] : fl_kexpr_unary(d->a, FL_KO_NOT, x->x[0]));
-  if (x->kind == FL_KX_BINARY && x->op == FL_KO_LAND) return both(d, when, x->x[0]);
+    return kx_both(d, when, i == 1 ? x->x[0] : fl_kexpr_unary(d->a, FL_KO_NOT, x->x[0]));
+  if (x->kind == FL_KX_BINARY && x->op == FL_KO_LAND) return kx_both(d, when, x->x[0]);
   if (x->kind == FL_KX_BINARY && x->op == FL_KO_LOR)
-    return both(d, when, fl_kexpr_unary(d->a, FL_KO_NOT, x->x[0]));
+    return kx_both(d, when, fl_kexpr_unary(d->a, FL_KO_NOT, x->x[0]));
   return when;
 }
 

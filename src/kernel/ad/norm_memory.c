@@ -82,12 +82,10 @@ static int is_load(const void *of, const fl_kexpr *x) {
 }
 
 /* x with the element replaced by its register. */
-static fl_kexpr *replaced(place *p, fl_kexpr *x) {
-  if (!fl_kexpr_any(x, is_load, p)) return x;
-  if (is_load(p, x)) return kx_var(p->d, p->reg);
-  fl_kexpr *k[FL_K_MAX_ARGS];
-  for (int i = 0; i < x->n; i++) k[i] = replaced(p, x->x[i]);
-  fl_kexpr *e = fl_kexpr_over(p->d->a, x, k);
+static fl_kexpr *replaced(void *of, fl_kexpr *x) {
+  place *p = of;
+  if (!x || is_load(p, x)) return x ? kx_var(p->d, p->reg) : NULL;
+  fl_kexpr *e = fl_kexpr_mapped(p->d->a, x, replaced, p);
   return e ? e : x;
 }
 
@@ -134,12 +132,6 @@ static fl_kblock rewritten(place *p, fl_kblock b) {
     else fl_kblock_put(&out, s);
   }
   return out;
-}
-
-static int see_any_load(void *arg, fl_kexpr *x) {
-  uint8_t *loaded = arg;
-  if (x->kind == FL_KX_LOAD) loaded[x->var] = 1;
-  return 1;
 }
 
 /* Puts code around the loop s, which is in no list: into *before and *after. */
@@ -198,8 +190,7 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n
 void fl_kad_hold_elements(fl_kad_state *d) {
   const int n = d->f->n_vars;
   uint8_t *loaded = fl_karena_new(d->a, (size_t)n + 1);
-  const fl_kvisitor see = {NULL, see_any_load, loaded};
   if (!loaded) return;
-  fl_kwalk_block(&see, d->body);
+  fl_kaccessed(d->body, loaded, NULL);
   d->body = walk(d, d->body, loaded, n);
 }

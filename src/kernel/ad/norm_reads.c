@@ -124,11 +124,6 @@ static fl_kblock walk(reads *w, fl_kblock b) {
   return out;
 }
 
-static int see_write(void *arg, fl_kstmt *s) {
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) ((uint8_t *)arg)[s->var] = 1;
-  return 1;
-}
-
 void fl_kad_read_once(fl_kad_state *d) {
   reads *w = fl_karena_new(d->a, sizeof *w);
   const int n = d->f->n_vars, most = 2 * d->f->n_sites + 16;
@@ -139,8 +134,7 @@ void fl_kad_read_once(fl_kad_state *d) {
   w->assigned = fl_karena_new(d->a, (size_t)n + (size_t)most + 1);      /* temporaries too */
   w->count = fl_karena_new(d->a, (size_t)most * sizeof *w->count);
   if (!w->only || !w->written || !w->assigned || !w->count) return;
-  const fl_kvisitor see = { see_write, NULL, w->written };
-  fl_kwalk_block(&see, d->body);
+  fl_kaccessed(d->body, NULL, w->written);
   for (int v = 0; v < n; v++) {
     const fl_kvar *x = &d->f->vars[v];
     w->only[v] = x->kind == FL_KV_POINTER && !w->written[v] && fl_kt_is_float(x->type) &&

@@ -148,11 +148,7 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   const int64_t c = fl_kpoly_take_constant(&d);
   for (int i = 0; i < d.n && d.n > 1; i++)            /* the term of D - m that has no thread's
                                                       ** number in it */
-    if (d.t[i].c < 0) {
-      int uniform = 1;
-      for (int j = 0; j < d.t[i].n; j++) uniform &= fl_kpoly_is_uniform(y->k, d.t[i].s[j]);
-      if (uniform) down = i;
-    }
+    if (d.t[i].c < 0 && fl_kterm_all(&d.t[i], fl_kpoly_is_uniform, y->k)) down = i;
   if (down >= 0) {
     m = d.t[down];
     m.c = -m.c;
@@ -239,15 +235,14 @@ static int is_steady(const splitter *y, const fl_kexpr *x, int depth) {
   return 1;
 }
 
+static int is_no_quotient(const void *none, int32_t s) { return (void)none, s < FL_KSYM_QUOTIENT; }
+
 static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
   fl_kexpr *k[FL_K_MAX_ARGS] = {0};
   if (depth > DEPTH || y->pieces > MOST_PIECES) return NULL;
   if (!has_choice(y, x, 0)) return x;
-  const fl_kpoly p = poly_of(y, x);
-  int plain = !p.bad;                             /* a remainder that cancels needs nothing */
-  for (int i = 0; i < p.n && plain; i++)
-    for (int j = 0; j < p.t[i].n; j++) plain &= p.t[i].s[j] < FL_KSYM_QUOTIENT;
-  if (plain) return x;
+  const fl_kpoly p = poly_of(y, x);                /* a remainder that cancels needs nothing */
+  if (!p.bad && fl_kpoly_all(&p, is_no_quotient, NULL)) return x;
   if (x->kind == FL_KX_VAR) {
     fl_kexpr *def = (fl_kexpr *)(uintptr_t)fl_kdef_only(y->k->defs, x->var);
     return is_steady(y, def, 0) ? spread(y, def, depth + 1) : x;
@@ -274,7 +269,8 @@ static fl_kexpr *loads(splitter *y, const fl_kexpr *x, fl_kexpr *index) {
   return r;
 }
 
-static fl_kexpr *rewrite(splitter *y, fl_kexpr *x) {
+static fl_kexpr *rewrite(void *of, fl_kexpr *x) {
+  splitter *y = of;
   if (!x) return NULL;
   const fl_kvar *v = x->kind == FL_KX_LOAD ? &y->f->vars[x->var] : NULL;
   if (v && v->kind == FL_KV_POINTER && v->is_const && fl_kt_is_float(v->type)) {
@@ -284,11 +280,7 @@ static fl_kexpr *rewrite(splitter *y, fl_kexpr *x) {
     y->done = 1;
     return loads(y, x, index);
   }
-  fl_kexpr *k[FL_K_MAX_ARGS] = {0};
-  int changed = 0;
-  for (int i = 0; i < x->n; i++) changed |= (k[i] = rewrite(y, x->x[i])) != x->x[i];
-  if (!changed) return x;
-  fl_kexpr *r = fl_kexpr_over(y->f->arena, x, k);
+  fl_kexpr *r = fl_kexpr_mapped(y->f->arena, x, rewrite, y);
   return r ? r : x;
 }
 

@@ -23,24 +23,16 @@ static int count(const fl_kfunc *f, const fl_kblock *b) {
 
 int fl_krecord_count(const fl_kfunc *f) { return f->has_body ? count(f, &f->body) : 0; }
 
-static fl_kexpr *special(const recording *r, int what) {
-  return fl_kexpr_cast(r->a, FL_KT_I64, fl_kexpr_special(r->a, what));
-}
-
 static fl_kexpr *op(const recording *r, int what, fl_kexpr *x, fl_kexpr *y) {
   return fl_kexpr_binary(r->a, what, x, y);
 }
 
-/* x + size_x * (y + size_y * z), of the first of three specials in a row. */
 static fl_kexpr *flat(const recording *r, int at, int size) {
-  fl_kexpr *y = op(r, FL_KO_ADD, special(r, at + 1),
-                   op(r, FL_KO_MUL, special(r, size + 1), special(r, at + 2)));
-  return op(r, FL_KO_ADD, special(r, at), op(r, FL_KO_MUL, special(r, size), y));
+  return fl_kexpr_number(r->a, FL_KT_I64, at, size);
 }
 
 static fl_kexpr *volume(const recording *r, int size) {
-  return op(r, FL_KO_MUL, special(r, size),
-            op(r, FL_KO_MUL, special(r, size + 1), special(r, size + 2)));
+  return fl_kexpr_volume(r->a, FL_KT_I64, size);
 }
 
 /* place * threads + thread */

@@ -60,12 +60,6 @@ static int rounds(const counting *c, int is_signed) {
   return -1;
 }
 
-static int length(const fl_kblock *b) {
-  int n = 0;
-  for (const fl_kstmt *s = b->first; s; s = s->next) n += 1 + length(&s->body) + length(&s->other);
-  return n;
-}
-
 /* ---- the counter's value substituted ----------------------------------------------------- */
 
 static fl_kexpr *put(unroller *u, fl_kexpr *x);
@@ -216,7 +210,7 @@ static fl_kblock unroll(unroller *u, fl_kblock b) {
     counting c;
     const int n = s->kind == FL_KS_LOOP && counts(u->f, before, s, &c)
                 ? rounds(&c, fl_ktypes[u->f->vars[c.var].type].is_signed) : -1;
-    const int more = n < 0 ? 0 : n * length(&s->body);
+    const int more = n < 0 ? 0 : n * fl_kblock_length(s->body);
     if (n >= 0 && u->statements + more <= MOST_STATEMENTS) {
       fl_kblock all = {0};
       u->statements += more;
@@ -233,7 +227,7 @@ static fl_kblock unroll(unroller *u, fl_kblock b) {
 fl_kfunc *fl_kunroll(fl_karena *a, const fl_kfunc *f) {
   unroller u = {.f = fl_kfunc_clone(a, f)};
   if (!u.f) return NULL;
-  u.statements = length(&u.f->body);
+  u.statements = fl_kblock_length(u.f->body);
   u.f->body = unroll(&u, u.f->body);
   return u.done && !a->failed ? u.f : NULL;
 }

@@ -79,8 +79,7 @@ static int read_expr(void *arg, fl_kexpr *x) {
 static void read_operands(walk *w, const fl_kstmt *s) {
   reader r = { w, s->line };
   const fl_kvisitor v = { NULL, read_expr, &r };
-  for (int i = 0; i < 4; i++) fl_kwalk_expr(&v, s->x[i]);
-  for (int i = 0; i < s->n_args; i++) fl_kwalk_expr(&v, s->args[i]);
+  fl_kwalk_operands(&v, s);
 }
 
 static void note_write(walk *w, const fl_kstmt *s) {
@@ -122,7 +121,7 @@ static void walk_stmt(walk *w, fl_kstmt *s) {
     return;
   }
   read_operands(w, s);
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) note_write(w, s);
+  if (fl_kwrites(s)) note_write(w, s);
   walk_apart(w, s->body);
   walk_apart(w, s->other);
   forget_stmt(w, s);

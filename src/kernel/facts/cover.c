@@ -238,21 +238,13 @@ static int labelled(walk *w, fl_kstmt *s) {
   return left;
 }
 
-static int is_uniform(const poly *p) {
-  for (int i = 0; p && i < p->n; i++)
-    for (int k = 0; k < p->t[i].n; k++) {
-      const int32_t s = p->t[i].s[k];
-      if (s <= FL_KSPECIAL_BID_Z || s >= FL_KSYM_COUNTER) return 0;
-    }
-  return p != NULL;
+static int is_no_counter(const void *none, int32_t s) { return (void)none, s < FL_KSYM_COUNTER; }
+
+static int is_size(const void *none, int32_t s) {
+  return s > FL_KSPECIAL_BID_Z && is_no_counter(none, s);
 }
 
-static int has_counter(const poly *p) {
-  for (int i = 0; i < p->n; i++)
-    for (int k = 0; k < p->t[i].n; k++)
-      if (p->t[i].s[k] >= FL_KSYM_COUNTER) return 1;
-  return 0;
-}
+static int is_uniform(const poly *p) { return p && fl_kpoly_all(p, is_size, NULL); }
 
 /* The counter v of the loop for (v = …; v < to; v += by), or -1. Casts keep a v that stays in range
 ** (cover_launch.c). A counter that begins at another counter takes other values in each round of
@@ -261,8 +253,8 @@ static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc
   fl_kcount c;
   if (!fl_kcount_of(w->f, s, &c) || c.step.op != FL_KO_ADD || c.op != FL_KO_LT) return -1;
   *l = (fl_kc_loop){ before[c.step.var].p, poly_of(w, c.step.by), poly_of(w, c.bound) };
-  return l->from && !has_counter(l->from) && is_uniform(l->by) && is_uniform(l->to)
-         && !fl_kassigned(&s->body, c.step.var, NULL) ? c.step.var : -1;
+  return l->from && fl_kpoly_all(l->from, is_no_counter, NULL) && is_uniform(l->by) &&
+         is_uniform(l->to) && !fl_kassigned(&s->body, c.step.var, NULL) ? c.step.var : -1;
 }
 
 /* Keeps the stores inside the loop, down to 'end' of the list, whose index moves with the counter;
@@ -427,11 +419,6 @@ static int find_fit(fl_mem *m, const fl_kfunc *f, uint8_t *fit) {
   return any;
 }
 
-static int count_loop(void *arg, fl_kstmt *s) {
-  *(size_t *)arg += s->kind == FL_KS_LOOP;
-  return 1;
-}
-
 static void run(walk *w) {
   const fl_kfunc *f = w->f;
   for (int i = 0; i < f->n_vars; i++) {
@@ -451,10 +438,7 @@ fl_kcover *fl_kcover_new(fl_mem *m, const fl_kfunc *f) {
   if (c) {
     fl_karena_init(&c->arena, m);
     c->f = f;
-    size_t loops = 1;
-    const fl_kvisitor count = { count_loop, NULL, &loops };
-    fl_kwalk_block(&count, f->body);
-    c->loops = fl_karena_new(&c->arena, loops * sizeof *c->loops);
+    c->loops = fl_karena_new(&c->arena, ((size_t)f->n_loops + 1) * sizeof *c->loops);
     walk w = { .a = &c->arena, .f = f, .out = c, .fit = fit };
     w.env = fl_karena_new(&c->arena, (size_t)f->n_vars * sizeof *w.env);
     if (c->loops && w.env) run(&w);

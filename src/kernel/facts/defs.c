@@ -33,13 +33,12 @@ static int is_of_set(const void *set, const fl_kexpr *x) {
 
 int fl_kreads_of(const fl_kexpr *x, const uint8_t *set) { return fl_kexpr_any(x, is_of_set, set); }
 
-int fl_kjumps(fl_kblock b) {
-  for (const fl_kstmt *s = b.first; s; s = s->next)
-    if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE ||
-        fl_kjumps(s->body) || fl_kjumps(s->other))
-      return 1;
-  return 0;
+static int is_jump(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
 }
+
+int fl_kjumps(fl_kblock b) { return fl_kblock_any(b, is_jump, NULL); }
 
 /* ---- definitions ------------------------------------------------------------------------ */
 
@@ -53,8 +52,7 @@ static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;
     if (v && v->value == s->x[0]) v->until = end;
     if (s->kind == FL_KS_BLOCK) extend(d, s->body, end, 1);
-    const int jump = s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
-    if (nested && (jump || fl_kjumps(s->body) || fl_kjumps(s->other))) return;
+    if (nested && (is_jump(NULL, s) || fl_kjumps(s->body) || fl_kjumps(s->other))) return;
   }
 }
 
@@ -72,7 +70,7 @@ static void define(finder *x, const fl_kstmt *s, int32_t var, int32_t loop, int 
 static void find(finder *x, fl_kblock b, int32_t loop, int depth) {
   fl_kdefs *d = x->d;
   for (const fl_kstmt *s = b.first; s; s = s->next) {
-    const int gives = s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC,
+    const int gives = s->kind == FL_KS_ASSIGN || fl_kwrites(s),
               in = depth + (s->kind == FL_KS_LOOP);
     x->order++;
     define(x, s, gives ? s->var : -1, loop, depth);

@@ -41,8 +41,8 @@ static void classify_block(classify *c, const fl_kblock *b) {
   for (fl_kstmt *s = b->first; s; s = s->next) {
     const int outermost = s->kind == FL_KS_LOOP && !c->loop;
     c->s = s;
-    if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) classify_index(c, s->site, s->x[0]);
-    for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
+    if (fl_kwrites(s)) classify_index(c, s->site, s->x[0]);
+    fl_kwalk_operands(&loads, s);
     if (outermost) {
       memset(c->inside, 0, (size_t)c->x->f->n_vars);
       fl_kassigned_by(s, c->inside);

@@ -99,14 +99,17 @@ int fl_kpoly_has_negative(const fl_kpoly *p) {
   return 0;
 }
 
+int fl_kpoly_all(const fl_kpoly *p, fl_kis_known *is, const void *arg) {
+  for (int i = 0; i < p->n; i++)
+    if (!fl_kterm_all(&p->t[i], is, arg)) return 0;
+  return 1;
+}
+
+static int is_of_threads(const void *none, int32_t s) { return (void)none, s < FL_KSYM_SAME; }
+
 /* Is p a sum of positive multiples of the threads' numbers? Then it is not negative. */
 int fl_kpoly_is_natural(const fl_kpoly *p) {
-  for (int i = 0; i < p->n; i++) {
-    if (p->t[i].c < 0) return 0;
-    for (int j = 0; j < p->t[i].n; j++)
-      if (p->t[i].s[j] >= FL_KSYM_SAME) return 0;
-  }
-  return !p->bad;
+  return !p->bad && !fl_kpoly_has_negative(p) && fl_kpoly_all(p, is_of_threads, NULL);
 }
 
 void fl_kterm_drop(fl_kterm *t, int32_t s) {
@@ -127,6 +130,12 @@ int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg) {
   }
   if (s >= 0) fl_kterm_drop(t, s);
   return s;
+}
+
+int fl_kterm_all(const fl_kterm *t, fl_kis_known *is, const void *arg) {
+  for (int i = 0; i < t->n; i++)
+    if (!is(arg, t->s[i])) return 0;
+  return 1;
 }
 
 int fl_kterm_holds(const fl_kterm *t, int32_t s) {
@@ -196,23 +205,11 @@ static uint64_t hash_of(const fl_kpoly *p) {
   return h;
 }
 
-/* Room for one more of 'size' bytes in a list that begins at 'at'; NULL: no memory. */
-static void *room(fl_karena *a, void *at, int n, int *cap, size_t size) {
-  if (n < *cap) return at;
-  const int more = *cap ? 2 * *cap : 16;
-  void *to = fl_karena_new(a, (size_t)more * size);
-  if (!to) return NULL;
-  assert(!n || at);
-  if (n) memcpy(to, at, (size_t)n * size);
-  *cap = more;
-  return to;
-}
-
 int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p) {
   const uint64_t hash = hash_of(p);
   for (int i = 0; i < all->n; i++)
     if (all->at[i].hash == hash && fl_kpoly_same(&all->at[i].p, p)) return i + 1;
-  void *at = room(all->a, all->at, all->n, &all->cap, sizeof *all->at);
+  void *at = fl_karena_room(all->a, all->at, all->n, &all->cap, sizeof *all->at);
   if (!at) return 0;
   all->at = at;
   all->at[all->n] = (struct fl_kpoly_met){ hash, *p };
@@ -250,7 +247,7 @@ static fl_kpoly quotient(fl_kquotients *all, fl_kpoly a, const fl_kpoly *by, int
         fl_kpoly_same(&x->a, &q.a))
       return fl_kpoly_symbol(FL_KSYM_QUOTIENT + i);
   }
-  void *at = room(all->a, all->at, all->n, &all->cap, sizeof *all->at);
+  void *at = fl_karena_room(all->a, all->at, all->n, &all->cap, sizeof *all->at);
   if (!at) return bad();
   all->at = at;
   all->at[all->n] = q;

@@ -60,6 +60,11 @@ void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor */
 enum { FL_KDIGIT_SEVERAL = -2 };
 typedef int fl_kis_known(const void *arg, int32_t s);
 int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg);
+int fl_kterm_all(const fl_kterm *t, fl_kis_known *is, const void *arg);    /* of all its symbols? */
+/* Is s the number of a thread or a block along an axis, or a global index? */
+static inline int fl_ksym_is_number(int32_t s) {
+  return s <= FL_KSPECIAL_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_GLOBAL + 3);
+}
 fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok);
 /* |big / small|; *ok: that is one term. */
 fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok);
@@ -77,6 +82,7 @@ int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p);     /* from 1; 0: no me
 int64_t fl_kpoly_take_constant(fl_kpoly *p);                 /* p = rest + it */
 int fl_kpoly_has_negative(const fl_kpoly *p);                /* a coefficient below 0 */
 int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
+int fl_kpoly_all(const fl_kpoly *p, fl_kis_known *is, const void *arg);    /* of all its symbols? */
 /* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes P times the global index along a. */
 void fl_kpoly_join(fl_kpoly *p);
 /* Is p a remainder a - m * (a / m), with a of one term? NULL: no; else the quotient a / m, which is

@@ -76,8 +76,6 @@ static int cover(const route *r, int32_t s, coverage *c) {
   return 1;
 }
 
-static int is_uniform(const void *k, int32_t s) { return fl_kpoly_is_uniform(k, s); }
-
 /* Splits p into digits and a shift that is the same in all threads; 0: a term has two digits, or
 ** one that is of no thread. */
 static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c,
@@ -86,7 +84,7 @@ static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *
   *shift = (fl_kpoly){ 0 };
   for (int i = 0; i < p->n; i++) {
     fl_kterm stride = p->t[i];
-    const int32_t s = fl_kterm_digit(&stride, is_uniform, r->k);
+    const int32_t s = fl_kterm_digit(&stride, fl_kpoly_is_uniform, r->k);
     if (s == -1) shift->t[shift->n++] = stride;
     if (s == -1) continue;
     if (s < 0 || s >= FL_KSYM_QUOTIENT) return 0;
@@ -124,8 +122,7 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   const int level = fl_kuniform_level(k->uniform, index);
   if (level == FL_KEQUAL_GRID) return FL_KI_UNIFORM_GRID;
   if (level == FL_KEQUAL_BLOCK) return FL_KI_UNIFORM_BLOCK;
-  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops == FL_KPOLY_LOOPS)
-    return FL_KI_OTHER;
+  if (!fl_kroute_is_place(&r)) return FL_KI_OTHER;
   memset(&c, 0, sizeof c);
   fl_kpoly p = fl_kpoly_of(k, &r.at, index);
   if (p.bad || !split(&r, &p, d, &n, &c, &shift) || !fl_kroute_is_chain(&r, d, n))
@@ -261,7 +258,7 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
   int n;
   memset(out, 0, sizeof *out);
   memset(&c, 0, sizeof c);
-  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops) return 0;
+  if (!fl_kroute_is_place(&r) || r.at.n_loops) return 0;
   const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
   if (p.bad || !split(&r, &p, d, &n, &c, &out->shift) || n > FL_KDIGITS ||
       !are_all(&r, d, n, &c)) return 0;
@@ -282,10 +279,6 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
 
 /* ---- numbers with bounds --------------------------------------------------------------------- */
 
-static int is_number(int32_t s) {                /* a number of the thread, which is not negative */
-  return s <= FL_KSPECIAL_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_VAR);
-}
-
 /* Marks the parameters of a product that must be positive; 0: the product has other factors. */
 static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need) {
   for (int i = 0; i < t->n; i++) {
@@ -298,7 +291,7 @@ static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need)
 
 /* Is p the number of a thread? */
 static int is_one_number(const fl_kpoly *p) {
-  return p->n == 1 && p->t[0].n == 1 && p->t[0].c == 1 && is_number(p->t[0].s[0]);
+  return p->n == 1 && p->t[0].n == 1 && p->t[0].c == 1 && fl_ksym_is_number(p->t[0].s[0]);
 }
 
 /* Is d = a % m for a number a of the thread, or a quotient of one? */
@@ -316,9 +309,9 @@ int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, 
   if (d->bad || !fl_kroute_find(&r)) return 0;
   if (is_remainder(k, d, &by, need)) return !m || (by.c == m->c && fl_kterm_same(&by, m));
   if (d->n != 1 || d->t[0].c != 1 || d->t[0].n != 1) return 0;
-  if (is_number(d->t[0].s[0])) return !m || fl_kroute_stays_below(&r, d->t[0].s[0], m);
+  if (fl_ksym_is_number(d->t[0].s[0])) return !m || fl_kroute_stays_below(&r, d->t[0].s[0], m);
   const int32_t s0 = d->t[0].s[0];
-  const fl_kquotient *q = s0 < FL_KSYM_QUOTIENT ? NULL : &k->quotients->at[s0 - FL_KSYM_QUOTIENT];
+  const fl_kquotient *q = s0 < FL_KSYM_QUOTIENT ? NULL : fl_kquotient_of(k, s0);
   if (!q || !is_one_number(&q->a) || !need_positive(k, &q->m, need)) return 0;
   if (!m) return 1;
   /* i / w < h where i < w * h or i / w < h is known */

@@ -40,33 +40,19 @@ static void add_known(search *w, int32_t s) {
   w->changed = 1;
 }
 
-static int is_known(const void *search_, int32_t s);
-
-static int knows_all(const search *w, const fl_kpoly *p) {
-  for (int i = 0; i < p->n; i++)
-    for (int j = 0; j < p->t[i].n; j++)
-      if (!is_known(w, p->t[i].s[j])) return 0;
-  return 1;
-}
-
 static int is_known(const void *search_, int32_t s) {
   const search *w = search_;
   if (s == FL_KSYM_SAME || fl_kpoly_is_uniform(w->r.k, s) || has(w, s)) return 1;
-  if (w->r.at.same != FL_KSAME_NONE && s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT) {
-    const fl_kexpr x = { .kind = FL_KX_VAR, .var = s - FL_KSYM_VAR };
-    return w->r.at.same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(w->r.k, &x)
-                                            : fl_kuniform_in_block(w->r.k, &x);
-  }
-  return s >= FL_KSYM_QUOTIENT && knows_all(w, &w->r.k->quotients->at[s - FL_KSYM_QUOTIENT].a);
+  if (s >= FL_KSYM_QUOTIENT) return fl_kpoly_all(&fl_kquotient_of(w->r.k, s)->a, is_known, w);
+  const fl_kexpr x = { .kind = FL_KX_VAR, .var = s - FL_KSYM_VAR };
+  return s >= FL_KSYM_VAR && fl_kplace_agrees(w->r.k, &w->r.at, &x);
 }
 
 /* p without the terms that are known. */
 static fl_kpoly unknown_part(const search *w, const fl_kpoly *p) {
   fl_kpoly r = { 0 };
-  for (int i = 0; i < p->n; i++) {
-    const fl_kpoly one = { .n = 1, .t = { p->t[i] } };
-    if (!knows_all(w, &one)) r.t[r.n++] = p->t[i];
-  }
+  for (int i = 0; i < p->n; i++)
+    if (!fl_kterm_all(&p->t[i], is_known, w)) r.t[r.n++] = p->t[i];
   return r;
 }
 
@@ -143,12 +129,12 @@ static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly 
       int ok, less = 1;
       const int32_t s = p->t[i].s[j];
       if (s < FL_KSYM_QUOTIENT) continue;
-      const fl_kquotient *q = &w->r.k->quotients->at[s - FL_KSYM_QUOTIENT];
+      const fl_kquotient *q = fl_kquotient_of(w->r.k, s);
       if (!fl_kpoly_same(&q->a, unit)) continue;
       const fl_kterm ratio = fl_kterm_ratio(&q->m, low, &ok);
       if (!ok) continue;
       if (best >= 0)
-        (void)fl_kterm_ratio(&w->r.k->quotients->at[best - FL_KSYM_QUOTIENT].m, &q->m, &less);
+        (void)fl_kterm_ratio(&fl_kquotient_of(w->r.k, best)->m, &q->m, &less);
       if (less) best = s, *by = ratio;
     }
   return best;
@@ -169,7 +155,7 @@ static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdi
   if (!take_unit(p, unit, &stride)) return 0;
   while ((s = next_quotient(w, p, unit, &low, &by)) >= 0) {
     fl_kdigit x = { .s = -1, .kind = FL_KDIGIT_REM, .unit = unit, .low = low, .bound = by };
-    x.high = w->r.k->quotients->at[s - FL_KSYM_QUOTIENT].m;
+    x.high = fl_kquotient_of(w->r.k, s)->m;
     if (!is_rest_known(w, &x) && !add_digit(d, n, x, &stride)) return 0;
     if (!take_factor(p, s, &more)) return 0;
     for (int i = 0; i < stride.n; i++) {                  /* q' = by * q + rest */
@@ -205,7 +191,7 @@ static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
   int32_t s;
   *n = 0;
   while ((s = first_quotient(w, &p)) >= 0) {
-    const fl_kpoly *unit = &w->r.k->quotients->at[s - FL_KSYM_QUOTIENT].a;
+    const fl_kpoly *unit = &fl_kquotient_of(w->r.k, s)->a;
     if (!is_unit(w, unit) || !split_unit(w, &p, unit, d, n)) return 0;
   }
   for (int i = 0; i < p.n; i++) {
@@ -275,28 +261,16 @@ static void join_rests(search *w) {
   }
 }
 
-fl_kpoly fl_kown_step(const search *w, int32_t var) {
-  fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, w->r.k->defs->var[var].step);
-  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
-  return step;
-}
-
 /* b + c * (n + k * m) with b known and a thread's number n < m makes n known; a % m + k * m makes a
 ** % m known. */
 static void use_counter(search *w, int32_t var) {
-  const fl_kdef *v = &w->r.k->defs->var[var];
-  fl_kplace then = w->r.at;
-  fl_kpoly a;
+  fl_kpoly first, step, a;
   fl_kterm m;
-  if (!fl_kdef_is_counter(w->r.k->defs, var)) return;
-  then.order = v->order;
-  const fl_kpoly first = fl_kpoly_of(w->r.k, &then, v->value), step = fl_kown_step(w, var);
-  if (first.bad || step.bad || step.n != 1) return;
+  if (!fl_kroute_counts(&w->r, FL_KSYM_VAR + var, &first, &step) || step.n != 1) return;
   const fl_kterm move = step.t[0];
   const fl_kpoly own = unknown_part(w, &first);
   const int32_t base = own.n == 1 && own.t[0].n == 1 ? own.t[0].s[0] : -1;
-  if (base >= FL_KSPECIAL_TID_X &&
-      (base <= FL_KSPECIAL_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3))) {
+  if (base >= 0 && fl_ksym_is_number(base)) {
     const fl_kterm times = { own.t[0].c, 0, { 0 } };
     int ok;
     m = fl_kterm_ratio(&move, &times, &ok);
@@ -385,12 +359,9 @@ static int prove(search *w, int in_block, fl_klimits *used) {
   return is_one_thread(w);
 }
 
-static int has_continue(fl_kblock b) {
-  for (const fl_kstmt *s = b.first; s; s = s->next)
-    if (s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE || has_continue(s->body) ||
-        has_continue(s->other))
-      return 1;
-  return 0;
+static int is_continue(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
 }
 
 /* Does every round of the loop pass a barrier of the block? Then threads that store at one place in
@@ -399,7 +370,7 @@ static int is_in_step(const fl_kstmt *loop) {
   int barrier = 0;
   for (const fl_kstmt *s = loop->body.first; s; s = s->next)
     barrier |= s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK;
-  return barrier && !has_continue(loop->body);
+  return barrier && !fl_kblock_any(loop->body, is_continue, NULL);
 }
 
 /* Is that true of all loops around the goal? -1: the goal is not in the block. */
@@ -422,10 +393,6 @@ static void gather_sums(search *w, const fl_kexpr *index, fl_ksame same) {
   w->n_given = w->n_sums;
 }
 
-int fl_kown_is_place(search *w) {
-  return w->r.goal->kind != FL_KS_LOOP && fl_kroute_find(&w->r) && w->r.at.n_loops < FL_KPOLY_LOOPS;
-}
-
 int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame step[2]) {
   const fl_kindices *k = w->r.k;
   for (int in_block = 0; in_block < 2; in_block++) {
@@ -443,7 +410,7 @@ int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame step[2]) {
 
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
   search w = { .r = { .k = k, .goal = s } };
-  if (!fl_kown_is_place(&w)) return 0;
+  if (!fl_kroute_is_place(&w.r)) return 0;
   const fl_ksame step[2] = { w.r.at.n_loops ? FL_KSAME_NONE : FL_KSAME_IN_GRID,
                              all_in_step(s, k->f->body) > 0 ? FL_KSAME_IN_BLOCK : FL_KSAME_NONE };
   return fl_kown_prove(&w, index, step);
@@ -457,7 +424,7 @@ static int32_t loop_of(const search *w, int32_t s) {
       !fl_kdef_is_counter(w->r.k->defs, s - FL_KSYM_VAR))
     return -1;
   const fl_kdef *v = &w->r.k->defs->var[s - FL_KSYM_VAR];
-  const fl_kpoly step = fl_kown_step(w, s - FL_KSYM_VAR);
+  const fl_kpoly step = fl_kroute_step(&w->r, s - FL_KSYM_VAR);
   const int moves = !step.bad && step.n == 1 && is_nonzero(w, &step.t[0]);
   return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
 }
@@ -483,7 +450,7 @@ static void know_round(search *w, int first) {
 uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
   search w = { .r = { .k = k, .goal = s } };
   uint64_t bits = 0;
-  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&w.r) || w.r.at.n_loops == FL_KPOLY_LOOPS) return 0;
+  if (!fl_kroute_is_place(&w.r)) return 0;
   const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
   add_sum(&w, &p);
   for (int first = w.r.at.n_loops - 1; first >= 0 && w.n_sums; first--) {
@@ -516,7 +483,7 @@ static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
   if (s < FL_KSYM_QUOTIENT)
     return s >= FL_KSYM_VAR && fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) &&
            k->defs->var[s - FL_KSYM_VAR].step_loop == loop;
-  const fl_kquotient *q = &k->quotients->at[s - FL_KSYM_QUOTIENT];
+  const fl_kquotient *q = fl_kquotient_of(k, s);
   int any = 0;
   for (int i = 0; i < q->a.n; i++)
     for (int j = 0; j < q->a.t[i].n; j++) any |= changes(k, q->a.t[i].s[j], loop);
@@ -535,7 +502,7 @@ static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m
       const int32_t s = p->t[i].s[j];
       if (!changes(w->r.k, s, loop)) continue;
       if (s >= FL_KSYM_QUOTIENT || n++) return 0;
-      const fl_kpoly step = fl_kown_step(w, s - FL_KSYM_VAR);
+      const fl_kpoly step = fl_kroute_step(&w->r, s - FL_KSYM_VAR);
       if (step.bad || step.n != 1) return 0;
       *m = (moving){ s, p->t[i], step.t[0] };
       fl_kterm_drop(&m->times, s);
@@ -555,7 +522,7 @@ int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const f
                         int32_t loop) {
   search a = { .r = { .k = k, .goal = read->s } }, b = { .r = { .k = k, .goal = write->s } };
   fl_kterm move, other;
-  if (read->s->kind == FL_KS_LOOP || !fl_kroute_find(&a.r) || !fl_kroute_find(&b.r)) return 0;
+  if (!fl_kroute_is_place(&a.r) || !fl_kroute_is_place(&b.r)) return 0;
   fl_kpoly p = fl_kpoly_of(k, &a.r.at, read->index), q = fl_kpoly_of(k, &b.r.at, write->index);
   if (p.bad || q.bad || !moving_term(&b, &q, loop, &move) || !moving_term(&a, &p, loop, &other))
     return 0;
@@ -587,9 +554,7 @@ int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const f
                            int32_t loop) {
   search a = { .r = { .k = k, .goal = p->s } }, b = { .r = { .k = k, .goal = q->s } };
   moving m, other;
-  if (p->s->kind == FL_KS_LOOP || q->s->kind == FL_KS_LOOP || !fl_kroute_find(&a.r) ||
-      !fl_kroute_find(&b.r))
-    return 0;
+  if (!fl_kroute_is_place(&a.r) || !fl_kroute_is_place(&b.r)) return 0;
   const fl_kpoly x = fl_kpoly_of(k, &a.r.at, p->index);
   fl_kpoly y = fl_kpoly_of(k, &b.r.at, q->index);
   if (x.bad || y.bad || !is_moving(&a, &x, loop, &m) || !is_moving(&b, &y, loop, &other)) return 0;

@@ -21,10 +21,6 @@ typedef struct fl_kown_search {
   int changed;
 } fl_kown_search;
 
-/* Finds the way to w's goal, which is no loop; 0: not found. */
-int fl_kown_is_place(fl_kown_search *w);
-/* What a round adds to counter var at w's place. */
-fl_kpoly fl_kown_step(const fl_kown_search *w, int32_t var);
 /* Returns FL_KI_OWNED_…; step: what the considered threads have in common in a grid, in a block. */
 int fl_kown_prove(fl_kown_search *w, const fl_kexpr *index, const fl_ksame step[2]);
 #endif

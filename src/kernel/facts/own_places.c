@@ -15,38 +15,29 @@ static int is_around(const search *w, int32_t loop) {
 
 /* Do counters u, at a's place, and v, at b's, have the same first value and step? */
 static int are_alike(const search *a, int32_t u, const search *b, int32_t v) {
-  const fl_kdef *x = &a->r.k->defs->var[u], *y = &b->r.k->defs->var[v];
-  fl_kplace of_x = a->r.at, of_y = b->r.at;
-  if (!fl_kdef_is_counter(a->r.k->defs, u) || !is_around(a, x->step_loop)
-      || a->r.k->f->vars[u].type != a->r.k->f->vars[v].type) return 0;
-  of_x.order = x->order;
-  of_y.order = y->order;
-  const fl_kpoly first = fl_kpoly_of(a->r.k, &of_x, x->value),
-                 other = fl_kpoly_of(b->r.k, &of_y, y->value);
-  const fl_kpoly step = fl_kown_step(a, u), by = fl_kown_step(b, v);
-  return !first.bad && !other.bad && !step.bad && !by.bad && fl_kpoly_same(&first, &other) &&
-         fl_kpoly_same(&step, &by);
+  const fl_kvar *vars = a->r.k->f->vars;
+  fl_kpoly first, step, other, by;
+  return is_around(a, a->r.k->defs->var[u].step_loop) && vars[u].type == vars[v].type &&
+         fl_kroute_counts(&a->r, FL_KSYM_VAR + u, &first, &step) &&
+         fl_kroute_counts(&b->r, FL_KSYM_VAR + v, &other, &by) &&
+         fl_kpoly_same(&first, &other) && fl_kpoly_same(&step, &by);
 }
 
-static int has_counter(const fl_kindices *k, const fl_kpoly *p) {
-  for (int i = 0; i < p->n; i++)
-    for (int j = 0; j < p->t[i].n; j++) {
-      const int32_t s = p->t[i].s[j];
-      if (s >= FL_KSYM_QUOTIENT || (s >= FL_KSYM_VAR && k->f->vars[s - FL_KSYM_VAR].param < 0))
-        return 1;
-    }
-  return 0;
+/* Is it a number of the thread, a size of the launch or a parameter? */
+static int is_no_counter(const void *f, int32_t s) {
+  return s < FL_KSYM_VAR ||
+         (s < FL_KSYM_QUOTIENT && ((const fl_kfunc *)f)->vars[s - FL_KSYM_VAR].param >= 0);
 }
 
 /* The symbol of a's place that corresponds to symbol s of b's; -1: there is none. */
 static int32_t twin(const search *a, const search *b, int32_t s) {
   const fl_kindices *k = a->r.k;
   if (s >= FL_KSYM_QUOTIENT) {
-    const fl_kquotient *q = &k->quotients->at[s - FL_KSYM_QUOTIENT];
-    const fl_kpoly m = { .n = 1, .t = { q->m } };
-    return has_counter(k, &q->a) || has_counter(k, &m) ? -1 : s;
+    const fl_kquotient *q = fl_kquotient_of(k, s);
+    return fl_kpoly_all(&q->a, is_no_counter, k->f) && fl_kterm_all(&q->m, is_no_counter, k->f)
+           ? s : -1;
   }
-  if (s < FL_KSYM_VAR || k->f->vars[s - FL_KSYM_VAR].param >= 0) return s;
+  if (is_no_counter(k->f, s)) return s;
   if (!fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR)) return -1;
   if (is_around(a, k->defs->var[s - FL_KSYM_VAR].step_loop)) return s;
   for (int32_t u = 0; u < k->f->n_vars; u++)
@@ -99,7 +90,7 @@ int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const f
   search a = { .r = { .k = k, .goal = p->s } }, b = { .r = { .k = k, .goal = q->s } };
   const fl_ksame any[2] = { FL_KSAME_NONE, FL_KSAME_NONE };
   int n = 0;
-  if (!fl_kown_is_place(&a) || !fl_kown_is_place(&b)) return 0;
+  if (!fl_kroute_is_place(&a.r) || !fl_kroute_is_place(&b.r)) return 0;
   if (!same_from(&a, p->index, a.r.at.order, &b, q->index, b.r.at.order)) return 0;
   for (int i = 0; i < a.r.n; i++) {
     if (!is_common(&a, i, &b)) continue;

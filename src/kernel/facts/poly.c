@@ -4,14 +4,12 @@
 */
 #include "kernel/facts/poly.h"
 
-int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s) {
+int fl_kpoly_is_uniform(const void *indices, int32_t s) {
+  const fl_kindices *k = indices;
   if (s >= FL_KSYM_QUOTIENT) {
-    const fl_kquotient *q = &k->quotients->at[s - FL_KSYM_QUOTIENT];
-    int all = 1;
-    for (int i = 0; i < q->a.n; i++)
-      for (int j = 0; j < q->a.t[i].n; j++) all &= fl_kpoly_is_uniform(k, q->a.t[i].s[j]);
-    for (int j = 0; j < q->m.n; j++) all &= fl_kpoly_is_uniform(k, q->m.s[j]);
-    return all;
+    const fl_kquotient *q = fl_kquotient_of(k, s);
+    return fl_kpoly_all(&q->a, fl_kpoly_is_uniform, k) &&
+           fl_kterm_all(&q->m, fl_kpoly_is_uniform, k);
   }
   if (s >= FL_KSYM_VAR)
     return !fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) &&
@@ -58,14 +56,17 @@ static fl_kpoly unknown(const asked *q, const fl_kexpr *x) {
   return fl_kpoly_symbol(u->symbol);
 }
 
+int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x) {
+  return at->same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(k, x)
+       : at->same == FL_KSAME_IN_BLOCK && fl_kuniform_in_block(k, x);
+}
+
 /* A value in which the considered threads agree becomes one symbol, whatever it is. */
 static fl_kpoly expand_other(const fl_kreader *r, const fl_kexpr *x) {
   const asked *q = r->arg;
   if (q->here >= 0 && fl_kt_is_int(x->type)) return unknown(q, x);
-  const int same = !fl_kt_is_int(x->type) || q->at.same == FL_KSAME_NONE ? 0
-                 : q->at.same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(q->k, x)
-                                                  : fl_kuniform_in_block(q->k, x);
-  return same ? fl_kpoly_symbol(FL_KSYM_SAME) : (fl_kpoly){ .bad = 1 };
+  const int agrees = fl_kt_is_int(x->type) && fl_kplace_agrees(q->k, &q->at, x);
+  return agrees ? fl_kpoly_symbol(FL_KSYM_SAME) : (fl_kpoly){ .bad = 1 };
 }
 
 static fl_kpoly expand(const asked *q, const fl_kexpr *x, int depth) {

@@ -48,8 +48,14 @@ fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *
 ** place. */
 fl_kpoly fl_kpoly_guess(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
 int64_t fl_kdivisor(int64_t a, int64_t b);                   /* the greatest common one */
-/* Is symbol s the same in all threads of the launch? */
-int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s);
+/* Is symbol s the same in all threads of the launch? k: a fl_kindices. */
+int fl_kpoly_is_uniform(const void *k, int32_t s);
+/* The quotient that symbol s is. */
+static inline const fl_kquotient *fl_kquotient_of(const fl_kindices *k, int32_t s) {
+  return &k->quotients->at[s - FL_KSYM_QUOTIENT];
+}
+/* Is x one number in all threads that are considered at the place? */
+int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
 
 /* An index as digits of the thread: shift + scale * (d0 + m0 * (d1 + m1 * d2)). Each thread of the
 ** launch has one set of digits, and no other thread has the same. */

@@ -82,7 +82,7 @@ typedef struct behind {
 static int see_write(void *arg, fl_kstmt *s) {
   behind *b = arg;
   if (s->kind == FL_KS_BARRIER) b->bad = 1;
-  if (s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) return 1;
+  if (!fl_kwrites(s)) return 1;
   const fl_kvar *x = &b->x->f->vars[s->var], *y = &b->x->f->vars[b->var];
   /* dynamic shared memory is one array */
   if (s->var != b->var && !(x->dynamic && y->dynamic)) return 1;

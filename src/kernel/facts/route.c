@@ -63,6 +63,10 @@ static int find(route *r, fl_kblock b) {
 
 int fl_kroute_find(fl_kroute *r) { return find(r, r->k->f->body); }
 
+int fl_kroute_is_place(fl_kroute *r) {
+  return r->goal->kind != FL_KS_LOOP && fl_kroute_find(r) && r->at.n_loops < FL_KPOLY_LOOPS;
+}
+
 /* ---- digits ----------------------------------------------------------------------------- */
 
 typedef fl_kdigit digit;
@@ -74,10 +78,7 @@ static int is_monomial(const fl_kterm *a, const fl_kterm *b, int64_t factor) {
 /* Does low < high imply s < m, with constants as the only difference (s + 1 < m, s < m - 2)? In
 ** signed numbers, which do not wrap. */
 static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m) {
-  for (int i = 0; i < low.n; i++) {
-    low.t[i].c = -low.t[i].c;
-    fl_kpoly_add(&high, low.t[i]);
-  }
+  fl_kpoly_subtract(&high, &low);
   fl_kterm bound = *m;
   bound.c = -bound.c;
   fl_kpoly_add(&high, (fl_kterm){ 1, 1, { s } });
@@ -156,7 +157,7 @@ static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
 ** below p is below the dividend too. */
 static const fl_kpoly *dividend(const fl_kindices *k, const fl_kpoly *p) {
   if (p->n != 1 || p->t[0].c != 1 || p->t[0].n != 1 || p->t[0].s[0] < FL_KSYM_QUOTIENT) return p;
-  const fl_kquotient *q = &k->quotients->at[p->t[0].s[0] - FL_KSYM_QUOTIENT];
+  const fl_kquotient *q = fl_kquotient_of(k, p->t[0].s[0]);
   return q->m.n ? p : &q->a;
 }
 
@@ -186,16 +187,20 @@ int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kt
   return fl_kpoly_remainder(r->k->quotients, p, a, m) && fl_kpoly_is_natural(a);
 }
 
-/* The first value of a counter, and what a round adds; 0: s is no counter. */
-static int counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step) {
+fl_kpoly fl_kroute_step(const route *r, int32_t var) {
+  fl_kpoly step = fl_kpoly_of(r->k, &r->at, r->k->defs->var[var].step);
+  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
+  return step;
+}
+
+int fl_kroute_counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step) {
   if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kdef_is_counter(r->k->defs, s - FL_KSYM_VAR))
     return 0;
   const fl_kdef *v = &r->k->defs->var[s - FL_KSYM_VAR];
   fl_kplace then = r->at;
   then.order = v->order;
   *first = fl_kpoly_of(r->k, &then, v->value);
-  *step = fl_kpoly_of(r->k, &r->at, v->step);
-  fl_kpoly_add(step, (fl_kterm){ -1, 1, { s } });
+  *step = fl_kroute_step(r, s - FL_KSYM_VAR);
   return !first->bad && !step->bad;
 }
 
@@ -205,7 +210,7 @@ int fl_kroute_not_negative(const route *r, int32_t s) {
   fl_kpoly p, step, a;
   fl_kterm m;
   if (s < FL_KSYM_VAR) return 1;
-  if (s >= FL_KSYM_QUOTIENT || !counts(r, s, &p, &step)) return 0;
+  if (s >= FL_KSYM_QUOTIENT || !fl_kroute_counts(r, s, &p, &step)) return 0;
   for (int i = 0; i < r->n; i++)
     if (says_natural(r, i, s)) return 1;
   if (!fl_kpoly_is_natural(&step)) return 0;
@@ -217,7 +222,7 @@ int fl_kroute_not_negative(const route *r, int32_t s) {
 /* Is s a counter that starts below m and steps downwards? */
 static int begins_below(const route *r, int32_t s, const fl_kterm *m) {
   fl_kpoly first, step, down = { 0 };
-  if (!counts(r, s, &first, &step)) return 0;
+  if (!fl_kroute_counts(r, s, &first, &step)) return 0;
   fl_kpoly_subtract(&down, &step);
   fl_kterm bound = *m;
   bound.c = -bound.c;
@@ -229,7 +234,7 @@ static int begins_below(const route *r, int32_t s, const fl_kterm *m) {
 /* Does the number s of a thread stay below m in this launch? */
 static int is_launched_below(const route *r, int32_t s, const fl_kterm *m) {
   const int which = s >= FL_KSYM_GLOBAL ? 6 + s - FL_KSYM_GLOBAL : s - FL_KSPECIAL_TID_X;
-  if (s > FL_KSPECIAL_BID_Z && (s < FL_KSYM_GLOBAL || s >= FL_KSYM_GLOBAL + 3)) return 0;
+  if (!fl_ksym_is_number(s)) return 0;
   if (!m->n) return fl_kroute_launched(r, which, -1, m->c);
   const fl_kvar *v = m->n == 1 ? parameter(r->k, m->s[0]) : NULL;
   return v && fl_kroute_launched(r, which, v->param, m->c);
@@ -296,15 +301,10 @@ int fl_kroute_is_chain(const route *r, const digit *d, int n) {
 }
 
 int32_t fl_kroute_counter(const route *r, int32_t var) {
-  const fl_kdef *v = &r->k->defs->var[var];
-  fl_kplace then = r->at;
-  then.order = v->order;
-  fl_kpoly first = fl_kpoly_of(r->k, &then, v->value), step = fl_kpoly_of(r->k, &r->at, v->step);
-  if (first.bad || step.bad) return -2;
-  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
+  fl_kpoly first, step;
+  if (!fl_kroute_counts(r, FL_KSYM_VAR + var, &first, &step)) return -2;
   if (step.n != 1 || step.t[0].c <= 0) return -2;
-  const int uniform = fl_kuniform_in_grid(r->k, v->value);
-  if (step.t[0].n == 0 && uniform) return -1;
+  if (step.t[0].n == 0 && fl_kuniform_in_grid(r->k, r->k->defs->var[var].value)) return -1;
   if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1) return -2;
   const int32_t base = first.t[0].s[0];
   for (int axis = 0; axis < 3; axis++) {
@@ -315,7 +315,6 @@ int32_t fl_kroute_counter(const route *r, int32_t var) {
     if (base == FL_KSPECIAL_TID_X + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &block))
       return base;
   }
-  const int number = base <= FL_KSPECIAL_BID_Z ||
-                     (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3);
-  return number && fl_kroute_stays_below(r, base, &step.t[0]) ? base : -2;   /* it is j % step */
+  /* it is j % step */
+  return fl_ksym_is_number(base) && fl_kroute_stays_below(r, base, &step.t[0]) ? base : -2;
 }

@@ -19,6 +19,12 @@ typedef struct fl_kroute {
 } fl_kroute;
 /* k and goal are set by the caller; 0: not found. */
 int fl_kroute_find(fl_kroute *r);
+/* The same for a goal that is no loop and not in too many of them. */
+int fl_kroute_is_place(fl_kroute *r);
+/* What a round adds to counter var at the place. */
+fl_kpoly fl_kroute_step(const fl_kroute *r, int32_t var);
+/* The first value of a counter, and its step; 0: symbol s is no counter, or these are no forms. */
+int fl_kroute_counts(const fl_kroute *r, int32_t s, fl_kpoly *first, fl_kpoly *step);
 
 /* One of the numbers that tell the evaluations of an index apart, and its stride. REM: (unit / low)
 ** % (high / low) for a quotient's unit; LAST: unit / high; else symbol s. */

@@ -53,12 +53,6 @@ static int condition_level(const fl_kuniform *u, const fl_kstmt *s) {
   return asks ? fl_kuniform_level(u, s->x[0]) : FL_KEQUAL_GRID;
 }
 
-static int32_t count(fl_kblock b) {
-  int32_t n = 0;
-  for (const fl_kstmt *s = b.first; s; s = s->next) n += 1 + count(s->body) + count(s->other);
-  return n;
-}
-
 static int is_around(const way *w, int32_t order) { return order > w->enter && order <= w->leave; }
 
 /* What decides whether threads at 'place' have all passed, for a variable declared at 'decl';
@@ -95,7 +89,7 @@ static void spread(fl_kuniform *u, fl_kblock b, const way *up) {
       lower(u, s->var, FL_KEQUAL_NONE);
     if (!s->body.first && !s->other.first) continue;
     way w = { .up = up, .s = s, .enter = u->order, .jump = FL_KEQUAL_GRID };
-    if (u->place) w.leave = u->order + count(s->body) + count(s->other);
+    if (u->place) w.leave = u->order + fl_kblock_length(s->body) + fl_kblock_length(s->other);
     if (s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK) w.jump = jump_level(u, s->body);
     w.all = worse(up ? up->all : FL_KEQUAL_GRID, worse(w.jump, condition_level(u, s)));
     spread(u, s->body, &w);

@@ -47,16 +47,10 @@ fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line) {
   return s->v;
 }
 
-static int see_write(void *arg, fl_kstmt *s) {
-  uint8_t *written = arg;
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) written[s->var] = 1;
-  return 1;
-}
-
 void fl_memory_settle(fl_kfunc *f) {
   uint8_t *written = fl_karena_new(f->arena, (size_t)f->n_vars + 1);
   if (!written) return;
-  fl_kwalk_block(&(fl_kvisitor){ see_write, NULL, written }, f->body);
+  fl_kaccessed(f->body, NULL, written);
   for (int i = 0; i < f->n_params; i++) {
     fl_kparam *q = &f->params[i];
     if (!q->of_file) continue;

@@ -225,7 +225,7 @@ static void lower_block(fl_front *p, fl_kblock *b) {
     for (int i = 0; i < s->n_args; i++) lower_expr(p, s->args[i]);
     lower_block(p, &s->body);
     lower_block(p, &s->other);
-    if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) lower_write(p, s);
+    if (fl_kwrites(s)) lower_write(p, s);
   }
 }
 

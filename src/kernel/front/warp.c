@@ -24,11 +24,6 @@ static void wrong_count(fl_front *p, const fl_ktok *t, int want, int n) {
 
 /* ---- atomics --------------------------------------------------------------------------------- */
 
-static const char *const atomics[FL_KA_COUNT] = {
-  "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicAnd", "atomicOr", "atomicXor",
-  "atomicExch",
-  "atomicCAS", "atomicInc", "atomicDec" };
-
 /* Is it one of CUDA's overloads? Others would not compile either. */
 static int atomic_type_ok(int op, int type) {
   const int word = type == FL_KT_I32 || type == FL_KT_U32,
@@ -38,7 +33,6 @@ static int atomic_type_ok(int op, int type) {
     case FL_KA_EXCH: return word || wide || type == FL_KT_F32;
     case FL_KA_INC: case FL_KA_DEC: return type == FL_KT_U32;
     case FL_KA_SUB: return word;
-    case FL_KA_MAX: case FL_KA_MIN: return word || wide;
     default: return word || wide;
   }
 }
@@ -54,7 +48,7 @@ int fl_atomic_known(const fl_ktok *t) {
   if (lookup(t, sums, SUMS) >= 0) return FL_KA_ADD;
   if (t->n > 6 && !memcmp(t->text + t->n - 6, "_block", 6)) base.n -= 6;
   else if (t->n > 7 && !memcmp(t->text + t->n - 7, "_system", 7)) base.n -= 7;
-  return lookup(&base, atomics, FL_KA_COUNT);
+  return lookup(&base, fl_katomic_text, FL_KA_COUNT);
 }
 
 /* atomicAdd of a vector: one for each of its numbers. 0: it is no vector. */
@@ -106,7 +100,7 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   const int32_t var = fl_val_target(p, args[0], &index, &type, t->line);
   if (var < 0) return 1;
   if (!atomic_type_ok(op, type)) {
-    fl_refuse(p, t->line, "%s of a '%s'", atomics[op], fl_ktypes[type].c);
+    fl_refuse(p, t->line, "%s of a '%s'", fl_katomic_text[op], fl_ktypes[type].c);
     return 1;
   }
   fl_kexpr *a = fl_val_convert(p, fl_val_scalar(p, args[1], t->line), type);

@@ -91,7 +91,7 @@ static int change_stmt(void *arg, fl_kstmt *s) {
   fl_lane_builder *b = arg;
   if (s->kind == FL_KS_ASSIGN) change(b, s->var);
   if (s->result >= 0) change(b, s->result);
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) touch(b, s->var);
+  if (fl_kwrites(s)) touch(b, s->var);
   if (s->kind == FL_KS_DECL && b->f->vars[s->var].kind == FL_KV_ARRAY) touch(b, s->var);
   if (s->kind == FL_KS_BARRIER) touch_all(b);
   return 1;

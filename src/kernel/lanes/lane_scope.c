@@ -39,9 +39,7 @@ static void visit_block(scope *s, const fl_kblock *b);
 static void visit(scope *s, const fl_kstmt *st) {
   const fl_kvisitor v = { NULL, mention_expr, s };
   s->stmt++;
-  for (int k = 0; k < 4; k++)
-    if (st->x[k]) fl_kwalk_expr(&v, st->x[k]);
-  for (int k = 0; k < st->n_args; k++) fl_kwalk_expr(&v, st->args[k]);
+  fl_kwalk_operands(&v, st);
   if (st->kind == FL_KS_ASSIGN) mention(s, st->var, 1);
   if (st->kind == FL_KS_DECL && s->f->vars[st->var].kind == FL_KV_LOCAL) mention(s, st->var, 0);
   if (st->result >= 0) mention(s, st->result, 1);

@@ -70,11 +70,6 @@ static int note_vars(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-static void note_expr(shape *s, fl_kexpr *x) {
-  const fl_kvisitor v = { NULL, note_vars, s };
-  if (x) fl_kwalk_expr(&v, x);
-}
-
 static void assign(shape *s, int id, int var, int level, int varying) {
   const int own = var_level(s, var);
   if (level > own) mark(s, id, FL_SHAPE_BLEND);
@@ -118,9 +113,7 @@ static int assigned_first(const fl_kstmt *decl) {
     const int here = st->kind == FL_KS_ASSIGN || st->kind == FL_KS_ATOMIC ||
                      st->kind == FL_KS_SHUFFLE || st->kind == FL_KS_VOTE;
     if (here) {
-      const fl_kvisitor v = { NULL, mention_expr, &m };
-      for (int k = 0; k < 4; k++)
-        if (st->x[k]) fl_kwalk_expr(&v, st->x[k]);
+      fl_kwalk_operands(&(fl_kvisitor){ NULL, mention_expr, &m }, st);
       if (m.found) return 0;
       if ((st->kind == FL_KS_ASSIGN ? st->var : st->result) == decl->var) return 1;
     } else {
@@ -174,8 +167,7 @@ static int begins(const shape *s, const fl_kstmt *st, int id) {
 static void visit(shape *s, const fl_kstmt *st, int level) {
   const int id = s->id++, fresh = begins(s, st, id);
   if (fresh >= 0 && s->level[fresh] < 0) s->level[fresh] = level;
-  for (int k = 0; k < 4; k++) note_expr(s, st->x[k]);
-  for (int k = 0; k < st->n_args; k++) note_expr(s, st->args[k]);
+  fl_kwalk_operands(&(fl_kvisitor){ NULL, note_vars, s }, st);
   switch (st->kind) {
     case FL_KS_DECL: declare(s, st, id); break;
     case FL_KS_ASSIGN:
@@ -207,12 +199,9 @@ static void visit_block(shape *s, const fl_kblock *b, int level) {
   while (n > 0) s->level[declared[--n]] = -1;
 }
 
-static int count_stmt(void *arg, fl_kstmt *st) { (void)st; ++*(int32_t *)arg; return 1; }
-
 int fl_lane_shape_make(fl_mem *m, const fl_kfunc *f, fl_lane_shape *out) {
   memset(out, 0, sizeof *out);
-  const fl_kvisitor v = { count_stmt, NULL, &out->n_stmts };
-  fl_kwalk_block(&v, f->body);
+  out->n_stmts = fl_kblock_length(f->body);
   out->n_vars = f->n_vars;
   const size_t vars = (size_t)f->n_vars;
   out->flags = fl_zalloc(m, (size_t)out->n_stmts);

@@ -59,11 +59,6 @@ static void put_store(fl_kwriter *w, const fl_kstmt *s) {
   put_stored(w, s);
 }
 
-static const char *const atomics[FL_KA_COUNT] = {
-  "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicAnd", "atomicOr", "atomicXor",
-  "atomicExch",
-  "atomicCAS", "atomicInc", "atomicDec" };
-
 /* Must the sum be exact? */
 static int is_ordered(const fl_kfunc *f, const fl_kstmt *s) {
   const fl_kvar *v = s->kind == FL_KS_ATOMIC ? &f->vars[s->var] : NULL;
@@ -123,8 +118,10 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
   else if (w->saved && s->mode != FL_KM_FREE)
     fl_text_printf(w->t, "fl_ordered_%sadd(&", s->mode == FL_KM_BLOCK ? "block_" : "");
   else if (s->mode == FL_KM_BLOCK && !w->check) fl_text_puts(w->t, "fl_block_add(&");
-  else if (s->as && !as_u64) fl_text_printf(w->t, "%s((%s *)&", atomics[s->op], fl_ktypes[type].c);
-  else fl_text_printf(w->t, "%s(%s&", atomics[s->op], as_u64 ? "(unsigned long long *)" : "");
+  else if (s->as && !as_u64)
+    fl_text_printf(w->t, "%s((%s *)&", fl_katomic_text[s->op], fl_ktypes[type].c);
+  else
+    fl_text_printf(w->t, "%s(%s&", fl_katomic_text[s->op], as_u64 ? "(unsigned long long *)" : "");
   put_element(w, s);
   for (int i = 2; i > 0; i--) {
     if (!s->x[i]) continue;
@@ -223,14 +220,6 @@ static void put_block(fl_kwriter *w, fl_kblock b, const fl_kstmt *loop);
 
 static void indent(fl_kwriter *w) { fl_text_printf(w->t, "%*s", 2 * w->depth, ""); }
 
-static int has_leave(fl_kblock b, int label) {
-  for (const fl_kstmt *s = b.first; s; s = s->next)
-    if ((s->kind == FL_KS_LEAVE && s->label == label) || has_leave(s->body, label) ||
-        has_leave(s->other, label))
-      return 1;
-  return 0;
-}
-
 /* Does the body of a loop have a CONTINUE of that loop? */
 static int has_continue(fl_kblock b) {
   for (const fl_kstmt *s = b.first; s; s = s->next)
@@ -315,7 +304,7 @@ static void put_stmt(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
   if (s->kind == FL_KS_LOOP) { put_loop(w, s); return; }
   if (s->kind == FL_KS_BLOCK) {
     put_block(w, s->body, loop);
-    if (!has_leave(s->body, s->label)) return;
+    if (!fl_kleaves(s->body, s->label)) return;
     indent(w);
     fl_text_printf(w->t, "leave_%d:;\n", (int)s->label);
     return;

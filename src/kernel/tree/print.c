@@ -11,6 +11,9 @@ const char *const fl_koperator_text[FL_KO_COUNT] = {
 const char *const fl_kspecial_text[FL_KSPECIAL_COUNT] = {
   "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",
   "blockDim.x", "blockDim.y", "blockDim.z", "gridDim.x", "gridDim.y", "gridDim.z", "warpSize" };
+const char *const fl_katomic_text[FL_KA_COUNT] = {
+  "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicAnd", "atomicOr", "atomicXor",
+  "atomicExch", "atomicCAS", "atomicInc", "atomicDec" };
 static const char *const atomics[FL_KA_COUNT] = {
   "add", "sub", "max", "min", "and", "or", "xor", "exch", "cas", "inc", "dec" };
 

@@ -58,6 +58,17 @@ void *fl_karena_new(fl_karena *a, size_t bytes) {
   return memset(p, 0, bytes);
 }
 
+void *fl_karena_room(fl_karena *a, void *at, int n, int32_t *cap, size_t size) {
+  if (n < *cap) return at;
+  const int32_t more = *cap ? 2 * *cap : 16;
+  void *to = fl_karena_new(a, (size_t)more * size);
+  if (!to) return NULL;
+  assert(!n || at);
+  if (n) memcpy(to, at, (size_t)n * size);
+  *cap = more;
+  return to;
+}
+
 char *fl_karena_str(fl_karena *a, const char *s, size_t n) {
   char *p = fl_karena_new(a, n + 1);
   if (p) memcpy(p, s, n);
@@ -148,20 +159,11 @@ static const char *unique_name(fl_kfunc *f, const char *source) {
   return fl_karena_str(f->arena, text, strlen(text));
 }
 
-static int reserve_var(fl_kfunc *f) {
-  if (f->n_vars < f->cap_vars) return 1;
-  const int cap = f->cap_vars ? 2 * f->cap_vars : 16;
-  fl_kvar *v = fl_karena_new(f->arena, (size_t)cap * sizeof *v);
-  if (!v) return 0;
-  if (f->n_vars) memcpy(v, f->vars, (size_t)f->n_vars * sizeof *v);
-  f->vars = v;
-  f->cap_vars = cap;
-  return 1;
-}
-
 int fl_kvar_add(fl_kfunc *f, fl_kvkind kind, int type, const char *name, int64_t count) {
-  if (!reserve_var(f)) return -1;
-  fl_kvar *v = &f->vars[f->n_vars];
+  fl_kvar *v = fl_karena_room(f->arena, f->vars, f->n_vars, &f->cap_vars, sizeof *v);
+  if (!v) return -1;
+  f->vars = v;
+  v += f->n_vars;
   memset(v, 0, sizeof *v);
   v->name = unique_name(f, name);
   v->source = fl_karena_str(f->arena, name, strlen(name));
@@ -281,6 +283,17 @@ fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operan
   return e;
 }
 
+fl_kexpr *fl_kexpr_mapped(fl_karena *a, fl_kexpr *x, fl_kexpr *(*to)(void *arg, fl_kexpr *x),
+                          void *arg) {
+  fl_kexpr *k[FL_K_MAX_ARGS];
+  int same = 1;
+  for (int i = 0; i < x->n; i++) {
+    if (!(k[i] = to(arg, x->x[i]))) return NULL;
+    same &= k[i] == x->x[i];
+  }
+  return same ? x : fl_kexpr_over(a, x, k);
+}
+
 static fl_kexpr *constant(fl_karena *a, int type, fl_kvalue v) {
   fl_kexpr *e = node(a, FL_KX_CONST, type, 0, 0, NULL);
   if (e) e->value = v;
@@ -371,6 +384,25 @@ fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x) {
     return c;
   }
   return node(a, FL_KX_CAST, type, 0, 1, &x);
+}
+
+static fl_kexpr *special_as(fl_karena *a, int type, int special) {
+  return fl_kexpr_cast(a, type, fl_kexpr_special(a, special));
+}
+
+fl_kexpr *fl_kexpr_number(fl_karena *a, int type, int at, int size) {
+  fl_kexpr *x = special_as(a, type, at + 2);
+  for (int k = 1; k >= 0; k--) {
+    fl_kexpr *below = fl_kexpr_binary(a, FL_KO_MUL, special_as(a, type, size + k), x);
+    x = fl_kexpr_binary(a, FL_KO_ADD, special_as(a, type, at + k), below);
+  }
+  return x;
+}
+
+fl_kexpr *fl_kexpr_volume(fl_karena *a, int type, int size) {
+  fl_kexpr *x = fl_kexpr_binary(a, FL_KO_MUL, special_as(a, type, size + 1),
+                                special_as(a, type, size + 2));
+  return fl_kexpr_binary(a, FL_KO_MUL, special_as(a, type, size), x);
 }
 
 fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *const *x) {

@@ -44,6 +44,9 @@ enum { FL_KARENA_MEMORY = 1, FL_KARENA_DEEP, FL_KARENA_MISSING, FL_KARENA_LARGE,
 void fl_karena_init(fl_karena *a, fl_mem *m);
 void fl_karena_close(fl_karena *a);
 void *fl_karena_new(fl_karena *a, size_t bytes);            /* zeroed, aligned to 16, or NULL */
+/* Room for one more of 'size' bytes in a list of n at 'at' with capacity *cap, which may move;
+** NULL: no memory. */
+void *fl_karena_room(fl_karena *a, void *at, int n, int32_t *cap, size_t size);
 char *fl_karena_str(fl_karena *a, const char *s, size_t n); /* NUL-terminated copy */
 char *fl_karena_printf(fl_karena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -142,8 +145,9 @@ typedef enum {
   FL_KSPECIAL_BID_Z, FL_KSPECIAL_BDIM_X, FL_KSPECIAL_BDIM_Y, FL_KSPECIAL_BDIM_Z, FL_KSPECIAL_GDIM_X,
   FL_KSPECIAL_GDIM_Y, FL_KSPECIAL_GDIM_Z, FL_KSPECIAL_WARP_SIZE, FL_KSPECIAL_COUNT
 } fl_kspecial;
-/* As CUDA writes them (used by print.c). */
-extern const char *const fl_koperator_text[], *const fl_kspecial_text[FL_KSPECIAL_COUNT];
+/* As CUDA writes them. */
+extern const char *const fl_koperator_text[], *const fl_kspecial_text[FL_KSPECIAL_COUNT],
+                  *const fl_katomic_text[];
 
 enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200, FL_K_MAX_SHARED = 48 << 10 };
 typedef struct fl_kexpr {
@@ -313,6 +317,10 @@ fl_kexpr *fl_kexpr_zero(fl_karena *a, int type);                    /* of any ty
 fl_kexpr *fl_kexpr_var(fl_kfunc *f, int var);                       /* LOCAL */
 fl_kexpr *fl_kexpr_load(fl_kfunc *f, int var, fl_kexpr *index);     /* index of any integer type */
 fl_kexpr *fl_kexpr_special(fl_karena *a, int special);
+/* x + size_x * (y + size_y * z), of the three specials from 'at' on and those from 'size' on
+** (threadIdx and blockDim); size_x * (size_y * size_z). */
+fl_kexpr *fl_kexpr_number(fl_karena *a, int type, int at, int size);
+fl_kexpr *fl_kexpr_volume(fl_karena *a, int type, int size);
 fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x);
 fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y); /* types must agree */
 fl_kexpr *fl_kexpr_select(fl_karena *a, fl_kexpr *c, fl_kexpr *x, fl_kexpr *y);
@@ -321,8 +329,11 @@ fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);
 fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *const *x);
 /* Recomputes the depth of x after its operands were replaced. 0: too deep. */
 int fl_kexpr_settle(fl_karena *a, fl_kexpr *x);
-/* A copy of x with other operands; it keeps x's site. */
+/* A copy of x with other operands; it keeps x's site. With those that 'to' gives for x's own, which
+** is x itself if they are the same; NULL: one of them is NULL. */
 fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operands);
+fl_kexpr *fl_kexpr_mapped(fl_karena *a, fl_kexpr *x, fl_kexpr *(*to)(void *arg, fl_kexpr *x),
+                          void *arg);
 fl_kexpr *fl_kexpr_truth(fl_karena *a, fl_kexpr *x);                /* x != 0 as BOOL */
 
 /* Statements are appended to *b; returns the new node (NULL: no memory; *b is unchanged). */
@@ -361,6 +372,20 @@ typedef struct fl_kvisitor {
 void fl_kwalk_expr(const fl_kvisitor *v, fl_kexpr *x);
 void fl_kwalk_block(const fl_kvisitor *v, fl_kblock b);
 void fl_kwalk_stmt(const fl_kvisitor *v, fl_kstmt *s);
+void fl_kwalk_operands(const fl_kvisitor *v, const fl_kstmt *s);   /* the expressions of s itself */
+/* Does the statement write to memory? To an element of var? */
+static inline int fl_kwrites(const fl_kstmt *s) {
+  return s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC;
+}
+static inline int fl_kwrites_to(const fl_kstmt *s, int32_t var) {
+  return fl_kwrites(s) && s->var == var;
+}
+/* Marks the arrays that b reads, and those that it writes (by variable; NULL: not asked). */
+void fl_kaccessed(fl_kblock b, uint8_t *read, uint8_t *written);
+int fl_kblock_length(fl_kblock b);        /* statements, those inside others too */
+/* Is 'is' true for a statement of b, or for one inside it? */
+int fl_kblock_any(fl_kblock b, int (*is)(const void *arg, const fl_kstmt *s), const void *arg);
+int fl_kblock_holds(fl_kblock b, const fl_kstmt *s);
 /* Structural equality (same variables, operators and constants; sites and lines are ignored). Equal
 ** expressions have equal values only if nothing in between assigned to what they read. */
 int fl_kexpr_same(const fl_kexpr *a, const fl_kexpr *b);

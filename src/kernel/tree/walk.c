@@ -9,10 +9,14 @@ void fl_kwalk_expr(const fl_kvisitor *v, fl_kexpr *x) {
   for (int i = 0; i < x->n; i++) fl_kwalk_expr(v, x->x[i]);
 }
 
-void fl_kwalk_stmt(const fl_kvisitor *v, fl_kstmt *s) {
-  if (v->stmt && !v->stmt(v->arg, s)) return;
+void fl_kwalk_operands(const fl_kvisitor *v, const fl_kstmt *s) {
   for (int i = 0; i < 4; i++) fl_kwalk_expr(v, s->x[i]);
   for (int i = 0; i < s->n_args; i++) fl_kwalk_expr(v, s->args[i]);
+}
+
+void fl_kwalk_stmt(const fl_kvisitor *v, fl_kstmt *s) {
+  if (v->stmt && !v->stmt(v->arg, s)) return;
+  fl_kwalk_operands(v, s);
   fl_kwalk_block(v, s->body);
   fl_kwalk_block(v, s->other);
 }
@@ -20,6 +24,41 @@ void fl_kwalk_stmt(const fl_kvisitor *v, fl_kstmt *s) {
 void fl_kwalk_block(const fl_kvisitor *v, fl_kblock b) {
   for (fl_kstmt *s = b.first; s; s = s->next) fl_kwalk_stmt(v, s);
 }
+
+typedef struct accessed { uint8_t *read, *written; } accessed;
+
+static int see_write(void *arg, fl_kstmt *s) {
+  if (fl_kwrites(s)) ((accessed *)arg)->written[s->var] = 1;
+  return 1;
+}
+
+static int see_read(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) ((accessed *)arg)->read[x->var] = 1;
+  return 1;
+}
+
+void fl_kaccessed(fl_kblock b, uint8_t *read, uint8_t *written) {
+  accessed a = { read, written };
+  const fl_kvisitor v = { written ? see_write : NULL, read ? see_read : NULL, &a };
+  fl_kwalk_block(&v, b);
+}
+
+int fl_kblock_length(fl_kblock b) {
+  int n = 0;
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    n += 1 + fl_kblock_length(s->body) + fl_kblock_length(s->other);
+  return n;
+}
+
+int fl_kblock_any(fl_kblock b, int (*is)(const void *arg, const fl_kstmt *s), const void *arg) {
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    if (is(arg, s) || fl_kblock_any(s->body, is, arg) || fl_kblock_any(s->other, is, arg)) return 1;
+  return 0;
+}
+
+static int is_that(const void *that, const fl_kstmt *s) { return s == that; }
+
+int fl_kblock_holds(fl_kblock b, const fl_kstmt *s) { return fl_kblock_any(b, is_that, s); }
 
 int fl_kleaves(fl_kblock b, int32_t label) {
   int n = 0;
