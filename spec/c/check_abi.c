@@ -176,7 +176,7 @@ const struct driver_signatures driver_signatures = {
   .ModuleGetFunction = cuModuleGetFunction, .FuncSetAttribute = cuFuncSetAttribute,
   .FuncGetAttribute = cuFuncGetAttribute,
   .Occupancy = cuOccupancyMaxActiveBlocksPerMultiprocessor,
-  .LaunchKernel = cuLaunchKernel
+  .LaunchKernel = cuLaunchKernel, .LaunchCooperative = cuLaunchCooperativeKernel
 };
 #define NVRTC(name, params, args) nvrtcResult (*const check_##name) params = name;
 #define NVRTC_VALUE(type, name, params, args) type (*const check_##name) params = name;

@@ -125,6 +125,14 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
   if (fake.launch_size) memcpy(fake.launch_writes, fake.launch_bytes, fake.launch_size);
   return fake_compute(g, grid, block, params);
 }
+/* Where kernels are computed, blocks run one after the other: several can not meet. */
+static fl_cu_result fake_LaunchCooperative(fl_cu_function f, unsigned gx, unsigned gy, unsigned gz,
+                                           unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                           fl_cu_stream s, void **params) {
+  enum { TOO_LARGE = 720 };
+  if (fake_computes && (uint64_t)gx * gy * gz > 1) return TOO_LARGE;
+  return fake_LaunchKernel(f, gx, gy, gz, bx, by, bz, shared, s, params, NULL);
+}
 
 /* ---- NVRTC ---- */
 

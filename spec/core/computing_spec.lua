@@ -235,6 +235,39 @@ print((y - z):abs():max():item() < 1e-4, (g - h):abs():max():item() < 1e-5, y:su
     assert.truthy(text:find "true\ttrue\ttrue", text)
   end)
 
+  case("lets blocks meet that run at the same time, and refuses more", function()
+    local text = run [==[
+local k = flame.kernel { grid = 1, block = 64, source = [=[
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void turn(const float *x, float *y, float *z, int n) {
+  const int i = (int)cg::this_grid().thread_rank();
+  y[i] = x[i] * x[i];
+  cg::this_grid().sync();
+  z[i] = y[n - 1 - i] * y[(i + 3) % n];
+}]=] }
+local _
+local function both(device)
+  flame.seed(2)
+  local x = flame.randn(64):to(device):requires_grad_()
+  local z
+  for _ = 1, 4 do
+    _, z = k(x)
+    z:sum():backward()
+  end
+  return z:to "cpu", x.grad:to "cpu"
+end
+local y, g = both "cpu"
+local z, h = both "cuda"
+print((y - z):abs():max():item() < 1e-5, (g - h):abs():max():item() < 1e-4)
+print(select(2, pcall(function()
+  return k:with { grid = 5000 } (flame.ones(64 * 5000):to "cuda"):sum():item()
+end)))]==]
+    assert.truthy(text:find "true\ttrue", text)
+    assert.truthy(text:find("all 5000 of 64 threads must run at the same time, and this device runs "
+      .. "4224; give it a smaller grid", 1, true), text)
+  end)
+
   case("adds a gradient's parts to the same bits, however threads are scheduled", function()
     local script = [==[
 local k = flame.kernel { block = 96, source = [=[

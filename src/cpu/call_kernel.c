@@ -42,7 +42,8 @@ int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
   fl_lane_launch l = { 0 };
   set_geometry(call, &l);
   if (!k->lanes) return 0;
-  return fl_round_up((int64_t)fl_lane_scratch(k->lanes, &l), 64) * workers +
+  const int64_t copies = fl_lane_meets(k->lanes) ? fl_lane_copies(k->lanes, &l) : workers;
+  return fl_round_up((int64_t)fl_lane_scratch(k->lanes, &l), 64) * copies +
          fl_round_up(sizeof(launch), 64);
 }
 
@@ -156,7 +157,8 @@ flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
   if ((x->l.checks & FL_LANE_RACE) && !open_shadow(d, x)) return d->ctx->err.code;
   const int64_t blocks = (int64_t)x->l.grid[0] * x->l.grid[1] * x->l.grid[2];
   const int64_t threads = (int64_t)x->l.block[0] * x->l.block[1] * x->l.block[2];
-  if (fl_lane_serial(x->code, &x->l) || blocks * threads < 4096)
+  if (fl_lane_meets(x->code)) fl_lane_grid(x->code, &x->l, x->scratch, &x->report[0]);
+  else if (fl_lane_serial(x->code, &x->l) || blocks * threads < 4096)
     for (int64_t b = 0; b < blocks && !x->report[0].kind && !fl_stopped(d); b++) run_block(x, b, 0);
   else fl_threads_run(cpu->pool, blocks, run_block, x, cpu->stop);
   if (x->l.shadow) fl_lane_shadow_end(x->l.shadow, races_kept);

@@ -314,6 +314,7 @@ static void put_prelude(fl_text *t, const fl_kfunc *f) {
   fl_ktext_prelude(t);
   fl_kwalk_block(&see, f->body);
   if (asked) fl_text_puts(t, fl_polygamma_text);
+  if (f->uses_grid) fl_ktext_grid(t);
 }
 
 /* Writes the source in the form that names no file (includes.h). */
@@ -426,6 +427,7 @@ fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f) {
 int fl_kfunction_check(fl_kfunction *k, unsigned checks) {
   fl_text t;
   if ((k->checked && k->checked_for == checks) || k->binary || !k->f->has_body) return 1;
+  if (k->f->uses_grid) return 1;
   fl_kfunction_release(k->checked);
   k->checked_for = checks;
   fl_text_init(&t, k->mem);

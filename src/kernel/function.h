@@ -71,7 +71,8 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact);
 /* Writes text and function for a saved program; its exact sums stay exact. */
 void fl_kfunction_save(const fl_kfunction *k, fl_text *t);
 fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f);
-/* Makes k->checked for these FL_LANE_* checks. 0: no memory. A kernel without a tree gets none. */
+/* Makes k->checked for these FL_LANE_* checks. 0: no memory. A kernel without a tree gets none, nor
+** does one with a barrier of the grid: checked kernels run in waves of blocks. */
 int fl_kfunction_check(fl_kfunction *k, unsigned checks);
 /* A function of a binary with this entry: it has no signature and does not run on the CPU. */
 fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature,

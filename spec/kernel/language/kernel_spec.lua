@@ -348,6 +348,79 @@ describe("a fault in a kernel on the CPU", function()
   end)
 end)
 
+describe("a kernel whose blocks meet", function()
+  local function meets(body, how)
+    how.source = [[
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void meets(const float *x, float *y, float *z, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+]] .. body .. "\n}"
+    how.block = { 8 }
+    return flame.kernel(how)
+  end
+  local on_cpu = flame.default_device() == "cpu"
+
+  it("says which block does not come to the barrier", function()
+    local k = meets("  if (blockIdx.x != 2) cg::this_grid().sync();\n  y[i] = z[i] = x[i];",
+      { grid = { 4 } })
+    if not on_cpu then return end
+    local why = helper.message(function() return k(flame.ones(32)):sum():item() end)
+    assert.truthy(why:find("line 5 ", 1, true) and why:find("sync() of the grid is not reached by "
+      .. "all threads: thread (0, 0, 0) of block (3, 0, 0) is there, thread (0, 0, 0) of block "
+      .. "(2, 0, 0) is not", 1, true), why)
+    k = meets("  if (i != 17) cg::this_grid().sync();\n  y[i] = z[i] = x[i];", { grid = { 4 } })
+    why = helper.message(function() return k(flame.ones(32)):sum():item() end)
+    assert.truthy(why:find("block (2, 0, 0) is there, thread (1, 0, 0) of block (2, 0, 0) is not", 1,
+      true), why)
+  end)
+
+  it("is refused where the CPU can not keep all blocks", function()
+    local k = meets("  y[i] = x[0];\n  cg::this_grid().sync();\n  z[i] = y[n - 1 - i];",
+      { grid = { 400000 }, shape = { 3200000 } })
+    if not on_cpu then return end
+    local why = helper.message(function() return k(flame.ones(1)):sum():item() end)
+    assert.truthy(why:find("a grid of (400000, 1, 1)", 1, true) and
+      why:find("at most 256 MB; give it a smaller grid", 1, true), why)
+    assert.equal(800, k:with { grid = { 100 }, shape = { 800 } }(flame.ones(1)):sum():item())
+  end)
+
+  it("has races before the barrier only", function()
+    local script = [==[
+local flame = require "flame"
+local k = flame.kernel { block = { 8 }, grid = { 4 }, source = [=[
+#include <cooperative_groups.h>
+__global__ void k(const float *x, float *y, float *z, int n) {
+  __shared__ float s[8];
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  for (int r = 0; r < 70; ++r) {
+    s[threadIdx.x] = y[i] = x[i] + r;
+    cooperative_groups::this_grid().sync();
+    z[i] = y[n - 1 - i] + s[7 - threadIdx.x];
+    if (n > 0) cooperative_groups::this_grid().sync();
+  }
+}]=] }
+local x = flame.ones(32)
+local _, z = k(x)
+print(z:sum():item())
+print(select(2, pcall(function()
+  local _, w = flame.kernel { block = { 8 }, grid = { 4 }, source = k:source():gsub("if %(n > 0%)", "if (n < 0)") } (x)
+  return w:sum():item()
+end)))]==]
+    local path = os.tmpname()
+    local f = assert(io.open(path, "w"))
+    f:write(script)
+    f:close()
+    local p = assert(io.popen(("FLAME_DEVICE=cpu FLAME_CHECK=race,uninit '%s' %s 2>&1"):format(
+      dofile("spec/support/interpreter.lua"), path)))
+    local text = p:read "a"
+    p:close()
+    os.remove(path)
+    assert.truthy(text:find("^4480%.0\n"), text)
+    assert.truthy(text:find("race: write of index", 1, true), text)
+  end)
+end)
+
 describe("flame.map", function()
   it("broadcasts, fuses and differentiates", function()
     local dist = flame.map("x, y -> sqrtf(x*x + y*y)")

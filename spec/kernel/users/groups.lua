@@ -54,6 +54,87 @@ __global__ void energy(const float *x, float *total, int n) {
 }]=], block = { 8 }, grid = { 2 }, shape = { 1 }, args = function(t) return { t.f { 21 }, 21 } end,
     want = function(x, n) return { [0] = sum(n, function(i) return x[i] ^ 2 end) } end },
 
+  { "blocks that meet: a mean of all, then a step towards the neighbours", cg .. [=[
+__global__ void settle(const float *x, float *part, float *y, float *z, int n) {
+  __shared__ float s[4];
+  const cg::grid_group grid = cg::this_grid();
+  const int i = (int)grid.thread_rank();
+  s[threadIdx.x] = i < n ? x[i] * x[i] : 0.f;
+  __syncthreads();
+  if (threadIdx.x == 0) part[blockIdx.x] = s[0] + s[1] + s[2] + s[3];
+  cg::sync(grid);
+  float all = 0.f;
+  for (unsigned b = 0; b < grid.dim_blocks().x; ++b) all += part[b];
+  if (i < n) y[i] = x[i] * all;
+  grid.sync();
+  const float t = i < n ? y[n - 1 - i] * y[(i + 3) % n] : 0.f;
+  grid.sync();
+  if (i < n) y[i] = t + x[i];
+  if (n > 3) grid.sync();
+  if (i < n) z[i] = y[(i + 5) % n] * y[i];
+}]=], block = { 4 }, grid = { 3 }, shape = { 11 }, args = function(t)
+      return { t.f { 11, low = 0.2 }, 11 }
+    end,
+    want = function(x, n)
+      local part, all = each(11, function() return 0 end), 0
+      for b = 0, 2 do
+        part[b] = sum(math.min(4, n - 4 * b), function(k) return x[4 * b + k] ^ 2 end)
+        all = all + part[b]
+      end
+      local y = each(n, function(i)
+        return x[n - 1 - i] * all * x[(i + 3) % n] * all + x[i]
+      end)
+      return part, y, each(n, function(i) return y[(i + 5) % n] * y[i] end)
+    end },
+
+  { "blocks that meet in each round of a loop", cg .. [=[
+__global__ void spread(const float *x, float *y, float *z, int n, int rounds) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  y[i] = x[i];
+  for (int k = 0; k < rounds; ++k) {
+    cg::this_grid().sync();
+    z[i] = 0.5f * y[i] + 0.25f * (y[(i + 1) % n] + y[(i + n - 1) % n]);
+    cg::this_grid().sync();
+    y[i] = z[i];
+  }
+}]=], block = { 2 }, grid = { 5 }, args = function(t) return { t.f { 10 }, 10, 3 } end,
+    want = function(x, n, rounds)
+      local y, z = x, x
+      for _ = 1, rounds do
+        local old = y
+        z = each(n, function(i)
+          return 0.5 * old[i] + 0.25 * (old[(i + 1) % n] + old[(i - 1) % n])
+        end)
+        y = z
+      end
+      return y, z
+    end },
+
+  { "blocks that meet in each round, and read what they rewrite", cg .. [=[
+__global__ void spread(const float *x, float *y, float *z, int n, int rounds) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  y[i] = x[i];
+  for (int k = 0; k < rounds; ++k) {
+    cg::this_grid().sync();
+    z[i] = y[i] * y[i] + 0.25f * (y[(i + 1) % n] + y[(i + n - 1) % n]);
+    cg::this_grid().sync();
+    y[i] = z[i];
+  }
+}]=], block = { 2 }, grid = { 5 },
+    refuses = "make a launch of each part between the barriers of the grid",
+    args = function(t) return { t.f { 10 }, 10, 3 } end,
+    want = function(x, n, rounds)
+      local y, z = x, x
+      for _ = 1, rounds do
+        local old = y
+        z = each(n, function(i)
+          return old[i] * old[i] + 0.25 * (old[(i + 1) % n] + old[(i - 1) % n])
+        end)
+        y = z
+      end
+      return y, z
+    end },
+
   { "what a group keeps, one atomic for all its threads", cg .. [=[
 __device__ int claim(int *count) {
   const cg::coalesced_group active = cg::coalesced_threads();

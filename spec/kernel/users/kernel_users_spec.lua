@@ -107,8 +107,6 @@ describe("a user is told the line and the reason of", function()
     { "a base made of the struct", "B b;\ny[i] = b.f() * x[i];", 4,
       "a base that is made of 'B' itself",
       "template <class D> struct A { __device__ float f() { return static_cast<D *>(this)->v; } }; struct B : A<B> { float v; };\n" },
-    { "a barrier of the grid", "if (n < 0) cooperative_groups::this_grid().sync();\ny[i] = x[i];",
-      4, "'grid_group' has no member 'sync'", "#include <cooperative_groups.h>\n" },
     { "a virtual function", "A a;\ny[i] = a.f() * x[i];", 4, "virtual functions",
       "struct A { virtual __device__ float f() { return 1; } };\n" },
     { "a member hidden by another", "B b;\ny[i] = b.v * x[i];", 4,

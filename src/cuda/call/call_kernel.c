@@ -24,6 +24,14 @@ void fl_cuda_modules_kernel(fl_cuda *s, const fl_call *c) {
   if (fl_cuda_want_user(s, function_of(c))) fl_ordered_want(s, function_of(c));
 }
 
+static flame_status start(fl_cuda *s, const fl_kfunction *k, fl_cu_function f,
+                          const unsigned grid[3], const unsigned block[3], unsigned shared,
+                          void **param) {
+  if (!k->binary && k->f->uses_grid)
+    return fl_cuda_launch_grid(s, f, k->f->name, grid, block, shared, param);
+  return fl_cuda_launch(s, f, grid, block, shared, param);
+}
+
 flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   const fl_kfunction *k = function_of(c);
@@ -43,7 +51,7 @@ flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
     param[n] = &pass;
     param[n + 1] = &table;
     e = fl_cuda_bind(s, r, pointer, param);
-    if (e == FLAME_OK) e = fl_cuda_launch(s, f, grid, block, (unsigned)c->p[FL_KP_SHARED], param);
+    if (e == FLAME_OK) e = start(s, k, f, grid, block, (unsigned)c->p[FL_KP_SHARED], param);
   }
   return e == FLAME_OK && k->sums ? fl_ordered_end(s, k, r) : e;
 }
@@ -66,7 +74,9 @@ static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
 ** reported. */
 static void say_unchecked(const fl_kfunction *k) {
   char text[480] = "it is a binary";
-  if (!k->binary)
+  if (!k->binary && k->f->has_body)
+    snprintf(text, sizeof text, "its blocks meet at a barrier of the grid; the CPU checks it");
+  else if (!k->binary)
     fl_kunit_message(k->unit, fl_ksource_refusal(k->unit->source, k->f), text, sizeof text);
   fl_error_plain(text);
   fprintf(stderr, "flame: kernel '%s' runs without the checks of FLAME_CHECK: %s\n",
@@ -75,16 +85,19 @@ static void say_unchecked(const fl_kfunction *k) {
 
 /* The form of k that is compiled. Where there are limits no text of a script is compiled, only the
 ** checked form, printed from the tree, which alone is launched then. */
+static int is_limited(const fl_cuda *s) { return s->ctx->limits.any || s->ctx->limits.deny; }
 static fl_kfunction *compiled(const fl_cuda *s, fl_kfunction *k) {
-  const int limited = s->ctx->limits.any || s->ctx->limits.deny;
-  return limited && k->checked ? k->checked : k;
+  return is_limited(s) && k->checked ? k->checked : k;
 }
 
 /* Queues the kernel, with checks on also the checked form. */
 static flame_status want(fl_cuda *s, fl_kfunction *k) {
   unsigned checks = fl_kfunction_checks(s->ctx);
   if (k->ad) checks &= ~(unsigned)FL_LANE_UNINIT;
-  if (checks && (k->binary || !k->f->has_body)) say_unchecked(k);
+  if (is_limited(s) && k->f->uses_grid)
+    return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "kernel", "%s: a context with limits runs kernels "
+                   "with checks, which one whose blocks meet has on the CPU alone", k->f->name);
+  if (checks && (k->binary || !k->f->has_body || k->f->uses_grid)) say_unchecked(k);
   if (checks && !fl_kfunction_check(k, checks))
     return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for checks");
   if (!fl_cuda_want_user(s, compiled(s, k)) || !fl_ordered_want(s, k)) return s->ctx->err.code;

@@ -165,18 +165,46 @@ void fl_cuda_give_back(fl_cuda *s, void *p) {
 
 /* ---- launches and reports ---- */
 
-flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3],
-                            const unsigned block[3], unsigned shared, void **params) {
-  flame_status e = FLAME_OK;
-  if (shared > 48 * 1024)
-    e = fl_cuda_check(s, s->cu->FuncSetAttribute(f, FL_CU_DYNAMIC_SHARED, (int)shared),
-                      "cuFuncSetAttribute");
-  if (e == FLAME_OK)
-    e = fl_cuda_check(s, s->cu->LaunchKernel(f, grid[0], grid[1], grid[2], block[0],
-                                             block[1], block[2], shared, s->stream, params, NULL),
-                      "cuLaunchKernel");
+static flame_status allow_shared(fl_cuda *s, fl_cu_function f, unsigned shared) {
+  if (shared <= 48 * 1024) return FLAME_OK;
+  return fl_cuda_check(s, s->cu->FuncSetAttribute(f, FL_CU_DYNAMIC_SHARED, (int)shared),
+                       "cuFuncSetAttribute");
+}
+
+static flame_status launched(fl_cuda *s, fl_cu_result r, const char *call) {
+  const flame_status e = fl_cuda_check(s, r, call);
   if (e != FLAME_OK || !s->ctx->sync_each) return e;
   return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream), "the kernel just launched");
+}
+
+flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3],
+                            const unsigned block[3], unsigned shared, void **params) {
+  const flame_status e = allow_shared(s, f, shared);
+  if (e != FLAME_OK) return e;
+  return launched(s, s->cu->LaunchKernel(f, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                         shared, s->stream, params, NULL), "cuLaunchKernel");
+}
+
+flame_status fl_cuda_launch_grid(fl_cuda *s, fl_cu_function f, const char *name,
+                                 const unsigned grid[3], const unsigned block[3], unsigned shared,
+                                 void **params) {
+  const int64_t blocks = (int64_t)grid[0] * grid[1] * grid[2];
+  const unsigned threads = block[0] * block[1] * block[2];
+  int each = 0;
+  flame_status e = allow_shared(s, f, shared);
+  if (e == FLAME_OK)
+    e = fl_cuda_check(s, s->cu->Occupancy(&each, f, (int)threads, shared),
+                      "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  if (e != FLAME_OK) return e;
+  const int64_t most = (int64_t)each * s->multiprocessors;
+  if (blocks > most)
+    return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "kernel", "%s: its blocks meet at a barrier of the "
+                   "grid, so all %lld of %u threads must run at the same time, and this device runs "
+                   "%lld; give it a smaller grid, or make two launches of it", name,
+                   (long long)blocks, threads, (long long)most);
+  return launched(s, s->cu->LaunchCooperative(f, grid[0], grid[1], grid[2], block[0], block[1],
+                                              block[2], shared, s->stream, params),
+                  "cuLaunchCooperativeKernel");
 }
 
 flame_status fl_cuda_expect_late(fl_cuda *s) {

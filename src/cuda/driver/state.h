@@ -157,6 +157,11 @@ void fl_cuda_give_back(fl_cuda *s, void *p);
 /* Queue a launch; params: addresses of the parameters, as cuLaunchKernel has them. */
 flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3],
                             const unsigned block[3], unsigned shared, void **params);
+/* The same of a kernel with a barrier of the grid: its blocks run at the same time. NOT_SUPPORTED,
+** with both numbers, where the device cannot hold them all. */
+flame_status fl_cuda_launch_grid(fl_cuda *s, fl_cu_function f, const char *name,
+                                 const unsigned grid[3], const unsigned block[3], unsigned shared,
+                                 void **params);
 
 /* ---- stage.c ---- */
 flame_status fl_stage_open(fl_cuda *s);

@@ -18,9 +18,10 @@ void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...) {
   va_end(list);
   d->res->refusal_line = line;
   d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: %s cannot be differentiated"
-                                     FL_DO "; "
-                                     "give vjp = ... or mark the argument nodiff",
-                                     d->f->name, line, what);
+                                     FL_DO "; %sgive vjp = ... or mark the argument nodiff",
+                                     d->f->name, line, what, d->f->uses_grid
+                                     ? "make a launch of each part between the barriers of the grid, "
+                                     : "");
 }
 
 fl_kset fl_kset_new(fl_kad_state *d) {

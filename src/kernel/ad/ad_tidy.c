@@ -75,6 +75,7 @@ static int see_use(void *arg, fl_kstmt *s) {
   touch(t, s->var);
   touch(t, s->result);
   f->uses_barrier |= s->kind == FL_KS_BARRIER;
+  f->uses_grid |= s->kind == FL_KS_BARRIER && s->mode;
   f->uses_warp |= s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE;
   f->uses_atomics |= s->kind == FL_KS_ATOMIC;
   return 1;
@@ -92,7 +93,7 @@ static void renumber(tidy *t) {
   if (!map) return;
   memset(t->live, 0, (size_t)f->n_vars);
   f->uses_barrier = f->uses_warp = f->uses_atomics = f->uses_printf = 0;
-  f->uses_shared = 0;
+  f->uses_shared = f->uses_grid = 0;
   f->shared_bytes = 0;
   fl_kwalk_block(&v, f->body);
   int n = 0;

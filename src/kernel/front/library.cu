@@ -222,6 +222,11 @@ struct fl_cg_thread_block {
   __device__ static dim3 dim_threads() { return group_dim(); }
 };
 struct fl_cg_grid_group {
+  __device__ static void sync() { fl_sync_grid(); }
+  __device__ static bool is_valid() { return true; }
+  __device__ static dim3 group_dim() { return dim3(gridDim.x, gridDim.y, gridDim.z); }
+  __device__ static dim3 dim_blocks() { return group_dim(); }
+  __device__ static dim3 block_index() { return dim3(blockIdx.x, blockIdx.y, blockIdx.z); }
   __device__ static unsigned long long block_rank() {
     return blockIdx.x + (unsigned long long)gridDim.x *
            (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z);

@@ -152,6 +152,9 @@ static void barrier(fl_front *p, const fl_ktok *t, int op) {
   if (x[0]) s->x[0] = fl_val_convert(p, x[0], FL_KT_U32);
   if (op == FL_KBAR_BLOCK) p->f->uses_barrier = 1;
   if (op == FL_KBAR_WARP) p->f->uses_warp = 1;
+  if (!fl_ktok_is(t, "fl_sync_grid")) return;
+  s->mode = 1;
+  p->f->uses_grid = 1;
 }
 
 void fl_emit_here(fl_front *p, int32_t line) {
@@ -251,7 +254,8 @@ static void trap(fl_front *p, const fl_ktok *t) {
 int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   int k;
   *out = fl_val_none();
-  if (fl_ktok_is(t, "__syncthreads")) barrier(p, t, FL_KBAR_BLOCK);
+  if (fl_ktok_is(t, "__syncthreads") || fl_ktok_is(t, "fl_sync_grid"))
+    barrier(p, t, FL_KBAR_BLOCK);
   else if (fl_ktok_is(t, "__syncwarp")) barrier(p, t, FL_KBAR_WARP);
   else if (lookup(t, fences, 3) >= 0) barrier(p, t, FL_KBAR_FENCE);
   else if ((k = lookup(t, shuffles, 4)) >= 0) *out = shuffle(p, t, k);

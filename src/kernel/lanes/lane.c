@@ -202,7 +202,7 @@ static void vote(fl_lane_builder *b, const fl_kstmt *s, int flags) {
 static void barrier(fl_lane_builder *b, const fl_kstmt *s) {
   const int32_t mask = s->x[0] ? fl_lane_vector(b, s->x[0]) : -1;
   if (s->op == FL_KBAR_FENCE) { b->code->fences = 1; return; }
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_BARRIER);
+  fl_lane_ins *p = fl_lane_emit(b, s->mode ? FL_LI_GRID : FL_LI_BARRIER);
   p->sub = s->op == FL_KBAR_HERE ? FL_KBAR_WARP : s->op;
   p->a = mask;
   touch_all(b);

@@ -78,8 +78,8 @@ typedef struct fl_lane_place {
 
 typedef struct fl_lane_report {
   uint8_t kind;                   /* fl_lane_kind; 0: no fault */
-  const char *kernel, *name;      /* name of the array or variable, as the source writes it; or the
-                                  ** text of the assert */
+  const char *kernel, *name;      /* name of the array or variable, as the source writes it; the
+                                  ** text of the assert; the barrier (NULL: __syncthreads) */
   int32_t rank;                   /* rank of the array: 'index' is flat, 'dims' are as declared */
   int64_t dims[FL_K_MAX_RANK];
   int64_t index, size;            /* elements */
@@ -105,6 +105,14 @@ size_t fl_lane_scratch(const fl_lane_code *c, const fl_lane_launch *l);
 void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch);
 int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block, void *scratch,
                   fl_lane_report *report);
+/* Do the blocks meet at a barrier of the grid? Then one thread runs them all by fl_lane_grid, which
+** does what fl_lane_begin and fl_lane_block do, with fl_lane_copies times the scratch: all blocks
+** are kept, up to FL_LANE_GRID_MB; fl_lane_launch_ok refuses more. */
+enum { FL_LANE_GRID_MB = 256 };
+int fl_lane_meets(const fl_lane_code *c);
+int64_t fl_lane_copies(const fl_lane_code *c, const fl_lane_launch *l);     /* else 1 */
+int fl_lane_grid(const fl_lane_code *c, const fl_lane_launch *l, void *scratch,
+                 fl_lane_report *report);
 void fl_lane_report_join(fl_lane_report *r, const fl_lane_report *other);
 
 /* Records which thread accessed which element of global memory: only for FL_LANE_RACE. It may be

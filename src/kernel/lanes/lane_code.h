@@ -98,6 +98,7 @@ typedef enum {
   FL_LI_REMOVE,      /* removes the current lanes from masks[m] */
   FL_LI_RETURN,      /* the current lanes have returned */
   FL_LI_BARRIER,     /* sub: fl_kbarrier; a: mask or -1 */
+  FL_LI_GRID,        /* the same, of the block, which then waits for the other blocks */
   FL_LI_SHUFFLE,   /* dst = b of another lane; sub: fl_kshuffle; a mask, c lane, m width: vectors */
   FL_LI_VOTE,        /* dst = result; sub: fl_kvote; a mask or -1, b BOOL */
   FL_LI_PRINTF,      /* x: statement in 'texts' */

@@ -80,7 +80,8 @@ void fl_lane_message(const fl_lane_report *r, fl_text *t) {
       }
       break;
     case FL_LANE_BARRIER:
-      fl_text_puts(t, "__syncthreads() is not reached by all threads: ");
+      fl_text_printf(t, "%s is not reached by all threads: ",
+                     r->name ? r->name : "__syncthreads()");
       who(t, r, &r->at);
       fl_text_puts(t, " is there, ");
       who(t, r, &r->other);

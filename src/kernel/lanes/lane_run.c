@@ -366,10 +366,10 @@ static int special(fl_lane_state *s, const fl_lane_ins *p) {
   }
 }
 
-static int run(fl_lane_state *s) {
+int fl_lane_go_on(fl_lane_state *s) {
   const fl_lane_ins *code = s->code->ins.at;
   const fl_lane_fn *fns = (const fl_lane_fn *)(const void *)s->table;
-  for (int64_t pc = 0;;) {
+  for (int64_t pc = s->pc;;) {
     const fl_lane_ins *p = &code[pc++];
     switch (p->op) {
       case FL_LI_EVAL:
@@ -394,6 +394,9 @@ static int run(fl_lane_state *s) {
       case FL_LI_BACK: if (!take_back(s, &s->masks[p->m])) pc = p->x; break;
       case FL_LI_REMOVE: remove_now(s, &s->masks[p->m]); break;
       case FL_LI_RETURN: go(s); pc = p->x; break;
+      case FL_LI_GRID:
+        s->pc = pc;
+        return fl_lane_do_barrier(s, p) ? 2 : 0;
       case FL_LI_END: return 1;
       default: if (!special(s, p)) return 0; break;
     }
@@ -406,11 +409,12 @@ int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block,
   const fl_lane_ins *end = &c->ins.at[c->ins.n - 1];
   s->report = report;
   s->block = block;
+  s->pc = 0;
   begin_block(s);
   if (l->stop && atomic_load_explicit((atomic_int *)(uintptr_t)l->stop, memory_order_relaxed))
     return fl_lane_fault(s, end, FL_LANE_STOPPED, 0);
   if (!may_use(l, c->ins.n)) return fl_lane_fault(s, end, FL_LANE_STOPPED, 0);
-  return run(s);
+  return fl_lane_go_on(s);
 }
 
 /* ---- launches ------------------------------------------------------------------------ */
@@ -459,6 +463,7 @@ int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *
             (int)c->func->n_params, (int)l->n_args);
     return 0;
   }
+  if (!fl_lane_grid_ok(c, l, e)) return 0;
   if (c->local4 + c->local8 > (int64_t)1 << 32) {
     fl_fail(e, FLAME_NO_MEMORY, "kernel", "'%s': local arrays of %lld elements per thread", name,
             (long long)(c->local4 + c->local8));
@@ -483,10 +488,12 @@ int fl_lane_run(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *launch,
     if (!e->code) fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory to run '%s'", c->func->name);
     return 0;
   }
-  const size_t bytes = fl_lane_scratch(c, &l);
+  const size_t bytes = fl_lane_scratch(c, &l) * (size_t)fl_lane_copies(c, &l);
   void *scratch = fl_alloc(m, bytes);
   int ok = scratch != NULL;
-  if (ok) {
+  if (ok && fl_lane_meets(c)) {
+    ok = fl_lane_grid(c, &l, scratch, report);
+  } else if (ok) {
     const int64_t blocks = (int64_t)l.grid[0] * l.grid[1] * l.grid[2];
     fl_lane_begin(c, &l, scratch);
     for (int64_t b = 0; ok && b < blocks; b++) ok = fl_lane_block(c, &l, b, scratch, report);

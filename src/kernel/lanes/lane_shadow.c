@@ -138,6 +138,12 @@ static void take_stamps(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_
   w->next = w->first + (w->most << w->block_shift) - 1;
 }
 
+int fl_lane_shadow_again(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l) {
+  const int64_t before = w->first;
+  take_stamps(w, c, l);
+  return w->first <= before;
+}
+
 int fl_lane_shadow_begin(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l,
                          fl_error *e) {
   fl_lane_shadow_end(w, INT64_MAX);

@@ -65,12 +65,21 @@ typedef struct fl_lane_state {
   int32_t *tracks;                   /* n entries for each tracked variable */
   int64_t *shared_cells, n_shared_cells;      /* RACE: marks of shared memory */
   int64_t shared_bytes, block, steps, n;
+  int64_t pc;                        /* where the block goes on after a barrier of the grid */
   fl_lane_order order;               /* RACE: see lane_check.c */
   int64_t clock, warp_order[FL_LANE_MAX_BLOCK / FL_LANE_WARP];
 } fl_lane_state;
 
+/* Runs the block from s->pc on. 0: a fault; 1: it has ended; 2: it waits at a barrier of the
+** grid. */
+int fl_lane_go_on(fl_lane_state *s);
+/* lane_grid.c: can all blocks be kept? 0 with an error. */
+int fl_lane_grid_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);
 /* Reports a fault of this kind at p, found in 'lane': fills the report and returns 0. */
 int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane);
+/* … because 'other' does not come to the operation p at which 'lane' is. */
+int fl_lane_absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane,
+                   fl_lane_place other);
 fl_lane_place fl_lane_place_of(const fl_lane_state *s, int64_t lane, int line);
 static inline int fl_lane_first(const fl_lane_state *s) {
   int i = 0;
@@ -110,6 +119,8 @@ int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how);
 /* Time of the race check, lane_shadow.c: a block begins; threads have met at a barrier, and what
 ** follows is later than all before. */
 void fl_lane_time_begin(fl_lane_state *s);
+/* All blocks have met. 1: stamps begin again, so that marks of shared memory have to be cleared. */
+int fl_lane_shadow_again(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l);
 void fl_lane_time_tick(fl_lane_state *s);
 /* Lays out the marks of shared memory; base NULL: counts them. */
 int64_t fl_lane_shared_marks(fl_lane_state *s, int64_t *base);

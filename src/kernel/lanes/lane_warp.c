@@ -14,10 +14,17 @@ static int64_t somebody_else(const fl_lane_state *s) {
   return -1;
 }
 
-static int absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane, int64_t other) {
+int fl_lane_absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane,
+                   fl_lane_place other) {
   fl_lane_fault(s, p, kind, lane);
-  s->report->other = fl_lane_place_of(s, other, 0);
+  if (kind == FL_LANE_BARRIER) s->report->name = p->op == FL_LI_GRID ? "sync() of the grid"
+                                                                     : "__syncthreads()";
+  s->report->other = other;
   return 0;
+}
+
+static int absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane, int64_t other) {
+  return fl_lane_absent(s, p, kind, lane, fl_lane_place_of(s, other, 0));
 }
 
 /* With checks: active lanes must be in the mask, and lanes in the mask must be active or have

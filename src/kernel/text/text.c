@@ -174,7 +174,8 @@ static void put_printf(fl_kwriter *w, const fl_kstmt *s) {
 
 static void put_barrier(fl_kwriter *w, const fl_kstmt *s) {
   if (w->check && s->op != FL_KBAR_FENCE) fl_kcheck_barrier(w, s);
-  else if (s->op == FL_KBAR_BLOCK) fl_text_puts(w->t, "__syncthreads()");
+  else if (s->op == FL_KBAR_BLOCK)
+    fl_text_puts(w->t, s->mode ? "fl_sync_grid()" : "__syncthreads()");
   else if (s->op == FL_KBAR_FENCE) fl_text_puts(w->t, "__threadfence()");
   else if (s->op == FL_KBAR_HERE) fl_text_puts(w->t, "__syncwarp(__activemask())");
   else {

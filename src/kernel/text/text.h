@@ -8,6 +8,7 @@
 
 /* Writes what all generated kernels of one text need once, before the first (half conversions). */
 void fl_ktext_prelude(fl_text *t);
+void fl_ktext_grid(fl_text *t);       /* the barrier of a grid, for kernels that use it */
 /* The exact sums (text_prelude.c): part of fl_ktext_exact. */
 void fl_ktext_ordered(fl_text *t);
 /* One kernel: extern "C" __global__ void f->name(parameters as in f->params). */

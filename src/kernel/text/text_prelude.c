@@ -117,6 +117,25 @@ static const char ordered[] =
   "  }\n"
   "}\n";
 
+/* The barrier of a grid whose blocks run at the same time. The other blocks add 1 each to the word,
+** the first one what is left to 2^31: its highest bit changes when all have come, and its other
+** bits are 0 again for the next barrier or launch. */
+static const char grid[] =
+  "static __device__ unsigned fl_grid_word;\n"
+  "static __device__ __noinline__ void fl_sync_grid() {\n"
+  "  const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;\n"
+  "  __syncthreads();\n"
+  "  if (!(threadIdx.x | threadIdx.y | threadIdx.z)) {\n"
+  "    const bool first = !(blockIdx.x | blockIdx.y | blockIdx.z);\n"
+  "    __threadfence();\n"
+  "    const unsigned old = atomicAdd(&fl_grid_word, first ? 0x80000001u - blocks : 1u);\n"
+  "    while (!((old ^ *(volatile unsigned *)&fl_grid_word) >> 31)) {}\n"
+  "    __threadfence();\n"
+  "  }\n"
+  "  __syncthreads();\n"
+  "}\n";
+
 void fl_ktext_prelude(fl_text *t) { fl_text_puts(t, prelude); }
+void fl_ktext_grid(fl_text *t) { fl_text_puts(t, grid); }
 
 void fl_ktext_ordered(fl_text *t) { fl_text_puts(t, ordered); }

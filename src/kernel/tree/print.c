@@ -111,6 +111,7 @@ static void simple(printer *p, const fl_kstmt *s) {
       fl_text_puts(p->t, names[s->kind] ? names[s->kind] : "?");
       if (s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE || s->kind == FL_KS_BARRIER)
         fl_text_printf(p->t, " %d", s->op);
+      if (s->kind == FL_KS_BARRIER && s->mode) fl_text_puts(p->t, " of the grid");
       operands(p, s);
   }
 }

@@ -212,7 +212,8 @@ typedef enum {
 typedef struct fl_kstmt fl_kstmt;
 typedef struct fl_kblock { fl_kstmt *first, *last; } fl_kblock;     /* linked by 'next' */
 struct fl_kstmt {
-  uint8_t kind, op, mode;    /* fl_kskind; fl_katomic …; fl_kmode */
+  uint8_t kind, op, mode;    /* fl_kskind; fl_katomic …; fl_kmode. BARRIER of the block, mode 1: of
+                             ** all blocks of the launch, which run at the same time */
   uint8_t accumulate;        /* STORE */
   uint8_t as;           /* ATOMIC: fl_ktype with the element's size; VOID: the element's own type */
   uint8_t called;            /* while parsing: it is in the body of a function that was called */
@@ -282,6 +283,7 @@ typedef struct fl_kfunc {
   fl_kblock body;
   uint8_t has_body;          /* 0: outside the language, see refusal (or only declared) */
   uint8_t uses_shared, uses_barrier, uses_warp, uses_atomics, uses_printf;
+  uint8_t uses_grid;         /* a barrier of all blocks */
   uint8_t replays;  /* it reads the results of atomics that another launch recorded (ad/record.h) */
   uint8_t reserved_names;    /* number of names given to temporaries so far */
   int32_t refusal_line;
