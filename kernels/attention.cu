@@ -67,7 +67,7 @@ FN float exp2_of(float x) {
 
 /* ---- places and masks ---- */
 
-/* Blocks of rows of one head are neighbours, for the sake of the cache. */
+/* Blocks of rows of one head have neighbouring numbers, so that they find its keys in the cache. */
 struct place { int block, blocks, h, b; };
 FN place place_of(u32 x, int n, int rows, int heads) {
   const u32 blocks = (u32)(n + rows - 1) / rows, head = x / blocks;
@@ -86,8 +86,8 @@ FN long long row_of(const attention_args &a, int b, int h) {
 FN const float *lse_of(const attention_args &a, const void *packed) {
   return (const float *)((const element *)packed + (long long)a.b * a.h * a.t * a.d);
 }
-/* Is the log-sum-exp of one of n queries NaN? Then all of dv is, also for
-** keys that they do not see. */
+/* Is the log-sum-exp of one of n queries NaN? Then all of dv is NaN, also for keys that they do not
+** see. */
 FN bool any_nan(const float *lse, int n) {
   bool found = false;
   for (int i = threadIdx.x; i < n; i += blockDim.x) found |= lse[i] != lse[i];
@@ -117,7 +117,7 @@ struct sight {
     return 0.0f;
 #endif
   }
-  /* Does a tile of these first query and last key hold a pair that is not seen? */
+  /* i: the tile's first query, j: its last key. Does the tile hold a pair that is not seen? */
   FN bool edge(int i, int j) const { return MASK || j >= s || (CAUSAL && j > i); }
 };
 
@@ -157,7 +157,7 @@ FN void copy4(u32 to, const void *from, bool real) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(to), "l"(from),
                "r"(real ? 4 : 0) : "memory");
 }
-/* All that was asked for is there, for all threads. */
+/* Waits until all copies asked for have arrived, for all threads of the block. */
 FN void arrive() {
   asm volatile("cp.async.wait_all;" ::: "memory");
   __syncthreads();
@@ -174,8 +174,8 @@ struct matrix {
       whole((((long long)from | over * 2) & 15) == 0) {}
 };
 
-/* Rows from 'first' on, with zeros for those that are not there and for
-** columns above d. A thread keeps its column. */
+/* Copies ROWS rows from 'first' on, with zeros for rows after the last and for columns above d. A
+** thread copies one column of all rows. */
 template <int ROWS> FN void copy_rows(element *to, const matrix &x, int first) {
   constexpr int CHUNKS = HEAD / 8, STEP = THREADS / CHUNKS;
   const int row = threadIdx.x / CHUNKS, c = threadIdx.x % CHUNKS * 8,
@@ -199,7 +199,7 @@ template <int ROWS> FN void copy_rows(element *to, const matrix &x, int first) {
   }
 }
 
-/* Blocks of ROWS rows of two matrices through shared memory. */
+/* Reads two matrices through shared memory, in blocks of ROWS rows. */
 template <int ROWS> struct stream {
   matrix x, y;
   element *space;
@@ -208,7 +208,7 @@ template <int ROWS> struct stream {
     copy_rows<ROWS>(stage(n), x, n * ROWS);
     copy_rows<ROWS>(stage(n) + ROWS * LD, y, n * ROWS);
   }
-  /* Block n is there when this returns. */
+  /* Waits for block n, and returns where it lies in shared memory. */
   FN element *take(int n, int count) const {
     if (STAGES == 1 && n > 0) {
       __syncthreads();                            /* block n - 1 was read by all */
@@ -229,7 +229,7 @@ template <int N> FN stream<N> keys_and_values(const attention_args &a, int b, in
 
 /* ---- tensor cores ---- */
 
-/* Four 8 x 8 matrices; a lane gives the address of row lane % 8 of matrix lane / 8. */
+/* Loads four 8 x 8 matrices; a lane gives the address of row lane % 8 of matrix lane / 8. */
 FN void load_matrices(u32 (&r)[4], u32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
@@ -371,7 +371,8 @@ template <int T> struct running {
   }
 };
 
-/* Scores as the softmax takes them: in units of 1 / c, or of log2 with a mask that is added. */
+/* Brings scores into the form that the softmax takes: in units of 1 / c, or of log2 with a mask
+** that is added. */
 template <int T,
 int N> FN void mask_scores(float (&s)[T][N][4], const sight &w, int i0, int j0, float c) {
 #pragma unroll
@@ -386,8 +387,7 @@ int N> FN void mask_scores(float (&s)[T][N][4], const sight &w, int i0, int j0, 
       }
 }
 
-/* Scores become exponentials, and what was summed before is brought under the
-** new largest score. c > 0. */
+/* Replaces scores by exponentials, and scales the sums so far to the new largest score. c > 0. */
 template <int T, int N, int D>
 FN void exponentials(float (&s)[T][N][4], float (&o)[T][D][4], running<T> &w, float c) {
 #pragma unroll
@@ -399,7 +399,8 @@ FN void exponentials(float (&s)[T][N][4], float (&o)[T][D][4], running<T> &w, fl
       for (int n = 0; n < N; n++) top = fmaxf(top, fmaxf(s[t][n][2 * r], s[t][n][2 * r + 1]));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      const float shift = top == minus_inf() ? 0.0f : -top * c;   /* nothing seen: no -inf - -inf */
+      /* a row that sees no key: avoids -inf - -inf */
+      const float shift = top == minus_inf() ? 0.0f : -top * c;
       const float less = exp2_of(__fmaf_rn(w.top[t][r], c, shift));
 #pragma unroll
       for (int n = 0; n < N; n++)
@@ -415,8 +416,7 @@ FN void exponentials(float (&s)[T][N][4], float (&o)[T][D][4], running<T> &w, fl
     }
 }
 
-/* The log-sum-exp of each row to lse[], n rows of which are there; what a row
-** is to be multiplied by. */
+/* Writes the log-sum-exp of each of n rows to lse[], and to by[] the factor of a row's result. */
 template <int T> FN void finish_rows(float (&by)[T][2], running<T> &w, float c, float *lse, int n) {
 #pragma unroll
   for (int t = 0; t < T; t++)
@@ -425,14 +425,16 @@ template <int T> FN void finish_rows(float (&by)[T][2], running<T> &w, float c, 
       float sum = w.sum[t][r];
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
-      by[t][r] = 1.0f / sum;                     /* nothing seen: 0 * inf, the NaN that is wanted */
+      /* a row that sees no key: 0 * inf, the NaN that is wanted */
+      by[t][r] = 1.0f / sum;
       const int row = t * 16 + r * 8 + lane_row();
       const float x = sum > 0.0f ? __fmaf_rn(w.top[t][r], c, log2f(sum)) * LN2 : quiet_nan();
       if (threadIdx.x % 4 == 0 && row < n) lse[row] = x;
     }
 }
 
-/* The softmax wants a positive factor: q changes sign with the scale, and is 0 where that is. */
+/* The softmax needs a positive factor: q takes the sign of the scale, and is 0 where the scale is
+** 0. */
 FN float positive_scale(const attention_args &a) { return a.scale == 0.0f ? 1.0f : fabsf(a.scale); }
 FN void sign_rows(element *own, int rows, float scale) {
   const u32 keep = scale == 0.0f ? 0u : ~0u, flip = scale < 0.0f ? 0x80008000u : 0u;

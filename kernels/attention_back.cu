@@ -1,6 +1,6 @@
 /*
-** The gradients of attention in f16 and bf16; after attention.cu, which tells shapes and
-** definitions. attention_delta runs first; the other two do not depend on each other. Both compute
+** The gradients of attention in f16 and bf16; after attention.cu, where shapes and definitions are
+** described. attention_delta runs first; the other two do not depend on each other. Both compute
 ** the scores again, which is 7 products instead of 5, but needs no sum over blocks: nothing is
 ** atomic. attention_keys has the scores transposed, one row per key, so that weights and their
 ** gradients are left operands as they are. Launch with 128 threads; ceil, LD, STAGES as in
@@ -24,7 +24,8 @@ typedef tiling<KEYS> keys_tiling;
 typedef tiling<QUERIES> queries_tiling;
 
 constexpr int PARTS = HEAD > 128 ? 2 : 1;
-constexpr int COLUMNS = HEAD / PARTS;        /* of dk and dv that a block of attention_keys makes */
+/* columns of dk and dv that a block of attention_keys makes */
+constexpr int COLUMNS = HEAD / PARTS;
 
 FN u32 two(const element *p) { return p[0] | (u32)p[1] << 16; }
 FN float dot(u32 x, u32 y, float sum) {
@@ -53,7 +54,7 @@ KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attent
   if (b < a.b && c == 0) ((float *)a.scratch)[row] = sum;
 }
 
-/* -lse in units of log2, and delta, of the queries that a lane's elements belong to. */
+/* Per query of a lane's elements: -lse in units of log2, and delta. */
 template <int T> struct by_row {
   float shift[T][2], delta[T][2];
   FN void open(const float *lse, const float *sums, int n) {
@@ -84,9 +85,9 @@ template <int N> struct by_column {
   FN float delta_of(int, int n, int e) const { return e % 2 ? delta[n].y : delta[n].x; }
 };
 
-/* Scores s become weights p, gradients of weights dp those of scores. (i0, j0): query and key of
-** the lane's first element. Of a row without a key (lse is NaN) p is NaN, and what a pair does not
-** see has no gradient. */
+/* Replaces scores s by weights p, and gradients dp of weights by those of scores. (i0, j0): query
+** and key of the lane's first element. In a row without a key (lse is NaN) p is NaN; where the
+** query does not see the key, the gradient is 0. */
 template <bool EDGE, bool TRANSPOSED, int T, int N, class STATE>
 FN void gradients(float (&s)[T][N][4], float (&dp)[T][N][4], const STATE &x, const sight &w, int i0,
                   int j0, float c) {
@@ -212,7 +213,7 @@ KERNEL __launch_bounds__(THREADS,
   put_keys<T>(a, x.b, x.h, row, skip, own_k, own_v, dk, dv, bad);
 }
 
-/* From scores s and the gradient dp of their softmax: that of the scores, in dp. */
+/* Replaces dp, the gradient of the softmax of the scores s, by the gradient of the scores. */
 template <int T, int N>
 FN void queries_gradient(float (&s)[T][N / 8][4], float (&dp)[T][N / 8][4], const by_row<T> &sums,
                          const sight &see, int row, int first, float c) {

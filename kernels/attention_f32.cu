@@ -1,6 +1,6 @@
 /*
-** Attention and its gradients in f32 by ordinary multiply-adds; after attention.cu, which tells
-** shapes and definitions, with TYPE 1. Entries and results are those of attention.cu and
+** Attention and its gradients in f32 by ordinary multiply-adds; after attention.cu, where shapes
+** and definitions are described, with TYPE 1. Entries and results are those of attention.cu and
 ** attention_back.cu.
 **
 ** A block owns TILE rows of a result and walks over the other axis in tiles of TILE rows, through
@@ -21,8 +21,8 @@ constexpr int WEIGHTS = TILE + 1;                 /* from row to row of weights 
 FN int thread_row() { return threadIdx.x / 4; }
 FN int thread_column() { return threadIdx.x % 4; }
 
-/* Rows from 'first' on of n, 'over' apart, with zeros for those that are not
-** there and for columns above d. */
+/* Copies a tile's rows from 'first' on of n rows 'over' elements apart, with zeros for rows after
+** the last and for columns above d. */
 FN void copy_rows(float *to, const float *from, long long over, int first, int n, int d) {
   for (int e = threadIdx.x; e < TILE * HEAD; e += THREADS) {
     const int r = e / HEAD, c = e % HEAD;
@@ -30,7 +30,7 @@ FN void copy_rows(float *to, const float *from, long long over, int first, int n
   }
 }
 
-/* s = the thread's row times its columns: rows of b. */
+/* s = products of the thread's row and its columns, which are rows of b. */
 FN void product_nt(float (&s)[SPAN], const float *row, const float *b) {
 #pragma unroll
   for (int i = 0; i < SPAN; i++) s[i] = 0.0f;
@@ -46,8 +46,8 @@ FN void product_nt(float (&s)[SPAN], const float *row, const float *b) {
   }
 }
 
-/* o += w b: the thread's row of weights, by way of 'row' in shared memory,
-** which the lanes of the row share. */
+/* o += w b. w: the thread's part of a row of weights; 'row': space in shared memory through which
+** the lanes of the row exchange them. */
 FN void product_nn(float (&o)[OWN], float *row, const float (&w)[SPAN], const float *b) {
 #pragma unroll
   for (int i = 0; i < SPAN; i++) row[thread_column() + 4 * i] = w[i];
@@ -79,7 +79,7 @@ FN float over_row(float x) {
 /* Largest score and sum of exponentials of the thread's row. */
 struct running { float top, sum; };
 
-/* Scores become exponentials; what was summed before is brought under the new largest score. */
+/* Replaces scores by exponentials, and scales the sums so far to the new largest score. */
 FN void exponentials(float (&s)[SPAN], float (&o)[OWN], running &w, const sight &see, int i, int j0,
                      float scale) {
   float top = w.top, sum = 0.0f;
@@ -91,7 +91,8 @@ FN void exponentials(float (&s)[SPAN], float (&o)[OWN], running &w, const sight 
   }
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-  const float base = top == minus_inf() ? 0.0f : top;             /* nothing seen: no -inf - -inf */
+  /* a row that sees no key: avoids -inf - -inf */
+  const float base = top == minus_inf() ? 0.0f : top;
   const float less = exp2_of((w.top - base) * LOG2E);
 #pragma unroll
   for (int e = 0; e < SPAN; e++) {
@@ -130,7 +131,7 @@ KERNEL __launch_bounds__(THREADS) attention_forward(const __grid_constant__ atte
   const long long row = row_of(a, x.b, x.h) + i;
   if (thread_column() == 0)
     ((float *)lse_of(a, a.result))[row] = w.sum > 0.0f ? w.top + log2f(w.sum) * LN2 : quiet_nan();
-  put_row(row_in(a.result, a.os, x.b, x.h, i), o, 1.0f / w.sum, a.d);  /* nothing seen: NaN */
+  put_row(row_in(a.result, a.os, x.b, x.h, i), o, 1.0f / w.sum, a.d);  /* no key seen: NaN */
 }
 
 /* ---- backward ---- */
@@ -148,8 +149,8 @@ KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attent
   if (real && thread_column() == 0) ((float *)a.scratch)[row] = sum;
 }
 
-/* A score and the gradient of a weight become the weight and the gradient of the score, for query i
-** of the head whose log-sum-exps and deltas these are. */
+/* Replaces a score by its weight, and the gradient of the weight by that of the score, for query i
+** of the head that lse and delta belong to. */
 FN void gradient(float &s, float &dp, const sight &see, int i, int j, float scale, const float *lse,
                  const float *delta) {
   const bool seen = see.seen(i, j);

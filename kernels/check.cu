@@ -5,14 +5,15 @@
 ** src/cuda/call/call_checked.c has the host's view of the structs.
 **
 ** - A cell stands for one element of global or shared memory: its last writer, and the last two
-**   threads that changed it atomically and that read it. Cell and element are looked at and
-**   changed under the cell's lock, so both sides of a race are seen, whichever comes first.
-** - Who of the two came "later" is told by counting the accesses of each thread, which is the
-**   order of lockstep. Of all faults the record keeps that of the lowest block, then line, then
-**   thread: the same in every run unless threads part.
-** - A wrong access is not made: a load gives 0. The thread goes on, so that barriers hold.
-** - Barriers and shuffles wait in a structure of the block in global memory, which knows who has
-**   returned, who has come to the end and who waits: a barrier that would wait for ever is
+**   threads that changed it atomically and that read it. Cell and element are read and changed
+**   under the cell's lock, so the second access of a race is always seen, whichever it is.
+** - Which of the two came later is decided by the number of accesses that each thread has made,
+**   which is the order of lockstep. Of all faults the record keeps that of the lowest block, then
+**   line, then thread: the same in every run unless threads diverge.
+** - A wrong access is not made: a load gives 0. The thread goes on, so that it still comes to the
+**   barriers.
+** - The state of barriers and shuffles is a structure for each block in global memory: which
+**   threads have returned, have come to the end, or wait. A barrier that would wait for ever is
 **   reported instead. Threads of a warp go on without the lanes that can no longer come.
 ** - A critical section is inside the loop that waits for its lock, because lanes of one warp may
 **   want the same lock: a lane that waited after the loop would keep the others from leaving it.
@@ -48,7 +49,8 @@ struct fl_block {
 struct fl_array { fl_cell *cells; long long n; };
 struct fl_check {
   fl_record *record;
-  fl_block *blocks;                     /* of this wave; NULL: the kernel neither waits nor votes */
+  /* one per block of this wave; NULL: the kernel neither waits nor votes */
+  fl_block *blocks;
   fl_cell *shared;                      /* 'shared_cells' for each block of the wave, or NULL */
   long long shared_cells, dynamic_bytes, first_block, steps;
   unsigned grid[3], checks, fences, pad;
@@ -154,13 +156,13 @@ static __device__ void fl_note_both(volatile fl_touch &last, volatile fl_touch &
   fl_note(last, t, how, line);
 }
 
-/* The later of two touches by other threads that this one may meet; 0: none. */
+/* Of the touches by other threads that race with this one, the latest; 0: none. */
 static __device__ const volatile fl_touch *fl_met(const fl_thread &t, const volatile fl_touch &last,
                                                   const volatile fl_touch &other) {
   return fl_unordered(t, last) ? &last : fl_unordered(t, other) ? &other : (fl_touch *)0;
 }
 
-/* This thread does 'how' to the element of cell c, whose lock it has. */
+/* This thread does 'how' (FL_WRITE, …) to the element of cell c, whose lock it holds. */
 FL_NI void fl_meet(fl_thread &t, volatile fl_cell *c, int how, int var, long long index,
                    long long size, int line) {
   const bool atomic = how & FL_ATOMIC, writes = how & FL_WRITE, guess = how & FL_GUESS,
@@ -325,7 +327,7 @@ template <class T> FL_FN T fl_divisor(fl_thread &t, T v, int line) {
 
 /* ---- threads together ---------------------------------------------------------------- */
 
-/* Of the lanes 'of', those that wait at the place where lane k does. */
+/* Those lanes of the set 'of' that wait at the same place as lane k. */
 FL_FN unsigned fl_beside(const volatile fl_block *b, unsigned first, unsigned of, unsigned k) {
   unsigned group = 0;
   for (unsigned j = 0; j < 32; j++)
@@ -333,8 +335,9 @@ FL_FN unsigned fl_beside(const volatile fl_block *b, unsigned first, unsigned of
   return group;
 }
 
-/* Where no lane of a warp runs, those that wait go on: at each place where all the lanes that are
-** wanted and can come have come, else at that of the lowest lane. With the warp's lock. */
+/* If no lane of a warp runs, waiting lanes are released: at each place where all the named lanes
+** that can still come have come, or if there is none, at the place of the lowest lane. The caller
+** holds the warp's lock. */
 FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
   volatile fl_block *b = t.b;
   const unsigned first = 32 * w, n = t.n - first < 32 ? t.n - first : 32;
@@ -371,11 +374,13 @@ FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
   for (unsigned k = 0; k < n; k++) if (leave >> k & 1) b->go[first + k] = 1u;
 }
 
-/* All threads that can come are at the barrier or gone: on, or never. With the block's lock. */
+/* If no thread of the block runs, releases those at the barrier, or reports that it can never be
+** passed. The caller holds the block's lock. */
 FL_NI void fl_settle(const fl_thread &t) {
   volatile fl_block *b = t.b;
   if (b->broken || !b->arrived || b->arrived + b->left + b->ended < t.n) return;
-  unsigned line = ~0u, others = 0;         /* barriers of the text: the first, and are there more */
+  /* the first barrier of the text that is waited at, and whether there are others */
+  unsigned line = ~0u, others = 0;
   for (unsigned k = 0; k < t.n; k++) {
     if (b->state[k] != FL_AT_BARRIER || b->site[k] == line) continue;
     others |= line != ~0u;
@@ -431,7 +436,7 @@ FL_NI void fl_barrier(fl_thread &t, int line) {
   __threadfence();
 }
 
-/* The thread goes: by 'return', or after the last statement. */
+/* The thread ends: early by 'return', or after the last statement. */
 FL_NI void fl_leave(fl_thread &t, bool early) {
   volatile fl_block *b = t.b;
   if (!b) return;
@@ -439,7 +444,8 @@ FL_NI void fl_leave(fl_thread &t, bool early) {
   FL_LOCKED(b->lock, if (early) b->left++; else b->ended++; fl_settle(t);)
 }
 
-/* The lanes that are here. site: of the text, odd for __syncwarp. */
+/* Waits for the lanes of 'mask', and returns those that have come. site: number of the place in the
+** text, odd for __syncwarp. */
 FL_NI unsigned fl_together(fl_thread &t, unsigned mask, unsigned site, int line, bool named) {
   volatile fl_block *b = t.b;
   const unsigned w = t.lane / 32, first = 32 * w, me = t.lane - first;
@@ -492,7 +498,7 @@ FL_NI unsigned fl_vote(fl_thread &t, int op, unsigned mask, bool v, unsigned sit
   return here;
 }
 
-/* A round of a loop. A thread that goes on for too long ends here. */
+/* Called in each iteration of a loop: ends a thread that runs for too long. */
 FL_FN void fl_step(fl_thread &t, int line) {
   if (!t.c->steps || ++t.steps <= t.c->steps) return;
   fl_fault(t, FL_STEPS, -1, 0, 0, line);

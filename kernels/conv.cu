@@ -6,9 +6,9 @@
 **   conv_y  outputs of the group   x  (image, output position)  over (channel, kernel)
 **   conv_x  channels of the group  x  (image, input position)   over (output, kernel)
 **   conv_w  outputs of the group   x  (channel, kernel)         over (image, output position)
-** A block of 256 threads makes a tile of 64 x 64, 4 x 4 a thread, 16 terms at a time through
-** shared memory; terms are added in order. Every element is read once a tile that needs it:
-** least traffic times about (rows + columns) / 64. Correct for every size; nothing is atomic.
+** A block of 256 threads makes a tile of 64 x 64, 4 x 4 per thread, 16 terms at a time through
+** shared memory; terms are added in order. Every element is read once by each tile that needs it:
+** the least traffic times about (rows + columns) / 64. Correct for every size; nothing is atomic.
 */
 struct conv_params { long long n, c, o, groups, in[3], k[3], out[3], stride[3], pad[3], dil[3]; };
 
@@ -27,7 +27,7 @@ FN place3 split3(long long i, const long long *s) {
   return { row / s[1], row % s[1], i - row * s[2] };
 }
 
-/* Place in x's plane of output position p under kernel element k; -1: outside. */
+/* Place in x's plane that output position p reads with kernel element k; -1: outside. */
 FN long long source(const conv_params &v, place3 p, place3 k) {
   const long long z = p.z * v.stride[0] - v.pad[0] + k.z * v.dil[0];
   const long long y = p.y * v.stride[1] - v.pad[1] + k.y * v.dil[1];
@@ -36,7 +36,7 @@ FN long long source(const conv_params &v, place3 p, place3 k) {
   return (z * v.in[1] + y) * v.in[2] + x;
 }
 
-/* The output of an axis that reads input position i by kernel element k; -1: none. */
+/* The output position of axis a that reads input position i with kernel element k; -1: none. */
 FN long long reader(const conv_params &v, int a, long long i, long long k) {
   const long long t = i + v.pad[a] - k * v.dil[a];
   if (t < 0 || t % v.stride[a] != 0) return -1;

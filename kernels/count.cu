@@ -21,9 +21,9 @@ typedef u16 S;
 typedef u8 S;
 #endif
 
-/* ---- searchsorted: a thread a value ---- */
+/* ---- searchsorted: one thread per value ---- */
 
-/* Numbers that compare as the elements do; a NaN is not comparable to anything. */
+/* Maps elements to integers in the same order; NaN has none. */
 #if KIND == 0
 #define SIGN ((u64)1 << (BITS - 1))
 #if BITS == 64
@@ -82,7 +82,7 @@ KERNEL histogram_clear(long long *count, long long bins) {
     count[i] = 0;
 }
 
-/* Up to 4096 bins are counted in shared memory first. Ids out of 1 .. bins are left out. */
+/* Up to 4096 bins are counted in shared memory first. Ids outside 1 .. bins are ignored. */
 KERNEL histogram_add(const long long *id, u64 *count, long long n, long long bins) {
   __shared__ u32 h[4096];
   const bool few = bins <= 4096;
@@ -135,8 +135,8 @@ template <class T> FN T sum_to(T v) {
   return v;
 }
 
-/* counts: the number of all, then of each chunk, which nonzero_before makes
-** that of those before. */
+/* counts[0]: the number of all. counts[1 + i]: the number in chunk i, which nonzero_before replaces
+** by the number in the chunks before it. */
 KERNEL nonzero_count(const S *x, long long *counts, long long n, long long chunk) {
   const long long w = blockIdx.x * 8ll + threadIdx.x / 32, first = w * chunk;
   const long long end = first + chunk < n ? first + chunk : n;

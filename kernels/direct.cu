@@ -2,11 +2,10 @@
 ** Convolutions of f32 that cuDNN does badly without atomics, summed in an order that
 ** the sizes alone decide. Header-free; KX and STEP (the kernel's size and the stride along x) come
 ** by definition, KY and STEP_Y for the depthwise ones, WIDE (16, 32 or 64) for the weight's.
-**   direct_y, direct_x   a depthwise convolution and the gradient of its x:
-**                        one thread per element of the
-**                  result. Bytes: the other side KX KY / strides times from
-**                  the caches, the result once.
-**   direct_w       the weight's gradient. A row is a channel and a place of the kernel but for x;
+**   direct_y, direct_x
+**                  a depthwise convolution and the gradient of its x: one thread per element of the
+**                  result. Bytes: the input KX KY / strides times from the caches, the result once.
+**   direct_w       the weight's gradient. A row is a channel and a kernel position in z and y;
 **                  32 rows and 32 outputs per block of 256, a thread one row, 4 outputs and all KX,
 **                  over its share of the output's lines, WIDE positions at a time through shared
 **                  memory.
@@ -80,8 +79,8 @@ FN copier copier_of(const conv_params &v, int row0, int group) {
   return w;
 }
 
-/* Copies row y of plane z of image n from x0 on: of the gradients g, outputs o0 to o0 + 31, and
-** what the input x has there for each row of weights. */
+/* Copies line y of plane z of image n from x0 on: the gradients g of outputs o0 to o0 + 31, and for
+** each row of weights the elements of the input x that these outputs read. */
 FN void copy_line(const conv_params &v, const copier &w, const float *g, const float *x, int n,
                   int z, int y, int x0, int o0, float (*gs)[WIDE + 4], float *xs) {
   const int lane = threadIdx.x % 32, group = threadIdx.x / 32, in_x = (int)v.in[2],
@@ -104,8 +103,8 @@ FN void copy_line(const conv_params &v, const copier &w, const float *g, const f
   }
 }
 
-/* Adds the products of four outputs' gradients and one row of weights' inputs, of WIDE elements of
-** which the first 'left' exist. */
+/* Adds the products of the gradients of four outputs and the inputs of one row of weights, over the
+** first 'left' of WIDE positions. */
 FN void add_line(float (&sum)[4][KX], const float (*gs)[WIDE + 4], const float *mine, int left) {
   const int group = threadIdx.x / 32;
 #pragma unroll

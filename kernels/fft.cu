@@ -30,8 +30,9 @@ struct pair { real re, im; };
 /* As cuda/call/call_fft.c has it. */
 struct job {
   i64 outer, size_in, inner, n, size_out;      /* as tensor/call_fft.h */
-  i64 m, rows, columns;                        /* length in shared memory; of long ones */
-  i64 count, pack;                             /* signals in all, of a block */
+  /* m: length in shared memory; rows, columns: shape of a long transform */
+  i64 m, rows, columns;
+  i64 count, pack;                             /* number of signals, and how many a block takes */
   double scale;
   int mode, inverse, chirp, pad;
 };
@@ -60,7 +61,7 @@ FN pair chirp_of(i64 k, i64 n) {
   return w;
 }
 
-/* Element k of a half spectrum's whole. */
+/* Element k of the whole spectrum, of which x holds half. */
 FN pair mirrored(const job &q, const real *x, i64 first, i64 k) {
   const int other = 2 * k > q.n;
   if (other) k = q.n - k;
@@ -152,7 +153,7 @@ FN void reorder(pair *room, i64 m, i64 pack, int bits) {
   __syncthreads();
 }
 
-/* The e-th of pack * m elements: signal p, element k; neighbours in memory are neighbours here. */
+/* Element e of pack * m: signal p, its element k, in the order in which they lie in memory. */
 FN void place(const job &q, i64 e, i64 m, int across, i64 *p, i64 *k) {
   *p = across ? e % q.pack : e / m;
   *k = across ? e / q.pack : e % m;
@@ -192,7 +193,7 @@ extern "C" __global__ void fft_short(job q, const real *x, real *y, const pair *
   }
 }
 
-/* Signals of rows * columns; block: 'pack' columns. */
+/* Transforms columns of signals of rows * columns elements; a block takes 'pack' columns. */
 extern "C" __global__ void fft_columns(job q, const real *x, pair *middle) {
   extern __shared__ double memory[];
   pair *room = (pair *)memory;
@@ -219,7 +220,7 @@ extern "C" __global__ void fft_columns(job q, const real *x, pair *middle) {
   }
 }
 
-/* Block: 'pack' rows of middle. */
+/* Transforms rows of 'middle'; a block takes 'pack' rows. */
 extern "C" __global__ void fft_lines(job q, const pair *middle, real *y) {
   extern __shared__ double memory[];
   pair *room = (pair *)memory;
@@ -249,7 +250,8 @@ FN real scaled(real v, real f) { return v * f; }
 FN pair without_imaginary(pair v) { v.im = 0; return v; }
 FN real without_imaginary(real v) { return v; }
 
-/* Element k of signal t, for a library: nothing beyond size_in, real ends of a half spectrum. */
+/* Element k of signal t as a library takes it: 0 beyond size_in, and the ends of a half spectrum
+** real. */
 template <class E> FN E taken(const job &q, const E *x, i64 o, i64 i, i64 k) {
   if (k >= q.size_in) return zero(E());
   const E v = scaled(x[(o * q.size_in + k) * q.inner + i], (real)q.scale);

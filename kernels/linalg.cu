@@ -1,9 +1,9 @@
 /*
-** What cuSOLVER needs around its calls, since our matrices are row-major and its are column-major:
-** transposed copies, triangles, permutations and determinants from pivots, and statuses. And two
-** factorisations of small matrices, of which the library does only one at a time: here a batch of
-** matrices that fit shared memory is one launch. Header-free; TYPE, 0 (f64) or 1 (f32), is defined
-** before it.
+** What is done before and after calls of cuSOLVER, since our matrices are row-major and its are
+** column-major: transposed copies, triangles, permutations and determinants from pivots, and
+** statuses. Also two factorisations of small matrices, which the library does one after another:
+** here a batch of matrices that fit shared memory is one launch. Header-free; TYPE, 0 (f64) or 1
+** (f32), is defined before it.
 **   turn, triangle, identities, infinite, pointers, scatter_rows   one element per thread and step,
 **               with a stride of the whole grid
 **   guarded, indefinite, statuses   report the lowest matrix that has no result, and why, as
@@ -37,8 +37,8 @@ FN i64 first() { return blockIdx.x * (i64)blockDim.x + threadIdx.x; }
 FN i64 step() { return gridDim.x * (i64)blockDim.x; }
 FN void report(u64 *status, i64 at, int why) { atomicMin(status, (u64)(at * 8 + why)); }
 
-/* y[c * ldy + r] = x[r * ldx + c] of rows x columns for each matrix, whose first elements are
-** 'across' and 'over' apart; only 1: 0 where c > r, 2: where r > c. */
+/* y[c * ldy + r] = x[r * ldx + c] of rows x columns for each matrix, with the first elements of the
+** matrices 'across' and 'over' apart; only 1: 0 where c > r; 2: 0 where r > c. */
 KERNEL turn(real *y, const real *x, i64 rows, i64 columns, i64 ldx, i64 ldy, i64 across, i64 over,
             i64 batch, int only) {
   __shared__ real tile[32][33];
@@ -84,9 +84,9 @@ KERNEL pointers(char **p, char *base, i64 bytes, i64 batch) {
   for (i64 m = first(); m < batch; m += step()) p[m] = base + m * bytes;
 }
 
-/* A copy with 0 for NaN and Inf, with which an iteration would not end. Matrices that hold one are
-** reported, by numbers that begin at 'at'. part: where it counts, 0 everywhere, 1 in the lower
-** triangle, 2 in the upper one. */
+/* Copies matrices with 0 for NaN and Inf, because an iteration would not end with them. A matrix
+** that holds one is reported; 'at' is the number of the first matrix. part: where it counts, 0
+** everywhere, 1 in the lower triangle, 2 in the upper one. */
 KERNEL guarded(real *y, const real *x, i64 rows, i64 columns, i64 batch, int part, i64 at,
                u64 *status) {
   for (i64 e = first(); e < batch * rows * columns; e += step()) {
@@ -107,8 +107,8 @@ FN i64 pivot_at(const void *pivot, int wide, i64 k) {
   return wide ? ((const i64 *)pivot)[k] : ((const int *)pivot)[k];
 }
 
-/* For each row of P A the row of A it was: from 0 in room, m numbers a matrix; from 1 in y, if any.
-** One thread exchanges, in shared memory if there is room. */
+/* For each row of P A its row in A: counted from 0 in room, m numbers per matrix; from 1 in y, if
+** any. One thread makes the exchanges, in shared memory if there is room. */
 KERNEL permutations(real *y, int *room, const void *pivot, int wide, i64 m, i64 k) {
   enum { HERE = 4096 };
   __shared__ int rows[HERE], others[HERE];
@@ -132,12 +132,12 @@ KERNEL permutations(real *y, int *room, const void *pivot, int wide, i64 m, i64 
   }
 }
 
-/* Row i of x, of n rows of k, is row p[i] of y. */
+/* Copies row i of x (n rows of k elements) to row p[i] of y. */
 KERNEL scatter_rows(real *y, const real *x, const int *p, i64 n, i64 k) {
   for (i64 e = first(); e < n * k; e += step()) y[p[e / k] * k + e % k] = x[e];
 }
 
-/* A warp a matrix: the determinant, its sign, the log of its absolute value, from its LU. */
+/* One warp per matrix: from its LU the determinant, its sign and the log of its absolute value. */
 KERNEL determinants(const real *lu, i64 n, const void *pivot, int wide, real *det, real *sign,
                     real *log_abs) {
   const i64 at = blockIdx.x;
@@ -200,11 +200,11 @@ FN real length_of(const real *x, i64 n, real f, real *room) {
   sum = 0;
   for (int i = 0; i < (int)blockDim.x / 32; i++) sum += room[i];
   __syncthreads();
-  return sum <= TINY * TINY ? (real)TINY : sqrt(sum);      /* NaN and Inf stay what they are */
+  return sum <= TINY * TINY ? (real)TINY : sqrt(sum);      /* NaN and Inf are kept */
 }
 
-/* What a block of qr_small has in shared memory: n columns w of m, 'ld' apart, and of each step
-** the new diagonal and tau. k steps. */
+/* What a block of qr_small has in shared memory: w, n columns of m elements, 'ld' apart; for each
+** of the k steps the new diagonal element (beta) and tau. */
 struct qr_room { real *w, *beta, *tau; int m, n, k, ld; };
 
 /* Step j: makes column j's reflection and applies it to the columns after it. */
@@ -214,7 +214,7 @@ FN void qr_step(const qr_room &o, int j) {
   real tail = 0;
   for (int i = j + 1 + lane; i < m; i += 32) tail += v[i] * v[i];
   tail = warp_sum(tail);
-  const int flat = tail <= TINY * TINY;         /* nothing below the diagonal; NaN is something */
+  const int flat = tail <= TINY * TINY;         /* only zeros below the diagonal; false for NaN */
   const real b = flat ? x : -copysign(sqrt(x * x + tail), x), head = x - b,
              t = flat ? (real)0 : 1 / (-b * head);
   for (int c = j + 1 + warp; c < o.n && t != 0; c += warps) {
@@ -247,9 +247,9 @@ FN void qr_column(const qr_room &o, real *own, int c) {
   }
 }
 
-/* a (m, n) = q (m, kq) r (kq, n), in shared memory as n columns w, one of a warp's own, and beta,
-** tau. A step's reflection is I - tau v v' with v the column from its diagonal on. Columns are an
-** odd number of elements apart: so are the banks of a row's. */
+/* a (m, n) = q (m, kq) r (kq, n). In shared memory: n columns w, a separate column for each warp,
+** beta and tau. A step's reflection is I - tau v v' with v the column from its diagonal on. Columns
+** are an odd number of elements apart, so that the elements of a row are in different banks. */
 KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, int n, int kq) {
   extern __shared__ double memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32,
@@ -296,7 +296,7 @@ FN void combine(real *x, real *y, int length, int lane, int lanes, real c, real 
   }
 }
 
-/* Sum over the LANES neighbours. */
+/* Sum of v over groups of LANES neighbouring lanes. */
 template <int LANES> FN real sum_of(real v) {
   for (int d = LANES / 2; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);
   return v;
@@ -341,8 +341,8 @@ FN int rotate(real *w, int ld, real *z, int lz, real *squares, int x, int y, int
   return apart;
 }
 
-/* One column more that is orthogonal to the first 'have' of w: what those leave of the unit vector
-** of which they leave most, twice. */
+/* Makes column 'have' of w orthogonal to those before it. It takes the unit vector that is farthest
+** from their span, and subtracts its projection twice, for accuracy. */
 FN void complete(real *w, int ld, int p, int have, real *room) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   real *y = w + have * ld;
@@ -379,7 +379,8 @@ FN void complete(real *w, int ld, int p, int have, real *room) {
   __syncthreads();
 }
 
-/* The q-th round's partners among n (even) players: 0 stays, the others walk in a circle. */
+/* The two partners of pair k in a round of a tournament of n (even) players: player 0 stays, the
+** others move in a circle. */
 FN void partners(int n, int round, int k, int *x, int *y) {
   const int i = k - 1 + round, j = n - 2 - k + round;
   const int a = k == 0 ? 0 : 1 + (i < n - 1 ? i : i - (n - 1)),
@@ -388,8 +389,8 @@ FN void partners(int n, int round, int k, int *x, int *y) {
   *y = a < b ? b : a;
 }
 
-/* Rotates each pair of q columns once, with LANES threads per pair. Returns 1 if this thread had a
-** pair that was not orthogonal. */
+/* Rotates each pair of the q columns once, with LANES threads per pair. Returns 1 if a pair of this
+** thread was not orthogonal. */
 template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *squares, int q,
                                         real limit, real noise) {
   const int group = threadIdx.x / LANES, groups = blockDim.x / LANES, even = q + q % 2;
@@ -412,7 +413,7 @@ template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *
 }
 
 /* What a block of svd_small has in shared memory: w, columns of length p, and z of length q, 'ld'
-** and 'lz' apart; the values, and order[i]: the column of the i-th. */
+** and 'lz' apart; the singular values, and order[i]: the column of the i-th largest. */
 struct svd_room { real *w, *z, *value; int *order, p, q, ld, lz; };
 
 /* The columns of a or, of a wide one, its rows, times f; z, where vectors are wanted,
@@ -448,8 +449,9 @@ FN void svd_order(const svd_room &o) {
   __syncthreads();
 }
 
-/* The columns of w, in order and of length 1, to 'others'. 'rank' of them are above noise; if that
-** is less than 'wide', they are put in order in w through global memory, and the rest is made. */
+/* Writes the columns of w, in order and scaled to length 1, to 'others'. 'rank' of them are above
+** noise; if that is less than 'wide', they are put in order in w through global memory, and
+** orthogonal columns are added. */
 FN void svd_others(const svd_room &o, real *others, int tall, int wide, int rank, real *room) {
   const int p = o.p, q = o.q, ld = o.ld;
   if (rank == q && wide == q) {

@@ -1,7 +1,7 @@
 /*
 ** The end of exact sums (src/kernel/text/text.c, src/cuda/call/ordered.c): out[i] += the 128-bit
-** integer that the threads have added up, scaled back. One thread an element; reads 20 bytes and
-** moves sizeof(T) * 2 of the result. REAL: float or double, defined by the host.
+** integer that the threads have added up, scaled back. One thread per element; reads 20 bytes, and
+** reads and writes an element of the result. REAL: float or double, defined by the host.
 */
 struct fl_fixed { unsigned long long *low, *high, *peak; unsigned *special; long long bits; };
 
@@ -9,7 +9,8 @@ extern "C" __global__ void ordered_finish(const fl_fixed *x, REAL *out, long lon
   const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (i >= n) return;
   const unsigned flags = x->special[i];
-  const unsigned long long start = 0x8080808080808080ull;      /* what low began with */
+  /* the value that 'low' is filled with before the sums */
+  const unsigned long long start = 0x8080808080808080ull;
   unsigned long long low = x->low[i] - start, high = x->high[i] - (x->low[i] < start);
   const bool negative = (long long)high < 0;
   if (negative) {

@@ -1,11 +1,11 @@
 /*
 ** Pooling (src/tensor/call_conv.h). After prelude.cu; S, ACC, IN, OUT come by definition, INDEX
-** is int where all sizes fit. One thread a result, in row-major order, so neighbours read
-** neighbours; a plane's windows overlap in cache. Adjoints gather: an element asks the windows
-** that contain it, in order, so nothing is atomic and sums have one order.
-** Bytes: inputs once (windows come from cache) and results once.
+** is int where all sizes fit. One thread per result, in row-major order, so neighbouring threads
+** read neighbouring elements; the overlap of windows comes from the cache. Adjoints gather: an
+** element sums over the windows that contain it, in order, so nothing is atomic and sums have one
+** order. Bytes: inputs once (windows come from cache) and results once.
 ** Divisions by sizes are products with a reciprocal that the host has prepared (Granlund and
-** Montgomery 1994): a dozen divisions a result would cost more than its window.
+** Montgomery 1994): a dozen divisions per result would cost more than its window.
 */
 struct pool_params {
   long long planes, in[3], k[3], out[3], stride[3], pad[3], dil[3], adaptive, include_pad, divisor;
@@ -42,7 +42,7 @@ FN INDEX length(range w) {
   return w.step == 1 ? w.hi - w.lo : (w.hi - w.lo + w.step - 1) / w.step;
 }
 
-/* What axis a gives to the number that a window's sum is divided by. */
+/* The factor of axis a in the number that a window's sum is divided by. */
 FN INDEX count(const pool_params &v, int a, INDEX o, range w) {
   if (!v.include_pad || v.adaptive) return length(w);
   const INDEX start = o * (INDEX)v.stride[a] - (INDEX)v.pad[a], end = start + (INDEX)v.k[a],
@@ -50,7 +50,7 @@ FN INDEX count(const pool_params &v, int a, INDEX o, range w) {
   return (end < most ? end : most) - start;
 }
 
-/* Result i: its plane's elements and its windows. */
+/* Result i: where its plane begins, its coordinates and its window on each axis. */
 struct spot { long long plane; INDEX o[3]; range w[3]; };
 FN spot spot_of(const pool_params &v, const pool_dividers &by, long long i) {
   spot s;
@@ -146,7 +146,7 @@ FN bool holds(range w, INDEX p) {
   return p >= w.lo && p < w.hi && (w.step == 1 || (p - w.lo) % w.step == 0);
 }
 
-/* Element i of the planes: coordinates, and the windows around it. */
+/* Element i: its plane, its coordinates, and on each axis the windows that hold it. */
 struct element { long long plane; INDEX c[3], at; range o[3]; };
 FN element element_of(const pool_params &v, const pool_dividers &by, long long i) {
   element e;
@@ -206,8 +206,9 @@ extern "C" __global__ void avg_pool_back(const __grid_constant__ pool_params v,
   }
 }
 
-/* Weighted sums along the middle axis of (outer, elements, inner): a sparse matrix by rows; terms
-** in its order. Neighbouring threads have neighbouring places of the inner axis. */
+/* Weighted sums along the middle axis of (outer, elements, inner), that is products with a sparse
+** matrix, which is given by rows; terms are added in its order. Neighbouring threads have
+** neighbouring places of the inner axis. */
 struct resample_params { long long elements, results, inner, terms; };
 struct resample_dividers { divider results, inner; };
 extern "C" __global__ void resample(const __grid_constant__ resample_params v,

@@ -20,7 +20,7 @@ FN s2 out_bf16(float x) { s2 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)
 FN s2 bits_bf16(float x) { return (s2)(__float_as_uint(x) >> 16); }   /* of a value that bf16 has */
 FN float in_bf16(s2 h) { return __uint_as_float((unsigned)h << 16); }
 FN float round_f16(float x) { return in_f16(out_f16(x)); }
-/* The value in the upper half of a packed conversion: one instruction, of twice the rate. */
+/* Converts in the upper half of a packed conversion: one instruction, at twice the rate. */
 FN float round_bf16(float x) {
   unsigned h;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(h) : "f"(x), "f"(0.0f));
@@ -55,7 +55,7 @@ FN float min_f32(float a, float b) {
   return r;
 }
 
-/* V elements of S in registers. Starts as zeros ({}), each element is put once. */
+/* V elements of S in registers. It starts as zeros ({}), and each element is set once. */
 template <class S, int V> struct pack {
   unsigned w[sizeof(S) * V / 4];
   FN S get(int q) const {
@@ -113,10 +113,11 @@ FN unsigned divide(unsigned x, long long m) {
   return (__umulhi(x, (unsigned)m) + x) >> (unsigned)(m >> 32);
 }
 
-/* What a run has found out of range is that of the lowest (site, position) of all lanes and
-** launches, so that it does not depend on who came first. Eight words, all bits set before the
-** run, each site << 48 | position << 8 | a byte of the value: their least ones belong together.
-** (Sites have 16 bits; no tensor has 2^40 elements.) The loop keeps the callers' text short. */
+/* Of all indices out of range a run reports the one with the lowest (site, position), so that the
+** report does not depend on the order of threads. The record has eight words, all bits set before
+** the run, each site << 48 | position << 8 | one byte of the value: the minimum of each word comes
+** from the same index. (Sites have 16 bits; no tensor has 2^40 elements.) The loop keeps the
+** callers' text short. */
 FN void report(unsigned long long *record, long long site, int64_t where, int64_t given) {
   const unsigned long long at = (unsigned long long)site << 48 | (unsigned long long)where << 8;
 #pragma unroll 1
@@ -169,7 +170,7 @@ template <class R> FN typename R::A join_four(const typename R::A (&a)[4]) {
   return R::join(R::join(a[0], a[1]), R::join(a[2], a[3]));
 }
 
-/* Partial results wait in scratch, 16 bytes each. */
+/* Partial results are kept in scratch, 16 bytes each. */
 template <class A> FN A *slot(long long scratch, long long i) { return (A *)(scratch + i * 16); }
 
 /* The m results from 'first' on, joined as a row of m elements by a block of T threads. */
@@ -212,8 +213,8 @@ FN typename R::A join_columns(const typename R::A (&a)[V], s8 *space) {
 /* What a launch over many instances gets: fl_text_multi. */
 struct batch { const long long *table; const int2 *chunk; const long long *scalars; };
 
-/* True in the block that is the last of 'n' to arrive; the counter is 0 again after it. All
-** that the blocks wrote before is then visible. */
+/* True in the block that is the last of 'n' to arrive; the counter is 0 again after it. What the
+** other blocks wrote before is then visible. */
 FN bool arrive_last(unsigned *counter, unsigned n) {
   __shared__ unsigned last;
   __threadfence();

@@ -85,7 +85,7 @@ FN R result(state a) { return stored(a.v); }
 FN state up(state a, int d) { return { UP(a.v, d) }; }
 FN state from_lane(state a, int l) { return { FROM(a.v, l) }; }
 #elif OP == 2
-/* s times e to the power m; -Inf and 0 for none. */
+/* The state is s times e to the power m; m -Inf and s 0 for no element. */
 typedef O R;
 struct state { double m, s; };
 FN double minus_inf() { return __longlong_as_double((long long)0xFFF0000000000000ull); }
@@ -125,7 +125,7 @@ FN state join(state a, state b) {
 FN state up(state a, int d) { return { UP(a.v, d) }; }
 FN state from_lane(state a, int l) { return { FROM(a.v, l) }; }
 #elif OP == 3 || OP == 4
-/* at: 1-based, 0 for none. The first extreme; the first NaN beats all. */
+/* at: 1-based, 0 for none. Of equal extremes the first; the first NaN beats all. */
 typedef long long R;
 struct state { V v; long long at; };
 FN state start() { return { (V)0, 0 }; }
@@ -139,7 +139,7 @@ FN R result(state a) { return a.at; }
 FN state up(state a, int d) { return { UP(a.v, d), UP(a.at, d) }; }
 FN state from_lane(state a, int l) { return { FROM(a.v, l), FROM(a.at, l) }; }
 #else
-/* The map y -> a y + b; result: of 0. */
+/* The map y -> a y + b; its result is its value at 0. */
 typedef O R;
 struct state { A a, b; };
 FN state start() { return { (A)1, (A)0 }; }
@@ -179,11 +179,12 @@ KERNEL scan_short(const S *x, const S *x2, R *y, long long rows, long long n, in
   }
 }
 
-/* Fewer pieces of wide states: registers, and time to compile. */
+/* Fewer pieces for wide states: they need registers, and time to compile. */
 enum { PIECES = sizeof(state) > 8 ? 2 : 4, PIECE = 1024, TILE = PIECES * PIECE };
 template <class T> struct __align__(sizeof(T) * 4 < 16 ? sizeof(T) * 4 : 16) four { T e[4]; };
 
-/* A row of n elements, in the direction of the walk. aligned: fours of it are. */
+/* A row of n elements, in the direction of the walk. aligned: it can be read four elements at a
+** time. */
 struct line {
   const S *x, *x2;
   R *y;
@@ -224,14 +225,14 @@ FN void store(const line &l, long long k, four<R> v) {
     if (k + q < l.n) l.y[l.reverse ? l.n - 1 - k - q : k + q] = v.e[q];
 }
 
-/* A tile's elements, 4 neighbours a thread of each piece, and the state from
-** the start of the tile up to them. */
+/* A tile's elements, 4 neighbours per thread in each piece, and the state from the start of the
+** tile up to them. */
 struct tile {
   four<S> x[PIECES], x2[OP == 5 ? PIECES : 1];
   state before[PIECES];
 };
 
-/* left: elements from the thread's first one on, in its first piece. */
+/* left: how many elements of the row come from the thread's first one on. */
 FN state lift_at(const tile &t, int j, int q, int left, long long k) {
   return j * PIECE + q < left ? lift(t.x[j].e[q], OP == 5 ? t.x2[OP == 5 ? j : 0].e[q] : (S)0, k)
                               : start();
@@ -306,8 +307,8 @@ FN state join_first(const state *states, long long count, long long all, state *
   return s;
 }
 
-/* A block of 256 a chunk: rows * chunks. Where the order of a join is free, each thread joins its
-** own elements of all tiles first. */
+/* One block of 256 per chunk: rows * chunks. Where the order of a join is free, each thread joins
+** its own elements of all tiles first. */
 KERNEL __launch_bounds__(256) scan_chunks(const S *x, const S *x2, state *states, long long n,
                                           long long chunk, long long chunks, int reverse) {
   __shared__ state words[32];
@@ -343,7 +344,7 @@ KERNEL __launch_bounds__(256) scan_chunks(const S *x, const S *x2, state *states
   if (threadIdx.x == 0) states[blockIdx.x] = s;
 }
 
-/* The same, and the results. states NULL: rows of one chunk. */
+/* As scan_chunks, and writes the results. states NULL: each row is one chunk. */
 KERNEL __launch_bounds__(256) scan_rows(const S *x, const S *x2, R *y, const state *states,
                                         long long n, long long chunk, long long chunks,
                                         int reverse) {
@@ -363,8 +364,8 @@ KERNEL __launch_bounds__(256) scan_rows(const S *x, const S *x2, R *y, const sta
 
 /* ---- columns ---- */
 
-/* A warp a column, 8 a block: states of the segments become those of what is before them.
-** states: (outer, chunks, inner), lanes = outer * inner. */
+/* One warp per column, 8 per block: replaces the state of each segment by the joined states of
+** those before it. states: (outer, chunks, inner), lanes = outer * inner. */
 KERNEL scan_before(state *states, long long lanes, long long chunks, long long inner) {
   const long long l = blockIdx.x * 8ll + threadIdx.x / 32;
   if (l >= lanes) return;                         /* whole warps */
@@ -378,8 +379,9 @@ KERNEL scan_before(state *states, long long lanes, long long chunks, long long i
   }
 }
 
-/* A thread a segment of 'chunk' elements of a column; threads: (outer, chunks, inner). y NULL:
-** only its state into states; else from states (NULL: columns of one segment). */
+/* One thread per segment of 'chunk' elements of a column; threads: (outer, chunks, inner). y NULL:
+** only writes the segment's state to states; else results begin from states (NULL: columns of one
+** segment). */
 KERNEL scan_columns(const S *x, const S *x2, R *y, state *states, long long outer, long long n,
                     long long inner, long long chunk, long long chunks, int reverse) {
   const long long id = blockIdx.x * (long long)blockDim.x + threadIdx.x;

@@ -1,8 +1,8 @@
 /*
-** Small f32 products, C[b] = A[b] B[b] with any strides, C row-major: the kernels that a library
-** has for large ones take longer to start and to end than these take. A block of 8 warps makes a
-** tile of C of 16 x 16. k goes through shared memory 64 at a time; of each 64 warp w takes 8w to
-** 8w + 7, with the whole tile in its registers, and at the end the sums of the warps are added, w
+** Small f32 products, C[b] = A[b] B[b] with any strides, C row-major: a library's kernels for large
+** products take longer to start and to end than these take in all. A block of 8 warps makes a tile
+** of C of 16 x 16. k goes through shared memory 64 at a time; of each 64 warp w takes 8w to 8w + 7,
+** with the whole tile in its registers, and at the end the sums of the warps are added, w
 ** ascending. So the order of a sum follows from k alone. Bytes: A is read n / 16 times, B m / 16
 ** times, from the second-level cache for the most part.
 */
@@ -33,7 +33,7 @@ FN void end_stage() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-/* All stages but the newest ones are there, for all threads. */
+/* Waits until all stages but the newest ones have arrived, for all threads. */
 FN void wait_stage() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
@@ -41,12 +41,14 @@ FN void wait_stage() {
   __syncthreads();
 }
 
-/* Where a thread reads its elements of a tile of 16 rows and 64 of k, and where it puts them.
+/* Where a thread reads its elements of a tile of 16 rows and 64 steps of k, and where it puts them.
 ** Neighbouring threads read along the axis whose stride is 1. */
 struct source {
   const float *base, *at;
-  long long step, stage;                /* to the thread's next element, to the next 64 */
-  int rows, depth, to;                  /* rows, depth: how many are left, from the first on */
+  /* distance to the thread's next element; to the next 64 steps of k */
+  long long step, stage;
+  /* rows, depth: how many are left from the thread's first on */
+  int rows, depth, to;
   bool along;
   FN source(const float *x, long long sr, long long sk, long long n, long long count)
       : base(x), along(sk == 1) {
@@ -59,7 +61,7 @@ struct source {
     stage = DEPTH * sk;
     to = row * ROW + k;
   }
-  /* Zeros where there are none. */
+  /* Copies the elements to shared memory, with zeros beyond the matrix. */
   FN void fetch(float *shared) {
 #pragma unroll
     for (int i = 0; i < TILE * DEPTH / 256; i++) {
@@ -74,8 +76,8 @@ struct source {
 
 FN float4 four(const float *x) { return *(const float4 *)x; }
 
-/* The eight steps of k of this warp, into the tile's sums: rows lane / 4 + 8i, columns
-** lane % 4 + 4j. */
+/* Adds the eight steps of k of this warp to the tile's sums: rows lane / 4 + 8i, columns lane % 4 +
+** 4j. */
 FN void multiply(float (&sum)[TILE / 8][TILE / 4], const float *a, const float *b) {
   const int lane = threadIdx.x % 32, k0 = threadIdx.x / 32 * 8;
 #pragma unroll
@@ -147,7 +149,8 @@ extern "C" __global__ void __launch_bounds__(256) small(const __grid_constant__ 
   for (int s = 0; s < stages; s++) {
     const float *from = shared + s % STAGES * 2 * PART;
     wait_stage();
-    request(s + STAGES - 1);            /* where the stage before lay, which all have left */
+    /* into the space of the stage before, which all warps have read */
+    request(s + STAGES - 1);
     multiply(sum, from, from + PART);
   }
   finish(shared, sum, p.c + place(batch, p, p.cs) + m0 * p.n + n0, p.n, p.m - m0, p.n - n0);

@@ -7,7 +7,7 @@
 ** Rows of at most 256 elements: sort_rows, a bitonic network in shared memory over pairs of
 ** key and position, no two of which are equal; several short rows share a block. Rows of at most
 ** 2048: sort_tile, the passes of long rows within one block.
-** Longer rows: one digit of 8 bits a pass, lowest first. sort_tally counts all digits of a row in
+** Longer rows: one digit of 8 bits per pass, lowest first. sort_tally counts all digits of a row in
 ** one reading, sort_starts makes them the places where digits begin, and each pass is one sweep
 ** over tiles of TILE elements: a block counts the digits of its tile, publishes the counts, adds up
 ** those of the tiles before (which publish their running sums as soon as they have them), and
@@ -26,7 +26,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 #define FN __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
-#define THREE extern "C" __global__ void __launch_bounds__(256, 3)     /* blocks on a processor */
+#define THREE extern "C" __global__ void __launch_bounds__(256, 3)     /* per multiprocessor */
 #define WIDE extern "C" __global__ void __launch_bounds__(1024)
 
 #if BITS == 64
@@ -66,8 +66,8 @@ FN K key_of(S bits, K flip) {
   return k ^ flip;
 }
 
-/* Sum of the values of the threads before this one, of 256; all: the sum of all. Leaves the
-** shared words in use until the next barrier. */
+/* Sum of the values of the threads before this one, of 256; all: the sum of all. The shared words
+** must not be changed before the next barrier. */
 FN u32 before_of(u32 v, u32 *words, u32 *all) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   u32 run = v;
@@ -100,7 +100,7 @@ FN void order_pair(K *key, u32 *at, int i, int j, bool up) {
   at[j] = b;
 }
 
-/* The key wanted of a row of n in order, for mode 1 or 2 of sort_rows. */
+/* The key that mode 1 or 2 of sort_rows looks for in a sorted row of n. */
 FN K wanted_of(const K *key, int n, int k, int mode) {
   return mode == 2 && key[n - 1] == ALL ? ALL : key[k - 1];
 }
@@ -147,7 +147,8 @@ WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, S *valu
   }
 }
 
-/* Lanes whose digit is this one's. By votes: match.any takes a time for each different value. */
+/* The lanes that have the same digit as this one. By votes, since match.any takes time for each
+** different value. */
 FN u32 same_digit(u32 d) {
   u32 peers = ~0u;
 #pragma unroll
@@ -230,7 +231,7 @@ THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *val
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     const int e = first + 32 * i;
-    /* those after the end have the highest digits, and stay last */
+    /* elements after the end have the highest digits, and stay last */
     const bool in = i < items && e < n;
     mine[i] = !in ? ALL : kin ? kin[row + e] : key_of(x[row + e], (K)flip);
     from[i] = in && kin ? pin[row + e] : (u32)e;
@@ -253,7 +254,8 @@ THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *val
 
 #define PASSES (BITS / 8)
 
-/* Blocks: rows * chunks of 256. total: [row][pass][digit], zero before. keys: not NULL, of them. */
+/* Blocks: rows * chunks of 256. total: [row][pass][digit], zero before. keys: if not NULL, they are
+** counted instead of x. */
 KERNEL sort_tally(const S *x, const K *keys, u32 *total, long long n, long long chunk,
                   long long chunks, u64 flip) {
   __shared__ u32 h[PASSES][256];
@@ -274,14 +276,14 @@ KERNEL sort_tally(const S *x, const K *keys, u32 *total, long long n, long long 
   }
 }
 
-/* A block of 256 a row and pass: counts become the places where digits begin. */
+/* One block of 256 per row and pass: replaces counts by the places where digits begin. */
 KERNEL sort_starts(u32 *total) {
   __shared__ u32 words[8];
   u32 all, *mine = total + blockIdx.x * 256ll + threadIdx.x;
   *mine = before_of(*mine, words, &all);
 }
 
-/* Sum of v over the lanes before this one; *all: over the warp. */
+/* Sum of v over the lanes before this one; *all: sum over the warp. */
 FN u32 before_lane(u32 v, u32 *all) {
   const int lane = threadIdx.x & 31;
   u32 run = v;
@@ -293,7 +295,8 @@ FN u32 before_lane(u32 v, u32 *all) {
   return run - v;
 }
 
-/* The element of a key; 'place' is where it stands in its row: zeros and NaN share keys. */
+/* The element of a key. It is read at 'place' in the row where the key does not tell it: zeros and
+** NaN share keys. */
 FN S value_of(K key, const S *row, u32 place, K flip) {
 #if KIND == 0
   const K k = key ^ flip;
@@ -307,13 +310,14 @@ FN S value_of(K key, const S *row, u32 place, K flip) {
 #endif
 }
 
-/* What a tile says of a digit: nothing yet, its own count, or that of all tiles so far; counts
-** have 30 bits. One word, so it is never seen half. */
+/* What a tile publishes about a digit: nothing yet, its own count, or that of all tiles so far;
+** counts have 30 bits. It is one word, so it is read whole. */
 #define OWN (1u << 30)
 #define SO_FAR (2u << 30)
 #define COUNT (OWN - 1)
 
-/* Counts of digit threadIdx.x in the tiles before 'tile' of a row. state: of the row. */
+/* How often the digit threadIdx.x occurs in the tiles before 'tile' of a row. state: what the row's
+** tiles have published. */
 FN u32 tiles_before(volatile u32 *state, long long tile) {
   u32 sum = 0;
   for (long long i = tile - 1; i >= 0; i--) {
@@ -326,7 +330,7 @@ FN u32 tiles_before(volatile u32 *state, long long tile) {
   return sum;
 }
 
-/* What the last pass writes: positions and values; the others keys and positions. */
+/* What a pass writes: the last one positions and values, the others keys and positions. */
 typedef struct sorted { K *keys; u32 *at; long long *out; S *values; } sorted;
 
 /* Element 'place' of row x goes to 'to'. */
@@ -340,9 +344,9 @@ FN void put_sorted(sorted w, const S *x, K key, u32 place, long long to, K flip)
   if (w.values) w.values[to] = value_of(key, x, place, flip);
 }
 
-/* Elements after the end count as the highest digit, and come last. One tile a block: rows * tiles
-** blocks. ticket, state: zero before. The last pass has out (values: may be NULL), the
-** others keys_out and at_out. */
+/* Elements after the end count as the highest digit, and come last. One tile per block: rows *
+** tiles blocks. ticket, state: zero before. The last pass has out (values: may be NULL), the others
+** keys_out and at_out. */
 THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out,
                  S *values, u32 *ticket, u32 *state, const u32 *starts, long long n,
                  long long tiles, int pass, u64 flip) {
@@ -364,7 +368,7 @@ THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_
     digit[i] = e >= n ? 255 : (u32)(k[i] >> shift) & 255;
   }
   place_of<ITEMS>(digit, place, ITEMS, ranks, start, words, &sum);
-  /* the last tile's is not used: its surplus is no harm */
+  /* elements after the end make the last tile's sum too large, but it is not used */
   said[tile * 256 + t] = (tile ? OWN : SO_FAR) | sum;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
@@ -386,7 +390,7 @@ THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_
 
 /* ---- selecting ------------------------------------------------------------------------------ */
 
-/* A block of 256 a row: nothing is known of the k-th key yet. */
+/* One block of 256 per row: sets the state in which nothing is known of the k-th key. */
 KERNEL select_start(u32 *hist, u64 *prefix, u64 *need, u64 k) {
   hist[blockIdx.x * 256ll + threadIdx.x] = 0;
   if (threadIdx.x > 0) return;
@@ -413,7 +417,7 @@ KERNEL select_count(const S *x, u32 *hist, const u64 *prefix, long long n, long 
   if (h[threadIdx.x]) atomicAdd(&hist[row * 256 + threadIdx.x], h[threadIdx.x]);
 }
 
-/* A block of 256 a row: the digit in which the k-th lies. Clears the counts. */
+/* One block of 256 per row: finds the digit of the k-th key, and clears the counts. */
 KERNEL select_pick(u32 *hist, u64 *prefix, u64 *need, int shift) {
   __shared__ u32 words[8];
   const long long at = blockIdx.x * 256ll + threadIdx.x;
@@ -463,7 +467,8 @@ KERNEL kth_write(const u64 *first, const u64 *nan, long long *out, long long row
   if (r < rows) out[r] = (long long)(with_nan && nan[r] != ~0ull ? nan[r] : first[r]) + 1;
 }
 
-/* Blocks: rows * chunks of 256. Keys below the k-th, and equal to it, in each chunk. */
+/* Blocks: rows * chunks of 256. Counts the keys below the k-th and those equal to it, in each
+** chunk. */
 KERNEL select_tally(const S *x, const u64 *prefix, u32 *less, u32 *equal, long long n,
                     long long chunk, long long chunks, u64 flip) {
   __shared__ u32 words[8];
@@ -484,7 +489,8 @@ KERNEL select_tally(const S *x, const u64 *prefix, u32 *less, u32 *equal, long l
   equal[blockIdx.x] = all_b;
 }
 
-/* One warp per row, 8 per block: sums of the chunks before. */
+/* One warp per row, 8 per block: replaces the counts of each chunk by the sums over the chunks
+** before it. */
 KERNEL select_before(u32 *less, u32 *equal, long long rows, long long chunks) {
   const long long r = blockIdx.x * 8ll + threadIdx.x / 32;
   u32 a = 0, b = 0, all_a, all_b;
@@ -502,8 +508,8 @@ KERNEL select_before(u32 *less, u32 *equal, long long rows, long long chunks) {
   }
 }
 
-/* Blocks: rows * chunks of 256. Keys below the k-th and the first 'need' of its equals, in the
-** order of their places, to rows of k. */
+/* Blocks: rows * chunks of 256. Writes the keys below the k-th and the first 'need' equal to it, in
+** the order of their places, to rows of k. */
 KERNEL select_collect(const S *x, const u64 *prefix, const u64 *need, const u32 *less,
                       const u32 *equal, K *keys, u32 *at, long long n, long long chunk,
                       long long chunks, long long k, u64 flip) {

@@ -5,8 +5,9 @@
 */
 
 /* ---- scatter -----------------------------------------------------------------------------
-** The points p of the space are split: dims along which dst stands still (the group, indexed
-** by g, row-major) and dims along which it moves (kept, indexed by k). Two points meet only
+** The points p of the space are split: dims along which the place in dst does not change (the
+** group, indexed by g, row-major) and dims along which it does (kept, indexed by k). Two points
+** meet only
 ** if their keys are equal:  key(g) = idx(g) * gm + gdst(g).  Where the index varies with a
 ** kept dim, all dims are in the group and the key is the place in dst.
 ** dst place of (key, k) = key * bm + kdst(k).
@@ -14,8 +15,8 @@
 ** set: owner[key] = the last g with that key, by an integer maximum; its points are stored.
 ** add: the g of each key in ascending order (count, prefix sum, fill, rank within the key; order
 ** holds where their sources begin), then each destination adds its terms in that order, one thread
-** a destination: no float atomics, one order. Where there are fewer g than keys the g are gone
-** through instead (runs), and the first of a key's in the list stands for it. */
+** per destination: no float atomics, one order. Where there are fewer g than keys, threads go over
+** the g instead (runs), and the first g of a key in the list does the work for that key. */
 struct scatter_params {
   long long ng, nk, nb, gm, bm, grank, krank;
   long long gsize[8], gidx[8], gsrc[8], gdst[8];
@@ -27,8 +28,8 @@ struct scatter_params {
   long long runs;
 };
 
-/* The sums of coordinate * stride of linear position i: what is left for the outermost axis is its
-** coordinate. */
+/* Sums coordinate * stride over the axes of linear position i. What is left after the inner axes is
+** the coordinate of the outermost one. */
 __device__ __noinline__ long long place_of_many(long long i, int rank, const long long *size,
                                                 const long long *stride) {
   long long at = 0;
@@ -60,7 +61,7 @@ extern "C" __global__ void scatter_owner(const __grid_constant__ scatter_params 
   EACH(g, s.ng) atomicMax(&s.owner[key_of(s, g)], g);
 }
 
-/* Threads of a block of 256 that share a key or a g, each with its k: 2 to this. */
+/* log2 of the number of threads of a block of 256 that share a key or a g, each with its k. */
 FN int sharers(long long nk) { return nk >= 256 ? 8 : 32 - __clz((int)nk - 1); }
 
 #define EACH_SHARED(i, n, log) \
@@ -104,8 +105,8 @@ extern "C" __global__ void scatter_count(const __grid_constant__ scatter_params 
 
 
 /* One block of 1024: start[b] = number of g with a key below b; cursor[b] the same. The block goes
-** over the keys in steps of 4 per thread, side by side; warps and then the block make the sums of
-** the threads before one. */
+** over the keys 4 per thread at a time; the sum over the threads before one is made in warps, then
+** in the block. */
 extern "C" __global__ void __launch_bounds__(1024)
   scatter_scan(const __grid_constant__ scatter_params s) {
   __shared__ long long warp[2][32];
@@ -185,8 +186,8 @@ SCATTER_ADD(u8, s1, int32_t, fl_add_i32(sum, x))
 SCATTER_ADD(bool, s1, int32_t, sum | x)
 
 /* ---- matrix product --------------------------------------------------------------------------
-** C[b] = A[b] B[b]. A tile of 64 x 64 of C a block of 256 threads, 4 x 4 a thread, 16 steps of
-** k at a time in shared memory; k ascending. Any strides; C row-major. */
+** C[b] = A[b] B[b]. A block of 256 threads makes a tile of 64 x 64 of C, 4 x 4 per thread, with 16
+** steps of k at a time in shared memory; k ascending. Any strides; C row-major. */
 struct matmul_params {
   long long m, n, k, rank;
   long long size[6], as[6], bs[6], cs[6];

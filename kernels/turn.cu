@@ -1,6 +1,6 @@
 /*
-** Matrices of 16-bit elements and their transposes, for convolutions with channels last. A tile of
-** 64 x 64 a block of 256 threads: read along the rows, kept in shared memory, written along the
+** Transposes matrices of 16-bit elements, for convolutions with channels last. A block of 256
+** threads takes a tile of 64 x 64: read along the rows, kept in shared memory, written along the
 ** columns; pairs of elements at a time where the length is even. Rows of the tile are padded by a
 ** word. Bytes: each element read once and written once. Any length.
 */

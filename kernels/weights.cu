@@ -1,12 +1,12 @@
 /*
 ** Weights as whole numbers and their running sums, for draws: a block of 1024 per row, each thread
 ** some neighbours. Header-free; T, float or double, comes by definition. Quotients and roundings
-** are IEEE's and sums have no order, so the CPU's bits. Bytes: rows, which are short, are read
-** three times, from a cache but once.
+** are those of IEEE 754 and sums of integers do not depend on the order, so the results are those
+** of the CPU. Bytes: rows, which are short, are read three times, twice from a cache.
 */
 typedef long long i64;
 
-/* The largest of the block's values; room of 32. 'stop' of any thread: *any is set. */
+/* The largest of the block's values; 'tops' has room for 32. *any is set if a thread has 'stop'. */
 static __device__ __forceinline__ double top_of(double top, double *tops, int stop, int *any) {
   for (int d = 16; d > 0; d /= 2) {
     const double v = __shfl_xor_sync(~0u, top, d);
@@ -18,7 +18,7 @@ static __device__ __forceinline__ double top_of(double top, double *tops, int st
   return top;
 }
 
-/* The sum of the values of the threads before this one; room of 32. */
+/* The sum of the values of the threads before this one; 'sums' has room for 32. */
 static __device__ __forceinline__ i64 sum_before(i64 own, i64 *sums) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   i64 run = own, before = 0;
@@ -33,8 +33,8 @@ static __device__ __forceinline__ i64 sum_before(i64 own, i64 *sums) {
 }
 
 /* at[j]: the sum of round(w / largest * scale) up to j. Where a weight is negative, infinite or
-** NaN, or all are 0: j + 1, and a report in 'late' (src/cuda/driver/state.h), of several that of
-** the lowest place. */
+** NaN, or all are 0: at[j] = j + 1, and a report in 'late' (src/cuda/driver/state.h); of several
+** reports the one of the lowest place is kept. */
 extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, int n, double scale,
                                                            unsigned long long *late,
                                                            unsigned long long site) {
