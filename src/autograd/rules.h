@@ -10,9 +10,9 @@ static inline int fl_wants(const fl_node *y, int i) {
 }
 /* The sum of two cotangents of one value. */
 fl_node *fl_add_cotangents(fl_node *sum, fl_node *g);
-/* A cotangent that waits for others of the same value (late.c): a product a' g, or g' a if it is
-** turned, or the sum of g's rows if there is no a; or that of a slice, which the walk keeps. next:
-** the next one of the same value; -1: none. */
+/* A cotangent that waits for others of the same value (late.c): a product a' g, or g' a if
+** transposed, or the sum of g's rows if there is no a; or the cotangent of a slice, which the walk
+** keeps. next: the next one of the same value; -1: none. */
 enum { FL_LATE_STRAIGHT, FL_LATE_TURNED, FL_LATE_SLICE, FL_LATE_KINDS };
 typedef struct fl_late {
   fl_node *a, *g, *slice;
@@ -21,8 +21,8 @@ typedef struct fl_late {
   uint8_t kind, back;
 } fl_late;
 
-/* The rule of a product without that for its second factor, and the cotangent of that factor, or
-** with 'turned' of the matrix whose transpose it is. */
+/* The rule of a product for its first factor alone; and the cotangent of its second factor or, with
+** 'turned', of the matrix that this factor is the transpose of. */
 void fl_product_rule(fl_node *y, fl_node *g, fl_node **gin);
 fl_node *fl_right_cotangent(fl_node *a, fl_node *g, fl_node *b, int turned);
 fl_node *fl_as_rows(fl_node *x);            /* x as a matrix of its last axis */

@@ -6,7 +6,7 @@
 typedef struct item {
   int64_t sequence;
   fl_node *node;                         /* the walk holds one gref of it */
-  uint32_t wanted; /* bits of the inputs whose cotangent is needed, as in entry->tracked */
+  uint32_t wanted; /* bits of the inputs that need a cotangent, as in entry->tracked */
   int32_t late;                         /* first of its cotangents that wait for others; -1: none */
   int64_t copied;                        /* by these */
   uint8_t needed, done;
@@ -18,7 +18,7 @@ typedef struct target {
 } target; /* wrt[i], by its entry; reached: the roots' graph contains it */
 typedef struct arrival {
   fl_node *node, *g;
-} arrival; /* at a leaf; g held */
+} arrival; /* a cotangent g that has arrived at a leaf; g is held */
 
 typedef struct walk {
   flame_context *c;
@@ -40,13 +40,13 @@ static inline int tracked_input(const fl_node *n, int i) {
   return n->in[i] && n->in[i]->entry && n->entry->tracked >> (i < 31 ? i : 31) & 1;
 }
 
-/* Was the entry recorded before what is walked? An outer walk may be under way there, which owns
-** 'grad' and the hooks. */
+/* Was the entry recorded before the part that is walked? Then 'grad' and the hooks may belong to an
+** outer walk that is under way. */
 static inline int outside(const walk *w, const fl_entry *e) {
   return e->sequence < w->how.since;
 }
 
-/* Is none of its inputs walked? */
+/* Does the walk end at e, because none of its inputs is walked? */
 static inline int ends(const walk *w, const fl_entry *e) {
   return e->leaf || outside(w, e);
 }
@@ -65,7 +65,7 @@ static inline int64_t find_target(const walk *w, int64_t sequence) {
   return lo < w->targets.n && w->targets.at[lo].sequence == sequence ? lo : w->targets.n;
 }
 
-/* Adds g to *sum, on which the walk has a count. */
+/* Adds g to *sum, of which the walk holds a reference. */
 static inline int add_into(fl_node **sum, fl_node *g) {
   if (*sum) g = fl_add_cotangents(*sum, g);
   if (!g) return 0;
@@ -77,16 +77,16 @@ static inline int add_into(fl_node **sum, fl_node *g) {
 
 /* ---- late.c: cotangents that wait for others ---- */
 
-/* The cotangent of the second factor of 'it', a product: 1: it waits; 0: it does not; -1: an error
-** is kept. */
+/* Lets the cotangent of the second factor of the product 'it' wait. 1: it waits; 0: it can not; -1:
+** an error is kept. */
 int fl_late_factor(walk *w, const item *it, fl_node *g);
-/* The same for g, whose rows are summed for 'in'. */
+/* The same for the sum of g's rows, a cotangent of 'in'. */
 int fl_late_rows(walk *w, fl_node *in, fl_node *g);
-/* The same for that of a slice (tiles.c). */
+/* The same for the cotangent of a slice (tiles.c). */
 int fl_late_slice(walk *w, const item *it, fl_node *g);
-/* The cotangent of x by n slices of it, whose cotangents are g; the latest come first. */
+/* The cotangent of x from the cotangents g of n slices of it; the latest come first. */
 fl_node *fl_slices_join(walk *w, const fl_node *x, int n, fl_node **slice, fl_node **g);
-/* Lets x wait for the item. 1, or -1: an error is kept. */
+/* Adds x to the cotangents that wait for the item. 1, or -1: an error is kept. */
 int fl_late_wait(walk *w, item *it, fl_late x, int64_t copied);
 /* The item of a node that is walked later, or NULL. */
 item *fl_walk_item(walk *w, const fl_node *n);

@@ -1,6 +1,6 @@
 /*
-** Why there is no gradient: sentences made on request from numbers that nodes, entries and the last
-** walks keep (tensor/lost.h, fl_walked).
+** Why there is no gradient: sentences made on request from what nodes, entries and the last walks
+** have noted (tensor/lost.h, fl_walked).
 */
 #ifndef FL_AUTOGRAD_WHY_H
 #define FL_AUTOGRAD_WHY_H
@@ -11,7 +11,7 @@ enum { FL_WHY_TEXT = 400 };
 
 /* Writes 'before' and the line, or "" if lines are not known; returns buf. */
 char *fl_why_place(flame_context *c, const char *before, uint32_t site, char buf[120]);
-/* The line of the walk with this number; 0: too long ago. */
+/* The script line of the walk with this number; 0: it was too long ago. */
 uint32_t fl_walk_site(const flame_context *c, uint32_t number);
 /* Explains a value without an entry: "detached at train.lua:4". Returns out, as do those below. */
 char *fl_why_untracked(const fl_node *n, char out[FL_WHY_TEXT]);

@@ -1,9 +1,9 @@
 /*
 ** Host memory of a context: counted, and failable on purpose.
-** Every byte the library holds for a context comes from here, so that a spec can
-** ask that closing a context leaves nothing and that the k-th failing allocation
-** is survived. Frees are sized: the caller always knows what it asked for.
-** One context is entered by one thread at a time; worker threads never allocate.
+** Every byte the library holds for a context comes from here, so that a spec can check that closing
+** a context leaves nothing and that a failure of the k-th allocation is handled. Frees are sized:
+** the caller gives the size that it asked for. One context is entered by one thread at a time;
+** worker threads never allocate.
 */
 #ifndef FL_BASE_MEM_H
 #define FL_BASE_MEM_H
@@ -22,7 +22,7 @@ typedef struct fl_mem {
   struct fl_mem *outer; /* memory that counts the same bytes too, and may refuse them; NULL: none */
 } fl_mem;
 
-/* Bytes now, and the most so far. */
+/* A number of bytes: now, and at most so far. */
 typedef struct fl_level { int64_t now, peak; } fl_level;
 static inline void fl_level_add(fl_level *l, int64_t n) {
   l->now += n;

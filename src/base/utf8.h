@@ -1,6 +1,6 @@
 /*
 ** UTF-8 (RFC 3629). A text from outside is checked once, by fl_utf8_is_valid or while it is read;
-** after that fl_utf8_get reads it without checking for its end.
+** after that fl_utf8_get reads it without looking for the end of the text.
 */
 #ifndef FL_BASE_UTF8_H
 #define FL_BASE_UTF8_H

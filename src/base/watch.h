@@ -1,6 +1,6 @@
 /*
-** A watch: sets bits of a word at a time, from a separate thread, which sleeps otherwise. Setting a
-** later time than the last needs no system call, so it may be set for each of many calls.
+** A watch: at a given time, sets bits of a word from a separate thread, which sleeps otherwise.
+** Setting a later time than the last needs no system call, so it may be set for each of many calls.
 */
 #ifndef FL_BASE_WATCH_H
 #define FL_BASE_WATCH_H

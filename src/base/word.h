@@ -1,4 +1,4 @@
-/* Words that were mistyped: how far they are from those that exist. */
+/* Mistyped words: how far they are from words that exist. */
 #ifndef FL_BASE_WORD_H
 #define FL_BASE_WORD_H
 

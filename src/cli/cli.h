@@ -37,13 +37,16 @@ int fl_cli_sandbox(const fl_cli *c, const char *policy, int script);
 
 /* ---- bundle.c ------------------------------------------------------------------------- */
 int fl_cli_is_bundle(void);
-/* Run the script of the bundle that this executable is, with all of argv. Reports; success. */
+/* Runs the script of the bundle that this executable is, with all of argv. Reports errors; returns
+** success. */
 int fl_cli_run_bundle(fl_cli *c);
-/* --bundle with the words from argv[at] on, or --bundle-check. Reports; success. */
+/* --Makes a bundle with the words from argv[at] on, or checks one (--bundle-check). Reports errors;
+** returns success. */
 int fl_cli_bundle(const fl_cli *c, int at, int check);
 
 /* ---- jupyter.c ------------------------------------------------------------------------ */
-/* Be a kernel of Jupyter, with the connection file argv[at]. Reports; success. */
+/* Runs as a kernel of Jupyter, with the connection file argv[at]. Reports errors; returns
+** success. */
 int fl_cli_jupyter(const fl_cli *c, int at);
 
 /* ---- repl.c --------------------------------------------------------------------------- */

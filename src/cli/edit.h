@@ -1,9 +1,9 @@
 /*
 ** The line editor of the prompt. An entry is a text of one or more lines that is edited as one.
-** terminal.c: raw mode, signals, keys, widths; draw.c: the entry on the screen; history.c:
-** entries of before; edit.c: what keys do. Memory is counted by fl_edit.mem; if there is none left,
-** a key has no effect. The terminal is raw only while an entry is read: running code finds it in
-** its normal state.
+** terminal.c: raw mode, signals, keys, widths; draw.c: the entry on the screen; history.c: earlier
+** entries; edit.c: what keys do. Memory is counted by fl_edit.mem; if there is none left, a key has
+** no effect. The terminal is raw only while an entry is read: running code finds it in its normal
+** state.
 */
 #ifndef FL_CLI_EDIT_H
 #define FL_CLI_EDIT_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <termios.h>
 
-/* Keys are code points; these are beyond them. KEY_META + c: Alt and c. */
+/* A key is a code point, or one of these numbers above all code points. KEY_META + c: Alt and c. */
 enum { KEY_META = 0x200000, KEY_NONE = 0x400000, KEY_UP, KEY_DOWN, KEY_LEFT, KEY_RIGHT, KEY_HOME,
        KEY_LAST, KEY_DELETE, KEY_WORD_LEFT, KEY_WORD_RIGHT, KEY_PASTE, KEY_PASTED, KEY_RESIZE,
        KEY_INTERRUPT, KEY_GONE };
@@ -26,12 +26,12 @@ typedef struct fl_terminal {
 /* Is the terminal one that can move its cursor? Otherwise lines are read plainly. */
 int fl_terminal_usable(void);
 void fl_terminal_size(fl_terminal *t);
-int fl_terminal_raw(fl_terminal *t);             /* 0: it cannot be */
+int fl_terminal_raw(fl_terminal *t);             /* 0: the terminal has no raw mode */
 void fl_terminal_cooked(fl_terminal *t);         /* a signal that ends the process is raised here */
 int fl_terminal_waiting(void);                   /* is there input? */
 int fl_terminal_key(void);                       /* KEY_GONE: the end of input */
 void fl_terminal_write(const char *p, int64_t n);
-/* The code point at p and its length (1 where the bytes are none). */
+/* The code point at p and its length (1 where the bytes are invalid). */
 int fl_utf8(const char *p, int64_t n, int *length);
 int fl_char_width(int c);                         /* columns: 0, 1 or 2 */
 int fl_text_step(const char *p, int64_t n, int *length);  /* or a sequence, which has none */
@@ -61,7 +61,8 @@ typedef struct fl_edit {
   int64_t at;                                   /* index in the history; its count: the new entry */
   const char *prompt, *prompt2;
   int searching, tabs;                            /* tabs: number of Tabs in a row */
-  int row, col, last;                     /* of the drawn entry: the cursor's place, the last row */
+  /* of the entry as drawn: row and column of the cursor, last row */
+  int row, col, last;
   void *arg;
   int (*complete)(void *arg, const char *text);   /* is the text a complete entry, or are lines
                                                   ** missing? */

@@ -6,14 +6,14 @@
 
 /* Scratch that a call wants here, in bytes. */
 int64_t fl_cpu_call_scratch(const fl_cpu *cpu, const fl_call *call);
-/* Runs a call whose addresses are set except the scratch; its memory was reserved by prepare, or is
-** now. */
+/* Runs a call, with all addresses set except the scratch; scratch that prepare has not reserved is
+** reserved now. */
 flame_status fl_cpu_call(fl_device *cpu, fl_call_run *r);
 /* Runs a step of a plan. text (FL_CALL_FAULT bytes): the problem with the values, or empty. */
 flame_status fl_cpu_call_step(fl_device *cpu, const fl_call_step *s, const fl_binding *b,
                               char *text);
-/* Compiles user kernels to lane code; an error tells why one can not run here. */
+/* Compiles user kernels to lane code; an error says why one can not run on the CPU. */
 flame_status fl_cpu_ready(fl_device *d, struct fl_kfunction *const *k, int n);
-/* Gives back what the race check of user kernels keeps. */
+/* Frees the memory that the race check of user kernels keeps. */
 void fl_cpu_drop_races(fl_cpu *cpu);
 #endif

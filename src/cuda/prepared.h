@@ -16,13 +16,13 @@ typedef struct fl_launch_group {
   fl_text_geometry *geometry;     /* by instance; NULL until compiled */
   int64_t grid;                   /* blocks, of all */
   int32_t words;                  /* of the largest */
-  int64_t scratch, counters;      /* bytes, of all together */
+  int64_t scratch, counters;      /* bytes, of all instances together */
   void *table, *chunk;            /* device: see fl_text_multi */
   int64_t *sent;                  /* the contents of the table, if 'current' */
   uint8_t current;
 } fl_launch_group;
 
-struct fl_prepared {              /* hangs on a step */
+struct fl_prepared {              /* belongs to a step */
   fl_prepared *next, *prev;       /* all of the device */
   fl_cuda *s;                     /* NULL: the device was closed */
   fl_mem *mem;

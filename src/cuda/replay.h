@@ -1,12 +1,12 @@
 /*
 ** Replay: a repeated run is launched as CUDA graphs, not step by step. A *span* is a sequence of
 ** steps between which the host has nothing to do: it ends before a write that waits for the
-** report of checks (a generated kernel does not: it reads the checks itself; the graph sends the
-** report, and an event in it tells when it has come), after a step that makes a value that is
-** read soon, before a step that waits for collectives, and around a collective and a step that
-** cannot be captured (it asks for memory, waits, copies through the ring: fl_cuda_spoils finds
-** these while they are captured). A *recording* has a graph for each span of a plan. Of what a
-** run binds,
+** report of checks (a generated kernel does not wait: it reads the checks itself; the graph sends
+** the report, and an event in the graph tells when it has come), after a step that makes a value
+** that is read soon, before a step that waits for collectives, and around a collective and a step
+** that cannot be captured (it asks for memory, waits, copies through the ring: fl_cuda_spoils
+** finds these while they are captured). A *recording* has a graph for each span of a plan. Of what
+** a run binds,
 **   frozen   addresses that products, copies and calls got, the scalars of calls, the arena and the
 **            memory that launches share (s->epoch) are as they were when the recording was made:
 **            they are compared before it is used;

@@ -3,7 +3,7 @@
 #define FL_CUDA_RUN_H
 #include "cuda/driver/state.h"
 
-/* ---- trace.c: while a profile is on; all take NULL ---- */
+/* ---- trace.c: times while a profile is on; all accept NULL ---- */
 typedef struct fl_marks fl_marks;
 fl_marks *fl_marks_open(fl_cuda *s, int32_t nstep);            /* NULL: no memory or events */
 void fl_marks_set(fl_cuda *s, fl_marks *m, int32_t step, int behind);

@@ -14,8 +14,8 @@ typedef struct fl_step_notes {
                            const int64_t *word);
 } fl_step_notes;
 
-/* Queues a step. notes: what is notified of it, or NULL. text (FL_CALL_FAULT bytes): a call's
-** message about bad values. */
+/* Queues a step. notes: whom to notify of its launches, or NULL. text (FL_CALL_FAULT bytes): a
+** call's message about bad values. */
 flame_status fl_step_run(fl_cuda *s, const fl_step *t, const fl_binding *b,
                          const fl_step_notes *notes, char *text);
 /* The parameters of a kernel that is launched by itself. */
@@ -29,10 +29,10 @@ int fl_step_collects(const fl_step *t);
 /* Does it read the run's checks itself before it writes a home? Only the host knows what other
 ** ranks have found. */
 int fl_step_guarded(const fl_cuda *s, const fl_step *t);
-/* Does it look at indices? */
+/* Does it check indices? */
 int fl_step_checks(const fl_step *t);
-/* Is step i the last that checks before one where the host may need the report? Then it is sent
-** after this step. */
+/* Is i the last step with checks before a step at which the host may need their report? Then the
+** report is sent after i. */
 int fl_step_sends(const fl_plan *p, int32_t i);
 /* Queues that the record of checks is empty: before the first step. */
 flame_status fl_step_clear(fl_cuda *s);

@@ -43,8 +43,8 @@ typedef struct fl_device {
 
 /* Memory of a device, in bytes. used: by tensors, intermediate values and scratch, including
 ** padding; reserved: allocated from the driver or the system, including cached blocks. Peaks: since
-** reset_peak. Of used: products, cuBLASLt's workspace; scratch, what calls of libraries and kernels
-** share. */
+** reset_peak. Parts of 'used': products, cuBLASLt's workspace; scratch, the memory that calls of
+** libraries and kernels share. */
 typedef struct fl_usage {
   int64_t free;
   fl_level used, reserved;
@@ -54,7 +54,7 @@ typedef struct fl_usage {
 typedef struct fl_device_table {
   const char *name;                                             /* "cpu", "cuda" */
   /* Device memory; NULL if there is none (without an error: the caller collects, trims and tries
-  ** again). Counted by the caller. */
+  ** again). The caller counts it. */
   void *(*alloc)(fl_device *d, int64_t bytes);
   /* The same at address 'at' if that is free, else anywhere; NULL: addresses do not matter. */
   void *(*alloc_at)(fl_device *d, void *at, int64_t bytes);

@@ -1,7 +1,7 @@
 /*
-** What a device tells while a profile is on: each step of a run, with the time it took on the
-** device. fl_device.trace is NULL when none is, and a run then pays one comparison.
-** CUDA measures between two events of the stream and waits at the end of each run.
+** What a device reports while a profile is on: each step of a run, with the time it took on the
+** device. Without a profile fl_device.trace is NULL, and costs a run one comparison. CUDA measures
+** between two events of the stream and waits at the end of each run.
 */
 #ifndef FL_DEVICE_TRACE_H
 #define FL_DEVICE_TRACE_H
@@ -11,8 +11,8 @@
 struct fl_device;
 struct fl_plan;
 
-/* Of a step, in milliseconds; starts are those of fl_trace_now. A device that computes on the
-** host's time has host == start and host_ms == ms. */
+/* The times of a step, in milliseconds; starts are those of fl_trace_now. On a device that computes
+** while the host waits, host == start and host_ms == ms. */
 typedef struct fl_timing {
   double start, ms;              /* on the device */
   double host, host_ms;          /* when the host began to queue it, and how long that took */

@@ -3,7 +3,8 @@
 #define FL_ENGINE_DRY_H
 #include "engine/engine.h"
 typedef struct fl_dry fl_dry;
-/* Computes what is recorded, then begins. Only one at a time, and not while a profile is on. */
+/* Computes what is recorded, then begins a rehearsal. There can be only one, and none while a
+** profile is on. */
 flame_status fl_dry_begin(flame_context *c);
 /* Plans what is left and restores the state from before, also after an error. Does nothing if no
 ** rehearsal is on. */

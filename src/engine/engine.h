@@ -44,19 +44,20 @@ typedef struct fl_engine {
   struct { uint64_t *at; int64_t n, cap; } texts; /* hashes of the kernel structures for which text
                                                   ** was generated */
   uint8_t collecting;                             /* a collector step is being done */
-  uint8_t untold;                    /* a write was refused because a value was out of range, and */
-  fl_error untold_error;                          /* no read has raised this error yet */
+  uint8_t untold;                    /* a write was refused because a value was out of range, */
+  fl_error untold_error;                          /* and no read has raised this error yet */
   int debug;                                      /* FLAME_DEBUG */
-  uint8_t tracing, met_nan, made_nan, said_scan;  /* scan.c: a window is run op by op; a step of its
-                                                  ** last run wrote a NaN; this evaluation has
-                                                  ** raised that */
+  /* scan.c: a window is run op by op; a step of its last run wrote a NaN; this evaluation has found
+  ** the op that made it; the warning about its cost was given */
+  uint8_t tracing, met_nan, made_nan, said_scan;
   struct fl_dry *dry;                             /* NULL: no rehearsal is on (dry.h) */
   struct fl_ranges *ranges;                       /* NULL: no tool is connected (base/nvtx.h) */
   struct fl_profile *profile;                     /* NULL: none is on */
   fl_suspect kernel[FL_SUSPECTS], other[FL_SUSPECTS];   /* suspects.c: rings of the last launches */
   int64_t nkernel, nother;
-  const fl_program *now;           /* the program that runs on a GPU, its plan, and the number of */
-  const fl_plan *now_plan;                 /* its steps that have been queued; NULL: nothing runs */
+  const fl_program *now;           /* the program that runs on a GPU, its plan, */
+  /* and how many of its steps have been queued; NULL: nothing runs */
+  const fl_plan *now_plan;
   const int32_t *now_done;
   fl_collecting collect;
   int64_t roomy;                      /* number of bytes that is small for the largest GPU in use */
@@ -68,7 +69,7 @@ void fl_engine_debug(flame_context *c, int level);       /* as FLAME_DEBUG */
 void fl_engine_debug_cuda(flame_context *c, int on);
 /* opens at first use; NULL: error kept */
 fl_device *fl_engine_device(flame_context *c, int index);
-/* flame_open for a context whose memory 'outer' counts as well; NULL: no other memory does. */
+/* flame_open for a context inside 'outer', which counts its memory too; NULL: it is inside none. */
 flame_context *fl_open_inside(const flame_options *options, flame_context *outer);
 /* Frees host memory that is kept for reuse. While a plan runs it frees nothing. */
 void fl_engine_spare(flame_context *c);

@@ -5,15 +5,15 @@
 
 flame_status fl_evaluate(flame_context *c, fl_node *n);
 flame_status fl_evaluate_all(flame_context *c);
-flame_status fl_evaluate_alone(flame_context *c, fl_node *n);    /* with what it is made of */
+flame_status fl_evaluate_alone(flame_context *c, fl_node *n);    /* and the values it is made of */
 flame_status fl_anomaly_check(flame_context *c, int64_t mark);   /* anomaly.c */
-/* Fails if n, when computed, has values that are bad by 'mode' (FL_ANOMALY_*) and its operands have
-** none. */
+/* Computes n, and fails if it has values that are bad by 'mode' (FL_ANOMALY_*) and its operands
+** have none. */
 flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, fl_node *const *in, int nin);
-/* May the PENDING node n fail so? */
+/* Can fl_anomaly_of fail for the PENDING node n? */
 int fl_anomaly_possible(int mode, const fl_node *n);
-/* suspects.c: notes that a GPU was given this plan, whose nodes still exist; "; it may be of k at
-** a.lua:3" for launches that have not ended successfully. */
+/* suspects.c: the first notes that a plan, whose nodes still exist, was given to a GPU; the second
+** writes "; it may be of k at a.lua:3" for launches that have not ended successfully. */
 void fl_suspects_note(flame_context *c, const fl_program *g, const fl_plan *p);
 void fl_suspects_tell(flame_context *c, int device, char *out, size_t size);
 /* collect.c: full collections by the host language, when memory is out; the collection that is due

@@ -5,8 +5,9 @@
 #include "engine/engine.h"
 
 /* Calls 'say' for each fact. name: "driver", "nvrtc", …; ok: it was found; text: its version, or
-** the problem and what to do. A name may come twice: "cuda:0" with a card and with a problem of it.
-** deep: also opens libraries that a machine without a GPU does not need, and tries the cache. */
+** the problem and what to do. A name may come twice: "cuda:0" with the card's name, and with a
+** problem of the card. deep: also opens libraries that a machine without a GPU does not need, and
+** tries the cache. */
 void fl_facts(flame_context *c, int deep,
               void (*say)(void *arg, const char *name, int ok, const char *text), void *arg);
 

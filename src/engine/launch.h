@@ -1,6 +1,6 @@
 /*
-** Launches of user kernels. The binding, for k(…), k:launch and derived kernels, and a host put one
-** together here:
+** Launches of user kernels. The binding (for k(…), k:launch and derived kernels) and a host make
+** one like this:
 **
 **   fl_launch l;
 **   fl_launch_begin(&l, c, function);                          one argument each, in any order:
@@ -38,8 +38,8 @@ typedef struct fl_launch {
 } fl_launch;
 
 void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k);
-/* May x be the array for parameter i? Then it is on the launch's device. index: C's name of the
-** 4-byte type with which the kernel counts elements; NULL: a wider type. */
+/* May x be the array for parameter i? If so, it is put on the launch's device. index: C's name of
+** the 4-byte type with which the kernel counts elements; NULL: a wider type. */
 int fl_launch_takes(fl_launch *l, int i, const char *index, const fl_node *x);
 /* Adds an array that is read, borrowed until the launch is recorded. Its index in l->in; -1: there
 ** are too many. */
@@ -70,8 +70,8 @@ flame_status fl_kernel_ready(flame_context *c, fl_kfunction *k, int device);
 static inline flame_status fl_launch_ready(const fl_launch *l) {
   return fl_kernel_ready(l->c, l->k, l->device);
 }
-/* Is a launch with these p[] and numbers proven to write all bytes of argument i? With checks the
-** answer is no. */
+/* Is it proven that a launch with these p[] and numbers writes all bytes of argument i? While
+** checks are on the answer is no. */
 int fl_kernel_covers(const fl_kfunction *k, const int64_t *p, const fl_scalar *scalar, int i,
                      int64_t bytes);
 flame_status fl_launch_record(fl_launch *l, fl_node **results);

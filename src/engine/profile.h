@@ -7,7 +7,7 @@
 #include "device/trace.h"
 #include "engine/engine.h"
 
-/* A step on a device, or work of the host, which may be nested. */
+/* Kinds of events: steps on a device, and kinds of work of the host, which may be nested. */
 typedef enum fl_profile_kind {
   FL_EVENT_OP, FL_EVENT_PLAN, FL_EVENT_COMPILE, FL_EVENT_RUN, FL_EVENT_UPLOAD, FL_EVENT_DOWNLOAD,
   FL_EVENT_WAIT, FL_EVENT_REGION, FL_EVENT_KINDS

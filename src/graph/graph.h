@@ -8,16 +8,17 @@
 ** written one per line, in recorded order. Three kinds of stored values are at the leaves:
 **   inputs     placeholders, each in a separate buffer, by which it is known
 **   states     tensors older than f that f wrote to. They are found by the first trace, moved to
-**              separate buffers, and told by these from the second trace on
+**   separate buffers, and recognised by these from the second trace on
 **   constants  everything else: weights. By content, so that each is saved once
-** At the end all older handles name what they named before.
+** At the end all older handles name the nodes that they named before.
 **
 ** Reading (parse.c, build.c, callee.c, program.c). A program is a list of terms for each line. A
 ** run records its nodes by the builders of tensor/build.h: every rule on shapes and dtypes is
-** checked by the function that a script's op calls. Loading does that once, without evaluating.
+** checked by the function that a script's op calls. Loading records each graph once, without
+** evaluating.
 **
-** Owners. A program belongs to one context, which it is freed before or is emptied by; it holds
-** handles of its states and constants. It is used by the thread that is inside the context.
+** Owners. A program belongs to one context, and is emptied when the context is closed before it; it
+** holds handles of its states and constants. It is used by the thread that is inside the context.
 */
 #ifndef FL_GRAPH_GRAPH_H
 #define FL_GRAPH_GRAPH_H
@@ -36,7 +37,7 @@ enum {
 /* ---- writing --------------------------------------------------------------------------------- */
 
 typedef struct fl_older {               /* a handle that existed before f */
-  flame_tensor *t;                      /* a reference; so with grad */
+  flame_tensor *t;                      /* a reference, as is grad */
   fl_node *node;                        /* held */
   flame_tensor *grad;
 } fl_older;
@@ -73,14 +74,15 @@ flame_status fl_export_end(fl_export *x, int nout, flame_tensor *const *out,
                            const char *const *names, const char *const *inputs, fl_text *text);
 void fl_export_cancel(fl_export *x);                  /* f failed */
 flame_status fl_export_save(fl_export *x, const char *path, const char *text, size_t n);
-/* Does p give the bits that f gave in the last trace, and leave the same states? */
+/* Does program p give the same bits as f gave in the last trace, and the same states afterwards? */
 flame_status fl_export_same(fl_export *x, struct flame_program *p);
 
 /* Used by the files of graph/. The leaf of a stored value: 'x', 's' or 'c' and its number; *at: its
 ** offset in elements. 0 with the error. */
 int fl_export_leaf(fl_export *x, const fl_node *n, char *kind, int64_t *number, int64_t *at);
 const fl_node *fl_export_base(const fl_export *x, char kind, int64_t number);
-int64_t fl_export_kernel(fl_export *x, fl_kfunction *k);      /* its number; -1 with the error */
+/* the kernel's number; -1 with the error */
+int64_t fl_export_kernel(fl_export *x, fl_kfunction *k);
 flame_status fl_export_write(fl_export *x, int nout, flame_tensor *const *out,
                              const char *const *names, const char *const *inputs, fl_text *text);
 

@@ -3,44 +3,45 @@
 ** together are collectives.
 **
 ** Who holds what. A context has at most one group (c->group), opened by fl_group_open and closed
-** with the context. The group has a wire, which carries bytes between ranks, and on GPUs a
-** communicator of NCCL besides, which belongs to the device (cuda/library/nccl.h) and is closed
-** before the wire. Ranks count from 0 here and from 1 in scripts and messages.
+** with the context. The group has a wire, which carries bytes between ranks, and on GPUs also a
+** communicator of NCCL, which belongs to the device (cuda/library/nccl.h) and is closed before the
+** wire. Ranks count from 0 here and from 1 in scripts and messages.
 **
 ** A collective in the window. It is a call (tensor/call.h) of kind 'collective', and an effect:
 ** - a root: while it is PENDING it is needed, even if no handle holds its result, so it is never
 **   dropped, and its result is a result of the plan: a run that is cut and goes on finds it done;
 ** - in order: its last input is the effect recorded before it, as long as that is PENDING. So
-**   the planner, an evaluation of some values alone, and the rule for what rests on a failure know
-**   nothing but inputs, and calls are never merged;
+**   inputs are all that the planner, an evaluation of some values alone, and the rule for values
+**   that depend on a failed one need to look at, and calls are never merged;
 ** - checked: it may report a fault, so writes of the plan come after it, and none of them happens
 **   when it fails (FL_FAULTS_RUN in tensor/call.h).
 **
 ** One all_reduce: flame.distributed records sum(x) as such a call, flame.func gives its gradient,
 ** another all_reduce. The planner makes a step of it whose input lies in memory. The CPU runs the
 ** step by fl_group_run, on the context's thread, which
-** 1. agrees: each rank sends every other a header (op, dtype, shape, line) and compares what
-**    came: where two differ, all ranks see it and raise the same text. The header also has the
+** 1. agrees: each rank sends every other a header (op, dtype, shape, line) and compares those that
+**    it gets: if two differ, all ranks see it and raise the same text. The header also has the
 **    number and a digest of the collectives that follow in the plan: where these are equal on all
 **    ranks all of them are agreed on at once, else one by one (ranks may cut their windows
 **    differently);
-** 2. moves bytes: rank r gets part r of everyone's array, adds the parts in the order of ranks (so
-**    the bits do not depend on who was first), and sends its sum to all.
-** On CUDA step 2 is queued work of NCCL, if each rank has it and its own GPU, which ranks ask each
-** other before the first such collective; else it runs over the host, with copies. Checks of
-** indices report late there, so that a rank may have queued a collective of what is wrong: after
-** the last agreed collective, before the first write of a home and before the next agreement,
-** ranks tell each other that their checks found nothing (fl_group_fine). Who waits for its GPU
-** while a collective is under way listens to the wire (fl_group_watch).
+** 2. moves bytes: rank r gets part r of each rank's array, adds the parts in the order of ranks (so
+** the bits do not depend on which came first), and sends its sum to all. On CUDA step 2 is queued
+** work of NCCL, if each rank has NCCL and its own GPU, which they find out before the first such
+** collective; else it runs over the host, with copies. Checks of indices report late on a GPU, so a
+** rank may have queued a collective of wrong values: after the last agreed collective, before the
+** first write of a home and before the next agreement, ranks tell each other that their checks
+** found nothing (fl_group_fine). A rank that waits for its GPU while a collective is under way
+** listens to the wire (fl_group_watch).
 **
 ** Choices (choice.c). Some products have several ways, which differ in their bits, and one is
-** chosen by time (FLAME_TUNE). In a group rank 0 chooses, and others ask it. It answers whenever it
-** waits itself: "none" if it has not met such a product by then, and the library's first is taken.
+** chosen by time (FLAME_TUNE). In a group rank 0 chooses, and the others ask it. It answers
+** whenever it waits itself. If it has not computed such a product by then, the answer is "none",
+** and the library's first way is taken.
 **
-** Waiting. Nothing blocks: messages are posted, then tested in turn with an interrupt, SIGTERM, the
-** time limit and a word from a rank that gave up. Who gives up for whatever reason tells all
-** others (fl_group_break), and they raise when they wait next, at the line where they do. A
-** broken group stays broken: the first cause is repeated.
+** Waiting. Nothing blocks: messages are posted, then polled, as are an interrupt, SIGTERM, the time
+** limit and the message of a rank that gave up. A rank that gives up for any reason tells all
+** others (fl_group_break), and they raise when they wait next, at the line where they do. A broken
+** group stays broken: the first cause is repeated.
 **
 ** What a transport must offer is fl_wire_table: messages between two ranks in order, on a few
 ** channels, posted and tested, on host memory: MPI (mpi.c), for what mpirun and srun start, and TCP
@@ -55,8 +56,8 @@
 /* ---- wires ------------------------------------------------------------------------------- */
 
 /* Channels: messages of one do not overtake each other between two ranks. Channels from PAIRED on
-** carry arrays; the bytes of the others are in the group, as long as it exists. ALIVE is no
-** channel: a probe of it fails if the rank is known to be gone. */
+** carry arrays; the bytes of other messages are in the group, and live as long as it does. ALIVE is
+** no channel: a probe of it fails if the rank is known to be gone. */
 enum { FL_WIRE_ALIVE = -1, FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_BREAK, FL_WIRE_BYE,
        FL_WIRE_ASK, FL_WIRE_ANSWER, FL_WIRE_PAIRED, FL_WIRE_DATA };
 enum { FL_CARD_ID = 96, FL_CHOICE = 64 };
@@ -94,7 +95,8 @@ typedef struct fl_wire_table {
   void (*close)(fl_wire *w, int orderly);
 } fl_wire_table;
 
-/* ---- who am I: launchers --------------------------------------------------------------------- */
+/* ---- launchers: rank and size of this process
+** --------------------------------------------------------------------- */
 
 typedef struct fl_launch {
   const char *by;                        /* "torchrun", "mpirun", "srun"; NULL: no launcher */
@@ -116,7 +118,8 @@ typedef struct fl_group_stats {
   double wait, busy, gpu, bare;
 } fl_group_stats;
 
-/* What moves the arrays of a collective. ASKS: the GPU, if all ranks find that they can use it. */
+/* What moves the arrays of a collective. ASKS: the GPU if all ranks can use it, which is not known
+** yet. */
 typedef enum { FL_LANE_HOST, FL_LANE_GPU, FL_LANE_ASKS } fl_lane;
 
 /* The device's part of a group; all NULL if there is none. */
@@ -151,8 +154,10 @@ typedef struct fl_group {
   int64_t number;                        /* collectives so far */
   const struct fl_plan *plan;            /* that runs; NULL: none */
   int64_t agreed;                   /* number of following collectives that are agreed on already */
-  uint8_t checked;                    /* checks of a rank may report after the agreed collectives */
-  uint8_t unproven;               /* collectives are queued whose inputs a check may still reject */
+  /* on some rank, checks may report after the agreed collectives */
+  uint8_t checked;
+  /* collectives are queued, and a check may still reject their inputs */
+  uint8_t unproven;
   fl_group_gpu gpu;
   char over[FL_CALL_FAULT];           /* "NCCL 2.28.9", or why arrays of GPUs go through the host */
   uint8_t slow;                          /* it is the latter, which must be reported */
@@ -162,9 +167,10 @@ typedef struct fl_group {
   fl_letter *told;                      /* by rank: the letter that tells it that the group broke */
   struct { fl_choice *at; int64_t n, cap; } choices;     /* rank 0's */
   fl_asker *asker;
-  char broken[FL_CALL_FAULT];            /* why; empty: it is not */
+  char broken[FL_CALL_FAULT];            /* why the group is broken; empty: it is not */
   char word[FL_CALL_FAULT];              /* what the others were told about it */
-  uint8_t stuck;                         /* our bytes may still be written to: no more calls */
+  /* a message may still be written into our memory: no more calls */
+  uint8_t stuck;
   volatile sig_atomic_t waiting, terminated;     /* it is waiting in a collective; SIGTERM came
                                                  ** during that */
   fl_group_stats stats;

@@ -2,10 +2,11 @@
 ** TCP as a wire (group.h): a socket between each two ranks. It needs no library, and serves
 ** processes that torchrun starts.
 **
-** A stream is frames: channel, bytes, then so many bytes. Frames of arrays go directly from and to
-** a letter's bytes, one in each direction at a time; frames of other channels are short, are
-** written to an outbox when posted, and arrive in the box of their channel, so that a rank that
-** gave up is heard although its earlier data was not read yet.
+** A stream is a sequence of frames: a head with channel and length, then the bytes. Frames of
+** arrays go directly from and to a letter's bytes, one in each direction at a time. Frames of other
+** channels are short: they are written to an outbox when posted, and arrive in a box for their
+** channel, so the message of a rank that gave up is seen although its earlier data has not been
+** read yet.
 */
 #ifndef FL_GROUP_TCP_H
 #define FL_GROUP_TCP_H
@@ -25,7 +26,7 @@ typedef struct fl_tcp_peer {
   fl_letter *wants, *takes;              /* an array to receive; the one that is arriving */
   char box[FL_WIRE_PAIRED][FL_TCP_BOX];
   int32_t full[FL_WIRE_PAIRED];          /* bytes in it, -1: none */
-  /* outgoing: short frames, and between two of them an array, its head first */
+  /* outgoing: short frames, and between two of them an array with its head */
   char out[FL_TCP_OUT];
   size_t out_n;
   fl_letter *gives;

@@ -3,13 +3,13 @@
 #define FL_GROUP_WAIT_H
 #include "group/group.h"
 
-/* What a rank calls, for comparison by the others. */
+/* Describes the collective that a rank calls, for comparison by the others. */
 typedef struct fl_header {
   int64_t form;                          /* version of this struct and of the data sent after it */
   int64_t number, dtype, lane;
   int64_t count, digest;                 /* number of collectives from this one to the plan's end,
                                          ** and a digest of them */
-  int64_t checks;                        /* the plan has any */
+  int64_t checks;                        /* the plan has checks of indices */
   int64_t p[FL_COLLECT_SIZES + FL_MAX_AXES];
   char what[32], place[96];
 } fl_header;
@@ -18,7 +18,7 @@ typedef struct fl_header {
 typedef struct fl_turn { fl_group *g; fl_header *mine; char *fault; } fl_turn;
 
 double fl_group_now(void);
-void fl_group_rest(void);                /* between two looks */
+void fl_group_rest(void);                /* sleeps between two polls */
 /* Posts a message; does nothing if bytes is 0. */
 void fl_group_send(fl_group *g, int to, int channel, const void *p, int64_t bytes);
 void fl_group_receive(fl_group *g, int from, int channel, void *p, int64_t bytes);
@@ -53,7 +53,8 @@ fl_header *fl_group_head(fl_group *g, const char *what, int64_t kind);
 void fl_group_describe(fl_turn *t, const fl_call *k, const fl_scalar *scalar, fl_lane lane);
 /* Lets the ranks agree on the collective k. 1: they do; else as fl_group_wait. */
 int fl_group_come(fl_turn *t, const fl_call *k);
-/* The checks of this rank found nothing: is that so for all ranks? Else as fl_group_wait. */
+/* Called when the checks of this rank found nothing. 1: those of all ranks did; else as
+** fl_group_wait. */
 int fl_group_fine(fl_turn *t);
 
 /* "all_reduce of f32 (2, 3) at train.lua:8" */

@@ -12,7 +12,8 @@
 #include "engine/engine.h"
 
 enum {
-  FL_IO_MAX_HEADER = 100 * 1000 * 1000,     /* bytes of a safetensors header, as its authors say */
+  /* bytes of a safetensors header, the format's own limit */
+  FL_IO_MAX_HEADER = 100 * 1000 * 1000,
   FL_IO_MAX_NAME = 64 * 1024,
   FL_IO_MAX_DEPTH = 64                      /* of nested JSON */
 };
@@ -79,7 +80,8 @@ void fl_writer_close(fl_writer *o);
 /* ---- temporary files (stale.c) --------------------------------------------------------------- */
 enum { FL_IO_TEMP = sizeof ".flame-0123456789abcdef.tmp" };
 void fl_temp_name(char name[FL_IO_TEMP], uint64_t number);
-/* Locks a new temporary file for its writer; 0: another save took it for a dead process's. */
+/* Locks a new temporary file for its writer; 0: another save has removed it as the file of a dead
+** process. */
 int fl_temp_lock(int fd);
 /* Called now and then: removes temporary files whose writer is gone. */
 void fl_temp_sweep(flame_context *c, const char *folder);
@@ -187,8 +189,8 @@ flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl
 
 /* ---- deflate (deflate.c) --------------------------------------------------------------------- */
 enum { FL_DEFLATE_WORK = 65536 };               /* number of values in its working memory */
-/* n bytes, in rows of 'row' that resemble the ones before (at least 1), packed to at most 'most'
-** at 'to'. Returns how many, 0 if there is no room. */
+/* Packs n bytes into at most 'most' bytes at 'to'. row: length of a row (at least 1), as rows
+** resemble those before them. Returns the number of packed bytes, 0 if they do not fit. */
 size_t fl_deflate(const unsigned char *raw, size_t n, size_t row, unsigned char *to, size_t most,
                   uint32_t *work);
 

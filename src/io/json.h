@@ -1,6 +1,6 @@
 /*
 ** A strict JSON reader over a buffer that it may change: strings are decoded in place (what
-** they decode to is never longer). It pulls: the caller says what must come next. Nothing is
+** they decode to is never longer). The caller says what must come next. Nothing is
 ** allocated; the first error is kept, with its offset, and every later call fails.
 */
 #ifndef FL_IO_JSON_H
@@ -21,7 +21,8 @@ int fl_json_more(fl_json *j, char bracket, int *first);
 int fl_json_key(fl_json *j, fl_span *key);           /* a string and its colon */
 int fl_json_string(fl_json *j, fl_span *s);
 int fl_json_integer(fl_json *j, int64_t *v);         /* 0 … 2^63 - 1, digits only */
-char fl_json_peek(fl_json *j);                       /* the next that is not space; 0 at the end */
+/* the next character that is not space; 0 at the end */
+char fl_json_peek(fl_json *j);
 int fl_json_skip(fl_json *j);                        /* any value, at most FL_IO_MAX_DEPTH deep */
 int fl_json_end(fl_json *j);                         /* only space may follow */
 int fl_json_fail(fl_json *j, const char *what);

@@ -1,7 +1,6 @@
 /*
-** A kernel that can be launched: the CUDA text a device compiles, and where there is a tree
-** the lane code that runs it on the CPU. It is the callee of a call of kind 'kernel'
-** (tensor/call.h).
+** A kernel that can be launched: the CUDA text that a device compiles, and if there is a tree the
+** lane code that runs it on the CPU. It is the callee of a call of kind 'kernel' (tensor/call.h).
 **
 ** A unit is one source and all that AD derived from it; its functions hold references to it. All
 ** of it belongs to one context and is used on the thread that has entered it; lane code is read
@@ -39,14 +38,14 @@ typedef struct fl_kfunction {
   char *text;            /* complete CUDA source, or the image of a binary */
   size_t text_bytes;     /* without the zero */
   uint8_t binary;        /* PTX or cubin given by the user */
-  uint8_t digest[32];    /* of text and options */
+  uint8_t digest[32];    /* hash of text and options */
   fl_lane_code *lanes;   /* NULL: not compiled yet */
   struct fl_kfunction *checked;  /* the same function with checks compiled in, for CUDA; NULL: not
                                  ** made yet */
   unsigned checked_for;  /* FL_LANE_*: which */
   uint8_t guarded;       /* it is such a checked function: its text needs the prelude and
                          ** kernels/check.cu before it */
-  fl_kcover *cover;      /* which outputs its launches write completely; NULL: none */
+  fl_kcover *cover;      /* proofs of which outputs its launches write completely; NULL: none */
   uint32_t ready;        /* bit d: device d has compiled it … */
   unsigned ready_for;    /* … with these FL_LANE_* checks */
   uint8_t sums;         /* has exact sums (kernel/text/text.h): two more parameters, two launches */
@@ -95,8 +94,9 @@ static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64
   *b = c->p[FL_KP_ARGS + 2 * i + 1];
   return (fl_karg_kind)(w & 7);
 }
-/* FL_LANE_*: the checks that the context's kernels run with. Where there are limits or permissions,
-** also ones set later, the form printed from the tree is run, whatever checks are set. */
+/* FL_LANE_*: the checks that the context's kernels run with. In a context with limits or
+** permissions, also ones set later, a GPU runs the text printed from the tree, whatever checks are
+** set. */
 static inline unsigned fl_kfunction_checks(const flame_context *c) {
   return c->kernel_checks | (c->limits.any || c->limits.deny ? FL_LANE_BOUNDS : 0u);
 }

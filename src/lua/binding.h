@@ -26,10 +26,10 @@
 
 #define FL_BOX_MAGIC UINT64_C(0x666c616d652d7462)
 
-/* What a tensor's userdata refers to. It is separate because, without memory for a finaliser call,
-** Lua drops the finaliser and frees the userdata, although lists refer to the box. Boxes are in
-** chunks that the registry holds as long as the state exists; a box lost in that way is found when
-** the state ends. */
+/* What a tensor's userdata refers to. It is separate from the userdata because Lua, when it has no
+** memory for the call of a finaliser, drops the finaliser and frees the userdata, although lists
+** still refer to the box. Boxes are in chunks that the registry holds as long as the state exists;
+** a box lost in that way is found when the state ends. */
 typedef struct fl_box {
   flame_tensor *t;            /* our reference; NULL: closed, or not filled yet */
   int32_t slot;               /* index in fl_lua.tracked; -1: no scope closes it */
@@ -59,7 +59,8 @@ enum { FL_SITE_CACHE = 512 };
 
 /* A function of the script, or a list of hooks, that the graph holds. kept: tensors that a
 ** function's backward reads. They are held here and not by the Lua function, so that a graph of
-** many such functions is freed with its last handle, not one function per collection. */
+** many such functions is freed at once with its last handle; otherwise each collection would free
+** only one of them. */
 typedef struct fl_callback {
   struct fl_lua *b;
   struct fl_callback *next, *prev;   /* of fl_lua.callbacks */
@@ -92,8 +93,8 @@ typedef struct fl_lua {
   struct { fl_tracked_box *at; int64_t n, cap; } tracked;   /* boxes of the open scopes */
   struct { fl_scope_mark *at; int64_t n, cap; } scopes;
   int64_t serial;
-  struct custom_call *calling; /* the running backward functions of the script, the innermost
-                               ** first */
+  struct custom_call *calling; /* the backward functions of the script that are running, the
+                               ** innermost first */
   fl_callback *callbacks;     /* all that live */
   fl_crew *crews;            /* workers of loaders (crew.c) */
   fl_sandbox *sandboxes;     /* sandbox.c */
@@ -114,13 +115,13 @@ typedef struct fl_lua {
   uint8_t autocast;         /* the dtype to which products are cast, + 1; 0: off (declare_cast.c) */
   uint8_t inside;             /* inside an op that was cast; ops that it calls are not cast */
   int64_t casts;              /* number of open blocks of flame.autocast */
-  int64_t walks, tracked_reads;   /* slip.c: number of backwards and gradients; of tracked values
-                                  ** read */
+  int64_t walks, tracked_reads;   /* slip.c: number of backwards and of calls of grad; number of
+                                  ** tracked values that were read */
   lua_State *volatile running; /* hook.c: the running coroutine */
   struct fl_lua *volatile inner;   /* the sandbox that is running in a call of this state */
   volatile sig_atomic_t struck;    /* running code must end at the next instruction */
   int each;                   /* instructions between two calls of the hook; 0: it is not set */
-  int calls;                  /* by the host, nested */
+  int calls;                  /* calls by the host that are under way */
   fl_note noted;              /* receives calls and returns: hook.c */
   uint8_t ending;             /* the hook has raised, and no protected call has caught it yet */
   struct fl_lua_heap *heap;   /* heap.c: counts Lua's allocations; NULL: not counted */
@@ -135,8 +136,9 @@ static inline fl_lua *self_of(lua_State *L) {
   return (fl_lua *)lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* Notes that L is the thread that enters: a coroutine, which only we may hold by the time that a
-** host calls flame.h and the collector or a hook runs. (site.c) */
+/* Notes that L is the thread that enters. L may be a coroutine, and when later a host calls
+** flame.h, and the collector or a hook runs, nothing else may refer to it: so the registry holds
+** it. (site.c) */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b);
 static inline void fl_lua_on(lua_State *L, fl_lua *b) {
   if (b->L != L) fl_lua_enter_thread(L, b);
@@ -155,8 +157,8 @@ static inline fl_box *box_at(lua_State *L, int i) {
   return x->box;
 }
 
-/* Are the arguments exactly this many usable tensors, then this many integers? Then nothing needs
-** to be read: functions that are called at each step ask this before fl_args. */
+/* Are the arguments exactly this many usable tensors, then this many integers? Then fl_args need
+** not read them: functions that are called at each step use this first. */
 static inline int fl_plain(lua_State *L, int tensors, int integers) {
   if (lua_gettop(L) != tensors + integers) return 0;
   for (int i = 1; i <= tensors; i++) {
@@ -206,8 +208,8 @@ int fl_lua_declared(lua_State *L);
 /* Reads the arguments of a C function whose row has a declaration: they become its parameters, in
 ** order, then the values of "id...". Returns the number of the form, or raises. */
 int fl_args(lua_State *L);
-/* If a call that failed because of its arguments is written x.f(…) in the script where x:f(…) is
-** meant, the error says so. (dotted.c) */
+/* Called when a call failed because of its arguments: if the script has x.f(…) where x:f(…) is
+** meant, adds that to the error. (dotted.c) */
 void fl_lua_dotted(lua_State *L, fl_error *e, lua_Debug *caller, lua_Debug *callee);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 3, 4), noreturn));
@@ -247,7 +249,7 @@ fl_callback *fl_callback_new(fl_lua *b, int64_t id, int nkept);     /* NULL: no 
 void fl_callback_drop(void *callback);
 void fl_callback_push(lua_State *L, const fl_callback *f);
 void fl_cycles_init(lua_State *L, fl_lua *b);
-/* Until fl_cycles_anchor, Lua's collector decides about callbacks by what reaches them through the
+/* From now until fl_cycles_anchor, Lua's collector frees callbacks that nothing reaches through the
 ** graph. */
 void fl_cycles_loosen(lua_State *L, fl_lua *b);
 void fl_cycles_anchor(void *binding);
@@ -346,8 +348,8 @@ void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, 
 void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o);
 const char *fl_lua_shape_of(char buf[192], const fl_node *n);
 void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
-/* Pushes a list of sizes or strides in the form that scripts get (sizes.c); is the value at i such
-** a list? */
+/* sizes.c: the first pushes a list of sizes or strides in the form that scripts get; the second: is
+** the value at i such a list? */
 void fl_push_sizes(lua_State *L, int n, const int64_t from[FL_MAX_AXES]);
 /* The same with the metatable at index 'meta', since x.shape is read often. */
 void fl_push_sizes_with(lua_State *L, int meta, int n, const int64_t from[FL_MAX_AXES]);
@@ -377,7 +379,7 @@ fl_reg_neural[],
   fl_reg_slip[], fl_reg_tokenizer[], fl_reg_crew[], fl_reg_sandbox[],
   fl_reg_files[], fl_reg_group[], fl_reg_program[], fl_reg_dlpack[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
-/* With module, methods, state, metatable at the indices given. */
+/* Registers all ops in the module, methods and metatable at these stack indices. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
 int fl_index_get(lua_State *L);        /* x[k]: key at 2, tensor at 1 */
 int fl_index_set(lua_State *L);        /* x[k] = v */

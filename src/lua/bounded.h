@@ -5,10 +5,10 @@
 #include "lua/heap.h"
 #include "lua/state.h"
 
-/* Adds to the table on top the functions with these names, separated by blanks, of the table at
-** 'from', made to poll before each call. */
+/* Adds functions of the table at 'from' to the table on top, wrapped so that they poll before each
+** call. names: separated by blanks. */
 void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names);
-/* The same, but they are charged by the number of their results. */
+/* The same, but each call is charged by the number of its results. */
 void fl_bounded_poll_after(lua_State *L, fl_lua *b, int from, const char *names);
 /* Adds functions with the binding as upvalue 1 to the table on top. */
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list);

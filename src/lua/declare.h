@@ -1,6 +1,6 @@
 /*
-** Declarations of public functions: one text says what a function takes and gives, and its
-** arguments are read by it.
+** Declarations of public functions: one text says what a function takes and returns, and its
+** arguments are read according to it.
 **
 **   decl    = ["new"] scope name ["_?"] "(" params ")" ["->" results] ["@" class]
 **   scope   = none: flame.f and x:f | "." flame.f alone | ":" x:f alone | linalg.f | nn.init.f
@@ -13,27 +13,29 @@
 **   result  = [id ":"] type ["if" flag] | "..." | "self"
 **   class = half | single | neutral: the dtype to which flame.autocast casts tensors at the entry
 **
-** dims(n) is an integer, or a list of n or of one, which is used for all. A line that begins with a
-** space continues the one before. Several declarations of a name, a line each, are its forms: the
-** first that fits serves. A parameter is given by position or under its name in a table of options
-** at the end, which is one that has a string key and no metatable with __call or __name, and stands
-** where no parameter of type table does; the first parameter is a key only where it may be left out
-** or is of a class, so that the options may stand first. After "*" parameters are given by name
-** alone; "*factory" is dtype, device and requires_grad there. "id..." takes the arguments that are
-** left, or one list. A method (Class:f) and a constructor ("new nn.Linear(in_features: int)") get
-** the object before their parameters, as "self", which the text does not name. "..." takes them as
-** they are; a function that has it has no options. An empty table is a list where one fits, else
-** options, if there are any. nil means not given; so does false for a parameter with "?" whose type
-** has no booleans (weight = false for none).
+** dims(n) is a list of n integers, or one integer (also in a list) for all n. A line that begins
+** with a space continues the one before. Several declarations of a name, one per line, are its
+** forms: the first that fits is used. A parameter is given by position, or by name in a table of
+** options at the end. A table is options if it has a string key and no metatable with __call or
+** __name, and no parameter of type table is in its place; the first parameter is a key of the
+** options only where it may be omitted or is of a class, so that the options may come first.
+** Parameters after "*" are given by name only; "*factory" stands for dtype, device and
+** requires_grad by name. "id..." takes the remaining arguments, or one list. A method (Class:f) and
+** a constructor ("new nn.Linear(in_features: int)") get the object before their parameters, as
+** "self", which the text does not name. "..." takes the remaining arguments as they are; a function
+** that has it has no options. An empty table is a list where one fits, else options, if there are
+** any. nil means not given; so does false for a parameter with "?" if its type has no booleans
+** (weight = false for none).
 **
-** A function written in C has its declaration in its registration row, and below it what it does:
-** a line "--- text". Of a function of the op table it is a text that begins behind the name.
+** A function written in C has its declaration in its registration row, followed by a line "---
+** text" that says what the function does. For a function of the op table the declaration begins
+** after the name.
 **
 ** A declaration is parsed at the first call of a function, never before. The result is a userdata
-** in an upvalue of the function, which alone holds it: Lua's collector frees it with the
-** function, and nothing in it changes after parsing. Its texts point into the declaration, which
-** its first user value holds. All coroutines of a state may call the function; a state has one
-** thread, so there is no lock.
+** in an upvalue of the function and held only there: Lua's collector frees it with the function,
+** and nothing in it changes after parsing. Its texts point into the declaration, which its first
+** user value holds. All coroutines of a state may call the function; a state has one thread, so
+** there is no lock.
 */
 #ifndef FL_LUA_DECLARE_H
 #define FL_LUA_DECLARE_H

@@ -9,13 +9,13 @@ typedef struct fl_lua_heap fl_lua_heap;
 /* A new state, whose small blocks are ours, and counted from fl_heap_open on at no cost; ended by
 ** lua_close. NULL: no memory. */
 struct lua_State *fl_heap_new_state(void);
-/* Counts memory where there are limits, and in a state of fl_heap_new_state whose context is not
-** lent by a host, since it may get limits later. 0: the limit is below what the state has already,
-** or there is no memory. */
+/* Counts memory if there are limits, and also in a state of fl_heap_new_state with its own context,
+** which may get limits later. 0: the limit is below what the state has already, or there is no
+** memory. */
 int fl_heap_open(struct lua_State *L, struct fl_lua *b);
-void fl_heap_close(struct lua_State *L, struct fl_lua *b);   /* what is allocated counts no more */
-/* After a call that failed with this status: if a limit refused memory, completes the message on
-** top with which limit and who holds the memory. Then collects if memory is nearly full: 1. Never
-** raises. */
+void fl_heap_close(struct lua_State *L, struct fl_lua *b);   /* memory is no longer counted */
+/* Called after a call failed with this status: if a limit refused memory, adds the limit and the
+** holders of the memory to the message on top. Then collects if memory is nearly full, and returns
+** 1. Never raises. */
 int fl_heap_tell(struct lua_State *L, struct fl_lua *b, int status);
 #endif

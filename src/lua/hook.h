@@ -4,8 +4,8 @@
 **
 ** A hook belongs to one coroutine, so the code that resumes one (coroutine.c) tells which is
 ** running. If a limit can be used up the hook is always set, and checks after a number of
-** instructions. Otherwise only a strike sets it, for the next instruction, and before that it costs
-** nothing.
+** instructions. Otherwise it is set only by a strike, for the next instruction, and costs nothing
+** before.
 */
 #ifndef FL_LUA_HOOK_H
 #define FL_LUA_HOOK_H
@@ -24,7 +24,7 @@ enum { FL_HOOK_EACH = 1000 };
 
 /* The binding of L's state; NULL without the module. */
 struct fl_lua *fl_hook_of(struct lua_State *L);
-/* Keeps the hook set in L, in what is running and in coroutines that are resumed. */
+/* Keeps the hook set in L, in the running coroutine and in those that are resumed. */
 void fl_hook_stand(struct lua_State *L, struct fl_lua *b);
 /* Raises if the work must end; otherwise continues. C functions poll with this. */
 void fl_hook_look(struct lua_State *L, struct fl_lua *b);
@@ -33,8 +33,8 @@ void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
 /* Passes each call and return to f, whatever else the hook is used for; NULL: stops that. 0:
 ** another function receives them already. A script's own hook in L is removed. */
 int fl_hook_note(struct lua_State *L, struct fl_lua *b, fl_note f);
-/* A call by the host begins in L; between these two functions a strike ends it. Nested calls belong
-** to the outer one. restart: counts of what a call uses are reset. */
+/* Called when a call by the host begins in L, and when it ends; between the two a strike ends it.
+** Nested calls belong to the outer one. restart: resets the counts of what a call uses. */
 void fl_hook_begin(struct lua_State *L, struct fl_lua *b, int restart);
 void fl_hook_end(struct lua_State *L, struct fl_lua *b);
 /* Ends what runs in b and in its sandboxes at the next instruction. Called in the thread of the

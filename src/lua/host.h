@@ -24,7 +24,7 @@ fl_lua *fl_host_of(flame_context *c);
 /* Runs f(arg) under pcall in the state of b, counted as a call by the host; axes in messages count
 ** from 0. */
 flame_status fl_host_run(fl_lua *b, lua_CFunction f, void *arg, const char *op);
-/* Objects lose their values, since the state is being closed. */
+/* Called when the state is closed: objects lose their values. */
 void fl_objects_end(fl_lua *b);
 
 /* (host_value.c) Pushes the value; elements of a list that have names become fields. */
@@ -39,8 +39,8 @@ void fl_host_push_object(lua_State *L, fl_lua *b, const struct flame_object *o);
 /* An object of the value at i. (host.c) */
 struct flame_object *fl_object_new(lua_State *L, fl_lua *b, int i);
 
-/* Converts axes among the arguments from 'first' on of the callable at 'callee', which count from
-** 0, to count from 1. (host_axes.c) */
+/* Converts axes among the arguments from 'first' on of the callable at 'callee': from counting from
+** 0 to counting from 1. (host_axes.c) */
 void fl_host_axes(lua_State *L, fl_lua *b, int callee, int first);
 /* Converts the axes in a message back. */
 void fl_host_axes_said(char *text, size_t size);

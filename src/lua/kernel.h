@@ -74,7 +74,7 @@ int fl_kernel_lines(lua_State *L);
 int fl_kernel_image(lua_State *L);
 int fl_kernel_run(lua_State *L);           /* internal.kernel_run */
 fl_kernel_box *fl_kernel_push(lua_State *L);              /* empty: the owner before the resource */
-/* Puts the program into the box, with its reference, and what follows from it. */
+/* Puts the program, with its reference, into the box, and sets the fields that follow from it. */
 void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p);
 int fl_kernel_show(lua_State *L);          /* internal.kernel_show (kernel_report.c) */
 /* internal.kernel_again, _tangent, _adjoint, _facts: of a rule at 1 (kernel_rule.c) */
@@ -82,7 +82,7 @@ int fl_kernel_again(lua_State *L);
 int fl_kernel_tangent(lua_State *L);
 int fl_kernel_adjoint(lua_State *L);
 int fl_kernel_facts(lua_State *L);
-/* Pushes the owner of a rule that is made later, for a proof. */
+/* Pushes the owner of a rule, which is made later; used for a proof. */
 fl_krule **fl_kernel_push_rule(lua_State *L);
 void fl_kernel_prove(fl_lua *b);           /* FLAME_CHECK=grad: makes the context prove its rules */
 int fl_kernel_cache(lua_State *L);         /* internal.kernel_cache */

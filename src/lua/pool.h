@@ -1,7 +1,7 @@
 /*
 ** Small blocks for a Lua state of ours: pages of blocks of one size, a list of free ones in each,
-** as a block is taken and freed at each instruction that makes a value. A page that is empty goes
-** back to the system, so who asks for pages counts all that small blocks take (heap.c).
+** as a block is taken and freed at each instruction that makes a value. An empty page goes back to
+** the system, so counting pages counts all memory of small blocks (heap.c).
 **
 ** Sizes are in steps of 16 bytes. Lua tells the size of what it frees, and the address of a block
 ** that of its page, so no block has a header. Under ASan no block is small: each is the system's.
@@ -27,19 +27,19 @@ typedef struct fl_pool_page {
 typedef struct fl_pool {
   fl_pool_page *now[FL_POOL_KINDS];   /* blocks are taken from it; never NULL */
   fl_pool_page *others[FL_POOL_KINDS];
-  fl_pool_page *spare;                /* an empty one, kept for what comes next */
+  fl_pool_page *spare;                /* an empty page, kept for the next request */
 } fl_pool;
 
 void fl_pool_init(fl_pool *p);
-/* Another page to take from, of those there are; 0: it needs one. */
+/* Turns to another page that has free blocks; 0: there is none. */
 int fl_pool_turn(fl_pool *p, int kind);
-/* A page more for this kind. 0: no memory. */
+/* Adds a page for this kind. 0: no memory. */
 int fl_pool_grow(fl_pool *p, int kind);
-/* All pages go, whatever is in them. */
+/* Frees all pages, whatever is in them. */
 void fl_pool_close(fl_pool *p);
-/* None is taken from until fl_pool_turn. */
+/* From now on no block is taken from a page, until fl_pool_turn. */
 void fl_pool_shut(fl_pool *p);
-/* Pages that are empty go back to the system: how many. */
+/* Gives empty pages back to the system, and returns how many. */
 int fl_pool_trim(fl_pool *p);
 /* What fl_pool_give leaves to do: the page had no free block before, or it is empty now. Returns
 ** how many pages went back. */

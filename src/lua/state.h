@@ -5,7 +5,7 @@
 
 struct fl_lua;
 
-/* What luaopen_flame opens the context with: light userdata under fl_key_options, during the
+/* With what luaopen_flame opens the context: light userdata under fl_key_options, during the
 ** call. */
 typedef struct fl_lua_start {
   const flame_options *options;

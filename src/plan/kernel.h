@@ -11,9 +11,8 @@
 **        reduced index is outer); one level of reductions, then kept-level work; no full-level
 **        stores.
 **   A ROW or COL has at least one reduction.
-**   A ROW or COL of rows of no elements (n == 0) has reductions alone at its points, over values
-**   that read no memory, and no full-level stores: what the operands of a level-0 value name
-**   exists.
+**   A ROW or COL of rows without elements (n == 0) has only reductions of values that read no
+**   memory, and no full-level stores; operands of level-0 values are in memory that exists.
 **
 ** Values. SSA: value v is the result of instr[v]. level 1 values exist at each point, level 0
 ** values once per kept index (in a MAP all are level 1). 'pass' of a level-1 value: how many
@@ -21,18 +20,19 @@
 ** level-1 values of pass <= p and its result (level 0) has pass p + 1. 'passes' is the number
 ** of reduction rounds. An executor may recompute level-1 values in each round; loads never
 ** change during a kernel except by its own stores, which it must do after the last round, each
-** point after all loads of that point. Level-0 stores likewise at the end of their row.
-** (So an operand may be read and written in place, at the same point.)
+** point after all loads of that point. Level-0 stores are done at the end of their row. So an
+** operand may be read and written in place, at the same point.
 **
-** Rounding. Each value is of 'dtype', computed in the register type of it and rounded to it
-** by its instruction (docs/design.md 3). No contraction.
+** Rounding. Each value has a 'dtype': its instruction computes it in the dtype's register type and
+** rounds it to the dtype (docs/design.md 3). No contraction.
 **
 ** Order of a float reduction (docs/design.md 1.8: a function of the node alone, never of fusion,
 ** threads or kernel): fixed by each device from (kind, n, dtype) only.
 **   CPU  ROW: blocks of 1024 consecutive elements; in a block 16 lanes, element i to lane
 **        i % 16 in ascending order, lanes combined 8+8, 4+4, 2+2, 1+1; block results combined
 **        as a binary counter (equal-size partners first, remaining ones from the last to the
-**        first). COL: chunks of 256 reduced indices ascending; chunk results likewise.
+**        first). COL: chunks of 256 reduced indices in ascending order; chunk results are combined
+**        like block results.
 **   CUDA see cuda/text/text.h.
 ** Half types accumulate in f32 and round once. Integers and bool: any order.
 */
@@ -82,14 +82,14 @@ typedef enum {
 
 typedef struct fl_instr {
   uint8_t code, dtype, from, level, pass;
-  uint8_t zero;                    /* in place of padding, so that equal structs have equal bytes */
+  uint8_t zero;                    /* fills the padding, so that equal structs have equal bytes */
   uint16_t op, a, b, c, arg;
 } fl_instr;
 
 typedef struct fl_store { uint16_t value, operand; } fl_store;
 
-/* The longest row that the lanes of one warp work on, on a GPU: only the threads of longer ones end
-** a round together. */
+/* The longest row that one warp works on, on a GPU; only for longer rows do the threads end each
+** round together, at a barrier. */
 enum { FL_WARP_ROW = 1024 };
 
 /* Operands that are read come first, at most FL_MAX_READS of them. */
@@ -105,12 +105,13 @@ typedef struct fl_kernel {
   fl_operand *operand;             /* LOAD/GATHER/IOTA maps and stores' targets */
   fl_store *store;
   uint32_t *scalar;                /* by kernel slot: scalar index in the plan */
-  int64_t bytes;              /* bytes read and written by the plan's measure (API 6 bytes_moved) */
+  /* bytes read and written, as the plan counts them (bytes_moved of docs/contract.md 6) */
+  int64_t bytes;
   uint64_t key;        /* hash of the structure: all but sizes, strides, offsets, places, scalars */
 } fl_kernel;
 
-/* Structure only, for the key and for kernel text: kinds, instructions, operand dtypes,
-** which dims each operand's stride is 0 / 1 / other on, dims count, size class of rows. */
+/* Compares structure only, as keys and kernel texts do: kinds, instructions, operand dtypes, on
+** which dims each operand's stride is 0, 1 or another, number of dims, size class of rows. */
 int fl_kernel_same_structure(const fl_kernel *a, const fl_kernel *b);
 uint64_t fl_kernel_key(const fl_kernel *k);
 /* One line per instruction, for FLAME_DEBUG and the golden files. */

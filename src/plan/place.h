@@ -9,7 +9,7 @@
 #define FL_PLAN_PLACE_H
 #include "plan/planner.h"
 
-/* The state of a group before something is emitted into it. */
+/* The state of a group before an expression is emitted into it. */
 typedef struct fl_place_was {
   int64_t instr, access, scalar, deps, fault;
   uint8_t faulty, full, kind;
@@ -30,9 +30,9 @@ int fl_place_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value, c
 /* Can the group store at each point (level 1) or once per row (level 0)? */
 int fl_place_takes(const fl_group *G, int level);
 
-/* Places cell t, or its piece 'piece' (-1: the cell), in a new group; or in group g if they share
-** something and g's stage allows it: then 1, else 0. n: number of pieces from 'piece' on, all or
-** none are placed; 1 for a cell. */
+/* Places cell t, or its piece 'piece' (-1: the cell), in a new group; or in group g if the two
+** share a load or a value and g's stage allows it: then 1, else 0. n: number of pieces from 'piece'
+** on, all or none are placed; 1 for a cell. */
 int fl_place_own(fl_planner *P, int32_t t, int piece, const fl_layout *space, int32_t *first);
 int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n);
 /* The same in one of k groups, or in one of the newest groups of its space. */
@@ -41,7 +41,8 @@ int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout 
 
 /* raise.c. Enters g into the lists of readers of the groups that it reads from. */
 void fl_raise_note(fl_planner *P, int32_t g);
-/* Can g move to 'stage' if the groups that read from it move behind it? Then moves them. */
+/* Can g move to 'stage', if the groups that read from it move to later stages? If so, moves them
+** all. */
 int fl_raise(fl_planner *P, int32_t g, int32_t stage);
 
 /* pieces.c. Emits a piece as an expression of group g: an instruction id or a refusal. */

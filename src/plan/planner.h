@@ -77,7 +77,7 @@ typedef struct fl_cell {
   int32_t first, last;    /* first step that writes it, last step that reads it */
 } fl_cell;
 
-/* Is q column-major? Then its copy has the last two axes swapped. */
+/* Is q column-major? If so, its copy has the last two axes swapped. */
 static inline int fl_plan_lies_turned(const fl_node *q) {
   const int r = q->shape->rank;
   const int64_t row = q->layout->stride[r - 2], column = q->layout->stride[r - 1];
@@ -124,19 +124,21 @@ typedef struct fl_planner {
   struct { int32_t *at; int64_t n, cap; } piece;       /* groups; -1: not placed yet */
   struct { int32_t *at; int64_t n, cap; } fault;       /* program nodes whose INDEX reports */
   struct { fl_group_link *at; int64_t n, cap; } reader;
-  const fl_plan *plan;                             /* set once finish.c has described its results */
+  /* the plan, once finish.c has described its results */
+  const fl_plan *plan;
   int32_t bin[256];                                    /* newest group, by space hash */
   int32_t collected;                                   /* stage of the newest collective; 0: none */
-  int32_t asked;                                       /* place.c: what a refusal asks for */
+  /* place.c: the cell that must be placed first */
+  int32_t asked;
   int failed;                                          /* out of memory */
 } fl_planner;
 
-/* A future step: a group, or (cell >= 0) a copy of the cell's home into its memory (stage 0) or
-** back (the last stage). */
+/* A step to be made: a group, or (cell >= 0) a copy of the cell's home into the cell's memory
+** (stage 0) or back (the last stage). */
 typedef struct fl_turn { int32_t group, cell; int32_t stage; } fl_turn;
 
-/* arena.c. Moves the fills that large scatters add to, if they depend on nothing, to right before
-** the scatter. */
+/* arena.c. Moves a fill that a large scatter adds to, if it depends on nothing, to the place right
+** before the scatter. */
 void fl_plan_delay_fills(fl_planner *P);
 /* Delays small copies into pieces of a whole as far as possible, so that they are together in one
 ** launch. */
@@ -185,7 +187,7 @@ void fl_kernel_free(fl_mem *m, fl_kernel *k);
 
 /* Results of emission other than an instruction id. */
 enum { FL_EMIT_MEMORY = -1, FL_EMIT_REJECT = -2,
-       FL_EMIT_ANCHOR = -1000 };    /* - cell: anchor it first */
+       FL_EMIT_ANCHOR = -1000 };    /* minus the number of the cell that must be anchored first */
 
 int fl_plan_classify(fl_planner *P);
 int fl_plan_place(fl_planner *P);
@@ -222,7 +224,7 @@ int32_t fl_plan_writer(const fl_planner *P, fl_ref t, int i);
 /* Group g reads cell t, which is placed: updates its stage, and adds t's groups to its
 ** dependences. */
 int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t);
-/* lanes.c. Is it the group of a collective? */
+/* lanes.c: is it the group of a collective? */
 int fl_plan_is_collective(const fl_planner *P, int32_t g);
 /* The stage after which the result of group 'on' is available. */
 int32_t fl_plan_ready(const fl_planner *P, int32_t on);
@@ -246,14 +248,15 @@ fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
 /* The groups that compute what t's expression reads, the newest few; for values of another
 ** level. */
 int fl_plan_dep_groups(fl_planner *P, int32_t t, int32_t *out, int most);
-/* Loads (ref, map); may be refused if the value is computed in the group (see emit.c). */
+/* Emits a load of (ref, map); refused in some cases where the value is computed in the same group
+** (see emit.c). */
 int fl_plan_access(fl_planner *P, int32_t g, fl_access a);
 /* A value that reads no memory, as the operand of a reduction over no elements. */
 int fl_plan_absent(fl_planner *P, int32_t g, int dtype);
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m);
 fl_ref fl_plan_ref(const fl_program *p, const fl_node *n);
-/* Called once for each of many: has an interrupt come? Then planning ends, and fl_plan_make reports
-** why. */
+/* Called in long loops, with the number of the iteration: has an interrupt come? Then planning
+** ends, and fl_plan_make reports the reason. */
 static inline int fl_plan_stops(const fl_planner *P, int64_t i) {
   return (i & 255) == 255 && fl_must_end(P->c);
 }

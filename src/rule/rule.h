@@ -3,13 +3,14 @@
 ** Autograd calls it through the fl_custom of an entry (tensor/entry.h); hosts attach it to what a
 ** launch has recorded (engine/launch.h). No Lua is in it.
 **
-** Three things, each counted, all of one context and used on the thread that has entered it:
-**   program   a kernel with the meaning of its parameters, as given or derived, and all that was
-**             derived from it. A derivative is a program again, so gradients have gradients.
+** Three kinds of objects, each with a count of references, belong to one context and are used on
+** the thread that has entered it:
+**   program a kernel, given or derived, with the meaning of its parameters, and all that was
+**   derived from it. A derivative is a program again, so gradients have gradients.
 **   call      one launch of a program: geometry, numbers as bytes, arrays as nodes that are held,
 **             so that later writes do not reach them.
-**   rule      a call, and by which of its arguments the gradients are. The entries of its results
-**             own it; it ends with them, or in the backward that spends them.
+**   rule a call, and which of its arguments get gradients. The entries of its results own it; it is
+**   freed with them, or by the backward that spends them.
 **
 ** The life of one call, y = k(x) with a tracked x, y:sum():backward():
 **   fl_launch_record(&l, y)              y[0]: the result, not tracked
@@ -19,11 +20,11 @@
 **     vjp: wants = {INPUT of x, OUTPUT of y}; the adjoint for them, derived once per program and
 **     kept there; launched with x, g and zeros for dx; dx is the gradient.
 ** With create_graph the gradient depends on x and g again: dx gets an entry whose rule takes the
-** jvp of the call in the direction u of dx's cotangent (for u fixed, d<u, J'g> = d<g, Ju>), so an
-** adjoint is never derived itself.
+** jvp of the call in the direction u of dx's cotangent (for fixed u, d<u, J'g> = d<g, Ju>), so an
+** adjoint itself is never differentiated.
 **
-** Nodes that a call holds and that are tracked are inputs of the entries that own the call: what
-** looks for cycles through the graph sees them there.
+** Tracked nodes that a call holds are inputs of the entries that own the call, where the search for
+** cycles through the graph finds them.
 */
 #ifndef FL_RULE_RULE_H
 #define FL_RULE_RULE_H
@@ -58,7 +59,7 @@ typedef struct fl_kprogram {
 
 /* A request for a derivation: wants as FL_KAD_*, by parameter. */
 typedef struct fl_kask {
-  uint8_t adjoint;                     /* or a tangent */
+  uint8_t adjoint;                     /* the adjoint; 0: the tangent */
   uint8_t gather;                      /* an adjoint may consist of two kernels, one of them with a
                                        ** thread per element */
   uint8_t geometry;                    /* FL_KONE_… */
@@ -88,7 +89,7 @@ flame_status fl_kprogram_record(flame_context *c, fl_kprogram *p);
 /* Borrowed from p; NULL with the error: why there is no derivative. */
 const fl_kderived *fl_kprogram_derive(flame_context *c, fl_kprogram *p, const fl_kask *ask);
 /* The derivation that k:source and k:report show: with respect to all arguments and for all
-** outputs, with as much of the launch as the extents tell (0: unknown; NULL: none). */
+** outputs, using what the extents tell about the launch (0: unknown; NULL: nothing). */
 const fl_kderived *fl_kprogram_show(flame_context *c, fl_kprogram *p, int adjoint,
                                     const int64_t *geometry);
 /* The type with which elements are counted, if it is narrow; NULL: wide. For fl_launch_takes. */
@@ -114,12 +115,12 @@ typedef struct fl_kcall {
   int nscalar;
   flame_context *c;
   fl_kprogram *p;                      /* a reference */
-  int64_t geometry[FL_KP_COUNT_ARGS];  /* as p[] of a launch begins */
+  int64_t geometry[FL_KP_COUNT_ARGS];  /* as at the beginning of a launch's p[] */
   fl_scalar *scalar;
   fl_karg arg[];                       /* p->nparam */
 } fl_kcall;
 
-/* Without arguments; NULL with the error. */
+/* A call without arguments yet; NULL with the error. */
 fl_kcall *fl_kcall_new(flame_context *c, fl_kprogram *p, const int64_t *geometry, int nscalar);
 void fl_kcall_release(fl_kcall *k);
 /* Gives the argument its node, which is held, as its 'value' or 'result'. */
@@ -146,8 +147,8 @@ void fl_kextents_of(const int64_t *geometry, int64_t extent[FL_KEXTENTS]);
 
 /* ---- arguments of a derived kernel's launch -------------------------------------------------- */
 
-/* Gives argument i: an array that is read; one that is written and has initial contents; zeros; an
-** integer; bytes. */
+/* Give argument i of a launch: an array that is read; one that is written and has initial contents;
+** zeros; an integer; bytes. */
 flame_status fl_kgive_input(fl_launch *l, const fl_kprogram *p, int i, fl_node *x);
 flame_status fl_kgive_copy(fl_launch *l, const fl_kprogram *p, int i, fl_node *x);
 flame_status fl_kgive_zeros(fl_launch *l, int i, int64_t n);
@@ -174,15 +175,15 @@ flame_status fl_kno_role(flame_context *c, const fl_kad_param *q);
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* By parameter: gradients of <seed, outputs> with respect to the values of active[0..n), in that
-** order; they depend on everything that is tracked. seed: by parameter, NULL if there is none. */
+/* Gradients of <seed, outputs> with respect to the values of parameters active[0..n), in that
+** order, as tracked nodes. seed: by parameter, NULL if there is none. */
 flame_status fl_kcall_vjp(fl_kcall *k, int n, const uint8_t *active, fl_node *const *seed,
                           fl_node **gradient);
 /* The same without a tape: gradient[] by parameter, NULL if there is none. */
 flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node *const *seed,
                               fl_node **gradient);
-/* Tangents of the outputs from those of the arguments, both by parameter; t: the tangent's own
-** call, which must be released, and the origin of its arguments. */
+/* Tangents of the outputs from those of the arguments, both by parameter; t: the call of the
+** tangent kernel, which must be released, and where its arguments come from. */
 typedef struct fl_ktangent {
   fl_kcall *call;
   int8_t of_value[FL_KP_MAX_ARGS];     /* by parameter of the original: its index here; -1: none */
@@ -211,6 +212,6 @@ flame_status fl_krule_attach(fl_krule *r, fl_node **value);
 /* Has no gradient with respect to these arguments been proven yet? From now on it counts as
 ** proven. */
 int fl_krule_unproven(fl_krule *r);
-/* Launches again, with x for active argument n: floating-point results, in order. */
+/* Launches again, with x as active argument n; out: the floating-point results, in order. */
 flame_status fl_krule_again(const fl_krule *r, int n, fl_node *x, fl_node **out);
 #endif

@@ -3,8 +3,8 @@
 ** node borrowed from the innermost scope (fl_scope_begin), or NULL with the error in the context;
 ** NULL in gives NULL out, so gradient rules are single expressions. They infer, promote (inserting
 ** casts), record, and, when the grad mode is on and an input is tracked, attach an entry
-** (fl_entry_attach). A view of a view refers to one base; a reshape that strides can not express
-** records a copy first. 'op' names in messages are those of the public function.
+** (fl_entry_attach). A view of a view refers to the same base; a reshape that strides can not
+** express records a copy first. 'op' names in messages are those of the public function.
 */
 #ifndef FL_TENSOR_BUILD_H
 #define FL_TENSOR_BUILD_H
@@ -44,7 +44,7 @@ int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
 #define SPECIAL(...)
 #include "tensor/ops.def"
 
-/* Generators. shape: sizes >= 0. Values are already in the dtype's class. */
+/* Generators. Sizes are at least 0; values are given in the dtype's class. */
 fl_node *n_fill(flame_context *c, int dtype, int device, int rank, const int64_t *size,
                 fl_scalar v);
 fl_node *n_iota(flame_context *c, int dtype, int device, int rank, const int64_t *size,
@@ -93,7 +93,8 @@ fl_node *n_pad(fl_node *x, const int64_t *before, const int64_t *after, double v
 /* x with the box start/step/count (per axis of x) replaced by v, broadcast to the box and cast */
 fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count,
                     fl_node *v);
-/* The addition to an error about an index tensor of that dtype; "" unless it is a float. */
+/* The hint that is added to an error about an index tensor of this dtype; "" unless the dtype is a
+** float. */
 const char *fl_index_hint(int dtype);
 /* 1-based positions (any integer dtype) to checked 0-based i64 positions below n */
 fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what);
@@ -102,11 +103,11 @@ fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what);
 ** x[idx]. n_gather_axis: idx has x's rank and is the result's shape (torch.gather). */
 fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx);
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx);
-/* Adjoint forms: a new value equal to x except dst[…idx…] = src or += src, in row-major order of
-** src, so the last one wins and sums have a fixed order. */
+/* The adjoints of these: a copy of x with src stored, or added, at the indices, in row-major order
+** of src, so that the last store wins and sums have a fixed order. */
 /* idx like src (torch.scatter) */
 fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
-/* src like n_take_axis' result (index_add, index_copy) */
+/* src has the shape of n_take_axis' result (index_add, index_copy) */
 fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
 
 /* Products: vectors, matrices, batches with broadcasting, as torch.matmul. */
@@ -114,7 +115,7 @@ fl_node *n_matmul(fl_node *a, fl_node *b);
 /* The same for at least two axes in a half type; bias (n) is added before rounding. */
 fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias);
 
-/* Composites that fuse (all in terms of the above). Axis 0-based. */
+/* Composites of the functions above, which fuse. Axes count from 0. */
 fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim);
 fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim);
 fl_node *n_root(fl_node *x);                          /* sqrt whose gradient at 0 is 0, of x >= 0 */
@@ -166,7 +167,7 @@ fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward
 fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count,
                uint32_t drop);
 
-/* An omitted optional operand (so that NULL keeps meaning "an error happened"). */
+/* Stands for an omitted optional operand, since NULL means that an error happened. */
 extern fl_node fl_none;
 
 /* Shared helpers of the gradient rules. */

@@ -33,7 +33,7 @@ fl_node *fl_finish(fl_node *n);
 fl_node *fl_as_tensor(fl_node *x, int dtype, int device, const char *op);
 /* The dtype in which x1 .. xn (tensors, numbers, fl_none) compute; -1 on error. */
 int fl_operand_dtype(int n, fl_node *const *x, const char *op);
-/* Out of memory, as an error of 'op'; returns NULL. */
+/* Keeps the error "out of memory" of 'op'; returns NULL. */
 void *fl_no_memory(flame_context *c, const char *op);
 /* Broadcasts two size lists into out; returns the rank, or -1 if they are incompatible. */
 int fl_broadcast(int ra, const int64_t *a, int rb, const int64_t *b, int64_t *out);

@@ -4,14 +4,14 @@
 **
 **     attention       q, k, v [, mask] -> out (b, h, t, d2) row-major, then lse (b, h, t), packed
 **     attention_back  dout, that result, q, k, v [, mask] -> dq, dk, dv packed, each row-major
-** or, 'by_row' (t = s, d = d2), out as (b, t, h, d) and dq, dk and dv as one (b, t, h + 2 hk, d),
-** which is how one product of all three lies;
-** with q (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2), out = softmax(s) v along the keys of
-** s = scale q k' + mask, and lse = log(sum(exp(s))), NaN of a row that sees no key. Head i of q
-** reads head i / (h / hk) of k and v. q, k, v, dout and mask are read where they lie: inputs are
-** spans of memory whose first element is element 0; strides, which are never negative, are
-** parameters. The last axis of all but the mask has stride 1. A number of lse takes as many
-** elements as an f32 fills (of half types two), of f64 one. scalar[0].d: scale.
+** or, with 'by_row' (t = s, d = d2), out as (b, t, h, d), and dq, dk and dv as one (b, t, h + 2 hk,
+** d), the layout of a product that makes all three; with q (b, h, t, d), k (b, hk, s, d), v (b, hk,
+** s, d2), out = softmax(s) v along the keys of s = scale q k' + mask, and lse = log(sum(exp(s))),
+** NaN of a row that sees no key. Head i of q reads head i / (h / hk) of k and v. q, k, v, dout and
+** mask are read where they lie: inputs are spans of memory whose first element is element 0;
+** strides, which are never negative, are parameters. The last axis of all but the mask has stride
+** 1. A number of lse is an f32 and takes two elements of a half type and one of f32; for f64 it is
+** an f64. scalar[0].d: scale.
 */
 #ifndef FL_TENSOR_CALL_ATTENTION_H
 #define FL_TENSOR_CALL_ATTENTION_H

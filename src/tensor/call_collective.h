@@ -16,16 +16,16 @@ enum {
   FL_COLLECT_BROADCAST,      /* the size of the array: that of rank 'peer' */
   FL_COLLECT_ALL_TO_ALL,     /* the size of the array: part r of every rank's */
   FL_COLLECT_SEND,           /* 0; to 'peer' */
-  FL_COLLECT_RECEIVE,        /* any; from 'peer' */
+  FL_COLLECT_RECEIVE,        /* any size; from 'peer' */
   FL_COLLECT_COUNT,
-  FL_COLLECT_END = FL_COLLECT_COUNT,     /* no calls: the rank's script is over; */
+  FL_COLLECT_END = FL_COLLECT_COUNT,     /* not calls: the rank's script has ended; */
   FL_COLLECT_FINE                        /* its checks found nothing */
 };
-/* MEAN: the sum divided by n; for half types not on the GPU. */
+/* MEAN: the sum divided by n; a GPU does not do it for half types. */
 enum { FL_REDUCE_SUM, FL_REDUCE_MEAN, FL_REDUCE_MAX, FL_REDUCE_MIN, FL_REDUCE_COUNT };
 /* indices of p[]; ranks must agree on all of them. JOINS: 1: nothing needs its result before the
-** next collective, so a device may do both in one. TRACKED: will there be a gradient, which is a
-** collective too? NOTE: a number of the caller, such as a hash of what else must be equal. From
+** next collective, so a device may do both in one. TRACKED: 1: there will be a gradient, which is a
+** collective too. NOTE: a number of the caller, such as a hash of what else must be equal. From
 ** SIZES on: the array's shape. */
 enum { FL_COLLECT_WHAT, FL_COLLECT_REDUCE, FL_COLLECT_PEER, FL_COLLECT_RANKS, FL_COLLECT_ARRAYS,
        FL_COLLECT_JOINS, FL_COLLECT_TRACKED, FL_COLLECT_NOTE, FL_COLLECT_NDIM, FL_COLLECT_SIZES };

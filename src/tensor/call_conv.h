@@ -5,10 +5,10 @@
 ** A convolution is a sum of products of three tensors over one index space,
 **     x (n, c, in…)   w (o, c / groups, k…)   y (n, o, out…)
 **     y[n, o, i] = sum over c and k of x[n, c, i * stride - pad + k * dilation] w[o, c, k]
-** with x zero outside. 'conv' gives y from x and w, 'conv_data' x's gradient from y's and w
-** (which is also the transposed convolution), 'conv_weight' w's from y's and x: derivatives of
-** these three are these three again, so no order of differentiation needs a fourth. 'out' may have
-** any size: positions outside x read 0, and positions of x that no output reads get a gradient of
+** with x zero outside. 'conv' makes y from x and w, 'conv_data' the gradient of x from that of y
+** and w (which is also the transposed convolution), 'conv_weight' the gradient of w from that of y
+** and x. The derivatives of these three are made of these three, to any order. 'out' may have any
+** size: positions outside x read 0, and positions of x that no output reads get a gradient of
 ** 0. So padding before and after may differ, and any output_padding works. Always three axes;
 ** missing ones come first with size 1.
 */

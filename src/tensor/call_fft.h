@@ -1,10 +1,9 @@
 /*
 ** Fourier transforms as a call: what its parameters mean. The input is (outer, size_in, inner),
-** each element a complex number of two, or a real one; transforms of length n run along the
-** middle, of an input cut or filled with zeros, and of whose result the first size_out elements
-** are wanted (zeros after the last). across > 1: the input is (outer, across, n), of complex
-** numbers, and the axis before is transformed first: two passes, or one of a library that knows two
-** axes.
+** each element a complex number of two, or a real one; transforms of length n run along the middle
+** axis. The input is cut, or extended with zeros, to n; the result is cut, or extended, to
+** size_out. across > 1: the input is (outer, across, n), of complex numbers, and the axis before
+** the last is transformed first: in two passes, or one of a library that transforms two axes.
 */
 #ifndef FL_TENSOR_CALL_FFT_H
 #define FL_TENSOR_CALL_FFT_H

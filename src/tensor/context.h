@@ -21,8 +21,8 @@ enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */
 /* checks for NaN and Inf, or (FLAME_CHECK=nan) only for NaN */
 enum { FL_ANOMALY_ANY = 1, FL_ANOMALY_NAN };
 
-/* Who counts from 0: the context of a C program, always; that of a script, within a function of
-** flame.h. */
+/* Why messages count from 0: the context is that of a C program; or it is that of a script, within
+** a function of flame.h. */
 enum { FL_FROM_ZERO_HOST = 1, FL_FROM_ZERO_CALL };
 
 /* What the gradient of an op reads, from the text of ops.def. */
@@ -34,7 +34,7 @@ typedef struct fl_rule_needs {
 /* The last backwards, from which a missing gradient is explained. Walks are numbered from 1. */
 enum { FL_WALK_CUTS = 6, FL_WALK_SITES = 16 };
 typedef struct fl_walked {
-  uint32_t walks;                    /* so many there were */
+  uint32_t walks;                    /* number of walks so far */
   uint32_t sites[FL_WALK_SITES];     /* lines of the last walks, by number */
   uint32_t number;                   /* number of the last backward that succeeded; 0: none */
   int64_t sequence;                  /* c->sequence when it began */
@@ -101,7 +101,7 @@ typedef struct flame_context {
   struct fl_group *group;        /* of processes (group/group.h), or NULL */
   fl_rng rng;
   fl_stats stats;
-  fl_level tensors_of[FL_MAX_DEVICES];      /* bytes of buffers, by device */
+  fl_level tensors_of[FL_MAX_DEVICES];      /* bytes in buffers, by device */
   struct fl_buffer *buffer;      /* all buffers, linked through next */
   struct { fl_node **at; int64_t n, cap; } borrowed;  /* from the innermost scope on */
   fl_node *settle;               /* work list of fl_node_settle, linked through snext */
@@ -117,11 +117,12 @@ typedef struct flame_context {
   fl_error lost[FL_MAX_DEVICES];
   int64_t runs;           /* number of plans that GPUs were given; those up to good[d] have ended */
   int64_t good[FL_MAX_DEVICES];  /* well on device d */
-  uint8_t evaluating;            /* no recording now: a bug if violated */
+  uint8_t evaluating;            /* an evaluation is running: recording now would be a bug */
   int32_t callbacks;             /* functions of flame_apply under way */
   struct fl_export *trace;       /* graph/: a function is being recorded for an export, and only
                                  ** recorded; NULL: none is */
-  flame_status (*trace_read)(struct flame_context *c, fl_node *n);   /* may it read n? */
+  /* while tracing: may the function read n? */
+  flame_status (*trace_read)(struct flame_context *c, fl_node *n);
   const struct fl_bundle *bundle;  /* io/bundle.h: files inside the program, or NULL */
   struct flame_program *programs;                 /* graph/: all loaded programs */
   void (*drop_programs)(struct flame_context *c);
@@ -188,7 +189,7 @@ int fl_held_elsewhere(const flame_context *c);
   __attribute__((cleanup(fl_unhold))) flame_context *const fl_held_ = fl_hold(c); \
   if (!fl_held_) return otherwise
 
-/* Is the work to end? */
+/* Must the work end? */
 static inline int fl_must_end(const flame_context *c) {
   return atomic_load_explicit(&c->interrupted, memory_order_relaxed) != 0;
 }
@@ -198,8 +199,8 @@ static inline int fl_must_end(const flame_context *c) {
 #define FL_LEAVE(c) fl_scope_end((c), fl_mark_)
 int64_t fl_enter(flame_context *c);
 /* The part of a context that tensor/ owns. c is zeroed except mem, up and settings; init returns 0
-** when memory is out. close drops all handles' values and frees everything; 0: some handles are
-** still owned by callers, their structs live on and c must too, until c->gone. */
+** when memory is out. close drops the values of all handles and frees everything else; 0: callers
+** still own some handles, so their structs and c must stay until c->gone. */
 int fl_tensor_init(flame_context *c);
 int fl_tensor_close(flame_context *c);
 #ifdef __clang_analyzer__                  /* tells the analyser that fl_fail returns its code */

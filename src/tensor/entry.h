@@ -1,9 +1,9 @@
 /*
 ** Entries: how a tracked node was computed. An entry belongs to the node that it describes, and is
 ** freed with it, or in backward without retain_graph. The node keeps its in[] pointers for it (one
-** gref each); 'saved' says whose values the rule reads (one held each). A leaf's entry names its
-** handle and is shared by all values the handle had (writes under no_grad keep leafhood), hence the
-** count.
+** gref each); 'saved' tells which inputs' values the rule reads (one held each). A leaf's entry
+** names its handle and is shared by all values the handle had (writes under no_grad keep leafhood),
+** hence the count.
 */
 #ifndef FL_TENSOR_ENTRY_H
 #define FL_TENSOR_ENTRY_H
@@ -55,7 +55,8 @@ int fl_entry_attach(fl_node *n);
 void fl_entry_drop(fl_node *n);
 void fl_entry_detach(fl_node *n);              /* the same without settling n: for node.c */
 void fl_node_forget_inputs(fl_node *n);        /* nin = 0, attr freed: for entry.c */
-/* n is about to become a copy of b only: its entry, if it has one, is changed accordingly. */
+/* Called when n is about to become a mere copy of b: changes its entry, if it has one,
+** accordingly. */
 void fl_entry_restart(fl_node *n, fl_node *b);
 /* Releases grefs, saved values, custom and hooks but keeps the entry, marked as spent, for a
 ** backward without retain_graph, so that a second walk can report it. Leaves are unchanged. */

@@ -1,16 +1,17 @@
 /*
 ** Sums of products of slices, as one node: op 'form'. Its inputs have an axis of components, and
-** so has the result; component k of the result is a sum of products of components of the inputs,
+** so has the result; component k of the result is a sum of products of components of the inputs:
 **
 **   r[k] = sum over groups of sign * (sum over terms of sign * x[i] y[j] …) * w[at]
 **
-** with signs 1 and -1. The other axes broadcast. The list of groups is the form's code, integers
-** that the planner writes out as ordinary operations (plan/form.c), a kernel for all components
-** where it fits. A form has no gradient rule: that is made of forms as well.
+** with signs 1 and -1. The other axes broadcast. The list of groups is the form's code: integers
+** that the planner turns into ordinary operations (plan/form.c), in one kernel for all components
+** if they fit. A form has no gradient rule of the op table: its gradients are forms that its
+** builder makes.
 **
-** Code: factors, last, components; then of each component where its groups begin, in integers from
-** the first of the code; there: the number of groups, and of each group its sign, its component of
-** the last input (NONE where the form has last = 0), the number of terms, and of each term its sign
+** Code: factors, last, components; then for each component the index in the code at which its
+** groups begin; at that index: the number of groups, and for each group its sign, its component of
+** the last input (NONE if the form has last = 0), the number of terms, and for each term its sign
 ** and a component of each factor, or NONE. A component without groups is 0.
 */
 #ifndef FL_TENSOR_FORM_H

@@ -19,7 +19,8 @@ enum { FL_INTERRUPT_ONCE = 1, FL_INTERRUPT_USED_UP = 2 };
 enum { FL_STUCK_CLOSED = FLAME_LIMITS + 1, FL_STUCK_INTERRUPTED };
 
 /* Limits, except host bytes, which base/mem counts. Resources in use are counted where they are
-** made; 'used' has the others and coroutines. Workers count steps of kernels. */
+** made; 'used' has the counts of the other limits and of coroutines. Workers count steps of
+** kernels. */
 typedef struct fl_limits {
   int64_t most[FLAME_LIMITS];    /* 0: none */
   atomic_llong used[FLAME_LIMITS];
@@ -57,7 +58,7 @@ void fl_stuck_text(const flame_context *c, char *out, size_t size);
 int fl_refused_text(flame_context *c, char *out, size_t size);
 void fl_tell_refused(flame_context *c);         /* adds the same to the message of the kept error */
 /* If nearly all of the host memory is in use, runs the host's collector; but not again before half
-** of the room that this left is used, unless 'again' is true. 1: it was run. */
+** of the memory that this freed is used, unless 'again' is true. 1: it was run. */
 int fl_collect_if_full(flame_context *c, int again);
 /* Begins a call by the host, whose time counts. In pairs, nested. */
 void fl_time_begin(flame_context *c);

@@ -35,8 +35,8 @@ static inline int fl_lost_op(uint32_t lost) {
   return (int)(lost >> (FL_LOST_SITE_BITS + FL_LOST_REASON_BITS));
 }
 
-/* Notes that the tracked value m is used untracked. A reason that was intended, or that holds
-** whatever the mode, is not replaced by work under no_grad, such as an optimiser's. */
+/* Notes that the tracked value m is used untracked. Work under no_grad, such as an optimiser's,
+** does not replace a reason that was intended or does not depend on the mode. */
 static inline void fl_lost_note(fl_node *m, uint32_t lost) {
   const fl_lost_reason before = fl_lost_why(m->entry->lost);
   if (fl_lost_why(lost) == FL_LOST_NO_GRAD && before > FL_LOST_GRADIENT) return;

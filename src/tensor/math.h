@@ -1,11 +1,12 @@
 /*
-** The numbers: every function that the value texts of ops.def name through M(f), for the
-** four register types (fl_<f>_f64, _f32, _i64, _i32), casts between dtypes, and Philox.
-** One text for the CPU and, embedded, for NVRTC, which sees no header. Rules:
+** Mathematics: every function that the value texts of ops.def name through M(f), for the four
+** register types (fl_<f>_f64, _f32, _i64, _i32), casts between dtypes, and Philox. One text for the
+** CPU and, embedded, for NVRTC, which sees no header. Rules:
 ** - Functions and generators are built of + - * / sqrt fma, integer operations and selects, in
-**   one order, so that every device gives the same bits (NaN payloads apart). In f64 a few call
-**   the platform's library instead (docs/accuracy.md), never the generators.
-** - Nothing is contracted by a compiler (-ffp-contract=off, -fmad=false): fma() is written.
+**   one order, so that every device gives the same bits (NaN payloads apart). In f64 a few
+**   functions, but no generator, call the platform's library instead (docs/accuracy.md).
+** - Compilers contract nothing (-ffp-contract=off, -fmad=false): where a fma is wanted, fma() is
+**   written.
 ** - Both arms of a select are computed: loops over these functions then vectorise.
 ** - Integers wrap (computed unsigned), never trap: x // 0 and x % 0 give 0.
 ** Accuracy: docs/accuracy.md. Polynomials are minimax (Remez). The text goes on in
@@ -41,10 +42,11 @@ FL_FN uint64_t fl_bits_f64(double x) { uint64_t b; memcpy(&b, &x, 8); return b; 
 
 /* ---- both float types -------------------------------------------------------------- */
 
-/* max: a wins unless b is larger or NaN; of zeros +0 is the larger, whatever the order.
-** fmod_near: the same bits as fmod where fmod_is_near, and vectorises. The rounded quotient,
-** below NEAR, cuts to k or k + 1, k the true one; a - k b and a - (k + 1) b are multiples of
-** b's last place and at most |b|, so each step is exact. mod_of, floordiv_of: from r = fmod. */
+/* max: a wins unless b is larger or NaN; of zeros +0 is the larger, whatever the order. fmod_near:
+** the same bits as fmod where fmod_is_near, in a form that vectorises. There the rounded quotient
+** is below NEAR and is truncated to k or k + 1, where k is right; a - k b and a - (k + 1) b are
+** multiples of b's last place and at most |b|, so each step is exact. mod_of, floordiv_of: from r =
+** fmod. */
 #define FL_FLOAT(T, U, t, rnd, flr, cei, tru, fmo, mad, NEAR) \
   FL_FN T fl_neg_##t(T x) { return -x; } \
   FL_FN T fl_add_##t(T a, T b) { return a + b; } \
@@ -91,7 +93,7 @@ FL_FN uint64_t fl_bits_f64(double x) { uint64_t b; memcpy(&b, &x, 8); return b; 
   FL_FN T fl_mod_near_##t(T a, T b) { return fl_mod_of_##t(fl_fmod_near_##t(a, b), b); } \
   FL_FN T fl_floordiv_of_##t(T r, T a, T b) { \
     const int below = (r != (T)0) & ((r < (T)0) != (b < (T)0)); \
-    const T q = (a - r) / b - (T)below;       /* an integer but for rounding */ \
+    const T q = (a - r) / b - (T)below;       /* an integer, up to rounding */ \
     const T f = flr(q); \
     const T g = q - f > (T)0.5 ? f + (T)1 : f; \
     const T z = fl_copysign_##t((T)0, a / b); \
@@ -116,7 +118,7 @@ FL_FLOAT(float, uint32_t, f32, rintf, floorf, ceilf, truncf, fmodf, fmaf, 0x1p22
 /* ---- both integer types ------------------------------------------------------------ */
 
 /* Division: the divisors 0 and -1 would trap for some x, so they are replaced by 1.
-** pow: a negative exponent gives 0, but for bases 1 and -1 (as NumPy's and PyTorch's kernels). */
+** pow: a negative exponent gives 0, except for bases 1 and -1 (as in NumPy and PyTorch). */
 #define FL_INTEGER(T, U, t, LOWEST) \
   FL_FN T fl_neg_##t(T x) { return (T)((U)0 - (U)x); } \
   FL_FN T fl_add_##t(T a, T b) { return (T)((U)a + (U)b); } \
@@ -210,10 +212,11 @@ FL_FN int32_t fl_bool(int32_t x) { return x != 0; }
 
 /* ---- casts: fl_cast_<register>_<dtype>, the result in the dtype's register --------- */
 
-/* Truncates; what does not fit gives the nearest end, NaN 0. TOP: one above the highest. */
+/* Truncates; a value out of range gives the nearest end of the range, NaN gives 0. TOP: one above
+** the highest. */
 #define FL_SATURATE(F, f, T, t, LOW, TOP) \
   FL_FN T fl_cast_##f##_##t(F x) { \
-    const F y = x > (F)(LOW) ? x : (F)(LOW);        /* NaN gives LOW, undone below */ \
+    const F y = x > (F)(LOW) ? x : (F)(LOW);        /* NaN gives LOW here, and 0 below */ \
     const T v = (T)(y < (F)(TOP) ? y : (F)0); \
     const T s = y < (F)(TOP) ? v : fl_highest_##t(); \
     return x != x ? (T)0 : s; \
@@ -238,8 +241,8 @@ FL_NARROW(float, f32, i8, -128, 127)
 FL_NARROW(float, f32, u8, 0, 255)
 #undef FL_NARROW
 
-/* The rest. A half type is reached through f32 (two roundings from f64 and integers). NaN
-** is a true bool. */
+/* The other casts. Casts to a half type go through f32 (two roundings from f64 and integers). NaN
+** gives true. */
 #define FL_CASTS(F, f) \
   FL_FN float fl_cast_##f##_f16(F x) { return fl_round_f16((float)x); } \
   FL_FN float fl_cast_##f##_bf16(F x) { return fl_round_bf16((float)x); } \

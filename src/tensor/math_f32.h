@@ -36,8 +36,8 @@ FL_FN float fl_exp_kernel(float r) {                       /* e^r - 1 */
   return fmaf(r * r, p, r);
 }
 
-/* x kept at most c, at least c, or between -c and c; NaN goes through. (One comparison: two would
-** be compiled badly.) */
+/* x limited to at most c, at least c, or between -c and c; NaN stays. (One comparison: two would be
+** compiled badly.) */
 #ifdef __CUDACC__
 FL_FN float fl_most_f32(float x, float c) {                 /* the same value, sooner */
   float y;
@@ -70,7 +70,7 @@ FL_FN float fl_recip_f32(float x) {                        /* the same value, wi
 FL_FN float fl_recip_f32(float x) { return 1.0f / x; }
 #endif
 
-/* e^x * by, a small power of two, |x| <= 105 or NaN; overflow and underflow as they should be. */
+/* e^x times a small power of two, for |x| <= 105 or NaN; overflows and underflows correctly. */
 FL_FN float fl_exp_scaled(float x, float by) {
   uint32_t b;
   const float e = fl_exp_kernel(fl_exp_reduce(x, &b)) + 1.0f;
@@ -114,14 +114,14 @@ FL_FN float fl_exp_minus_abs(float x) {
   return fl_exp_scaled(-fl_most_f32(a, 105.0f), 1.0f);
 }
 
-/* Half of the octaves of e^x: x = 2 n ln 2 + r, *s = 2^n, -105 <= x <= 88 or NaN, |r| <= ln 2. */
+/* Splits e^x as s s e^r: x = 2 n ln 2 + r, *s = 2^n, for -105 <= x <= 88 or NaN; |r| <= ln 2. */
 FL_FN float fl_exp_halve(float x, float *s) {
   const float c = 0x1.8p23f + 127.0f, t = fmaf(x, 0.721347511f, c), k = t - c;
   *s = fl_as_f32(fl_bits_f32(t) << 23);
   return fmaf(k, 3.80930843e-09f, fmaf(k, -1.38629436f, x));
 }
 
-/* s s / (s s + e^-r) with x = r and the octaves of s s, so that neither end overflows. */
+/* s s / (s s + e^-r), with e^x = s s e^r, so that neither end overflows. */
 FL_FN float fl_sigmoid_f32(float x) {
   const float a = fl_within(x, 105.0f);
   float s, p = 0.000196293797f;
@@ -145,7 +145,7 @@ FL_FN float fl_log_reduce(float x, float *n) {
   return fl_as_f32(b - ((uint32_t)e << 23)) - 1.0f;
 }
 
-FL_FN float fl_log_special(float x, float v) {     /* v for 0 < x < inf, else what log gives */
+FL_FN float fl_log_special(float x, float v) {     /* v for 0 < x < inf, else log's value */
   const float bad = x == 0.0f ? fl_lowest_f32() : fl_as_f32(0x7fc00000u);
   const float w = x > 0.0f ? v : bad;
   return x == fl_highest_f32() ? x : w;
@@ -230,8 +230,8 @@ FL_FN float fl_quarter_near(float x, int32_t *q) {
   return (float)fma(k, -6.123233995736766e-17, fma(k, -1.5707963267948966, d));
 }
 
-/* |x| >= 2^49: fractions of x times 26-bit pieces of 1/(2 pi), each product exact. Products
-** that are integers (or that a finer piece can not change) drop out by themselves. */
+/* |x| >= 2^49: adds fractional parts of products of x with 26-bit pieces of 1/(2 pi), each product
+** exact. Products that are integers (or too large for a finer piece to change) add 0. */
 FL_FN void fl_quarter_add(double d, double piece, double *sum, double *quarters) {
   const double p = d * piece, v = fma(p - rint(p), 4.0, *sum), k = rint(v);
   *sum = v - k;
@@ -305,8 +305,8 @@ FL_FN float fl_tan_f32(float x) {
   return x == 0.0f ? x : v;
 }
 
-/* The same bits as sin, cos, tan for |x| < 2^49 (elsewhere: anything), several times faster in a
-** vector loop: for callers that have looked at the block of values first. */
+/* The same bits as sin, cos, tan for |x| < 2^49 (elsewhere any value), several times faster in a
+** vector loop: for callers that have checked the block of values first. */
 FL_FN float fl_sin_near_f32(float x) {
   int32_t q;
   const float r = fl_quarter_near(x, &q), v = fl_turned(r, q);
@@ -523,7 +523,7 @@ FL_FN float fl_erfinv_f32(float x) {
 
 /* ---- f32: powers ------------------------------------------------------------------- */
 
-/* Halley's iteration from a guess in the exponent; ends of the range are moved inside. */
+/* Halley's iteration from a guess that divides the exponent; extreme x are scaled. */
 FL_FN float fl_cbrt_f32(float x) {
   const float a = fl_abs_f32(x);
   const int big = a > 0x1p90f, tiny = a < 0x1p-100f;
@@ -583,7 +583,7 @@ FL_FN float fl_pow_f32(float x, float y) {
   const int whole = truncf(y) == y, odd = whole & (truncf(half) != half);
   const double t = (double)y * fl_pow_log2((double)a), m = fl_abs_f64(t);
   const float v = fl_pow_exp2(fl_copysign_f64(m > 300.0 ? 300.0 : m, t));
-  const float end = (a == 0.0f) != (y < 0.0f) ? 0.0f : inf;            /* of bases 0 and inf */
+  const float end = (a == 0.0f) != (y < 0.0f) ? 0.0f : inf;            /* for bases 0 and inf */
   const float one = a == 1.0f ? 1.0f : v, u = ((a == 0.0f) | (a == inf)) ? end : one;
   const float w = ((x < 0.0f) & !whole & (a < inf)) ? fl_as_f32(0x7fc00000u) : u;
   const uint32_t sign = odd ? fl_bits_f32(x) & 0x80000000u : 0u;
@@ -592,7 +592,7 @@ FL_FN float fl_pow_f32(float x, float y) {
   return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : n;
 }
 
-/* ---- f32 by way of double ---------------------------------------------------------- */
+/* ---- f32 computed in double ---------------------------------------------------------- */
 
 FL_FN float fl_lgamma_f32(float x) { return (float)fl_own_lgamma((double)x); }
 FL_FN float fl_digamma_f32(float x) { return (float)fl_digamma_f64((double)x); }

@@ -2,11 +2,11 @@
 #ifndef FL_TENSOR_MATH_F64_H
 #define FL_TENSOR_MATH_F64_H
 
-/* Where a sum or a product is rounded, what was lost is kept in 'low' and added last: most results
-** are within 0.6 to 0.9 units of the last place (docs/accuracy.md). Without branches, so that loops
-** over them vectorise, which a library's do not. The platform's are cbrt, pow, lgamma, and sin, cos
-** and tan of |x| >= 2^20, on the GPU those of FL_OURS as well; all others give the same bits on
-** every device. */
+/* Where a sum or a product is rounded, its rounding error is kept in 'low' and added last: most
+** results are within 0.6 to 0.9 units of the last place (docs/accuracy.md). The functions have no
+** branches, so that loops over them vectorise, which calls of a library do not. The platform's
+** library computes cbrt, pow, lgamma, and sin, cos and tan of |x| >= 2^20, and on the GPU those of
+** FL_OURS as well; all other functions give the same bits on every device. */
 
 FL_FN double fl_sqrt_f64(double x) { return sqrt(x); }
 
@@ -22,15 +22,15 @@ FL_FN double fl_two_sum(double a, double b, double *low) {
   return s;
 }
 
-/* 1 / x to some 45 digits, x within the range of f32: for quotients whose
-** remainder is looked at, sooner than / is. */
+/* 1 / x to about 45 bits, for x within the range of f32; faster than a division, for quotients that
+** are corrected by their remainder. */
 FL_FN double fl_near_reciprocal(double x) {
   const double i = (double)(1.0f / (float)x);
   return fma(i, fma(-x, i, 1.0), i);
 }
 
-/* Where CUDA's own are faster by a quarter, those stand on the GPU: other
-** bits, within a few ulp. */
+/* Functions that are faster by a quarter in CUDA's library: on the GPU that one is called. Its
+** results differ in the last bits, by a few ulp. */
 #ifdef __CUDACC__
 #define FL_OURS(f, ours) FL_FN double fl_##f##_f64(double x) { return f(x); }
 #else
@@ -39,8 +39,8 @@ FL_FN double fl_near_reciprocal(double x) {
 
 /* ---- f64: exponentials ---------------------------------------------------------------- */
 
-/* Cody and Waite: x = n log(2) + r + *low, |r| <= log(2) / 2, n times the long half of log(2)
-** exact; *k = n + 4096. |x| < 2^20. */
+/* Cody and Waite: x = n log(2) + r + *low, |r| <= log(2) / 2, where n times the high part of log(2)
+** is exact; *k = n + 4096. |x| < 2^20. */
 FL_FN double fl_exp_reduce_f64(double x, double *low, uint64_t *k) {
   const double t = fma(x, 1.4426950408889634, 0x1.8p52), n = t - 0x1.8p52;
   const double s = fma(n, -0.6931471805598903, x), r = fma(n, -5.497923018708371e-14, s);
@@ -151,7 +151,7 @@ FL_FN double fl_log_joined(double n, double a, double low) {
   return t + (over + fma(n, 7.371002565167799e-13, low));
 }
 
-FL_FN double fl_log_special_f64(double x, double v) {   /* v for 0 < x < inf, else what log gives */
+FL_FN double fl_log_special_f64(double x, double v) {   /* v for 0 < x < inf, else log's value */
   const double bad = x == 0.0 ? fl_lowest_f64() : fl_as_f64(0x7ff8000000000000u);
   const double w = x > 0.0 ? v : bad;
   return x == fl_highest_f64() ? x : w;
@@ -291,8 +291,8 @@ FL_FN double fl_asin_kernel_f64(double z) {                /* asin(s) / s - 1, z
   return p * z;
 }
 
-/* asin |x| below 1/2, asin sqrt((1 - |x|) / 2) from there on = the result + *low. The root is f32's
-** and two steps of Newton's; a third one is what it lacks. */
+/* asin |x| below 1/2, asin sqrt((1 - |x|) / 2) from there on = the result + *low. The root is that
+** of f32 with two steps of Newton's method; a third step gives its rounding error. */
 FL_FN double fl_asin_half(double a, double *low) {
   const double h = fma(a, -0.5, 0.5), root = (double)sqrtf((float)h);
   const double i = (double)(0.5f / (float)(root == 0.0 ? 1.0 : root)),
@@ -349,7 +349,7 @@ FL_FN double fl_atan_pair(double m, double n, double *low) {
   return s;
 }
 
-/* c - (s + low), c a multiple of pi / 2; *low what is left. */
+/* c - (s + low), where c is a multiple of pi / 2; *low: the rounding error. */
 FL_FN double fl_turn_less(double c, double s, double *low) {
   double over;
   const double t = fl_fast_two_sum(c, -s, &over);
@@ -365,7 +365,7 @@ FL_FN double fl_atan_f64(double x) {
   return fl_copysign_f64(a > 1.0 ? t + low : v, x);
 }
 
-/* 0 / 0 is taken as 0, inf / inf as 1; very large and very small ones are scaled. */
+/* 0 / 0 is taken as 0, inf / inf as 1; very large and very small arguments are scaled. */
 FL_FN double fl_atan2_f64(double y, double x) {
   const double a = fl_abs_f64(y), b = fl_abs_f64(x), m = a > b ? b : a, n = a > b ? a : b,
                big = fl_highest_f64();

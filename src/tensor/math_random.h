@@ -36,8 +36,8 @@ FL_FN uint32_t fl_random_u32(int64_t i, uint64_t base, uint64_t seed) {
   return i & 2 ? hi : lo;
 }
 
-/* Draws of 64 bits (f64, randint): words 2 (i % 2) and the next, the first one high, of block
-** base + i / 2. They use n / 2 blocks, so their builders take fl_rng_take(2 n). */
+/* Draws of 64 bits (f64, randint): words 2 (i % 2) and the next one of block base + i / 2, the
+** first word high. They use n / 2 blocks, so their builders take fl_rng_take(2 n). */
 FL_FN uint64_t fl_random_u64(int64_t i, uint64_t base, uint64_t seed) {
   const fl_u32x4 r = fl_philox(base + ((uint64_t)i >> 1), seed);
   const uint32_t hi = i & 1 ? r.w[2] : r.w[0], lo = i & 1 ? r.w[3] : r.w[1];
@@ -65,7 +65,7 @@ FL_FN double fl_below_f64(double x) {
   return x == 0.0 ? fl_as_f64(0x8000000000000001u) : fl_as_f64(r);
 }
 
-/* The encoding below that of h, which is b; f16 and bf16 order them alike. */
+/* b is the encoding of h: the encoding of the next number below h, the same for f16 and bf16. */
 FL_FN uint16_t fl_half_below(float h, uint16_t b) {
   const uint16_t z = h > 0.0f ? (uint16_t)(b - 1) : (uint16_t)(b + 1);
   return h == 0.0f ? (uint16_t)0x8001u : z;
@@ -82,7 +82,7 @@ FL_FN float fl_below_bf16(float hi) {
   return h < hi ? h : fl_bf16_value(fl_half_below(h, fl_bf16_bits(hi)));
 }
 
-/* Uniform in [lo, hi), for lo < hi; lo for lo == hi. */
+/* Uniform in [lo, hi) for lo < hi; lo if lo == hi. */
 FL_FN float fl_random_uniform_f32(int64_t i, uint64_t base, uint64_t seed,
                                   float lo, float hi) {
   const float v = fmaf(fl_uniform01_f32(i, base, seed), hi - lo, lo);

@@ -21,7 +21,7 @@ FL_FN double fl_erf_kernel_f64(double a) {
   return fma(p, z, 0.1283791670955126);
 }
 
-/* 1 - e^(log erfc), a polynomial for log erfc, which is above -39. a >= 0.9 */
+/* 1 - e^(log erfc) with a polynomial for log erfc, which is above -39; a >= 0.9 */
 FL_FN double fl_erf_large(double a) {
   const double t = (a > 6.0 ? 6.0 : a) - 1.5;
   double p = 1.3513812031330996e-12, low, rest;
@@ -82,7 +82,8 @@ FL_FN double fl_erfc_kernel_f64(double a) {
   return fma(fma(-g, d, p), i, g);
 }
 
-/* e^(s a^2) in two parts by way of the square's: s 1 or -1; scaled by 2^(*k - 4096). */
+/* e^(s a^2) in two parts, from the two parts of the square; s is 1 or -1; scaled by 2^(*k -
+** 4096). */
 FL_FN double fl_exp_square(double a, double s, double *rest, uint64_t *k) {
   double low;
   const double z = a * a, r = fl_exp_reduce_f64(s * z, &low, k),
@@ -113,7 +114,7 @@ FL_FN double fl_lgamma_f64(double x) { return lgamma(x); }
 FL_FN double fl_lgamma_f64(double x) { int sign; return lgamma_r(x, &sign); }   /* no signgam */
 #endif
 
-/* Kernels of our own in double, for what must give the same bits on every device. */
+/* Our own functions in double, for functions that must give the same bits on every device. */
 FL_FN double fl_own_log(double x) {                        /* x > 0, normal, finite */
   double n;
   const double f = fl_log_split(x, &n) - 1.0, s = f / (2.0 + f), z = s * s;
@@ -142,8 +143,8 @@ FL_FN double fl_own_sinpi(double x, double *cosine) {
 }
 
 /* digamma, trigamma, lgamma: recurrence up to 10, then the asymptotic series; reflection for x <=
-** 0. At most ten steps, always ten, unrolled, where loops over the function are to vectorise; the
-** sum of 1 / z is kept as p / q. */
+** 0. The recurrence has at most ten steps; where loops over the function are to vectorise it has
+** always ten, unrolled. The sum of 1 / z is kept as p / q. */
 #ifdef FL_VECTORS
 #define FL_UP_TO_TEN(z, ...) \
   _Pragma("GCC unroll 10") for (int i = 0; i < 10; i++) { \
@@ -212,8 +213,8 @@ FL_FN double fl_own_lgamma(double x) {
   const double inf = x == 0.0 ? fl_highest_f64() : zero;
   return x != x ? x : inf;
 }
-/* Start from Winitzki's formula, then steps of Halley's on erf y - a, or (1 -
-** a) - erfc y, both times e^(y^2). */
+/* Starts from Winitzki's formula; then steps of Halley's method on erf y - a, or (1 - a) - erfc y,
+** both times e^(y^2). */
 FL_FN double fl_own_erfinv(double x) {
   const double a = fl_abs_f64(x), l = fl_log1p_f64(-a * a);
   const double h = 4.33075024 + 0.5 * l;

@@ -4,15 +4,15 @@
 **
 ** Life. PENDING: in the window, to be computed. STORED: has bytes at buffer + offset,
 ** seen through 'layout'. FAILED: will never have a value; error says why.
-** NUMBER: a Lua number on its way into a builder; in no window.
+** NUMBER: a Lua number that is passed to a builder; in no window.
 **
 ** Who holds a node:
 **   held   handles, borrowing scopes, and entries whose rule reads the value
 **   uses   PENDING consumers in the window (each input position counts)
 **   grefs  entries that name it as an input: they keep the struct and its entry, not its value
-**   guards PENDING writes that may fail, whose target it was
-** An effect does something besides its value. It runs even if its value is not wanted, and after
-** the effect before it, which is among its inputs if that was PENDING.
+**   guards PENDING writes that may fail, to a target that had this value
+** An effect does something in addition to computing its value. It runs even if its value is not
+** wanted, and after the effect before it, which is among its inputs if it was PENDING.
 ** The value is needed while  it is a PENDING effect || held > 0 || uses > 0 || guards > 0 ||
 ** (entry reads own value && grefs > 0).
 ** A PENDING node whose value is not needed leaves the window and gives back its inputs'
@@ -31,8 +31,8 @@
 typedef enum { FL_PENDING, FL_STORED, FL_FAILED, FL_NUMBER, FL_DROPPED } fl_state;
 /* FL_DROPPED: the value is no longer needed and freed; only an entry is left */
 
-/* Bytes on a device. Freed through the engine when refs reach 0 (the device may still be
-** using them: freeing is ordered after queued work). */
+/* Bytes on a device, freed through the engine when refs reach 0. The device may still be using
+** them: freeing is ordered after queued work. */
 typedef struct fl_buffer {
   int32_t refs;            /* STORED nodes in it, pending writes that end in it, hosts */
   uint8_t device;          /* index in the context's devices: 0 is the CPU */
@@ -71,7 +71,7 @@ typedef struct fl_attr {      /* only for ops that need it; owned by the node */
 } fl_attr;
 enum { FL_INDEX_NEGATIVE = 1 /* -1 is the last */, FL_INDEX_IGNORE = 2 /* -100 passes, as 0 */,
        FL_INDEX_CLASS = 4 /* "class", not "index", in the message */ };
-enum { FL_BACK_CUSTOM = 255 /* of a function with its own rule */ };
+enum { FL_BACK_CUSTOM = 255 /* recorded by a function with its own rule */ };
 enum { FL_IOTA_COUNT = 1 /* integers 0, 1, 2, …: no arithmetic is needed */ };
 
 typedef struct fl_entry fl_entry;
@@ -95,7 +95,7 @@ typedef struct fl_node {
   uint32_t site;              /* script line that recorded it */
   union {
     uint32_t failed_site;     /* FAILED: the site of the original failure */
-    uint32_t lost;            /* otherwise, if untracked: what ended its tracking (tensor/lost.h);
+    uint32_t lost;            /* not FAILED and untracked: what ended its tracking (tensor/lost.h);
                               ** 0: no input was tracked */
   };
   int32_t index;              /* index in the window; -1: not in it */
@@ -160,8 +160,8 @@ void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset);
 /* message: "op: what", site: the line that recorded the failing op (0: n's own). */
 void fl_node_fail(fl_node *n, const char *message, uint32_t site);
 flame_status fl_node_raise(const fl_node *n);      /* of a FAILED node */
-/* Marks n, a PENDING write to a target whose value was 'before'; and ends that write as a copy of
-** 'before', on which ops recorded later continue. */
+/* The first marks n as a PENDING write to a target that had the value 'before'; the second ends
+** that write as a copy of 'before', with which ops recorded later continue. */
 void fl_node_guard(fl_node *n, fl_node *before);
 void fl_node_refuse(fl_node *n);
 /* Moves a STORED node to another buffer of the same layout (copy on write of a snapshot); the

@@ -1,4 +1,5 @@
-/* What the functions of flame.h over builders share: see public.c. Nothing else includes this. */
+/* What the functions of flame.h that call builders share: see public.c. Nothing else includes
+** this. */
 #ifndef FL_TENSOR_PUBLIC_H
 #define FL_TENSOR_PUBLIC_H
 #include "tensor/build.h"
@@ -20,7 +21,7 @@ int fl_public_dtype(flame_context *c, int t, const char *op);
 /* v as a value for a part of 'old', in its dtype; NULL if that is impossible. */
 fl_node *fl_public_value(flame_context *c, const fl_node *old, fl_node *v, const char *op);
 
-/* Ops of the table, by number. */
+/* Ops of the op table, by number. */
 flame_tensor *fl_public_unary(int op, flame_tensor *x);
 flame_tensor *fl_public_binary(int op, flame_tensor *x, flame_tensor *y);
 flame_tensor *fl_public_ternary(int op, flame_tensor *x, flame_tensor *y, flame_tensor *z);

@@ -1,5 +1,5 @@
 /*
-** Handles: what a Lua box or a C caller holds. A write changes 'node'; no other handle sees that. A
+** Handles: what a Lua box or a C caller holds. A write changes 'node' of this handle only. A
 ** handle owns one 'held' count of its node and one reference of its gradient handle.
 */
 #ifndef FL_TENSOR_TENSOR_H
@@ -42,8 +42,8 @@ flame_status fl_tensor_write(flame_tensor *t, fl_node *n, const char *op);
 /* Sets the handle's value to n, of any dtype and device but the same shape (x:to_); n is made
 ** outside the tape. A leaf stays the same leaf; views and tracked values are refused. */
 flame_status fl_tensor_convert(flame_tensor *t, fl_node *n, const char *op);
-/* Makes the handle name n, which it has named before or which is a copy of its value: this is no
-** write. */
+/* Makes the handle name n, which it has named before or which is a copy of its value; this does not
+** count as a write. */
 void fl_tensor_rename(flame_tensor *t, fl_node *n);
 int fl_tensor_is_leaf(const flame_tensor *t);
 int fl_tensor_tracked(const flame_tensor *t);

@@ -20,7 +20,7 @@ typedef struct fl_vocab {
 /* The text remains the caller's. An existing text gets the new id. 0: no memory. */
 int fl_vocab_put(fl_vocab *v, fl_span text, int32_t id, double score);
 const fl_token *fl_vocab_get(const fl_vocab *v, const char *at, size_t n);      /* or NULL */
-int fl_vocab_index(fl_vocab *v, int64_t nids);                 /* then ids are found */
+int fl_vocab_index(fl_vocab *v, int64_t nids);                 /* makes ids findable */
 const fl_token *fl_vocab_of(const fl_vocab *v, int64_t id);
 void fl_vocab_drop(fl_vocab *v);
 
@@ -36,7 +36,7 @@ uint64_t *fl_table_put(fl_table *t, uint64_t key, uint64_t otherwise);
 const uint64_t *fl_table_get(const fl_table *t, uint64_t key);  /* or NULL */
 void fl_table_drop(fl_table *t);
 
-/* Bytes, one per level. Node 0 is the root. */
+/* A trie over bytes, one per level. Node 0 is the root. */
 typedef struct fl_trie {
   fl_table edges;               /* node << 8 | byte -> node */
   struct { int32_t *at; int64_t n, cap; } values;      /* by node; -1: no text ends here */
@@ -65,8 +65,8 @@ enum { FL_CLEAN = 1, FL_CHINESE = 2, FL_ACCENTS = 4, FL_LOWER = 8 };    /* flags
 
 typedef struct fl_pass {
   uint8_t kind, behaviour, invert, flags;
-  uint8_t regex;                /* rx is the pattern, not the text */
-  uint8_t on[2];                /* for left and right; or a prefix or its kind, split */
+  uint8_t regex;                /* rx is used, not the text */
+  uint8_t on[2];                /* left and right; or: prefix or its kind, split */
   int64_t count[2];             /* of a decoder's strip */
   fl_span text, with;           /* the pattern; its replacement */
   fl_regex rx;
@@ -131,7 +131,7 @@ struct fl_tokenizer {
   int64_t pad;
   fl_text mended;
   size_t room;                  /* bytes that a pass may write for the current text */
-  /* while a text is cut */
+  /* valid while a text is cut */
   int specials_as_text;
   int gone;                     /* the first character of the text was removed, in a normaliser */
   fl_ids *ids;
@@ -146,13 +146,14 @@ static inline void fl_tok_empty(fl_text *t) {
   t->failed = 0;
 }
 
-/* A word is made up to date with what comes of it. All give the error that the context keeps. */
+/* These return the error that the context keeps. */
 flame_status fl_tok_no_memory(flame_context *c);
 flame_status fl_tok_poll(flame_context *c);
-/* Passes may make a text many times longer, but not without limit, as a list of them otherwise
-** could. */
+/* Limits the length to which passes may extend a text of n bytes, since a list of passes could
+** multiply it without end. */
 void fl_tok_bound(fl_tokenizer *t, size_t n);
-flame_status fl_tok_wrote(fl_tokenizer *t, const fl_text *out);         /* by a pass */
+/* called with the text that a pass wrote */
+flame_status fl_tok_wrote(fl_tokenizer *t, const fl_text *out);
 flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text);
 /* Passes each word in turn to the model, or to t->word. first: the piece begins the text. */
 flame_status fl_tok_cut(fl_tokenizer *t, fl_span piece, int first);

@@ -5,9 +5,9 @@
 ** lookahead, and the anchors ^ $ \A \z. Every other construct is refused with its position. Letters
 ** of (?i) are ASCII, with the characters that fold to them.
 **
-** A pattern becomes a program for a backtracking matcher whose stack is ours: its depth is bounded
-** by memory, not by the thread's stack. A run of one class is a single entry of it, whatever its
-** length.
+** A pattern becomes a program for a backtracking matcher with a stack on the heap: its depth is
+** bounded by memory, not by the thread's stack. A run of characters of one class is a single entry
+** of that stack, whatever its length.
 */
 #ifndef FL_TEXT_REGEX_H
 #define FL_TEXT_REGEX_H
@@ -33,19 +33,20 @@ typedef struct fl_regex_code {
   uint64_t first[4];            /* of a split: bytes with which a can begin */
 } fl_regex_code;
 
-/* Continue with pc at 'at'; with 'least', first give up characters one by one down to there. */
+/* An entry of the stack: continue with pc at 'at'; with 'least', first try to give back characters,
+** one by one, down to 'least'. */
 typedef struct fl_regex_try { int32_t pc; const char *at, *least; } fl_regex_try;
 typedef struct fl_regex {
   fl_mem *mem;
   struct { fl_set *at; int64_t n, cap; } sets;
   struct { fl_regex_code *at; int64_t n, cap; } code;
   uint64_t first[4];            /* bytes with which a match can begin */
-  int empty;                    /* one can be empty */
+  int empty;                    /* a match can be empty */
   struct { fl_regex_try *at; int64_t n, cap; } stack;
   const char *wrong;            /* why the pattern is refused; NULL: it is accepted */
   size_t offset;                /* where */
   int failed;                   /* out of memory */
-  int64_t steps;                /* since interrupts were polled */
+  int64_t steps;                /* steps since interrupts were polled */
 } fl_regex;
 
 /* 0: refused, or no memory. The caller closes it in any case. */
@@ -55,7 +56,7 @@ void fl_regex_close(fl_regex *r);
 int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end,
                   const char *from, const char **first, const char **last);
 
-/* ---- sets (regex_set.c). Those that need memory return 0 without it -------------------------- */
+/* ---- sets (regex_set.c). Functions return 0 if there is no memory -------------------------- */
 int fl_set_add(fl_mem *m, fl_set *s, uint32_t first, uint32_t last);
 void fl_set_tidy(fl_set *s);                       /* after adding: ranges in order, joined */
 int fl_set_invert(fl_mem *m, fl_set *s);           /* s must be tidy */

@@ -1,9 +1,9 @@
 /*
-** Tokenizers of Hugging Face's tokenizer.json. A text goes through
-**   added tokens that are found in it as it is, a normaliser, added tokens that are found in what
-**   that gives, pre-tokenizers, which cut it into words, the model, which makes ids of a word, and
-**   a template, which puts special tokens around them.
-** Ids are the file's: from 0. Everything is counted memory of the context; failures are its errors.
+** Tokenizers as in Hugging Face's tokenizer.json. A text passes: the search for added tokens in the
+** text as given, a normaliser, the search for added tokens in the normalised text, pre-tokenizers,
+** which cut it into words, the model, which makes ids of a word, and a template, which puts special
+** tokens around them. Ids are the file's: from 0. Everything is counted memory of the context;
+** failures are its errors.
 */
 #ifndef FL_TEXT_TOKENIZER_H
 #define FL_TEXT_TOKENIZER_H
@@ -44,7 +44,8 @@ typedef struct fl_train_how {
   int64_t nspecial;
   int64_t longest;              /* most characters of a token; 0: no limit */
 } fl_train_how;
-/* Words are what 'shape' cuts texts into; it stays the caller's and must outlive the trainer. */
+/* Words are what 'shape' cuts texts into; the caller owns 'shape', which must outlive the
+** trainer. */
 fl_trainer *fl_trainer_open(flame_context *c, fl_tokenizer *shape);
 void fl_trainer_close(fl_trainer *r);
 flame_status fl_trainer_feed(fl_trainer *r, fl_span text);

@@ -1,9 +1,9 @@
 /*
 ** Unicode as tokenizers need it: properties of characters, lower case, normal forms. Properties
-** are those of Unicode 15.0; where all releases of the library 'tokenizers' use others, those are
-** used: normal forms and StripAccents of 9.0, BERT's parts and Punctuation of 8.0. The tables
-** (unicode.def) are written by tools/unicode.lua. Texts must be valid UTF-8; fl_utf8_mend repairs
-** them.
+** are those of Unicode 15.0; where all releases of the library 'tokenizers' use other versions,
+** these are followed: normal forms and StripAccents of 9.0, BERT's parts and Punctuation of 8.0.
+** The tables (unicode.def) are written by tools/unicode.lua. Texts must be valid UTF-8;
+** fl_utf8_mend repairs them.
 */
 #ifndef FL_TEXT_UNICODE_H
 #define FL_TEXT_UNICODE_H

@@ -1,12 +1,12 @@
 /*
 ** Attention on the CPU. Scores exist only as panels of 'nr' lanes, which the tiles of cpu/gemm
-** write and read (gemm.h): forward (call_attention.c) lanes are rows of q, so that a panel of
-** weights is at once a packed panel of the next product; backward (call_attention_back.c) they are
-** keys, for the same reason. Half types are computed in f32; weights are rounded to them before
-** they are multiplied.
+** write and read (gemm.h): in the forward pass (call_attention.c) lanes are rows of q, so that a
+** panel of weights has the form of a packed panel of the next product; in the backward pass
+** (call_attention_back.c) they are keys, for the same reason. Half types are computed in f32;
+** weights are rounded to them before they are multiplied.
 **
-** Here are the loops over panels, one table for each instruction set
-** (vm_attention.h), all with the same bits.
+** Below are the loops over panels, one table for each instruction set (vm_attention.h); all give
+** the same bits.
 */
 #ifndef FL_CPU_ATTENTION_H
 #define FL_CPU_ATTENTION_H
@@ -28,7 +28,7 @@ typedef struct fl_scores {
 /* The functions for one dtype. T is f64 for f64, else f32. Arrays have nr elements unless a number
 ** is given. */
 typedef struct fl_attention_fns {
-  /* Products to scores: scaled, -inf where hidden, plus the mask. */
+  /* Replaces products by scores: scaled, -inf where hidden, plus the mask. */
   void (*score)(const fl_scores *s);
   /* Replaces scores (n, nr) by exp(score - top), rounded; top: maxima so far, sum: sum of weights
   ** so far, both updated; fade: the factor for sums of weights so far. */
@@ -61,7 +61,8 @@ extern const fl_attention_loops fl_attention_base;
 extern const fl_attention_loops fl_attention_avx2, fl_attention_avx512;
 #endif
 
-/* What both directions need of a call. Sizes in bytes: 'size' of an element, 'wide' of T. */
+/* What the forward and the backward pass need to know of a call. Sizes in bytes: 'size' of an
+** element, 'wide' of T. */
 typedef struct fl_attention_job {
   fl_attention a;
   fl_attention_results to;
@@ -80,8 +81,8 @@ fl_attention_job fl_attention_job_of(const fl_device *d, const fl_call_run *r, i
 /* c (mr x nr) = or += a product of packed panels. */
 void fl_attention_tile(const fl_attention_job *j, int64_t k, const char *a, const char *b, char *c,
                        int64_t ldc, int add);
-/* Sets the panel's part of the mask and of the diagonal: row and key of element (0, 0); lanes are
-** rows, or keys. */
+/* Sets the panel's part of the mask and of the diagonal. row, key: those of element (0, 0); lanes
+** are rows or keys. */
 void fl_attention_scores(const fl_attention_job *j, fl_scores *s, int64_t b, int64_t h, int64_t row,
                          int64_t key, int lanes_are_rows);
 /* Offset in elements of row r of head h, or of a key of head h / group. */

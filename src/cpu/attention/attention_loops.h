@@ -2,14 +2,14 @@
 ** The loops over panels of scores (attention.h), included once a dtype with
 **   T, S (element in memory), I (integer as wide as T), FROM(s), OUT(x), EXP(x), LOG(x), LEAST,
 **   TURN (of vm_turn.h), NAME(x)
-** NR lanes go side by side and one step follows the other, so that no order
-** depends on their number.
+** NR lanes are computed side by side and steps one after the other, so that the order of sums does
+** not depend on NR.
 */
 enum { NAME(NR) = 2 * FL_ISA_BYTES / (int)sizeof(T) };
 #define LANES _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < NAME(NR); l++)
 
-/* A weight. One below the smallest normal number becomes 0: there are many hidden ones, and
-** processors are slow with results so small. */
+/* A weight. One below the smallest normal number becomes 0: hidden keys give many such weights, and
+** processors are slow with subnormal numbers. */
 static inline T NAME(weight)(T x) {
   const T e = EXP(x < LEAST ? (T)0 : x);
   return x < LEAST ? (T)0 : e;

@@ -8,8 +8,8 @@
 **   call_conv.c    entries, passes, integers
 **   conv_gemm.c    a pass as a product: packed weights times packed pixels
 **   conv_shift.c   the same product, but pixels are not packed: tiles read padded planes in place
-**   conv_lanes.c   a product the other way round: outputs are the lanes, pixels the rows, and a tap
-**                  is left out where it lies outside the source
+**   conv_lanes.c the transposed product: outputs are the lanes, pixels the rows, and a tap is left
+**   out where it lies outside the source
 **   conv_flat.c    few output channels per group, and gradients of such weights: whole rows of
 **                  padded planes, shifted by tap
 **   conv_few.c     the weight's gradient of few outputs per group: outputs times taps and channels
@@ -92,28 +92,32 @@ void fl_conv_join_axes(fl_conv *s);     /* axes without a separate kernel are jo
 void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, const void *sums,
                    int64_t n);
 
-/* Pixels q … of a pass's (n, t0, t1, t2) order as rows of neighbours. */
+/* A part of a pass's pixels in the order (n, t0, t1, t2): 'len' neighbours in a row, from pixel
+** 'at' on. */
 typedef struct fl_conv_seg { int32_t at, len; int64_t n, t[3]; } fl_conv_seg;
 /* conv_gemm.c. Divides pixels first … first + count into segments that start again at each multiple
-** of 'width'; returns their number. start[i]: the first of part i; one more entry. */
+** of 'width'; returns their number. start[i]: the first segment of part i, and after the last part
+** the number of all. */
 int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width,
                 fl_conv_seg *seg, int *start);
-/* Where segments read for tap (a, b, c) of group 0, channel 0: runs, as fl_conv_pack takes them. */
+/* The runs, as fl_conv_pack takes them, that the segments read for one tap of group 0, channel
+** 0. */
 int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3],
                  fl_conv_run *run);
 int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p);
 
-/* conv_weight.c. 'cols' rows of n (of half types at most NR), 'plane' apart, widened and turned:
-** b[i * ldb + j]; 0 from cols to w. */
+/* conv_weight.c. 'cols' rows of n elements (of half types at most NR), 'plane' apart, widened and
+** transposed: b[i * ldb + j]; 0 from column cols to w. */
 void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64_t w,
                   const char *from, int64_t plane, int64_t cols, int64_t n);
 
-/* conv_box.c. Source planes that a block of results needs, padded, in a buffer: their rows and
-** columns are sorted by residue of the step, so that a tap reads one contiguous run of memory for a
-** row of results, and for the next row the run 'pitch' further on. */
+/* conv_box.c. A buffer with the padded source planes that a block of results needs. Rows and
+** columns are sorted by their residue of the step, so that a tap reads one contiguous run of memory
+** for a row of results, and for the next row the run 'pitch' further on. */
 typedef struct fl_conv_box {
-  int64_t residues[2], reach[2]; /* of axes 1 and 2: planes kept, most shift within one */
+  /* of axes 1 and 2: number of planes kept, largest shift within one */
+  int64_t residues[2], reach[2];
   int64_t low[2];                /* least offset */
   int64_t planes;                /* of a source channel */
   int64_t rows, cols;            /* results of a block */
@@ -121,8 +125,8 @@ typedef struct fl_conv_box {
 } fl_conv_box;
 int fl_conv_box_of(const fl_conv_pass *p, fl_conv_box *b);         /* all but sizes; 0: too large */
 void fl_conv_box_size(fl_conv_box *b, int64_t rows, int64_t cols);
-/* One channel, whose first element is at 'at', for results t0, r0 …, c0 …: planes * plane elements
-** of a sum's type. */
+/* Fills the buffer with one channel, which begins at 'at', for results t0, r0 …, c0 …: planes *
+** plane elements of a sum's type. */
 void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to,
                       int64_t at, int64_t t0, int64_t r0, int64_t c0);
 /* Where a tap's run begins in the buffer, in elements. */
@@ -141,7 +145,7 @@ int fl_conv_shift_fits(const fl_conv_pass *p);
 int64_t fl_conv_shift_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_shift(const fl_conv_job *job, const fl_conv_pass *p);
 
-/* conv_flat.c: *_fits tells whether it can do this pass. */
+/* conv_flat.c: *_fits: can it compute this pass? */
 int fl_conv_flat_fits(const fl_conv_pass *p);
 int64_t fl_conv_flat_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p);
@@ -149,7 +153,7 @@ void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p);
 int fl_conv_flat_weight_fits(const fl_conv_pass *p);
 void fl_conv_flat_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);
 
-/* conv_few.c: the same, of few outputs per group. */
+/* conv_few.c: the same for few outputs per group. */
 int fl_conv_few_fits(const fl_conv_pass *p);
 int64_t fl_conv_few_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_few(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);

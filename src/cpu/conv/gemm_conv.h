@@ -22,14 +22,15 @@ typedef void (*fl_conv_tile32)(int64_t k, const float *a, const float *b, const 
                                int64_t second, float *c, int64_t ldc, int add);
 typedef void (*fl_conv_tile64)(int64_t k, const double *a, const double *b, const int32_t *off,
                                int64_t second, double *c, int64_t ldc, int add);
-/* 'n' rows of 'width' values, 'ldb' apart, each the runs of a plane of the source, 'plane' apart;
-** 0 where no run is. step: between pixels of the source. */
+/* Packs 'n' rows of 'width' values, 'ldb' apart; each is copied by the same runs from a plane of
+** the source, and planes are 'plane' apart; 0 where there is no run. step: distance of pixels in
+** the source. */
 typedef void (*fl_conv_pack)(void *b, int64_t ldb, int64_t width, int64_t n, const void *src,
                              int64_t plane, int64_t step, int runs, const fl_conv_run *run);
 
-/* Rows of 'width' values, one after the other: even those of x[0], x[2], …, odd of x[1], x[3], …,
-** of which those from 'first' (counted from x for the even ones) to 'end' exist, the others are 0;
-** the next row of x is 'plane' on. */
+/* Packs rows of 'width' values, one after the other, into two arrays: 'even' gets x[0], x[2], … and
+** 'odd' x[1], x[3], …; elements before 'first' or from 'end' on (counted from x) are 0. The next
+** row of x begins 'plane' further on. */
 typedef void (*fl_conv_pairs)(float *even, float *odd, int64_t width, int64_t n, const float *x,
                               int64_t plane, int64_t first, int64_t end);
 
@@ -55,12 +56,13 @@ typedef struct fl_conv_loops {
   void (*larger64)(double *y, const double *x, int64_t step, int64_t n);
   void (*plus32)(float *y, const float *x, int64_t step, int64_t n);
   void (*plus64)(double *y, const double *x, int64_t step, int64_t n);
-  /* the larger of most[i] and x[i * step], whose number is first + i * step; at[i] 0: none yet */
+  /* keeps the larger of most[i] and x[i * step], and in at[i] its number, which for x[i * step] is
+  ** first + i * step; at[i] 0: none yet */
   void (*meet32)(const float *x, int64_t step, int64_t n, float *restrict most,
                  int64_t *restrict at, int64_t first);
   void (*meet64)(const double *x, int64_t step, int64_t n, double *restrict most,
                  int64_t *restrict at, int64_t first);
-  /* 'cols' rows of n, 'plane' apart, turned: b[i * ldb + j]; 0 from cols to w */
+  /* transposes 'cols' rows of n elements, 'plane' apart: b[i * ldb + j]; 0 from column cols to w */
   void (*turn32)(float *b, int64_t ldb, int64_t w, const float *from, int64_t plane, int64_t cols,
                  int64_t n);
   void (*turn64)(double *b, int64_t ldb, int64_t w, const double *from, int64_t plane, int64_t cols,

@@ -1,6 +1,6 @@
 /*
-** Packing of short rows by masked loads, and blocks of f32 transposed in registers: what AVX-512
-** alone has. Part of gemm_conv_table.h.
+** Packing of short rows by masked loads, and blocks of f32 transposed in registers, which only
+** AVX-512 can do. Part of gemm_conv_table.h.
 */
 /* Short runs in f32, with step 1 or 2: a vector is combined from masked loads, whose other lanes
 ** access no memory. low, high: lanes of the 32 elements from 'off' on (step 2). */
@@ -14,7 +14,8 @@ static __mmask16 spread(unsigned m) {
   return (__mmask16)r;
 }
 
-/* Pieces of each vector of a row; first[v]: of vector v, one more entry. */
+/* Finds the pieces of each vector of a row; first[v]: the first piece of vector v, and after the
+** last vector the number of all. */
 static void cut_pieces(int64_t vectors, int64_t step, int runs, const fl_conv_run *run, piece *p,
                        int *first) {
   int n = 0, r = 0;
@@ -50,14 +51,14 @@ static __m512 gather_pieces(uintptr_t x, const piece *p, int n, int64_t step, __
   return y;
 }
 
-/* Rows of one vector of one piece. */
+/* Packs rows that are one vector of one piece. */
 static void pack_one(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane,
                      int64_t step, piece p, __mmask16 tail, __m512i even) {
   for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b)
     _mm512_mask_storeu_ps(b, tail, gather_pieces(x, &p, 1, step, even));
 }
 
-/* Rows of two vectors of at most two pieces each, in single steps: no branches. */
+/* Packs rows of two vectors of at most two pieces each, without branches. */
 static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, const piece *p,
                      const int *first, __mmask16 tail) {
   piece q[4] = { { 0 } };                                   /* an empty mask reads nothing */
@@ -71,7 +72,7 @@ static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plan
   }
 }
 
-/* Vectors of one run, each of one piece. */
+/* Packs a row that is one run: each vector has one piece. */
 static void pack_run(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, const piece *p,
                      int vectors, __mmask16 tail) {
   const piece *last = p + vectors - 1;
@@ -144,7 +145,7 @@ static void part_pairs(float *even, float *odd, int64_t width, int64_t n, const 
   }
 }
 
-/* 16 rows of 16 become their columns: by elements, pairs, quarters and halves. */
+/* Transposes 16 rows of 16 elements: exchanges elements, then pairs, fours and halves. */
 static inline void transpose(__m512 r[16]) {
   __m512 t[16];
   for (int i = 0; i < 16; i += 2) {

@@ -142,8 +142,8 @@ static void N(plus)(T *y, const T *x, int64_t step, int64_t n) {
   else if (step == 2) for (int64_t i = 0; i < n; i++) y[i] += x[2 * i];
   else for (int64_t i = 0; i < n; i++) y[i] += x[i * step];
 }
-/* Positions of the largest: most[i] and at[i] (0: none yet) meet x[i * step],
-** number first + i * step. */
+/* Positions of the largest: most[i] and at[i] (0: none yet) are compared with x[i * step], which
+** has number first + i * step. */
 #define MEET(step) \
   for (int64_t i = 0; i < n; i++) { \
     const T v = x[i * (step)]; \
@@ -159,7 +159,7 @@ static void N(meet)(const T *x, int64_t step, int64_t n, T *restrict most, int64
 }
 #undef MEET
 
-/* 'cols' rows of n, 'plane' apart, turned: b[i * ldb + j]; 0 from cols to w. */
+/* Transposes 'cols' rows of n elements, 'plane' apart: b[i * ldb + j]; 0 from column cols to w. */
 static inline void N(turn)(T *b, int64_t ldb, int64_t w, const T *from, int64_t plane, int64_t cols,
                            int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {

@@ -40,8 +40,8 @@ typedef struct fl_fft_loops {
   void (*swap)(void *x, int64_t n);
   /* x[k][lane] *= row[k] * table[k][lane + first], table with eight columns */
   void (*twist)(void *x, int64_t n, const void *row, const void *table, int first);
-  /* Between n complex numbers of a real signal's pairs and its half spectrum x[0 … n], with
-  ** table[k] = exp(-pi i k / n). */
+  /* split: from the transform of a real signal read as n complex pairs to its half spectrum x[0 …
+  ** n]; merge: back. table[k] = exp(-pi i k / n). */
   void (*split)(void *x, int64_t n, const void *table);
   void (*merge)(void *x, int64_t n, const void *table);
   /* The same for one signal, complex numbers in a row, elements from <= k < to and n - k; to at

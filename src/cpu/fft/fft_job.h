@@ -30,10 +30,11 @@ typedef struct fl_fft_job {
   int64_t columns, rows;          /* core = rows * columns */
   double scale;
   /* tables, in the call's scratch or kept: */
-  fl_fft_roots whole, half, twist; /* of 1/n, of chirps 1/(2 length), of 1/core */
-  fl_fft_plan plan[2];            /* wide: [0] of core; else of rows (down a column), of columns */
-  char *real, *chirps, *kernel;   /* tables: split and merge, chirps, the
-                                  ** convolution's other side */
+  fl_fft_roots whole, half, twist; /* multiples of 1/n, of 1/(2 length) for chirps, of 1/core */
+  /* wide: [0] for length core; else [0] for length rows (down a column), [1] for length columns */
+  fl_fft_plan plan[2];
+  char *real, *chirps, *kernel;   /* tables: for split and merge; chirps; transform of the
+                                  ** convolution's fixed factor */
   char *eight, *turns;            /* long: roots of lanes within a group, of groups of
                                   ** eight columns */
   int fresh;                      /* 'kernel' must still be computed */
@@ -44,8 +45,8 @@ typedef struct fl_fft_job {
   int64_t at;                     /* long: the transform now computed */
 } fl_fft_job;
 
-/* The job without running it; 0: the call makes no sense. Working memory is from 'base' on (NULL:
-** only counted); *bytes is its size. */
+/* Prepares the job without running it; 0: the call's integers do not fit. Working memory begins at
+** 'base' (NULL: it is only counted); *bytes is its size. */
 int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, int64_t *bytes);
 void fl_fft_tables(fl_fft_job *j);
 /* Places the tables from base on (NULL: only counts); returns their bytes. */

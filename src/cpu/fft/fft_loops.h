@@ -125,8 +125,8 @@ static int64_t NAME(adjacent)(const fl_fft_lanes *f, int64_t n) {
   return n;
 }
 
-/* Lane by lane, but few elements at a time, since lines that are a power of two apart share few
-** sets of the first cache. */
+/* Loads lane by lane, but few elements of each at a time, since cache lines that are a power of two
+** apart share few sets of the first-level cache. */
 static void NAME(load)(void *p, int64_t n, const fl_fft_lanes *f) {
   const int re = f->swap ? L : 0, im = f->swap ? 0 : L;
   const int64_t beside = NAME(adjacent)(f, n);

@@ -8,7 +8,9 @@ typedef struct fl_blas {
                 int lda, const float *b, int ldb, float beta, float *c, int ldc);
   void (*dgemm)(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a,
                 int lda, const double *b, int ldb, double beta, double *c, int ldc);
-  int alone;  /* its threads can not be turned off: one caller at a time, and its bits may differ */
+  /* its threads can not be turned off: one caller at a time, and results may differ in the last
+  ** bits */
+  int alone;
 } fl_blas;
 
 enum { FL_BLAS_ASKED = 9 };          /* level of a library that FLAME_BLAS names */
@@ -19,11 +21,12 @@ enum { FL_BLAS_ROW_MAJOR = 101, FL_BLAS_PLAIN = 111, FL_BLAS_TRANS = 112 };
 ** library with narrower kernels is not used. The answer for the same arguments stays the same. */
 const fl_blas *fl_blas_get(const char *name, int callers, int least);
 
-/* For lapack.c, which may open the same library. Opens one of the files (terminated by NULL) that
-** has all entries required by 'fits', and turns off its threads; NULL: none. callers: as above. */
+/* For lapack.c, which may open the same library. Opens the first of the files (terminated by NULL)
+** that has all functions required by 'fits', and turns off its threads; NULL: none. callers: as
+** above. */
 void *fl_blas_open(const char *const *files, int (*fits)(void *h), int callers);
-/* Is there room for this many simultaneous callers of h? Asked after it was opened, when there are
-** more of them. */
+/* Is there room for this many simultaneous callers of h? Called when there are more of them than
+** when h was opened. */
 int fl_blas_room(void *h, int callers);
 
 /* Around calls of a library, in pairs, with the threads that each call may use: 1, when several

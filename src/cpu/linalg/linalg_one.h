@@ -8,7 +8,7 @@
 typedef struct fl_linalg_one {
   const fl_linalg_form *f;
   int kind, is64;
-  const fl_lapack *lib, *lib64;   /* of the dtype and of f64; NULL: ours */
+  const fl_lapack *lib, *lib64;   /* for the dtype and for f64; NULL: dense.c is used */
   const atomic_int *stop;      /* polled between the library's calls; if set, results are invalid */
 } fl_linalg_one;
 

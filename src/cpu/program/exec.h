@@ -21,7 +21,8 @@ typedef struct fl_tile {
   fl_vm_fault *fault;
 } fl_tile;
 
-/* An operand as the tile sees it: walk, first point in it, elements before the walk's origin. */
+/* An operand as the tile sees it. at: first point of the walk; shift: elements from the walk's
+** origin. */
 typedef struct fl_view { const fl_walk *w; int64_t at, shift; } fl_view;
 
 void *fl_tile_own(const fl_tile *t, uint16_t v);        /* a register's own place */

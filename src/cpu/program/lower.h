@@ -1,4 +1,4 @@
-/* What lower.c asks lower_mode.c and lean.c. */
+/* What lower.c uses of lower_mode.c and lean.c. */
 #ifndef FL_CPU_LOWER_H
 #define FL_CPU_LOWER_H
 #include "cpu/program/program.h"

@@ -3,27 +3,28 @@
 **
 **   lean.c     a kernel without what changes nothing
 **   lower.c    it becomes a program: sections of operations on registers (lower_mode.c: tiles)
-**   fuse.c     operations that go in one trip
+**   fuse.c operations that are done in one loop
 **   regs.c     where registers lie; when a store may be written at once
 **   exec.c     runs a section on one tile        units.c    a program's units on one worker
 **
 ** Values. Every instruction of a kernel becomes a register of one of four kinds:
 **   UNI   one element for the whole kernel, computed when the run begins
 **   ROW   one element for each kept index (level 0)
-**   LINE  one element for each reduced index. WHOLE: a FULL register computed once a unit, for
-**         tiles are alike; COL: computed once a chunk (level 2); LONG: FULL
+**   LINE one element for each reduced index. WHOLE: a FULL register computed once per unit, since
+**   all its tiles have the same values; COL: computed once per chunk (level 2); LONG: FULL
 **   FULL  one element for each point (level 1; in a MAP the only level)
 ** The kind follows from the strides and operands, not from the planner's level, so work on
-** broadcast operands is done once a row or once a line. Where that saves work, a MAP is lowered
+** broadcast operands is done once per row or once per line. Where that saves work, a MAP is lowered
 ** as a ROW kernel without reductions, its last dim the row, or as a COL kernel along the dim
-** before. Registers beyond the instructions are copies of these made full ('fill' of UNI, 'spread'
-** of ROW and LINE) and converted inputs of reductions.
+** before. Further registers are copies of these that are made FULL ('fill' of UNI, 'spread' of ROW
+** and LINE) and converted inputs of reductions.
 **
 ** Modes. A tile is a run of points handled by one call of each operation.
 **   MAP    tiles of 1024 points in row-major order, or, where an operand's unit stride is not in
-**          the last dim, boxes of 64 x 64 points of that dim and the last (32 x 32 for dear work)
-**   WHOLE  short and middling rows: a tile is one row, or several; all rounds in a tile. COL:
-**          the same for few rows of few columns
+**          the last dim, boxes of 64 x 64 points of that dim and the last (32 x 32 for expensive
+**          work)
+**   WHOLE rows up to a middle length: a tile is one row, or several; all rounds in a tile. COL: the
+**   same for few rows of few columns
 **   LONG   longer rows: groups of 64 blocks of 1024; level-1 values recomputed in each round
 **   COL    tiles of rows of a block of columns; chunks of 256 rows; groups of 4 chunks
 ** LONG and COL share their code: a 'block' is a row (width 1) or a block of columns.

@@ -12,8 +12,8 @@ typedef struct fl_scan_lse { double m, s; } fl_scan_lse;
 
 /* TAKE: the elements of x at the positions x2 (i64) of its running extremes. */
 /* 'lanes' lanes, 'lane' elements apart, of n steps of 'step' elements (backwards too). across:
-** lanes are neighbours. acc: a state for each lane, or (same) one for all, of no use afterwards;
-** MAX, MIN and TAKE need none and go forwards. */
+** lanes are neighbours. acc: a state for each lane, or (same) one for all lanes, which is not
+** meaningful afterwards; MAX, MIN and TAKE need none and go forwards. */
 typedef struct fl_scan_walk {
   const void *x, *x2;
   void *y;

@@ -1,7 +1,6 @@
 /*
 ** The walks of the scans (call_scan.c), for one instruction set: compiled for each (base/isa.h).
-** The same text with the same order of
-** operations: the same bits.
+** The text and so the order of operations is the same in all, and so are the bits.
 **
 ** Sums of f32 are kept in f64, of half types in f32, of integers in i64, wrapping. A lane's
 ** elements are processed in order; lanes are processed side by side, so that additions need not
@@ -19,7 +18,7 @@ enum { SUM_LANES = 16 };
 #define ALONE __asm__ volatile("" ::: "memory");
 
 static inline void lse_add(fl_scan_lse *a, double v) {
-  if (v == a->m) a->s += 1;                    /* infinities too */
+  if (v == a->m) a->s += 1;                    /* also if both are infinite */
   else if (v < a->m) a->s += exp(v - a->m);
   else if (v > a->m) {
     a->s = a->s * exp(a->m - v) + 1;
@@ -107,11 +106,12 @@ SUMS(i8, int8_t, uint64_t, int64_t, PLAIN, (int64_t))
 SUMS(u8, uint8_t, uint64_t, int64_t, PLAIN, (int64_t))
 SUMS(bool, uint8_t, uint64_t, int64_t, TRUTH, (int64_t))
 
-/* Places of the extremes: the first of them; the first NaN beats all. Narrow types are widened as
-** they come. In columns a step is a select; the states are made here. In a row extremes change
-** early: the first HEAD elements of SIDE rows are turned and go as columns. Then a row goes by
-** STRETCH elements, of which most change nothing: 'stays' says so without a branch an element.
-** Loops have lengths that are known: short code. */
+/* Positions of the extremes: of equal ones the first; the first NaN beats all. Narrow types are
+** widened as they are read. In columns a step is a select; the states are made here. In a row, most
+** changes of the extreme come early: the first HEAD elements of SIDE rows are transposed and
+** processed as columns. After them a row is processed STRETCH elements at a time, and most
+** stretches change nothing: 'stays' tells so without a branch per element. Loops have constant
+** lengths, for short code. */
 enum { STRETCH = 32, SIDE = 32, HEAD = 32, SPAN = 8 * STRETCH, STEP_LANES = 16 };
 /* NULL: as it is */
 typedef struct wide { int size; void (*make)(const void *x, int64_t n, void *v); } wide;
@@ -138,8 +138,8 @@ static const void *widened(const wide *t, const char *x, int64_t n, void *room) 
   return room;
 }
 
-/* Transposes the first n elements of 'rows' rows: x has SIDE per step. And their positions back to
-** rows. */
+/* Transposes the first n elements of 'rows' rows, so that x has SIDE elements per step; the second
+** function transposes their positions back to rows. */
 static void turn_heads(const wide *t, const char *from, int64_t lane, int64_t rows, int64_t n,
                        void *x) {
   int32_t room[SIDE * HEAD];

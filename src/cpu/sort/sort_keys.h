@@ -53,8 +53,8 @@ static inline int fl_key_bits(int dtype) {
   X(I16, int16_t, fl_key_i16) X(I8, int8_t, fl_key_i8) X(U8, uint8_t, fl_key_u8) \
   X(BOOL, uint8_t, fl_key_bool)
 
-/* A key with the 0-based position it came from. Rows below 2^32 elements of at most 32 bits
-** have both in one word, others in two. */
+/* A key with the 0-based position it came from. In rows of less than 2^32 elements of at most 32
+** bits both are in one word, otherwise in two. */
 typedef uint64_t fl_slim;
 typedef struct fl_wide { uint64_t key, at; } fl_wide;
 static inline int fl_key_slim(int dtype, int64_t n) {

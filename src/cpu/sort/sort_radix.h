@@ -3,9 +3,10 @@
 ** sort_radix.c with: E the element type, KEY(e), AT(e), MAKE(key, at), NAME(f), and C the type
 ** of counters, which holds the length of a row.
 **
-** The highest bits that differ are sorted by two digits (short rows: up to four), the lowest first:
-** one reading counts all, and the last pass writes positions instead of elements. Few elements
-** share these bits; they are sorted next. Rows of few elements are sorted by insertion.
+** The highest bits that differ are sorted by two digits (short rows: up to four), the lowest digit
+** first: one reading counts all digits, and the last pass writes positions instead of elements.
+** Runs of elements that share these bits are short, and are sorted next. Rows of few elements are
+** sorted by insertion.
 */
 
 #define X(ENUM, T, key) \

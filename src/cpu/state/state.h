@@ -1,7 +1,7 @@
 /*
 ** The state of a CPU device, which all of cpu/ shares. Folders, each of which uses those before it:
 **   vm/       the loops over registers, a table for each instruction set
-**   state/    this, worker threads (pool.c), freed memory kept for reuse (blocks.c)
+**   state/ this struct, worker threads (pool.c), freed memory kept for reuse (blocks.c)
 **   program/  kernels of plans: lowered to programs, and run
 **   gemm/     matrix products
 **   conv/ linalg/ fft/ sort/ scan/ attention/    calls (tensor/call.h)
@@ -26,7 +26,8 @@ typedef struct fl_cpu {
   int width;                          /* workers */
   int64_t worker_bytes, shared_bytes; /* as allocated */
   char *scratch, *shared;             /* width * worker_bytes; split runs and packing */
-  fl_level used, reserved;            /* blocks and scratch; with the blocks that are kept */
+  /* used: blocks and scratch; reserved: also the blocks that are kept */
+  fl_level used, reserved;
   fl_vm_fault *fault;                 /* one a worker */
   const atomic_int *stop;             /* of the step now run: the interrupt flag, or
                                       ** one that stays 0 */

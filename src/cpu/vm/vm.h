@@ -80,11 +80,11 @@ typedef struct fl_vm_reduce {
 } fl_vm_reduce;
 
 /* Operations in one pass (vm_pair_loops.h): each on the value so far and its operand; rsub and
-** rdiv: the operand minus, or divided by, the value; raise and cut: max and min if one comparison
-** is enough. A test (gt to ne) leaves the value; of later links 'pick' takes its operand where the
-** test held, 'keep' where it did not. 'save' keeps the value for a later link. Halves (bf16, with
-** f32): 'load_half' reads them from memory, 'round_half' rounds to them; 'half' of a chain: its
-** result is. */
+** rdiv: the operand minus, or divided by, the value; raise and cut: max and min where one
+** comparison is enough. A test (gt to ne) does not change the value; a later 'pick' takes its
+** operand where the test held, a later 'keep' where it did not. 'save' saves the value for a later
+** link. Halves (bf16, in chains of f32): 'load_half' reads them from memory, 'round_half' rounds to
+** them; 'half' of a chain: its result is a half. */
 enum { FL_LINK_load, FL_LINK_load_half, FL_LINK_add, FL_LINK_sub, FL_LINK_rsub, FL_LINK_mul,
        FL_LINK_div, FL_LINK_rdiv, FL_LINK_max, FL_LINK_min, FL_LINK_raise, FL_LINK_cut, FL_LINK_gt,
        FL_LINK_ge, FL_LINK_lt, FL_LINK_le, FL_LINK_eq, FL_LINK_ne, FL_LINK_pick, FL_LINK_keep,
@@ -123,7 +123,8 @@ typedef struct fl_vm {
   fl_vm_reduce reduce[FL_OP_COUNT][FL_REG_COUNT];
   const fl_vm_pairs *pairs;
   void (*fill[FL_REG_COUNT])(void *y, const void *x, int64_t n);
-  /* Each of 'rows' elements 'cols' times; and the whole of 'cols' elements 'rows' times. */
+  /* spread: writes each of 'rows' elements 'cols' times; the other: all 'cols' elements, 'rows'
+  ** times. */
   void (*spread[FL_REG_COUNT])(void *y, const void *x, int64_t rows, int64_t cols);
   void (*tile[FL_REG_COUNT])(void *y, const void *x, int64_t rows, int64_t cols);
   void (*iota)(int64_t *y, const fl_walk *w, int64_t offset, int64_t point, int64_t n);
@@ -140,8 +141,8 @@ extern const fl_vm fl_vm_avx2, fl_vm_avx512;
 
 static inline int fl_reg_size(int reg) { return reg == FL_REG_F64 || reg == FL_REG_I64 ? 8 : 4; }
 
-/* Reductions of columns: are rows of n elements processed eight at a time? Those of a page or more
-** are; shorter ones one by one, since processors prefetch along one stream per page. The shortest
-** ones would wait for their own stores. */
+/* Reductions of columns: are rows of n elements processed eight at a time? Rows of a page or more
+** are; shorter ones are processed one by one, since processors prefetch along one stream per page.
+** The shortest are too, as they would wait for their own stores. */
 #define FL_VM_EIGHT(n, T) ((n) * (int64_t)sizeof(T) >= 4096 || (n) <= 32)
 #endif

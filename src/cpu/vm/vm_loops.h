@@ -2,8 +2,8 @@
 ** Loops over one register type, from ops.def. Included once for each type by vm_table.h with
 **   T        the C type           SUFFIX   f64 f32 i64 i32       IS_FLOAT 1 or 0
 **   R        its fl_reg           POS(x)   M(f): function f of tensor/math.h
-** Rules: no branch in a loop that is to be vectorised; no contraction; in-place safe ('ivdep'
-** promises that arrays are equal or apart).
+** Rules: no branch in a loop that is to be vectorised; no contraction; loops work in place ('ivdep'
+** promises that arrays are equal or do not overlap).
 */
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -73,8 +73,9 @@
 #define SPECIAL(...)
 #include "tensor/ops.def"
 
-/* Ops with a form that vectorises and gives the same bits for all but rare values: stretches of 64
-** are tested first. In the table these replace the functions of ops.def. */
+/* Ops with a second form that vectorises and gives the same bits for all but rare values: 64
+** elements at a time are tested for such values first. In the table these loops replace the
+** functions of ops.def. */
 #define NEAR_LOOP(f, near, ...) \
   static void FN(near_##f)(void *y_, const void *a_, const void *b_, const void *c_, \
                            int64_t n, int uni) { \
@@ -142,7 +143,7 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
 #undef CAST
 
 /* name: draw, out: how the result is rounded, P: member of the scalars. DRAW4: consecutive indices,
-** which fills have, are processed in fours: the four share the generator's block, which the
+** as in fills, are processed four at a time: the four share a block of the generator, which the
 ** compiler sees because of the form q << 2 | j. DRAW_FROM_I64, DRAW_NARROW: an i64 cut, an i32
 ** rounded. */
 #define DRAW(name, f, out, P) \
@@ -196,7 +197,8 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     } \
     plain_##name(y + end, idx + end, q_, n - end); \
   }
-/* fl_random_uniform_* of f32 and halves: what is in [0, 1) first, the bound's neighbour once. */
+/* fl_random_uniform_* of f32 and halves: numbers in [0, 1) first; the upper bound's neighbour is
+** computed once. */
 #define UNIFORM(out) \
   static void draw_uniform_##out(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
     T *y = y_; \

@@ -8,8 +8,9 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define FN(name) JOIN(name, NAME)
 
-/* A box with short steps along its first dim: these are innermost, so that each line is read once.
-** Elements in the format of registers are transposed block by block (vm_turn.h). */
+/* A box whose first dim has the shorter steps: that dim is the innermost loop, so that each cache
+** line is read once. Elements in the format of registers are transposed block by block
+** (vm_turn.h). */
 static void FN(load_box)(T *y, const S *s, const fl_walk *w) {
   const int64_t rows = w->size[0], cols = w->size[1], a = w->stride[0], b = w->stride[1];
   if (a == 1 && sizeof *s == sizeof *y) {
@@ -89,7 +90,7 @@ static inline int FN(is_one_place)(const int64_t *idx, int64_t n) {
   return !other;
 }
 
-/* Positions of a running extreme repeat: sixteen at a time if they are equal. */
+/* Positions of a running extreme repeat: sixteen equal ones are processed at a time. */
 static __attribute__((noinline)) void FN(gather_one)(T *y, const S *s, const int64_t *idx,
                                                      int64_t n) {
   int64_t i = 0;

@@ -1,6 +1,6 @@
 /*
-** One instruction set's table of chains (vm_pair_loops.h), compiled for each (base/isa.h). Apart
-** from vm_table.h, where it would change what the compiler inlines.
+** One instruction set's table of chains (vm_pair_loops.h), compiled for each (base/isa.h). It is
+** separate from vm_table.h, where it would change what the compiler inlines.
 */
 #include "cpu/vm/vm.h"
 #include "base/isa.h"

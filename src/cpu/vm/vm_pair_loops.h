@@ -64,8 +64,8 @@ static inline V FN(smaller)(V a, V b) {
   return FN(pick)(COMPARE(a, ne, a), a, n);
 }
 
-/* bf16, only for f32: reads 'from' memory, writes 'to' it as fl_bf16_bits does, and the value after
-** rounding. */
+/* bf16, only for f32: 'from' reads from memory, 'to' writes to memory as fl_bf16_bits does, and the
+** last gives the value after rounding. */
 #if IS_F32
 typedef uint16_t FN(halves) __attribute__((vector_size(FL_ISA_BYTES / 2), aligned(2), may_alias));
 typedef uint32_t FN(words) __attribute__((vector_size(FL_ISA_BYTES), may_alias));
@@ -91,7 +91,7 @@ static inline FN(words) FN(rounded)(V x) {
   return (up & ~nan) | ((b | 0x400000) & nan);
 #endif
 }
-/* What two vectors are rounded to, to y on. */
+/* Rounds two vectors to bf16 and writes them from y on. */
 static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
   const FN(words) a = FN(rounded)(x0), b = FN(rounded)(x1);
 #if defined(__AVX512BW__)
@@ -243,14 +243,15 @@ static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK
   }
 }
 
-/* Is p neither NaN nor the zero whose sign matters? Then one comparison is enough. */
+/* Is p neither NaN nor the zero whose sign matters? Then one comparison is enough for a max or
+** min. */
 static int FN(bound)(int op, T p) {
   if (op == FL_LINK_max) return p == p && (p != 0 || !signbit(p)) ? FL_LINK_raise : op;
   if (op == FL_LINK_min) return p == p && (p != 0 || signbit(p)) ? FL_LINK_cut : op;
   return op;
 }
 
-/* The rest of a row after its whole blocks is done as the block at its end, before they are (y may
+/* What is left of a row after its whole blocks is computed as one padded block, before them (y may
 ** be an operand). */
 static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n,
                       int half) {
@@ -321,7 +322,8 @@ static void FN(dot_blocks)(T *v, const T *x, const T *y, int64_t rows, int64_t n
   memcpy(v, lane, (size_t)rows * sizeof *v);
 }
 
-/* A row of many blocks, with y if there is one: the sums of 16 at a time, on a counter. */
+/* A row of many blocks (of products, if there is a y): the sums of 16 blocks at a time, combined as
+** a binary counter. */
 #define LONG_ROW(name, S, blocks) \
   static T FN(name)(const S *x, const S *y, int64_t n) { \
     T part[48] = { 0 }, some[16]; \

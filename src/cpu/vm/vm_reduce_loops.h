@@ -21,7 +21,7 @@ SIDE(sum) SIDE(prod)
 static inline T FN(start_value_argmax)(void) { return M(lowest)(); }
 static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 
-/* lane[l][r] = element l of row r: the w first of m rows that are n apart. */
+/* lane[l][r] = element l of row r, for the first w elements of m rows that are n apart. */
 static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], const T *x,
                                                        int64_t n, int64_t w, int m) {
   const int64_t turned = m == 16 ? w & ~(int64_t)3 : 0;
@@ -140,8 +140,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     FN(lanes_##name)(lane, x, n); \
     return FN(tree_##name)(lane); \
   }
-/* Rows of at most 16, 16 rows at once: element l of each row is lane l. A lane without an
-** element holds the start value, which changes nothing once another lane has met it. Rows of
+/* Rows of at most 16, 16 rows at once: element l of each row is lane l. A lane without an element
+** holds the start value, which changes nothing when it is combined with another lane. Rows of
 ** exactly 16 are halved twice in place; the start value may come last, since it changes only -0.
 ** Longer rows of one block: their lanes first. */
 #define SHORT_ROWS(name, init) \
@@ -222,8 +222,9 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
 #define POS_TEST 0
 #define POS_POSITION 1
 
-/* Blocks, 16 at a time, combined as a binary counter: equal sizes first, the rest from the last on.
-** 'whole': 1 if a long row may be reduced at once, since its value does not depend on the order. */
+/* Blocks, 16 at a time, combined as a binary counter: two sums over equally many blocks become one,
+** and at the end the rest are combined from the last on. 'whole': 1 if a long row may be reduced at
+** once, since its value does not depend on the order. */
 #define ROWS_VALUE(name, whole) \
   static T FN(row_##name)(const T *x, int64_t n) { \
     T part[48], some[16]; \
@@ -288,8 +289,9 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     EACH a[i] = FN(f_##name)(a[i], b[i]); \
   }
 
-/* Short rows: 16 of them side by side. Others: the value by the usual order (it is exact), then its
-** first place. 'later wins' when the combination changes the value; a NaN never gives way. */
+/* Short rows: 16 of them side by side. Others: the value is reduced in the usual order (it is
+** exact), then its first position is searched. A later value wins if the combination changes the
+** value; a NaN is never replaced. */
 #define ROWS_POSITION(name) \
   static inline int FN(later_##name)(T a, T b) { \
     return (a == a) & ((b != b) | (b BEATS_##name a)); \

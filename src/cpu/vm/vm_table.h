@@ -1,8 +1,8 @@
 /*
 ** One instruction set's table: the loops of vm_loops.h for the four register types, the memory
-** functions of vm_memory.h for the ten dtypes, and the few that are alone. Compiled
-** for each instruction set (base/isa.h). The same text with the same order of
-** operations: the same bits.
+** functions of vm_memory.h for the ten dtypes, and a few functions for single types. Compiled for
+** each instruction set (base/isa.h). The text and so the order of operations is the same in all,
+** and so are the bits.
 */
 #if defined(__AVX2__)
 #define FL_VECTORS                       /* tensor/math_special.h: in forms that vectorise */

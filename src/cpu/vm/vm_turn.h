@@ -1,8 +1,9 @@
 /*
-** A transposed box: d[i * ds + j] = s[j * ss + i] for i < ni, j < nj. In blocks of 4 x 4, held in
-** vectors, so that no element is moved by itself; once for elements of four bytes and once for
-** those of eight. 'along': blocks follow each other along the source's rows, else along the
-** target's: the lines of whichever is in memory are then accessed once.
+** A transposed box: d[i * ds + j] = s[j * ss + i] for i < ni, j < nj. It is done in blocks of 4 x
+** 4, held in vectors, so that no element is moved by itself; there is one function for elements of
+** four bytes and one for those of eight. 'along': blocks follow each other along the source's rows,
+** else along the target's: the cache lines of that array, if it is in memory, are then accessed
+** once.
 */
 #ifndef FL_CPU_VM_TURN_H
 #define FL_CPU_VM_TURN_H
@@ -23,7 +24,7 @@ typedef uint64_t turn_one_8 __attribute__((may_alias));
 #define TURN_KIND noinline
 #endif
 
-/* The elements of a and b with consecutive numbers. */
+/* Shuffles of the elements of a and b, which are numbered consecutively. */
 #if defined(__clang__)
 #define PICK(V, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else

@@ -1,5 +1,5 @@
 /*
-** Convolutions of f32 by kernels/direct.cu, where cuDNN has nothing that is both exact and fast:
+** Convolutions of f32 by kernels/direct.cu, where cuDNN has no engine that is both exact and fast:
 ** depthwise ones with strides, and gradients of weights with three axes or few channels. The choice
 ** depends only on sizes.
 */
@@ -8,7 +8,7 @@
 #include "cuda/call/call.h"
 #include "tensor/call_conv.h"
 
-/* Does this call go here? */
+/* Is this call computed here? */
 int fl_direct_takes(const fl_call *c);
 int64_t fl_direct_space(const fl_call *c);              /* bytes of scratch */
 void fl_direct_want(fl_cuda *s, const fl_call *c);

@@ -3,8 +3,9 @@
 **   call_linalg.c         the call: which way, scratch, statuses
 **   cusolver_factor.c     equations and triangular factors
 **   cusolver_spectrum.c   orthogonal factors, singular values, eigenvalues
-** The libraries are column-major: a row-major matrix handed over as it is is its transpose. As on
-** the CPU (cpu/linalg/linalg_one.c) names change sides instead of elements where that will do.
+** The libraries are column-major, so they see a row-major matrix as its transpose. As on the CPU
+** (cpu/linalg/linalg_one.c) the transposed problem is solved where that saves transposing the
+** elements.
 */
 #ifndef FL_CUDA_CUSOLVER_WORK_H
 #define FL_CUDA_CUSOLVER_WORK_H
@@ -62,8 +63,8 @@ flame_status fl_linalg_copy(const fl_linalg_work *w, void *to, const void *from,
 flame_status fl_linalg_turn(const fl_linalg_work *w, char *to, const char *from, int64_t rows,
                             int64_t columns, int64_t ld_from, int64_t ld_to, int64_t across,
                             int64_t over, int64_t count, int only);
-/* Copies 'count' matrices for an iteration, the first of them 'at': those with NaN or Inf get a
-** status, and are replaced so that the iteration does not see these. */
+/* Copies 'count' matrices for an iteration; 'at' is the number of the first. One with NaN or Inf
+** gets a status, and zeros in place of these values, so that the iteration ends. */
 flame_status fl_linalg_guard(const fl_linalg_work *w, char *to, const char *from, int64_t at,
                              int64_t count);
 /* Sets the statuses of matrices: those with info != 0 have no result, because of 'why'. */

@@ -1,7 +1,7 @@
 /*
 ** Compiled kernels of a device: generated ones by their key, files of kernels/ by name and defines,
-** and user kernels; found in memory, then on disk, or made by NVRTC (nvrtc.c). alone.c needs no
-** device.
+** and user kernels. They are looked for in memory, then on disk, and otherwise made by NVRTC
+** (nvrtc.c). alone.c compiles without a device.
 */
 #ifndef FL_CUDA_MODULE_H
 #define FL_CUDA_MODULE_H
@@ -13,8 +13,7 @@ int fl_modules_open(fl_cuda *s);
 void fl_modules_close(fl_cuda *s, int host_only);
 /* The kernel's module, known or queued for fl_modules_build. NULL: error kept. */
 fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi);
-/* The same for the hand-written entries that go with this one, which is the last that a step
-** launches. */
+/* The same for hand-written kernels. entry: the last of those that a step launches. */
 fl_module *fl_modules_steps(fl_cuda *s, const char *entry);
 /* Builds all queued modules; after a failure none of them remains. */
 flame_status fl_modules_build(fl_cuda *s);
@@ -29,7 +28,7 @@ flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
 ** kernels/prelude.cu come first. file: a name, or several separated by spaces, one after the other
 ** in one program. Queues it for compilation; 0: error kept. */
 int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude);
-/* Its entry, at run time. */
+/* Launches an entry of such a program, at run time. */
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
                                 const char *entry, fl_cu_function *f);
 /* The same for user kernels. Errors name the script. */

@@ -1,4 +1,5 @@
-/* Situations in which a GPU can not be used: each is one sentence with its remedy (FL_DO). */
+/* Messages for situations in which a GPU can not be used: each is one sentence with the remedy
+** (FL_DO). */
 #ifndef FL_CUDA_EXPLAIN_H
 #define FL_CUDA_EXPLAIN_H
 #include "cuda/api/api.h"
@@ -9,12 +10,12 @@ const char *fl_cuda_error_name(const fl_driver *cu, fl_cu_result r);
 const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r);
 /* Reports a result of the driver, returned by 'call'. */
 void fl_cuda_explain(const fl_driver *cu, fl_cu_result r, const char *call, char *out, size_t size);
-/* What to do about a device that was lost to such a fault; "": nothing is known. */
+/* What to do about a device that was lost by this result; "": nothing is known. */
 const char *fl_cuda_explain_lost(fl_cu_result r);
-/* No device is seen. */
+/* The message when no device is found. */
 void fl_cuda_explain_none(char *out, size_t size);
-/* These return 0 and a sentence if: the driver is too old; NVRTC has no code for the architecture
-** (major * 10 + minor); it makes kernels that the driver can not load. */
+/* These return 0 and a sentence if the driver is too old; if NVRTC can not compile for the
+** architecture (major * 10 + minor); if NVRTC makes kernels that the driver can not load. */
 int fl_cuda_fits_driver(int driver, char *out, size_t size);
 int fl_cuda_fits_arch(const fl_nvrtc *rtc, int major, int minor, int arch, char *out, size_t size);
 int fl_cuda_fits_version(int major, int minor, int driver, char *out, size_t size);

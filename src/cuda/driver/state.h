@@ -61,7 +61,7 @@ typedef struct fl_soon {
   int64_t bytes;                  /* … and number of bytes; 0: none, or the value has changed */
 } fl_soon;
 
-/* The last run, for learning which results are read. */
+/* The last run, from which the device learns which results are read. */
 typedef struct fl_ran {
   struct fl_plan *plan;           /* NULL: none, or it was freed */
   struct { void **at; int64_t n, cap; } out;
@@ -100,13 +100,14 @@ typedef struct fl_cuda {
   /* Called from time to time while the host waits for work that involves other processes; NULL:
   ** there is none. An error ends the wait. */
   flame_status (*watch)(struct fl_cuda *s);
-  fl_prepared *prepared;          /* those of all plans, so that closing can release them */
+  /* the prepared data of all plans, so that closing can release them */
+  fl_prepared *prepared;
   fl_replay *replays;             /* the same */
   uint64_t epoch;                 /* number of times that the memory below has moved */
   uint8_t capturing;              /* fl_capture */
   void *scratch;                  /* shared by all launches: one stream */
   int64_t scratch_bytes;
-  void *counters;                 /* zero between launches */
+  void *counters;                 /* counters that are zero between launches */
   int64_t counter_bytes;
   void *scalars;                  /* scalars of the run queued last */
   int64_t scalar_bytes;
@@ -147,7 +148,7 @@ void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
 ** several the lowest counts: 1 bit that is set if the weights of a row are all 0; the 0-based
 ** position (47 bits; the highest: it is the only row); the site (16 bits). */
 #define FL_LATE_NONE UINT64_MAX
-flame_status fl_cuda_expect_late(fl_cuda *s);      /* behind such a call */
+flame_status fl_cuda_expect_late(fl_cuda *s);      /* after such a call */
 /* Allocates device memory; NO_MEMORY with an error if there is none. */
 flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what);
 void fl_cuda_release(fl_cuda *s, void *p);
@@ -171,14 +172,15 @@ flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t byt
 flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t bytes); /* waits */
 
 /* ---- soon.c ---- */
-/* Called when a run, an upload or a copy begins: values copied out before are no longer current. */
+/* Called when a run, an upload or a copy begins: values copied to the host before are no longer
+** current. */
 void fl_soon_forget(fl_cuda *s);
 /* Queue the copy of result p->read[i]. */
 flame_status fl_soon_send(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i);
-/* 1 with the bytes in dst if they were copied out; waits only for that copy. *e: result of the
-** wait. */
+/* If the bytes at src were copied to the host, waits for that copy alone, puts them into dst and
+** returns 1. *e: result of the wait. */
 int fl_soon_take(fl_cuda *s, void *dst, const void *src, int64_t bytes, flame_status *e);
-/* Notes runs and reads. */
+/* Note a run, and a read. */
 void fl_soon_ran(fl_cuda *s, fl_plan *p, const fl_binding *b);
 void fl_soon_learn(fl_cuda *s, const void *src);
 #endif

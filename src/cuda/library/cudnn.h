@@ -1,10 +1,9 @@
 /*
-** cuDNN, opened at run time (libcudnn.so.9); a machine without it convolves by kernels/conv.cu
-** and attends by kernels/attention.cu.
-** Engines are deterministic ones unless a call is free, f32 without TF32, half types with sums in
-** f32. Plans are kept by the call's integers. Hopper's tensor cores need channels last:
-** kernels/turn.cu converts half types before and after, unless groups have few channels. cuDNN
-** would do so itself, in twice the time.
+** cuDNN, opened at run time (libcudnn.so.9); without it convolutions use kernels/conv.cu, and
+** attention kernels/attention.cu. Engines are deterministic unless a call may be nondeterministic;
+** f32 is computed without TF32, half types with sums in f32. Plans are kept by the call's integers.
+** Hopper's tensor cores need channels last: kernels/turn.cu converts half types before and after,
+** unless groups have few channels. cuDNN's own conversion takes twice the time.
 */
 #ifndef FL_CUDA_CUDNN_H
 #define FL_CUDA_CUDNN_H

@@ -2,9 +2,9 @@
 ** What convolutions (cudnn.c) and attention (cudnn_attention.c) share of cuDNN's graph API: making
 ** descriptors, choosing an engine, the plans that a device keeps, and running one.
 **
-** A plan is the first engine, in the order of cuDNN's heuristics, that is exact, deterministic
-** unless the caller is free, and can be made. It is kept by the call's kind, dtype and integers; so
-** is the fact that none could be made.
+** A plan is the first engine, in the order of cuDNN's heuristics, that is exact, is deterministic
+** unless the caller allows others, and can be made. It is kept by the call's kind, dtype and
+** integers; so is the fact that none could be made.
 */
 #ifndef FL_CUDA_CUDNN_GRAPH_H
 #define FL_CUDA_CUDNN_GRAPH_H
@@ -20,11 +20,12 @@ struct fl_dnn_plan {
   int items;
   fl_dnn_item plan;               /* NULL: there is none */
   int64_t space;                  /* cuDNN's own workspace */
-  /* convolutions: tensors are converted to channels last; converted bytes of each; 0: it has no
-  ** order */
+  /* convolutions: are tensors converted to channels last; bytes of each converted tensor, 0: it has
+  ** no order */
   int last;
   int64_t bytes[3];
-  int64_t batches, heads;         /* attention: numbers of q in one execution */
+  /* attention: how many batches and heads of q one execution takes */
+  int64_t batches, heads;
 };
 
 enum { FL_DNN_BINS = 64 };
@@ -39,7 +40,7 @@ typedef struct fl_dnn {
 /* The plan of a call; 1 if it is new and must be made. *p: NULL without cuDNN. */
 int fl_dnn_kept(fl_cuda *s, const fl_call *c, fl_dnn_plan **p);
 
-/* ---- descriptors: each step does nothing once one has failed ---- */
+/* ---- descriptors: after a step has failed, later ones do nothing ---- */
 
 typedef struct fl_dnn_maker {
   fl_dnn_plan *p;
@@ -50,12 +51,12 @@ int fl_dnn_type_of(int dtype);    /* of cuDNN; -1: none */
 fl_dnn_item fl_dnn_new(fl_dnn_maker *m, int kind);
 void fl_dnn_set(fl_dnn_maker *m, fl_dnn_item d, int name, int type, int64_t n, const void *values);
 void fl_dnn_finish(fl_dnn_maker *m, fl_dnn_item d);
-/* In memory; between operations; a number given by the host. */
+/* A tensor in memory; one between two operations of the graph; a number given by the host. */
 typedef enum fl_dnn_where { FL_DNN_STORED, FL_DNN_VIRTUAL, FL_DNN_NUMBER } fl_dnn_where;
 fl_dnn_item fl_dnn_tensor(fl_dnn_maker *m, fl_dnn_where where, int64_t id, int type, int axes,
                           const int64_t *size, const int64_t *stride);
 fl_dnn_item fl_dnn_graph(fl_dnn_maker *m, fl_dnn_handle h, int n, const fl_dnn_item *op);
-/* Tries the configurations of one mode of the heuristics until a plan can be made. */
+/* Tries cuDNN's configurations of one mode of its heuristics until a plan can be made. */
 void fl_dnn_choose(fl_dnn_maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned mode, int dtype,
                    int free);
 void fl_dnn_drop(fl_dnn_plan *p);            /* all that it is made of */

@@ -8,8 +8,8 @@
 #include "cuda/api/cufft_api.h"
 #include "cuda/driver/state.h"
 
-/* 'batch' transforms of length n: element k of transform t at t * next + k * step. across > 1: each
-** of (across, n) elements in a row, along both axes. */
+/* 'batch' transforms of length n: element k of transform t at t * next + k * step. across > 1: a
+** transform of two axes, of (across, n) elements in a row. */
 typedef struct fl_cufft_key {
   int64_t n, across, batch, in_step, in_next, out_step, out_next;
   int64_t type;
@@ -20,7 +20,8 @@ typedef struct fl_cufft_plan fl_cufft_plan;
 ** library is missing or does not support it; or, with an error in the context, it failed. */
 const fl_cufft_plan *fl_cufft_find(fl_cuda *s, const fl_cufft_key *k);
 int64_t fl_cufft_space(const fl_cufft_plan *p);         /* bytes of working memory */
-/* y from x (which a C2R transform may destroy); direction: that of complex transforms. */
+/* Computes y from x, which a C2R transform may destroy; inverse: the direction of complex
+** transforms. */
 flame_status fl_cufft_run(fl_cuda *s, const fl_cufft_plan *p, void *x, void *y, int inverse,
                           void *space, const char *what);
 void fl_cufft_close(fl_cuda *s, int host_only);

@@ -17,7 +17,8 @@ typedef struct fl_solver {
   fl_sol_params params;
   fl_sol_jacobi jacobi;
   fl_bla_handle blas;
-  fl_solver_need need[FL_SOLVER_NEEDS];  /* by hash; a later one replaces an earlier one */
+  /* by hash of the key; a later entry replaces an earlier one */
+  fl_solver_need need[FL_SOLVER_NEEDS];
 } fl_solver;
 
 /* Opened at first use; *out NULL: the libraries are missing. */

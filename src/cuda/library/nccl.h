@@ -48,18 +48,21 @@ typedef struct fl_nccl {
   fl_nccl_comm comm;
   fl_cu_stream lane;
   fl_cu_event fork;
-  uint8_t decided, serves;               /* the ranks have asked each other; NCCL is used */
+  /* the ranks have exchanged facts (nccl_meet.c); they use NCCL */
+  uint8_t decided, serves;
   uint8_t open;                          /* the main stream does not wait for the lane yet */
-  uint8_t spent;                         /* values that cannot be undone depend on the lane */
+  /* writes that cannot be undone depend on collectives of the lane */
+  uint8_t spent;
   struct { fl_nccl_kept *at; int64_t n, cap; } kept;
   fl_header first;                       /* of the first kept */
   const fl_call *last;                   /* the last collective, kept or of no bytes */
   fl_nccl_slot slot[FL_NCCL_SLOTS];      /* a ring */
   int oldest, flying;
-  int pending;                        /* 1: as far as is known, the newest is not on the lane yet */
+  int pending;                        /* 1: the newest call may not be queued on the lane yet */
 } fl_nccl;
 
-/* What moves this collective's arrays. May make s->nccl; if memory is out: the host. */
+/* Chooses what moves this collective's arrays. May make s->nccl; if memory is out, the host moves
+** them. */
 fl_lane fl_nccl_lane(fl_cuda *s, const fl_call *k);
 /* Queues a collective, which the ranks have agreed on; lane: not the host. As fl_group_run. */
 flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane);

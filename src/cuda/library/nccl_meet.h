@@ -3,8 +3,9 @@
 #define FL_CUDA_NCCL_MEET_H
 #include "cuda/library/nccl.h"
 
-/* The ranks, which have agreed on a collective, exchange facts and decide. 1: it is decided, and if
-** NCCL can be used it is open. Otherwise as fl_group_wait. */
+/* The ranks, which have agreed on a collective, exchange what they know of their GPUs and decide
+** whether to use NCCL. 1: it is decided, and the communicator is open if they do. Otherwise as
+** fl_group_wait. */
 int fl_nccl_meet(fl_cuda *s, fl_turn *t);
 /* Waits until the called function is done; r is its result. 0: it failed, or the group broke:
 ** t->fault. */

@@ -1,8 +1,8 @@
 /*
-** Which of several ways to make one result is the fastest here (FLAME_TUNE): each is run on the
-** operands at hand, in turn, five times; the first, which the library would choose, is kept unless
-** another's median is 3 % lower. The caller keeps the answer, also on disk: results differ in their
-** bits, and equal calls must give equal bits in this and later processes.
+** Finds the fastest of several ways to compute one result on this device (FLAME_TUNE): the ways are
+** run in turn on the current operands, five times each; way 0, which the library would choose, wins
+** unless another's median is 3 % lower. The caller keeps the answer, also on disk: the ways differ
+** in the last bits, and equal calls must give equal bits in this and later processes.
 */
 #ifndef FL_CUDA_TUNE_H
 #define FL_CUDA_TUNE_H

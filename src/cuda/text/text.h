@@ -10,22 +10,22 @@
 **   once     fl_text_geometry of each instance: grid, block, scratch, counters
 **   run      single: fl_text_params, launch entry 'name' with ONE by-value parameter of
 **            geometry.words * 8 bytes (at most 32764, mostly < 500)
-**            multi: fl_text_table, see there
+**            multi: see fl_text_multi
 ** An instance with grid 0 has nothing to do; a launch of grid 0 must be skipped.
 **
 ** Memory. scratch: uninitialised, 256-byte aligned, free again after the launch. counters:
 ** uint32 words that are 0 before a launch and 0 again after it (zero them once). fault: one
 ** fl_text_fault; of several faults of a run it keeps the one with the lowest (site, position).
 **
-** What the text depends on (the key): kind, dims count, instructions (but for scalar slots,
-** fault sites), operand dtypes, on which dims strides are 0, whether the innermost one is
-** 0 / 1 / other, the row class of n, and whether indices need 64 bits. Alignment and
-** divisibility are not in it: both paths are in the text, a word of the parameters picks.
+** What the text depends on (the key): kind, number of dims, instructions (without scalar slots and
+** fault sites), operand dtypes, on which dims strides are 0, whether the innermost stride is 0, 1
+** or another, the row class of n, and whether indices need 64 bits. Alignment and divisibility are
+** not in the key: the text has both paths, and a word of the parameters chooses.
 **
-** Order of float reductions, a function of n (and of whether anything is kept) (T lanes work on a
-** row; lane t takes elements (j * T + t) * 4 + q, q = 0..3, j ascending, into accumulators q,
+** Order of float reductions, a function of n (and of whether there is a kept dim); T lanes work on
+** a row: lane t takes elements (j * T + t) * 4 + q, q = 0..3, j ascending, into accumulators q,
 ** combined as (0 + 1) + (2 + 3); then lanes in halves: lane t with t ^ 1, t ^ 2, t ^ 4 … inside a
-** warp, warps likewise; every accumulator starts at the op's start value):
+** warp, warps likewise; every accumulator starts at the op's start value:
 **   ROW  n <= 4: T = 1; <= 16: 4; <= 64: 16; <= 1024: 32; <= 4096: 256; <= 8192: 512;
 **        <= 32768: 1024; more, and reductions of everything (no kept dim): chunks of 32768
 **        with T = 512, and the m chunk results are combined as a row of m elements, T = 512.
@@ -78,7 +78,8 @@ void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
 ** operand i's place (the operand's own offset is added here). scalar: the plan's. */
 void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *scalar,
                     const fl_text_aux *aux, int64_t *word);
-/* The words that hold numbers of the script, and which; returns how many. out: NULL to count. */
+/* Lists the words that hold numbers of the script, each with the number's index; returns how many.
+** out: NULL to count. */
 typedef struct fl_text_scalar { uint16_t word; uint32_t scalar; } fl_text_scalar;
 int fl_text_scalars(const fl_kernel *k, fl_text_scalar *out);
 
@@ -92,7 +93,7 @@ int fl_text_scalars(const fl_kernel *k, fl_text_scalar *out);
 typedef struct fl_text_multi { const void *table, *chunk, *scalar; } fl_text_multi;
 void fl_text_instance(const fl_kernel *k, void *const *address, const fl_text_aux *aux,
                       int64_t *word);
-/* Write the chunk entries (instance, block) of an instance at 'at'; returns how many. */
+/* Writes the chunk entries (instance, block) of an instance at 'at'; returns how many. */
 int64_t fl_text_chunks(const fl_kernel *k, int32_t instance, int32_t (*at)[2]);
 
 /* ---- steps with hand-written text: kernels/steps.cu ------------------------------------ */

@@ -16,8 +16,8 @@ typedef enum { C_MAP, C_GROUP, C_BLOCK, C_CHUNKS, C_COL } text_class;
 ** C_CHUNKS: longer rows */
 
 /* Where a value changes: nowhere, with the kept index, with the vector, with the element.
-** A MAP has no KEPT, a ROW no UNIFORM. The vector of a COL is four columns: KEPT changes with
-** the column, UNIFORM with the reduced index only. */
+** In a MAP no value is KEPT, in a ROW none is UNIFORM. The vector of a COL is four columns: KEPT
+** values change with the column, UNIFORM ones with the reduced index only. */
 typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
 
 enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_COUNTER, W_FIRST };
@@ -34,12 +34,13 @@ typedef struct text_form {
   int lanes, steps, persist;                /* ROW: T; vectors per lane; rows stay in registers */
   int threads;                              /* ROW, COL: threads per block, once planned */
   int blocks;                          /* blocks that a multiprocessor should hold; 0: any number */
-  int full;                                 /* ROW: rows fill their lanes, so no guard is needed */
+  /* ROW: the length is a multiple of the lanes' elements, so no guard is needed */
+  int full;
   int split;                                /* C_CHUNKS: one block per chunk; else per row */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
   uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (the map of an IOTA does not) */
-  uint8_t kept[FL_MAX_OPERANDS];            /* only kept dims count */
+  uint8_t kept[FL_MAX_OPERANDS];            /* only its strides along kept dims count */
   uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 per generator block */
   uint8_t vary[FL_MAX_INSTR];
   uint8_t round[FL_MAX_INSTR];              /* number of reductions in a chain below the value */

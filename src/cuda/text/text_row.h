@@ -27,7 +27,7 @@ int fl_row_sweeps(const text_form *f);
 /* Sweep p of 'count', with the values that it needs. */
 sweep fl_row_sweep(const row_writer *r, int p, int count);
 void fl_row_need(const row_writer *r, sweep *s);
-/* Chooses what it keeps: these values are cached then. */
+/* Chooses the values that the sweep keeps, and marks them in 'cached'. */
 void fl_row_choose(row_writer *r, sweep *s, int p, int count);
 int fl_row_in_round(const row_writer *r, int v, int round);
 int fl_row_store_level(const text_form *f, int s);
@@ -38,7 +38,8 @@ int fl_row_loads(const text_form *f, const uint8_t *need);
 void fl_row_late_loads(const row_writer *r, const uint8_t *need, uint8_t *late);
 /* Vectors of late loads in flight. */
 int fl_row_late_batch(const text_form *f);
-/* Elements of a row for which there is room; bytes of v if it is held. */
+/* The number of elements of a row for which there are registers; the bytes of an element of v, if
+** it is held. */
 int fl_row_room(const text_form *f);
 int fl_row_size(const text_form *f, int v);
 

@@ -1,17 +1,17 @@
 /*
-** Derivatives of user kernels: tree in, tree out. What comes out is again a function of the
-** language (tree.h), so it prints as CUDA text, runs in lanes, and can be derived again.
+** Derivatives of user kernels: tree in, tree out. The result is again a function of the language
+** (tree.h), so it can be printed as CUDA text, runs in lanes, and can be derived again.
 **
 ** - fl_kad_tangent: (arguments, tangents) -> (outputs, tangents of outputs): the same control
 **   flow with a second number beside every active one.
-** - fl_kad_adjoint: (arguments, cotangents of outputs) -> gradients. One thread replays its own
-**   forward from the inputs (writes to outputs dropped, or redone in a scratch copy where the
-**   derivative reads them) and then goes back. Loops store at most 'slot_bytes' each and recompute
-**   the rest (binomial checkpoints), whatever the trip count.
-** - A result is right or there is none: 'refusal' then says why, with the line.
+** - fl_kad_adjoint: (arguments, cotangents of outputs) -> gradients. Each thread repeats its own
+**   forward code from the inputs (without writes to outputs, or with writes to a scratch copy where
+**   the derivative reads them), then runs the reverse code. Loops store at most 'slot_bytes' each
+**   and recompute the rest (binomial checkpoints), whatever the trip count.
+** - If no right result can be made there is none, and 'refusal' says why, with the line.
 **
-** - fl_kad_gather: an adjoint that adds into neighbours, inverted: a thread for each element
-**   of the gradient, which asks the threads that read the element.
+** - fl_kad_gather inverts an adjoint that adds into neighbours: each thread makes one element of
+**   the gradient, and sums what the threads that read the element contribute.
 **
 ** Geometry: a derived kernel is launched with the grid, block and shared memory of the original
 ** (dynamic shared memory: see FL_KAD_SHARED), a gather kernel with FL_KAD_GATHER_BLOCK threads per
@@ -23,8 +23,8 @@
 #define FL_KERNEL_AD_H
 #include "kernel/facts/access.h"
 
-/* What is asked of one parameter: these flags or-ed. 0: the parameter is "nodiff", or no derivative
-** passes through it. Flags on integer parameters are ignored. */
+/* What is requested for one parameter: these flags or-ed. 0: the parameter is "nodiff", or no
+** derivative passes through it. Flags on integer parameters are ignored. */
 enum {
   FL_KAD_INPUT = 1,     /* derive with respect to its value (arrays: contents before launch) */
   FL_KAD_OUTPUT = 2,    /* non-const pointer: contents after the launch have a (co)tangent */
@@ -112,8 +112,9 @@ typedef struct fl_kad {
                            ** are atomic, in no fixed order; 0: none */
   int32_t taken_line;      /* line of an element whose cotangent goes to whichever thread takes it
                            ** first; 0: none */
-  uint8_t any_order;       /* the request was deterministic, yet all sums are FL_KM_FREE: a first
-                           ** pass could find no bound for values taken that way */
+  /* the request was deterministic, yet all sums are FL_KM_FREE: a first pass could find no bound
+  ** for values taken in that way */
+  uint8_t any_order;
 } fl_kad;
 
 /* Both return NULL only when memory is out. The given function is not changed. The result refers to

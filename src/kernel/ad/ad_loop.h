@@ -1,6 +1,6 @@
-/* What the files of AD on loops share: ad_loop.c (sets, values before the loop, the choice),
-** ad_pass.c (one pass), ad_slots.c (counting, snapshots, going back),
-** ad_undo.c (stores taken back). */
+/* What the files on the derivative of loops share: ad_loop.c (sets, values before the loop, choice
+** of a strategy), ad_pass.c (one pass), ad_slots.c (counting, snapshots, the reverse loop),
+** ad_undo.c (undoing stores). */
 #ifndef FL_KERNEL_AD_LOOP_H
 #define FL_KERNEL_AD_LOOP_H
 #include "kernel/ad/ad_state.h"
@@ -31,15 +31,16 @@ typedef struct fl_kloop {
   int n_undo;
   int32_t *pre;          /* by variable: the variable that holds its value before the loop, or -1 */
   int32_t *snap;                 /* by variable: the array of its snapshots, or -1 */
-  int32_t *pre_region, *snap_region;   /* the (first) region of dynamic shared memory with these */
+  /* the first region of dynamic shared memory that holds them */
+  int32_t *pre_region, *snap_region;
   int32_t pos, trips, k, p, m, sp;
   int64_t slots;                 /* 0: no state */
   int barrier;              /* fl_kbarrier + 1 of a barrier inside the loop that matters; 0: none */
 } fl_kloop;
 
 
-/* What the statements of a loop do with one variable: 'sums': v = v + e, a[i] += e; 'sets': any
-** other assignment; 'reads': the value is read elsewhere. */
+/* What the statements of a loop do with one variable. sums: v = v + e, a[i] += e; sets: any other
+** assignment; reads: the value is read outside of these sums. */
 typedef struct fl_kusage { int var, reads, sums, sets, declared; fl_kad_state *d; } fl_kusage;
 fl_kusage fl_kloop_usage(const fl_kloop *l, int var);         /* in the loop */
 int fl_kloop_see_usage(void *arg, fl_kstmt *s);               /* a visitor, for other pieces */
@@ -61,8 +62,8 @@ void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed);
 fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b);
 void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
                          fl_kexpr *from_at, int64_t n);
-/* Can the block keep a copy of shared array x? It can if the loop has a barrier, since then all its
-** threads pass. */
+/* Can the block keep a copy of shared array x? It can if the loop has a barrier, since then all
+** threads of the block run the loop. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);
 /* Where region k (NULL: none) of an array in shared memory begins, in elements. */
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);

@@ -29,9 +29,9 @@ typedef struct fl_kad_note {
 ** shadow. */
 enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE };
 
-/* A store to an element that other threads may write as well, at this place or another. AT_ONCE:
-** with no barrier in between; ALIKE: AT_ONCE, and only at this place or at one with the same index.
-** JOINED: the flags are those of several stores. */
+/* A store to an element that other threads may write as well, by this statement or another.
+** AT_ONCE: with no barrier in between; ALIKE: AT_ONCE, and only by this statement or one with the
+** same index. JOINED: the flags are those of several stores. */
 enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
        FL_KAD_MEETS_JOINED = 8 };
 
@@ -53,7 +53,8 @@ typedef struct fl_kad_state {
   uint8_t *zeroes;           /* n0 entries: a STORE clears the shadow element afterwards */
   uint8_t *strong_var;       /* n0 entries: its cotangent may be 0 where the slopes of its value are
                              ** not finite */
-  uint8_t strong;            /* such a value is being differentiated: 0 times anything is 0 */
+  /* such a value is being differentiated: a product with 0 is 0, also of Inf and NaN */
+  uint8_t strong;
   int32_t n_sites0;
   fl_kfacts *facts;          /* facts about the source's accesses as written; NULL: tangent mode */
   uint8_t *site_meets;       /* n_sites0 entries: FL_KAD_MEETS… of a store */
@@ -67,14 +68,14 @@ typedef struct fl_kad_state {
                              ** shadows', copies */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
-  uint8_t leave;             /* some threads may have returned: shared work is done by those left */
+  uint8_t leave;             /* some threads may have returned: shared work is done by the others */
   uint8_t returns;           /* threads may be gone at the end: no sums over the block there */
   uint8_t top;               /* all threads reach the statement that is being derived */
   uint8_t keep_forward, keep_reverse;   /* the replay, the reverse code need barriers */
   fl_kset taken_back;        /* arrays that the loop around restores round by round (ad_undo.c);
                              ** NULL: none */
-  fl_kset wished;            /* arrays to restore where that is easy, since their old values meet
-                             ** cotangents of 0; NULL: none */
+  fl_kset wished;            /* arrays to restore where that is easy, since their old values are
+                             ** only multiplied by cotangents of 0; NULL: none */
   fl_kset carried;      /* variables that the next iteration of the loop around reads; NULL: none */
   struct fl_kad_seen *seen;  /* values of the current statement that are already in a variable */
   struct fl_kad_choice *first_choice, *last_choice;       /* ad_tell.c */
@@ -150,7 +151,7 @@ int fl_kad_chooses(const fl_kexpr *x);        /* min, max and similar functions:
 /* A copy of f in which barriers of warps, in loops that all threads of the block go through
 ** together, are barriers of the block (ad_barrier.c); NULL: there are none. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
-/* ad_tell.c: tells what became of the request: x; NULL: nothing */
+/* ad_tell.c: prints the result x of the request (FLAME_DEBUG=6); NULL: there is none */
 void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
 /* Adds a row to the table of strategies that FLAME_DEBUG=6 prints: what is done at that line with
 ** variable var (-1: with a loop). Without FLAME_DEBUG=6 nothing is kept. */

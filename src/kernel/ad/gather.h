@@ -10,9 +10,10 @@
 enum { FL_KG_CHAINS = 4, FL_KG_RANGES = 9, FL_KG_NEAR = 1 << 20, FL_KG_CARRIES = 64 };
 
 /* How an element's number is taken apart: j = b[0] + m[0] * (b[1] + m[1] * b[2]), once per thread;
-** then the number of a nearby source thread needs no division. m are the source's moduli made
-** positive. The moduli of an index are positive, or no thread reaches it: then the highest b is far
-** below 0. For a number of the thread, 'sign' is the sign of C's quotient. */
+** then the number of a nearby source thread needs no division. m are the absolute values of the
+** source's moduli. The moduli of an index are positive wherever a thread reaches it; if they are
+** not, the highest b is far below 0. For a number of the thread, 'sign' is the sign of C's
+** quotient. */
 typedef struct fl_kchain {
   int n;                         /* moduli, 1 or 2 */
   fl_kterm whole[2];             /* m[0], m[0] * m[1] */

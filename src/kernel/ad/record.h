@@ -1,6 +1,6 @@
 /*
-** Atomics whose old value the kernel uses (a counter that gives out places): the value depends
-** on the order of the threads, so a derivative cannot find it again. The launch that is
+** Atomics of which the kernel uses the old value (as of a counter that gives each thread a place):
+** it depends on the order of the threads, so a derivative cannot find it again. The launch that is
 ** differentiated records these values, one per place in the text and thread, and the derivative is
 ** that of a kernel that reads the recorded values.
 */

@@ -1,5 +1,5 @@
 /*
-** Loops whose rounds are known from the text, written out.
+** Unrolls loops whose rounds are known from the text.
 */
 #ifndef FL_KERNEL_UNROLL_H
 #define FL_KERNEL_UNROLL_H

@@ -13,9 +13,9 @@ typedef struct fl_kaccess {
   uint8_t writes;            /* plain STORE */
   uint8_t accumulates;       /* a STORE with accumulate, or an ATOMIC ADD or SUB without result */
   uint8_t other_atomics;     /* MAX, MIN, EXCH, CAS, … or a used result */
-  uint8_t reads_first;       /* in the order of the text, the first access reads (+= included,
-                             ** atomics not): the kernel reads what it was given */
-  uint8_t reads_unwritten;   /* it may read an element that the same thread has not surely written
+  uint8_t reads_first;       /* in the order of the text, the first access reads (+= does, atomics
+                             ** do not count): the kernel reads the contents before the launch */
+  uint8_t reads_unwritten;   /* it may read an element that the same thread may not have written
                              ** before with the same index expression */
   int32_t read_line, write_line, unwritten_line;   /* first such line, 0: none */
 } fl_kaccess;
@@ -78,8 +78,8 @@ int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const f
 ** The core of an index that is no form is its unknown part (idx[i] of 4 * idx[i] + 1). */
 typedef struct fl_kshape { int64_t mod, rest; int32_t core, alike; } fl_kshape;
 fl_kshape fl_kindex_shape(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
-/* The loops around s (bits by label, below 64) whose rounds have different
-** indices in one thread. */
+/* The loops around s (a bit for each label below 64) in which each round of a thread has different
+** indices. */
 uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* In the loop with label 'loop', directly around both accesses: does a thread never read with
 ** 'read' an element that it writes with 'write' later in the same round (unless 'before') or in a
@@ -87,8 +87,8 @@ uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
 int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
                         int32_t loop);
 /* In the loop with label 'loop', directly around both: does no round access with p an element that
-** another round accesses with q? If p and q are one access, or always have equal indices, this is
-** asked where fl_kindex_rounds says that the rounds differ. */
+** another round accesses with q? Where p and q are one access, or always have equal indices,
+** fl_kindex_rounds must have said that the rounds differ. */
 int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q,
                            int32_t loop);
 /* Sets what all answers of k may use of the launch from now on, and where its use is noted. Without

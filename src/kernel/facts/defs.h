@@ -1,7 +1,7 @@
 /*
 ** Where the variables of a function get their values, found once over a body; which loops count,
-** and by what. All code that replaces a variable by its value, or asks whether it is a counter,
-** asks here.
+** and by what. All code that replaces a variable by its value, or needs to know whether it is a
+** counter, uses this.
 **
 ** Places are the numbers of statements in the order of the text, from 1; a construct has a lower
 ** number than its parts. In
@@ -18,8 +18,8 @@ typedef struct fl_kdef {
   uint8_t param;          /* a parameter, or a member of one: it has a value before any statement */
   uint8_t in_loop;           /* one of them is in a loop */
   uint8_t zero;              /* an integer that is assigned only 0, or another such integer */
-  int32_t order, until;      /* place of its first assignment; place up to which that value holds in
-                             ** a round */
+  int32_t order, until;      /* place of its first assignment; place up to which the variable keeps
+                             ** that value, in one round */
   const fl_kexpr *value;     /* the value first assigned; NULL: it is the result of a statement */
   const fl_kexpr *step;      /* the value assigned second, in the step of while loop step_loop */
   int32_t step_loop;
@@ -54,7 +54,7 @@ static inline int fl_kdef_is_given(const fl_kdefs *d, int32_t var) {
 /* Is it assigned once before a loop, and once more in the loop's step? */
 int fl_kdef_is_counter(const fl_kdefs *d, int32_t var);
 
-/* ---- without a table: what a piece of the tree assigns ---- */
+/* ---- without the table: assignments in a part of the tree ---- */
 
 /* How many statements in b assign to the variable; *last (if not NULL): one of these. */
 int fl_kassigned(const fl_kblock *b, int32_t var, const fl_kstmt **last);

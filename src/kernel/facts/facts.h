@@ -19,7 +19,7 @@ typedef struct fl_kfact {
   fl_kshape shape;
 } fl_kfact;
 
-/* Two stores of which each element belongs to one thread, for both together. */
+/* Two stores such that one thread writes each element with both of them. */
 typedef struct fl_kpair { int32_t site, other; struct fl_kpair *next; } fl_kpair;
 
 typedef struct fl_kfacts {
@@ -40,12 +40,12 @@ static inline const fl_kfact *fl_kfact_of(const fl_kfacts *x, int32_t site) {
   static const fl_kfact none = { .shape = { 1, 0, 0, 0 } };
   return x && site >= 0 && site < x->n ? &x->at[site] : &none;
 }
-/* Does each element that both stores write belong to one thread? */
+/* Does one thread write each element that both stores write? */
 int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other);
 
 /* ---- two accesses of one array ---- */
 
-/* Are their indices never one number, in any threads at any time? */
+/* Do their indices always differ, in any two threads at any time? */
 int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b);
 /* Are their indices the same function of the thread and of the counters around them? */
 static inline int fl_kfact_is_one(const fl_kfact *a, const fl_kfact *b) {
@@ -64,7 +64,8 @@ static inline int fl_kfact_differs(const fl_kfact *a, const fl_kfact *b) {
 /* Accesses whose indices have the same core and rests that differ by less than its mod: each
 ** element belongs to one value of the core. */
 typedef struct fl_kspan { int32_t core; int64_t least, most; uint8_t any, split; } fl_kspan;
-void fl_kspan_add(fl_kspan *s, const fl_kfact *x);       /* split: they are not so */
+/* split: the rests differ by more, or the cores differ */
+void fl_kspan_add(fl_kspan *s, const fl_kfact *x);
 /* rounds.c: var_rounds, fl_kfact.final */
 void fl_kfacts_rounds(fl_kfacts *x, const fl_kindices *k);
 static inline int fl_kloop_bit(uint64_t loops, int32_t label) {

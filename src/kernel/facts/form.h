@@ -25,10 +25,10 @@ typedef struct fl_kterm {
   int64_t c;
   int n;
   int32_t s[FL_KPOLY_FACTORS];
-} fl_kterm;                                 /* c * product, sorted */
+} fl_kterm;                                 /* c * product; the symbols are sorted */
 
-/* narrow: some step was made in 32 bits. unsure: in an unsigned type a step may have been below 0,
-** or terms cancelled, so that the magnitudes of those that are left do not bound all steps. */
+/* narrow: some step was made in 32 bits. unsure: an unsigned step may have been below 0, or terms
+** have cancelled, so that the sum of magnitudes of the remaining terms does not bound all steps. */
 typedef struct fl_kpoly {
   int n;
   uint8_t bad, narrow, unsure;      /* bad: the expression is no such sum, or the sum is too long */
@@ -55,8 +55,9 @@ static inline int fl_kterm_equal(const fl_kterm *a, const fl_kterm *b) {
 }
 int fl_kterm_holds(const fl_kterm *t, int32_t s);
 void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor */
-/* The digit of a term in mixed radix: the one symbol in it that is not known, which is dropped, so
-** that its stride is left. -1: all are known; FL_KDIGIT_SEVERAL: there is no such digit. */
+/* The digit of a term in mixed radix: the one symbol in it that is not known. It is removed from
+** the term, which leaves its stride. -1: all are known; FL_KDIGIT_SEVERAL: there is no such
+** digit. */
 enum { FL_KDIGIT_SEVERAL = -2 };
 typedef int fl_kis_known(const void *arg, int32_t s);
 int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg);

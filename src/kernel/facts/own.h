@@ -1,5 +1,4 @@
-/* The search for the thread that an element belongs to (own.c), and its client,
-** own_places.c. */
+/* The search for the thread that owns an element (own.c), for its client own_places.c. */
 #ifndef FL_KERNEL_OWN_H
 #define FL_KERNEL_OWN_H
 #include "kernel/facts/route.h"

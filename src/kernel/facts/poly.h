@@ -12,8 +12,7 @@
 
 enum { FL_KPOLY_LOOPS = 32 };
 
-/* An expression at a place, whose value is some unknown number. order 0: at the place asked
-** about. */
+/* An expression of unknown value, at a place. order 0: the place of the question. */
 typedef struct fl_kunknown {
   const fl_kexpr *x;
   int32_t order, symbol;
@@ -30,7 +29,7 @@ struct fl_kindices {
   fl_kdefs *defs;
   fl_kuniform *uniform;
   fl_kpolys *seen;                          /* cores of indices that were read: fl_kshape */
-  fl_kunknown **unknown;                    /* what is no form in them */
+  fl_kunknown **unknown;                    /* the parts of these indices that are no form */
   fl_kquotients *quotients;
 };
 

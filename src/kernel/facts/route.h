@@ -1,6 +1,6 @@
 /*
-** The way to a statement: the conditions that hold there and the loops around it. index.c (classes,
-** digits) and own.c (which thread owns an element) ask it about bounds.
+** The way to a statement: the conditions that hold there and the loops around it. It gives bounds
+** to index.c (classes, digits) and own.c (which thread owns an element).
 */
 #ifndef FL_KERNEL_ROUTE_H
 #define FL_KERNEL_ROUTE_H
@@ -26,8 +26,8 @@ fl_kpoly fl_kroute_step(const fl_kroute *r, int32_t var);
 /* The first value of a counter, and its step; 0: symbol s is no counter, or these are no forms. */
 int fl_kroute_counts(const fl_kroute *r, int32_t s, fl_kpoly *first, fl_kpoly *step);
 
-/* One of the numbers that tell the evaluations of an index apart, and its stride. REM: (unit / low)
-** % (high / low) for a quotient's unit; LAST: unit / high; else symbol s. */
+/* A digit: one of the numbers by which evaluations of an index differ, and its stride. REM: (unit /
+** low) % (high / low) for a quotient's unit; LAST: unit / high; else symbol s. */
 typedef enum { FL_KDIGIT_SYMBOL, FL_KDIGIT_REM, FL_KDIGIT_LAST } fl_kdigit_kind;
 typedef struct fl_kdigit {
   int32_t s;
@@ -49,8 +49,8 @@ int fl_kroute_is_chain(const fl_kroute *r, const fl_kdigit *d, int n);
 int fl_kroute_is_remainder(const fl_kroute *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m);
 /* Is symbol s surely not negative? */
 int fl_kroute_not_negative(const fl_kroute *r, int32_t s);
-/* What tells the threads apart in a counter that begins at a thread's index: FL_KSYM_GLOBAL + axis
-** for a grid stride, threadIdx for a block stride; -1: it is the same in all threads. -2:
+/* In which symbol of the thread a counter that begins at a thread's index differs: FL_KSYM_GLOBAL +
+** axis for a grid stride, threadIdx for a block stride; -1: it is the same in all threads. -2:
 ** unknown. */
 int32_t fl_kroute_counter(const fl_kroute *r, int32_t var);
 #endif

@@ -1,8 +1,8 @@
 /*
-** In which threads of a launch a value is the same. A fixed point over the variables, falling from
-** "the same in the grid" through "the same in a block" to unknown: a variable's level is at most
-** that of each value assigned to it and of the conditions that decide whether a thread reaches the
-** assignment.
+** In which threads of a launch a value is the same. The levels are "the same in the grid", "the
+** same in a block" and unknown. All variables start at the highest, and fall until nothing changes:
+** a variable's level is at most that of each value assigned to it and of the conditions that decide
+** whether a thread reaches the assignment.
 **
 ** For any two threads, wherever they are: in
 **   int n = m / blockDim.x;  if (threadIdx.x < 4) n++;  for (int j = 0; j < m; j++) s += x[j];

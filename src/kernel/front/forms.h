@@ -5,7 +5,8 @@
 
 #define FL_UNNAMED "struct"                  /* the name of a struct or union without a name */
 const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
-/* The member 'name' of a union, as a place in its bytes; and the names of all its members. */
+/* fl_union_part: the member 'name' of a union, as a place in its bytes; the other: the names of all
+** its members. */
 fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 

@@ -1,9 +1,9 @@
 /*
 ** The front end's own state: one pass over the tokens that checks types and builds the tree
 ** as it reads. A call of a __device__ function is inlined by reading its tokens again in a
-** separate scope. What stops a kernel is noted once (refuse) and makes every later token
-** END, so that all loops of the parser come to their ends; no function need look at it except
-** to avoid work on NULL. Depth of the C stack is bounded by 'nest'.
+** separate scope. The first error is kept (refuse) and makes every later token END, so that all
+** loops of the parser end; functions need to test for it only where they would use a NULL. Depth of
+** the C stack is bounded by 'nest'.
 */
 #ifndef FL_KERNEL_FRONT_H
 #define FL_KERNEL_FRONT_H
@@ -58,7 +58,7 @@ typedef enum {
   FL_SYM_SHARED,    /* __shared__ at file scope */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
   FL_SYM_TEMPLATE,  /* of structs */
-  FL_SYM_SPACE,     /* a namespace: names in it are looked up without it */
+  FL_SYM_SPACE,     /* a namespace; the names declared in it are symbols without its prefix */
   FL_SYM_PACK,    /* of a template: n_inner symbols in 'inner'; NULL: variables "name k" (pack.c) */
   FL_SYM_TEXT,      /* a string literal for printf: 'why' */
   FL_SYM_WRONG      /* known, but outside the language for the reason 'why' */
@@ -87,7 +87,7 @@ typedef struct fl_kformal {
 } fl_kformal;
 
 /* A __device__ function: free, a member, a constructor (result void), a lambda, or a template of
-** one. Its tokens are read again at each call. */
+** one of these. Its tokens are read again at each call. */
 typedef struct fl_kdevice {
   const char *name;
   int32_t line, n_params;
@@ -97,7 +97,7 @@ typedef struct fl_kdevice {
   int64_t inits, body;           /* ':' of a constructor (0: none), '{' (-1: none) */
   int64_t arrow;                 /* token of the type after '->'; 0: none */
   int busy;                      /* it is being inlined: a call of it is recursion */
-  const char *why;               /* not NULL: why it cannot be called */
+  const char *why;               /* why it cannot be called; NULL: it can */
   uint8_t returns;               /* fl_kreturns */
   uint8_t is_static, is_const, is_maker, is_explicit;     /* for members; is_maker: a constructor */
   uint8_t on_device;             /* it says __device__ */
@@ -229,7 +229,7 @@ typedef struct fl_front {
   int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
   struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
-  int turning, turn_wanted;  /* the body is read with them; should be; 2: with all structs */
+  int turning, turn_wanted;  /* the body is read with turns; it should be (2: for all structs) */
   const fl_ctype *vectors[64];
   int n_vectors;
 } fl_front;
@@ -312,7 +312,7 @@ void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
 fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
-/* Declares a formal of the function whose body begins at token 'body': an object, which is an array
+/* Declares a formal parameter of the function with its body at token 'body': an object, or an array
 ** if it is a vector that the body indexes. */
 int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body);
 fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body,
@@ -323,7 +323,8 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
                        int32_t line);
 /* "a[] = {…}" counted */
 const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);
-/* A constant from the list at the tokens. 0: not constant; with 'try' nothing is taken then. */
+/* Declares a constant from the list at the tokens. 0: it is not constant; with 'try' nothing is
+** taken then. */
 int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
@@ -338,8 +339,8 @@ void fl_decl_assert(fl_front *p);                            /* takes a static_a
 /* ---- device.c, overload.c: functions that are inlined; template.c;
 ** ---- member.c: structs with functions, lambdas */
 
-/* Scans a function whose head starts at the tokens: its name, '(' and what follows it, and unless
-** it is a template its formals. owner: its struct, or NULL. Returns NULL if it is no function
+/* Scans a function that begins at the tokens: its name, '(' and what follows, and unless it is a
+** template its formal parameters. owner: its struct, or NULL. Returns NULL if it is no function
 ** (nothing is taken) or was refused. */
 fl_kdevice *fl_device_scan(fl_front *p, const char *owner);
 void fl_device_formals(fl_front *p, fl_kdevice *d);     /* behind '(', takes ')' */
@@ -349,7 +350,7 @@ void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t,
                       const fl_specifiers *s, int ref);
 /* Adds d under its name to the symbols from 'from' on. */
 void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);
-/* The function to call or its instance; NULL: none, or refused. *exact: no conversion is needed. */
+/* The function or instance to call; NULL: none, or refused. *exact: no conversion is needed. */
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
 /* prefer.c: compares the formals of a call. 1: a is preferred to b; -1: b to a; 0: neither. */
 int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count);
@@ -372,14 +373,16 @@ int fl_template_angle(fl_front *p, int k);                 /* tokens of <…> at
 int fl_template_splits(fl_front *p, int k);           /* its last token is the first half of '>>' */
 /* the file's names, valid until one is added */
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
-int fl_scope_is_template(const fl_symbol *s);          /* inside itself also an instance is */
+/* is it a template, or, inside a template, an instance of it? */
+int fl_scope_is_template(const fl_symbol *s);
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
 void fl_scope_rename(fl_front *p);                         /* takes "a = b::c;" after 'namespace' */
 void fl_scope_tell_apart(fl_front *p, int64_t from);       /* ambiguous names are refused */
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
-/* At '{' or the ':' of bases; takes '}'. of, args: the template it is an instance of, or NULL.
-** *type is set before the signatures of its functions are read, since they may name it. */
+/* Reads a struct from '{' or the ':' of its bases to '}'. of, args: the template it is an instance
+** of, or NULL. *type is set before the signatures of its functions are read, since they may name
+** it. */
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
                                  const fl_ktemplate *of, const fl_symbol *args, int n_args,
                                  const fl_ctype **type);
@@ -476,24 +479,25 @@ void fl_memory_compare(fl_ksource *s);                       /* all are */
 
 /* ---- view.c: memory seen as numbers of another type ------------------------------------------ */
 
-/* The element type that the object declared at the tokens gets from view.c; VOID: its own. */
+/* The element type that view.c gives to the object declared at the tokens; VOID: that of its
+** declaration. */
 int fl_view_stored(const fl_front *p, const char *name);
-/* Declares that variables from 'var' on are an object of type t, declared at the tokens. */
+/* Notes that the variables from 'var' on are the object of type t declared at the tokens. */
 void fl_view_settle(fl_front *p, const fl_ctype *t, const char *name, int32_t var, int32_t n);
 fl_cvalue fl_view_chosen(fl_front *p, int type, int32_t line);       /* a number that an IF sets */
-/* The object of variable "var" should have elements of type "want"; leaf: it has a variable per
-** leaf; CAST: and a pointer to it is cast. 1: it will have them when the body is read again. */
+/* Requests elements of type 'want' for the object of variable 'var'. leaf: it has a variable per
+** leaf; CAST: and a pointer to it is cast. 1: it gets them when the body is read again. */
 enum { FL_VIEW_LEAF = 1, FL_VIEW_CAST };
 int fl_view_note(fl_front *p, int32_t var, int want, int leaf);
 /* The unit of v.idx for a place of type t, in 'bytes'. */
 int64_t fl_view_units(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line);
 int64_t fl_view_units_in(const fl_front *p, const fl_cvalue *v, int64_t bytes);
-void fl_view_meet(fl_front *p, fl_cvalue *x, fl_cvalue *y);   /* they count the same */
-void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* scalars of it count */
+void fl_view_meet(fl_front *p, fl_cvalue *x, fl_cvalue *y);   /* gives x and y the same unit */
+void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* v counts scalars of type to */
 fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v);       /* of the variable */
 fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line);
 void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
-/* Copies an object by its elements. 0: they differ, or are of type t. */
+/* Copies element by element. 0: the two have different elements, or those of their type. */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
 void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line);   /* align.c: v is accessed */
@@ -506,8 +510,9 @@ typedef struct fl_kmark { fl_kblock *b; fl_kstmt *last; int32_t vars; } fl_kmark
 fl_kmark fl_order_mark(const fl_front *p);
 fl_kblock fl_order_since(const fl_kmark *m);        /* the statements added since m, still linked */
 fl_kblock fl_order_cut(const fl_kmark *m);         /* the same statements, taken out of the block */
-/* Makes the n values v independent of the statements added since m: one that these change is saved
-** in a variable before them. address: only the address of v is saved, not what is stored there. */
+/* Makes the n values v independent of the statements added since m: a value that they change is
+** saved in a variable before them. address: only the address of v is saved, not what is stored
+** there. */
 void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
                      int32_t line);
 /* The n values x, whose statements begin at m, and y, whose statements begin at 'middle', are
@@ -531,10 +536,10 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 typedef struct fl_kturn fl_kturn;
 fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an ordinary array */
 /* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn? It may if 'of'
-** is a number, or a struct of numbers of one type that are contiguous. */
+** is a number, or a struct of contiguous numbers of one type. */
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
-/* x and y point into two arrays. 1: that is possible here; 0: it is not, but may be when the body
-** is read again. */
+/* Called if x and y point into two arrays. 1: turns are in use; 0: they are not yet, and may be
+** when the body is read again. */
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 /* Is the pointer assigned between token 'at', 'depth' blocks deep, and the end of its block? */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);

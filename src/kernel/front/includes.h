@@ -2,8 +2,8 @@
 ** Which files a kernel's text may read. The text that goes to a device's compiler is rewritten so
 ** that no directive in it names a file, however the directive is spelled: as "%:include", with a
 ** backslash and newline or a comment inside, in trigraphs, by a macro. <name> of a toolkit header
-** stays, and so do files in folders that the caller named. It makes no difference whether a place
-** is in a comment or a literal, since two readers may disagree about that.
+** stays, and so do files in folders that the caller named. Comments and literals are rewritten too,
+** since a compiler may disagree with us about where they end.
 */
 #ifndef FL_KERNEL_INCLUDES_H
 #define FL_KERNEL_INCLUDES_H
@@ -12,8 +12,8 @@
 /* folders: the caller named some, so relative names of files are allowed. Lines keep their
 ** numbers. */
 void fl_kincludes_put(fl_text *t, const char *text, int folders);
-/* Could a macro, of the text or of a header, paste the name of an include directive out of words in
-** the text (as written by fl_kincludes_put) and the options? Asked before the text goes to a
+/* Could a macro (of the text or of a header) paste the name of an include directive from words of
+** the text (as written by fl_kincludes_put) and the options? Called before the text goes to a
 ** device's compiler. */
 int fl_kincludes_pasted(const char *text, const char *const *option, int n);
 /* Is <name> a header that a kernel may include? The name has n bytes. */

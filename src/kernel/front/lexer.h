@@ -42,8 +42,8 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
 /* The directives that a compiler's options ("-DN=4") stand for. NULL: no memory. */
 const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);
 
-/* Asked before item n is added to a list of fixed size. NULL: there is room; else a message such as
-** "at most 16 arguments of a call". Every such list asks this, or fl_front_room where there is a
+/* Called before item n is added to a list of fixed size. NULL: there is room; else a message such
+** as "at most 16 arguments of a call". Every such list uses this, or fl_front_room where there is a
 ** parser. */
 const char *fl_kfull(fl_karena *a, int64_t n, int64_t most, const char *what);
 

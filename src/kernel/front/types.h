@@ -59,7 +59,8 @@ int fl_ctype_leaves(const fl_ctype *t);
 ** VOID: it is not. */
 int fl_ctype_element(const fl_ctype *t, int64_t *n);
 int fl_ctype_same(const fl_ctype *a, const fl_ctype *b);       /* constness aside */
-int fl_ctype_has_array(const fl_ctype *t);                     /* or a pointer */
+/* does it hold an array or a pointer? */
+int fl_ctype_has_array(const fl_ctype *t);
 const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t n);
 /* All leaves in order into out[fl_ctype_leaves(t)]; 'prefix' begins the paths. A pointee that is
 ** not of one type is bytes. 0: no memory or arrays deeper than FL_K_MAX_RANK (then failed is not

@@ -1,14 +1,14 @@
 /*
 ** A user kernel on the CPU: the tree as linear code over lanes. All threads of a block execute the
-** code together, one statement at a time (masks tell which take part), so barriers cost nothing,
-** shuffles are permutations and atomics happen in lane order: results are reproducible. Blocks are
-** independent units: the caller runs them on threads as it likes, unless fl_lane_serial() says that
-** their order shows in the result.
+** code together, one statement at a time (masks tell which threads are active), so barriers cost
+** nothing, shuffles are permutations and atomics happen in lane order: results are reproducible.
+** Blocks are independent units: the caller runs them on threads as it likes, unless
+** fl_lane_serial() says that their order shows in the result.
 **
-** - A kernel never touches memory outside its arguments, and what is certainly wrong ends the
-**   launch whatever the checks: an index out of range, a barrier that not all threads reach, a
-**   shuffle from an absent lane, a failed assert, a thread's step limit. Other faults are found if
-**   'checks' includes them.
+** - A kernel never touches memory outside its arguments, and certain faults end the launch whatever
+**   the checks: an index out of range, a barrier that not all threads reach, a shuffle from an
+**   absent lane, a failed assert, a thread's step limit. Other faults are found if 'checks'
+**   includes them.
 ** - The first fault of the lowest block is reported, the same with any number of threads:
 **   reports of several workers are joined by fl_lane_report_join.
 ** - Kernels with races get one of their possible results, since threads run in lockstep;
@@ -99,9 +99,9 @@ int fl_lane_serial(const fl_lane_code *c, const fl_lane_launch *l);
 int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);
 /* Bytes of scratch (aligned to 64) that one worker needs. */
 size_t fl_lane_scratch(const fl_lane_code *c, const fl_lane_launch *l);
-/* Called once per worker and launch; then blocks run in any number. fl_lane_block returns 0 on a
-** fault; blocks with higher numbers then need not run. 'report' tells it, and is else not
-** written. */
+/* fl_lane_begin is called once per worker and launch; then fl_lane_block runs any number of blocks.
+** It returns 0 on a fault, with the fault in 'report'; blocks with higher numbers then need not
+** run. */
 void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch);
 int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block, void *scratch,
                   fl_lane_report *report);

@@ -4,8 +4,8 @@
 #include "kernel/lanes/lane_code.h"
 #include <stddef.h>
 
-/* A value that is in a register: an equal key gives that register while the versions are
-** current. */
+/* A value that is in a register: for an equal key that register is used again, while the versions
+** are current. */
 typedef struct fl_lane_known {
   int32_t key[4], version[3];   /* fn or ~op, operands; versions of the operands */
   int32_t reg, reg_version;
@@ -29,7 +29,7 @@ typedef struct fl_lane_builder {
   struct fl_lane_place_ctx *around;
 } fl_lane_builder;
 
-fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: a spare instruction when
+fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: an unused instruction if
                                                            ** memory is out */
 int32_t fl_lane_reg_new(fl_lane_builder *b, int uniform, int wide, int temporary);
 int32_t fl_lane_constant(fl_lane_builder *b, int type, fl_kvalue v);

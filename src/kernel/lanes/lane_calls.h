@@ -1,6 +1,6 @@
 /*
 ** The functions of builtins.def over lanes of type T, named by the suffix S; lane_ops.h includes
-** this once for each of both types.
+** this once for f32 and once for f64.
 */
 #define FLOAT1(id, name32, name64, value, d0) UNARY(JOIN(call_##id, S), T, T, value)
 #define FLOAT2(id, name32, name64, value, d0, d1) BOTH(JOIN(call_##id, S), T, T, value)

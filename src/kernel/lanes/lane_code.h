@@ -28,8 +28,8 @@ static inline int fl_lane_wide(int cls) { return cls >= FL_LC_I64; }
 typedef void (*fl_lane_fn)(void *y, const void *a, const void *b, const void *c, int64_t n,
                            int uni);
 
-/* Stamps of accesses (lane_check.c): of old ones that are at least 'from', those of this block are
-** at least 'block', and those after its last barrier at least 'epoch'. */
+/* Bounds of stamps (lane_check.c). Stamps of this launch are at least 'from', those of this block
+** at least 'block', those after its last barrier at least 'epoch'. */
 typedef struct fl_lane_order { int64_t from, block, epoch; } fl_lane_order;
 enum { FL_LANE_LANES = 1023 };                     /* the bits of a stamp that tell the lane */
 
@@ -53,7 +53,8 @@ typedef struct fl_lane_table {
   /* 1 when a[i] == a[0] + i in 64 bits, by class (integers). */
   int (*in_a_row[FL_LC_COUNT])(const void *a, int64_t n);
   void (*ramp[2])(void *y, int64_t n, int64_t first, int64_t step);     /* by wide */
-  /* Of each row of w lanes, the w elements from at[row] on; the element at[row]. By wide. */
+  /* load_rows: for each row of w lanes the w elements from at[row] on; the other: the element
+  ** at[row]. By wide. */
   void (*load_rows[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
   void (*load_flat[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
   void (*range)(const int64_t *a, int64_t n, int64_t *low, int64_t *high);
@@ -64,7 +65,8 @@ typedef struct fl_lane_table {
   int32_t (*mask_and_not)(int32_t *y, const int32_t *m, const int32_t *c, int64_t n);
   int32_t (*mask_without)(int32_t *y, const int32_t *x, const int32_t *m, int64_t n);
   int32_t (*mask_test)(const int32_t *m, const int32_t *c, int64_t n);   /* lanes with c */
-  /* Marks of consecutive elements, accessed by the lanes from 'lane' on (lane_check.c). */
+  /* Checks the marks of consecutive elements, accessed by the lanes from 'lane' on
+  ** (lane_check.c). */
   int (*in_order)(const int64_t *old, int64_t n, const fl_lane_order *o, int64_t lane);
   void (*stamp)(int64_t *to, int64_t n, int64_t first);
   void (*stamp_read)(int64_t *read, int64_t *reader, int64_t n, int64_t first, int64_t block);

@@ -2,8 +2,8 @@
 ** The loops over lanes: one table per instruction set, compiled for base and
 ** AVX2 (base/isa.h). Both are compiled from the same text with the same order of operations, so
 ** results are bit-identical. Rules: no branch in a loop that is to be vectorised; nothing is
-** contracted; in-place safe ('ivdep' promises that arrays are equal or apart, but for scatter,
-** which has no pragma).
+** contracted; loops work in place ('ivdep' promises that arrays are equal or do not overlap, except
+** in scatter, which has no pragma).
 */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -26,7 +26,7 @@
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 
-/* The names that builtins.def needs from the file that includes it. */
+/* Names that builtins.def needs from the file that includes it. */
 static inline float ops_round_f32(float x) { return roundf(x); }
 static inline double ops_round_f64(double x) { return round(x); }
 #define ops_fma_f32 fmaf

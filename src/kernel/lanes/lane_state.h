@@ -24,16 +24,18 @@ typedef struct fl_lane_linear {
 
 typedef struct fl_lane_mask { int32_t count; const int32_t *at; int32_t *own; } fl_lane_mask;
 
-/* Recorded accesses of one array, by element (lane_check.c); NULL: not needed for it. Of changes
-** (atomic) and reads, the last one and the last one by another thread than that. */
+/* Recorded accesses of one array, by element (lane_check.c); NULL: not needed. 'change' and 'read'
+** are the last atomic change and the last read, 'changer' and 'reader' the last ones by another
+** thread than these. */
 typedef struct fl_lane_marks { int64_t *write, *change, *changer, *read, *reader; } fl_lane_marks;
 
 /* The tables of marks: kept from launch to launch, as stamps grow (lane_shadow.c). */
 struct fl_lane_shadow {
   fl_mem *mem;
-  int64_t *cells, n_cells, n_used;     /* used: by this launch */
+  int64_t *cells, n_cells, n_used;     /* n_used: the cells that this launch uses */
   int64_t next;                        /* all stamps so far are below this one */
-  int64_t first, most;                 /* of this launch: its first stamp; blocks that differ */
+  /* of this launch: its first stamp; number of blocks with different stamps */
+  int64_t first, most;
   int32_t n_vars, tick_bits, tick_shift, block_shift;
   fl_lane_marks *of;                   /* by variable */
 };
@@ -87,8 +89,8 @@ static inline int fl_lane_first(const fl_lane_state *s) {
   return i;
 }
 
-/* lane_linear.c: computes the result of p as a linear value (0: it has to be done by lanes);
-** writes linear values to their registers, one or those that p needs. */
+/* lane_linear.c: the first computes the result of p as a linear value (0: it must be computed lane
+** by lane); the others write linear values to their registers, one of them or all that p needs. */
 int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p);
 void fl_lane_spread(fl_lane_state *s, int32_t reg);
 void fl_lane_spread_operands(fl_lane_state *s, const fl_lane_ins *p);
@@ -112,16 +114,16 @@ int fl_lane_do_check(fl_lane_state *s, const fl_lane_ins *p);
 /* Records that lane 'lane' does 'how' to element 'index' (in range) of p's array. 'same': the value
 ** written is already there. */
 int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how);
-/* The same for all active lanes at once where that is easy and no fault is in sight; 0: nothing is
-** recorded. */
+/* The same for all active lanes at once, where that is easy and there can be no fault; 0: nothing
+** is recorded. */
 int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how);
 
-/* Time of the race check, lane_shadow.c: a block begins; threads have met at a barrier, and what
-** follows is later than all before. */
+/* Time of the race check (lane_shadow.c): a block begins; threads have met at a barrier, so
+** accesses from now on are later than all before. */
 void fl_lane_time_begin(fl_lane_state *s);
 /* All blocks have met. 1: stamps begin again, so that marks of shared memory have to be cleared. */
 int fl_lane_shadow_again(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l);
 void fl_lane_time_tick(fl_lane_state *s);
-/* Lays out the marks of shared memory; base NULL: counts them. */
+/* Places the marks of shared memory from 'base' on; NULL: only counts them. */
 int64_t fl_lane_shared_marks(fl_lane_state *s, int64_t *base);
 #endif

@@ -1,6 +1,6 @@
 /*
-** Derivatives of log |gamma|, which CUDA lacks: psi(n, x), of order n + 1. One text for the CPU
-** and, embedded, for derived kernels, which have FL_FN and no header.
+** psi(n, x), the derivative of log |gamma| of order n + 1, which CUDA lacks. The text is compiled
+** for the CPU, and embedded in derived kernels, where FL_FN is defined and there are no headers.
 **
 ** Above 0 the recurrence up to 12 + n and the asymptotic series, whose terms are
 ** B(2k) (2k + n - 1)! / (2k)! / z^(2k + n). Elsewhere the reflection with the n-th derivative of

@@ -1,6 +1,6 @@
 /*
-** Tree to CUDA C++ that NVRTC compiles without headers. Compiled with the options of the
-** source it was made from, it does the same operations in the same order.
+** Prints a tree as CUDA C++ that NVRTC compiles without headers. Compiled with the options of the
+** original source, the text does the same operations in the same order.
 */
 #ifndef FL_KERNEL_TEXT_H
 #define FL_KERNEL_TEXT_H

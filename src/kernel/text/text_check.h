@@ -8,7 +8,7 @@
 
 typedef struct fl_kcheck {
   unsigned checks;           /* FL_LANE_* */
-  int n_vars, n_arrays;      /* arrays in global memory … */
+  int n_vars, n_arrays;      /* number of arrays in global memory … */
   int32_t *array;            /* … by variable: their number in fl_check.array; else -1 */
   int32_t *cell;             /* by variable: SHARED: the array's first cell in the block's cells */
   uint8_t *tracked;          /* by variable: a flag in the text tells whether it has a value */

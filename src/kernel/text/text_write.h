@@ -10,7 +10,7 @@ typedef struct fl_kwriter {
   const fl_kfunc *f;
   int depth;
   const uint8_t *slot;
-  const struct fl_knear *near;   /* sums combined in the warp; NULL: none */
+  const struct fl_knear *near;   /* sums that are combined in the warp; NULL: none */
   struct fl_kcheck *check;       /* accesses are checked (text_check.c); NULL: they are not */
   const char *index;             /* text for the index of the element that is written; or NULL */
   uint8_t saved;                 /* the text will be read again: exact sums keep their names */

@@ -1,12 +1,12 @@
 /*
-** The tree of a user kernel: typed, normalised and scalar, so that the interpreter
-** (lane*.c), the derivatives (ad*.c) and the CUDA text (text.c) stay small.
+** The tree of a user kernel: typed, normalised and scalar, so that the lane code (lane*.c), the
+** derivatives (ad*.c) and the CUDA text (text.c) stay small.
 **
 ** - Only scalars exist. A vector or struct is one variable per leaf ("v.x" -> v_x), an array
 **   of structs one array per leaf, a float4 access four accesses of the scalar pointer.
 ** - Expressions are pure. Whatever has effects in the source (++, = inside expressions, atomics,
 **   shuffles, calls of __device__ functions) is a statement with a temporary before its use. && ||
-**   ?: evaluate their right sides only where the left asks for it (loads are guarded).
+**   ?: evaluate their right operands only where the left one requires it, so that they guard loads.
 ** - Types are explicit: operands of a binary node have one type, conversions are CAST nodes.
 ** - __device__ functions are inlined; switch, early return of an inlined function and break
 **   out of a switch are BLOCKs left by LEAVE. BREAK and CONTINUE refer to the innermost LOOP.
@@ -253,7 +253,7 @@ typedef struct fl_kparam {
   int64_t pointee_size;      /* bytes of one element behind a pointer; 0: void or unknown */
   uint8_t of_file;           /* it is a variable of file scope, for which no argument of the text
                              ** exists; 2: one that begins as zeros */
-  uint8_t shared;            /* it is one that other kernels have too, and one of them writes it */
+  uint8_t shared;            /* of_file: other kernels have it too, and one of them writes it */
   int64_t count;             /* of_file: its elements */
   const struct fl_kfield *fields;  /* leaves of a struct or vector (by value or behind a pointer) */
   int32_t n_fields;
