@@ -1,7 +1,6 @@
---- Models whose weights are in folders of Hugging Face's form: config.json beside
--- model.safetensors, or beside several such files and model.safetensors.index.json. GPT-2, Llama,
--- Mistral, Qwen2, Qwen3, BERT and ViT. models/files.lua reads and writes folders;
--- models/generate.lua has flame.generate.
+--- Models with weights in folders of Hugging Face's form: config.json with model.safetensors, or
+-- with several such files and model.safetensors.index.json. GPT-2, Llama, Mistral, Qwen2, Qwen3,
+-- BERT and ViT. models/files.lua reads and writes folders; models/generate.lua has flame.generate.
 --
 -- Names in state_dict() and ids are Hugging Face's, so both count from 0 here.
 local flame = require "flame"
@@ -50,8 +49,8 @@ local CausalLM = nn.Module.extend("CausalLM")
 models.CausalLM = CausalLM
 objects.classes.CausalLM = CausalLM
 
---- Room for the keys and values of 'length' positions of a batch in all layers. Each call with it
---- goes on where the last ended: model(ids, {cache = cache}). Nothing is differentiated through it.
+--- Memory for the keys and values of 'length' positions of a batch in all layers. Each call with it
+--- continues where the last one ended: model(ids, {cache = cache}). No gradient goes through it.
 CausalLM.cache = internal.declare("CausalLM:cache(batch: int, length: int) -> ModelCache", "",
   function(self, batch, length)
     for name, n in pairs { batch = batch, length = length } do
@@ -74,9 +73,10 @@ CausalLM.loss = internal.declare("CausalLM:loss(ids: T, attention_mask?: T) -> T
       { ignore_index = -100 })
   end)
 
--- ---- what there is ------------------------------------------------------------------------------
---- model_type -> {prefix, usual, architectures}: the classes by name, the one that a configuration
---- without a name means, and the field of the base model in the others.
+-- ---- the known models
+-- ------------------------------------------------------------------------------ model_type ->
+-- {prefix, usual, architectures}: the field of the base model in the other classes, the class that
+-- a configuration without a name means, and the classes by name.
 local function known_kinds()
   local kinds = require "flame.models.llama"(parts)
   kinds.gpt2 = require "flame.models.gpt2"(parts)
@@ -116,7 +116,7 @@ local function kind_of(c, architecture)
   return kind, name
 end
 
---- A model of a configuration, in the mode of use, and its kind. 'values' stays the model's.
+--- A model made from a configuration, in evaluation mode, and its kind. The model keeps 'values'.
 local function build(c, o)
   local kind, name = kind_of(c, o.architecture)
   local as = { device = o.device, dtype = o.dtype or "f32" }
@@ -129,10 +129,9 @@ local function build(c, o)
   return model:eval(), kind
 end
 
---- A model with random weights of a configuration, a table with the names of config.json, as
---- {model_type = "gpt2", vocab_size = 100, n_embd = 32, n_layer = 2, n_head = 2}, in the mode of
---- use (call train() to train it). architecture: the class if it is another than the
---- configuration's.
+--- A model with random weights made from a configuration, a table with the names of config.json
+--- such as {model_type = "gpt2", vocab_size = 100, n_embd = 32, n_layer = 2, n_head = 2}, in
+--- evaluation mode (call train() to train it). architecture: the class, if not the configuration's.
 declare([[from_config(config: table, *, architecture?: str, device?: device, dtype: dtype = "f32")
   -> Module]], function(config, architecture, device, dtype)
     local own = {}
@@ -143,10 +142,10 @@ declare([[from_config(config: table, *, architecture?: str, device?: device, dty
 
 local files = require "flame.models.files"(parts, kind_of, build)
 
---- The model of a folder of Hugging Face's form, with its weights converted to dtype, in the mode
---- of use. architecture: the class, as "BertModel", if it is another than config.json's. strict =
---- false: names that only the files or only the model have are no error; they are the second
---- result, {missing_keys, unexpected_keys}.
+--- The model in a folder of Hugging Face's form, with its weights converted to dtype, in evaluation
+--- mode. architecture: the class, such as "BertModel", if not that of config.json. strict = false:
+--- names that only the files or only the model have are no error; they are the second result,
+--- {missing_keys, unexpected_keys}.
 declare([[from_pretrained(folder: str, *, architecture?: str, strict = true, device?: device,
   dtype: dtype = "f32") -> Module, table]], function(folder, architecture, strict, device, dtype)
     return files.load(folder, { architecture = architecture, strict = strict, device = device,

@@ -1,15 +1,15 @@
 --- Modules: parameters in a tree, found by name, and the layers built from them.
--- A module is a table whose metatable is its class. What is assigned to a module is noted in
--- order of first assignment: parameters (nn.Parameter), buffers (nn.Buffer), modules, and plain
--- lists of those. Parameters and buffers stand beside the table and not in it, so that each
--- assignment to their names is seen. Names are dotted paths with 1-based list positions:
--- "blocks.1.norm.weight". Layouts, defaults, initialisation and the order of arguments are
--- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn/layers.lua:
--- containers and the first layers; nn/norm.lua, nn/activation.lua, nn/loss.lua; nn/attention.lua,
--- nn/transformer.lua; nn/initialise.lua: nn.init, nn.utils; nn/packed.lua and nn/rnn.lua: runs;
--- nn/copy.lua and nn/average.lua: whole networks; nn/parametrize.lua, nn/gated.lua, nn/grouped.lua,
--- nn/lora.lua; nn/fields.lua: what stands under a name; nn/lazy.lua: layers that take their input's
--- size from the first input, weights made of others.
+-- A module is a table whose metatable is its class. Assignments to a module are noted in the order
+-- of first assignment: parameters (nn.Parameter), buffers (nn.Buffer), modules, and plain lists of
+-- those. Parameters and buffers are kept outside the module's table, so that each assignment to
+-- their names is seen. Names are dotted paths with 1-based list positions: "blocks.1.norm.weight".
+-- Layouts, defaults, initialisation and the order of arguments are PyTorch's. Constructors, calls
+-- and methods are declared (src/lua/declare.h). nn/layers.lua: containers and the first layers;
+-- nn/norm.lua, nn/activation.lua, nn/loss.lua; nn/attention.lua, nn/transformer.lua;
+-- nn/initialise.lua: nn.init, nn.utils; nn/packed.lua and nn/rnn.lua: sequences; nn/copy.lua and
+-- nn/average.lua: whole networks; nn/parametrize.lua, nn/gated.lua, nn/grouped.lua, nn/lora.lua;
+-- nn/fields.lua: the values of names; nn/lazy.lua: layers that take their input's size from the
+-- first input, weights made of others.
 local flame = require "flame"
 local dtypes = require "flame.base.dtypes"
 local func = require "flame.autograd.func"
@@ -26,21 +26,21 @@ local hooks = setmetatable({}, { __mode = "k" })     -- module -> {before = {…
 
 local declare = flame.internal.declare
 
---- Puts a function with its declaration into a table; 'name' is what messages call it, by default
---- its own name.
+--- Puts a function with its declaration into a table; 'name' is its name in messages, by default
+--- its own.
 local function put(t, text, f, name)
   local key = text:match("([%w_]+)%(")
   t[key] = declare(text, name or "", f)
 end
 
---- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
---- a separate value, since views can not be written.
+--- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view is copied
+--- first, since views can not be written.
 put(nn, "nn.Parameter(x: T, requires_grad = true) -> T", function(x, requires_grad)
   if not x.is_leaf then x = x:detach() end
   if flame.internal.is_view(x) then x = x:detach():clone() end
   if requires_grad then x:requires_grad_(true) end
   kinds[x] = "parameter"
-  return flame.internal.hold(x)                        -- no scope closes it
+  return flame.internal.hold(x)                        -- scopes do not close it
 end)
 
 --- Marks a tensor as part of a module's state that is not trained; with persistent = false it is
@@ -80,7 +80,8 @@ local function construct(class, ...)
   return self
 end
 
--- A call with hooks: those before may replace the arguments, those after the result.
+-- Calls a module with hooks: those before the call may replace the arguments, those after it the
+-- result.
 local function call_hooked(self, ...)
   local args = table.pack(...)
   for _, f in ipairs(hooks[self].before) do
@@ -118,8 +119,8 @@ Module.extend = declare("Module.extend(name: str, parent?: table) -> table\n"
   .. "Module.extend(parent: table, name: str) -> table", "",
   extend, function(parent, name) return extend(name, parent) end)
 
---- A class of the library, which stands in flame.nn or in the table 'into': the declaration of its
---- constructor, which gets the module before its parameters.
+--- Makes a class of the library in flame.nn or in the table 'into'. text: the declaration of its
+--- constructor; init gets the module, then the parameters.
 local function class(text, init, parent, into)
   local name = text:match("([%w_]+)%(")
   local made = extend(name, parent)
@@ -128,13 +129,13 @@ local function class(text, init, parent, into)
   t[name] = made
   return made
 end
---- The parameters and results of a call of a class, which goes by the class's name.
+--- Declares a call of a module of the class; messages use the class's name.
 local function call(made, text, f)
   made.forward = declare(made.__name .. ":forward" .. text, made.__name, f)
 end
 flame.internal.module_class, flame.internal.module_call = class, call
 
---- What module(…) computes; to be written by a class.
+--- What module(…) computes; each class defines its own.
 function Module.forward(...)
   local name = getmetatable((...)).__name
   fail("%s has no forward\1: define function %s:forward(…)", name, name)
@@ -149,20 +150,21 @@ local function add_hook(self, place, f)
   end }
 end
 
---- f(module, arguments, result) runs after each forward; what it returns replaces the result.
---- Gives a table with remove().
+--- f(module, arguments, result) runs after each forward; a value that it returns replaces the
+--- result. Returns a table with remove().
 put(Module, "Module:register_forward_hook(f: fn) -> table",
   function(self, f) return add_hook(self, "after", f) end)
---- f(module, arguments) runs before each forward; what it returns replaces the arguments. Gives a
---- table with remove().
+--- f(module, arguments) runs before each forward; values that it returns replace the arguments.
+--- Returns a table with remove().
 put(Module, "Module:register_forward_pre_hook(f: fn) -> table",
   function(self, f) return add_hook(self, "before", f) end)
 
--- ---- what is below ---------------------------------------------------------------------------
+-- ---- modules and parameters of a tree
+-- ---------------------------------------------------------------------------
 
 -- Visits every (path, value) below a module in order: tensors that are marked, and modules.
--- Shared things once, unless 'again' is to hear of the tensors' further names; 'above' are the
--- shared modules that are gone through for that.
+-- Shared ones are visited once; 'again', if given, is called with the further names of tensors, and
+-- 'above' are the shared modules that are being walked for that.
 local function walk(self, visit, prefix, seen, again, above)
   local function item(path, value)
     local tensor = marked(value)
@@ -195,7 +197,7 @@ local function walk(self, visit, prefix, seen, again, above)
   end
 end
 
---- Names of the parameters and buffers below, with what each stands for.
+--- The names of the parameters and buffers below, each with its tensor.
 local function collect(self, wanted, again)
   local list = {}
   walk(self, function(path, value)
@@ -233,7 +235,7 @@ end
 each_pair.__pairs = function(self) return setmetatable({ list = self.list, at = 0 }, each_pair) end
 local function pairs_of(list) return setmetatable({ list = list, at = 0 }, each_pair) end
 
---- Parameters in order of first assignment, shared ones once.
+--- Parameters in the order of first assignment, shared ones once.
 put(Module, "Module:parameters() -> T[]",
   function(self) return values_of(collect(self, parameters_only)) end)
 
@@ -300,7 +302,7 @@ local function at_path(self, path, what)
   end
   return value
 end
---- The module at a dotted path; raises where there is none.
+--- The module at a dotted path; raises if there is none.
 put(Module, "Module:get_submodule(path: str|int) -> Module",
   function(self, path) return at_path(self, path, "module") end)
 --- The parameter at a dotted path.
@@ -333,7 +335,7 @@ local function moved(name, by)
   end):sub(2, -2))
 end
 
---- A snapshot of all parameters and buffers by name; training on does not change it. With
+--- A snapshot of all parameters and buffers by name; further training does not change it. With
 --- zero_based, names count lists from 0 and shared tensors have all their names, so that
 --- PyTorch's modules load it.
 put(Module, "Module:state_dict(*, zero_based = false) -> table", function(self, zero_based)
@@ -359,7 +361,7 @@ local function complaints(wrong, missing, surplus)
   return table.concat(text, "; ")
 end
 
--- What each saved tensor of the module is to become, and names without a partner.
+-- The new value of each saved tensor of the module, and the names that only one side has.
 local function match(self, given)
   local known, also, missing, wrong, pairs_found = {}, {}, {}, {}, {}
   local entries = collect(self, saved_only, function(path, x)
@@ -391,9 +393,9 @@ local function match(self, given)
   return pairs_found, missing, surplus, wrong
 end
 
---- Takes values into the same handles; every name must be there, unless strict = false. With
---- zero_based names count lists from 0, as PyTorch's. On an error nothing has changed. Gives
---- {missing_keys = {…}, unexpected_keys = {…}}.
+--- Copies values into the module's tensors; every name must be there, unless strict = false. With
+--- zero_based names count lists from 0, as PyTorch's do. After an error nothing has changed.
+--- Returns {missing_keys = {…}, unexpected_keys = {…}}.
 put(Module, "Module:load_state_dict(state: table, strict = true, *, zero_based = false) -> table",
   function(self, state, strict, zero_based)
   local given = {}
@@ -421,7 +423,7 @@ put(Module, "Module:train(mode = true) -> self", function(self, on)
   return self
 end)
 
---- The mode of use for the module and all below it: no dropout, running statistics.
+--- Evaluation mode for the module and all below it: no dropout, running statistics.
 put(Module, "Module:eval() -> self", function(self) return self:train(false) end)
 
 --- Calls f on every module below and then on the module itself.
@@ -436,17 +438,18 @@ put(Module, "Module:zero_grad(set_to_none = true)", function(self, set_to_none)
   func.zero_grad("zero_grad", self:parameters(), set_to_none)
 end)
 
---- Tracks every parameter, or none.
+--- Makes every parameter tracked, or untracked.
 put(Module, "Module:requires_grad_(requires_grad = true) -> self", function(self, on)
   for _, p in ipairs(self:parameters()) do p:requires_grad_(on) end
   return self
 end)
 
---- Moves every parameter and buffer, or converts the floating ones, inside the same handles: to a
---- device, a floating dtype, or both; or a tensor to be like.
+--- Moves every parameter and buffer to a device, or converts the floating ones to a dtype, or both;
+--- or to the device and dtype of a tensor. The handles stay the same.
 put(Module, "Module:to(target...: dtype|device|T) -> self", function(self, ...)
   local given = table.pack(...)
-  flame.internal.moves = (flame.internal.moves or 0) + 1      -- the state of optimisers follows
+  -- so that the state of optimisers is moved too
+  flame.internal.moves = (flame.internal.moves or 0) + 1
   if flame.is_tensor(given[1]) then given = { given[1].device, given[1].dtype, n = 2 } end
   if given.n == 0 then fail("to: need a device or a floating dtype") end
   for i = 1, given.n do
@@ -484,7 +487,7 @@ put(Module, "Module:count() -> int", function(self)
   return n
 end)
 
---- The tree as text: "Name(extra)", and what is below in separate lines.
+--- The tree as text: "Name(extra)", with the modules below it in separate lines.
 put(Module, "Module:describe() -> str", function(self)
   local extra = self.extra or self.extra_repr
   local head, lines = extra and extra(self) or "", {}
@@ -501,7 +504,7 @@ local function positive(what, name, value)
   if value < 1 then fail("%s: %s is %d, need a positive integer", what, name, value) end
 end
 
---- The same with the name apart.
+--- The same, with the name of the function as an argument.
 local function raise(op, message, ...) flame.internal.fail(op, message:format(...)) end
 
 local shared = { fail = fail, raise = raise, positive = positive, count = positive, class = class,

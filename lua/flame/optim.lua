@@ -2,10 +2,10 @@
 -- state, so that forward, backward and update of a training step are planned together.
 -- Learning rates, betas … are scalars of the recorded step: changing them builds no plan.
 --
--- Names, defaults and rules are torch.optim's, and so is the order of options, which the
--- declaration of a rule says (src/lua/declare.h). State has torch's names too (exp_avg,
--- momentum_buffer, …). Muon and rarer rules: optim/rules.lua; optim/lbfgs.lua, optim/scaler.lua;
--- schedules: optim/schedule.lua.
+-- Names, defaults, rules and the order of options are those of torch.optim; each rule has a
+-- declaration (src/lua/declare.h). State has torch's names too (exp_avg, momentum_buffer, …). Muon
+-- and rarer rules: optim/rules.lua; optim/lbfgs.lua, optim/scaler.lua; schedules:
+-- optim/schedule.lua.
 local flame = require "flame"
 local internal = flame.internal
 local func = require "flame.autograd.func"
@@ -21,8 +21,8 @@ local function fail(message, ...) internal.fail("", message:format(...)) end
 local pin, unpin = recording.pin, recording.unpin
 
 ---@class flame.Optimizer
----@field lr number         rate of the first group; assigned: of all groups
----@field groups table[]    {params =, lr =, …}; what stands in them can be changed between steps
+---@field lr number         rate of the first group; assigning sets that of all groups
+---@field groups table[]    {params =, lr =, …}; the fields may be changed between steps
 local Optimizer = {}
 Optimizer.__index = Optimizer
 Optimizer.__name = "Optimizer"
@@ -43,7 +43,7 @@ end
 
 -- ---- options ------------------------------------------------------------------------------------
 
--- "differentiable" and similar options choose an implementation of a rule in torch: no effect here.
+-- "differentiable" and similar options choose an implementation in torch, and have no effect here.
 -- capturable has one in Adam and AdamW: the number of the step is a tensor.
 local without_effect = { foreach = true, fused = true, differentiable = true }
 local PLAIN = "foreach?: bool, fused?: bool, capturable = false, differentiable = false"
@@ -93,7 +93,7 @@ local function add_group(self, params, values)
   self.groups[#self.groups + 1] = setmetatable(values, getmetatable(self).of_groups)
 end
 
---- One more group of parameters: {params = {…}, lr = …}; what is left out is as in the constructor.
+--- Adds a group of parameters: {params = {…}, lr = …}; other options are those of the constructor.
 put(Optimizer, "Optimizer:add_param_group(group: table)", function(self, given)
   local merged = {}
   if given.params == nil then
@@ -105,7 +105,8 @@ put(Optimizer, "Optimizer:add_param_group(group: table)", function(self, given)
   add_group(self, self.read(given.params, merged))
 end)
 
---- What a rule's constructor and a group's table are read as: params, and the options by names.
+--- Reads the arguments of a rule's constructor, and the table of a group: params, and the options
+--- by name.
 local function reader(class, text)
   return function(params, ...)
     local values = {}
@@ -138,9 +139,9 @@ local function new(class, params, values)
   return self
 end
 
---- A new rule by its declaration, in which OPTIONS are those that all rules have. update(group, p,
---- g, state) records one step of one parameter; check(opt) looks at a new optimiser. Returns the
---- class; class.step may be replaced.
+--- Makes the class of a rule from its declaration, in which OPTIONS stands for the options of all
+--- rules. update(group, p, g, state) records one step of one parameter; check(opt) checks a new
+--- optimiser. Returns the class; class.step may be replaced.
 local function make_class(text, update, check)
   text = text:gsub("OPTIONS", "*, maximize = false, " .. PLAIN):gsub("PLAIN", "*, " .. PLAIN)
   local name = text:match("%.(%w+)%(")
@@ -181,7 +182,8 @@ local function make_class(text, update, check)
   return class
 end
 
--- ---- what all can do ----------------------------------------------------------------------------
+-- ---- methods of all optimisers
+-- ----------------------------------------------------------------------------
 
 --- The settings of all groups as text, as print shows them.
 put(Optimizer, "Optimizer:describe() -> str", function(self)
@@ -221,7 +223,8 @@ put(Optimizer, "Optimizer:state_of(parameter: T) -> table", state_of)
 
 local state_for
 
--- Parameters that a module has moved or converted since the last step: their state follows.
+-- Moves and converts the state of parameters that a module has moved or converted since the last
+-- step.
 local function follow(self)
   local moves = internal.moves
   if self.moves == moves then return end
@@ -243,7 +246,7 @@ local function update_all(self)
         changed[#changed + 1] = p
         for _, value in pairs(state) do
           if type(value) == "userdata" then
-            internal.hold(value)                       -- no scope closes it
+            internal.hold(value)                       -- scopes do not close it
             changed[#changed + 1] = value
           end
         end
@@ -256,7 +259,7 @@ local function update_all(self)
 end
 
 -- A step's hundreds of intermediate handles are closed at its end rather than left to the
--- collector. What a rule has put into its state stays, also when the rule raises.
+-- collector. Tensors that a rule has put into its state are kept, also when the rule raises.
 local function hold_states(self)
   for _, state in pairs(self.state) do
     for _, value in pairs(state) do
@@ -272,14 +275,15 @@ local function update_in_scope(self)
   return update_all(self)
 end
 
--- ---- what flame.warmup puts back ------------------------------------------------------------
+-- ---- state that flame.warmup restores
+-- ------------------------------------------------------------
 local function shallow(t)
   local copy = {}
   for key, v in next, t do copy[key] = v end
   return copy
 end
 
---- Before tables change; a rehearsal keeps the fields that each had at first.
+--- Called before tables change; during a rehearsal their first fields are saved.
 local function before_change(...)
   local rehearsal = rawget(internal, "rehearsal")
   for i = 1, rehearsal and select("#", ...) or 0 do
@@ -297,7 +301,7 @@ local function before_step(self)
   end
 end
 
---- One update from the parameters' gradients; those without one are left alone.
+--- One update from the parameters' gradients; parameters without one are unchanged.
 --- A closure computes the loss and its gradients again; its result is returned.
 put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   local loss
@@ -308,7 +312,7 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   self.steps = self.steps + 1
   local changed = flame.no_grad(update_in_scope, self)
   if #changed > 0 then flame.eval(table.unpack(changed)) end
-  local after = rawget(internal, "after_step")                   -- of flame-lua --watch
+  local after = rawget(internal, "after_step")                   -- set by flame-lua --watch
   if after then after() end
   return loss
 end)
@@ -324,7 +328,7 @@ local function copy_of(value)
 end
 
 --- A snapshot: {steps =, param_groups = {{lr = …, params = {1, 2}}, …}, state = {[1] = {…}, …}};
---- parameters are numbered on over the groups.
+--- parameters are numbered through all groups.
 put(Optimizer, "Optimizer:state_dict() -> table", function(self)
   local out = { steps = self.steps, param_groups = {}, state = {} }
   local i = 0
@@ -341,7 +345,7 @@ put(Optimizer, "Optimizer:state_dict() -> table", function(self)
   return out
 end)
 
--- State goes where its parameter is, and has its dtype.
+-- Moves a value of the state to its parameter's device, and converts it to its dtype.
 function state_for(p, value)
   if type(value) == "userdata" then
     if value:is_floating_point() and value.dtype ~= p.dtype then value = value:to(p.dtype) end
@@ -353,7 +357,7 @@ function state_for(p, value)
   return copy
 end
 
---- Takes back what state_dict gave; groups and parameters must be as many.
+--- Restores what state_dict gave; there must be equally many groups and parameters.
 put(Optimizer, "Optimizer:load_state_dict(state: table)", function(self, saved)
   if type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
     fail("load_state_dict: need what an optimiser's state_dict() gave")
@@ -405,7 +409,7 @@ make_class([[optim.SGD(params: T|T[]|table[], lr = 1e-3, momentum = 0, dampening
     p:copy_(p - g * group.lr)
   end)
 
--- Adam and AdamW; the ops are recorded in C (fl_adam_step).
+-- The update of Adam and AdamW; the ops are recorded in C (fl_adam_step).
 local function adam(always)
   return function(group, p, g, state)
     if not state.exp_avg then
@@ -482,7 +486,7 @@ make_class([[optim.Lion(params: T|T[]|table[], lr = 1e-4, betas = {0.9, 0.99}, w
 
 local function list_of(params) return flame.is_tensor(params) and { params } or params end
 
---- Sum of |g|^p over all gradients, its root, or the largest for p = inf; nil where there is none.
+--- The p-norm of all gradients together, for p = inf the largest magnitude; nil if there are none.
 local function joint_norm(params, p)
   local total
   for _, x in ipairs(params) do
@@ -501,7 +505,7 @@ local function joint_norm(params, p)
   return p == 2 and total:sqrt() or total ^ (1 / p)
 end
 
---- g becomes y, and stays the gradient that it was for the next step.
+--- Writes y into g, in such a way that g still counts as a new gradient for the next step.
 local function rescale(g, y)
   local mark = internal.gradient_mark(g)
   g:copy_(y)

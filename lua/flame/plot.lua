@@ -1,9 +1,9 @@
 --- Plots: lines, points, bars, histograms, matrices as colours, images and contours, shown in the
--- terminal and written as SVG or PNG. plot.line(y) and its kin make a plot, whose methods of the
--- same names add to it: plot.line(x, y, {label = "a"}):line(x, z, {label = "b"}):save("both.svg").
--- Values are read when they are given: later writes to a tensor change no plot. What an axis can
--- not show (NaN, an infinity, on a logarithmic axis a number that is not above 0) leaves a gap,
--- and the picture says how many there are.
+-- terminal and written as SVG or PNG. plot.line(y) and similar functions make a plot, which has
+-- methods of the same names that add to it: plot.line(x, y, {label = "a"}):line(x, z, {label =
+-- "b"}):save("both.svg"). Values are read when they are given: later writes to a tensor change no
+-- plot. A point that an axis can not show (NaN, an infinity, on a logarithmic axis a number that is
+-- not above 0) leaves a gap, and the picture says how many such points there are.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -15,7 +15,7 @@ local fail = data.fail
 
 local plot = {}
 local Plot, Grid = { __name = "Plot" }, { __name = "Grid" }
---- Puts a method with its declaration into its class, a function into the module.
+--- Puts a declared method into its class, or a declared function into the module.
 local function method(text, f)
   local class, name = text:match("^(%w+):([%w_]+)%(")
   local into = class == "Plot" and Plot or Grid
@@ -68,8 +68,8 @@ local function check(op, o)
   return o
 end
 
---- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid and axes
---- = false leave these out; width and height are in pixels.
+--- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid or axes =
+--- false leaves that out; width and height are in pixels.
 def([[plot.new(*, title?: str, xlabel?: str, ylabel?: str, xscale: "linear"|"log" = "linear",
   yscale: "linear"|"log" = "linear", xlim?: num[], ylim?: num[], legend = true, grid = true,
   axes = true, width: num = 640, height: num = 400) -> Plot]], function(...)
@@ -94,7 +94,8 @@ method([[Plot:set(*, title?: str|bool, xlabel?: str|bool, ylabel?: str|bool, xsc
   return self
 end)
 
--- The layer with what all kinds have: a colour (the next of the palette), a label.
+-- Adds a layer, with what all kinds have: a colour (by default the next of the palette) and a
+-- label.
 local function add(self, op, layer, o)
   local n = 0
   for _, l in ipairs(self.layers) do if l.colour then n = n + 1 end end
@@ -114,7 +115,7 @@ local function add(self, op, layer, o)
   return self
 end
 
---- A kind: a method, and a function that makes a plot with it.
+--- Defines a kind of layer: a method, and a function that makes a plot with it.
 local function kind(text, f)
   method("Plot:" .. text, f)
   def("plot." .. text, function(...) return f(plot.new(), ...) end)
@@ -140,7 +141,7 @@ kind([[line(x: T|any[], y?: T|any[], *, label?: str, colour?: str|int, width: nu
     { kind = "line", x = xs, y = ys, width = width, alpha = alpha < 1 and alpha or nil }, o)
 end)
 
---- Adds points, their size in pixels.
+--- Adds points; size is in pixels.
 kind([[scatter(x: T|any[], y?: T|any[], *, label?: str, colour?: str|int, size: num = 6,
   shape: "circle"|"square"|"cross"|"plus" = "circle", alpha: num = 1) -> Plot]],
 function(self, x, y, label, c, size, shape, alpha)
@@ -151,8 +152,7 @@ function(self, x, y, label, c, size, shape, alpha)
   return add(self, "scatter", layer, o)
 end)
 
--- Edges of n bins over the finite values; the rule of Freedman and Diaconis
--- (1981) for n where none is given.
+-- The edges of n bins over the finite values; n is by default that of Freedman and Diaconis (1981).
 local function bins_of(values, n)
   local kept = {}
   for i = 1, #values do
@@ -224,7 +224,7 @@ local function named_points(names, y)
   return xs, ys
 end
 
--- The least distance of two of the numbers, 1 where there are no two.
+-- The least distance of two of the numbers, 1 if there is only one.
 local function least_distance(list)
   local sorted, least = table.move(list, 1, #list, 1, {}), huge
   table.sort(sorted, function(a, b) return a < b or (b ~= b and a == a) end)
@@ -236,7 +236,7 @@ local function least_distance(list)
 end
 
 --- Adds bars from 0 to the heights y. x says where they are, or is a list of names; without it they
---- are at 1, 2, … Their width is a part of the least distance of two.
+--- are at 1, 2, … Their width is a fraction of the least distance of two positions.
 kind([[bars(x: T|any[], y?: T|any[], *, width: num = 0.8, label?: str, colour?: str|int,
   alpha: num = 1) -> Plot]], function(self, x, y, width, label, c, alpha)
   local names = names_of(x)
@@ -255,8 +255,8 @@ kind([[bars(x: T|any[], y?: T|any[], *, width: num = 0.8, label?: str, colour?: 
   return add(self, "bars", layer, { label = label, colour = c })
 end)
 
--- Where a matrix lies: from the first to the last position of its rows or
--- columns, with half a cell around.
+-- The range of a matrix along an axis: from its first to its last row or column, extended by half a
+-- cell.
 local function ends_of(op, name, v, n)
   if not v then return 0.5, n + 0.5 end
   local list = data.list(op, name, v)
@@ -270,7 +270,7 @@ local function map_of(op, name)
   return colour.map(name) or fail(op, "no map '%s', there is: %s", tostring(name), colour.maps)
 end
 
--- The range of colours: as asked for, else that of the values.
+-- The range of the colours: as given, else that of the values.
 local function colour_range(op, rows, limits)
   if limits then
     need_limits(op, "limits", limits)
@@ -281,8 +281,8 @@ local function colour_range(op, rows, limits)
 end
 
 --- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey",
---- "heat" or "signed"; limits = {first, last} are those of the colours, xlim and ylim those of the
---- matrix on the axes.
+--- "heat" or "signed"; limits = {first, last} is the range of the colours; xlim and ylim are the
+--- ranges of the matrix on the axes.
 kind([[heatmap(z: T|any[], *, map: str = "depth", limits?: num[], xlim?: num[], ylim?: num[],
   bar = true) -> Plot]], function(self, z, map, limits, xlim, ylim, bar)
   map = map_of("heatmap", map)
@@ -308,7 +308,7 @@ kind([[heatmap(z: T|any[], *, map: str = "depth", limits?: num[], xlim?: num[], 
   return add(self, "heatmap", layer, {})
 end)
 
--- The positions of the n columns or rows that are left of 'all'.
+-- The positions, given or 1 to all, of the columns or rows, of which n remain after averaging.
 local function positions(name, given, n, all)
   local list = given and data.list("contour", name, given) or {}
   if given and #list ~= all then
@@ -321,8 +321,9 @@ local function positions(name, given, n, all)
   return some
 end
 
---- Adds the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about
---- how many there are at ticks of the values; x and y are the positions of columns and rows.
+--- Adds the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or the
+--- approximate number of levels, which are then at ticks of the values; x and y are the positions
+--- of columns and rows.
 kind([[contour(z: T|any[], *, x?: T|any[], y?: T|any[], levels: num|T|any[] = 8, map: str = "depth",
   width: num = 1.5, bar = true) -> Plot]], function(self, z, x, y, levels, map, width, bar)
   map = map_of("contour", map)
@@ -336,7 +337,7 @@ kind([[contour(z: T|any[], *, x?: T|any[], y?: T|any[], levels: num|T|any[] = 8,
     or scale.ticks(lo, hi, false, need_size("contour", "levels", levels, 1, 100)).at
   local at, curves = scale.position(lo, hi), {}
   for _, level in ipairs(levels) do
-    -- the lightest are not seen on white
+    -- the lightest colours can not be seen on white
     local c = map[floor(math.max(0, math.min(1, at(level))) * 215 + 0.5)]
     for _, points in ipairs(require "flame.plot.contour".curves(rows, h, w, level, xs, ys)) do
       curves[#curves + 1] = { points = points, colour = c }
@@ -350,8 +351,8 @@ kind([[contour(z: T|any[], *, x?: T|any[], y?: T|any[], levels: num|T|any[] = 8,
 end)
 
 --- Adds an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour,
---- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of one image has its
---- proportions and no axes.
+--- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of a single image has
+--- the image's proportions and no axes.
 kind("image(x: T) -> Plot", function(self, x)
   require "flame.image"
   local pixels, h, w = internal.image_pixels("plot.image", x, GRID)
@@ -368,7 +369,7 @@ end)
 
 Grid.__index, Grid.__newindex = objects.closed("plot.grid", Grid, { plots = true, columns = true })
 
---- Plots side by side, row by row: with the methods save, svg, png and text of a plot.
+--- Plots side by side, row by row; the grid has the methods save, svg, png and text of a plot.
 def("plot.grid(plots: any, *, columns = 2) -> Grid", function(plots, columns)
   if getmetatable(plots) == Plot then
     fail("grid", "need a list of plots, got one plot\1: write plot.grid { p, q }")
@@ -387,9 +388,10 @@ def("plot.grid(plots: any, *, columns = 2) -> Grid", function(plots, columns)
     columns = math.min(columns, #plots) }, Grid)
 end)
 
--- ---- out ----------------------------------------------------------------------------------------
+-- ---- output
+-- ----------------------------------------------------------------------------------------
 
---- A method of plots and of grids.
+--- Defines a method of plots and of grids.
 local function shown(text, f)
   method("Plot:" .. text, f)
   method("Grid:" .. text, f)
@@ -405,8 +407,8 @@ end
 shown("svg() -> str",
   function(self) return require("flame.plot.svg").text(picture_of(self)) end)
 
---- The plot as an image: u8 of shape (3, height, width). scale: pixels of the image to one of the
---- plot.
+--- The plot as an image: u8 of shape (3, height, width). scale: pixels of the image per pixel of
+--- the plot.
 shown("pixels(scale: num = 2) -> T", function(self, factor)
   local k = need_size("pixels", "scale", factor, 0.25, 8)
   local c = require("flame.plot.raster").draw(picture_of(self), k)
@@ -419,8 +421,8 @@ local function has_colours()
   return internal.io_terminal() and variable "NO_COLOR" == "" and variable "TERM" ~= "dumb"
 end
 
---- The plot in characters, as print shows it. Colours are escape sequences, by default where the
---- standard output is a terminal that has them and NO_COLOR is not set.
+--- The plot in characters, as print shows it. Colours are escape sequences; they are used by
+--- default if the standard output is a terminal with colours and NO_COLOR is not set.
 local TEXT = "text(*, columns: num = 72, rows: num = 20, colour?: bool) -> str"
 method("Plot:" .. TEXT, function(self, columns, rows, coloured)
   need_size("text", "columns", columns, 20, 1000)

@@ -1,15 +1,15 @@
---- The prompt of flame-lua on a terminal: what happens to an entry, and to what it gives.
+--- The prompt of flame-lua on a terminal: how an entry is run, and how its values are shown.
 -- src/cli/repl.c calls start once, then load and show (or failed) for each entry, and complete for
--- Tab. It puts two functions of the terminal here: width(s) and size().
+-- Tab. It adds two functions of the terminal to this table: width(s) and size().
 --
--- Entries run in a separate environment over the globals: assignments make globals, as ever;
--- what an entry declares local at its outermost level, and '_', the last value, are fields of the
--- environment alone.
+-- Entries run in a separate environment over the globals: assignments make globals, as usual;
+-- locals that an entry declares at its outermost level, and '_', the last value, are fields of that
+-- environment only.
 local prompt = {}
 
 local env, meta, terminal
 local empty = {}                   -- kept locals that are nil: they hide a global too
-local last, before, change         -- the chunk that ran; variables before it; what :undo takes back
+local last, before, change         -- the last chunk; the variables before it; what :undo reverts
 local plain_print = print
 
 -- ---- kept locals --------------------------------------------------------------------------------
@@ -24,10 +24,10 @@ local function keep(_, name, v)
   end or _G
 end
 
--- A name that no text can say: "local" is a word of Lua. Writes to it are kept locals.
+-- A name that no script can use, since "local" is a keyword. Writes to its fields set kept locals.
 local PLACE = "local"
 
---- Called once, with the environment of entries; can: may the terminal show more than text?
+--- Called once, with the environment of entries; can: can the terminal show more than text?
 function prompt.start(environment, can)
   env, meta = environment, getmetatable(environment)
   local none = os.getenv("NO_COLOR")
@@ -35,7 +35,8 @@ function prompt.start(environment, can)
   prompt.colours = can and (none == nil or none == "")
   rawset(env, PLACE, setmetatable({}, { __newindex = keep }))
   rawset(env, "prompt", prompt)
-  local help = rawget(_G, "help")           -- where it is the prompt's, the prompt's own knows more
+  -- replaces the global help, if that is flame's own: the prompt's tells more
+  local help = rawget(_G, "help")
   if type(help) == "function" and debug.getinfo(help, "S").source == "=flame/prompt" then
     rawset(env, "help", prompt.help)
   end
@@ -83,8 +84,8 @@ local function note_change()
   before = nil
 end
 
---- Takes back the last change of variables, and a second time takes that back. What was written
---- into a tensor or a table stays.
+--- Undoes the last change of variables; a second call undoes that. Writes into a tensor or a table
+--- are not undone.
 function prompt.undo()
   if not change then plain_print("no variable has changed yet") return end
   local list = change
@@ -105,7 +106,7 @@ local function command_chunk(text)
   return function() return part("commands").run(prompt, name, rest) end
 end
 
--- A chunk's name is its text: lines of it can be told when they are asked for later.
+-- A chunk's name is its text, so that its lines can be shown later.
 local function name_of(text) return text:find("^[=@]") and "=stdin" or text end
 
 --- The chunk of an entry; or nil and what is wrong with it. An expression gives its value.
@@ -126,7 +127,7 @@ function prompt.load(text)
   return last
 end
 
---- A message about the entry that ran last, which is called stdin in it.
+--- A message about the last entry, with "stdin" as the name of its chunk.
 function prompt.failed(message)
   note_change()
   message = message:gsub("\n\tflame/prompt[^\n]*", "")
@@ -151,8 +152,8 @@ local function is_simple(v)
   return kind == "nil" or kind == "number" or kind == "boolean" or kind == "string"
 end
 
---- Prints what an entry gave; the first value becomes '_'. A script's own
---- print is used where there is one.
+--- Prints the values of an entry; the first one becomes '_'. If the script has replaced print, that
+--- is used.
 function prompt.show(...)
   note_change()
   local n, first = select("#", ...), (...)
@@ -169,8 +170,8 @@ function prompt.show(...)
   io.stdout:write(table.concat(texts, lines and "\n" or "\t"), "\n")
 end
 
---- What Tab does: the text before the cursor as it becomes, and a list to be shown (again: this is
---- the second Tab), or nil.
+--- Completion by Tab: the new text before the cursor, and a list to be shown (if this is the second
+--- Tab: again), or nil.
 function prompt.complete(text, again)
   local columns, rows = prompt.size()
   return part("complete").complete(prompt, text, again, columns, rows)

@@ -1,4 +1,4 @@
---- What a training script shows and takes: options of the command line, and a progress line.
+--- For training scripts: options of the command line, and a progress line.
 local flame = require "flame"
 local internal = flame.internal
 local objects = require "flame.base.objects"
@@ -51,7 +51,7 @@ local function show_help(name, spec)
   os.exit(0, true)
 end
 
--- The text of a value in the type of its default.
+-- Converts a text to the type of the option's default.
 local function typed(entry, text)
   local default = entry[2]
   if type(default) == "boolean" then
@@ -103,7 +103,7 @@ Progress.__index = Progress
 script.Progress = Progress
 
 local REFRESH, READ_EVERY = 0.2, 50     -- seconds between drawings, steps between reads of the loss
-local KEPT = 512                        -- losses for the curve, at most
+local KEPT = 512                        -- most losses that are kept for the curve
 
 local function duration(seconds)
   local s = math.floor(seconds + 0.5)
@@ -124,8 +124,8 @@ end
 
 --- A progress line for a loop of 'steps'. p:tick(step, loss) is called in each, p:line(step, text)
 --- prints a line that stays, and p:plot() gives the curve of the losses. 'from' steps were done
---- before; a step is 'each' units. On a terminal the curve of the loss stands beside the line, 16
---- characters of it, or 'curve'.
+--- before; a step is 'each' units. On a terminal the line includes a curve of the loss, 16 or
+--- 'curve' characters wide.
 put(script, [[data.progress(*, steps: int, from: int = 0, unit = "steps", each = 1, curve?: int)
   -> Progress]], function(steps, from, unit, each, curve)
   if curve and (curve < 0 or curve > 200) then
@@ -153,7 +153,7 @@ local function wipe(self)
   if self.terminal and self.drawn > 0 then io.write("\r\27[K") end
 end
 
--- Keeps a loss; where there are too many, of two neighbours their mean.
+-- Keeps a loss; if there are too many, pairs of neighbours are replaced by their means.
 local function keep(self, step, loss)
   local steps, losses = self.steps_read, self.losses
   if #losses >= KEPT then
@@ -166,7 +166,7 @@ local function keep(self, step, loss)
 end
 
 local blocks = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" }
--- The losses as blocks of so many heights; NaN and infinities are "!".
+-- The losses as blocks of different heights; NaN and infinities are "!".
 local function curve_of(losses, columns)
   local n, lo, hi = #losses, math.huge, -math.huge
   for _, v in ipairs(losses) do
@@ -184,10 +184,10 @@ local function curve_of(losses, columns)
   return #out > 1 and "  " .. table.concat(out) or ""
 end
 
---- Says that a step is done. On a terminal the line is drawn at most five times a second, and
---- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
---- for it. The last step's line is always drawn, and stays. Elsewhere the loss is read only where
---- 'curve' was asked for.
+--- Called after each step. On a terminal the line is drawn at most five times per second, and the
+--- loss (a 0-d tensor, a number or nil) is read at most every 50 steps, since reading waits for its
+--- computation. The last step's line is always drawn, and stays. If the output is no terminal, the
+--- loss is read only if 'curve' was given.
 put(Progress, "Progress:tick(step: int, loss?: T|num)", function(self, step, loss)
   self.done, self.last = step, internal.io_now()
   local ends = self.terminal and step == self.steps

@@ -1,6 +1,6 @@
 --- Tokenizers of Hugging Face's tokenizer.json: texts to ids and back, and training of a BPE. The
--- work is src/text; here are its arguments and tensors. Ids are the file's, from 0, unchanged; a
--- layer that wants positions gets ids + 1.
+-- work is src/text; here are its arguments and tensors. Ids are those of the file, from 0; pass ids
+-- + 1 to a layer that counts from 1.
 local flame = require "flame"
 local internal = flame.internal
 local objects = require "flame.base.objects"
@@ -15,7 +15,7 @@ end
 
 ---@class flame.Tokenizer
 ---@field model string        "BPE", "Unigram", "WordPiece" or "WordLevel"
----@field vocab_size integer  how many tokens there are, added ones too
+---@field vocab_size integer  number of tokens, including added ones
 ---@field top_id integer      the largest id
 local Tokenizer = { __name = "Tokenizer" }
 ---@class flame.TokenStream
@@ -72,7 +72,7 @@ end
 
 --- The ids of a text, or of a pair of texts: i64 of one axis, or a list. special = false leaves out
 --- the tokens that the file's template puts around a text; with special_in_text = false, special
---- tokens that are written in the text are text. At most max_length ids, cut at the side.
+--- tokens written in the text count as text. max_length: the most ids; more are cut off at 'side'.
 put(Tokenizer, [[Tokenizer:encode(text: str, pair?: str, *, special = true, special_in_text = true,
   max_length?: int, side: "right"|"left" = "right", list = false, device?: device) -> T|table]],
   function(self, text, pair, special, special_in_text, max_length, side, list, device)
@@ -98,7 +98,8 @@ local function pad_of(self, pad, needed)
   return pad or 0
 end
 
---- Rows of equal length and what is filled in them: strings of i64 and of bytes.
+--- The rows filled to equal length, and a mask of the filled places, as strings of i64 and of
+--- bytes.
 local function fill(rows, length, pad, left)
   local ids, mask, unit = {}, {}, string.pack("i8", pad)
   for i, row in ipairs(rows) do
@@ -111,8 +112,9 @@ local function fill(rows, length, pad, left)
 end
 
 --- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is
---- filled, types = the same, i64, what the template says of the two texts of a pair }. Rows are as
---- long as the longest, or length; pad is a token or an id, by default the file's.
+--- filled, types = the same, i64, which text of a pair an id comes from, as the template says }.
+--- Rows are as long as the longest one, or have the given length; pad is a token or an id, by
+--- default the file's.
 put(Tokenizer, [[Tokenizer:encode_batch(texts: str[], pairs?: str[], *, special = true,
   special_in_text = true, max_length?: int, side: "right"|"left" = "right", length?: int,
   pad?: int|str, pad_side: "right"|"left" = "right", device?: device) -> table]],
@@ -184,12 +186,12 @@ put(Tokenizer, "Tokenizer:decode_batch(ids: T|table, *, skip_special = true) -> 
     return list
   end)
 
--- A token's text may end within a character, and what it becomes may depend on the token before (a
--- space at the beginning of all is none). So the text of the ids that were read last is taken with
--- and without the new id, and what that adds is given, but for a character's beginning at its end.
+-- A token's text may end within a character, and may depend on the token before (a space at the
+-- very beginning is dropped). So the last ids are decoded with and without the new id, and the
+-- difference is returned, without an incomplete character at its end.
 
---- A decoder of one id after another: stream:put(id) gives the text that is certain by now,
---- stream:finish() the rest.
+--- A decoder for ids that come one after another: stream:put(id) returns the text that is certain
+--- so far, stream:finish() the rest.
 put(Tokenizer, "Tokenizer:stream(*, skip_special = true) -> TokenStream",
   function(self, skip_special)
     return setmetatable({ tokenizer = self, skip_special = skip_special, ids = {}, shown = "",
@@ -216,7 +218,7 @@ put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
   return new
 end)
 
---- The rest of the text, an incomplete character as U+FFFD; the stream is as new.
+--- The rest of the text, with U+FFFD for an incomplete character; afterwards the stream is empty.
 put(TokenStream, "TokenStream:finish() -> str", function(self)
   local core = self.tokenizer.core
   local text = internal.tok_decode(core, bytes_of("finish", self.ids), self.skip_special, true)
@@ -232,12 +234,12 @@ put(Tokenizer, "Tokenizer:id(token: str) -> int", function(self, token)
   return internal.tok_id(self.core, token)
 end)
 
---- An id's token, as the file spells it; nil: no token has the id.
+--- The token with this id, as the file spells it; nil: no token has the id.
 put(Tokenizer, "Tokenizer:token(id: int) -> str", function(self, id)
   return (internal.tok_token(self.core, id))
 end)
 
---- Is the id a special token's, which decode leaves out?
+--- Is it the id of a special token? decode leaves those out.
 put(Tokenizer, "Tokenizer:is_special(id: int) -> bool", function(self, id)
   local _, special = internal.tok_token(self.core, id)
   return special or false
@@ -254,7 +256,7 @@ local function quote(text)
   return '"' .. text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"'
 end
 
---- The file of a byte-level BPE with the model's part.
+--- The text of a tokenizer.json for a byte-level BPE, with the given model part.
 local function file_of(model, specials, pattern, prefix)
   local added = {}
   for i, token in ipairs(specials) do
@@ -274,7 +276,7 @@ local function file_of(model, specials, pattern, prefix)
     :format(table.concat(added, ","), cut, level:format(true, true), model)
 end
 
---- Special tokens get ids by their place, so each may occur once.
+--- Checks that each special token occurs once, since its place in the list is its id.
 local function check_specials(op, specials)
   local seen = {}
   for i, token in ipairs(specials) do
@@ -285,8 +287,8 @@ local function check_specials(op, specials)
 end
 
 --- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
---- one text after another and then nil. Pairs that occur fewer than min_frequency times stay apart.
---- Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
+--- one text after another and then nil. Pairs that occur fewer than min_frequency times are not
+-- merged. Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
 declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int = 2,
   special_tokens?: str[], pattern?: str, add_prefix_space = false, max_token_length?: int)
   -> Tokenizer]],

@@ -831,7 +831,7 @@ function Algebra:sandwich(v, x) end
 ---@class flame.options.AveragedModel:update_parameters
 ---@field model? flame.Module
 
---- One more network of the same form enters the average; the first is taken as it is.
+--- Adds a network of the same form to the average; the first one is copied.
 ---@param model flame.Module
 ---@overload fun(options: flame.options.AveragedModel:update_parameters): nil
 function AveragedModel:update_parameters(model) end
@@ -862,8 +862,8 @@ function Batches:state_dict() end
 ---@field batch? integer
 ---@field length? integer
 
---- Room for the keys and values of 'length' positions of a batch in all layers. Each call with it
---- goes on where the last ended: model(ids, {cache = cache}). Nothing is differentiated through it.
+--- Memory for the keys and values of 'length' positions of a batch in all layers. Each call with it
+--- continues where the last one ended: model(ids, {cache = cache}). No gradient goes through it.
 ---@param batch integer
 ---@param length integer
 ---@overload fun(options: flame.options.CausalLM:cache): flame.ModelCache
@@ -886,9 +886,9 @@ function CausalLM:loss(ids, attention_mask) end
 ---@field batch? integer
 ---@field length? integer
 
---- What attention has seen of a text that is written token by token: keys and values of up to
---- 'length' positions, so that each is computed once. Give it to forward; it counts its positions
---- in 'seen'. Nothing is differentiated through it.
+--- A cache for a text that is generated token by token: keys and values of up to 'length'
+--- positions, so that each is computed once. Pass it to forward; its field 'seen' counts the
+--- positions in it. No gradient goes through it.
 ---@param batch integer
 ---@param length integer
 ---@overload fun(options: flame.options.CausalSelfAttention:cache): flame.KeyCache
@@ -994,14 +994,14 @@ function EventWriter:scalar(tag, value, step) end
 ---@return number
 function GradScaler:get_scale() end
 
---- Does the scaler scale.
+--- Is the scaler enabled?
 ---@return boolean
 function GradScaler:is_enabled() end
 
 ---@class flame.options.GradScaler:load_state_dict
 ---@field state? table
 
---- Takes back what state_dict gave.
+--- Restores what state_dict gave.
 ---@param state table
 ---@overload fun(options: flame.options.GradScaler:load_state_dict): nil
 function GradScaler:load_state_dict(state) end
@@ -1022,7 +1022,7 @@ function GradScaler:state_dict() end
 ---@class flame.options.GradScaler:step
 ---@field optimizer? flame.Optimizer
 
---- opt:step(…) unless a gradient holds NaN or Inf; unscales first where that was not done.
+--- Calls opt:step(…) unless a gradient holds NaN or Inf; unscales first if that was not done.
 ---@param optimizer flame.Optimizer
 ---@param ... any
 ---@overload fun(options: flame.options.GradScaler:step): any
@@ -1048,7 +1048,7 @@ function GradScaler:unscale_(optimizer) end
 ---@class flame.options.GradScaler:update
 ---@field new_scale? number|flame.Tensor
 
---- After the steps of an iteration: halves the scale if one was left out, doubles it after
+--- Called after the steps of an iteration: halves the scale if one was skipped, doubles it after
 --- growth_interval good ones; or sets it.
 ---@param new_scale? number|flame.Tensor|flame.options.GradScaler:update
 ---@overload fun(options: flame.options.GradScaler:update): nil
@@ -1057,8 +1057,8 @@ function GradScaler:update(new_scale) end
 ---@class flame.options.Grid:pixels
 ---@field scale? number  2
 
---- The plot as an image: u8 of shape (3, height, width). scale: pixels of the image to one of the
---- plot.
+--- The plot as an image: u8 of shape (3, height, width). scale: pixels of the image per pixel of
+--- the plot.
 ---@param scale? number|flame.options.Grid:pixels  2
 ---@overload fun(options: flame.options.Grid:pixels): flame.Tensor
 ---@return flame.Tensor
@@ -1083,8 +1083,8 @@ function Grid:svg() end
 ---@field rows? number  20
 ---@field colour? boolean
 
---- The plot in characters, as print shows it. Colours are escape sequences, by default where the
---- standard output is a terminal that has them and NO_COLOR is not set.
+--- The plot in characters, as print shows it. Colours are escape sequences; they are used by
+--- default if the standard output is a terminal with colours and NO_COLOR is not set.
 ---@overload fun(options: flame.options.Grid:text): string
 ---@return string
 function Grid:text() end
@@ -1093,8 +1093,8 @@ function Grid:text() end
 ---@field batch? integer
 ---@field length? integer
 
---- Room for the keys and values of up to 'length' positions of a batch, which is written token by
---- token: for forward, which counts them in 'seen'. Nothing is differentiated through it.
+--- Memory for the keys and values of up to 'length' positions of a batch that is generated token
+--- by token. Pass it to forward; 'seen' counts the positions in it. No gradient goes through it.
 ---@param batch integer
 ---@param length integer
 ---@overload fun(options: flame.options.GroupedQueryAttention:cache): flame.KeyCache
@@ -1252,7 +1252,7 @@ function Module:cpu() end
 ---@return any
 function Module:cuda(ordinal) end
 
---- The tree as text: "Name(extra)", and what is below in separate lines.
+--- The tree as text: "Name(extra)", with the modules below it in separate lines.
 ---@return string
 function Module:describe() end
 
@@ -1260,7 +1260,7 @@ function Module:describe() end
 ---@return any
 function Module:double() end
 
---- The mode of use for the module and all below it: no dropout, running statistics.
+--- Evaluation mode for the module and all below it: no dropout, running statistics.
 ---@return any
 function Module:eval() end
 
@@ -1268,14 +1268,14 @@ function Module:eval() end
 ---@return any
 function Module:float() end
 
---- What module(…) computes; to be written by a class.
+--- What module(…) computes; each class defines its own.
 function Module:forward() end
 
 ---@class flame.options.Module:freeze
 ---@field patterns? string
 
---- Stops the training of the parameters in whose names a pattern of Lua is found, as
---- "^encoder%." or "bias$"; gives their names. Their gradients are dropped.
+--- Stops the training of the parameters with names that match a pattern of Lua, such as
+--- "^encoder%." or "bias$", and returns the names. Their gradients are dropped.
 ---@param ... string
 ---@overload fun(options: flame.options.Module:freeze): table
 ---@return table
@@ -1302,7 +1302,7 @@ function Module:get_parameter(path) end
 ---@class flame.options.Module:get_submodule
 ---@field path? string|integer
 
---- The module at a dotted path; raises where there is none.
+--- The module at a dotted path; raises if there is none.
 ---@param path string|integer
 ---@overload fun(options: flame.options.Module:get_submodule): flame.Module
 ---@return flame.Module
@@ -1317,9 +1317,9 @@ function Module:half() end
 ---@field strict? boolean  true
 ---@field zero_based? boolean  false
 
---- Takes values into the same handles; every name must be there, unless strict = false. With
---- zero_based names count lists from 0, as PyTorch's. On an error nothing has changed. Gives
---- {missing_keys = {…}, unexpected_keys = {…}}.
+--- Copies values into the module's tensors; every name must be there, unless strict = false. With
+--- zero_based names count lists from 0, as PyTorch's do. After an error nothing has changed.
+--- Returns {missing_keys = {…}, unexpected_keys = {…}}.
 ---@param state table
 ---@param strict? boolean|flame.options.Module:load_state_dict  true
 ---@overload fun(options: flame.options.Module:load_state_dict): table
@@ -1350,15 +1350,15 @@ function Module:named_parameters() end
 ---@field groups? table[]
 
 --- Groups for an optimiser: {{"norm", lr = 1e-3}, {"bias$", "^embed", weight_decay = 0},
---- {lr = 1e-4}}, each with patterns of Lua and options. A parameter is in the first group of
---- which a pattern is found in its name; a group without patterns takes those that are left,
---- else they make one. Frozen parameters are left out.
+--- {lr = 1e-4}}, each with patterns of Lua and options. A parameter belongs to the first group
+--- with a pattern that matches its name. A group without patterns takes the remaining ones; if
+--- there is no such group, they make another one. Frozen parameters are left out.
 ---@param groups table[]
 ---@overload fun(options: flame.options.Module:parameter_groups): table[]
 ---@return table[]
 function Module:parameter_groups(groups) end
 
---- Parameters in order of first assignment, shared ones once.
+--- Parameters in the order of first assignment, shared ones once.
 ---@return flame.Tensor[]
 function Module:parameters() end
 
@@ -1377,8 +1377,8 @@ function Module:register_buffer(name, x, persistent) end
 ---@class flame.options.Module:register_forward_hook
 ---@field f? function
 
---- f(module, arguments, result) runs after each forward; what it returns replaces the result.
---- Gives a table with remove().
+--- f(module, arguments, result) runs after each forward; a value that it returns replaces the
+--- result. Returns a table with remove().
 ---@param f function
 ---@overload fun(options: flame.options.Module:register_forward_hook): table
 ---@return table
@@ -1387,8 +1387,8 @@ function Module:register_forward_hook(f) end
 ---@class flame.options.Module:register_forward_pre_hook
 ---@field f? function
 
---- f(module, arguments) runs before each forward; what it returns replaces the arguments. Gives a
---- table with remove().
+--- f(module, arguments) runs before each forward; values that it returns replace the arguments.
+--- Returns a table with remove().
 ---@param f function
 ---@overload fun(options: flame.options.Module:register_forward_pre_hook): table
 ---@return table
@@ -1397,9 +1397,10 @@ function Module:register_forward_pre_hook(f) end
 ---@class flame.options.Module:register_full_backward_hook
 ---@field f? function
 
---- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two
---- lists with false where there is none. A list that it returns replaces the first; of several
---- results the second has the first's. Gives a table with remove().
+--- f(module, gradients of the arguments, gradients of the result) runs in each backward, with two
+--- lists that have false where there is no gradient. A list that it returns replaces the first.
+--- If forward has several results, the second list has the gradient of the first result. Returns
+--- a table with remove().
 ---@param f function
 ---@overload fun(options: flame.options.Module:register_full_backward_hook): table
 ---@return table
@@ -1428,7 +1429,7 @@ function Module:register_parameter(name, x) end
 ---@class flame.options.Module:requires_grad_
 ---@field requires_grad? boolean  true
 
---- Tracks every parameter, or none.
+--- Makes every parameter tracked, or untracked.
 ---@param requires_grad? boolean|flame.options.Module:requires_grad_  true
 ---@overload fun(options: flame.options.Module:requires_grad_): any
 ---@return any
@@ -1437,7 +1438,7 @@ function Module:requires_grad_(requires_grad) end
 ---@class flame.options.Module:state_dict
 ---@field zero_based? boolean  false
 
---- A snapshot of all parameters and buffers by name; training on does not change it. With
+--- A snapshot of all parameters and buffers by name; further training does not change it. With
 --- zero_based, names count lists from 0 and shared tensors have all their names, so that
 --- PyTorch's modules load it.
 ---@overload fun(options: flame.options.Module:state_dict): table
@@ -1447,8 +1448,8 @@ function Module:state_dict() end
 ---@class flame.options.Module:to
 ---@field target? string|string|flame.Tensor
 
---- Moves every parameter and buffer, or converts the floating ones, inside the same handles: to a
---- device, a floating dtype, or both; or a tensor to be like.
+--- Moves every parameter and buffer to a device, or converts the floating ones to a dtype, or both;
+--- or to the device and dtype of a tensor. The handles stay the same.
 ---@param ... string|string|flame.Tensor
 ---@overload fun(options: flame.options.Module:to): any
 ---@return any
@@ -1466,7 +1467,7 @@ function Module:train(mode) end
 ---@class flame.options.Module:unfreeze
 ---@field patterns? string
 
---- Trains the parameters again in whose names a pattern of Lua is found; gives their names.
+--- Trains the parameters with names that match a pattern of Lua again, and returns the names.
 ---@param ... string
 ---@overload fun(options: flame.options.Module:unfreeze): table
 ---@return table
@@ -1492,8 +1493,7 @@ function ModuleList:append(module) end
 ---@class flame.options.ModuleList:extend
 ---@field modules? flame.Module[]
 
---- All of another list at the end. (The name is a class's maker elsewhere:
---- lists make no classes.)
+--- Appends all modules of another list. (For other classes 'extend' makes a derived class.)
 ---@param modules flame.Module[]
 ---@overload fun(options: flame.options.ModuleList:extend): any
 ---@return any
@@ -1503,7 +1503,7 @@ function ModuleList:extend(modules) end
 ---@field index? integer
 ---@field module? flame.Module
 
---- One more at a position; those from there on move.
+--- Inserts a module at a position; those from there on move up.
 ---@param index integer
 ---@param module flame.Module
 ---@overload fun(options: flame.options.ModuleList:insert): nil
@@ -1513,8 +1513,8 @@ function ModuleList:insert(index, module) end
 ---@field batch? integer
 ---@field length? integer
 
---- Room for the keys and values of up to 'length' positions of a batch: for calls one after the
---- other, which count them in 'seen'. Nothing is differentiated through it.
+--- Memory for the keys and values of up to 'length' positions of a batch, for successive calls;
+--- 'seen' counts the positions in it. No gradient goes through it.
 ---@param batch integer
 ---@param length integer
 ---@overload fun(options: flame.options.MultiheadAttention:cache): flame.KeyCache
@@ -1567,7 +1567,7 @@ function NoiseSchedule:timesteps(n, spacing) end
 ---@class flame.options.Optimizer:add_param_group
 ---@field group? table
 
---- One more group of parameters: {params = {…}, lr = …}; what is left out is as in the constructor.
+--- Adds a group of parameters: {params = {…}, lr = …}; other options are those of the constructor.
 ---@param group table
 ---@overload fun(options: flame.options.Optimizer:add_param_group): nil
 function Optimizer:add_param_group(group) end
@@ -1579,13 +1579,13 @@ function Optimizer:describe() end
 ---@class flame.options.Optimizer:load_state_dict
 ---@field state? table
 
---- Takes back what state_dict gave; groups and parameters must be as many.
+--- Restores what state_dict gave; there must be equally many groups and parameters.
 ---@param state table
 ---@overload fun(options: flame.options.Optimizer:load_state_dict): nil
 function Optimizer:load_state_dict(state) end
 
 --- A snapshot: {steps =, param_groups = {{lr = …, params = {1, 2}}, …}, state = {[1] = {…}, …}};
---- parameters are numbered on over the groups.
+--- parameters are numbered through all groups.
 ---@return table
 function Optimizer:state_dict() end
 
@@ -1601,7 +1601,7 @@ function Optimizer:state_of(parameter) end
 ---@class flame.options.Optimizer:step
 ---@field closure? function
 
---- One update from the parameters' gradients; those without one are left alone.
+--- One update from the parameters' gradients; parameters without one are unchanged.
 --- A closure computes the loss and its gradients again; its result is returned.
 ---@param closure? function|flame.options.Optimizer:step
 ---@overload fun(options: flame.options.Optimizer:step): any
@@ -1634,7 +1634,7 @@ function ParameterList:append(parameter) end
 ---@field alpha? number  1
 
 --- Adds bars from 0 to the heights y. x says where they are, or is a list of names; without it they
---- are at 1, 2, … Their width is a part of the least distance of two.
+--- are at 1, 2, … Their width is a fraction of the least distance of two positions.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.Plot:bars
 ---@overload fun(options: flame.options.Plot:bars): flame.Plot
@@ -1650,8 +1650,9 @@ function Plot:bars(x, y) end
 ---@field width? number  1.5
 ---@field bar? boolean  true
 
---- Adds the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about
---- how many there are at ticks of the values; x and y are the positions of columns and rows.
+--- Adds the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or the
+--- approximate number of levels, which are then at ticks of the values; x and y are the positions
+--- of columns and rows.
 ---@param z flame.Tensor|any[]
 ---@overload fun(options: flame.options.Plot:contour): flame.Plot
 ---@return flame.Plot
@@ -1666,8 +1667,8 @@ function Plot:contour(z) end
 ---@field bar? boolean  true
 
 --- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey",
---- "heat" or "signed"; limits = {first, last} are those of the colours, xlim and ylim those of the
---- matrix on the axes.
+--- "heat" or "signed"; limits = {first, last} is the range of the colours; xlim and ylim are the
+--- ranges of the matrix on the axes.
 ---@param z flame.Tensor|any[]
 ---@overload fun(options: flame.options.Plot:heatmap): flame.Plot
 ---@return flame.Plot
@@ -1691,8 +1692,8 @@ function Plot:histogram(x) end
 ---@field x? flame.Tensor
 
 --- Adds an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour,
---- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of one image has its
---- proportions and no axes.
+--- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of a single image has
+--- the image's proportions and no axes.
 ---@param x flame.Tensor
 ---@overload fun(options: flame.options.Plot:image): flame.Plot
 ---@return flame.Plot
@@ -1718,8 +1719,8 @@ function Plot:line(x, y) end
 ---@class flame.options.Plot:pixels
 ---@field scale? number  2
 
---- The plot as an image: u8 of shape (3, height, width). scale: pixels of the image to one of the
---- plot.
+--- The plot as an image: u8 of shape (3, height, width). scale: pixels of the image per pixel of
+--- the plot.
 ---@param scale? number|flame.options.Plot:pixels  2
 ---@overload fun(options: flame.options.Plot:pixels): flame.Tensor
 ---@return flame.Tensor
@@ -1744,7 +1745,7 @@ function Plot:save(path) end
 ---@field shape? "circle"|"square"|"cross"|"plus"  "circle"
 ---@field alpha? number  1
 
---- Adds points, their size in pixels.
+--- Adds points; size is in pixels.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.Plot:scatter
 ---@overload fun(options: flame.options.Plot:scatter): flame.Plot
@@ -1779,8 +1780,8 @@ function Plot:svg() end
 ---@field rows? number  20
 ---@field colour? boolean
 
---- The plot in characters, as print shows it. Colours are escape sequences, by default where the
---- standard output is a terminal that has them and NO_COLOR is not set.
+--- The plot in characters, as print shows it. Colours are escape sequences; they are used by
+--- default if the standard output is a terminal with colours and NO_COLOR is not set.
 ---@overload fun(options: flame.options.Plot:text): string
 ---@return string
 function Plot:text() end
@@ -1788,15 +1789,15 @@ function Plot:text() end
 --- Frees it, as the end of a <close> variable does.
 function Program:close() end
 
---- What it takes: a list of {name =, dtype =, shape =}; -1 is a size that may vary.
+--- The inputs: a list of {name =, dtype =, shape =}; -1 is a size that may vary.
 ---@return table
 function Program:inputs() end
 
---- What it gives, in the same form.
+--- The outputs, in the same form.
 ---@return table
 function Program:outputs() end
 
---- State and random numbers are as after loading.
+--- Resets state and random numbers to those after loading.
 function Program:reset() end
 
 --- One run: a result for each output.
@@ -1807,7 +1808,8 @@ function Program:run(...) end
 ---@class flame.options.Program:seed
 ---@field number? integer
 
---- Its own random numbers begin again, as those of flame.seed(number) do.
+--- Restarts the program's random numbers with this seed, as flame.seed does for those of the
+--- script.
 ---@param number integer
 ---@overload fun(options: flame.options.Program:seed): nil
 function Program:seed(number) end
@@ -1830,10 +1832,10 @@ function Progress:plot() end
 ---@field step? integer
 ---@field loss? flame.Tensor|number
 
---- Says that a step is done. On a terminal the line is drawn at most five times a second, and
---- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
---- for it. The last step's line is always drawn, and stays. Elsewhere the loss is read only where
---- 'curve' was asked for.
+--- Called after each step. On a terminal the line is drawn at most five times per second, and the
+--- loss (a 0-d tensor, a number or nil) is read at most every 50 steps, since reading waits for its
+--- computation. The last step's line is always drawn, and stays. If the output is no terminal, the
+--- loss is read only if 'curve' was given.
 ---@param step integer
 ---@param loss? flame.Tensor|number|flame.options.Progress:tick
 ---@overload fun(options: flame.options.Progress:tick): nil
@@ -1842,7 +1844,7 @@ function Progress:tick(step, loss) end
 ---@class flame.options.ReduceOnPlateau:step
 ---@field metrics? number|flame.Tensor
 
---- Takes a measure, after which the rates are set; gives the rate of the first group.
+--- Sets the rates according to the measure; returns the rate of the first group.
 ---@param metrics number|flame.Tensor
 ---@overload fun(options: flame.options.ReduceOnPlateau:step): number
 ---@return number
@@ -1858,14 +1860,15 @@ function ReduceOnPlateau:step(metrics) end
 ---@return any ...
 function Sandbox:call(name, ...) end
 
---- Ends it and gives back its memory. A sandbox may be a <close> variable.
+--- Ends the sandbox and frees its memory. A sandbox may be a <close> variable.
 function Sandbox:close() end
 
 ---@class flame.options.Sandbox:run
 ---@field text? string
 
---- Runs the text as a chunk with these arguments: its results. Numbers, strings, booleans, plain
---- tables and tensors cross, as copies. An error in it is raised here.
+--- Runs the text as a chunk with these arguments, and returns its results. Arguments and results
+--- are copied: numbers, strings, booleans, plain tables and tensors. An error in the chunk is
+--- raised here.
 ---@param text string
 ---@param ... any
 ---@overload fun(options: flame.options.Sandbox:run): ...
@@ -1879,28 +1882,28 @@ function Sandbox:used() end
 ---@class flame.options.Schedule:apply
 ---@field count? number
 
---- Sets the rates of a count, by default the present one.
+--- Sets the rates for a count of steps, by default the current one.
 ---@param count? number|flame.options.Schedule:apply
 ---@overload fun(options: flame.options.Schedule:apply): nil
 function Schedule:apply(count) end
 
---- The rates now, a list over the groups.
+--- The current rates, a list over the groups.
 ---@return number[]
 function Schedule:get_last_lr() end
 
 ---@class flame.options.Schedule:load_state_dict
 ---@field state? table
 
---- Takes back what state_dict gave, and sets the rates.
+--- Restores what state_dict gave, and sets the rates.
 ---@param state table
 ---@overload fun(options: flame.options.Schedule:load_state_dict): nil
 function Schedule:load_state_dict(state) end
 
---- The position and the rates that the groups began with.
+--- The position and the initial rates of the groups.
 ---@return table
 function Schedule:state_dict() end
 
---- Sets the rates of the next step; gives the rate of the first group.
+--- Sets the rates of the next step; returns the rate of the first group.
 ---@return number
 function Schedule:step() end
 
@@ -1913,7 +1916,7 @@ function Schedule:step() end
 ---@return any
 function Sequential:append(module) end
 
---- The rest of the text, an incomplete character as U+FFFD; the stream is as new.
+--- The rest of the text, with U+FFFD for an incomplete character; afterwards the stream is empty.
 ---@return string
 function TokenStream:finish() end
 
@@ -1958,7 +1961,7 @@ function Tokenizer:decode_batch(ids) end
 
 --- The ids of a text, or of a pair of texts: i64 of one axis, or a list. special = false leaves out
 --- the tokens that the file's template puts around a text; with special_in_text = false, special
---- tokens that are written in the text are text. At most max_length ids, cut at the side.
+--- tokens written in the text count as text. max_length: the most ids; more are cut off at 'side'.
 ---@param text string
 ---@param pair? string|flame.options.Tokenizer:encode
 ---@overload fun(options: flame.options.Tokenizer:encode): flame.Tensor|table
@@ -1978,8 +1981,9 @@ function Tokenizer:encode(text, pair) end
 ---@field device? string
 
 --- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is
---- filled, types = the same, i64, what the template says of the two texts of a pair }. Rows are as
---- long as the longest, or length; pad is a token or an id, by default the file's.
+--- filled, types = the same, i64, which text of a pair an id comes from, as the template says }.
+--- Rows are as long as the longest one, or have the given length; pad is a token or an id, by
+--- default the file's.
 ---@param texts string[]
 ---@param pairs? string[]|flame.options.Tokenizer:encode_batch
 ---@overload fun(options: flame.options.Tokenizer:encode_batch): table
@@ -1998,7 +2002,7 @@ function Tokenizer:id(token) end
 ---@class flame.options.Tokenizer:is_special
 ---@field id? integer
 
---- Is the id a special token's, which decode leaves out?
+--- Is it the id of a special token? decode leaves those out.
 ---@param id integer
 ---@overload fun(options: flame.options.Tokenizer:is_special): boolean
 ---@return boolean
@@ -2015,8 +2019,8 @@ function Tokenizer:save(path) end
 ---@class flame.options.Tokenizer:stream
 ---@field skip_special? boolean  true
 
---- A decoder of one id after another: stream:put(id) gives the text that is certain by now,
---- stream:finish() the rest.
+--- A decoder for ids that come one after another: stream:put(id) returns the text that is certain
+--- so far, stream:finish() the rest.
 ---@overload fun(options: flame.options.Tokenizer:stream): flame.TokenStream
 ---@return flame.TokenStream
 function Tokenizer:stream() end
@@ -2024,7 +2028,7 @@ function Tokenizer:stream() end
 ---@class flame.options.Tokenizer:token
 ---@field id? integer
 
---- An id's token, as the file spells it; nil: no token has the id.
+--- The token with this id, as the file spells it; nil: no token has the id.
 ---@param id integer
 ---@overload fun(options: flame.options.Tokenizer:token): string
 ---@return string
@@ -2063,7 +2067,7 @@ function Transform:log_abs_det_jacobian(x, y) end
 ---@field batch? integer
 ---@field length? integer
 
---- The cache of its attention.
+--- A cache for its attention.
 ---@param batch integer
 ---@param length integer
 ---@overload fun(options: flame.options.TransformerBlock:cache): flame.KeyCache
@@ -2105,8 +2109,8 @@ flame.acosh_ = flame.acosh
 ---@class flame.options.adaptive_avg_pool1d
 ---@field output_size? integer|any[]
 
---- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
---- output_size says; none, or false in a list, keeps the size of an axis.
+--- The means of windows from floor(i in / out) to ceil((i + 1) in / out), where out is
+--- output_size; nil, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
 ---@param output_size? integer|any[]|flame.options.adaptive_avg_pool1d
 ---@return flame.Tensor
@@ -2116,8 +2120,8 @@ Tensor.adaptive_avg_pool1d = flame.adaptive_avg_pool1d
 ---@class flame.options.adaptive_avg_pool2d
 ---@field output_size? integer|any[]
 
---- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
---- output_size says; none, or false in a list, keeps the size of an axis.
+--- The means of windows from floor(i in / out) to ceil((i + 1) in / out), where out is
+--- output_size; nil, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
 ---@param output_size? integer|any[]|flame.options.adaptive_avg_pool2d
 ---@return flame.Tensor
@@ -2127,8 +2131,8 @@ Tensor.adaptive_avg_pool2d = flame.adaptive_avg_pool2d
 ---@class flame.options.adaptive_avg_pool3d
 ---@field output_size? integer|any[]
 
---- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
---- output_size says; none, or false in a list, keeps the size of an axis.
+--- The means of windows from floor(i in / out) to ceil((i + 1) in / out), where out is
+--- output_size; nil, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
 ---@param output_size? integer|any[]|flame.options.adaptive_avg_pool3d
 ---@return flame.Tensor
@@ -2139,8 +2143,8 @@ Tensor.adaptive_avg_pool3d = flame.adaptive_avg_pool3d
 ---@field output_size? integer|any[]
 ---@field return_indices? boolean  false
 
---- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
---- output_size says; none, or false in a list, keeps the size of an axis.
+--- The largest elements of windows from floor(i in / out) to ceil((i + 1) in / out), where out is
+--- output_size; nil, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
 ---@param output_size? integer|any[]|flame.options.adaptive_max_pool1d
 ---@param return_indices? boolean|flame.options.adaptive_max_pool1d  false
@@ -2153,8 +2157,8 @@ Tensor.adaptive_max_pool1d = flame.adaptive_max_pool1d
 ---@field output_size? integer|any[]
 ---@field return_indices? boolean  false
 
---- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
---- output_size says; none, or false in a list, keeps the size of an axis.
+--- The largest elements of windows from floor(i in / out) to ceil((i + 1) in / out), where out is
+--- output_size; nil, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
 ---@param output_size? integer|any[]|flame.options.adaptive_max_pool2d
 ---@param return_indices? boolean|flame.options.adaptive_max_pool2d  false
@@ -2167,8 +2171,8 @@ Tensor.adaptive_max_pool2d = flame.adaptive_max_pool2d
 ---@field output_size? integer|any[]
 ---@field return_indices? boolean  false
 
---- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
---- output_size says; none, or false in a list, keeps the size of an axis.
+--- The largest elements of windows from floor(i in / out) to ceil((i + 1) in / out), where out is
+--- output_size; nil, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
 ---@param output_size? integer|any[]|flame.options.adaptive_max_pool3d
 ---@param return_indices? boolean|flame.options.adaptive_max_pool3d  false
@@ -2325,7 +2329,7 @@ Tensor.all = flame.all
 ---@field equal_nan? boolean  false
 
 --- Is |x - other| <= atol + rtol |other| everywhere? If not, the second result says where and by
---- how much, so assert(x:allclose(y)) does.
+--- how much, so that assert(x:allclose(y)) shows it.
 ---@param x flame.Tensor
 ---@param other flame.Tensor
 ---@param rtol? number|flame.options.allclose  1e-5
@@ -2407,8 +2411,8 @@ Tensor.any = flame.any
 ---@class flame.options.apply_
 ---@field f? function
 
---- x becomes f of each of its elements, in order: a Lua function of a number,
---- slow, for small tensors.
+--- Replaces each element of x by f(element), in order. f is a Lua function of a number: slow, for
+--- small tensors.
 ---@param f function
 ---@return flame.Tensor
 function Tensor:apply_(f) end
@@ -2514,7 +2518,7 @@ Tensor.argmin = flame.argmin
 ---@field descending? boolean  false
 ---@field stable? boolean  false
 
---- Positions that sort x along axis d (the last); always stable.
+--- The positions that sort x along an axis; always stable.
 ---@param x flame.Tensor
 ---@param dim? integer|flame.options.argsort  -1
 ---@param descending? boolean|flame.options.argsort  false
@@ -2523,7 +2527,7 @@ Tensor.argmin = flame.argmin
 function flame.argsort(x, dim, descending, stable) end
 Tensor.argsort = flame.argsort
 
---- Positions that are not 0, a row each.
+--- The positions of elements that are not 0, one row each.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.argwhere(x) end
@@ -2534,8 +2538,8 @@ Tensor.argwhere = flame.argwhere
 ---@field stride? integer[]
 ---@field storage_offset? integer  0
 
---- Elements of x, counted row by row, at the given strides, from
---- storage_offset on: its own value, as every view.
+--- Elements of x, counted row by row, at the given strides, from storage_offset on. As for every
+--- view, the result is a separate value.
 ---@param x flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
@@ -2622,19 +2626,19 @@ Tensor.atanh = flame.atanh
 
 Tensor.atanh_ = flame.atanh
 flame.atanh_ = flame.atanh
---- x with that many axes at least; of a list of tensors a list.
+--- x with at least this many axes; for a list of tensors a list.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.atleast_1d(x) end
 Tensor.atleast_1d = flame.atleast_1d
 
---- x with that many axes at least; of a list of tensors a list.
+--- x with at least this many axes; for a list of tensors a list.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.atleast_2d(x) end
 Tensor.atleast_2d = flame.atleast_2d
 
---- x with that many axes at least; of a list of tensors a list.
+--- x with at least this many axes; for a list of tensors a list.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.atleast_3d(x) end
@@ -2689,8 +2693,8 @@ function flame.autograd.stats() end
 ---@field count_include_pad? boolean  true
 ---@field divisor_override? integer
 
---- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
---- divisor_override stands for the number of elements.
+--- The means of windows of x (n, c, …) or (c, …); stride is kernel_size by default.
+--- divisor_override replaces the number of elements.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.avg_pool1d
@@ -2710,8 +2714,8 @@ Tensor.avg_pool1d = flame.avg_pool1d
 ---@field count_include_pad? boolean  true
 ---@field divisor_override? integer
 
---- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
---- divisor_override stands for the number of elements.
+--- The means of windows of x (n, c, …) or (c, …); stride is kernel_size by default.
+--- divisor_override replaces the number of elements.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.avg_pool2d
@@ -2731,8 +2735,8 @@ Tensor.avg_pool2d = flame.avg_pool2d
 ---@field count_include_pad? boolean  true
 ---@field divisor_override? integer
 
---- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
---- divisor_override stands for the number of elements.
+--- The means of windows of x (n, c, …) or (c, …); stride is kernel_size by default.
+--- divisor_override replaces the number of elements.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.avg_pool3d
@@ -2756,10 +2760,11 @@ function Tensor:backward(seed) end
 ---@class flame.options.backward_trace
 ---@field net? table|flame.Tensor
 
---- Runs the backward of a tensor, or a function that makes backwards, and tells each step in
---- order: {op, line, shape, dtype, leaf, norm, max, rms, nan, inf, mark}: the op whose result has a
---- gradient there, and what that gradient is like; of a leaf its name in net, if that is given. The
---- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until then.
+--- Runs the backward of a tensor, or a function that makes backwards, and lists each step in order:
+--- {op, line, shape, dtype, leaf, norm, max, rms, nan, inf, mark}: the op that computed the value,
+--- and statistics of the value's gradient; for a leaf also its name in net, if that is given. The
+--- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until the
+--- end.
 ---@param x flame.Tensor|function
 ---@return flame.BackwardTrace
 function flame.backward_trace(x) end
@@ -2801,7 +2806,7 @@ function flame.bartlett_window(n, periodic) end
 ---@field momentum? number  0.1
 ---@field eps? number  1e-5
 
---- x less its mean over its deviation, times weight, plus bias; axis 2 holds the channels.
+--- (x - mean) / deviation, times weight, plus bias; axis 2 has the channels.
 --- Training uses the batch's statistics and moves the running ones in place.
 ---@param x flame.Tensor
 ---@param running_mean? flame.Tensor|flame.options.batch_norm
@@ -2822,12 +2827,13 @@ Tensor.batch_norm = flame.batch_norm
 ---@field calls? integer  1
 ---@field flush? boolean
 
---- Time of f(), all that it records computed: after 'warmup' calls it is run n times, or for
---- 'seconds'. The result has the median ms, quartiles low and high, min, max, mean, spread (the
---- quartiles' distance by the median), times, and launches, replays, bytes_moved of a call, first
---- (the first call, plans and kernels made); it prints as one line. A run is 'calls' calls and
---- one synchronisation: more than 1 for what takes microseconds. On a GPU the L2 cache is filled
---- with something else before each run (flush = false: not; true: a CPU's caches as well).
+--- The time of f() including the computation of all that it records: after 'warmup' calls it is run
+--- n times, or for 'seconds'. The result has the median ms, quartiles low and high, min, max, mean,
+--- spread (distance of the quartiles divided by the median), times; launches, replays and
+--- bytes_moved per call; and first (the first call, which makes plans and kernels). It prints as
+--- one line. A run is 'calls' calls and one synchronisation: use more than 1 if a call takes
+--- microseconds. On a GPU the L2 cache is filled with other data before each run (flush = false:
+--- not; true: the CPU's caches too).
 ---@param f function
 ---@return flame.Bench
 function flame.bench(f) end
@@ -2888,7 +2894,7 @@ Tensor.binary_cross_entropy = flame.binary_cross_entropy
 ---@field pos_weight? flame.Tensor|number
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- The cross entropy of logits; pos_weight is that of the targets that are 1.
+--- The cross entropy of logits; pos_weight is the weight of targets that are 1.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param weight? flame.Tensor|number|flame.options.binary_cross_entropy_with_logits
@@ -2902,8 +2908,8 @@ Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
 ---@field weights? flame.Tensor
 ---@field minlength? integer  0
 
---- How often each of the ids 1, 2, … stands in x (i64); with weights their sums (f32 of f32, else
---- f64). It looks at values, so it evaluates.
+--- How often each of the ids 1, 2, … occurs in x (i64); with weights the sums of these (f32 for
+--- f32, else f64). It looks at values, so it evaluates.
 ---@param x flame.Tensor
 ---@param weights? flame.Tensor|flame.options.bincount
 ---@param minlength? integer|flame.options.bincount  0
@@ -2914,7 +2920,8 @@ Tensor.bincount = flame.bincount
 ---@class flame.options.binomial
 ---@field p? flame.Tensor
 
---- How many of n trials of chance p come true, for each pair. It looks at values, so it evaluates.
+--- The number of successes in n trials with probability p, for each pair. It looks at values, so it
+--- evaluates.
 ---@param n flame.Tensor
 ---@param p flame.Tensor
 ---@return flame.Tensor
@@ -2929,11 +2936,11 @@ Tensor.binomial = flame.binomial
 ---@field bits? boolean  false
 ---@field backward? boolean  true
 
---- Where a model parts from its reference on a batch (a tensor, or a list of arguments): the first
---- layer, by names that both have, whose result differs. That layer is then run on what the
---- reference gave its own, and compared: it says which op of it differs, or that it only passes on
---- what it was given. Without a difference in forward, gradients are compared. true; or false and
---- that as a sentence.
+--- Finds where a model first differs from its reference on a batch (a tensor, or a list of
+--- arguments): the first layer, among the names that both have, with a different result. That layer
+--- is then run on the arguments of the reference's layer and compared with it: this tells which of
+--- its ops differs, or that only its arguments differ. Without a difference in forward, gradients
+--- are compared. true; or false and that as a sentence.
 ---@param model table
 ---@param reference table
 ---@param batch flame.Tensor|table
@@ -2988,8 +2995,8 @@ flame.bitwise_or_ = flame.bitwise_or
 ---@class flame.options.bitwise_right_shift
 ---@field y? flame.Tensor|integer
 
---- x over 2^y, rounded down; y that is negative or not below the number of
---- bits leaves the sign alone, 0 or -1.
+--- x / 2^y, rounded down; if y is negative or not below the number of bits only the sign is left: 0
+--- or -1.
 ---@param x flame.Tensor|integer
 ---@param y flame.Tensor|integer
 ---@return flame.Tensor
@@ -3025,7 +3032,7 @@ function flame.blackman_window(n, periodic) end
 ---@class flame.options.block_diag
 ---@field tensors? flame.Tensor
 
---- Square blocks along the diagonal of zeros.
+--- A matrix of zeros with the given matrices as blocks along its diagonal.
 ---@param ... flame.Tensor
 ---@overload fun(options: flame.options.block_diag): flame.Tensor
 ---@return flame.Tensor
@@ -3048,13 +3055,13 @@ function Tensor:bool() end
 ---@class flame.options.broadcast
 ---@field tensors? flame.Tensor
 
---- All in their common shape.
+--- Broadcasts all tensors to their common shape.
 ---@param ... flame.Tensor
 ---@overload fun(options: flame.options.broadcast): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.broadcast(...) end
 
---- The shape that shapes (lists, or numbers) have together.
+--- The shape to which the shapes (lists, or numbers) broadcast.
 ---@param ... any
 ---@return integer[]
 function flame.broadcast_shapes(...) end
@@ -3083,7 +3090,7 @@ Tensor.broadcast_to = flame.broadcast_to
 ---@field out_int32? boolean  false
 ---@field right? boolean  false
 
---- The bucket of each element of x: searchsorted in the 1-d tensor of ascending boundaries.
+--- The bucket of each element of x: searchsorted in a 1-d tensor of ascending boundaries.
 ---@param x flame.Tensor|number
 ---@param boundaries flame.Tensor
 ---@param out_int32? boolean|flame.options.bucketize  false
@@ -3103,8 +3110,8 @@ function Tensor:bytes() end
 ---@class flame.options.can_cast
 ---@field to? string
 
---- May the one dtype be stored in the other, as torch.can_cast has it: floats
---- not in integers, numbers not in bool.
+--- May values of the first dtype be cast to the second, as for torch.can_cast? Not floats to
+--- integers, and not numbers to bool.
 ---@param from string
 ---@param to string
 ---@return boolean
@@ -3113,7 +3120,7 @@ function flame.can_cast(from, to) end
 ---@class flame.options.cartesian_prod
 ---@field tensors? flame.Tensor
 
---- All choices of one element from each, as rows.
+--- All choices of one element from each vector, as rows.
 ---@param ... flame.Tensor
 ---@overload fun(options: flame.options.cartesian_prod): flame.Tensor
 ---@return flame.Tensor
@@ -3132,7 +3139,7 @@ function flame.cat(tensors, dim) end
 ---@field median? number  0
 ---@field sigma? number  1
 
---- x becomes Cauchy's numbers around the median, as wide as sigma.
+--- Replaces x by numbers of the Cauchy distribution with this median and width sigma.
 ---@param median? number|flame.options.cauchy_  0
 ---@param sigma? number|flame.options.cauchy_  1
 ---@return flame.Tensor
@@ -3203,9 +3210,9 @@ Tensor.channel_shuffle = flame.channel_shuffle
 ---@return flame.Tensor
 function Tensor:char() end
 
---- Raises when one has a NaN or Inf, and warns once a line of values above 1e10; else gives its
---- arguments back. Tensors, each with a name after it if it is to have one, tables of tensors, and
---- modules, of which parameters and gradients are looked at: check_finite(loss, "loss", net).
+--- Raises if a tensor has a NaN or Inf, and warns once per line about values above 1e10; otherwise
+--- returns its arguments. These are tensors, each optionally followed by a name, tables of tensors,
+--- and modules (their parameters and gradients are checked): check_finite(loss, "loss", net).
 ---@param ... any
 ---@return any ...
 function flame.check_finite(...) end
@@ -3219,8 +3226,8 @@ function flame.checkpoint(f, ...) end
 ---@class flame.options.cholesky
 ---@field upper? boolean  false
 
---- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
---- definite: another raises with its position.
+--- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. Raises with
+--- the position of a matrix that is not positive definite.
 ---@param x flame.Tensor
 ---@param upper? boolean|flame.options.cholesky  false
 ---@return flame.Tensor
@@ -3241,7 +3248,7 @@ Tensor.cholesky_inverse = flame.cholesky_inverse
 ---@field l? flame.Tensor
 ---@field upper? boolean  false
 
---- x with a x = b, from the triangle l of a's Cholesky factorisation.
+--- The x with a x = b, from the triangle l of a's Cholesky factorisation.
 ---@param b flame.Tensor
 ---@param l flame.Tensor
 ---@param upper? boolean|flame.options.cholesky_solve  false
@@ -3445,7 +3452,7 @@ Tensor.clone = flame.clone
 function flame.col2im(x, output_size, kernel_size, dilation, padding, stride) end
 Tensor.col2im = flame.col2im
 
---- Vectors as columns.
+--- Joins vectors as columns of a matrix.
 ---@param tensors flame.Tensor[]
 ---@return flame.Tensor
 function flame.column_stack(tensors) end
@@ -3477,10 +3484,10 @@ Tensor.combinations = flame.combinations
 --- gradients? If not, the second result names the first op or layer that differs, in forward or
 --- backward, with its line, and says where and by how much; so assert(flame.compare(…)) does. f and
 --- g are functions, modules or kernels; where both run the same ops, or have layers of the same
---- names, these are compared one by one. Without g it is f once more: on another device, in another
---- dtype (a module is copied there), or, eager, with each op computed when it is recorded. bits:
---- equal to the bit; else by rtol and atol, which follow from the coarser dtype and the largest
---- value.
+--- names, these are compared one by one. Without g f is compared with itself: on another device, in
+--- another dtype (a module is copied there), or with eager = true, where each op is computed when
+--- it is recorded. bits: requires equal bits; otherwise rtol and atol apply, which follow from the
+--- coarser dtype and the largest value.
 ---@param f function
 ---@param g? function|flame.options.compare
 ---@param inputs flame.Tensor|table
@@ -3509,8 +3516,8 @@ function flame.concatenate(tensors, dim) end
 ---@class flame.options.conj
 ---@field complex? boolean
 
---- Complex conjugates: of floats whose last axis of 2 follows another the second part negated, of
---- other tensors their values, as real numbers have; {complex = true | false} says which.
+--- Complex conjugates. Floats with a last axis of 2 after another axis count as complex, other
+--- tensors as real, unless {complex = true | false} says otherwise; real numbers are unchanged.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.conj(x) end
@@ -3672,8 +3679,8 @@ Tensor.conv_transpose3d = flame.conv_transpose3d
 ---@field y? flame.Tensor
 ---@field mode? "full"|"same"|"valid"  "full"
 
---- The convolution of signals along their last axis; the other axes are those of both. "full": all
---- n + m - 1 sums, "same": the n in their middle, "valid": those of the whole shorter signal.
+--- The convolution of signals along their last axis; the other axes must be equal. "full": all n +
+--- m - 1 sums, "same": the middle n of them, "valid": those over the whole shorter signal.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param mode? "full"|"same"|"valid"|flame.options.convolve  "full"
@@ -3744,7 +3751,7 @@ Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 ---@field dim? integer|integer[]
 ---@field eps? number  1e-8
 
---- Sum of products over the product of the norms, along axis 2 (1 where there is one).
+--- The sum of products divided by the product of the norms, along axis 2 (of vectors along axis 1).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param dim? integer|integer[]|flame.options.cosine_similarity
@@ -4091,8 +4098,8 @@ function data.options(arguments, spec) end
 
 --- A progress line for a loop of 'steps'. p:tick(step, loss) is called in each, p:line(step, text)
 --- prints a line that stays, and p:plot() gives the curve of the losses. 'from' steps were done
---- before; a step is 'each' units. On a terminal the curve of the loss stands beside the line, 16
---- characters of it, or 'curve'.
+--- before; a step is 'each' units. On a terminal the line includes a curve of the loss, 16 or
+--- 'curve' characters wide.
 ---@overload fun(options: flame.options.data.progress): flame.Progress
 ---@return flame.Progress
 function data.progress() end
@@ -4184,7 +4191,7 @@ Tensor.deg2rad = flame.deg2rad
 
 Tensor.deg2rad_ = flame.deg2rad
 flame.deg2rad_ = flame.deg2rad
---- Determinants; the gradient exists where they are 0 as well.
+--- Determinants; they have a gradient also where they are 0.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.det(x) end
@@ -4222,7 +4229,7 @@ Tensor.device = flame.device
 ---@class flame.options.diag
 ---@field diagonal? integer  0
 
---- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.
+--- For a vector the matrix of zeros with it as the diagonal; for a matrix its diagonal.
 ---@param x flame.Tensor
 ---@param diagonal? integer|flame.options.diag  0
 ---@return flame.Tensor
@@ -4246,7 +4253,7 @@ Tensor.diag_embed = flame.diag_embed
 ---@class flame.options.diagflat
 ---@field offset? integer  0
 
---- All elements as the diagonal of a matrix of zeros.
+--- A matrix of zeros with all elements of x as its diagonal.
 ---@param x flame.Tensor
 ---@param offset? integer|flame.options.diagflat  0
 ---@return flame.Tensor
@@ -4289,7 +4296,7 @@ Tensor.diagonal_scatter = flame.diagonal_scatter
 ---@field prepend? flame.Tensor
 ---@field append? flame.Tensor
 
---- Differences of neighbours along dim, n times; prepend and append stand before and after x.
+--- Differences of neighbours along dim, n times; prepend and append are joined to x first.
 ---@param x flame.Tensor
 ---@param n? integer|flame.options.diff  1
 ---@param dim? integer|flame.options.diff  -1
@@ -4952,7 +4959,7 @@ Tensor.dropout3d = flame.dropout3d
 function flame.dsplit(x, n) end
 Tensor.dsplit = flame.dsplit
 
---- One after the other, along the third axis.
+--- Joins tensors along the third axis.
 ---@param tensors flame.Tensor[]
 ---@return flame.Tensor
 function flame.dstack(tensors) end
@@ -4963,7 +4970,7 @@ function flame.dstack(tensors) end
 ---@field y_lengths? integer|integer[]|flame.Tensor
 
 --- The fewest insertions, deletions and substitutions that make each row of ids x the row of y, or
---- one sequence another; of rows that are shorter than the tensor their lengths.
+--- one sequence into another; x_lengths and y_lengths: for rows that are shorter than the tensor.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -4973,8 +4980,8 @@ Tensor.edit_distance = flame.edit_distance
 ---@class flame.options.eigh
 ---@field UPLO? "L"|"U"|"l"|"u"  "L"
 
---- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
---- which one half is read.
+--- Eigenvalues (ascending) and eigenvectors (columns) of symmetric matrices; only one half of each
+--- is read.
 ---@param x flame.Tensor
 ---@param UPLO? "L"|"U"|"l"|"u"|flame.options.eigh  "L"
 ---@return flame.Tensor values
@@ -5112,7 +5119,6 @@ flame.eq_ = flame.eq
 ---@class flame.options.equal
 ---@field other? flame.Tensor
 
---- Same shape and same values.
 ---@param x flame.Tensor
 ---@param other flame.Tensor
 ---@return boolean
@@ -5215,7 +5221,7 @@ flame.expm1_ = flame.expm1
 ---@class flame.options.exponential_
 ---@field lambd? number  1
 
---- x becomes exponential numbers.
+--- Replaces x by exponentially distributed numbers.
 ---@param lambd? number|flame.options.exponential_  1
 ---@return flame.Tensor
 function Tensor:exponential_(lambd) end
@@ -5245,8 +5251,9 @@ function flame.exponential_window(n, periodic, center, tau) end
 --- parameter of f, with options: vary = {x = {1}}, the axes of inputs that may have any one size;
 --- sizes = {{x = {8, 3}}}, other shapes; names = {"x"} of the inputs, else those of f's
 --- parameters. f returns tensors, or a table of them whose keys name them. Branches are fixed as
---- they ran; what f writes into older tensors is the program's state. f is called several times and
---- must record the same each time; tensors are afterwards as before. See docs/programs.md.
+--- they were taken; tensors from before the call that f writes to are the program's state. f is
+--- called several times and must record the same each time; tensors are afterwards as before. See
+--- docs/programs.md.
 ---@param path string
 ---@param f function
 ---@param inputs table
@@ -5281,7 +5288,8 @@ Tensor.feature_alpha_dropout = flame.feature_alpha_dropout
 ---@field dim? integer  -1
 ---@field norm? "backward"|"ortho"|"forward"  "backward"
 
---- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
+--- Discrete Fourier transform of complex numbers along one axis, which is first cut, or filled with
+--- zeros, to n elements.
 ---@param x flame.Tensor
 ---@param n? integer|flame.options.fft
 ---@param dim? integer|flame.options.fft  -1
@@ -5343,7 +5351,7 @@ Tensor.fftshift = flame.fftshift
 ---@class flame.options.fill
 ---@field value? number|boolean
 
---- Every element the value.
+--- A tensor like x with every element set to the value.
 ---@param x flame.Tensor
 ---@param value number|boolean
 ---@return flame.Tensor
@@ -5362,7 +5370,8 @@ function Tensor:fill_(value) end
 ---@field fill_value? number|flame.Tensor
 ---@field wrap? boolean  false
 
---- Writes fill_value on the diagonal; wrap: again and again in a tall matrix.
+--- Writes fill_value on the diagonal; wrap: the diagonal of a tall matrix begins again below its
+--- end.
 ---@param fill_value number|flame.Tensor
 ---@param wrap? boolean|flame.options.fill_diagonal_  false
 ---@return flame.Tensor
@@ -5377,10 +5386,10 @@ Tensor.fix = flame.fix
 Tensor.fix_ = flame.fix
 flame.fix_ = flame.fix
 --- Runs f and notes how long each function takes, by stacks: those of Lua by name, file and line,
---- those of C by name. Gives {ms, folded, [i] = {name, calls, ms in itself}}, the slowest first,
---- and f's results; it prints as a table. folded are stacks in the form that flamegraph.pl and
---- speedscope take. With a path a picture is written, where that ends in .svg, or folded. Noting
---- a call takes about a fifth of a microsecond. f may not yield.
+--- those of C by name. Returns {ms, folded, [i] = {name, calls, own ms}}, the slowest first, and
+--- f's results; it prints as a table. folded has the stacks in the form that flamegraph.pl and
+--- speedscope read. With a path a picture is written if it ends in .svg, otherwise folded stacks.
+--- Noting a call takes about a fifth of a microsecond. f may not yield.
 ---@param f function
 ---@param ... any
 ---@return flame.FlameGraph
@@ -5409,13 +5418,13 @@ Tensor.flatten = flame.flatten
 function flame.flip(x, ...) end
 Tensor.flip = flame.flip
 
---- The second axis the other way round.
+--- Reverses the second axis.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.fliplr(x) end
 Tensor.fliplr = flame.fliplr
 
---- The first axis the other way round.
+--- Reverses the first axis.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.flipud(x) end
@@ -5478,7 +5487,7 @@ flame.floordiv_ = flame.floordiv
 ---@class flame.options.fmax
 ---@field y? flame.Tensor|number
 
---- The larger of two; a NaN gives way to the other.
+--- The larger of two; a NaN is ignored.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -5488,7 +5497,7 @@ Tensor.fmax = flame.fmax
 ---@class flame.options.fmin
 ---@field y? flame.Tensor|number
 
---- The smaller of two; a NaN gives way to the other.
+--- The smaller of two; a NaN is ignored.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -5540,8 +5549,8 @@ flame.frac_ = flame.frac
 ---@field return_indices? boolean  false
 ---@field _random_samples? flame.Tensor
 
---- Largest of windows of kernel_size at places drawn at random (Graham
---- 2014), as many as output_size asks for, or as output_ratio of the elements.
+--- The largest elements of windows of kernel_size at random places (Graham 2014); the result has
+--- output_size, or output_ratio times the size of x.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param output_size? integer|integer[]|flame.options.fractional_max_pool2d
@@ -5560,8 +5569,8 @@ Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
 ---@field return_indices? boolean  false
 ---@field _random_samples? flame.Tensor
 
---- Largest of windows of kernel_size at places drawn at random (Graham
---- 2014), as many as output_size asks for, or as output_ratio of the elements.
+--- The largest elements of windows of kernel_size at random places (Graham 2014); the result has
+--- output_size, or output_ratio times the size of x.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param output_size? integer|integer[]|flame.options.fractional_max_pool3d
@@ -5779,15 +5788,15 @@ function flame.general_hamming_window(n, periodic, alpha) end
 ---@field attention_mask? flame.Tensor
 ---@field cache? boolean  true
 
---- Tokens after ids by a model of flame.models, up to a stop or max_new_tokens of them. ids: a text
---- (with a tokenizer), a list or tensor of ids from 0, or several of these, of different lengths;
---- or (batch, time) with its attention_mask. Gives for each the new text, or the new ids without
---- the stop. temperature 0 takes the likeliest token, others draw, from the top_k likeliest, the
---- likeliest that have top_p together, those with min_p of the likeliest's share.
---- repetition_penalty divides the scores of tokens that came before. stop: ids and words, by
---- default the configuration's eos_token_id. stream(piece, i) gets each piece of text, or id, of
---- sequence i; if it returns false, all end. seed: draws of the call's own. cache = false computes
---- everything again for each token.
+--- Generates tokens after ids with a model of flame.models, up to a stop or max_new_tokens of them.
+--- ids: a text (with a tokenizer), a list or tensor of ids from 0, or several of these, of different
+--- lengths; or (batch, time) with its attention_mask. Returns for each the new text, or the new ids
+--- without the stop. temperature 0 takes the likeliest token; otherwise tokens are drawn: from the
+--- top_k likeliest, from the likeliest with a total probability of top_p, from those with at least
+--- min_p times the probability of the likeliest. repetition_penalty divides the scores of tokens
+--- that came before. stop: ids and words, by default the configuration's eos_token_id. stream(piece,
+--- i) gets each piece of text, or id, of sequence i; if it returns false, all sequences end. seed:
+--- the call uses its own random generator. cache = false computes everything again for each token.
 ---@param model any
 ---@param ids any
 ---@param max_new_tokens? integer|flame.options.generate  64
@@ -5797,7 +5806,7 @@ function flame.generate(model, ids, max_new_tokens) end
 ---@class flame.options.geometric_
 ---@field p? number  0.5
 
---- x becomes numbers of trials until one of chance p is met.
+--- Replaces x by numbers of trials up to the first success, with probability p each.
 ---@param p? number|flame.options.geometric_  0.5
 ---@return flame.Tensor
 function Tensor:geometric_(p) end
@@ -5882,9 +5891,9 @@ function flame.gradcheck(f, inputs) end
 ---@field dim? integer|integer[]
 ---@field edge_order? integer  1
 
---- Derivatives of sampled values along each axis of dim (all), a list: by differences to both
---- sides, at the ends to one. spacing: a number, a number for each axis, or the positions along
---- each axis.
+--- Derivatives of sampled values along each axis of dim (default: all), as a list: by central
+--- differences, at the ends one-sided. spacing: a number, a number for each axis, or the positions
+--- along each axis.
 ---@param x flame.Tensor
 ---@return flame.Tensor[]
 function flame.gradient(x) end
@@ -5910,7 +5919,7 @@ function Tensor:gradients(inputs) end
 --- from 1e-10 to 1e2), mark, why}; it prints as a table. The mark is "none" (no gradient: why says
 --- the reason), "frozen", "NaN", "Inf", "zero", "exploding", "vanishing" or "". With step, an
 --- optimiser or a function, that step is made and rows have ratio, the norm of the update divided
---- by that of the weight; "unchanged" marks weights that it left as they were.
+--- by that of the weight; the mark "unchanged" means that the step did not change the weight.
 ---@param net table|flame.Tensor
 ---@return flame.GradientsTable
 function flame.gradients_table(net) end
@@ -5918,7 +5927,7 @@ function flame.gradients_table(net) end
 ---@class flame.options.graph
 ---@field format? "text"|"dot"  "text"
 
---- The recorded work on which x depends, an op a line, inputs first; {format = "dot"}: Graphviz.
+--- The recorded work on which x depends, one op per line, inputs first; {format = "dot"}: Graphviz.
 ---@param x flame.Tensor
 ---@param format? "text"|"dot"|flame.options.graph  "text"
 ---@return string
@@ -5954,8 +5963,8 @@ flame.greater_equal_ = flame.greater_equal
 ---@field padding_mode? "zeros"|"border"|"reflection"  "zeros"
 ---@field align_corners? boolean  false
 
---- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to
---- edge; of x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
+--- The values of x (n, c, h, w) at the points of grid (n, h', w', 2), each x then y, with -1 and 1
+--- at the edges; or of x (n, c, d, h, w) at the points of grid (n, d', h', w', 3).
 ---@param x flame.Tensor
 ---@param grid flame.Tensor
 ---@param mode? "bilinear"|"nearest"|"bicubic"|flame.options.grid_sample  "bilinear"
@@ -6033,7 +6042,7 @@ function flame.hamming_window(n, periodic, alpha, beta) end
 ---@field dtype? string
 ---@field device? string
 
---- Half a wave of cosine, 0 at the ends.
+--- (1 - cos(phase)) / 2, which is 0 at the ends.
 ---@param n integer
 ---@param periodic? boolean|flame.options.hann_window  true
 ---@return flame.Tensor
@@ -6099,8 +6108,8 @@ Tensor.heaviside = flame.heaviside
 
 Tensor.heaviside_ = flame.heaviside
 flame.heaviside_ = flame.heaviside
---- Prints the signature of a function and what it does: help(flame.topk),
---- help("topk"), help(x.topk). Of a class or a name too; of nothing how to ask.
+--- Prints the signature of a function and what it does: help(flame.topk), help("topk"),
+--- help(x.topk). It takes a class or a name too; without an argument it says how to use it.
 ---@param what? table|any
 function flame.help(what) end
 
@@ -6161,7 +6170,7 @@ Tensor.hfftn = flame.hfftn
 ---@field margin? number  1.0
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- Input where the target is 1, max(0, margin - input) where it is -1.
+--- The input where the target is 1, max(0, margin - input) where it is -1.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param margin? number|flame.options.hinge_embedding_loss  1.0
@@ -6189,7 +6198,8 @@ Tensor.hinge_loss = flame.hinge_loss
 ---@field min? number  0
 ---@field max? number  0
 
---- Counts of the elements in equal bins between min and max (both 0: the extremes of x).
+--- Counts of the elements in bins of equal width between min and max (both 0: between the extremes
+--- of x).
 ---@param x flame.Tensor
 ---@param bins? integer|flame.options.histc  100
 ---@param min? number|flame.options.histc  0
@@ -6204,9 +6214,9 @@ Tensor.histc = flame.histc
 ---@field weight? flame.Tensor
 ---@field density? boolean  false
 
---- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between
---- the extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin
---- has both its edges.
+--- Counts in bins, or sums of weights, and the edges of the bins. bins: the number of equal bins
+--- between the extremes of x or in range = {low, high}, or a tensor of edges. The last bin includes
+--- both its edges.
 ---@param x flame.Tensor
 ---@param bins integer|flame.Tensor
 ---@return flame.Tensor sums
@@ -6220,8 +6230,8 @@ Tensor.histogram = flame.histogram
 ---@field weight? flame.Tensor
 ---@field density? boolean  false
 
---- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of
---- edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
+--- The same for points, the rows of x (…, n): sums in n-dimensional bins, and a list of n tensors
+--- of edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
 ---@param x flame.Tensor
 ---@param bins integer|integer[]|flame.Tensor[]
 ---@return flame.Tensor sums
@@ -6239,7 +6249,7 @@ Tensor.histogramdd = flame.histogramdd
 function flame.hsplit(x, n) end
 Tensor.hsplit = flame.hsplit
 
---- Side by side: along the second axis, the first of vectors.
+--- Joins tensors side by side: along the second axis, or the first for vectors.
 ---@param tensors flame.Tensor[]
 ---@return flame.Tensor
 function flame.hstack(tensors) end
@@ -6249,7 +6259,7 @@ function flame.hstack(tensors) end
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 ---@field delta? number  1.0
 
---- Squares up to delta, then lines.
+--- Half the square of the difference up to delta, linear beyond.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param reduction? "mean"|"sum"|"none"|flame.options.huber_loss  "mean"
@@ -6660,7 +6670,7 @@ Tensor.inner = flame.inner
 ---@field momentum? number  0.1
 ---@field eps? number  1e-5
 
---- As batch_norm, each channel of each sample by itself.
+--- As batch_norm, with the statistics of each channel of each sample.
 ---@param x flame.Tensor
 ---@param running_mean? flame.Tensor|flame.options.instance_norm
 ---@param running_var? flame.Tensor|flame.options.instance_norm
@@ -6685,7 +6695,7 @@ function Tensor:int() end
 ---@field recompute_scale_factor? boolean  false
 ---@field antialias? boolean  false
 
---- x (n, c, …) in another size, or in scale_factor times its own.
+--- Resamples x (n, c, …) to another size, or by scale_factor.
 ---@param x flame.Tensor
 ---@param size? integer|integer[]|flame.options.interpolate
 ---@param scale_factor? number|number[]|flame.options.interpolate
@@ -6708,7 +6718,7 @@ Tensor.inverse = flame.inverse
 ---@field dim? integer  -1
 ---@field norm? "backward"|"ortho"|"forward"  "backward"
 
---- The real tensor of length n (2 (m - 1) for m elements) with these as its transform.
+--- The inverse of rfft: the real tensor of length n, by default 2 (m - 1) for m elements.
 ---@param x flame.Tensor
 ---@param n? integer|flame.options.irfft
 ---@param dim? integer|flame.options.irfft  -1
@@ -6765,7 +6775,7 @@ Tensor.is_floating_point = flame.is_floating_point
 ---@return boolean
 function flame.is_grad_enabled() end
 
---- Is the one element of x not 0.
+--- Is the only element of x not 0?
 ---@param x flame.Tensor
 ---@return boolean
 function flame.is_nonzero(x) end
@@ -6774,14 +6784,14 @@ Tensor.is_nonzero = flame.is_nonzero
 ---@class flame.options.is_same_size
 ---@field y? flame.Tensor
 
---- Have both the same shape.
+--- Do both have the same shape?
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return boolean
 function flame.is_same_size(x, y) end
 Tensor.is_same_size = flame.is_same_size
 
---- Can the dtype hold negative numbers.
+--- Can the dtype of x hold negative numbers?
 ---@param x flame.Tensor
 ---@return boolean
 function flame.is_signed(x) end
@@ -6821,7 +6831,7 @@ flame.isfinite_ = flame.isfinite
 ---@field assume_unique? boolean  false
 ---@field invert? boolean  false
 
---- Is each element of x among those of y.
+--- Is each element of x among those of y?
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -6872,8 +6882,8 @@ Tensor.isreal = flame.isreal
 ---@field onesided? boolean
 ---@field length? integer
 
---- The signal whose stft is x, least squares over the frames: x is (…, frequencies, frames, 2).
---- Without onesided it follows from the number of frequencies.
+--- The signal that has x as its stft, in the least-squares sense over the frames: x is (…,
+--- frequencies, frames, 2). The default of onesided follows from the number of frequencies.
 ---@param x flame.Tensor
 ---@param n_fft integer
 ---@param hop_length? integer|flame.options.istft
@@ -6934,7 +6944,7 @@ function flame.kaiser_window(n, periodic, beta) end
 ---@field init? any
 
 --- In a module: a value that outlives flame.reload. The first time it is init, or what init
---- returns, from then on what it was.
+--- returns; later it is the value from before.
 ---@param name string
 ---@param init any
 ---@return any
@@ -6981,7 +6991,7 @@ function flame.kernel_file(path) end
 ---@field reduction? "mean"|"sum"|"none"|"batchmean"  "mean"
 ---@field log_target? boolean  false
 
---- target (log target - input), input being log-probabilities; log_target: so is the target.
+--- target (log target - input), where input has log-probabilities; log_target: the target has too.
 --- "batchmean" is the sum over the first axis' size.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
@@ -7006,7 +7016,7 @@ Tensor.kron = flame.kron
 ---@field dim? integer  -1
 ---@field keepdim? boolean  false
 
---- The k-th smallest along axis d (the last) and the first position where it stands.
+--- The k-th smallest along an axis, and its first position.
 ---@param x flame.Tensor
 ---@param k integer
 ---@param dim? integer|flame.options.kthvalue  -1
@@ -7087,8 +7097,8 @@ flame.le_ = flame.le
 ---@class flame.options.leakcheck
 ---@field n? integer  5
 
---- Run f n times after a first one; raise when tensors, their bytes, or the values that histories
---- keep have become more, with the run that began it and the line whose values they are.
+--- Runs f once, then n more times; raises if the number of tensors, their bytes, or the values that
+--- histories keep have grown, with the run in which it began and the line that made the values.
 ---@param f function
 ---@param n? integer|flame.options.leakcheck  5
 ---@return boolean
@@ -7203,8 +7213,8 @@ function flame.linalg.cdist(x, y, p, compute_mode) end
 ---@class flame.options.linalg.cholesky
 ---@field upper? boolean  false
 
---- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
---- definite: another raises with its position.
+--- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. Raises with
+--- the position of a matrix that is not positive definite.
 ---@param x flame.Tensor
 ---@param upper? boolean|flame.options.linalg.cholesky  false
 ---@return flame.Tensor
@@ -7215,8 +7225,8 @@ function flame.linalg.cholesky(x, upper) end
 ---@field check_errors? boolean  false
 
 --- Cholesky's triangle, and the order of the first leading minor that is not positive definite
---- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates. check_errors:
---- raise as linalg.cholesky does.
+--- (i32; 0: none; otherwise the triangle is NaN). It looks at values, so it evaluates.
+--- check_errors: raises as linalg.cholesky does.
 ---@param x flame.Tensor
 ---@param upper? boolean|flame.options.linalg.cholesky_ex  false
 ---@param check_errors? boolean|flame.options.linalg.cholesky_ex  false
@@ -7237,7 +7247,7 @@ function flame.linalg.cholesky_inverse(l, upper) end
 ---@field l? flame.Tensor
 ---@field upper? boolean  false
 
---- x with a x = b, from the triangle l of a's Cholesky factorisation.
+--- The x with a x = b, from the triangle l of a's Cholesky factorisation.
 ---@param b flame.Tensor
 ---@param l flame.Tensor
 ---@param upper? boolean|flame.options.linalg.cholesky_solve  false
@@ -7264,7 +7274,7 @@ function flame.linalg.cond(x, p) end
 ---@return flame.Tensor
 function flame.linalg.cross(x, y, dim) end
 
---- Determinants; the gradient exists where they are 0 as well.
+--- Determinants; they have a gradient also where they are 0.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.det(x) end
@@ -7307,8 +7317,8 @@ function flame.linalg.dot(x, y) end
 ---@class flame.options.linalg.eigh
 ---@field UPLO? "L"|"U"|"l"|"u"  "L"
 
---- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
---- which one half is read.
+--- Eigenvalues (ascending) and eigenvectors (columns) of symmetric matrices; only one half of each
+--- is read.
 ---@param x flame.Tensor
 ---@param UPLO? "L"|"U"|"l"|"u"|flame.options.linalg.eigh  "L"
 ---@return flame.Tensor values
@@ -7318,7 +7328,7 @@ function flame.linalg.eigh(x, UPLO) end
 ---@class flame.options.linalg.eigvalsh
 ---@field UPLO? "L"|"U"|"l"|"u"  "L"
 
---- Eigenvalues of symmetric matrices, rising.
+--- Eigenvalues of symmetric matrices in ascending order.
 ---@param x flame.Tensor
 ---@param UPLO? "L"|"U"|"l"|"u"|flame.options.linalg.eigvalsh  "L"
 ---@return flame.Tensor
@@ -7351,8 +7361,6 @@ function flame.linalg.inv(x) end
 ---@class flame.options.linalg.inv_ex
 ---@field check_errors? boolean  false
 
---- The inverse, and where the diagonal of U has its first 0 (i32; 0:
---- nowhere). Of a singular matrix: Inf. check_errors: raise as linalg.inv does.
 ---@param x flame.Tensor
 ---@param check_errors? boolean|flame.options.linalg.inv_ex  false
 ---@return flame.Tensor inverse
@@ -7416,10 +7424,10 @@ function flame.linalg.logdet(x) end
 ---@field rcond? number
 ---@field driver? "gels"|"gelsy"|"gelsd"|"gelss"  "gelsy"
 
---- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
---- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
---- values ("gelsd" and "gelss"; else empty), as PyTorch has it. b is (…, m, k), or (…, m) for one
---- vector a matrix; rcond is max(m, n) eps where it is left out.
+--- The least-squares solution of least length, residuals (sums of squares, if a has more rows than
+--- columns and full rank and the driver is not "gelsy"; else empty), ranks (i64; empty for "gels"),
+--- singular values ("gelsd" and "gelss"; else empty), as in PyTorch. b is (…, m, k), or (…, m) for
+--- one vector per matrix; rcond is max(m, n) eps by default.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param rcond? number|flame.options.linalg.lstsq
@@ -7433,7 +7441,7 @@ function flame.linalg.lstsq(a, b, rcond, driver) end
 ---@class flame.options.linalg.lu
 ---@field pivot? boolean  true
 
---- P, L, U with x (…, m, n) = P L U, rows pivoted.
+--- P, L, U with x (…, m, n) = P L U, with pivoting of rows.
 ---@param x flame.Tensor
 ---@param pivot? boolean|flame.options.linalg.lu  true
 ---@return flame.Tensor P
@@ -7509,7 +7517,7 @@ function flame.linalg.matrix_norm(x, ord, dim, keepdim) end
 ---@class flame.options.linalg.matrix_power
 ---@field n? integer
 
---- x multiplied with itself n times; of the inverse for n < 0.
+--- x multiplied with itself n times; for n < 0 a power of the inverse.
 ---@param x flame.Tensor
 ---@param n integer
 ---@return flame.Tensor
@@ -7521,7 +7529,7 @@ function flame.linalg.matrix_power(x, n) end
 ---@field atol? number|flame.Tensor
 ---@field rtol? number|flame.Tensor
 
---- How many singular values count, i64: those above atol and rtol (max(m, n) eps) times the
+--- The number of singular values (i64) that are above atol and above rtol (max(m, n) eps) times the
 --- largest, or above tol.
 ---@param x flame.Tensor
 ---@param tol? number|flame.Tensor|flame.options.linalg.matrix_rank
@@ -7614,7 +7622,8 @@ function flame.linalg.slogdet(x) end
 ---@field b? flame.Tensor
 ---@field left? boolean  true
 
---- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
+--- The x with a x = b: b is (…, n, k), or (…, n) for one vector per matrix. {left = false}: the x
+--- with x a = b.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@return flame.Tensor
@@ -7626,7 +7635,7 @@ function flame.linalg.solve(a, b) end
 ---@field check_errors? boolean  false
 
 --- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
---- first 0 (i32; 0: nowhere). What a singular matrix gives is not finite.
+--- first 0 (i32; 0: nowhere). The solution for a singular matrix is not finite.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param left? boolean|flame.options.linalg.solve_ex  true
@@ -7641,7 +7650,7 @@ function flame.linalg.solve_ex(a, b, left, check_errors) end
 ---@field left? boolean  true
 ---@field unitriangular? boolean  false
 
---- x with a x = b, or x a = b where left is false, for a triangle a.
+--- The x with a x = b, or x a = b where left is false, for a triangle a.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param upper? boolean|flame.options.linalg.solve_triangular  false
@@ -7661,7 +7670,7 @@ function flame.linalg.solve_triangular(a, b, upper, left, unitriangular) end
 ---@return flame.Tensor Vh
 function flame.linalg.svd(x, full_matrices) end
 
---- Singular values, falling.
+--- Singular values in descending order.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.svdvals(x) end
@@ -7690,8 +7699,8 @@ function flame.linalg.tensorinv(x, ind) end
 ---@field b? flame.Tensor
 ---@field dims? integer[]
 
---- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
---- dims are moved to its end before.
+--- The tensor x with tensordot(a, x, x.ndim) = b; before, the axes of a in the list dims are moved
+--- to its end.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param dims? integer[]|flame.options.linalg.tensorsolve
@@ -7835,7 +7844,7 @@ flame.log_ndtr_ = flame.log_ndtr
 ---@field mean? number  1
 ---@field std? number  2
 
---- x becomes e to the power of normal numbers of this mean and deviation.
+--- Replaces x by e to the power of normal numbers with this mean and deviation.
 ---@param mean? number|flame.options.log_normal_  1
 ---@param std? number|flame.options.log_normal_  2
 ---@return flame.Tensor
@@ -7965,7 +7974,7 @@ flame.logsigmoid_ = flame.logsigmoid
 ---@field device? string
 ---@field requires_grad? boolean
 
---- n values from base^first to base^last, equally apart in the exponent.
+--- n values from base^first to base^last with equally spaced exponents.
 ---@param first number
 ---@param last number
 ---@param n integer
@@ -8042,10 +8051,10 @@ Tensor.lp_pool3d = flame.lp_pool3d
 ---@field rcond? number
 ---@field driver? "gels"|"gelsy"|"gelsd"|"gelss"  "gelsy"
 
---- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
---- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
---- values ("gelsd" and "gelss"; else empty), as PyTorch has it. b is (…, m, k), or (…, m) for one
---- vector a matrix; rcond is max(m, n) eps where it is left out.
+--- The least-squares solution of least length, residuals (sums of squares, if a has more rows than
+--- columns and full rank and the driver is not "gelsy"; else empty), ranks (i64; empty for "gels"),
+--- singular values ("gelsd" and "gelss"; else empty), as in PyTorch. b is (…, m, k), or (…, m) for
+--- one vector per matrix; rcond is max(m, n) eps by default.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param rcond? number|flame.options.lstsq
@@ -8122,7 +8131,7 @@ function flame.map(text) end
 ---@field margin? number  0
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- max(0, -y (x1 - x2) + margin): y = 1 wants x1 above x2, -1 the other way round.
+--- max(0, -y (x1 - x2) + margin): with y = 1 x1 should be larger, with y = -1 x2.
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
 ---@param target flame.Tensor
@@ -8158,7 +8167,7 @@ function Tensor:masked_fill_(mask, value) end
 ---@field mask? flame.Tensor
 ---@field src? flame.Tensor
 
---- x where mask is false; where it is true the elements of src, in order.
+--- x where mask is false; where it is true, elements of src in order.
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
 ---@param src flame.Tensor
@@ -8197,7 +8206,7 @@ Tensor.matrix_exp = flame.matrix_exp
 ---@class flame.options.matrix_power
 ---@field n? integer
 
---- x multiplied with itself n times; of the inverse for n < 0.
+--- x multiplied with itself n times; for n < 0 a power of the inverse.
 ---@param x flame.Tensor
 ---@param n integer
 ---@return flame.Tensor
@@ -8225,8 +8234,8 @@ Tensor.max = flame.max
 ---@field ceil_mode? boolean  false
 ---@field return_indices? boolean  false
 
---- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
---- Positions count the plane's elements from 1.
+--- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size by default. Positions
+--- count the plane's elements from 1.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.max_pool1d
@@ -8247,8 +8256,8 @@ Tensor.max_pool1d = flame.max_pool1d
 ---@field ceil_mode? boolean  false
 ---@field return_indices? boolean  false
 
---- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
---- Positions count the plane's elements from 1.
+--- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size by default. Positions
+--- count the plane's elements from 1.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.max_pool2d
@@ -8269,8 +8278,8 @@ Tensor.max_pool2d = flame.max_pool2d
 ---@field ceil_mode? boolean  false
 ---@field return_indices? boolean  false
 
---- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
---- Positions count the plane's elements from 1.
+--- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size by default. Positions
+--- count the plane's elements from 1.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.max_pool3d
@@ -8290,7 +8299,7 @@ Tensor.max_pool3d = flame.max_pool3d
 ---@field padding? integer|integer[]  0
 ---@field output_size? integer[]
 
---- Values of x back at the positions that max_pool gave.
+--- Puts the values of x at the positions that max_pool gave, and 0 elsewhere.
 ---@param x flame.Tensor
 ---@param indices flame.Tensor
 ---@param kernel_size integer|integer[]
@@ -8308,7 +8317,7 @@ Tensor.max_unpool1d = flame.max_unpool1d
 ---@field padding? integer|integer[]  0
 ---@field output_size? integer[]
 
---- Values of x back at the positions that max_pool gave.
+--- Puts the values of x at the positions that max_pool gave, and 0 elsewhere.
 ---@param x flame.Tensor
 ---@param indices flame.Tensor
 ---@param kernel_size integer|integer[]
@@ -8326,7 +8335,7 @@ Tensor.max_unpool2d = flame.max_unpool2d
 ---@field padding? integer|integer[]  0
 ---@field output_size? integer[]
 
---- Values of x back at the positions that max_pool gave.
+--- Puts the values of x at the positions that max_pool gave, and 0 elsewhere.
 ---@param x flame.Tensor
 ---@param indices flame.Tensor
 ---@param kernel_size integer|integer[]
@@ -8389,7 +8398,7 @@ function flame.memory(device) end
 ---@field indexing? "ij"|"xy"  "ij"
 ---@field tensors? flame.Tensor
 
---- Coordinates of all points.
+--- The coordinates of all points of a grid, one tensor per axis.
 ---@param ... flame.Tensor
 ---@overload fun(options: flame.options.meshgrid): flame.Tensor[]
 ---@return flame.Tensor[]
@@ -8454,7 +8463,7 @@ flame.mod_ = flame.mod
 ---@field dim? integer  -1
 ---@field keepdim? boolean  false
 
---- The most frequent value along d, the smallest of several, and its last position.
+--- The most frequent value along an axis, the smallest if there are several, and its last position.
 ---@param x flame.Tensor
 ---@param dim? integer|flame.options.mode  -1
 ---@param keepdim? boolean|flame.options.mode  false
@@ -8468,10 +8477,9 @@ Tensor.mode = flame.mode
 ---@field device? string
 ---@field dtype? string  "f32"
 
---- A model with random weights of a configuration, a table with the names of config.json, as
---- {model_type = "gpt2", vocab_size = 100, n_embd = 32, n_layer = 2, n_head = 2}, in the mode of
---- use (call train() to train it). architecture: the class if it is another than the
---- configuration's.
+--- A model with random weights made from a configuration, a table with the names of config.json
+--- such as {model_type = "gpt2", vocab_size = 100, n_embd = 32, n_layer = 2, n_head = 2}, in
+--- evaluation mode (call train() to train it). architecture: the class, if not the configuration's.
 ---@param config table
 ---@return flame.Module
 function models.from_config(config) end
@@ -8482,10 +8490,10 @@ function models.from_config(config) end
 ---@field device? string
 ---@field dtype? string  "f32"
 
---- The model of a folder of Hugging Face's form, with its weights converted to dtype, in the mode
---- of use. architecture: the class, as "BertModel", if it is another than config.json's. strict =
---- false: names that only the files or only the model have are no error; they are the second
---- result, {missing_keys, unexpected_keys}.
+--- The model in a folder of Hugging Face's form, with its weights converted to dtype, in evaluation
+--- mode. architecture: the class, such as "BertModel", if not that of config.json. strict = false:
+--- names that only the files or only the model have are no error; they are the second result,
+--- {missing_keys, unexpected_keys}.
 ---@param folder string
 ---@return flame.Module
 ---@return table
@@ -8519,7 +8527,8 @@ Tensor.moveaxis = flame.moveaxis
 ---@field source? integer|integer[]
 ---@field destination? integer|integer[]
 
---- The axes of source moved to the places of destination: numbers, or lists of one length.
+--- Moves the axes in source to the places in destination; both are numbers, or lists of equal
+--- length.
 ---@param x flame.Tensor
 ---@param source integer|integer[]
 ---@param destination integer|integer[]
@@ -8564,9 +8573,8 @@ flame.mul_ = flame.mul
 ---@field weight? flame.Tensor
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes; p
---- is 1
---- or 2, weight one for each class.
+--- The sum of max(0, margin - x at the label + x)^p over the other classes, divided by the number
+--- of classes; p is 1 or 2, weight has one number for each class.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param p? integer|flame.options.multi_margin_loss  1
@@ -8581,8 +8589,8 @@ Tensor.multi_margin_loss = flame.multi_margin_loss
 ---@field target? flame.Tensor
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids
---- from 1 in each row, up to the first 0.
+--- The sum of max(0, 1 - (x at a label - x at another class)) over all such pairs, divided by the
+--- number of classes. target: ids from 1 in each row, up to the first 0.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param reduction? "mean"|"sum"|"none"|flame.options.multilabel_margin_loss  "mean"
@@ -8671,7 +8679,7 @@ flame.nan_to_num_ = flame.nan_to_num
 ---@field keepdim? boolean  false
 ---@field dtype? string
 
---- Mean of what is not NaN.
+--- The mean of the elements that are not NaN.
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.nanmean
 ---@param keepdim? boolean|flame.options.nanmean  false
@@ -8698,7 +8706,7 @@ Tensor.nanmedian = flame.nanmedian
 ---@field keepdim? boolean  false
 ---@field interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest"  "linear"
 
---- quantile of what is not NaN; NaN where nothing else is.
+--- quantile of the elements that are not NaN; NaN if there are none.
 ---@param x flame.Tensor
 ---@param q number|flame.Tensor
 ---@param dim? integer|flame.options.nanquantile
@@ -8712,7 +8720,7 @@ Tensor.nanquantile = flame.nanquantile
 ---@field keepdim? boolean  false
 ---@field dtype? string
 
---- Sum of what is not NaN.
+--- The sum of the elements that are not NaN.
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.nansum
 ---@param keepdim? boolean|flame.options.nansum  false
@@ -8756,7 +8764,7 @@ function Tensor:nbytes() end
 ---@return integer
 function Tensor:ndimension() end
 
---- The share of a standard normal below x.
+--- The probability that a standard normal variable is below x.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.ndtr(x) end
@@ -8764,7 +8772,7 @@ Tensor.ndtr = flame.ndtr
 
 Tensor.ndtr_ = flame.ndtr
 flame.ndtr_ = flame.ndtr
---- The inverse of ndtr: below which x lies the share p of a standard normal.
+--- The inverse of ndtr: the x below which a standard normal variable is with probability p.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.ndtri(x) end
@@ -8822,7 +8830,7 @@ function Tensor:new_empty(...) end
 ---@field device? string
 ---@field requires_grad? boolean
 
---- The value everywhere, of x's dtype and device.
+--- A tensor filled with the value, with x's dtype and device.
 ---@param shape integer|integer[]
 ---@param value number|boolean
 ---@return flame.Tensor
@@ -8892,7 +8900,7 @@ Tensor.nll_loss = flame.nll_loss
 ---@class flame.options.nn.AdaptiveAvgPool1d
 ---@field output_size? integer|any[]
 
---- Means over windows such that the result has this size; false keeps an axis' own.
+--- Means over windows such that the result has this size; false keeps the size of an axis.
 ---@param output_size integer|any[]
 ---@overload fun(options: flame.options.nn.AdaptiveAvgPool1d): flame.AdaptiveAvgPool1d
 ---@return flame.AdaptiveAvgPool1d
@@ -8901,7 +8909,7 @@ function nn.AdaptiveAvgPool1d(output_size) end
 ---@class flame.options.nn.AdaptiveAvgPool2d
 ---@field output_size? integer|any[]
 
---- Means over windows such that the result has this size; false keeps an axis' own.
+--- Means over windows such that the result has this size; false keeps the size of an axis.
 ---@param output_size integer|any[]
 ---@overload fun(options: flame.options.nn.AdaptiveAvgPool2d): flame.AdaptiveAvgPool2d
 ---@return flame.AdaptiveAvgPool2d
@@ -8910,7 +8918,7 @@ function nn.AdaptiveAvgPool2d(output_size) end
 ---@class flame.options.nn.AdaptiveAvgPool3d
 ---@field output_size? integer|any[]
 
---- Means over windows such that the result has this size; false keeps an axis' own.
+--- Means over windows such that the result has this size; false keeps the size of an axis.
 ---@param output_size integer|any[]
 ---@overload fun(options: flame.options.nn.AdaptiveAvgPool3d): flame.AdaptiveAvgPool3d
 ---@return flame.AdaptiveAvgPool3d
@@ -8926,9 +8934,9 @@ function nn.AdaptiveAvgPool3d(output_size) end
 ---@field dtype? string
 
 --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
---- target) gives the log-probability of each row's class, and minus their mean. The head holds
---- the classes up to cutoffs[1] and a place for each cluster after; the i-th cluster has a size
---- smaller by div_value^i.
+--- target) gives the log-probability of each row's class, and minus their mean. The head has the
+--- classes up to cutoffs[1] and one output for each cluster of further classes; the hidden size
+--- of the i-th cluster is divided by div_value^i.
 ---@param in_features integer
 ---@param n_classes integer
 ---@param cutoffs integer[]
@@ -8944,7 +8952,8 @@ function nn.AdaptiveLogSoftmaxWithLoss(in_features, n_classes, cutoffs, div_valu
 ---@field output_size? integer|any[]
 ---@field return_indices? boolean  false
 
---- Largest elements over windows such that the result has this size; false keeps an axis' own.
+--- Largest elements of windows such that the result has this size; false keeps the size of an
+--- axis.
 ---@param output_size integer|any[]
 ---@param return_indices? boolean|flame.options.nn.AdaptiveMaxPool1d  false
 ---@overload fun(options: flame.options.nn.AdaptiveMaxPool1d): flame.AdaptiveMaxPool1d
@@ -8955,7 +8964,8 @@ function nn.AdaptiveMaxPool1d(output_size, return_indices) end
 ---@field output_size? integer|any[]
 ---@field return_indices? boolean  false
 
---- Largest elements over windows such that the result has this size; false keeps an axis' own.
+--- Largest elements of windows such that the result has this size; false keeps the size of an
+--- axis.
 ---@param output_size integer|any[]
 ---@param return_indices? boolean|flame.options.nn.AdaptiveMaxPool2d  false
 ---@overload fun(options: flame.options.nn.AdaptiveMaxPool2d): flame.AdaptiveMaxPool2d
@@ -8966,7 +8976,8 @@ function nn.AdaptiveMaxPool2d(output_size, return_indices) end
 ---@field output_size? integer|any[]
 ---@field return_indices? boolean  false
 
---- Largest elements over windows such that the result has this size; false keeps an axis' own.
+--- Largest elements of windows such that the result has this size; false keeps the size of an
+--- axis.
 ---@param output_size integer|any[]
 ---@param return_indices? boolean|flame.options.nn.AdaptiveMaxPool3d  false
 ---@overload fun(options: flame.options.nn.AdaptiveMaxPool3d): flame.AdaptiveMaxPool3d
@@ -8977,7 +8988,7 @@ function nn.AdaptiveMaxPool3d(output_size, return_indices) end
 ---@field p? number  0.5
 ---@field inplace? boolean  false
 
---- Dropout that keeps mean and variance of what SELU gives.
+--- Dropout that keeps mean and variance of values after SELU.
 ---@param p? number|flame.options.nn.AlphaDropout  0.5
 ---@param inplace? boolean|flame.options.nn.AlphaDropout  false
 ---@overload fun(options: flame.options.nn.AlphaDropout): flame.AlphaDropout
@@ -8991,9 +9002,9 @@ function nn.AlphaDropout(p, inplace) end
 ---@field use_buffers? boolean  false
 
 --- A copy of a network whose parameters are the mean of those given to update_parameters
---- (Izmailov et al. 2018), or with decay = d their exponential mean, d times the old and 1 - d
---- times the new; avg_fn(averaged, current, count) is another rule. use_buffers: buffers are
---- averaged too, else they are those of the last update. averaged(…) calls the copy.
+--- (Izmailov et al. 2018), or with decay = d their exponential mean, d times the old value and 1
+--- - d times the new one; avg_fn(averaged, current, count) is another rule. use_buffers: buffers
+--- are averaged too, else they are those of the last update. averaged(…) calls the copy.
 ---@param model flame.Module
 ---@overload fun(options: flame.options.nn.AveragedModel): flame.AveragedModel
 ---@return flame.AveragedModel
@@ -9207,7 +9218,8 @@ function nn.CTCLoss(blank, reduction, zero_infinity) end
 --- Causal self-attention over (batch, time, size) with 'heads' heads:
 --- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection. Groups of
 --- heads / num_kv_heads heads read the same keys and values. rotary = true, or {dim =, base =,
---- scaling =, interleaved =} as in GroupedQueryAttention: positions turn queries and keys.
+--- scaling =, interleaved =} as in GroupedQueryAttention: queries and keys are rotated by
+--- position.
 ---@param size integer
 ---@param heads integer
 ---@param dropout? number|flame.options.nn.CausalSelfAttention  0
@@ -9589,7 +9601,7 @@ function nn.Embedding(num_embeddings, embedding_dim, padding_idx, max_norm, norm
 ---@field sparse? boolean  false
 
 --- A layer with the given table, which is not trained unless freeze = false; the other options
---- are the constructor's.
+--- are those of the constructor.
 ---@param embeddings flame.Tensor
 ---@param freeze? boolean|flame.options.nn.Embedding.from_pretrained  true
 ---@param padding_idx? integer|flame.options.nn.Embedding.from_pretrained
@@ -9612,8 +9624,8 @@ function nn.Embedding.from_pretrained(embeddings, freeze, padding_idx, max_norm,
 ---@field device? string
 ---@field dtype? string
 
---- Sums, means or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]). The rest is
---- as in nn.Embedding.
+--- Sums, means or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]). The table
+--- and its options are as in nn.Embedding.
 ---@param num_embeddings integer
 ---@param embedding_dim integer
 ---@param max_norm? number|flame.options.nn.EmbeddingBag
@@ -9645,9 +9657,9 @@ function nn.FeatureAlphaDropout(p, inplace) end
 ---@field device? string
 ---@field dtype? string
 
---- Two linear layers over the last axis with an activation between them, a function's name as
---- "gelu", or "geglu" or "swiglu" for a gated layer. hidden is 4 features unless given; dropout
---- acts after the activation.
+--- Two linear layers over the last axis with an activation between them: the name of a function
+--- such as "gelu", or "geglu" or "swiglu" for a gated layer. hidden is by default 4 times the
+--- features; dropout acts after the activation.
 ---@param features integer
 ---@param hidden? integer|flame.options.nn.FeedForward
 ---@param activation? string|flame.options.nn.FeedForward  "gelu"
@@ -9665,7 +9677,7 @@ function nn.FeedForward(features, hidden, activation, dropout, bias, out_feature
 ---@field end_dim? integer  -1
 ---@field inplace? boolean  false
 
---- Axes start_dim to end_dim as one.
+--- Joins axes start_dim to end_dim into one.
 ---@param start_dim? integer|flame.options.nn.Flatten  2
 ---@param end_dim? integer|flame.options.nn.Flatten  -1
 ---@param inplace? boolean|flame.options.nn.Flatten  false
@@ -9731,8 +9743,8 @@ function nn.FractionalMaxPool3d(kernel_size, output_size, output_ratio, return_i
 ---@field device? string
 ---@field dtype? string
 
---- x goes through one matrix to twice the features; the second half, through gelu, gates the
---- first.
+--- A linear layer to twice the features; the result is its first half times gelu of its second
+--- half.
 ---@param in_features integer
 ---@param out_features integer
 ---@param bias? boolean|flame.options.nn.GEGLU  true
@@ -9857,11 +9869,11 @@ function nn.GroupNorm(num_groups, num_channels, eps, affine, device, dtype) end
 ---@field dtype? string
 
 --- Attention over (batch, time, embed_dim) in which groups of num_heads / num_kv_heads heads read
---- the same keys and values; positions turn queries and keys (rotary; the first rotary_dim
---- features of a head, 0: none). q_proj, k_proj, v_proj and o_proj are linear layers; qk_norm:
---- RMS norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear", factor =},
---- or "llama3". attention(x, {attn_mask: true takes part, or floats that are added; cache = of
---- its method}).
+--- the same keys and values; queries and keys are rotated by position (the first rotary_dim
+--- features of a head, 0: none). q_proj, k_proj, v_proj and o_proj are linear layers; qk_norm: RMS
+--- norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear", factor =}, or
+--- "llama3". attention(x, {attn_mask: true takes part, or floats that are added; cache: made by
+--- its method cache}).
 ---@param embed_dim integer
 ---@param num_heads integer
 ---@param num_kv_heads? integer|flame.options.nn.GroupedQueryAttention
@@ -9944,7 +9956,7 @@ function nn.HingeLoss(margin, reduction) end
 ---@return flame.HuberLoss
 function nn.HuberLoss(reduction, delta) end
 
---- Gives its argument back; whatever the constructor is given.
+--- Returns its argument; the constructor takes any arguments.
 ---@param ... any
 ---@return flame.Identity
 function nn.Identity(...) end
@@ -10474,8 +10486,8 @@ function nn.Linear(in_features, out_features, bias, device, dtype) end
 ---@field device? string
 ---@field dtype? string
 
---- The adapter of a weight of so many rows and columns: A starts as a linear layer's weight, B at
---- 0, so that nothing changes at first. scale is alpha / rank.
+--- The adapter of a weight with this many rows and columns: A is initialised like the weight of a
+--- linear layer, and B is 0, so that nothing changes at first. scale is alpha / rank.
 ---@param rows integer
 ---@param columns integer
 ---@param rank? integer|flame.options.nn.LoRA  8
@@ -10604,7 +10616,7 @@ function nn.MaxPool3d(kernel_size, stride, padding, dilation, return_indices, ce
 ---@field stride? integer|integer[]
 ---@field padding? integer|integer[]  0
 
---- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+--- Puts values at the positions that MaxPool returned, and 0 elsewhere.
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.nn.MaxUnpool1d
 ---@param padding? integer|integer[]|flame.options.nn.MaxUnpool1d  0
@@ -10617,7 +10629,7 @@ function nn.MaxUnpool1d(kernel_size, stride, padding) end
 ---@field stride? integer|integer[]
 ---@field padding? integer|integer[]  0
 
---- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+--- Puts values at the positions that MaxPool returned, and 0 elsewhere.
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.nn.MaxUnpool2d
 ---@param padding? integer|integer[]|flame.options.nn.MaxUnpool2d  0
@@ -10630,7 +10642,7 @@ function nn.MaxUnpool2d(kernel_size, stride, padding) end
 ---@field stride? integer|integer[]
 ---@field padding? integer|integer[]  0
 
---- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+--- Puts values at the positions that MaxPool returned, and 0 elsewhere.
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.nn.MaxUnpool3d
 ---@param padding? integer|integer[]|flame.options.nn.MaxUnpool3d  0
@@ -10727,11 +10739,11 @@ function nn.MultiMarginLoss(p, margin, weight, reduction) end
 --- mha(query, key, value, {key_padding_mask, need_weights = true, attn_mask, average_attn_weights
 --- = true, is_causal}) gives the result and the weights (batch, time, source), nil without
 --- need_weights. In a bool mask true leaves a position out, as in PyTorch's module (and not as in
---- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and
---- holds beside one.
+--- scaled_dot_product_attention). With query alone it is self-attention; is_causal needs no mask,
+--- and is applied in addition to one.
 ---
---- num_kv_heads and rotary as in CausalSelfAttention. A cache, of its method cache, lets the keys
---- of a call stand after those of the calls before; masks are then over the cache's length.
+--- num_kv_heads and rotary as in CausalSelfAttention. With a cache, made by its method cache, the
+--- keys of a call are appended to those of earlier calls; masks then cover the cache's length.
 ---@param embed_dim integer
 ---@param num_heads integer
 ---@param dropout? number|flame.options.nn.MultiheadAttention  0
@@ -10766,7 +10778,7 @@ function nn.NLLLoss(weight, ignore_index, reduction) end
 ---@field device? string
 ---@field dtype? string
 
---- x where positive, else a x; a is learnt: one number, or one a channel (axis 2).
+--- x where it is positive, else a x; a is learnt: one number, or one per channel (axis 2).
 ---@param num_parameters? integer|flame.options.nn.PReLU  1
 ---@param init? number|flame.options.nn.PReLU  0.25
 ---@param device? string|flame.options.nn.PReLU
@@ -10791,8 +10803,8 @@ function nn.PairwiseDistance(p, eps, keepdim) end
 ---@class flame.options.nn.Parameter
 ---@field requires_grad? boolean  true
 
---- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
---- a separate value, since views can not be written.
+--- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view is copied
+--- first, since views can not be written.
 ---@param x flame.Tensor
 ---@param requires_grad? boolean|flame.options.nn.Parameter  true
 ---@return flame.Tensor
@@ -10920,7 +10932,8 @@ function nn.RNNCell(input_size, hidden_size, bias, nonlinearity, device, dtype) 
 ---@field upper? number  0.3333333333333333
 ---@field inplace? boolean  false
 
---- leaky_relu with a slope drawn between lower and upper while training, their mean else.
+--- leaky_relu with a slope drawn between lower and upper while training, and otherwise their
+--- mean.
 ---@param lower? number|flame.options.nn.RReLU  0.125
 ---@param upper? number|flame.options.nn.RReLU  0.3333333333333333
 ---@overload fun(options: flame.options.nn.RReLU): flame.RReLU
@@ -11012,7 +11025,7 @@ function nn.SELU(inplace) end
 ---@field modules? flame.Module|function
 
 --- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
---- stand among them.
+--- be among them.
 ---@param ... flame.Module|function
 ---@overload fun(options: flame.options.nn.Sequential): flame.Sequential
 ---@return flame.Sequential
@@ -11127,8 +11140,8 @@ function nn.Softsign(inplace) end
 ---@field device? string
 ---@field dtype? string
 
---- x goes through one matrix to twice the features; the second half, through silu, gates the
---- first.
+--- A linear layer to twice the features; the result is its first half times silu of its second
+--- half.
 ---@param in_features integer
 ---@param out_features integer
 ---@param bias? boolean|flame.options.nn.SwiGLU  true
@@ -11225,8 +11238,8 @@ function nn.Transformer.generate_square_subsequent_mask(size) end
 ---@field rotary? boolean|table
 
 --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
---- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d,
---- dropout = 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
+--- (batch, time, d). {causal = false: the default of is_causal in calls, hidden = 4 d, dropout =
+--- 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
 --- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
 ---@param size integer
 ---@param heads integer
@@ -11361,7 +11374,7 @@ function nn.TripletMarginWithDistanceLoss(distance_function, margin, swap, reduc
 ---@field dim? integer
 ---@field unflattened_size? integer[]
 
---- An axis as several.
+--- Splits an axis into several.
 ---@param dim integer
 ---@param unflattened_size integer[]
 ---@overload fun(options: flame.options.nn.Unflatten): flame.Unflatten
@@ -11452,8 +11465,8 @@ function nn.ZeroPad3d(padding) end
 ---@class flame.options.nn.init.calculate_gain
 ---@field param? number  0.01
 
---- The factor by which an activation shrinks, to be made good by the weights before it.
---- param is the slope of leaky_relu.
+--- The factor for the weights before an activation that makes up for its shrinking. param is the
+--- slope of leaky_relu.
 ---@param nonlinearity string
 ---@param param? number|flame.options.nn.init.calculate_gain  0.01
 ---@return number
@@ -11480,7 +11493,7 @@ function nn.init.constant_(x, val) end
 ---@class flame.options.nn.init.dirac
 ---@field groups? integer  1
 
---- A convolution that passes its input on: weight (out, in, …) with ones in the middle.
+--- A convolution that copies its input: weight (out, in, …) with ones in the middle.
 ---@param x flame.Tensor
 ---@param groups? integer|flame.options.nn.init.dirac  1
 ---@return flame.Tensor
@@ -11592,8 +11605,8 @@ function nn.init.ones_(x) end
 ---@class flame.options.nn.init.orthogonal
 ---@field gain? number  1
 
---- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes
---- from the second on count as one.
+--- Saxe et al. 2013: a matrix with orthonormal rows or columns; axes from the second on count as
+--- one.
 ---@param x flame.Tensor
 ---@param gain? number|flame.options.nn.init.orthogonal  1
 ---@return flame.Tensor
@@ -11636,7 +11649,7 @@ function nn.init.sparse_(x, sparsity, std) end
 ---@field a? number  -2
 ---@field b? number  2
 
---- Normal between a and b, by the inverse of its distribution.
+--- Normal numbers limited to a … b, by the inverse of the distribution function.
 ---@param x flame.Tensor
 ---@param mean? number|flame.options.nn.init.trunc_normal  0
 ---@param std? number|flame.options.nn.init.trunc_normal  1
@@ -11744,9 +11757,9 @@ function nn.is(m, class) end
 ---@field dropout? number  0
 ---@field targets? string|string[]
 
---- Gives adapters to the linear, convolution and attention layers of a network in whose names a
---- pattern of Lua among targets is found, all without targets, and freezes every other parameter.
---- The scale is alpha / rank. Dropout acts on the input of linear layers' adapters. Gives the
+--- Gives adapters to those linear, convolution and attention layers of a network with names that
+--- match a pattern of Lua in targets (without targets to all), and freezes every other parameter.
+--- The scale is alpha / rank. Dropout acts on the input of linear layers' adapters. Returns the
 --- names of the layers.
 ---@param net flame.Module
 ---@param rank? integer|flame.options.nn.lora.attach  8
@@ -11761,8 +11774,8 @@ function nn.lora.attach(net, rank, alpha, dropout, targets) end
 ---@field net? flame.Module
 ---@field state? table
 
---- Puts saved adapters onto a base network, and freezes the others of its parameters. Layers that
---- have none get them, of the saved rank and scale; they act, merged they are not.
+--- Loads saved adapters into a base network, and freezes its other parameters. Layers without
+--- adapters get them, with the saved rank and scale. The adapters are active, not merged.
 ---@param net flame.Module
 ---@param state table
 ---@overload fun(options: flame.options.nn.lora.load): flame.Module
@@ -11772,8 +11785,8 @@ function nn.lora.load(net, state) end
 ---@class flame.options.nn.lora.merge
 ---@field net? flame.Module
 
---- Adds each adapter to its weight, so that calls cost what they cost the base; state_dict has
---- the sums then. The weights as they were are kept for unmerge.
+--- Adds each adapter to its weight, so that calls are as fast as those of the base; state_dict
+--- then has the sums. The old weights are kept for unmerge.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.nn.lora.merge): flame.Module
 ---@return flame.Module
@@ -11782,7 +11795,7 @@ function nn.lora.merge(net) end
 ---@class flame.options.nn.lora.remove
 ---@field net? flame.Module
 
---- Takes the adapters away; what is merged stays in the weights. The parameters stay frozen.
+--- Removes the adapters; merged ones stay in the weights. The parameters stay frozen.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.nn.lora.remove): flame.Module
 ---@return flame.Module
@@ -11791,7 +11804,7 @@ function nn.lora.remove(net) end
 ---@class flame.options.nn.lora.state_dict
 ---@field net? flame.Module
 
---- The adapters' tensors by name, and nothing else: what to save.
+--- The adapters' tensors by name, and nothing else, for saving.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.nn.lora.state_dict): table
 ---@return table
@@ -11800,7 +11813,7 @@ function nn.lora.state_dict(net) end
 ---@class flame.options.nn.lora.unmerge
 ---@field net? flame.Module
 
---- The weights as they were before merge, bit for bit; the adapters act again.
+--- Restores the weights from before merge, bit for bit; the adapters are active again.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.nn.lora.unmerge): flame.Module
 ---@return flame.Module
@@ -11856,7 +11869,7 @@ function nn.utils.clip_grad_value_(parameters, clip_value) end
 ---@field module? flame.Module
 ---@field name? string
 
---- Is this name of a module, or any where none is given, a parametrisation?
+--- Is this name of a module parametrised? Without a name: is any?
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.is_parametrized
 ---@overload fun(options: flame.options.nn.utils.is_parametrized): boolean
@@ -11891,7 +11904,7 @@ function nn.utils.pack_sequence(sequences, enforce_sorted) end
 ---@field padding_value? number  0
 ---@field total_length? integer
 
---- The way back: (steps, n, …) in the order given, padded, and the lengths (i64).
+--- The inverse of packing: (steps, n, …) in the original order, padded, and the lengths (i64).
 ---@param packed flame.PackedSequence
 ---@param batch_first? boolean|flame.options.nn.utils.pad_packed_sequence  false
 ---@param padding_value? number|flame.options.nn.utils.pad_packed_sequence  0
@@ -11923,10 +11936,10 @@ function nn.utils.parameters_to_vector(parameters) end
 ---@field parametrization? flame.Module
 ---@field unsafe? boolean  false
 
---- From here on module[name] reads as parametrization(original), computed at each read; original
---- is a parameter under module.parametrizations[name]. Several are applied in order. A
---- parametrization with a method right_inverse(weight) says what original begins as, else it is
---- the weight; with unsafe the result may have another shape or dtype.
+--- From now on module[name] reads as parametrization(original), computed at each read; original
+--- is a parameter under module.parametrizations[name]. Several are applied in order. If the
+--- parametrization has a method right_inverse(weight), its result is the first value of original,
+--- otherwise the weight is; with unsafe the result may have another shape or dtype.
 ---@param module flame.Module
 ---@param name string
 ---@param parametrization flame.Module
@@ -11939,8 +11952,8 @@ function nn.utils.register_parametrization(module, name, parametrization) end
 ---@field name? string
 ---@field leave_parametrized? boolean  true
 
---- The name as a parameter again: with the present value, or with leave_parametrized = false that
---- of original.
+--- Makes the name a parameter again, with its present value, or with leave_parametrized = false
+--- the value of original.
 ---@param module flame.Module
 ---@param name string
 ---@param leave_parametrized? boolean|flame.options.nn.utils.remove_parametrizations  true
@@ -11977,9 +11990,9 @@ function nn.utils.remove_weight_norm(module, name) end
 ---@field eps? number  1e-12
 ---@field dim? integer
 
---- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step
---- to step; the weight itself is name_orig, the vector name_u. dim is the axis of the rows: 1, or
---- 2 for transposed convolutions.
+--- Miyato et al. 2018: the weight divided by its largest singular value, which one step of power
+--- iteration per forward approximates; the weight itself is name_orig, the vector name_u. dim is
+--- the axis of the rows: 1, or 2 for transposed convolutions.
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.spectral_norm  "weight"
 ---@param n_power_iterations? integer|flame.options.nn.utils.spectral_norm  1
@@ -11992,7 +12005,7 @@ function nn.utils.spectral_norm(module, name, n_power_iterations, eps, dim) end
 ---@class flame.options.nn.utils.unpack_sequence
 ---@field packed? flame.PackedSequence
 
---- The sequences of a packed one, a list.
+--- The sequences of a packed sequence as a list.
 ---@param packed flame.PackedSequence
 ---@overload fun(options: flame.options.nn.utils.unpack_sequence): flame.Tensor[]
 ---@return flame.Tensor[]
@@ -12002,7 +12015,7 @@ function nn.utils.unpack_sequence(packed) end
 ---@field lengths? flame.Tensor|integer[]
 ---@field batch_first? boolean  false
 
---- The sequences of a padded tensor, a list.
+--- The sequences of a padded tensor as a list.
 ---@param x flame.Tensor
 ---@param lengths flame.Tensor|integer[]
 ---@param batch_first? boolean|flame.options.nn.utils.unpad_sequence  false
@@ -12012,9 +12025,9 @@ function nn.utils.unpad_sequence(x, lengths, batch_first) end
 ---@class flame.options.nn.utils.update_bn
 ---@field model? flame.Module
 
---- Runs inputs through a network for its batch norms alone: their statistics become the means
---- over these inputs, as is needed after averaging. batches: a list of inputs, or what a for loop
---- goes through; of several values the first is the input.
+--- Runs inputs through a network to set the statistics of its batch norms to the means over these
+--- inputs, as is needed after averaging. batches: a list of inputs, or an iterator as for a for
+--- loop; of several values the first is the input.
 ---@param batches any
 ---@param model flame.Module
 function nn.utils.update_bn(batches, model) end
@@ -12022,7 +12035,7 @@ function nn.utils.update_bn(batches, model) end
 ---@class flame.options.nn.utils.vector_to_parameters
 ---@field parameters? flame.Tensor[]
 
---- The way back, into the same handles.
+--- The inverse: writes the vector's values into the parameters.
 ---@param vec flame.Tensor
 ---@param parameters flame.Tensor[]
 function nn.utils.vector_to_parameters(vec, parameters) end
@@ -12102,7 +12115,7 @@ function Tensor:normal_(mean, std) end
 ---@field dim? integer|integer[]  2
 ---@field eps? number  1e-12
 
---- x over its p-norm along dim, the norm at least eps.
+--- x divided by its p-norm along dim; the norm counts as at least eps.
 ---@param x flame.Tensor
 ---@param p? number|flame.options.normalize  2
 ---@param dim? integer|integer[]|flame.options.normalize  2
@@ -12208,7 +12221,7 @@ function optim.ASGD(params, lr, lambd, alpha, t0, weight_decay) end
 ---@field capturable? boolean  false
 ---@field differentiable? boolean  false
 
---- Zeiler 2012: no rate to tune.
+--- Zeiler 2012: it has no rate to tune.
 ---@param params flame.Tensor|flame.Tensor[]|table[]
 ---@param lr? number|flame.options.optim.Adadelta  1.0
 ---@param rho? number|flame.options.optim.Adadelta  0.9
@@ -12313,8 +12326,8 @@ function optim.Adamax(params, lr, betas, eps, weight_decay) end
 ---@field enabled? boolean  true
 
 --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
---- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
---- A device may stand before the options, as in torch.amp.
+--- scaler:update(). A step with NaN or Inf in the gradients is skipped, and the scale halved. A
+--- device may come before the options, as in torch.amp.
 ---@param init_scale? number|flame.options.optim.GradScaler  65536
 ---@param growth_factor? number|flame.options.optim.GradScaler  2
 ---@param backoff_factor? number|flame.options.optim.GradScaler  0.5
@@ -12338,8 +12351,8 @@ function optim.GradScaler(init_scale, growth_factor, backoff_factor, growth_inte
 ---@field differentiable? boolean  false
 
 --- Limited-memory BFGS (Nocedal 1980): step(closure) calls the closure, which clears the
---- gradients, computes the loss, calls backward and returns it, several times. line_search_fn
---- looks for a step length that Wolfe's conditions accept.
+--- gradients, computes the loss, calls backward and returns it, several times. line_search_fn =
+--- "strong_wolfe" searches for a step length that satisfies Wolfe's conditions.
 ---@param params flame.Tensor|flame.Tensor[]|table[]
 ---@param lr? number|flame.options.optim.LBFGS  1
 ---@param max_iter? integer|flame.options.optim.LBFGS  20
@@ -12383,8 +12396,8 @@ function optim.Lion(params, lr, betas, weight_decay) end
 ---@field capturable? boolean  false
 ---@field differentiable? boolean  false
 
---- Momentum made orthogonal, for the matrices of hidden layers; give embeddings, heads and
---- vectors to AdamW.
+--- Orthogonalised momentum, for the matrices of hidden layers; use AdamW for embeddings, heads
+--- and vectors.
 ---@param params flame.Tensor|flame.Tensor[]|table[]
 ---@param lr? number|flame.options.optim.Muon  1e-3
 ---@param weight_decay? number|flame.options.optim.Muon  0.1
@@ -12477,7 +12490,7 @@ function optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum, centered)
 ---@field capturable? boolean  false
 ---@field differentiable? boolean  false
 
---- Riedmiller and Braun 1993: the gradient's sign alone counts.
+--- Riedmiller and Braun 1993: uses only the gradient's sign.
 ---@param params flame.Tensor|flame.Tensor[]|table[]
 ---@param lr? number|flame.options.optim.Rprop  1e-2
 ---@param etas? number[]|flame.options.optim.Rprop  {0.5, 1.2}
@@ -12561,7 +12574,7 @@ function optim.lr_scheduler.ConstantLR(opt, factor, total_iters) end
 ---@field min? number
 
 --- torch's form: half a cosine from the rate down to eta_min in T_max
---- steps, and up again in as many. steps and min are other names of them.
+--- steps, and up again in as many. steps and min are other names of T_max and eta_min.
 ---@param opt flame.Optimizer
 ---@param T_max? number|flame.options.optim.lr_scheduler.CosineAnnealingLR
 ---@param eta_min? number|flame.options.optim.lr_scheduler.CosineAnnealingLR  0
@@ -12778,7 +12791,7 @@ function optim.lr_scheduler.StepLR(opt, step_size, gamma) end
 ---@class flame.options.optim.schedule.chained
 ---@field opt? flame.Optimizer
 
---- All of them at once: the rate is the base times the factor of each.
+--- Applies all schedules at once: the rate is the base times the factor of each.
 ---@param schedules flame.Schedule[]
 ---@param opt? flame.Optimizer|flame.options.optim.schedule.chained
 ---@return flame.Schedule
@@ -12789,7 +12802,7 @@ function optim.schedule.chained(schedules, opt) end
 ---@field factor? number  0.3333333333333333
 ---@field total_iters? number  5
 
---- A factor for the first total_iters steps.
+--- Multiplies the rate by a factor in the first total_iters steps.
 ---@param opt flame.Optimizer
 ---@param factor? number|flame.options.optim.schedule.constant  0.3333333333333333
 ---@param total_iters? number|flame.options.optim.schedule.constant  5
@@ -12819,7 +12832,8 @@ function optim.schedule.cosine(opt, steps, min, warmup) end
 ---@field T_mult? number  1
 ---@field eta_min? number  0
 
---- Cosines that begin again: the first after T_0 steps, each next one T_mult times as long.
+--- Half cosines with restarts: the first takes T_0 steps, each following one T_mult times as
+--- many.
 ---@param opt flame.Optimizer
 ---@param T_0 number
 ---@param T_mult? number|flame.options.optim.schedule.cosine_restarts  1
@@ -12842,9 +12856,8 @@ function optim.schedule.cosine_restarts(opt, T_0, T_mult, eta_min) end
 ---@field base_momentum? number  0.8
 ---@field max_momentum? number  0.9
 
---- Smith 2017: to and fro between base_lr and max_lr; the momentum, where
---- there is one, the other way.
---- step_size_down is step_size_up where it is 0.
+--- Smith 2017: the rate goes up and down between base_lr and max_lr; the momentum, if there is
+--- one, the opposite way. step_size_down 0 means step_size_up.
 ---@param opt flame.Optimizer
 ---@param base_lr number|number[]
 ---@param max_lr number|number[]
@@ -12865,7 +12878,7 @@ function optim.schedule.cyclic(opt, base_lr, max_lr, step_size_up, step_size_dow
 ---@field opt? flame.Optimizer
 ---@field gamma? number
 
---- Times gamma at every step.
+--- Multiplies the rate by gamma at every step.
 ---@param opt flame.Optimizer
 ---@param gamma number
 ---@overload fun(options: flame.options.optim.schedule.exponential): flame.Schedule
@@ -12877,7 +12890,7 @@ function optim.schedule.exponential(opt, gamma) end
 ---@field f? function|function[]
 ---@field lr_lambda? function|function[]
 
---- Any function of the step (from 0) as factor of the optimiser's rate; a list has one a group.
+--- Multiplies the optimiser's rate by f(step), steps from 0; a list has one function per group.
 --- lr_lambda is another name of f.
 ---@param opt flame.Optimizer
 ---@param f? function|function[]|flame.options.optim.schedule.lambda
@@ -12891,7 +12904,7 @@ function optim.schedule.lambda(opt, f) end
 ---@field end_factor? number  1
 ---@field total_iters? number  5
 
---- From start_factor to end_factor of the rate, in total_iters steps.
+--- A factor of the rate that goes from start_factor to end_factor in total_iters steps.
 ---@param opt flame.Optimizer
 ---@param start_factor? number|flame.options.optim.schedule.linear  0.3333333333333333
 ---@param end_factor? number|flame.options.optim.schedule.linear  1
@@ -12905,7 +12918,7 @@ function optim.schedule.linear(opt, start_factor, end_factor, total_iters) end
 ---@field milestones? number[]
 ---@field gamma? number  0.1
 
---- Times gamma at each of the milestones.
+--- Multiplies the rate by gamma at each of the milestones.
 ---@param opt flame.Optimizer
 ---@param milestones number[]
 ---@param gamma? number|flame.options.optim.schedule.multi_step  0.1
@@ -12918,8 +12931,8 @@ function optim.schedule.multi_step(opt, milestones, gamma) end
 ---@field f? function|function[]
 ---@field lr_lambda? function|function[]
 
---- The product of a function's values at the steps 1, 2, … as factor of the
---- optimiser's rate; a list has one a group. lr_lambda is another name of f.
+--- Multiplies the optimiser's rate by f(1) f(2) … f(step); a list has one function per group.
+--- lr_lambda is another name of f.
 ---@param opt flame.Optimizer
 ---@param f? function|function[]|flame.options.optim.schedule.multiplicative
 ---@overload fun(options: flame.options.optim.schedule.multiplicative): flame.Schedule
@@ -12941,7 +12954,8 @@ function optim.schedule.multiplicative(opt, f) end
 ---@field final_div_factor? number  1e4
 ---@field three_phase? boolean  false
 
---- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
+--- Smith and Topin 2019: the rate goes up to max_lr, then down far below the start; the momentum
+--- goes the opposite way.
 ---@param opt flame.Optimizer
 ---@param max_lr number|number[]
 ---@param total_steps? number|flame.options.optim.schedule.one_cycle  0
@@ -12983,7 +12997,8 @@ function optim.schedule.polynomial(opt, total_iters, power) end
 ---@field min_lr? number|number[]  0
 ---@field eps? number  1e-8
 
---- Times 'factor' when the measure given to step(measure) was no better for 'patience' steps.
+--- Multiplies the rate by 'factor' when the measure given to step(measure) has not improved for
+--- 'patience' steps.
 ---@param opt flame.Optimizer
 ---@param mode? "min"|"max"|flame.options.optim.schedule.reduce_on_plateau  "min"
 ---@param factor? number|flame.options.optim.schedule.reduce_on_plateau  0.1
@@ -13002,7 +13017,6 @@ function optim.schedule.reduce_on_plateau(opt, mode, factor, patience, threshold
 ---@field schedules? flame.Schedule[]
 ---@field milestones? number[]
 
---- One schedule after the other: the k-th until milestones[k], each counting from 0.
 ---@param opt flame.Optimizer
 ---@param schedules flame.Schedule[]
 ---@param milestones number[]
@@ -13015,7 +13029,7 @@ function optim.schedule.sequential(opt, schedules, milestones) end
 ---@field step_size? number
 ---@field gamma? number  0.1
 
---- Times gamma after every step_size steps.
+--- Multiplies the rate by gamma after every step_size steps.
 ---@param opt flame.Optimizer
 ---@param step_size number
 ---@param gamma? number|flame.options.optim.schedule.step  0.1
@@ -13065,8 +13079,8 @@ Tensor.outer = flame.outer
 ---@field mode? "constant"|"reflect"|"replicate"|"circular"  "constant"
 ---@field value? number|boolean  0
 
---- x with so many elements more, or with a negative number fewer, before and after each axis: pad
---- is {before, after, …}, pairs from the last axis backwards. value: of the mode "constant".
+--- x with elements added before and after each axis, or with negative numbers removed: pad is
+--- {before, after, …}, pairs from the last axis backwards. value is for the mode "constant".
 ---@param x flame.Tensor
 ---@param pad integer[]
 ---@param mode? "constant"|"reflect"|"replicate"|"circular"|flame.options.pad  "constant"
@@ -13096,8 +13110,8 @@ Tensor.pairwise_distance = flame.pairwise_distance
 ---@field center? boolean  true
 ---@field niter? integer  2
 
---- svd_lowrank of x less the mean of its rows: the q principal components of the rows, as many as
---- there can be.
+--- svd_lowrank of x minus the mean of its rows: the q principal components of the rows, by default
+--- 6 or as many as there are.
 ---@param x flame.Tensor
 ---@param q? integer|flame.options.pca_lowrank  6
 ---@param center? boolean|flame.options.pca_lowrank  true
@@ -13167,7 +13181,7 @@ Tensor.pixel_unshuffle = flame.pixel_unshuffle
 ---@field alpha? number  1
 
 --- Makes a plot with bars from 0 to the heights y. x says where they are, or is a list of names; without it they
---- are at 1, 2, … Their width is a part of the least distance of two.
+--- are at 1, 2, … Their width is a fraction of the least distance of two positions.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.plot.bars
 ---@overload fun(options: flame.options.plot.bars): flame.Plot
@@ -13183,8 +13197,9 @@ function plot.bars(x, y) end
 ---@field width? number  1.5
 ---@field bar? boolean  true
 
---- Makes a plot with the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about
---- how many there are at ticks of the values; x and y are the positions of columns and rows.
+--- Makes a plot with the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or the
+--- approximate number of levels, which are then at ticks of the values; x and y are the positions
+--- of columns and rows.
 ---@param z flame.Tensor|any[]
 ---@overload fun(options: flame.options.plot.contour): flame.Plot
 ---@return flame.Plot
@@ -13193,7 +13208,7 @@ function plot.contour(z) end
 ---@class flame.options.plot.grid
 ---@field columns? number  2
 
---- Plots side by side, row by row: with the methods save, svg, png and text of a plot.
+--- Plots side by side, row by row; the grid has the methods save, svg, png and text of a plot.
 ---@param plots any
 ---@return flame.Grid
 function plot.grid(plots) end
@@ -13207,8 +13222,8 @@ function plot.grid(plots) end
 ---@field bar? boolean  true
 
 --- Makes a plot with a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey",
---- "heat" or "signed"; limits = {first, last} are those of the colours, xlim and ylim those of the
---- matrix on the axes.
+--- "heat" or "signed"; limits = {first, last} is the range of the colours; xlim and ylim are the
+--- ranges of the matrix on the axes.
 ---@param z flame.Tensor|any[]
 ---@overload fun(options: flame.options.plot.heatmap): flame.Plot
 ---@return flame.Plot
@@ -13232,8 +13247,8 @@ function plot.histogram(x) end
 ---@field x? flame.Tensor
 
 --- Makes a plot with an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour,
---- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of one image has its
---- proportions and no axes.
+--- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of a single image has
+--- the image's proportions and no axes.
 ---@param x flame.Tensor
 ---@overload fun(options: flame.options.plot.image): flame.Plot
 ---@return flame.Plot
@@ -13270,8 +13285,8 @@ function plot.line(x, y) end
 ---@field width? number  640
 ---@field height? number  400
 
---- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid and axes
---- = false leave these out; width and height are in pixels.
+--- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid or axes =
+--- false leaves that out; width and height are in pixels.
 ---@overload fun(options: flame.options.plot.new): flame.Plot
 ---@return flame.Plot
 function plot.new() end
@@ -13295,7 +13310,7 @@ function plot.save(p, path) end
 ---@field shape? "circle"|"square"|"cross"|"plus"  "circle"
 ---@field alpha? number  1
 
---- Makes a plot with points, their size in pixels.
+--- Makes a plot with points; size is in pixels.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.plot.scatter
 ---@overload fun(options: flame.options.plot.scatter): flame.Plot
@@ -13361,7 +13376,7 @@ flame.pow_ = flame.pow
 ---@class flame.options.prelu
 ---@field weight? flame.Tensor
 
---- x where it is above 0, else weight x; weight has one element, or one a channel (axis 2).
+--- x where it is above 0, else weight x; weight has one element, or one per channel (axis 2).
 ---@param x flame.Tensor
 ---@param weight flame.Tensor
 ---@return flame.Tensor
@@ -13384,10 +13399,10 @@ Tensor.prod = flame.prod
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
 --- device, host_ms until it was queued, bytes, flops (0: not known), copy_share and peak_share (of
 --- the rates of a large copy and of large products, which are measured when first asked for),
---- launches, replayed (launches that are graphs without a profile), device, site, sites, shapes}),
---- and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms, recorded, plans,
---- compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as a table.
---- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
+--- launches, replayed (launches that are made as graphs when no profile is on), device, site,
+--- sites, shapes}), and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms,
+--- recorded, plans, compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as a
+--- table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 ---@param f function
 ---@param ... any
@@ -13395,8 +13410,8 @@ Tensor.prod = flame.prod
 ---@return any ...
 function flame.profile(f, ...) end
 
---- Loads a file of flame.export onto the default device. p(x, …) runs it: its results, untracked.
---- State that it has goes on from run to run.
+--- Loads a file of flame.export onto the default device. p(x, …) runs it and returns its results,
+--- untracked. Its state is kept from run to run.
 ---@param path string
 ---@return flame.Program
 function flame.program(path) end
@@ -13444,8 +13459,8 @@ Tensor.qr = flame.qr
 ---@field keepdim? boolean  false
 ---@field interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest"  "linear"
 
---- The value below which a share q (0 to 1) of the elements lies, between neighbours by
---- interpolation; several shares come along a new first axis.
+--- The value below which a part q (0 to 1) of the elements lies, interpolated between neighbours;
+--- several q give a new first axis.
 ---@param x flame.Tensor
 ---@param q number|flame.Tensor
 ---@param dim? integer|flame.options.quantile
@@ -13540,7 +13555,7 @@ Tensor.randn_like = flame.randn_like
 ---@class flame.options.random_
 ---@field high? integer  16777216
 
---- x becomes integers from low to high; random_(high): from 1 on.
+--- Replaces x by random integers from low to high; random_(high): from 1 to high.
 ---@param high? integer|flame.options.random_  16777216
 ---@return flame.Tensor
 function Tensor:random_(high) end
@@ -13554,7 +13569,7 @@ function Tensor:random_(high) end
 ---@return flame.Tensor
 function flame.randperm(n) end
 
---- As one axis.
+--- All elements as one axis.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.ravel(x) end
@@ -13596,7 +13611,7 @@ flame.reciprocal_ = flame.reciprocal
 
 --- Names a part of the script: in traces of flame.profile, and as an NVTX range for NVIDIA's tools.
 --- region(name, f, …) gives f's results; without f a guard: local r <close> = flame.region("x").
---- Regions nest. What is recorded in one may be computed after it: call flame.eval() at its end.
+--- Regions nest. Work recorded in a region may be computed after it: call flame.eval() at its end.
 ---@param name string
 ---@param f function
 ---@param ... any
@@ -13615,10 +13630,10 @@ function Tensor:register_hook(f) end
 ---@field module? string
 
 --- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
---- that it returns are put into the table that is there, so objects of its classes have the new
---- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the
---- file is raised, and nothing has changed. Without a name: all modules whose files have changed
---- since the last time. Returns the module; a list of names.
+--- that it returns are put into the existing table, so objects of its classes have the new methods;
+--- other values are kept, and locals are initialised again, except values of flame.keep. An error
+--- in the file is raised, and then nothing has changed. Without a name: all modules with files that
+--- have changed since the last time. Returns the module; a list of names.
 ---@param module? string|flame.options.reload
 ---@overload fun(options: flame.options.reload): any
 ---@return any
@@ -13657,7 +13672,7 @@ flame.remainder_ = flame.remainder
 ---@field dim? integer
 ---@field maxnorm? number
 
---- Slices along dim whose p-norm is above maxnorm, scaled down to it.
+--- Scales those slices along dim that have a p-norm above maxnorm down to maxnorm.
 ---@param x flame.Tensor
 ---@param p number
 ---@param dim integer
@@ -13673,8 +13688,8 @@ flame.renorm_ = flame.renorm
 ---@field dim? integer
 ---@field output_size? integer
 
---- Each element 'repeats' times after itself, along an axis; without one of all elements in a row.
---- output_size is how many there have to be.
+--- Repeats each element 'repeats' times along an axis; without dim in the flat x. output_size: the
+--- number of elements that the result must have.
 ---@param x flame.Tensor
 ---@param repeats integer|flame.Tensor
 ---@param dim? integer|flame.options.repeat_interleave
@@ -13710,7 +13725,7 @@ Tensor.reshape = flame.reshape
 function flame.reshape_as(x, y) end
 Tensor.reshape_as = flame.reshape_as
 
---- The values of x: no tensor here puts off a conjugation or a sign.
+--- The values of x: conjugation and negation are never delayed here.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.resolve_conj(x) end
@@ -13794,9 +13809,8 @@ Tensor.rfftn = flame.rfftn
 ---@field weight? flame.Tensor|number
 ---@field eps? number
 
---- Over the root mean square along the last axes, which are of normalized_shape, times weight;
---- without
---- eps that of the dtype.
+--- x divided by its root mean square over the last axes, which have the shape normalized_shape,
+--- times weight; eps is by default the epsilon of the dtype.
 ---@param x flame.Tensor
 ---@param normalized_shape integer|integer[]
 ---@param weight? flame.Tensor|number|flame.options.rms_norm
@@ -13814,7 +13828,7 @@ function flame.rng_state(state) end
 ---@field shifts? integer|integer[]
 ---@field dims? integer|integer[]
 
---- Shifted by as many positions, around the end.
+--- Shifts elements along axes; those pushed past the end come back at the beginning.
 ---@param x flame.Tensor
 ---@param shifts integer|integer[]
 ---@param dims? integer|integer[]|flame.options.roll
@@ -13826,7 +13840,7 @@ Tensor.roll = flame.roll
 ---@field k? integer  1
 ---@field dims? integer[]  {1, 2}
 
---- Turned by k quarters in the plane of two axes, from the first towards the second.
+--- Rotates by k quarter turns in the plane of two axes, from the first towards the second.
 ---@param x flame.Tensor
 ---@param k? integer|flame.options.rot90  1
 ---@param dims? integer[]|flame.options.rot90  {1, 2}
@@ -13841,9 +13855,9 @@ Tensor.rot90 = flame.rot90
 ---@field offset? number  0
 ---@field interleaved? boolean  false
 
---- x (…, t, d) with each pair of features turned by its position: x cos + turned(x) sin. Either the
---- tables cos and sin are given, (t, d) or what broadcasts to x; or they are those of
---- base, the first row at position 'offset'; interleaved: pairs 1 2, 3 4, ….
+--- x (…, t, d) with each pair of features rotated by its position: x cos + turned(x) sin. The
+--- tables cos and sin are given, (t, d) or a shape that broadcasts to x; or they are computed from
+--- base, with the first row at position 'offset'. interleaved: the pairs are 1 2, 3 4, ….
 ---@param x flame.Tensor
 ---@param cos? flame.Tensor|flame.options.rotary
 ---@param sin? flame.Tensor|flame.options.rotary
@@ -13897,7 +13911,7 @@ flame.rsqrt_ = flame.rsqrt
 ---@field y? flame.Tensor|number
 ---@field alpha? number  1
 
---- y - alpha * x, the operands of sub the other way round.
+--- y - alpha * x: sub with its operands exchanged.
 ---@param x flame.Tensor
 ---@param y flame.Tensor|number
 ---@param alpha? number|flame.options.rsub  1
@@ -13922,11 +13936,12 @@ Tensor.rsub = flame.rsub
 ---@field threads? number  1
 
 --- A separate state for scripts that you have not read, with limits and without the rights of this
---- program: no files, processes, threads and modules but flame's. memory and device_memory in
---- bytes, time (of a call) and total_time in seconds, steps in instructions, output in bytes
---- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels",
---- "code" (load), "devices", "libraries", "clock". print gets what scripts print, else it goes to
---- this program's output. Limits of this state hold inside too. See docs/security.md.
+--- program: no files, no processes, no threads, and no modules except flame's. memory and
+--- device_memory in bytes, time (of a call) and total_time in seconds, steps in instructions, output
+--- in bytes written; 0 is no limit. allow is a list of "read", "write" (files beneath folder),
+--- "kernels", "code" (load), "devices", "libraries", "clock". print gets what scripts print; by
+--- default that goes to this program's output. Limits of this state apply inside too. See
+--- docs/security.md.
 ---@overload fun(options: flame.options.sandbox): flame.Sandbox
 ---@return flame.Sandbox
 function flame.sandbox() end
@@ -13962,9 +13977,9 @@ function flame.scalar_tensor(values) end
 
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
 --- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
---- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
---- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
---- Without a scale it is d ^ -0.5.
+--- (axis -3) than q, each for as many heads of q. Memory for all scores is needed only with
+--- dropout, with batch axes that broadcast, for few rows, and for odd sizes on a GPU. Without a
+--- scale it is d ^ -0.5.
 ---@param q flame.Tensor
 ---@param k flame.Tensor
 ---@param v flame.Tensor
@@ -14037,7 +14052,7 @@ function Tensor:scatter_add_(dim, index, src) end
 ---@field reduce? "sum"|"prod"|"mean"|"amax"|"amin"
 ---@field include_self? boolean  true
 
---- Every element of x with those of src that index sends to it.
+--- Every element of x combined with those of src that index maps to it.
 ---@param x flame.Tensor
 ---@param dim integer
 ---@param index flame.Tensor
@@ -14061,8 +14076,8 @@ function flame.scope(f) end
 ---@field side? "left"|"right"
 ---@field sorter? flame.Tensor
 
---- Positions (1 to n + 1) at which v would be put into the ascending rows of 'sorted', before
---- (right: after) equal elements.
+--- The positions (1 to n + 1) at which v would be inserted into the ascending rows of 'sorted',
+--- before (right: after) equal elements.
 ---@param sorted flame.Tensor
 ---@param v flame.Tensor|number
 ---@param out_int32? boolean|flame.options.searchsorted  false
@@ -14085,8 +14100,8 @@ function flame.seed(seed) end
 ---@field unsafe? boolean  false
 ---@field initial? number
 
---- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs, or
---- the offsets where each begins and the last ends.
+--- Sums, means, products, largest or smallest elements of runs of x along axis 1. lengths: those of
+--- the runs; offsets: where each begins, and where the last ends.
 ---@param x flame.Tensor
 ---@param reduce "sum"|"mean"|"prod"|"max"|"min"
 ---@return flame.Tensor
@@ -14208,7 +14223,8 @@ Tensor.sin = flame.sin
 
 Tensor.sin_ = flame.sin
 flame.sin_ = flame.sin
---- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
+--- sin(pi x) / (pi x), 1 at 0. Near 0 it is computed by the series, since derivatives of the
+--- quotient lose all digits there.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.sinc(x) end
@@ -14348,7 +14364,8 @@ flame.softsign_ = flame.softsign
 ---@field b? flame.Tensor
 ---@field left? boolean  true
 
---- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
+--- The x with a x = b: b is (…, n, k), or (…, n) for one vector per matrix. {left = false}: the x
+--- with x a = b.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@return flame.Tensor
@@ -14360,7 +14377,7 @@ Tensor.solve = flame.solve
 ---@field descending? boolean  false
 ---@field stable? boolean  false
 
---- Sorted values along axis d (the last) and their positions; always stable.
+--- Sorted values along an axis, and their positions; always stable.
 ---@param x flame.Tensor
 ---@param dim? integer|flame.options.sort  -1
 ---@param descending? boolean|flame.options.sort  false
@@ -14890,8 +14907,8 @@ Tensor.std_mean = flame.std_mean
 ---@field return_complex? boolean  true
 
 --- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…,
---- frequencies, frames, 2), the last axis real and imaginary part. Without hop_length n_fft // 4,
---- without win_length n_fft, without a window ones.
+--- frequencies, frames, 2), the last axis being real and imaginary part. Defaults: hop_length n_fft
+--- // 4, win_length n_fft, a window of ones.
 ---@param x flame.Tensor
 ---@param n_fft integer
 ---@param hop_length? integer|flame.options.stft
@@ -14956,7 +14973,7 @@ Tensor.sum = flame.sum
 ---@class flame.options.sum_to_size
 ---@field size? integer
 
---- Summed over axes until the shape is 'size', from which x's can come by broadcasting.
+--- Sums x over axes so that the shape becomes 'size', which must broadcast to x's shape.
 ---@param x flame.Tensor
 ---@param ... integer
 ---@return flame.Tensor
@@ -14966,7 +14983,7 @@ Tensor.sum_to_size = flame.sum_to_size
 ---@class flame.options.summary
 ---@field name? string
 
---- One line: shape, dtype, device, least, largest, mean, deviation, counts of NaN and Inf.
+--- One line: shape, dtype, device, minimum, maximum, mean, deviation, counts of NaN and Inf.
 ---@param x flame.Tensor
 ---@param name? string|flame.options.summary
 ---@return string
@@ -14992,8 +15009,9 @@ Tensor.svd = flame.svd
 ---@field niter? integer  2
 ---@field M? flame.Tensor|number
 
---- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp
---- 2009): U (…, m, q), S and V (…, n, q). More iterations where the values fall slowly.
+--- Approximations of the largest q singular values of x - M and of their vectors (Halko, Martinsson
+--- and Tropp 2009): U (…, m, q), S and V (…, n, q). They need more iterations where the values
+--- decrease slowly.
 ---@param x flame.Tensor
 ---@param q? integer|flame.options.svd_lowrank  6
 ---@param niter? integer|flame.options.svd_lowrank  2
@@ -15102,7 +15120,7 @@ function flame.tensor(values) end
 ---@field n? integer|integer[]|flame.Tensor
 ---@field dim? integer  1
 
---- So many parts along dim as equal as can be, or cuts after the positions of a list.
+--- Splits along dim into n parts of nearly equal size, or after the positions in a list.
 ---@param x flame.Tensor
 ---@param n integer|integer[]|flame.Tensor
 ---@param dim? integer|flame.options.tensor_split  1
@@ -15214,8 +15232,8 @@ function tokenizers.load(path) end
 ---@field max_token_length? integer
 
 --- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
---- one text after another and then nil. Pairs that occur fewer than min_frequency times stay apart.
---- Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
+--- one text after another and then nil. Pairs that occur fewer than min_frequency times are not
+--- merged. Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
 ---@param texts any
 ---@param vocab_size? integer|flame.options.tokenizers.train_bpe  30000
 ---@return flame.Tokenizer
@@ -15231,7 +15249,7 @@ function Tensor:tolist() end
 ---@field largest? boolean  true
 ---@field sorted? boolean  true
 
---- The k largest along axis d (the last), in order, and their positions.
+--- The k largest along an axis, in order, and their positions.
 ---@param x flame.Tensor
 ---@param k integer
 ---@param dim? integer|flame.options.topk  -1
@@ -15322,7 +15340,7 @@ function Tensor:tril_(diagonal) end
 ---@field dtype? string  "i64"
 ---@field device? string
 
---- Positions of the lower triangle: a row of rows, a row of columns.
+--- Positions of the lower triangle: one row of row numbers, one of column numbers.
 ---@param rows integer
 ---@param columns integer
 ---@param offset? integer|flame.options.tril_indices  0
@@ -15338,8 +15356,8 @@ function flame.tril_indices(rows, columns, offset) end
 ---@field swap? boolean  false
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- The anchor is to be nearer to the positive than to the negative, by the margin; swap: also the
---- positive may be the one near to the negative.
+--- The anchor should be nearer to the positive than to the negative, by the margin; swap: uses the
+--- distance from positive to negative if that is smaller.
 ---@param anchor flame.Tensor
 ---@param positive flame.Tensor
 ---@param negative flame.Tensor
@@ -15360,9 +15378,8 @@ Tensor.triplet_margin_loss = flame.triplet_margin_loss
 ---@field swap? boolean  false
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- triplet_margin_loss with a distance of one's own: a function of two
---- tensors that gives one number a row.
---- Without one it is pairwise_distance.
+--- triplet_margin_loss with a given distance: a function of two tensors that gives one number per
+--- row, by default pairwise_distance.
 ---@param anchor flame.Tensor
 ---@param positive flame.Tensor
 ---@param negative flame.Tensor
@@ -15394,7 +15411,7 @@ function Tensor:triu_(diagonal) end
 ---@field dtype? string  "i64"
 ---@field device? string
 
---- Positions of the upper triangle: a row of rows, a row of columns.
+--- Positions of the upper triangle: one row of row numbers, one of column numbers.
 ---@param rows integer
 ---@param columns integer
 ---@param offset? integer|flame.options.triu_indices  0
@@ -15507,8 +15524,8 @@ function Tensor:uniform_(low, high) end
 ---@field dim? integer
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
---- return_counts how often each stands, as further results in this order. dim: distinct slices
---- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no
+--- return_counts how often each occurs, as further results in this order. dim: distinct slices
+--- along that axis, sorted by their elements. It looks at values, so it evaluates, and has no
 --- gradient: backward raises.
 ---@param x flame.Tensor
 ---@param sorted? boolean|flame.options.unique  true
@@ -15526,7 +15543,7 @@ Tensor.unique = flame.unique
 ---@field return_counts? boolean  false
 ---@field dim? integer
 
---- As unique, of neighbours only, in the order in which they stand.
+--- As unique, but only neighbours are compared, and the order is kept.
 ---@param x flame.Tensor
 ---@param return_inverse? boolean|flame.options.unique_consecutive  false
 ---@param return_counts? boolean|flame.options.unique_consecutive  false
@@ -15540,7 +15557,8 @@ Tensor.unique_consecutive = flame.unique_consecutive
 ---@class flame.options.unravel_index
 ---@field shape? integer[]
 
---- Positions in a tensor of this shape, a tensor an axis, of positions counted over all elements.
+--- Positions along each axis of a tensor of this shape, one tensor per axis, from positions counted
+--- over all elements.
 ---@param idx flame.Tensor
 ---@param shape integer[]
 ---@return flame.Tensor[]
@@ -15580,7 +15598,7 @@ Tensor.upsample = flame.upsample
 ---@field size? integer|integer[]
 ---@field scale_factor? number|number[]
 
---- interpolate, bilinear with aligned corners; of four axes.
+--- interpolate, bilinear with aligned corners, for x with four axes.
 ---@param x flame.Tensor
 ---@param size? integer|integer[]|flame.options.upsample_bilinear
 ---@param scale_factor? number|number[]|flame.options.upsample_bilinear
@@ -15603,9 +15621,9 @@ Tensor.upsample_nearest = flame.upsample_nearest
 ---@class flame.options.use
 ---@field reference? function
 
---- From now on reference stands in the place of the op: in flame, as a method and as an operator,
---- in scripts and in the library's layers. Calls in reference itself are those of the op as it was,
---- so it may call it. Until it is closed: local swap <close> = flame.use("gelu", f), or
+--- From now on reference is called in place of the op: in flame, as a method and as an operator, in
+--- scripts and in the library's layers. Within reference the op is the original one, so it may be
+--- called. The swap ends when it is closed: local swap <close> = flame.use("gelu", f), or
 --- swap:close().
 ---@param op string
 ---@param reference function
@@ -15621,7 +15639,7 @@ function flame.value_and_grad(f) end
 ---@field N? integer
 ---@field increasing? boolean  false
 
---- As torch.vander: powers fall unless {increasing = true}.
+--- As torch.vander: powers decrease from left to right unless {increasing = true}.
 ---@param x flame.Tensor
 ---@param N? integer|flame.options.vander
 ---@param increasing? boolean|flame.options.vander  false

@@ -1,5 +1,6 @@
 --- Factorisations in the form that LAPACK keeps them: LU packed in one matrix with pivots, and the
--- orthogonal matrix of a list of reflections. Compositions: gradients come of themselves.
+-- orthogonal matrix of a list of reflections. All are compositions of other ops, so gradients need
+-- no rules.
 local flame = require "flame"
 local func = require "flame.autograd.func"
 local arguments = require "flame.base.arguments"
@@ -25,7 +26,7 @@ local function pivots_of(rows, n)
   shape[#shape] = n
   return flame.tensor(out, { dtype = "i32", device = rows.device }):reshape(shape)
 end
---- And the way back: the order of rows after the swaps of 'pivots', a list a matrix.
+--- The inverse of pivots_of: the order of rows after the swaps of 'pivots', one list per matrix.
 local function swapped_rows(op, pivots, count)
   local shape, out = arguments.need_integers(op, "pivots", pivots).shape, {}
   for b, swaps in ipairs(pivots:reshape(-1, shape[#shape]):totable()) do
@@ -63,7 +64,8 @@ def("linalg.lu_factor(x: T, pivot = true) -> LU: T, pivots: T @neutral", functio
   local packed = l:tril(-1):pad({ 0, n - k }) + u:pad({ 0, 0, 0, m - k })
   return packed, pivots_of(p:detach():argmax(-2), k)
 end)
---- Where the diagonal of U has its first 0, which divides in solutions; 0: nowhere. i32.
+--- The position of the first 0 on the diagonal of U, by which solutions divide; 0: there is none.
+--- i32.
 local function info_of(lu)
   local zero = lu:diagonal(0, -2, -1):eq(0)
   local batch = table.move(lu.shape, 1, lu.ndim - 2, 1, {})
@@ -207,9 +209,10 @@ def("geqrf(x: T) -> QR: T, tau: T @neutral", function(x)
   return flame.cat(columns, -1), flame.cat(taus, -1)
 end)
 
--- ---- forms that tell instead of raising ---------------------------------------------------------
---- The inverse, and where the diagonal of U has its first 0 (i32; 0:
---- nowhere). Of a singular matrix: Inf. check_errors: raise as linalg.inv does.
+-- ---- forms that report instead of raising
+-- --------------------------------------------------------- The inverse, and where the diagonal of
+-- U has its first 0 (i32; 0: nowhere). The inverse of a singular matrix is Inf. check_errors:
+-- raises as linalg.inv does.
 def("linalg.inv_ex(x: T, check_errors = false) -> inverse: T, info: T @neutral",
 function(x, check_errors)
   part.need_square("inv_ex", "x", x)
@@ -218,7 +221,7 @@ function(x, check_errors)
   return solve.quiet_inverse(x, "inv_ex"), info_of(u)
 end)
 --- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
---- first 0 (i32; 0: nowhere). What a singular matrix gives is not finite.
+--- first 0 (i32; 0: nowhere). The solution for a singular matrix is not finite.
 def("linalg.solve_ex(a: T, b: T, left = true, check_errors = false) -> solution: T, info: T @neutral",
 function(a, b, left, check_errors)
   local op = "solve_ex"
@@ -261,8 +264,8 @@ local function minor_of(x, upper)
   return bad
 end
 --- Cholesky's triangle, and the order of the first leading minor that is not positive definite
---- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates. check_errors:
---- raise as linalg.cholesky does.
+--- (i32; 0: none; otherwise the triangle is NaN). It looks at values, so it evaluates.
+--- check_errors: raises as linalg.cholesky does.
 def("linalg.cholesky_ex(x: T, upper = false, check_errors = false) -> L: T, info: T @neutral",
 function(x, upper, check_errors)
   local lead, count, n = part.need_square("cholesky_ex", "x", x)
@@ -279,16 +282,16 @@ function(x, upper, check_errors)
 end)
 
 -- ---- symmetric indefinite matrices --------------------------------------------------------------
---- Rows and columns 'from' and 'to' of the lower half exchanged; of a block
---- of two its column k as well.
+--- Exchanges rows and columns 'from' and 'to' of the lower half; for a block of two in its column k
+--- as well.
 local function exchange(a, n, k, from, to)
   for i = to + 1, n do a[i][from], a[i][to] = a[i][to], a[i][from] end
   for j = from + 1, to - 1 do a[j][from], a[to][j] = a[to][j], a[j][from] end
   a[from][from], a[to][to] = a[to][to], a[from][from]
   if from > k then a[from][k], a[to][k] = a[to][k], a[from][k] end
 end
---- The block of rows k to 'from', one or two, taken out of what is below it;
---- where it was stand its multipliers.
+--- Eliminates the block of rows k to 'from' (one or two) from the rows below it, and stores the
+--- multipliers in its columns.
 local function eliminate(a, n, k, from)
   local two, update = from > k, {}
   local d, off, e = a[k][k], two and a[from][k] or 0, two and a[from][from] or 1
@@ -314,7 +317,8 @@ end
 local function bunch_kaufman(a, n)
   local alpha <const>, pivots, info, k = (1 + math.sqrt(17)) / 8, {}, 0, 1
   local function at(i, j) return math.abs(i >= j and a[i][j] or a[j][i]) end
-  --- The position of the largest in column j, from row 'first' on but row j, and its size.
+  --- The position and the size of the largest element in column j, from row 'first' on except row
+  --- j.
   local function largest(j, first)
     local best, size = j, 0
     for i = first, n do if i ~= j and at(i, j) > size then best, size = i, at(i, j) end end
@@ -429,8 +433,9 @@ def("linalg.ldl_solve(LD: T, pivots: T, B: T, *, hermitian = false) -> T", funct
 end)
 
 -- ---- low rank -----------------------------------------------------------------------------------
---- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp
---- 2009): U (…, m, q), S and V (…, n, q). More iterations where the values fall slowly.
+--- Approximations of the largest q singular values of x - M and of their vectors (Halko, Martinsson
+--- and Tropp 2009): U (…, m, q), S and V (…, n, q). They need more iterations where the values
+--- decrease slowly.
 def("svd_lowrank(x: T, q: int = 6, niter: int = 2, M?: T|num) -> U: T, S: T, V: T @neutral",
 function(x, q, niter, M)
   part.need_matrix("svd_lowrank", "x", x)
@@ -446,8 +451,8 @@ function(x, q, niter, M)
   local u, s, vh = linalg.svd(basis.mT:matmul(a), { full_matrices = false })
   return basis:matmul(u), s, vh.mT:clone()
 end)
---- svd_lowrank of x less the mean of its rows: the q principal components of the rows, as many as
---- there can be.
+--- svd_lowrank of x minus the mean of its rows: the q principal components of the rows, by default
+--- 6 or as many as there are.
 def("pca_lowrank(x: T, q: int = 6, center = true, niter: int = 2) -> U: T, S: T, V: T @neutral",
   function(x, q, center, niter)
     part.need_matrix("pca_lowrank", "x", x)

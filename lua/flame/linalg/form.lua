@@ -47,7 +47,7 @@ def("linalg.vander(x: T, N?: int) -> T", function(x, N)
   for i = 2, n do columns[i] = columns[i - 1] * x end
   return flame.stack(columns, -1)
 end)
---- As torch.vander: powers fall unless {increasing = true}.
+--- As torch.vander: powers decrease from left to right unless {increasing = true}.
 def("vander(x: T, N?: int, increasing = false) -> T", function(x, N, increasing)
   if x.ndim ~= 1 then fail("vander", "x has shape %s, need one axis", shape_text(x)) end
   local y = linalg.vander(x, N or x.shape[1])
@@ -65,8 +65,8 @@ end)
 def("linalg.diagonal(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) -> T",
   function(x, offset, dim1, dim2) return x:diagonal(offset, dim1, dim2) end)
 
---- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
---- dims are moved to its end before.
+--- The tensor x with tensordot(a, x, x.ndim) = b; before, the axes of a in the list dims are moved
+--- to its end.
 def("linalg.tensorsolve(a: T, b: T, dims?: axis[]) -> T", function(a, b, dims)
   if dims then
     local places = {}

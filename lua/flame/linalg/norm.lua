@@ -1,5 +1,5 @@
---- Norms and condition numbers: compositions of other ops, so gradients come of themselves. The
--- names that torch has in torch.linalg alone are under flame.linalg alone.
+--- Norms and condition numbers: compositions of other ops, so gradients need no rules. Names that
+--- torch has only in torch.linalg are only in flame.linalg.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local solve = require "flame.linalg.solve"
@@ -20,7 +20,8 @@ end
 local root, flat_at_0 = reductions.root, reductions.flat_at_0
 
 --- The p-norm of x over the axes d (a number or a list; nil: all). Its slope at 0 is 0, as in
---- PyTorch. Of half types in f32: the powers leave their range long before the norm does.
+--- PyTorch. Half types are computed in f32, since powers leave their range long before the norm
+--- does.
 local vector_norm_of
 function vector_norm_of(x, p, d, keepdim)
   need_float("norm", x)
@@ -74,7 +75,8 @@ local function two_axes(op, x, d)
   return a, b
 end
 
---- x with axes a and b last, the others in order; and how to put reduced axes back.
+--- x with axes a and b moved to the end; and a function that puts reduced axes back in their
+--- places.
 local function brought_last(x, a, b)
   local order = {}
   for k = 1, x.ndim do if k ~= a and k ~= b then order[#order + 1] = k end end

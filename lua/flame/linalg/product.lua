@@ -70,7 +70,8 @@ def("cdist(x: T, y: T, p = 2, compute_mode?: str) -> T @single", function(x, y, 
   return vector_norm_of(d, p, -1)
 end)
 
---- Axes as PyTorch's dims: a number n (the last n of x, the first n of y) or two lists.
+--- The lists of axes that PyTorch's dims means: a number n (the last n of x, the first n of y) or
+--- two lists.
 local function dot_axes(x, y, dims)
   local op, a, b = "tensordot", {}, {}
   if type(dims) == "number" then
@@ -115,7 +116,8 @@ def("tensordot(x: T, y: T, dims: int|any[] = 2) -> T", function(x, y, dims)
     if m ~= n and m ~= 1 and n ~= 1 then
       fail("tensordot", "axis %d of x has %d elements, axis %d of y %d", a[k], m, b[k], n)
     end
-    xs[a[k]], ys[b[k]] = m == 1 and n or m, n == 1 and m or n    -- one element goes with any number
+    -- an axis of one element fits any size
+    xs[a[k]], ys[b[k]] = m == 1 and n or m, n == 1 and m or n
   end
   x, y = x:expand(xs), y:expand(ys)
   local ra, size = other_axes(x, a)
@@ -129,7 +131,8 @@ def("tensordot(x: T, y: T, dims: int|any[] = 2) -> T", function(x, y, dims)
   return left:reshape(rows, size):matmul(right:reshape(size, columns)):reshape(shape):clone()
 end)
 
---- Where to cut a chain of matrices with these sizes: as few multiplications as possible.
+--- Where to split a chain of matrices with these sizes, so that there are as few multiplications as
+--- possible.
 local function best_cuts(size)
   local n, cost, cut = #size - 1, {}, {}
   for i = 1, n do cost[i], cut[i] = { [i] = 0 }, {} end

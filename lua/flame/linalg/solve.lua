@@ -77,7 +77,7 @@ local function parts(flat, ...)
   return table.unpack(out)
 end
 
---- Results that are views of something of ours: new handles, row-major, open to writes.
+--- Makes results of views into our packed tensor: new handles, row-major, which scripts may write.
 local function own(first, ...)
   if first == nil then return end
   return first:clone(), own(...)
@@ -90,7 +90,8 @@ local function call(kind, op, inputs, count, lead, sizes, ...)
 end
 
 
---- Save for backward, tracked inputs as tracked ones: forward itself runs without a tape.
+--- Saves tensors for backward. Tracked inputs stay tracked, although forward itself runs without a
+--- tape.
 local function save(ctx, ...)
   local _ <close> = flame.enable_grad()
   ctx:save(...)
@@ -119,7 +120,7 @@ local inverse = flame.func {
 --- Inverses. A singular matrix raises with its position in the batch.
 def("inverse(x: T) -> T @neutral", function(x) return inverse(x, "inverse", false) end)
 linalg.inv, linalg.inverse = flame.inverse, flame.inverse
---- Gives Inf where a matrix is singular.
+--- The inverse, Inf where a matrix is singular.
 local function quiet_inverse(x, op) return inverse(x, op, true) end
 
 local solve
@@ -189,7 +190,8 @@ local function is_vector(a, b)
   return true
 end
 
---- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
+--- The x with a x = b: b is (…, n, k), or (…, n) for one vector per matrix. {left = false}: the x
+--- with x a = b.
 def("solve(a: T, b: T, *, left = true) -> T @neutral", function(a, b, left)
   need_square("solve", "a", a)
   need_real("solve", "b", b)
@@ -208,7 +210,7 @@ def("solve(a: T, b: T, *, left = true) -> T @neutral", function(a, b, left)
 end)
 linalg.solve = flame.solve
 
---- x with a x = b, or x a = b where left is false, for a triangle a.
+--- The x with a x = b, or x a = b where left is false, for a triangle a.
 def([[linalg.solve_triangular(a: T, b: T, upper = false, left = true,
     unitriangular = false) -> T @neutral]], function(a, b, upper, left, unitriangular)
   local op = "solve_triangular"
@@ -243,15 +245,15 @@ local cholesky = flame.func {
     return (x + turned(x)) * 0.5
   end,
 }
---- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
---- definite: another raises with its position.
+--- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. Raises with
+--- the position of a matrix that is not positive definite.
 def("cholesky(x: T, upper = false) -> T @neutral", function(x, upper)
   need_square("cholesky", "x", x)
   return cholesky(x, upper)
 end)
 linalg.cholesky = flame.cholesky
 
---- x with a x = b, from the triangle l of a's Cholesky factorisation.
+--- The x with a x = b, from the triangle l of a's Cholesky factorisation.
 def("cholesky_solve(b: T, l: T, upper = false) -> T @neutral", function(b, l, upper)
   need_square("cholesky_solve", "l", l)
   l, b = same_batch("cholesky_solve", upper and turned(l) or l, b)
@@ -266,7 +268,8 @@ def("cholesky_inverse(l: T, upper = false) -> T @neutral", function(l, upper)
 end)
 
 -- ---- LU -----------------------------------------------------------------------------------------
---- Cotangent of a, rows as P a has them: L (m, k), U (k, n) and theirs.
+--- The cotangent of a with its rows in the order of P a, from L (m, k), U (k, n) and their
+--- cotangents.
 local function lu_cotangent(l, u, gl, gu, m, n)
   local k = math.min(m, n)
   local l1, u1 = l:narrow(-2, 1, k), u:narrow(-1, 1, k)
@@ -319,7 +322,7 @@ local lu = flame.func {
 local function need_pivot(op, pivot)
   if not pivot then fail(op, "pivot = false is not supported: rows are always pivoted") end
 end
---- P, L, U with x (…, m, n) = P L U, rows pivoted.
+--- P, L, U with x (…, m, n) = P L U, with pivoting of rows.
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 def("linalg.lu(x: T, pivot = true) -> P: T, L: T, U: T @neutral", function(x, pivot)
   local lead, _, m, n = need_matrix("lu", "x", x)
@@ -330,12 +333,12 @@ def("linalg.lu(x: T, pivot = true) -> P: T, L: T, U: T @neutral", function(x, pi
 end)
 
 -- ---- determinants -------------------------------------------------------------------------------
---- Where calls that only the host has are better done by products.
+--- Is it faster to use products in place of calls that only the host computes?
 local function on_device(x) return x.device ~= "cpu" end
 
 local function largest_column(x) return x:abs():sum(-2):amax(-1) end
---- Determinants and transposed inverses in f64, where all matrices of x are
---- far from singular; one flag is read.
+--- Determinants and transposed inverses in f64, if all matrices of x are far from singular, which
+--- one read of a flag tells.
 local function regular_parts(x, lead, count, n)
   if x:numel() == 0 then return end
   local wide = x:double()
@@ -351,7 +354,8 @@ local function regular_parts(x, lead, count, n)
 end
 
 local cofactor_grad
---- d (<g, y> y - y g' y), of d = det(x) and y = x^-T: the second derivative along g, for regular x.
+--- d (<g, y> y - y g' y), where d = det(x) and y = x^-T: the second derivative along g, for regular
+--- x.
 local function gradient_form(d, y, g)
   return d * ((y * g):sum({ -2, -1 }, { keepdim = true }) * y - matmul(matmul(y, turned(g)), y))
 end
@@ -406,7 +410,7 @@ local det = flame.func {
   end,
   backward = function(ctx, g) return g:unsqueeze(-1):unsqueeze(-1) * cofactor(ctx:saved()) end,
 }
---- Determinants; the gradient exists where they are 0 as well.
+--- Determinants; they have a gradient also where they are 0.
 def("det(x: T) -> T @neutral", function(x) return det(x) end)
 linalg.det = flame.det
 

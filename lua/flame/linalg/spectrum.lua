@@ -18,8 +18,8 @@ local inverse, epsilon = part.inverse, part.epsilon
 --- 1 / x, but 0 where 'none' holds.
 local function inverse_unless(none, x) return where(none, 0, 1 / where(none, 1, x)) end
 
---- 1 / (s_j^2 - s_i^2); 0 on the diagonal and for values that are equal up to rounding, where a
---- function that has a gradient does not ask for it.
+--- 1 / (s_j^2 - s_i^2); 0 on the diagonal and for values that are equal up to rounding, on which a
+--- function with a gradient does not depend.
 local function gaps(s)
   local row, column = s:unsqueeze(-2), s:unsqueeze(-1)
   local top = s:detach():amax(-1, { keepdim = true }):unsqueeze(-1)
@@ -76,7 +76,8 @@ local function svd_parts(x, full)
     joined(lead, full and n or k, n))
 end
 
---- Singular values, falling. Tracked: by way of the vectors, which their gradient is made of.
+--- Singular values in descending order. Of a tracked x they are computed with the vectors, which
+--- their gradient needs.
 local function svdvals(x, op)
   local lead, count, m, n = need_matrix(op, "x", x)
   if x.requires_grad and flame.is_grad_enabled() then
@@ -104,7 +105,7 @@ function(x, full_matrices)
   need_matrix("svd", "x", x)
   return own(svd_parts(x, full_matrices))
 end)
---- Singular values, falling.
+--- Singular values in descending order.
 def("linalg.svdvals(x: T) -> T @neutral", function(x) return svdvals(x, "svdvals") end)
 
 -- ---- symmetric eigenvalues ----------------------------------------------------------------------
@@ -127,12 +128,12 @@ local eigh = flame.func {
     local top = w:detach():abs():amax(-1, { keepdim = true }):unsqueeze(-1)
     local f = inverse_unless(apart:detach():abs():le(top * (4 * epsilon[w.dtype])), apart)
     local gx = matmul(matmul(v, matmul(turned(v), gv) * f + on_diagonal(gw)), turned(v))
-    return (gx + turned(gx)) * 0.5                  -- x stands for a symmetric matrix
+    return (gx + turned(gx)) * 0.5                  -- x counts as a symmetric matrix
   end,
 }
 local UPLO = '(x: T, UPLO: "L"|"U"|"l"|"u" = "L") -> '
---- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
---- which one half is read.
+--- Eigenvalues (ascending) and eigenvectors (columns) of symmetric matrices; only one half of each
+--- is read.
 def("eigh" .. UPLO .. "values: T, vectors: T @neutral", function(x, half)
   local lead, _, n = need_square("eigh", "x", x)
   return own(parts(eigh(x, half:upper() == "U"), joined(lead, n), joined(lead, n, n)))
@@ -145,7 +146,7 @@ local function eigvalsh(x, upper)
   end
   return call("eigh", "eigvalsh", { x }, count, lead, joined(lead, n), n, upper and 1 or 0, 0)
 end
---- Eigenvalues of symmetric matrices, rising.
+--- Eigenvalues of symmetric matrices in ascending order.
 def("linalg.eigvalsh" .. UPLO .. "T @neutral",
   function(x, half) return eigvalsh(x, half:upper() == "U") end)
 
@@ -185,7 +186,7 @@ local pinv = flame.func {
   end,
 }
 --- Limits below which a singular value counts as 0, as torch.linalg has them:
---- numbers, or tensors of one a matrix.
+--- numbers, or tensors with one per matrix.
 local function limits(x, atol, rtol)
   local s = x.shape
   local function limit(v) return flame.is_tensor(v) and v:to(x.dtype):unsqueeze(-1) or v or nil end
@@ -200,7 +201,8 @@ local function limits(x, atol, rtol)
   end
   return atol, rtol
 end
---- The symmetric matrix whose lower half is given; its cotangent stays as it is, as PyTorch has it.
+--- The symmetric matrix with the given lower half; its cotangent is passed on unchanged, as in
+--- PyTorch.
 local symmetric_from_lower = flame.func {
   name = "pinv",
   forward = function(_, x) return x:tril() + turned(x:tril(-1)) end,
@@ -223,7 +225,7 @@ def("pinverse(x: T, rcond: num|T = 1e-15) -> T @neutral", function(x, rcond)
   return pinv(x, "pinverse", limits(x, nil, rcond))
 end)
 
---- How many singular values count, i64: those above atol and rtol (max(m, n) eps) times the
+--- The number of singular values (i64) that are above atol and above rtol (max(m, n) eps) times the
 --- largest, or above tol.
 def([[linalg.matrix_rank(x: T, tol?: num|T, hermitian = false, *, atol?: num|T,
     rtol?: num|T) -> T @neutral]],
@@ -251,10 +253,10 @@ local lstsq = flame.func {
   end,
 }
 
---- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
---- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
---- values ("gelsd" and "gelss"; else empty), as PyTorch has it. b is (…, m, k), or (…, m) for one
---- vector a matrix; rcond is max(m, n) eps where it is left out.
+--- The least-squares solution of least length, residuals (sums of squares, if a has more rows than
+--- columns and full rank and the driver is not "gelsy"; else empty), ranks (i64; empty for "gels"),
+--- singular values ("gelsd" and "gelss"; else empty), as in PyTorch. b is (…, m, k), or (…, m) for
+--- one vector per matrix; rcond is max(m, n) eps by default.
 def([[lstsq(a: T, b: T, rcond?: num, driver: "gels"|"gelsy"|"gelsd"|"gelss" = "gelsy")
     -> solution: T, residuals: T, rank: T, singular_values: T @neutral]],
 function(a, b, rcond, driver)
@@ -277,7 +279,7 @@ function(a, b, rcond, driver)
     if vector then residuals = own(residuals:squeeze(-1)) end
   end
   if driver ~= "gelsd" and driver ~= "gelss" then s = flame.empty({ 0 }, none)
-  elseif recording.tracked(a) then s = svdvals(a, op) end                -- those above have no tape
+  elseif recording.tracked(a) then s = svdvals(a, op) end                -- s above is not tracked
   if driver == "gels" then rank = flame.empty({ 0 }, { dtype = "i64", device = a.device }) end
   return vector and own(x:squeeze(-1)) or x, residuals, rank, s
 end)
@@ -299,9 +301,9 @@ local function taylor(a, step, blocks)
   end
   return y
 end
---- Exponentials by products alone, in f64: of x / 2^s, whose norm is at most 1, squared s times.
---- Every matrix has its own s; the largest is read. At norm 1 the polynomials' rests are 2e-20 and
---- 2e-10 (for f32).
+--- Exponentials by products alone, in f64: that of x / 2^s, which has a norm of at most 1, squared
+--- s times. Every matrix has its own s; the largest is read. At norm 1 the errors of the
+--- polynomials are 2e-20 and 2e-10 (for f32).
 local function exp_by_products(x)
   if x:numel() == 0 then return x:clone() end
   local a = x:double()
@@ -328,7 +330,7 @@ matrix_exp = flame.func {
     local x = turned(ctx:saved())
     local n = x.shape[x.ndim]
     if g:numel() == 0 then return g end
-    -- a large g would take digits from x
+    -- a large g would cost digits of x
     local size = g:detach():abs():amax({ -2, -1 }, { keepdim = true })
     size = where(size:eq(0), 1, size)
     g = g / size
@@ -343,7 +345,7 @@ def("matrix_exp(x: T) -> T @neutral", function(x)
 end)
 linalg.matrix_exp = flame.matrix_exp
 
---- x multiplied with itself n times; of the inverse for n < 0.
+--- x multiplied with itself n times; for n < 0 a power of the inverse.
 def("matrix_power(x: T, n: int) -> T @neutral", function(x, n)
   local s = x.shape
   if #s < 2 or s[#s] ~= s[#s - 1] then

@@ -6,7 +6,7 @@ local nn = require "flame.nn"
 return function(parts)
   local class = parts.class
 
-  --- A layer of the same width and the norm of the sum with what it began from.
+  --- A linear layer, then the norm of its result plus the block's input.
   local Output = class("BertOutput", function(self, c, as, inputs)
     local d = c:int "hidden_size"
     self.dense = nn.Linear(inputs, d, as)
@@ -97,7 +97,7 @@ return function(parts)
     self.LayerNorm = nn.LayerNorm(d, c:num("layer_norm_eps", 1e-12), as)
   end, function(self, x) return self.LayerNorm(self.act(self.dense(x))) end)
 
-  --- Scores of all tokens, by the table of their embeddings where it is tied.
+  --- Scores of all tokens, computed with the table of their embeddings if it is tied.
   local Predictions = class("BertLMPredictionHead", function(self, c, as, words)
     local n = c:int "vocab_size"
     self.transform = Transform(c, as)
@@ -112,8 +112,8 @@ return function(parts)
     if pairs_too then self.seq_relationship = nn.Linear(c:int "hidden_size", 2, as) end
   end)
 
-  --- A class with the encoder as 'bert', a head that 'head' adds, and a result of hidden states and
-  --- the pooled one.
+  --- Makes a class with the encoder as 'bert' and a head: head(…) adds it, and result(…) computes
+  --- the class's result from the hidden states and the pooled state.
   local function with_head(name, pooler, head, result)
     local made = class(name, function(self, c, as)
       self.bert = Model(c, as, pooler)
@@ -145,7 +145,7 @@ return function(parts)
       function(self, x) return self.classifier(self.dropout(x)) end),
   }
   return { prefix = "bert", architectures = architectures, usual = "BertForMaskedLM",
-    -- what files of another head have
+    -- what files of other heads have
     unused = { BertForMaskedLM = { "^cls%.seq_relationship%.", "^bert%.pooler%." },
       BertForTokenClassification = { "^bert%.pooler%." } } }
 end

@@ -1,6 +1,6 @@
 --- Folders of Hugging Face's form: their configuration and weights, read and written. Given what
--- models share, what knows the kind of a configuration and what builds its model; gives {load,
--- save}.
+--- models share (models/parts.lua), the function that tells the kind of a configuration, and the
+--- one that builds its model; gives {load, save}.
 local flame = require "flame"
 local nn = require "flame.nn"
 local json = require "flame.models.json"
@@ -28,7 +28,7 @@ return function(parts, kind_of, build)
     return parts.config(LOAD, path, value)
   end
 
-  --- The files with weights, each with the names that the list gives it; true: all that it has.
+  --- The files with weights, each with the names to be taken from it; true: all its names.
   local function weight_files(folder, listing)
     if not listing[INDEX] then
       if listing[WHOLE] then return { [WHOLE] = true } end
@@ -52,8 +52,7 @@ return function(parts, kind_of, build)
     return found
   end
 
-  --- What a model's names mean: name -> tensor, all names of a shared one; tensor -> its
-  --- first name.
+  --- Two tables: name -> tensor, with all names of a shared tensor; tensor -> its first name.
   local function tensors_of(model)
     local by, first = {}, {}
     for name, x in model:named_parameters() do first[x] = name end
@@ -65,7 +64,7 @@ return function(parts, kind_of, build)
     return by, first
   end
 
-  -- Tensors that older files have and no model needs: they follow from the configuration.
+  -- Tensors of older files that models do not need, since they follow from the configuration.
   local NEEDLESS <const> = { "%.attn%.bias$", "%.attn%.masked_bias$", "rotary_emb%.inv_freq$",
     "position_ids$" }
   local function found_in(name, patterns)
@@ -96,7 +95,7 @@ return function(parts, kind_of, build)
       fail(LOAD, "%s: %s is %s, need f64, f32, f16 or bf16", path, name, x.dtype)
     end
   end
-  --- Takes the tensors of one file, all or those that the list names, into the model's.
+  --- Copies the tensors of one file, all or those named in the list, into the model's tensors.
   local function take(state, path, tensors, wanted)
     local into, from = {}, {}
     for _, name in ipairs(sorted(wanted == true and tensors or wanted)) do
@@ -140,7 +139,7 @@ return function(parts, kind_of, build)
     local listing, why = internal.io_list(folder)
     if not listing then fail(LOAD, "%s: %s", folder, why) end
     local c = read_config(folder, listing)
-    kind_of(c, o.architecture)                             -- a type that is not known comes first
+    kind_of(c, o.architecture)                             -- raises first if the type is unknown
     local from = weight_files(folder, listing)
     local model, kind = build(c, o)
     local state = { kind = kind, done = {}, surplus = {},
@@ -157,7 +156,8 @@ return function(parts, kind_of, build)
   -- ---- writing ----------------------------------------------------------------------------------
   local TORCH <const> = { f64 = "float64", f32 = "float32", f16 = "float16", bf16 = "bfloat16" }
 
-  --- Names and tensors in files of at most so many bytes, a larger tensor in a separate one.
+  --- Distributes names and tensors over files of at most 'most' bytes; a larger tensor gets its own
+  --- file.
   local function shards_of(state, most)
     local list, room, total = {}, 0, 0
     for _, name in ipairs(sorted(state)) do
@@ -208,7 +208,7 @@ return function(parts, kind_of, build)
       written[file] = true
       for _, name in ipairs(shard.names) do map[name] = file end
     end
-    for file in pairs(internal.io_list(folder) or {}) do   -- of an earlier model
+    for file in pairs(internal.io_list(folder) or {}) do   -- files of an earlier model
       if file:find "^model%-%d+%-of%-%d+%.safetensors$" and not written[file] then
         internal.remove(folder .. "/" .. file)
       end

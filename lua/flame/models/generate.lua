@@ -1,8 +1,9 @@
---- flame.generate: text from a model that scores the next token. Given what models share and the
--- table of flame.models; puts generate where flame.generate finds it.
+--- flame.generate: text from a model that scores the next token. Given what models share
+--- (models/parts.lua) and the table of flame.models; adds generate there, which flame.generate
+--- calls.
 --
--- All positions of a batch share one cache; shorter sequences begin later in it, after positions
--- that no reader sees.
+-- All sequences of a batch share one cache; shorter ones begin later in it, after positions that
+-- are masked.
 local flame = require "flame"
 local nn = require "flame.nn"
 local internal = flame.internal
@@ -12,7 +13,7 @@ return function(parts, models)
   local OP <const> = "generate"
   local function fail(message, ...) parts.fail(OP, message, ...) end
 
-  -- ---- what is given ----------------------------------------------------------------------------
+  -- ---- arguments ----------------------------------------------------------------------------
   local function encoded(o, text)
     if not o.tokenizer then fail("ids is a text\1: give tokenizer = one") end
     local ids = o.tokenizer:encode(text)
@@ -30,7 +31,7 @@ return function(parts, models)
     if type(v) ~= "table" then fail("%s must be ids or a text, got %s", name, arguments.word(v)) end
     return v
   end
-  --- The rows of (batch, time), without what the mask hides.
+  --- The rows of ids (batch, time) as lists, without the positions that the mask hides.
   local function rows_of_tensor(ids, mask)
     arguments.need_integers(OP, "ids", ids)
     if ids.ndim ~= 2 then fail("ids has %d axes, need 1 or 2 (batch, time)", ids.ndim) end
@@ -44,7 +45,8 @@ return function(parts, models)
     end
     return rows
   end
-  --- Sequences as lists of ids, whether they were one alone, and whether each was a text.
+  --- The sequences as lists of ids; whether there was only one, not in a list; whether each was a
+  --- text.
   local function rows_of(ids, o)
     if flame.is_tensor(ids) and ids.ndim ~= 1 then
       return rows_of_tensor(ids, o.attention_mask), false, {}
@@ -105,7 +107,7 @@ return function(parts, models)
   end
 
   -- ---- the next token ---------------------------------------------------------------------------
-  --- Scores (batch, vocabulary) with those of tokens that came before moved to the less likely.
+  --- Scores (batch, vocabulary), with tokens that came before made less likely.
   local function penalised(scores, before, penalty)
     return scores:where(before:logical_not(),
       (scores * penalty):where(scores:lt(0), scores / penalty))
@@ -137,15 +139,15 @@ return function(parts, models)
     return (at:gather(2, drawn:clamp(0) + 1) - 1):masked_fill(drawn:lt(0), -1)
   end
 
-  --- The length of a cache for so many positions: of few lengths, at most a quarter longer above
-  --- 256, so that most calls find the plans and kernels of those before.
+  --- The length of a cache for so many positions. It is rounded up to one of few lengths (above 256
+  --- by at most a quarter), so that most calls find the plans and kernels of earlier calls.
   local function room_for(length)
     local unit = 64
     while unit * 4 < length do unit = unit * 2 end
     return (length + unit - 1) // unit * unit
   end
-  --- Runs the model over a batch: step(ids) gives the scores after the last position. Without a
-  --- cache all ids so far go through the model again.
+  --- Makes the function step(ids), which runs the model over a batch and gives the scores after the
+  --- last position. Without a cache all ids so far go through the model again.
   local function runner(model, mask, cached, length, batch)
     local cache = cached and model:cache(batch, room_for(length)) or nil
     local so_far
@@ -164,8 +166,8 @@ return function(parts, models)
     end
   end
 
-  -- ---- what becomes of the tokens ---------------------------------------------------------------
-  --- Where the first of the words begins in a text, looked for from 'at' on.
+  -- ---- output ---------------------------------------------------------------
+  --- Where in the text, from 'at' on, the first occurrence of one of the words begins.
   local function first_of(words, text, at)
     local found
     for _, word in ipairs(words) do
@@ -196,14 +198,14 @@ return function(parts, models)
     return setmetatable({ ids = {}, text = "", sent = 0, words = words, longest = longest,
       index = index, stream = o.stream, decoder = o.tokenizer and o.tokenizer:stream() }, Row)
   end
-  --- Gives the text up to 'last' to the function of the script; false: it wants no more.
+  --- Passes the text up to 'last' to the script's function; false: the script wants no more.
   function Row:send(last)
     if not self.stream or last <= self.sent then return end
     local piece = self.text:sub(self.sent + 1, last)
     self.sent = last
     if self.stream(piece, self.index) == false then self.refused = true end
   end
-  --- More text; ends the row where it makes one of the words.
+  --- Adds text to the row, and ends the row if one of the words occurs.
   function Row:add(piece)
     local before = #self.text
     self.text = self.text .. piece
@@ -233,9 +235,10 @@ return function(parts, models)
     self:send(#self.text)
   end
 
-  -- ---- the whole --------------------------------------------------------------------------------
-  --- Rows as a tensor, each at the end of its row, with the mask; nil: all are of one length. What
-  --- stands before a shorter one is its own first id.
+  -- ---- flame.generate
+  -- -------------------------------------------------------------------------------- The sequences
+  -- as the rows of a tensor, aligned at the end, and the mask (nil: all have one length). Shorter
+  -- rows are filled at the front with their own first id.
   local function batch_of(rows, device)
     local longest, uneven = 0, false
     for _, row in ipairs(rows) do longest = math.max(longest, #row) end
@@ -253,7 +256,7 @@ return function(parts, models)
   end
 
   local Undo = { __close = function(list) for i = #list, 1, -1 do list[i]() end end }
-  --- Sets the model to eval, and with a seed a separate generator, until the end of the call.
+  --- Until the end of the call: evaluation mode, and with a seed a separate random generator.
   local function prepare(undo, model, seed)
     if model.training then
       local trained = {}
@@ -268,7 +271,7 @@ return function(parts, models)
     end
   end
 
-  --- Gives new tokens to their rows; true when no row wants more.
+  --- Adds the new tokens to their rows; true when all rows have ended.
   local function deliver(rows, ids, stops)
     local done = true
     for i, row in ipairs(rows) do
@@ -289,8 +292,8 @@ return function(parts, models)
         { dtype = "bool", device = device }):scatter(2, ids + 1, true)
     end
     for i = 1, #rows do out[i] = new_row(o, words, i) end
-    --- The tokens after these. Their scores are not kept: a step of a GPU has the addresses of the
-    --- one before, and runs as a graph.
+    --- The tokens that follow these. Scores are not kept, so each step on a GPU gets the same
+    --- addresses as the last one, and runs as a graph.
     local function after(given)
       local new = pick(step(given:clamp(0)), o, before)
       if before then before = before:scatter(2, new:clamp(0) + 1, true) end
@@ -300,9 +303,9 @@ return function(parts, models)
     flame.eval(new)
     for n = 1, o.max_new_tokens do
       local drawn, following = flame.rng_state(), nil
-      -- The next step is recorded while a GPU works on this one, and runs while the host looks at
-      -- its tokens: what is read after the start of a run waits for its end. The first token is
-      -- not kept waiting for the plan of the second step.
+      -- On a GPU the next step is recorded and started before this step's tokens are read, so that
+      -- it runs while the host looks at them. The first token does not wait for the plan of the
+      -- second step.
       if ahead and n < o.max_new_tokens then following = after(new) end
       local given = new:totable()
       if following and n > 1 then flame.eval(following) end

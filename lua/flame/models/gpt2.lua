@@ -1,5 +1,5 @@
---- GPT-2 (Radford et al. 2019). Given what models share (models/parts.lua); gives what flame.models
--- needs of it.
+--- GPT-2 (Radford et al. 2019). Given what models share (models/parts.lua); gives its entry in
+--- flame.models.
 local flame = require "flame"
 local nn = require "flame.nn"
 

@@ -1,6 +1,6 @@
---- JSON as values of Lua, for the files beside a model's weights. Objects are tables by name, lists
--- are tables with the metatable 'list', null is the value 'null', so that what is read can be
--- written again. Given nothing; gives {read, write, list, null}.
+--- JSON as values of Lua, for the files that come with a model's weights. Objects are tables by
+-- name, lists are tables with the metatable 'list', null is the value 'null', so that what is read
+-- can be written again. Given nothing; gives {read, write, list, null}.
 local MAX_DEPTH <const> = 100
 
 local json = { list = { __name = "list" },
@@ -17,8 +17,8 @@ end
 local ESCAPES <const> = { ['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n",
   r = "\r", t = "\t" }
 
---- The character of "\uXXXX" at 'at', of two of them for one beyond the first plane, and where it
---- ends. Half a pair alone is the replacement character.
+--- The character of "\uXXXX" at 'at', or of a surrogate pair, and where it ends. An unpaired
+--- surrogate gives the replacement character.
 local function code_point(r, at)
   local hex = r.text:match("^\\u(%x%x%x%x)", at)
   if not hex then wrong(r, "a \\u without four digits", at) end

@@ -1,11 +1,11 @@
---- Llama (Touvron et al. 2023) and what differs from it by little: Mistral, Qwen2, Qwen3. Given
--- what models share (models/parts.lua); gives what flame.models needs of each.
+--- Llama (Touvron et al. 2023) and similar models: Mistral, Qwen2, Qwen3. Given what models share
+--- (models/parts.lua); gives an entry of flame.models for each.
 local nn = require "flame.nn"
 
 return function(parts)
   local class = parts.class
 
-  --- The table of rope_scaling for attention, and the base. Newer files have both in
+  --- The table rope_scaling for attention, and the base of the angles. Newer files have both in
   --- rope_parameters.
   local function rotary_of(c)
     local scaling, base = c:get "rope_scaling", c:num("rope_theta", 10000)

@@ -1,8 +1,8 @@
---- What the models of flame.models share: reading of a configuration, numbered layers, activations,
+--- What the models of flame.models share: reading a configuration, numbered layers, activations,
 -- the masks, positions and caches of a decoder. Given flame.internal; gives a table of functions.
 --
--- Names are Hugging Face's, whose lists count from 0, so that a module's state_dict is a file of
--- that form; so are ids, which count from 0 wherever a model takes or gives them.
+-- Names are Hugging Face's, with lists that count from 0, so that a module's state_dict has the
+-- names of its file; ids also count from 0 wherever a model takes or gives them.
 local flame = require "flame"
 local nn = require "flame.nn"
 local json = require "flame.models.json"
@@ -47,7 +47,7 @@ end
 function Config:flag(name, default)
   return read(self, name, default, "true or false", function(v) return type(v) == "boolean" end)
 end
---- One of the words, those of 'known', which is a set.
+--- The value of a name, which must be one of the words in the set 'known'.
 function Config:word(name, default, known)
   local names = {}
   for word in pairs(known) do names[#names + 1] = word end
@@ -95,7 +95,8 @@ function Stack:init(n, make)
 end
 parts.Stack = Stack
 
---- A class of modules of a model: init(self, c, as) from a configuration, with dtype and device.
+--- Makes a class of modules of a model: init(self, c, as) gets a configuration, and dtype and
+--- device in 'as'.
 function parts.class(name, init, forward)
   local made = nn.Module.extend(name)
   made.init, made.forward = init, forward
@@ -105,7 +106,8 @@ end
 --- Rows of a table by ids from 0.
 function parts.rows(layer, ids) return layer(ids + 1) end
 
---- Attention of a module's num_heads heads among all positions: q, k and v (batch, time, features).
+--- Attention with a module's num_heads heads, of all positions to all: q, k and v (batch, time,
+--- features).
 function parts.attend(self, q, k, v, mask)
   local b, t, d = q:size(1), q:size(2), q:size(3)
   local function heads(x)
@@ -124,7 +126,7 @@ function parts.need_ids(op, name, ids)
   end
   return ids
 end
---- A mask (batch, time) of the shape of ids as bool: true, or not 0, where there is a token.
+--- A mask (batch, time) of the shape of ids, converted to bool: true where there is a token.
 function parts.need_mask(op, mask, ids)
   if mask == nil then return nil end
   if mask.ndim ~= 2 or mask:size(1) ~= ids:size(1) or mask:size(2) ~= ids:size(2) then
@@ -137,7 +139,7 @@ end
 -- ---- caches -------------------------------------------------------------------------------------
 ---@class flame.ModelCache
 ---@field batch integer   sequences
----@field length integer  positions there is room for
+---@field length integer  number of positions that fit
 ---@field seen integer    positions that are written
 local ModelCache = { __name = "ModelCache" }
 ModelCache.__index, ModelCache.__newindex = objects.closed("ModelCache", ModelCache,
@@ -147,12 +149,12 @@ function ModelCache:__tostring()
 end
 objects.classes.ModelCache = ModelCache
 
---- A cache of a layer's keys and values each: layer(i) makes one.
+--- A cache with keys and values for each layer; layer(i) makes that of layer i.
 function parts.cache(batch, length, layers)
   return setmetatable({ batch = batch, length = length, seen = 0, layers = layers }, ModelCache)
 end
 
---- Keys and values after those that a cache of one layer has.
+--- Appends keys and values to the cache of one layer.
 function parts.remember(cache, k, v)
   local at = flame.arange(k:size(3), { device = k.device }) + cache.seen
   cache.k:index_copy_(3, at, k:detach():to(cache.k.dtype))
@@ -173,7 +175,7 @@ local function check_cache(op, cache, b, t)
 end
 
 --- Notes in the cache which positions have tokens: cache.real (batch, length), absent while all
---- have, and cache.count (batch, 1), how many came before.
+--- have one; and cache.count (batch, 1), the number of tokens so far.
 local function note_real(cache, mask, b, t)
   if not mask and not cache.real then return end
   local o = { dtype = "bool", device = mask and mask.device or cache.real.device }
@@ -186,8 +188,8 @@ local function note_real(cache, mask, b, t)
   cache.real = flame.cat({ cache.real:narrow(2, 1, seen), mask, flame.ones({ b, rest }, o) }, 2)
 end
 
---- Which keys each of t queries sees beyond their order, (batch, 1, t, keys); nil: all. A position
---- without a token sees itself, so that its sums are numbers.
+--- Which keys each of t queries may see apart from the causal order, (batch, 1, t, keys); nil: all.
+--- A position without a token sees itself, so that its softmax is not NaN.
 local function visible_of(mask, cache, b, k, q)
   local real = mask
   if cache then real = cache.real end
@@ -197,8 +199,8 @@ local function visible_of(mask, cache, b, k, q)
 end
 
 --- What the layers of a decoder need in one call on ids (batch, time): positions from 0, (batch or
---- 1, time); mask, as visible_of has it, and near, which hides keys beyond the window too; the
---- caches of the layers. done() is to be called at the end.
+--- 1, time); mask, from visible_of; near, which also hides keys outside of the window; the caches
+--- of the layers. done() must be called at the end.
 function parts.run(op, ids, attention_mask, cache, window)
   parts.need_ids(op, "ids", ids)
   local b, t, device = ids:size(1), ids:size(2), ids.device
@@ -230,7 +232,8 @@ function parts.run(op, ids, attention_mask, cache, window)
     if cache.count then cache.count = cache.count + (step and step:narrow(2, t, 1) or t) end
     cache.seen = cache.seen + t
   end
-  --- The mask with the order of the positions, for attention that knows of none; nil: causal.
+  --- The mask including the causal order, for attention that does not apply it by itself; nil:
+  --- causal attention does.
   function run.ordered()
     if run.whole == nil and (run.mask or cache) then
       local order = k:le(q)

@@ -1,5 +1,5 @@
 --- The vision transformer (Dosovitskiy et al. 2020). Given what models share (models/parts.lua);
--- gives what flame.models needs of its architectures.
+-- gives its entry in flame.models.
 local flame = require "flame"
 local nn = require "flame.nn"
 

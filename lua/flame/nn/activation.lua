@@ -18,8 +18,8 @@ return function(nn, shared)
     return names, defaults
   end
 
-  --- A class that keeps what its constructor is given, where it is not as by default, under
-  --- 'options' by names; a tensor among them is a buffer, so that it moves with the module.
+  --- Makes a class that keeps the arguments of its constructor that differ from the defaults, by
+  --- name, in 'options'; a tensor among them is a buffer, so that it moves with the module.
   local function keeper(text)
     local names, defaults, made
     made = shared.class(text, function(self, ...)
@@ -49,11 +49,11 @@ return function(nn, shared)
   end
   shared.keeper = keeper
 
-  --- The module of an elementwise function or one along an axis: f(x, options).
+  --- Makes the module of a function of one tensor: f(x, options).
   local function activation(text, f)
     call(keeper("nn." .. text), "(x: T) -> T", function(self, x) return f(x, self.options) end)
   end
-  --- Those of flame's functions that take the options by name.
+  --- Makes the module of a function of flame that takes the options by name.
   local function of_function(text, op)
     activation(text, function(x, o)
       if next(o) == nil then return flame[op](x) end
@@ -97,14 +97,15 @@ return function(nn, shared)
     return x:narrow(d, 1, n // 2) * x:narrow(d, n // 2 + 1, n // 2):sigmoid()
   end)
 
-  --- leaky_relu with a slope drawn between lower and upper while training, their mean else.
+  --- leaky_relu with a slope drawn between lower and upper while training, and otherwise their
+  --- mean.
   class("nn.RReLU(lower = 0.125, upper = 0.3333333333333333, *, inplace = false)",
     function(self, lower, upper) self.lower, self.upper = lower, upper end)
   call(nn.RReLU, "(x: T) -> T",
     function(self, x) return flame.rrelu(x, self.lower, self.upper, self.training) end)
   function nn.RReLU:extra() return ("lower=%g, upper=%g"):format(self.lower, self.upper) end
 
-  --- x where positive, else a x; a is learnt: one number, or one a channel (axis 2).
+  --- x where it is positive, else a x; a is learnt: one number, or one per channel (axis 2).
   class("nn.PReLU(num_parameters: int = 1, init = 0.25, device?: device, dtype?: dtype)",
     function(self, n, value, device, dtype)
       self.num_parameters = n
@@ -121,15 +122,15 @@ return function(nn, shared)
   end)
   function nn.PReLU:extra() return "num_parameters=" .. self.num_parameters end
 
-  --- Gives its argument back; whatever the constructor is given.
+  --- Returns its argument; the constructor takes any arguments.
   class("nn.Identity(...)", function() end)
   function nn.Identity:forward(...) return ... end
 
-  --- Axes start_dim to end_dim as one.
+  --- Joins axes start_dim to end_dim into one.
   activation("Flatten(start_dim: axis = 2, end_dim: axis = -1, inplace = false)", function(x, o)
     return x:flatten(o.start_dim or 2, o.end_dim or -1)
   end)
-  --- An axis as several.
+  --- Splits an axis into several.
   class("nn.Unflatten(dim: axis, unflattened_size: int[])", function(self, d, sizes)
     rawset(self, "d", d)
     rawset(self, "sizes", sizes)

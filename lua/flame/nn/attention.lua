@@ -7,7 +7,7 @@ return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
   local put, keys = shared.put, shared.keys
 
-  --- Features and heads, whose names in the declaration are given.
+  --- Checks the numbers of features and heads; name, heads_name: their names in the declaration.
   local function heads_of(what, d, heads, name, heads_name)
     positive(what, name, d)
     positive(what, heads_name, heads)
@@ -17,7 +17,8 @@ return function(nn, shared)
   --- Causal self-attention over (batch, time, size) with 'heads' heads:
   --- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection. Groups of
   --- heads / num_kv_heads heads read the same keys and values. rotary = true, or {dim =, base =,
-  --- scaling =, interleaved =} as in GroupedQueryAttention: positions turn queries and keys.
+  --- scaling =, interleaved =} as in GroupedQueryAttention: queries and keys are rotated by
+  --- position.
   class([[nn.CausalSelfAttention(size: int, heads: int, dropout = 0, bias = true, *,
     num_kv_heads?: int, rotary?: bool|table)]],
     function(self, d, heads, dropout, bias, kv_heads, rotary)
@@ -29,17 +30,17 @@ return function(nn, shared)
       self.proj = nn.Linear(d, d, bias)
       self.drop = nn.Dropout(dropout)
     end)
-  --- What attention has seen of a text that is written token by token: keys and values of up to
-  --- 'length' positions, so that each is computed once. Give it to forward; it counts its positions
-  --- in 'seen'. Nothing is differentiated through it.
+  --- A cache for a text that is generated token by token: keys and values of up to 'length'
+  --- positions, so that each is computed once. Pass it to forward; its field 'seen' counts the
+  --- positions in it. No gradient goes through it.
   put(nn.CausalSelfAttention, "CausalSelfAttention:cache(batch: int, length: int) -> KeyCache",
     function(self, batch, length)
       return keys.cache("CausalSelfAttention:cache", self.qkv.weight, batch, self.num_kv_heads,
         length, self.d // self.heads)
     end, "CausalSelfAttention:cache")
-  --- x (batch, time, d); cache: of self:cache, whose positions come before those of x.
+  --- x (batch, time, d); cache: from self:cache; its positions come before those of x.
   call(nn.CausalSelfAttention, "(x: T, cache?: table) -> T", function(self, x, cache)
-    -- A table without the class of caches may be the options, where the cache has its name.
+    -- A plain table may be the options, with the cache by name.
     if cache and not getmetatable(cache) and cache.cache ~= nil then cache = cache.cache end
     local b, t, d = x:size(1), x:size(2), self.d
     local h, kv, size = self.heads, self.num_kv_heads, self.d // self.heads
@@ -75,11 +76,11 @@ return function(nn, shared)
   --- mha(query, key, value, {key_padding_mask, need_weights = true, attn_mask, average_attn_weights
   --- = true, is_causal}) gives the result and the weights (batch, time, source), nil without
   --- need_weights. In a bool mask true leaves a position out, as in PyTorch's module (and not as in
-  --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and
-  --- holds beside one.
+  --- scaled_dot_product_attention). With query alone it is self-attention; is_causal needs no mask,
+  --- and is applied in addition to one.
   ---
-  --- num_kv_heads and rotary as in CausalSelfAttention. A cache, of its method cache, lets the keys
-  --- of a call stand after those of the calls before; masks are then over the cache's length.
+  --- num_kv_heads and rotary as in CausalSelfAttention. With a cache, made by its method cache, the
+  --- keys of a call are appended to those of earlier calls; masks then cover the cache's length.
   class([[nn.MultiheadAttention(embed_dim: int, num_heads: int, dropout = 0, bias = true,
     add_bias_kv = false, add_zero_attn = false, kdim: int = embed_dim, vdim: int = embed_dim,
     batch_first = false, device?: device, dtype?: dtype, *, num_kv_heads?: int,
@@ -105,7 +106,7 @@ return function(nn, shared)
     if bias then self.in_proj_bias = nn.Parameter(flame.zeros({ d + 2 * kv }, as)) end
     self.out_proj = nn.Linear(d, d, bias, device, dtype)
     if bias then nn.init.zeros(self.out_proj.bias) end
-    if add_bias_kv then                                    -- one more key and value, learnt
+    if add_bias_kv then                                    -- an additional learnt key and value
       local function row()
         return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, kv }, as)))
       end
@@ -131,8 +132,8 @@ return function(nn, shared)
     return y:reshape(x:size(1), x:size(2), h, size):transpose(2, 3)
   end
 
-  -- What is added to the scores (batch, heads, time, source): -inf where a mask says so, and, if
-  -- 'causal', in the future, and where a cache is not written. nil: nothing.
+  -- The bias of the scores (batch, heads, time, source): -inf where a mask says so, in the future
+  -- if 'causal', and where a cache is not written. nil: there is none.
   local function bias_of(self, o, q, k, extra, causal)
     local out
     local function add(mask, shape, name)
@@ -170,7 +171,7 @@ return function(nn, shared)
     return out and extra > 0 and out:pad({ 0, extra }) or out
   end
 
-  -- keys or values with the learnt row (1, 1, d) and with zeros after.
+  -- Appends the learnt row (1, 1, d), if any, and zeros to keys or values.
   local function with_rows(self, x, row)
     local h, more = self.num_kv_heads, { x }
     if row then more[2] = row:reshape(1, h, 1, x:size(4)):expand({ x:size(1), h, 1, x:size(4) }) end
@@ -185,7 +186,7 @@ return function(nn, shared)
     local groups = self.num_heads // self.num_kv_heads
     k, v = with_rows(self, k, self.bias_k), with_rows(self, v, self.bias_v)
     if o.need_weights == false then
-      -- the rows after are seen by all
+      -- the appended rows are seen by all
       local causal = o.is_causal and extra == 0 and not o.cache
       return flame.scaled_dot_product_attention(q, k, v,
         { is_causal = causal or false, dropout_p = drop, enable_gqa = groups > 1,
@@ -199,15 +200,16 @@ return function(nn, shared)
     return weights:matmul(v), weights
   end
 
-  --- Room for the keys and values of up to 'length' positions of a batch: for calls one after the
-  --- other, which count them in 'seen'. Nothing is differentiated through it.
+  --- Memory for the keys and values of up to 'length' positions of a batch, for successive calls;
+  --- 'seen' counts the positions in it. No gradient goes through it.
   put(nn.MultiheadAttention, "MultiheadAttention:cache(batch: int, length: int) -> KeyCache",
     function(self, batch, length)
       return keys.cache("MultiheadAttention:cache", self.out_proj.weight, batch, self.num_kv_heads,
         length, self.embed_dim // self.num_heads)
     end)
 
-  --- q, k and v with their positions, k and v with those before in the cache; o.at: q's positions.
+  --- q, k and v after rotary positions and, with a cache, k and v with the earlier ones; sets o.at,
+  --- q's positions.
   local function placed(self, o, q, k, v)
     local cache, seen = o.cache, o.cache and o.cache.seen or 0
     if cache then
@@ -257,9 +259,9 @@ return function(nn, shared)
 
   -- ---- blocks -----------------------------------------------------------------------------------
   --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
-  --- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d,
-  --- dropout = 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
-  --- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
+  --- (batch, time, d). {causal = false: the default of is_causal in calls, hidden = 4 d, dropout =
+  -- 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
+  -- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
   class([[nn.TransformerBlock(size: int, heads: int, dropout = 0, bias = true, causal = false,
     hidden?: int, *, num_kv_heads?: int, rotary?: bool|table)]],
     function(self, d, heads, dropout, bias, causal, hidden, kv_heads, rotary)
@@ -274,7 +276,7 @@ return function(nn, shared)
     self.mlp = nn.Sequential { nn.Linear(d, hidden, bias), nn.GELU(), nn.Linear(hidden, d, bias),
       nn.Dropout(dropout) }
   end)
-  --- The cache of its attention.
+  --- A cache for its attention.
   put(nn.TransformerBlock, "TransformerBlock:cache(batch: int, length: int) -> KeyCache",
     function(self, batch, length) return self.attention:cache(batch, length) end)
   call(nn.TransformerBlock, [[(x: T, attn_mask?: T, key_padding_mask?: T, is_causal?: bool,
@@ -288,7 +290,7 @@ return function(nn, shared)
       return x + self.mlp(self.norm2(x))
     end)
 
-  --- The function that an activation is or names.
+  --- The function of an activation, which is given as a function or by name.
   function shared.activation_of(what, f)
     local given = type(f) == "string" and flame[f] or f
     if not flame.internal.callable(given) then fail("%s: there is no activation %s", what, f) end
@@ -310,7 +312,7 @@ return function(nn, shared)
     self.norm_first = norm_first
     self.self_attn = nn.MultiheadAttention(d, heads,
       { dropout = p, bias = bias, batch_first = batch_first, dtype = dtype, device = device })
-    self.linear1 = nn.Linear(d, hidden, as)        -- a line each: order of assignment counts
+    self.linear1 = nn.Linear(d, hidden, as)        -- one line each: the order of assignment counts
     self.dropout = nn.Dropout(p)
     self.linear2 = nn.Linear(hidden, d, as)
     self.norm1 = nn.LayerNorm(d, eps, as)

@@ -7,9 +7,9 @@ return function(nn, shared)
   local where = flame.where
 
   --- A copy of a network whose parameters are the mean of those given to update_parameters
-  --- (Izmailov et al. 2018), or with decay = d their exponential mean, d times the old and 1 - d
-  --- times the new; avg_fn(averaged, current, count) is another rule. use_buffers: buffers are
-  --- averaged too, else they are those of the last update. averaged(…) calls the copy.
+  --- (Izmailov et al. 2018), or with decay = d their exponential mean, d times the old value and 1
+  -- - d times the new one; avg_fn(averaged, current, count) is another rule. use_buffers: buffers
+  -- are averaged too, else they are those of the last update. averaged(…) calls the copy.
   class("nn.AveragedModel(model: Module, *, decay?: num, avg_fn?: fn, use_buffers = false)",
     function(self, model, decay, avg_fn, use_buffers)
       if decay and not (decay >= 0 and decay <= 1) then
@@ -27,7 +27,7 @@ return function(nn, shared)
     return self.decay and ("decay=%g"):format(self.decay) or ""
   end
 
-  --- One more network of the same form enters the average; the first is taken as it is.
+  --- Adds a network of the same form to the average; the first one is copied.
   put(nn.AveragedModel, "AveragedModel:update_parameters(model: Module)", function(self, model)
     local op, decay, avg_fn = "AveragedModel:update_parameters", self.decay, self.avg_fn
     local n = self.n_averaged
@@ -60,9 +60,9 @@ return function(nn, shared)
     end)
   end)
 
-  --- Runs inputs through a network for its batch norms alone: their statistics become the means
-  --- over these inputs, as is needed after averaging. batches: a list of inputs, or what a for loop
-  --- goes through; of several values the first is the input.
+  --- Runs inputs through a network to set the statistics of its batch norms to the means over these
+  --- inputs, as is needed after averaging. batches: a list of inputs, or an iterator as for a for
+  --- loop; of several values the first is the input.
   put(nn.utils, "nn.utils.update_bn(batches: any, model: Module)", function(batches, model)
     local norms, momenta, training = {}, {}, model.training
     for _, m in ipairs(model:modules()) do

@@ -146,8 +146,8 @@ return function(nn, shared)
   end
 
   -- ---- padding ----------------------------------------------------------------------------------
-  --- A module that pads n axes by a number on all sides, or by {left, right, top, bottom, …} as
-  --- :pad takes it; value: of the constant.
+  --- Makes a module that pads n axes by a number on all sides, or by {left, right, top, bottom, …}
+  --- as for :pad; value: the constant.
   local function padding_module(text, n, mode)
     local name = text:match("%.(%w+)%(")
     local made = class(text, function(self, amount, value)
@@ -179,8 +179,8 @@ return function(nn, shared)
 
   -- ---- modules of one function -----------------------------------------------------------------
   local ONE = "(x: T) -> T"
-  --- A module that calls flame[op] with the options that it keeps; first: those that stand before
-  --- them there by position.
+  --- Makes a module that calls flame[op] with the options that it keeps; first: names of those that
+  --- flame[op] takes by position.
   local function simple(text, op, first)
     local made = shared.keeper("nn." .. text)
     call(made, ONE, function(self, x)
@@ -207,15 +207,16 @@ return function(nn, shared)
     --- The mean of each window.
     simple(text [[AvgPoolND(kernel_size: DIMS, stride?: DIMS, padding: DIMS = 0, ceil_mode = false,
       count_include_pad = true, divisor_override?: int)]], text "avg_poolND")
-    --- Means over windows such that the result has this size; false keeps an axis' own.
+    --- Means over windows such that the result has this size; false keeps the size of an axis.
     simple(text "AdaptiveAvgPoolND(output_size: int|any[])", text "adaptive_avg_poolND")
-    --- Largest elements over windows such that the result has this size; false keeps an axis' own.
+    --- Largest elements of windows such that the result has this size; false keeps the size of an
+    --- axis.
     simple(text "AdaptiveMaxPoolND(output_size: int|any[], return_indices = false)",
       text "adaptive_max_poolND")
     --- The p-norm of each window.
     simple(text "LPPoolND(norm_type: num, kernel_size: DIMS, stride?: DIMS, ceil_mode = false)",
       text "lp_poolND", { "norm_type" })
-    --- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+    --- Puts values at the positions that MaxPool returned, and 0 elsewhere.
     local unpool = shared.keeper(text "nn.MaxUnpoolND(kernel_size: DIMS, stride?: DIMS, padding: DIMS = 0)")
     call(unpool, "(x: T, indices: T, output_size?: int[]) -> T", function(self, x, at, size)
       local o = self.options

@@ -1,5 +1,5 @@
---- Whole networks: deep copies, calls with other values of the parameters, tests of classes,
--- parameters by patterns of their names. Given the table of flame.nn, adds to it.
+--- Functions of whole networks: deep copies, calls with other values of the parameters, tests of
+--- classes, parameters by patterns of their names. Given the table of flame.nn, adds to it.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 
@@ -29,7 +29,8 @@ return function(nn, shared)
     if kind then return nn.Buffer(own, kind == "buffer") end
     return x.is_leaf and x.requires_grad and own:requires_grad_(true) or own
   end
-  --- Weights that hooks compute: the copy has the hooks already.
+  --- Copies what nn/lazy.lua keeps about weights that hooks compute; the copy has the hooks
+  --- already.
   local function copy_made(module, own)
     for name, entry in pairs(shared.made[module] or {}) do
       shared.made[own] = shared.made[own] or {}
@@ -39,7 +40,7 @@ return function(nn, shared)
       end } }
     end
   end
-  --- A copy of v: modules, plain tables and tensors deep, what occurs twice once; functions and
+  --- A deep copy of v: modules, plain tables and tensors are copied, each once; functions and
   --- objects of other classes are shared. seen: value -> its copy.
   local function copy(v, seen)
     if seen[v] ~= nil then return seen[v] end
@@ -71,7 +72,7 @@ return function(nn, shared)
   put(Module, "Module:clone() -> Module", function(self) return copy(self, {}) end)
 
   -- ---- calls with other values ------------------------------------------------------------------
-  --- The tensors below by name, all names of a shared one.
+  --- The tensors below by name, with all names of a shared tensor.
   local function tensors_by_name(net)
     local by, names = {}, {}
     for _, entry in ipairs(shared.collect(net, nil, function(path, x) by[path] = x end)) do
@@ -129,15 +130,15 @@ return function(nn, shared)
   end
 
   -- ---- by pattern -------------------------------------------------------------------------------
-  --- Raises for what is no pattern of Lua.
+  --- Raises if one of them is not a pattern of Lua.
   function shared.check_patterns(op, patterns)
     for _, pattern in ipairs(patterns) do
       local ok, why = pcall(string.find, "", pattern)
       if not ok then fail(op, "'%s' is no pattern of Lua: %s", pattern, why) end
     end
   end
-  --- Calls f(name, parameter) where a pattern of Lua is found in the name; raises before that
-  --- where one is found in none.
+  --- Calls f(name, parameter) for each name that matches one of the patterns of Lua; raises before
+  --- that if a pattern matches no name.
   local function matching(op, net, patterns, f)
     if #patterns == 0 then fail(op, "need a pattern of names, as \"^encoder%%.\"") end
     shared.check_patterns(op, patterns)
@@ -159,23 +160,23 @@ return function(nn, shared)
     for i, x in ipairs(list) do f(names[i], x) end
     return names
   end
-  --- Stops the training of the parameters in whose names a pattern of Lua is found, as
-  --- "^encoder%." or "bias$"; gives their names. Their gradients are dropped.
+  --- Stops the training of the parameters with names that match a pattern of Lua, such as
+  --- "^encoder%." or "bias$", and returns the names. Their gradients are dropped.
   put(Module, "Module:freeze(patterns...: str) -> table", function(self, ...)
     return matching("freeze", self, { ... }, function(_, x)
       x:requires_grad_(false)
       x.grad = nil
     end)
   end)
-  --- Trains the parameters again in whose names a pattern of Lua is found; gives their names.
+  --- Trains the parameters with names that match a pattern of Lua again, and returns the names.
   put(Module, "Module:unfreeze(patterns...: str) -> table", function(self, ...)
     return matching("unfreeze", self, { ... }, function(_, x) x:requires_grad_(true) end)
   end)
 
   --- Groups for an optimiser: {{"norm", lr = 1e-3}, {"bias$", "^embed", weight_decay = 0},
-  --- {lr = 1e-4}}, each with patterns of Lua and options. A parameter is in the first group of
-  --- which a pattern is found in its name; a group without patterns takes those that are left,
-  --- else they make one. Frozen parameters are left out.
+  --- {lr = 1e-4}}, each with patterns of Lua and options. A parameter belongs to the first group
+  --- with a pattern that matches its name. A group without patterns takes the remaining ones; if
+  --- there is no such group, they make another one. Frozen parameters are left out.
   put(Module, "Module:parameter_groups(groups: table[]) -> table[]", function(self, groups)
     if #groups == 0 then
       fail("parameter_groups", "need a list of groups, as {{\"bias$\", weight_decay = 0}}")

@@ -1,7 +1,7 @@
---- What stands under the names of a module: parameters and buffers beside its table, so that each
--- assignment to their names is seen, everything else in it. Given the keys of each module in order
--- of first assignment, the kinds of marked tensors, what raises, and nn.Buffer; gives functions
--- for nn.lua.
+--- The fields of a module. Parameters and buffers are kept outside its table, so that each
+--- assignment to their names is seen; everything else is in the table. Given the keys of each
+--- module in the order of first assignment, the kinds of marked tensors, the function that raises,
+--- and nn.Buffer; gives functions for nn.lua.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 
@@ -11,7 +11,7 @@ return function(order, kinds, fail, buffer)
 
   local function marked(x) return type(x) == "userdata" and kinds[x] ~= nil end
 
-  --- The value that the module itself holds under a key; its class is not looked at.
+  --- The value that the module itself has for a key, apart from its class.
   local function field(self, key)
     local tensors = held[self]
     local x = tensors and tensors[key]
@@ -19,8 +19,8 @@ return function(order, kinds, fail, buffer)
     return rawget(self, key)
   end
 
-  --- What the name of 'old', a parameter or buffer, may be given: such a one,
-  --- nothing, and a buffer's any tensor.
+  --- The value that replaces 'old', a parameter or buffer, under its name: one of the same kind,
+  --- nil, or for a buffer any tensor. Raises for others.
   local function successor(self, key, old, value)
     if value == nil or marked(value) then return value end
     local class, name = getmetatable(self).__name, tostring(key)
@@ -35,7 +35,7 @@ return function(order, kinds, fail, buffer)
     return buffer(value, kinds[old] == "buffer")
   end
 
-  --- Assignment to a key that the table itself has no value for.
+  --- Called for an assignment to a key that the table itself does not have.
   local function note(self, key, value)
     local keys, tensors = order[self], held[self]
     if not keys then
@@ -56,7 +56,8 @@ return function(order, kinds, fail, buffer)
     tensors[key] = value
   end
 
-  --- The parameter or buffer at a key; one that took the place of a plain value goes where all are.
+  --- The parameter or buffer at a key. One that was assigned in place of a plain value is in the
+  --- table; it is moved out.
   local function settled(self, key)
     local x = rawget(self, key)
     if not marked(x) then return field(self, key) end
@@ -66,7 +67,7 @@ return function(order, kinds, fail, buffer)
     return x
   end
 
-  -- A module's own length and pairs, with its parameters and buffers.
+  -- Length and pairs of a module, with its parameters and buffers.
   local function length(self)
     local n = rawlen(self)
     while field(self, n + 1) ~= nil do n = n + 1 end
@@ -79,7 +80,7 @@ return function(order, kinds, fail, buffer)
     return next, all
   end
 
-  --- Lets the instances of a class read and write so.
+  --- Makes the instances of a class read and write fields in this way.
   local function give(class)
     class.__index = function(self, key)
       local tensors = held[self]
@@ -95,7 +96,8 @@ return function(order, kinds, fail, buffer)
   local bare = setmetatable({}, { __mode = "k" })      -- derived class -> the class
   local derived = setmetatable({}, { __mode = "kv" })
 
-  --- The class of modules of 'class' that have computed names: as 'class', but for reading these.
+  --- The class of those modules of 'class' that have computed names: as 'class', except that it
+  --- computes these.
   local function derive(class)
     if bare[class] then return class end
     local own = derived[class]
@@ -119,8 +121,8 @@ return function(order, kinds, fail, buffer)
     return own
   end
 
-  --- Lets a module's name read as f(module); a parameter of that name stays where it is, for
-  --- parameters() and state_dict(). f = nil: the name is as it was.
+  --- Makes a field of a module read as f(module); a parameter of that name remains for parameters()
+  --- and state_dict(). f = nil: the field is as before.
   local function compute(self, key, f)
     local list = computed[self] or {}
     list[key] = f
@@ -129,7 +131,7 @@ return function(order, kinds, fail, buffer)
     setmetatable(self, next(list) and derive(class) or bare[class] or class)
   end
 
-  --- The computed names of one module are those of another too.
+  --- Gives a module the computed names of another.
   local function compute_as(self, other)
     for key, f in pairs(computed[other] or {}) do compute(self, key, f) end
   end
@@ -144,7 +146,7 @@ return function(order, kinds, fail, buffer)
     end
     tensors[key] = x
   end
-  --- Names and tensors beside a module's table.
+  --- The parameters and buffers of a module by name.
   local function tensors_of(self) return held[self] or {} end
 
   return { marked = marked, field = field, settled = settled, give = give, compute = compute,

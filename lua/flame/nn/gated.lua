@@ -11,21 +11,21 @@ return function(nn, shared)
     as.bias = bias
     self.proj = nn.Linear(inputs, 2 * outputs, as)
   end
-  --- The first half of the features times f of the second.
+  --- The first half of the features times f(second half).
   local function gate(x, f)
     local n = x:size(-1) // 2
     return x:narrow(-1, 1, n) * f(x:narrow(-1, n + 1, n))
   end
-  --- x goes through one matrix to twice the features; the second half, through gelu, gates the
-  --- first.
+  --- A linear layer to twice the features; the result is its first half times gelu of its second
+  --- half.
   class([[nn.GEGLU(in_features: int, out_features: int, bias = true, device?: device,
     dtype?: dtype)]], function(self, inputs, outputs, bias, device, dtype)
     setup(self, "GEGLU", inputs, outputs, bias, { device = device, dtype = dtype })
   end)
   call(nn.GEGLU, "(x: T) -> T", function(self, x) return gate(self.proj(x), flame.gelu) end)
 
-  --- x goes through one matrix to twice the features; the second half, through silu, gates the
-  --- first.
+  --- A linear layer to twice the features; the result is its first half times silu of its second
+  --- half.
   class([[nn.SwiGLU(in_features: int, out_features: int, bias = true, device?: device,
     dtype?: dtype)]], function(self, inputs, outputs, bias, device, dtype)
     setup(self, "SwiGLU", inputs, outputs, bias, { device = device, dtype = dtype })
@@ -33,9 +33,9 @@ return function(nn, shared)
   call(nn.SwiGLU, "(x: T) -> T", function(self, x) return gate(self.proj(x), flame.silu) end)
 
   local gates = { geglu = "GEGLU", swiglu = "SwiGLU" }
-  --- Two linear layers over the last axis with an activation between them, a function's name as
-  --- "gelu", or "geglu" or "swiglu" for a gated layer. hidden is 4 features unless given; dropout
-  --- acts after the activation.
+  --- Two linear layers over the last axis with an activation between them: the name of a function
+  --- such as "gelu", or "geglu" or "swiglu" for a gated layer. hidden is by default 4 times the
+  --- features; dropout acts after the activation.
   class([[nn.FeedForward(features: int, hidden?: int, activation: str = "gelu", dropout = 0,
     bias = true, out_features?: int, device?: device, dtype?: dtype)]],
     function(self, features, hidden, activation, dropout, bias, outputs, device, dtype)

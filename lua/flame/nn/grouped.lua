@@ -21,11 +21,11 @@ return function(nn, shared)
   end
 
   --- Attention over (batch, time, embed_dim) in which groups of num_heads / num_kv_heads heads read
-  --- the same keys and values; positions turn queries and keys (rotary; the first rotary_dim
-  --- features of a head, 0: none). q_proj, k_proj, v_proj and o_proj are linear layers; qk_norm:
-  --- RMS norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear", factor =},
-  --- or "llama3". attention(x, {attn_mask: true takes part, or floats that are added; cache = of
-  --- its method}).
+  --- the same keys and values; queries and keys are rotated by position (the first rotary_dim
+  -- features of a head, 0: none). q_proj, k_proj, v_proj and o_proj are linear layers; qk_norm: RMS
+  -- norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear", factor =}, or
+  -- "llama3". attention(x, {attn_mask: true takes part, or floats that are added; cache: made by
+  -- its method cache}).
   class([[nn.GroupedQueryAttention(embed_dim: int, num_heads: int, num_kv_heads?: int, *,
     head_dim?: int, causal = true, bias = false, out_bias = false, dropout = 0, qk_norm = false,
     rotary_dim?: int, rope_base = 10000, rope_scaling?: any, interleaved = false, eps = 1e-6,
@@ -56,15 +56,15 @@ return function(nn, shared)
       self.rates = keys.rates(rotary_dim, rope_base, keys.scaling(GQA, rope_scaling))
     end)
 
-  --- Room for the keys and values of up to 'length' positions of a batch, which is written token by
-  --- token: for forward, which counts them in 'seen'. Nothing is differentiated through it.
+  --- Memory for the keys and values of up to 'length' positions of a batch that is generated token
+  --- by token. Pass it to forward; 'seen' counts the positions in it. No gradient goes through it.
   put(nn.GroupedQueryAttention, "GroupedQueryAttention:cache(batch: int, length: int) -> KeyCache",
     function(self, batch, length)
       return keys.cache("GroupedQueryAttention:cache", self.k_proj.weight, batch, self.num_kv_heads,
         length, self.head_dim)
     end)
 
-  --- The mask given and the one of the order, which a cache needs as well.
+  --- The given mask combined with the causal one, which calls with a cache need too.
   local function mask_of(self, mask, cache, at)
     if not cache then return mask, self.causal and not mask, self.causal and mask and #at or nil end
     return mask, false, cache.length

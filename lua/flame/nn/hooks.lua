@@ -5,7 +5,8 @@ local arguments = require "flame.base.arguments"
 return function(nn, shared)
   local Module, fail = nn.Module, shared.fail
 
-  --- What a backward hook gave back, as one gradient; gradients stand for those that it left out.
+  --- Joins the gradients that a backward hook returned into one; those that it left out are as in
+  --- 'gradients'.
   local function rejoin(what, new, gradients, places)
     if flame.is_tensor(new) and #places == 1 then new = { [places[1]] = new } end
     if type(new) ~= "table" then
@@ -26,9 +27,9 @@ return function(nn, shared)
     return flame.cat(flat, 1)
   end
 
-  --- The tracked ones among args become parts of one tensor, whose gradient is all of theirs at
-  --- once: f gets it as a list, false for the other arguments, and may return another. Gives that
-  --- list, and how many are tracked.
+  --- Replaces the tracked arguments by parts of one tensor, so that all their gradients arrive
+  --- together: f gets them as a list, with false for the other arguments, and may return another
+  --- list. Returns the arguments, and how many are tracked.
   local function join_arguments(what, args, f)
     local gradients, places, sizes, flat, like = {}, {}, {}, {}, {}
     for k = 1, args.n do
@@ -56,9 +57,10 @@ return function(nn, shared)
     return gradients, #places
   end
 
-  --- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two
-  --- lists with false where there is none. A list that it returns replaces the first; of several
-  --- results the second has the first's. Gives a table with remove().
+  --- f(module, gradients of the arguments, gradients of the result) runs in each backward, with two
+  --- lists that have false where there is no gradient. A list that it returns replaces the first.
+  --- If forward has several results, the second list has the gradient of the first result. Returns
+  --- a table with remove().
   shared.put(Module, "Module:register_full_backward_hook(f: fn) -> table", function(self, f)
     local call                                           -- of the module
     local before = self:register_forward_pre_hook(function(module, args)

@@ -14,7 +14,7 @@ return function(nn, shared)
     return flame.no_grad(function() return x:copy_(make(x)) end)
   end
 
-  --- A function of nn.init and its name with an underscore.
+  --- Defines a function of nn.init, also under its name with an underscore.
   local function def(text, f)
     local name = text:match("^[%w_]+")
     put(init, "nn.init." .. text, f, "init." .. name)
@@ -46,7 +46,7 @@ return function(nn, shared)
     end)
   end)
 
-  --- A convolution that passes its input on: weight (out, in, …) with ones in the middle.
+  --- A convolution that copies its input: weight (out, in, …) with ones in the middle.
   def("dirac(x: T, groups: int = 1) -> T", function(x, groups)
     return rewrite(x, function()
       if x.ndim < 3 then fail("init.dirac: x has %d axes, need 3 to 5", x.ndim) end
@@ -83,8 +83,8 @@ return function(nn, shared)
   local gains = { linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, conv_transpose1d = 1,
     conv_transpose2d = 1, conv_transpose3d = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2),
     selu = 3 / 4 }
-  --- The factor by which an activation shrinks, to be made good by the weights before it.
-  --- param is the slope of leaky_relu.
+  --- The factor for the weights before an activation that makes up for its shrinking. param is the
+  --- slope of leaky_relu.
   put(init, "nn.init.calculate_gain(nonlinearity: str, param = 0.01) -> num",
     function(nonlinearity, slope)
       if nonlinearity == "leaky_relu" then return math.sqrt(2 / (1 + slope ^ 2)) end
@@ -121,7 +121,7 @@ return function(nn, shared)
     nonlinearity = "leaky_relu") -> T]],
     function(x, ...) return init.normal(x, 0, kaiming("kaiming_normal", x, ...)) end)
 
-  --- Normal between a and b, by the inverse of its distribution.
+  --- Normal numbers limited to a … b, by the inverse of the distribution function.
   def("trunc_normal(x: T, mean = 0, std = 1, a = -2, b = 2) -> T", function(x, mean, std, a, b)
     local function below(v)
       return flame.tensor((v - mean) / std / math.sqrt(2),
@@ -133,8 +133,8 @@ return function(nn, shared)
     end)
   end)
 
-  --- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes
-  --- from the second on count as one.
+  --- Saxe et al. 2013: a matrix with orthonormal rows or columns; axes from the second on count as
+  --- one.
   def("orthogonal(x: T, gain = 1) -> T", function(x, gain)
     return rewrite(x, function()
       if x.ndim < 2 then fail("init.orthogonal: x has %d axes, need at least 2", x.ndim) end
@@ -144,7 +144,7 @@ return function(nn, shared)
       local q, r = flame.qr(
         flame.normal({ long, short }, 0, 1,
           { dtype = x.dtype == "f64" and "f64" or "f32", device = x.device }))
-      q = q * r:diagonal():sign()                      -- so that the distribution is uniform
+      q = q * r:diagonal():sign()                      -- makes the distribution uniform
       return ((rows < columns and q:t() or q) * gain):reshape(x.shape):to(x.dtype)
     end)
   end)
@@ -171,7 +171,7 @@ return function(nn, shared)
     return flame.cat(flat, 1)
   end)
 
-  --- The way back, into the same handles.
+  --- The inverse: writes the vector's values into the parameters.
   put(utils, "nn.utils.vector_to_parameters(vec: T, parameters: T[])", function(vector, params)
     local n, at = 0, 1
     for _, p in ipairs(some("vector_to_parameters", params)) do n = n + p:numel() end

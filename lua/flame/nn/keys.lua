@@ -1,5 +1,6 @@
 --- What the attentions share: rotary positions of queries and keys, and the cache of keys and
--- values of a text that is written token by token. Given the table of flame.nn, adds to 'shared'.
+--- values for a text that is generated token by token. Given the table of flame.nn, adds to
+--- 'shared'.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local objects = require "flame.base.objects"
@@ -15,7 +16,8 @@ return function(_, shared)
     llama3 = { factor = true, low_freq_factor = true, high_freq_factor = true,
       original_max_position_embeddings = true },
   }
-  --- The scaling of rotary frequencies: {type = "linear", factor =} or "llama3" with its four.
+  --- Checks the scaling of rotary frequencies: {type = "linear", factor =}, or "llama3" with its
+  --- four numbers.
   function keys.scaling(op, o)
     if o == nil then return nil end
     local kind = type(o) == "table" and (o.rope_type or o.type)
@@ -39,7 +41,7 @@ return function(_, shared)
     return own
   end
 
-  --- How far each pair of features turns per position, as numbers.
+  --- The angle by which each pair of features turns per position, as numbers.
   function keys.rates(d, base, scaling)
     local list = {}
     for i = 0, d // 2 - 1 do
@@ -49,7 +51,7 @@ return function(_, shared)
         local wave = 2 * math.pi / rate                  -- positions of a full turn
         local turns = scaling.original_max_position_embeddings / wave
         local low, high = scaling.low_freq_factor, scaling.high_freq_factor
-        -- slow ones are divided by the factor, fast ones stay, those between are mixed
+        -- low rates are divided by the factor, high ones stay, those between are interpolated
         local share = math.max(0, math.min(1, (turns - low) / (high - low)))
         rate = rate * (share + (1 - share) / scaling.factor)
       end
@@ -59,7 +61,7 @@ return function(_, shared)
   end
 
   --- Rotary embedding of x (batch, heads, time, size): the first rotary_dim features of each head
-  --- are rotated by angles that grow with the position, which at (time) gives, counted from 1.
+  --- are rotated by angles proportional to the position. at (time): the positions, from 1.
   function keys.turned(self, x, at)
     local d = self.rotary_dim
     if d == 0 then return x end
@@ -82,8 +84,8 @@ return function(_, shared)
   end
 
   local ROTARY <const> = { dim = true, base = true, scaling = true, interleaved = true }
-  --- Sets what keys.turned reads, from the option 'rotary': true, or {dim =, base =, scaling =,
-  --- interleaved =}; nothing: no positions.
+  --- Sets the fields that keys.turned reads from the option 'rotary': true, or {dim =, base =,
+  --- scaling =, interleaved =}; nil or false: no rotation.
   function keys.set_rotary(self, op, rotary, size)
     local o = type(rotary) == "table" and rotary or {}
     for key in pairs(o) do
@@ -99,7 +101,7 @@ return function(_, shared)
     self.rates = keys.rates(dim, base, keys.scaling(op, o.scaling))
   end
 
-  --- Heads of keys: as many as of queries, or a divisor.
+  --- The number of heads of keys: by default that of queries, otherwise a divisor of it.
   function keys.heads(op, heads, kv_heads)
     if not kv_heads then return heads end
     positive(op, "num_kv_heads", kv_heads)
@@ -119,7 +121,8 @@ return function(_, shared)
     end
     return setmetatable({ k = rows(), v = rows(), seen = 0, length = length }, Cache)
   end
-  --- Is the cache one for this batch and these heads of keys, with room for t positions more?
+  --- Checks that the cache fits this batch and these heads of keys, and has room for t more
+  --- positions.
   function keys.check(op, cache, b, heads, t, size)
     if not flame.is_tensor(cache.k) then
       fail(op, "cache must come from its cache(batch, length), got %s", arguments.word(cache))
@@ -134,15 +137,16 @@ return function(_, shared)
         cache.length)
     end
   end
-  --- Keys and values after those that the cache has; the positions not yet written are masked.
+  --- Appends keys and values to the cache, and returns all of them; positions not yet written must
+  --- be masked.
   function keys.remember(cache, k, v, at)
     cache.k:index_copy_(3, at, k:detach():to(cache.k.dtype))
     cache.v:index_copy_(3, at, v:detach():to(cache.v.dtype))
     cache.seen = cache.seen + #at
     return cache.k:to(k.dtype), cache.v:to(v.dtype)
   end
-  --- Which of 'count' keys the positions 'at' may read (time, count): those up to their own, or,
-  --- not causal, up to the last.
+  --- Which of 'count' keys the positions 'at' may read, (time, count): if causal those up to their
+  --- own position, else those up to the last one.
   function keys.order(count, at, causal)
     return flame.arange(count, { device = at.device }):reshape(1, -1)
       :le((causal and at or at[-1]:expand(#at)):reshape(#at, 1))

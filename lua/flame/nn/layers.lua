@@ -8,7 +8,7 @@ return function(nn, shared)
   -- ---- containers ------------------------------------------------------------------------------
 
   --- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
-  --- stand among them.
+  --- be among them.
   class("nn.Sequential(modules...: Module|fn)", function(self, ...)
     for i = 1, select("#", ...) do self[i] = (select(i, ...)) end
   end)
@@ -36,10 +36,9 @@ return function(nn, shared)
   class("nn.ModuleList(modules?: Module[])", append_all)
   --- One more at the end.
   put(nn.ModuleList, "ModuleList:append(module: Module) -> self", append)
-  --- All of another list at the end. (The name is a class's maker elsewhere:
-  --- lists make no classes.)
+  --- Appends all modules of another list. (For other classes 'extend' makes a derived class.)
   put(nn.ModuleList, "ModuleList:extend(modules: Module[]) -> self", append_all)
-  --- One more at a position; those from there on move.
+  --- Inserts a module at a position; those from there on move up.
   put(nn.ModuleList, "ModuleList:insert(index: int, module: Module)", function(self, at, module)
     self:append(module)
     for i = #self, at + 1, -1 do rawset(self, i, rawget(self, i - 1)) end
@@ -91,8 +90,8 @@ return function(nn, shared)
       self.bias ~= nil)
   end
 
-  -- Rows for ids, with the row k (padding_idx) at zero. 'kept': the options of the functions that
-  -- are not as by default.
+  -- Sets up a table of rows for ids, with row k (padding_idx) at zero. 'kept': options for the
+  -- functions that differ from the defaults.
   local function rows_of(self, name, n, d, k, kept, as)
     positive(name, "num_embeddings", n)
     positive(name, "embedding_dim", d)
@@ -119,7 +118,7 @@ return function(nn, shared)
         { device = device, dtype = dtype })
     end)
   --- A layer with the given table, which is not trained unless freeze = false; the other options
-  --- are the constructor's.
+  --- are those of the constructor.
   put(nn.Embedding, [[nn.Embedding.from_pretrained(embeddings: T, freeze = true, padding_idx?: int,
     max_norm?: num, norm_type = 2, scale_grad_by_freq = false, *, sparse = false) -> Embedding]],
     function(rows, freeze, k, max_norm, norm_type, by_freq)
@@ -141,8 +140,8 @@ return function(nn, shared)
       self.padding_idx and ", padding_idx=" .. self.padding_idx or "")
   end
 
-  --- Sums, means or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]). The rest is
-  --- as in nn.Embedding.
+  --- Sums, means or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]). The table
+  --- and its options are as in nn.Embedding.
   class([[nn.EmbeddingBag(num_embeddings: int, embedding_dim: int, max_norm?: num, norm_type = 2,
     scale_grad_by_freq = false, mode: "mean"|"sum"|"max" = "mean", *, padding_idx?: int,
     include_last_offset = false, sparse = false, device?: device, dtype?: dtype)]],
@@ -200,7 +199,7 @@ return function(nn, shared)
   end)
   function nn.Dropout:extra() return ("p=%g"):format(self.p) end
 
-  --- Dropout that keeps mean and variance of what SELU gives.
+  --- Dropout that keeps mean and variance of values after SELU.
   class("nn.AlphaDropout(p = 0.5, inplace = false)", set_chance, nn.Dropout)
   call(nn.AlphaDropout, "(x: T) -> T", function(self, x)
     return self.training and flame.alpha_dropout(x, self.p, true) or x

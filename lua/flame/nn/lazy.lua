@@ -1,4 +1,4 @@
---- Layers whose input size comes from the first input, and weights that are made of other
+--- Layers whose input size comes from the first input, and weights that are computed from other
 -- parameters before each forward (weight and spectral norm). Given the table of flame.nn, adds to
 -- it.
 local flame = require "flame"
@@ -7,8 +7,8 @@ return function(nn, shared)
   local fail, put = shared.fail, shared.put
 
   -- ---- lazy layers -----------------------------------------------------------------------------
-  --- nn.LazyX(…) is nn.X(n, …) once it has seen an input, n being the size of the input's axis. It
-  --- has no parameters before: give an optimiser the parameters after the first forward.
+  --- nn.LazyX(…) becomes nn.X(n, …) with the first input, where n is the size of the input's axis.
+  --- Before it has no parameters: give the parameters to an optimiser after the first forward.
   local function lazy(name, axis)
     local of = nn[name]
     -- without the first parameter of nn.X
@@ -47,14 +47,14 @@ return function(nn, shared)
   local made = setmetatable({}, { __mode = "k" })
   shared.made = made
 
-  --- Replaces the parameter 'name' by what make(module) computes from others, before each forward.
-  --- Both functions know the module by their argument: a copy of it has them too.
+  --- Replaces the parameter 'name' by a value that make(module) computes from others before each
+  --- forward. Both functions get the module as an argument, so copies of the module can share them.
   local function replace(module, name, make, undo)
     local list = made[module] or {}
     made[module] = list
     if list[name] then fail("'%s' is made of others already", name) end
     local function run(m) rawset(m, name, make(m)) end
-    module[name] = nil                                    -- no parameter from here on
+    module[name] = nil                                    -- it is no longer a parameter
     list[name] = { hook = module:register_forward_pre_hook(run), run = run, undo = undo }
     run(module)
     return module
@@ -99,9 +99,9 @@ return function(nn, shared)
   --- The weight as a parameter again, with its present value.
   restore 'nn.utils.remove_weight_norm(module: Module, name: str = "weight") -> Module'
 
-  --- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step
-  --- to step; the weight itself is name_orig, the vector name_u. dim is the axis of the rows: 1, or
-  --- 2 for transposed convolutions.
+  --- Miyato et al. 2018: the weight divided by its largest singular value, which one step of power
+  -- iteration per forward approximates; the weight itself is name_orig, the vector name_u. dim is
+  -- the axis of the rows: 1, or 2 for transposed convolutions.
   put(utils, [[nn.utils.spectral_norm(module: Module, name: str = "weight",
     n_power_iterations: int = 1, eps = 1e-12, dim?: axis) -> Module]],
     function(module, name, steps, eps, dim)

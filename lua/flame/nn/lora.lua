@@ -2,10 +2,10 @@
 -- where A (rank, columns) and B (rows, rank) are trained and W is not. Given the table of flame.nn,
 -- adds to it.
 --
--- A linear layer adds its input's way through A and B to its result, so nothing of W's size is
--- made. The weights of convolutions (rows: their first axis, columns: the others as one) and of
--- attention read as the sum. An adapter is a module beside the weight, whose name stays, so that
--- the states of the base fit before and after.
+-- A linear layer adds s B (A x) to its result, so nothing of W's size is computed. The weights of
+-- convolutions (rows: their first axis, columns: the others as one) and of attention read as the
+-- sum. An adapter is an additional module next to the weight, which keeps its name, so that saved
+-- states of the base fit with and without adapters.
 local flame = require "flame"
 
 return function(nn, shared)
@@ -14,8 +14,8 @@ return function(nn, shared)
   local lora = {}
   nn.lora = lora
 
-  --- The adapter of a weight of so many rows and columns: A starts as a linear layer's weight, B at
-  --- 0, so that nothing changes at first. scale is alpha / rank.
+  --- The adapter of a weight with this many rows and columns: A is initialised like the weight of a
+  --- linear layer, and B is 0, so that nothing changes at first. scale is alpha / rank.
   class([[nn.LoRA(rows: int, columns: int, rank: int = 8, scale = 1, dropout = 0, device?: device,
     dtype?: dtype)]], function(self, rows, columns, rank, scale, dropout, device, dtype)
       local as, bound = { device = device, dtype = dtype }, 1 / math.sqrt(columns)
@@ -42,10 +42,10 @@ return function(nn, shared)
   for n = 1, 3 do
     CONVOLUTIONS[n], CONVOLUTIONS[n + 3] = nn["Conv" .. n .. "d"], nn["ConvTranspose" .. n .. "d"]
   end
-  --- The weights of a layer that take adapters; none: the layer takes none.
+  --- The names of a layer's weights that take adapters; empty if there are none.
   local function weights_of(m)
     if nn.is(m, nn.Linear) then return { "weight" } end
-    local own = getmetatable(m).adapted                  -- of a class that names its own
+    local own = getmetatable(m).adapted                  -- a class that names them itself
     if own then return own end
     if nn.is(m, nn.MultiheadAttention) then
       return fields.tensors_of(m).in_proj_weight and { "in_proj_weight" }
@@ -59,7 +59,7 @@ return function(nn, shared)
     return fields.tensors_of(rawget(adapter, "layer"))[rawget(adapter, "weight")]
   end
 
-  --- Lets a layer use its adapter.
+  --- Makes a layer use its adapter.
   local function connect(layer, weight, adapter)
     rawset(adapter, "layer", layer)
     rawset(adapter, "weight", weight)
@@ -111,9 +111,9 @@ return function(nn, shared)
     return false
   end
 
-  --- Gives adapters to the linear, convolution and attention layers of a network in whose names a
-  --- pattern of Lua among targets is found, all without targets, and freezes every other parameter.
-  --- The scale is alpha / rank. Dropout acts on the input of linear layers' adapters. Gives the
+  --- Gives adapters to those linear, convolution and attention layers of a network with names that
+  --- match a pattern of Lua in targets (without targets to all), and freezes every other parameter.
+  --- The scale is alpha / rank. Dropout acts on the input of linear layers' adapters. Returns the
   --- names of the layers.
   put(lora, [[nn.lora.attach(net: Module, rank: int = 8, alpha?: num, dropout = 0,
     targets?: str|str[]) -> table]], function(net, rank, alpha, dropout, targets)
@@ -142,7 +142,7 @@ return function(nn, shared)
       return names
     end)
 
-  --- The adapters' tensors by name, and nothing else: what to save.
+  --- The adapters' tensors by name, and nothing else, for saving.
   put(lora, "nn.lora.state_dict(net: Module) -> table", function(net)
     local out = {}
     for _, entry in ipairs(adapters_of("lora.state_dict", net)) do
@@ -151,7 +151,7 @@ return function(nn, shared)
     return out
   end)
 
-  --- The layer, weight and slot that an adapter's name speaks of.
+  --- The layer, weight and slot that an adapter's name refers to.
   local function place_of(net, modules, name)
     local path, slot = name:match("^(.-)%.?(lora[%w_]*)$")
     local layer = path == "" and net or modules[path]
@@ -175,7 +175,7 @@ return function(nn, shared)
     if next(parts) == nil then fail("lora.load", "the state is empty") end
     return parts
   end
-  --- Raises where saved tensors do not fit the weight w, or the adapter that is there.
+  --- Raises if saved tensors do not fit the weight w, or its existing adapter.
   local function check_parts(owner, p, w, old)
     if not (p.A and p.B and p.scale) then fail("lora.load", "'%s' needs A, B and scale", owner) end
     local rows, rank = w:size(1), p.A.shape[1]
@@ -190,8 +190,8 @@ return function(nn, shared)
     end
   end
 
-  --- Puts saved adapters onto a base network, and freezes the others of its parameters. Layers that
-  --- have none get them, of the saved rank and scale; they act, merged they are not.
+  --- Loads saved adapters into a base network, and freezes its other parameters. Layers without
+  --- adapters get them, with the saved rank and scale. The adapters are active, not merged.
   put(lora, "nn.lora.load(net: Module, state: table) -> Module", function(net, state)
     local modules, todo = {}, {}
     for name, m in net:named_modules() do modules[name] = m end
@@ -212,7 +212,7 @@ return function(nn, shared)
     return net
   end, "lora.load")
 
-  --- Raises where a weight that an adapter is added to is the weight of another place too.
+  --- Raises if a weight to which an adapter would be added is shared with another layer.
   local function check_alone(net, adapters)
     local place = {}
     for name, m in net:named_modules() do
@@ -232,8 +232,8 @@ return function(nn, shared)
     end
   end
 
-  --- Adds each adapter to its weight, so that calls cost what they cost the base; state_dict has
-  --- the sums then. The weights as they were are kept for unmerge.
+  --- Adds each adapter to its weight, so that calls are as fast as those of the base; state_dict
+  --- then has the sums. The old weights are kept for unmerge.
   put(lora, "nn.lora.merge(net: Module) -> Module", function(net)
     local adapters = adapters_of("lora.merge", net)
     check_alone(net, adapters)
@@ -247,7 +247,7 @@ return function(nn, shared)
     end
     return net
   end)
-  --- The weights as they were before merge, bit for bit; the adapters act again.
+  --- Restores the weights from before merge, bit for bit; the adapters are active again.
   put(lora, "nn.lora.unmerge(net: Module) -> Module", function(net)
     for _, entry in ipairs(adapters_of("lora.unmerge", net)) do
       local adapter, base = entry[2], rawget(entry[2], "base")
@@ -259,7 +259,7 @@ return function(nn, shared)
     end
     return net
   end)
-  --- Takes the adapters away; what is merged stays in the weights. The parameters stay frozen.
+  --- Removes the adapters; merged ones stay in the weights. The parameters stay frozen.
   put(lora, "nn.lora.remove(net: Module) -> Module", function(net)
     for _, entry in ipairs(adapters_of("lora.remove", net)) do disconnect(entry[2]) end
     return net

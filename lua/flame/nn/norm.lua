@@ -7,7 +7,7 @@ return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
   -- ---- norms -------------------------------------------------------------------------------
-  -- The smallest e with 1 + e > 1: what rms_norm adds where nothing else is said.
+  -- The smallest e with 1 + e > 1: the default eps of rms_norm.
   local epsilon = dtypes.epsilon
 
   --- Root-mean-square norm over the last axes of the given shape; weight of that shape.
@@ -54,7 +54,8 @@ return function(nn, shared)
       self.weight ~= nil)
   end
 
-  -- Norms with statistics of a channel: batch_norm and instance_norm for 'low' to 'high' axes.
+  -- Makes norms with statistics for each channel: batch_norm and instance_norm for inputs of 'low'
+  -- to 'high' axes.
   local function channel_norm(text, low, high, track, run)
     local name = text:match("%.(%w+)%(")
     local made = class(text, function(self, channels, eps, momentum, affine, tracks, device, dtype)
@@ -81,7 +82,7 @@ return function(nn, shared)
       end
       local momentum = self.momentum
       if self.training and self.num_batches_tracked then
-        -- of BatchNorm: as PyTorch
+        -- BatchNorm only, as in PyTorch
         if track then flame.no_grad(function() self.num_batches_tracked:add_(1) end) end
         momentum = momentum or 1 / math.max(self.num_batches_tracked:item(), 1)
       end

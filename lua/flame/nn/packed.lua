@@ -1,8 +1,8 @@
---- Sequences of different lengths for the recurrent layers: what torch.nn.utils.rnn has. A packed
--- sequence is a table of data (the first steps of all sequences, then the second ones, …),
--- batch_sizes (sequences at each step), and sorted_indices and unsorted_indices, which lead from
--- the order given to the one by falling length and back. Given the table of flame.nn, adds to
--- nn.utils.
+--- Sequences of different lengths for the recurrent layers: the functions of torch.nn.utils.rnn. A
+-- packed sequence is a table of data (the first steps of all sequences, then the second ones, …),
+-- batch_sizes (number of sequences at each step), and sorted_indices and unsorted_indices, which
+-- map the given order to the order by decreasing length and back. Given the table of flame.nn, adds
+-- to nn.utils.
 local flame = require "flame"
 
 return function(nn, shared)
@@ -27,7 +27,7 @@ return function(nn, shared)
     return list
   end
 
-  --- x (steps, n, …) without what is after the end of each sequence.
+  --- Packs x (steps, n, …): leaves out the elements after the end of each sequence.
   local function pack(op, x, lengths, sorted)
     local order, place, sizes, parts = {}, {}, {}, {}
     for i = 1, #lengths do order[i] = i end
@@ -72,7 +72,7 @@ return function(nn, shared)
         { enforce_sorted = enforce_sorted })
     end)
 
-  --- The way back: (steps, n, …) in the order given, padded, and the lengths (i64).
+  --- The inverse of packing: (steps, n, …) in the original order, padded, and the lengths (i64).
   put(utils, [[nn.utils.pad_packed_sequence(packed: PackedSequence, batch_first = false,
     padding_value = 0, total_length?: int) -> T, lengths: T]],
     function(packed, batch_first, padding_value, total_length)
@@ -98,7 +98,7 @@ return function(nn, shared)
       positions(lengths, "cpu"):index_select(1, packed.unsorted_indices:cpu())
   end)
 
-  --- The sequences of a padded tensor, a list.
+  --- The sequences of a padded tensor as a list.
   put(utils, "nn.utils.unpad_sequence(x: T, lengths: T|int[], batch_first = false) -> T[]",
     function(x, lengths, batch_first)
     if not batch_first then x = x:transpose(1, 2) end
@@ -109,12 +109,12 @@ return function(nn, shared)
     return list
   end)
 
-  --- The sequences of a packed one, a list.
+  --- The sequences of a packed sequence as a list.
   put(utils, "nn.utils.unpack_sequence(packed: PackedSequence) -> T[]",
     function(packed) return utils.unpad_sequence(utils.pad_packed_sequence(packed)) end)
 
-  --- f over the padded form: f(x, masks) gives y and states; masks hold where
-  --- each step (n, 1) has an element.
+  --- Applies f to the padded form: f(x, masks) gives y and states; masks[step] (n, 1) tells which
+  --- sequences have an element at the step.
   function shared.over_packed(packed, f)
     local x, lengths = utils.pad_packed_sequence(packed)
     local reach, masks = lengths:to(x.device):unsqueeze(2), {}

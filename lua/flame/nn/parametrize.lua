@@ -1,5 +1,5 @@
---- Weights that are functions of others, of the script's own: parametrisations under PyTorch's
--- names. Given the table of flame.nn, adds to it. (Weight and spectral norm: nn/lazy.lua.)
+--- Weights that are computed by functions of the script: parametrisations under PyTorch's names.
+--- Given the table of flame.nn, adds to it. (Weight and spectral norm: nn/lazy.lua.)
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 
@@ -7,7 +7,7 @@ return function(nn, shared)
   local Module, fail, put, fields = nn.Module, shared.raise, shared.put, shared.fields
   local utils = nn.utils
 
-  -- original, a parameter, and the modules that it goes through, in order.
+  -- Has 'original', a parameter, and the modules that are applied to it, in order.
   local List = Module.extend "ParametrizationList"
   function List:forward()
     local x = self.original
@@ -21,7 +21,8 @@ return function(nn, shared)
     return all and rawget(all, name) or nil
   end
 
-  --- One more after the others; begin: what it is to be given first, through their inverses.
+  --- Appends a parametrization. begin: if given, original becomes the value for which the others
+  --- give begin, by their right_inverse.
   local function append(list, parametrization, begin)
     if begin then
       for i = #list, 1, -1 do
@@ -36,10 +37,10 @@ return function(nn, shared)
     list[#list + 1] = parametrization
   end
 
-  --- From here on module[name] reads as parametrization(original), computed at each read; original
-  --- is a parameter under module.parametrizations[name]. Several are applied in order. A
-  --- parametrization with a method right_inverse(weight) says what original begins as, else it is
-  --- the weight; with unsafe the result may have another shape or dtype.
+  --- From now on module[name] reads as parametrization(original), computed at each read; original
+  --- is a parameter under module.parametrizations[name]. Several are applied in order. If the
+  --- parametrization has a method right_inverse(weight), its result is the first value of original,
+  --- otherwise the weight is; with unsafe the result may have another shape or dtype.
   put(utils, [[nn.utils.register_parametrization(module: Module, name: str, parametrization: Module,
     *, unsafe = false) -> Module]], function(module, name, parametrization, unsafe)
     local op = "register_parametrization"
@@ -76,8 +77,8 @@ return function(nn, shared)
     return module
   end)
 
-  --- The name as a parameter again: with the present value, or with leave_parametrized = false that
-  --- of original.
+  --- Makes the name a parameter again, with its present value, or with leave_parametrized = false
+  --- the value of original.
   put(utils, [[nn.utils.remove_parametrizations(module: Module, name: str,
     leave_parametrized = true) -> Module]], function(module, name, leave)
     local list = list_of(module, name)
@@ -94,7 +95,7 @@ return function(nn, shared)
     return module
   end)
 
-  --- Is this name of a module, or any where none is given, a parametrisation?
+  --- Is this name of a module parametrised? Without a name: is any?
   put(utils, "nn.utils.is_parametrized(module: Module, name?: str) -> bool", function(module, name)
     if name then return list_of(module, name) ~= nil end
     return rawget(module, "parametrizations") ~= nil

@@ -1,7 +1,6 @@
 --- Recurrent layers: RNN, LSTM, GRU and their cells, with PyTorch's parameter names, order of
--- gates and initialisation. A layer multiplies its whole input with the input weights at once;
--- the steps then hold one product with the hidden state each. Given the table
--- of flame.nn, adds to it.
+-- gates and initialisation. A layer multiplies its whole input with the input weights at once; each
+-- step then has one product with the hidden state. Given the table of flame.nn, adds to it.
 local flame = require "flame"
 local recording = require "flame.base.recording"
 
@@ -9,8 +8,8 @@ return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
   -- ---- one step ------------------------------------------------------------------------------
-  -- step(gx, gh, state): from the gates' input and hidden parts, (n, gates * hidden) each, and the
-  -- state {h} or {h, c} to the next state.
+  -- step(gx, gh, state) gives the next state: gx and gh are the gates' input and hidden parts, each
+  -- (n, gates * hidden), and state is {h} or {h, c}.
   local steps = {}
   local function plain(activation)
     return function(gx, gh) return { flame[activation](gx + gh) } end
@@ -43,7 +42,8 @@ return function(nn, shared)
 
   local function text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
-  --- The initial states: given ones, or zeros. layers: rows of each; sizes: elements of h and c.
+  --- The initial states, as given, or zeros. layers: number of rows of each; sizes: number of
+  --- elements of h and c.
   local function initial(name, x, given, sizes, layers, n)
     local states = {}
     for k, hidden in ipairs(sizes) do
@@ -60,7 +60,7 @@ return function(nn, shared)
   end
 
   -- ---- layers -----------------------------------------------------------------------------------
-  --- The states that follow x in a call, which may stand in one list; names: of them.
+  --- The states that follow x in a call; they may be one list. names: their names.
   local function states_given(name, names, h, c)
     if type(h) ~= "table" then return h, c end
     if c ~= nil or #h > #names then
@@ -77,7 +77,8 @@ return function(nn, shared)
       self["bias_ih" .. suffix], self["bias_hh" .. suffix]
     local projection = self.proj_size > 0 and self["weight_hr" .. suffix]
     local n, out = #inputs, {}
-    local _ <close> = recording.unpin            -- parametrisations, a script's code, have run
+    -- after parametrisations, which are code of the script
+    local _ <close> = recording.unpin
     recording.pin()
     local gx = rows(flame.linear(flame.stack(inputs), wx, bx))
     for k = 1, n do
@@ -143,8 +144,8 @@ return function(nn, shared)
     end
   end
 
-  --- Sizes and options of a layer, checked; mode: of the layer, nil for one
-  --- that takes a nonlinearity.
+  --- Checks sizes and options of a layer, and sets its fields; mode: the kind of the layer, nil for
+  --- one with the option nonlinearity.
   local function configure(self, name, mode, o)
     self.num_layers, self.dropout, self.proj_size = o.num_layers, o.dropout, o.proj_size or 0
     self.batch_first, self.bidirectional = o.batch_first, o.bidirectional
@@ -161,7 +162,7 @@ return function(nn, shared)
     end
   end
 
-  --- A packed sequence to a packed one.
+  --- A call with a packed sequence, which gives a packed one.
   local function over_packed(self, name, x, given)
     if x.data.ndim ~= 2 or x.data.shape[2] ~= self.input_size then
       fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x.data),
@@ -170,7 +171,7 @@ return function(nn, shared)
     return shared.over_packed(x, function(v, masks) return forward(self, name, v, given, masks) end)
   end
 
-  --- With the batch where the layer has it, or without one.
+  --- A call with a tensor, with the batch on the axis that the layer expects, or without a batch.
   local function over_tensor(self, name, x, given)
     if x.ndim ~= 2 and x.ndim ~= 3 then
       fail("%s: x has shape %s, need 3 axes, or 2 without a batch", name, text(x))
@@ -196,9 +197,9 @@ return function(nn, shared)
     return y, last
   end
 
-  -- names: the parameters after the sizes. A call takes x (steps, n, inputs), (n, steps, inputs)
-  -- with batch_first, or without n; a list {h0, c0} may stand for both states. It gives y, h and,
-  -- of an LSTM, c. A packed sequence gives a packed one.
+  -- Makes a class of layers; names: those of the states. A call takes x (steps, n, inputs), (n,
+  -- steps, inputs) with batch_first, or without n; the states may be one list {h0, c0}. It gives y,
+  -- h and, for an LSTM, c. A packed sequence gives a packed one.
   local function layer(declaration, mode, names)
     local name, order = declaration:match("%.(%w+)%("), {}
     for word in names:gmatch("%S+") do order[#order + 1] = word end
@@ -245,7 +246,8 @@ return function(nn, shared)
     "gru", "num_layers bias batch_first dropout bidirectional device dtype")
 
   -- ---- cells ------------------------------------------------------------------------------------
-  -- A call takes (x[, h[, c]]) with x (n, inputs) or (inputs), and gives h and, of an LSTM, c.
+  -- Makes a class of cells. A call takes (x[, h[, c]]) with x (n, inputs) or (inputs), and gives h
+  -- and, for an LSTM, c.
   local function cell(declaration, mode)
     local name = declaration:match("%.(%w+)%(")
     local made = class(declaration, function(self, input_size, hidden_size, bias, ...)

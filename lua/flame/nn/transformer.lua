@@ -1,12 +1,12 @@
 --- PyTorch's transformer: stacks of encoder layers, decoder layers and the two together, with its
--- names of parameters. The encoder layer stands in nn/attention.lua. Given the table of
+-- names of parameters. The encoder layer is in nn/attention.lua. Given the table of
 -- flame.nn, adds to it.
 local flame = require "flame"
 
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
-  --- A second layer as the first, with separate values that begin as the first's.
+  --- The layer and count - 1 copies of it, which begin with the same values.
   local function copies(name, layer, count)
     positive(name, "num_layers", count)
     if not layer.again then
@@ -50,7 +50,7 @@ return function(nn, shared)
     self.norm_first = norm_first
     local attention = { dropout = p, bias = bias, batch_first = batch_first, dtype = dtype,
       device = device }
-    -- a line each: order of assignment counts
+    -- one line each: the order of assignment counts
     self.self_attn = nn.MultiheadAttention(d, heads, attention)
     self.multihead_attn = nn.MultiheadAttention(d, heads, attention)
     self.linear1 = nn.Linear(d, hidden, as)

@@ -10,15 +10,16 @@ local axis_of = arguments.axis_of
 local function is_float(x) return x:is_floating_point() end
 local function unary(name, f) def(name .. "_?(x: T) -> T", f) end
 
---- x between low and high; the gradient is 0 at the bounds too, as PyTorch has it, and not at NaN.
+--- x limited to low … high; as in PyTorch the gradient is 0 at the bounds too, but not at NaN.
 local function inside(x, low, high)
   return is_float(x) and internal.piecewise("hardtanh", x, low, high) or x:clamp(low, high)
 end
---- alpha * (exp(x / scale) - 1) below 0, x above; at 0 the slope is that of the first and the
---- second one 0, as in PyTorch.
+--- alpha * (exp(x / scale) - 1) below 0, x above; at 0 the slope is that of the first, and the
+--- second derivative is 0, as in PyTorch.
 local function bent(x, alpha, scale)
   local below = x:lt(0)
-  local part = tracked(x) and where(below, x, 0) or x           -- no slope times infinity
+  -- so that no slope is multiplied by infinity
+  local part = tracked(x) and where(below, x, 0) or x
   local line = alpha == scale and x or where(x:gt(0), x, x * (alpha / scale))
   return where(below, (scale == 1 and part or part / scale):expm1() * alpha, line)
 end
@@ -62,7 +63,7 @@ end)
 def("hardtanh_?(x: T, min_val = -1, max_val = 1) -> T", function(x, low, high)
   return inside(number_type("hardtanh", x), low, high)
 end)
---- softplus with parameters: called from C.
+--- softplus with parameters; called from C.
 function internal.softplus(x, beta, threshold)
   local z = x * beta
   return where(z:gt(threshold), x, where(z:gt(threshold), 0, z):softplus() / beta)
@@ -80,7 +81,7 @@ def("softshrink_?(x: T, lambd = 0.5) -> T", function(x, l)
 end)
 --- x - tanh(x).
 unary("tanhshrink", function(x) return x - x:tanh() end)
---- x where it is above 0, else weight x; weight has one element, or one a channel (axis 2).
+--- x where it is above 0, else weight x; weight has one element, or one per channel (axis 2).
 def("prelu(x: T, weight: T) -> T @half", function(x, w)
   if w:numel() ~= 1 then
     local shape = x.shape

@@ -1,4 +1,4 @@
---- Names that PyTorch has for what has another name or another form here.
+--- PyTorch's names of functions that have another name or another form here.
 local flame = require "flame"
 local internal = flame.internal
 local methods = internal.methods
@@ -9,7 +9,7 @@ require "flame.ops.statistics"
 local fail, need_int, def, where = arguments.fail, arguments.need_int, arguments.def, flame.where
 
 -- ---- other names --------------------------------------------------------------------------------
---- Another name of what there is; the in-place form too.
+--- Defines another name of a function, and of its in-place form.
 local function alias(name, of)
   flame[name] = flame[of]
   methods[name] = methods[of]
@@ -63,14 +63,14 @@ def(".as_tensor(x: T, *, dtype?: dtype, device?: device) -> T",
     return flame.tensor(values, { dtype = dtype, device = device, requires_grad = requires_grad })
   end)
 flame.asarray = flame.as_tensor
---- Have both the same shape.
+--- Do both have the same shape?
 def("is_same_size(x: T, y: T) -> bool",
   function(x, y) return table.concat(x.shape, " ") == table.concat(y.shape, " ") end)
 --- x in another dtype; without one, the name of x's.
 def(":type(x: T, dtype?: dtype|device|T) -> T|str",
   function(x, dtype) return dtype and x:to(dtype) or x.dtype end)
---- x becomes f of each of its elements, in order: a Lua function of a number,
---- slow, for small tensors.
+--- Replaces each element of x by f(element), in order. f is a Lua function of a number: slow, for
+--- small tensors.
 def(":apply_(x: T, f: fn) -> T", function(x, f)
   local values = x:reshape(-1):totable()
   for i, v in ipairs(values) do values[i] = f(v) end
@@ -94,8 +94,8 @@ def("result_type(x: T|num, y: T|num) -> dtype", function(x, y)
   end
   return (none(x) + none(y)).dtype
 end)
---- May the one dtype be stored in the other, as torch.can_cast has it: floats
---- not in integers, numbers not in bool.
+--- May values of the first dtype be cast to the second, as for torch.can_cast? Not floats to
+--- integers, and not numbers to bool.
 def(".can_cast(from: dtype, to: dtype) -> bool", function(from, to)
   local function kind(dtype)
     local x = flame.zeros({ 0 }, { dtype = dtype })
@@ -110,18 +110,18 @@ def("constant_pad_nd(x: T, pad: int[], value = 0) -> T",
   function(x, amounts, value) return flame.pad(x, amounts, { value = value }) end)
 --- True everywhere: there are no complex dtypes.
 def("isreal(x: T) -> T", function(x) return flame.ones_like(x, { dtype = "bool" }) end)
---- Is the one element of x not 0.
+--- Is the only element of x not 0?
 def("is_nonzero(x: T) -> bool", function(x)
   local v = x:item()
   return v ~= 0 and v ~= false
 end)
---- Can the dtype hold negative numbers.
+--- Can the dtype of x hold negative numbers?
 def("is_signed(x: T) -> bool",
   function(x) return x.dtype ~= "u8" and x.dtype ~= "bool" end)
 --- Bytes of one element.
 def(":element_size(x: T) -> int",
   function(x) return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes() end)
---- The shape that shapes (lists, or numbers) have together.
+--- The shape to which the shapes (lists, or numbers) broadcast.
 def(".broadcast_shapes(...) -> int[]", function(...)
   local op, out, shapes = "broadcast_shapes", {}, table.pack(...)
   for i = 1, shapes.n do
@@ -143,7 +143,8 @@ def(".promote_types(a: dtype, b: dtype) -> dtype", function(a, b)
   return (one(a) + one(b)).dtype
 end)
 
---- Positions in a tensor of this shape, a tensor an axis, of positions counted over all elements.
+--- Positions along each axis of a tensor of this shape, one tensor per axis, from positions counted
+--- over all elements.
 def(".unravel_index(idx: T, shape: int[]) -> T[]", function(idx, shape)
   local volume = 1
   for d = 1, #shape do volume = volume * shape[d] end

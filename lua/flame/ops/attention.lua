@@ -11,7 +11,7 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 
 local attention = "scaled_dot_product_attention"
 
---- How many heads of q read one of x: both are (…, heads, time, size).
+--- How many heads of q use the same head of x: both are (…, heads, time, size).
 local function heads_for_one(name, x, q)
   if q.ndim < 3 or x.ndim < 3 then
     fail(attention, "enable_gqa needs an axis of heads: q has shape %s and %s %s", shape_text(q),
@@ -25,8 +25,8 @@ local function heads_for_one(name, x, q)
   return most // heads
 end
 
---- Does a head of k and v serve the one row of each of several heads of q, as in a step with a
---- cache? Then these are rows of one head, and nothing is repeated.
+--- Do several heads of q with one row each use the same head of k and v, as in a step with a cache?
+--- Then they can be rows of a single head, and nothing is repeated.
 local function rows_for_heads(q, o)
   local mask = o.attn_mask
   local m = mask and mask.shape or {}
@@ -35,7 +35,8 @@ local function rows_for_heads(q, o)
     and (#m < 2 or m[#m - 1] == 1) and (#m < 3 or m[#m - 2] == 1)
 end
 
---- All scores at once: shapes that broadcast, dropout, masks with gradients, and few rows.
+--- Attention composed of other ops, which keeps all scores: for shapes that broadcast, dropout,
+--- masks with gradients, and few rows.
 local composed
 function composed(q, k, v, o)
   if rows_for_heads(q, o) then
@@ -65,23 +66,23 @@ function composed(q, k, v, o)
   return p:matmul(v)
 end
 
---- What the op takes on a device. rows: with fewer, all scores fit a cache, and are made faster.
---- size: most features of a head; even: keys and values have as many, for half types a multiple of
---- 8.
+--- What the op supports on a device. rows: with fewer rows, all scores fit in the cache, and the
+--- composed form is faster. size: most features of a head; even: keys and values must have equally
+--- many, for half types a multiple of 8.
 local takes = {
   cpu = { rows = 64, size = 1024, even = false, f64 = true, f32 = true, f16 = true, bf16 = true },
   cuda = { rows = 16, size = 256, even = true, f32 = true, f16 = true, bf16 = true },
 }
 
---- Shape, led by ones to four axes.
+--- The shape with ones before it, up to four axes.
 local function four(x)
   local shape = x.shape
   while #shape < 4 do table.insert(shape, 1, 1) end
   return shape
 end
 
---- Are these the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none empty, and of sizes
---- that the device takes?
+--- Do q, k and v have the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none empty, with
+--- sizes that the device supports?
 local function shapes_fit(q, k, v, can, o)
   for i = 1, 4 do if q[i] < 1 or k[i] < 1 or v[i] < 1 then return false end end
   if q[1] ~= k[1] or q[2] ~= k[2] * o.k_for or q[4] ~= k[4] then return false end
@@ -90,7 +91,7 @@ local function shapes_fit(q, k, v, can, o)
     and (not can.even or q[4] == v[4])
 end
 
---- Does the mask broadcast to (b, h, t, s), and is it a plain value?
+--- Does the mask broadcast to (b, h, t, s), and is it untracked?
 local function mask_fits(mask, q, shape, keys)
   if mask.ndim > 4 or mask.device ~= q.device or recording.tracked(mask) then return false end
   if mask.dtype ~= "bool" and mask.dtype ~= q.dtype then return false end
@@ -100,7 +101,7 @@ local function mask_fits(mask, q, shape, keys)
   return true
 end
 
---- Can the op compute this, which keeps no scores? q, k and v with 2 to 4 axes.
+--- Can the op, which keeps no scores, compute this? q, k and v have 2 to 4 axes.
 local function fits(q, k, v, o)
   local can, n = takes[q.device == "cpu" and "cpu" or "cuda"], q.ndim
   if o.dropout_p > 0 or n < 2 or n > 4 or k.ndim ~= n or v.ndim ~= n or not can[q.dtype] then
@@ -118,9 +119,9 @@ local function fits(q, k, v, o)
   return not o.attn_mask or mask_fits(o.attn_mask, q, shape, keys[3])
 end
 
---- What scaled_dot_product_attention gives for heads that lie side by side in the rows of x
---- (b, t, h + 2 kv, d), those of queries, keys and values: (b, t, h, d). nil where that is not one
---- op, or where a block of autocast would cast x. The gradient of x is made as one array.
+--- scaled_dot_product_attention for heads of queries, keys and values that lie side by side in the
+--- rows of x (b, t, h + 2 kv, d): gives (b, t, h, d). nil if the op can not do it, or if a block of
+--- autocast would cast x. The gradient of x is one array.
 local function of_rows(x, h, kv, causal)
   local shape, cast = x.shape, flame.autocast()
   local b, t, d = shape[1], shape[2], shape[4]
@@ -134,9 +135,9 @@ end
 
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
 --- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
---- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
---- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
---- Without a scale it is d ^ -0.5.
+--- (axis -3) than q, each for as many heads of q. Memory for all scores is needed only with
+-- dropout, with batch axes that broadcast, for few rows, and for odd sizes on a GPU. Without a
+-- scale it is d ^ -0.5.
 def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
     is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
 function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -153,8 +154,8 @@ function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
   return q.ndim == 3 and y:squeeze(1) or y:squeeze(1):squeeze(1)
 end)
 
--- ---- rotary positions (Su et al. 2021), as in Llama: feature i turns with feature i + d / 2 ----
--- Angles (t, d / 2) of the positions from 'offset' on, which counts from 0.
+-- ---- rotary positions (Su et al. 2021), as in Llama: feature i is rotated with feature i + d / 2
+-- ---- Angles (t, d / 2) of the positions from 'offset' on, which counts from 0.
 local function angles(t, d, base, offset, device)
   local rate =
     (flame.arange(0, d - 2, 2, { dtype = "f64", device = device }) * (-math.log(base) / d)):exp()
@@ -171,9 +172,9 @@ local function turned(x, interleaved)
   return flame.stack({ -split:select(-1, 2), split:select(-1, 1) }, -1):flatten(-2, -1)
 end
 
---- x (…, t, d) with each pair of features turned by its position: x cos + turned(x) sin. Either the
---- tables cos and sin are given, (t, d) or what broadcasts to x; or they are those of
---- base, the first row at position 'offset'; interleaved: pairs 1 2, 3 4, ….
+--- x (…, t, d) with each pair of features rotated by its position: x cos + turned(x) sin. The
+--- tables cos and sin are given, (t, d) or a shape that broadcasts to x; or they are computed from
+--- base, with the first row at position 'offset'. interleaved: the pairs are 1 2, 3 4, ….
 def([[rotary(x: T, cos?: T, sin?: T, *, base = 10000, offset = 0,
     interleaved = false) -> T]], function(x, cos, sin, base, offset, interleaved)
   if x.ndim < 2 then fail("rotary", "x has %d axes, need at least 2 (…, t, d)", x.ndim) end

@@ -4,8 +4,8 @@ local arguments = require "flame.base.arguments"
 local where = flame.where
 
 -- ---- Bessel functions ---------------------------------------------------------------------------
--- J and Y up to FAR: means over the circle, cos(x sin t), whose error falls with e^-(points - x);
--- after it Hankel's series. K up to 2: the power series; after it the integral of exp(-x cosh t).
+-- J and Y up to FAR: means of cos(x sin t) over the circle, with an error of about e^-(points - x);
+-- beyond it Hankel's series. K up to 2: the power series; beyond it the integral of exp(-x cosh t).
 local FAR, POINTS, TURNS, EULER = 25, 28, 28, 0.57721566490153286
 local circle = {}                  -- sin t, weight in J, weight in the sum of Y
 for j = 1, POINTS do
@@ -81,7 +81,7 @@ local function scaled_k(x, order)
   local y = where(small, near * v:exp(), far * last * (1 / 32))
   return where(x:isinf(), 0, where(x:eq(0), math.huge, where(x:lt(0), 0 / 0, y)))
 end
---- A function of flame.special alone, computed in f64, in x's dtype outside.
+--- Defines a function of flame.special that computes in f64 and returns x's dtype.
 local function bessel(name, f)
   arguments.def("special." .. name .. "(x: T) -> T", function(x)
     return f(x:double()):to(x:is_floating_point() and x.dtype or "f32")
@@ -102,8 +102,8 @@ bessel("spherical_bessel_j0", function(x) return where(x:isinf(), 0, (x / math.p
 
 -- ---- orthogonal polynomials ---------------------------------------------------------------------
 --- special.name(x, n): by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, p, before) gives
---- P(k + 1). n is a whole number or a tensor of them, whose values are looked at; 0 where it is
---- negative.
+--- P(k + 1). n is an integer or a tensor of integers, which is read; for negative n the result is
+--- 0.
 local function polynomials(name, first, step)
   local function series(x, most, see)
     local before, p = flame.ones_like(x), first(x)

@@ -1,6 +1,6 @@
 --- Convolutions. Three calls are the derivatives of one sum of products (see
 -- src/tensor/call_conv.h), so their gradients of any order are again these three; a mean and its
--- adjoint, and taking and putting by position, are pairs in the same way.
+-- adjoint, and taking and putting by position, are likewise pairs with gradients in each other.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -8,7 +8,7 @@ local fail, def = arguments.fail, arguments.def
 local tracked = require("flame.base.recording").tracked
 
 -- ---- arguments ----------------------------------------------------------------------------------
---- v as a list of n integers of at least 'least'; a number stands for all.
+--- v as a list of n integers of at least 'least'; a number is used for all axes.
 local function per_axis(op, name, v, n, least)
   if type(n) ~= "number" or n > 8 then
     fail(op, "%s: a list of at most 8 numbers", tostring(name))
@@ -29,7 +29,7 @@ end
 
 local function text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
---- The last 'n' of a list, led by 'fill' to three.
+--- The list, extended to three at the front with 'fill'.
 local function three(list, fill)
   local out, n = {}, #list
   for i = 1, 3 - n do out[i] = fill end
@@ -47,8 +47,9 @@ end
 --- s: what, params, x, w, y (shapes). Made at first use: flame.func is another part's.
 local conv, conv_data, conv_weight
 
---- Is every position of the result one of x, and on a GPU of half types? Then a product in x's own
--- order moves the least: cuDNN's kernels want channels last.
+--- Is it a 1 x 1 convolution in half types on a GPU, with every position of the result one of x?
+--- Then a matrix product in x's own order moves the fewest bytes, since cuDNN's kernels need
+--- channels last.
 local function is_pointwise(a, s)
   return s.pointwise and a.device ~= "cpu" and (a.dtype == "f16" or a.dtype == "bf16")
 end
@@ -62,7 +63,7 @@ local function record(kind, s, a, b, shape)
   return internal.call(kind, s.what, { a, b }, s.params, shape, a.dtype)
 end
 
---- What backward needs, tracked as it is, and which of the two gradients anybody asks for.
+--- Saves what backward needs, tracked if it is, and which of the two gradients are needed.
 local function keep(ctx, a, b, s)
   do
     local _ <close> = flame.enable_grad()
@@ -106,8 +107,8 @@ local function is_one(groups, k, stride, before, xs, ys)
   return one
 end
 
---- Integers of the calls: n c o groups, then in k out stride pad dilation of three axes, and
---- whether sums may be added up in any order.
+--- The integers of the calls: n c o groups, then in k out stride pad dilation for three axes each,
+--- and whether sums may be added in any order.
 local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dilation)
   local p = { n, c, o, groups }
   append(p, three(in_size, 1))
@@ -120,7 +121,7 @@ local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dil
   return p
 end
 
---- padding as two lists, before and after. k, dilation, stride: for "same".
+--- The padding as two lists, before and after. k, dilation and stride are needed for "same".
 local function paddings(op, v, n, k, dilation, stride)
   local before, after = {}, {}
   if v == "valid" then v = 0 end
@@ -145,7 +146,7 @@ local function paddings(op, v, n, k, dilation, stride)
   return before, after
 end
 
---- cuDNN pads both sides alike: there the surplus of one side becomes part of x.
+--- cuDNN pads both sides equally: what one side has more is added to x.
 local function even(x, n, before, after)
   local uneven, pairs_of, less = false, {}, {}
   for i = 1, n do
@@ -193,8 +194,8 @@ local function finish(op, y, b, channels, n, batched)
 end
 
 
---- Windows of one element in steps: the elements that they read, and single steps. A product of
--- these costs a library less than steps do, above all the gradients.
+--- For kernels of one element with a stride: takes the elements of x that are read, and continues
+--- with stride 1. Libraries are faster without a stride, above all in the gradients.
 local function strip(x, k, stride, before, after)
   local index, steps, n = {}, false, #k
   for i = 1, n do

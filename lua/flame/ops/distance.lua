@@ -4,7 +4,7 @@ local arguments = require "flame.base.arguments"
 local fail, def, call = arguments.fail, arguments.def, flame.internal.call
 local reduce = require "flame.ops.reduce"
 
---- x over its p-norm along dim, the norm at least eps.
+--- x divided by its p-norm along dim; the norm counts as at least eps.
 def("normalize(x: T, p = 2, dim: axes = 2, eps = 1e-12) -> T", function(x, p, d, eps)
   return x / x:norm(p, d, { keepdim = true }):clamp({ min = eps })
 end)
@@ -21,7 +21,7 @@ def("pdist(x: T, p = 2) -> T", function(x, p)
 end)
 --- p-norm of x - y.
 def("dist(x: T, y: T|num, p = 2) -> T", function(x, y, p) return (x - y):norm(p) end)
---- Sum of products over the product of the norms, along axis 2 (1 where there is one).
+--- The sum of products divided by the product of the norms, along axis 2 (of vectors along axis 1).
 def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T @single", function(x, y, d, eps)
   d = d or (x.ndim > 1 and 2 or 1)
   local keep = { keepdim = true }
@@ -33,7 +33,8 @@ def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T @single", functi
 end)
 
 -- ---- edits --------------------------------------------------------------------------------------
---- Ids as rows, and how many of each row count: all, one number for all, or one for each.
+--- Ids as rows, and how many ids of each row count: all by default, or one number for all rows, or
+--- one for each.
 local function rows_and_lengths(op, name, x, lengths)
   if arguments.need_integers(op, name, x).ndim < 1 or x.ndim > 2 then
     fail(op, "%s has %d axes, need 1 or 2", name, x.ndim)
@@ -52,7 +53,7 @@ local function rows_and_lengths(op, name, x, lengths)
 end
 
 --- The fewest insertions, deletions and substitutions that make each row of ids x the row of y, or
---- one sequence another; of rows that are shorter than the tensor their lengths.
+--- one sequence into another; x_lengths and y_lengths: for rows that are shorter than the tensor.
 def("edit_distance(x: T, y: T, *, x_lengths?: int|int[]|T, y_lengths?: int|int[]|T) -> T",
   function(x, y, x_lengths, y_lengths)
     local op, shape = "edit_distance", x.ndim == 1 and {} or { x.shape[1] }

@@ -49,7 +49,7 @@ local function parse_einsum(spec, xs)
   return terms, right
 end
 
---- x with its repeated names taken along the diagonal, and the names left.
+--- x with its diagonals along repeated names, and the remaining names.
 local function take_diagonals(x, have)
   for i = 1, #have do
     local j = have:find(have:sub(i, i), i + 1, true)
@@ -64,7 +64,7 @@ local function take_diagonals(x, have)
   return x, have
 end
 
---- Sizes by name, checked over all terms, which are given back; "..." axes of size 1 give way.
+--- The sizes by name, checked over all terms, and the terms; "..." axes of size 1 broadcast.
 local function expand_dots(xs, terms)
   local sizes = {}
   for i, x in ipairs(xs) do
@@ -88,7 +88,8 @@ local function expand_dots(xs, terms)
   return sizes
 end
 
---- x with axes named by 'have' as axes 'want' (those missing become size 1); others are summed.
+--- x, which has the axes 'have', with the axes 'want' (missing ones get size 1); the others are
+--- summed.
 local function arrange(x, have, want)
   local keep, gone, left = {}, {}, ""
   for i = 1, #have do
@@ -142,8 +143,9 @@ local function einsum_pair(a, ta, b, tb, want)
 end
 
 -- Sets of names and of tensors are bits of integers. A plan is a tensor's number, or two plans and
--- the names that what is outside of them asks for.
-local EXACT = 8                    -- up to so many tensors every order is tried: 3^n splits of sets
+-- the names that are needed outside of them.
+-- up to this many tensors every order is tried: 3^n splits of sets
+local EXACT = 8
 
 --- Terms and the result as sets, and the number of products over a set of names.
 local function einsum_sets(terms, right, sizes)
@@ -173,7 +175,7 @@ local function einsum_sets(terms, right, sizes)
 end
 
 --- The cheapest order of all: the best split of each set of tensors, from small sets to large ones.
---- Of equals the one that adds the last tensor last, as the text reads.
+--- Of equally cheap ones, the order that takes the last tensor last, as written.
 local function best_order(sets, right, products)
   local n, cost, split, names = #sets, {}, {}, {}
   local all = (1 << n) - 1
@@ -253,7 +255,7 @@ local function einsum_run(plan, xs, terms)
 end
 
 local einsum_plans, einsum_count = {}, 0
---- Plans by text and sizes; only three tensors and more have a choice.
+--- Plans by text and sizes; only with three tensors or more is there a choice.
 local function einsum_plan_for(spec, xs, terms, right, sizes)
   if #xs < 3 then return #xs == 1 and 1 or { 1, 2, want = right } end
   local key = { tostring(spec) }

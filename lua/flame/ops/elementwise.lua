@@ -30,7 +30,8 @@ def("nan_to_num_?(x: T, nan = 0.0, posinf?: num, neginf?: num) -> T",
 --- x + w (y - x).
 def("lerp_?(x: T, y: T|num, weight: T|num) -> T",
   function(x, y, weight) return x + weight * (y - x) end)
---- a and b as x is where that is the wider float: the product is not to be rounded before the sum.
+--- a and b in the dtype of x if that is a wider float, so that the product is not rounded before
+--- the sum.
 local function as_wide(x, a, b)
   local function lift(v)
     if not is_tensor(v) or not is_float(x) or v.dtype == x.dtype then return v end
@@ -49,8 +50,8 @@ def("addcdiv_?(x: T, tensor1: T|num, tensor2: T|num, value = 1) -> T", function(
   return x + (value == 1 and a / b or a / b * value)
 end)
 local half = dtypes.half
---- log(exp(x) + exp(y)) without overflow, for a pair of inverse functions;
---- where the larger is infinite, it.
+--- log(exp(x) + exp(y)) without overflow, for a given pair exp and log; if the larger is infinite,
+--- it is the result.
 local function log_of_sum(x, y, exp, log)
   local whole = flame.maximum(x, y)
   local top = whole:detach()
@@ -85,7 +86,8 @@ unary("entr", function(x)
     return where(v:lt(0), -math.huge, -flame.xlogy(v, where(v:lt(0), 1, v)))
   end)
 end)
---- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
+--- sin(pi x) / (pi x), 1 at 0. Near 0 it is computed by the series, since derivatives of the
+--- quotient lose all digits there.
 unary("sinc", function(x)
   return smooth(x, function(v)
     local near = v:abs():lt(0.5)
@@ -150,12 +152,12 @@ end)
 def("ldexp_?(x: T, y: T) -> T", function(x, y) return x * float(y):exp2() end)
 --- log2(2^x + 2^y).
 binary("logaddexp2", function(x, y) return log_of_sum(x, y, flame.exp2, flame.log2) end)
---- y - alpha * x, the operands of sub the other way round.
+--- y - alpha * x: sub with its operands exchanged.
 def("rsub(x: T, y: T|num, alpha = 1) -> T",
   function(x, y, alpha) return y - (alpha == 1 and x or x * alpha) end)
 --- x, at least min.
 def("clamp_min_?(x: T, min: T|num) -> T", function(x, low) return x:clamp({ min = low }) end)
 --- x, at most max.
 def("clamp_max_?(x: T, max: T|num) -> T", function(x, high) return x:clamp({ max = high }) end)
---- Every element the value.
+--- A tensor like x with every element set to the value.
 def("fill(x: T, value: num|bool) -> T", function(x, v) return flame.full_like(x, v) end)

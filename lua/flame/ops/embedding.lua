@@ -7,7 +7,7 @@ local where = flame.where
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
---- Rows of w renormed in place so that none that is looked up is longer than max_norm.
+--- Scales rows of w in place so that none of those looked up is longer than max_norm.
 local function renorm_rows(w, ids, max_norm, p)
   flame.no_grad(function()
     local used = flame.unique(ids:reshape(-1)):long()
@@ -16,7 +16,7 @@ local function renorm_rows(w, ids, max_norm, p)
   end)
 end
 
---- The rows of w, passed on as they are; the gradient of each over how often it is looked up.
+--- Returns w unchanged; divides the gradient of each row by how often the row is looked up.
 local function by_frequency(ids, w)
   local flat = ids:reshape(-1):long()
   local count = flame.zeros({ w.shape[1] }, { dtype = "i64", device = w.device }):index_add(1, flat,
@@ -26,9 +26,9 @@ local function by_frequency(ids, w)
   return share
 end
 
---- embedding with options: rows at padding_idx get no gradient; max_norm renorms, in place, rows
---- that are looked up; scale_grad_by_freq divides a row's gradient by how often it stands in ids.
---- Called from C.
+--- embedding with options: rows at padding_idx get no gradient; max_norm limits the norm of rows
+--- that are looked up, in place; scale_grad_by_freq divides a row's gradient by how often it occurs
+--- in ids. Called from C.
 function internal.embedding(ids, w, k, max_norm, norm_type, scale_grad_by_freq)
   local op, n = "embedding", w.shape[1]
   if w.ndim ~= 2 then fail(op, "weight has %d axes, need 2", w.ndim) end
@@ -42,7 +42,7 @@ function internal.embedding(ids, w, k, max_norm, norm_type, scale_grad_by_freq)
   return where(ids:eq(k > 0 and k or n + 1 + k):unsqueeze(-1), y:detach(), y)
 end
 
---- The bag of each of the ids, in a row, and the number of bags.
+--- The bag of each id, as a vector, and the number of bags.
 local function bags_of(op, ids, w, offsets, include_last)
   if ids.ndim == 2 then
     if offsets then
@@ -71,7 +71,7 @@ local function bags_of(op, ids, w, offsets, include_last)
     least = i
   end
   local bags, at, now = #first - (include_last and 1 or 0), {}, 0
-  -- after the last offset: in no bag
+  -- ids after the last offset are in no bag
   for i = 1, include_last and least - 1 or ids.shape[1] do
     while now < bags and first[now + 1] <= i do now = now + 1 end
     at[i] = now

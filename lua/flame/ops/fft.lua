@@ -1,8 +1,8 @@
 --- Fourier transforms. A complex tensor has a trailing axis of 2, real and imaginary part; 'dim'
--- counts the axes before it, so -1 is the last axis of numbers. fft, ifft and their kin take
--- complex tensors, rfft a real one (and gives a complex one), irfft the reverse. Sizes, defaults
--- and norm ("backward", "ortho", "forward") are those of torch.fft. f32 and f64; integers and
--- bool count as f32.
+-- counts the axes before it, so -1 is the last axis of numbers. fft, ifft and similar functions
+-- take complex tensors; rfft takes a real tensor and gives a complex one, irfft the reverse. Sizes,
+-- defaults and norm ("backward", "ortho", "forward") are those of torch.fft. f32 and f64; integers
+-- and bool count as f32.
 -- A transform is linear: its gradient is another one.
 local flame = require "flame"
 local internal = flame.internal
@@ -46,7 +46,7 @@ end
 
 -- ---- one axis ----------------------------------------------------------------------------------
 -- A transform: {op =, dim =, n =, size = along dim of the result, mode =, inverse = 0 | 1, norm =};
--- across: of two axes, dim the last one and this the size of the one before.
+-- across: for a transform of two axes, the size of the axis before dim.
 local COMPLEX, TO_HALF, FROM_HALF = 0, 1, 2
 
 local function run(x, t)
@@ -61,8 +61,7 @@ local function run(x, t)
     { outer, size, inner, t.n, t.size, t.mode, t.inverse, t.norm, t.across or 0 }, shape, x.dtype)
 end
 
---- x times, along axis d (its last but one is 'rank'), 1 at the ends of a
---- half spectrum and f between.
+--- x, a half spectrum along axis d, multiplied by 1 at its ends and by f between.
 local function weighted(x, d, n, f)
   local size, along = x.shape[d], {}
   local k = flame.arange(0, size - 1, { dtype = x.dtype, device = x.device })
@@ -123,18 +122,19 @@ end
 local NORM = ', norm: "backward"|"ortho"|"forward" = "backward") -> T @neutral'
 local ONE = "(x: T, n?: int, dim: axis = -1" .. NORM
 local SEVERAL = "(x: T, s?: int|int[], dim?: axes" .. NORM
---- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
+--- Discrete Fourier transform of complex numbers along one axis, which is first cut, or filled with
+--- zeros, to n elements.
 def("fft" .. ONE, function(x, n, d, norm) return along("fft", x, n, d, norm, false) end)
 --- The inverse of fft.
 def("ifft" .. ONE, function(x, n, d, norm) return along("ifft", x, n, d, norm, true) end)
 --- The first n // 2 + 1 complex elements of the transform of a real tensor.
 def("rfft" .. ONE, function(x, n, d, norm) return to_half("rfft", x, n, d, norm) end)
---- The real tensor of length n (2 (m - 1) for m elements) with these as its transform.
+--- The inverse of rfft: the real tensor of length n, by default 2 (m - 1) for m elements.
 def("irfft" .. ONE, function(x, n, d, norm) return from_half("irfft", x, n, d, norm) end)
 
 -- ---- several axes -------------------------------------------------------------------------------
---- Lengths (or nil) and axes, as torch has it: without dim the last of as
---- many axes as s has, or all.
+--- Lengths (or nil) and axes, as in torch: without dim the last axes, as many as s has, or all
+--- axes.
 local function several(op, s, dims, rank)
   if type(dims) == "number" then dims = { dims } end
   if type(s) == "number" then s = { s } end
@@ -156,7 +156,8 @@ local function several(op, s, dims, rank)
   return lengths, axes
 end
 
---- One after the other, but the last two as one transform where both are whole.
+--- Transforms the axes one after the other, except that the last two are one transform if neither
+--- is cut or extended.
 local function over(op, x, lengths, axes, first, last, norm, inverse)
   local i = first
   while i <= last do
@@ -227,8 +228,8 @@ over_two("rfft")
 over_two("irfft")
 
 -- ---- order and frequencies ----------------------------------------------------------------------
---- Without dim: all axes, but for that of the parts where the last of several has 2 elements
---- ({complex = true | false} says which).
+--- Without dim: all axes; if the last of several has 2 elements it holds real and imaginary parts
+--- and is left out, unless {complex = true | false} says otherwise.
 local function shifted(op, x, sign, dims, complex)
   if complex == nil then complex = x.ndim > 1 and x.shape[x.ndim] == 2 end
   local rank, amounts, axes = complex and not dims and x.ndim - 1 or x.ndim, {}, {}
@@ -268,8 +269,8 @@ def(".rfftfreq(n: int, d = 1.0, *, dtype?: dtype, device?: device) -> T",
   function(n, ...) return frequencies("rfftfreq", n, true, ...) end)
 
 -- ---- real and imaginary parts -------------------------------------------------------------------
---- Whether x holds complex numbers, as fftshift takes it: floats with a last
---- axis of 2 that follows another axis, unless told.
+--- Does x hold complex numbers, as fftshift decides? If complex is not given: floats with a last
+--- axis of 2 that follows another axis.
 local function holds_complex(op, x, complex)
   if complex == nil then
     complex = x:is_floating_point() and x.ndim > 1 and x.shape[x.ndim] == 2
@@ -282,8 +283,8 @@ local function conjugate(x)
   if not x:is_floating_point() then x = x:float() end
   return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device })
 end
---- Complex conjugates: of floats whose last axis of 2 follows another the second part negated, of
---- other tensors their values, as real numbers have; {complex = true | false} says which.
+--- Complex conjugates. Floats with a last axis of 2 after another axis count as complex, other
+--- tensors as real, unless {complex = true | false} says otherwise; real numbers are unchanged.
 def("conj(x: T, *, complex?: bool) -> T", function(x, complex)
   return holds_complex("conj", x, complex) and conjugate(x) or x:clone()
 end)
@@ -304,7 +305,7 @@ def("imag(x: T, *, complex?: bool) -> T", function(x, complex)
   end
   return x:select(-1, 2):clone()
 end)
---- The values of x: no tensor here puts off a conjugation or a sign.
+--- The values of x: conjugation and negation are never delayed here.
 def("resolve_conj(x: T) -> T", function(x) return x:clone() end)
 --- The values of x, as resolve_conj gives them.
 def("resolve_neg(x: T) -> T", function(x) return x:clone() end)

@@ -14,13 +14,13 @@ local function same_dtype(op, x, src, name)
   end
 end
 
---- Positions that are not 0, a row each.
+--- The positions of elements that are not 0, one row each.
 def("argwhere(x: T) -> T", function(x) return x:nonzero() end)
 
 -- ---- several sources for one place --------------------------------------------------------------
---- The product of the elements of v with one position in i, along d, at the last of them, 1
--- elsewhere; and where the last ones are. Elements of one position stand together; each step
--- doubles the reach.
+--- Along d, equal positions in i are neighbours. Gives the product of the elements of v with the
+--- same position at the last of them, and 1 elsewhere; and where the last ones are. Each step
+--- doubles the distance over which elements are combined.
 local function runs_of_products(v, i, d)
   local n, reach = v.shape[d], 1
   local last = n > 1 and flame.cat({ i:narrow(d, 1, n - 1):ne(i:narrow(d, 2, n - 1)),
@@ -70,7 +70,7 @@ local function extremes(x, d, idx, src, hit, own, reduce)
   return best + where(best:isfinite(), flow - flow:detach(), 0)
 end
 
---- scatter_reduce, also as a part of index_reduce.
+--- scatter_reduce, also used by index_reduce.
 local function scatter_reduce(op, x, d, idx, src, reduce, own)
   d = axis_of(op, x, d)
   same_dtype(op, x, src)
@@ -109,7 +109,7 @@ local function scatter_reduce(op, x, d, idx, src, reduce, own)
     or total:div(n, { rounding_mode = "floor" }):to(x.dtype)
 end
 
---- Every element of x with those of src that index sends to it.
+--- Every element of x combined with those of src that index maps to it.
 def([[scatter_reduce_?(x: T, dim: axis, index: T, src: T,
     reduce: "sum"|"prod"|"mean"|"amax"|"amin", *, include_self = true) -> T]],
   function(...) return scatter_reduce("scatter_reduce", ...) end)
@@ -192,7 +192,7 @@ def("take_along_dim(x: T, index: T, dim?: axis) -> T", function(x, idx, d)
   internal.naming("take_along_dim")
   return x:gather(d, idx)
 end)
---- x where mask is false; where it is true the elements of src, in order.
+--- x where mask is false; where it is true, elements of src in order.
 def("masked_scatter_?(x: T, mask: T, src: T) -> T", function(x, mask, src)
   if mask.dtype ~= "bool" then fail("masked_scatter", "mask is %s, need bool", mask.dtype) end
   if src.dtype ~= x.dtype then
@@ -208,7 +208,7 @@ def("masked_scatter_?(x: T, mask: T, src: T) -> T", function(x, mask, src)
   if n == 0 then return x:clone() end
   return where(hit, src:reshape(-1):take(at:clamp({ min = 1 })):reshape(x.shape), x)
 end)
---- y with the region 'key' written, where src has its shape.
+--- A copy of x with src written to the region 'key', if src has its shape.
 local function with_region(op, x, key, src)
   local y, want = x:clone(), x[key].shape
   if table.concat(src.shape, ", ") ~= table.concat(want, ", ") then
@@ -246,8 +246,8 @@ def("diagonal_scatter(x: T, src: T, offset: int = 0, dim1: axis = 1, dim2: axis 
     end
     return x:reshape(-1):index_copy(1, at:reshape(-1), src:reshape(-1)):reshape(x.shape):clone()
   end)
---- Of x's elements, counted row by row, those that a view of this shape and
---- these strides shows: positions from 1.
+--- The positions, from 1, of those elements of x (counted row by row) that a view of this shape and
+--- these strides has.
 local function strided(op, x, size, stride, first)
   local last = first
   local y = flame.full({}, first + 1, { dtype = "i64", device = x.device })
@@ -263,8 +263,8 @@ local function strided(op, x, size, stride, first)
   end
   return y
 end
---- Elements of x, counted row by row, at the given strides, from
---- storage_offset on: its own value, as every view.
+--- Elements of x, counted row by row, at the given strides, from storage_offset on. As for every
+--- view, the result is a separate value.
 def("as_strided(x: T, size: int[], stride: int[], storage_offset: int = 0) -> T",
   function(x, size, stride, first) return x:take(strided("as_strided", x, size, stride, first)) end)
 --- x with the elements that as_strided gives replaced by src.
@@ -277,7 +277,8 @@ def("as_strided_scatter(x: T, src: T, size: int[], stride: int[], storage_offset
     end
     return x:put(at, src)
   end)
---- Writes fill_value on the diagonal; wrap: again and again in a tall matrix.
+--- Writes fill_value on the diagonal; wrap: the diagonal of a tall matrix begins again below its
+--- end.
 def(":fill_diagonal_(x: T, fill_value: num|T, wrap = false) -> T", function(x, v, wrap)
   local op, shape = "fill_diagonal_", x.shape
   if #shape < 2 then fail(op, "x has shape %s, need two axes or more", shape_text(x)) end
@@ -295,7 +296,7 @@ def(":fill_diagonal_(x: T, fill_value: num|T, wrap = false) -> T", function(x, v
 end)
 
 -- ---- by shape -----------------------------------------------------------------------------------
---- Summed over axes until the shape is 'size', from which x's can come by broadcasting.
+--- Sums x over axes so that the shape becomes 'size', which must broadcast to x's shape.
 def("sum_to_size(x: T, size...: int) -> T", function(x, ...)
   local op, to = "sum_to_size", { ... }
   arguments.need_shape(op, to)
@@ -329,7 +330,7 @@ split_along("vsplit", 2, function() return 1 end)
 --- tensor_split along axis 3.
 split_along("dsplit", 3, function() return 3 end)
 
---- Slices along dim whose p-norm is above maxnorm, scaled down to it.
+--- Scales those slices along dim that have a p-norm above maxnorm down to maxnorm.
 def("renorm_?(x: T, p: num, dim: axis, maxnorm: num) -> T", function(x, p, d, maxnorm)
   d = axis_of("renorm", x, d)
   if x.ndim < 2 then fail("renorm", "x has shape %s, need two axes or more", shape_text(x)) end

@@ -6,7 +6,7 @@ local slips = require "flame.tools.slips"
 local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local where = flame.where
 
---- A loss of each element as "reduction" asks.
+--- Applies the reduction to the loss of each element.
 local function reduce(y, how)
   if how == "mean" then return y:mean() end
   if how == "sum" then return y:sum() end
@@ -19,7 +19,7 @@ local function need_same_shape(op, x, y)
     fail(op, "input has shape %s and target %s, need the same", shape_text(x), shape_text(y))
   end
 end
---- As many axes in all of them.
+--- Raises unless all have the same number of axes.
 local function need_same_rank(op, ...)
   local first = (...)
   for i = 2, select("#", ...) do
@@ -29,7 +29,7 @@ local function need_same_rank(op, ...)
     end
   end
 end
---- A weight for each class.
+--- Raises unless there is a weight for each class.
 local function need_class_weights(op, w, classes)
   if w and (need_tensor(op, "weight", w).ndim ~= 1 or #w ~= classes) then
     fail(op, "weight has shape %s, need (%d): one for each class", shape_text(w), classes)
@@ -50,13 +50,14 @@ def([[l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T
     return reduce((x - y):abs(), reduction)
   end)
 
---- Squares up to delta, then lines.
+--- Half the square of the difference up to delta, linear beyond.
 def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
     delta = 1.0) -> T @single]],
   function(x, y, reduction, delta)
     if not (delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", delta) end
     slips.pairs("huber_loss", x, y, reduction)
-    local e = x - y                         -- squared as it is: abs has no second slope at 0
+    -- squared without abs, which has no second derivative at 0
+    local e = x - y
     local d = e:abs()
     local value = where(d:lt(delta), e * e * 0.5, (d - 0.5 * delta) * delta)
     return reduce(value, reduction)
@@ -86,7 +87,7 @@ def([[binary_cross_entropy(input: T, target: T, weight?: T|num,
   local v = x:detach()
   local edge = v:le(0):logical_or(v:ge(1))
   local e = -(y * x:log():clamp({ min = -100 }) + (1 - y) * (-x):log1p():clamp({ min = -100 }))
-  -- at 0 and 1 the slope that PyTorch has: the denominator x (1 - x) at least 1e-12
+  -- at 0 and 1 the slope is PyTorch's, with a denominator x (1 - x) of at least 1e-12
   if x.requires_grad then
     local inner = where(edge, 0.5, x)
     local slope = (v - y) / (v * (1 - v)):clamp({ min = 1e-12 })
@@ -97,7 +98,7 @@ def([[binary_cross_entropy(input: T, target: T, weight?: T|num,
   return reduce(weight and e * weight or e, reduction)
 end)
 
---- The cross entropy of logits; pos_weight is that of the targets that are 1.
+--- The cross entropy of logits; pos_weight is the weight of targets that are 1.
 def([[binary_cross_entropy_with_logits(input: T, target: T, weight?: T|num, pos_weight?: T|num,
     reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
 function(x, y, weight, pos_weight, reduction)
@@ -107,7 +108,7 @@ function(x, y, weight, pos_weight, reduction)
   return reduce(weight and e * weight or e, reduction)
 end)
 
---- target (log target - input), input being log-probabilities; log_target: so is the target.
+--- target (log target - input), where input has log-probabilities; log_target: the target has too.
 --- "batchmean" is the sum over the first axis' size.
 def([[kl_div(input: T, target: T, reduction: "mean"|"sum"|"none"|"batchmean" = "mean",
     log_target = false) -> T @single]], function(x, y, reduction, log_target)
@@ -138,8 +139,8 @@ function(x, y, weight, ignore_index, reduction)
   return reduce(e, reduction)
 end)
 
---- The anchor is to be nearer to the positive than to the negative, by the margin; swap: also the
---- positive may be the one near to the negative.
+--- The anchor should be nearer to the positive than to the negative, by the margin; swap: uses the
+--- distance from positive to negative if that is smaller.
 def([[triplet_margin_loss(anchor: T, positive: T, negative: T, margin = 1.0, p = 2, eps = 1e-6,
     swap = false, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(a, b, n, margin, p, eps, swap, reduction)
@@ -163,7 +164,7 @@ end)
 def([[soft_margin_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
   function(x, y, reduction) return reduce((-y * x):softplus(), reduction) end)
 
---- Input where the target is 1, max(0, margin - input) where it is -1.
+--- The input where the target is 1, max(0, margin - input) where it is -1.
 def([[hinge_embedding_loss(input: T, target: T, margin = 1.0,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, margin, reduction)
   local e = where(y:ne(1), (margin - x):clamp({ min = 0 }), 0) + where(y:ne(-1), x, 0)
@@ -177,9 +178,8 @@ def([[multilabel_soft_margin_loss(input: T, target: T, weight?: T|num,
   return reduce((weight and e * weight or e):mean(-1), reduction)
 end)
 
---- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes; p
--- is 1
---- or 2, weight one for each class.
+--- The sum of max(0, margin - x at the label + x)^p over the other classes, divided by the number
+--- of classes; p is 1 or 2, weight has one number for each class.
 def([[multi_margin_loss(input: T, target: T, p: int = 1, margin = 1.0, weight?: T,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, p, margin, weight, reduction)
   local op = "multi_margin_loss"
@@ -202,12 +202,13 @@ def([[gaussian_nll_loss(input: T, target: T, var: T, full = false, eps = 1e-6,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, var, full, eps, reduction)
   if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
   local bad = var:detach():lt(0)
-  var = var + (var:clamp({ min = eps }) - var):detach()        -- as PyTorch: the bound has slope 1
+  -- as in PyTorch, the slope of the bound is 1
+  var = var + (var:clamp({ min = eps }) - var):detach()
   local e = where(bad, 0 / 0, (var:log() + (x - y):square() / var) * 0.5)
   return reduce(full and e + 0.5 * math.log(2 * math.pi) or e, reduction)
 end)
 
---- max(0, -y (x1 - x2) + margin): y = 1 wants x1 above x2, -1 the other way round.
+--- max(0, -y (x1 - x2) + margin): with y = 1 x1 should be larger, with y = -1 x2.
 def([[margin_ranking_loss(x1: T, x2: T, target: T, margin = 0,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x1, x2, y, margin, reduction)
   need_same_rank("margin_ranking_loss", x1, x2, y)
@@ -229,8 +230,8 @@ def([[cosine_embedding_loss(x1: T, x2: T, target: T, margin = 0,
 end)
 
 -- ---- margins -----------------------------------------------------------------------------------
---- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids
---- from 1 in each row, up to the first 0.
+--- The sum of max(0, 1 - (x at a label - x at another class)) over all such pairs, divided by the
+-- number of classes. target: ids from 1 in each row, up to the first 0.
 def([[multilabel_margin_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
   function(x, y, reduction)
     local op = "multilabel_margin_loss"
@@ -254,9 +255,8 @@ def([[multilabel_margin_loss(input: T, target: T, reduction: "mean"|"sum"|"none"
       0):sum({ 2, 3 }) / n
     return reduce(single and e:reshape({}) or e, reduction)
   end)
---- triplet_margin_loss with a distance of one's own: a function of two
---- tensors that gives one number a row.
---- Without one it is pairwise_distance.
+--- triplet_margin_loss with a given distance: a function of two tensors that gives one number per
+--- row, by default pairwise_distance.
 def([[triplet_margin_with_distance_loss(anchor: T, positive: T, negative: T, *,
     distance_function?: fn, margin = 1.0, swap = false,
     reduction: "mean"|"sum"|"none" = "mean") -> T]],
@@ -268,7 +268,8 @@ def([[triplet_margin_with_distance_loss(anchor: T, positive: T, negative: T, *,
   end)
 
 -- ---- connectionist temporal classification ------------------------------------------------------
---- log(exp a + exp b + exp c) of what may be -inf: with all of them there, -inf and no gradient.
+--- log(exp a + exp b + exp c) of numbers that may be -inf; if all are, the result is -inf without a
+--- gradient.
 local function join(list)
   local top = list[1]:detach()
   for k = 2, #list do top = top:maximum(list[k]:detach()) end
@@ -282,8 +283,8 @@ local function join(list)
   return where(none, -math.huge, where(none, 1, sum):log() + top)
 end
 
---- Labels in rows (n, longest), from rows or from one list of all, one after the
---- other; and their numbers.
+--- The labels in rows (n, longest), given in this form or as one list of all; and the number of
+--- labels of each row.
 local function label_rows(op, y, n, lengths)
   local longest, total = 0, 0
   for _, l in ipairs(lengths) do longest, total = math.max(longest, l), total + l end
@@ -292,7 +293,8 @@ local function label_rows(op, y, n, lengths)
       fail(op, "target has shape %s, need (%d, %d) or more columns", shape_text(y), n, longest)
     end
     if longest == 0 then return y:narrow(2, 1, 0), 0 end
-    local as = { dtype = "i64", device = y.device }     -- behind its length a row may hold anything
+    -- after its length a row may contain anything
+    local as = { dtype = "i64", device = y.device }
     local there = flame.arange(1, longest, as):le(flame.tensor(lengths, as):unsqueeze(2))
     return where(there, y:narrow(2, 1, longest), 1), longest
   end
@@ -331,7 +333,8 @@ local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   local p = x:gather(3, at)                                               -- (t, n, states)
   local low = flame.full({ n, 2 }, -math.huge, { dtype = x.dtype, device = device })
   local jump = flame.zeros({ n, states }, { dtype = "bool", device = device })
-  if states > 2 then                                  -- over a blank between two labels that differ
+  -- a path may skip the blank between two different labels
+  if states > 2 then
     local other = extended:narrow(2, 3, states - 2):ne(extended:narrow(2, 1, states - 2))
     jump = other:logical_and(extended:narrow(2, 3, states - 2):ne(blank)):to("u8")
       :pad({ 2, 0 }):bool()

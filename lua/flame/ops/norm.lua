@@ -7,12 +7,11 @@ local fail, def = arguments.fail, arguments.def
 
 local half = dtypes.half
 
--- What PyTorch has without eps.
+-- PyTorch's default for eps.
 local epsilon = dtypes.epsilon
 
---- Over the root mean square along the last axes, which are of normalized_shape, times weight;
--- without
---- eps that of the dtype.
+--- x divided by its root mean square over the last axes, which have the shape normalized_shape,
+--- times weight; eps is by default the epsilon of the dtype.
 def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T @single",
   function(x, shape, w, eps)
     eps = eps or epsilon[x.dtype] or 1e-5
@@ -49,7 +48,7 @@ local function by_channel(x, t)
   return t and t:reshape(channels)
 end
 
---- By statistics that are given, (channels), in f32 at least; the result has x's dtype.
+--- Normalises by given statistics (channels), at least in f32; the result has x's dtype.
 local function by_running(x, mean, var, w, b, eps)
   local y = (wide(x) - by_channel(x, wide(mean))) * (by_channel(x, wide(var)) + eps):rsqrt()
   if w then y = y * by_channel(x, wide(w)) end
@@ -57,13 +56,13 @@ local function by_running(x, mean, var, w, b, eps)
   return half[x.dtype] and y:to(x.dtype) or y
 end
 
---- By those of x over 'axes'.
+--- Normalises by the statistics of x over 'axes'.
 local function by_own(op, x, axes, w, b, eps)
   local y = internal.normalise(op, x, axes, eps, by_channel(x, w), by_channel(x, b))
   return half[x.dtype] and y:to(x.dtype) or y
 end
 
---- Moves the running statistics towards those of x over 'axes'; read(m): one value a channel.
+--- Moves the running statistics towards those of x over 'axes'; read(m): one value per channel.
 local function move_running(x, axes, mean, var, momentum, n, read)
   if not mean and not var then return end
   flame.no_grad(function()
@@ -76,7 +75,7 @@ local function move_running(x, axes, mean, var, momentum, n, read)
   end)
 end
 
---- Statistics and weights have a value for each channel.
+--- Checks that statistics and weights have a value for each channel.
 local function need_channels(op, x, given)
   for name, v in pairs(given) do
     if v:numel() ~= x.shape[2] then
@@ -86,7 +85,7 @@ local function need_channels(op, x, given)
   end
 end
 
---- x less its mean over its deviation, times weight, plus bias; axis 2 holds the channels.
+--- (x - mean) / deviation, times weight, plus bias; axis 2 has the channels.
 --- Training uses the batch's statistics and moves the running ones in place.
 def([[batch_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T, training = false,
     momentum = 0.1, eps = 1e-5) -> T]], function(x, mean, var, w, b, training, momentum, eps)
@@ -110,7 +109,7 @@ def([[batch_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T, 
   return by_own(op, x, axes, w, b, eps)
 end)
 
---- As batch_norm, each channel of each sample by itself.
+--- As batch_norm, with the statistics of each channel of each sample.
 def([[instance_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T,
     use_input_stats = true, momentum = 0.1, eps = 1e-5) -> T @single]],
 function(x, mean, var, w, b, use_input_stats, momentum, eps)

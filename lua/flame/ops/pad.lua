@@ -52,8 +52,8 @@ local function pad_axis(x, d, before, after, mode)
   return flame.cat(parts, d)
 end
 
---- x with so many elements more, or with a negative number fewer, before and after each axis: pad
---- is {before, after, …}, pairs from the last axis backwards. value: of the mode "constant".
+--- x with elements added before and after each axis, or with negative numbers removed: pad is
+--- {before, after, …}, pairs from the last axis backwards. value is for the mode "constant".
 def([[pad(x: T, pad: int[], mode: "constant"|"reflect"|"replicate"|"circular" = "constant",
     value: num|bool = 0) -> T]], function(x, pairs_of, mode, value)
   if value == true then value = 1 end

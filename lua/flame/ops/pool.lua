@@ -1,5 +1,5 @@
 --- Pooling. A mean and its adjoint, and taking and putting by position, are pairs of calls, so that
---- gradients of any order are again these. Options as those of convolutions (ops/conv.lua).
+--- gradients of any order are made of them. Options are as for convolutions (ops/conv.lua).
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -110,7 +110,7 @@ local function with(lead, sizes)
   return append(table.move(lead, 1, #lead, 1, {}), sizes)
 end
 
---- Values, and positions in their planes if asked for.
+--- The values, and if 'positions' is true their positions in the planes.
 local function largest(x, s, positions)
   if not max_pool then make_pools() end
   local track = tracked(x)
@@ -129,8 +129,8 @@ end
 
 for n = 1, 3 do
   local name = ("max_pool%dd"):format(n)
-  --- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
-  --- Positions count the plane's elements from 1.
+  --- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size by default. Positions
+  --- count the plane's elements from 1.
   def(name .. ([[(x: T, kernel_size: dims(%d), stride?: dims(%d), padding: dims(%d) = 0,
       dilation: dims(%d) = 1, ceil_mode = false,
       return_indices = false) -> T, positions: T if return_indices]]):format(n, n, n, n),
@@ -145,8 +145,8 @@ for n = 1, 3 do
 end
 for n = 1, 3 do
   local name = ("avg_pool%dd"):format(n)
-  --- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
-  --- divisor_override stands for the number of elements.
+  --- The means of windows of x (n, c, …) or (c, …); stride is kernel_size by default.
+  --- divisor_override replaces the number of elements.
   def(name .. ([[(x: T, kernel_size: dims(%d), stride?: dims(%d), padding: dims(%d) = 0,
       ceil_mode = false, count_include_pad = true, divisor_override?: int) -> T]]):format(n, n, n),
     function(x, k, stride, pad, ceil, include_pad, divisor)
@@ -162,7 +162,7 @@ for n = 1, 3 do
     end)
 end
 
---- Sizes of an adaptive result; none, or false, keeps the axis' own.
+--- Sizes of an adaptive result; nil or false keeps the size of an axis.
 local function adaptive_sizes(op, n, size, v)
   local out = {}
   if type(v) == "table" and #v ~= n and #v ~= 1 then
@@ -177,7 +177,7 @@ local function adaptive_sizes(op, n, size, v)
   return out
 end
 
---- What an adaptive pooling gives its call.
+--- The arguments of an adaptive pooling's call.
 local function prepare(op, n, x, output_size)
   local planes, size, lead = planes_of(op, n, x)
   local out, one, zero = adaptive_sizes(op, n, size, output_size), {}, {}
@@ -186,15 +186,15 @@ local function prepare(op, n, x, output_size)
   return { what = op, x = x.shape, y = with(lead, out),
     params = pool_params(planes, size, one, out, one, zero, one, true) }
 end
---- One window a plane is a reduction, which is shared among threads.
+--- If there is one window per plane the pooling is a reduction, which threads share.
 local function whole(s, n)
   for i = 1, n do if s.y[#s.y - n + i] ~= 1 then return false end end
   return true
 end
 for n = 1, 3 do
   local name = ("adaptive_max_pool%dd"):format(n)
-  --- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
-  --- output_size says; none, or false in a list, keeps the size of an axis.
+  --- The largest elements of windows from floor(i in / out) to ceil((i + 1) in / out), where out is
+  --- output_size; nil, or false in a list, keeps the size of an axis.
   def(name .. [[(x: T, output_size?: int|any[],
       return_indices = false) -> T, positions: T if return_indices]],
     function(x, output_size, positions)
@@ -208,8 +208,8 @@ for n = 1, 3 do
 end
 for n = 1, 3 do
   local name = ("adaptive_avg_pool%dd"):format(n)
-  --- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
-  --- output_size says; none, or false in a list, keeps the size of an axis.
+  --- The means of windows from floor(i in / out) to ceil((i + 1) in / out), where out is
+  --- output_size; nil, or false in a list, keeps the size of an axis.
   def(name .. "(x: T, output_size?: int|any[]) -> T", function(x, output_size)
     local s, axes = prepare(name, n, x, output_size), {}
     need_float(name, x)
@@ -236,7 +236,7 @@ end
 
 for n = 1, 3 do
   local name = ("max_unpool%dd"):format(n)
-  --- Values of x back at the positions that max_pool gave.
+  --- Puts the values of x at the positions that max_pool gave, and 0 elsewhere.
   def(name .. ([[(x: T, indices: T, kernel_size: dims(%d), stride?: dims(%d),
       padding: dims(%d) = 0, output_size?: int[]) -> T]]):format(n, n, n),
     function(x, at, k, stride, pad, output_size)
@@ -276,8 +276,8 @@ def("local_response_norm(x: T, size: int, alpha = 1e-4, beta = 0.75, k = 1) -> T
   end)
 
 -- ---- windows at random places -------------------------------------------------------------------
---- First positions, from 0, of 'count' windows: u (n, c, 1) moves them, the
---- last ends with the axis.
+--- The first positions, from 0, of 'count' windows: u (n, c, 1) shifts them, and the last window
+--- ends with the axis.
 local function places(u, size, count, kernel)
   local last = flame.full({ 1, 1, 1 }, size - kernel, { dtype = "i64", device = u.device })
     :expand(u.shape)
@@ -305,7 +305,8 @@ end
 --- Positions, from 0, in the planes of v: the windows' axes, then those within a window.
 local function windows_at(v, n, u, k, out)
   local at
-  for i = 1, n do                                       -- torch's 2-d draw stands in the order w, h
+  -- torch draws in the order w, h for two axes
+  for i = 1, n do
     local size = v.shape[i + 2]
     local first = places(u:narrow(3, n == 2 and 3 - i or i, 1), size, out[i], k[i])
     local shape, steps = { v.shape[1], v.shape[2] }, {}
@@ -319,8 +320,8 @@ local function windows_at(v, n, u, k, out)
 end
 for n = 2, 3 do
   local op = ("fractional_max_pool%dd"):format(n)
-  --- Largest of windows of kernel_size at places drawn at random (Graham
-  --- 2014), as many as output_size asks for, or as output_ratio of the elements.
+  --- The largest elements of windows of kernel_size at random places (Graham 2014); the result has
+  --- output_size, or output_ratio times the size of x.
   def(op .. ([[(x: T, kernel_size: dims(%d), output_size?: dims(%d), output_ratio?: num|num[],
       return_indices = false, _random_samples?: T) -> T, positions: T if return_indices]]):format(n,
     n), function(x, kernel, output_size, ratio, return_indices, samples)

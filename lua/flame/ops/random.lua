@@ -1,5 +1,6 @@
---- Random positions: permutations and draws by weight. They use what is the same on every device
--- bit for bit (draws, quotients, integer sums, sorts), so the same seed draws the same everywhere.
+--- Random positions: permutations and draws by weight. They use only functions that are the same
+--- bit for bit on every device (draws, quotients, integer sums, sorts), so the same seed gives the
+--- same results everywhere.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -17,9 +18,9 @@ def('.randperm(n: int, *, dtype: dtype = "i64", device?: device) -> T', function
   return dtype == "i64" and at or at:to(dtype)
 end)
 
---- Running sums of the weights as integers of at most 38 bits, so that they have no order; few
---- enough bits that the sum of all is a double. The last is not above 0 where a row has no such
---- weights.
+--- Running sums of the weights as integers, so that the order of additions does not matter. Each
+--- has at most 38 bits, so that the sum of all is exact in a double. The last one is not above 0 if
+--- a row has invalid weights.
 local function edges_of(rows, top)
   local count, classes = rows.shape[1], rows.shape[2]
   local bits = math.min(38, 52 - math.ceil(math.log(classes, 2)))
@@ -29,7 +30,7 @@ local function edges_of(rows, top)
   return (rows:double() / top:double() * 2.0 ^ bits):round():long():cumsum(2)
 end
 
---- The largest of each row (count, 1), of weights that are some.
+--- Checks the weights, and gives the largest of each row (count, 1).
 local function checked(rows)
   local top = rows:amax(2)
   if rows:amin(2):ge(0):logical_and(top:gt(0)):logical_and(top:lt(math.huge)):all():item() then
@@ -48,8 +49,8 @@ local function checked(rows)
   end
 end
 
---- rows, each a draw of n by weight. On the CPU it looks at the weights, so it evaluates; on CUDA
---- the next read tells of weights that are none.
+--- Draws n positions for each row of weights. On the CPU it reads the weights, so it evaluates; on
+--- CUDA the next read raises if weights are invalid.
 local function with_replacement(rows, n, shape)
   local count, classes = rows.shape[1], rows.shape[2]
   local few = classes <= FEW
@@ -59,18 +60,19 @@ local function with_replacement(rows, n, shape)
   if few and rows.device == "cpu" and (count == 1 and last or last:amin()):item() <= 0 then
     checked(rows)
   end
-  -- below the sum: n + 1 never comes
+  -- below the sum, so that n + 1 is never drawn
   local u = flame.rand({ count, n }, like(rows, "f64")) * last:double()
   return call("searchsorted", "multinomial", { edges, u:floor():long() },
     { count, classes, n, 1, count == 1 and 1 or 0 }, shape, "i64")
 end
 
---- The largest of weight over an exponential number, which is half the sum of
---- two squared normal ones.
+--- The positions with the largest weight / e, where e is an exponential number: half the sum of two
+--- squared normal numbers.
 local function without_replacement(rows, n, shape)
   local top, a, b = checked(rows), flame.randn(rows.shape, like(rows)),
     flame.randn(rows.shape, like(rows))
-  local _, at = (rows / top / (a * a + b * b + 1e-30)):topk(n, 2)    -- never 0 / 0, which would win
+  -- avoids 0 / 0, since NaN would win
+  local _, at = (rows / top / (a * a + b * b + 1e-30)):topk(n, 2)
   return at:reshape(shape):clone()
 end
 
@@ -96,7 +98,7 @@ def("multinomial(probs: T, n: int, replacement = false) -> T", function(probs, n
 end)
 
 -- ---- distributions ------------------------------------------------------------------------------
---- normal(mean, std) of which one is a tensor. Called from C.
+--- normal(mean, std) if one of the two is a tensor. Called from C.
 function internal.normal(mean, std, dtype, device)
   local of = flame.is_tensor(mean) and mean or std
   for name, v in pairs { mean = mean, std = std } do
@@ -113,7 +115,8 @@ function internal.normal(mean, std, dtype, device)
 end
 
 local where, ROUNDS <const> = flame.where, 72
---- Inversion of a small mean: from the chance of 0 and the factor that leads from k - 1 to k.
+--- Draws by inversion, for small means. none: the probability of 0; factor(k): the probability of k
+--- divided by that of k - 1.
 local function inverted(none, factor)
   local u = flame.rand(none.shape, like(none))
   local chance, below, k = none, none, flame.zeros_like(none)
@@ -124,9 +127,9 @@ local function inverted(none, factor)
   end
   return k
 end
---- Transformed rejection (Hoermann 1993) where 'far' holds: hat(us) is the scale of the hat,
---- log_chance(k) the logarithm of what is drawn from over that of its mode times the hat's height.
---- It looks at values.
+--- Transformed rejection (Hoermann 1993) where 'far' holds. log_chance(k): the logarithm of the
+--- probability of k relative to that of the mode, in units of the hat. It looks at values, so it
+--- evaluates.
 local function rejected(far, a, b, centre, squeeze, height, log_chance, most)
   local k, open = flame.zeros_like(a), far
   while open:any():item() do
@@ -169,7 +172,8 @@ def("poisson(x: T) -> T", function(x)
     function(v) return v * log - high - (v + 1):lgamma() end, math.huge)
   return where(far, y, k):to(x.dtype)
 end)
---- How many of n trials of chance p come true, for each pair. It looks at values, so it evaluates.
+--- The number of successes in n trials with probability p, for each pair. It looks at values, so it
+--- evaluates.
 def("binomial(n: T, p: T) -> T", function(n, p)
   local count, chance = need_rates("binomial", "n", n, 0, LARGEST),
     need_rates("binomial", "p", p, 0, 1)
@@ -217,12 +221,12 @@ def(":bernoulli_(x: T, p: num|T = 0.5) -> T", function(x, p)
   end
   return x:copy_(flame.rand(x.shape, { device = x.device }):lt(p):to(x.dtype))
 end)
---- x becomes exponential numbers.
+--- Replaces x by exponentially distributed numbers.
 def(":exponential_(x: T, lambd = 1) -> T", function(x, rate)
   if not (rate > 0) then fail("exponential_", "lambd = %g, need lambd > 0", rate) end
   return x:copy_((1 - flame.rand(x.shape, { dtype = x.dtype, device = x.device })):log() / -rate)
 end)
---- x becomes integers from low to high; random_(high): from 1 on.
+--- Replaces x by random integers from low to high; random_(high): from 1 to high.
 def(":random_(x: T, high: int = 16777216) -> T",
   function(x, high)
     return x:copy_(flame.randint(x.shape, 1, high, { device = x.device }):to(x.dtype))
@@ -241,24 +245,24 @@ local function random_write(name, parameters, f)
     return x:copy_(f(open_uniform(x), ...):to(x.dtype))
   end)
 end
---- x becomes Cauchy's numbers around the median, as wide as sigma.
+--- Replaces x by numbers of the Cauchy distribution with this median and width sigma.
 random_write("cauchy_", "median = 0, sigma = 1", function(u, median, sigma)
   if not (sigma > 0) then fail("cauchy_", "sigma = %g, need sigma > 0", sigma) end
   return ((u - 0.5) * math.pi):tan() * sigma + median
 end)
---- x becomes e to the power of normal numbers of this mean and deviation.
+--- Replaces x by e to the power of normal numbers with this mean and deviation.
 random_write("log_normal_", "mean = 1, std = 2", function(u, mean, std)
   if not (std > 0) then fail("log_normal_", "std = %g, need std > 0", std) end
   return ((u * 2 - 1):erfinv() * (std * math.sqrt(2)) + mean):exp()
 end)
---- x becomes numbers of trials until one of chance p is met.
+--- Replaces x by numbers of trials up to the first success, with probability p each.
 random_write("geometric_", "p = 0.5", function(u, p)
   if not (p > 0 and p < 1) then fail("geometric_", "p = %g, need 0 < p < 1", p) end
   return (u:log() / math.log(1 - p)):ceil():clamp({ min = 1 })
 end)
 
 -- ---- dropout of channels ------------------------------------------------------------------------
---- One draw a channel: axis 2, or axis 1 where there is no batch.
+--- The shape for one draw per channel: axis 2, or axis 1 if there is no batch.
 local function channels_of(x, single)
   local shape = x.shape
   for d = 1, #shape do if d > 2 or single and d > 1 then shape[d] = 1 end end
@@ -274,7 +278,7 @@ for n = 1, 3 do
       { dtype = x.dtype, device = x.device }):dropout(p)
   end)
 end
--- SELU's value far below 0 stands for what is dropped; scale and shift keep mean and variance.
+-- Dropped values become SELU's limit at -inf; a scale and a shift keep mean and variance.
 local function alpha_dropout(name, shape_of)
   def(name .. "(x: T, p = 0.5, training = false) -> T", function(x, p, training)
     local low = -1.7580993408473766

@@ -1,22 +1,22 @@
---- Reductions that are composed of others, of runs too; and functions that are flat at 0.
+--- Reductions that are composed of others, also over runs; and functions with gradient 0 at 0.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local fail, def = arguments.fail, arguments.def
 local where = flame.where
 
---- f(x) with gradient 0 where x is 0: for roots, whose slope is infinite there.
+--- f(x) with gradient 0 where x is 0: for roots, which have an infinite slope there.
 local function flat_at_0(x, f)
   if not x.requires_grad then return f(x) end
   local zero = x:eq(0)
   return where(zero, f(x:detach()), f(where(zero, 1, x)))
 end
 local function root(x) return flat_at_0(x, flame.sqrt) end
---- Sum of what is not NaN.
+--- The sum of the elements that are not NaN.
 def("nansum(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
   function(x, d, keepdim, dtype)
     return where(x:isnan(), 0, x):sum(d, { keepdim = keepdim, dtype = dtype })
   end)
---- Mean of what is not NaN.
+--- The mean of the elements that are not NaN.
 def("nanmean(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
   function(x, d, keepdim, dtype)
     if not x:is_floating_point() then
@@ -49,8 +49,8 @@ def("aminmax(x: T, *, dim?: axes, keepdim = false) -> min: T, max: T", function(
   return x:amin(d, o), x:amax(d, o)
 end)
 
---- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs, or
---- the offsets where each begins and the last ends.
+--- Sums, means, products, largest or smallest elements of runs of x along axis 1. lengths: those of
+--- the runs; offsets: where each begins, and where the last ends.
 def([[segment_reduce(x: T, reduce: "sum"|"mean"|"prod"|"max"|"min", *, lengths?: T, offsets?: T,
     axis: axis = 1, unsafe = false, initial?: num) -> T]],
 function(x, reduce, lengths, offsets, axis, _, initial)

@@ -1,6 +1,6 @@
---- Resampling of planes: interpolate, grid_sample. All are
--- gathers with weights, axis by axis, so gradients follow by themselves and Inf and NaN stay
--- where they belong. Which elements are read follows PyTorch in the input's own precision.
+--- Resampling of planes: interpolate, grid_sample. All are gathers with weights, axis by axis, so
+--- they need no gradient rules, and Inf and NaN reach only the results that read them. Which
+--- elements are read is computed as in PyTorch, in the input's precision.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -13,17 +13,18 @@ local float = dtypes.float
 local text = windows.text
 
 -- ---- interpolate --------------------------------------------------------------------------------
---- v as the nearest f32, or itself where x is f64: positions are computed as PyTorch computes them.
+--- v rounded to f32, since PyTorch computes positions in f32 unless x is f64.
 local function single(v) return (string.unpack("<f", string.pack("<f", v))) end
 local function exactly(v) return v end
 
---- From an output position (0-based) to the input's, and the ratio. scale: as given, or nil.
+--- A function from an output position (0-based) to the input position, and the ratio of sizes.
+--- scale: as given, or nil.
 local function ratio(r, n, out, scale, align)
   if align then return out > 1 and r(r(n - 1) / r(out - 1)) or 0.0 end
   return scale and r(1 / scale) or r(r(n) / r(out))
 end
 
---- Input positions (1-based) that outputs take, for the nearest modes.
+--- The input position (1-based) of each output, for the nearest modes.
 local function nearest_positions(x, n, out, scale, mode)
   local r, at = x.dtype == "f64" and exactly or single, {}
   local step = ratio(r, n, out, scale, false)
@@ -36,7 +37,7 @@ local function nearest_positions(x, n, out, scale, mode)
   return at
 end
 
---- Input positions and weights of the two neighbours.
+--- The input positions and weights of the two neighbours of each output.
 local function linear_taps(r, n, out, scale, align)
   local step, taps = ratio(r, n, out, scale, align), { { at = {}, w = {} }, { at = {}, w = {} } }
   for i = 0, out - 1 do
@@ -50,11 +51,11 @@ local function linear_taps(r, n, out, scale, align)
   return taps
 end
 
-local A = -0.75                          -- of the cubic kernel
+local A = -0.75                          -- parameter of the cubic kernel
 local function near(r, t) return r(r(r(r(r(A + 2) * t) - r(A + 3)) * t) * t + 1) end
 local function far(r, t) return r(r(r(r(r(r(A * t) - 5 * A) * t) + 8 * A) * t) - 4 * A) end
 
---- The same of four neighbours, clamped to the edge.
+--- The same for four neighbours, with positions clamped to the edge.
 local function cubic_taps(r, n, out, scale, align)
   local step, taps = ratio(r, n, out, scale, align), {}
   for k = 1, 4 do taps[k] = { at = {}, w = {} } end
@@ -70,7 +71,8 @@ local function cubic_taps(r, n, out, scale, align)
   return taps
 end
 
---- The hat and the cubic kernel (with -0.5) that antialias widens to the outputs' distance.
+--- The triangular and the cubic kernel (with -0.5); antialias stretches them to the distance of the
+--- outputs.
 local filters = {
   bilinear = { reach = 1, function(t) return math.max(1 - t, 0) end },
   bicubic = { reach = 2, function(t)
@@ -78,8 +80,8 @@ local filters = {
     return t < 2 and ((-0.5 * t + 2.5) * t - 4) * t + 2 or 0
   end },
 }
---- The same of all neighbours under the filter. Rows with fewer than the most
---- give parts of their last one.
+--- The same for all neighbours under the filter. Outputs with fewer neighbours than others repeat
+--- the last one and divide its weight.
 local function smooth_taps(filter)
   return function(r, n, out, scale, align)
     local step, rows, most = ratio(r, n, out, scale, align), {}, 0
@@ -111,7 +113,7 @@ end
 
 -- ---- sums along an axis -------------------------------------------------------------------------
 --- A sparse matrix by rows. taps[k].at[i] is the column (1-based) of row i's k-th term and
--- taps[k].w[i] its weight; 'back' gives the transposed matrix, whose rows are as many as 'rows'.
+--- taps[k].w[i] its weight; 'back' gives the transposed matrix, which has 'rows' rows.
 local function by_rows(taps, rows, back, x)
   local start, at, w, n = {}, {}, {}, #taps[1].at
   for r = 1, rows + 1 do start[r] = 0 end
@@ -133,7 +135,7 @@ local function by_rows(taps, rows, back, x)
   local ids = { dtype = "i64", device = x.device }
   local matrix = { n = rows, flame.tensor(start, ids), flame.tensor(at, ids),
     flame.tensor(w, { dtype = x.dtype, device = x.device }) }
-  internal.hold(matrix[1], matrix[2], matrix[3])            -- behind any scope
+  internal.hold(matrix[1], matrix[2], matrix[3])            -- so that no scope closes them
   return matrix
 end
 
@@ -158,8 +160,7 @@ local function make_resample()
     backward = function(ctx, g) return resample(g, ctx.d, ctx.back, ctx.matrix) end }
 end
 
--- The matrices of the last resamplings, newest first: a network asks for the
--- same ones at each step.
+-- The matrices of the last resamplings, newest first: a network uses the same ones at each step.
 local MATRICES = 16
 local kept = {}
 
@@ -177,7 +178,8 @@ local function matrices(key, x, make)
   return entry
 end
 
---- The sum of axis d's neighbours with their weights: make() gives them, 'key' names them.
+--- The weighted sums of neighbours along axis d: make() gives positions and weights, and 'key' is
+--- their key in the cache.
 local function weigh(x, d, key, make)
   local entry = matrices(("%s %s %s %d"):format(key, x.dtype, x.device, x.shape[d]), x, make)
   if not recording.tracked(x) then return multiply(x, d, entry.forth) end
@@ -188,7 +190,8 @@ end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
 
-local MOST = 1 << 40               -- elements of a result: positions are made in Lua, one an output
+-- most elements of a result, since positions are made in Lua, one per output
+local MOST = 1 << 40
 
 local function output_sizes(op, x, n, size, f, recompute)
   local out, scale = {}, {}
@@ -220,7 +223,7 @@ local function output_sizes(op, x, n, size, f, recompute)
   return out, scale
 end
 
---- How many outputs each input element gives along an axis where all give as many; else nil.
+--- How many outputs each input element gives along an axis, if all give equally many; else nil.
 local function whole_factor(x, n, out, scale, mode)
   if out % n ~= 0 or scale and scale ~= out // n then return nil end
   local factor = out // n
@@ -248,7 +251,7 @@ end
 --- x resampled by copies of its elements along its last n axes.
 local function nearest(x, n, out, scale, mode)
   local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
-  -- there weigh is the faster
+  -- for f32 and f64 on the CPU weigh is faster
   local all = not (direct and x.device == "cpu") and repeated(x, out, scale, mode)
   if all then return all end
   for i = n, 1, -1 do
@@ -270,7 +273,7 @@ end
 local ARGUMENTS <const> = [[(x: T, size?: int|int[], scale_factor?: num|num[],
     mode: "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area" = "nearest",
     align_corners = false, recompute_scale_factor = false, antialias = false) -> T]]
---- x (n, c, …) in another size, or in scale_factor times its own.
+--- Resamples x (n, c, …) to another size, or by scale_factor.
 def("interpolate" .. ARGUMENTS,
 function(x, size, factor, mode, align_corners, recompute, antialias)
   local op, n = "interpolate", x.ndim - 2
@@ -318,12 +321,12 @@ local function pixels(g, size, align)
   return ((g + 1) * size - 1) / 2
 end
 
---- Kept between 0 and size - 1; the gradient outside is 0.
+--- v limited to 0 … size - 1; the gradient outside is 0.
 local function clip(v, size)
   return flame.where(v:gt(0):logical_and(v:lt(size - 1)), v, v:detach():clamp(0, size - 1))
 end
 
---- Mirrored at the borders low / 2 and high / 2 (twice them, so that halves are integers).
+--- v mirrored at the borders low / 2 and high / 2 (given doubled, so that they are integers).
 local function reflect(v, low, high)
   if low == high then return v * 0 end
   local least, span = low / 2, (high - low) / 2
@@ -390,7 +393,8 @@ function samplers.bicubic(x, flat, px, py, padding, align, wide)
   return y
 end
 
---- Values of x (n, c, …) at whole voxels at[1] (the last axis), at[2], …: (n, points); outside 0.
+--- The values (n, c, points) of x (n, c, …) at the voxels with coordinates at[1] (along the last
+--- axis), at[2], …, each (n, points); 0 outside of the volume.
 local function voxels_at(x, flat, at)
   local s, inside, place, stride = x.shape, nil, nil, 1
   for k, v in ipairs(at) do
@@ -405,8 +409,8 @@ local function voxels_at(x, flat, at)
   return flame.where(inside:reshape(n, 1, count), v, 0)
 end
 
---- x (n, c, d, h, w) at the points p[1] (along w), p[2], p[3] (n, points): of
---- eight neighbours, or the nearest.
+--- x (n, c, d, h, w) at the points p[1] (along w), p[2], p[3] (n, points): interpolated from eight
+--- neighbours, or the nearest one.
 local function sample_volume(x, p, mode, padding, align)
   local s, flat = x.shape, x:flatten(3)
   for k = 1, 3 do p[k] = bordered(p[k], s[#s + 1 - k], padding, align) end
@@ -433,8 +437,8 @@ local function sample_volume(x, p, mode, padding, align)
   return y
 end
 
---- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to
---- edge; of x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
+--- The values of x (n, c, h, w) at the points of grid (n, h', w', 2), each x then y, with -1 and 1
+--- at the edges; or of x (n, c, d, h, w) at the points of grid (n, d', h', w', 3).
 def([[grid_sample(x: T, grid: T, mode: "bilinear"|"nearest"|"bicubic" = "bilinear",
     padding_mode: "zeros"|"border"|"reflection" = "zeros", align_corners = false) -> T]],
 function(x, grid, mode, padding_mode, align_corners)
@@ -507,5 +511,5 @@ local function upsampling(name, mode, align)
 end
 --- interpolate, nearest.
 upsampling("upsample_nearest", "nearest")
---- interpolate, bilinear with aligned corners; of four axes.
+--- interpolate, bilinear with aligned corners, for x with four axes.
 upsampling("upsample_bilinear", "bilinear", true)

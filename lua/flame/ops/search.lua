@@ -51,15 +51,15 @@ local function search(op, sorted, v, out_int32, right, sorter)
   return out_int32 and at:int() or at
 end
 
---- Positions (1 to n + 1) at which v would be put into the ascending rows of 'sorted', before
---- (right: after) equal elements.
+--- The positions (1 to n + 1) at which v would be inserted into the ascending rows of 'sorted',
+--- before (right: after) equal elements.
 def([[searchsorted(sorted: T, v: T|num, out_int32 = false, right = false, side?: "left"|"right",
     sorter?: T) -> T]], function(sorted, v, out_int32, right, side, sorter)
   right = search_side("searchsorted", right, side)
   return search("searchsorted", sorted, v, out_int32, right, sorter)
 end)
 
---- The bucket of each element of x: searchsorted in the 1-d tensor of ascending boundaries.
+--- The bucket of each element of x: searchsorted in a 1-d tensor of ascending boundaries.
 def("bucketize(x: T|num, boundaries: T, out_int32 = false, right = false) -> T",
   function(x, boundaries, out_int32, right)
     if boundaries.ndim ~= 1 then

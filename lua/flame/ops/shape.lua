@@ -5,7 +5,8 @@ local arguments = require "flame.base.arguments"
 local fail, def, axis_of = arguments.fail, arguments.def, arguments.axis_of
 local need_int, is_tensor = arguments.need_int, flame.is_tensor
 
---- The axes of source moved to the places of destination: numbers, or lists of one length.
+--- Moves the axes in source to the places in destination; both are numbers, or lists of equal
+--- length.
 def("movedim(x: T, source: axes, destination: axes) -> T", function(x, a, b)
   a, b = type(a) == "table" and a or { a }, type(b) == "table" and b or { b }
   if #a ~= #b then fail("movedim", "%d axes and %d places", #a, #b) end
@@ -51,7 +52,7 @@ def("tile(x: T, dims...: int) -> T", function(x, ...)
   end
   return y
 end)
---- Positions of x, each as often as its count says; the counts are read here.
+--- The positions of x, each repeated as often as its count says; the counts are read here.
 local function by_counts(x, counts, d)
   local at = {}
   if #counts ~= x.shape[d] then
@@ -74,8 +75,8 @@ local function repeated(x, n, d)
   wide[d + 1], last[d] = n, last[d] * n
   return x:unsqueeze(d + 1):expand(wide):reshape(last):clone()
 end
---- Each element 'repeats' times after itself, along an axis; without one of all elements in a row.
---- output_size is how many there have to be.
+--- Repeats each element 'repeats' times along an axis; without dim in the flat x. output_size: the
+--- number of elements that the result must have.
 def("repeat_interleave(x: T, repeats: int|T, dim?: axis, *, output_size?: int) -> T",
   function(x, n, d, size)
     if d == nil then x, d = x:reshape(-1), 1 end
@@ -94,7 +95,7 @@ local function roll_one(x, n, d)
   if n == 0 then return x:clone() end
   return flame.cat({ x:narrow(d, size - n + 1, n), x:narrow(d, 1, size - n) }, d)
 end
---- Shifted by as many positions, around the end.
+--- Shifts elements along axes; those pushed past the end come back at the beginning.
 def("roll(x: T, shifts: int|int[], dims?: axes) -> T", function(x, n, d)
   if d == nil then
     if type(n) == "table" then fail("roll", "several shifts need as many dims") end
@@ -108,14 +109,14 @@ def("roll(x: T, shifts: int|int[], dims?: axes) -> T", function(x, n, d)
   return #n == 0 and x:clone() or x
 end)
 
---- All in their common shape.
+--- Broadcasts all tensors to their common shape.
 def(".broadcast(tensors...: T) -> T[]", function(...)
   local list = { ... }
   local shape = arguments.broadcast_shape("broadcast", list)
   for i = 1, #list do list[i] = list[i]:expand(shape) end
   return list
 end)
---- Coordinates of all points.
+--- The coordinates of all points of a grid, one tensor per axis.
 def('.meshgrid(tensors...: T, *, indexing: "ij"|"xy" = "ij") -> T[]', function(indexing, ...)
   local list, n, shape = { ... }, select("#", ...), {}
   for i = 1, n do shape[i] = list[i]:numel() end
@@ -128,16 +129,16 @@ def('.meshgrid(tensors...: T, *, indexing: "ij"|"xy" = "ij") -> T[]', function(i
   end
   return out
 end)
---- As one axis.
+--- All elements as one axis.
 def("ravel(x: T) -> T", function(x) return x:reshape(-1) end)
---- The second axis the other way round.
+--- Reverses the second axis.
 def("fliplr(x: T) -> T", function(x) return x:flip(2) end)
---- The first axis the other way round.
+--- Reverses the first axis.
 def("flipud(x: T) -> T", function(x)
   if x.ndim == 0 then fail("flipud", "x is 0-d, need at least one axis") end
   return x:flip(1)
 end)
---- Turned by k quarters in the plane of two axes, from the first towards the second.
+--- Rotates by k quarter turns in the plane of two axes, from the first towards the second.
 def("rot90(x: T, k: int = 1, dims: axis[] = {1, 2}) -> T", function(x, k, axes)
   if #axes ~= 2 then fail("rot90", "dims has %d axes, need two", #axes) end
   local a, b = axis_of("rot90", x, axes[1]), axis_of("rot90", x, axes[2])
@@ -158,7 +159,7 @@ local function at_least(n)
 end
 for n = 1, 3 do
   local lift = at_least(n)
-  --- x with that many axes at least; of a list of tensors a list.
+  --- x with at least this many axes; for a list of tensors a list.
   def(("atleast_%dd(x: T) -> T"):format(n), function(x) return lift(x):clone() end,
     ("atleast_%dd(tensors: T[]) -> T[]"):format(n), function(tensors)
       local out = {}
@@ -173,15 +174,15 @@ local function stacked(name, lift, d)
     return flame.cat(parts, type(d) == "function" and d(parts[1]) or d)
   end)
 end
---- Side by side: along the second axis, the first of vectors.
+--- Joins tensors side by side: along the second axis, or the first for vectors.
 stacked("hstack", at_least(1), function(x) return x and x.ndim > 1 and 2 or 1 end)
 --- One above the other.
 stacked("vstack", at_least(2), 1)
 --- One above the other.
 stacked("row_stack", at_least(2), 1)
---- One after the other, along the third axis.
+--- Joins tensors along the third axis.
 stacked("dstack", at_least(3), 3)
---- Vectors as columns.
+--- Joins vectors as columns of a matrix.
 stacked("column_stack", function(x) return x.ndim < 2 and x:reshape(-1, 1) or x end, 2)
 --- The Toeplitz matrix of the first column c and the first row r (its first element is not read);
 -- without r it is symmetric. Axes before the last are those of a batch.
@@ -194,12 +195,12 @@ def("toeplitz(c: T, r?: T) -> T", function(c, r)
   local n, m, shape = c.shape[c.ndim], r.shape[c.ndim], c.shape
   shape[c.ndim + 1] = m
   if n == 0 or m == 0 then return flame.cat({ c, r }, c.ndim):new_zeros(shape) end
-  -- row i is a window of (c[n] … c[1] r[2] … r[m]), the last one that of the first element
+  -- row i is a window of (c[n] … c[1] r[2] … r[m]); the last row begins at the first element
   local all = flame.cat({ c:flip(-1), r:narrow(-1, 2, m - 1) }, c.ndim)
   return all:unfold(c.ndim, m, 1):flip(c.ndim)
 end)
 
---- So many parts along dim as equal as can be, or cuts after the positions of a list.
+--- Splits along dim into n parts of nearly equal size, or after the positions in a list.
 def("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d)
   d = axis_of("tensor_split", x, d)
   local size, parts, first = x.shape[d], {}, 0
@@ -230,7 +231,7 @@ def("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d
   end
   return parts
 end)
---- Square blocks along the diagonal of zeros.
+--- A matrix of zeros with the given matrices as blocks along its diagonal.
 def(".block_diag(tensors...: T) -> T", function(...)
   local list, rows, columns = { ... }, 0, 0
   for k, x in ipairs(list) do
@@ -246,7 +247,7 @@ def(".block_diag(tensors...: T) -> T", function(...)
   end
   return #list > 0 and flame.cat(list, 1) or flame.zeros(1, 0)
 end)
---- All choices of one element from each, as rows.
+--- All choices of one element from each vector, as rows.
 def(".cartesian_prod(tensors...: T) -> T", function(...)
   local list = flame.meshgrid(...)
   if #list == 1 then return list[1]:clone() end
@@ -267,7 +268,7 @@ def("combinations(x: T, r: int = 2, with_replacement = false) -> T",
     if #at == 0 then return flame.zeros(0, r, { dtype = x.dtype, device = x.device }) end
     return x:take(flame.tensor(at, { dtype = "i64", device = x.device }))
   end)
--- A loop over the rows; what is as large as the result is recorded.
+-- A loop over the rows; only work of the size of the result is recorded.
 local function triangle_indices(name, upper)
   def("." .. name .. [[(rows: int, columns: int, offset: int = 0, *, dtype: dtype = "i64",
       device?: device) -> T]], function(rows, columns, offset, dtype, device)
@@ -289,14 +290,14 @@ local function triangle_indices(name, upper)
     return flame.stack({ row, k + flame.tensor(shift, integers):take(row) }):to(dtype)
   end)
 end
---- Positions of the lower triangle: a row of rows, a row of columns.
+--- Positions of the lower triangle: one row of row numbers, one of column numbers.
 triangle_indices("tril_indices", false)
---- Positions of the upper triangle: a row of rows, a row of columns.
+--- Positions of the upper triangle: one row of row numbers, one of column numbers.
 triangle_indices("triu_indices", true)
 local function whole(v)
   return type(v) == "number" and (v < 0 and math.ceil(v) or math.floor(v)) or v
 end
---- n values from base^first to base^last, equally apart in the exponent.
+--- n values from base^first to base^last with equally spaced exponents.
 def(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
   function(first, last, n, base, dtype, device, requires_grad)
     dtype = dtype or "f32"
@@ -306,12 +307,12 @@ def(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
     y = (base ^ y):to(dtype)
     return requires_grad and y:requires_grad_(true) or y
   end)
---- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.
+--- For a vector the matrix of zeros with it as the diagonal; for a matrix its diagonal.
 def("diag(x: T, diagonal: int = 0) -> T", function(x, k)
   if x.ndim > 2 or x.ndim == 0 then fail("diag", "x has %d axes, need 1 or 2", x.ndim) end
   return x.ndim == 2 and x:diagonal(k):clone() or flame.diag_embed(x, k)
 end)
---- All elements as the diagonal of a matrix of zeros.
+--- A matrix of zeros with all elements of x as its diagonal.
 def("diagflat(x: T, offset: int = 0) -> T",
   function(x, k) return flame.diag_embed(x:reshape(-1), k) end)
 --- x in y's shape.
@@ -321,7 +322,7 @@ def("reshape_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
 --- x in y's dtype.
 def("type_as(x: T, y: T) -> T", function(x, y) return x:to(y.dtype) end)
 
---- Options of new tensors: what is not given is x's.
+--- Options of new tensors; those not given are taken from x.
 local function like(x, dtype, device, requires_grad)
   return { dtype = dtype or x.dtype, device = device or x.device, requires_grad = requires_grad }
 end
@@ -337,7 +338,7 @@ new_of("new_zeros", flame.zeros)
 new_of("new_ones", flame.ones)
 --- Zeros of x's dtype and device.
 new_of("new_empty", flame.empty)
---- The value everywhere, of x's dtype and device.
+--- A tensor filled with the value, with x's dtype and device.
 def(":new_full(x: T, shape: int|int[], value: num|bool, *factory) -> T",
   function(x, shape, v, ...) return flame.full(shape, v, like(x, ...)) end)
 --- A tensor of the values, of x's dtype and device.

@@ -11,7 +11,7 @@ local conjugate = fft.conjugate
 
 -- ---- Hermitian signals --------------------------------------------------------------------------
 local other_norm = { backward = "forward", forward = "backward", ortho = "ortho" }
---- f(x, options of the transform after it), with the norm of the other direction.
+--- Defines f(x, o), where o has the options of the transform, with the norm of the other direction.
 local function hermitian(name, takes, f)
   local size = takes == "one" and "n" or "s"
   def(name .. fft.arguments[takes], function(x, n, dim, norm)
@@ -32,7 +32,7 @@ hermitian("ihfft2", "several", function(x, o) return conjugate(flame.rfft2(x, o)
 hermitian("ihfftn", "several", function(x, o) return conjugate(flame.rfftn(x, o)) end)
 
 -- ---- short-time transforms ----------------------------------------------------------------------
---- The window of length n_fft: given, or ones, with zeros on both sides.
+--- The window, as given or ones, extended with zeros on both sides to length n.
 local function window_of(op, x, win_length, window, n)
   local size = win_length or n
   if size < 1 or size > n then fail(op, "win_length = %d, need 1 to n_fft = %d", size, n) end
@@ -50,8 +50,8 @@ local function hop_of(op, hop, n)
 end
 
 --- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…,
---- frequencies, frames, 2), the last axis real and imaginary part. Without hop_length n_fft // 4,
---- without win_length n_fft, without a window ones.
+--- frequencies, frames, 2), the last axis being real and imaginary part. Defaults: hop_length n_fft
+--- // 4, win_length n_fft, a window of ones.
 def([[stft(x: T, n_fft: int, hop_length?: int, win_length?: int, window?: T, center = true,
     pad_mode = "reflect", normalized = false, onesided = true, return_complex = true) -> T]],
 function(x, n_fft, hop, win_length, window, center, pad_mode, normalized, onesided)
@@ -74,8 +74,8 @@ function(x, n_fft, hop, win_length, window, center, pad_mode, normalized, onesid
   return single and y:squeeze(1):clone() or y:clone()
 end)
 
---- The signal whose stft is x, least squares over the frames: x is (…, frequencies, frames, 2).
---- Without onesided it follows from the number of frequencies.
+--- The signal that has x as its stft, in the least-squares sense over the frames: x is (…,
+--- frequencies, frames, 2). The default of onesided follows from the number of frequencies.
 def([[istft(x: T, n_fft: int, hop_length?: int, win_length?: int, window?: T, center = true,
     normalized = false, onesided?: bool, length?: int) -> T]],
 function(x, n_fft, hop, win_length, window, center, normalized, onesided, length)
@@ -110,8 +110,8 @@ function(x, n_fft, hop, win_length, window, center, normalized, onesided, length
 end)
 
 -- ---- convolution --------------------------------------------------------------------------------
---- The convolution of signals along their last axis; the other axes are those of both. "full": all
---- n + m - 1 sums, "same": the n in their middle, "valid": those of the whole shorter signal.
+--- The convolution of signals along their last axis; the other axes must be equal. "full": all n +
+--- m - 1 sums, "same": the middle n of them, "valid": those over the whole shorter signal.
 def('convolve(x: T, y: T, mode: "full"|"same"|"valid" = "full") -> T', function(x, y, mode)
   local n, m, lead = rawget(x.shape, x.ndim) or 0, rawget(y.shape, y.ndim) or 0, x.shape
   if n == 0 or m == 0 or shape_text(x:narrow(-1, 1, 1)) ~= shape_text(y:narrow(-1, 1, 1)) then
@@ -130,7 +130,7 @@ def('convolve(x: T, y: T, mode: "full"|"same"|"valid" = "full") -> T', function(
 end)
 
 -- ---- numerical gradients ------------------------------------------------------------------------
---- The slope along d of values at unequal positions, or at the distance h.
+--- The derivative along d of values at given positions, or at the distance h.
 local function slope(x, d, h, order)
   local n = x.shape[d]
   local function part(first, count) return x:narrow(d, first, count) end
@@ -153,7 +153,8 @@ local function slope(x, d, h, order)
   for k = 1, x.ndim do column[k] = k == d and -1 or 1 end
   local step = h:diff():reshape(column)
   local function gap(first, count) return step:narrow(d, first, count) end
-  local a, b = gap(1, n - 2), gap(2, n - 2)                  -- before and behind each inner element
+  -- distances before and after each inner element
+  local a, b = gap(1, n - 2), gap(2, n - 2)
   local middle = part(1, n - 2) * (-b / (a * (a + b))) + part(2,
     n - 2) * ((b - a) / (a * b)) + part(3, n - 2) * (a / (b * (a + b)))
   if order == 1 then
@@ -169,9 +170,9 @@ local function slope(x, d, h, order)
     1) * ((q * 2 + p) / (q * (p + q)))
   return flame.cat({ head, middle, tail }, d)
 end
---- Derivatives of sampled values along each axis of dim (all), a list: by differences to both
---- sides, at the ends to one. spacing: a number, a number for each axis, or the positions along
---- each axis.
+--- Derivatives of sampled values along each axis of dim (default: all), as a list: by central
+--- differences, at the ends one-sided. spacing: a number, a number for each axis, or the positions
+--- along each axis.
 def([[gradient(x: T, *, spacing: num|T|any[] = 1.0, dim?: axes,
     edge_order: int = 1) -> T[] ]], function(x, spacing, dim, edge_order)
   local op = "gradient"

@@ -1,7 +1,7 @@
 --- Sorting, selecting, counting and running sums. Positions come from calls (calls.def);
--- values are gathered by them, so their gradients are gather's. Scans have their own rules,
--- in terms of scans, so that they can be differentiated as often as one likes.
--- NaN is above everything; of equal values the first position wins; positions are 1-based.
+-- values are gathered by them, so their gradients are gather's. The rules of scans are made of
+-- scans, so that they have derivatives of every order. NaN is above everything; of equal values the
+-- first position wins; positions are 1-based.
 local flame = require "flame"
 local internal = flame.internal
 local func = require "flame.autograd.func"
@@ -22,7 +22,7 @@ local function need_float(op, name, x)
   return x
 end
 
---- Position of an axis as an option: 0-d tensors have axis 1.
+--- The position of an axis given as an option: 0-d tensors have axis 1.
 
 --- Elements before, on and after axis d, and the sizes of all.
 local function around(x, d)
@@ -32,7 +32,7 @@ local function around(x, d)
   return outer, shape[d] or 1, inner, shape
 end
 
---- x with axis d moved to the end and off the tape; number and length of its rows.
+--- x, untracked, with axis d moved to the end; number and length of its rows.
 local function rows_of(x, d)
   local rows = x:detach()
   if d < x.ndim then rows = rows:movedim(d, -1) end
@@ -41,7 +41,8 @@ local function rows_of(x, d)
   return rows, outer * inner, n
 end
 
---- A call's result over rows_of(x, d), whose rows have k elements, in the order of x's axes.
+--- The result of a call on rows_of(x, d), with rows of k elements, brought back to the order of x's
+--- axes.
 local function back(kind, op, x, d, k, params, rows)
   local shape = rows.shape
   if x.ndim > 0 then shape[x.ndim] = k end
@@ -60,14 +61,13 @@ local function positions(op, x, d, descending)
   return back("argsort", op, x, d, n, { count, n, descending and 1 or 0 }, rows)
 end
 
---- Positions that sort x along axis d (the last); always stable.
+--- The positions that sort x along an axis; always stable.
 def("argsort(x: T, dim: axis = -1, descending = false, stable = false) -> T",
   function(x, d, descending)
     return positions("argsort", x, axis_of("argsort", x, d), descending)
   end)
 
---- Values of rows by their positions, that a call gave together with them:
---- the gradient is gather's.
+--- Sorted values that a call gave together with their positions: the gradient is that of a gather.
 local arranged = flame.func {
   name = "sort",
   forward = function(ctx, x, d, at, values)
@@ -97,7 +97,7 @@ local function sorted_together(op, x, d, descending)
   return tracked(x) and arranged(x, d, at, values) or values, at
 end
 
---- Sorted values along axis d (the last) and their positions; always stable.
+--- Sorted values along an axis, and their positions; always stable.
 def([[sort(x: T, dim: axis = -1, descending = false,
     stable = false) -> values: T, positions: T]], function(x, d, descending)
   d = axis_of("sort", x, d)
@@ -115,7 +115,7 @@ def("msort(x: T) -> T", function(x)
 end)
 
 -- ---- selecting ---------------------------------------------------------------------------------
---- The k largest along axis d (the last), in order, and their positions.
+--- The k largest along an axis, in order, and their positions.
 def([[topk(x: T, k: int, dim: axis = -1, largest = true,
     sorted = true) -> values: T, positions: T]], function(x, k, d, largest)
   d, largest = axis_of("topk", x, d), largest and 1 or 0
@@ -127,7 +127,7 @@ def([[topk(x: T, k: int, dim: axis = -1, largest = true,
   return gather(x, d, at), at
 end)
 
---- at: positions, one a row, in the order of rows_of; values and positions with or without axis d.
+--- Values and positions with or without axis d. at: one position per row, in the order of rows_of.
 local function picked(x, d, at, keepdim)
   if x.ndim == 0 then return x:clone(), at end
   local shape = x.shape
@@ -139,13 +139,13 @@ local function picked(x, d, at, keepdim)
   return v:reshape(shape):clone(), at:reshape(shape):clone()
 end
 
---- One position a row of x along d: that of the k-th smallest, or of a NaN if 'nan'.
+--- One position per row of x along d: that of the k-th smallest, or if 'nan' that of a NaN.
 local function kth(op, x, d, k, nan)
   local rows, count, n = rows_of(x, d)
   return call("kth", op, { rows }, { count, n, k, nan and 1 or 0 }, { count }, "i64")
 end
 
---- The k-th smallest along axis d (the last) and the first position where it stands.
+--- The k-th smallest along an axis, and its first position.
 def([[kthvalue(x: T, k: int, dim: axis = -1,
     keepdim = false) -> values: T, positions: T]], function(x, k, d, keepdim)
   d = axis_of("kthvalue", x, d)
@@ -157,7 +157,7 @@ def([[kthvalue(x: T, k: int, dim: axis = -1,
     kth("kthvalue", x, d, k, false):reshape(x.ndim == 0 and {} or { -1 }), keepdim)
 end)
 
---- x's one value v, at several places: they share the gradient.
+--- A value v of x that occurs at several places, which share its gradient.
 local shared = flame.func {
   name = "median",
   forward = function(ctx, x, at)
@@ -217,8 +217,8 @@ local function scanned(name, op, x, d, reverse)
   return along("scan", name, x, d, not is_float(x) and "i64" or nil, nil, op, reverse and 1 or 0)
 end
 
---- One slice of v along d, and the slices of x but its first or its last, one place on: x[k + 1]
---- or x[k - 1] at place k.
+--- The slices of x along d moved by one place: x[k + 1] or x[k - 1] at place k, with a slice of the
+--- value v at the end or the beginning.
 local function next_of(x, d, v)
   local n = x.shape[d]
   return flame.cat({ x:narrow(d, 2, n - 1), flame.full_like(x:narrow(d, 1, 1):detach(), v) }, d)
@@ -262,8 +262,8 @@ for _, reverse in ipairs { false, true } do
   }
 end
 
---- Running products. By x[k]: the product before k times the sum of g[j] x[k + 1] … x[j] over
---- j >= k, which is a recurrence; nothing is divided, so zeros are as good as other numbers.
+--- Running products. The gradient by x[k] is the product before k times the sum of g[j] x[k + 1] …
+--- x[j] over j >= k, which is a recurrence; nothing is divided, so zeros are no exception.
 local products = flame.func {
   name = "cumprod",
   forward = function(ctx, x, d)
@@ -278,8 +278,8 @@ local products = flame.func {
   end,
 }
 
---- By x[k]: exp(x[k] - y[k]) times the sum of g[j] exp(y[k] - y[j]) over j >= k. y never falls, so
---- no factor of that recurrence is above 1. Where y is -Inf the weights are 0.
+--- The gradient by x[k] is exp(x[k] - y[k]) times the sum of g[j] exp(y[k] - y[j]) over j >= k. y
+--- never decreases, so no factor of that recurrence is above 1. Where y is -Inf the weights are 0.
 local logs = flame.func {
   name = "logcumsumexp",
   forward = function(ctx, x, d)
@@ -290,7 +290,8 @@ local logs = flame.func {
   end,
   backward = function(ctx, g)
     local x, y = ctx:saved()
-    local later = next_of(y, ctx.d, math.huge)    -- after the last there is nothing: a weight of 0
+    -- nothing follows the last element: its weight is 0
+    local later = next_of(y, ctx.d, math.huge)
     local steps = where(later:detach():eq(-math.huge), 0, y - later):exp()
     local none = y:detach():eq(-math.huge)
     local weight = where(none, 0, where(none, 0, x - y):exp())
@@ -298,13 +299,14 @@ local logs = flame.func {
   end,
 }
 
---- f(x, d), which wants an axis, also for 0-d x.
+--- f(x, d) for an f that needs an axis, also for 0-d x.
 local function with_axis(f, x, d)
   if x.ndim > 0 then return (f(x, d)) end
   return f(x:reshape(1), 1):reshape({}):clone()
 end
 
---- f, the scan 'op', over x along d; integers are summed in i64. PyTorch's dtype: x is cast first.
+--- Defines the scan f under a name; integers are summed in i64. With the option dtype x is cast
+--- first.
 local function running(name, op, f)
   def(name .. "(x: T, dim: axis, *, dtype?: dtype) -> T @single", function(x, d, dtype)
     if dtype then x = x:to(dtype) end
@@ -335,8 +337,8 @@ def("logcumsumexp(x: T, dim: axis) -> T", function(x, d)
   return with_axis(logs, x, d)
 end)
 
---- Running extremes and where they stand; a NaN stays. Off the tape a GPU goes over x again for the
---- values, and the CPU takes them at the places: both faster than a gather.
+--- Running extremes and their positions; a NaN stays. For an untracked x a GPU scans x again for
+--- the values, and the CPU reads them at the positions: both are faster than a gather.
 local function extremes(name, least)
   def(name .. "(x: T, dim: axis) -> values: T, positions: T", function(x, d)
     local at = along("extreme", name, x, d, "i64", nil, least, 0)
@@ -370,8 +372,8 @@ def("nonzero(x: T, as_tuple = false) -> T|T[]", function(x, as_tuple)
   return list
 end)
 
---- From rows in which equal ones are neighbours: the first of each run, where element k's run is,
---- and how long the runs are. rows: (n, …); order: the original place of each, or nil.
+--- For rows in which equal ones are neighbours: the first of each run, the run of each element, and
+--- the lengths of the runs. rows: (n, …); order: the original place of each, or nil.
 local function runs(rows, order, o)
   local n = rows.shape[1]
   local first = flame.ones({ n }, like(rows, "bool"))
@@ -413,12 +415,12 @@ local function empty_set(op, x, o)
   return table.unpack(out)
 end
 
---- Integers within a narrow range: counted instead of sorted. nil: not so.
+--- Distinct integers within a narrow range, by counting instead of sorting. nil: the range is wide.
 local function counted(op, flat, o)
   if is_float(flat) or flat.dtype == "bool" then return nil end
   local n, ids = flat:numel(), flat:long()
   local least = ids:amin():item()
-  local range = ids:amax():item() - least + 1                  -- wraps where it is too wide
+  local range = ids:amax():item() - least + 1                  -- wraps if it is too wide
   if range < 1 or range > math.max(2 * n, 1 << 10) then return nil end
   ids = ids - (least - 1)
   local count = call("histogram", op, { ids }, { n, range, 0 }, { range }, "i64")
@@ -447,7 +449,7 @@ local function set_of(op, x, o, sort)
     return table.unpack(out)
   end
   local d = axis_of(op, x, o.dim)
-  -- PyTorch's order of a slice
+  -- the order of elements in PyTorch's comparison of slices
   local y, order = x.ndim == 0 and x:reshape(1) or x:transpose(1, d):contiguous(), nil
   if sort then
     order = row_order(y.ndim > 1 and y:flatten(2) or y:unsqueeze(2))
@@ -460,9 +462,9 @@ local function set_of(op, x, o, sort)
 end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
---- return_counts how often each stands, as further results in this order. dim: distinct slices
---- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no
---- gradient: backward raises.
+--- return_counts how often each occurs, as further results in this order. dim: distinct slices
+-- along that axis, sorted by their elements. It looks at values, so it evaluates, and has no
+-- gradient: backward raises.
 def([[unique(x: T, sorted = true, return_inverse = false, return_counts = false,
     dim?: axis) -> T, inverse: T if return_inverse, counts: T if return_counts]],
   function(x, _, inverse, counts, dim)
@@ -470,7 +472,7 @@ def([[unique(x: T, sorted = true, return_inverse = false, return_counts = false,
       { return_inverse = inverse, return_counts = counts, dim = dim }, true)
   end)
 
---- As unique, of neighbours only, in the order in which they stand.
+--- As unique, but only neighbours are compared, and the order is kept.
 def([[unique_consecutive(x: T, return_inverse = false, return_counts = false,
     dim?: axis) -> T, inverse: T if return_inverse, counts: T if return_counts]],
   function(x, inverse, counts, dim)
@@ -479,8 +481,8 @@ def([[unique_consecutive(x: T, return_inverse = false, return_counts = false,
   end)
 
 -- ---- counts -------------------------------------------------------------------------------------
---- How often each of the ids 1, 2, … stands in x (i64); with weights their sums (f32 of f32, else
---- f64). It looks at values, so it evaluates.
+--- How often each of the ids 1, 2, … occurs in x (i64); with weights the sums of these (f32 for
+--- f32, else f64). It looks at values, so it evaluates.
 def("bincount(x: T, weights?: T, minlength: int = 0) -> T", function(x, weights, n)
   if is_float(x) or x.dtype == "bool" then
     fail("bincount", "x is %s, need an integer dtype", x.dtype)
@@ -508,7 +510,8 @@ def("bincount(x: T, weights?: T, minlength: int = 0) -> T", function(x, weights,
   return flame.zeros({ n }, like(w)):index_add(1, x, w)
 end)
 
---- Counts of the elements in equal bins between min and max (both 0: the extremes of x).
+--- Counts of the elements in bins of equal width between min and max (both 0: between the extremes
+--- of x).
 def("histc(x: T, bins: int = 100, min = 0, max = 0) -> T", function(x, bins, low, high)
   need_float("histc", "x", x)
   if bins < 1 then fail("histc", "bins = %d, need at least 1", bins) end

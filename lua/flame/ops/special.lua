@@ -13,7 +13,7 @@ local where, is_tensor = flame.where, flame.is_tensor
 local function unary(name, f)
   def(name .. "_?(x: T) -> T", function(x) return smooth(x, f) end)
 end
---- A function that loses digits in f32 on the way: f64 within, x's dtype outside.
+--- Defines a function that would lose digits in f32: it computes in f64, and returns x's dtype.
 local function careful(name, f)
   def(name .. "_?(x: T) -> T", function(x)
     local dtype = x:is_floating_point() and x.dtype or "f32"
@@ -66,7 +66,7 @@ for order = 0, 1 do
 end
 
 -- ---- zeta and polygamma -------------------------------------------------------------------------
--- B(2k) / (2k)!: Euler and Maclaurin's remainder after the first TERMS summands.
+-- B(2k) / (2k)!: coefficients of the Euler-Maclaurin remainder after the first TERMS summands.
 local BERNOULLI = { 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
   1 / 74724249600, -3617 / 10670622842880000 }
 local TERMS = 14
@@ -95,7 +95,8 @@ def("zeta_?(x: T|num, q: T|num) -> T", function(x, q)
   y = where(good, y, where(x:eq(1):logical_or(pole:logical_and(x:gt(1))), math.huge, 0 / 0))
   return where(x:isnan():logical_or(q:isnan()), 0 / 0, y):to(dtype)
 end)
---- The n-th derivative of digamma, n > 1: its slope is the next one, infinite at the poles too.
+--- The n-th derivative of digamma, n > 1: its own derivative is the next one, which is infinite at
+--- the poles too.
 local polygamma
 local derivatives = flame.func {
   name = "polygamma",
@@ -149,7 +150,7 @@ local function erfcx(x)
 end
 --- exp(x²) erfc(x).
 careful("erfcx", erfcx)
---- The share of a standard normal below x.
+--- The probability that a standard normal variable is below x.
 unary("ndtr", function(x) return (x * -ROOT):erfc() * 0.5 end)
 local function log_ndtr(x)
   local low = x:lt(-1)
@@ -185,15 +186,15 @@ ndtri = flame.func {
     return g * ((x:square() * 0.5):exp() * math.sqrt(2 * math.pi))
   end,
 }
---- The inverse of ndtr: below which x lies the share p of a standard normal.
+--- The inverse of ndtr: the x below which a standard normal variable is with probability p.
 careful("ndtri", function(p) return ndtri(p) end)
 
 -- ---- the incomplete gamma function --------------------------------------------------------------
--- The series where x < a + 1, Lentz' continued fraction elsewhere; of large a, where both need too
--- many rounds near x = a, Temme's expansion in 1 / a and eta, eta²/2 = x/a - 1 - log(x/a) (DLMF
+-- The series where x < a + 1, Lentz' continued fraction elsewhere; for large a, where both need too
+-- many terms near x = a, Temme's expansion in 1 / a and eta, eta²/2 = x/a - 1 - log(x/a) (DLMF
 -- 8.12).
 local ROUNDS, LARGE, NEAR, ORDERS, POWERS = 120, 30, 0.35, 8, 24
-local TEMME = {}                   -- TEMME[k + 1][n + 1]: by eta^n of the coefficient of a^-k
+local TEMME = {}                   -- TEMME[k + 1][n + 1]: coefficient of a^-k eta^n
 do
   local stirling = { 1, 1 / 12, 1 / 288, -139 / 51840, -571 / 2488320, 163879 / 209018880,
     5246819 / 75246796800, -534703531 / 902961561600 }
@@ -256,7 +257,7 @@ local function lower_and_upper(a, x)
   return where(middle, lower, where(series, low, 1 - high)),
     where(middle, upper, where(series, 1 - low, high))
 end
---- Where a and x are inside, and they with 1 elsewhere.
+--- Where a and x are in the domain; and both with 1 in place of other values.
 local function inside(a, x)
   local good = a:gt(0):logical_and(x:gt(0)):logical_and(x:isfinite()):logical_and(a:isfinite())
   return good, where(good, a, 1), where(good, x, 1)
@@ -295,9 +296,10 @@ gamma_share("igamma", 1)
 --- backward raises where a is tracked.
 gamma_share("igammac", 2)
 
--- ---- NaN aside ----------------------------------------------------------------------------------
---- x and y as tensors: a whole number takes the dtype of the other, bool
---- apart, any other is a float.
+-- ---- extremes that ignore NaN
+-- ---------------------------------------------------------------------------------- x and y as
+-- tensors: an integer takes the dtype of the other operand unless that is bool; other numbers are
+-- floats.
 local function operands(op, x, y)
   local like = is_tensor(x) and x or y
   local function lift(v)
@@ -309,12 +311,12 @@ local function operands(op, x, y)
   end
   return pair(op, lift(x), lift(y))
 end
---- The larger of two; a NaN gives way to the other.
+--- The larger of two; a NaN is ignored.
 def("fmax(x: T|num, y: T|num) -> T", function(x, y)
   x, y = operands("fmax", x, y)
   return where(x:ge(y):logical_or(y:isnan()), x, y)
 end)
---- The smaller of two; a NaN gives way to the other.
+--- The smaller of two; a NaN is ignored.
 def("fmin(x: T|num, y: T|num) -> T", function(x, y)
   x, y = operands("fmin", x, y)
   return where(x:le(y):logical_or(y:isnan()), x, y)
@@ -328,7 +330,7 @@ local function need_integers(op, name, x)
   return x
 end
 local function integers(op, x, y)
-  -- bool goes with integers
+  -- bool is promoted with integers
   if is_tensor(x) and is_tensor(y) and (x.dtype == "bool") ~= (y.dtype == "bool") then
     if x.dtype == "bool" then
       x = x:to(need_integers(op, "y", y).dtype)
@@ -350,7 +352,8 @@ def("gcd_?(x: T|int, y: T|int) -> T", function(x, y)
   x, y = integers("gcd", x, y)
   local a, b = x + y * 0, y + x * 0
   while b:ne(0):any():item() do
-    local rest = a:fmod(b)                                       -- 0 where b is 0: kept apart
+    -- 0 where b is 0, which is handled separately
+    local rest = a:fmod(b)
     a, b = where(b:eq(0), a, b), where(b:eq(0), 0, rest)
   end
   return a:abs()
@@ -370,8 +373,8 @@ def("bitwise_left_shift_?(x: T|int, y: T|int) -> T", function(x, n)
   local v, factor = two_to("bitwise_left_shift", x, n)
   return v * factor
 end)
---- x over 2^y, rounded down; y that is negative or not below the number of
---- bits leaves the sign alone, 0 or -1.
+--- x / 2^y, rounded down; if y is negative or not below the number of bits only the sign is left: 0
+--- or -1.
 def("bitwise_right_shift_?(x: T|int, y: T|int) -> T", function(x, n)
   local v, count = integers("bitwise_right_shift", x, n)
   local dtype = (v + count * 0).dtype
@@ -386,7 +389,7 @@ local function need_float(op, x)
   if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
   return x
 end
---- 2^n without a detour through infinity or 0: in two halves.
+--- x 2^n in two steps, so that 2^n is neither infinite nor 0.
 local function scaled(x, n)
   local half = (n * 0.5):floor()
   return x * half:exp2() * (n - half):exp2()
@@ -450,8 +453,9 @@ for name in ([[i0 i0e i1 i1e zeta polygamma digamma erf erfc erfcx erfinv entr e
 end
 
 -- ---- Airy ---------------------------------------------------------------------------------------
--- Ai around the whole numbers from -10 to 10: by Ai'' = x Ai, from its asymptotic series at 10,
--- where each step to the left is stable. AIRY[k][i]: the coefficient of (x - i + 11)^(k - 1).
+-- Taylor series of Ai around the integers from -10 to 10, made by Ai'' = x Ai from the asymptotic
+-- series at 10, since steps to the left are stable. AIRY[k][i]: the coefficient of (x - i + 11)^(k
+-- - 1).
 local AIRY
 local function airy_rows()
   local z, y, slope, u = 10 ^ 1.5 * 2 / 3, 0, 0, 1
@@ -481,7 +485,7 @@ local function airy(x)
   end
   local size = x:abs():clamp { min = 10 }
   local z, right, even, odd, u = size ^ 1.5 * (2 / 3), 0, 0, 0, 1
-  for k = 0, 20 do                       -- in powers of 1 / z, whose signs differ from side to side
+  for k = 0, 20 do                       -- in powers of 1 / z, with other signs for negative x
     local term = z ^ -k * u
     right = k % 2 == 0 and right + term or right - term
     if k % 2 == 0 then even = k % 4 == 0 and even + term or even - term
@@ -498,4 +502,4 @@ def("special.airy_ai(x: T) -> T", function(x)
   return airy(x:double()):to(x:is_floating_point() and x.dtype or "f32")
 end)
 
-return { temme = TEMME }              -- for the slope of gamma variates
+return { temme = TEMME }              -- for the gradient of gamma variates

@@ -8,7 +8,7 @@ local pair, is_tensor, where = dtypes.pair, flame.is_tensor, flame.where
 
 local function float(x) return x:is_floating_point() and x or x:float() end
 
---- Differences of neighbours along dim, n times; prepend and append stand before and after x.
+--- Differences of neighbours along dim, n times; prepend and append are joined to x first.
 def("diff(x: T, n: int = 1, dim: axis = -1, prepend?: T, append?: T) -> T",
   function(x, n, d, prepend, append)
     d = axis_of("diff", x, d)
@@ -55,7 +55,7 @@ def("cumulative_trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T",
     local parts, axis = trapezes("cumulative_trapezoid", y, x, d, dx)
     return parts:cumsum(axis)
   end)
---- The product of the weights of 'count' columns that are given, in this dtype.
+--- The product of those weights of 'count' columns that are given, in this dtype.
 local function column_weights(count, dtype, fweights, aweights)
   local w
   for name, given in pairs { fweights = fweights, aweights = aweights } do
@@ -95,14 +95,15 @@ def("corrcoef(x: T) -> T", function(x)
   local s = c:diagonal():sqrt()
   return (c / s:unsqueeze(2) / s:unsqueeze(1)):clamp(-1, 1)
 end)
---- Is each element of x among those of y.
+--- Is each element of x among those of y?
 def("isin(x: T|num, y: T|num, *, assume_unique = false, invert = false) -> T",
   function(x, y, _, invert)
     x, y = pair("isin", x, y)
     local there = x:detach():unsqueeze(-1):eq(y:detach():reshape(-1)):any(-1)
     return invert and there:logical_not() or there
   end)
---- Weight of the upper of two neighbours at place p between them, p counted from 'low'.
+--- The weight of the upper of two neighbours at place p between them; low: the place of the lower
+--- one.
 local upper_weight = {
   linear = function(w) return w end,
   lower = function() return 0 end,
@@ -110,8 +111,8 @@ local upper_weight = {
   midpoint = function(w) return w > 0 and 0.5 or 0 end,
   nearest = function(w, low) return (w > 0.5 or w == 0.5 and low % 2 == 1) and 1 or 0 end,
 }
---- The value below which a share q (0 to 1) of the elements lies, between neighbours by
---- interpolation; several shares come along a new first axis.
+--- The value below which a part q (0 to 1) of the elements lies, interpolated between neighbours;
+--- several q give a new first axis.
 def([[quantile(x: T, q: num|T, dim?: axis, keepdim = false, *,
     interpolation: "linear"|"lower"|"higher"|"midpoint"|"nearest" = "linear") -> T]],
 function(x, q, d, keepdim, interpolation)
@@ -146,7 +147,7 @@ function(x, q, d, keepdim, interpolation)
   for k, share in ipairs(list) do list[k] = at(share, tracked and tracked[k]) end
   return flame.stack(list, 1)
 end)
---- The most frequent value along d, the smallest of several, and its last position.
+--- The most frequent value along an axis, the smallest if there are several, and its last position.
 def("mode(x: T, dim: axis = -1, keepdim = false) -> values: T, positions: T", function(x, d, keep)
   d = axis_of("mode", x, d)
   if x.ndim == 0 then return x:clone(), flame.ones({}, { dtype = "i64", device = x.device }) end
@@ -163,7 +164,7 @@ def("mode(x: T, dim: axis = -1, keepdim = false) -> values: T, positions: T", fu
   if keep then return v, i end
   return v:squeeze(d):clone(), i:squeeze(d):clone()
 end)
---- Weight of the upper of two neighbours, 'low' and the next, at the places p.
+--- As upper_weight, for tensors of places p.
 local upper_weights = {
   linear = function(p, low) return p - low end,
   lower = function(p, low) return (p - low) * 0 end,
@@ -171,7 +172,7 @@ local upper_weights = {
   midpoint = function(p, low) return (p - low):gt(0):double() * 0.5 end,
   nearest = function(p, low) return p:round() - low end,
 }
---- quantile of what is not NaN; NaN where nothing else is.
+--- quantile of the elements that are not NaN; NaN if there are none.
 def([[nanquantile(x: T, q: num|T, dim?: axis, keepdim = false, *,
     interpolation: "linear"|"lower"|"higher"|"midpoint"|"nearest" = "linear") -> T]],
 function(x, q, d, keepdim, interpolation)
@@ -205,7 +206,8 @@ function(x, q, d, keepdim, interpolation)
   for k, share in ipairs(list) do list[k] = one(share, tracked and tracked[k]) end
   return flame.stack(list, 1)
 end)
---- The edges of the bins for the values of 'flat': as given, or so many equal ones in the range.
+--- The edges of the bins for the values of 'flat': as given, or for this many equal bins in the
+--- range.
 local function edges_for(op, flat, bins, range)
   local edges = bins
   if not flame.is_tensor(bins) then
@@ -231,7 +233,7 @@ local function bins_of(flat, edges)
   local bin = where(flat:eq(edges[-1]), n, flame.searchsorted(edges, flat, { right = true }) - 1)
   return bin:clamp(1, n), bin:ge(1):logical_and(bin:le(n)):logical_and(flat:isnan():logical_not())
 end
---- A weight for each of the values, which are x's but for its last 'axes'.
+--- The weights, one for each value; they must have x's shape without its last 'axes' axes.
 local function weights_of(op, x, weight, axes)
   if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
   local lead = table.move(x.shape, 1, x.ndim - axes, 1, {})
@@ -244,9 +246,9 @@ local function weights_of(op, x, weight, axes)
   end
   return weight:detach():reshape(-1)
 end
---- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between
---- the extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin
---- has both its edges.
+--- Counts in bins, or sums of weights, and the edges of the bins. bins: the number of equal bins
+--- between the extremes of x or in range = {low, high}, or a tensor of edges. The last bin includes
+--- both its edges.
 def([[histogram(x: T, bins: int|T, *, range?: num[], weight?: T,
     density = false) -> sums: T, edges: T]], function(x, bins, range, weight, density)
   local w = weights_of("histogram", x, weight, 0)
@@ -259,8 +261,8 @@ def([[histogram(x: T, bins: int|T, *, range?: num[], weight?: T,
   y = density and y / y:sum() / edges:diff() or y
   return func.opaque("histogram", y, x, weight), func.opaque("histogram", edges, x)
 end)
---- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of
---- edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
+--- The same for points, the rows of x (…, n): sums in n-dimensional bins, and a list of n tensors
+--- of edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
 def([[histogramdd(x: T, bins: int|int[]|T[], *, range?: num[], weight?: T,
     density = false) -> sums: T, edges: T[] ]], function(x, bins, range, weight, density)
   local op = "histogramdd"

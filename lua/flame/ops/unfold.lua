@@ -66,7 +66,8 @@ def("channel_shuffle(x: T, groups: int) -> T", function(x, g)
 end)
 
 -- ---- columns of windows -------------------------------------------------------------------------
---- Positions in a padded plane (1-based, i64) of every kernel element (rows) and window (columns).
+--- The positions (1-based, i64) in a padded plane for each kernel element (rows) and window
+--- (columns).
 local function column_positions(k, stride, dilation, out, width, device)
   local kind = { dtype = "i64", device = device }
   local function steps(n, step) return flame.arange(0, n - 1, kind) * step end

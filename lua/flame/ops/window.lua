@@ -1,18 +1,18 @@
---- Windows of signals: n values in f64, rounded to the dtype at the end. A periodic one is the
--- beginning of a window of n + 1 values, for transforms; a symmetric one is for filters. With one
--- value or none a window is 1.
+--- Windows of signals: n values computed in f64 and rounded to the dtype at the end. A periodic
+--- window, for transforms, is the beginning of a symmetric window of n + 1 values; symmetric ones
+--- are for filters. The only value of a window of length 1 is 1.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local fail, def = arguments.fail, arguments.def
 
---- Length of the symmetric window that n values are of.
+--- The length of the symmetric window that the n values belong to.
 local function length_of(op, n, periodic, sym)
   if n < 0 then fail(op, "n = %d, need at least 0", n) end
   if sym == false and not periodic then fail(op, "periodic = false and sym = false contradict") end
   if sym ~= nil then periodic = not sym end
   return periodic and n + 1 or n
 end
---- f's values at the f64 positions 0, 1, …, of a window of this length, in the dtype.
+--- The values of f at the positions 0, 1, … (f64) of a window of this length, in the dtype.
 local function values(n, length, dtype, device, f, ...)
   local how = { dtype = "f64", device = device or flame.default_device() }
   dtype = dtype or flame.default_dtype()
@@ -21,8 +21,8 @@ local function values(n, length, dtype, device, f, ...)
 end
 local MADE = ", *, sym?: bool, dtype?: dtype, device?: device) -> T"
 
---- Define op(n[, periodic, own …]). f(at, length, own …). own: the declarations of the window's own
---- parameters, each after a comma.
+--- Defines op(n[, periodic, own …]) with the values f(at, length, own …). own: the declarations of
+--- the window's own parameters, each after a comma.
 local function window(op, own, f)
   local _, count = own:gsub(",", "")
   def("." .. op .. "(n: int, periodic = true" .. own .. MADE, function(n, periodic, ...)
@@ -31,7 +31,7 @@ local function window(op, own, f)
   end)
 end
 
---- The sum of (-1)^k a[k] cos(k phase), one period over the window.
+--- The sum of (-1)^k a[k] cos(k phase); the phase makes one period over the window.
 local function cosines(at, length, a)
   local phase = at * (2 * math.pi / (length - 1))
   local y = 0
@@ -44,7 +44,7 @@ end
 local function of_cosines(op, a)
   window(op, "", function(at, length) return cosines(at, length, a) end)
 end
---- Half a wave of cosine, 0 at the ends.
+--- (1 - cos(phase)) / 2, which is 0 at the ends.
 of_cosines("hann_window", { 0.5, 0.5 })
 --- The Blackman window.
 of_cosines("blackman_window", { 0.42, 0.5, 0.08 })

@@ -7,8 +7,8 @@ return function(_, shared)
 
   -- ---- LBFGS ------------------------------------------------------------------------------------
   --- Limited-memory BFGS (Nocedal 1980): step(closure) calls the closure, which clears the
-  --- gradients, computes the loss, calls backward and returns it, several times. line_search_fn
-  --- looks for a step length that Wolfe's conditions accept.
+  --- gradients, computes the loss, calls backward and returns it, several times. line_search_fn =
+  --- "strong_wolfe" searches for a step length that satisfies Wolfe's conditions.
   local lbfgs = make_class([[optim.LBFGS(params: T|T[]|table[], lr = 1, max_iter: int = 20,
     max_eval?: int, tolerance_grad = 1e-7, tolerance_change = 1e-9, history_size: int = 100,
     line_search_fn?: "strong_wolfe", PLAIN) -> Optimizer]], function() end, function(self)
@@ -24,7 +24,7 @@ return function(_, shared)
     return flame.cat(parts, 1)
   end
 
-  -- The parameters become 'from' + t d (nil: what they are + t d).
+  -- Sets the parameters to 'from' + t d (nil: adds t d to them).
   local function move(params, t, d, from)
     local at = 1
     for i, p in ipairs(params) do
@@ -37,7 +37,7 @@ return function(_, shared)
   local function dot(a, b) return (a * b):sum():item() end
   local function largest(a) return a:abs():max():item() end
 
-  -- Where the cubic through two points with slopes is least, between 'low' and 'high'.
+  -- The minimum, between 'low' and 'high', of the cubic through two points with given slopes.
   local function cubic_least(a, b, low, high)
     if not low then low, high = math.min(a.t, b.t), math.max(a.t, b.t) end
     local d1 = a.slope + b.slope - 3 * (a.f - b.f) / (a.t - b.t)
@@ -52,7 +52,8 @@ return function(_, shared)
 
   local C1, C2, MOST_TRIES = 1e-4, 0.9, 25
 
-  -- Two points with an acceptable step between them, the trial number; or one that is acceptable.
+  -- Two points with an acceptable step between them, and the number of trials; or one acceptable
+  -- point.
   local function bracket(try, start, t)
     local before, tries = start, 0
     local now = try(t)

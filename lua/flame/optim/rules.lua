@@ -9,7 +9,7 @@ return function(_, shared)
     return group.weight_decay ~= 0 and g + p * group.weight_decay or g
   end
 
-  --- Zeiler 2012: no rate to tune.
+  --- Zeiler 2012: it has no rate to tune.
   make_class([[optim.Adadelta(params: T|T[]|table[], lr = 1.0, rho = 0.9, eps = 1e-6,
     weight_decay = 0, OPTIONS) -> Optimizer]],
     function(group, p, g, state)
@@ -80,7 +80,7 @@ return function(_, shared)
       p:copy_(from - step)
     end)
 
-  --- Riedmiller and Braun 1993: the gradient's sign alone counts.
+  --- Riedmiller and Braun 1993: uses only the gradient's sign.
   make_class([[optim.Rprop(params: T|T[]|table[], lr = 1e-2, etas = {0.5, 1.2},
     step_sizes = {1e-6, 50}, OPTIONS) -> Optimizer]],
     function(group, p, g, state)
@@ -111,7 +111,7 @@ return function(_, shared)
     end)
 
   -- ---- Muon -------------------------------------------------------------------------------------
-  --- A matrix with the singular vectors of g and singular values near 1, by Newton and Schulz's
+  --- A matrix with the singular vectors of g and singular values near 1, by the Newton-Schulz
   --- iteration in bf16 (Jordan et al. 2024).
   local function orthogonal(group, g)
     local rows, columns = g.shape[1], g.shape[2]
@@ -137,8 +137,8 @@ return function(_, shared)
       end
     end
   end
-  --- Momentum made orthogonal, for the matrices of hidden layers; give embeddings, heads and
-  --- vectors to AdamW.
+  --- Orthogonalised momentum, for the matrices of hidden layers; use AdamW for embeddings, heads
+  --- and vectors.
   make_class([[optim.Muon(params: T|T[]|table[], lr = 1e-3, weight_decay = 0.1, momentum = 0.95,
     nesterov = true, ns_coefficients = {3.4445, -4.775, 2.0315}, eps = 1e-7, ns_steps: int = 5,
     adjust_lr_fn: "original"|"match_rms_adamw" = "original", PLAIN) -> Optimizer]],

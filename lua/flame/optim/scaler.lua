@@ -1,4 +1,4 @@
---- GradScaler: losses in f16 are scaled so that small gradients stay. Given the table of
+--- GradScaler: scales losses in f16 so that small gradients do not become 0. Given the table of
 -- flame.optim, adds to it.
 local flame = require "flame"
 local objects = require "flame.base.objects"
@@ -28,8 +28,8 @@ return function(optim, shared)
       interval = interval, tracker = 0, enabled = enabled, seen = {} }, GradScaler)
   end
   --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
-  --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
-  --- A device may stand before the options, as in torch.amp.
+  --- scaler:update(). A step with NaN or Inf in the gradients is skipped, and the scale halved. A
+  --- device may come before the options, as in torch.amp.
   optim.GradScaler = flame.internal.declare("optim.GradScaler(" .. SCALER
     .. "\noptim.GradScaler(device: device, " .. SCALER, "", scaler,
     function(_, ...) return scaler(...) end)
@@ -58,7 +58,7 @@ return function(optim, shared)
     return #bad == 0 and 0 or flame.stack(bad):sum():item()
   end
 
-  --- In flame.warmup.
+  --- Saves the state for flame.warmup.
   local function before_change(self)
     shared.before_change(self, self.seen)
     for _, seen in pairs(self.seen) do shared.before_change(seen) end
@@ -88,7 +88,7 @@ return function(optim, shared)
   end)
   GradScaler.unscale_ = GradScaler.unscale
 
-  --- opt:step(…) unless a gradient holds NaN or Inf; unscales first where that was not done.
+  --- Calls opt:step(…) unless a gradient holds NaN or Inf; unscales first if that was not done.
   put(GradScaler, "GradScaler:step(optimizer: Optimizer, ...) -> any", function(self, opt, ...)
     if not self.enabled then return opt:step(...) end
     if self.seen[opt] and self.seen[opt].stepped then
@@ -101,7 +101,7 @@ return function(optim, shared)
     if seen.bad == 0 then return opt:step(...) end
   end)
 
-  --- After the steps of an iteration: halves the scale if one was left out, doubles it after
+  --- Called after the steps of an iteration: halves the scale if one was skipped, doubles it after
   --- growth_interval good ones; or sets it.
   put(GradScaler, "GradScaler:update(new_scale?: num|T)", function(self, new_scale)
     if not self.enabled then return end
@@ -128,7 +128,7 @@ return function(optim, shared)
   --- The scale now; 1 where the scaler is not enabled.
   put(GradScaler, "GradScaler:get_scale() -> num",
     function(self) return self.enabled and self.now or 1.0 end)
-  --- Does the scaler scale.
+  --- Is the scaler enabled?
   put(GradScaler, "GradScaler:is_enabled() -> bool", function(self) return self.enabled end)
 
   local saved_as = { scale = "now", growth_factor = "growth", backoff_factor = "backoff",
@@ -139,7 +139,7 @@ return function(optim, shared)
     for name, field in pairs(saved_as) do out[name] = self.enabled and self[field] or nil end
     return out
   end)
-  --- Takes back what state_dict gave.
+  --- Restores what state_dict gave.
   put(GradScaler, "GradScaler:load_state_dict(state: table)", function(self, saved)
     if not self.enabled then return end
     for name, field in pairs(saved_as) do

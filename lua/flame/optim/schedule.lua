@@ -1,6 +1,6 @@
---- Learning rates over time. A schedule holds the rates that the groups began with and sets
--- group.lr as a function of how often step() was called, so that a resumed run is bit for bit
--- the same. Call step() once after each opt:step() (or once an epoch, with counts of epochs).
+--- Learning rates over time. A schedule keeps the initial rates of the groups, and sets group.lr as
+--- a function of the number of calls of step(), so that a resumed run is bit for bit the same. Call
+--- step() once after each opt:step() (or once an epoch, with counts of epochs).
 --
 -- schedule.name{opt = opt, …}, or schedule.name(opt, …) with torch's arguments in its order, which
 -- the declaration says (src/lua/declare.h).
@@ -19,15 +19,15 @@ return function(optim, shared)
     schedules = true, o = true }
   Schedule.__index, Schedule.__newindex = objects.closed("a schedule", Schedule, fields)
 
-  --- Says that state is about to change, so that flame.warmup can restore it; schedules inside this
-  --- one say it themselves.
+  --- Called before the state changes, so that flame.warmup can restore it; schedules inside this
+  --- one call it themselves.
   local function before_change(self)
     shared.before_step(self.opt)
     shared.before_change(self)
     if self.more then shared.before_change(self.more) end
   end
 
-  --- Sets the rates of the next step; gives the rate of the first group.
+  --- Sets the rates of the next step; returns the rate of the first group.
   put(Schedule, "Schedule:step() -> num", function(self)
     before_change(self)
     self.at = self.at + 1
@@ -35,7 +35,7 @@ return function(optim, shared)
     return self.opt.lr
   end)
 
-  --- Sets the rates of a count, by default the present one.
+  --- Sets the rates for a count of steps, by default the current one.
   put(Schedule, "Schedule:apply(count?: num)", function(self, count)
     before_change(self)
     for i, group in ipairs(self.opt.groups) do
@@ -45,19 +45,19 @@ return function(optim, shared)
     end
   end)
 
-  --- The rates now, a list over the groups.
+  --- The current rates, a list over the groups.
   put(Schedule, "Schedule:get_last_lr() -> num[]", function(self)
     local out = {}
     for i, group in ipairs(self.opt.groups) do out[i] = group.lr end
     return out
   end)
 
-  --- The position and the rates that the groups began with.
+  --- The position and the initial rates of the groups.
   put(Schedule, "Schedule:state_dict() -> table", function(self)
     return { at = self.at, base = table.move(self.base, 1, #self.base, 1, {}),
       more = self.more and shared.copy_of(self.more) }
   end)
-  --- Takes back what state_dict gave, and sets the rates.
+  --- Restores what state_dict gave, and sets the rates.
   put(Schedule, "Schedule:load_state_dict(state: table)", function(self, saved)
     if type(saved.at) ~= "number" then
       fail("load_state_dict: need what a schedule's state_dict() gave")
@@ -70,7 +70,7 @@ return function(optim, shared)
     if self.rate then self:apply() end
   end)
 
-  --- Numbers of at least 'low', given as name, value, ….
+  --- Checks numbers, given as name, value, …, which must be at least 'low'.
   local function check(what, low, ...)
     for i = 1, select("#", ...), 2 do number(what, select(i, ...), (select(i + 1, ...)), low) end
   end
@@ -106,7 +106,7 @@ return function(optim, shared)
     end)
 
   --- torch's form: half a cosine from the rate down to eta_min in T_max
-  --- steps, and up again in as many. steps and min are other names of them.
+  --- steps, and up again in as many. steps and min are other names of T_max and eta_min.
   put(optim.lr_scheduler, [[optim.lr_scheduler.CosineAnnealingLR(opt: Optimizer, T_max?: num,
     eta_min = 0, *, steps?: num, min?: num) -> Schedule]],
     function(opt, T_max, eta_min, steps, min)
@@ -118,7 +118,8 @@ return function(optim, shared)
       end)
     end)
 
-  --- Cosines that begin again: the first after T_0 steps, each next one T_mult times as long.
+  --- Half cosines with restarts: the first takes T_0 steps, each following one T_mult times as
+  --- many.
   put(schedule, [[optim.schedule.cosine_restarts(opt: Optimizer, T_0: num, T_mult = 1, eta_min = 0)
     -> Schedule]], function(opt, T_0, T_mult, eta_min)
     check("cosine_restarts", 1, "T_0", T_0, "T_mult", T_mult)
@@ -129,14 +130,14 @@ return function(optim, shared)
     end)
   end)
 
-  --- Times gamma after every step_size steps.
+  --- Multiplies the rate by gamma after every step_size steps.
   put(schedule, "optim.schedule.step(opt: Optimizer, step_size: num, gamma = 0.1) -> Schedule",
     function(opt, step_size, gamma)
       check("step", 1, "step_size", step_size)
       return start(opt, function(at, base) return base * gamma ^ (at // step_size) end)
     end)
 
-  --- Times gamma at each of the milestones.
+  --- Multiplies the rate by gamma at each of the milestones.
   put(schedule, [[optim.schedule.multi_step(opt: Optimizer, milestones: num[], gamma = 0.1)
     -> Schedule]], function(opt, milestones, gamma)
     return start(opt, function(at, base)
@@ -146,14 +147,14 @@ return function(optim, shared)
     end)
   end)
 
-  --- Times gamma at every step.
+  --- Multiplies the rate by gamma at every step.
   put(schedule, "optim.schedule.exponential(opt: Optimizer, gamma: num) -> Schedule",
     function(opt, gamma)
       check("exponential", 0, "gamma", gamma)
       return start(opt, function(at, base) return base * gamma ^ at end)
     end)
 
-  --- From start_factor to end_factor of the rate, in total_iters steps.
+  --- A factor of the rate that goes from start_factor to end_factor in total_iters steps.
   put(schedule, [[optim.schedule.linear(opt: Optimizer, start_factor = 0.3333333333333333,
     end_factor = 1, total_iters = 5) -> Schedule]], function(opt, first, last, total)
     return start(opt, function(at, base)
@@ -162,7 +163,7 @@ return function(optim, shared)
     end)
   end)
 
-  --- A factor for the first total_iters steps.
+  --- Multiplies the rate by a factor in the first total_iters steps.
   put(schedule, [[optim.schedule.constant(opt: Optimizer, factor = 0.3333333333333333,
     total_iters = 5) -> Schedule]], function(opt, by, total)
     return start(opt, function(at, base) return at < total and base * by or base end)
@@ -176,7 +177,7 @@ return function(optim, shared)
     end)
   end)
 
-  -- The function of group i: one for all, or one of a list.
+  -- The function for group i: f itself, or element i of a list.
   local function factor(name, f, i)
     if not flame.internal.callable(f) and type(f) == "table" then f = f[i] end
     if not flame.internal.callable(f) then
@@ -185,7 +186,7 @@ return function(optim, shared)
     return f
   end
 
-  --- Any function of the step (from 0) as factor of the optimiser's rate; a list has one a group.
+  --- Multiplies the optimiser's rate by f(step), steps from 0; a list has one function per group.
   --- lr_lambda is another name of f.
   put(schedule, [[optim.schedule.lambda(opt: Optimizer, f?: fn|fn[], *, lr_lambda?: fn|fn[])
     -> Schedule]], function(opt, f, lr_lambda)
@@ -193,11 +194,11 @@ return function(optim, shared)
       return base * factor("lambda", f or lr_lambda, i)(at)
     end)
   end)
-  --- The product of a function's values at the steps 1, 2, … as factor of the
-  --- optimiser's rate; a list has one a group. lr_lambda is another name of f.
+  --- Multiplies the optimiser's rate by f(1) f(2) … f(step); a list has one function per group.
+  --- lr_lambda is another name of f.
   put(schedule, [[optim.schedule.multiplicative(opt: Optimizer, f?: fn|fn[], *,
     lr_lambda?: fn|fn[]) -> Schedule]], function(opt, given, lr_lambda)
-    local known = {}                            -- group -> { step, factor }: the last one asked for
+    local known = {}                            -- group -> { step, factor }: the last ones computed
     return start(opt, function(at, base, i)
       local f = factor("multiplicative", given or lr_lambda, i)
       local last = known[i]
@@ -227,7 +228,8 @@ return function(optim, shared)
     elseif rawget(group, "momentum") then group.momentum = value end
   end
 
-  --- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
+  --- Smith and Topin 2019: the rate goes up to max_lr, then down far below the start; the momentum
+  --- goes the opposite way.
   put(schedule, [[optim.schedule.one_cycle(opt: Optimizer, max_lr: num|num[], total_steps = 0,
     epochs = 0, steps_per_epoch = 0, pct_start = 0.3, anneal_strategy: "cos"|"linear" = "cos",
     cycle_momentum = true, base_momentum = 0.85, max_momentum = 0.95, div_factor = 25,
@@ -253,9 +255,8 @@ return function(optim, shared)
     end)
   end)
 
-  --- Smith 2017: to and fro between base_lr and max_lr; the momentum, where
-  --- there is one, the other way.
-  --- step_size_down is step_size_up where it is 0.
+  --- Smith 2017: the rate goes up and down between base_lr and max_lr; the momentum, if there is
+  --- one, the opposite way. step_size_down 0 means step_size_up.
   put(schedule, [[optim.schedule.cyclic(opt: Optimizer, base_lr: num|num[], max_lr: num|num[],
     step_size_up = 2000, step_size_down = 0,
     mode: "triangular"|"triangular2"|"exp_range" = "triangular", gamma = 1, scale_fn?: fn,
@@ -284,8 +285,9 @@ return function(optim, shared)
       end)
   end)
 
-  -- ---- of others --------------------------------------------------------------------------------
-  --- One schedule after the other: the k-th until milestones[k], each counting from 0.
+  -- ---- schedules made of others
+  -- -------------------------------------------------------------------------------- One schedule
+  -- after the other: the k-th until milestones[k], each counting from 0.
   put(schedule, [[optim.schedule.sequential(opt: Optimizer, schedules: Schedule[],
     milestones: num[]) -> Schedule]], function(opt, schedules, milestones)
     if #milestones ~= #schedules - 1 then
@@ -306,7 +308,7 @@ return function(optim, shared)
     return self
   end)
 
-  --- All of them at once: the rate is the base times the factor of each.
+  --- Applies all schedules at once: the rate is the base times the factor of each.
   put(schedule, "optim.schedule.chained(schedules: Schedule[], opt?: Optimizer) -> Schedule",
     function(list, opt)
     if #list == 0 then fail("chained: need a list of schedules") end
@@ -317,7 +319,8 @@ return function(optim, shared)
     end)
   end)
 
-  -- ---- by a measure -----------------------------------------------------------------------------
+  -- ---- a schedule that depends on a measure
+  -- -----------------------------------------------------------------------------
   local Plateau = setmetatable({ __name = "ReduceOnPlateau" }, { __index = Schedule })
   objects.classes.ReduceOnPlateau = Plateau
   Plateau.__index, Plateau.__newindex = objects.closed("reduce_on_plateau", Plateau, fields)
@@ -331,7 +334,8 @@ return function(optim, shared)
     return a > best + margin
   end
 
-  --- Times 'factor' when the measure given to step(measure) was no better for 'patience' steps.
+  --- Multiplies the rate by 'factor' when the measure given to step(measure) has not improved for
+  --- 'patience' steps.
   put(schedule, [[optim.schedule.reduce_on_plateau(opt: Optimizer, mode: "min"|"max" = "min",
     factor = 0.1, patience = 10, threshold = 1e-4, threshold_mode: "rel"|"abs" = "rel",
     cooldown = 0, min_lr: num|num[] = 0, eps = 1e-8) -> Schedule]],
@@ -351,7 +355,7 @@ return function(optim, shared)
     end
   end
 
-  --- Takes a measure, after which the rates are set; gives the rate of the first group.
+  --- Sets the rates according to the measure; returns the rate of the first group.
   put(Plateau, "ReduceOnPlateau:step(metrics: num|T) -> num", function(self, measure)
     if flame.is_tensor(measure) then measure = measure:item() end
     before_change(self)

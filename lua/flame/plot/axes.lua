@@ -6,7 +6,7 @@ local axes = {}
 
 local huge = math.huge
 
--- Ends of what a layer's points take; how many of them the axes can not show.
+-- Widens 'ends' to the range of a layer's points; returns how many of them the axes can not show.
 local function widen(ends, layer, xlog, ylog)
   local xs, ys, holds, left = layer.x, layer.y, scale.holds, 0
   local x0, x1, y0, y1 = ends.x0, ends.x1, ends.y0, ends.y1
@@ -27,8 +27,8 @@ end
 
 local function end_of(v, none) if v == none then return nil end return v end
 
---- The two axes of a plot: {lo, hi, log, names, label, flipped, at = value -> 0 … 1}; the number of
---- points that can not be shown and of all.
+--- The two axes of a plot: {lo, hi, log, names, label, flipped, at = value -> 0 … 1}; also the
+--- number of points that can not be shown, and of all points.
 function axes.of(p)
   local o = p.o
   local xlog, ylog = o.xscale == "log", o.yscale == "log"
@@ -62,7 +62,7 @@ function axes.of(p)
   return x, y, left, all
 end
 
--- Every k-th of the names.
+-- Ticks at every k-th name.
 local function names_ticks(axis, k)
   local t = { at = {}, label = {}, minor = {}, factor = "" }
   for i = 1, #axis.names, k do
@@ -73,7 +73,7 @@ local function names_ticks(axis, k)
   return t
 end
 
--- Do labels as wide as 'width' says, at their places on 'room', stand apart?
+-- Are labels, of width(text), at their places along 'room', at least 'gap' apart?
 local function apart(axis, t, room, width, gap)
   local last = -huge
   for i, v in ipairs(t.at) do
@@ -84,8 +84,8 @@ local function apart(axis, t, room, width, gap)
   return true
 end
 
---- Ticks for an axis of 'room' (pixels or cells) whose labels take
---- width(text) of it and need a gap.
+--- Ticks for an axis of length 'room' (pixels or cells), with labels of width(text) that are at
+--- least 'gap' apart.
 function axes.ticks(axis, room, width, gap, most)
   if axis.names then
     local k = 1

@@ -1,9 +1,9 @@
 --- Colours of plots, as integers 0xRRGGBB.
--- Series take Okabe's and Ito's palette, which readers with any colour vision can tell apart
+-- Series use Okabe and Ito's palette, which readers with any colour vision can tell apart
 -- ("Color universal design", 2008), the colours that are dark enough for lines on white first. Maps
 -- are computed in Oklab (Ottosson, "A perceptual color space for image processing", 2020): equal
--- steps of a value are equal steps of lightness, so the order survives in grey. For each lightness
--- the chroma is the largest that sRGB has at that hue, up to a bound.
+-- steps of a value are equal steps of lightness, so the order is visible also in grey. For each
+-- lightness the chroma is the largest that sRGB can show at that hue, up to a bound.
 local colour = {}
 
 --- Blue, vermilion, green, purple, orange, sky blue, black; yellow is too light for lines.
@@ -30,8 +30,8 @@ local function fits(r, g, b)
   return math.min(r, g, b) >= -1e-6 and math.max(r, g, b) <= 1 + 1e-6
 end
 
---- The colour of a lightness (0 to 1), a chroma and a hue in degrees; with
---- less chroma where sRGB has not as much.
+--- The colour with this lightness (0 to 1), chroma and hue in degrees; with less chroma if sRGB can
+--- not show as much.
 function colour.oklch(L, chroma, hue)
   local c, s = math.cos(math.rad(hue)), math.sin(math.rad(hue))
   local lo, hi = 0, chroma
@@ -74,7 +74,7 @@ end
 
 function colour.hex(c) return ("#%06X"):format(c) end
 
---- "#0072B2", 0x0072B2 or a position in the palette as a colour; nil: it is none.
+--- The colour that v is: "#0072B2", 0x0072B2 or a position in the palette; nil: v is no colour.
 function colour.of(v)
   if math.type(v) == "integer" and v >= 1 and v <= #colour.palette then return colour.palette[v] end
   if math.type(v) == "integer" and v >= 0 and v <= 0xFFFFFF then return v end

@@ -1,14 +1,15 @@
 --- Curves of equal value over a grid: marching squares (Lorensen and Cline's method in two
--- dimensions). Each cell of four values has up to two strokes between its edges, which are then
--- joined to curves; where two ways are possible the mean of the four decides. Cells with a value
--- that is not finite have none.
+-- dimensions). Each cell of four values has up to two strokes between its edges, and strokes are
+-- then joined to curves; where two ways are possible the mean of the four values decides. Cells
+-- with a value that is not finite have none.
 local contour = {}
 
 local huge = math.huge
 
 -- Edges are numbered: 2 k - 1 goes from grid point k to its right neighbour, 2 k to the one below.
--- Which edges a cell's strokes join, by which corners are above the level: 1 upper left, 2 upper
--- right, 4 lower right, 8 lower left. Edges of a cell: 1 top, 2 right, 3 bottom, 4 left.
+-- The table tells which edges a cell's strokes join (1 top, 2 right, 3 bottom, 4 left). Its index
+-- is the sum over the corners above the level: 1 upper left, 2 upper right, 4 lower right, 8 lower
+-- left.
 local cases = { { 4, 1 }, { 1, 2 }, { 4, 2 }, { 2, 3 }, nil, { 1, 3 }, { 4, 3 }, { 3, 4 }, { 1, 3 },
   nil, { 2, 3 }, { 2, 4 }, { 1, 2 },
   { 1, 4 } }
@@ -58,7 +59,7 @@ local function links_of(rows, h, w, level)
   return links, order
 end
 
--- Where the level crosses an edge.
+-- The point where the level crosses an edge.
 local function crossing(rows, w, edge, level, xs, ys)
   local at = (edge + 1) // 2
   local i, j = (at - 1) // w + 1, (at - 1) % w + 1
@@ -70,7 +71,7 @@ local function crossing(rows, w, edge, level, xs, ys)
   return xs[j], ys[i] + t * (ys[i + 1] - ys[i])
 end
 
--- The way from an edge to where no edge follows; takes the links that it uses away.
+-- The path from an edge until no edge follows; removes the links that it uses.
 local function walk(links, from)
   local way, at = { from }, from
   while true do

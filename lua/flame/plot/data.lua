@@ -1,5 +1,5 @@
---- What plots are given: tensors and tables as lists of floats, checked; and thinning, so that
--- neither time nor the size of a picture grows with the number of points beyond what can be seen.
+--- Data of plots: tensors and tables are checked and converted to lists of floats; and thinning, so
+--- that more points than can be seen cost neither time nor space in a picture.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -54,8 +54,8 @@ function data.points(op, x, y)
   return xs, ys
 end
 
---- Rows of floats from a tensor of two axes or a table of rows: rows, height, width. 'most' columns
---- and rows at most: tensors beyond it are first averaged over blocks.
+--- Rows of floats from a tensor of two axes or a table of rows: rows, height, width. There are at
+--- most 'most' columns and rows: larger tensors are first averaged over blocks.
 function data.matrix(op, name, v, most)
   if flame.is_tensor(v) then
     if v.ndim ~= 2 then
@@ -104,10 +104,11 @@ end
 
 -- ---- thinning -----------------------------------------------------------------------------------
 
-local MOST_COLUMNS, MOST_RUNS = 4000, 1000  -- of a line after thinning, each of four points at most
+-- of a line after thinning; each has at most four points
+local MOST_COLUMNS, MOST_RUNS = 4000, 1000
 
--- The points of indices first … last that a run keeps, in their order: first,
--- last, lowest and highest.
+-- Adds those points of indices first … last that are kept, in order: first, last, lowest and
+-- highest.
 local function keep(out, px, py, first, last)
   local low, high = first, first
   for i = first + 1, last do
@@ -123,8 +124,9 @@ local function keep(out, px, py, first, last)
 end
 
 --- A line through pixels px, py (without gaps) as a flat list {x, y, …}. Of neighbours in one
---- column of pixels only the first, lowest, highest and last stay; what has more than MOST_COLUMNS
---- columns then (a curve that goes back and forth) is cut into MOST_RUNS runs of equal length.
+--- column of pixels only the first, lowest, highest and last are kept. If that leaves more than
+--- MOST_COLUMNS columns (a curve that goes back and forth), the line is cut into MOST_RUNS runs of
+--- equal length instead.
 function data.thin_line(px, py)
   local n, out = #px, {}
   local runs, column = 0, nil
@@ -145,8 +147,8 @@ function data.thin_line(px, py)
   return out
 end
 
---- Marks at pixels as a flat list: of those in one cell of a grid the first. The grid is of half a
---- pixel, and of two pixels where more than 10000 would stay.
+--- Marks at pixels as a flat list: of those in one cell of a grid only the first. Cells have half a
+--- pixel, or two pixels if more than 10000 marks would be left.
 function data.thin_marks(px, py)
   local function through(cell)
     local seen, out = {}, {}

@@ -1,14 +1,15 @@
 --- The letters of PNG pictures: a bitmap font of ASCII and some signs. A letter has up to nine rows
 -- of cells, seven above the base line and two below; its strokes go from the middle of each cell
 -- that is set to the middles of its neighbours (corner to corner where no cell stands between), so
--- letters can have any size and direction and are drawn as smooth as other lines. Rows are parted
--- by "/"; what has no letter is a box.
+-- letters can have any size and direction and are drawn as smooth as other lines. Rows are
+-- separated by "/"; a character without a letter is drawn as a box.
 local font = {}
 
 local CAPITAL = 6                -- cells from the base line to the top of capitals
-local CELLS = 9.5                -- cells of a text's size
-local SPACE, GAP = 3, 2.2        -- cells of a blank, between middles of neighbouring letters' sides
-local SMALL, RAISED = 0.62, 3.2  -- size of superscripts, cells that they stand higher
+local CELLS = 9.5                -- cells per size of a text
+local SPACE, GAP = 3, 2.2        -- width of a blank, and gap between letters, in cells
+-- relative size of superscripts, and by how many cells they are raised
+local SMALL, RAISED = 0.62, 3.2
 
 local rows = {
   A = "..#../.#.#./#...#/#...#/#####/#...#/#...#", B = "####./#...#/#...#/####./#...#/#...#/####.",
@@ -67,8 +68,8 @@ local raised = { ["⁰"] = "0", ["¹"] = "1", ["²"] = "2", ["³"] = "3", ["⁴"
   ["⁶"] = "6", ["⁷"] = "7", ["⁸"] = "8",
   ["⁹"] = "9", ["⁻"] = "-" }
 
--- Strokes {x0, y0, x1, y1, …} of a letter in cells, y upwards from the base
--- line; and its width in cells.
+-- The strokes {x0, y0, x1, y1, …} of a letter in cells, with y upwards from the base line; and its
+-- width in cells.
 local function strokes_of(text)
   local set, width, y = {}, 0, 0
   for row in (text .. "/"):gmatch("(.-)/") do
@@ -132,7 +133,7 @@ function font.width(s, size)
   return math.max(0, cells - GAP + 1) * size / CELLS
 end
 
---- The room that a text needs: letters of SVG viewers may be wider than ours.
+--- The width to reserve for a text, since letters of SVG viewers may be wider than ours.
 function font.room(s, size) return font.width(s, size) * 1.14 end
 
 --- Calls stroke(x0, y0, x1, y1) for each stroke of the text, in pixels to the

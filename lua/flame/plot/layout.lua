@@ -1,5 +1,5 @@
---- From a plot to a picture's parts, in pixels from the upper left corner, which plot/svg.lua and
--- plot/raster.lua draw:
+--- Turns a plot into the parts of a picture, in pixels from the upper left corner, which
+--- plot/svg.lua and plot/raster.lua draw:
 --   {kind = "line",  points = {x, y, …}, colour, width, dash = {on, off}?, alpha?, clip?}
 --   {kind = "rect",  x, y, w, h, colour, alpha?, clip?}
 --   {kind = "marks", points = {x, y, …}, shape, r, colour, alpha?, apart =
@@ -32,7 +32,8 @@ end
 
 -- ---- layers -------------------------------------------------------------------------------------
 
--- A value's place in pixels; far places are brought near, so that none is infinite.
+-- A function from a value to its place in pixels; places far outside are limited, so that none is
+-- infinite.
 local function placer(axis, first, length)
   local at = axis.at
   return function(v) return math.max(-1e12, math.min(1e12, first + at(v) * length)) end
@@ -84,9 +85,8 @@ end
 
 local MOST_PIECES = 4000
 
--- The runs of points that the axes show, as pixels: lists of x and of y. What lies in one column of
--- pixels and has neighbours there becomes one run; where there are more than MOST_PIECES each k-th
--- stays.
+-- The runs of points that the axes show, as pixels: lists of x and of y. Short runs in one column
+-- of pixels become one run; if there are more than MOST_PIECES, every k-th is kept.
 local function runs_of(layer, x, y, place_x, place_y)
   local runs, px, py, last = {}, nil, nil, nil
   for i = 1, #layer.x do
@@ -153,8 +153,8 @@ function draw.scatter(out, layer, box, x, y, place_x, place_y)
     colour = layer.colour, alpha = layer.alpha, apart = layer.alpha and #points <= 2 * MOST_APART })
 end
 
--- Bars thinner than a pixel are joined: of those that begin in one column the
--- highest and the lowest count.
+-- Bars thinner than a pixel are joined: of those that begin in one column of pixels the highest and
+-- the lowest are drawn.
 function draw.bars(out, layer, box, x, y, place_x, place_y)
   local base = y.log and y.lo or 0
   local columns, order = {}, {}
@@ -297,9 +297,10 @@ local function draw_bar(out, b, x, box)
   if b.ticks.factor ~= "" then text(out, x, box.y - 5, b.ticks.factor, {}) end
 end
 
--- ---- the whole ----------------------------------------------------------------------------------
+-- ---- a whole plot
+-- ----------------------------------------------------------------------------------
 
--- Room of the labels below the axis: names that do not fit side by side are written upwards.
+-- The space for the labels below the axis: names that do not fit side by side are written upwards.
 local function x_labels(x, width)
   local function horizontal(s) return font.room(s, SMALL) end
   local most = math.max(3, floor(width / 48))
@@ -319,7 +320,7 @@ local function x_room(t, upright)
   return most
 end
 
--- The box of the axes within that of the plot, and what is around it.
+-- The box of the axes within that of the plot, and the parts around it.
 local function arrange(p, box, x, y)
   local bare = p.o.axes == false
   local top = PAD + (p.o.title and LARGE + 8 or 0)

@@ -1,14 +1,14 @@
 --- A picture's parts (plot/layout.lua) as pixels 0xRRGGBB, with smooth edges: how much of a pixel a
--- stroke covers follows from the distance of its middle from the stroke. The strokes of one line
--- are joined before they are mixed with what lies below, so that where they overlap nothing is
--- drawn twice.
+--- stroke covers is computed from the distance between the pixel's centre and the stroke. The
+--- strokes of one line are joined before they are mixed with the pixels below, so that overlaps are
+--- not drawn twice.
 local colour = require "flame.plot.colour"
 local font = require "flame.plot.font"
 local raster = {}
 
 local floor, ceil, max, min, sqrt = math.floor, math.ceil, math.max, math.min, math.sqrt
 
--- pixel i becomes 'over' by the share t
+-- mixes a part t of 'over' into pixel i
 local function mix(pixels, i, over, t)
   if t >= 1 then
     pixels[i] = over
@@ -22,7 +22,8 @@ local function mix(pixels, i, over, t)
   pixels[i] = r << 16 | g << 8 | b
 end
 
--- The canvas' border or the part's, in pixels: the first and one past the last column and row.
+-- The bounds of the canvas, or of the clip box, in pixels: the first and one past the last column
+-- and row.
 local function bounds(c, clip)
   if not clip then return 0, c.width, 0, c.height end
   local s = c.scale
@@ -31,8 +32,8 @@ local function bounds(c, clip)
     min(c.height, ceil((clip.y + clip.h) * s))
 end
 
--- Into cover[i]: the largest share of pixel i that a stroke of half width
--- 'half' (round ends) covers. b: bounds.
+-- Updates cover[i], the largest part of pixel i that a stroke covers, with a stroke of half width
+-- 'half' and round ends. b: bounds.
 local function stroke(c, cover, x0, y0, x1, y1, half, b)
   local dx, dy = x1 - x0, y1 - y0
   local long = dx * dx + dy * dy
@@ -58,7 +59,7 @@ local function stroke(c, cover, x0, y0, x1, y1, half, b)
   end
 end
 
--- A thin stroke has its share of ink, not more.
+-- Mixes the item's colour into the covered pixels; thin strokes are weaker.
 local function ink(c, cover, item, strength)
   strength = strength * (item.alpha or 1)
   local pixels, over = c.pixels, item.colour
@@ -67,7 +68,7 @@ end
 
 local draw = {}
 
--- Parts of the points that dashes leave.
+-- The parts of a line that remain with dashes.
 local function dashed(points, on, off)
   local out, at, left, drawing = {}, 1, on, true
   local x, y = points[1], points[2]
@@ -185,8 +186,7 @@ function draw.image(c, item)
   end
 end
 
---- The pixels of a picture at so many pixels of the file to one of the
---- layout: {width, height, pixels}.
+--- The pixels of a picture, k pixels per pixel of the layout: {width, height, pixels}.
 function raster.draw(picture, k)
   local width, height = floor(picture.width * k + 0.5), floor(picture.height * k + 0.5)
   local c = { width = width, height = height, scale = k, pixels = {} }

@@ -1,11 +1,11 @@
---- Scales of axes: the range that an axis has, where its ticks are, and what is written at them.
+--- Scales of axes: the range of an axis, its ticks and their labels.
 -- Ticks of a linear axis follow Heckbert, "Nice numbers for graph labels" (Graphics Gems, 1990):
 -- the step is 1, 2 or 5 times a power of ten, and ticks are its multiples within the range. A
--- logarithmic axis has ticks at powers of ten where its range holds two or more, else at 1, 2 and 5
--- times powers of ten, else those of a linear axis.
+-- logarithmic axis has ticks at powers of ten if its range contains at least two; otherwise at 1, 2
+-- and 5 times powers of ten; otherwise those of a linear axis.
 local scale = {}
 
--- beyond the one a sum overflows, below the other a step underflows
+-- above MOST a sum overflows, below LEAST a step underflows
 local MOST, LEAST = 1.7e308, 1e-290
 local MARGIN = 0.04                            -- of the range, left free at either end
 
@@ -13,7 +13,7 @@ local floor, ceil, huge = math.floor, math.ceil, math.huge
 local function log10(v) return math.log(v, 10) end
 local function clipped(v) return math.max(-MOST, math.min(MOST, v)) end
 
---- Is v drawn on this axis?
+--- Can v be drawn on this axis?
 function scale.holds(log, v) return v == v and v ~= huge and v ~= -huge and (not log or v > 0) end
 
 --- The step near 'raw' that is 1, 2 or 5 times a power of ten.
@@ -23,8 +23,8 @@ function scale.nice(raw)
   return (f < 1.5 and 1 or f < 3 and 2 or f < 7 and 5 or 10) * power
 end
 
---- The range of an axis for values from lo to hi; nil, nil: there are none. o: {log =, tight = no
---- margins, zero = 0 belongs to it, from =, to = ends that were asked for}.
+--- The range of an axis for values from lo to hi; nil, nil: there are no values. o: {log =, tight =
+--- true: no margins, zero = true: 0 is included, from =, to = given ends}.
 function scale.range(lo, hi, o)
   if lo == nil then lo, hi = o.log and 1 or 0, o.log and 10 or 1 end
   if o.zero and not o.log then lo, hi = math.min(lo, 0), math.max(hi, 0) end
@@ -103,13 +103,13 @@ local superscripts = { ["-"] = "⁻", ["0"] = "⁰", ["1"] = "¹", ["2"] = "²",
   ["7"] = "⁷", ["8"] = "⁸", ["9"] = "⁹" }
 local function power_of_ten(e) return "10" .. ("%d"):format(e):gsub(".", superscripts) end
 
---- v with so many decimals, whatever the locale's decimal point; no -0.
+--- v with n decimals and a point, whatever the locale's decimal point; no -0.
 function scale.decimals(v, n)
   local s = ("%." .. n .. "f"):format(v):gsub(",", ".")
   return s:find("[1-9]") and s or (s:gsub("^%-", ""))
 end
 
---- v in a few characters, for one number alone.
+--- v in a few characters, for a number that is not one of a list of ticks.
 function scale.short(v)
   if v ~= v then return "nan" end
   return (("%.4g"):format(v):gsub(",", "."))

@@ -98,8 +98,8 @@ function put.text(item)
     colour.hex(item.colour), escaped(item.text))
 end
 
--- Viewers smooth images, also where they are asked not to: cells are repeated until they have two
--- pixels to one of the picture.
+-- Viewers smooth images even if they are told not to, so cells are repeated until the image has two
+-- pixels per pixel of the picture.
 function put.image(item)
   local x = svg.planes(item.pixels, item.rows, item.columns)
   local down, across = math.max(1, math.ceil(2 * item.h / item.rows)),

@@ -1,7 +1,7 @@
---- Plots in characters: lines and points in Braille (two by four dots a character), bars in eighths
--- of a block, matrices and images as two pixels a character in colour, or as shades without.
--- Without colours the second line is dashed, the third dotted, and so on; a key below the axes
--- names them.
+--- Plots in characters: lines and points in Braille (two by four dots per character), bars in
+-- eighths of a block, matrices and images with two pixels per character in colour, or as shades
+-- without colours. Without colours the second line is dashed, the third dotted, and so on; a key
+-- below the axes names them.
 local axes = require "flame.plot.axes"
 local colour = require "flame.plot.colour"
 local scale = require "flame.plot.scale"
@@ -64,11 +64,11 @@ end
 
 -- ---- layers -------------------------------------------------------------------------------------
 
--- dots on and off, without colours
+-- dashes, in dots on and off, where there are no colours
 local patterns = { [0] = { 1, 0 }, { 4, 3 }, { 1, 2 }, { 7, 2 } }
 local samples = { [0] = "⠤⠤⠤", "⠤ ⠤", "⠄⠄⠄", "⠤⠤⠄" }
 
--- The dots from (x0, y0) to (x1, y1), cut to the canvas by the number of steps alone.
+-- Sets the dots from (x0, y0) to (x1, y1); dots outside of the canvas are left out.
 local function stroke(c, x0, y0, x1, y1, layer, pattern, at)
   local lo, hi = -4, 4 * max(c.w, c.h) + 4
   x0, x1, y0, y1 = max(lo, min(hi, x0)), max(lo, min(hi, x1)), max(lo, min(hi, y0)),
@@ -92,7 +92,7 @@ local function placers(c, x, y)
     function(v) return max(-1e9, min(1e9, (1 - y.at(v)) * h)) end
 end
 
--- Of the points in one column of dots the first, lowest, highest and last are joined.
+-- Joins the first, lowest, highest and last of the points in each column of dots.
 function draw.line(c, layer, x, y, pattern)
   local px, py = placers(c, x, y)
   local at, last = 0, nil
@@ -164,7 +164,7 @@ local function lightness(p)
   return (0.299 * (p >> 16) + 0.587 * (p >> 8 & 255) + 0.114 * (p & 255)) / 255
 end
 
--- Two pixels a character: an upper half in one colour on the other.
+-- Two pixels per character: an upper half block in one colour on the other.
 function draw.heat(c, layer, x, y, _, coloured)
   if layer.rows == 0 or layer.columns == 0 then return end
   local x0, x1 = x.at(layer.x[1]) * c.w, x.at(layer.x[2]) * c.w
@@ -249,7 +249,7 @@ local function key_of(p, coloured)
   return out
 end
 
--- Lines of the key, as many entries in each as fit.
+-- The lines of the key, each with as many entries as fit.
 local function key_lines(key, left, columns)
   local out, line, used = {}, nil, 0
   for _, entry in ipairs(key) do
@@ -265,7 +265,7 @@ local function key_lines(key, left, columns)
   return out
 end
 
--- Characters of an image: a character is about twice as high as wide.
+-- The size of an image in characters, which are about twice as high as wide.
 local function fitted(p, columns, rows)
   if not p.aspect then return columns, rows end
   local w = min(columns, floor(2 * rows * p.aspect[1] / p.aspect[2] + 0.5))

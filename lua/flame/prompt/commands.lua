@@ -21,7 +21,7 @@ local list = {
   { "undo", "", "takes back the last change of variables" },
 }
 
---- For completion.
+--- The names of the commands, for completion.
 function commands.names()
   local out = {}
   for i, c in ipairs(list) do
@@ -34,7 +34,7 @@ end
 local Mistake = { __tostring = function(self) return self.text end }
 local function fail(text, ...) error(setmetatable({ text = text:format(...) }, Mistake)) end
 
--- ---- evaluating what stands after a command ----------------------------------------------------
+-- ---- evaluating the text after a command ----------------------------------------------------
 
 local function chunk_of(p, text)
   local chunk, why = load("return " .. text, "=stdin", "t", p.environment())
@@ -59,12 +59,12 @@ local function need_tensor(op, x)
   return x
 end
 
--- A line of columns, cut to the terminal.
+-- Prints a line of columns, cut to the width of the terminal.
 local function line(p, ...) print(show.cut(p, (...):format(select(2, ...)), (p.size()) - 1)) end
 
 -- ---- help ---------------------------------------------------------------------------------------
 
--- The text with lines that end before the terminal does, at a space, with the indent of the first.
+-- The text broken at spaces into lines that fit the terminal, each with the indent of the first.
 local function wrapped(text, columns)
   local out = {}
   for row in (text .. "\n"):gmatch("(.-)\n") do
@@ -108,7 +108,7 @@ local function modules()
   return count, names
 end
 
--- The module that a table of the library is.
+-- The name of a module, from its table.
 local function module_name(v)
   if type(v) ~= "table" then return nil end
   for name in pairs((modules())) do
@@ -118,7 +118,7 @@ local function module_name(v)
   end
 end
 
--- A line on each function of a module, or where that is more than a screen their names.
+-- Prints a line on each function of a module, or only their names if that is more than a screen.
 local function tell_module(p, module)
   local columns, rows = p.size()
   local names, row = {}, ""
@@ -138,7 +138,7 @@ local function tell_module(p, module)
   print((":doc %s has a line on each, :help %s.%s all of one"):format(module, module, names[1]))
 end
 
--- What a module or any other value is.
+-- Describes a module or any other value.
 local function tell_value(p, v)
   local module = module_name(v)
   if module then tell_module(p, module) return true end
@@ -162,7 +162,7 @@ local function tell_value(p, v)
   return true
 end
 
--- Names whose text holds all words.
+-- Lists the names with texts that contain all the words.
 local function search(p, text)
   local asked, found = {}, {}
   for w in text:lower():gmatch("[%w_]+") do asked[#asked + 1] = w end
@@ -185,8 +185,8 @@ local function nearest(text)
   return internal.hint(text:match("[%w_]+$") or "", known)
 end
 
---- A function, a class, a value or a name; of other words the nearest name,
---- and what has them in its text.
+--- Help on a function, a class, a value or a name; for other words the nearest name, and the names
+--- with texts that contain them.
 function commands.help(p, what)
   if what == nil then return overview(p) end
   if type(what) ~= "string" then
@@ -205,7 +205,7 @@ function commands.help(p, what)
   if search(p, what) == 0 then print(":doc lists the modules, :doc pool the names with that word") end
 end
 
---- The functions of a module ("nn", "Tensor"), or whose names have the word in them.
+--- Lists the functions of a module ("nn", "Tensor"), or those with the word in their names.
 function commands.doc(p, word)
   word = word and tostring(word) or ""
   local count, names = modules()
@@ -233,7 +233,7 @@ end
 
 -- ---- source, adjoint ----------------------------------------------------------------------------
 
--- The functions of Lua that a value is: those of a class; for each form of a declared function one.
+-- The Lua functions of a value: those of a class, or one for each form of a declared function.
 local function functions_of(f)
   local class = type(f) == "table" and (rawget(f, "init") and f or getmetatable(f))
   if type(class) == "table" then
@@ -276,7 +276,7 @@ local function show_source(f)
   end
 end
 
---- The text of a function of Lua, of a class's init and forward, or of a kernel.
+--- Shows the source of a Lua function, of a class's init and forward, or of a kernel.
 function commands.source(_, f)
   if internal.is_kernel(f) then print((f:source())) return end
   local own = functions_of(f)
@@ -288,7 +288,7 @@ function commands.source(_, f)
   fail("source: need a function, a class or a kernel, got %s", arguments.word(f))
 end
 
---- The adjoint that is derived from a kernel, without the functions of the library before it.
+--- Shows the adjoint derived from a kernel, without the library's functions before it.
 function commands.grad(_, k)
   if not internal.is_kernel(k) then fail("grad: need a kernel, got %s", arguments.word(k)) end
   for part in k:source("adjoint"):gmatch('extern "C".-\n}') do print(part) end
@@ -304,7 +304,7 @@ end
 
 local ENOUGH, MOST = 0.2, 1000                   -- seconds, runs
 
---- How long a function takes with all work done: the least and the median of some runs.
+--- Times a function including all its work on devices: the minimum and the median of several runs.
 function commands.time(_, f)
   if not internal.callable(f) then
     fail("time: need a function or an expression, got %s", arguments.word(f))
@@ -341,7 +341,7 @@ local function variables(p)
   return by
 end
 
---- Memory of each device in use, and the largest tensors with the lines that made them.
+--- Shows the memory of each device in use, and the largest tensors with the lines that made them.
 function commands.mem(p)
   flame.eval()
   local facts = flame.memory()
@@ -400,7 +400,7 @@ local function reason(nodes, n)
   return "it has no gradient: nothing that it is made from requires grad"
 end
 
---- What a tensor was made from, with lines of the script, and why it has a gradient or none.
+--- Shows what a tensor was made from, with lines of the script, and why it has a gradient or none.
 function commands.why(p, x)
   local nodes = internal.graph(need_tensor("why", x), true)
   local first = math.max(#nodes - SHOWN + 1, 1)
@@ -409,7 +409,7 @@ function commands.why(p, x)
   print(reason(nodes, nodes[#nodes]))
 end
 
---- The plan that would compute a tensor.
+--- Shows the plan that would compute a tensor.
 function commands.explain(p, x)
   local plan = internal.plan(need_tensor("explain", x))
   if not plan then
@@ -426,7 +426,7 @@ function commands.explain(p, x)
   for s in plan.text:gmatch("[^\n]+") do line(p, "  %s", s) end
 end
 
---- A picture of values in the terminal: a line of a list or a vector, a heat map of a matrix.
+--- Plots values in the terminal: a list or a vector as a line, a matrix as a heat map.
 function commands.plot(_, v)
   local plot = flame.plot
   local drawn = type(v) == "table" and getmetatable(v) == plot.Plot

@@ -1,5 +1,5 @@
 --- Completion at the prompt: globals and words of Lua, fields and methods, options of a call, names
--- in help("…"), files in other strings, commands. No function of a script runs for it.
+-- in help("…"), files in other strings, commands. It runs no function of a script.
 local flame = require "flame"
 local internal = flame.internal
 local told = require "flame.tools.help"
@@ -10,7 +10,7 @@ local complete = {}
 
 -- ---- looking at values without running scripts --------------------------------------------------
 
--- Functions of the library may be called: they look fields up and do no more.
+-- Is f a function of the library? These may be called, since they only look up fields.
 local function is_ours(f)
   if type(f) ~= "function" then return false end
   local facts = debug.getinfo(f, "S")
@@ -75,7 +75,7 @@ end
 -- ---- the value before a '.' or ':' --------------------------------------------------------------
 
 -- Names a, b, c of the chain a.b:c that ends with word k, which is a name;
--- nil where it hangs on something else.
+-- nil if it begins with something else.
 local function chain(list, k)
   local names = { list[k].text }
   while list[k - 1] and (list[k - 1].text == "." or list[k - 1].text == ":") do
@@ -96,14 +96,14 @@ local function value_of(p, names)
   return v
 end
 
--- ---- what can stand there: lists of {name, one line, what follows it where it is the only one} --
+-- ---- candidates: lists of {name, one line, what follows it if it is the only one} --------------
 
 local function told_of(f)
   local name = told.name(f)
   return name and (told.line(name))
 end
 
--- Objects and tables are not opened: a __tostring in them would run.
+-- Objects and tables are not shown, since that could run a __tostring.
 local function line_of(p, v)
   if type(v) == "function" then return told_of(v) or show.line(p, v, 60) end
   local m = debug.getmetatable(v)
@@ -155,7 +155,7 @@ local function help_names()
   return list
 end
 
--- Files: the folder of what is typed, and its names.
+-- Names of files in the folder of the typed path.
 local function files(partial, close)
   local folder = partial:match("^(.*/)") or ""
   local home = os.getenv("HOME")
@@ -176,7 +176,8 @@ end
 
 -- ---- where the cursor is ------------------------------------------------------------------------
 
--- The open '{' of a call's options: the place of the word that names the function, or nil.
+-- If the cursor is in the open table of a call's options: the place of the word that names the
+-- function; else nil.
 local function options_call(list, last)
   local depth, k = 0, last
   while list[k] do
@@ -235,7 +236,8 @@ local function after_dot(p, list, k, partial)
   local mark, names = list[k].text,
     list[k - 1] and list[k - 1].kind == "name" and chain(list, k - 1)
   local v = names and value_of(p, names) or nil
-  if v == nil and mark == ":" and not names then                -- a call's result: a tensor, mostly
+  -- the result of a call, which is probably a tensor
+  if v == nil and mark == ":" and not names then
     local found = {}
     for name, f in pairs(internal.methods) do
       if type(f) == "function" then
@@ -312,7 +314,8 @@ local function listing(p, list, columns, rows)
   return table.concat(lines, "\n")
 end
 
--- What fits the end of a text, in order, how that end begins, and what closes it.
+-- The candidates for the end of a text, in order, the part that is typed already, and what closes
+-- it.
 local function fitting(p, text)
   local list, partial, close = candidates(p, text)
   local fit = {}
@@ -324,7 +327,7 @@ local function fitting(p, text)
   return fit, partial, close
 end
 
---- The names that fit the end of a text, and that end.
+--- The candidates for the end of a text, and the part that is typed already.
 function complete.matches(p, text)
   local fit, partial = fitting(p, text)
   for i, c in ipairs(fit) do fit[i] = c[1] end

@@ -5,7 +5,7 @@ local told = require "flame.tools.help"
 
 local show = {}
 
--- levels of tables, entries of one, lines of a list of numbers
+-- most levels of tables, entries of a table, lines of a list of numbers
 local DEPTH, ENTRIES, LINES = 4, 100, 12
 local COLOURS = { number = "36", string = "32", word = "35", tensor = "34", faint = "2", key = "" }
 
@@ -56,7 +56,8 @@ local function function_line(f)
   return ("function at %s:%d"):format(facts.short_src, facts.linedefined)
 end
 
--- Text and colour of what is no table to be opened; nil of one that is.
+-- Text and colour of a value that is shown on one line; nil for a table that is shown with its
+-- entries.
 local function atom(v)
   local kind = type(v)
   if kind == "string" then return quoted(v), "string" end
@@ -92,7 +93,7 @@ local function key_text(p, key)
   return "[" .. (type(key) == "table" and "table" or p.line(key)) .. "]"
 end
 
--- A table on one line of so many columns, or nil; above: tables that it is in.
+-- A table on one line of at most 'room' columns, or nil; above: the tables around it.
 local function inline(p, v, room, above)
   local text, colour = atom(v)
   if text then
@@ -142,7 +143,7 @@ local function is_numbers(v)
   return true
 end
 
--- A list of numbers inside another table: its middle is left out where it is too long for the line.
+-- A list of numbers inside another table, without its middle if it is too long for the line.
 local function elided(p, v, room)
   local n, head, tail, used, i = rawlen(v), {}, {}, 5, 1
   local from = n
@@ -213,7 +214,7 @@ end
 
 -- ---- tensors ------------------------------------------------------------------------------------
 
--- A row of values in columns of equal width, its middle left out.
+-- A row of values in columns of equal width, without its middle.
 local function narrow_row(line, columns)
   local values, wide = {}, 1
   for value in line:gmatch("%S+") do values[#values + 1] = value end
@@ -231,7 +232,7 @@ local function narrow_row(line, columns)
   return table.concat(out, " ")
 end
 
--- A vector's lines, made as wide as the terminal.
+-- The lines of a vector, broken again to the width of the terminal.
 local function narrow_vector(lines, columns)
   local values, wide, out = {}, 1, {}
   for value in table.concat(lines, " "):gmatch("%S+") do

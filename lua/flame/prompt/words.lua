@@ -1,4 +1,5 @@
---- The words of Lua text, for the prompt: which locals to keep, and what stands before the cursor.
+--- The words of a Lua text, for the prompt: to find the locals to keep, and what is before the
+--- cursor.
 local words = {}
 
 local keywords = {}
@@ -6,7 +7,7 @@ for name in ([[and break do else elseif end false for function goto if in local 
   until while]]):gmatch("%S+") do keywords[name] = true end
 words.keywords = keywords
 
--- A string that begins at i: where it ends, and whether its end is missing.
+-- Where the string that begins at i ends, and whether its closing quote is missing.
 local function string_end(text, i)
   local quote, k = text:sub(i, i), i + 1
   while k <= #text do
@@ -19,7 +20,7 @@ local function string_end(text, i)
   return #text, true
 end
 
--- The same of [[…]] and [=[…]=]; nil where none begins.
+-- The same for [[…]] and [=[…]=]; nil if none begins at i.
 local function long_end(text, i)
   local equals = text:match("^%[(=*)%[", i)
   if not equals then return nil end
@@ -33,7 +34,7 @@ local function comment_end(text, i)
   return (text:find("\n", i, true) or #text + 1) - 1, false
 end
 
--- kind, end and whether its end is missing, of the word at i, which is no blank.
+-- Kind and end of the word at i, which is not a blank, and whether its closing quote is missing.
 local function word_at(text, i)
   local c = text:sub(i, i)
   local e = select(2, text:find("^[%a_][%w_]*", i))
@@ -98,7 +99,7 @@ local function names_after(list, k)
   return names, k, closed
 end
 
--- What stands for 'local' at k and its names: the text, and the place after it. nil: it stays.
+-- The replacement of 'local' at k and its names, and the place after them. nil: the text stays.
 local function kept_at(list, k, place)
   local next_word = list[k + 1]
   if next_word and next_word.text == "function" and list[k + 2] and list[k + 2].kind == "name" then
@@ -114,8 +115,8 @@ local function kept_at(list, k, place)
   return table.concat(names, ", ") .. (given and "" or " = nil"), behind, 0
 end
 
---- The chunk with each local of its outermost level written as a field of what 'place' names
---- ("_ENV.x."); line by line as it was. Those with <close> stay.
+--- The chunk with each local of its outermost level written as a field of 'place' ("_ENV.x."), with
+--- the same lines. Those with <close> stay.
 function words.keep_locals(text, place)
   local list, all, out, done, depth, k = {}, words.of(text), {}, 1, 0, 1
   for _, w in ipairs(all) do if w.kind ~= "comment" then list[#list + 1] = w end end

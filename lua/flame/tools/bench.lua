@@ -1,11 +1,11 @@
---- flame.bench: how long a function takes, all its work on the devices included.
+--- flame.bench: how long a function takes, including all its work on devices.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local fail, def = arguments.fail, arguments.def
 
--- Written between two runs on a GPU: more than any L2 cache holds (126 MB are the most today).
+-- Number of bytes written between two runs on a GPU: more than any L2 cache has.
 local FLUSHED <const> = 1 << 28
-local LEAST <const>, MOST <const> = 5, 10000          -- runs, where 'n' is not given
+local LEAST <const>, MOST <const> = 5, 10000          -- least and most runs if 'n' is not given
 local counted = { "launches", "replays", "compiles", "bytes_moved" }
 
 ---@class flame.Bench
@@ -20,10 +20,10 @@ local counted = { "launches", "replays", "compiles", "bytes_moved" }
 ---@field calls integer     in each of them
 ---@field times number[]    milliseconds of a call, run by run
 ---@field first number      milliseconds of the first call of all, plans and kernels made
----@field launches number   of a call, in the timed runs
----@field replays number    evaluations of a call that were launched as graphs
+---@field launches number   per call, in the timed runs
+---@field replays number    evaluations per call that were launched as graphs
 ---@field bytes_moved number  of a call
----@field compiles integer  kernels compiled while it was timed: 0, or the warm-up was too short
+---@field compiles integer  kernels compiled during the timed runs: if not 0, the warm-up was too short
 ---@field warm_compiles integer  kernels compiled before
 ---@field device string     the first result's, or the default device
 ---@field flushed boolean
@@ -65,9 +65,9 @@ local function quantile(sorted, q)
   return v + (at - below) * ((sorted[below + 1] or v) - v)
 end
 
---- One run: the milliseconds of 'calls' calls until all is done, and their results. These are
---- held until then: what is not wanted is not computed. Each call is evaluated by itself, or equal
---- work of several would be one launch.
+--- One run: the milliseconds of 'calls' calls until all is done, and their results. The results are
+--- held until then, since unneeded values are not computed. Each call is evaluated by itself;
+--- otherwise equal work of several calls would be one launch.
 local function run(f, calls)
   local results = {}
   local clock = flame.timer()
@@ -129,12 +129,13 @@ local function summarise(self, times)
   end
 end
 
---- Time of f(), all that it records computed: after 'warmup' calls it is run n times, or for
---- 'seconds'. The result has the median ms, quartiles low and high, min, max, mean, spread (the
---- quartiles' distance by the median), times, and launches, replays, bytes_moved of a call, first
---- (the first call, plans and kernels made); it prints as one line. A run is 'calls' calls and
---- one synchronisation: more than 1 for what takes microseconds. On a GPU the L2 cache is filled
---- with something else before each run (flush = false: not; true: a CPU's caches as well).
+--- The time of f() including the computation of all that it records: after 'warmup' calls it is run
+--- n times, or for 'seconds'. The result has the median ms, quartiles low and high, min, max, mean,
+--- spread (distance of the quartiles divided by the median), times; launches, replays and
+--- bytes_moved per call; and first (the first call, which makes plans and kernels). It prints as
+--- one line. A run is 'calls' calls and one synchronisation: use more than 1 if a call takes
+--- microseconds. On a GPU the L2 cache is filled with other data before each run (flush = false:
+--- not; true: the CPU's caches too).
 def([[.bench(f: fn, *, warmup: int = 5, seconds = 0.5, n?: int, calls: int = 1,
     flush?: bool) -> Bench]], function(f, warmup, seconds, n, calls, flush)
   if warmup < 1 then fail("bench", "warmup = %d, need at least 1", warmup) end

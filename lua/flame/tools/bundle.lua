@@ -1,9 +1,9 @@
---- flame-lua --bundle OUT script.lua [files]: finds the parts of a bundle. The rest is
--- src/cli/bundle.c, which gives the functions that write them and read a text.
+--- flame-lua --bundle OUT script.lua [files]: finds the parts of a bundle. src/cli/bundle.c does
+--- the rest, and provides the functions that write parts and read a text.
 
 local SCRIPT, MODULE, FILE = 0, 1, 2
 
---- After the string, comment or long bracket at i; nil: none begins there.
+--- The position after the string, comment or long bracket at i; nil: none begins there.
 local function after_text(s, i)
   local comment = s:match("^%-%-()", i)
   local equals = s:match("^%[(=*)%[", comment or i)
@@ -23,8 +23,8 @@ local function after_text(s, i)
   return k
 end
 
---- Names of modules that a text asks for by a literal: name -> line; negative where it may be
---- missing (pcall(require, "x")).
+--- Names of modules that a text requires by a literal: name -> line; the line is negative if the
+--- module may be missing (pcall(require, "x")).
 local function required(s)
   local names, i = {}, 1
   while i <= #s do
@@ -45,7 +45,7 @@ end
 
 local function short(path) return (path:gsub("^%./", "")) end
 
---- Adds what the file at 'path' requires, and what that requires.
+--- Adds the modules that the file at 'path' requires, and those that they require.
 local function follow(b, path)
   for name, line in pairs(required(b.read(path))) do
     local own = package.loaded[name] or package.preload[name] or name:find "^flame%."

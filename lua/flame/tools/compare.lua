@@ -1,21 +1,23 @@
---- Comparing tensors, and telling what they are.
+--- Comparing tensors, and describing them.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local is_tensor = flame.is_tensor
 
--- ---- comparing and telling ----------------------------------------------------------------------
---- Same shape and same values.
+-- ---- comparing and describing
+-- ---------------------------------------------------------------------- Do both have the same
+-- shape and the same values?
 def("equal(x: T, other: T) -> bool", function(a, b)
   local s, t = a.shape, b.shape
   if #s ~= #t then return false end
   for d = 1, #s do if s[d] ~= t[d] then return false end end
   return a:detach():eq(b:detach()):all():item()
 end)
---- Where two differ most, of those elements that are not close, and by how much.
+--- Where two tensors differ most among the elements that are not close, and by how much.
 local function difference(a, b, close)
-  local apart = (a:detach():double() - b:detach():double()):abs()   -- no unsigned number wraps
+  -- converted first, so that no unsigned number wraps
+  local apart = (a:detach():double() - b:detach():double()):abs()
   apart = flame.where(apart:isnan(), math.huge, apart):masked_fill(close, -1)
   local flat, at = (apart:reshape(-1):argmax():item()) - 1, {}
   local shape = close.shape
@@ -27,7 +29,7 @@ local function difference(a, b, close)
     close:logical_not():sum():item(), close:numel(), place, x, y, math.abs(x - y))
 end
 --- Is |x - other| <= atol + rtol |other| everywhere? If not, the second result says where and by
---- how much, so assert(x:allclose(y)) does.
+--- how much, so that assert(x:allclose(y)) shows it.
 def([[allclose(x: T, other: T, rtol = 1e-5, atol = 1e-8,
     equal_nan = false) -> close: bool, where: str]], function(a, b, rtol, atol, equal_nan)
   a, b = a:detach():double(), b:detach():double()
@@ -37,7 +39,7 @@ def([[allclose(x: T, other: T, rtol = 1e-5, atol = 1e-8,
   if close:all():item() then return true end
   return false, (difference(a, b, close):gsub(",(%d)", ".%1"))
 end)
---- One line: shape, dtype, device, least, largest, mean, deviation, counts of NaN and Inf.
+--- One line: shape, dtype, device, minimum, maximum, mean, deviation, counts of NaN and Inf.
 def("summary(x: T, name?: str) -> str", function(x, name)
   local text = ("%s(%s) %s %s%s"):format(name and name .. " " or "", table.concat(x.shape, ", "),
     x.dtype, x.device,
@@ -45,7 +47,7 @@ def("summary(x: T, name?: str) -> str", function(x, name)
   if x:numel() == 0 then return text .. " empty" end
   local v = x:detach():double()
   local nan, inf = v:isnan():sum():item(), v:isinf():sum():item()
-  -- the other numbers are of the finite values
+  -- the statistics are those of the finite values
   if nan + inf > 0 then v = v:masked_select(v:isfinite()) end
   if v:numel() == 0 then return ("%s nan %d inf %d"):format(text, nan, inf) end
   local numbers = ("min %.6g max %.6g mean %.6g std %.6g"):format(v:amin():item(), v:amax():item(),
@@ -53,10 +55,11 @@ def("summary(x: T, name?: str) -> str", function(x, name)
     v:mean():item(), v:std({ correction = 0 }):item()):gsub(",", ".")
   return ("%s %s nan %d inf %d"):format(text, numbers, nan, inf)
 end)
-local LARGE <const> = 1e10             -- finite, but products of two are beyond f32
+-- finite, but the product of two such numbers is too large for f32
+local LARGE <const> = 1e10
 
---- The float tensors in v with their names, into list: v is a tensor, a module, whose parameters
---- and gradients are meant, or a table of such.
+--- Adds the float tensors in v with their names to the list: v is a tensor, a module (its
+--- parameters and gradients are added), or a table of these.
 local function named(v, name, list)
   if is_tensor(v) then
     if v:is_floating_point() and v:numel() > 0 then list[#list + 1] = { name = name, x = v } end
@@ -67,7 +70,7 @@ local function named(v, name, list)
     end
   elseif type(v) == "table" then
     local keys, seen = {}, list.seen or {}
-    if seen[v] then return end                      -- a table that holds itself, or one twice
+    if seen[v] then return end                      -- a table that contains itself, or occurs twice
     list.seen, seen[v] = seen, true
     for k in pairs(v) do keys[#keys + 1] = k end
     table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
@@ -76,7 +79,8 @@ local function named(v, name, list)
     need_tensor("check_finite", name or "x", v)
   end
 end
---- How many values are not finite, and the largest of the others, in one read for all.
+--- For each tensor the number of values that are not finite, and the largest of the others, in one
+--- read for all.
 local function extremes(list)
   local facts = {}
   for i, e in ipairs(list) do
@@ -87,9 +91,9 @@ local function extremes(list)
   end
   return #list > 0 and flame.stack(facts, 1):totable() or {}
 end
---- Raises when one has a NaN or Inf, and warns once a line of values above 1e10; else gives its
---- arguments back. Tensors, each with a name after it if it is to have one, tables of tensors, and
---- modules, of which parameters and gradients are looked at: check_finite(loss, "loss", net).
+--- Raises if a tensor has a NaN or Inf, and warns once per line about values above 1e10; otherwise
+--- returns its arguments. These are tensors, each optionally followed by a name, tables of tensors,
+--- and modules (their parameters and gradients are checked): check_finite(loss, "loss", net).
 def(".check_finite(...) -> ...", function(...)
   local args, list, count = table.pack(...), {}, 0
   for i = 1, args.n do
@@ -113,8 +117,8 @@ def(".check_finite(...) -> ...", function(...)
   return ...
 end)
 
---- What is alive after what is due was computed: tensors, their bytes, and recorded values, of
---- which a history keeps more than tensors show.
+--- What is alive after all pending work is computed: tensors, their bytes, and recorded values, of
+--- which a history of the tape may keep more than there are tensors.
 local function alive()
   flame.eval()
   collectgarbage()
@@ -127,7 +131,7 @@ local function more(now, before)
   return now[1] > before[1] or now[2] > before[2] or now[3] > before[3]
 end
 
---- The line whose values have become most: by bytes, and where these are equal by number.
+--- The line with the largest growth of its values: by bytes, or if these are equal by number.
 local function grown(before)
   local line, values, bytes = "", 0, 0
   for site, now in pairs(internal.census()) do
@@ -141,8 +145,8 @@ local function grown(before)
   return line == "" and "" or ("; most at %s, %d values of %d bytes"):format(line, values, bytes)
 end
 
---- Run f n times after a first one; raise when tensors, their bytes, or the values that histories
---- keep have become more, with the run that began it and the line whose values they are.
+--- Runs f once, then n more times; raises if the number of tensors, their bytes, or the values that
+--- histories keep have grown, with the run in which it began and the line that made the values.
 def(".leakcheck(f: fn, n: int = 5) -> bool", function(f, n)
   f()
   local before, census, first = alive(), internal.census(), nil

@@ -1,16 +1,17 @@
 --- flame.info(), the block of facts, and what flame-lua --doctor does: look at the driver, the
--- libraries and the folder of compiled kernels, let each device compute something that the CPU
--- can check, and say what to do about what is missing.
+-- libraries and the folder of compiled kernels, let each device compute something that can be
+-- checked, and say what to do about missing parts.
 local flame = require "flame"
 local internal = flame.internal
 
--- What to try where a device computes something else than plain numbers.
+-- What to try if a device's results are wrong.
 local advice = {
   cpu = "run it with FLAME_BLAS=off, and report the lines of flame-lua --info",
   cuda = "run it with FLAME_CACHE_DIR=off and with another driver, and report the lines of "
     .. "flame-lua --info" }
 
---- a x + y and a product on a device, against the same in plain numbers. true, or false and why.
+--- Computes a x + y and a product on a device, and compares them with the same in plain Lua. true,
+--- or false and why.
 local function self_test(device)
   local function check(what, value, expected)
     if value == expected then return end
@@ -51,13 +52,13 @@ local function devices()
   return list
 end
 
--- What is looked at that a machine without a GPU does not need.
+-- Facts that concern machines with a GPU only.
 local for_cuda = { nvrtc = true, cublaslt = true, cufft = true, cusolver = true, cudnn = true,
   nccl = true, nvml = true, cache = true }
 local optional = { blas = true, cufft = true, cusolver = true, cublas = true, cudnn = true,
   nccl = true, nvml = true }
 
---- The lines of the block about CUDA: what is there, and what is wrong with its remedy.
+--- The lines of the block about CUDA: what was found, and problems with their remedies.
 local function cuda_lines(deep)
   local lines = {}
   local function add(ok, text)
@@ -76,7 +77,7 @@ local function cuda_lines(deep)
   return lines, blas
 end
 
---- The debug switch was set: the block goes to the standard error, once.
+--- Called when the debug switch is set: writes the block to the standard error, once.
 function internal.debug_block()
   if not io then return end
   for _, line in ipairs((cuda_lines(false))) do io.stderr:write(line, "\n") end
@@ -95,7 +96,7 @@ function internal.info()
   table.move(about, 1, #about, #lines + 1, lines)
   lines[#lines + 1] = blas
   local live = flame.memory().live_tensors
-  local ok, text = self_test "cpu"                 -- those of CUDA are in its block
+  local ok, text = self_test "cpu"                 -- the block about CUDA has those of GPUs
   lines[#lines + 1] = "self-test cpu: " .. (ok and "passed" or "failed: " .. text)
   for _, device in ipairs(devices()) do
     lines[#lines + 1] = "memory " .. memory_line(device)
@@ -109,8 +110,8 @@ function internal.info()
   return table.concat(lines, "\n") .. "\n"
 end
 
---- Prints what is there and what is wrong, with what to do. Returns true when nothing that is
---- needed is missing.
+--- Prints what was found and what is wrong, with what to do. Returns true if nothing necessary is
+--- missing.
 ---@param write fun(line: string)
 function internal.doctor(write)
   local bad, available = 0, flame.cuda.available()

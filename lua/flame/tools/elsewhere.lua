@@ -1,5 +1,5 @@
---- What PyTorch's names are called here, where the name itself is not there: for the message about
--- an unknown name. A text follows "nn has no 'functional': "; it is what to write.
+--- What to write instead of names of PyTorch that do not exist here, for the message about an
+--- unknown name: a text follows "nn has no 'functional': ".
 local dtypes = { FloatTensor = "f32", DoubleTensor = "f64", HalfTensor = "f16", LongTensor = "i64",
   IntTensor = "i32", ShortTensor = "i16", CharTensor = "i8", ByteTensor = "u8", BoolTensor = "bool",
   BFloat16Tensor = "bf16" }

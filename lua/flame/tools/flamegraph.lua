@@ -1,5 +1,5 @@
 --- flame.flamegraph: where the time of a script goes, by stacks of its functions, as a picture or
--- as folded stacks. The host's time is meant: calls that wait for a GPU have the time of the wait.
+--- as folded stacks. It measures the host's time: calls that wait for a GPU include the wait.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -13,7 +13,8 @@ Graph.__index = Graph
 -- the host's locale may write a comma
 local function number(format, v) return (format:format(v):gsub(",", ".")) end
 
---- Stacks with the microseconds in the last of them itself: "main;step;matmul 120", a line each.
+--- Stacks with the microseconds spent in their last function itself: "main;step;matmul 120", one
+--- per line.
 local function folded(self)
   local lines, paths = {}, {}
   for i, node in ipairs(self.nodes) do
@@ -40,7 +41,7 @@ local function colour_of(name)
   return ("rgb(%d,%d,%d)"):format(205 + h % 50, 80 + h % 130, h % 60)
 end
 
---- A rectangle for each node, with its name where there is room, and as a tooltip.
+--- Draws a rectangle for a node, with its name if there is room, and as a tooltip.
 local function rectangle(out, node, total, depth, x, w)
   local y = (depth - 1) * HIGH + 24
   local letters = (w - 4) // LETTER | 0
@@ -76,7 +77,7 @@ end
 
 -- ---- the object ---------------------------------------------------------------------------------
 
---- The functions by the time in themselves, the slowest first, twenty at most.
+--- The functions by their own time, the slowest first, at most twenty.
 function Graph:__tostring()
   local lines = { ("%-40s %10s %10s %7s"):format("function", "calls", "ms", "part") }
   for i = 1, math.min(20, #self) do
@@ -89,7 +90,8 @@ end
 
 local function write(path, text) internal.io_write(path, "flamegraph", text) end
 
---- The second node, f (the first one calls it), and all below it, without our own.
+--- The second node, which is f (the first one calls it), and all nodes below it, without the
+--- library's.
 local function below_second(nodes)
   local list, place = {}, { [0] = 0 }
   for i, node in ipairs(nodes) do
@@ -101,11 +103,13 @@ local function below_second(nodes)
   return list
 end
 
---- The time below each node, who is called by whom, and a row for each function.
+--- Computes the total time of each node and the children of each, and makes a row for each
+--- function.
 local function complete(self, nodes)
   local rows, by_name = {}, {}
   for _, node in ipairs(nodes) do node.all, node.below = node.ms, {} end
-  for i = #nodes, 1, -1 do                             -- callers stand before what they call
+  -- callers come before the functions that they call
+  for i = #nodes, 1, -1 do
     local node = nodes[i]
     local list = node.parent > 0 and nodes[node.parent].below or self.roots
     list[#list + 1] = node
@@ -147,10 +151,10 @@ local function graph_of(path, f, ...)
 end
 
 --- Runs f and notes how long each function takes, by stacks: those of Lua by name, file and line,
---- those of C by name. Gives {ms, folded, [i] = {name, calls, ms in itself}}, the slowest first,
---- and f's results; it prints as a table. folded are stacks in the form that flamegraph.pl and
---- speedscope take. With a path a picture is written, where that ends in .svg, or folded. Noting
---- a call takes about a fifth of a microsecond. f may not yield.
+--- those of C by name. Returns {ms, folded, [i] = {name, calls, own ms}}, the slowest first, and
+--- f's results; it prints as a table. folded has the stacks in the form that flamegraph.pl and
+--- speedscope read. With a path a picture is written if it ends in .svg, otherwise folded stacks.
+--- Noting a call takes about a fifth of a microsecond. f may not yield.
 arguments.def(".flamegraph(f: fn, ...) -> FlameGraph, ...",
   function(...) return graph_of(nil, ...) end,
   ".flamegraph(path: str, f: fn, ...) -> FlameGraph, ...", graph_of)

@@ -4,15 +4,15 @@ local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local def = arguments.def
 
---- Tokens after ids by a model of flame.models, up to a stop or max_new_tokens of them. ids: a text
---- (with a tokenizer), a list or tensor of ids from 0, or several of these, of different lengths;
---- or (batch, time) with its attention_mask. Gives for each the new text, or the new ids without
---- the stop. temperature 0 takes the likeliest token, others draw, from the top_k likeliest, the
---- likeliest that have top_p together, those with min_p of the likeliest's share.
---- repetition_penalty divides the scores of tokens that came before. stop: ids and words, by
---- default the configuration's eos_token_id. stream(piece, i) gets each piece of text, or id, of
---- sequence i; if it returns false, all end. seed: draws of the call's own. cache = false computes
---- everything again for each token.
+--- Generates tokens after ids with a model of flame.models, up to a stop or max_new_tokens of them.
+-- ids: a text (with a tokenizer), a list or tensor of ids from 0, or several of these, of different
+-- lengths; or (batch, time) with its attention_mask. Returns for each the new text, or the new ids
+-- without the stop. temperature 0 takes the likeliest token; otherwise tokens are drawn: from the
+-- top_k likeliest, from the likeliest with a total probability of top_p, from those with at least
+-- min_p times the probability of the likeliest. repetition_penalty divides the scores of tokens
+-- that came before. stop: ids and words, by default the configuration's eos_token_id. stream(piece,
+-- i) gets each piece of text, or id, of sequence i; if it returns false, all sequences end. seed:
+-- the call uses its own random generator. cache = false computes everything again for each token.
 def([[.generate(model: any, ids: any, max_new_tokens: int = 64, *, temperature = 0, top_k?: int,
   top_p?: num, min_p?: num, repetition_penalty = 1, stop?: any, tokenizer?: any, stream?: fn,
   seed?: int, attention_mask?: T, cache = true) -> any]],

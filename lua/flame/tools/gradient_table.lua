@@ -1,28 +1,31 @@
---- What gradients are like: flame.gradients_table, a row for each parameter of a network, and
--- flame.backward_trace, a row for each step of a backward. Facts of all rows are read at once.
+--- Statistics of gradients: flame.gradients_table, with a row for each parameter of a network, and
+--- flame.backward_trace, with a row for each step of a backward. The numbers of all rows are read
+--- at once.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 
--- Decades of the histograms: from 10^LEAST to 10^MOST, what is outside in the first and the last.
+-- Decades of the histograms: from 10^LEAST to 10^MOST; magnitudes outside count in the first and
+-- the last.
 local LEAST <const>, MOST <const> = -10, 2
--- A gradient's size is its root mean square. FAR from the median of all it is told if it is SMALL
--- or LARGE by itself as well, so that in a net whose first layers get little the last are not said
--- to get much. TINY: a step of rate 1 leaves a weight of 1 as it is in f32. HUGE: f16 ends soon.
+-- A gradient's size is its root mean square. A size that differs by the factor FAR from the median
+-- of all is reported if it is also below SMALL or above LARGE: so if the first layers get small
+-- gradients, those of the last are not called large. TINY: a step of rate 1 does not change a
+-- weight of 1 in f32. HUGE: f16 would soon overflow.
 local FAR <const>, SMALL <const>, LARGE <const> = 1e2, 1e-4, 1
 local TINY <const>, HUGE <const> = 1e-7, 1e4
 local BARS <const> = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" }
 
---- 1-d, in the CPU's memory: largest magnitude, norm, how many are NaN, infinite, 0; of those that
---- are finite and not 0 how many are of each decade.
+--- A vector on the CPU: largest magnitude, norm, the numbers of NaN, infinities and zeros; with
+--- decades also the number of the other elements in each decade.
 local function facts_of(g, with_decades)
   local v = g:detach()
   v = (v.dtype == "f64" and v or v:float()):reshape(-1):abs()
   local nan, fine = v:isnan(), v:isfinite()
   local clean = flame.where(fine, v, 0.0)
   local most = clean:amax()
-  -- divided before they are squared: the squares of large ones overflow
+  -- divided before they are squared, since squares of large numbers overflow
   local norm = most * (clean / flame.where(most:gt(0), most, 1.0)):square():sum():sqrt()
   local function count(mask) return mask:sum():double() end
   local none = clean:eq(0)
@@ -34,7 +37,7 @@ local function facts_of(g, with_decades)
   return flame.cat({ facts, decade:histc(MOST - LEAST, LEAST, MOST):double() }, 1):cpu()
 end
 
---- Fills rows, whose gradients are gs[i]: with max, norm, rms, nan, inf, zeros and decades.
+--- Fills rows[i] with max, norm, rms, nan, inf, zeros and decades of gradient gs[i].
 local function measure(rows, gs, with_decades)
   local facts, of = {}, {}
   for i, row in ipairs(rows) do
@@ -85,7 +88,7 @@ end
 local function number(v) return v and (("%.3g"):format(v):gsub(",", ".")) or "" end
 local function counted(n) return n and n > 0 and ("%d"):format(n) or "" end
 
---- "▁▂█▁": the decades, as high as they are often.
+--- "▁▂█▁": bars for the counts of the decades.
 local function bars(decades)
   local most = decades and math.max(table.unpack(decades)) or 0
   if most == 0 then return "" end
@@ -96,7 +99,8 @@ local function bars(decades)
   return table.concat(out)
 end
 
---- Rows of texts, columns as wide as what is in them; the first stands at the left.
+--- Rows of texts as lines, with columns as wide as their texts; the first column is aligned at the
+--- left.
 local function laid_out(rows)
   local widths, lines = {}, {}
   for _, row in ipairs(rows) do
@@ -143,7 +147,7 @@ function Table:__tostring()
   return laid_out(lines)
 end
 
---- {name, tensor} of a module, a list of tensors or a table of them by names.
+--- {name, tensor} pairs of a module, a list of tensors or a table of them by name.
 local function parameters_of(op, net)
   local list = {}
   if is_tensor(net) then return { { "1", net } } end
@@ -164,7 +168,7 @@ local function parameters_of(op, net)
   return list
 end
 
---- Runs the step and gives rows the part of its weight by which each parameter has moved.
+--- Runs the step, and sets in each row by how much the parameter has changed relative to its norm.
 local function take_step(rows, list, step)
   local before = {}
   for i, e in ipairs(list) do
@@ -195,7 +199,7 @@ end
 --- from 1e-10 to 1e2), mark, why}; it prints as a table. The mark is "none" (no gradient: why says
 --- the reason), "frozen", "NaN", "Inf", "zero", "exploding", "vanishing" or "". With step, an
 --- optimiser or a function, that step is made and rows have ratio, the norm of the update divided
---- by that of the weight; "unchanged" marks weights that it left as they were.
+--- by that of the weight; the mark "unchanged" means that the step did not change the weight.
 def(".gradients_table(net: table|T, *, step?: table|fn) -> GradientsTable", function(net, step)
   if type(step) == "table" and type(step.step) ~= "function" then
     fail("gradients_table", "step is a table without a step(), need an optimiser or a function")
@@ -243,7 +247,7 @@ end
 
 local watching = false
 
---- Calls f with each step of its backwards noted.
+--- Calls f and notes each step of its backwards.
 local function watched(self, gs, names, f)
   if watching then fail("backward_trace", "one is on already") end
   local _ <close> = setmetatable({}, { __close = function()
@@ -260,10 +264,11 @@ local function watched(self, gs, names, f)
   f()
 end
 
---- Runs the backward of a tensor, or a function that makes backwards, and tells each step in
---- order: {op, line, shape, dtype, leaf, norm, max, rms, nan, inf, mark}: the op whose result has a
---- gradient there, and what that gradient is like; of a leaf its name in net, if that is given. The
---- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until then.
+--- Runs the backward of a tensor, or a function that makes backwards, and lists each step in order:
+--- {op, line, shape, dtype, leaf, norm, max, rms, nan, inf, mark}: the op that computed the value,
+--- and statistics of the value's gradient; for a leaf also its name in net, if that is given. The
+--- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until the
+--- end.
 def(".backward_trace(x: T|fn, *, net?: table|T) -> BackwardTrace", function(x, net)
   local self, gs = setmetatable({}, Trace), {}
   watched(self, gs, names_of(net), is_tensor(x) and function() x:backward() end or x)

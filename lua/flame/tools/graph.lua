@@ -4,7 +4,7 @@ local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local def = arguments.def
 
---- The recorded work on which x depends, an op a line, inputs first; {format = "dot"}: Graphviz.
+--- The recorded work on which x depends, one op per line, inputs first; {format = "dot"}: Graphviz.
 def('.graph(x: T, format: "text"|"dot" = "text") -> str', function(x, format)
   local lines = {}
   for i, n in ipairs(internal.graph(x)) do

@@ -1,6 +1,5 @@
---- help: what there is to know about a function in a few lines. It reads the editor stub
--- (lua/meta/flame.lua, embedded; made from the sources by tools/docs), so prompt, editor and
--- docs/ops.md say the same.
+--- help: a short description of a function. It reads the editor stub (lua/meta/flame.lua, embedded;
+--- made from the sources by tools/docs), so prompt, editor and docs/ops.md say the same.
 local flame = require "flame"
 local internal = flame.internal
 local methods = internal.methods
@@ -34,9 +33,9 @@ local function load_blocks()
   end
 end
 
---- The name under which a function, class or word stands in the stub.
+--- The name of a function, class or word in the stub.
 local function find(what)
-  -- of the other classes as help("Plot:line")
+  -- for other classes write help("Plot:line")
   local places = { "flame.", "Tensor:", "Module:", "Algebra:", "Distribution:", "Transform:",
     "Schedule:", "NoiseSchedule:", "" }
   if type(what) == "string" then
@@ -70,7 +69,7 @@ local function find(what)
   return found
 end
 
---- The declaration of what has this name in the stub ("flame.topk", "nn.Linear",
+--- The declaration of a function by its name in the stub ("flame.topk", "nn.Linear",
 --- "optim.schedule.step", "Module:to"); nil: it has none.
 local function declaration_of(name)
   local place, path, base = name:match("^(%w+)(.-)[%.:]([%w_]+)$")
@@ -84,7 +83,7 @@ local function declaration_of(name)
   return type(f) == "function" and internal.declaration(f) or nil
 end
 
---- What it declares, a line for each form, under the name by which it was asked for.
+--- The declaration, one line for each form, under the name that the caller gave.
 local function declared(name)
   local d, forms = declaration_of(name), {}
   if not d then return nil end
@@ -123,7 +122,7 @@ local function text_of(name)
     "\n"):gsub("\n\n+", "\n"):gsub("\n$", "")
 end
 
--- ---- for the prompt: what is told of functions, by name or by the function itself ---------------
+-- ---- for the prompt: facts about functions, by name or by the function itself ---------------
 
 --- The name in the stub ("flame.topk", "Tensor:sum", "nn.Linear") of a
 --- function, a class or a word; or nil.
@@ -153,7 +152,7 @@ local function block_of(name)
   return block
 end
 
---- The first sentence or line of what such a function does, and its signature without the name.
+--- The first sentence or line of the function's description, and its signature without the name.
 function help.line(name)
   load_blocks()
   local block = block_of(name)
@@ -165,8 +164,8 @@ function help.line(name)
   return "", "(" .. block.params .. ")"
 end
 
---- The options of such a function, a list of {name, text of the default or type}: what stands in
---- braces in its text, and the parameters that may be left out.
+--- The options of a function, a list of {name, text of the default or type}: those in braces in its
+--- text, and its optional parameters.
 function help.options(name)
   load_blocks()
   local list, seen, block = {}, {}, block_of(name)
@@ -194,8 +193,8 @@ function help.options(name)
   return list
 end
 
---- Prints the signature of a function and what it does: help(flame.topk),
---- help("topk"), help(x.topk). Of a class or a name too; of nothing how to ask.
+--- Prints the signature of a function and what it does: help(flame.topk), help("topk"),
+--- help(x.topk). It takes a class or a name too; without an argument it says how to use it.
 arguments.def(".help(what?: table|any)", function(what)
   if what == nil then
     print('help(flame.topk) or help("topk") tells what a function does; docs/ops.md lists them all')

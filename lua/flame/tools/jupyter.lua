@@ -1,5 +1,5 @@
---- flame-lua --jupyter: what a kernel says to Jupyter (messaging protocol 5.3). Sockets and calls
--- are src/cli/jupyter.c; entries, completion and help are the prompt's.
+--- flame-lua --jupyter: the messages of a kernel of Jupyter (messaging protocol 5.3).
+--- src/cli/jupyter.c has sockets and calls; entries, completion and help are those of the prompt.
 local flame = require "flame"
 local internal = flame.internal
 local objects = require "flame.base.objects"
@@ -33,7 +33,7 @@ end
 local function now() return os.date("!%Y-%m-%dT%H:%M:%S.000000Z") end
 
 local sent = 0
--- Sends a message of a type, as an answer to 'parent'; ids: who it goes to.
+-- Sends a message of type 'kind' as an answer to 'parent'; ids: the receivers.
 local function send(socket, ids, kind, content, parent)
   sent = sent + 1
   local header = { msg_id = ("%s-%d"):format(kernel.session, sent), session = kernel.session,
@@ -97,7 +97,7 @@ end
 
 -- ---- entries ------------------------------------------------------------------------------------
 
--- A cell may end with an expression after statements, which is then its value.
+-- If a cell ends with an expression after statements, that is its value.
 local function with_return(text)
   local environment = kernel.prompt.environment()
   local function loads(s) return load(s, "=stdin", "t", environment) end
@@ -130,7 +130,7 @@ local function forms_of(values)
 end
 
 local function mistake(message)
-  local lines = list()                -- what called the entry is no matter of a notebook
+  local lines = list()                -- without the functions that called the entry
   message = message:gsub("\n\t%[C%]: in %a+ 'call'\n\tflame/tools/jupyter.*$", "")
   for line in (clean(message) .. "\n"):gmatch("(.-)\n") do lines[#lines + 1] = line end
   return { ename = "Error", evalue = lines[1], traceback = lines }
@@ -151,7 +151,8 @@ local function execute(content)
     values = table.pack(table.unpack(values, 2, values.n))
     if values.n > 0 and values[1] ~= nil then rawset(prompt.environment(), "_", values[1]) end
     if values.n > 1 or values[1] ~= nil then
-      local ok, found = kernel.native.call(forms_of, values)       -- a tensor may be computed now
+      -- tensors may be evaluated here, which can fail
+      local ok, found = kernel.native.call(forms_of, values)
       if ok then forms = found else values = { false, found } end
     end
   end
@@ -274,7 +275,7 @@ local function serve(native, path)
   end
 end
 
--- Makes the kernel known to Jupyter: a folder of the user's data with kernel.json.
+-- Registers the kernel with Jupyter: writes kernel.json into a folder of the user's data.
 local function install(program)
   local data = os.getenv "XDG_DATA_HOME" or (os.getenv "HOME" or "") .. "/.local/share"
   local folder = data .. "/jupyter/kernels/flame-lua"

@@ -1,6 +1,6 @@
 --- flame.profile: where the time goes, op by op, as a table and as a trace for Chrome's viewer
--- (chrome://tracing, Perfetto). What a step of a plan does is named by the ops in it: fused work
--- is one row, "mul+add+relu".
+-- (chrome://tracing, Perfetto). A step of a plan is named after its ops: fused work is one row,
+-- "mul+add+relu".
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -21,7 +21,7 @@ function Profile.__index(self, key)
 end
 
 -- ---- shares of what the device can do ---------------------------------------------------------
-local measured = {}                    -- "cuda:0 f16" -> multiplications and additions a second
+local measured = {}                    -- "cuda:0 f16" -> multiplications and additions per second
 
 --- The fastest of three runs of f, in milliseconds on the device, and what it moves and computes.
 local function fastest(f)
@@ -41,8 +41,9 @@ local function fastest(f)
   return best
 end
 
---- What a large copy moves in a second there, in bytes; what: "copy", or the dtype of a product,
---- whose arithmetic is meant. Measured at the first question. nil: that can not be done.
+--- The rate of the device: with what = "copy" the bytes per second of a large copy, with a dtype
+--- the operations per second of a large product. Measured at the first call. nil: the device can
+--- not do it.
 local function rate_of(device, what)
   local key = device .. " " .. what
   if measured[key] ~= nil or internal.bounded then return measured[key] or nil end
@@ -62,8 +63,8 @@ local function rate_of(device, what)
   return measured[key] or nil
 end
 
---- Fills the row's copy_share and peak_share: of the rates of a large copy and of large products in
---- its dtypes. nil where they are not known.
+--- Sets the row's copy_share and peak_share: its rates relative to those of a large copy and of
+--- large products in its dtypes; nil if unknown.
 local function fill_shares(row)
   local time, known = 0, true
   for dtype, flops in pairs(row.flops_of) do
@@ -126,14 +127,14 @@ local function several(list, none)
   return ("%s and %d more"):format(list[1], #list - 1)
 end
 
--- units of 10^9 a second; "": not known
+-- units of 10^9 per second; "": not known
 local function rate(n, ms) return n > 0 and ms > 0 and ("%.1f"):format(n / ms / 1e6) or "" end
 
 local LAYOUT <const> = "%-32s %8s %11s %11s %13s %8s %6s %9s %6s %9s %8s  %-28s %s"
 
 local function percent(share) return share and ("%.0f %%"):format(100 * share) or "" end
 
---- The table: a row an op, the slowest first; below the sums and the counters.
+--- The table: one row per op, the slowest first; then the sums and the counters.
 function Profile:__tostring()
   local lines = { LAYOUT:format("op", "calls", "ms", "host ms", "bytes", "GB/s", "copy",
     "GFLOP/s", "peak", "launches", "replayed", "shape", "where") }
@@ -159,8 +160,8 @@ end
 -- the host's locale may write a comma
 local function number(v) return (("%.4f"):format(v):gsub(",", ".")) end
 
--- The tracks of an event: {track, category, start, ms}. What the host does nests; steps of a GPU
--- are there as well, while they are queued.
+-- The tracks of an event: {track, category, start, ms}. The host's track has nested work, and also
+-- the queueing of each step of a GPU.
 local function places(e)
   if not e.span and e.device == "cpu" then return { { "cpu", "op", e.start, e.ms } } end
   if not e.span then
@@ -207,8 +208,8 @@ local function new(path)
   return setmetatable({ path = path, device_ms = 0, ms = 0 }, Profile)
 end
 
---- self.on is all that says so: who loses a profile, by an interrupt, has it
---- ended by the collector.
+--- self.on alone tells that the profile is on: a profile that is lost by an interrupt is ended by
+--- the collector.
 local function start(self)
   flame.synchronize()
   self.before, self.clock = flame.stats(), flame.timer()
@@ -222,7 +223,7 @@ local function finish(self)
   local after = flame.stats()
   self.ms = self.clock() * 1000
   local events, lost
-  events, lost, self.on = internal.profile_stop()        -- two values: it is off
+  events, lost, self.on = internal.profile_stop()        -- two values: it is off now
   for _, name in ipairs(counted) do self[name] = after[name] - self.before[name] end
   for i, row in ipairs(rows_of(events)) do
     self[i] = row
@@ -245,7 +246,8 @@ function Profile:close()
   return self
 end
 Profile.__close = finish
-if not internal.bounded then Profile.__gc = finish end      -- there it stays on until it is closed
+-- in a sandbox a profile stays on until it is closed
+if not internal.bounded then Profile.__gc = finish end
 
 local function profiled(path, f, ...)
   local self = new(path)
@@ -261,11 +263,11 @@ end
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
 --- device, host_ms until it was queued, bytes, flops (0: not known), copy_share and peak_share (of
 --- the rates of a large copy and of large products, which are measured when first asked for),
---- launches, replayed (launches that are graphs without a profile), device, site, sites, shapes}),
---- and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms, recorded, plans,
---- compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as a table.
---- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
---- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
+--- launches, replayed (launches that are made as graphs when no profile is on), device, site,
+-- sites, shapes}), and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms,
+-- recorded, plans, compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as a
+-- table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
+-- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 arguments.def(".profile(f: fn, ...) -> Profile, ...",
   function(...) return profiled(nil, ...) end,
   ".profile(path?: str, f: fn, ...) -> Profile, ...", profiled,
@@ -294,7 +296,7 @@ end
 
 --- Names a part of the script: in traces of flame.profile, and as an NVTX range for NVIDIA's tools.
 --- region(name, f, …) gives f's results; without f a guard: local r <close> = flame.region("x").
---- Regions nest. What is recorded in one may be computed after it: call flame.eval() at its end.
+--- Regions nest. Work recorded in a region may be computed after it: call flame.eval() at its end.
 arguments.def(".region(name: str, f: fn, ...) -> ...", function(name, f, ...)
   local _ <close> = region(name)
   return f(...)

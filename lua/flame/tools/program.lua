@@ -1,4 +1,4 @@
---- flame.export and flame.program: what a function records, as a file (docs/programs.md).
+--- flame.export and flame.program: the work that a function records, as a file (docs/programs.md).
 -- A trace in C gives the text of one call (src/graph/export.c). Here f is called until two calls
 -- give the same text, sizes are varied, and texts of several sizes become one.
 local flame = require "flame"
@@ -40,11 +40,12 @@ local function results_of(...)
   return list, names
 end
 
---- A value whose end calls f(x): what holds tensors does not wait for the collector.
+--- A value for a <close> variable that calls f(x), so that tensors are not held until the collector
+--- runs.
 local closer = { __close = function(t) t.f(t.x) end }
 local function closing(f, x) return setmetatable({ f = f, x = x }, closer) end
 
---- One call of f: its text, or nil where states were found.
+--- One call of f: its text, or nil if new states were found.
 local function trace(e, inputs)
   local _ <close> = closing(internal.export_cancel, e.x)
   local list, names = results_of(e.f(table.unpack(internal.export_begin(e.x, inputs))))
@@ -85,7 +86,7 @@ end
 
 -- ---- sizes --------------------------------------------------------------------------------------
 
---- x with another size: its elements over and over, so that positions stay in range.
+--- x with another size: its elements are repeated, so that positions stay in range.
 local function resize(name, x, shape)
   if #shape ~= x.ndim then
     fail("export", "a size of %s has %d axes, the example %d", name, #shape, x.ndim)
@@ -127,7 +128,7 @@ local function with_size(e, vary, n)
   return with_shapes(e, shapes)
 end
 
---- The one size that all axes that vary have in the examples.
+--- The size that all varying axes have in the examples.
 local function size_of(e, vary)
   local size
   for name, axes in pairs(vary) do
@@ -151,7 +152,8 @@ local function size_of(e, vary)
   return size or 1
 end
 
---- One word of three texts, of the sizes n: itself, or an integer that is linear in n.
+--- Merges one word of the three texts made with the sizes n: the word itself, or an integer that is
+--- linear in n.
 local function merge_word(w, n)
   if w[1] == w[2] and w[1] == w[3] then return w[1] end
   local mark, divisor, v = nil, nil, {}
@@ -187,8 +189,8 @@ local function merge(e, texts, n)
   return table.concat(out, "\n") .. "\n"
 end
 
---- A size far from the others, so that what is rounded down or up shows; the inputs for it are
---- only recorded with, and take at most 64 MB.
+--- A size far from the others, so that rounding down or up shows; inputs of this size are only used
+--- for recording, and take at most 64 MB.
 local function far_size(e, vary, first)
   local bytes = 0
   for name in pairs(vary) do
@@ -209,8 +211,9 @@ local function plain(text)
   return (text:gsub("(%d+)/(%d+)", function(a, b) return ("%d"):format((a + b - 1) // b) end))
 end
 
---- The program for every size, from three; a fourth must agree. Blocks of launches are taken as
---- elements over threads where the fourth says so, and else as they are.
+--- The program for every size, from the texts of three sizes; that of a fourth must agree. Numbers
+--- of blocks are read as elements divided by threads if the fourth text agrees with that, otherwise
+--- as plain integers.
 local function varying(e, vary)
   local first, texts = size_of(e, vary), {}
   local n = { first + 1, first + 2, first + 4, far_size(e, vary, first) }
@@ -277,8 +280,9 @@ end
 --- parameter of f, with options: vary = {x = {1}}, the axes of inputs that may have any one size;
 --- sizes = {{x = {8, 3}}}, other shapes; names = {"x"} of the inputs, else those of f's
 --- parameters. f returns tensors, or a table of them whose keys name them. Branches are fixed as
---- they ran; what f writes into older tensors is the program's state. f is called several times and
---- must record the same each time; tensors are afterwards as before. See docs/programs.md.
+-- they were taken; tensors from before the call that f writes to are the program's state. f is
+-- called several times and must record the same each time; tensors are afterwards as before. See
+-- docs/programs.md.
 arguments.def(".export(path: str, f: fn, inputs: table)", function(path, f, given)
   local e = prepare(f, given)
   local _ <close> = closing(internal.export_close, e.x)
@@ -315,8 +319,8 @@ local function block(self)
   return blocks[self] or fail("program", "need an open program, got %s", arguments.word(self))
 end
 
---- Loads a file of flame.export onto the default device. p(x, …) runs it: its results, untracked.
---- State that it has goes on from run to run.
+--- Loads a file of flame.export onto the default device. p(x, …) runs it and returns its results,
+--- untracked. Its state is kept from run to run.
 arguments.def(".program(path: str) -> Program", function(path)
   local self = setmetatable({}, Program)
   blocks[self] = internal.program_load(path)
@@ -331,19 +335,20 @@ put("Program:run(...) -> ...", function(self, ...)
 end)
 Program.__call = Program.run
 
---- What it takes: a list of {name =, dtype =, shape =}; -1 is a size that may vary.
+--- The inputs: a list of {name =, dtype =, shape =}; -1 is a size that may vary.
 put("Program:inputs() -> table", function(self)
   return internal.program_ports(block(self), false)
 end)
---- What it gives, in the same form.
+--- The outputs, in the same form.
 put("Program:outputs() -> table", function(self)
   return internal.program_ports(block(self), true)
 end)
---- Its own random numbers begin again, as those of flame.seed(number) do.
+--- Restarts the program's random numbers with this seed, as flame.seed does for those of the
+--- script.
 put("Program:seed(number: int)", function(self, number)
   internal.program_seed(block(self), number)
 end)
---- State and random numbers are as after loading.
+--- Resets state and random numbers to those after loading.
 put("Program:reset()", function(self) internal.program_reset(block(self)) end)
 --- Frees it, as the end of a <close> variable does.
 put("Program:close()", function(self)

@@ -1,17 +1,17 @@
 --- FLAME_CHECK=grad: on the first backward of a kernel, and of a flame.func of the script, its
--- gradient is held against differences and, where there is a tangent, against that:
--- <J u, v> = <u, J' v> for directions u of one argument and v of the results. Elements where
--- the function has a kink or a jump between the points are left out of v. Directions come from
--- a hash, so the script's random numbers stay what they are.
+-- gradient is compared with differences and, if there is a tangent, with that: <J u, v> = <u, J' v>
+-- for directions u of one argument and v of the results. Elements where the function has a kink or
+-- a jump between the points are left out of v. Directions come from a hash, so that the script's
+-- random numbers do not change.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local fail = arguments.fail
 local is_tensor = flame.is_tensor
 
-local ROUNDS = 3                        -- of which two must fail
+local ROUNDS = 3                        -- two of them must fail for an error
 local PRECISION = { f64 = 2.3e-16, f32 = 1.2e-7, f16 = 1e-3, bf16 = 8e-3 }
--- by the size of the argument; halves have no differences
+-- relative to the size of the argument; halves are too coarse for differences
 local STEP = { f64 = 2.0 ^ -17, f32 = 2.0 ^ -9 }
 local CLOSE = { f64 = 1e-7, f32 = 1e-3, f16 = 4e-2, bf16 = 0.2 }
 
@@ -42,8 +42,8 @@ local function worst(list, of)
   return most
 end
 
--- Differences of the results along 'step' (what the argument really moved by), elements where
--- they say nothing taken out of v. Returns seeds, <v, difference>, its square sum, its noise.
+-- Differences of the results along 'step' (by which the argument really moved); elements where they
+-- are not reliable become 0 in v. Returns seeds, <v, difference>, its square sum, its noise.
 local function differences(base, above, below, eps, v)
   local seeds, total, square, noise2 = {}, 0, 0, 0
   for j, y in ipairs(base) do
@@ -60,7 +60,7 @@ local function differences(base, above, below, eps, v)
   return seeds, total, square, noise2
 end
 
--- One direction of argument i: nil, or how the numbers differ.
+-- Checks one direction of argument i: nil, or how the numbers differ.
 local function one_round(f, i, seed)
   local x = f.active[i].x:detach()
   local eps = not f.coarse and STEP[x.dtype] and worst(f.results, PRECISION) <= PRECISION.f32
@@ -105,7 +105,7 @@ end
 
 --- f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) -> results,
 -- backward(seeds) -> gradients by position in active, tangent(i, u) -> tangents by result, or nil,
--- coarse = it rounds to halves inside}. Raises what is off.
+-- coarse = it rounds to halves inside}. Raises if a gradient is wrong.
 local function prove(f)
   for i, q in ipairs(f.active) do
     local wrong, said = 0, nil
@@ -119,11 +119,12 @@ local function prove(f)
   end
 end
 
---- Once for each of 'keys' (a table that the kernel or function keeps), before its first backward.
--- What runs again may draw numbers: the generator is put back.
+--- Calls f once for each key that is not in 'keys' (a table that the kernel or function keeps),
+--- before its first backward. What runs again may draw random numbers, so the generator is
+--- restored.
 local function once(keys, key, f)
   if keys[key] then return end
-  keys[key] = true                       -- what is done inside takes gradients, too
+  keys[key] = true                       -- set first, since f computes gradients too
   local state = flame.rng_state()
   local ok, e = pcall(flame.no_grad, function() prove(f()) end)
   flame.rng_state(state)
@@ -132,14 +133,14 @@ end
 
 
 -- ---- kernels ------------------------------------------------------------------------------------
---- Does it compute in halves? Steps of differences are lost in them.
+--- Does it compute in halves? They are too coarse for the steps of differences.
 local function rounds_to_halves(text)
   for _, word in ipairs { "__half", "2half", "bfloat", "%f[%w_]half2" } do
     if text:find(word) then return true end
   end
 end
 
---- What to prove of a call by its rule, and its gradient of all seeds by active argument.
+--- What to prove for a call, from its rule, and its gradient of all seeds by active argument.
 local function of_kernel(rule, what, backward)
   local name, text, names, active, results = internal.kernel_facts(rule)
   local f = { name = name, what = what, results = results, active = {}, backward = backward,
@@ -149,7 +150,8 @@ local function of_kernel(rule, what, backward)
   function f.forward(n, x) return internal.kernel_again(rule, n, x) end
   function f.tangent(n, u)
     local ok, t = pcall(internal.kernel_tangent, rule, n, u)
-    return ok and t or nil                         -- a vjp is given where none can be derived
+    -- none can be derived if the script gives the vjp
+    return ok and t or nil
   end
   return f
 end
@@ -162,7 +164,7 @@ function internal.kernel_prove(rule)
   end)
 end
 
---- The same of a gradient that the script gives; floats: places of the results of floats.
+--- The same for a gradient that the script gives; floats: places of the floating-point results.
 local function of_given(config, active, rule, floats, given)
   config.proven = config.proven or {}
   once(config.proven, table.concat(active, ","), function()
@@ -195,7 +197,8 @@ local function of_func(name, spec, ctx, args, values)
   local now, inputs, elements = snapshots(args)
   if elements > 65536 then return nil end
   local f = { name = name, what = "its backward", results = {}, active = {} }
-  local place, which = {}, {}             -- of results among values, of active ones among inputs
+  -- places of results among values, and of active arguments among inputs
+  local place, which = {}, {}
   for j = 1, values.n do
     if is_tensor(values[j]) and values[j]:is_floating_point() then
       place[#place + 1] = j
@@ -225,7 +228,8 @@ local function of_func(name, spec, ctx, args, values)
     return grads
   end
   return function()
-    for m, y in ipairs(f.forward()) do    -- one that draws numbers can not be compared
+    -- a function that draws random numbers can not be compared
+    for m, y in ipairs(f.forward()) do
       if not flame.equal(f.results[m]:detach(), y:detach()) then return { active = {} } end
     end
     return f

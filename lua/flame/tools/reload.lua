@@ -1,10 +1,10 @@
 --- flame.reload, flame.keep and what flame-lua --watch does: a module's file is run again while the
--- program goes on. What it returns is put into the tables that are there: objects that live call
--- the new methods, since their class is the same table.
+--- program runs. The contents of the table that it returns are put into the existing tables: living
+--- objects call the new methods, since their class is the same table.
 --
--- Old and new tables are paired: the module's own, and below it classes under the same key or in
--- the same local of a function. Then functions of the new ones get the old tables for the new in
--- their locals, and go into the old tables.
+-- Old and new tables are paired: the module's own, and below it classes with the same key or in the
+-- same local of a function. Then, in the locals of new functions, new tables are replaced by the
+-- old ones, and the functions are put into the old tables.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -12,7 +12,7 @@ local fail = arguments.fail
 
 -- ---- pairs --------------------------------------------------------------------------------------
 
---- A table of functions: a class, a module's table.
+--- Is t a table of functions: a class, or a module's table?
 local function is_class(t)
   if type(t) ~= "table" then return false end
   local meta = getmetatable(t)
@@ -23,7 +23,7 @@ local function is_class(t)
   return false
 end
 
---- A function of a file that is not of the library.
+--- Is f a function of a file outside of the library?
 local function is_lua(f)
   if type(f) ~= "function" then return false end
   local info = debug.getinfo(f, "S")
@@ -32,7 +32,8 @@ end
 
 local pair
 
---- Classes in locals of the same name of two functions, and of the functions in such locals.
+--- Pairs the classes in locals of the same name of two functions, and of the functions in such
+--- locals.
 local function pair_locals(r, old, new)
   if old == new or r.met[new] or not is_lua(old) or not is_lua(new) then return end
   r.met[new] = true
@@ -64,7 +65,8 @@ function pair(r, old, new)
   end
 end
 
--- ---- what is new gets what is old ---------------------------------------------------------------
+-- ---- putting old tables into new functions
+-- ---------------------------------------------------------------
 
 local renew
 
@@ -86,7 +88,7 @@ local function renew_table(r, t)
   elseif type(meta) == "table" then renew(r, meta) end
 end
 
---- Everything that v reaches and that this load made.
+--- Replaces new tables by old ones in everything that v reaches and that this load has made.
 function renew(r, v)
   local kind = type(v)
   if kind ~= "table" and kind ~= "function" or r.seen[v] or r.own[v] or r.live[v] then return end
@@ -96,7 +98,7 @@ end
 
 local plain = { number = true, string = true, boolean = true, ["function"] = true }
 
---- Functions and plain values go into the old table; objects that it has stay.
+--- Puts functions and plain values into the old table; objects in it are kept.
 local function put(r, old, new)
   for key, v in next, new do
     local have = rawget(old, key)
@@ -109,7 +111,7 @@ local function put(r, old, new)
   end
 end
 
---- What is not of the load: the library, the globals, other modules.
+--- Marks what does not belong to the load: the library, the globals, other modules.
 local function others(name)
   local own = { [_G] = true, [package.loaded] = true }
   for key, v in pairs(package.loaded) do
@@ -141,7 +143,8 @@ local function path_of(name)
   return package.searchpath(name, package.path)
 end
 
---- A value to close: if the file fails, what it has kept and package.loaded's entry are as before.
+--- A value to close: if the file fails, it restores the kept values and the entry of
+--- package.loaded.
 local function undo(name)
   local before, old = {}, package.loaded[name]
   for file, list in next, kept do
@@ -153,7 +156,7 @@ local function undo(name)
   end })
 end
 
---- Runs the file; an error in it is the caller's, and nothing has changed.
+--- Runs the file; an error in it is raised, and then nothing has changed.
 local function reload(name, path)
   stamps[path] = internal.io_stamp(path)
   local ok, load, where = pcall(package.searchers[2], name)
@@ -190,10 +193,10 @@ local function changed()
 end
 
 --- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
---- that it returns are put into the table that is there, so objects of its classes have the new
---- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the
---- file is raised, and nothing has changed. Without a name: all modules whose files have changed
---- since the last time. Returns the module; a list of names.
+--- that it returns are put into the existing table, so objects of its classes have the new methods;
+--- other values are kept, and locals are initialised again, except values of flame.keep. An error
+--- in the file is raised, and then nothing has changed. Without a name: all modules with files that
+--- have changed since the last time. Returns the module; a list of names.
 arguments.def(".reload(module?: str) -> any", function(name)
   if name then
     if package.loaded[name] == nil then
@@ -221,7 +224,7 @@ local function file_of_caller()
 end
 
 --- In a module: a value that outlives flame.reload. The first time it is init, or what init
---- returns, from then on what it was.
+--- returns; later it is the value from before.
 arguments.def(".keep(name: str, init: any) -> any", function(name, init)
   local file = file_of_caller()
   kept[file] = kept[file] or {}
@@ -236,7 +239,7 @@ end)
 
 local last
 
---- At the end of an optimiser's step: now and then files are looked at, and taken over.
+--- At the end of an optimiser's step: from time to time looks for changed files and reloads them.
 local function look()
   local now = internal.io_now()
   if last and now - last < 0.2 then return end

@@ -14,7 +14,8 @@ local ALL = 0xffffffff
 local Sandbox = { __name = "Sandbox" }
 objects.classes.Sandbox = Sandbox
 Sandbox.__index, Sandbox.__newindex = objects.closed("a sandbox", Sandbox, {})
-local handles = setmetatable({}, { __mode = "k" })        -- what a script must not reach
+-- the internal handles, which scripts must not reach
+local handles = setmetatable({}, { __mode = "k" })
 
 local function handle(self)
   return handles[self] or fail("sandbox", "need a sandbox, got %s", arguments.word(self))
@@ -32,11 +33,12 @@ local function bits(allow)
 end
 
 --- A separate state for scripts that you have not read, with limits and without the rights of this
---- program: no files, processes, threads and modules but flame's. memory and device_memory in
---- bytes, time (of a call) and total_time in seconds, steps in instructions, output in bytes
---- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels",
---- "code" (load), "devices", "libraries", "clock". print gets what scripts print, else it goes to
---- this program's output. Limits of this state hold inside too. See docs/security.md.
+-- program: no files, no processes, no threads, and no modules except flame's. memory and
+-- device_memory in bytes, time (of a call) and total_time in seconds, steps in instructions, output
+-- in bytes written; 0 is no limit. allow is a list of "read", "write" (files beneath folder),
+-- "kernels", "code" (load), "devices", "libraries", "clock". print gets what scripts print; by
+-- default that goes to this program's output. Limits of this state apply inside too. See
+-- docs/security.md.
 arguments.def(".sandbox(*, memory = 268435456, device_memory: int = 1073741824, nodes = 1000000, "
   .. "coroutines = 1000, time: num = 10, total_time: num = 0, steps = 0, kernel_steps = 0, "
   .. "output = 1048576, allow?: str[], folder = \".\", print?: fn, device?: str, threads = 1) "
@@ -64,8 +66,9 @@ end
 
 local function put(text, f) Sandbox[text:match(":([%w_]+)%(")] = internal.declare(text, "", f) end
 
---- Runs the text as a chunk with these arguments: its results. Numbers, strings, booleans, plain
---- tables and tensors cross, as copies. An error in it is raised here.
+--- Runs the text as a chunk with these arguments, and returns its results. Arguments and results
+--- are copied: numbers, strings, booleans, plain tables and tensors. An error in the chunk is
+--- raised here.
 put("Sandbox:run(text: str, ...) -> ...", function(self, text, ...)
   return results(internal.sandbox_run(handle(self), text, "=sandbox", ...))
 end)
@@ -84,6 +87,6 @@ put("Sandbox:used() -> table", function(self)
   return out
 end)
 
---- Ends it and gives back its memory. A sandbox may be a <close> variable.
+--- Ends the sandbox and frees its memory. A sandbox may be a <close> variable.
 put("Sandbox:close()", function(self) internal.sandbox_close(handle(self)) end)
 Sandbox.__close = function(self) internal.sandbox_close(handle(self)) end

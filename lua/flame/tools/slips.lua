@@ -1,5 +1,6 @@
---- Slips in losses and steps, told once a line (src/lua/slip.c). Each is told only where no right
--- program does the same; spec/nn/slips_spec.lua has those that come near.
+--- Likely mistakes in losses and steps, reported once per line (src/lua/slip.c). Each is reported
+--- only if no correct program does the same; spec/nn/slips_spec.lua has correct programs that are
+--- similar.
 local internal = require("flame").internal
 local slips = {}
 
@@ -8,8 +9,9 @@ local function is_column_of(x, y)
     and x.shape[1] == y.shape[1] and not internal.is_view(x)
 end
 
---- An input of shape (n, 1) and a target of (n), or the other way round: their differences are all
---- pairs. A column that was made as a view, x:unsqueeze(2), is meant, and what is not reduced.
+--- An input of shape (n, 1) and a target of (n), or the reverse: broadcasting subtracts all pairs.
+--- It counts as intended if the column was made as a view, x:unsqueeze(2), or if nothing is
+--- reduced.
 function slips.pairs(op, input, target, reduction)
   if input.ndim == target.ndim or reduction == "none" or not input.requires_grad then return end
   if is_column_of(input, target) or is_column_of(target, input) then
@@ -19,19 +21,19 @@ function slips.pairs(op, input, target, reduction)
   end
 end
 
-local used = 0                           -- steps of all optimisers that had a gradient
+local used = 0                           -- number of steps, of all optimisers, with a gradient
 local optimisers = 0
 
---- What an optimiser keeps for this: its number, and what there was at its last step.
+--- What an optimiser keeps for this: its number, and the counts at its last step.
 function slips.steps_of()
   local walks, reads = internal.walks()
   optimisers = optimisers + 1
   return { number = optimisers, walks = walks, reads = reads, used = used, idle = 0, lost = 0 }
 end
 
---- Called by each step; 'found': did a parameter have a gradient? Says so once an optimiser has
+--- Called by each step; 'found': did a parameter have a gradient? Reports an optimiser that has
 --- made two steps in a row without one, each after a backward, while no other optimiser's step had
---- one; or three such steps where no backward ever ran and a tracked value was read before each.
+--- one; or three such steps if no backward ever ran and a tracked value was read before each.
 function slips.empty(self, found)
   local walks, reads = internal.walks()
   local was = self.seen
@@ -52,7 +54,7 @@ function slips.empty(self, found)
   end
 end
 
---- Of a step: has a backward added to a gradient that the step before had used?
+--- Called by a step: reports if a backward has added to a gradient that the previous step had used.
 function slips.added()
   internal.slip(
     "step: a backward has added to gradients that the step before used; call opt:zero_grad() before backward")

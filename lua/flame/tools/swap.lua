@@ -1,8 +1,8 @@
---- Swapping and comparing: another function in an op's place, and where two computations part.
--- Both rest on one thing: the functions of the module, the methods of tensors and their operators
--- can be replaced while a script runs. A comparison replaces all by ones that note what they are
--- given and give; flame.use one of them by a function of the script. What library functions hold
--- in locals, and what is C below them, is a part of the op that the script called.
+--- Replacing an op by another function, and finding where two computations first differ. Both use
+--- that the functions of the module, the methods of tensors and their operators can be replaced
+--- while a script runs. A comparison replaces all of them by functions that note arguments and
+--- results; flame.use replaces one by a function of the script. Calls that library functions make
+--- through locals or in C belong to the op that the script called.
 local flame = require "flame"
 local internal = flame.internal
 local methods = internal.methods
@@ -11,14 +11,14 @@ local arguments = require "flame.base.arguments"
 local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 local here, metamethod = internal.here, internal.metamethod
 
-internal.load()              -- files that are loaded during a swap would keep what was swapped in
+internal.load()              -- files loaded during a swap would keep the replacement
 
 local operators = { add = "__add", sub = "__sub", mul = "__mul", div = "__div", pow = "__pow",
   mod = "__mod", floordiv = "__idiv", neg = "__unm" }
 local before_swap = { __add = "add", __sub = "sub", __mul = "mul", __div = "div", __pow = "pow",
   __mod = "mod", __idiv = "floordiv", __unm = "neg" }
 
---- Where an op stands: get and set of each table that has it.
+--- The places of an op: get and set for each table that has it.
 local function places_of(name)
   local list = {}
   for _, t in ipairs { flame, methods } do
@@ -38,9 +38,10 @@ end
 -- ---- one op by another -----------------------------------------------------------------------
 local Swap = { __name = "flame.use" }
 Swap.__index = Swap
-local swapped = {}                     -- op -> the swap that is on; it has the one it replaced
+-- op -> the current swap, which refers to the one that it replaced
+local swapped = {}
 
---- Puts things back as they were before the swap; what was swapped after it ends too.
+--- Restores the op from before the swap; later swaps of it end too.
 function Swap:close()
   if not self.on then return end
   local top = swapped[self.op]
@@ -53,9 +54,9 @@ function Swap:__tostring()
   return ("flame.use(%q), %s"):format(self.op, self.on and "on" or "closed")
 end
 
---- From now on reference stands in the place of the op: in flame, as a method and as an operator,
---- in scripts and in the library's layers. Calls in reference itself are those of the op as it was,
---- so it may call it. Until it is closed: local swap <close> = flame.use("gelu", f), or
+--- From now on reference is called in place of the op: in flame, as a method and as an operator, in
+--- scripts and in the library's layers. Within reference the op is the original one, so it may be
+--- called. The swap ends when it is closed: local swap <close> = flame.use("gelu", f), or
 --- swap:close().
 def(".use(op: str, reference: fn) -> Guard", function(op, reference)
   local places, busy = places_of(op), false
@@ -80,7 +81,8 @@ def(".use(op: str, reference: fn) -> Guard", function(op, reference)
 end)
 
 -- ---- what ran --------------------------------------------------------------------------------
---- Calls that are no ops: they compute nothing, or run functions of the script that are looked at.
+--- Calls that are not ops: they compute nothing, or run functions of the script whose calls are
+--- noted.
 local not_ops = {}
 for name in ([[eval is_tensor no_grad enable_grad inference_mode scope profile use compare bisect
   backward gradients register_hook retain_grad requires_grad_ detach to_dlpack help why timer
@@ -100,7 +102,7 @@ end
 local function enter(trace, entry, ...)
   entry.inputs, entry.given, entry.notes = table.pack(...), {}, {}
   entry.layer = trace.layers[#trace.layers]
-  for i = 1, entry.inputs.n do                    -- as they are now: a write may come
+  for i = 1, entry.inputs.n do                    -- their values now, before a later write
     local x = entry.inputs[i]
     if is_tensor(x) then entry.given[i] = x:detach() end
   end
@@ -116,7 +118,7 @@ local function leave(trace, entry, ...)
   return ...
 end
 
---- Calls f and notes that, unless it is called by what is noted already.
+--- Calls f and notes the call, unless a noted call is under way.
 local function call_noted(trace, name, f, ...)
   if trace.depth > 0 or not trace.on then return f(...) end
   trace.depth = 1
@@ -162,7 +164,7 @@ end
 
 local function is_module(f) return type(f) == "table" and f.named_modules ~= nil end
 
---- Notes of the layers of f as well; a list of hooks to remove.
+--- Also notes the calls of f's layers; returns a list of hooks to remove.
 local function watch_layers(trace, f)
   local hooks = {}
   for name, module in f:named_modules() do
@@ -186,7 +188,7 @@ local function watch_layers(trace, f)
 end
 
 -- ---- one side of a comparison ----------------------------------------------------------------
---- Tensors and numbers in v in a fixed order, with their places: "2", "2.logits".
+--- Adds the tensors and numbers in v in a fixed order, with their places: "2", "2.logits".
 local function flatten(v, name, list)
   if is_tensor(v) then list[#list + 1] = { name = name, x = v }
   elseif type(v) == "number" then
@@ -202,7 +204,7 @@ local function flatten(v, name, list)
   return list
 end
 
---- The arguments of a side: copies on its device, in its dtype, leaves where they are floats.
+--- The arguments of a side: copies on its device and in its dtype; floats become leaves.
 local function arguments_of(inputs, o, leaves)
   local args = { n = inputs.n }
   for i = 1, inputs.n do
@@ -223,7 +225,7 @@ local function arguments_of(inputs, o, leaves)
   return args
 end
 
---- Seeds of a backward that are of all sizes, and the same for both sides.
+--- Seeds for a backward, of different sizes, and the same for both sides.
 local function seed_of(y)
   local n = y:numel()
   return (flame.arange(n, { dtype = "f64" }) * 0.7310585):sin():reshape(y.shape):to(y.dtype)
@@ -241,7 +243,8 @@ local function gradients_of(outputs, leaves)
   for i, leaf in ipairs(leaves) do leaf.gradient = grads[i] or nil end
 end
 
---- Buffers as they are, and a function that makes them so again: a module in training counts.
+--- A function that restores the module's buffers as they are now, since a module in training
+--- changes them.
 local function keep_buffers(f)
   local kept = {}
   if is_module(f) then
@@ -253,7 +256,7 @@ local function keep_buffers(f)
   end
 end
 
---- Runs f on the inputs: its outputs and leaves with gradients. trace: what ran goes there.
+--- Runs f on the inputs: its outputs, and leaves with gradients. trace: where calls are noted.
 local function run(f, inputs, o, trace)
   local leaves, side = {}, { leaves = nil }
   local args = arguments_of(inputs, o, leaves)
@@ -286,7 +289,7 @@ end
 local close_to = { f64 = 1e-9, f32 = 1e-4, f16 = 1e-2, bf16 = 3e-2 }
 local order = { "bf16", "f16", "f32" }
 
---- What two may differ by: of the coarser dtype, relative to the largest value.
+--- The tolerance for two tensors: that of the coarser dtype, relative to the largest value.
 local function tolerance(a, b, o)
   if o.bits then return 0, 0 end
   local dtype = "f64"
@@ -300,7 +303,7 @@ local function tolerance(a, b, o)
   return rtol, o.rtol and 1e-8 or rtol * (large:numel() > 0 and large:amax():item() or 0)
 end
 
---- nil where a is as b should be; else how they differ.
+--- nil if a and b agree; else how they differ.
 local function differ(a, b, o)
   if not a or not b then
     return a ~= b and ("there is one on the %s side alone"):format(a and "first" or "second") or nil
@@ -341,7 +344,7 @@ local function title(e)
   return ("%s at %s%s"):format(e.op, e.line, e.layer and " in layer " .. e.layer or "")
 end
 
---- Entries of both sides that belong together: all where the same ran, else layers of one name.
+--- Pairs of entries of both sides: all entries if the same ops ran, else layers of equal name.
 local function pairs_of(p, q)
   local list, same = {}, #p == #q
   for i, e in ipairs(p) do
@@ -365,7 +368,8 @@ local function pairs_of(p, q)
   return list, false
 end
 
---- The first pair whose values differ, and how. names: of tensors that nothing here made.
+--- The first pair with different values, and how they differ. names: those of tensors that were
+--- made before.
 local function first_value(list, o, names)
   for i, pair in ipairs(list) do
     for k = 1, pair[1].inputs.n do
@@ -385,8 +389,8 @@ local function first_value(list, o, names)
   end
 end
 
---- Ops (or layers, where these alone are known) that read the tensor, the last first. One that
---- differs in backward is one of them.
+--- The ops (or layers, if only these are known) that read the tensor, the last first. The op with a
+--- wrong backward is among them.
 local function readers_of(list, tensor)
   local names, layers = {}, {}
   for i = #list, 1, -1 do
@@ -402,8 +406,8 @@ local function readers_of(list, tensor)
   return #names > 0 and names or layers
 end
 
---- Backward goes through the entries from the last on: the first whose result has a gradient that
---- differs was given it by those that read the result.
+--- Goes through the entries in the order of backward: the first result with a different gradient
+--- got it from the ops that read the result.
 local function first_gradient(list, o)
   for i = #list, 1, -1 do
     local e, g = list[i][1], list[i][2]
@@ -425,7 +429,7 @@ local function new_trace(o, eager)
   return trace
 end
 
---- The leaf of this name, by its tensor on the first side: what reads it.
+--- What reads the leaf of this name, found by its tensor on the first side.
 local function readers_of_leaf(list, side, name)
   for _, leaf in ipairs(side.leaves) do
     if leaf.name == name then return table.concat(readers_of(list, leaf.x), " or ") end
@@ -433,7 +437,7 @@ local function readers_of_leaf(list, side, name)
   return ""
 end
 
---- Runs both again with notes of what ran: where they part first, as a sentence.
+--- Runs both again, noting calls, and tells in a sentence where they first differ.
 local function locate(f, g, inputs, o, outer, how, leaf)
   local p, q = new_trace(o, false), new_trace(o, o.eager)
   local seed = flame.rng_state()
@@ -461,7 +465,7 @@ local function locate(f, g, inputs, o, outer, how, leaf)
   return ("%s differs: %s"):format(outer, how)
 end
 
---- Another side of the same function: a module is copied to its device and dtype.
+--- The same function for another side: a module is copied to the side's device and dtype.
 local function other_side(f, device, dtype)
   if not is_module(f) or not (device or dtype) then return f end
   local g = f:clone()
@@ -492,10 +496,10 @@ end
 --- gradients? If not, the second result names the first op or layer that differs, in forward or
 --- backward, with its line, and says where and by how much; so assert(flame.compare(…)) does. f and
 --- g are functions, modules or kernels; where both run the same ops, or have layers of the same
---- names, these are compared one by one. Without g it is f once more: on another device, in another
---- dtype (a module is copied there), or, eager, with each op computed when it is recorded. bits:
---- equal to the bit; else by rtol and atol, which follow from the coarser dtype and the largest
---- value.
+--- names, these are compared one by one. Without g f is compared with itself: on another device, in
+--- another dtype (a module is copied there), or with eager = true, where each op is computed when
+--- it is recorded. bits: requires equal bits; otherwise rtol and atol apply, which follow from the
+--- coarser dtype and the largest value.
 def([[.compare(f: fn, g?: fn, inputs: T|table, *, rtol?: num, atol?: num, bits = false,
     backward = true, eager = false, device?: device, dtype?: dtype) -> same: bool, where: str]],
 function(f, g, inputs, rtol, atol, bits, backward, eager, device, dtype)
@@ -503,8 +507,8 @@ function(f, g, inputs, rtol, atol, bits, backward, eager, device, dtype)
     eager = eager, device = device, dtype = dtype })
 end)
 
---- The first layer of the model whose result differs from that of the layer of this name in the
---- reference, and the two arguments lists it had.
+--- The first layer of the model with a result that differs from that of the layer of the same name
+--- in the reference, and its arguments on both sides.
 local function first_layer(model, reference, batch, o)
   local p, q = new_trace({}), new_trace({})
   local seed = flame.rng_state()
@@ -529,11 +533,11 @@ local function module_at(model, name)
   for k, m in model:named_modules() do if k == name then return m end end
 end
 
---- Where a model parts from its reference on a batch (a tensor, or a list of arguments): the first
---- layer, by names that both have, whose result differs. That layer is then run on what the
---- reference gave its own, and compared: it says which op of it differs, or that it only passes on
---- what it was given. Without a difference in forward, gradients are compared. true; or false and
---- that as a sentence.
+--- Finds where a model first differs from its reference on a batch (a tensor, or a list of
+-- arguments): the first layer, among the names that both have, with a different result. That layer
+-- is then run on the arguments of the reference's layer and compared with it: this tells which of
+-- its ops differs, or that only its arguments differ. Without a difference in forward, gradients
+-- are compared. true; or false and that as a sentence.
 def([[.bisect(model: table, reference: table, batch: T|table, *, rtol?: num, atol?: num,
     bits = false, backward = true) -> same: bool, where: str]],
 function(model, reference, batch, rtol, atol, bits, backward)
