@@ -73,10 +73,9 @@ CausalLM.loss = internal.declare("CausalLM:loss(ids: T, attention_mask?: T) -> T
       { ignore_index = -100 })
   end)
 
--- ---- the known models
--- ------------------------------------------------------------------------------ model_type ->
--- {prefix, usual, architectures}: the field of the base model in the other classes, the class that
--- a configuration without a name means, and the classes by name.
+-- ---- the known models --------------------------------------------------------------------------
+--- model_type -> {prefix, usual, architectures}: the field of the base model in the other classes,
+--- the class that a configuration without a name means, and the classes by name.
 local function known_kinds()
   local kinds = require "flame.models.llama"(parts)
   kinds.gpt2 = require "flame.models.gpt2"(parts)

@@ -159,8 +159,7 @@ put(Module, "Module:register_forward_hook(f: fn) -> table",
 put(Module, "Module:register_forward_pre_hook(f: fn) -> table",
   function(self, f) return add_hook(self, "before", f) end)
 
--- ---- modules and parameters of a tree
--- ---------------------------------------------------------------------------
+-- ---- modules and parameters of a tree ----------------------------------------------------------
 
 -- Visits every (path, value) below a module in order: tensors that are marked, and modules.
 -- Shared ones are visited once; 'again', if given, is called with the further names of tensors, and

@@ -182,8 +182,7 @@ local function make_class(text, update, check)
   return class
 end
 
--- ---- methods of all optimisers
--- ----------------------------------------------------------------------------
+-- ---- methods of all optimisers -----------------------------------------------------------------
 
 --- The settings of all groups as text, as print shows them.
 put(Optimizer, "Optimizer:describe() -> str", function(self)
@@ -275,8 +274,7 @@ local function update_in_scope(self)
   return update_all(self)
 end
 
--- ---- state that flame.warmup restores
--- ------------------------------------------------------------
+-- ---- state that flame.warmup restores ----------------------------------------------------------
 local function shallow(t)
   local copy = {}
   for key, v in next, t do copy[key] = v end

@@ -388,8 +388,7 @@ def("plot.grid(plots: any, *, columns = 2) -> Grid", function(plots, columns)
     columns = math.min(columns, #plots) }, Grid)
 end)
 
--- ---- output
--- ----------------------------------------------------------------------------------------
+-- ---- output ------------------------------------------------------------------------------------
 
 --- Defines a method of plots and of grids.
 local function shown(text, f)

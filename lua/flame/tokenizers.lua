@@ -288,7 +288,7 @@ end
 
 --- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
 --- one text after another and then nil. Pairs that occur fewer than min_frequency times are not
--- merged. Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
+--- merged. Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
 declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int = 2,
   special_tokens?: str[], pattern?: str, add_prefix_space = false, max_token_length?: int)
   -> Tokenizer]],

@@ -592,7 +592,7 @@ FL_FN float fl_pow_f32(float x, float y) {
   return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : n;
 }
 
-/* ---- f32 computed in double ---------------------------------------------------------- */
+/* ---- f32 computed in double ----------------------------------------------------------------- */
 
 FL_FN float fl_lgamma_f32(float x) { return (float)fl_own_lgamma((double)x); }
 FL_FN float fl_digamma_f32(float x) { return (float)fl_digamma_f64((double)x); }

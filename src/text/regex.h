@@ -56,7 +56,7 @@ void fl_regex_close(fl_regex *r);
 int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end,
                   const char *from, const char **first, const char **last);
 
-/* ---- sets (regex_set.c). Functions return 0 if there is no memory -------------------------- */
+/* ---- sets (regex_set.c). Functions return 0 if there is no memory --------------------------- */
 int fl_set_add(fl_mem *m, fl_set *s, uint32_t first, uint32_t last);
 void fl_set_tidy(fl_set *s);                       /* after adding: ranges in order, joined */
 int fl_set_invert(fl_mem *m, fl_set *s);           /* s must be tidy */

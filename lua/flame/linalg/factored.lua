@@ -209,10 +209,9 @@ def("geqrf(x: T) -> QR: T, tau: T @neutral", function(x)
   return flame.cat(columns, -1), flame.cat(taus, -1)
 end)
 
--- ---- forms that report instead of raising
--- --------------------------------------------------------- The inverse, and where the diagonal of
--- U has its first 0 (i32; 0: nowhere). The inverse of a singular matrix is Inf. check_errors:
--- raises as linalg.inv does.
+-- ---- forms that report instead of raising ------------------------------------------------------
+--- The inverse, and where the diagonal of U has its first 0 (i32; 0: nowhere). The inverse of a
+--- singular matrix is Inf. check_errors: raises as linalg.inv does.
 def("linalg.inv_ex(x: T, check_errors = false) -> inverse: T, info: T @neutral",
 function(x, check_errors)
   part.need_square("inv_ex", "x", x)

@@ -2,8 +2,8 @@
 --- (models/parts.lua) and the table of flame.models; adds generate there, which flame.generate
 --- calls.
 --
--- All sequences of a batch share one cache; shorter ones begin later in it, after positions that
--- are masked.
+--- All sequences of a batch share one cache; shorter ones begin later in it, after positions that
+--- are masked.
 local flame = require "flame"
 local nn = require "flame.nn"
 local internal = flame.internal
@@ -13,7 +13,7 @@ return function(parts, models)
   local OP <const> = "generate"
   local function fail(message, ...) parts.fail(OP, message, ...) end
 
-  -- ---- arguments ----------------------------------------------------------------------------
+  -- ---- arguments -------------------------------------------------------------------------------
   local function encoded(o, text)
     if not o.tokenizer then fail("ids is a text\1: give tokenizer = one") end
     local ids = o.tokenizer:encode(text)
@@ -166,7 +166,7 @@ return function(parts, models)
     end
   end
 
-  -- ---- output ---------------------------------------------------------------
+  -- ---- output ----------------------------------------------------------------------------------
   --- Where in the text, from 'at' on, the first occurrence of one of the words begins.
   local function first_of(words, text, at)
     local found
@@ -235,10 +235,9 @@ return function(parts, models)
     self:send(#self.text)
   end
 
-  -- ---- flame.generate
-  -- -------------------------------------------------------------------------------- The sequences
-  -- as the rows of a tensor, aligned at the end, and the mask (nil: all have one length). Shorter
-  -- rows are filled at the front with their own first id.
+  -- ---- flame.generate --------------------------------------------------------------------------
+  --- The sequences as the rows of a tensor, aligned at the end, and the mask (nil: all have one
+  --- length). Shorter rows are filled at the front with their own first id.
   local function batch_of(rows, device)
     local longest, uneven = 0, false
     for _, row in ipairs(rows) do longest = math.max(longest, #row) end

@@ -260,8 +260,8 @@ return function(nn, shared)
   -- ---- blocks -----------------------------------------------------------------------------------
   --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
   --- (batch, time, d). {causal = false: the default of is_causal in calls, hidden = 4 d, dropout =
-  -- 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
-  -- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
+  --- 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
+  --- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
   class([[nn.TransformerBlock(size: int, heads: int, dropout = 0, bias = true, causal = false,
     hidden?: int, *, num_kv_heads?: int, rotary?: bool|table)]],
     function(self, d, heads, dropout, bias, causal, hidden, kv_heads, rotary)

@@ -8,8 +8,8 @@ return function(nn, shared)
 
   --- A copy of a network whose parameters are the mean of those given to update_parameters
   --- (Izmailov et al. 2018), or with decay = d their exponential mean, d times the old value and 1
-  -- - d times the new one; avg_fn(averaged, current, count) is another rule. use_buffers: buffers
-  -- are averaged too, else they are those of the last update. averaged(…) calls the copy.
+  --- - d times the new one; avg_fn(averaged, current, count) is another rule. use_buffers: buffers
+  --- are averaged too, else they are those of the last update. averaged(…) calls the copy.
   class("nn.AveragedModel(model: Module, *, decay?: num, avg_fn?: fn, use_buffers = false)",
     function(self, model, decay, avg_fn, use_buffers)
       if decay and not (decay >= 0 and decay <= 1) then

@@ -136,8 +136,8 @@ end
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
 --- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
 --- (axis -3) than q, each for as many heads of q. Memory for all scores is needed only with
--- dropout, with batch axes that broadcast, for few rows, and for odd sizes on a GPU. Without a
--- scale it is d ^ -0.5.
+--- dropout, with batch axes that broadcast, for few rows, and for odd sizes on a GPU. Without a
+--- scale it is d ^ -0.5.
 def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
     is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
 function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)

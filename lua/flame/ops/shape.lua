@@ -185,7 +185,7 @@ stacked("dstack", at_least(3), 3)
 --- Joins vectors as columns of a matrix.
 stacked("column_stack", function(x) return x.ndim < 2 and x:reshape(-1, 1) or x end, 2)
 --- The Toeplitz matrix of the first column c and the first row r (its first element is not read);
--- without r it is symmetric. Axes before the last are those of a batch.
+--- without r it is symmetric. Axes before the last are those of a batch.
 ---@example Making tensors: flame.arange(3):toeplitz()
 def("toeplitz(c: T, r?: T) -> T", function(c, r)
   r = r or c

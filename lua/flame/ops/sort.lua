@@ -463,8 +463,8 @@ end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each occurs, as further results in this order. dim: distinct slices
--- along that axis, sorted by their elements. It looks at values, so it evaluates, and has no
--- gradient: backward raises.
+--- along that axis, sorted by their elements. It looks at values, so it evaluates, and has no
+--- gradient: backward raises.
 def([[unique(x: T, sorted = true, return_inverse = false, return_counts = false,
     dim?: axis) -> T, inverse: T if return_inverse, counts: T if return_counts]],
   function(x, _, inverse, counts, dim)

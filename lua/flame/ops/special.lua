@@ -296,10 +296,9 @@ gamma_share("igamma", 1)
 --- backward raises where a is tracked.
 gamma_share("igammac", 2)
 
--- ---- extremes that ignore NaN
--- ---------------------------------------------------------------------------------- x and y as
--- tensors: an integer takes the dtype of the other operand unless that is bool; other numbers are
--- floats.
+-- ---- extremes that ignore NaN ------------------------------------------------------------------
+--- x and y as tensors: an integer takes the dtype of the other operand unless that is bool; other
+--- numbers are floats.
 local function operands(op, x, y)
   local like = is_tensor(x) and x or y
   local function lift(v)

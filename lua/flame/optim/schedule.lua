@@ -2,8 +2,8 @@
 --- a function of the number of calls of step(), so that a resumed run is bit for bit the same. Call
 --- step() once after each opt:step() (or once an epoch, with counts of epochs).
 --
--- schedule.name{opt = opt, …}, or schedule.name(opt, …) with torch's arguments in its order, which
--- the declaration says (src/lua/declare.h).
+--- schedule.name{opt = opt, …}, or schedule.name(opt, …) with torch's arguments in its order, which
+--- the declaration says (src/lua/declare.h).
 local flame = require "flame"
 local objects = require "flame.base.objects"
 
@@ -285,9 +285,8 @@ return function(optim, shared)
       end)
   end)
 
-  -- ---- schedules made of others
-  -- -------------------------------------------------------------------------------- One schedule
-  -- after the other: the k-th until milestones[k], each counting from 0.
+  -- ---- schedules made of others ----------------------------------------------------------------
+  --- One schedule after the other: the k-th until milestones[k], each counting from 0.
   put(schedule, [[optim.schedule.sequential(opt: Optimizer, schedules: Schedule[],
     milestones: num[]) -> Schedule]], function(opt, schedules, milestones)
     if #milestones ~= #schedules - 1 then
@@ -319,8 +318,7 @@ return function(optim, shared)
     end)
   end)
 
-  -- ---- a schedule that depends on a measure
-  -- -----------------------------------------------------------------------------
+  -- ---- a schedule that depends on a measure ----------------------------------------------------
   local Plateau = setmetatable({ __name = "ReduceOnPlateau" }, { __index = Schedule })
   objects.classes.ReduceOnPlateau = Plateau
   Plateau.__index, Plateau.__newindex = objects.closed("reduce_on_plateau", Plateau, fields)

@@ -1,14 +1,14 @@
 --- Turns a plot into the parts of a picture, in pixels from the upper left corner, which
 --- plot/svg.lua and plot/raster.lua draw:
---   {kind = "line",  points = {x, y, …}, colour, width, dash = {on, off}?, alpha?, clip?}
---   {kind = "rect",  x, y, w, h, colour, alpha?, clip?}
---   {kind = "marks", points = {x, y, …}, shape, r, colour, alpha?, apart =
---   marks on others are darker?}
---   {kind = "text",  x, y (base line), text, size, anchor = "start" |
---                    "middle" | "end", upright?, colour, bold?}
---   {kind = "image", x, y, w, h, rows, columns, pixels = {0xRRGGBB, … row by row}}
--- clip = {x, y, w, h}. Legends and colour bars are at the right of the axes,
--- where they hide nothing.
+---   {kind = "line",  points = {x, y, …}, colour, width, dash = {on, off}?, alpha?, clip?}
+---   {kind = "rect",  x, y, w, h, colour, alpha?, clip?}
+---   {kind = "marks", points = {x, y, …}, shape, r, colour, alpha?, apart =
+---   marks on others are darker?}
+---   {kind = "text",  x, y (base line), text, size, anchor = "start" |
+---                    "middle" | "end", upright?, colour, bold?}
+---   {kind = "image", x, y, w, h, rows, columns, pixels = {0xRRGGBB, … row by row}}
+--- clip = {x, y, w, h}. Legends and colour bars are at the right of the axes,
+--- where they hide nothing.
 local axes = require "flame.plot.axes"
 local colour = require "flame.plot.colour"
 local data = require "flame.plot.data"
@@ -297,8 +297,7 @@ local function draw_bar(out, b, x, box)
   if b.ticks.factor ~= "" then text(out, x, box.y - 5, b.ticks.factor, {}) end
 end
 
--- ---- a whole plot
--- ----------------------------------------------------------------------------------
+-- ---- a whole plot ------------------------------------------------------------------------------
 
 -- The space for the labels below the axis: names that do not fit side by side are written upwards.
 local function x_labels(x, width)

@@ -34,7 +34,7 @@ end
 local Mistake = { __tostring = function(self) return self.text end }
 local function fail(text, ...) error(setmetatable({ text = text:format(...) }, Mistake)) end
 
--- ---- evaluating the text after a command ----------------------------------------------------
+-- ---- evaluating the text after a command -------------------------------------------------------
 
 local function chunk_of(p, text)
   local chunk, why = load("return " .. text, "=stdin", "t", p.environment())

@@ -5,9 +5,8 @@ local arguments = require "flame.base.arguments"
 local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local is_tensor = flame.is_tensor
 
--- ---- comparing and describing
--- ---------------------------------------------------------------------- Do both have the same
--- shape and the same values?
+-- ---- comparing and describing ------------------------------------------------------------------
+--- Do both have the same shape and the same values?
 def("equal(x: T, other: T) -> bool", function(a, b)
   local s, t = a.shape, b.shape
   if #s ~= #t then return false end

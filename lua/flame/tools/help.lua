@@ -122,7 +122,7 @@ local function text_of(name)
     "\n"):gsub("\n\n+", "\n"):gsub("\n$", "")
 end
 
--- ---- for the prompt: facts about functions, by name or by the function itself ---------------
+-- ---- for the prompt: facts about functions, by name or by the function itself ------------------
 
 --- The name in the stub ("flame.topk", "Tensor:sum", "nn.Linear") of a
 --- function, a class or a word; or nil.

@@ -264,10 +264,10 @@ end
 --- device, host_ms until it was queued, bytes, flops (0: not known), copy_share and peak_share (of
 --- the rates of a large copy and of large products, which are measured when first asked for),
 --- launches, replayed (launches that are made as graphs when no profile is on), device, site,
--- sites, shapes}), and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms,
--- recorded, plans, compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as a
--- table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
--- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
+--- sites, shapes}), and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms,
+--- recorded, plans, compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as
+--- a table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it
+--- is closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 arguments.def(".profile(f: fn, ...) -> Profile, ...",
   function(...) return profiled(nil, ...) end,
   ".profile(path?: str, f: fn, ...) -> Profile, ...", profiled,

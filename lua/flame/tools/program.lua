@@ -280,9 +280,9 @@ end
 --- parameter of f, with options: vary = {x = {1}}, the axes of inputs that may have any one size;
 --- sizes = {{x = {8, 3}}}, other shapes; names = {"x"} of the inputs, else those of f's
 --- parameters. f returns tensors, or a table of them whose keys name them. Branches are fixed as
--- they were taken; tensors from before the call that f writes to are the program's state. f is
--- called several times and must record the same each time; tensors are afterwards as before. See
--- docs/programs.md.
+--- they were taken; tensors from before the call that f writes to are the program's state. f is
+--- called several times and must record the same each time; tensors are afterwards as before. See
+--- docs/programs.md.
 arguments.def(".export(path: str, f: fn, inputs: table)", function(path, f, given)
   local e = prepare(f, given)
   local _ <close> = closing(internal.export_close, e.x)

@@ -2,9 +2,9 @@
 --- program runs. The contents of the table that it returns are put into the existing tables: living
 --- objects call the new methods, since their class is the same table.
 --
--- Old and new tables are paired: the module's own, and below it classes with the same key or in the
--- same local of a function. Then, in the locals of new functions, new tables are replaced by the
--- old ones, and the functions are put into the old tables.
+--- Old and new tables are paired: the module's own, and below it classes with the same key or in
+--- the same local of a function. Then, in the locals of new functions, new tables are replaced by
+--- the old ones, and the functions are put into the old tables.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -65,8 +65,7 @@ function pair(r, old, new)
   end
 end
 
--- ---- putting old tables into new functions
--- ---------------------------------------------------------------
+-- ---- putting old tables into new functions -----------------------------------------------------
 
 local renew
 
