@@ -172,7 +172,7 @@ end)
 
 describe("a mistake in a function of the script", function()
   local here = debug.getinfo(1, "S").short_src
-  --- Two results make forward; what backward gives is said by 'gives'.
+  --- forward makes two results; 'gives' are the values that backward returns.
   local function message(gives)
     local double = flame.func { name = "double", forward = function(_, x) return x * 2 end,
       backward = gives }
@@ -215,8 +215,8 @@ end)
 describe("cotangents of slices", function()
   local R, C = 6, 12
   local seeds = flame.randint({ R, C }, -8, 8):float()          -- exact in any order
-  -- {rows, columns} each, as indices take them; the gradient by x is the sum
-  -- of the seeds in their places
+  -- {rows, columns} for each reading by index; the gradient by x is the sum of the seeds at these
+  -- places
   local cases = {
     ["parts of the last axis"] = { { {}, { 1, 4 } }, { {}, { 5, 8 } }, { {}, { 9, 12 } } },
     ["parts in another order"] = { { {}, { 9, 12 } }, { {}, { 1, 4 } }, { {}, { 5, 8 } } },
@@ -243,7 +243,8 @@ describe("cotangents of slices", function()
         expected[p] = expected[p]:clone() + seeds[p] * k
         total = total + (x[p] * (seeds[p] * k)):sum()
       end
-      flame.eval(expected)                -- step by step: the sums below are made in one evaluation
+      -- evaluated now, since the sums below are made in one evaluation
+      flame.eval(expected)
       total:backward()
       assert.is_true(x.grad:equal(expected), name)
       local y = flame.randn(R, C, { dtype = "f64" })

@@ -44,7 +44,8 @@ describe("functions of functions", function()
       flame.hessian(function(a) return flame.hessian(fourth, a):sum() end, x))
     same({ 48, -6 }, grad(function(a) return select(2, flame.vjp(cubes, x, a * a)):sum() end)(x))
     local _, g = flame.value_and_grad(cube)(d2({ 2 }):requires_grad_(true))
-    assert.is_false(g.requires_grad)                     -- alone they keep no graph
+    -- without create_graph the gradient has no graph
+    assert.is_false(g.requires_grad)
     assert.is_false(flame.vjp(cubes, x).requires_grad)
     grad(function(a)
       flame.no_grad(function() assert.is_false(select(2, flame.vjp(cubes, a)).requires_grad) end)
@@ -66,7 +67,7 @@ describe("functions of functions", function()
       twice(function(a)
         return select(2, flame.value_and_grad(function(b) return (a * b):sum() end)(a))
       end))
-    local w = d2({ 2, -1 }):requires_grad_(true)         -- a leaf of the script's is itself
+    local w = d2({ 2, -1 }):requires_grad_(true)         -- a leaf of the script is passed as it is
     assert.same({ 4, -2 }, flame.grad(function() return (w * w):sum() end)(w):totable())
     assert.same({ 4, -2 },
       select(2, flame.value_and_grad(function() return (w * w):sum() end)({ w }))[1]:totable())
@@ -178,7 +179,7 @@ describe("checkpoint", function()
     same(net, row, net:parameters())
     assert.is_nil(net[1].weight.grad)
     local x = row()
-    local h = x * 2                                 -- of what is outside, which x leads to as well
+    local h = x * 2                                 -- of the value outside, which depends on x too
     flame.checkpoint(function(v) return (v * h):sum() end, x):backward()
     assert.same({ 4, 8, 12, 16, 20, 24, 28, 32 }, x.grad:totable())
     flame.checkpoint(net, flame.ones(8)):sum():backward()      -- no argument is tracked

@@ -1,4 +1,4 @@
---- What gradients are like: flame.gradients_table and flame.backward_trace.
+--- Statistics of gradients: flame.gradients_table and flame.backward_trace.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local raises_with = require("spec.support.helper").raises

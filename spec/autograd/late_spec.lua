@@ -1,5 +1,5 @@
 -- A weight and a bias that are used again and again: their cotangents wait for one another
--- (autograd/late.c). Held against the same with a copy of the weight for each use.
+-- (autograd/late.c). Compared with the same where each use has its own copy of the weight.
 local flame = require "flame"
 
 local function data(...)
@@ -156,7 +156,7 @@ describe("what a cotangent passes on its way to a weight", function()
     local d = y:gradients { w, t }
     local one = x:sum(1):reshape(1, 3):expand(4, 3)
     close(d[w], one * 3)
-    close(d[t], one:t() * 2)                        -- what the hook returned
+    close(d[t], one:t() * 2)                        -- the value that the hook returned
     close(seen, one:t())
     t = w:t()
     t:retain_grad()
@@ -184,7 +184,7 @@ describe("the step of a recurrent layer", function()
       end
       return s
     end
-    -- forward 2, backward 3 (one of them what is made of the cotangents that meet)
+    -- forward 2, backward 3 (one of them for the product of the joined cotangents)
     assert.is_true(launches(40) - launches(20) <= 20 * 5 + 6, launches(40) - launches(20))
   end)
 end)

@@ -1,5 +1,5 @@
--- Cotangents of the slices of one value wait for one another and are joined where they divide it
--- (autograd/tiles.c). Held against the products that each element has by definition.
+-- Cotangents of the slices of one value wait for one another and are joined if the slices divide it
+-- (autograd/tiles.c). Compared with the sums of weights of each element, computed in Lua.
 local flame = require "flame"
 
 local function numbers(x) return x:detach():cpu():double():totable() end

@@ -1,11 +1,10 @@
---- Derivatives to the third order: the gradient of half the squares of the gradient of half the
--- squares of a gradient, against central differences of the quantity before it. Families whose
--- rules are written by hand.
+--- Derivatives to the third order, for ops with hand-written rules. Each level is half the sum of
+--- squares of the gradient of the level before; its gradient is compared with central differences.
 local flame = require "flame"
 local D = { dtype = "f64" }
 local tensor, linalg = flame.tensor, flame.linalg
 
---- One number of all elements of t, each with its own weight.
+--- One number made of all elements of t, each with its own weight.
 local function mixed(t)
   return (t * (flame.arange(t:numel(), D):reshape(t.shape) * 0.37):cos()):sum()
 end

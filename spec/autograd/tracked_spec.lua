@@ -1,12 +1,13 @@
---- No gradient is missing in silence: every public function is called with f64 tensors, and its
--- slope along a direction of each of them alone, by differences, must be that of the tape. A
--- function without a sample here that gives a float fails, unless it is among those that take no
--- tensor of floats; one whose tape refuses is fine. TRACKED_PART=2/8: every eighth function, for
+--- No gradient is silently missing: every public function is called with f64 tensors, and its slope
+-- along a direction of each of them, by differences, must be that of the tape. A function that
+-- gives a float and has no sample here fails, unless it is among those that take no tensor of
+-- floats. A function may also refuse backward. TRACKED_PART=2/8: every eighth function, for
 -- machines that run it in several processes.
 require "spec.support.helper"
 local flame = require "flame"
 local D = { dtype = "f64" }
-flame.internal.load()                                    -- what is written in Lua
+-- loads the functions that are written in Lua
+flame.internal.load()
 local STEP = 1e-6
 
 -- ---- arguments ----------------------------------------------------------------------------------
@@ -14,7 +15,7 @@ local function x(...) return flame.uniform({ ... }, 0.2, 0.9, D) end
 local function ids(list) return flame.tensor(list, { dtype = "i64" }) end
 local function mask(...) return flame.uniform({ ... }, 0, 1):gt(0.5) end
 
--- What most functions take in one of these forms.
+-- Arguments: most functions take one of these forms.
 local FORMS = {
   function() return x(3, 3) end, function() return x(3, 3), x(3, 3) end,
   function() return x(3, 3), x(3, 3), x(3, 3) end,
@@ -47,7 +48,7 @@ local FORMS = {
   function() return x(3, 4), 3, 1 end, function() return x(3, 3), x() end,
 }
 
--- What others take.
+-- Arguments of other functions.
 local function affine() return x(2, 2, 3), { 2, 3, 4, 5 } end
 local OWN = {
   ["linalg.svd"] = function() return x(3, 4), { full_matrices = false } end,
@@ -122,7 +123,7 @@ local OWN = {
   ["linalg.lstsq"] = function() return x(4, 2), x(4), { driver = "gelss" } end,
 }
 
--- Functions that are given no tensor of floats, or give none of its numbers.
+-- Functions that take no tensor of floats, or return none of its numbers.
 local WITHOUT = {}
 for name in ([[allclose arange autocast backward bartlett_window bench backward_trace best_device bincount bitwise_and
   bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
@@ -147,13 +148,13 @@ for name in ([[all any argmax argmin argsort argwhere bool bucketize byte char c
   WITHOUT[name] = "no float out"
 end
 
--- Values that follow their arguments and have no gradient all the same, and why.
+-- Functions with results that change with their arguments but have no gradient, and why.
 local DETACHED = { detach = "what it is for", normal = "a draw",
   new_tensor = "a copy that no tape sees" }
--- Values that are rounded, so that differences over a small step say nothing.
+-- Functions that round, so that differences over a small step mean nothing.
 local ROUNDED = { bfloat16 = true, float = true, half = true }
 
--- Half a matrix is read, and the gradient is that of a symmetric one.
+-- Only half of a matrix is read, and the gradient is that for a symmetric matrix.
 local function of_symmetric(f) return function(a, ...) return f(a + a.mT, ...) end end
 local function of_positive(f)
   return function(a, ...) return f(a:matmul(a.mT) + flame.eye(a.shape[a.ndim], D), ...) end
@@ -193,7 +194,7 @@ local function each_float(v, f)
 end
 local function wave(n, phase) return (flame.arange(1.0, n, D) * 0.7 + phase):cos() end
 
---- One number of all floats that the function gives; nil where it gives none.
+--- One number made of all floats that the function gives; nil if it gives none.
 local function total(f, args)
   flame.seed(7)
   local results, sum, k = table.pack(f(table.unpack(args, 1, args.n))), nil, 0
@@ -231,8 +232,8 @@ local function places(args)
   return list
 end
 
---- The slope of f's total along a wave from the tensor that 'place' gives, by differences and by
---- backward; "refused" where backward raises.
+--- The slope of f's total as the tensor at 'place' moves along a wave, by differences and by
+--- backward; "refused" if backward raises.
 local function slopes(f, args, place)
   local at = place()
   local along = wave(at:numel(), 0.3):reshape(at.shape)

@@ -1,4 +1,4 @@
---- Why a gradient is missing: the sentences of x:why(), backward, gradients and their kin.
+--- Why a gradient is missing: the sentences of x:why(), backward, gradients and similar functions.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 

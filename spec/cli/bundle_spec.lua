@@ -1,5 +1,5 @@
 -- flame-lua --bundle: one executable with script, modules and files inside. It takes no options,
--- runs where only the C library is, and says when it was damaged.
+-- needs only the C library to run, and reports damage.
 
 local interpreter = dofile("spec/support/interpreter.lua")
 
@@ -114,7 +114,7 @@ describe("a bundle", function()
     repeat payload = bytes:find("flame-bundle 1\n\0", payload + 1, true) until payload % 65536 == 1
     damaged(payload + 40, "the list of its parts is not what was written")
     damaged(payload + 1, "the list of its parts")
-    damaged(#bytes - 1, nil, true)                            -- in a file
+    damaged(#bytes - 1, nil, true)                            -- a byte in a file
     write("hurt", bytes:sub(1, #bytes - 1))
     assert.matches("this executable is damaged: it is cut off", (run("chmod +x hurt && ./hurt")))
     local at = bytes:find("local o, name = ", payload, true)

@@ -69,7 +69,7 @@ if not absolute:match("^/") then
   pipe:close()
 end
 
--- As the shell finds it: by its path, since messages begin with what was called.
+-- Its path, as the shell finds it, since messages begin with the name of the program.
 local found <close> = assert(io.popen "command -v lua5.4")
 local stock = found:read "l" or error "these specs need lua5.4 in PATH"
 
@@ -118,7 +118,7 @@ local invocations = {
   { "-e 'goto done do print(1) end ::done:: print(2)'" }, { "-e 'return 5'" }, { "-e '= 5'" },
 }
 
--- Status of a pipeline is its last command's, in both cases alike.
+-- The status of a pipeline is that of its last command, for both programs.
 describe("flame-lua", function()
   teardown(function() os.execute("rm -rf " .. quote(folder)) end)
 
@@ -147,7 +147,7 @@ describe("flame-lua", function()
   end)
 
   describe("the prompt without a terminal", function()
-    --- What the commands print: prompts taken out. The rest is lua5.4's, whose line editor echoes.
+    --- What the commands print, without prompts and without what lua5.4's line editor echoes.
     local function answers(stdin)
       local out = run(absolute, { "-i", stdin = stdin })
       return (out:gsub("^flame%-lua[^\n]*\n", ""):gsub("^>+ ", ""):gsub("\n>+ ",

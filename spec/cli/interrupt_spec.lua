@@ -1,5 +1,5 @@
--- Ctrl-C: a child interpreter at its prompt is sent SIGINT in the middle of something long. It
--- must be back at the prompt soon, with its variables and tensors as they were.
+-- Ctrl-C: a child interpreter at its prompt gets SIGINT in the middle of long work. It must be back
+-- at the prompt soon, with its variables and tensors unchanged.
 local flame = require "flame"
 
 local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
@@ -24,7 +24,7 @@ local function all_of(path)
   return file:read("a")
 end
 
--- Asks again every few milliseconds; false when the seconds are over.
+-- Polls every few milliseconds; false when 'limit' seconds are over.
 local function wait(limit, pause, question, ...)
   local till = seconds() + limit
   repeat
@@ -34,8 +34,8 @@ local function wait(limit, pause, question, ...)
   return false
 end
 
--- A child at its prompt, in the background, with these lines to read. Its id
--- is its own: exec keeps it.
+-- Starts a child at its prompt, in the background, with these lines to read. exec keeps its process
+-- id.
 local function start(base, lines, environment)
   local f <close> = assert(io.open(base, "w"))
   f:write(table.concat(lines, "\n"), "\n")
@@ -45,9 +45,9 @@ local function start(base, lines, environment)
     program, base, base))
 end
 
--- Feeds lines to a child's prompt through a pipe; the child says when the long one starts, by
--- making a file, and is then interrupted. Returns its output, and the time it needed to say
--- (through another file) that the next command runs.
+-- Feeds lines to a child's prompt through a pipe; the child makes a file when the long line starts,
+-- and is then interrupted. Returns its output, and the time until the next command ran and made
+-- another file.
 local function session(before, long, after, environment)
   local base = os.tmpname()
   local started, back, out = base .. ".started", base .. ".back", base .. ".out"
@@ -60,7 +60,7 @@ local function session(before, long, after, environment)
     "print('the end')",
   }, environment)
   local began = wait(60, 0.01, there, started)
-  os.execute("sleep 0.3")                     -- well inside the long one
+  os.execute("sleep 0.3")                     -- so that the long line is well under way
   local at = seconds()
   os.execute(("kill -INT $(cat %s.pid)"):format(base))
   local returned = wait(60, 0.01, there, back)
@@ -98,8 +98,8 @@ describe("Ctrl-C", function()
     if os.getenv("FLAME_INTERRUPT_TIMES") then print(table.concat(took, ", ")) end
   end)
 
-  -- the device is started, and long text compiled, before the interrupt:
-  -- neither lets itself be stopped
+  -- the device is started and the long text compiled before the interrupt, since neither can be
+  -- stopped
   local keep = "x = flame.arange(5.0) * 2 y = 7 x:sum():item()"
   local look = "print('kept ' .. x:sum():item() .. ' ' .. y)"
   -- TSan delivers a signal at the next call of the C library: this loop makes none
@@ -162,7 +162,7 @@ describe("Ctrl-C", function()
     "while true do opt:zero_grad() net(inp):square():mean():backward() opt:step() end",
     look .. " opt:zero_grad() net(inp):square():mean():backward() opt:step() print(net.weight:isnan():any():item())",
     "kept 30.0 7\nfalse")
-  -- one call each, that takes several seconds
+  -- single calls that take several seconds each
   local words = keep .. " words = ('some words and \u{4F60}\u{597D} '):rep(4000000)"
     .. " t = flame.tokenizers.train_bpe({words:sub(1, 23)}, 270)"
   comes_back("a long text for a tokenizer", words, "t:encode(words)",
@@ -179,7 +179,7 @@ describe("Ctrl-C", function()
 end)
 
 describe("a second Ctrl-C", function()
-  -- LAPACK does not look at the first; the second ends the program (130: by SIGINT)
+  -- LAPACK ignores the first signal; the second one ends the program (130: by SIGINT)
   local long = "x = flame.randn(3000, 3000) flame.eval(x) print('go') io.stdout:flush() flame.eval((x:svd()))"
   it("ends a script in a long call of a library", function()
     if os.getenv("FLAME_SANITIZE") == "thread" then
@@ -206,8 +206,8 @@ end)
 
 describe("an interrupt", function()
   it("during a write leaves the old or the new value, never a part", function()
-    -- the interrupt is requested before the run: the recorded operation fails or is done, and
-    -- its target is all old or all new
+    -- the interrupt is requested before the run: the recorded operation fails or is completed, so
+    -- that its target is entirely old or entirely new
     local x = flame.ones(100000)
     flame.eval(x)
     flame.internal.interrupt()

@@ -1,5 +1,5 @@
--- flame-lua --jupyter: what the kernel answers, over sockets for which spec/support/jupyter_run.lua
--- stands in; and with Jupyter's own client (spec/peer/jupyter.py) where Python has that.
+-- flame-lua --jupyter: what the kernel answers, with sockets that spec/support/jupyter_run.lua
+-- replaces; and with Jupyter's own client (spec/peer/jupyter.py) if Python has it.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local folder = os.tmpname()
@@ -18,7 +18,7 @@ local config = '{"ip": "127.0.0.1", "transport": "tcp", "shell_port": 1, "iopub_
   .. '"stdin_port": 3, "control_port": 4, "hb_port": 5, "key": "secret", '
   .. '"signature_scheme": "hmac-sha256"}'
 
---- What the kernel sends when it is asked.
+--- What the kernel sends in answer to the requests.
 local function said(requests)
   local list = {}
   for i, r in ipairs(requests) do

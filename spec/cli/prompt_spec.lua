@@ -1,5 +1,5 @@
 -- The prompt on a terminal: keys, entries, interrupts, locals, values. Tab, the history and the
--- commands are in prompt_tools_spec.lua. Without a terminal nothing of this is there.
+-- commands are in prompt_tools_spec.lua. Without a terminal there is none of this.
 local here = require("flame").default_device()
 local words = require "flame.prompt.words"
 local terminal = dofile "spec/support/terminal.lua"
@@ -83,7 +83,7 @@ describe("the prompt on a terminal", function()
       has("> 1 +\n>> 2\n3", session("send 1 +\\e\\r2\\r\nwait 3\nscreen"))
     end)
 
-    -- A slow model: a list of characters and a place in it.
+    -- A simple model of the editor: a list of characters and a position in it.
     it("as a model says, with random keys", function()
       local random = math.random
       math.randomseed(7)
@@ -183,7 +183,8 @@ describe("the prompt on a terminal", function()
       local out =
         session(table.concat(steps, "\n")
           .. "\nsend \\r\\r\ncursor\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen")
-      -- no 'ready': at a Ctrl-C the system drops output that was not yet taken, a prompt too
+      -- without 'ready': at a Ctrl-C the system drops output that was not yet read, including a
+      -- prompt
       has("= 5", out)
       lacks("never came", out)
     end)

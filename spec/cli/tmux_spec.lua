@@ -1,5 +1,5 @@
--- The prompt as a user has it: in tmux, by its keys, its paste and what its screen shows. The other
--- specs of the prompt run on a terminal of our own (prompt_spec.lua).
+-- The prompt as a user sees it: in tmux, with its keys, its paste and its screen. The other specs
+-- of the prompt use spec/c/pty.c as the terminal (prompt_spec.lua).
 local terminal = dofile "spec/support/terminal.lua"
 local interpreter, output_of, folder = terminal.interpreter, terminal.output_of, terminal.folder
 

@@ -2,7 +2,7 @@
 local flame = require "flame"
 local contract = dofile "spec/support/contract.lua"
 -- luacheck: ignore
-local eager = os.getenv "FLAME_EAGER" == "1"       -- an op is then a separate launch
+local eager = os.getenv "FLAME_EAGER" == "1"       -- each op is then a separate launch
 local eq, near, yes = contract.eq, contract.near, contract.yes
 local raises, part = contract.raises, contract.part
 

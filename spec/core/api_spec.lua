@@ -3,7 +3,7 @@
 local flame = require "flame"
 local contract = dofile "spec/support/contract.lua"
 -- luacheck: ignore
-local eager = os.getenv "FLAME_EAGER" == "1"       -- an op is then a separate launch
+local eager = os.getenv "FLAME_EAGER" == "1"       -- each op is then a separate launch
 local eq, near, yes = contract.eq, contract.near, contract.yes
 local raises, part, same = contract.raises, contract.part, contract.same
 
@@ -189,7 +189,8 @@ describe("the contract, tensors:", function()
     flame.rng_state(s) eq(b, flame.randn(5))
     flame.seed(1) local c = flame.rand(2)
     local d = flame.rand(2):totable()
-    flame.seed(1) flame.rand(2)             -- used or not, an op takes its numbers
+    -- an op takes its random numbers whether it is used or not
+    flame.seed(1) flame.rand(2)
     eq(d, flame.rand(2)) c = nil
   end)
   check("devices are named and checked", function()
@@ -502,12 +503,12 @@ describe("the contract, values and writes:", function()
     w.grad = nil
     t[1] = (w * w):sum() eq(true, t.requires_grad)
     t:sum():backward() eq({ 10, 4 }, w.grad)
-    -- never changes a value that backward needs
+    -- a write never changes a value that backward needs
     local a = T({ 2, 3 }, { requires_grad = true })
     local b = a * 1
     local c = (b * b):sum()
     b:zero_() c:backward() eq({ 4, 6 }, a.grad)
-    -- the last position wins; adds are all there
+    -- of stores to one position the last wins; all additions count
     local z = flame.zeros(3)
     z[i64 { 1, 1, 2 }] = T { 5, 6, 7 } eq({ 6, 7, 0 }, z)
     eq({ 11, 7, 0 }, flame.zeros(3):index_add(1, i64 { 1, 1, 2 }, T { 5, 6, 7 }))

@@ -1,4 +1,5 @@
--- flame.bench and synchronising timers: what is called how often, what is counted, and the line.
+-- flame.bench and synchronising timers: how often functions are called, what is counted, and the
+-- printed line.
 local flame = require "flame"
 local refused = require("spec.support.helper").raises
 

@@ -1,6 +1,6 @@
 -- Work on broadcast operands is done once for each row, line or block of columns
--- (src/cpu/program/lower.c); the bits are those of the same work on operands that were expanded and
--- evaluated before.
+-- (src/cpu/program/lower.c). The bits are those of the same work on operands that are first
+-- expanded and evaluated.
 local flame = require "flame"
 
 local shapes = {
@@ -9,7 +9,7 @@ local shapes = {
   { 2, 1030, 1030 },
 }
 
---- The operand's shape: axes of the set bits of 'mask' are kept, the others 1.
+--- The operand's shape: axes with a bit in 'mask' are kept, the others are 1.
 local function part(shape, mask)
   local s = {}
   for d = 1, #shape do s[d] = mask >> (d - 1) & 1 == 1 and shape[d] or 1 end
@@ -21,7 +21,7 @@ local function same(a, b, what)
   assert.is_true(equal, what)
 end
 
---- f(x, m, k): m and k as they are, and expanded by a separate step.
+--- Compares f(x, m, k) with m and k as they are, and with both expanded by a separate step.
 local function compare(shape, dtype, f, what)
   local x = flame.randn(shape, { dtype = dtype })
   for mask = 0, (1 << #shape) - 2 do

@@ -1,5 +1,5 @@
--- Wherever a function is expected, whatever can be called serves: a table or a userdata with
--- __call, a module. What can not be called is refused by the function's own words.
+-- Where a function is expected, any callable value is accepted: a table or a userdata with __call,
+-- a module. Other values are refused, with the name of the function that was called.
 
 local flame = require "flame"
 local data = require "flame.data"
@@ -27,7 +27,7 @@ local function model(x, t) return x * 0.1 + t:to(x.dtype):reshape(-1, 1) * 1e-3 
 local function noise() return diffusion.schedule(20, "cosine") end
 local function seeded(f, ...) flame.seed(3) return f(...) end
 
--- name -> { f that suits it, call(f) -> what to compare }
+-- name -> { a function f to pass, call(f) -> what to compare }
 local cases = {
   no_grad = { square, function(f) return flame.no_grad(f, x3()) end },
   enable_grad = { square, function(f) return flame.enable_grad(f, x3()) end },
@@ -247,7 +247,7 @@ describe("a function's place refuses", function()
       for kind, v in pairs(odd) do
         local ok, why = pcall(case[2], v)
         local fits = name == "Sequential" and type(v) == "table"      -- an empty list of modules
-          or name == "an optimiser's step" and kind == "table"        -- options without any
+          or name == "an optimiser's step" and kind == "table"        -- an empty table of options
           or name == "a kernel's grid" and kind ~= "tensor" and kind ~= "flag" and kind ~= "file"
           or name == "a kernel's shape" and (type(v) == "table" or kind == "number")
         if not fits then

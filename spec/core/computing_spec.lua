@@ -1,17 +1,17 @@
--- The CUDA text of our kernels computes what the CPU does: a machine without a GPU whose driver
--- compiles texts with g++ and runs them (spec/c/fake_compute.c). Its products are sums in f64.
+-- The CUDA text of our kernels computes the same as the CPU. The fake driver compiles the text with
+-- g++ and runs it (spec/c/fake_compute.c); its matrix products are sums in f64.
 
 local machine = dofile("spec/support/machine.lua")
 local has_gxx = os.execute("g++ --version >/dev/null 2>&1")
 local folder
 
---- What a script prints there. environment: "NAME=value …".
+--- What a script prints on that machine. environment: "NAME=value …".
 local function run(script, environment)
   return machine.run(folder, script, ("FAKE_CUDA=\"computes=1 tell=1\" FLAME_CACHE_DIR=%s/cache "
     .. "TMPDIR=%s %s"):format(folder, folder, environment or ""))
 end
 
---- A case, or why it can not run.
+--- A test, or a pending one with the reason why it can not run.
 local function case(title, test)
   it(title, has_gxx and test or function() pending "no g++" end)
 end
@@ -69,7 +69,7 @@ local function both(device)
   local opt = optim.AdamW(p, { lr = 0.1 })
   for _ = 1, 3 do
     opt:step()
-    for i = 1, 14 do                               -- two arrays change places, and one is added to
+    for i = 1, 14 do                               -- two arrays are exchanged, and one is added to
       local old = a[i] + 0
       a[i]:copy_(b[i])
       b[i]:copy_(old)
@@ -138,7 +138,8 @@ print(#here, far < 1e-6 or far)]]
   end)
 
   case("has the values of the next run where a replay's numbers could not be set", function()
-    for first, replays in pairs { [1] = 0, [2] = 0, [7] = 3 } do       -- refused from it on
+    -- captures are refused from this one on
+    for first, replays in pairs { [1] = 0, [2] = 0, [7] = 3 } do
       local text = run([[
 local x = flame.tensor({ 0.5, 1, 2 }, { device = "cuda" })
 local z = flame.tensor({ 0.5, 1, 2 }, { device = "cuda" })
@@ -278,7 +279,8 @@ __global__ void pick(const float *x, const int *at, float *y, int n) {
 flame.seed(1)
 local x = flame.rand(5):requires_grad_()
 local at = {}
-for i = 1, 400 do at[i] = i < 200 and 3 or i % 5 end      -- most warps meet at one element
+-- most threads of a warp add to the same element
+for i = 1, 400 do at[i] = i < 200 and 3 or i % 5 end
 k(x, flame.tensor(at, { dtype = "i32" }), 400):sum():backward()
 local g = x.grad:totable()
 for i, v in ipairs(g) do g[i] = ("%a"):format(v) end

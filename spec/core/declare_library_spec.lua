@@ -1,16 +1,17 @@
---- Every public function of the core library is declared (src/lua/declare.h), and docs/ops.md has
---- it as it is declared.
+--- Every public function of the core library is declared (src/lua/declare.h), and docs/ops.md shows
+--- its declaration.
 local flame = require "flame"
 local oracle = dofile "spec/support/declare_oracle.lua"
-flame.internal.load()                                     -- what is written in Lua
+-- loads the functions that are written in Lua
+flame.internal.load()
 local internal = flame.internal
 
---- The function of a text with a form on each line: it gives the number of the form and the
--- parameters.
+--- A function with these declarations, one form per line; it returns the number of the form and the
+--- parameters.
 
 local x = flame.ones(2, 3)
 
---- Calls of docs/ops.md by name, those that are declarations.
+--- The declarations in docs/ops.md, by name.
 local function declared_on_the_page()
   local calls = {}
   for line in io.lines("docs/ops.md") do
@@ -21,7 +22,7 @@ local function declared_on_the_page()
   end
   return calls
 end
---- Every function of the core library that is public, also under another name: name -> function.
+--- All public functions of the core library, also under other names: name -> function.
 local function core_functions()
   local all = {}
   local function look(t, prefix)
@@ -38,7 +39,7 @@ local function core_functions()
   end
   return all
 end
---- The texts of all forms, as the page has them, with this name.
+--- The texts of all forms with this name, in the page's format.
 local function texts_of(d, name)
   local texts = {}
   for k, form in ipairs(d) do
@@ -46,7 +47,7 @@ local function texts_of(d, name)
   end
   return table.concat(texts, "; ")
 end
---- A value that a parameter takes, by its atoms; nil: there is none here.
+--- A value that a parameter accepts, by its atoms; nil: none is known.
 local FIRST = { T = x, int = 1, num = 1, fn = print, dtype = "f32", str = "s", any = 1, bool = true,
   table = {} }
 local function value_for(p)
@@ -62,7 +63,8 @@ local function takes_table(p)
   end
 end
 
---- What is wrong of each public function of the core library: what check says of it, or nothing.
+--- Calls check for each public function of the core library, and lists the problems that it
+--- returns.
 local function all_that(check)
   local wrong, count = {}, 0
   for name, f in pairs(core_functions()) do
@@ -92,7 +94,8 @@ describe("every public function of the core library", function()
       local first = form.positional[1]
       local key = not first or form.options_first
       local place = key and first or form.positional[2]
-      if takes_table(place) or takes_table(first) then return end      -- it is the table's own key
+      -- it would be a key of the table that is passed
+      if takes_table(place) or takes_table(first) then return end
       local wrong = names[1] and names[1] .. "q" or "nothing"
       local args = { not key and value_for(first) or nil }
       args[#args + 1] = { [wrong] = 1 }

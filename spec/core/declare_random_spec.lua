@@ -2,7 +2,8 @@
 --- spec/support/declare_oracle.lua.
 local flame = require "flame"
 local oracle = dofile "spec/support/declare_oracle.lua"
-flame.internal.load()                                     -- what is written in Lua
+-- loads the functions that are written in Lua
+flame.internal.load()
 local nn = require "flame.nn"
 
 local declared = dofile "spec/support/declared.lua"
@@ -91,7 +92,7 @@ local function random_call()
   return args
 end
 
---- A call that the first form has a chance to take: values by the types of its text.
+--- A call that may fit the first form: values by the types in its text.
 local function likely_call(text)
   local args, o = { n = 0 }, nil
   if text:find("^%w+:") then args = { n = 1, layer } end
@@ -102,7 +103,8 @@ local function likely_call(text)
     if random(6) == 1 then v = random_value() end
     local named = o or random(5) == 1
     if not named then args.n = args.n + 1 args[args.n] = v end
-    if named or random(20) == 1 then o = o or {} o[name] = v end      -- sometimes both
+    -- sometimes by name and by position
+    if named or random(20) == 1 then o = o or {} o[name] = v end
   end
   if o then args.n = args.n + 1 args[args.n] = o end
   return args

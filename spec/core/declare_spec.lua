@@ -1,8 +1,9 @@
---- Declarations of functions (src/lua/declare.h): what arguments they take, and how they are told
---- what is wrong with them.
+--- Declarations of functions (src/lua/declare.h): which arguments they accept, and the messages for
+--- others.
 local flame = require "flame"
 local helper = require "spec.support.helper"
-flame.internal.load()                                     -- what is written in Lua
+-- loads the functions that are written in Lua
+flame.internal.load()
 local internal = flame.internal
 local nn = require "flame.nn"
 

@@ -1,5 +1,5 @@
---- A method called with a dot: x.sum() for x:sum() is told, with what to write, where the script's
---- line can be read; and nothing is said of calls that fail for another reason.
+--- A method called with a dot: the error for x.sum() in place of x:sum() says what to write, if the
+--- script's line can be read; errors of calls that fail for another reason do not.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local interpreter = dofile("spec/support/interpreter.lua")
@@ -12,7 +12,7 @@ describe("a method called with a dot", function()
   local x = flame.ones(2, 2)
   local M = { net = net, list = { x, { x } } }
 
-  --- The function is one line of this file; its message names the line and says so.
+  --- f is one line of this file; its message names that line and says what to write.
   local function dotted(op, write, f)
     local line = debug.getinfo(f, "S").linedefined
     assert.equal(("spec/core/dotted_spec.lua:%d: %s: called with a dot: write %s"):format(line, op,

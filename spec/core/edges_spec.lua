@@ -1,5 +1,5 @@
---- Values and slopes at poles, bounds and infinities, and the forms of arguments that PyTorch takes
--- beside the usual ones.
+--- Values and gradients at poles, bounds and infinities, and the less usual forms of arguments that
+--- PyTorch accepts.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 

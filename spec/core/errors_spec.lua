@@ -85,7 +85,7 @@ describe("an error", function()
       assert.equal("string", type(e), name)
       assert.equal(here, e:match("^(.-):%d+: [%w_.…%[%]]+: "), name .. ": " .. e)
     end
-    -- the thread sanitizer keeps a frame of each call that an error leaves, 65,536 at most
+    -- the thread sanitizer keeps a frame for each call that is left by an error, at most 65,536
     local seen, every = 0, os.getenv("FLAME_SANITIZE") == "thread" and 8 or 1
     for name, f in pairs(flame) do
       seen = seen + 1
@@ -135,7 +135,7 @@ describe("an error", function()
     pcall(flame.mean, flame.ones(2, { dtype = "i64" }))
     assert.equal("cast first: x:float()", flame.last_error().hint)
   end)
-  --- What f raised and what last_error tells of it.
+  --- What f raised, and what last_error says about it.
   local function told(f, ...)
     local ok, text = pcall(f, ...)
     assert.is_false(ok)
@@ -312,7 +312,8 @@ describe("what rests on a value that failed", function()
     local y, z = x + 1, flame.ones(3) * 2
     local part = y:unsqueeze(1)
     kept:copy_(x * 2)
-    local huge = flame.zeros(1000000, 1000000) + flame.rand(1000000, 1000000)      -- not to be had
+    -- more memory than there is
+    local huge = flame.zeros(1000000, 1000000) + flame.rand(1000000, 1000000)
     told(function() x:item() end)
     told(function() y:item() end)
     told(function() part:item() end)
@@ -320,7 +321,7 @@ describe("what rests on a value that failed", function()
     huge = ok and nil
     collectgarbage()
     collectgarbage()
-    pcall(kept.item, kept)                          -- the first read tells of the write
+    pcall(kept.item, kept)                          -- the first read reports the failed write
     assert.same({ 1 }, kept:totable())
     assert.same({ 2, 2, 2 }, z:totable())
   end)

@@ -1,6 +1,6 @@
 --- Names of PyTorch beyond the contract's list (lua/flame/ops/statistics.lua), positional forms of
 -- defaults, and what a script may do with functions that are written in Lua. spec/peer compares
--- values in bulk.
+-- many more values.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local T = flame.tensor
@@ -107,7 +107,7 @@ describe("names from PyTorch", function()
     assert.same({ { 2, 3, 3 }, { 1, 1, 2 } }, flame.tril_indices(3, 4, { offset = -1 }):totable())
     flame.stats("reset")
     local upper = flame.triu_indices(400, 300, 2, { dtype = "i32" })
-    assert.equal(0, flame.stats().launches)                     -- recorded, as everything
+    assert.equal(0, flame.stats().launches)                     -- it is only recorded, like all ops
     assert.equal("i32", upper.dtype)
     local written = flame.zeros(400, 300):index_put({ upper[1], upper[2] }, flame.ones(#upper[1]))
     assert.is_true(flame.equal(flame.ones(400, 300):triu(2), written))
@@ -212,7 +212,8 @@ describe("functions written in Lua", function()
       return flame.checkpoint(function(x) coroutine.yield(1) return x * 2 end, T { 3 })
     end)
     local ok, first = pcall(co)
-    assert.is_true(not ok or first == 1)          -- a C boundary in between may refuse, but says so
+    -- a C function in between may refuse to be yielded across, with an error
+    assert.is_true(not ok or first == 1)
   end)
 end)
 

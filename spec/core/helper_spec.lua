@@ -1,4 +1,5 @@
--- The assertions of spec/support/helper.lua: they pass on what is close and name what is not.
+-- The assertions of spec/support/helper.lua: they accept close values, and name the worst other
+-- one.
 
 describe("assert.close", function()
   it("allows the tolerance and no more", function()

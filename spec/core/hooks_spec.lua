@@ -1,5 +1,5 @@
--- What specs plant and provoke through flame.internal (src/base/hooks.h) is in builds for tests and
--- in no release. tools/test sets FLAME_RELEASE where a release runs this.
+-- The hooks by which specs plant bugs and failures (flame.internal, src/base/hooks.h) are in builds
+-- for tests and not in a release. tools/test sets FLAME_RELEASE when a release runs this.
 local flame = require "flame"
 local hooks = { "fail_alloc", "forget_plans", "plant", "interrupt", "budget", "enter_folder",
   "collector_waits" }
@@ -19,7 +19,8 @@ describe("#smoke a test hook", function()
       local file = assert(io.open(path, "rb"))
       local text = file:read("a")
       file:close()
-      assert.truthy(text:find("profile_start", 1, true))   -- what the release has is found this way
+      -- names that a release has are found this way
+      assert.truthy(text:find("profile_start", 1, true))
       for _, name in ipairs { "fail_alloc", "forget_plans", "enter_folder",
           "collector_waits", "FLAME_TEST_MACHINE" } do
         assert.is_nil(text:find(name, 1, true), name)
@@ -32,7 +33,7 @@ describe("#smoke a test hook", function()
       end)
     end
 
-    -- A folder in the place of the machine.
+    -- A folder in place of the machine's libraries.
     it("FLAME_TEST_MACHINE is in a build for tests", function()
       local pipe = assert(io.popen(("FLAME_TEST_MACHINE=/proc/nowhere '%s' --info 2>&1"):format(
         dofile "spec/support/interpreter.lua")))

@@ -280,7 +280,8 @@ describe("of several positions out of range", function()
       local a, b = x:index_select(1, ids { 1, 7 }), x:index_select(1, ids { 8, 1 })
       local c = square:matmul(square):index_select(1, ids { 9 })
       tells("index 7 at position 2", x.item, a:sum() + b:sum() + c:sum())
-      tells("index 8 at position 1", function() return b:totable() end)      -- each has its own
+      -- each value has its own error
+      tells("index 8 at position 1", function() return b:totable() end)
       tells("index 9 at position 1", function() return c:totable() end)
     end
   end)
@@ -290,7 +291,8 @@ describe("a write at a position out of range, found when it runs,", function()
   local internal = flame.internal
   local good, bad = ids({ 2 }), ids({ 9 })
   local function line() return debug.getinfo(2, "l").currentline end
-  --- x after the writes of f, once the first read has raised: for 'what' of x and each budget.
+  --- Compares x, after f has written to it and the first read has raised, with 'stored', for each
+  --- budget.
   local function after(f, stored, budget)
     local before = internal.budget(budget)
     local x = flame.zeros(3)
@@ -451,7 +453,8 @@ describe("a sum into places of a table", function()
     flame.eval(y, at, x)
     local before = flame.stats().launches
     flame.eval(y:index_add(1, at, x))
-    assert.equal(2, flame.stats().launches - before)                     -- a copy of y, and the sum
+    -- launches: a copy of y, and the sum
+    assert.equal(2, flame.stats().launches - before)
   end)
   it("names the first bad value by its position in the index", function()
     local at = flame.ones({ 300, 200 }, { dtype = "i64" })

@@ -1,6 +1,6 @@
--- What stands between a program and a GPU, as a user is told it. Each case is a machine: a folder
--- (FLAME_TEST_MACHINE) with copies of the fake driver under the names of the libraries that are
--- there, and files that tell WSL2 and containers apart; FAKE_CUDA says what the driver is like
+-- The messages that users get when a GPU can not be used. Each case is a machine: a folder
+-- (FLAME_TEST_MACHINE) with copies of the fake driver under the names of the installed libraries,
+-- and files by which WSL2 and containers are recognised; FAKE_CUDA configures the driver
 -- (spec/c/fake_cuda.c).
 
 local interpreter = dofile("spec/support/interpreter.lua")
@@ -12,7 +12,7 @@ local function sh(...) assert(os.execute((table.concat({ ... }, " ")))) end
 local all = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libcufft.so.12",
   "libcusolver.so.12", "libcublas.so.13", "libcudnn.so.9", "libnccl.so.2", "libnvidia-ml.so.1" }
 
---- The libraries but those named.
+--- All libraries except those named.
 local function without(...)
   local left, gone = {}, {}
   for _, name in ipairs { ... } do gone[name] = true end
@@ -34,7 +34,7 @@ local function machine(libraries, files, from)
   end
 end
 
---- Output and status of flame-lua there. fake: FAKE_CUDA; environment: further variables.
+--- Output and status of flame-lua on that machine. fake: FAKE_CUDA; environment: further variables.
 local function run(arguments, fake, environment)
   local pipe = assert(io.popen(("env -u CUDA_VISIBLE_DEVICES -u FLAME_DEVICE FLAME_CACHE_DIR=off %s "
     .. "FLAME_TEST_MACHINE=%s FAKE_CUDA=%s %s %s 2>&1"):format(environment or "", root,
@@ -487,8 +487,8 @@ print(pcall(function() return z:sum():item() end))]]
   end)
 end)
 
--- The page docs/troubleshooting.md shows these messages in blocks that are marked by the name of a
--- machine: each line stands in what a user sees there, in this order.
+-- The page docs/troubleshooting.md shows these messages in blocks marked with the name of a
+-- machine: each line must occur in what a user sees on that machine, in this order.
 describe("docs/troubleshooting.md", function()
   local function info(libraries, files, ...)
     machine(libraries, files)

@@ -1,6 +1,6 @@
 --- Every public name: flame.*, methods of tensors, nn, optim, data and clifford. Each has a text
--- and a signature (tools/meta.lua collects them; tools/docs puts them into docs/ops.md and into
--- the stub for editors), and stands in some spec. Run from the top of the tree.
+--- and a signature (tools/meta.lua collects them; tools/docs puts them into docs/ops.md and into
+--- the stub for editors), and occurs in some spec. Run from the top of the tree.
 require "spec.support.helper"
 local flame = require "flame"
 

@@ -1,12 +1,12 @@
---- What a user mistypes: every constructor of a module, an optimiser, a schedule or a loader
--- refuses an option that it does not have, naming it and the nearest that it has; calls refuse
--- what they can not use.
+--- Mistyped options: every constructor of a module, an optimiser, a schedule or a loader refuses an
+--- option that it does not have, and names it and the nearest one that it has; calls refuse values
+--- that they can not use.
 local flame = require "flame"
 local nn, optim, data = flame.nn, flame.optim, flame.data
 
 local refused = require("spec.support.helper").raises
 
---- An option with two letters swapped is refused, and the message says what may be meant.
+--- An option with two letters swapped is refused, and the message suggests the right one.
 local function mistyped(what, option, f)
   local wrong = option:gsub("^(.)(.)", "%2%1")
   local ok, message = pcall(f, { [wrong] = 1 })
@@ -16,8 +16,8 @@ local function mistyped(what, option, f)
     what .. ": " .. message)
 end
 
--- For each class an option that it has, and what its constructor needs
--- before; false: it takes no options.
+-- For each class one of its options, and the required arguments of its constructor; false: it takes
+-- no options.
 local function layer() return nn.TransformerEncoderLayer(4, 2) end
 local function of_decoder() return nn.TransformerDecoderLayer(4, 2) end
 local CLASSES = {
@@ -96,7 +96,7 @@ describe("options that do not exist", function()
           local args = required(e)
           args[#args + 1] = o
           local made = nn[name](table.unpack(args))
-          -- looks at them with its first input
+          -- a lazy module checks its options with its first input
           if name:find "^Lazy" then made(flame.ones(2, 2, 3, 3, 3)) end
         end)
         met = met + 1

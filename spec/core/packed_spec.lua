@@ -41,7 +41,8 @@ describe("packed sequences", function()
       local list = utils.unpack_sequence(p)
       local total = p.data:sum() + h:sum()
       local g = total:gradients({ v })[v]
-      eq(flame.zeros(2, 2), g({ 3, 4 }, 2))                         -- behind the end of the second
+      -- after the end of the second sequence
+      eq(flame.zeros(2, 2), g({ 3, 4 }, 2))
       for i, length in ipairs { 4, 2, 1 } do
         local y, h1, c1 = m(v({ 1, length }, { i, i }))
         eq(y:squeeze(2):detach(), list[i]:detach())

@@ -192,7 +192,7 @@ end)
 describe("places of the smallest and largest", function()
   math.randomseed(7)
   local LENGTHS = { 1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 100, 255, 256, 257, 300, 1023, 1025, 3000 }
-  --- Many ties, zeros of both signs, now and then a NaN.
+  --- Many ties, zeros of both signs, sometimes a NaN.
   local function element(dtype)
     local k = math.random(100)
     if dtype == "i32" then return math.random(0, 3) end
@@ -207,7 +207,7 @@ describe("places of the smallest and largest", function()
     return at
   end
   local function same(a, b) return a == b and (a ~= 0 or 1 / a == 1 / b) or a ~= a and b ~= b end
-  --- min and amin agree to the sign of zero: -0 is below 0 wherever it stands.
+  --- min and amin agree in the sign of zero: -0 is below 0 at any position.
   local function check(v, x, least)
     local better = least and function(b, a) return b < a end or function(b, a) return b > a end
     local value, at = x[least and "min" or "max"](x, 2)

@@ -70,7 +70,7 @@ describe("tostring", function()
   end)
 end)
 
---- f raises this text at a line of this file.
+--- Checks that f raises this text at a line of this file.
 local function refused(text, f)
   assert.matches("^spec/core/print_spec.lua:%d+: " .. text .. "$", select(2, pcall(f)))
 end

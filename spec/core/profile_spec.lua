@@ -1,6 +1,6 @@
---- Profiles beyond a row an op (inspect_spec): shares of what the device can do, regions, traces of
--- a GPU, ranges for NVIDIA's tools, and flame graphs. GPUs are the fake driver's, in a separate
--- process.
+--- More on profiles, after the rows in inspect_spec: shares of the device's peak rates, regions,
+--- traces of a GPU, ranges for NVIDIA's tools, and flame graphs. GPUs are those of the fake driver,
+--- in a separate process.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local refused = helper.raises
@@ -12,7 +12,7 @@ end
 
 -- ---- traces -------------------------------------------------------------------------------------
 
---- The tracks of a trace, which is held against its form: name -> events {name, cat, from, to}.
+--- The tracks of a trace, after a check of its format: name -> events {name, cat, from, to}.
 local function tracks_of(text)
   assert.truthy(text:find('^{"displayTimeUnit":"ms","traceEvents":%[\n'))
   assert.truthy(text:find("\n]}\n$"))
@@ -35,7 +35,7 @@ local function tracks_of(text)
   return tracks
 end
 
---- Events of a track lie beside or in each other; 0.001: times are rounded to 0.0001.
+--- Events of a track are disjoint or nested; 0.001: times are rounded to 0.0001.
 local function nests(list)
   table.sort(list, function(a, b)
     return a.from < b.from or (a.from == b.from and a.to > b.to)
@@ -285,7 +285,7 @@ describe("flame.flamegraph", function()
         '<title>([%w_]+) .-</title><rect x="([%d.]+)" y="(%d+)" width="([%d.]+)"') do
       rows[name] = rows[name] or { tonumber(x), tonumber(y), tonumber(w) }
     end
-    local first = rows["function"]                  -- called by C, where it has no name
+    local first = rows["function"]                  -- called from C, where it has no name
     assert.equal(first[2] + 17, rows.leaf[2])
     assert.is_true(rows.leaf[1] >= first[1] and rows.leaf[3] <= first[3])
   end)

@@ -180,7 +180,8 @@ describe("other forms", function()
     local y = flame.dropout2d(flame.ones(2, 6, 3, 3))
     eq(y:amax({ 3, 4 }), y:amin({ 3, 4 }))
     assert.is_true(y:amin():item() == 0 and y:amax():item() == 2)
-    local z = flame.dropout3d(flame.ones(8, 2, 2, 2))               -- no batch: channels come first
+    -- without a batch: channels come first
+    local z = flame.dropout3d(flame.ones(8, 2, 2, 2))
     eq(z:amax({ 2, 3, 4 }), z:amin({ 2, 3, 4 }))
     local w = flame.dropout1d(flame.ones(2, 6, 3))
     eq(w:amax(3), w:amin(3))

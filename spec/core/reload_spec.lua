@@ -1,5 +1,5 @@
--- flame.reload: a module's file is run again while objects of its classes live; what was trained
--- goes on.
+-- flame.reload: a module's file is run again while objects of its classes exist; training
+-- continues.
 
 local flame = require "flame"
 
@@ -69,7 +69,7 @@ describe("flame.reload", function()
     for _ = 1, 40 do last = step() end
     assert.is_true(last < doubled and last < first)
     assert.equal(62, opt:state_of(p).step)
-    other = m.make()                                  -- of the class that is there
+    other = m.make()                                  -- an object of the existing class
     assert.equal(getmetatable(net), getmetatable(other))
     assert.equal("new", other:name())
   end)

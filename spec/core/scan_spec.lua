@@ -1,5 +1,5 @@
--- FLAME_CHECK=nan: windows are planned and run as ever, and one in which a NaN is made is run again
--- op by op (src/engine/scan.c).
+-- FLAME_CHECK=nan: windows are planned and run as usual, and one that makes a NaN is run again op
+-- by op (src/engine/scan.c).
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end

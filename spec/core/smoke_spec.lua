@@ -1,5 +1,5 @@
--- The module in short, in any interpreter: run under flame-lua and, being marked #smoke, with
--- flame.so under the stock lua5.4.
+-- A short test of the module for any interpreter: it runs under flame-lua and, as it is marked
+-- #smoke, also with flame.so under the stock lua5.4.
 
 local flame = require "flame"
 local helper = require "spec.support.helper"

@@ -1,5 +1,5 @@
 -- Comparing two computations (flame.compare, flame.bisect), and an op replaced by a function
--- (flame.use): what is said is what a user reads.
+-- (flame.use), with the messages that users read.
 
 local flame = require "flame"
 local nn = require "flame.nn"
@@ -8,7 +8,8 @@ local refused = require("spec.support.helper").raises
 
 local function line() return debug.getinfo(2, "l").currentline end
 
---- Not the same; what is said, where it names the line.
+--- Checks that the comparison finds a difference, and what the message says; at: the line that it
+--- names.
 local function differs(at, pattern, ...)
   local same, where = flame.compare(...)
   assert.is_false(same)

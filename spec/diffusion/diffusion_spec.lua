@@ -1,8 +1,8 @@
--- flame.diffusion: schedules by their formulas, samplers against closed forms on normal data.
+-- flame.diffusion: schedules against their formulas, samplers against closed forms for normal data.
 --
--- Of data with mean M and deviation S, x(t) = a x + s e is normal with mean a M and variance
--- v = a² S² + s²; so the best predictions are linear in x(t), and the way without noise leads from
--- a M + z sqrt(v) to M + S z: what a sampler is compared with, and its order seen.
+-- For data with mean M and deviation S, x(t) = a x + s e is normal with mean a M and variance v =
+-- a² S² + s². So the best predictions are linear in x(t), and deterministic sampling leads from a M
+-- + z sqrt(v) to M + S z. Samplers are compared with that, which also shows their order.
 local flame = require "flame"
 local diffusion = require "flame.diffusion"
 
@@ -21,7 +21,7 @@ local function best(schedule, prediction)
     return prediction == "v_prediction" and noise * a - clean * s or noise
   end
 end
---- Noise at the last time and the data that the way without noise leads to.
+--- Noise at the last time, and the data to which deterministic sampling leads from it.
 local function ends(schedule)
   local share = schedule.alphas_cumprod[-1]:item()
   local z = flame.tensor({ { -2 }, { -0.3 }, { 0.4 }, { 1.7 } }, F64)
@@ -132,14 +132,15 @@ describe("samplers", function()
     for i = 3, 5 do
       local l, _, s = log(times[i])
       local m, _, r = log(times[i + 1])
-      -- of exp(u) (0.3 - 0.7 u + 0.2 u²)
+      -- the integral of exp(u) (0.3 - 0.7 u + 0.2 u²)
       local function integral(u) return math.exp(u) * (1.4 - 1.1 * u + 0.2 * u * u) end
       assert.close(r / s * at[i - 1] + r * (integral(m) - integral(l)), at[i], 1e-11)
     end
   end)
   it("ddpm has the mean and variance of its chain, which are nearly the data's", function()
     for _, variance in ipairs { "small", "large" } do
-      -- the chain in numbers: x before = A x + B + noise, from the normal x at the last time
+      -- the chain as numbers: the x before is A x + B + noise, beginning with a normal x at the
+      -- last time
       local short = diffusion.schedule(200, { beta_start = 5e-4, beta_end = 0.1 })
       local share = short.alphas_cumprod:totable()
       share[0] = 1
@@ -232,7 +233,7 @@ describe("flow matching", function()
   it("has a loss whose least value is what the data leave open", function()
     flame.seed(6)
     local x = flame.randn({ 200000, 1 }, F64) * S + M
-    -- of data - noise, given (1 - t) noise + t data: S² / v(t)
+    -- the variance of data - noise, given (1 - t) noise + t data, is S² / v(t)
     local least = 0
     for i = 1, 1000 do
       local t = (i - 0.5) / 1000

@@ -227,8 +227,8 @@ describe("collectives", function()
       local w = flame.zeros(300):requires_grad_()
       local opt = flame.optim.SGD({ w }, { lr = 15 })
       local plans, bytes
-      -- While nothing is found dead plans keep all, and serve whatever is found dead later, which
-      -- depends on time (engine/collect.c).
+      -- With the collector stopped plans keep all values, so that they do not depend on when the
+      -- collector finds dead ones (engine/collect.c).
       collectgarbage "stop"
       for step = 1, 1000 do
         if step == 21 then collectgarbage "restart" end
@@ -254,7 +254,7 @@ describe("collectives", function()
   end)
 end)
 
--- What hangs or is ended within seconds: the start of CUDA, which takes some, is not part of it.
+-- For cases that hang or end within seconds: without CUDA, which takes seconds to start.
 local HERE <const> = "FLAME_THREADS=1 FLAME_DEVICE=cpu"
 
 describe("a group in which something is wrong", function()
@@ -385,10 +385,11 @@ describe("a group in which something is wrong", function()
 end)
 
 describe("ranks that meet over TCP", function()
-  --- What each of the processes says that are started with these variables, a list of texts.
+  --- What each process prints when the processes are started with these variables: a list of texts.
   local function meet(processes, limit)
     local program, out, pipes = dofile("spec/support/interpreter.lua"), {}, {}
-    local job = os.tmpname()                             -- of no other run of these specs
+    -- a name that no other run of these specs uses
+    local job = os.tmpname()
     os.remove(job)
     for k, with in ipairs(processes) do
       local text = ("print(pcall(require(\"flame.distributed\").init, { timeout = %g }))"):format(

@@ -10,13 +10,14 @@ local over_mpi, over_tcp, over_both = group.cases(it, pending)
 local on_gpu = os.getenv "FLAME_DEVICE" == "cuda"
 
 describe("data_parallel", function()
-  -- Both have the same batches: each rank its part of one, the reference all parts in turn.
+  -- Ranks and reference have the same batches: each rank its part of a batch, the reference all
+  -- parts in turn.
   local TRAINED = [[
     local nn, optim = flame.nn, flame.optim
     local function make()
       return nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.BatchNorm1d(7), nn.Linear(7, 3) }
     end
-    flame.seed(r)                                       -- parameters of rank 1 are everyone's
+    flame.seed(r)                                       -- all ranks get the parameters of rank 1
     local net, alone = distributed.data_parallel(make():eval(), OPTIONS), make():eval()
     flame.seed(100)
     alone:load_state_dict(net:state_dict())
@@ -31,7 +32,8 @@ describe("data_parallel", function()
       loss:backward()
       for k = 1, n do (((alone(xs[k]) - ys[k]) ^ 2):mean() / n):backward() end
       for k = 1, #a do assert(flame.equal(a[k].grad, b[k].grad), step) end
-      if step == 1 then                                  -- and in another order of sums: a whole batch
+      -- also with the whole batch, where sums have another order
+      if step == 1 then
         local one = make():eval()
         one:load_state_dict(net:state_dict());
         ((one(xs:reshape(n * 6, 5)) - ys:reshape(n * 6, 3)) ^ 2):mean():backward()
@@ -49,7 +51,8 @@ describe("data_parallel", function()
   end
 
   over_both("gives each rank the gradients, bit for bit, of one that adds up all parts", function()
-    -- a comparison of names, 6 parameters and 3 buffers; then a bucket a step, on a GPU 6 arrays
+    -- collectives: a comparison of names, 6 parameters and 3 buffers; then one bucket per step, on
+    -- a GPU 6 arrays
     agree(2, on_gpu and "1210\n" or "210\n", trained("{}", 200))
     agree(4, on_gpu and "610\n" or "110\n", trained("{}", 100))
   end)
@@ -93,7 +96,8 @@ describe("data_parallel", function()
         for k, half in ipairs { true, false } do
           nets[k] = distributed.data_parallel(make(), { ordered = true, half = half, bucket = 100 })
         end
-        nets[1][1].weight:register_hook(function(g)        -- ranks may compute it when they like
+        -- ranks may compute it at different times
+        nets[1][1].weight:register_hook(function(g)
           if r == 1 then g:sum():item() end
         end)
         for step = 1, 4 do
@@ -130,7 +134,7 @@ describe("data_parallel", function()
       assert(not pcall(distributed.no_sync, error, "mine"))
       pass { 10, 10 * r }
       assert(flame.equal(w.grad, flame.tensor {{ 11, 16.5 }}))
-      w.grad:mul_(2)                                    -- no view of a bucket
+      w.grad:mul_(2)                                    -- the gradient is not a view of a bucket
       assert(flame.equal(w.grad, flame.tensor {{ 22, 33 }}))
       print "good"]])
   end)
@@ -214,7 +218,7 @@ describe("shard_state", function()
         end
       end
       train(3)
-      opt = distributed.shard_state(other)              -- with the state that is there
+      opt = distributed.shard_state(other)              -- with the existing state
       assert(opt == other and not pcall(distributed.shard_state, opt))
       train(5)
       local n = 0
@@ -224,7 +228,7 @@ describe("shard_state", function()
       end
       assert(#opt.groups[1].params == 3 and opt.steps == 8)
       assert(distributed.all_reduce(flame.tensor(n)):item() == 6 and n < 6 and n > 0)
-      -- what the ranks save is together what one process has
+      -- together the ranks save what one process has
       local saved, all = opt:state_dict(), 0
       for i = 1, 6 do
         local mine = saved.state[i]
@@ -245,7 +249,7 @@ describe("shard_state", function()
       local x = flame.randn(32, 5)
       local y, net = x:sum(2, true), nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 1) }
       local opt, state = optim.AdamW(net:parameters(), { lr = 0.01 }), nil
-      if from > 0 then                          -- the parts of all ranks that there were
+      if from > 0 then                          -- the parts of all ranks of the earlier run
         local all
         for k = 1, 2 do
           local part = flame.load(kept .. "/opt" .. k)

@@ -1,4 +1,4 @@
---- What the environment says of a group: the launchers' variables, and the library of MPI.
+--- How a group is found in the environment: the launchers' variables, and the library of MPI.
 require "spec.support.helper"
 
 describe("the environment of a group", function()

@@ -1,6 +1,6 @@
---- Collectives of GPU arrays without a GPU: processes with the fake driver (spec/c/fake_cuda.c)
--- and a fake NCCL, whose arrays meet in shared memory (spec/c/fake_nccl.c). Kernels write nothing
--- there, so cases are made of what is uploaded.
+--- Collectives of GPU arrays without a GPU: processes with the fake driver (spec/c/fake_cuda.c) and
+--- a fake NCCL that exchanges arrays through shared memory (spec/c/fake_nccl.c). Kernels write
+--- nothing in this driver, so cases use only uploaded values.
 require "spec.support.helper"
 local ranks = require "spec.support.ranks"
 local interpreter = dofile("spec/support/interpreter.lua")
@@ -12,7 +12,8 @@ setup(function()
   sh("rm", machine, "&& mkdir", machine)
   for _, name in ipairs { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libnccl.so.2" } do
     sh("ln -s $(realpath", interpreter:match("^(.*)/[^/]*$") .. "/spec/fake_cuda.so)",
-      machine .. "/" .. name)                            -- one file: one state of all libraries
+      -- links to one file, so that all libraries share their state
+      machine .. "/" .. name)
   end
 end)
 teardown(function() sh("rm -rf", machine) end)
@@ -179,7 +180,8 @@ describe("collectives of GPU arrays", function()
       local total = 0
       for k = 1, 4 do total = total + (w[k] * flame.randn(8 * k)):sum() end
       total:backward()
-      local function send(k, joins)                        -- those of a bucket join the next
+      -- collectives of a bucket join the next one
+      local function send(k, joins)
         local g = w[k].grad:detach()
         w[k].grad = flame.internal.call("collective", "all_reduce", { g },
           { 1, 0, 0, 1, 1, joins, 0, 0, 1, 8 * k }, g.shape, g.dtype)

@@ -4,7 +4,8 @@ require "spec.support.helper"
 local ranks = require "spec.support.ranks"
 local interpreter = dofile("spec/support/interpreter.lua")
 
--- f64 sums of at most 64 terms of about the size of the largest: 64 roundings, and a few more.
+-- The tolerance: f64 sums of at most 64 terms, about as large as the largest: 64 roundings and a
+-- few more.
 local TEXT = [=[
 arg = nil
 local parallel = dofile(os.getenv("TOP") .. "/examples/tensor_parallel.lua")

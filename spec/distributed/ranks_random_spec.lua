@@ -1,6 +1,7 @@
---- Random programs of collectives, ops, writes and gradients over several ranks. What ranks call is
--- the same; when they read, evaluate, collect or drop values is each rank's own. Each also
--- computes the values of all ranks by itself, without a collective; both must have the same bits.
+--- Random programs of collectives, ops, writes and gradients over several ranks. All ranks make the
+--- same calls, but each reads, evaluates, collects and drops values at its own times. Each rank
+--- also computes the values of all ranks by itself, without a collective; both must have the same
+--- bits.
 require "spec.support.helper"
 local ranks = require "spec.support.ranks"
 
@@ -14,7 +15,7 @@ local function generator(seed)
   end
 end
 
--- A value: real, this rank's; all, by rank, computed here. Shape (n, 2).
+-- A value of shape (n, 2): real, that of this rank; all, by rank, computed on this rank.
 local function value(draw)
   local v = { all = {} }
   for k = 1, n do v.all[k] = flame.full({ n, 2 }, draw(9)) + flame.arange(2 * n):reshape(n, 2) * k end
@@ -56,7 +57,7 @@ local steps = {
     for j = 1, n do parts[j] = a.all[j][{ { k, k } }] end
     return flame.cat(parts, 1)
   end) end,
-  function(a, _, draw)                                   -- round the ring by one
+  function(a, _, draw)                                   -- passed round the ring by one
     local from = draw(n)
     local to = from %% n + 1
     local y = a.real * 2
@@ -64,12 +65,13 @@ local steps = {
     if r == to then y = distributed.receive(a.real, from) end
     return each(y, function(k) return k == to and a.all[from] or a.all[k] * 2 end)
   end,
-  function(a, b)                                         -- a write, of what a collective gave
+  function(a, b)                                         -- a write of the result of a collective
     local y = a.real:clone()
     y:add_(distributed.all_reduce(b.real) * 0.125)
     return each(y, function(k) return a.all[k] + total(b.all) * 0.125 end)
   end,
-  function(a)                                            -- a gradient, a collective as well
+  -- a gradient, which is a collective as well
+  function(a)
     local x = a.real:detach():requires_grad_()
     local y = distributed.all_reduce(x * x);
     (y * (0.01 * r)):sum():backward()
@@ -118,7 +120,7 @@ describe("random programs over ranks", function()
     { 2, "FLAME_BUDGET=$((5 * OMPI_COMM_WORLD_RANK + 1))" }, { 4, "FLAME_BUDGET=17" },
   } do
     it(("agree with what each computes alone: %d ranks, %s"):format(case[1], case[2]), function()
-      for first = 1, 60, 15 do       -- a group has 100 s, on a GPU with its compiler
+      for first = 1, 60, 15 do       -- a group has 100 s, which on a GPU include compiling
         local out = run(case[1], first, 15, { by = "tcp", with = case[2] })
         for k = 1, case[1] do assert.equal("good\n", out[k]) end
       end

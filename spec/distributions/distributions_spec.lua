@@ -1,5 +1,5 @@
--- flame.distributions: values against SciPy's and PyTorch's (reference.lua), gradients, forms,
--- mistakes. Draws are in draws_spec.lua.
+-- flame.distributions: values against those of SciPy and PyTorch (reference.lua), gradients, shapes
+-- and dtypes, mistakes. Draws are in draws_spec.lua.
 local flame = require "flame"
 local D = require "flame.distributions"
 local reference = dofile "spec/distributions/reference.lua"
@@ -68,7 +68,8 @@ describe("distributions: gradients", function()
     assert.same({ 1 }, slope({ 1 }, function(p) return D.Geometric(p):log_prob(0) end))
     assert.allclose({ -2 / 3, 1 / 3, -2 / 3 }, slope({ 0, 1, 0.5 }, function(p)
       return D.Categorical(p):log_prob(2) end))
-    for _, of in ipairs { D.Bernoulli, D.Categorical } do   -- infinite: large, of the right sign
+    -- the limit is infinite: large, with the right sign
+    for _, of in ipairs { D.Bernoulli, D.Categorical } do
       local g = slope(ends, function(p) return of(p):entropy() end)
       assert.is_true(g[1] > 30 and g[1] < 1e3)
     end
@@ -120,7 +121,7 @@ describe("distributions: forms", function()
     assert.allclose(D.Binomial(5, { probs = g.probs }):log_prob(2),
       D.Binomial(t(5), { logits = t(0.4) }):log_prob(2))
   end)
-  --- One of each, of a batch of this shape and dtype.
+  --- One distribution of each kind, with a batch of this shape and dtype.
   local function one_of_each(shape, dtype)
     local function c(v) return flame.full(shape, v, { dtype = dtype }) end
     local o, more = { dtype = dtype }, table.move(shape, 1, #shape, 1, {})

@@ -1,6 +1,6 @@
--- Draws of flame.distributions against the distribution functions (Kolmogorov and Smirnov, and
--- Pearson where there are counts), with fixed seeds; each check is shown to tell draws of a
--- parameter that is a tenth off. Gradients of draws against differences and closed forms.
+-- Draws of flame.distributions against the distribution functions (Kolmogorov-Smirnov tests, and
+-- Pearson's for counts), with fixed seeds; each check must reject draws with a parameter that is a
+-- tenth off. Gradients of draws against differences and closed forms.
 local flame = require "flame"
 local D = require "flame.distributions"
 local reference = dofile "spec/distributions/reference.lua"
@@ -10,17 +10,19 @@ local F64 <const> = { dtype = "f64" }
 local t, make, title = made.tensor, made.make, made.title
 local N <const> = 20000
 
--- ---- what does not fit --------------------------------------------------------------------------
--- Each gives a number that is above 1 for one in a thousand seeds where the draws are right.
+-- ---- measures of misfit ------------------------------------------------------------------------
+--- Each gives a number that, for correct draws, is above 1 for one seed in a thousand.
 
---- The largest distance between the shares of sorted draws and the distribution function.
+--- The largest distance between the empirical distribution of sorted draws and the distribution
+--- function.
 local function by_cdf(d, x)
   local n = x:numel()
   local p, i = d:cdf((x:reshape(-1):double():sort(1))), flame.arange(1, n, F64)
   local worst = (i / n - p):maximum(p - (i - 1) / n):amax():item()
   return worst / (1.95 / math.sqrt(n))                   -- exp(-2 1.95²) = 0.0005 on either side
 end
---- The sum of squares of deviations of counts, over cells of 5 or more and what is left.
+--- The sum of squared deviations of counts, over cells with an expected count of at least 5 and one
+--- for the rest.
 local function by_counts(d, x)
   local low, high = math.tointeger(x:amin():item()), math.tointeger(x:amax():item())
   local n, chi, cells, rest, many = x:numel(), 0, 0, 1, 0
@@ -33,7 +35,8 @@ local function by_counts(d, x)
   end
   if rest * n >= 5 then chi, cells = chi + (n - many - rest * n) ^ 2 / (rest * n), cells + 1
   elseif n - many > 20 then return math.huge end
-  -- mean cells - 1, deviation sqrt(2 (cells - 1)); Wilson and Hilferty for 3.3 deviations
+  -- mean cells - 1, deviation sqrt(2 (cells - 1)); the bound of 3.3 deviations by Wilson and
+  -- Hilferty
   local f = math.max(cells - 1, 1)
   return chi / (f * (1 - 2 / (9 * f) + 3.3 * math.sqrt(2 / (9 * f))) ^ 3)
 end
@@ -43,8 +46,8 @@ local function by_correlation(x, y)
   local r = (x * y):mean() / (x:square():mean() * y:square():mean()):sqrt()
   return math.abs(r:item()) * math.sqrt(x:numel()) / 3.3
 end
---- Shares: each is a beta variate, and so is the second of what the first leaves, without regard
---- to the first.
+--- For a Dirichlet distribution: each component is a beta variate, and so is the second divided by
+--- one minus the first, independently of the first.
 local function by_margins(d, x)
   local a = d.concentration
   local total, worst = a:sum(), 0
@@ -54,7 +57,8 @@ local function by_margins(d, x)
   return math.max(worst, by_cdf(D.Beta(a[2], total - a[1] - a[2]), second),
     by_correlation(first, second))
 end
---- Vectors: with the root taken off, independent normal numbers.
+--- For vectors: multiplied with the inverse root of the covariance they are independent normal
+--- numbers.
 local function by_whitening(d, x)
   local z = flame.linalg.solve_triangular(d.scale_tril, (x - d.loc):t(), { upper = false })
   local worst = by_cdf(D.Gamma(t(z:size(1) / 2), t(0.5)), z:square():sum(1))
@@ -80,11 +84,12 @@ local continuous = {
   { "Gamma", 4.5, 0.1 }, { "Gamma", 900, 3 }, { "Beta", 0.2, 0.3 }, { "Beta", 2, 5 },
   { "Beta", 300, 40 }, { "StudentT", 1.5, 1, 2 }, { "StudentT", 30, 0, 1 },
 }
-local samplers = {}                    -- {title, distribution, one a tenth off, check}
+-- {title, distribution, one with a parameter a tenth off, check}
+local samplers = {}
 local function add(name, right, wrong, misfit)
   samplers[#samplers + 1] = { name, right, wrong, misfit }
 end
---- The arguments with the k-th a tenth larger.
+--- The arguments, with the k-th made a tenth larger.
 local function off(args, k)
   local out = { table.unpack(args) }
   out[k] = out[k] * 1.1
@@ -332,14 +337,14 @@ describe("distributions: gradients of draws", function()
     local d = D.Gamma(t(a):requires_grad_(true), 1)
     local p = d:cdf(t(x)):detach()
     local q = D.Gamma(t(a), 1):icdf(p)
-    local inner = p:gt(1e-300):logical_and(p:lt(0.99))   -- beyond, p has no digits of 1 - p
+    local inner = p:gt(1e-300):logical_and(p:lt(0.99))   -- elsewhere p has lost the digits of 1 - p
     assert.allclose(flame.where(inner, t(x), 0), flame.where(inner, q, 0), { rtol = 1e-9 })
     local shared = {}
     require "flame.distributions.share"(shared)
     assert.allclose(slope, shared.gamma_slope(t(a), t(x):log()), { rtol = 1e-11 })
   end)
   local COUNT <const> = 40
-  --- make(p) for parameters p that are all but the k-th as they were, which is moved by h.
+  --- make(params) with the k-th parameter moved by h: its central difference.
   local function difference(f, params, k)
     local h = params[k]:abs():amax():item() * 1e-5
     local function moved(by)
@@ -349,8 +354,8 @@ describe("distributions: gradients of draws", function()
     end
     return (moved(h) - moved(-h)) / (2 * h)
   end
-  --- Gradients of draws by each parameter, an element each, are differences of 'again', which gives
-  --- the same draws for other parameters.
+  --- Gradients of draws by each parameter, element by element, must agree with differences of
+  --- 'again', which gives the same draws for other parameters.
   local function agree(name, args, again_of)
     local params, tracked = {}, {}
     for i, v in ipairs(args) do
@@ -379,7 +384,7 @@ describe("distributions: gradients of draws", function()
       end)
     end)
   end
-  --- A gamma variate of concentration a, drawn now, as a function of the concentration.
+  --- Draws a gamma variate with concentration a, and returns it as a function of the concentration.
   local function variate(a)
     local one = D.Gamma(a, t(1):expand(a.shape))
     local p = one:cdf(one:sample())
@@ -425,7 +430,7 @@ describe("distributions: gradients of draws", function()
         D.AffineTransform(a, m), D.SigmoidTransform() }):rsample(3)
     end, { loc, scale, t(0.7):requires_grad_(true) })
   end)
-  --- Mean over draws of f(x), differentiated by the parameters.
+  --- The gradients of the mean of f(x) over draws by the parameters.
   local function slopes(make_one, f, ...)
     flame.seed(11)
     local params = {}

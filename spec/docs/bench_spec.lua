@@ -1,5 +1,4 @@
--- The benchmarks that bench/gpu_peer.py compares with PyTorch, each once, at
--- sizes for a specification.
+-- The benchmarks that bench/gpu_peer.py compares with PyTorch, each run once at a small size.
 local interpreter = dofile("spec/support/interpreter.lua")
 local device = os.getenv("FLAME_DEVICE") or "cpu"
 
@@ -40,7 +39,8 @@ describe("the worker of the benchmarks", function()
     local f <close> = assert(io.open("bench/gpu_peer.py"))
     local known, asked = {}, 0
     for _, name in ipairs(names) do known[name] = true end
-    for name in f:read("a"):gmatch('cases%["([%w_]+)"') do       -- "softmax_" is one a dtype
+    -- "softmax_" has one case per dtype
+    for name in f:read("a"):gmatch('cases%["([%w_]+)"') do
       asked = asked + 1
       assert.is_true(known[name] or known[name .. "f32"] and known[name .. "bf16"], name)
     end

@@ -1,11 +1,11 @@
--- What the pages and examples call is there: every name of flame and its modules in their Lua, and
--- every key in the table that ends a call, also in blocks and branches that no spec runs. The keys
--- are those of the editor's stub, which tools/docs makes from the declarations.
+-- Names in the pages and examples exist: every name of flame and its modules in their Lua code, and
+-- every key in a table at the end of a call, also in blocks and branches that no spec runs. The
+-- known keys are those of the editor's stub, which tools/docs makes from the declarations.
 
 local flame = require "flame"
 
 local modules = { nn = true, optim = true, data = true, plot = true, distributions = true }
--- whose last table holds the user's values, not options
+-- functions that take the user's values, not options, in their last table
 local takes_values = { save = true, export = true, gradients_table = true, ["nn.ModuleDict"] = true,
   ["nn.ParameterDict"] = true }
 
@@ -54,7 +54,7 @@ local function last_table(text, at)
   return (t:gsub("%b{}", ""):gsub("%b()", ""))
 end
 
---- Names and keys in 'text' that are not declared; and how many were looked at.
+--- Names and keys in 'text' that are not declared, and the number of those checked.
 local function unknown_in(text)
   local found, count = {}, 0
   for head, name, at in text:gmatch("%f[%w_.]([%a_]+)%.([%a_][%w_]*[%w_.]*)%s*()[%({]") do
@@ -93,7 +93,7 @@ describe("a call in docs/ and examples/", function()
 end)
 
 describe("docs/ops.md", function()
-  --- The functions in the page's tables that no code in 'code' calls; aliases are left out.
+  --- The functions in the page's tables that are not called in 'code'; aliases are left out.
   local function without_example(page, code)
     local found = {}
     for name, about in page:gmatch("\n| `([%w_.:]+)%([^\n]-` | ([^\n]*) |") do

@@ -1,16 +1,16 @@
--- The pages: README.md and docs/*.md say what is so. Of each page
+-- The pages README.md and docs/*.md are true. For each page
 --   * the ```lua blocks run in order, as one program in a separate process, in an empty
 --     folder and on the CPU. What a line prints must be the comment after it
 --         print(x.shape[1])        --> 2
 --     or, for several lines of output, the comment lines "--> …" below it. Blanks count as
 --     one, "…" in a comment stands for anything. A block marked "lua norun" is a fragment:
---     it must compile, no more. What stands in ```plan blocks must be among what the program
---     writes to the standard error (plans, with flame.debug(1));
+--     it must compile, no more. Lines of ```plan blocks must be among those that the program writes
+--     to the standard error (plans, with flame.debug(1));
 --   * its pictures, ![…](…), are what its code, or that of another page, writes under these names;
---     those in gallery/ are the matter of spec/docs/gallery_spec.lua;
+--     spec/docs/gallery_spec.lua checks those in gallery/;
 --   * relative links lead to files and headings that exist;
 --   * commands in ```sh blocks are make targets, files of the tree or well-known programs;
--- and the C of embedding.md is examples/embed.c, compiles and prints what the page says.
+-- and the C of embedding.md is examples/embed.c, compiles, and prints what the page says.
 
 local interpreter = dofile("spec/support/interpreter.lua")
 local markdown = dofile("tools/book/markdown.lua")
@@ -66,7 +66,7 @@ end
 
 local function squeeze(s) return (s:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")) end
 
---- Program of a page with every line at its place, and what is to be printed by line.
+--- The program of a page, with every line at its place, and the expected output by line.
 local function program_of(text)
   local code, wanted, last = {}, {}, 0
   for _, block in ipairs(blocks_of(text)) do
@@ -90,8 +90,8 @@ local function program_of(text)
   return code, wanted
 end
 
--- Stands before the first line of every page: print notes the page's line, also where a function of
--- the library prints.
+-- Put before the first line of every page: makes print note the page's line, also when a function
+-- of the library prints.
 local preamble = [[do local out, show, pack = assert(io.open("printed", "wb")), tostring, table.pack; out:setvbuf("no") ]] ..
   [[local page = debug.getinfo(1, "S").source ]] ..
   [[function print(...) local t, k = pack(...), 2; ]] ..
@@ -116,8 +116,7 @@ local function agrees(wanted, text)
   return text:find("^" .. pattern .. "$") ~= nil
 end
 
--- The defaults of a newcomer; and sanitizers let an allocation beyond all
--- bounds fail, as malloc does.
+-- The defaults of a new user; and sanitizers that let a huge allocation fail, as malloc does.
 local environment = "env -u LUA_INIT -u FLAME_EAGER -u FLAME_BUDGET -u FLAME_DEBUG FLAME_DEVICE=cpu " ..
   'ASAN_OPTIONS="$ASAN_OPTIONS:allocator_may_return_null=1" TSAN_OPTIONS="$TSAN_OPTIONS:allocator_may_return_null=1"'
 
@@ -197,7 +196,7 @@ local function make_targets()
   return targets
 end
 
---- Built files are named as in the default build; the one under test may lie elsewhere.
+--- Paths of built files are those of the default build; the build under test may be elsewhere.
 local function in_tree(path)
   return exists(path) or exists((path:gsub("^build/", build .. "/")))
 end

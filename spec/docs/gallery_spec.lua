@@ -1,10 +1,11 @@
--- The programs of examples/gallery: each is run at its small size, by spec/support/gallery.lua,
--- which compares the gradient of a step with differences. Each writes a picture and its measure,
--- whose bar is stated here, in the program's last line, and on the page docs/gallery.md.
+-- The programs of examples/gallery: spec/support/gallery.lua runs each at a small size, and
+-- compares the gradient of a step with differences. Each writes a picture and a measure of success,
+-- with a bar that is stated here, in the program's last line, and on the page docs/gallery.md.
 
 local interpreter = dofile("spec/support/interpreter.lua")
 
--- program -> ending of its picture, side of the bar, bar, and its kernel, if it has one
+-- program -> ending of its picture, is the bar a minimum or a maximum, the bar, and its kernel, if
+-- any
 local programs = {
   { "fluid", "png", "at most", 0.2, "carry" }, { "walker", "svg", "at least", 0.8, "walk" },
   { "raymarch", "png", "at least", 45, "march" }, { "splats", "png", "at least", 25.5, "paint" },
@@ -22,8 +23,8 @@ local function read(path)
   return text
 end
 
---- What a run of a program says, and the picture that it wrote. Gradients of zero move nothing, so
---- few steps show as much as all.
+--- The output of a run of a program, and the picture that it wrote. With mode "zero" few steps are
+--- enough, since zero gradients move nothing.
 local function run(program, mode)
   local picture = os.tmpname()
   os.remove(picture)

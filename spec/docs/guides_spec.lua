@@ -1,11 +1,11 @@
---- Each situation that the troubleshooting guides of similar libraries tell of has a section of
--- docs/troubleshooting.md, or of docs/profiling.md, with an example that the specs of pages run.
+--- Each situation in the troubleshooting guides of similar libraries has a section in
+--- docs/troubleshooting.md or docs/profiling.md, with an example that the specs of pages run.
 local function read(path)
   local f <close> = assert(io.open(path, "rb"))
   return f:read "a"
 end
 
---- Situation -> section, and a text in it that a user sees or types.
+--- Situation -> section, and a text in the section that a user sees or types.
 local situations = {
   ["shapes differ"] = { "Shapes do not fit", "do not broadcast" },
   ["no gradient: not tracked"] = { "A gradient is missing", "is not tracked" },

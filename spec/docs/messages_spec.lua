@@ -1,7 +1,6 @@
 --- Runs docs/messages.md: every piece of code of its "lua norun" blocks raises, and the message is
--- the one after the arrow below it ("…" there stands for anything), after the script's line. A
--- message that says what to do has that as the hint of flame.last_error(), and no other message has
--- one.
+-- the one after the arrow below it ("…" there stands for anything), after the script's line. If a
+-- message says what to do, that is the hint of flame.last_error(); other messages have no hint.
 local helper = require "spec.support.helper"
 local flame = require "flame"
 
@@ -30,14 +29,14 @@ local function pattern(message)
   return "^" .. message:gsub("[%^%$%(%)%%%.%[%]%*%+%-%?]", "%%%0"):gsub("…", ".*") .. "$"
 end
 
--- The words that a remedy begins with, where one is in a message: all of them imperatives, but for
--- a name that was probably meant and what else the user may write.
+-- The words with which the remedy in a message may begin: imperatives, "did you mean", and what
+-- else to write.
 local REMEDIES = {}
 for word in ([[use write cast clone reduce pass wrap return install give make name detach convert
   launch call set add did where options labels
   allow_unused]]):gmatch("%S+") do REMEDIES[word] = true end
 
---- What a message says to do: it stands at the end, after a mark of punctuation.
+--- The remedy in a message: it is at the end, after a punctuation mark.
 local function remedy(message)
   local at, found = 1, nil
   while true do

@@ -1,6 +1,6 @@
---- The site of docs/ (tools/site): what Markdown becomes, how code is coloured, that every page is
---- there with its neighbours and in the search, and that a link that leads nowhere is told. What a
---- browser makes of it is looked at by tools/site-check.
+--- The site of docs/ (tools/site): how Markdown is converted and code coloured; every page exists,
+--- links its neighbours and is in the search; broken links are reported. tools/site-check shows the
+--- pages in a browser.
 local markdown = dofile("tools/book/markdown.lua")
 local highlight = dofile("tools/book/highlight.lua")
 

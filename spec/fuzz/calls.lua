@@ -1,12 +1,11 @@
 --- Random calls of every public function and method, by the names that tools/meta.lua finds in the
--- tables themselves: a new function takes part by itself. Arguments follow the types and option
--- names of the documentation most of the time. Frequent among the tensors: axes of no elements,
--- 0-d, values that failed or are to fail, views, all dtypes, pending and evaluated ones, tracked
--- ones.
+-- tables themselves: a new function takes part without being listed. Arguments follow the types and
+-- option names of the documentation most of the time. Tensors often have axes without elements or
+-- are 0-d, have failed or will fail, are views, of all dtypes, pending or evaluated, tracked.
 --
--- A round is ROUND calls from one seed. It is a fault when an error is no string, names no op, or
--- speaks of the library's own files, and when a tensor is left after it. (That nothing crashes is
--- for a sanitizer.)
+-- A round is ROUND calls from one seed. It is a fault if an error is not a string, names no op, or
+-- mentions the library's own files, and if a tensor is left after the round. (Sanitizers find
+-- crashes.)
 --   fuzz_calls = require "spec.fuzz.calls"; fuzz_calls.round(seed) -> the
 --   number of calls, list of faults
 local flame = require "flame"
@@ -14,7 +13,8 @@ local nn = require "flame.nn"
 local clifford, plot = require "flame.clifford", require "flame.plot"
 local D, diffusion = require "flame.distributions", require "flame.diffusion"
 local in_folder = require "spec.support.folder"
-local calls = { ROUND = 200, worked = {} }         -- worked: name -> calls that gave a value
+-- worked: name -> number of calls that returned a value
+local calls = { ROUND = 200, worked = {} }
 
 -- Not called: they change the session, touch files, write to the terminal, or take source texts.
 local SKIP = { "^load", "^save", "^cuda", "^data%.", "^optim%.", "^autograd%.", "^kernel", "^map$",
@@ -35,7 +35,7 @@ local function skipped(name)
   return false
 end
 
-local theme           -- of the call under way: { shape, dtype }; its operands go together as a rule
+local theme           -- of the current call: { shape, dtype }; its operands usually fit together
 local random = math.random
 local function one_in(n) return random(n) == 1 end
 local function pick(list) return list[random(#list)] end
@@ -55,7 +55,7 @@ local function options_of(entry)
 end
 
 local algebras = { clifford.algebra(2), clifford.algebra(3), clifford.algebra { 0, 1, -1 } }
---- A method of algebras as a function: of the one that the theme fits.
+--- A method of algebras as a function, with the algebra that fits the theme.
 local function of_algebra(f)
   return function(...)
     local a = algebras[1]
@@ -64,7 +64,7 @@ local function of_algebra(f)
   end
 end
 
---- Distributions of the theme's last axis and of none, and transforms.
+--- Distributions over the theme's last axis or over single numbers, and transforms.
 local function a_distribution()
   local n = theme.shape[#theme.shape] or 1
   local one = flame.ones(n)
@@ -134,11 +134,11 @@ local function a_dtype()
   local n = random(20)
   return n <= 12 and pick(FLOATS) or n <= 18 and pick(INTS) or "bool"
 end
---- A shape that goes with the theme's: the same, axes of it as 1, or fewer of them in front.
+--- A shape that fits the theme's: the same, with some axes 1, or with fewer axes at the front.
 local function near_shape()
   local shape = table.move(theme.shape, 1, #theme.shape, 1, {})
   local n = random(10)
-  -- meshgrid's results are as large as the product of all
+  -- the size of meshgrid's results is the product of all
   if n <= 6 or theme.listed then return shape end
   if n == 7 and #shape > 0 then shape[random(#shape)] = 1 return shape end
   if n == 8 and #shape > 0 then return table.move(shape, 2, #shape, 1, {}) end
@@ -157,7 +157,7 @@ local function values(shape, dtype, low, high)
   return flame.randn(shape):to(dtype)
 end
 
---- x made by a view of something larger, or of other strides.
+--- x as a view of a larger tensor, or with other strides.
 local VIEWS = {
   function(x)
     return x.ndim > 0 and x:unsqueeze(1):expand(2, table.unpack(x.shape)):select(1, 2) or x
@@ -169,7 +169,8 @@ local VIEWS = {
   function(x) return x.ndim > 0 and x[{ { -1, 1, -1 } }] or x end,
   function(x) return x:reshape(-1):reshape(x.shape) end,
 }
---- x, failed or about to fail: positions that are not there, or a matrix without an inverse.
+--- x as a value that has failed or will fail: an index out of range, or a matrix without an
+--- inverse.
 local function failing(x)
   if x.ndim == 0 then x = x:reshape(1) end
   local y
@@ -320,7 +321,7 @@ local function described(c, args, n)
   return c.name .. "(" .. table.concat(out, ", ") .. ")"
 end
 
---- The tensors in what a call gave, at most so deep.
+--- Adds the tensors in a result to 'out', down to this depth.
 local function tensors_in(v, out, depth)
   if flame.is_tensor(v) then out[#out + 1] = v
   elseif type(v) == "table" and depth > 0 and not getmetatable(v) then
@@ -346,7 +347,8 @@ local function use(results)
 end
 
 local FOREIGN = { "attempt to ", "/flame/", "src/", "%.c:", "internal", "table expected",
-  "bad argument", "positions begin at 1" }              -- the last: x.shape[0], read by the library
+  -- the last one: x.shape[0], read by the library
+  "bad argument", "positions begin at 1" }
 --- What is wrong with an error's text, or nil.
 local function complaint(e)
   if type(e) ~= "string" then return "the error is a " .. type(e) end
@@ -354,7 +356,7 @@ local function complaint(e)
   if e:find("\1", 1, true) then return "the mark before its remedy is left" end
   if last and not last.message:find(last.hint, 1, true) then return "its hint is no part of it" end
   local first = e:match "^[^\n]*"
-  -- how a call that does not fit is told
+  -- the message for arguments that fit no form
   if first:find(": can not take (", 1, true) then return nil end
   for _, pattern in ipairs(FOREIGN) do
     if first:find(pattern) then return "its text speaks of " .. pattern end
@@ -392,7 +394,7 @@ local function call_once(c, trace)
   return nil
 end
 
---- A call of f, which has these parameters: its fault or nil. For what plants faults.
+--- One call of f, which has these parameters: its fault or nil. For tests with planted faults.
 function calls.once(name, f, names)
   local params = {}
   for k, p in ipairs(names) do params[k] = { p, "flame.Tensor" } end
@@ -403,8 +405,8 @@ local function live()
   collectgarbage() collectgarbage()
   return flame.stats().live_tensors
 end
---- ROUND calls from this seed; trace: each is written to the standard error before it is made. How
---- many tensors are left.
+--- ROUND calls from this seed; trace: each is written to the standard error before it is made.
+--- Returns how many tensors are left.
 local function round_of(seed, trace, faults, before_each)
   math.randomseed(seed)
   flame.seed(seed)
@@ -419,13 +421,13 @@ local function round_of(seed, trace, faults, before_each)
   end
   return live() - before
 end
---- A round: how many calls were made, and the faults as texts. before_each:
---- called before each, to plant a fault.
+--- A round: returns how many calls were made, and the faults as texts. before_each: called before
+--- each call, to plant a fault.
 function calls.round(seed, trace, before_each)
   list = list or collect()
   local faults = {}
   local left, n = in_folder(round_of, seed, trace, faults, before_each), calls.ROUND
-  -- what is kept for the next call of its kind is there already when the round is repeated
+  -- repeated, since a first round may leave values that are kept for later calls
   if left ~= 0 then
     left = in_folder(round_of, seed, false, {}, before_each) > 0
       and in_folder(round_of, seed, false, {}, before_each) or 0

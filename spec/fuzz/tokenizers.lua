@@ -1,6 +1,6 @@
 --- Tokenizers of broken files: texts of tokenizer.json with parts removed, doubled, exchanged and
--- overwritten, then texts of any bytes encoded and decoded with what is accepted, with failed
--- allocations between. Nothing may end the process; what raises says so in a string.
+-- overwritten, then texts of random bytes are encoded and decoded with the files that are accepted,
+-- with some failing allocations. Nothing may end the process; errors must be strings.
 --   flame-lua spec/fuzz/tokenizers.lua SECONDS [SEED]      0 SEED: one round
 local flame = require "flame"
 local tokenizers = require "flame.tokenizers"
@@ -80,7 +80,7 @@ local function sample()
   return table.concat(out)
 end
 
---- Calls f, with the k-th allocation failing in some rounds; what is raised has to be text.
+--- Calls f, with the k-th allocation failing in some rounds; an error must be a string.
 local function call(f, ...)
   local fails = internal.fail_alloc and math.random(4) == 1
   if fails then internal.fail_alloc(math.random(30), math.random(2) == 1) end

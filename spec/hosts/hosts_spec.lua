@@ -1,5 +1,5 @@
--- The programs of examples/hosts, compiled against this build and run; each where its needs are
--- installed. And the static library, and a C module for Lua that is linked with nothing of flame.
+-- The programs of examples/hosts, compiled against this build and run, if what they need is
+-- installed. Also the static library, and a C module for Lua that is not linked with flame.
 local program = dofile("spec/support/interpreter.lua")
 
 local build

@@ -1,4 +1,4 @@
--- Files that other programs read: npy and npz, CSV, and the format by the ending of the name.
+-- Files that other programs read: npy, npz and CSV; the ending of a name decides the format.
 
 local flame = require "flame"
 local interpreter = dofile("spec/support/interpreter.lua")
@@ -90,7 +90,7 @@ describe("npy and npz", function()
     local text = read("two.npz")
     local first = text:find("PK\1\2", 1, true)
     local second = text:find("PK\1\2", first + 4, true)
-    -- b's place is now a's
+    -- the offset of b is now that of a
     local same = text:sub(1, second + 41) .. "\0\0\0\0" .. text:sub(second + 46)
     raises("lies over the next one", flame.load, write("same.npz", same))
   end)

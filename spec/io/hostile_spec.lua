@@ -1,6 +1,6 @@
--- Readers of files written to cost time: reading 8 times as much takes about 8 times as long, where
--- a reader that goes back over its text takes 64 times. And what is no file of its kind gives an
--- error of the reader, never one of Lua's own.
+-- Files that are made to cost time: a file 8 times as large may take about 8 times as long to read;
+-- a reader that goes back over its text would take 64 times. Wrong files give an error of the
+-- reader, never one of Lua's own.
 
 local flame = require "flame"
 local data = require "flame.data"
@@ -19,7 +19,7 @@ teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
 local function safetensors(header) return string.pack("<I8", #header) .. header end
 local function metadata(text) return safetensors('{"__metadata__":{"flame":"' .. text .. '"}}') end
 
---- Seconds of the processor for f on a file, the least of three.
+--- The processor time of f on a file, in seconds: the minimum of three runs.
 local function cost(f, name, text)
   local file, least = write(name, text), math.huge
   for _ = 1, 3 do

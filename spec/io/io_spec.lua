@@ -1,4 +1,5 @@
--- Files of tensors: what is saved comes back, damaged files are refused, replacing is safe.
+-- Files of tensors: saved values are read back, damaged files are refused, replacing a file is
+-- safe.
 
 local flame = require "flame"
 local interpreter = dofile("spec/support/interpreter.lua")
@@ -208,7 +209,7 @@ describe("a temporary file", function()
     local dead = ".flame-00000000000000aa.tmp"
     write(dead, "x")
     flame.save(path("a.safetensors"), { flame.ones(1) })
-    assert.truthy(listing():find(dead, 1, true))             -- not looked for yet
+    assert.truthy(listing():find(dead, 1, true))             -- stale files are not searched for yet
     for _ = 1, 20 do flame.save(path("a.safetensors"), { flame.ones(1) }) end
     assert.falsy(listing():find(dead, 1, true))
     for i = 1, 640 do os.remove(path(("many-%d"):format(i))) end

@@ -16,7 +16,7 @@ local function write(name, text)
 end
 teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
 
---- The message of an error, which must be raised at a line of this file.
+--- The message of an error, after a check that it is raised at a line of this file.
 local function message(f, ...)
   local ok, text = pcall(f, ...)
   assert.is_false(ok, "an error was expected")

@@ -1,5 +1,5 @@
--- PNG files: what is written comes back, every kind of image is read, damage is refused. The images
--- here are encoded by this file alone, from the format's text.
+-- PNG files: written images are read back, every kind of image is read, damaged ones are refused.
+-- The images are encoded by this file, after the specification of the format.
 
 local flame = require "flame"
 
@@ -45,7 +45,7 @@ local passes = { { 0, 0, 8, 8 }, { 4, 0, 8, 8 }, { 0, 4, 4, 8 }, { 2, 0, 4, 4 },
   { 1, 0, 2, 2 }, { 0, 1, 1, 2 } }
 local samples = { [0] = 1, [2] = 3, [3] = 1, [4] = 2, [6] = 4 }
 
---- Bytes of samples of so many bits.
+--- The bytes of samples with this many bits.
 local function packed(row, depth)
   local out, bits, n = {}, 0, 0
   for _, v in ipairs(row) do

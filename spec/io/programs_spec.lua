@@ -1,6 +1,6 @@
--- Saved programs (docs/programs.md): what flame.export writes gives the bits that the function
--- gives, run after run, and refuses what a program cannot be; files of format 1 load in all later
--- versions. On a GPU the same, on its device.
+-- Saved programs (docs/programs.md): a program that flame.export writes gives the same bits as the
+-- function, run after run; functions that can not be programs are refused; files of format 1 load
+-- in all later versions. Also on a GPU.
 
 local flame = require "flame"
 local helper = require "spec.support.helper"
@@ -21,7 +21,7 @@ local function write(name, bytes)
   f:write(bytes)
 end
 
---- The bits of two lists of results, or their values within a tolerance.
+--- Compares the bits of two lists of results, or their values within a tolerance.
 local function compare(expected, actual, tolerance)
   assert.equal(#expected, #actual)
   for i, x in ipairs(expected) do

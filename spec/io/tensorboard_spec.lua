@@ -1,6 +1,6 @@
--- data.tensorboard: what is written is read back by a reader that shares nothing with the writer
--- (its CRC goes bit by bit, its messages are taken apart by wire types alone), and by TensorBoard
--- where Python has it.
+-- data.tensorboard: files are read back by a reader that shares no code with the writer (its CRC
+-- goes bit by bit, and it decodes messages by wire types alone), and by TensorBoard if Python has
+-- it.
 
 local flame = require "flame"
 local data = require "flame.data"

@@ -1,5 +1,5 @@
---- Tokenizers: what they give, and what they say of files that are wrong. spec/peer/tokenizers.py
--- compares random ones with the library of the format.
+--- Tokenizers: their results, and their messages for wrong files. spec/peer/tokenizers.py compares
+--- random tokenizers with Hugging Face's library.
 local flame = require "flame"
 local tokenizers = flame.tokenizers
 
@@ -109,7 +109,7 @@ describe("a tokenizer", function()
         '["a",0],["b",%s],["ab",%s]]}}'):format(other, text))
       return t:encode("ab", { list = true })[1]
     end
-    -- of equal sums the whole word wins
+    -- if sums are equal the whole word wins
     assert.equal(3, score_of("-900719925474099.3", "-900719925474099.2"))
     assert.equal(1, score_of("-900719925474099.9", "-900719925474099.2"))
     assert.equal(3, score_of("-0.5", "-5.0e-1"))
@@ -155,7 +155,7 @@ local function base64(bytes)
   return out
 end
 
---- A map of sentencepiece by which "a" becomes what is in 'texts' from 'offset' on.
+--- A map of sentencepiece that replaces "a" by the text in 'texts' from 'offset' on.
 local function charsmap(texts, offset)
   local units = {}
   for i = 0, 0x61 do units[i] = 0xFF end

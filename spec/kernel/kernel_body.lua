@@ -1,4 +1,4 @@
---- Small kernels of double that specifications of gradients write.
+--- Small kernels of double for specs of gradients.
 local flame = require "flame"
 
 local function f64(list) return flame.tensor(list, { dtype = "f64" }) end

@@ -8,7 +8,7 @@ local proof = {}
 
 local function list_of(v) return type(v) == "table" and v or { v } end
 
---- Directions that tell the elements apart, the same at each call.
+--- A direction with different numbers for all elements, the same at each call.
 function proof.direction(x, phase)
   local n = x:numel()
   return (flame.arange(n, { dtype = x.dtype, device = x.device }) * 0.9 + phase):sin()
@@ -53,8 +53,8 @@ function proof.check(f, inputs, o)
     ("<J v, u> = %.17g, <v, J' u> = %.17g"):format(forward, reverse))
 end
 
---- The spec that asks (its file) runs once more in a child interpreter on the CPU, each launch
---- checked as 'words' (of FLAME_CHECK) say.
+--- Runs the file of a spec once more in a child interpreter on the CPU, with each launch checked;
+--- words: the value of FLAME_CHECK.
 function proof.checked(spec, words)
   if os.getenv "FLAME_PROOF_CHILD" then return end
   local p = assert(io.popen(("FLAME_PROOF_CHILD=1 FLAME_DEVICE=cpu FLAME_CHECK=%s '%s' tools/busted.lua %s 2>&1")

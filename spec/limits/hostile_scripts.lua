@@ -1,7 +1,7 @@
--- Scripts that try to go on without end, to take memory, or to get out of their sandbox, by the
--- way they try it. aim: how each must end (hostile_run.lua knows the messages): "loop" by the time
--- and, run again, by the steps; the name of a limit; "ends": it runs to its end and does no harm;
--- else a text of its error.
+-- Scripts that try to run for ever, to use up memory, or to leave their sandbox, grouped by the way
+-- they try it. aim: how each must end (hostile_run.lua knows the messages): "loop": by the limit of
+-- time and, in a second run, of steps; the name of a limit; "ends": it runs to its end and does no
+-- harm; else a text in its error.
 local list = {}
 local function add(way, aim, scripts)
   for _, text in ipairs(scripts) do list[#list + 1] = { way = way, aim = aim, text = text } end
@@ -122,7 +122,7 @@ add("loops in C", "loop", {
   "setmetatable(_G, {__index = function() while true do end end}) return x",
   "while true do select('#', table.unpack({}, 1, 100000)) end",
 })
--- what takes long in one instruction and costs one step
+-- single instructions that take long and cost one step
 add("loops in C", "time", {
   "local t = {} for i = 1, 1e5 do t['x' .. i] = 1 end for k in pairs(t) do t[k] = nil end "
     .. "while true do next(t) end",
@@ -130,13 +130,13 @@ add("loops in C", "time", {
   "local t = {} for i = 1, 1e8 do t[i .. ''] = i end while true do local s = #t .. 'x' end",
   "local s, t = ('x'):rep(1 << 22), ('x'):rep(1 << 22) while true do local b = s < t end",
 })
--- strings of zero bytes, which '<' goes through one by one
+-- strings of zero bytes, over which '<' goes byte by byte
 add("loops in C", "time", {
   "local s, t = ('\\0'):rep(1 << 20), {} for i = 1, 1000 do t[i] = s end table.sort(t)",
   "local s = ('\\0'):rep((1 << 20) - 1) while true do local b = s < s end",
   "local s = ('\\0'):rep(60000) while true do local b = s < s or s < s or s < s or s < s end",
 })
--- one string of digits thousands of times: read as a number each time
+-- one string of digits thousands of times, which is read as a number each time
 for _, f in ipairs { "string.char", "utf8.char" } do
   add("loops in C", "bytes of text", {
     "local s, t = '0x' .. ('0'):rep(1 << 20), {} for i = 1, 2e4 do t[i] = s end "
@@ -148,8 +148,8 @@ for _, f in ipairs { "math.max", "math.min" } do
       .. f .. "(table.unpack(t)) end",
     "local s = ('\\0'):rep(1 << 20) while true do " .. f .. "(s, s) end" })
 end
--- minutes of one call of the core: our own linear algebra, which stands in for the host's, and
--- windows as long as half the row
+-- single calls of the library that take minutes: linear algebra without the host's library, and
+-- windows half as long as the row
 add("loops in C", "time", {
   "flame.eval((flame.linalg.svd(flame.rand(600, 600))))",
   "flame.eval((flame.linalg.eigh(flame.rand(1000, 1000))))",

@@ -174,7 +174,7 @@ describe("sizes", function()
       return flame.zeros(2^40 | 0, 2^40 | 0)
     end)
     local before = flame.stats()
-    if not os.getenv "FLAME_SANITIZE" then          -- a sanitizer ends the process instead
+    if not os.getenv "FLAME_SANITIZE" then          -- a sanitizer would end the process
       raises("", function() return flame.eval(flame.ones(2^45 | 0) + 1) end)
     end
     raises("%d+ axes", function() return flame.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1) end)

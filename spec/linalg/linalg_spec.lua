@@ -1,5 +1,5 @@
--- Linear algebra: what factorisations multiply to, gradients to second order, and what is said
--- when a matrix has none. Sizes on both sides of the one from which LAPACK is asked (24).
+-- Linear algebra: products of factors, gradients to second order, and messages for matrices without
+-- a factorisation. Sizes are on both sides of 24, above which LAPACK is used.
 local flame = require "flame"
 local linalg = flame.linalg
 
@@ -268,7 +268,7 @@ describe("norms and products", function()
     fails('ord must be "fro"', linalg.matrix_norm, x, 3)
     fails("norm: x is i64, need a float", linalg.norm, x:long())
     local v = flame.tensor({ 2, 0, 4 }, { dtype = "f64" }):requires_grad_(true)
-    v:norm(-1):backward()                              -- flat where there is a 0, as PyTorch has it
+    v:norm(-1):backward()                              -- gradient 0 if there is a 0, as in PyTorch
     assert.same({ 0, 0, 0 }, v.grad:totable())
     is_close(flame.tensor({ 1 / (1 / 2 + 1 / 4), 0 }, { dtype = "f64" }),
       flame.tensor({ { 2, 4 }, { 0, 1 } }, { dtype = "f64" }):norm(-1, 2))

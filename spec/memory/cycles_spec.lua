@@ -1,5 +1,6 @@
--- Hooks, functions of checkpoints and contexts that name a tensor from which the graph leads back
--- to them: Lua's collector frees them with it, in two collections, and no sooner than the graph.
+-- Cycles through the graph: hooks, functions of checkpoints and contexts that refer to a tensor
+-- from which the graph leads back to them. Lua's collector frees them with the tensor, in two
+-- collections, and not before the graph.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local nn = require "flame.nn"
@@ -11,7 +12,7 @@ local function live()
   return flame.stats().live_tensors
 end
 
--- Each makes garbage that holds itself through the graph.
+-- Each makes garbage that is held only by itself, through the graph.
 local cycles = {
   ["a hook on a leaf that names it"] = function()
     local x = leaf()
@@ -81,7 +82,7 @@ local cycles = {
   end,
 }
 
---- f in one mode of the collector, then in the other; the mode from before comes back.
+--- Runs f in both modes of the collector; afterwards the mode is as before.
 local function in_both_modes(f)
   local was = collectgarbage("incremental")
   f("incremental")
@@ -125,14 +126,14 @@ describe("two collections free", function()
 end)
 
 describe("a collection keeps", function()
-  --- f() gives a loss, which alone keeps what f made; its backward must call the hooks.
+  --- f() returns a loss, which alone keeps what f made alive; its backward must call the hooks.
   local function fires(f)
     in_both_modes(function(mode)
       for rounds = 1, 4 do
         local seen = {}
         local loss = f(seen)
         for _ = 1, rounds do collectgarbage() end
-        loss = loss * 1                           -- a new way to the hook; the old box goes
+        loss = loss * 1                           -- a new path to the hook; the old box is freed
         for _ = 1, rounds do collectgarbage() end
         loss:backward()
         assert.same({ 6 }, seen, mode)
@@ -261,15 +262,15 @@ describe("a survey", function()
   end)
 end)
 
--- Graphs with hooks and checkpoints that name any tensors, collections anywhere. Every hook on the
--- way from the one loss that is left to the leaves fires, with what it names alive; of hundreds of
--- tensors hardly one is left then.
+-- Graphs with hooks and checkpoints that refer to random tensors, and collections at random times.
+-- Every hook between the one remaining loss and the leaves must be called, with the tensors that it
+-- refers to alive; of hundreds of tensors hardly one may be left then.
 describe("in random graphs", function()
   local function collect(random)
     for _ = 1, random(0, 3) do collectgarbage(random(5) == 1 and "step" or "collect") end
   end
 
-  --- A graph as tensors with their numbers; ancestors[number] are those of its tensor.
+  --- A random graph: numbered tensors; ancestors[number] are the ancestors of that tensor.
   local function grow(random, run)
     local pool, ancestors = {}, {}
     local function add(t, ...)
@@ -327,7 +328,8 @@ describe("in random graphs", function()
               ("%s, round %d, tensor %d"):format(mode, round, id))
           end
         end
-        live()                               -- a box older than the watch takes one more collection
+        -- a box from before the watch takes one more collection
+        live()
         live()
         assert.is_true(live() - before < 8, ("%s: %d tensors"):format(mode, live() - before))
       end)

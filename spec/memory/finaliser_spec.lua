@@ -1,7 +1,7 @@
--- Finalisers of a script run wherever Lua allocates, also in the middle of a call of ours. They may
--- free the very tensors that the call was given: it then raises or gives what it had read, and
--- never reads what is gone (that may end the process; under the sanitizers it does). A child does
--- it, with a collector that runs whole cycles at each allocation.
+-- Finalisers of a script run wherever Lua allocates, also in the middle of a call of the library.
+-- They may free the tensors that the call was given: the call must then raise, or use the values it
+-- has read, and must not read freed memory (which may end the process, and does under the
+-- sanitizers). A child does this, with a collector that runs whole cycles at each allocation.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local child = [[

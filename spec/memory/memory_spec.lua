@@ -1,5 +1,5 @@
--- Memory stays flat: what a loop keeps does not depend on how long it runs, in either collector
--- mode, under flame-lua and under the stock interpreter. FLAME_LONG=1: the long runs in full.
+-- Memory does not grow: what a loop keeps does not depend on how long it runs, in both modes of the
+-- collector, under flame-lua and under the stock interpreter. FLAME_LONG=1: full long runs.
 local flame = require "flame"
 local sanitized = os.getenv "FLAME_SANITIZE"
 local STEPS = sanitized and 2400 or 5000
@@ -12,8 +12,8 @@ local function interpreter()
 end
 
 describe("#smoke memory stays flat", function()
-  --- The peaks of a loop when the collector has settled, and at its end: bytes in tensors, KB
-  -- resident, KB of Lua's heap, and bytes in tensors when all garbage is gone.
+  --- The peaks of a loop when the collector has settled, and at its end: bytes in tensors, resident
+  --- KB, KB of Lua's heap; and the bytes in tensors after all garbage is collected.
   local function peaks(kind, mode, steps, settled)
     local pipe =
       io.popen(("'%s' spec/support/memory_loop.lua %s %s %d %d"):format(interpreter(), kind, mode,
@@ -33,8 +33,8 @@ describe("#smoke memory stays flat", function()
         local settled = mode == "generational" and 300 or STEPS // 3
         local early, late = peaks(kind, mode, STEPS, settled)
         assert.equal(early[4], late[4])
-        -- the collector looks at the clock: on a busy machine more garbage
-        -- waits, up to some 16,000 values
+        -- the collector depends on the clock: on a busy machine more garbage may be left, up to
+        -- some 16,000 values
         assert.is_true(late[1] <= 1.05 * early[1] + 2^20,
           ("%d bytes at %d steps, %d at %d"):format(early[1], settled, late[1], STEPS))
       end)
@@ -177,10 +177,11 @@ describe("a graph that is never differentiated", function()
   local square = flame.func { name = "square",
     forward = function(ctx, x) ctx:save(x, x * x, 3) return x * x end,
     backward = function(ctx, g) local x = ctx:saved() return g * 2 * x end }
-  local cube = flame.func { name = "cube",               -- a function in a function's backward
+  -- a function called in a function's backward
+  local cube = flame.func { name = "cube",
     forward = function(ctx, x) ctx:save(x) return square(x) * x end,
     backward = function(ctx, g) local x = ctx:saved() return g * 3 * square(x) end }
-  local both = flame.func { name = "both",               -- two results, one of them what came in
+  local both = flame.func { name = "both",               -- two results, one of them the argument
     forward = function(ctx, x) ctx:save(x) return x, x + 1 end,
     backward = function(_, g, h) return g + h end }
   local kernel = flame.kernel [[
@@ -188,7 +189,7 @@ describe("a graph that is never differentiated", function()
       int i = blockIdx.x * blockDim.x + threadIdx.x;
       if (i < n) y[i] = 2.0f * x[i] * x[i];
     }]]
-  --- Eight of f one on the other are gone after two full collections, as any other graph is.
+  --- Eight nested applications of f are freed after two full collections, as is any other graph.
   local function ends(f, after)
     local function work()
       local x = flame.ones({ 100 }, { requires_grad = true })
@@ -245,7 +246,7 @@ describe("a graph that is never differentiated", function()
 end)
 
 describe("a function that names the tensor it hangs on", function()
-  --- Tensors that are left of ten calls of f.
+  --- The number of tensors left by ten calls of f.
   local function left(f)
     local function live()
       collectgarbage()
@@ -257,8 +258,8 @@ describe("a function that names the tensor it hangs on", function()
     for _ = 1, 10 do f() end
     return live() - before
   end
-  --- A hook that names its tensor and the loss; 'after' gets the loss, the
-  --- tensor and the hook's handle.
+  --- Registers a hook that refers to its tensor and to the loss; 'after' gets the loss, the tensor
+  --- and the hook's handle.
   local function hooked(leaf, after)
     return function()
       local x = flame.ones({ 3 }, { requires_grad = true })

@@ -1,11 +1,11 @@
---- Failing allocations (oom.lua) in the families that are calls, kernels of users, modules, files:
--- every fifth, with `make oom` every one.
+--- Failing allocations (oom.lua) in the families of calls, user kernels, modules and files: every
+--- fifth one, with `make oom` every one.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local oom = dofile("spec/support/oom.lua")
 local family, ramp = oom.families(it, 5), oom.ramp
 
---- The gradients by xs of the sum of all that f gives, after the values.
+--- The values of f, then the gradients by xs of their sum.
 local function with_gradients(f, ...)
   local xs = {}
   for i, x in ipairs { ... } do xs[i] = x:detach():requires_grad_(true) end

@@ -1,5 +1,5 @@
---- Kernels of spec/kernel/users are read while an allocation fails: each ends in an error about
--- memory, or is made. Every fifth allocation of some files; `make oom`: every one, of all.
+--- Kernels of spec/kernel/users are read while an allocation fails: each is made, or raises an
+--- error about memory. Every fifth allocation of some files; `make oom`: every one, of all.
 local flame = require "flame"
 require "spec.support.helper"
 local internal = flame.internal
@@ -10,14 +10,14 @@ if all then
   files = {}
   for path in io.popen("ls spec/kernel/users/*.lua"):lines() do
     local name = path:match "([%w_]+)%.lua$"
-    -- the others hold no texts, or texts that are drawn
+    -- the other files have no texts, or random ones
     if not ("each run lists random"):find(name, 1, true) and not name:find "_spec$" then
       files[#files + 1] = name
     end
   end
 end
 
---- How many allocations of making a kernel of this text failed.
+--- Makes a kernel of this text with failing allocations; returns how many failed.
 local function survive(name, text, first, stride)
   local k, failed = first, 0
   while true do

@@ -1,9 +1,10 @@
--- What flame.memory() tells, what is said when there is none, and what flame.leakcheck names.
+-- The numbers of flame.memory(), the messages when memory is out, and what flame.leakcheck reports.
 
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
-local huge = 1 << 23                     -- its square, in f32, is more than an address space
+-- a square matrix of this size, in f32, is larger than an address space
+local huge = 1 << 23
 
 --- The error of f, and its line.
 local refusal = helper.message

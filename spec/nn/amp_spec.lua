@@ -1,5 +1,5 @@
--- Mixed precision: which ops run in which dtype under flame.autocast, and that a model trains so.
--- And rotary embeddings, which live beside.
+-- Mixed precision: the dtype in which each op runs under flame.autocast, and training with it. Also
+-- rotary embeddings.
 
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
@@ -124,8 +124,8 @@ describe("rotary embedding", function()
     local x = flame.randn(2, 5, 8)
     local y = x:rotary()
     assert.allclose(x:norm(2, -1), y:norm(2, -1))
-    assert.allclose(x[{ {}, 1 }], y[{ {}, 1 }])                     -- position 0 turns by nothing
-    -- feature i goes with i + d / 2, by t base^(-2 (i - 1) / d)
+    assert.allclose(x[{ {}, 1 }], y[{ {}, 1 }])                     -- position 0 is not rotated
+    -- feature i is rotated with feature i + d / 2, by t base^(-2 (i - 1) / d)
     local t = 3
     for i = 1, 4 do
       local angle = (t - 1) * 10000 ^ (-2 * (i - 1) / 8)
@@ -203,7 +203,8 @@ describe("a linear layer in half types", function()
         n = n + check(dtype, x, w, flame.randn(columns):to(dtype), table.concat(size, " "))
       end
       local wide, bias = flame.randn(40, 33):to(dtype), flame.randn(25):to(dtype)
-      flame.eval(wide, bias)                               -- addresses between those of 16 bytes
+      -- addresses that are not multiples of 16 bytes
+      flame.eval(wide, bias)
       local w = flame.randn(24, 16):to(dtype)
       n = n + check(dtype, wide[{ {}, { 2, 17 } }], w, bias[{ { 2, 25 } }], "rows and bias inside")
       n = n + check(dtype, wide[{ {}, { 1, 32, 2 } }], w, bias[{ { 1, 24 } }], "every other")

@@ -1,6 +1,6 @@
 -- Attention in half types at sizes that a fused kernel of a library takes on some devices: lengths
--- from 512 in steps of 64, q, k and v read out of one packed array. Whatever computes it, values
--- and gradients are those of all scores in f32, and the same bits at each run.
+-- from 512 in steps of 64, q, k and v read out of one packed array. On all devices values and
+-- gradients are those of the composition with all scores in f32, with the same bits in each run.
 local flame = require "flame"
 local TOLERANCE = { f16 = 2e-3, bf16 = 1.5e-2 }   -- of the largest value
 

@@ -153,7 +153,8 @@ describe("a cache", function()
     for k, n in ipairs(pieces) do
       local o = { cache = cache }
       for key, v in pairs(more) do o[key] = v end
-      if nn.is(m, nn.CausalSelfAttention) then o = cache end     -- by position, as ever
+      -- a cache by position, without options
+      if nn.is(m, nn.CausalSelfAttention) then o = cache end
       parts[k] = (m(x:narrow(2, at, n), o))
       at = at + n
     end
@@ -206,7 +207,7 @@ describe("a cache", function()
       local o = { is_causal = true, need_weights = need_weights, key_padding_mask = hidden }
       local y = steps(6, m, x, { 3, 1 }, o)
       o.key_padding_mask = hidden:narrow(2, 1, 4)
-      -- row 2's first position sees nothing
+      -- the first position of row 2 sees no key
       assert.allclose((m(x, o)):narrow(2, 2, 3), y:narrow(2, 2, 3), CLOSE)
       local free = { need_weights = need_weights }
       assert.allclose((m(x, free)), (steps(6, m, x, { 4 }, free)), CLOSE)

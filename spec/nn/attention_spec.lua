@@ -1,6 +1,6 @@
 -- scaled_dot_product_attention: the op that keeps no scores against the composition that does,
--- against plain Lua, and what both have in common. Where shapes are small the op is called as
--- internal.attention, since few rows are composed.
+-- against plain Lua, and properties that both share. For small shapes the op is called as
+-- internal.attention, since flame composes attention of few rows from other ops.
 local raises = require "spec.support.helper".raises
 local flame = require "flame"
 local helper = require "spec.support.helper"
@@ -441,7 +441,8 @@ describe("modules of nn", function()
 end)
 
 describe("heads that lie side by side in rows", function()
-  --- Module and function of the same heads: one op on the rows, and one on three views of them.
+  --- Compares the module with the function on the same heads: one op on the packed rows, and one on
+  --- three views of them.
   local function twice(kv, dtype, size)
     local heads, t = 4, size and 576 or 70
     size = size or 4

@@ -1,6 +1,5 @@
--- Clifford algebras: products against the definition (blades as sets of generators that are sorted
--- by exchanges, in plain Lua), numbers known beforehand, laws of the algebra. Layers:
--- clifford_layers_spec.lua.
+-- Clifford algebras: products against the definition in plain Lua (blades are sets of generators,
+-- sorted by exchanges), known numbers, laws of the algebra. Layers: clifford_layers_spec.lua.
 
 local flame = require "flame"
 local clifford = require "flame.clifford"
@@ -15,7 +14,7 @@ end
 local function title(signature) return "{" .. table.concat(signature, ", ") .. "}" end
 
 -- ---- the definition -----------------------------------------------------------------------------
---- Sets of generators as bits, by their number, then by their first generators.
+--- Sets of generators as bits, ordered by size, then by their first generators.
 local function sets_of(n)
   local list = {}
   for set = 0, 2 ^ n - 1 | 0 do list[#list + 1] = set end
@@ -63,7 +62,7 @@ local function each_pair(squares, f)
   end
   return #sets
 end
---- Paths by the systems' numbering, "xyr" each.
+--- Paths of the algebras in order: each "xyr", the grades of the two factors and of the result.
 local PATHS = {
   [2] = "000 011 022 110 101 121 112 220 211 202",
   [3] = "000 011 022 033 110 101 121 112 132 123 220 211 231 202 222 213 330 321 312 303",
@@ -261,7 +260,7 @@ describe("the geometric product", function()
   end)
 end)
 
--- ---- numbers known beforehand -------------------------------------------------------------------
+-- ---- known numbers -----------------------------------------------------------------------------
 
 --- x[k,n] = sin(1+k+10n), y[k,n] = cos(2+k+7n), w[p,n] = 0.1(p+1)-0.05n, f[p,a,b] =
 --- 0.1(p+1)-0.05a+0.02b, counting from 0.
@@ -459,7 +458,7 @@ describe("sandwich", function()
   it("moves planes of G(3,0,1) by 1 + e01", function()
     local A = clifford.algebra { 0, 1, 1, 1 }
     local t = flame.zeros(16, F64)
-    t[1], t[6] = 1, -0.5                                -- by a length of 1 along e1
+    t[1], t[6] = 1, -0.5                                -- a translation by 1 along e1
     local plane = A:embed(flame.tensor({ -2, 1, 0, 0 }, F64), 1)      -- x = 2
     local moved = A:grade(A:sandwich(t, plane), 1):totable()
     assert.close(1, math.abs(moved[1] - -2), 1e-12)

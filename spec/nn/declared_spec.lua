@@ -1,7 +1,7 @@
---- What is declared in flame.nn, flame.optim and flame.data: every module, optimiser, schedule,
--- reader and method stands on the page docs/ops.md as it is, tells a wrong option and a wrong type
--- with what the page names, at the line of the script, and a module made with all its options by
--- name at their defaults is the one made without.
+--- Declarations in flame.nn, flame.optim and flame.data: docs/ops.md shows every module, optimiser,
+--- schedule, reader and method as it is declared; a wrong option and a wrong type raise at the line
+--- of the script with the names that the page shows; and a module made with all options by name at
+--- their defaults is equal to one made without options.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local clifford = require "flame.clifford"
@@ -9,7 +9,7 @@ local oracle = dofile "spec/support/declare_oracle.lua"
 local internal = flame.internal
 
 -- ---- the page --------------------------------------------------------------------------------
---- name -> text of the calls of the modules' parts of the page.
+--- name -> texts of the calls, from the parts of the page on modules.
 local page = {}
 for line in io.lines("docs/ops.md") do
   local text = line:gsub("\\|", "\1"):match("^| `([^`]*%b()[^`]*)` |")
@@ -26,7 +26,7 @@ local function layer() return nn.TransformerEncoderLayer(4, 2, 8) end
 local function sgd() return optim.SGD(flame.zeros({ 1 }, { requires_grad = true }), 0.1) end
 local x = flame.ones(4, 4)
 
---- Values of required parameters by name, of functions too; those of a type otherwise.
+--- Values of required parameters by name (also of functions'); others have values by type.
 local VALUES = { kernel_size = 2, output_size = 2, num_groups = 2, num_heads = 2, nhead = 2,
   heads = 2, size = 4, padding = 1, upscale_factor = 2, downscale_factor = 2, groups = 2,
   norm_type = 2, n_classes = 5, cutoffs = { 2 }, dim = 2, unflattened_size = { 2, 2 },
@@ -48,7 +48,7 @@ local function value_of(p)
   if type(v) == "function" and v ~= print then return v() end
   return v
 end
---- The required parameters of a form, a list and by name.
+--- The required parameters of a form, as a list and by name.
 local function required(form)
   local list, named = {}, {}
   for _, p in ipairs(form.params) do
@@ -69,7 +69,7 @@ local function told(f, ...)
   return (message:gsub("^[^ ]+ ", ""))
 end
 
--- ---- what there is ---------------------------------------------------------------------------
+-- ---- functions and classes ---------------------------------------------------------------------
 local OBJECTS = { Module = function() return nn.Linear(4, 4) end, Optimizer = sgd,
   LBFGS = function() return optim.LBFGS(x) end,
   Schedule = function() return optim.schedule.constant(sgd()) end,
@@ -80,13 +80,13 @@ local OBJECTS = { Module = function() return nn.Linear(4, 4) end, Optimizer = sg
   Progress = function() return data.progress { steps = 3 } end,
   Algebra = function() return clifford.algebra(3) end }
 
---- A module of a class, by what its declaration requires.
+--- A module of a class, made with the arguments that its declaration requires.
 local function module_of(class)
   local list = required(internal.declaration(class.init)[1])
   return class(table.unpack(list))
 end
 
---- The function of a name on the page; for a method its object first.
+--- The function with a name on the page; for a method also an object.
 local function find(name)
   local class, method = name:match("^(%w+):([%w_]+)$")
   if class then
@@ -103,7 +103,7 @@ local function find(name)
   for part in name:gmatch("[^%.]+") do t = type(t) == "table" and rawget(t, part) or nil end
   return t
 end
---- What is declared of it.
+--- Its declaration.
 local function declaration_of(f)
   if type(f) == "table" then f = rawget(f, "init") end
   return f and internal.declaration(f)
@@ -120,8 +120,8 @@ for name, text in pairs(page) do
 end
 table.sort(entries, function(a, b) return a.name < b.name end)
 
---- e called with what it requires, by position, and v for the parameter or option 'wrong': by
---- position where that is required or may be a table, else by name.
+--- Calls e with its required arguments by position, and v for the parameter or option 'wrong': by
+--- position if that is required or may be a table, else by name.
 local function call(e, wrong, v)
   local args, last, placed = {}, 0, false
   for i, p in ipairs(e.d[1].params) do
@@ -236,7 +236,7 @@ local function literal(text)
   end
   return tonumber(text)                         -- nil: an earlier parameter
 end
---- All parameters of a form by name, those that may be left out at their defaults or at false.
+--- All parameters of a form by name, optional ones with their defaults or false.
 local function all_named(form)
   local _, named = required(form)
   for _, p in ipairs(form.params) do
@@ -269,7 +269,7 @@ end
 
 describe("all options by name at their defaults", function()
   for _, e in ipairs(entries) do
-    -- a table alone is a value where a parameter is one
+    -- a single table is a value if the first parameter is a table
     local table_first = e.d[1].params[1] and e.d[1].params[1].type == "table"
     if e.class and e.d[1].rest == nil and not table_first then
       it("make the same " .. e.name, function()

@@ -1,4 +1,4 @@
---- flame.generate: how tokens are chosen, where they end, and who hears of them.
+--- flame.generate: how tokens are chosen, where sequences end, and the calls of stream.
 require "spec.support.helper"
 local flame = require "flame"
 local models, nn = require "flame.models", require "flame.nn"
@@ -11,8 +11,7 @@ local function refused(message, f, ...)
   assert.matches("^spec/nn/generate_spec%.lua:%d+: ", said)
 end
 
---- The number that a script writes where the device is a GPU that is not there, or on another
---- device.
+--- The number that a script prints on the fake GPU, or on another device.
 local function on_no_gpu(script, device)
   local folder <close> = setmetatable({ at = machine.new() },
     { __close = function(f) machine.remove(f.at) end })
@@ -33,7 +32,7 @@ local function random_model(kind)
   return model
 end
 
---- A model that says what it is told to: texts[i] holds the ids of sequence i after 'from' ones.
+--- A model with scripted output: texts[i] has the ids of sequence i after the first 'from' ones.
 local Scripted = nn.Module.extend("Scripted", models.CausalLM)
 function Scripted:init(texts, from, size)
   rawset(self, "texts", texts)
@@ -58,7 +57,7 @@ function Scripted:forward(ids, o)
   end
   return flame.tensor { rows }:transpose(1, 2)
 end
---- Ids are bytes.
+--- A tokenizer with bytes as ids.
 local bytes = {}
 function bytes:encode(text) return flame.tensor({ text:byte(1, -1) }, { dtype = "i64" }) end
 function bytes:stream()
@@ -154,7 +153,7 @@ describe("generate", function()
         assert.close(share, n / 4000, 5 * math.sqrt(share * (1 - share) / 4000) + 3 / 4000)
       end
     end
-    -- among the four likeliest, those of half of what these have
+    -- of the four likeliest, those that make up half of their total probability
     local counts, p = drawn { temperature = 1, top_k = 4, top_p = 0.5 }, shares(1,
       function(n) return n <= 4 end)
     local before = 0
@@ -232,9 +231,9 @@ describe("generate", function()
     assert.equal(texts[2], table.concat(pieces[2]))
     assert.equal("abcdefgh stop", texts[2]:sub(1, 13))
     for _, piece in ipairs(pieces[2]) do assert.is_true(#piece == 1 or piece:find "stop" ~= nil) end
-    -- what is left of a character comes at the end
+    -- the bytes of an incomplete character are returned at the end
     assert.equal("a\xC3", flame.generate(model, "x", 2, { tokenizer = bytes }))
-    -- ids without a tokenizer; false ends all
+    -- without a tokenizer stream gets ids; returning false ends all sequences
     local ids = {}
     local out = flame.generate(model, { { 1 }, { 2 } }, 50, { stream = function(id, i)
       ids[#ids + 1] = { id, i }

@@ -6,7 +6,7 @@ local F64 <const> = { dtype = "f64" }
 local CLOSE <const> = { rtol = 1e-9, atol = 1e-11 }
 local refused = require("spec.support.helper").raises
 
---- Pairs of features of x (…, t, d) turned one by one: pair i at position p by p rate(i).
+--- Rotates the pairs of features of x (…, t, d) one by one: pair i at position p by p rate(i).
 local function turn(x, rate, interleaved, first)
   local d, rows = x:size(-1), {}
   for p = 1, x:size(-2) do
@@ -82,7 +82,8 @@ describe("grouped-query attention", function()
     m = nn.GroupedQueryAttention(16, 2, { rope_base = 100, dtype = "f64", rope_scaling = {
       rope_type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4,
       original_max_position_embeddings = 64 } })
-    -- wavelengths 2 pi 100^(i / 4): 6.3, 19.9, 62.8, 198.7; between 16 and 64 they are mixed
+    -- wavelengths 2 pi 100^(i / 4): 6.3, 19.9, 62.8, 198.7; those between 16 and 64 are
+    -- interpolated
     local function rate(i)
       local own = 100 ^ (-i / 4)
       local wave = 2 * math.pi / own

@@ -12,7 +12,7 @@ local function sorted(list)
   table.sort(list)
   return list
 end
---- Values in all B, so that adapters act.
+--- Sets values in all B, so that adapters have an effect.
 local function fill(net)
   for _, m in ipairs(net:modules()) do
     if nn.is(m, nn.LoRA) then flame.no_grad(function() m.B:normal_() end) end
@@ -59,9 +59,9 @@ describe("adapters", function()
       assert.is_true(flame.equal(before, run(net)))
       for _, name in ipairs(trained(net)) do assert.truthy(name:find "lora[%w_]*%.[AB]$", name) end
       for name in net:named_parameters() do names[name] = nil end
-      assert.is_nil(next(names))                         -- the base's names are as they were
+      assert.is_nil(next(names))                         -- the names of the base are unchanged
       fill(net)
-      -- an independent sum: W + 3 B A put into a fresh layer
+      -- the same computed independently: W + 3 B A in a new layer
       local plain, state, own = make(), net:state_dict(), {}
       for name, w in pairs(state) do
         if not name:find "lora" then
@@ -87,14 +87,14 @@ describe("adapters", function()
         for name, v in pairs(net:state_dict()) do if own[name] then now[name] = v end end
         return now
       end)(), close)
-      nn.lora.merge(net)                                 -- a second time is none
+      nn.lora.merge(net)                                 -- a second merge changes nothing
       assert.allclose(acting, run(net), close)
       nn.lora.unmerge(net)
       for name, v in pairs(net:state_dict()) do
         assert.is_true(flame.equal(state[name], v), name)
       end
       assert.is_true(flame.equal(acting, run(net)))
-      -- saved apart, onto a base
+      -- saved adapters are loaded into a base
       local saved = nn.lora.state_dict(net)
       for name in pairs(saved) do assert.truthy(name:find "lora", name) end
       local base = make()

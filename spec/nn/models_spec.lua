@@ -1,5 +1,5 @@
---- flame.models: weights in folders of Hugging Face's form, against figures by PyTorch
--- (spec/peer/models.py), and what a damaged folder is told.
+--- flame.models: weights in folders of Hugging Face's form, against numbers computed by PyTorch
+--- (spec/peer/models.py), and the messages for damaged folders.
 require "spec.support.helper"
 local flame = require "flame"
 local models, nn = require "flame.models", require "flame.nn"
@@ -98,7 +98,7 @@ describe("a model of a folder", function()
         { rtol = 1e-10, atol = 1e-10 })
       assert.allclose(whole:narrow(2, 11, 2),
         model(x, { attention_mask = mask, logits_to_keep = 2 }), { rtol = 1e-12 })
-      -- what is hidden does not matter
+      -- masked positions have no effect
       local other = x:clone()
       other[{ 2, 1 }] = 60
       assert.allclose(whole[2]:narrow(1, 3, 10),
@@ -131,7 +131,8 @@ describe("a model of a folder", function()
       local got = load()(ids { case_of "GPT-2".given.prompts[1] })[{ 1, -1 }]
       assert.allclose(flame.tensor(want), got, { rtol = 1e-4, atol = 1e-4 })
     end
-    put("GPT-2", function(weights)                         -- the base model's, with its masks
+    -- the base model's names, including its masks
+    put("GPT-2", function(weights)
       local out = {}
       for name, x in pairs(weights) do out[name:gsub("^transformer%.", "")] = x end
       out["h.0.attn.bias"] = flame.ones(1, 1, 4, 4)

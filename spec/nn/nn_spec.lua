@@ -1,5 +1,5 @@
--- Modules: what is found below them, by which names; moving, saving, hooks, printing; layers and
--- attention in form (spec/peer/nn.py compares their numbers with PyTorch).
+-- Modules: the parameters and modules below them, and their names; moving, saving, hooks, printing;
+-- shapes of layers and attention (spec/peer/nn.py compares their numbers with PyTorch).
 
 local flame = require "flame"
 local nn = require "flame.nn"

@@ -1,4 +1,5 @@
--- A run that saves, ends and is resumed by another process is bit for bit one that did not stop.
+-- A run that saves, ends and is resumed by another process gives the same bits as one that did not
+-- stop.
 
 local interpreter = dofile("spec/support/interpreter.lua")
 

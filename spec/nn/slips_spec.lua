@@ -1,5 +1,5 @@
---- Slips are told once for each line, on the standard error of flame-lua; and right programs that
---- come near one are told nothing.
+--- Likely mistakes are reported once for each line, on the standard error of flame-lua; and nothing
+--- is reported for similar programs that are correct.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local HEAD = [[
@@ -12,7 +12,7 @@ local function loss() return flame.cross_entropy(net(x), y) end
 ]]
 local first = select(2, HEAD:gsub("\n", "")) + 1
 
---- What the program writes to the standard error, its name taken out.
+--- What the program writes to the standard error, without the program's name.
 local function told(text)
   local path = os.tmpname()
   local f = assert(io.open(path, "w"))
@@ -73,7 +73,7 @@ describe("a slip is told with its line, once:", function()
   end)
 end)
 
--- Programs that are right, and come near.
+-- Correct programs that are similar to mistakes.
 local RIGHT = {
   ["softmax in the target, along another axis, as weights, or scaled"] = [[
     flame.cross_entropy(net(x), net(x):detach():softmax(2)):backward()

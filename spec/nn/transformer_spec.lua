@@ -86,11 +86,12 @@ describe("a block", function()
   end)
   it("keeps a mask and is_causal both", function()
     local mha, x = nn.MultiheadAttention(4, 2, { batch_first = true }), flame.randn(1, 3, 4)
-    -- which leaves position 2 to 3
+    -- only position 2 is left, as in the last row
     local first = T({ { false, true, true }, { false, true, true }, { true, false, true } })
     for _, need_weights in ipairs { true, false } do
       local both = mha(x, { attn_mask = first, is_causal = true, need_weights = need_weights })
-      eq(mha(x, { attn_mask = first }):totable(), both)                -- what is left is not ahead
+      -- the remaining positions are not in the future
+      eq(mha(x, { attn_mask = first }):totable(), both)
       local ahead = T({ { true, false, false }, { false, false, false }, { false, false, false } })
       local _, w = mha(x, { attn_mask = flame.zeros(3, 3), is_causal = true })
       eq({ 0, 0 }, w[{ 1, 1, { 2, 3 } }])
@@ -110,7 +111,8 @@ describe("attention with more keys", function()
     local learnt = nn.MultiheadAttention(4, 2, { add_bias_kv = true, batch_first = true })
     assert.same({ 1, 1, 4 }, learnt.bias_k.shape)
     local mask = flame.ones({ 3, 3 }, { dtype = "bool" })
-    y, w = learnt(x, x, x, { attn_mask = mask })              -- all but the learnt one are left out
+    -- all positions except the learnt one are masked
+    y, w = learnt(x, x, x, { attn_mask = mask })
     eq({ { { 0, 0, 0, 1 }, { 0, 0, 0, 1 }, { 0, 0, 0, 1 } } }, w)
     eq(flame.linear(learnt.bias_v:reshape(4), learnt.out_proj.weight,
       learnt.out_proj.bias):totable(), y[{ 1, 2 }])

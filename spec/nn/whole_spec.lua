@@ -11,7 +11,7 @@ local function names_of(net)
 end
 
 describe("clone", function()
-  --- A network with all that a module can hold.
+  --- A network with everything that a module can have.
   local function everything()
     local Net = nn.Module.extend "Net"
     function Net:init()
@@ -163,7 +163,7 @@ describe("functional_call", function()
       return adapted(other, 0.5):item()
     end
     assert.close((moved(h) - moved(-h)) / (2 * h), slope, 1e-7)
-    -- and meta-learning makes a start from which two steps do better
+    -- and meta-learning finds initial values from which two steps do better
     local opt = optim.Adam(net:parameters(), 0.01)
     local function mean_loss()
       local sum = 0
@@ -199,7 +199,7 @@ describe("names and classes", function()
     local net = nn.Sequential { nn.Linear(2, 3), nn.Linear(3, 3), nn.Linear(3, 1) }
     net(flame.ones(1, 2)):sum():backward()
     assert.has_error(function() net:freeze("bias", "nosuch") end)
-    assert.is_true(net[1].bias.requires_grad)         -- what is refused freezes nothing
+    assert.is_true(net[1].bias.requires_grad)         -- a refused call freezes nothing
     refused("freeze: '[' is no pattern of Lua: malformed pattern", net.freeze, net, "[")
     assert.same({ "1.weight", "1.bias", "2.bias" }, net:freeze("^1%.", "2%.bias"))
     assert.is_nil(net[1].weight.grad)
@@ -226,9 +226,10 @@ describe("names and classes", function()
     assert.same({ 1, 0, 3 }, { groups[1].lr, groups[2].weight_decay, groups[3].lr })
     local opt = optim.AdamW(groups, 0.5)
     assert.same({ 1, 0.5, 3 }, { opt.groups[1].lr, opt.groups[2].lr, opt.groups[3].lr })
-    assert.equal(2, #net:parameter_groups { { "bias$" } })           -- the rest is a group too
+    -- the other parameters make a group too
+    assert.equal(2, #net:parameter_groups { { "bias$" } })
     assert.equal(1, #net:parameter_groups { { "^4%." },
-      {} })        -- a group of frozen ones is none
+      {} })        -- a group that has only frozen parameters is left out
     refused("group 1: a pattern is a string", net.parameter_groups, net, { { 3 } })
     refused("groups 1 and 2 have no pattern", net.parameter_groups, net, { { lr = 1 }, { lr = 2 } })
     refused("no option 'lr'", net.parameter_groups, net, { lr = 3 })

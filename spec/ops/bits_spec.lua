@@ -1,5 +1,5 @@
--- x:view(dtype): the bytes of a tensor as elements of another dtype, whatever x is and wherever it
--- lies. Values of each pair of dtypes are in walk/special.lua.
+-- x:view(dtype): the bytes of a tensor as elements of another dtype, for every kind and layout of
+-- x. Values of each pair of dtypes are in walk/special.lua.
 local helper = require "spec.support.helper"
 local flame = require "flame"
 local raises, message = helper.raises, helper.message
@@ -86,7 +86,7 @@ describe("view(dtype)", function()
     local n = 100 * 100
     local x = flame.arange(0, n - 1, { dtype = "i32" })
     flame.eval(x)
-    -- nothing holds the floats, and they lie in memory for the product
+    -- no handle holds the floats, and they are stored for the product
     local function made() return (x * 2):view("i16")[{ { 1, n } }]:float() * 3 end
     local y = made():reshape(100, 100):matmul(flame.eye(100))
     local expected = flame.stack({ flame.arange(0, n - 2, 2) * 3, flame.zeros(n // 2) }, 2)

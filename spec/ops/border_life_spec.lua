@@ -1,6 +1,6 @@
--- The border between scripts and C, as values live: what is closed, failed or in a scope that ends,
--- and callbacks that free, fail, recurse or yield. Each gets a clean error that names its line, and
--- the session goes on.
+-- The border between scripts and C over the life of values: closed and failed values, values of
+-- scopes that end, and callbacks that free, fail, recurse or yield. Each gets a clean error that
+-- names its line, and the session goes on.
 local flame = require "flame"
 require "spec.support.helper"
 local border = require "spec.support.border"
@@ -202,7 +202,8 @@ describe("callbacks", function()
     x, loss = net(function() error({ 1 }) end)
     local ok, e = pcall(loss.backward, loss)
     assert.is_false(ok)
-    assert.same({ 1 }, e)                                   -- as it was raised, no text
+    -- the error is the value that was raised, not a text
+    assert.same({ 1 }, e)
     x, loss = net(function() return "no tensor" end)
     assert.matches("hook", error_of(loss.backward, loss))
     x, loss = net(function() return flame.ones(7) end)

@@ -1,5 +1,5 @@
--- The border between scripts and C: whatever a script passes, it gets a clean error that names
--- its line, and the session goes on. Nothing here may read foreign memory or leave a trace.
+-- The border between scripts and C: for any arguments a script gets a clean error that names its
+-- line, and the session goes on. No call may read foreign memory or leave anything behind.
 local flame = require "flame"
 local in_folder = require "spec.support.folder"
 local border = require "spec.support.border"
@@ -17,7 +17,7 @@ local function functions()
   return out
 end
 
--- Values that are no tensors; functions that take one of them otherwise are left to decide.
+-- Values that are not tensors; functions that accept some of them in another sense may do so.
 local function strangers()
   local bad_index = setmetatable({},
     { __index = function() error("in __index") end, __len = function() error("in __len") end })
@@ -35,7 +35,7 @@ local function strangers()
   }
 end
 
--- Not called with nonsense: they end the process, read files, ask for input or change the
+-- Not called with random arguments: they end the process, read files, wait for input or change the
 -- session.
 local skip = { load = true, save = true, debug = true, default_device = true, seed = true,
   rng_state = true, deterministic = true, budget = true, scope = true, no_grad = true,
@@ -56,7 +56,8 @@ describe("a call with strange arguments", function()
         for i = 1, #odd, every do
           for form = 1, 3 do
             local ok, e
-            local given = name:find("to_dlpack", 1, true)          -- with true it takes its tensor
+            -- with true it takes over its tensor
+            local given = name:find("to_dlpack", 1, true)
             local x = given and tensor:clone() or tensor
             if form == 1 then ok, e = pcall(f, odd[i])
             elseif form == 2 then ok, e = pcall(f, x, odd[i])
@@ -329,7 +330,7 @@ describe("the library's own tables", function()
     assert.is_false(getmetatable(x))
     assert.is_false(pcall(setmetatable, x, {}))
     local meta = debug.getmetatable(x)
-    meta.__gc(x)                              -- by the debug library alone
+    meta.__gc(x)                              -- possible only with the debug library
     meta.__gc(x)
     meta.__gc(io.stdout)
     meta.__close(io.stdout)

@@ -1,5 +1,5 @@
---- Convolutions of the default device in every type against f64 on the CPU: on a GPU these are the
--- shapes that go to the library, to products, and to our own kernels.
+--- Convolutions of the default device in every type against f64 on the CPU: on a GPU there are
+--- shapes for the library, for matrix products, and for our own kernels.
 require "spec.support.helper"
 local flame = require "flame"
 local device = flame.default_device()
@@ -53,7 +53,7 @@ local function run(case, x, w, dtype, on)
   return { y = y, dx = g[a], dw = g[b] }
 end
 
---- The largest difference, of the largest right value.
+--- The largest difference, relative to the largest right value.
 local function off(mine, right)
   return (mine:detach():to("cpu"):double() - right):abs():max()
     :item() / (right:abs():max():item() + 1e-30)

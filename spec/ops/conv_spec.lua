@@ -1,5 +1,5 @@
---- Convolutions, pooling, resampling and recurrent layers against plain Lua. What PyTorch gives
--- for thousands of random arguments is compared in spec/peer/ops_conv.py.
+--- Convolutions, pooling, resampling and recurrent layers against plain Lua. spec/peer/ops_conv.py
+--- compares with PyTorch for thousands of random arguments.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local nn = require "flame.nn"
@@ -128,7 +128,7 @@ describe("convolutions", function()
       { randn(1, 2, 2, 3), randn(2, 2, 3, 3) }, o)
   end)
 
-  -- On CUDA this is what cuDNN has no words for: our own kernels.
+  -- On CUDA these are cases that cuDNN can not express, for our own kernels.
   it("agree with padded inputs where a call pads one side only", function()
     local p = { 2, 4, 6, 2, 1, 5, 6, 1, 3, 2, 1, 2, 6, 1, 2, 1, 0, 1, 1, 1, 1, 1 }
     for dtype, tol in pairs { f64 = 1e-12, f32 = 1e-4, f16 = 3e-2 } do
@@ -318,7 +318,8 @@ describe("resampling", function()
       end
     end
     local middle = flame.zeros({ 2, 1, 1, 1, 3 }, { dtype = "f64" })
-    local cube = v:narrow(3, 2, 2):narrow(4, 3, 1)      -- 4 is even, 5 odd, 2 even: four neighbours
+    -- sizes 4 (even), 5 (odd) and 2 (even): four neighbours
+    local cube = v:narrow(3, 2, 2):narrow(4, 3, 1)
     assert.allclose(cube:mean({ 3, 4, 5 }), flame.grid_sample(v, middle):reshape(2, 3))
     for _, padding in ipairs { "zeros", "border", "reflection" } do
       local grid = flame.uniform({ 1, 2, 1, 2, 3 }, -0.9, 0.9, { dtype = "f64" })

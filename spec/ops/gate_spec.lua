@@ -59,7 +59,8 @@ describe("gelu in its tanh form", function()
   end)
 end)
 
---- Losses of rows x labels, and what they are by each x; ids of 'ignore' count for nothing.
+--- The losses of rows and labels, and their derivatives by each element; ids equal to 'ignore' do
+--- not count.
 local function by_hand(rows, ids, ignore, weight)
   local losses, shares, total = {}, {}, 0
   for r, row in ipairs(rows) do

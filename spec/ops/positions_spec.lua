@@ -1,4 +1,4 @@
--- Scans, sets, counts and searches: what gives positions beside sort.
+-- Scans, sets, counts and searches: functions other than sort that give positions.
 local flame = require "flame"
 
 local DTYPES = { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool" }
@@ -124,8 +124,8 @@ describe("scans", function()
     assert.is_false(y.grad:isnan():any():item())
   end)
 
-  -- by x[k]: the sum over j >= k of g[j] exp(x[k] - y[j]), in f64 from the
-  -- values as the half type has them
+  -- the gradient by x[k] is the sum over j >= k of g[j] exp(x[k] - y[j]), computed in f64 from the
+  -- rounded values
   it("of logcumsumexp in half types are those of f32, rounded once", function()
     for _, dtype in ipairs { "bf16", "f16" } do
       for _, size in ipairs { { 1, 1 }, { 3, 7 }, { 2, 400 }, { 2, 3000 } } do
@@ -141,7 +141,8 @@ describe("scans", function()
         end
         local half, y = gradient(x)
         assert.equal(dtype, half.dtype)
-        assert.same(x:logcumsumexp(2):totable(), y:totable())             -- tracked or not
+        -- the values do not depend on tracking
+        assert.same(x:logcumsumexp(2):totable(), y:totable())
         assert.same(gradient(x:to("f32")):to(dtype):totable(), half:totable())
         local X, W, got = x:totable(), w:totable(), half:totable()
         for r = 1, rows do

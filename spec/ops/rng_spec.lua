@@ -1,11 +1,11 @@
 --- The generator: Philox4x32-10 in plain Lua against the published vectors, and flame's draws
--- against that; distributions by Kolmogorov and Smirnov at fixed seeds; the same bits on a GPU.
+-- against that; distributions by Kolmogorov-Smirnov tests with fixed seeds; the same bits on a GPU.
 require "spec.support.helper"
 local flame = require "flame"
 
 local scalars = require "spec.support.scalars"
 local philox = scalars.philox
---- Words of n draws of 32 bits from a counter on, as the docs say: word i % 4 of block c + i / 4.
+--- The words of n draws of 32 bits from a counter on, as documented: word i % 4 of block c + i / 4.
 local function words(n, counter, seed)
   local out = {}
   for i = 0, n - 1 do out[i + 1] = philox(counter + i // 4, 0, seed)[i % 4 + 1] end
@@ -84,7 +84,8 @@ local function distance(values, f)
   end
   return d * math.sqrt(n)
 end
-local LIMIT = 1.95                                -- one in a thousand is above; the seeds are fixed
+-- one seed in a thousand gives more; the seeds are fixed
+local LIMIT = 1.95
 
 describe("distributions", function()
   for seed = 1, 4 do
@@ -130,7 +131,8 @@ describe("distributions", function()
     local counts = flame.bincount(flame.randint({ 60000 }, 1, 6)):totable()
     local chi = 0
     for i = 1, 6 do chi = chi + (counts[i] - 10000) ^ 2 / 10000 end
-    assert.is_true(chi < 15.1, chi)                     -- five degrees of freedom, one in a hundred
+    -- five degrees of freedom: more in one case of a hundred
+    assert.is_true(chi < 15.1, chi)
   end)
   it("of multinomial, bernoulli and dropout follow their probabilities", function()
     flame.seed(9)
@@ -177,9 +179,9 @@ describe("distributions", function()
 end)
 
 describe("draws inside of kernels", function()
-  -- The numbers that a row, columns or a chain make for themselves are those of a tensor of draws,
-  -- wherever the four of a block begin: row lengths that four does and does not divide, and views
-  -- that begin elsewhere.
+  -- Random numbers that a kernel over rows, columns or a chain draws itself are those of a tensor
+  -- of draws, also when a row does not begin at a block of four: row lengths are multiples of four
+  -- and others, and some views begin elsewhere.
   local makers = {
     uniform = function(size, dtype) return flame.rand(size, { dtype = dtype }) end,
     normal = function(size, dtype) return flame.randn(size, { dtype = dtype }) end,

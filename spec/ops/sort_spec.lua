@@ -1,6 +1,6 @@
--- Sorting, selecting, counting, sampling, running sums: against plain loops in Lua, every dtype
--- and both ends of what the devices' algorithms part; gradients to second order. On another
--- device than the CPU (FLAME_DEVICE), positions must be the CPU's bit for bit.
+-- Sorting, selecting, counting, sampling, running sums: against plain loops in Lua, for every dtype
+-- and for sizes on both sides of the limits of the devices' algorithms; gradients to second order.
+-- On another device than the CPU (FLAME_DEVICE), positions must be the CPU's bit for bit.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
@@ -13,7 +13,7 @@ local fails = require("spec.support.helper").says
 local function T(v, dtype) return flame.tensor(v, { dtype = dtype or "f32" }) end
 
 local rough = dofile "spec/support/rough.lua"
---- Values all over the dtype's range.
+--- Values from the dtype's whole range.
 local function wild(shape, dtype)
   local size = ({ f64 = 8, f32 = 4, f16 = 2, bf16 = 2, i64 = 8, i32 = 4, i16 = 2, i8 = 1, u8 = 1,
     bool = 1 })[dtype]
@@ -227,7 +227,8 @@ describe("random positions", function()
     assert.same({ 3, 3 }, drawn(T { 0, 0, 5 }))
     if DEVICE == "cpu" then return end
     local x, bad = flame.arange(5.0), flame.zeros(5)
-    local at = flame.multinomial(bad, 1000, true)                  -- the line that is named
+    -- the line that the message names
+    local at = flame.multinomial(bad, 1000, true)
     local taken = flame.eval(x:index_select(1, at))
     local line = debug.getinfo(1, "l").currentline - 2
     local why = helper.message(function() return (x + 1):totable() end)

@@ -24,8 +24,8 @@ local function integral(f, a, b, n)
 end
 
 describe("Bessel functions", function()
-  --- I of order n as the mean of exp(x cos t) cos(n t): exact to the last
-  --- digits, the function is periodic.
+  --- I of order n as the mean of exp(x cos t) cos(n t), which is exact to the last digits since the
+  --- function is periodic.
   local function bessel(n, x)
     local sum, steps = 0.0, 400
     for i = 0, steps - 1 do
@@ -196,7 +196,7 @@ describe("elementwise functions at their edges", function()
     end
   end)
   it("addcmul and addcdiv do not round a narrow product before a wide sum", function()
-    local a, b = 1.1000000238418579, 3.2999999523162842             -- what f32 makes of 1.1 and 3.3
+    local a, b = 1.1000000238418579, 3.2999999523162842             -- 1.1 and 3.3 rounded to f32
     near({ 1 + a * b }, d({ 1 }):addcmul(T { 1.1 }, T { 3.3 }), 1e-15)
     near({ 1 - a / b }, d({ 1 }):addcdiv(T { 1.1 }, T { 3.3 }, { value = -1 }), 1e-15)
   end)

@@ -1,7 +1,7 @@
 --- Every op of the table (src/tensor/ops.def), over shapes, dtypes and views, against the oracle of
 -- spec/support/scalars.lua: values and dtypes; first and second derivatives and forward products in
--- f64. A new line of the table is walked as soon as it has its entry in the oracle, and fails
--- without. With FLAME_DEVICE=cuda the same walk runs there and compares with the CPU as well.
+-- f64. A new line of the table needs an entry in the oracle, and is then walked; without one the
+-- spec fails. With FLAME_DEVICE=cuda the same walk runs there and compares with the CPU as well.
 require "spec.support.helper"
 local flame = require "flame"
 local oracle, views = require "spec.support.scalars", require "spec.ops.walk.views"
@@ -21,7 +21,7 @@ local function uniform(a, b)
   state = (state * 1103515245 + 12345) % 2147483648
   return a + (b - a) * (state / 2147483648)
 end
-local round = oracle.round          -- to what the tensor really holds
+local round = oracle.round          -- rounds to the value that the tensor holds
 local function between(a, b) return function() return uniform(a, b) end end
 local function apart(a, b)
   return function() return uniform(-1, 1) < 0 and -uniform(a, b) or uniform(a, b) end
@@ -42,8 +42,8 @@ local function draw_for(op, dtype)
   return function() return math.floor(uniform(low, op.domain == "UNIT" and 1 or 6)) end
 end
 
---- The dtype that the op computes in and the one it gives, for operands of
---- this dtype; nil: it refuses.
+--- The dtype in which the op computes, and that of the result, for operands of this dtype; nil: the
+--- op refuses it.
 local function kinds_of(op, dtype)
   local float = EPS[dtype] ~= nil
   if op.kind == "FLOAT" then return float and dtype or "f32", float and dtype or "f32" end
@@ -171,7 +171,7 @@ function walk.binary(op, entry)
       end
     end
   end
-  -- a number on either side is as a tensor of the other's dtype
+  -- a number on either side acts as a tensor of the other operand's dtype
   local x = views.tensor(flame, { 2.0, 3.0, 1.5 }, { 3 }, "f64")
   if op.kind ~= "INT" then
     for _, side in ipairs { "left", "right" } do
@@ -211,7 +211,7 @@ function walk.ternary(op, entry)
   end
 end
 
--- Axes of a shape that are reduced together.
+-- The sets of axes of a shape that are reduced together.
 local function axes_of(shape)
   local list = { false }
   for d = 1, #shape do list[#list + 1] = { d } end
@@ -252,7 +252,7 @@ local function reduce_case(op, entry, dtype, kind, shape, axes, keepdim)
     assert.has_error(function() f(x) end)
     return
   end
-  -- rounding grows with the length and the sum of the absolute values
+  -- rounding errors grow with the length and the sum of absolute values
   local scale, rounds = {}, { ulps = 0 }
   for k, row in ipairs(rows) do
     local sum, product = 0, 1

@@ -3,8 +3,8 @@
 --
 -- functions.lua returns a list of functions of the base tensors; data.bin holds, for each,
 -- the base tensors and the cotangents of its results, as string.pack "<s4" items; out.bin
--- gets status, results and gradients in the same form. A sample that raises is a result
--- too; so is whether it left its inputs as they were.
+-- gets status, results and gradients in the same form. An error of a sample is a result too;
+-- another is whether the inputs were changed.
 local functions, data, out = assert(loadfile(arg[1]))(), assert(io.open(arg[2], "rb")),
   assert(io.open(arg[3], "wb"))
 local blob, at = data:read("a"), 1

@@ -1,4 +1,4 @@
--- Operations that go in one trip on the CPU give the bits that they give one by one.
+-- Operations that the CPU does in one pass give the same bits as one by one.
 local flame = require "flame"
 
 local function same_bits(want, got)
@@ -18,7 +18,7 @@ local ops = {
   mul = function(a, b) return a * b end,
 }
 
---- f(stop), with every step evaluated by itself (stop evaluates) and all at once.
+--- Compares f(stop) with every step evaluated by itself (stop evaluates) and all at once.
 local function compare(f)
   local want = f(function(t) flame.eval(t) return t end)
   local got = f(function(t) return t end)
@@ -66,8 +66,8 @@ describe("operations of one trip", function()
     end)
   end
 
-  -- Trees of what chains take (vm_pair_loops.h), some of whose values are
-  -- read twice, and what breaks a chain.
+  -- Trees of operations that chains support (vm_pair_loops.h), some with values that are read
+  -- twice, and some with operations that end a chain.
   local programs = {
     function(s, x) return s(s(s(x * 2) + 1):relu()) end,
     function(s, x, y, z) return s(s(s(x * y) - s(y * z)) * s(s(x - 1) / s(z:square() + 1))) end,
@@ -105,8 +105,8 @@ describe("operations of one trip", function()
     end)
   end
 
-  -- Random trees with choices: tests of what is also chosen, of one test for
-  -- two, of choices in choices.
+  -- Random trees with selects: tests of a value that is also selected, one test for two selects,
+  -- selects in selects.
   local SPECIAL = { 0.0, -0.0, 1 / 0, -1 / 0, 0 / 0, 1.5, -2.0, 0.25 }
   local TESTS = { "gt", "ge", "lt", "le", "eq", "ne" }
   local function tree(s, leaves, depth, known)
@@ -200,7 +200,7 @@ describe("operations of one trip", function()
                              { 2, 5000 }, { 300, 37 }, { 1030, 3 }, { 3, 40, 50 } } do
       local x, y = flame.randn(shape, { dtype = "bf16" }), flame.randn(shape, { dtype = "bf16" })
       sums(x, y)
-      if #shape > 1 then                              -- views: a part, and one operand alone turned
+      if #shape > 1 then                              -- views: a part, and one transposed operand
         sums(x:narrow(2, 2, shape[2] - 1), y:narrow(2, 1, shape[2] - 1))
         sums(x:clone(), y:transpose(1, 2):clone():transpose(1, 2))
       end
@@ -213,9 +213,9 @@ describe("operations of one trip", function()
       odd:expand(30, 4, 3):reshape(30 * 4, 3):t():clone())
   end)
 
-  -- A half that a sum would read where it lies, and that is stored widened as well, or read by
-  -- something else, or that is one operand of a product whose other one is stored. The values are
-  -- small integers: every sum is exact.
+  -- A half that a sum would read directly from memory, and that is also stored widened, or read by
+  -- another op, or is an operand of a product with another stored operand. The values are small
+  -- integers, so that every sum is exact.
   it("read what is both widened for a result and summed #halves", function()
     local function rows(n, m, f)
       local t = {}
@@ -403,9 +403,9 @@ describe("operations of one trip", function()
 end)
 
 describe("long rows in several rounds", function()
-  -- What a later round makes again may lie elsewhere than in the round before: values that rounds
-  -- share, and a result at each point, against the same evaluated op by op. 128 x 196 a row is more
-  -- than is kept of a row of 40 instructions.
+  -- Values that a later round computes again may be in other memory than in the round before.
+  -- Compares values shared by rounds, and a result at each point, with the same evaluated op by op.
+  -- 128 x 196 elements per row are more than are kept of a row with 40 instructions.
   local function of(N, C, H, dtype, eager, more)
     flame.seed(5)
     local function e(t) if eager then flame.eval(t) end return t end

@@ -1,5 +1,6 @@
---- Linear algebra by the library is never part of a graph: a call that fails because it is captured
--- fails once more after that. On a device that is not there, whose library does so.
+--- Linear algebra by the library is never part of a graph, since in the library a call that fails
+--- because it is captured makes the next call fail too. On the fake device, with a library that
+--- does so.
 require "spec.support.helper"
 local machine = require "spec.support.machine"
 

@@ -1,12 +1,12 @@
 -- Which runs are replayed, and as how many graphs: counted on the fake driver (spec/c/fake_cuda.c),
--- whose memory is handed out as a GPU's is. What graphs compute is replay_spec's.
+-- which allocates memory as a GPU does. replay_spec tests what graphs compute.
 
 local machine = require "spec.support.machine"
 local folder
 setup(function() folder = machine.new() end)
 teardown(function() machine.remove(folder) end)
 
---- What a script prints there.
+--- What a script prints on the fake device.
 local function run(script, environment) return machine.run(folder, script, environment) end
 
 describe("a result", function()
@@ -34,7 +34,7 @@ describe("a result", function()
 end)
 
 describe("a training step with labels", function()
-  --- How often a driver is asked for something in n replayed steps of a net of these layers.
+  --- How often a function of the driver is called in n replayed steps of a net with these layers.
   local function calls(n, what, layers)
     return tonumber(run(([[
       local nn, optim = require "flame.nn", require "flame.optim"

@@ -1,6 +1,6 @@
---- Kernels of equal structure that have nothing in common are instances of one launch on a GPU:
--- read off the plan of a device that is not there (spec/c/fake_cuda.c). Their values:
--- spec/core/computing_spec.lua.
+--- Kernels of equal structure that have nothing in common are instances of one launch on a GPU. The
+--- plan of the fake device (spec/c/fake_cuda.c) shows it; spec/core/computing_spec.lua compares
+--- their values.
 require "spec.support.helper"
 local machine = require "spec.support.machine"
 
@@ -51,7 +51,7 @@ describe("the norm of many gradients", function()
 end)
 
 describe("an optimiser's step", function()
-  --- What a step of two optimisers runs, one of them of six parameters and the other of 'more'.
+  --- The kernels of a step of two optimisers, one with six parameters and the other with 'more'.
   local function maps(n, more)
     local list = {}
     local text = machine.run(folder, ([[

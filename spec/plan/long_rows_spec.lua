@@ -1,9 +1,9 @@
--- Rows of many elements that share what depends on the row alone: a thread of a GPU computes it
--- once for several vectors of a run (cuda/text/text_map.c), and again where its vectors lie in two
--- rows. Against the formula in Lua's own arithmetic, at places all over the rows.
+-- Long rows with values that depend on the row alone: a thread of a GPU computes these once for
+-- several vectors (cuda/text/text_map.c), and again if its vectors are in two rows. Compared with
+-- the formula in Lua's arithmetic, at places in all parts of the rows.
 local flame = require "flame"
 
---- Places of a row of n: its ends, both sides of what a block of a GPU does, and some between.
+--- Places in a row of n: its ends, both sides of the part of a GPU's block, and some between.
 local function places(n)
   local list = {}
   for _, p in ipairs { 1, 2, 7, 8, 9, 2047, 2048, 2049, 8192, 8193, n // 2, n - 8, n - 1, n } do

@@ -1,5 +1,6 @@
--- What is joined along an axis: written by its pieces, read through them; forms, whose components
--- are such pieces; stored inputs that begin at one element. Counters hold on either device.
+-- Arrays joined along an axis: written by pieces, and read through them; forms, which have such
+-- pieces as components; stored inputs that begin at the same element. The counts are the same on
+-- CPU and GPU.
 local flame = require "flame"
 local internal = flame.internal
 local raises = require("spec.support.helper").raises
@@ -17,7 +18,8 @@ local function data(...)
   flame.eval(x)
   return x
 end
---- f with every step evaluated by itself (stop evaluates) and all at once: the same bits.
+--- Checks that f gives the same bits with every step evaluated by itself (stop evaluates) and all
+--- at once.
 local function compare(f)
   local want = { f(function(t) flame.eval(t) return t end) }
   local got = { f(function(t) return t end) }
@@ -34,7 +36,7 @@ describe("joined results", function()
   it("of the same arrays are one kernel that reads each once and copies nothing", function()
     local x, y, r = data(4, 6, 10), data(4, 6, 10), nil
     local s = counted(function()
-      r = flame.scope(function()               -- the parts go with the scope
+      r = flame.scope(function()               -- the scope frees the parts
         local list = {}
         for k = 1, 4 do list[k] = x[k] * y[5 - k] + x[k % 4 + 1] end
         return flame.stack(list, 1)

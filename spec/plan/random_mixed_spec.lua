@@ -1,7 +1,7 @@
--- Random programs of mixed dtypes (programs.lua: P.mix): the same bits, gradients too, op by op and
--- planned, and what the oracle says within its bounds. A failure prints its seed and the smallest
--- program that still fails. FLAME_FUZZ=n: n programs (2000); FLAME_FUZZ_SEED=s: from seed s;
--- tools/fuzz programs COUNT SEED runs as many as are wanted.
+-- Random programs of mixed dtypes (programs.lua: P.mix): the same bits, also of gradients, op by op
+-- and planned, and the oracle's values within its bounds. A failure prints its seed and the
+-- smallest program that still fails. FLAME_FUZZ=n: n programs (2000); FLAME_FUZZ_SEED=s: from seed
+-- s; tools/fuzz programs COUNT SEED runs any number.
 local plant = require "flame".internal.plant
 local P = dofile("spec/support/program_run.lua")
 local COUNT = tonumber(os.getenv "FLAME_FUZZ") or (os.getenv "FLAME_SANITIZE" and 200 or 2000)

@@ -1,6 +1,6 @@
 -- Random programs (programs.lua, program_run.lua): the same bits under every budget and collector
--- mode, and what the oracle says within its bounds; with FLAME_DEVICE=cuda also what the CPU says.
--- A failure prints its seed and the smallest program that still fails. FLAME_FUZZ=n: n programs
+-- mode, and the oracle's values within its bounds; with FLAME_DEVICE=cuda also the CPU's values. A
+-- failure prints its seed and the smallest program that still fails. FLAME_FUZZ=n: n programs
 -- (2000); FLAME_FUZZ_SEED=s: from seed s; RANDOM_PART=2/8: every eighth of them, for machines that
 -- run several processes (the planted bugs are shared out as well).
 local flame = require "flame"
@@ -86,7 +86,8 @@ describe("random programs", function()
       "error in mid-window", "0-d", "empty" } do
       io.write(("random programs: %s: %d\n"):format(kind, counts[kind] or 0))
       local least = 100 * COUNT // 2000
-      if PARTS > 1 then least = least // PARTS // 2 end       -- the sum over the parts must hold it
+      // PARTS // 2 end       -- the sum over the parts must reach it
+      if PARTS > 1 then least = least
       assert.is_true((counts[kind] or 0) >= least, kind .. ": " .. (counts[kind] or 0))
     end
   end)
@@ -147,7 +148,7 @@ describe("random programs", function()
   end)
 end)
 
--- Each of these is a real mistake a planner can make. A test that can not see it is no test.
+-- Each of these is a mistake that a planner could make; the random programs must find it.
 describe("a planted planner bug", function()
   after_each(function() plant(0) end)
 

@@ -1,12 +1,13 @@
--- Runs that come again are launched as CUDA graphs (src/cuda/replay.h): the same bits as op by op
--- (budget 1, where nothing is long enough to be recorded), whatever changes between equal runs. On
--- the CPU the same programs run without graphs.
+-- Repeated runs are launched as CUDA graphs (src/cuda/replay.h). They give the same bits as op by
+-- op (budget 1, with plans too short to be recorded), whatever changes between equal runs. On the
+-- CPU the same programs run without graphs.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local budget = flame.internal.budget
 local on_gpu = flame.default_device() ~= "cpu"
 
---- NaN in freed memory, so that what a run did not write is not the value of the run before it.
+--- Fills free memory with NaN, so that elements that a run does not write do not have the values of
+--- the run before.
 local function scribble()
   local junk = {}
   for i, n in ipairs { 5, 60, 96, 300, 1600, 2500, 4096 } do
@@ -15,8 +16,8 @@ local function scribble()
   flame.eval(junk)
 end
 
---- What f gives with evaluation after each op and with whole plans, each from one seed. On a GPU
--- the second must have replayed 'least' runs.
+--- The results of f with evaluation after each op and with whole plans, from the same seed. On a
+--- GPU the second must have replayed at least 'least' runs.
 local function both(f, least, bug)
   local before = budget()
   local results = {}
@@ -107,7 +108,8 @@ describe("replay", function()
       local y = scaled(x, a, 300):softmax(1) * i
       local z = (y + flame.rand(300)):cumsum(1):softmax(1) / (i + 1)
       held[i] = scaled(z, 3, 300):softmax(1) * y:sum()
-      flame.eval(held[i])                            -- nothing is read: one span holds all steps
+      -- nothing is read, so that one span has all steps
+      flame.eval(held[i])
     end
     for i, y in ipairs(held) do held[i] = y:totable() end
     return held
@@ -136,7 +138,7 @@ describe("replay", function()
     flame.eval(x, good, bad)
     local said, losses = {}, {}
     for i = 1, 24 do
-      collectgarbage()                  -- what is dead is at its address again in a short sequence
+      collectgarbage()                  -- freed memory is soon used again at the same address
       local labels = (i == 7 or i == 11) and bad or good
       local ok, e = pcall(function() losses[#losses + 1] = step(net, opt, x, labels):item() end)
       if not ok then
@@ -207,8 +209,9 @@ describe("replay", function()
     return list
   end, 1)
 
-  -- Recordings are not compared with what is bound; parameters are not set; a value that was copied
-  -- out is read after it was written to (FL_PLANT_* of base/hooks.h).
+  -- Planted bugs (FL_PLANT_* of base/hooks.h): recordings are not compared with the bound
+  -- addresses; parameters are not set; a value that was copied to the host is read although it has
+  -- been overwritten.
   local bugs = { [7] = "keeps two nets of one shape apart",
     [8] = "takes scalars of each run, of built-in and of user kernels",
     [9] = "reads a value sooner than the steps after it, and not an older one" }

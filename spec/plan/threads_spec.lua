@@ -1,10 +1,10 @@
--- The same bits on any number of threads, and of any width of vectors where that is promised
--- (docs/internals.md): children compute products, and what goes over products, and print a hash of
+-- The same bits on any number of threads, and with any width of vectors where docs/internals.md
+-- promises that: children compute products, and functions made of products, and print a hash of
 -- each result's bits.
 local program = dofile("spec/support/interpreter.lua")
 
--- Run by each child. 'hash' goes over the bytes of all elements, so that one
--- bit more or less shows.
+-- Run by each child. 'hash' covers the bytes of all elements, so that a difference in one bit
+-- shows.
 local script = [=[
 local flame = require "flame"
 flame.manual_seed(3)
@@ -99,8 +99,8 @@ describe("our own kernels", function()
 end)
 
 describe("under a limit on the address space", function()
-  -- The library asks for its buffers again and again when there is no room;
-  -- 'timeout' ends with 124.
+  -- Without enough memory the library would request its buffers again and again; 'timeout' ends
+  -- with 124.
   if os.getenv "FLAME_SANITIZE" then return end        -- a sanitizer takes more addresses than that
   for _, megabytes in ipairs { 200, 300, 400, 600, 800, 1200 } do
     it(("of %d MB, products and factorisations end"):format(megabytes), function()

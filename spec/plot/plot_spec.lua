@@ -1,5 +1,5 @@
--- flame.plot: pictures of each kind are those of spec/golden/plot, ticks follow their rule, nothing
--- that numbers can be stops a plot, and pictures of many points are small.
+-- flame.plot: pictures of each kind are those of spec/golden/plot, ticks follow their rule, plots
+-- accept all numbers (NaN, infinities), and pictures of many points are small.
 
 local flame = require "flame"
 local plot = require "flame.plot"
@@ -166,7 +166,7 @@ describe("a million points", function()
   end)
 end)
 
--- ---- what they say and refuse -------------------------------------------------------------------
+-- ---- messages and errors -----------------------------------------------------------------------
 
 describe("plots refuse", function()
   it("values of the wrong form", function()

@@ -1,6 +1,6 @@
---- Kernels whose derivatives other systems get wrong, by their own documents and trackers (the
--- comments name them): here each agrees with central differences in f64, to second order, and
--- forward mode with reverse mode. On the default device, so the same file runs on CPU and GPU.
+--- Kernels with derivatives that other systems get wrong, according to their own documents and
+--- trackers (the comments name them). Here each agrees with central differences in f64, to second
+--- order, and forward mode with reverse mode. The file runs on the default device: CPU or GPU.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -57,7 +57,7 @@ describe("what Warp documents as wrong:", function()
           double v = mean(w, x, n, start);
           y[0] = %s;
         }]]):format(mean, last[1], last[2]), shape = { 1 }, grid = { 1 }, block = { 1 } }
-      -- the stale value there is the initial one, zero or not
+      -- elements that are not written keep the initial value, zero or not
       for _, start in ipairs { 0.0, 1.25 } do
         proof.check(function(w, x) return k(w, x, start, 4) end,
           { f64 { 0.5, 1, 1.5, 0.25 }, f64 { 1, -2, 3, 4 } })

@@ -1,5 +1,5 @@
---- FLAME_CHECK=grad in a child interpreter: wrong gradients given by hand are caught at the first
--- backward and named, right and derived ones pass, kinks are left alone.
+--- FLAME_CHECK=grad in a child interpreter: wrong gradients given by hand are found at the first
+--- backward and named; right and derived ones pass; kinks are ignored.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local script = [==[

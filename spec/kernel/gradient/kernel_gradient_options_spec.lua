@@ -1,6 +1,6 @@
---- What may be said of a kernel's derivative: arguments without a gradient, a rule written by hand,
--- gradients with the same bits each time; what is refused, and the message; values that were saved;
--- what k:source and k:report show. On the default device.
+--- Options of a kernel's derivative: arguments without a gradient, a rule written by hand,
+--- gradients with the same bits each time; refusals and their messages; saved values; k:source and
+--- k:report. On the default device.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")
@@ -160,7 +160,7 @@ describe("no gradient but a message with kernel, line and reason:", function()
     local k = kernel("const float *x, float *y",
       "y[i] = __int_as_float(__float_as_int(x[i]) + 1);", 4)
     local x = flame.ones({ 4 }, { requires_grad = true })
-    local y = k(x)                                   -- it runs forward
+    local y = k(x)                                   -- the kernel itself runs
     assert.is_true(y[1]:item() > 1)
     local e = helper.message(function() y:sum():backward() end)
     assert.truthy(e:find("line 4", 1, true), e)

@@ -291,7 +291,7 @@ describe("the derived gradient of a kernel with", function()
     end, x, f64 { 1, 2, 3 })
     assert.allclose((x:sin() * -1 * w * w * f64 { 1, 2, 3 }):totable(), hv:totable(),
       { rtol = 1e-12 })
-    -- the outer derivative is by an argument that the inner one was not asked for
+    -- the outer derivative is by an argument that the inner one did not request
     local a, b = x:detach():requires_grad_(true), w:detach():requires_grad_(true)
     local g = k(a, b):sum():gradients({ a }, { create_graph = true })[a]
     local mixed = g:sum():gradients({ b })[b]
@@ -349,7 +349,7 @@ describe("a branch that is not taken has no part in the gradient, though its slo
   end
 end)
 
--- NVRTC takes (0. / 0.) != (0. / 0.) for false, so the text must not ask for NaN in this way.
+-- NVRTC takes (0. / 0.) != (0. / 0.) for false, so the text must not test for NaN in this way.
 describe("beside a constant that is NaN, a", function()
   local function slopes(body, types, x)
     local k = kernel(("const %s *x, %s *y"):format(types, types), body, 2)
@@ -385,7 +385,7 @@ describe("beside a constant that is NaN, a", function()
 end)
 
 describe("the cotangent of an element that several threads write", function()
-  local cases = {                                  -- the same value each: no race
+  local cases = {                                  -- all threads write the same value: no race
     { "an output's first element", "y[0] = x[0] * x[1]; if (i > 0) y[i] = x[i];" },
     { "neighbours' quotient", "y[i / 2] = x[i / 2] * x[i / 2]; if (i < 4) y[4 + i] = x[i];" },
     { "a remainder under a condition", "if (x[0] < 9.0) y[i % 3] = sin(x[i % 3]); if (i > 2) y[i] = x[i];" },

@@ -1,11 +1,11 @@
---- Kernels that rewrite rows of global memory in place, by chance: loops upwards and downwards,
--- halves of a row, pairs, a row reversed, states that go from round to round. <J v, u> = <v,
--- J' u> and central differences; what the compiler can not see through is refused. FLAME_FUZZ: how
--- many programs, FLAME_FUZZ_SEED: from which seed.
+--- Random kernels that rewrite rows of global memory in place: loops upwards and downwards, halves
+--- of a row, pairs, a row reversed, states that are passed from iteration to iteration. Derivatives
+--- satisfy <J v, u> = <v, J' u> and agree with central differences; kernels that can not be
+--- analysed are refused. FLAME_FUZZ: number of programs, FLAME_FUZZ_SEED: first seed.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
-local LOOPS = {                            -- header, elements before and behind j, is j below n / 2
+local LOOPS = {                            -- header, elements before and after j, is j below n / 2
   { "for (int j = 0; j < n; ++j)", 0, 0 }, { "for (int j = n - 1; j >= 0; --j)", 0, 0 },
   { "for (int j = 1; j < n; ++j)", 1, 0 }, { "for (int j = n - 2; j >= 0; --j)", 0, 1 },
   { "for (int j = 1; j < n - 1; ++j)", 1, 1 }, { "for (int j = 1; j + 2 < n; j += 3)", 1, 2 },
@@ -13,7 +13,8 @@ local LOOPS = {                            -- header, elements before and behind
   { "for (int j = n / 2 - 1; j >= 0; --j)", 0, 0, true },
   { "for (int j = 0; j < n; j += 2)", 0, 0 },
 }
-local SHARED_LOOPS = {                       -- of a block's threads, each with its own places
+-- loops of a block's threads, each with its own elements
+local SHARED_LOOPS = {
   { "for (int j = t; j < n; j += w)", { "j" } },
   { "for (int j = n - 1 - t; j >= 0; j -= w)", { "j" } },
   { "for (int j = t + 1; j < n; j += w)", { "j" } },
@@ -41,7 +42,7 @@ local function generator(state)
   end
 end
 
---- One to three steps at some of the places.
+--- One to three random steps at some of the places.
 local function steps(random, all)
   local function pick(list) return list[random(#list)] end
   local places, list = { pick(all), pick(all), random(2) == 1 and pick(all) or nil }, {}
@@ -74,7 +75,7 @@ local function program(random)
     list[i] = random(5) == 1 and "for (int r = 0; r < 2; ++r) { " .. loop(random) .. " }"
       or loop(random)
   end
-  if random(3) == 1 then                     -- what a loop has read is gone afterwards
+  if random(3) == 1 then                     -- overwrites what a loop has read
     list[#list + 1] = (by_block and "if (t == 0) " or "") .. TAILS[random(#TAILS)]
   end
   return table.concat(list, "\n  "), by_block, random(4)
@@ -86,7 +87,7 @@ local function f64(rows, n, phase)
   return flame.tensor(list, { dtype = "f64" }):reshape(rows, n)
 end
 
---- Is it right? false: it is refused.
+--- Checks the derivative; returns false if it is refused.
 local function is_right(body, by_block, block, rows, n, order)
   local k = flame.kernel { source = "__global__ void k(double *y, const double *x, double *z, int n, int rows) {\n" ..
     "  int t = threadIdx.x, w = blockDim.x, me = blockIdx.x * w + t, i = "
@@ -127,7 +128,7 @@ describe("rows rewritten in place", function()
     assert(right >= many // 3, ("%d of %d have a gradient"):format(right, many))
   end)
 
-  -- That the element is the thread's own follows from n > 0, which the launch says.
+  -- That each thread has its own elements follows from n > 0, which is known from the launch.
   it("by a store behind a loop that read them", function()
     for _, body in ipairs {
       "for (int j = 0; j < n; ++j) p[j] = sin(p[j]); p[0] = 0.25;",

@@ -15,7 +15,8 @@ local function kernel(signature, body, options)
   return flame.kernel(options)
 end
 
---- The statements of the adjoint that add to the gradient of 'name', by whether a loop holds them.
+--- The numbers of statements of the adjoint that add to the gradient of 'name', inside and outside
+--- of loops.
 local function sums(k, name)
   local inside, outside, depth = 0, 0, 0
   for line in k:source("adjoint"):match("_vjp%(.*"):gmatch("[^\n]+") do

@@ -1,9 +1,9 @@
---- Random kernels whose threads meet in the elements they read and write, the same value each: by
--- indices of the thread's numbers, quotients, remainders, counters and tables, under guards; in
--- global and in shared memory. What a kernel stores at an element depends on the element alone, so
--- it has no race; its gradient is held against a difference along one direction, and the derived
--- kernel against the race check (a child interpreter). OWNER_RUNS=1000 OWNER_SEED=5: more of them,
--- others.
+--- Random kernels in which several threads read and write one element, all with the same value:
+-- with indices made of the thread's numbers, quotients, remainders, counters and tables, under
+-- guards, in global and in shared memory. The value stored at an element depends on the element
+-- only, so there is no race. The gradient is compared with a difference along one direction, and
+-- the derived kernel runs under the race check (a child interpreter). OWNER_RUNS=1000 OWNER_SEED=5:
+-- more of them, others.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 local N <const> = 24
@@ -46,7 +46,8 @@ local VALUES = { "x[E] * x[E]", "0.5 + 0.1 * E", "x[23 - E] + x[E]" }
 local COUNTER = "for (int j = %s; j < %s; j += %s) "
 
 -- ---- programs -----------------------------------------------------------------------------------
--- Rows of a block at one pitch, read at another as well, which may be spelled like it.
+-- Rows of a block with one pitch, which are also read with another pitch; the two may look alike in
+-- the text.
 local function rows()
   local own = pick { "w", "w", "2", "4" }
   local e = "t + b * " .. own

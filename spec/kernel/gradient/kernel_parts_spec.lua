@@ -1,7 +1,7 @@
 --- Gradients of kernels that use one array in parts: a loop writes one part and reads another,
 -- which something overwrites after the loop. Against central differences, to second order; the
--- derived kernels under the race check (a child interpreter). Random kernels of the kind:
--- spec/c/parts_fuzz.c.
+-- derived kernels under the race check (a child interpreter). spec/c/parts_fuzz.c makes random
+-- kernels of this kind.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 

@@ -1,9 +1,9 @@
 --- Errors planted in user kernels: each is found, with the line in the kernel and in the script.
 -- A child interpreter runs them on the CPU with checks on: by FLAME_CHECK, by FLAME_SIM=1 and by
--- --sim. The line that is to be named has HERE in a comment.
+-- --sim. The line that the message must name has HERE in a comment.
 local interpreter = dofile("spec/support/interpreter.lua")
 
--- name, what must be said, the kernel (its block has 128 threads, n is 100), changes of the launch
+-- name, expected text, the kernel (with a block of 128 threads, n is 100), changes of the launch
 local plants = {
   { "out of range by one", "index 100 of 'x' (100 elements) by thread (100, 0, 0) of block (0, 0, 0)", [=[
 __global__ void k(const float *x, float *y, int n) {
@@ -153,7 +153,7 @@ __global__ void k(const float *x, float *y, int n) {
       "but thread (9, 0, 0) of block (0, 0, 0) wrote it at line 13" } },
 }
 
--- Correct kernels near the planted errors: nothing may be said.
+-- Correct kernels that are similar to the planted errors: nothing may be reported.
 local clean = {
   { "reversed in shared memory", [=[
 __global__ void k(const float *x, float *y, int n) {
@@ -267,10 +267,10 @@ do
   script = table.concat(script, "\n") .. "\n"
 end
 
--- Where the machine's default device is a GPU, its kernels have the checks compiled in.
+-- If the machine's default device is a GPU, kernels run there with the checks compiled in.
 local device = require("flame").default_device():match("^%a+")
 
---- What the script says, by plant.
+--- The script's message for each plant.
 local function run(environment, option, where)
   local path = os.tmpname()
   local f = assert(io.open(path, "w"))
@@ -316,7 +316,7 @@ for _, way in ipairs(ways) do
       it(p[1] .. " is found", function()
         local message = said[p[1]]
         assert.truthy(message, said.text)
-        -- on a GPU the two threads of a race come in any order
+        -- on a GPU the order of the two threads of a race is not defined
         if way[4] == "cuda" and p.either and message:find(p.either[1], 1, true) then
           assert.truthy(message:find(p.either[2], 1, true), message)
           return
@@ -408,8 +408,8 @@ io.write("begun\n") io.flush()
     os.remove(path)
     return text, how, status
   end
-  --- One SIGINT, as the terminal sends: without --foreground timeout sends a second one to its
-  --- group, and a second one kills. A GPU's context takes longer to begin.
+  --- One SIGINT, as from a terminal: without --foreground timeout would send a second one to its
+  --- group, which kills the process. A GPU's context takes longer to start.
   local function is_stopped(where, body)
     local text, how, status = session(("env -u FLAME_DEBUG FLAME_DEVICE=%s timeout --foreground -s INT -k 20 %d"):format(
       where, where == "cuda" and 5 or 1), "", body)

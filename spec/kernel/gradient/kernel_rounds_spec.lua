@@ -1,7 +1,7 @@
---- Loops that read and rewrite shared memory without barriers, each thread its own elements: a
--- softmax in place and its neighbours. Values against flame's own, gradients against central
--- differences to second order and <J v, u> = <v, J' u>; what is not each thread's own is refused.
--- On the default device.
+--- Loops that read and rewrite shared memory without barriers, each thread its own elements, such
+-- as a softmax in place. Values against flame's own, gradients against central differences to
+-- second order and <J v, u> = <v, J' u>; kernels in which threads use each other's elements are
+-- refused. On the default device.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -124,7 +124,7 @@ local right = {
     "{ int j = t + 1; s[j] = s[j - 1] * s[j]; } for (int t = 0; t < n; ++t) out[t] = s[t]; }" },
 }
 
--- not each thread's own, or not once in the loop
+-- elements that are not the thread's own, or that the loop writes more than once
 local refused = {
   { "all threads write all elements", "for (int t = 0; t < n; ++t) s[t] = row[t]; __syncthreads(); for (int t = 0; t < n; ++t) s[t] " ..
     "= exp(s[t]); " ..
@@ -156,7 +156,7 @@ local refused = {
     "for (int t = t0; t < n; t += w) out[t] = s[t];" },
 }
 
--- ---- loops by chance: each between two barriers, its elements the thread's own ------------------
+-- ---- random loops: each between two barriers, on the thread's own elements ---------------------
 local LOOPS = { "for (int t = t0; t < n; t += w) ", "for (int t = n - 1 - t0; t >= 0; t -= w) ",
   "for (int t = t0; t < n; t += blockDim.x) if (t != 4) ",
   "for (long long t = t0; t < n; t += w) " }
@@ -209,7 +209,7 @@ describe("a loop over a thread's own elements of shared memory:", function()
           assert((k(x, n, 80) - x:softmax(2)):abs():max():item() < 1e-13)
           proof.check(function(v) return k(v, n, 80) end, { x }, { order = n < 40 and 2 or 1 })
         end
-        local r = k:report()                              -- by NVRTC, where it is there
+        local r = k:report()                              -- compiled by NVRTC, if there is one
         assert.equal(r.registers > 0, r.adjoint.registers > 0)
         local single, x = kernel(c[2], shared, 32, "float"), f64(3, 70):float():requires_grad_(true)
         local seed = proof.direction(x:detach(), 0.2)

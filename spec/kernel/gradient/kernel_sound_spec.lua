@@ -1,7 +1,7 @@
---- Derived gradients where several threads may write or read one element: in indices that only look
--- like one thread's own, through stores at several places, by what a launch decides; in loops that
--- rewrite arrays. Against central differences; the derived kernels under the race check (a child
--- interpreter), which proves the sums that are plain.
+--- Derived gradients where several threads may write or read one element: with indices that only
+-- look as if each thread had its own, by stores in several statements, depending on the launch; and
+-- in loops that rewrite arrays. Against central differences; the derived kernels under the race
+-- check (a child interpreter), which proves the sums that are plain.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -15,7 +15,7 @@ local function ints(list) return flame.tensor(list, { dtype = "i32" }) end
 
 -- name, body (x[12] to y[12], thread i), grid (1), block (12), integers m (-) and at (-)
 local cases = {
-  -- an index that many threads make, the same value each
+  -- an index that many threads have, all storing the same value
   { "a quotient and a remainder", "y[i / 4 + i % 4] = x[i / 4 + i % 4] * x[0];" },
   { "a quotient and a remainder of too small a pitch",
     "int j = i / 4 * 2 + i % 4; y[j] = x[j] * x[j];" },
@@ -59,7 +59,7 @@ local cases = {
     "int q; for (int j = 0; j < 3; ++j) { if (j == 0) q = j; " ..
     "y[i * 3 + q] = x[i * 3 + j]; }", 1, 4 },
   { "the number of bits", "int j = __popc(i); y[j] = x[j] * x[j];" },
-  -- stores at several places
+  -- stores in several statements
   { "branches of one place", "if (i == 0) y[0] = x[0] * x[1]; else y[0] = x[1] * x[0];" },
   { "two stores by two threads", "if (i == 0) y[0] = x[3] * x[3]; if (i == 1) y[0] = x[3] * x[3];" },
   { "a neighbour's element behind a barrier",

@@ -1,11 +1,11 @@
---- Wide types at addresses that are no multiple of their size: a GPU stops there, and so does the
--- CPU, with line, type, byte and thread.
+--- Wide types at addresses that are not multiples of their size: a GPU stops, and so does the CPU,
+--- with a message that names line, type, byte and thread.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
 local numbers = flame.arange(64.0) - 1
 
---- The message (with what = nil: the values) of 8 threads on x.
+--- The message of a run with 8 threads on x, or, if the case has no 'what', the values.
 local function run(case, x)
   local k = flame.kernel { source = (case.head or "") .. "\n__global__ void k(const " ..
     (case.type or "float") .. " *x, float *y) {\n  int i = threadIdx.x;\n  " .. case[1] .. " }",

@@ -1,10 +1,10 @@
 --- Kernels that are likely to be derived wrongly (spec/kernel/language/corners/): gradients to
 -- second order against central differences, forward against reverse mode, both ways of summing;
--- the derived kernels under the race check (a child interpreter), as CPU threads in step do not
--- show what threads of a GPU may do. What has no gradient says why, with its line.
+-- the derived kernels under the race check (a child interpreter), since on the CPU threads run in
+-- lockstep and do not show races. Kernels without a gradient say why, with the line.
 --
 --   { "name", "body", sig = signature, before = text in front of the kernel, n =, grid =, block =,
---     shape =, shared =, inout =, inputs = tensors that are derived by, rest = arguments after
+--     shape =, shared =, inout =, inputs = tensors to differentiate by, rest = arguments after
 --     them, call = f(kernel, inputs), order =, eps =, rtol =, atol =, tol =, refuses = "text",
 --     drawn = places in the order of atomics: not on a GPU }
 --
@@ -52,7 +52,7 @@ end
 local part, parts = (os.getenv("CORNERS_PART") or "1/1"):match("(%d+)/(%d+)")
 local number = 0
 
---- it, for what is of this part.
+--- 'it', for kernels of this part.
 local function mine(test)
   number = number + 1
   return number % tonumber(parts) == tonumber(part) % tonumber(parts) and test or function() end

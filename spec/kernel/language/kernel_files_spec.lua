@@ -1,14 +1,14 @@
---- A kernel's text and its options reach no file of the host, on any device, but headers of the
--- toolkit and folders that the caller names.
+--- A kernel's text and its options can not reach files of the host, on any device, except headers
+--- of the toolkit and folders that the caller names.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
 local KERNEL = "\n__global__ void k(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }\n"
 
--- Outside the language, so that flame.kernel asks NVRTC where there is one.
+-- A text outside the language, so that flame.kernel passes it to NVRTC, if there is one.
 local ASKS = KERNEL:gsub("x%[i%] = i", 'asm("trap;"); x[i] = i')
 
---- What is said of a text: NVRTC's words where there is one, and those of the language.
+--- The messages about a text: NVRTC's, if there is one, and ours.
 local function said(text, extra)
   local spec = { source = text }
   for name, v in pairs(extra or {}) do spec[name] = v end
@@ -122,7 +122,7 @@ describe("a kernel's text", function()
 
   it("may include what lies in a folder that is named", function()
     local _, k = said('#include "secret.h"' .. ASKS, { include = { folder } })
-    if not k then                                  -- NVRTC is here and has read it
+    if not k then                                  -- there is an NVRTC, which has read it
       assert.truthy(_:find("hidden_word", 1, true) or _:find("secret.h", 1, true), _)
     end
   end)

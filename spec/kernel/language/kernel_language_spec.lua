@@ -1,6 +1,6 @@
---- The C++ of kernels, statement by statement: each body ran as C++ of g++ (float, no contraction)
--- over 16 values of x, and the CPU gives the same; the gradient agrees in both modes. On the
--- default device.
+--- The C++ of kernels, statement by statement: each body was run as C++ by g++ (float, no
+-- contraction) over 16 values of x, and the CPU gives the same results; the gradient agrees in both
+-- modes. On the default device.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -518,7 +518,7 @@ __global__ void k(const float *x, float *y, int n) {
   end
 end)
 
--- ---- what was read wrongly ----------------------------------------------------------------------
+-- ---- texts that were once read wrongly ---------------------------------------------------------
 local function value(source, options)
   return flame.kernel {
     source = source .. "\n__global__ void k(const float *x, float *y, int n) { y[0] = Q; }",

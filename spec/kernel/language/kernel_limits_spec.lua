@@ -1,5 +1,5 @@
---- Kernel texts at and past every limit: a list that is too long, what is nested too deep or too
--- large is refused with the limit and the line, and what is inside runs.
+--- Kernel texts at and beyond every limit: too long a list, too deep a nesting or too large a size
+--- is refused with the limit and the line; texts within the limits run.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
@@ -20,7 +20,7 @@ local function list(n, item, sep)
   return table.concat(t, sep or ", ")
 end
 
--- Each makes a text with n items; 'most' fit.
+-- Each makes a text with n items; 'most' is the limit.
 local LISTS = {
   { "arguments of a call", 48, function(n)
     return ("__device__ float f(%s) { return a1; }\n"):format(list(math.min(n, 48), "float a@")) ..
@@ -107,7 +107,7 @@ describe("a list of fixed size in a kernel", function()
 end)
 
 local N = 100000
--- Texts nested N deep.
+-- Texts with nesting of depth N.
 local DEEP = {
   parentheses = body("x[0] = " .. rep("(", N) .. "1" .. rep(")", N) .. ";"),
   sum = body("x[0] = " .. rep("x[1]+", 2000) .. "1;"),
@@ -333,7 +333,7 @@ describe("kernels that are gone", function()
   end)
 end)
 
---- In a child, since checks are chosen at the start: prints what is true.
+--- Run by a child, since checks are chosen at the start; it prints results of tests.
 local CHILD = [[
 local flame = require "flame"
 local k = flame.kernel "__global__ void k(float *x, int n) { int i = blockIdx.x * 256 + threadIdx.x; if (i < n) x[i] += 1; }"

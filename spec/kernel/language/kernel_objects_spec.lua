@@ -1,5 +1,5 @@
---- What is refused of objects that hold pointers and of structs of several types, and texts that
--- hold more than a kernel: their declarations are passed over.
+--- Objects with pointers and structs of several types that are refused; and texts with more than a
+--- kernel, in which other declarations are skipped.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
@@ -15,7 +15,7 @@ __global__ void k(const float *x, const float *w, float *y, Mixed *q, int n) {
   if (i >= n) return;
 ]]
 
---- Of the language: alone, or before what NVRTC says where it is there.
+--- The language's message: alone, or before NVRTC's, if there is one.
 local function refusal(text)
   local ok, k = pcall(flame.kernel, { source = text, shape = { 2 } })
   return (ok and (k:report().refusal or "accepted") or tostring(k))

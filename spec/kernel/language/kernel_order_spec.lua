@@ -1,6 +1,6 @@
---- Evaluation order in user kernels, by C++17's rules: what is sequenced, with g++ as the judge
--- where there is one; what is open is refused, or runs from left to right where functions are
--- called. On the default device.
+--- Evaluation order in user kernels, by C++17's rules: sequenced expressions are compared with g++,
+--- if there is one; unsequenced ones are refused, or run from left to right if functions are
+--- called. On the default device.
 local flame = require "flame"
 
 local BEFORE = [[
@@ -38,7 +38,7 @@ local ordered = {
   "Count c = {2}; b[0] = c[c.n = 4];", "b[2] = (i = 4) + q; b[1] = i;",
 }
 
--- The order is the compiler's: what NVRTC and this CPU do.
+-- Cases in which the compiler chooses the order: that of NVRTC and of this CPU.
 local called = {
   { "b[0] = next(&s) - 3 * next(&s);", -507 }, { "b[0] = two(next(&s), next(&s));", 36181 },
   { "b[0] = 1000 * s + next(&s);", 7036 },
@@ -75,7 +75,7 @@ local function values(body)
   return kernel(body)(flame.tensor({ 0, 5, 7 }, { dtype = "i32" })):totable()
 end
 
---- What g++ makes of all of them; nil: there is none.
+--- The results of g++ for all of them; nil: there is no g++.
 local function judged()
   local name = os.tmpname()
   local f = assert(io.open(name .. ".cpp", "w"))

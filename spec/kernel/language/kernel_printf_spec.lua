@@ -1,5 +1,5 @@
---- What printf of a kernel writes, on the CPU and where cuda means the CPU (--sim): the same lines
--- in the order of the threads, among those of the script.
+--- The output of printf in kernels, on the CPU and with --sim (cuda means the CPU): the same lines,
+--- in the order of the threads, in order with the script's own output.
 local interpreter = dofile "spec/support/interpreter.lua"
 
 local script = [[

@@ -1,4 +1,4 @@
---- User kernels: signatures, arguments, launches, maps, and what they say when misused.
+--- User kernels: signatures, arguments, launches, maps, and messages about misuse.
 local flame = require "flame"
 
 local SAXPY = [[
@@ -114,7 +114,7 @@ describe("flame.kernel", function()
   it("launches in place through the handles given", function()
     local x, y, out = flame.arange(5.0), flame.ones(5), flame.zeros(5)
     local before = out + 0
-    -- the handle written
+    -- the handle that was written
     assert.equal(out, saxpy:launch({ grid = { 1 }, block = { 32 } }, 3, x, y, out, 5))
     assert.same({ 4, 7, 10, 13, 16 }, out:totable())
     assert.same({ 0, 0, 0, 0, 0 }, before:totable())
@@ -156,7 +156,8 @@ describe("flame.kernel", function()
       local k = assert(load(text, name or nil))()
       assert.same({ 3, 6 }, k(flame.tensor({ 1, 2 })):totable())
       local r = k:report()
-      assert.equal(r.adjoint.compiled ~= nil, r.compiled ~= nil)     -- both by NVRTC, where that is
+      -- both compiled by NVRTC, if there is one
+      assert.equal(r.adjoint.compiled ~= nil, r.compiled ~= nil)
     end
   end)
 
@@ -208,7 +209,7 @@ describe("an output's zeros", function()
   local checked = os.getenv("FLAME_SIM") == "1"
     or (os.getenv("FLAME_CHECK") or ""):find("[bru][oan][uci]")
   local HEAD = "__global__ void k(const float *x, float *y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; "
-  --- Bytes that a call moves; free memory is full of NaN before it.
+  --- The bytes that a call moves; before it, free memory is filled with NaN.
   local function moved(f, x)
     for _ = 1, 4 do flame.eval(flame.full({ n }, 0 / 0)) end
     collectgarbage()
@@ -452,7 +453,8 @@ describe("flame.map", function()
 end)
 
 describe("a cubin", function()
-  --- An ELF file with a name table and one .nv.info section a kernel: bytes of its parameters.
+  --- An ELF file with a name table and, for each kernel, a section .nv.info with the sizes of its
+  --- parameters.
   local function cubin(kernels)
     local names, parts, sections = "\0.shstrtab\0", {}, {}
     local at = 64

@@ -1,5 +1,5 @@
---- k:tune: the fastest block of a list, kept on disk. Timed on a GPU that g++ plays
--- (spec/c/fake_compute.c), and taken from there by a CPU.
+--- k:tune: the fastest block of a list, kept on disk. Times are measured on a GPU that the fake
+--- driver simulates (spec/c/fake_compute.c); a CPU then takes the choice from the disk.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local machine = dofile("spec/support/machine.lua")

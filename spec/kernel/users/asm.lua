@@ -1,5 +1,4 @@
---- Kernels with inline assembler of the forms that people use: what an instruction means is told
--- here in plain Lua.
+--- Kernels with common forms of inline assembler; plain Lua gives the meaning of each instruction.
 local each = dofile("spec/kernel/users/each.lua")
 
 local function even(v)

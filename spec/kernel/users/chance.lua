@@ -1,4 +1,4 @@
---- Kernels of chance: random numbers made in the kernel, likelihoods, prices, samplers.
+--- Kernels with probabilities: random numbers made in the kernel, likelihoods, prices, samplers.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")

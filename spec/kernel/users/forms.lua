@@ -1,6 +1,5 @@
---- Forms of C++ and CUDA that stand between a text and its kernel: unions, which function a call
--- means, constants that functions make, shared memory of the file, groups of labels, parts of
--- elements.
+--- Less common forms of C++ and CUDA: unions, overloads, constants computed by functions, shared
+--- memory of file scope, groups of labels, parts of elements.
 local each = dofile("spec/kernel/users/each.lua")
 
 return {

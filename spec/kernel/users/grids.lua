@@ -1,4 +1,4 @@
---- Steps on grids, small systems per thread, tables filled by rules, chance by counters.
+--- Steps on grids, small systems per thread, tables filled by rules, random numbers from counters.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")

@@ -1,5 +1,5 @@
---- Ways of writing that texts have which were made for nvcc: parts for the host, pointers that are
--- null at first, templates that are chosen by their arguments.
+--- Idioms of texts written for nvcc: parts for the host, pointers that are null at first, templates
+--- that are chosen by their arguments.
 local each = dofile("spec/kernel/users/each.lua")
 
 return {

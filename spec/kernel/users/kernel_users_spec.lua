@@ -16,7 +16,7 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
-      -- places that blocks draw from a counter come in no order where blocks run at the same time
+      -- places that blocks take from a counter have no defined order if blocks run at the same time
       if number % parts == part % parts and not (case.drawn and on_gpu) then
         it(case[1] .. " gives its values", function() run.values(case) end)
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
@@ -31,7 +31,7 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
   end)
 end
 
--- ---- what users write and do not get ------------------------------------------------------------
+-- ---- texts that are refused --------------------------------------------------------------------
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
@@ -183,7 +183,7 @@ describe("a call that is not right says", function()
     { "the limit of static shared memory", function()
       flame.kernel "__global__ void g(float *y) {\n__shared__ float s[20000];\ns[0] = 1;\ny[0] = s[0]; }"
         :with { shape = { 1 } }():item()
-    end, "shared", cpu = true },                        -- a GPU's compiler drops what is not needed
+    end, "shared", cpu = true },                        -- a GPU's compiler drops unused code
     { "that outputs need a shape", function()
       flame.kernel "__global__ void g(float *y, float v, int n) { if (threadIdx.x < n) y[threadIdx.x] = v; }" (3.0, 4)
     end, "use :with{shape = {…}}" },
@@ -258,7 +258,7 @@ template __global__ void power<float, 2>(const float *, float *, int);
       assert.equal(sign * 2 * order * 0.5 ^ (order - 1), v.grad[1]:item())
       local why = message(function() p(v, 9999999999) end)
       assert(why:find("power: n", 1, true), why)
-      -- by NVRTC, where that is
+      -- compiled by NVRTC, if there is one
       assert.equal(k:report().compiled ~= nil, p:report().compiled ~= nil)
     end
     assert.equal(7, flame.kernel { source = source, entry = "other<7>", shape = { 1 } }():item())
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(32) twice_vjp(const float *x, int n, const flo
 template <int N> __global__ void times(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = N * x[i]; }]]
     assert.equal(4, flame.kernel { source = source, entry = "plain" }(x):sum():item())
     assert.equal(12, flame.kernel { source = source, entry = "times<3>" }(x):sum():item())
-    -- a device's compiler is asked where there is one
+    -- the device's compiler decides, if there is one
     for _, entry in ipairs { "plain", "times<3>" } do
       local r, of = flame.kernel { source = source, entry = entry }:report(), k:report()
       assert.equal(of.registers > 0, r.registers > 0)

@@ -1,4 +1,4 @@
---- Layers of a language model, forward and backward, as they are written by hand for training.
+--- Layers of a language model, forward and backward, in the style of hand-written training code.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")

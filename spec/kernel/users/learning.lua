@@ -1,5 +1,5 @@
---- Kernels of neural networks, written as their users do: norms, losses,
---- pooling, cells, optimisers.
+--- Kernels of neural networks in the style of their users: norms, losses, pooling, cells,
+--- optimisers.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum

@@ -1,4 +1,4 @@
---- Lists from position 0, as the kernels count: for the oracles of the users' kernels.
+--- Lists that begin at position 0, as in kernels, for the oracles of the users' kernels.
 local lists = {}
 
 --- f(0) … f(n - 1).

@@ -1,5 +1,5 @@
---- Kernels that share memory in other ways: counters that give out places, sums by atomics, vectors
--- of four, pointers that swap, halves; and what is refused a gradient.
+--- Kernels that share memory in other ways: counters that assign places, sums by atomics, vectors
+--- of four, swapped pointers, halves; and kernels for which a gradient is refused.
 
 local each = dofile("spec/kernel/users/each.lua")
 

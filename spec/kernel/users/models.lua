@@ -1,6 +1,5 @@
---- Kernels of models that learn: layers, losses, optimisers, numbers of few
---- bits, as their authors write them.
--- luacheck: no max line length
+--- Kernels for training models: layers, losses, optimisers, numbers of few bits, in the style of
+-- their authors. luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum

@@ -211,7 +211,8 @@ __global__ void neo_hookean(const float *x, const int4 *tet, const float *rest, 
       end
       for e = 0, n - 1 do
         energy[e] = value(e, x)
-        for k = 0, 14 do                         -- forces: what the energy falls by, by differences
+        -- forces: minus the slope of the energy, by differences
+        for k = 0, 14 do
           local function at(h)
             local y = each(15, function(i) return x[i] end)
             y[k] = y[k] + h
@@ -404,7 +405,7 @@ __global__ void __launch_bounds__(64) cg(const float *b, const float *diag, floa
     block = { 64 }, grid = { 1 },
     args = function(t) return { t.f { 6 }, t.f { 6, low = 3, high = 4 }, 6, 6 } end, tol = 1e-4,
     want = function(b, diag, _, n)
-      -- six steps solve six equations: the tridiagonal system by elimination
+      -- solves by elimination the tridiagonal system that the kernel solves in six steps
       local c, d, x = {}, {}, {}
       for i = 0, n - 1 do
         local m = diag[i] + (i > 0 and c[i - 1] or 0)
@@ -621,7 +622,7 @@ __global__ void shallow(const float *__restrict__ q, float *__restrict__ out, in
         if cy ~= y then c[2] = -c[2] end
         return c
       end
-      local function face(a, b, axis, f)                   -- from a to b, b behind a
+      local function face(a, b, axis, f)                   -- from cell a to b, which follows a
         local function speed(c) return math.abs(c[1 + axis] / c[0]) + math.sqrt(g[0] * c[0]) end
         local function flux(c)
           return c[f] * c[1 + axis] / c[0] + (f == 1 + axis and g[0] * c[0] ^ 2 / 2 or 0)
@@ -706,7 +707,8 @@ __global__ void contacts(const float *caps, const int2 *pairs, float *depth, int
           local p, q = at(a, s), at(b, t)
           return math.sqrt(sum(3, function(d) return (p[d] - q[d]) ^ 2 end))
         end
-        local function least(f)                            -- of a convex function on 0 … 1
+        -- the minimum of a convex function on 0 … 1
+        local function least(f)
           local low, high = 0, 1
           for _ = 1, 60 do
             local x, y = low + (high - low) * 0.382, low + (high - low) * 0.618

@@ -1,5 +1,5 @@
---- Programs of numerics, finance, sound and graphs, whose threads go their own ways: states,
---- stacks, loops left early.
+--- Programs of numerics, finance, sound and graphs with diverging threads: states, stacks, loops
+--- that are left early.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum

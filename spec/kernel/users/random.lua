@@ -1,10 +1,11 @@
---- Random programs of the kernel language, of a seed: loops whose bounds are data, nested, left and
--- continued; local arrays, structs, references; arrays read and written; atomics; shared memory
--- and shuffles. random.compare runs one on two devices, random.agree proves forward against
+--- Random programs of the kernel language, each from a seed: nested loops with bounds from data,
+-- break and continue; local arrays, structs, references; arrays read and written; atomics; shared
+-- memory and shuffles. random.compare runs one on two devices, random.agree proves forward against
 -- reverse mode on one.
 --
--- Half of the programs are 'exact': + - * / sqrt and so on, whose bits are the same on all
--- devices, so values and tangents must be; sums of atomics, and so adjoints, have an order.
+-- Half of the programs are 'exact': they use only + - * / sqrt and other operations with the same
+-- bits on all devices, so values and tangents must be equal. Sums by atomics, and therefore
+-- adjoints, depend on the order.
 local flame = require "flame"
 
 local random = {}
@@ -61,7 +62,7 @@ function Gen:condition(depth)
     self:one_of { "<", "<=", ">", ">=" }, self:expression(0))
 end
 
---- What C++ has more than C: templates, overloads, objects, lambdas.
+--- Features of C++: templates, overloads, objects, lambdas.
 function Gen:modern()
   local a, b, c = self:leaf(), self:leaf(), self:integer()
   return self:one_of {
@@ -335,7 +336,8 @@ local function numbers(g, n, dtype, device)
   return flame.tensor(list, { dtype = dtype, device = device })
 end
 
---- The program's function of its real arguments on a device, these, and directions for both modes.
+--- The program as a function of its real arguments on a device, these arguments, and directions for
+--- both modes.
 local function on(p, device)
   local g = setmetatable({ state = p.seed * 77 + 5 }, Gen)
   -- a user's kernel is contracted as nvcc does it, unless it says otherwise;

@@ -1,22 +1,22 @@
---- Kernels as their users write them, run and proven: values against plain Lua, the derived
--- gradient against differences and forward against reverse mode. The tables beside this file
--- hold the kernels; spec/kernel/users/kernel_users_spec.lua asks for one test of each.
+--- Runs kernels as their users write them and proves them: values against plain Lua, the derived
+--- gradient against differences and forward against reverse mode. The other files of this folder
+--- have the kernels; spec/kernel/users/kernel_users_spec.lua makes a test of each.
 --
--- A kernel is written for float. 'double' makes of its text the same kernel for double, where
--- central differences prove derivatives to second order.
+--- A kernel is written for float. 'double' turns its text into the same kernel for double, for
+--- which central differences prove derivatives to second order.
 --
---   { "name", [[source]], args = function(t) … end, want = function(…) … end,
---     block =, grid =, shape =, shared =, inout =, entry =, nodiff =,    as of flame.kernel
---     refuses = "text"    asking for a gradient raises this, with its line
---     single = true       the kernel is for f32 alone (it looks at bits, or stays in halves)
---     outside = "text"    the CPU refuses to run it with this, and its line: no 'want'
---     order = 1, eps =    of flame.gradcheck
---     half = true         derivatives of halves are f32 in the f64 variant, too
---     same = true         nothing real flows from an argument to a result: no gradient
---     tol =, tol64 =      of values, relative and absolute (2e-5 in f32, 1e-9 in f64) }
+---   { "name", [[source]], args = function(t) … end, want = function(…) … end,
+---     block =, grid =, shape =, shared =, inout =, entry =, nodiff =,    as of flame.kernel
+---     refuses = "text"    asking for a gradient raises this, with its line
+---     single = true       the kernel is for f32 alone (it looks at bits, or stays in halves)
+---     outside = "text"    the CPU refuses to run it with this, and its line: no 'want'
+---     order = 1, eps =    of flame.gradcheck
+---     half = true         derivatives of halves are f32 in the f64 variant, too
+---     same = true results do not depend on real arguments: no gradient
+---     tol =, tol64 =      of values, relative and absolute (2e-5 in f32, 1e-9 in f64) }
 --
--- 'args' makes the arguments with t.f{shape, low =, high =} (reals), t.i{…} (i32), t.tensor(list,
--- dtype) and plain Lua values. 'want' gets them as flat tables from 0 and returns such tables.
+--- 'args' makes the arguments with t.f{shape, low =, high =} (reals), t.i{…} (i32), t.tensor(list,
+--- dtype) and plain Lua values. 'want' gets them as flat tables from 0 and returns such tables.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -139,7 +139,7 @@ local function everything(case, dtype, device)
   return out
 end
 
---- The results on a device are those of the CPU, up to what sums in another order do.
+--- The results on a device must be those of the CPU, up to the rounding of sums in another order.
 function run.devices(case, device)
   for dtype, tol in pairs { f32 = math.max(case.tol or 0, 2e-4),
       f64 = not case.single and 1e-9 or nil } do
@@ -168,7 +168,7 @@ local function refusal(case, k, args)
   assert(tostring(why):find("line %d+"), "no line: " .. tostring(why))
 end
 
---- What is outside the language says so where it is to run on the CPU.
+--- A kernel outside the language must raise when it is to run on the CPU.
 local function outside(case)
   local k, args = run.make(case, "f32")
   local ok, why = pcall(function() return (k(table.unpack(args))):sum():item() end)
@@ -199,7 +199,7 @@ function run.gradients(case)
     ("f32: <J v, u> = %.9g, <v, J' u> = %.9g"):format(forward, reverse))
 end
 
---- NVRTC, where there is one, compiles the kernel's text and its adjoint's.
+--- NVRTC, if there is one, must compile the kernel's text and its adjoint's.
 function run.compiles(case)
   local plain = flame.kernel("__global__ void k(const float *x, float *y) { y[0] = x[0]; }")
   local k = run.make(case, "f32")

@@ -1,4 +1,4 @@
---- Reductions, scans, histograms and sorts in the forms that textbooks and samples have.
+--- Reductions, scans, histograms and sorts as in textbooks and samples.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")

@@ -1,4 +1,4 @@
---- Kernels whose threads work alone: solvers, geometry, integrators, sampling.
+--- Kernels with independent threads: solvers, geometry, integrators, sampling.
 
 local flame = require "flame"
 

@@ -1,4 +1,5 @@
---- Kernels whose lanes ask each other: shuffles by one distance or many, of parts of a warp, votes.
+--- Kernels in which lanes exchange values: shuffles by one distance or several, in parts of a warp,
+--- votes.
 
 local each = dofile("spec/kernel/users/each.lua")
 

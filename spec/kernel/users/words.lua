@@ -1,5 +1,4 @@
---- What the language gives: traits, packs, views of bits, pools of shared
---- memory, macros that make code.
+--- Further features: traits, packs, views of bits, pools of shared memory, macros that make code.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")

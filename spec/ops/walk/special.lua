@@ -1,5 +1,5 @@
 --- An example of each structural op, through a public function that records it, against plain
--- loops. An op of the table without an entry here fails the walk.
+-- loops. The walk fails for an op of the table without an entry here.
 local S = {}
 
 local function flat(views, x) return views.flat(x) end

@@ -1,5 +1,5 @@
---- Shapes and views for the walk. A view is a tensor made from a base by some function of the
--- library, together with a plain rule that says which element of the base stands where.
+--- Shapes and views for the walk. A view is a tensor made from a base by a function of the library,
+--- together with a rule in plain Lua that gives the element of the base at each index.
 local V = {}
 
 function V.numel(shape)
@@ -21,7 +21,7 @@ function V.each(shape, f)
   go(1)
   return out
 end
---- Place (from 1) of an index list in row-major order.
+--- The position (from 1) of an index list in row-major order.
 function V.place(shape, ix)
   local p = 0
   for d = 1, #shape do p = p * shape[d] + ix[d] - 1 end
@@ -89,8 +89,8 @@ end
 
 local FORMS = { f64 = "<d", f32 = "<f", i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<i1",
   u8 = "<B", bool = "<B" }
---- Flat values as a tensor of this dtype on the default device; half types by
---- way of f32, which holds them.
+--- Flat values as a tensor of this dtype on the default device; half types are made through f32,
+--- which can represent them.
 function V.tensor(flame, values, shape, dtype)
   local form = FORMS[dtype] or "<f"
   local bytes = {}
@@ -116,7 +116,7 @@ function V.joint(a, b)
   end
   return out
 end
---- Index of an operand of this shape for an index of the result.
+--- The index into an operand of this shape for an index of the result.
 function V.clip(ix, shape)
   local out, n = {}, #ix
   for d = 1, #shape do out[d] = shape[d] == 1 and 1 or ix[n - #shape + d] end
