@@ -12,7 +12,7 @@
 ---     outside = "text"    the CPU refuses to run it with this, and its line: no 'want'
 ---     order = 1, eps =    of flame.gradcheck
 ---     half = true         derivatives of halves are f32 in the f64 variant, too
----     same = true results do not depend on real arguments: no gradient
+---     same = true         results do not depend on real arguments: no gradient
 ---     tol =, tol64 =      of values, relative and absolute (2e-5 in f32, 1e-9 in f64) }
 --
 --- 'args' makes the arguments with t.f{shape, low =, high =} (reals), t.i{…} (i32), t.tensor(list,
