@@ -86,7 +86,7 @@ describe("random programs", function()
       "error in mid-window", "0-d", "empty" } do
       io.write(("random programs: %s: %d\n"):format(kind, counts[kind] or 0))
       local least = 100 * COUNT // 2000
-      if PARTS > 1 then least = least // PARTS // 2 end       -- the sum over the parts must reach it
+      if PARTS > 1 then least = least // PARTS // 2 end    -- the sum over the parts must reach it
       assert.is_true((counts[kind] or 0) >= least, kind .. ": " .. (counts[kind] or 0))
     end
   end)
