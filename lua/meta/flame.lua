@@ -2328,6 +2328,8 @@ Tensor.all = flame.all
 ---@field atol? number  1e-8
 ---@field equal_nan? boolean  false
 
+--- Is |x - other| <= atol + rtol |other| everywhere? If not, the second result says where and by
+--- how much, so that assert(x:allclose(y)) shows it.
 ---@param x flame.Tensor
 ---@param other flame.Tensor
 ---@param rtol? number|flame.options.allclose  1e-5
@@ -2961,6 +2963,7 @@ flame.bitwise_and_ = flame.bitwise_and
 ---@class flame.options.bitwise_left_shift
 ---@field y? flame.Tensor|integer
 
+--- x times 2^y.
 ---@param x flame.Tensor|integer
 ---@param y flame.Tensor|integer
 ---@return flame.Tensor
@@ -2992,6 +2995,8 @@ flame.bitwise_or_ = flame.bitwise_or
 ---@class flame.options.bitwise_right_shift
 ---@field y? flame.Tensor|integer
 
+--- x / 2^y, rounded down; if y is negative or not below the number of bits only the sign is left: 0
+--- or -1.
 ---@param x flame.Tensor|integer
 ---@param y flame.Tensor|integer
 ---@return flame.Tensor
@@ -3205,6 +3210,9 @@ Tensor.channel_shuffle = flame.channel_shuffle
 ---@return flame.Tensor
 function Tensor:char() end
 
+--- Raises if a tensor has a NaN or Inf, and warns once per line about values above 1e10; otherwise
+--- returns its arguments. These are tensors, each optionally followed by a name, tables of tensors,
+--- and modules (their parameters and gradients are checked): check_finite(loss, "loss", net).
 ---@param ... any
 ---@return any ...
 function flame.check_finite(...) end
@@ -5111,6 +5119,7 @@ flame.eq_ = flame.eq
 ---@class flame.options.equal
 ---@field other? flame.Tensor
 
+--- Do both have the same shape and the same values?
 ---@param x flame.Tensor
 ---@param other flame.Tensor
 ---@return boolean
@@ -5479,6 +5488,7 @@ flame.floordiv_ = flame.floordiv
 ---@class flame.options.fmax
 ---@field y? flame.Tensor|number
 
+--- The larger of two; a NaN is ignored.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -5488,6 +5498,7 @@ Tensor.fmax = flame.fmax
 ---@class flame.options.fmin
 ---@field y? flame.Tensor|number
 
+--- The smaller of two; a NaN is ignored.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -5575,6 +5586,8 @@ Tensor.fractional_max_pool3d = flame.fractional_max_pool3d
 --- closes this handle now; others stay
 function Tensor:free() end
 
+--- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities
+--- and NaN have the exponent 0.
 ---@param x flame.Tensor
 ---@return flame.Tensor mantissa
 ---@return flame.Tensor exponent
@@ -5694,6 +5707,7 @@ function flame.gaussian_window(n, periodic, std) end
 ---@class flame.options.gcd
 ---@field y? flame.Tensor|integer
 
+--- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
 ---@param x flame.Tensor|integer
 ---@param y flame.Tensor|integer
 ---@return flame.Tensor
@@ -6930,6 +6944,8 @@ function flame.kaiser_window(n, periodic, beta) end
 ---@class flame.options.keep
 ---@field init? any
 
+--- In a module: a value that outlives flame.reload. The first time it is init, or what init
+--- returns; later it is the value from before.
 ---@param name string
 ---@param init any
 ---@return any
@@ -7046,6 +7062,7 @@ Tensor.layer_norm = flame.layer_norm
 ---@class flame.options.lcm
 ---@field y? flame.Tensor|integer
 
+--- The least common multiple, not negative.
 ---@param x flame.Tensor|integer
 ---@param y flame.Tensor|integer
 ---@return flame.Tensor
@@ -7081,6 +7098,8 @@ flame.le_ = flame.le
 ---@class flame.options.leakcheck
 ---@field n? integer  5
 
+--- Runs f once, then n more times; raises if the number of tensors, their bytes, or the values that
+--- histories keep have grown, with the run in which it began and the line that made the values.
 ---@param f function
 ---@param n? integer|flame.options.leakcheck  5
 ---@return boolean
@@ -7206,6 +7225,9 @@ function flame.linalg.cholesky(x, upper) end
 ---@field upper? boolean  false
 ---@field check_errors? boolean  false
 
+--- Cholesky's triangle, and the order of the first leading minor that is not positive definite
+--- (i32; 0: none; otherwise the triangle is NaN). It looks at values, so it evaluates.
+--- check_errors: raises as linalg.cholesky does.
 ---@param x flame.Tensor
 ---@param upper? boolean|flame.options.linalg.cholesky_ex  false
 ---@param check_errors? boolean|flame.options.linalg.cholesky_ex  false
@@ -7340,6 +7362,8 @@ function flame.linalg.inv(x) end
 ---@class flame.options.linalg.inv_ex
 ---@field check_errors? boolean  false
 
+--- The inverse, and where the diagonal of U has its first 0 (i32; 0: nowhere). The inverse of a
+--- singular matrix is Inf. check_errors: raises as linalg.inv does.
 ---@param x flame.Tensor
 ---@param check_errors? boolean|flame.options.linalg.inv_ex  false
 ---@return flame.Tensor inverse
@@ -7363,6 +7387,7 @@ function flame.linalg.kron(x, y) end
 ---@class flame.options.linalg.ldl_factor
 ---@field hermitian? boolean  false
 
+--- x = L D L' for symmetric matrices, of which the lower half is read, as LAPACK packs it.
 ---@param x flame.Tensor
 ---@return flame.Tensor LD
 ---@return flame.Tensor pivots
@@ -7372,6 +7397,7 @@ function flame.linalg.ldl_factor(x) end
 ---@field hermitian? boolean  false
 ---@field check_errors? boolean  false
 
+--- ldl_factor's result, and where D has its first 0 (i32; 0: nowhere).
 ---@param x flame.Tensor
 ---@return flame.Tensor LD
 ---@return flame.Tensor pivots
@@ -7383,6 +7409,8 @@ function flame.linalg.ldl_factor_ex(x) end
 ---@field B? flame.Tensor
 ---@field hermitian? boolean  false
 
+--- The solution of a x = b from ldl_factor's result for a. It looks at
+--- values, and has no gradient: backward raises.
 ---@param LD flame.Tensor
 ---@param pivots flame.Tensor
 ---@param B flame.Tensor
@@ -7609,6 +7637,8 @@ function flame.linalg.solve(a, b) end
 ---@field left? boolean  true
 ---@field check_errors? boolean  false
 
+--- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
+--- first 0 (i32; 0: nowhere). The solution for a singular matrix is not finite.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param left? boolean|flame.options.linalg.solve_ex  true
@@ -8450,6 +8480,9 @@ Tensor.mode = flame.mode
 ---@field device? string
 ---@field dtype? string  "f32"
 
+--- A model with random weights made from a configuration, a table with the names of config.json
+--- such as {model_type = "gpt2", vocab_size = 100, n_embd = 32, n_layer = 2, n_head = 2}, in
+--- evaluation mode (call train() to train it). architecture: the class, if not the configuration's.
 ---@param config table
 ---@return flame.Module
 function models.from_config(config) end
@@ -8460,6 +8493,10 @@ function models.from_config(config) end
 ---@field device? string
 ---@field dtype? string  "f32"
 
+--- The model in a folder of Hugging Face's form, with its weights converted to dtype, in evaluation
+--- mode. architecture: the class, such as "BertModel", if not that of config.json. strict = false:
+--- names that only the files or only the model have are no error; they are the second result,
+--- {missing_keys, unexpected_keys}.
 ---@param folder string
 ---@return flame.Module
 ---@return table
@@ -8470,6 +8507,8 @@ function models.from_pretrained(folder) end
 ---@field folder? string
 ---@field max_shard_size? number  5e9
 
+--- Writes a model into a folder in Hugging Face's form, which transformers reads too: config.json
+--- and safetensors files of at most max_shard_size bytes. The folder is made where there is none.
 ---@param model flame.Module
 ---@param folder string
 ---@overload fun(options: flame.options.models.save_pretrained): nil
@@ -8836,6 +8875,7 @@ function Tensor:new_zeros(...) end
 ---@class flame.options.nextafter
 ---@field y? flame.Tensor
 
+--- The next float after x towards y. It has no gradient: backward raises.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -13074,6 +13114,8 @@ Tensor.pairwise_distance = flame.pairwise_distance
 ---@field center? boolean  true
 ---@field niter? integer  2
 
+--- svd_lowrank of x minus the mean of its rows: the q principal components of the rows, by default
+--- 6 or as many as there are.
 ---@param x flame.Tensor
 ---@param q? integer|flame.options.pca_lowrank  6
 ---@param center? boolean|flame.options.pca_lowrank  true
@@ -13591,6 +13633,11 @@ function Tensor:register_hook(f) end
 ---@class flame.options.reload
 ---@field module? string
 
+--- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
+--- that it returns are put into the existing table, so objects of its classes have the new methods;
+--- other values are kept, and locals are initialised again, except values of flame.keep. An error
+--- in the file is raised, and then nothing has changed. Without a name: all modules with files that
+--- have changed since the last time. Returns the module; a list of names.
 ---@param module? string|flame.options.reload
 ---@overload fun(options: flame.options.reload): any
 ---@return any
@@ -14344,6 +14391,7 @@ Tensor.solve = flame.solve
 function flame.sort(x, dim, descending, stable) end
 Tensor.sort = flame.sort
 
+--- Airy's function Ai.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.airy_ai(x) end
@@ -14939,6 +14987,7 @@ Tensor.sum_to_size = flame.sum_to_size
 ---@class flame.options.summary
 ---@field name? string
 
+--- One line: shape, dtype, device, minimum, maximum, mean, deviation, counts of NaN and Inf.
 ---@param x flame.Tensor
 ---@param name? string|flame.options.summary
 ---@return string
@@ -14964,6 +15013,9 @@ Tensor.svd = flame.svd
 ---@field niter? integer  2
 ---@field M? flame.Tensor|number
 
+--- Approximations of the largest q singular values of x - M and of their vectors (Halko, Martinsson
+--- and Tropp 2009): U (…, m, q), S and V (…, n, q). They need more iterations where the values
+--- decrease slowly.
 ---@param x flame.Tensor
 ---@param q? integer|flame.options.svd_lowrank  6
 ---@param niter? integer|flame.options.svd_lowrank  2
