@@ -12,6 +12,7 @@ extern const char fl_kstd_text[];            /* kernel/front/std.cu, embedded */
 extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
 extern const char fl_kcub_text[];            /* kernel/front/cub.cu, embedded */
 extern const char fl_kglm_text[];            /* kernel/front/glm.cu, embedded */
+extern const char fl_kwmma_text[];           /* kernel/front/wmma.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
@@ -35,7 +36,7 @@ static int is_defined(const fl_ktok *t) {
   return 0;
 }
 
-/* ---- cooperative groups, CUB and GLM: namespaces whose names become the library's ---- */
+/* ---- cooperative groups, CUB, GLM and wmma: namespaces whose names become the library's ---- */
 
 typedef struct space { fl_ktok name; struct space *next; } space;
 typedef struct groups {
@@ -183,8 +184,28 @@ static void drop_cuda(fl_ktoks *toks) {
   toks->n = n;
 }
 
+/* Turns "nvcuda::wmma" into "wmma" and drops "using namespace nvcuda;". 1: there were some. */
+static int drop_nvcuda(fl_ktoks *toks) {
+  int64_t n = 0;
+  int found = 0;
+  for (int64_t i = 0; i < toks->n; i++) {
+    const fl_ktok *t = &toks->at[i];
+    const int64_t left = toks->n - i;
+    const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") &&
+                      fl_ktok_is(t + 2, "nvcuda") && is_punct(t + 3, ';');
+    const int inside = left > 2 && fl_ktok_is(t, "nvcuda") && is_punct(t + 1, FL_PU_SCOPE);
+    found |= opens || inside;
+    if (opens) i += 3;
+    else if (inside) i++;
+    else toks->at[n++] = *t;
+  }
+  toks->n = n;
+  return found;
+}
+
 int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   drop_cuda(toks);
+  const int wmma = drop_nvcuda(toks) && name_groups(a, "wmma", "fl_wmma_", fl_kwmma_text, toks);
   if (fl_kptx_replace(a, toks) && !put_before(a, fl_kptx_text, "", toks)) return 0;
   const char *of_std = asked_of_std(a, toks);
   const int grouped = name_groups(a, "cooperative_groups", "fl_cg_", fl_klibrary_text, toks),
@@ -193,6 +214,7 @@ int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;
   if (cub && !put_before(a, fl_kcub_text, "", toks)) return 0;
   if (glm && !put_before(a, fl_kglm_text, "", toks)) return 0;
-  if (!grouped && !cub && !is_asked(toks)) return !a->failed;
+  if (wmma && !put_before(a, fl_kwmma_text, "", toks)) return 0;
+  if (!grouped && !cub && !wmma && !is_asked(toks)) return !a->failed;
   return put_before(a, fl_klibrary_text, grouped ? "#define FL_GROUPS\n" : "", toks);
 }
