@@ -1,4 +1,4 @@
-# The front door. `make` alone builds the release into build/; `make help` lists the rest.
+# `make` alone builds the release into build/; `make help` lists the rest.
 # Every target works as root or not; only tools/install, when a package is missing, needs root.
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)

@@ -1,7 +1,6 @@
 /*
-** Speed of the CPU device on its own: products (GFLOP/s, OpenBLAS and our kernel) and kernels
-** (GB/s and ns an element). Usage: c_cpu [threads]. Best of several runs; sizes are those
-** that the notes quote.
+** Speed of the CPU device alone: products (GFLOP/s, OpenBLAS and our kernel) and kernels (GB/s and
+** ns per element). Usage: c_cpu [threads]. Each number is the best of several runs.
 */
 #include "cpu/program/program.h"
 #include <stdio.h>
@@ -161,7 +160,7 @@ static void rows(bench *b, int64_t rows, int64_t n) {
   report(b, &h, "column sum", 1);
 }
 
-/* y = x transposed; and a draw */
+/* y = x transposed; a random tensor; sums of long columns */
 static void others(bench *b) {
   hand h;
   const int64_t n = 2048;

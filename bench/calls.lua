@@ -1,9 +1,9 @@
--- Our side of bench/calls.py: sorting, selecting, scans, convolution, pooling, linear algebra and
--- transforms. A line of standard input is "reps op key=value ...", the answer "seconds a
--- repetition" or "error ...". Alone:
+-- The library's part of bench/calls.py: sorting, selecting, scans, convolution, pooling, linear
+-- algebra and transforms. Reads lines "reps op key=value ..." and answers each with the seconds per
+-- repetition or "error ...". Without calls.py:
 --   echo "20 sort dtype=f32 shape=1000x1000 dim=2" | flame-lua bench/calls.lua cpu
--- Argument 1 is the device; then may follow "cpu-time": seconds of the processor, not the wall's,
--- and "free": sums may be added up in any order.
+-- Argument 1 is the device; optional further ones: "cpu-time" for seconds of processor time instead
+-- of elapsed time, "free" for sums in any order.
 local flame = require "flame"
 local device = arg[1] or flame.best_device()
 flame.default_device(device)
@@ -76,7 +76,7 @@ function ops.multinomial(o)
   return function() return flame.multinomial(p, o.n, { replacement = o.replacement == 1 }) end
 end
 
---- A body that also asks for the gradients of 'inputs' where pass=backward.
+--- A body that with pass=backward also computes the gradients of 'inputs'.
 local function with_gradients(o, inputs, forward)
   if o.pass ~= "backward" then return forward end
   for _, x in ipairs(inputs) do x:requires_grad_(true) end
@@ -171,7 +171,7 @@ function ops.rfft(o)
   return function() return flame.rfft(x) end
 end
 
---- op and options of a line's rest.
+--- The op and the options of a line without its count of repetitions.
 local function parse(text)
   local op, o = text:match("^%S+"), {}
   for key, v in text:gmatch("(%w+)=(%S+)") do o[key] = math.tointeger(v) or tonumber(v) or v end
@@ -190,7 +190,7 @@ local current = {}                            -- { text =, body = }
 local function prepare(text)
   local op, o = parse(text)
   if not ops[op] then error("no op " .. tostring(op), 0) end
-  current.text, current.body = nil, nil       -- lets the collector have the last one's tensors
+  current.text, current.body = nil, nil       -- makes the tensors of the last case garbage
   collectgarbage() collectgarbage()
   flame.empty_cache()
   local body = ops[op](o)

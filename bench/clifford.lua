@@ -1,8 +1,8 @@
 --- Products and layers of flame.clifford in Cl(3,0), forward and with all gradients: medians in
--- microseconds, launches, and for the weighted product with gates and norm the same written
--- component by component. On a GPU at flash-clifford's size, 4096 x 512.
+--- microseconds and launches; the weighted product with gates and norm is also measured as formulas
+--- for its components. On a GPU with flash-clifford's size, 4096 x 512.
 --
---   FLAME_DEVICE=cuda flame-lua bench/clifford.lua [batch [features]]
+---   FLAME_DEVICE=cuda flame-lua bench/clifford.lua [batch [features]]
 local flame = require "flame"
 local clifford = require "flame.clifford"
 
@@ -14,8 +14,8 @@ local x, y, g = flame.randn(8, B, N), flame.randn(8, B, N), flame.randn(8, B, N)
 local w, matrices = flame.randn(#A.paths, N), flame.randn(#A.paths, N, N) / N ^ 0.5
 local layer, full = clifford.Layer(A, N), clifford.Layer(A, N, { fully_connected = true })
 
---- Microseconds of f and launches: medians of several times of QUEUED calls, so that a GPU works
---- while the host records the next one.
+--- Microseconds and launches of a call of f: the median of several measurements of QUEUED calls
+--- each, so that a GPU works while the host records the next call.
 local function measured(f)
   local times = {}
   f()
@@ -33,7 +33,7 @@ local function measured(f)
   return times[REPEAT // 2 + 1], launches
 end
 
---- Forward alone, then with the gradients by xs.
+--- Measures f alone, then with the gradients with respect to xs.
 local function compare(name, f, xs)
   for _, v in ipairs(xs) do v:requires_grad_(true) end
   local forward, some = measured(function() flame.eval((flame.no_grad(f))) end)
@@ -49,7 +49,7 @@ local function compare(name, f, xs)
     forward, some, both, all))
 end
 
---- gelu, product and norm without a form: one expression a component.
+--- gelu, product and norm without flame.clifford: an expression for each component.
 local function by_component()
   local gate, a, b, r = (x[1] * 0.5 ^ 0.5):erf() * 0.5 + 0.5, {}, {}, {}
   local other = (y[1] * 0.5 ^ 0.5):erf() * 0.5 + 0.5

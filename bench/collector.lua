@@ -1,9 +1,9 @@
--- What the collector costs and what it lets stand: for each loop, mode and size of the script's own
--- heap, processor time of a round with the collector beside that with it stopped (the median of
--- quotients of processes that take turns), and resident memory and Lua's heap at most in the first
--- 1 % of the rounds and in all. Arguments: rounds for memory (default 1,000,000, 0: shares alone),
--- another interpreter ("": this one), turns (default 7), loops by name (default all).
--- Stock lua5.4 finds flame by LUA_CPATH=build/?.so.
+-- The collector's cost and the memory that it leaves uncollected. For each loop, mode and size of
+-- the script's own heap: the processor time of a round with the collector divided by that with the
+-- collector stopped (the median of the quotients of processes that run in turns), and the largest
+-- resident memory and Lua heap in the first 1 % of the rounds and in all. Arguments: rounds for
+-- memory (default 1,000,000; 0: only times), another interpreter ("": this one), turns (default 7),
+-- names of loops (default all). Stock lua5.4 finds flame by LUA_CPATH=build/?.so.
 
 local function word_of(command)
   local pipe = assert(io.popen(command))
@@ -81,14 +81,15 @@ local function most_of(round, n, most)
   return most
 end
 
---- A child: what, loop, mode, megabytes, rounds.
+--- The child process: measures one loop and prints the numbers. what: "time" or "memory".
 local function child(what, name, mode, megabytes, rounds)
   collectgarbage(mode == "stopped" and "generational" or mode)
   local round = loops()[name]
   for _ = 1, 30 do round() end
   local kept = fill(megabytes)
   collectgarbage()
-  for _ = 1, 100 do round() end                          -- what a heap, and its garbage, cost once
+  -- after the costs that arise once, with the heap and its garbage
+  for _ = 1, 100 do round() end
   if what == "time" then
     if mode == "stopped" then collectgarbage("stop") end
     local from = os.clock()
@@ -124,8 +125,8 @@ local function median(list)
   return list[(#list + 1) // 2]
 end
 
---- Microseconds of a round with the collector stopped, and how much longer one takes in each mode,
---- in percent.
+--- Microseconds of a round with the collector stopped, and by what percentage a round takes longer
+--- in each mode.
 local function shares(name, megabytes)
   local base, more = {}, { generational = {}, incremental = {} }
   for turn = 1, turns do

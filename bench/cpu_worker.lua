@@ -1,7 +1,7 @@
--- One CPU benchmark at a time, asked for on standard input: "name reps" -> "seconds a repetition".
--- bench/cpu_peer.py interleaves it with PyTorch under the same names; alone:
+-- CPU benchmarks: reads lines "name reps" and answers each with the seconds per repetition.
+-- bench/cpu_peer.py runs them and PyTorch's of the same names in turns; without it:
 --   echo "softmax_1024 20" | flame-lua bench/cpu_worker.lua
--- Argument 1 (threads): seconds of the processor instead of the wall's.
+-- With argument 1 (threads) it measures processor time instead of elapsed time.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 flame.default_device("cpu")
@@ -9,7 +9,7 @@ flame.seed(1)
 
 local cases = {}
 
---- A case: make() gives operands, body(operands…) records what is then evaluated.
+--- A case: make() gives operands; body(operands…) records the ops that are measured.
 local function case(name, make, body)
   cases[name] = function()
     local args = table.pack(make())
@@ -26,7 +26,7 @@ local function two(...)
   return function() return flame.randn(shape), flame.randn(shape) end
 end
 
--- Elementwise, the tensors large.
+-- Elementwise ops on large tensors.
 for name, n in pairs { ["1e6"] = 1000000, ["1e7"] = 10000000 } do
   case("map_" .. name, randn(n), function(x) return (x * 2 + 1):relu() end)
   case("gelu_" .. name, randn(n), function(x) return x:gelu() end)
@@ -58,7 +58,7 @@ case("normal_1e6", function() end, function() return flame.randn(1000000) end)
 case("uniform_1e6", function() end, function() return flame.rand(1000000) end)
 case("dropout_1e6", randn(1000000), function(x) return x:dropout(0.1) end)
 
--- Small tensors, where the host is what costs.
+-- Small tensors, where most of the time is the host's.
 for _, n in ipairs { 16, 256, 4096 } do
   case("chain20_" .. n, randn(n), function(x)
     for _ = 1, 10 do x = x * 0.999 + 0.001 end
@@ -192,7 +192,8 @@ case("transpose_f64", function() return flame.randn(1024, 1024, { dtype = "f64" 
 case("permute", randn(32, 64, 32, 32), function(x) return x:permute(1, 3, 4, 2):contiguous() end)
 case("copy_1e7", randn(10000000), function(x) return x + 0 end)
 
--- The grid of bench/cpu_peer.py, operation.layout.dtype.size: shapes and operands as there.
+-- The grid of bench/cpu_peer.py, named operation.layout.dtype.size, with the same shapes and
+-- operands.
 local shapes = {
   rows = { s = { 64, 128 }, m = { 1024, 1024 }, l = { 4096, 4096 } },
   short = { s = { 512, 16 }, m = { 65536, 16 }, l = { 1 << 20, 16 } },
@@ -277,7 +278,7 @@ for line in io.lines() do
     print("error no benchmark " .. tostring(name))
   else
     if current.name ~= name then
-      current.name, current.body = nil, nil   -- lets the collector have the last one's tensors
+      current.name, current.body = nil, nil   -- makes the tensors of the last case garbage
       collectgarbage() collectgarbage()
       flame.empty_cache()
       current.name, current.body = name, make()

@@ -1,7 +1,7 @@
---- Tokens a second of flame.generate with a KV cache, of a Llama with random weights, greedy, on
--- the default device; from the root of the repository:
---   flame-lua bench/generate.lua [SIZE [BATCH [TOKENS [DTYPE [PROMPT]]]]]
--- SIZE: spec (for a specification), small (30M), 1b, 8b. bench/generate.py compares with PyTorch.
+--- Tokens per second of flame.generate with a KV cache, for a Llama with random weights, greedy, on
+--- the default device. Run from the root of the repository:
+---   flame-lua bench/generate.lua [SIZE [BATCH [TOKENS [DTYPE [PROMPT]]]]]
+--- SIZE: spec (for a specification), small (30M), 1b, 8b. bench/generate.py compares with PyTorch.
 local flame = require "flame"
 local models = require "flame.models"
 
@@ -23,7 +23,7 @@ for i = 1, batch do
   rows[i] = {}
   for k = 1, prompt do rows[i][k] = (i * 31 + k * 7) % vocabulary end
 end
---- Seconds to the first token of the last row, and to the last one.
+--- Seconds until the first token of the last row, and until its last token.
 local function seconds(n)
   flame.synchronize()
   local clock, first, last = flame.timer(), nil, nil
@@ -34,7 +34,7 @@ local function seconds(n)
   end })
   return first, last
 end
---- The first call plans and compiles, the second is timed; the third has another length.
+--- The first call plans and compiles, the second is measured; the third has another length.
 local cold = seconds(tokens + 1)
 local first, whole = seconds(tokens + 1)
 prompt = prompt - 1

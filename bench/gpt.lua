@@ -1,4 +1,4 @@
---- The transformer that benchmarks train; dofile from the root of the repository.
+--- The transformer that benchmarks train; load it with dofile from the root of the repository.
 -- gpt { vocabulary =, width =, heads =, layers =, context =, dropout = 0,
 -- tied = false, gelu = "none" }
 local flame = require "flame"

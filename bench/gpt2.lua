@@ -1,12 +1,12 @@
---- One training step of GPT-2 124M, T = 1024, bf16 autocast, AdamW, norm clipping, the loss read
--- each step, on the default device (in turns and with several ranks, on a GPU if there is one);
--- from the root of the repository:
---   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small" | "turns"
---     [BUCKET ["wide"]]]]]]
--- small: 2 layers of 32 and T = 16, for a specification. Under torchrun, mpirun or srun each rank
--- has such a batch, and its own GPU; wide: they send gradients as f32. turns: "BATCH STEPS" a line
--- of the standard input is measured, and the milliseconds of a step are printed, a line each
--- (bench/scaling.py).
+--- Measures a training step of GPT-2 124M, T = 1024, bf16 autocast, AdamW, norm clipping, with a
+--- read of the loss in each step, on the default device (with "turns" or several ranks on a GPU if
+--- there is one). Run from the root of the repository:
+---   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small" | "turns"
+---     [BUCKET ["wide"]]]]]]
+--- small: 2 layers of 32 and T = 16, for a specification. Under torchrun, mpirun or srun each rank
+--- has a batch of this size and its own GPU; wide: gradients are sent as f32. turns: for each line
+--- "BATCH STEPS" of the standard input it measures the steps and prints a line with the milliseconds
+--- of a step (bench/scaling.py).
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local distributed = require "flame.distributed"
@@ -18,7 +18,7 @@ local T = small and 16 or 1024
 local net = dofile "bench/gpt.lua" { vocabulary = V, width = small and 32 or 768,
   heads = small and 2 or 12, layers = small and 2 or 12, context = T, tied = true, gelu = "tanh" }
 for _, p in ipairs(net:parameters()) do if p.ndim == 2 then nn.init.normal(p, 0, 0.02) end end
-flame.eval(table.unpack(net:parameters()))      -- in the first step they need more memory
+flame.eval(table.unpack(net:parameters()))      -- now, since the first step needs more memory
 net = distributed.data_parallel(net, { bucket = math.tointeger(tonumber(arg[5] or 25e6)),
   half = arg[6] ~= "wide" })
 local opt = optim.AdamW(net:parameters(), { lr = 1e-4 })
@@ -39,7 +39,7 @@ local function stepper(B)
   end
 end
 
---- Seconds of a step, after so many that do not count.
+--- The seconds of a step: the mean of 'count' steps after 'warm' steps that are not measured.
 local function measure(step, count, warm)
   for _ = 1, warm do step():item() end
   flame.synchronize()

@@ -1,16 +1,17 @@
---- Gradients of user kernels against backward kernels written by hand, interleaved: an elementwise
--- chain, a 5-point stencil and bilinear grid sampling; kernels with loops: their gradients against
--- their own forward; flame.map against built-in fusion; what a checked call costs to record. Prints
--- medians in microseconds and ratios to the first. A sample is many calls in a row, so that the
--- device is always busy: what is compared is its time, not the wait for it.
+--- Gradients of user kernels against backward kernels written by hand (an elementwise chain, a
+--- 5-point stencil and bilinear grid sampling); gradients of kernels with loops against their
+--- forward kernels; flame.map against the library's fusion; the cost of recording a checked call.
+--- Candidates run in turns. Prints medians in microseconds and ratios to the first candidate. A
+--- sample is many calls in a row, so that the device is always busy and its time is measured, not
+--- the latency of a call.
 --
---   FLAME_DEVICE=cuda flame-lua bench/kernels.lua [elements]
+---   FLAME_DEVICE=cuda flame-lua bench/kernels.lua [elements]
 local flame = require "flame"
 local N = tonumber(arg and arg[1])
   or (flame.default_device():sub(1, 4) == "cuda" and 1 << 24 or 1 << 18)
 local REPEAT = 15
 
---- Seconds of one of 'calls' calls in a row.
+--- The seconds per call of 'calls' calls in a row.
 local function seconds(f, calls)
   flame.synchronize()
   local t = flame.timer()
@@ -19,7 +20,7 @@ local function seconds(f, calls)
   return t() / calls
 end
 
---- Medians of all, taken in turn.
+--- Prints the medians of all candidates, which run in turns.
 local function compare(title, candidates)
   local times = {}
   for i, c in ipairs(candidates) do
@@ -173,7 +174,7 @@ local function sampling()
   end)
 end
 
--- Kernels with loops: title, body of a thread i < n, elements of x a thread.
+-- Kernels with loops: title, body of a thread i < n, elements of x per thread.
 local LOOPS = {
   { "sum of 64", "float s = 0; for (int k = 0; k < 64; k++) s += sinf(x[64 * i + k]) * x[64 * i + k]; y[i] = s;", 64 },
   { "series of 32", "float s = 1, t = 1; for (int k = 1; k < 32; k++) { t *= x[i] / k; s += t; } y[i] = s * s;", 1 },

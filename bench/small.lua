@@ -1,18 +1,18 @@
---- Small work, where the way to the device costs more than the arithmetic: acting and learning of
--- an agent, a network that solves an equation (PINN), differential equations, kernels with loops.
--- bench/small.py times it beside PyTorch, under the same names.
+--- Programs of small ops, whose overhead costs more than their arithmetic: acting and learning of
+--- an agent, a network that solves an equation (PINN), differential equations, kernels with loops.
+--- bench/small.py compares with PyTorch under the same names.
 --
---   flame-lua bench/small.lua [cpu|cuda]            a table of microseconds
---   flame-lua bench/small.lua cpu ask               one at a time, on standard input:
---     "NAME REPS" -> "seconds of a repetition", with FLAME_THREADS=1 of the processor
---     "NAME check" -> what it computes, thrice
+---   flame-lua bench/small.lua [cpu|cuda]            a table of microseconds
+---   flame-lua bench/small.lua cpu ask               answers lines of standard input:
+---     "NAME REPS" -> "seconds of a repetition", processor time with FLAME_THREADS=1
+---     "NAME check" -> the case's results, three times
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
-local own = os.getenv("FLAME_THREADS") == "1" and arg[1] == "cpu"    -- the processor's time
+local own = os.getenv("FLAME_THREADS") == "1" and arg[1] == "cpu"    -- own: processor time
 local device = arg[1] or flame.best_device()
 flame.default_device(device)
 
---- Numbers in [-1, 1) that the peers can make as well.
+--- Numbers in [-1, 1) that bench/small.py computes as well.
 local function fill(shape, seed)
   local count, values = 1, {}
   for _, n in ipairs(shape) do count = count * n end
@@ -22,7 +22,7 @@ local function fill(shape, seed)
   return flame.tensor(values, { dtype = "f32" }):reshape(shape)
 end
 
---- A network of tanh whose layer k has weights within 1 / sqrt(inputs), numbered from 'seed'.
+--- A tanh network: the weights of layer k are made with seed + k and at most 1 / sqrt(inputs).
 local function network(sizes, seed)
   local layers = {}
   for k = 2, #sizes do
@@ -47,14 +47,15 @@ local function rows_of_host(n)
   return rows
 end
 
--- A case makes its data and returns what is timed, which returns a tensor or a list of numbers.
+-- A case makes its data and returns the function to measure, which returns a tensor or a list of
+-- numbers.
 local cases, order = {}, {}
 local function case(name, make)
   cases[name] = make
   order[#order + 1] = name
 end
 
--- An agent acts: observations of the host in, probabilities of the moves back to the host.
+-- An agent acts: observations come from the host, and probabilities of the moves go back to it.
 for _, n in ipairs { 1, 64 } do
   case("act_" .. n, function()
     local net, rows = network({ 4, 64, 64, 2 }, 1), rows_of_host(n)
@@ -117,8 +118,8 @@ local function solve(law, x, count, dt)
   return x
 end
 
--- A differential equation solved for 64 starts over 100 steps, its law a network; and one step of
--- learning such a law over 20.
+-- A differential equation with a network as its law, solved for 64 initial values over 100 steps;
+-- and one training step of such a law over 20 steps.
 case("ode_solve", function()
   local net, x = network({ 2, 50, 2 }, 1), fill({ 64, 2 }, 60)
   return function()
@@ -168,7 +169,7 @@ case("escape", function()
   end
 end)
 
--- 1,024 bodies, each drawn by all others: the energy and its gradient, the forces.
+-- 1,024 bodies that attract each other: the energy and its gradient, the forces.
 local energy = flame.kernel { shape = { 1024 }, source = [[
 __global__ void energy(const float *p, float *e, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -180,7 +181,8 @@ __global__ void energy(const float *p, float *e, int n) {
   }
   e[i] = s;
 }]] }
--- Each body is drawn by 1,023 threads, whose shares are added in a fixed order, or as they come.
+-- Each body is attracted by 1,023 others; the contributions of their threads are added in a fixed
+-- order, or in any order.
 for name, fixed in pairs { bodies = true, bodies_any_order = false } do
   cases[name] = function()
     local p = fill({ 1024, 2 }, 70):requires_grad_(true)
@@ -195,7 +197,8 @@ for name, fixed in pairs { bodies = true, bodies_any_order = false } do
 end
 order[#order + 1], order[#order + 2] = "bodies", "bodies_any_order"
 
--- 4,096 pendulums, each swung by its thread for 200 steps; the gradient by where they began.
+-- 4,096 pendulums, one per thread, over 200 steps; the gradient with respect to their initial
+-- states.
 local swing = flame.kernel [[
 __global__ void swing(const float *angle, const float *speed, float *last, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -217,7 +220,7 @@ case("swing", function()
   end
 end)
 
--- ---- asked by a peer, or a table ----------------------------------------------------------------
+-- ---- requests of bench/small.py, or a table ----------------------------------------------------
 
 local function check(name)
   local body, said = cases[name](), {}

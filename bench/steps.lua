@@ -1,9 +1,9 @@
---- Training steps that are many small launches, on the default device; from the root of the
--- repository:
---   flame-lua bench/steps.lua [mlp | lstm | lengths | small]...
--- mlp: 784-256-128-10, batch 64, Adam. lstm: 2 x 256, 100 steps, batch 32. lengths: a transformer
--- in bf16, 50 lengths of 64 to 512 drawn at random, after 60 steps in which each comes at least
--- once. small: sizes for a specification.
+--- Training steps of many small launches, on the default device. Run from the root of the
+--- repository:
+---   flame-lua bench/steps.lua [mlp | lstm | lengths | small]...
+--- mlp: 784-256-128-10, batch 64, Adam. lstm: 2 x 256, 100 steps, batch 32. lengths: a transformer
+--- in bf16 with 50 sequence lengths from 64 to 512, in random order, measured after 60 steps in
+--- which each length occurs at least once. small: sizes for a specification.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local cases, names, small = {}, {}, false

@@ -1,10 +1,10 @@
--- One benchmark at a time, asked for on standard input: "name reps" -> "seconds a repetition".
--- bench/gpu_peer.py interleaves it with PyTorch; alone: echo "softmax_f32 10"
--- | flame-lua bench/worker.lua cuda
+-- GPU benchmarks: reads lines "name reps" and answers each with the seconds per repetition.
+-- bench/gpu_peer.py runs them and PyTorch's in turns; without it: echo "softmax_f32 10" | flame-lua
+-- bench/worker.lua cuda
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local device = arg[1] or flame.best_device()
-local small = arg[2] == "small"                -- sizes that a specification can afford
+local small = arg[2] == "small"                -- small sizes, for a specification
 flame.default_device(device)
 flame.seed(1)
 local M = small and 1 << 16 or 1 << 26
@@ -132,7 +132,7 @@ for line in io.lines() do
     print(("error no benchmark %s: there are %s"):format(name, table.concat(names, " ")))
   else
     if current.name ~= name then
-      current.name, current.body = nil, nil   -- lets the collector have the last one's tensors
+      current.name, current.body = nil, nil   -- makes the tensors of the last case garbage
       collectgarbage() collectgarbage()
       flame.empty_cache()
       current.name, current.body = name, make()

@@ -1,6 +1,6 @@
 -- A small transformer learns to write like a text, character by character.
 --   flame-lua examples/chargpt.lua [--data FILE] [--device auto|cpu|cuda] [--steps N] …
--- --help lists all options. The default text is the machine's own licence texts.
+-- --help lists all options. The default text is the licence texts that the system has.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 
@@ -109,7 +109,7 @@ local function loss_of(source, starts)
   return flame.cross_entropy(logits:reshape(-1, #text.vocab), y:reshape(-1))
 end
 
--- The same held-back sequences at every validation.
+-- Every validation uses the same held-back sequences.
 local held_starts = flame.linspace(1, held:numel() - context, 64):long()
 local function validate()
   net:eval()
@@ -166,7 +166,8 @@ end
 if options.sample > 0 then
   net:eval()
   data.seed(options.seed)
-  local out = { table.concat(text.vocab):find("\n", 1, true) or 1 }      -- begin after a line's end
+  -- the text begins after the end of a line
+  local out = { table.concat(text.vocab):find("\n", 1, true) or 1 }
   flame.no_grad(function()
     for _ = 1, options.sample do
       local window = {}

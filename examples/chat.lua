@@ -1,4 +1,4 @@
--- A conversation with a model of a folder of Hugging Face's form.
+-- A conversation with a model from a folder in Hugging Face's format.
 --   flame-lua examples/chat.lua FOLDER [--temperature T] [--tokens N] …
 -- FOLDER holds config.json, weights and tokenizer.json; without a tokenizer bytes are the tokens.
 -- Reads a line, writes the answer as it comes, and so on to the end of the input. --help lists all
@@ -38,16 +38,16 @@ function bytes:stream()
   return { put = function(_, id) return id < 256 and string.char(id) or "" end,
     finish = function() return "" end }
 end
-function bytes:id() end                                  -- no token has a name
+function bytes:id() end                                  -- bytes have no special tokens
 local tokenizer = bytes
 if read "tokenizer.json" then
   tokenizer = require "flame.tokenizers".load(folder .. "/tokenizer.json")
 end
 
 -- ---- the form of a conversation -----------------------------------------------------------------
--- Templates are programs in a separate language; those in use are of few forms, each told by a
--- mark that it contains. begin: before all; turn: role and text; answer: what the model goes on
--- from; stop: what ends its turn.
+-- Chat templates are programs in a separate language; common ones have one of a few forms,
+-- recognised by a mark in the template. begin: text before the first turn; turn: format of role and
+-- text; answer: text after which the model's answer begins; stop: the end of its turn.
 local FORMS = {
   { mark = "<|im_start|>", turn = "<|im_start|>%s\n%s<|im_end|>\n",
     answer = "<|im_start|>assistant\n", stop = "<|im_end|>" },
@@ -64,7 +64,7 @@ local PLAIN = { user = "User: %s\n", assistant = "Assistant: %s\n", system = "%s
 local function form_of()
   local text = read "tokenizer_config.json"
   local template = text and (json.read(text) or {}).chat_template
-  if type(template) == "table" then                      -- several by name
+  if type(template) == "table" then                      -- several templates, by name
     template = template[1] and template[1].template
   end
   for _, form in ipairs(FORMS) do
@@ -96,7 +96,7 @@ while true do
   said = said .. turn("user", line) .. form.answer
   if options.show then print(said) end
   local clock, answer = flame.timer(), {}
-  -- a template writes the tokens around the text itself
+  -- templates contain the special tokens
   local ids = tokenizer:encode(said, { special = form == PLAIN })
   flame.generate(model, ids, options.tokens, { tokenizer = tokenizer,
     temperature = options.temperature, top_p = options.temperature > 0 and options.top_p or nil,

@@ -1,6 +1,6 @@
--- Three bodies that attract each other: learns from positions and velocities where they are a
--- moment later. The layers commute with rotations and reflections, so what is learned of some
--- directions holds for all: the test set is also given rotated.
+-- Three bodies that attract each other: a network learns from their positions and velocities where
+-- they are a moment later. The layers commute with rotations and reflections, so a law learned in
+-- some directions holds in all of them: the network is also tested on a rotated test set.
 --   flame-lua examples/clifford.lua [--steps N] [--batch N] [--features N] [--device auto|cpu|cuda]
 local flame = require "flame"
 local nn, optim, data, clifford = require "flame.nn", require "flame.optim", require "flame.data",
@@ -21,12 +21,12 @@ flame.seed(options.seed)
 -- ---- the bodies: positions and velocities (axis, system, body) ----------------------------------
 local TIME = 0.5
 
---- Attraction of bodies of mass 1, softened near by.
+--- Accelerations of bodies of mass 1 that attract each other, limited at small distances.
 local function acceleration(p)
   local d = p:unsqueeze(3) - p:unsqueeze(4)                             -- from each body to each
   return (d / ((d * d):sum(1, { keepdim = true }) + 0.1) ^ 1.5):sum(4)
 end
---- Where they are after a time, in small steps (velocity Verlet).
+--- The positions after a time, in small steps (velocity Verlet).
 local function later(p, v, time, steps)
   local dt = time / steps
   for _ = 1, steps do
@@ -36,14 +36,14 @@ local function later(p, v, time, steps)
   end
   return p
 end
---- n systems about their centre of mass, as given and later.
+--- n systems relative to their centre of mass: the input, and the positions a moment later.
 local function systems(n)
   local p, v = flame.randn(3, n, 3), flame.randn(3, n, 3) * 0.5
   p, v = p - p:mean(3, { keepdim = true }), v - v:mean(3, { keepdim = true })
   return flame.cat({ p, v }, 3), later(p, v, TIME, 20)
 end
 
---- Where bodies would be that do not attract each other.
+--- The positions of bodies that do not attract each other.
 local function straight(x) return x:narrow(3, 1, 3) + x:narrow(3, 4, 3) * TIME end
 
 -- ---- the model ----------------------------------------------------------------------------------
@@ -56,8 +56,7 @@ function Net:init(n)
   self.layers = nn.ModuleList { clifford.Layer(space, n, kind), clifford.Layer(space, n, kind) }
   self.last = clifford.Linear(space, n, 3, { bias = false })
 end
---- Vectors (3, system, 6) to vectors (3, system, 3): straight lines, and what
---- is learned beside them.
+--- Vectors (3, system, 6) to vectors (3, system, 3): straight lines plus learned corrections.
 function Net:forward(x)
   local h = self.first(space:embed(x, 1))
   for _, layer in ipairs(self.layers) do h = h + layer(h) end
@@ -70,7 +69,7 @@ local net = Net(options.features)
 local opt = optim.Adam(net:parameters(), { lr = options.rate })
 local schedule = optim.schedule.cosine { opt = opt, steps = options.steps }
 
---- Root of the mean squared distance between bodies as predicted and as they are.
+--- Root of the mean squared distance between predicted and actual positions.
 local function distance(predicted, actual)
   return (((predicted - actual) ^ 2):sum(1):mean() ^ 0.5):item()
 end

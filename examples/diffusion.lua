@@ -1,5 +1,5 @@
--- Digits from noise: a small U-net learns to take noise out of pictures, by diffusion or flow
--- matching, and writes a PNG with digits that it makes of noise.
+-- A small U-net learns to remove noise from pictures of digits, by diffusion or flow matching, and
+-- writes a PNG with digits that it makes from noise.
 --   flame-lua examples/diffusion.lua --data FOLDER [--out diffusion.png] [--epochs N] [--flow]
 --   [--device auto|cpu|cuda]
 -- FOLDER holds images-idx3-ubyte (the MNIST format, gzip or not); without it digits are drawn.
@@ -32,7 +32,7 @@ end
 local n = math.min(images:size(1), options.images)
 images = (images:narrow(1, 1, n):unsqueeze(2) * 2 - 1):to(flame.default_device())     -- -1 to 1
 
---- Two convolutions, which are told the time.
+--- Two convolutions, with the time as a further input.
 local Block = nn.Module.extend("Block")
 function Block:init(inputs, outputs, times)
   self.first = nn.Conv2d(inputs, outputs, 3, { padding = 1 })
@@ -48,7 +48,8 @@ function Block:forward(x, time)
   return y + (self.skip and self.skip(x) or x)
 end
 
---- 28 x 28 down to 7 x 7 and up again, with what was there on the way down beside it.
+--- 28 x 28 down to 7 x 7 and up again; on the way up each level also gets its values from the way
+--- down.
 local UNet = nn.Module.extend("UNet")
 function UNet:init(c)
   local times = 4 * c

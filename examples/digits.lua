@@ -3,8 +3,9 @@
 --   flame-lua examples/digits.lua --data FOLDER [--model mlp|cnn] [--device
 --   auto|cpu|cuda] [--epochs N]
 -- FOLDER holds images-idx3-ubyte and labels-idx1-ubyte; the last fifth is held back.
--- Without --data it draws digits itself, so that it always runs. With several processes
--- (mpirun -n 4 flame-lua examples/digits.lua) each has its part of a step of n * batch images.
+-- Without --data it draws digits itself, so that it runs without files. With several processes
+-- (mpirun -n 4 flame-lua examples/digits.lua) each takes its part of the n * batch images of a
+-- step.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local distributed = require "flame.distributed"
@@ -50,7 +51,7 @@ local function convolutions()
   }
 end
 
---- The batch moved by up to two pixels, the same way for all of it.
+--- Moves the images of a batch by up to two pixels, all in the same direction.
 local function moved(x)
   return x:pad({ 2, 2, 2, 2 }):narrow(3, math.random(5), height):narrow(4, math.random(5), width)
 end

@@ -1,7 +1,7 @@
 -- GPT-2 trained from files of tokens (the 124M model by default), and text written by it.
 --   flame-lua examples/gpt2.lua [--data FOLDER] [--size gpt2|tiny] [--batch N] [--steps N] …
 -- FOLDER holds train.bin and val.bin: GPT-2's token ids, 16 bits each, after --header bytes.
--- Without one the bytes of the machine's own licence texts are the tokens. --help lists all
+-- Without a folder the bytes of the system's licence texts are the tokens. --help lists all
 -- options. With several processes (mpirun -n 2 flame-lua examples/gpt2.lua) each trains on
 -- different sequences, so a step is of n * accumulate * batch.
 local flame = require "flame"
@@ -98,7 +98,7 @@ function GPT:init()
     end
   end
 end
---- caches: one a block, what it has seen of the tokens before; 'seen' of them (nil: none).
+--- caches: for each block the keys and values of the 'seen' tokens before x (nil: none).
 function GPT:forward(x, caches, seen)
   local h = self.token(x) + self.position(flame.arange(x:size(2)) + (seen or 0))
   for k, block in ipairs(self.blocks) do h = block(h, caches and caches[k]) end
@@ -125,7 +125,7 @@ local function loss_of(ids, starts)
   end)
 end
 
--- The same held-back sequences at every validation.
+-- Every validation uses the same held-back sequences.
 local function validate()
   local total, n = 0, 8
   net:eval()

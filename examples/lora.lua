@@ -1,7 +1,7 @@
 -- Fine-tunes a model on a text with low-rank adapters, and writes the adapters to a file.
 --   flame-lua examples/lora.lua [--model FOLDER] [--text FILE] [--out FILE.safetensors] …
--- FOLDER is of Hugging Face's form. Without one a small model of bytes first learns the machine's
--- licence texts, and then, with adapters alone, this file. --help lists all options.
+-- FOLDER has Hugging Face's format. Without it a small model of bytes is first trained on the
+-- system's licence texts; then adapters alone are trained on this file. --help lists all options.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local models = require "flame.models"
@@ -55,7 +55,7 @@ local function sequences(ids, starts) return ids[starts:reshape(-1, 1) + offsets
 local function random(ids)
   return sequences(ids, flame.randint({ options.batch }, 1, #ids - options.context))
 end
---- The mean loss over the whole of a held-back part.
+--- The mean loss over all of the held-back part.
 local function held_loss(model, held)
   local count = math.min(16, (#held - 1) // options.context)
   local starts = (flame.arange(count) - 1) * options.context + 1

@@ -1,10 +1,11 @@
 -- A layer that is too large for one rank: linear layers whose weights are shared out, by rows of
 -- the weight (column parallel: each rank makes a part of the features), and by columns (row
--- parallel: each reads a part of them). One behind the other they need one sum over all ranks.
+-- parallel: each reads a part of them). A column parallel layer followed by a row parallel one
+-- needs a single sum over all ranks.
 --   mpirun -n 2 flame-lua examples/tensor_parallel.lua [--form tensor|sequence] [--steps N] …
--- tensor: between such pairs all ranks have the same values. sequence: each has a part of the rows,
--- so that norms, residuals and losses are shared out as well. One process trains the whole layer;
--- the losses that are printed are the same but for rounding. A host can take the classes:
+-- tensor: between such pairs all ranks have the same values. sequence: each rank has a part of the
+-- rows, so that norms, residuals and losses are shared out as well. A single process trains the
+-- whole layer and prints the same losses except for rounding. Other programs can use the classes:
 --   local parallel = dofile "examples/tensor_parallel.lua"
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
@@ -15,13 +16,14 @@ local parallel = {}
 
 -- ---- what goes between the ranks ---------------------------------------------------------------
 
--- All ranks have x, and each makes a part of the loss of it: the gradients are summed.
+-- All ranks have x, and each computes a part of the loss from it, so its gradients are summed.
 local to_parts = flame.func {
   name = "to_parts",
   forward = function(_, x) return x:clone() end,
   backward = function(_, g) return distributed.all_reduce(g) end,
 }
--- Each rank has a summand, and all go on with the sum: each has its gradient already.
+-- Each rank has a summand, and all ranks continue with the sum, whose gradient is that of each
+-- summand.
 local sum_of_parts = flame.func {
   name = "sum_of_parts",
   forward = function(_, x) return distributed.all_reduce(x) end,
@@ -30,7 +32,7 @@ local sum_of_parts = flame.func {
 
 local forms = {
   tensor = { enter = to_parts, leave = sum_of_parts },
-  -- rows come together and are shared out again; the library's gradients are those that are needed
+  -- rows are gathered and shared out again, with the gradients of the library
   sequence = { enter = distributed.all_gather, leave = distributed.reduce_scatter },
 }
 
@@ -43,7 +45,8 @@ end
 
 -- ---- layers ------------------------------------------------------------------------------------
 
---- Column parallel: the part of a linear layer's features, of x on all ranks (or of its rows).
+--- Column parallel: computes this rank's part of a linear layer's features from x, which all ranks
+--- have (or of which each rank has a part of the rows).
 local Column = nn.Module.extend("Column")
 function Column:init(whole, form)
   self.weight = nn.Parameter(part(whole.weight:detach(), 1):clone())
@@ -52,7 +55,7 @@ function Column:init(whole, form)
 end
 function Column:forward(x) return flame.linear(self.enter(x), self.weight, self.bias) end
 
---- Row parallel: a linear layer of x, of which this rank has a part of the features. The bias is
+--- Row parallel: a linear layer for x, of which this rank has a part of the features. The bias is
 --- added once, after the sum.
 local Row = nn.Module.extend("Row")
 function Row:init(whole, form)
@@ -63,8 +66,8 @@ end
 function Row:forward(x) return self.leave(flame.linear(x, self.weight)) + self.bias end
 
 --- The feed-forward block of a transformer, x + down(gelu(up(norm(x)))), of whole layers that are
---- equal on all ranks. shared(): parameters that all ranks have, and in the form "sequence" each
---- a part of the gradient.
+--- equal on all ranks. shared(): parameters that all ranks have; in the form "sequence" each rank
+--- has a part of their gradient.
 local Block = nn.Module.extend("Block")
 function Block:init(norm, up, down, form)
   self.norm, self.up, self.down = norm, Column(up, form), Row(down, form)

@@ -1,5 +1,5 @@
--- A convolutional variational autoencoder of handwritten digits: learns to draw them, and writes
--- a PNG with given digits, what it makes of them, and new digits.
+-- A convolutional variational autoencoder of handwritten digits: learns to draw them, and writes a
+-- PNG with given digits, their reconstructions, and new digits.
 --   flame-lua examples/vae.lua --data FOLDER [--out vae.png] [--epochs N] [--device auto|cpu|cuda]
 -- FOLDER holds images-idx3-ubyte (the MNIST format, gzip or not); without it digits are drawn.
 local flame = require "flame"
@@ -55,7 +55,7 @@ for epoch = 1, options.epochs do
   for _, x in data.batches({ images }, { size = options.batch, shuffle = true }) do
     local logits, mean, spread = net(x)
     local picture = flame.binary_cross_entropy_with_logits(logits, x, { reduction = "sum" })
-    -- how far from the normal distribution
+    -- the divergence from the normal distribution
     local code = (mean * mean + spread:exp() - spread - 1):sum() * 0.5
     local loss = (picture + code) / x:size(1)
     opt:zero_grad()

@@ -1,7 +1,7 @@
 --- Prints src/lua/chapters.def: the files of lua/flame that add to flame, to tensors, to the groups
--- (flame.linalg …) and to the internals, each with the names that it adds. Run by tools/docs on the
--- program itself: each file is loaded, and what is new in the tables after it is the file's; what a
--- file that it requires has added is that one's.
+-- (flame.linalg …) and to the internals, each with the names that it adds. Run by tools/docs with
+-- the program itself: each file is loaded, and the names that are new in the tables afterwards
+-- belong to it, except those that a file required by it has added.
 local flame = require "flame"
 local internal = flame.internal
 local FOLDERS <const> = "base ops linalg autograd kernel tools"
@@ -17,7 +17,7 @@ end
 table.sort(modules)
 
 local known, names = {}, {}                       -- key -> true; module -> its keys
---- What is new since the last call belongs to this module.
+--- Records the names added since the last call as this module's.
 local function note(module)
   for _, t in ipairs(tables) do
     for name in next, t[1] do

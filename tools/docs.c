@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The rule's text is taken by # in the table's own macro: passed on, NOGRAD would expand. */
+/* The table's own macro makes a string of the rule with #: as an argument of a further macro NOGRAD
+** would be expanded first. */
 static int has(const char *rule) {
   return strcmp(rule, "NOGRAD") != 0 && strcmp(rule, "NULL") != 0;
 }
@@ -122,7 +123,7 @@ static void environment(void) {
 #include "base/env.def"
 }
 
-/* A line of flame.h, with what the op gives behind it or, where there is no room, before it. */
+/* A line of flame.h, with the op's description after it or, where there is no room, before it. */
 static void prototype(const char *name, const char *takes, const char *doc) {
   char line[200];
   const int n = snprintf(line, sizeof line, "FLAME_API flame_tensor *flame_%s(%s);", name, takes);
@@ -135,7 +136,7 @@ static void prototype(const char *name, const char *takes, const char *doc) {
   }
 }
 
-/* The part of flame.h that lines of ops.def are. */
+/* The part of flame.h that is made from ops.def. */
 static void header(void) {
 #define UNARY(name, kind, value, grad, domain, doc) prototype(#name, "flame_tensor *x", doc);
 #define BINARY(name, kind, value, g1, g2, domain, doc) \

@@ -1,6 +1,6 @@
 -- docs.lua: the last part of docs/ops.md, every function and method with its signature and a line
--- on what it does, from tools/meta.lua, by the subjects of tools/subjects.txt and tools/modules.txt
--- with the examples there. Run by tools/docs from the top of the tree.
+-- of description (from tools/meta.lua), grouped by the subjects of tools/subjects.txt and
+-- tools/modules.txt, with the examples of these files. Run by tools/docs from the top of the tree.
 local meta = dofile "tools/meta.lua"
 local list = meta.collect()
 
@@ -8,7 +8,7 @@ local function cell(text) return (text:gsub("|", "\\|")) end
 local function first_sentence(doc)
   local text = table.concat(doc, " ")
   if #text <= 240 then return text end
-  local first = text:gsub("et al%. ", "et al\0 "):match("^(.-%.) ")     -- no end of a sentence
+  local first = text:gsub("et al%. ", "et al\0 "):match("^(.-%.) ")     -- not the end of a sentence
   first = first and first:gsub("%z", ".") or text
   return #first <= 320 and first or text:match("^(.-)[;:] ") .. "."
 end
@@ -137,7 +137,7 @@ for _, name in ipairs(order) do
   environment[name] = assert(load("return " .. values[name], "=value", "t", environment))()
 end
 
---- Calls f; what it prints meanwhile, as lines, then what it returns.
+--- Calls f. Returns the lines that it prints, then its results.
 local function listen(f)
   local said, real = {}, print
   rawset(_G, "print", function(line) said[#said + 1] = tostring(line) end)
@@ -147,9 +147,9 @@ local function listen(f)
   return said, table.pack(table.unpack(got, 2, got.n))
 end
 
---- An example as an argument of print, and what that shows of its values. A list is unpacked. What
---- stands before the last ";;" are lines of statements, which come back as a third. One that prints
---- and returns nothing stands as it is.
+--- An example as an argument of print, the output for its values, and, third, the lines of
+--- statements before its last ";;". A list is unpacked. An example that prints and returns nothing
+--- is not changed.
 local function shown(text)
   local before, last = text:match("^(.+) ;; (.+)$")
   before = before and before:gsub(" ;; ", "\n")
@@ -187,7 +187,7 @@ end
 local parts = {}
 for _, of_title in ipairs(read_subjects("tools/parts.txt")) do parts[of_title.title] = of_title end
 
---- A section whose examples stand in tools/parts.txt.
+--- A section whose examples are in tools/parts.txt.
 local function part(title, what, wanted)
   section(title, what, wanted)
   if parts[title] then put_examples(parts[title]) end
@@ -231,11 +231,11 @@ part("Writes", "Methods that change the value of `x` and return it; also as `fla
 
 -- ---- modules ------------------------------------------------------------------------------------
 
--- What the examples of modules use, as the page shows it.
+-- Definitions that the examples of modules use, as the page shows them.
 local beside = [[
 local nn, optim = require "flame.nn", require "flame.optim"
 local words = flame.randn(2, 5, 8)                            -- batch, time, features
-local ids = flame.tensor({ 1, 3 }, { dtype = "i64" })         -- a class of each row of t
+local ids = flame.tensor({ 1, 3 }, { dtype = "i64" })         -- a class for each row of t
 local net = nn.Sequential { nn.Linear(3, 4) }
 local function stepped(rule, options)              -- two weights after a step on their squares
   local w = nn.Parameter(flame.tensor { { 1, -2 } })
@@ -254,7 +254,7 @@ local function clipped(clip, limit)                -- a gradient of 6 and 8
   clip({ w }, limit)
   return w.grad
 end
-local function rates(make, options, measure)       -- of six steps, where the optimiser has 1
+local function rates(make, options, measure)       -- of six steps, for a rate of 1 in the optimiser
   local schedule = make(optim.SGD({ nn.Parameter(flame.zeros(1)) }, { lr = 1 }), options)
   local list = {}
   for k = 1, 6 do
@@ -293,7 +293,7 @@ end
 part("Calls of modules", "`net(…)`, of those that take more than one tensor.",
   function(e) return e.kind == "call" end)
 part("Methods of modules", "`net:name(…)`.", methods_of "Module")
-local others = {}                                      -- classes of methods that stand elsewhere
+local others = {}                                      -- classes of methods in other sections
 for name in ([[Module Optimizer LBFGS GradScaler Schedule ReduceOnPlateau Batches Dataset Loader
     Progress EventWriter Plot Grid Algebra Distribution Transform NoiseSchedule Tokenizer TokenStream
     CausalLM Program Sandbox KernelTemplate]]):gmatch("%S+") do

@@ -3,15 +3,16 @@
 ** needed on the machine.
 **
 **   embed OUT text   SYMBOL FILE…       const char SYMBOL[] with the C text of the files and a NUL;
-**                       what they include as "tensor/…" is among them, and the line left out
+**                       files that they include as "tensor/…" must be among them, so these lines
+**                       are left out
 **   embed OUT table  SYMBOL ROOT FILE…  struct fl_embedded SYMBOL[], names relative to ROOT
-**                       both without comments, indentation and empty lines; of a table, all but
-**                       what many kernels start with is deflated where zlib is there
+**                       both without comments, indentation and empty lines; with zlib the files of
+**                       a table are deflated, except those with which many kernels start
 **   embed OUT module SYMBOL ROOT FILE…  the same with Lua module names: a/b.lua is "a.b";
-**                                       deflated where zlib is there, each with what many of them
-**                                       share as its dictionary, which is the last entry, named ""
+**                                       with zlib deflated, with a dictionary of their common
+**                                       pieces, which is the last entry, named ""
 **   embed OUT code   SYMBOL ROOT FILE…  the same, but compiled by the Lua that is linked in:
-**                                       for programs with that very Lua and no others
+**                                       for programs with the same Lua only
 **
 ** OUT is written under a temporary name and renamed. A FILE that is missing in the form
 ** "text" gives an empty text.
@@ -55,7 +56,7 @@ static bytes read_file(const char *path, int may_miss) {
   return b;
 }
 
-/* The end of the literal or comment that begins at s, or s. */
+/* The end of the literal or comment that begins at s; s if none begins there. */
 static const char *skipped(const char *s, const char *end, int *is_comment) {
   const char *p = s + 1;
   *is_comment = *s == '/' && p < end && (*p == '*' || *p == '/');
@@ -91,7 +92,7 @@ static bytes bare(bytes text) {
   return b;
 }
 
-/* Deflated, with the number of bytes before in *size; left alone without zlib. */
+/* Deflates text; *size: its bytes before. Without zlib it is unchanged. */
 static bytes deflated(bytes text, bytes dictionary, size_t *size) {
   *size = 0;
 #ifdef FL_HAVE_ZLIB
@@ -116,9 +117,10 @@ static bytes deflated(bytes text, bytes dictionary, size_t *size) {
 #endif
 }
 
-/* A dictionary for deflate: pieces of the texts that hold what many of the texts have. A piece's
-** score is the number of texts that each of its grams is in; a piece of which more than half was in
-** better pieces is left out. The best come last, where references to them are shortest. */
+/* A dictionary for deflate: pieces of the texts with strings that many of the texts contain. A
+** piece's score is the number of texts that each of its grams is in; a piece of which more than
+** half was in better pieces is left out. The best come last, where references to them are
+** shortest. */
 enum { GRAM = 8, PIECE = 48, DICTIONARY = 32 << 10, GRAMS = 1 << 16 };
 typedef struct piece { const unsigned char *p; long score; size_t order; } piece;
 

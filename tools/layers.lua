@@ -28,7 +28,7 @@ local function complain(file, line, text)
   io.write(("%s:%d: %s\n"):format(file, line, text))
 end
 
--- The place of src/<path> among its layer's folders; above them all where it is in none.
+-- The rank of src/<path> among its layer's folders; the highest where it is in none of them.
 local function place(path) return inner_rank[path:match("^([^/]+/[^/]+)/") or ""] or math.huge end
 
 local function check_own(file, line, layer, header)

@@ -1,8 +1,8 @@
 --- man: the manual page docs/flame-lua.1. Its options are those that flame-lua --help lists, its
--- variables those of docs/environment.md; the rest is below. Run by tools/docs from the top of the
--- tree with the program itself: build/flame-lua tools/man.lua PROGRAM
+-- variables those of docs/environment.md; the rest is written below. Run by tools/docs from the top
+-- of the tree with the program itself: build/flame-lua tools/man.lua PROGRAM
 
---- A text of roff: nothing in it is taken as a request or an escape.
+--- Escapes a text for roff, so that nothing in it is a request or an escape.
 local function roff(text)
   text = text:gsub("\\", "\\e"):gsub("%-", "\\-"):gsub("`", "")
   return (text:gsub("\n([.'])", "\n\\&%1"):gsub("^([.'])", "\\&%1"))

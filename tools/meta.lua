@@ -1,16 +1,17 @@
---- Every public name with its signature and a line on what it does: collected from the op table,
--- from declarations (src/lua/declare.h), which say all of a function that has one, from
--- tools/fields.txt (the fields of tensors) and from the Lua sources, whose comments stand above the
--- definitions. Run by tools/docs from the top of the tree; as a program it prints
--- lua/meta/flame.lua, the stub for editors (LuaLS), which help() at the prompt reads as well.
+--- Every public name with its signature and a line of description. They are collected from the op
+-- table, from declarations (src/lua/declare.h), which describe the arguments of their functions
+-- completely, from tools/fields.txt (the fields of tensors), and from the comments above
+-- definitions in the Lua sources. Run by tools/docs from the top of the tree; as a program it
+-- prints lua/meta/flame.lua, the stub for editors (LuaLS), which help() at the prompt reads as
+-- well.
 --
 --   meta.collect() -> list of { name =, kind = "function" | "method" | "both" | "class" | …,
 --                               params = { { name, type } }, doc = { lines },
 --                               source = "ops.def" | "C" | file }
 local flame = require "flame"
 local internal = flame.internal
---- The lines of the library on the stack when a function was declared, the innermost first: above
--- one of them, or above the function itself, stands its comment.
+--- The lines of the library on the stack when a function was declared, the innermost first: its
+--- comment is above one of them, or above the function itself.
 local declared_at = {}
 local declare = internal.declare
 function internal.declare(...)
@@ -28,9 +29,9 @@ function internal.declare(...)
   if file then table.insert(declared_at[f], { file = file, line = info.linedefined }) end
   return f, name
 end
-internal.load()                                          -- what is written in Lua
+internal.load()                                          -- the functions written in Lua
 local meta = {}
---- Of a file like tools/fields.txt: name -> { type, text }. A name that appears twice and a line
+--- Reads a file like tools/fields.txt: name -> { type, text }. A name that appears twice and a line
 --- that cannot be read are refused.
 function meta.read_fields(path)
   local fields, number = {}, 0
@@ -117,8 +118,8 @@ local function line_of_function(lines, pattern)
   for i, line in ipairs(lines) do if line:match(pattern) then return i end end
 end
 
---- The function that takes its arguments in order, behind one that takes them by name too, or
---- counts them (placed, limit).
+--- The function that takes its arguments in order, for a function that was made of it by placed or
+--- limit.
 local function in_order(f)
   for i = 1, 8 do
     local name, value = debug.getupvalue(f, i)
@@ -160,7 +161,7 @@ local types = {
   algebra = "flame.Algebra", kernel = AXES, window = TENSOR .. "?",
   first = "number", last = "number", i = "integer?",
 }
---- Parameters with types: from ---@param lines where they stand, else by the names in use.
+--- Parameters with types: from ---@param lines where these exist, else by the parameter's name.
 local function typed(names, tags)
   local given, out = {}, {}
   for _, tag in ipairs(tags) do
@@ -174,7 +175,7 @@ local function typed(names, tags)
   end
   return out
 end
---- What a default says of its parameter; the table of options may stand in its place.
+--- The type of a parameter that has a default; a table of options may be given in its place.
 local of_default = { dim = AXES, ord = "number|string", s = "integer[]", norm = "string",
   eps = "number", size = AXES, weight = TENSOR, bins = "integer|" .. TENSOR, output_size = AXES,
   scale_factor = "number|number[]", window = TENSOR, attn_mask = TENSOR, scale = "number" }
@@ -189,7 +190,7 @@ local function type_of_default(name, default)
     .. (default and type(default) ~= "table" and "  " .. tostring(default) or "")
 end
 --- The parameters that '...' stands for: those of defaults(op, { names }, { name = default }, ...)
---- in the body of f, or those that ---@param lines name beside the ones there are.
+--- in the body of f, or those that ---@param lines name in addition to those of the signature.
 local function behind_dots(lines, f, names, tags)
   local info, list, known = debug.getinfo(f, "S"), {}, { ["..."] = true }
   local body = table.concat(lines, "\n", info.linedefined, info.lastlinedefined)
@@ -245,8 +246,8 @@ local function stub_type(text)
   end
   return table.concat(out, "|")
 end
---- The comment above the declaration of f, its file, and where its page has it: the text of
--- "---@example Subject: code", or nil.
+--- The comment above the declaration of f, its file, and its place on the page: the text of
+--- "---@example Subject: code", or nil.
 local function doc_above(f)
   for _, at in ipairs(declared_at[f] or {}) do
     local lines = lines_of(at.file)
@@ -297,7 +298,7 @@ local function entry_of_op(op)
   return { params = params, returns = { TENSOR }, doc = { op.doc } }
 end
 
---- The line where the declaration of 'name' begins whose function stands at line 'at'.
+--- The first line of the declaration of 'name' whose function is at line 'at'.
 local function first_line(lines, at, name)
   local last = name:match("([%w_]+)$")
   for i = at, math.max(at - 4, 1), -1 do
@@ -305,15 +306,16 @@ local function first_line(lines, at, name)
   end
   return at
 end
---- What the Lua sources say on a function of this name; nil when there is no text.
---- declared: the name in the declaration, where there is one.
+--- The entry of a function of this name from the Lua sources; nil: there is no comment. declared:
+--- the name in its declaration, if it has one.
 local function entry_of_lua(name, f, declared)
   local base, at, where = declared or name:match("([%w_]+)$"), nil, nil
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
   local method = name:find(":", 1, true) or name:find("^plot%.") or name:find("^image%.")
-  if method and lines_of(own) then           -- a function of the same name elsewhere is another one
+  -- a function of the same name in another file is a different one
+  if method and lines_of(own) then
     at = line_of_function(lines_of(own), "^%s*function [%w_]+[%.:]" .. base .. "%s*%(")
     if at then where, order = own, {} end
   end
@@ -344,8 +346,8 @@ local function entry_of_lua(name, f, declared)
 end
 
 local AXES_OF = { "1d", "2d", "3d" }
---- The comment above the declaration of a class, of a method, or of a function of a module; of
--- those that a loop declares it may stand above the text with "ND" or "%dd" for "2d".
+--- The comment above the declaration of a class, of a method, or of a function of a module; for
+--- declarations in a loop, the comment above the text that has "ND" or "%dd" instead of "2d".
 local function doc_of_declared(d, f, full)
   local base = full:match("([%w_]+)$")
   if base ~= d.name then return { ("The same as %s%s."):format(d[1].scope, d.name) }, "alias" end
@@ -380,7 +382,7 @@ for name, f in pairs(flame) do
   if known and not (plain[f] and plain[f] < name) then plain[f] = name end
 end
 
---- Modules that have not the name of their function.
+--- Modules whose function has another name.
 local function_of = { Unfold = "im2col" }
 --- nn.ReLU and similar modules without a comment are modules of the function of that name.
 local function text_of_class(name)
@@ -403,11 +405,11 @@ local is_module = {}
 for _, name in ipairs(modules) do is_module[name] = true end
 meta.is_module = is_module
 
---- name: how it is called, kind: module, method, both.
+--- name: as it is called; kind: module, method, both.
 local describe
 function describe(name, f, kind)
   local base = name:match("([%w_]+)$")
-  if name:match("^special%.") then                        -- most of them stand for others
+  if name:match("^special%.") then                        -- most of them are aliases
     local own = rawget(flame, base)
     local of = own == f and base
     for other, g in pairs(flame) do
@@ -476,11 +478,11 @@ local function classes()
     require("flame." .. module)
   end
   for name, class in pairs(require("flame.base.objects").classes) do found[name] = class end
-  found.LBFGS = { step = found.LBFGS.step }                -- a rule, which is more than a class
+  found.LBFGS = { step = found.LBFGS.step }                -- only its step is documented
   return found
 end
 
---- What stands in the table flame and in its groups.
+--- The names in the table flame and in its groups.
 local function collect_functions(put)
   for name, f in pairs(flame) do
     if type(f) == "function" then
@@ -493,7 +495,7 @@ local function collect_functions(put)
   end
 end
 
---- Fields and methods of tensors. Writes (name_) come without text.
+--- Fields and methods of tensors. Methods that write (name_) have no text.
 local function collect_methods(put)
   local methods = internal.methods
   for name, f in pairs(methods) do
@@ -505,7 +507,7 @@ local function collect_methods(put)
       elseif type(f) == "function" and type(rawget(flame, name)) ~= "function" then
         local base = name:match("^(.-)_$")
         local d = internal.declaration(f)
-        local own = d and d.name == name                  -- not name_ of a "name_?"
+        local own = d and d.name == name                  -- not the name_ of a declaration "name_?"
         if base and (rawget(methods, base) or rawget(flame, base)) and not own then
           local of = describe(base, methods[base] or flame[base], "method")
           put({ name = name, kind = "write", of = base, params = of.params, returns = { TENSOR },
@@ -538,7 +540,7 @@ local function entry_of_plot(name, f)
   return e
 end
 
---- What a declared class of modules has beside its constructor: its call, and further methods.
+--- The entries of a declared class of modules besides its constructor: its call and its methods.
 local function put_class(put, e, class, prefix)
   local base = e.name:match("[%w_]+$")
   local call = rawget(class, "forward")
@@ -599,7 +601,7 @@ function meta.collect()
   return list
 end
 
---- How an entry is called, as "topk(x, k[, d, o])". For a declared function it is its declaration.
+--- An entry's signature, as "topk(x, k[, d, o])"; for a declared function its declaration.
 function meta.signature(e)
   if e.forms then
     local texts = {}
@@ -621,7 +623,8 @@ function meta.signature(e)
 end
 
 -- ---- the stub -----------------------------------------------------------------------------------
---- The class of the table of options that a declaration has; its name, or nil where it has none.
+--- Writes the class of a declaration's table of options; returns its name, nil: there are no
+--- options.
 local function put_options(out, e)
   if #e.options == 0 then return end
   local class = "flame.options." .. e.name
@@ -678,7 +681,7 @@ local function put_tensor(out, list)
   out[#out + 1] = ""
 end
 
---- The tables that the functions stand in: flame.linalg, nn, nn.init, …
+--- The tables that contain the functions: flame.linalg, nn, nn.init, …
 local function put_groups(out, list)
   local groups = {}
   for _, e in ipairs(list) do
@@ -694,7 +697,7 @@ local function put_groups(out, list)
   end
 end
 
---- The classes of modules: what a call takes, and a table for those with methods.
+--- The classes of modules: the parameters of their call, and a table for classes with methods.
 local function put_classes(out, list)
   local own = {}
   for _, e in ipairs(list) do

@@ -1,4 +1,4 @@
-// Two planted faults, to see that the sanitizer sees: "bounds" writes one element past the end,
+// Two planted faults that the sanitizer must detect: "bounds" writes one element past the end,
 // "race" sums in shared memory without a barrier.
 #include <cstdio>
 #include <cstring>

@@ -1,9 +1,10 @@
 --- unicode: writes src/text/unicode.def, the tables of Unicode that tokenizers need, from a folder
 -- that holds the Unicode Character Database (Debian: package unicode-data, /usr/share/unicode).
 --   lua5.4 tools/unicode.lua FOLDER > src/text/unicode.def
--- The library tokenizers (0.23) has the categories of Unicode 16.0 in patterns, lower case of 17.0,
--- the normal forms of 9.0 and, in BERT's parts and Punctuation, the categories of 8.0. They are
--- stable but for CHANGED and LATER, so ages tell them from those of 17.0, of which the folder is.
+-- The library tokenizers (0.23) uses the categories of Unicode 16.0 in patterns, lower case of
+-- 17.0, the normal forms of 9.0 and, in BERT's pre-tokenizer and Punctuation, the categories of
+-- 8.0. The folder must have version 17.0. Categories of older versions are those of characters that
+-- existed then (their age), except for those of CHANGED and LATER.
 local folder = assert(arg[1], "usage: unicode.lua FOLDER")
 local TOP = 0x110000
 
@@ -12,7 +13,7 @@ local CATEGORIES = { "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
   "Co" }
 local SCRIPTS = { "Han", "Hiragana", "Katakana", "Hangul", "Latin", "Greek", "Cyrillic", "Arabic",
   "Hebrew", "Thai", "Devanagari", "Bopomofo", "Armenian", "Georgian", "Bengali" }
--- Characters of 8.0 that have another category today, as far as these parts ask for it.
+-- Characters of 8.0 that have another category today, as far as it matters for these uses.
 local CHANGED = { [0x166D] = "Po", [0x1734] = "Mn", [0x1885] = "Lo", [0x1886] = "Lo",
   [0x1CF2] = "Mc", [0x1CF3] = "Mc", [0xA9BD] = "Mc", [0x111C9] = "Po", [0x1171E] = "Mn" }
 -- The version of categories, and characters that a later one changed.

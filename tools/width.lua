@@ -1,20 +1,19 @@
---- width: no line of C, CUDA or Lua has more than 100 columns, and C says i++ where the value of an
--- increment is not used; no function of C or CUDA has more than 40 lines; and no file of
--- src/, lua/flame/, kernels/ or spec/ has more than 600 lines, tables of cases apart ('tables').
--- Prints what is wrong; exit code 1 then. Before that it must see faults planted here, and pass
--- what is right.
+--- width: no line of C, CUDA or Lua has more than 100 columns, C code has i++ where the value of an
+-- increment is not used; no function of C or CUDA has more than 40 lines; and no file of src/,
+-- lua/flame/, kernels/ or spec/ has more than 600 lines, tables of cases apart ('tables'). Prints
+-- what is wrong; exit code 1 then. Before that it must find faults planted here, and accept correct
+-- lines.
 --
 -- A function begins with the last line in column 1 before its brace, and ends with a brace in
--- column 1. Lines of the preprocessor are not counted, as those that make a function of a table
--- (*.def).
+-- column 1. Lines of the preprocessor are not counted, such as those that include a table (*.def).
 --
 -- A line may be longer where nothing can be broken:
 --   a literal that begins by column 40, with at most 16 columns after it (what closes it, the head
 --     of a function): the text of a message, of a kernel, the title of a test
 --   a long string of Lua at column 101; a single word, as an address
---   an annotation of Lua (---@), of which tools/meta.lua reads one line
--- Tables that the preprocessor reads (*.def) have one entry a line and are no C; what is generated
--- (lua/meta, spec/golden) is as its generator writes it.
+--   an annotation of Lua (---@), since tools/meta.lua reads a single line
+-- Tables (*.def), which have an entry on each line, and generated files (lua/meta, spec/golden) are
+-- not checked.
 
 local MOST, BEGINS, AFTER, LINES, BODY = 100, 40, 16, 600, 40
 local folders = "src lua/flame spec tools examples bench kernels"
@@ -71,7 +70,7 @@ end
 
 local function columns(line) return utf8.len(line) or #line end
 
---- first: where the line begins in its file; long: of its long strings.
+--- first: position of the line in its file; long: positions of the file's long strings.
 local function is_wide(line, first, long)
   if columns(line) <= MOST then return false end
   local comment = line:find("^%s*%-%-") or line:find("^%s*/%*") or line:find("^%s*%*%*")
@@ -84,7 +83,7 @@ local function is_wide(line, first, long)
   return true
 end
 
---- Does a line of C increment before the use of a value that is not used?
+--- Does a line of C have ++i where the value is not used?
 local function is_prefix(line)
   local code = line:gsub('"[^"]*"', '""'):gsub("/%*.*", "")
   if code:find("^%*%*") or code:find("^%s*#") or code:find("\\$") then return false end

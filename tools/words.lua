@@ -1,6 +1,6 @@
 --- words: comments, docs, messages and titles of specs are plain English: a phrase of the table
 -- below is refused, with what to write instead. Prints what is found; exit code 1 then. Before that
--- each row must find the sentences planted in it, and nothing in sentences that are right.
+-- each row must find its own planted sentences, and nothing in sentences that are correct.
 --   lua5.4 tools/words.lua           all files of the tree
 --   lua5.4 tools/words.lua FILE…     these
 -- A phrase may be broken over two lines. Patterns are in small letters and find whole words.
@@ -58,7 +58,7 @@ local right = { "A renewal of its owner, latest, possible, as at most one is.",
   "It stands where it stood.", "words a lane loads", "Whose isomer? This has a row a user gave.",
   "Behind the lasting lesson, the likely one." }
 
---- Where the row's phrase is in a text in small letters: first, last.
+--- The first and last position of the row's phrase in a text in small letters.
 local function find(row, text, init)
   if type(row[1]) == "function" then return row[1](text, init) end
   return text:find("%f[%w]" .. row[1] .. "%f[%W]", init)
@@ -101,7 +101,7 @@ end
 
 local folders = "src lua/flame kernels docs spec tools examples bench README.md CMakeLists.txt "
   .. "Makefile"
--- Written by other files; or full of these phrases, to refuse them.
+-- Files that are not checked: generated ones, and those that list these phrases.
 local other = { "^spec/golden/", "^docs/ops%.md$", "^tools/words%.lua$",
   "^spec/docs/words_spec%.lua$", "%.svg$", "%.png$" }
 

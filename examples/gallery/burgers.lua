@@ -1,7 +1,7 @@
 -- Burgers' equation solved by a network that is trained on the equation itself: no solution is
--- shown to it, only what it has to obey, at random places and times.
--- What is learned: derivatives of a network by its inputs, of first and second order, are part of
--- a loss (a physics-informed network, PINN).
+-- shown to it; its loss is the violation of the equation at random places and times.
+-- What is learned: derivatives of a network with respect to its inputs, of first and second order,
+-- are part of a loss (a physics-informed network, PINN).
 -- Method: Raissi et al., "Physics-informed neural networks" (J. Comp. Phys. 2019). The truth is
 -- that of Cole and Hopf, an integral.
 --   flame-lua examples/gallery/burgers.lua [--device auto|cpu|cuda] [--out burgers.svg]
@@ -25,13 +25,13 @@ local nu = options.viscosity
 local net = nn.Sequential { nn.Linear(2, options.width), nn.Tanh(),
   nn.Linear(options.width, options.width), nn.Tanh(), nn.Linear(options.width, options.width),
   nn.Tanh(), nn.Linear(options.width, 1) }
---- u(x, t), x and t of shape (n, 1). At t = 0 it is -sin(pi x), at x = -1 and 1 it is 0: both hold
---- by the way it is put together, so the loss need not ask for them.
+--- u(x, t), x and t of shape (n, 1). It is -sin(pi x) at t = 0, and 0 at x = -1 and 1. The formula
+--- guarantees both, so the loss has no terms for them.
 local function solution(x, t)
   return -(x * math.pi):sin() + t * (1 - x:square()) * net(flame.cat({ x, t }, 2))
 end
 
---- By how much u_t + u u_x = nu u_xx is missed.
+--- The residual u_t + u u_x - nu u_xx.
 local function residual(x, t)
   x.requires_grad, t.requires_grad = true, true
   local u = solution(x, t)

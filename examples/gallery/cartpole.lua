@@ -1,5 +1,5 @@
 -- A cart that learns to balance a pole by trial and error: a policy gradient. The physics need not
--- have a gradient; what was tried and turned out well becomes more likely.
+-- have a gradient; moves that turned out well become more likely.
 -- What is learned: thousands of moves of many carts are recorded as one program, without reading a
 -- value, and the gradient is that of the logarithm of a probability.
 -- Method: Williams, "REINFORCE" (Machine Learning 1992); the cart of Barto, Sutton and Anderson
@@ -22,7 +22,7 @@ flame.default_device(options.device == "auto" and flame.best_device() or options
 flame.seed(2)
 local carts, time = options.carts, options.time
 
---- The state (carts, 4: place, velocity, angle, its velocity) after a push of 10 N to the right
+--- The state (carts, 4: place, velocity, angle, angular velocity) after a push of 10 N to the right
 --- where right is 1, to the left where it is 0, for 0.02 s.
 local function push(state, right)
   local x, v, a, w = table.unpack(state:unbind(2))
@@ -42,7 +42,8 @@ local scale = flame.tensor { 1, 1, 5, 1 }
 --- The logit of a push to the right.
 local function policy(state) return net(state * scale):squeeze(-1) end
 
---- What happened: states (time, carts, 4), pushes and whether a cart was still up, (time, carts).
+--- Runs the carts with random moves. Returns the states (time, carts, 4), the pushes, and which
+--- poles were still up, (time, carts).
 local function try()
   local state, up = flame.uniform({ carts, 4 }, -0.05, 0.05), flame.ones(carts)
   local states, pushes, ups = {}, {}, {}
@@ -59,7 +60,8 @@ local opt = optim.Adam(net:parameters(), { lr = options.rate })
 local balanced = {}
 for step = 1, options.steps do
   local states, pushes, ups = flame.no_grad(try)
-  -- the moves that were still to come after each, less their mean at that time over the carts
+  -- the number of moves after each one until the pole fell, minus the mean of that number over the
+  -- carts
   local left = ups:flip(1):cumsum(1):flip(1)
   local count = ups:sum(2, { keepdim = true })
   local advantage = (left - (left * ups):sum(2, { keepdim = true }) / count:clamp(1, carts)) * ups

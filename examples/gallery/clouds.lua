@@ -1,7 +1,7 @@
--- How does a cloud of points turn? From places and velocities of the points of a rigid body, layers
--- of multivectors learn its angular velocity, which is a plane and so a bivector.
+-- How does a cloud of points rotate? From places and velocities of the points of a rigid body,
+-- layers of multivectors learn its angular velocity, which belongs to a plane and so is a bivector.
 -- What is learned: these layers commute with rotations. The clouds of the training set lie flat on
--- the ground; those of the test are turned any way, and the network knows them all the same.
+-- the ground; those of the test set are rotated at random, and the network is as exact for them.
 -- Method: Ruhe et al., "Clifford group equivariant neural networks" (NeurIPS 2023).
 --   flame-lua examples/gallery/clouds.lua [--device auto|cpu|cuda] [--out clouds.png]
 -- on a GPU: --clouds 20000 --features 48 --batch 1000 --steps 1000
@@ -23,8 +23,8 @@ flame.default_device(options.device == "auto" and flame.best_device() or options
 flame.seed(1)
 local space = clifford.algebra(3)
 
---- n clouds, flat: places and velocities (3, n, points), and the bivectors (3, n) of their turning:
---- components of the planes xy, xz and yz.
+--- n clouds, flat: places and velocities (3, n, points), and the bivectors (3, n) of their
+-- rotation: components of the planes xy, xz and yz.
 local function clouds(n)
   local shape = flame.tensor({ 1, 0.8, 0.5 }):reshape(3, 1, 1)
   local place = flame.randn(3, n, options.points) * shape
@@ -37,7 +37,7 @@ local function clouds(n)
 end
 --- Vectors turned by a rotation.
 local function turned(rotation, v) return flame.einsum("ij,jnp->inp", rotation, v) end
---- Bivectors: those of the antisymmetric matrix R M R^T.
+--- Rotates bivectors: as antisymmetric matrices M they become R M R^T.
 local function turned_plane(rotation, b)
   local xy, xz, yz = table.unpack(b:unbind(1))
   local zero = flame.zeros_like(xy)
@@ -55,7 +55,7 @@ function Net:init(n)
   self.cloud = nn.ModuleList { clifford.Layer(space, n, kind), clifford.Layer(space, n, kind) }
   self.last = clifford.Linear(space, n, 1, { bias = false })
 end
---- Each point alone, the mean over the points, and layers on that.
+--- Layers for each point, the mean over the points, and further layers.
 function Net:forward(place, velocity)
   local n, points = place:size(2), place:size(3)
   local x = flame.stack({ place, velocity }, 4):reshape(3, n * points, 2)

@@ -1,6 +1,6 @@
 -- Smoke that is steered: which forces must blow through a box so that the smoke in it forms a ring?
--- What is learned: a simulation of kernels for transport and for pressure is differentiated as a
--- whole, hundreds of launches, by two short texts.
+-- What is learned: a simulation with hundreds of launches of two short kernels, for transport and
+-- for pressure, is differentiated as a whole.
 -- Method: Stam, "Stable fluids" (SIGGRAPH 1999), steered as by McNamara et al., "Fluid control
 -- using the adjoint method" (SIGGRAPH 2004).
 --   flame-lua examples/gallery/fluid.lua [--device auto|cpu|cuda] [--out fluid.png]
@@ -21,8 +21,8 @@ flame.default_device(options.device == "auto" and flame.best_device() or options
 local size = options.size
 local launch = { block = { 16, 16 }, grid = { (size + 15) // 16, (size + 15) // 16 } }
 
--- One thread is one cell, which takes what was, a step ago, where its fluid comes from: between
--- four cells. u, v: velocity in cells a step.
+-- One thread is one cell. Its new value is the old one at the place from which its fluid comes,
+-- interpolated between four cells. u, v: velocity in cells a step.
 local carry = flame.kernel { source = [[
 __global__ void carry(const float *q, const float *u, const float *v, float *out, int n) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -36,8 +36,8 @@ __global__ void carry(const float *q, const float *u, const float *v, float *out
 }
 ]] }:with(launch)
 
--- A sweep of Jacobi's method: the pressure of a cell is the mean of its neighbours' less a quarter
--- of what flows out of it.
+-- A sweep of Jacobi's method: the pressure of a cell is the mean of its neighbours' pressures minus
+-- a quarter of its divergence.
 local relax = flame.kernel { source = [[
 __global__ void relax(const float *p, const float *outflow, float *next, int n) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -49,13 +49,13 @@ __global__ void relax(const float *p, const float *outflow, float *next, int n) 
 }
 ]] }:with(launch)
 
---- Differences of both neighbours along an axis, halved; the border repeats itself.
+--- Half the difference of the two neighbours along an axis; beyond the border values repeat.
 local function slope(q, axis)
   local first, last = q:narrow(axis, 1, 1), q:narrow(axis, size, 1)
   return 0.5 * (flame.cat({ q:narrow(axis, 2, size - 1), last }, axis)
     - flame.cat({ first, q:narrow(axis, 1, size - 1) }, axis))
 end
---- The velocity without what flows together or apart.
+--- The velocity without its divergence.
 local function project(u, v, p)
   local outflow = slope(u, 2) + slope(v, 1)
   for _ = 1, options.sweeps do p = relax(p, outflow, size) end

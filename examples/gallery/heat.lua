@@ -1,7 +1,7 @@
--- An inverse heat problem: how well does each part of a plate conduct, if we may only watch how it
--- cools? The conductivity of every cell is found from a few pictures of a thermal camera.
--- What is learned: a kernel is called in a loop of Lua, and the gradient goes through all calls to
--- a field that each of them reads.
+-- An inverse heat problem: how well does each part of a plate conduct, if we can only observe how
+-- it cools? The conductivity of every cell is found from a few pictures of a thermal camera.
+-- What is learned: a kernel is called in a loop of Lua, and the gradient goes back through all
+-- calls to a field that each of them reads.
 -- Method: Alifanov, "Inverse heat transfer problems" (1994).
 --   flame-lua examples/gallery/heat.lua [--device auto|cpu|cuda] [--out heat.png]
 -- on a GPU: --size 128 --time 400 --steps 600
@@ -19,8 +19,8 @@ local options = data.options(arg, {
 flame.default_device(options.device == "auto" and flame.best_device() or options.device)
 local size, time = options.size, options.time
 
--- One thread is one cell, u its heat and k its conductivity. What flows between two cells depends
--- on the mean of their conductivities; nothing flows over the border.
+-- One thread is one cell, u its heat and k its conductivity. The flow between two cells is
+-- proportional to the mean of their conductivities; nothing flows over the border.
 local cool = flame.kernel { source = [[
 __device__ float flow(const float *u, const float *k, int from, int to) {
   return 0.5f * (k[from] + k[to]) * (u[from] - u[to]);
@@ -40,7 +40,7 @@ __global__ void cool(const float *u, const float *k, float *v, int n) {
 
 local axis = flame.linspace(-1, 1, size)
 local x, y = axis:reshape(1, size), axis:reshape(size, 1)
---- Where the distance to a place is below r: 1, with a soft border, else 0.
+--- 1 where the distance to a place is below r, 0 elsewhere, with a soft border.
 local function disc(cx, cy, r)
   return ((r - ((x - cx) ^ 2 + (y - cy) ^ 2):sqrt()) * 12):sigmoid()
 end
@@ -63,7 +63,8 @@ local logits = flame.full({ size, size }, -1.0, { requires_grad = true })
 --- Between 0 and 0.24: above 0.25 the steps in time would be too long.
 local function conductivity() return 0.24 * logits:sigmoid() end
 
---- The root of the mean square of what is found less what is true, as a part of the truth.
+--- The relative error of the conductivity found: root mean squares of difference and truth,
+--- divided.
 local function distance()
   return ((conductivity() - truth):square():mean() / truth:square():mean()):sqrt():item()
 end

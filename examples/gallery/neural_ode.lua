@@ -1,7 +1,7 @@
 -- A neural ordinary differential equation: a network learns the law of motion of a spiral from
 -- noisy tracks, and then continues one that it has never seen.
--- What is learned: a solver is a loop of ordinary operations, so training goes through it, and
--- what comes out is a law, not a table of places.
+-- What is learned: a solver is a loop of ordinary operations, so training goes through it, and its
+-- result is a law of motion, not a table of places.
 -- Method: Chen et al., "Neural ordinary differential equations" (NeurIPS 2018).
 --   flame-lua examples/gallery/neural_ode.lua [--device auto|cpu|cuda] [--out neural_ode.svg]
 -- on a GPU: --width 256 --tracks 2048 --steps 2000
@@ -21,8 +21,8 @@ local options = data.options(arg, {
 flame.default_device(options.device == "auto" and flame.best_device() or options.device)
 flame.seed(1)
 
---- Places (time, track, 2) of what moves at the velocity 'law' gives, by the method of Runge and
---- Kutta of fourth order.
+--- The places (time, track, 2) of points that move with the velocity law(place), by the
+--- fourth-order method of Runge and Kutta.
 local function solve(law, x, count, dt)
   local track = { x }
   for k = 2, count do
@@ -36,7 +36,7 @@ local function solve(law, x, count, dt)
   return flame.stack(track)
 end
 
---- The truth: a spiral inwards, faster where it is far out.
+--- The truth: a spiral inwards, faster at large distances.
 local turn = flame.tensor { { -0.05, 0.5 }, { -0.5, -0.05 } }
 local function spiral(x) return (x ^ 3):matmul(turn) end
 
@@ -44,7 +44,7 @@ local dt = 0.05
 local tracks = solve(spiral, flame.uniform({ options.tracks, 2 }, -2, 2), options.long, dt)
 local seen = tracks + flame.randn_like(tracks) * 0.01
 
--- the cubes of the places help: the network need not make them itself
+-- the network also gets the cubes of the places, so it need not learn them
 local net = nn.Sequential { nn.Linear(4, options.width), nn.Tanh(), nn.Linear(options.width, 2) }
 local straight = nn.Linear(4, 2)
 local function law(x)
@@ -56,7 +56,8 @@ local parameters = net:parameters()
 for _, p in ipairs(straight:parameters()) do parameters[#parameters + 1] = p end
 local opt = optim.Adam(parameters, { lr = options.rate })
 local schedule = optim.schedule.cosine { opt = opt, steps = options.steps, min = 1e-4 }
--- short tracks, one from each place that was seen: along a long one, errors of a bad law grow
+-- trains on short tracks, one from each observed place: on a long track the errors of a bad law
+-- grow
 local short = 5
 local starts = seen:narrow(1, 1, options.long - short + 1)
 local pieces = {}

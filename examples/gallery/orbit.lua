@@ -1,7 +1,7 @@
--- The orbit of an asteroid from a few directions in which it was seen: which place and velocity
--- agree with them? Distances were not seen, so the orbit must be found as a whole.
--- What is learned: many guesses are tried at once, a thread each, and gradients through the
--- integrator take each of them downhill; in f64, as astronomers compute.
+-- The orbit of an asteroid from a few directions in which it was observed: which place and velocity
+-- agree with them? Distances were not observed, so all observations determine the orbit together.
+-- What is learned: many guesses are tried at once, one per thread, and gradients through the
+-- integrator improve each of them, in f64.
 -- Method: differential correction of orbits by least squares, Gauss, "Theoria motus" (1809).
 --   flame-lua examples/gallery/orbit.lua [--device auto|cpu|cuda] [--out orbit.svg]
 -- on a GPU: --guesses 4096 --substeps 200 --steps 100
@@ -62,7 +62,7 @@ local observed = directions(tracks(truth, seen)) + flame.randn(1, seen, 3) * 1e-
 local function errors(state)
   return (directions(tracks(state, seen)) - observed):square():sum(3):mean(2)
 end
---- Guesses go downhill together.
+--- Improves all guesses by gradient descent.
 local function improve(state, steps)
   state = state:detach():requires_grad_(true)
   local opt = optim.LBFGS({ state }, { max_iter = 1, history_size = 20,
@@ -72,7 +72,8 @@ local function improve(state, steps)
     opt:step(function()
       opt:zero_grad()
       each = errors(state)
-      local l = (each + 1e-12):log():mean()                        -- far and near ones count alike
+      -- good and bad guesses have equal weight
+      local l = (each + 1e-12):log():mean()
       l:backward()
       return l
     end)
@@ -85,7 +86,7 @@ local function improve(state, steps)
 end
 
 local state = flame.tensor { 1.5, 1, 0, -0.4, 0.6, 0 } + flame.randn(guesses, 6) * 0.2
-if guesses > 16 then                                              -- the best of many go downhill
+if guesses > 16 then                                              -- continues with the best guesses
   local _, near = errors(state):topk(16, 1, { largest = false })
   state = state[near]
 end

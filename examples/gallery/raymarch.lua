@@ -1,7 +1,8 @@
 -- A ray marcher whose scene is recovered from images: three balls, photographed from all sides.
--- Where are they, how large, and of what colour? Then an image from a side that was never seen.
+-- Where are they, how large, and of what colour? Then an image is made from a side that was not
+-- photographed.
 -- What is learned: rays go through a soft solid, whose density rises where a signed distance falls
--- below 0, so that edges move smoothly and the images have gradients by the scene.
+-- below 0, so that edges move smoothly and the images have gradients with respect to the scene.
 -- Method: Yariv et al., "Volume rendering of neural implicit surfaces" (NeurIPS 2021).
 --   flame-lua examples/gallery/raymarch.lua [--device auto|cpu|cuda] [--out raymarch.png]
 -- on a GPU: --size 128 --samples 96 --views 8 --steps 100
@@ -52,7 +53,7 @@ __global__ void march(const float *ball, const float *camera, float *image, int 
 }
 ]], block = { 8, 8 } }
 
---- Images (angle, 3, size, size) of balls, from angles in turns.
+--- Images (angle, 3, size, size) of balls; angles in full turns.
 local function images(balls, angles)
   local cameras = {}
   for k, turns in ipairs(angles) do

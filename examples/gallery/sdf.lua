@@ -1,7 +1,8 @@
--- A neural signed distance field: a small network learns how far every place of the plane is from a
--- star, from points on its border alone.
--- What is learned: a loss may contain a gradient. The gradient of a distance has length 1, so that
--- of the network must have it everywhere; training differentiates it once more.
+-- A neural signed distance field: a small network learns the distance of every place of the plane
+-- from a star, knowing only points on the star's border.
+-- What is learned: a loss may contain a gradient. The gradient of a distance has length 1
+-- everywhere, and the loss requires this of the network's gradient; training differentiates it once
+-- more.
 -- Method: Gropp et al., "Implicit geometric regularization for learning shapes" (ICML 2020).
 --   flame-lua examples/gallery/sdf.lua [--device auto|cpu|cuda] [--out sdf.svg]
 -- on a GPU: --width 256 --batch 16384 --steps 3000
@@ -34,7 +35,7 @@ function Field:init(width)
   self.first, self.second = nn.Linear(2, width), nn.Linear(width, width)
   self.last = nn.Linear(width, 1)
 end
---- Distances (n) at points (n, 2): that to a circle, and what the network adds.
+--- Distances (n) at points (n, 2): the distance to a circle plus the network's correction.
 function Field:forward(x)
   local h = (self.first(x) * 4):sin()
   h = h + self.second(h):tanh()

@@ -1,6 +1,6 @@
 -- Paints a photograph with Gaussian splats: soft ellipses of one colour each, which are added up.
--- What is learned: a kernel that draws gives gradients by all that it draws. No rule is written;
--- the adjoint of the loop over splats is derived from the text of the kernel.
+-- What is learned: a kernel that draws has gradients with respect to everything that it draws. The
+-- adjoint of its loop over splats is derived from the kernel's text.
 -- Method: Zhang et al., "GaussianImage" (ECCV 2024), after Kerbl et al., "3D Gaussian splatting"
 -- (SIGGRAPH 2023).
 --   flame-lua examples/gallery/splats.lua [--device auto|cpu|cuda] [--out splats.png]
@@ -32,7 +32,8 @@ local function photograph()
   local x, y = axis:reshape(1, size), axis:reshape(size, 1)
   local shore = 0.68
   local up = flame.where(y:lt(shore), y, 2 * shore - y)                 -- the lake mirrors the sky
-  up = up + 0 * x                                                        -- of the whole picture
+  -- expanded to the size of the picture
+  up = up + 0 * x
   local sky = flame.stack { 0.25 + 0.9 * up, 0.3 + 0.45 * up, 0.6 - 0.2 * up }
   local away = ((x - 0.62) ^ 2 + (up - 0.42) ^ 2):sqrt()
   sky = sky + flame.tensor({ 0.35, 0.25, 0.05 }):reshape(3, 1, 1) * (-(away / 0.18) ^ 2):exp()

@@ -1,5 +1,6 @@
 -- A body of masses and springs that learns to walk: its springs lengthen and shorten like muscles,
--- and the gradient through the simulation, with its steps on the ground, tells each one when.
+-- at times that are optimised with the gradient through the simulation, including contacts with the
+-- ground.
 -- What is learned: one short kernel is one step in time; hundreds of them in a row are a function
 -- with a gradient.
 -- Method: Hu et al., "DiffTaichi: differentiable programming for physical simulation" (ICLR 2020).
@@ -44,8 +45,8 @@ local masses, springs = #places, #ends
 places, lengths = flame.tensor(places), flame.tensor(lengths)
 ends = flame.tensor(ends, { dtype = "i32" })
 
--- One thread is one mass; state: place and velocity of each. The ground pushes back where a mass is
--- below it, and rubs.
+-- One thread is one mass; state: place and velocity of each. The ground pushes masses below it
+-- upwards, and has friction.
 local step_in_time = flame.kernel { source = [[
 __global__ void walk(const float *state, const int *ends, const float *rest, float *next,
                      int springs, float dt, int n) {
@@ -71,8 +72,8 @@ __global__ void walk(const float *state, const int *ends, const float *rest, flo
 }
 ]], block = { 64 }, grid = { (masses + 63) // 64 } }
 
---- The states (time, mass, 4) of the body. muscle: (2, springs), how much of a sine and of a cosine
---- of the time the length of each spring follows.
+--- The states (time, mass, 4) of the body. muscle: (2, springs), the amplitudes of the sine and of
+--- the cosine in the length of each spring.
 local dt, rhythm = 0.004, 2 * math.pi * 2.5
 local function walk(muscle)
   local state, film = flame.cat({ places, flame.zeros(masses, 2) }, 2), {}
@@ -116,7 +117,8 @@ for k = 0, 5 do
   local at = film[math.max(1, options.time * k // 5)]:totable()
   local xs, ys = {}, {}
   for _, pair in ipairs(ends:totable()) do
-    for _, m in ipairs { pair[1], pair[2], pair[1] } do       -- forward and back: all are one line
+    -- forward and back, so that all springs are one polyline
+    for _, m in ipairs { pair[1], pair[2], pair[1] } do
       xs[#xs + 1], ys[#ys + 1] = at[m + 1][1], at[m + 1][2]
     end
   end

@@ -4,10 +4,10 @@
 **   cc -std=c11 -O2 game.c $(pkg-config --cflags --libs flame) -lm -o game && ./game 1500
 **
 ** The creature sees where food is (a direction and a distance, as three numbers) and has two
-** muscles, which pull askew: how, it is not told. Each frame it moves, notes what it saw, did and
-** where that brought it, and then learns, in steps, until the frame's share of time is spent: a
-** first net guesses what a move does, a second chooses moves, by the gradient through the first.
-** All memory is limited: a game knows what its creature costs.
+** muscles, which pull in directions that it does not know. In each frame it moves, records what it
+** saw, did and reached, and then learns until the frame's share of time is used: one net predicts
+** the result of a move, a second net chooses moves and is trained by the gradient through the
+** first. The context's memory is limited, so the game knows the cost of its creature.
 */
 #define _GNU_SOURCE
 #include <flame.h>
@@ -25,7 +25,8 @@ static double now_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* xorshift: the numbers of the world, and those of learning, as many as time allows. */
+/* xorshift, with one state for the world and one for learning, which draws as many numbers as the
+** time allows. */
 static uint32_t world_dice = 1, learning_dice = 2;
 static double roll(uint32_t *dice) {
   *dice ^= *dice << 13, *dice ^= *dice >> 17, *dice ^= *dice << 5;
@@ -59,7 +60,7 @@ static void net_close(net *n) {
   for (int k = 0; k < LAYERS; k++) flame_free(n->w[k]), flame_free(n->b[k]);
 }
 
-/* One step of gradient descent, clipped by element; the gradient is then as never taken. */
+/* One step of gradient descent, clipped by element; the gradient is then cleared. */
 static void descend(flame_context *c, flame_tensor *w) {
   flame_tensor *g = flame_grad_of(w), *low = flame_number(c, -1), *high = flame_number(c, 1);
   flame_tensor *r = flame_number(c, rate), *k = flame_clamp(g, low, high), *s = flame_mul(k, r);
@@ -95,7 +96,7 @@ static void look(const world *w, float seen[SEEN]) {
   seen[0] = (float)(dx / d), seen[1] = (float)(dy / d), seen[2] = (float)d;
 }
 
-/* Two muscles, each pulls askew. */
+/* Moves by two muscles, each with its own direction. */
 static void move(world *w, moment *m) {
   const double a = tanh(m->done[0]), b = tanh(m->done[1]);
   const double dx = 0.05 * (0.6 * a - 0.9 * b), dy = 0.05 * (0.8 * a + 0.5 * b);
@@ -114,7 +115,7 @@ typedef struct creature {
   net body, mind;                /* done -> moved, seen -> done */
   moment past[REMEMBERED];
   int n;
-  double curious;                /* how far a move is from the one that it would choose */
+  double curious;                /* size of the random part of a move */
 } creature;
 
 static flame_tensor *rows(flame_context *c, int width, const float *data) {
@@ -127,8 +128,8 @@ static flame_tensor *distance(flame_tensor *x, flame_tensor *y) {
   return m;
 }
 
-/* Both nets learn from moments that are drawn. The mind's loss: where food is, less where a move
-** leads. */
+/* Trains both nets with moments drawn at random. The mind's loss is the distance that is left to
+** the food after its move. */
 static flame_status learn(creature *k) {
   float seen[BATCH * SEEN], toward[BATCH * 2], done[BATCH * DONE], moved[BATCH * 2];
   for (int i = 0; i < BATCH; i++) {
@@ -162,7 +163,7 @@ static flame_status act(creature *k, moment *m) {
   flame_tensor *y = net_run(&k->mind, s);
   const flame_status e = flame_read(y, m->done, sizeof m->done);
   for (int j = 0; j < DONE; j++) {
-    if (k->curious > 1) m->done[j] = 0;             /* a child: it tries, and does not aim */
+    if (k->curious > 1) m->done[j] = 0;             /* at first its moves are random */
     m->done[j] += (float)(k->curious * (2 * roll(&world_dice) - 1));
   }
   flame_free(s), flame_free(y);

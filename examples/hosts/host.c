@@ -76,7 +76,8 @@ static void *run(void *arg) {
   lua_setfield(L, -2, "__index");
   lua_register(L, "learner", l_open);
   luaL_loadstring(L, script);
-  lua_pushinteger(L, 1);                           /* one seed: all threads learn the same */
+  /* the same seed, so all threads learn the same */
+  lua_pushinteger(L, 1);
   j->ok = lua_pcall(L, 1, 2, 0) == LUA_OK;
   if (j->ok) j->first = lua_tonumber(L, -2), j->last = lua_tonumber(L, -1);
   else fprintf(stderr, "thread %d: %s\n", j->number, lua_tostring(L, -1));

@@ -1,7 +1,7 @@
 /*
-** plugin: a learner inside a program that knows nothing of flame. It is opened by dlopen and
-** linked with libflame-full, whose Lua no host sees: a host with another Lua, or several, meets
-** none of its names.
+** plugin: a learner for a program that does not use flame itself. It is opened by dlopen and linked
+** with libflame-full, which exports no name of its Lua, so the host can have another Lua, or
+** several.
 **
 **   cc -std=c11 -O2 -fPIC -shared -fvisibility=hidden plugin.c \
 **      $(pkg-config --cflags --libs flame-full) -o plugin.so

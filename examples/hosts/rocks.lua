@@ -1,10 +1,10 @@
 -- rocks: a Lua program with modules of LuaRocks beside flame: lua-cjson reads lines of JSON, and
--- what is learned is written as JSON.
+-- the result is written as JSON.
 --
 --   luarocks make && luarocks install lua-cjson && lua5.4 rocks.lua [FILE of {"x": [..], "y": ..}]
 --
--- Without a file it makes the lines of a plane. It fits y by the numbers in x, and prints
--- the weights and the largest error.
+-- Without a file it makes lines for points of a plane. It fits y as a linear function of the
+-- numbers in x, and prints the weights and the largest error.
 local cjson = require "cjson"
 local flame = require "flame"
 

@@ -4,10 +4,10 @@
 **   cc -std=c11 -O2 server.c $(pkg-config --cflags --libs flame) -lcivetweb -lpthread -lm -o server
 **   ./server model.safetensors 8080 4      and      curl -d '0.5 1 -2' localhost:8080/predict
 **
-** The file holds w1 b1 w2 b2 of a net of two layers (server --make writes one). A request is
-** numbers, as many as the net takes or a multiple: rows of a batch. Each worker's context has a
-** limit of memory and of time for a call, so a request that is too large is refused and the others
-** go on.
+** The file holds w1 b1 w2 b2 of a net of two layers (server --make writes one). The numbers of a
+** request are the rows of a batch, so their count must be a multiple of the net's inputs. Each
+** worker's context has a limit of memory and of time for a call, so a request that is too large is
+** refused and the others go on.
 */
 #define _GNU_SOURCE
 #include <civetweb.h>
@@ -20,7 +20,7 @@
 
 enum { LAYERS = 2, MOST_WORKERS = 32, MOST_NUMBERS = 1 << 16 };
 
-/* What a thread of the web server waits for; it is on that one's stack. */
+/* A request for which a thread of the web server waits, on the stack of that thread. */
 typedef struct job {
   int64_t n, count;              /* numbers in, and out; -1: error says why */
   const float *x;
@@ -40,7 +40,8 @@ typedef struct pool {
   pthread_t thread[MOST_WORKERS];
 } pool;
 
-/* On its own thread, because those of civetweb have stacks of 100 KB: flame wants 1 MB. */
+/* A worker has its own thread, because threads of civetweb have stacks of 100 KB and flame needs 1
+** MB. */
 typedef struct worker {
   flame_context *c;
   flame_tensor *w[LAYERS], *b[LAYERS];
@@ -70,7 +71,8 @@ static void worker_close(worker *k) {
   flame_close(k->c);
 }
 
-/* Rows of probabilities for n numbers into out, which has room for them; how many, -1: an error. */
+/* Rows of probabilities for n numbers into out, which has room for them; returns their number, -1:
+** an error. */
 static int64_t predict(worker *k, int64_t n, const float *x, float *out, int64_t room) {
   const int64_t in = flame_size(k->w[0], 1), rows = n / in;
   flame_tensor *t = flame_from_data(k->c, FLAME_F32, 2, (int64_t[]){ rows, in }, x);
@@ -165,7 +167,7 @@ static int answer(struct mg_connection *to, int status, const char *text) {
   return status;
 }
 
-/* The body as numbers; how many, -1: it is something else, or too long. */
+/* Reads the body as numbers and returns their count; -1: it is something else, or too long. */
 static int64_t read_numbers(struct mg_connection *from, float *x) {
   static const int most = MOST_NUMBERS * 16;
   char *body = malloc((size_t)most + 1), *at = body;

@@ -1,5 +1,6 @@
--- Bilinear sampling as a kernel, with gradients by the picture and by the places where it is
--- sampled: the turn, scale and shift between two pictures are found, and then the picture itself.
+-- Bilinear sampling as a kernel, with gradients with respect to the picture and to the places where
+-- it is sampled: the rotation, scale and shift between two pictures are found, and then the picture
+-- itself.
 --   flame-lua examples/kernels/grid_sample.lua [--device auto|cpu|cuda] [--steps N] [--size N]
 local flame = require "flame"
 local data, optim = require "flame.data", require "flame.optim"
@@ -44,7 +45,7 @@ local function warp(image, matrix, shift)
   return sample(image, at:contiguous(), size, size, size * size)
 end
 
--- sampled where its pixels are, a picture is itself
+-- sampled at its own pixels, a picture is unchanged
 local x, y = axis:reshape(1, size), axis:reshape(size, 1)
 local image = ((x * 7):sin() * (y * 5 + x * 2):cos() * (-(x * x + y * y) * 2):exp() + 1) * 0.5
 image = image:contiguous()

@@ -1,6 +1,6 @@
--- The heat equation in two dimensions, backwards: how warm was the plate at the beginning, if this
--- is how warm it is now? Each time step is a launch of a kernel; the gradient of the whole
--- simulation by its initial state comes from the derived adjoint of that kernel.
+-- The heat equation in two dimensions, backwards: what was the temperature of the plate at the
+-- beginning, given its temperature now? Each time step is a launch of a kernel; the gradient of the
+-- whole simulation with respect to its initial state comes from the derived adjoint of that kernel.
 --   flame-lua examples/kernels/heat.lua [--device auto|cpu|cuda] [--steps N]
 --   [--size N] [--time N] [--out heat.png]
 local flame = require "flame"
@@ -43,7 +43,7 @@ local spot = ((x - 0.1):square() + (y + 0.1):square()):lt(0.04):float()
 local truth = ring + spot * 0.7
 local measured = simulate(truth)
 
--- heat is one sum: what leaves a cell enters another
+-- the sum of the heat is constant: heat that leaves one cell enters another
 assert(math.abs(measured:sum():item() - truth:sum():item()) < 1e-3 * truth:sum():item())
 
 local start = flame.zeros({ size, size }, { requires_grad = true })

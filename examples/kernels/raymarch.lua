@@ -18,8 +18,8 @@ flame.default_device(options.device == "auto" and flame.best_device() or options
 flame.seed(5)
 local size = options.size
 
--- blob: x y z, size, r g b for each. Light that comes through the samples in front of one is what
--- lights it; a ray ends when hardly any is left, so each has its own number of samples.
+-- blob: x y z, size, r g b for each. A sample is lit by the light that passes the samples in front
+-- of it; a ray ends when hardly any light is left, so each ray has its own number of samples.
 local render = flame.kernel { source = [[
 __global__ void march(const float *blob, float *image, int blobs, int samples, int size) {
   int px = blockIdx.x * blockDim.x + threadIdx.x, py = blockIdx.y * blockDim.y + threadIdx.y;

@@ -1,6 +1,6 @@
--- Balls between three springs, 1,000 time steps in one kernel: how stiff and how long are the
--- springs, if this is where the balls are in the end? The loop is in the kernel, and so is the
--- way back through it: the derived adjoint keeps a few states per thread and recomputes the rest.
+-- Balls between three springs, 1,000 time steps in one kernel: what are the stiffness and the
+-- length of the springs, given where the balls are at the end? The loop is in the kernel, and its
+-- derivative too: the derived adjoint keeps a few states per thread and recomputes the rest.
 --   flame-lua examples/kernels/springs.lua [--device auto|cpu|cuda] [--steps
 --   N] [--balls N] [--time N]
 local flame = require "flame"

@@ -172,7 +172,7 @@ static inline void products(fl_device *d, int dtype) {
   product(d, dtype, &(fl_matmul){ .m = 1, .n = 1, .k = 4, .as = { 0, 1 }, .bs = { 1, 0 } }, 4, 4,
           1);
   product(d, dtype, &(fl_matmul){ .m = 1, .n = 1, .k = 1 }, 1, 1, 1);
-  /* nothing is summed; nothing there */
+  /* no terms to sum; no elements */
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 0 }, 1, 1, 15);
   product(d, dtype, &(fl_matmul){ .m = 0, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } },
           1, 20, 1);

@@ -1,5 +1,5 @@
 /* What a stream records for a graph; included by fake_driver.c. */
-/* A captured node: work of a stream, kept and done at each launch of its graph. */
+/* A captured node: work of a stream, which each launch of its graph does. */
 typedef struct fake_node {
   struct fake_node *next;
   enum { FAKE_KERNEL, FAKE_COPY, FAKE_FILL, FAKE_PRODUCT } kind;

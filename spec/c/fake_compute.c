@@ -1,10 +1,10 @@
 /*
 ** The fake GPU that computes ("computes=1" in FAKE_CUDA, fake_cuda.c): a text for NVRTC goes
 ** through the preprocessor of g++, fake_rewrite.c and g++ itself; the shared object is the image.
-** Its messages go to NVRTC's log. Headers given with a text, and the CUDA headers that exist here,
-** are in a folder that is removed after the compilation. FAKE_CUDA_PLANT="old|new" plants a fault
-** in each text that has 'old', for specs that show that it is detected; FAKE_CUDA_KEEP=1 keeps the
-** folders for inspection.
+** Its messages go to NVRTC's log. Headers given with a text, and those CUDA headers that the fake
+** has, are written into a folder, which is removed after the compilation. FAKE_CUDA_PLANT="old|new"
+** plants a fault in each text that has 'old', for specs that show that it is detected;
+** FAKE_CUDA_KEEP=1 keeps the folders for inspection.
 */
 #include "fake_fibers.c"
 #include "fake_rewrite.c"

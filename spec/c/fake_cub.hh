@@ -1,6 +1,6 @@
 /*
-** What kernels of the specs use of CUB, by exchange through arrays in TempStorage, in the order of
-** threads. Blocks of one axis.
+** The part of CUB that kernels of the specs use, for blocks with one axis: threads exchange values
+** through arrays in TempStorage, and values are combined in the order of threads.
 */
 #pragma once
 namespace cub {
@@ -20,7 +20,8 @@ enum BlockStoreAlgorithm {
   BLOCK_STORE_WARP_TRANSPOSE
 };
 
-/* Values of all N threads, each of which then reads what it wants: WARP: of groups of N lanes. */
+/* The values of all N threads of a block (WARP: of a group of N lanes), which each thread can
+** read. */
 template <class T, int N, bool WARP> struct fake_gathered {
   union TempStorage { T at[N]; char bytes[sizeof(T) * N]; TempStorage() {} };
   TempStorage &s;

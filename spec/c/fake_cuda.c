@@ -16,7 +16,7 @@
 
 static struct {
   int mig, processes, ecc, hidden;      /* hidden: MiB that other processes use */
-  int fast;                             /* the fastest of cuBLASLt's ways */
+  int fast;                             /* the fastest of cuBLASLt's algorithms */
   int computes;                         /* texts are compiled for the CPU, kernels run */
   int seed;                             /* seed for the order of threads and blocks */
   int tell;                             /* at the end, print the graphs launched; 2: all calls */
@@ -55,7 +55,7 @@ __attribute__((constructor)) static void read_settings(void) {
   for (int i = 0; i < 8; i++) fake.way_ms[i] = i == card.fast ? 0.5f : 1;
 }
 
-/* How often an entry point was called, with tell=2: what the host asks of a driver. */
+/* With tell=2: how often the program called each entry point. */
 typedef struct tally { const char *name; int64_t calls; struct tally *next; } tally;
 static tally *tallies;
 static void count(tally *t) {

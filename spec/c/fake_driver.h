@@ -34,17 +34,19 @@ typedef struct fake_state {
   void (*on_launch)(void **params);    /* … or this runs instead of the kernel */
   const char *word;                /* counts the texts for NVRTC that contain this word */
   int texts, with_word;
-  int ways;               /* number of cuBLASLt's ways; 0: one; otherwise they write their number */
-  float way_ms[8];                /* what each takes */
-  int clock;                      /* events use the clock's time */
+  /* number of cuBLASLt's algorithms, which write their number; 0: one, which computes */
+  int ways;
+  float way_ms[8];                /* the time of each algorithm */
+  /* events have the time of the clock, not of the fake's algorithms */
+  int clock;
   size_t launch_size;
   /* what happened */
-  int64_t calls;                  /* that could have failed */
+  int64_t calls;                  /* number of calls that could have failed */
   const char *failed;             /* name of the first call that was made to fail */
   int64_t allocs, compiles, loads, products, transforms;
   int64_t tf32;                   /* number of products with operands rounded to TF32 */
   int64_t way_runs[8];            /* number of products by each algorithm */
-  int way;                        /* that of the last */
+  int way;                        /* the algorithm of the last product */
   int64_t captures, graph_launches, node_sets;
   int64_t nlaunch;
   fake_launch launch[FAKE_LAUNCHES];   /* the first ones */
@@ -76,6 +78,6 @@ extern fake_state fake;
 extern const fl_cuda_lib fake_libraries;
 /* Zeroes counts and requests; living objects stay counted. */
 void fake_reset(void);
-/* Number of things created and not released, and contexts left current. */
+/* Number of objects created and not released, and contexts left current. */
 int64_t fake_leaks(void);
 #endif

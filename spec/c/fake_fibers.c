@@ -35,7 +35,7 @@ enum { FIBERS = 1024, STACK = 256 << 10, DYNAMIC = 256 << 10 };
 typedef enum fake_state_of { FRESH, READY, AT_BARRIER, AT_WARP, AT_ACTIVE, ENDED } fake_state_of;
 typedef struct fake_fiber {
   char *stack;
-  int made;                       /* its context has begun */
+  int made;                       /* its context exists */
   jmp_buf here, top;
   ucontext_t first;
   fake_state_of state;

@@ -1,6 +1,6 @@
 /*
-** Cooperative groups on the fake GPU: what kernels of the specs use. A group is a mask of lanes, or
-** the whole block; reductions and scans go from the lowest rank up.
+** The part of cooperative groups that kernels of the specs use, for the fake GPU. A group is a mask
+** of lanes, or the whole block; reductions and scans go from the lowest rank up.
 */
 #pragma once
 namespace cooperative_groups {

@@ -1,7 +1,7 @@
 /*
-** Halves: conversions in integers, to the nearest and to even, NaN as the GPU's; types __half and
-** __nv_bfloat16 whose operations round once, for the sum and product of two halves are exact in
-** f64. <cuda_fp16.h> and <cuda_bf16.h> are empty.
+** Halves: conversions by integer arithmetic, to the nearest value, ties to even, with the GPU's
+** NaN; and the types __half and __nv_bfloat16. Their operations round once, since the sum and the
+** product of two halves are exact in f64. <cuda_fp16.h> and <cuda_bf16.h> are empty.
 */
 FAKE fake_u16 fake_f16(float x) {
   const fake_u32 b = __float_as_uint(x), a = b & 0x7fffffff;
@@ -10,7 +10,8 @@ FAKE fake_u16 fake_f16(float x) {
   if (a >= 0x477ff000) return (fake_u16)(sign | 0x7c00);       /* 65520 and more */
   const int e = (int)(a >> 23) - 127;
   if (e < -25) return sign;
-  const int drop = e < -14 ? -1 - e : 13;                      /* bits of the 24 that go */
+  /* number of the 24 bits that are dropped */
+  const int drop = e < -14 ? -1 - e : 13;
   const fake_u32 m = (a & 0x7fffff) | 0x800000, half = 1u << (drop - 1);
   fake_u32 kept = m >> drop;
   const fake_u32 rest = m & ((1u << drop) - 1);
@@ -29,7 +30,8 @@ FAKE fake_u16 fake_bf16(float x) {
   return (fake_u16)((b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
 FAKE float fake_of_bf16(fake_u16 h) { return __uint_as_float((fake_u32)h << 16); }
-/* The float next to x that is odd where x is not exact: a second rounding then does no harm. */
+/* x rounded to odd: if x is no float, the neighbouring float whose last bit is 1. Rounding it again
+** to a half then gives the same as rounding x itself. */
 FAKE float fake_odd(double x) {
   const float f = (float)x;
   if ((double)f == x || f != f || __builtin_isinf(f)) return f;

@@ -143,7 +143,7 @@ static fl_rtc_result fake_nvrtcVersion(int *major,
   *minor = fake.nvrtc % 10;
   return FL_RTC_OK;
 }
-/* NVRTC 12 knew cards that 13 does not. */
+/* The architectures of NVRTC; version 13 no longer has the first ones. */
 static const int fake_archs[] = { 50, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120 };
 static fl_rtc_result fake_nvrtcGetNumSupportedArchs(int *n) {
   *n = fake.nvrtc >= 130 ? 7 : 9;

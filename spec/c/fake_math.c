@@ -74,7 +74,7 @@ static void fake_put(void *x, int wide, long long i, double v) {
   else ((float *)x)[i] = (float)v;
 }
 
-/* Of two axes, complex numbers in rows. */
+/* The transform of two axes of row-major complex numbers. */
 static void fake_transform_two(const fake_plan *p, const void *x, void *y, int sign, int wide) {
   for (long long t = 0; t < p->batch; t++)
     for (long long k = 0; k < p->across * p->n; k++) {
@@ -93,7 +93,8 @@ static void fake_transform_two(const fake_plan *p, const void *x, void *y, int s
     }
 }
 
-/* The transform, direction -1 or 1; sides: real ones have one number an element. */
+/* The transform in a direction, -1 or 1. A real side has one number per element, a complex one
+** two. */
 static fl_cufft_status fake_transform(int plan, const void *x, void *y, int sign, int real_in,
                                       int real_out, int wide) {
   const fake_plan *p = &fake_plans[plan];

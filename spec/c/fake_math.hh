@@ -1,6 +1,6 @@
 /*
-** Functions of CUDA by the C library's and the compiler's: bits, conversions, integers, functions
-** of floats. Those with "__" are as exact as the others here.
+** CUDA's functions for bits, conversions, integers and floats, implemented with those of the C
+** library and the compiler. Functions with "__" are as exact as the others here.
 */
 #define FAKE_BITS(NAME, T, U) FAKE T NAME(U x) { T r; memcpy(&r, &x, sizeof r); return r; }
 FAKE_BITS(__float_as_int, int, float) FAKE_BITS(__float_as_uint, unsigned, float)
@@ -210,7 +210,7 @@ FAKE double __dsub_rn(double a, double b) { return a - b; }
 FAKE double __dmul_rn(double a, double b) { return a * b; }
 FAKE double __ddiv_rn(double a, double b) { return a / b; }
 FAKE double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
-/* To integers a conversion saturates, and a NaN is 0 (of 64 bits: the least). */
+/* Conversions to integers saturate; NaN becomes 0, in 64 bits the least integer. */
 #define FAKE_CONVERT(NAME, T, U, OF, LOW, HIGH, NAN_IS) \
   FAKE T NAME(U x) { \
     const U y = OF(x); \

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { FAKE_RANKS = 4, FAKE_ARRAY = 1 << 18, FAKE_OPS = 256 };
-/* Data that a rank gives to all (to itself), or to one. */
+/* Data that a rank sends to all ranks (in the box to itself) or to one. */
 typedef struct { atomic_long posted, taken[FAKE_RANKS]; char data[FAKE_ARRAY]; } fake_box;
 typedef struct {
   atomic_int there;

@@ -1,9 +1,9 @@
 /*
-** What CUDA's words mean on a CPU: read by g++ before each text that the fake NVRTC compiles
-** (fake_compile.c). A thread is a fiber of fake_fibers.c, which shows itself at 'fake_m'; blocks
-** and, between two waits, threads run one at a time, so atomics are plain. No header is included:
-** texts for NVRTC define the names of the C library themselves. fake_math.hh has functions,
-** fake_half.hh halves, fake_ptx.hh asm statements.
+** Definitions of CUDA's keywords and functions for a CPU, which g++ reads before each text that the
+** fake NVRTC compiles (fake_compute.c). A thread is a fiber of fake_fibers.c; 'fake_m' points to
+** the state of the running one. Blocks run one at a time, and threads between two waits too, so
+** atomics are plain operations. No header is included: texts for NVRTC define the names of the C
+** library themselves. fake_math.hh has functions, fake_half.hh halves, fake_ptx.hh asm statements.
 */
 #pragma GCC diagnostic ignored "-Wall"
 #define __CUDACC__ 1
@@ -26,7 +26,7 @@
 #define __builtin_align__(n) __attribute__((aligned(n)))
 typedef decltype(sizeof 0) size_t;
 typedef decltype((char *)0 - (char *)0) ptrdiff_t;
-namespace std {                  /* NVRTC has it, too */
+namespace std {                  /* NVRTC defines this namespace, too */
 template <class T> class initializer_list {
   const T *fake_at;
   size_t fake_n;
@@ -79,8 +79,9 @@ struct dim3 {
 };
 
 /* ---- the machine: fake_fibers.h says the same in C ---- */
-struct fake_lanes {              /* what the lanes of a warp brought to one operation */
-  unsigned mask;                 /* those that are there */
+/* the values that the lanes of a warp have passed to one operation */
+struct fake_lanes {
+  unsigned mask;                 /* the lanes that have passed a value */
   unsigned lane;                 /* whose result is wanted */
   unsigned char value[32][32];
 };
@@ -89,10 +90,12 @@ struct fake_machine {
   uint3 thread, block;
   uint3 threads, blocks;
   unsigned linear;               /* of the thread in its block */
-  unsigned run;                  /* another number for each block that runs */
+  unsigned run;                  /* number of the run of a block: another one for each */
   unsigned char *dynamic;        /* shared memory asked for at the launch */
-  unsigned (*barrier)(int id, unsigned n, int p);    /* how many of those that came had p set */
-  unsigned (*arrived)(void);                      /* … and how many there were, of the last one */
+  /* returns the number of threads that arrived with p set */
+  unsigned (*barrier)(int id, unsigned n, int p);
+  /* the number of threads that arrived at the last barrier */
+  unsigned (*arrived)(void);
   void (*warp)(int kind, unsigned mask, const void *value, unsigned size,
                void (*finish)(const fake_lanes *, void *), void *arg);
   unsigned (*active)(void *at);
@@ -106,14 +109,15 @@ extern "C" { __attribute__((visibility("default"))) fake_machine *fake_m = 0; }
 #define gridDim (fake_m->blocks)
 #define warpSize 32
 
-/* Shared memory of a new block holds what it held, or anything: bytes that are no good number. */
+/* The contents of shared memory are undefined when a block begins: fills it with bytes that are no
+** valid number. */
 FAKE void fake_shared(unsigned *seen, void *p, size_t n) {
   if (*seen == fake_m->run) return;
   *seen = fake_m->run;
   memset(p, 0xa5 + (fake_m->run & 0x5a), n);
 }
-/* Addresses of shared memory have 32 bits: distances from a place in this file or from its
-** dynamic part, which lies above 2^31. */
+/* Addresses of shared memory have 32 bits: distances from fake_near, or for dynamic shared memory
+** 2^31 and its offset. */
 static char fake_near[1];
 FAKE size_t __cvta_generic_to_shared(const void *p) {
   const size_t far = (size_t)p - (size_t)fake_m->dynamic;
@@ -171,7 +175,7 @@ template <class T> struct fake_shuffle { unsigned from; T got; };
 template <class T> FAKE void fake_shuffled(const fake_lanes *l, void *p) {
   fake_shuffle<T> *s = (fake_shuffle<T> *)p;
   if (l->mask >> s->from & 1) memcpy(&s->got, l->value[s->from], sizeof(T));
-  else memset(&s->got, 0xa5, sizeof(T));                  /* of a lane that is not there */
+  else memset(&s->got, 0xa5, sizeof(T));     /* from a lane that has not passed a value */
 }
 template <class T> FAKE T fake_shfl(unsigned mask, T v, unsigned from) {
   fake_shuffle<T> s = { from & 31, v };

@@ -27,7 +27,8 @@ typedef struct problem {
   uint32_t grid[3], block[3];
   int64_t shared;
   int deterministic, slot_bytes;
-  double loose;         /* not 0: no differences, and reverse and forward mode may differ by this */
+  /* not 0: central differences are not compared, and reverse and forward mode may differ by this */
+  double loose;
   int races;                     /* runs with the race check, which proves that plain += is right */
   int gathered;                  /* number of inverted sums in all checks so far */
   fl_mem *mem;

@@ -220,7 +220,8 @@ static ref_value ref_combine(int op, int dtype, ref_value a, ref_value b) {
                  op == FL_OP_amin || op == FL_OP_argmin ? FL_OP_minimum :
                  op == FL_OP_any ? FL_OP_logical_or : FL_OP_logical_and;
   static const int of_register[] = { FLAME_F64, FLAME_F32, FLAME_I64, FLAME_I32 };
-  const int wide = of_register[fl_dtype_reg(dtype)];          /* rounded once, at the end */
+  /* wide: computed in the register type and rounded once, at the end */
+  const int wide = of_register[fl_dtype_reg(dtype)];
   const fl_instr x = { .code = FL_I_OP, .op = (uint16_t)as, .from = (uint8_t)wide,
                        .dtype = (uint8_t)wide };
   return ref_op(&x, a, b, a);

@@ -16,9 +16,9 @@
 **   mode           writes "raw" or "cooked"
 **   end            waits for the program's end and writes "status N" or "signal N"
 **
-** What looks at the screen as it is (ready, size, screen, cursor, colours) waits until the program
-** has read what was typed and waits for more. What comes is taken in small pieces, so that a step
-** which does not wait for what it needs fails without other work on the machine, too.
+** The steps that look at the current screen (ready, size, screen, cursor, colours) first wait until
+** the program has read everything that was typed and waits for more input. Output is read in small
+** pieces, so that a sequence of steps that lacks a wait also fails on an idle machine.
 **
 ** The screen is emulated here: wrapping, wide and combining characters as wcwidth(3) has them, and
 ** the sequences that a line editor needs. Others are written as "?SEQUENCE".

@@ -1,8 +1,9 @@
 /*
-** Random kernels whose loops read elements that do not change: at an index made of the thread's
-** number, of an outer counter, of memory, or of a variable that each round sets again, or that only
-** looks so; some rounds and some loops do nothing, or end early. The arrays are only read, or
-** written before and after the loop, or in it; global or shared. Checked as in kernel_fuzz.c.
+** Random kernels whose loops read elements that do not change: at an index that depends on the
+** thread's number, an outer counter, memory, or a variable that each round sets again; and loops
+** that only look like this. Some rounds and some loops do nothing, or end early. The arrays are
+** only read, or written before and after the loop, or in it; global or shared. Checked as in
+** kernel_fuzz.c.
 **
 ** still_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
@@ -11,9 +12,10 @@
 enum { VALUES = 3, THREADS = 8 };
 struct gen {
   writer w;
-  int shared, atomics, own, budget, loop_id;       /* own: loops may write the thread's row of z */
+  int shared, atomics, own, budget, loop_id;       /* own: may loops write the thread's row of z? */
   int counter[8], depth;         /* the loops around */
-  int local;                     /* number of an integer that the innermost loop declares; -1 */
+  /* number of an integer that the innermost loop declares; -1: none */
+  int local;
 };
 
 /* ---- elements ------------------------------------------------------------------------------- */

@@ -22,7 +22,8 @@ typedef struct note {
   int forwards, backwards, releases;
   int mistake;
   flame_context *other;
-  flame_tensor *mine;             /* another context's, or one that release frees */
+  /* a tensor of another context, or one that the callback 'release' frees */
+  flame_tensor *mine;
   flame_tensor *saved_grad;
 } note;
 
@@ -91,7 +92,8 @@ static void values_and_gradients(flame_context *c) {
   f.name = name;
   flame_tensor *x = leaf(c, 2, (double[]){ 2, 3 }), *y = NULL;
   CHECK(flame_apply(c, &f, &x, &y) == FLAME_OK && n.forwards == 1 && n.releases == 0);
-  memset(&f, 0, sizeof f);                                       /* f was copied, its name too */
+  /* the library has copied f and its name */
+  memset(&f, 0, sizeof f);
   name[0] = 0;
   CHECK(first(y) == 8 && n.forwards == 1);
   flame_tensor *s = flame_sum_all(y);
@@ -134,7 +136,8 @@ static void nothing_tracked_is_released_at_once(flame_context *c) {
   CHECK(flame_apply(c, &f, &w, &y) == FLAME_OK && n.releases == 2 && take(y) == 8);
   flame_grad_mode(c, mode);
   CHECK(flame_apply(c, &f, &w, &y) == FLAME_OK && n.releases == 2);
-  flame_free(y);                                                 /* with the tape's entry */
+  /* released with the entry on the tape */
+  flame_free(y);
   CHECK(n.releases == 3 && n.backwards == 0);
   flame_free(x), flame_free(w);
 }
@@ -142,7 +145,8 @@ static void nothing_tracked_is_released_at_once(flame_context *c) {
 static void without_backward_there_is_no_gradient(flame_context *c) {
   note n = { 0 };
   flame_function f = cubing(&n);
-  f.size = offsetof(flame_function, backward);                   /* an older host's */
+  /* a struct of an older version, without 'backward' */
+  f.size = offsetof(flame_function, backward);
   flame_tensor *x = leaf(c, 1, (double[]){ 2 }), *y = NULL;
   CHECK(flame_apply(c, &f, &x, &y) == FLAME_OK && n.releases == 1 && first(y) == 8);
   CHECK(flame_backward(y, NULL) == FLAME_BAD_ARGUMENT);
@@ -256,7 +260,7 @@ static void forward_may_call_everything(flame_context *c) {
   f.forward = busy;
   flame_tensor *x = leaf(c, 1, (double[]){ 1 }), *y = NULL;
   CHECK(flame_apply(c, &f, &x, &y) == FLAME_OK && first(y) == 12 && n.forwards == 1);
-  CHECK(first(x) == 1 && flame_grad_mode(c, 1) == 1);            /* both as they were */
+  CHECK(first(x) == 1 && flame_grad_mode(c, 1) == 1);            /* x and the mode are unchanged */
   CHECK(!flame_grad_of(x));
   flame_free(x), flame_free(y);
 }
@@ -531,7 +535,7 @@ static double program(flame_context *c, note *n) {
   return v;
 }
 
-/* 1: the failing allocation was not reached. */
+/* One run in which the k-th allocation fails (forever: and all after it). 1: there were fewer. */
 static int with_failure(int64_t k, int forever, double expected) {
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1));
   note n = { 0 };

@@ -1,8 +1,8 @@
 /*
 ** Attention as calls on the CPU: random shapes, strides, masks and groups of heads against plain
 ** sums in double, every float dtype, every instruction set, and bit for bit the same with one and
-** three workers (which take one pass and two). Inputs are exactly as long as their strides reach,
-** so that a sanitizer sees a read behind them.
+** three workers (which take one pass and two). Inputs have exactly the bytes that their strides
+** reach, so that a sanitizer detects a read beyond them.
 */
 #include "cpu/calls.h"
 #include "cpu/attention/attention.h"

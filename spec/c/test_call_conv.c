@@ -112,7 +112,7 @@ static int64_t met(const fl_conv *c, int64_t q, int64_t k) {
   return xi;
 }
 
-/* what: which of 0 y, 1 x, 2 w is computed from the other two. */
+/* what: the array that is computed from the other two: 0 y, 1 x, 2 w. */
 static double *conv_oracle(const fl_conv *c, int what, const double *const xwy[3], double **size) {
   const int64_t cg = c->c / c->groups, og = c->o / c->groups, vi = volume(c->in), vk = volume(c->k),
                 vo = volume(c->out);

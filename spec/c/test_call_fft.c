@@ -1,7 +1,7 @@
 /*
-** Fourier transforms on the CPU against sums in long double: all lengths up to 70, long ones
-** of every kind, all modes, cut and filled inputs and outputs, any axis; the same bits from any
-** number of workers and instruction set.
+** Fourier transforms on the CPU against sums in long double: all lengths up to 70, long ones of
+** every kind, all modes, inputs and outputs that are cut or filled with zeros, any axis; the bits
+** must not depend on the number of workers or the instruction set.
 */
 #include "cpu/calls.h"
 #include "tensor/call_fft.h"

@@ -17,7 +17,7 @@ typedef struct life {
   int64_t told;               /* calls up to here must not fail without an error */
 } life;
 
-/* Notes a failure; 1: the call is tried again. */
+/* Counts a failed call; 1: the caller must try it again. */
 static int again(life *l, flame_status e, int *tries) {
   if (e == FLAME_OK) return 0;
   if (l->first == FLAME_OK) l->first = e;
@@ -91,7 +91,8 @@ static void survives_the_failure_of_any_call(void) {
         l = (life){ .retry = !forever && !sticky };
         live(&l);
         const int quiet = !fake.failed || fake_releases(fake.failed) || k > told ||
-                          strstr(fake.failed, "GetHeuristic") ||  /* our own kernel instead */
+                          /* these products use our own kernel instead */
+                          strstr(fake.failed, "GetHeuristic") ||
                           /* less */
                           (codes[c] == FL_CU_OUT_OF_MEMORY && !strcmp(fake.failed, "MemAlloc"));
         const int ok = l.first == FLAME_OK ? quiet : l.c.err.code == FLAME_OK ? l.retry && !l.broken
@@ -202,7 +203,7 @@ static void gives_cached_memory_back_before_it_fails(void) {
   CHECK(a != NULL);
   CHECK(d.table->alloc(&d, 60 << 20) == NULL && c.err.code == FLAME_OK);
   d.table->free(&d, a, 60 << 20);
-  a = d.table->alloc(&d, 80 << 20);                          /* fits only without the other */
+  a = d.table->alloc(&d, 80 << 20);                          /* a and b fit only one at a time */
   CHECK(a != NULL);
   d.table->free(&d, a, 80 << 20);
   close_fake(&c, &d);

@@ -1,7 +1,7 @@
 /*
 ** Attention on a CUDA device against the fake driver, with the texts through the real NVRTC where
-** there is one: which calls run there, what is launched for them, and that the launches are those
-** that the texts are written for.
+** there is one: which calls run on the device, which kernels are launched for them, and whether
+** grids and shared memory are those that the texts require.
 */
 #include "fake_device.h"
 #include "cuda/call/call.h"
@@ -94,7 +94,7 @@ static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   }
 }
 
-/* Numbers must be those that the texts' head comments give. */
+/* Launches must have the numbers that the comments at the heads of the texts give. */
 static void a_call_is_launched_as_its_text_says(void) {
   static const expected half[] = { { "attention_forward", 8 * 3, 55296 },
                                    { "attention_delta", 300 * 8 / 16, 0 },

@@ -1,7 +1,7 @@
 /*
-** The launch of a kernel with its checks (cuda/call/call_checked.c) against the fake driver: what
-** the kernel is told, how blocks are cut into waves, how its record becomes the CPU's message, and
-** the failure of every call at every place.
+** The launch of a kernel with its checks (cuda/call/call_checked.c) against the fake driver: the
+** kernel's parameters, the division of its blocks into waves, the conversion of its record into the
+** CPU's message, and the failure of every call at every place.
 */
 #include "fake_driver.c"
 #include "cuda/call/call.h"
@@ -88,7 +88,7 @@ static flame_status one_call(fl_cuda *cuda, const fl_call_run *r) {
   return e;
 }
 
-/* Prepares the kernel and launches it once; the fault's text or an error is in *l. */
+/* Prepares the kernel and launches it once; *l gets the text of a fault or an error. */
 static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny, int64_t nodes) {
   void *x = NULL, *y = NULL;
   fl_scalar n = { .i = N };

@@ -1,6 +1,7 @@
 /*
-** Attention by cuDNN against a cuDNN that records: which calls are handed to it, the graphs that it
-** is asked for, what is executed for large calls, and that nothing of it is left at the end.
+** Attention by cuDNN, against a fake cuDNN that records its calls: which calls of the library use
+** it, which graphs are built, what is executed for large calls, and whether everything is released
+** at the end.
 */
 #include "fake_device.h"
 #include "cuda/call/call.h"
@@ -201,8 +202,8 @@ static void graphs_have_the_operations_that_the_engines_know(void) {
   }
 }
 
-/* Address of this id in execution e; NULL: it has none. Ids are in the order q k v out lse dout dq
-** dk dv sums wide scale least one. */
+/* The address bound to this id in execution e; NULL: none. Ids in their order: q k v out lse dout
+** dq dk dv sums wide scale least one. */
 static char *at(int e, int id) {
   for (int i = 0; i < dnn.execution[e].n; i++)
     if (dnn.execution[e].id[i] == id) return dnn.execution[e].at[i];

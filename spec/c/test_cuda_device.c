@@ -1,6 +1,7 @@
 /*
-** Tests of the CUDA device on a real GPU; skipped, plainly, where there is none. The last one
-** loses the device on purpose; any argument leaves it out (for compute-sanitizer).
+** Tests of the CUDA device on a real GPU; without one they are skipped with a message. The last
+** test loses the device on purpose; it is left out when the program has an argument (for
+** compute-sanitizer).
 */
 #include "cuda_sample.h"
 #include "base/env.h"
@@ -86,7 +87,8 @@ static void products_are_right(void) {
   fl_device d;
   if (open_device(&c, &d) != FLAME_OK) return;
   products(&d, FLAME_F32);
-  /* by small.cu: edges, several rounds of k, every order, batches of two axes */
+  /* products that kernels/small.cu computes: edges, several rounds of k, every order, batches of
+  ** two axes */
   product(&d, FLAME_F32, &(fl_matmul){ .m = 17, .n = 33, .k = 200, .as = { 200, 1 },
                                        .bs = { 33, 1 } }, 3400, 6600, 561);
   product(&d, FLAME_F32, &(fl_matmul){ .m = 65, .n = 15, .k = 65, .as = { 1, 65 },

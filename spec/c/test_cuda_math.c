@@ -1,7 +1,8 @@
 /*
-** Transforms and matrices on the fake device: which way a call takes with the libraries and without
-** them, what plans are kept, and what a library's refusal leads to. The fake computes transforms;
-** kernels do not run, so only calls that need none around the library are compared.
+** Transforms and matrices on the fake device: which implementation a call uses with the libraries
+** and without them, which plans are cached, and what happens when a library refuses a call. The
+** fake computes transforms; kernels do not run, so only calls that need none around the library are
+** compared.
 */
 #include "fake_driver.c"
 #include "cuda/cuda.h"
@@ -133,7 +134,7 @@ static void two_axes(void) {
   const int64_t larger[9] = { 3, 5, 1, 5, 5, 0, 0, 1, 6 };
   CHECK(call(c, FL_CALL_fft, FLAME_F64, 180, numbers, 180, NULL, 9, larger) == FLAME_OK &&
         fake.failed);
-  /* copy to rows and back, with the factor; only a factor */
+  /* copies to rows and back, the second with the factor; then only the factor */
   CHECK(fake.transforms == 2 && fake.nlaunch == 3);
   close_context(c);
 }
@@ -190,7 +191,7 @@ static void a_refused_plan_goes_to_our_kernels(void) {
   fake.only = "cufftMakePlanMany64";
   fake.fail_at = 1;
   fake.code = FL_CU_OUT_OF_MEMORY;
-  /* memory came free */
+  /* memory is free again */
   CHECK(simple_fft(c, 9) == FLAME_OK && fake.failed && fake.transforms == 1);
   fake_reset();
   fake.only = "cufftMakePlanMany64";

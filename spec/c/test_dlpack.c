@@ -93,7 +93,8 @@ static void borrowed_memory_is_there_and_aligned(flame_context *c) {
   flame_free(y);
 }
 
-/* Memory that begins between two elements of a wider dtype, and a part of it that does not. */
+/* Memory that begins at an address between two elements of a wider dtype, and a part of it that is
+** aligned. */
 static void bytes_of_borrowed_memory_are_where_they_are(flame_context *c) {
   _Alignas(16) float data[9];
   for (int i = 0; i < 9; i++) data[i] = (float)i;
@@ -212,7 +213,8 @@ static void what_is_given_away_is_not_copied(flame_context *c) {
   double out[5] = { 0 };
   CHECK(z && flame_read(z, out, sizeof out) == FLAME_OK && out[2] == 6);
   flame_free(z);
-  flame_tensor *also = flame_detach(x);                              /* shared: a copy after all */
+  /* the storage is shared, so the export copies */
+  flame_tensor *also = flame_detach(x);
   m = flame_to_dlpack(x, 1);
   CHECK(m && ((double *)m->t.data)[0] == 3);
   if (m) {

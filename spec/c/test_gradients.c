@@ -24,7 +24,7 @@ static double sample(const char *domain, int op) {
   return uniform(-1, 1) < 0 ? -v : v;
 }
 
-/* Fixed weights make any result a scalar with a gradient that tells elements apart. */
+/* Sums y with fixed weights, so that the gradient differs between elements. */
 static fl_node *weighted(flame_context *c, fl_node *y) {
   if (!y) return NULL;
   const fl_scalar from = { .d = 0.7 }, step = { .d = 0.13 };
@@ -405,7 +405,7 @@ static void test_accumulation(void) {
   CHECK(g && read_node(g->node)[1] == 6);
   CHECK(!g->node->entry && g->node->layout->contiguous);
   CHECK(flame_backward(b, NULL) == FLAME_OK);
-  CHECK(x->grad == g && read_node(g->node)[1] == 12);        /* one handle for ever */
+  CHECK(x->grad == g && read_node(g->node)[1] == 12);        /* .grad keeps its handle */
   CHECK(flame_backward(a, NULL) == FLAME_BAD_ARGUMENT);      /* a second time */
   CHECK(strstr(flame_error(c), "retain_graph"));
   CHECK(read_node(g->node)[1] == 12);
@@ -464,7 +464,8 @@ static void test_gradients_map(void) {
   CHECK(!x->grad && !w->grad && !g[0]->entry);
   fl_node *two[2] = { n_sum(x->node, 1, 0), n_sum(n_mul(x->node, x->node), 1, 0) };
   CHECK(fl_gradients(c, 2, two, NULL, 1, &x->node, g, plain) == FLAME_OK);
-  CHECK(read_node(g[0])[1] == 7);                              /* roots add up */
+  /* gradients of several roots are added */
+  CHECK(read_node(g[0])[1] == 7);
   flame_free(x); flame_free(w); flame_free(u);
   FL_LEAVE(c);
   CHECK(c->err.code == FLAME_OK);
@@ -481,7 +482,8 @@ static void test_leaf_keeps_through_writes(void) {
   fl_node *g;
   const fl_backward keep = { .retain_graph = 1 };
   CHECK(fl_gradients(c, 1, &l->node, NULL, 1, &w->node, &g, keep) == FLAME_OK);
-  CHECK(g && read_node(g)[1] == 6);                            /* of the value at the time of use */
+  /* the gradient at the value that was used */
+  CHECK(g && read_node(g)[1] == 6);
   CHECK(flame_backward(l, NULL) == FLAME_OK && w->grad && read_node(w->grad->node)[0] == 4);
   flame_tensor *r = fl_tensor_new(c, n_exp(w->node));          /* retain_grad on a result */
   r->retain = 1;

@@ -1,5 +1,5 @@
 /*
-** Handles and writes, what outlives what, and memory that runs out, over a fake engine.
+** Handles, writes, lifetimes, and memory that runs out, on a fake engine.
 */
 #include "fake_engine.h"
 

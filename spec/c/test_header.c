@@ -1,6 +1,6 @@
 /*
-** Every op of flame.h: those of the table against the same op by name, the others against values
-** worked out by hand, each with NULL and with a tensor of another context in every place, and with
+** Every op of flame.h: ops of the table against the same op by name, the others against values
+** computed by hand; each with NULL and with a tensor of another context as every argument, and with
 ** the k-th allocation failing, for all k. Errors of single ops are checked here too.
 */
 #include "engine/engine.h"
@@ -60,7 +60,8 @@ static void starve(flame_context *c) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->free_list = NULL;
 }
 
-/* y: the result of a call whose k-th allocation failed. 1: there may be further allocations. */
+/* Checks y, the result of a call whose k-th allocation was to fail. 1: the allocation was reached,
+** so there may be further ones. */
 static int lacked(flame_context *c, int64_t k, flame_tensor *y) {
   const int reached = c->mem.calls >= c->mem.fail_at;
   c->mem.fail_at = 0;
@@ -189,7 +190,7 @@ CALL(to_device, flame_to_device(a[0], "cpu"))
 CALL(clone, flame_clone(a[0]))
 CALL(detach, flame_detach(a[0]))
 
-/* Writes are checked through a copy. */
+/* A write, done to a copy, which is returned. */
 static flame_tensor *write_slice(flame_context *c, flame_tensor *const *a) {
   flame_tensor *x = flame_clone(a[0]);
   (void)c;
@@ -381,7 +382,7 @@ static void opening_takes_options(void) {
   CHECK(!strcmp(flame_error(NULL), flame_error(NULL)) && flame_error_code(NULL) != FLAME_OK);
 }
 
-/* Facts about no tensor and no context. */
+/* Functions that report facts, called with a NULL tensor or context. */
 static void nothing_is_known_of_nothing(flame_context *c) {
   CHECK(!flame_context_of(NULL) && flame_dtype_of(NULL) == FLAME_DTYPE_COUNT);
   CHECK(!strcmp(flame_device_of(NULL), "") && !strcmp(flame_dtype_name((flame_dtype)-1), ""));
@@ -394,7 +395,7 @@ static void nothing_is_known_of_nothing(flame_context *c) {
   flame_clear_error(c);
 }
 
-/* The k-th allocation of the call and of reading its value fails: 0 if there are fewer. */
+/* Makes the k-th allocation of a call and of the read of its value fail; 0: there are fewer. */
 static int survives(int i, int64_t k) {
   flame_context *c = open_context();
   flame_tensor *a[MOST];
@@ -520,7 +521,7 @@ static void indices_are_checked_when_computed(flame_context *c) {
   flame_free(x), flame_free(i), flame_free(y);
 }
 
-/* A scalar function of x, w and b by functions with separate rules. */
+/* A scalar function of x, w and b, made of functions that each have a rule. */
 static double loss_of(flame_tensor *x, flame_tensor *w, flame_tensor *b, flame_tensor **out) {
   flame_tensor *h = flame_linear(x, w, b), *s = flame_silu(h), *n = flame_softmax(s, 1);
   flame_tensor *t = flame_logsumexp(n, 1, (int[]){ 0 }, 0), *v = flame_var(t, 0, NULL, 1, 0);

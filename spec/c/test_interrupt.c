@@ -39,7 +39,7 @@ static void *ring(void *arg) {
   return NULL;
 }
 
-/* ---- what is written: x (ROWS, COLS) of ones becomes another constant --------------------- */
+/* ---- writes: x (ROWS, COLS) of ones becomes another constant -------------------------------- */
 
 enum { ROWS = 512, COLS = 2048 };
 

@@ -63,7 +63,7 @@ static fl_node *load_png(flame_context *c, const char *p) {
   return n ? n_cast(n, FLAME_F32) : NULL;
 }
 
-/* Lua reads csv files: here the same is done in C. */
+/* Reads a csv file with the functions that the Lua code uses. */
 static fl_node *load_csv(flame_context *c, const char *p) {
   float v[6] = { 0 };
   FILE *f = fopen(p, "r");

@@ -1,8 +1,8 @@
 /*
 ** Kernels with their checks compiled in (kernel/text/text_check.h): the text of every source that
 ** the front end is tested with, and of the kernels of spec/kernel/gradient/kernel_plants_spec.lua,
-** compiles with kernels/check.cu before it; what stands where in shared memory; which asserts there
-** are. What the checks find needs a GPU: spec/kernel/gradient/kernel_plants_spec.lua with
+** compiles with kernels/check.cu in front of it; the layout of shared memory; the list of asserts.
+** The errors that the checks find need a GPU: spec/kernel/gradient/kernel_plants_spec.lua with
 ** FLAME_DEVICE=cuda.
 */
 #include "cuda/text/embedded.h"

@@ -1,8 +1,9 @@
 /*
-** Outputs that need no zeros first (kernel/facts/cover.h). Each kernel here is asked over many
-** launches and scalars; where the answer is "all is written", the kernel runs on a poisoned
-** output and none of the poison may be left. 'want' tells which kernels must be recognised at their
-** usual launch; the near misses among them never may be.
+** Outputs that need no zeros first (kernel/facts/cover.h). The analysis is applied to each kernel
+** here with many launches and scalars; where it finds that all is written, the kernel runs on an
+** output filled with a special value, which may not be left anywhere. 'want': must the kernel be
+** recognised at its usual launch? Those with 0 write almost everything and must never be
+** recognised.
 */
 #include "kernel/facts/cover.h"
 #include "kernel/lanes/lane.h"

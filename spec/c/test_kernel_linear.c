@@ -137,7 +137,7 @@ static void loop(void) {
   put("}\n");
 }
 
-/* Each thread its share of the elements. */
+/* A loop in which each thread handles a part of the elements. */
 static void sweep(void) {
   put("for (int j%d = t; j%d < %d; j%d += %d) {\n", depth, depth, 20 + draw(200), depth,
       40 + draw(90));
@@ -181,7 +181,7 @@ static void random_kernel(void) {
 
 /* ---- both ---------------------------------------------------------------------------- */
 
-/* Every instruction as it is done without what this file tests. */
+/* Removes the marks, so that every instruction is done lane by lane. */
 static void make_plain(fl_lane_code *c) {
   for (int64_t k = 0; k < c->ins.n; k++) {
     fl_lane_ins *p = &c->ins.at[k];
@@ -256,7 +256,7 @@ static void test_random(int rounds) {
   CHECK(finished >= rounds / 2 && linear > 4 * ran);
 }
 
-/* Sums and products that wrap in some lanes are what C's unsigned ones are. */
+/* Sums and products that wrap in some lanes must equal those of C's unsigned integers. */
 static void test_wrapping(void) {
   static int g[256];
   static long long e[256];

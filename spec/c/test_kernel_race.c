@@ -253,8 +253,8 @@ static void test_random(int n) {
 
 /* ---- what random kernels do not reach ------------------------------------------------ */
 
-/* More barriers than a stamp has bits for: what came before the last one is still told from what
-** came after, in shared and in global memory. */
+/* More barriers than a stamp can count: accesses before the last barrier must still be
+** distinguished from those after it, in shared and in global memory. */
 static void test_many_barriers(void) {
   const char *text =
     "__global__ void k(int *g, int n, int first) {\n__shared__ int s[64]; int t = threadIdx.x;\n"
@@ -277,8 +277,8 @@ static void test_many_barriers(void) {
         report.at.line == 6 && report.other.line == 4);
 }
 
-/* Of many threads that read an element at once, the last two are remembered: one of them may be the
-** one that writes it. */
+/* When many threads read an element, the shadow remembers the last two, since one of them may be
+** the thread that writes it. */
 static void test_last_readers(void) {
   static const char *const index[] = { "0", "threadIdx.x" };
   static int g[64];
@@ -296,7 +296,7 @@ static void test_last_readers(void) {
   }
 }
 
-/* A launch that is stopped, or has no memory for its tables, leaves a shadow that works. */
+/* After a launch that is stopped or has no memory for its tables the shadow must still work. */
 static void test_interrupted(void) {
   static kernel k;
   static int big[100000];
@@ -320,7 +320,7 @@ static void test_interrupted(void) {
   }
 }
 
-/* Two shadows do not know of one another. */
+/* Two shadows are independent. */
 static void test_two(void) {
   static kernel k;
   fl_lane_shadow *other = fl_lane_shadow_new(&kept), *first = shadow;

@@ -1,6 +1,6 @@
 /*
 ** engine/launch.h: a kernel launched by a host, without Lua. Results of one and of several arrays,
-** what is begun with, and what an argument or a geometry is refused for, with the text.
+** initial contents of outputs, and the refusals of arguments and geometries with their texts.
 */
 #include "engine/launch.h"
 #include "tensor/build.h"
@@ -73,8 +73,8 @@ static void gives_several_results(flame_context *c, fl_kfunction *k, fl_node *x,
   CHECK(fl_launch_check(&l) == FLAME_OK && fl_launch_ready(&l) == FLAME_OK);
   CHECK(fl_launch_record(&l, out) == FLAME_OK);
   CHECK(reads(c, out[0], (double[]){ 3, 6, 9, 12, 0 }));         /* beyond the count: zeros */
-  CHECK(reads(c, out[1], (double[]){ 14, 24, 34, 44, 50 }));     /* and what it began with */
-  CHECK(reads(c, z, (double[]){ 10, 20, 30, 40, 50 }));          /* the input is as it was */
+  CHECK(reads(c, out[1], (double[]){ 14, 24, 34, 44, 50 }));     /* added to its initial contents */
+  CHECK(reads(c, z, (double[]){ 10, 20, 30, 40, 50 }));          /* the input is unchanged */
 }
 
 static void refuses_arrays(flame_context *c, fl_kfunction *k, fl_node *x, fl_node *z) {

@@ -1,6 +1,6 @@
 /*
-** Limits of a context without Lua: those in use and those that are used up, options that are
-** refused, and that work continues when the limit is removed.
+** Limits of a context without Lua: their use, their excess, refused options, and that work
+** continues when the limit is removed.
 */
 #include "tensor/context.h"
 #include <stdio.h>
@@ -145,7 +145,8 @@ static void the_time_of_a_call(void) {
   }
   flame_tensor *s = flame_sum_all(p);
   CHECK(flame_item(s, &v) == FLAME_INTERRUPTED);
-  const int64_t took = flame_limit_used(c, FLAME_CALL_NS);      /* to ask does not count */
+  /* asking for the time used does not count as work */
+  const int64_t took = flame_limit_used(c, FLAME_CALL_NS);
   CHECK(took >= 100000000 && flame_limit_used(c, FLAME_NODES) > 0);
   CHECK(flame_limit_used(c, FLAME_CALL_NS) == took);
   CHECK(says(c, "the limit of 0.1 s for a call is used up"));

@@ -55,7 +55,7 @@ static void the_table_is_in_the_registry(void) {
 
 /* ---- DLPack -------------------------------------------------------------------------------- */
 
-/* As the standard has it. */
+/* The struct of the DLPack standard. */
 typedef struct managed {
   void *data;
   struct { int32_t type, id; } device;
@@ -105,7 +105,8 @@ static void tensors_of_others_come_in(void) {
   CHECK(says(L, "flame.from_dlpack(flame.newaxis)", "expected a dltensor of a C module, got"));
   CHECK(says(L, "flame.from_dlpack()", "from_dlpack"));
   lua_close(L);
-  CHECK(deleted == 3);                                        /* what was refused, too */
+  /* refused tensors were deleted, too */
+  CHECK(deleted == 3);
 }
 
 static void tensors_go_out(void) {

@@ -127,7 +127,7 @@ static void warnings_go_to_the_host_or_to_lua(void) {
   CHECK(luaL_loadbuffer(L, slip, sizeof slip - 1, "=slip") == LUA_OK && !lua_pcall(L, 0, 0, 0));
   CHECK(warnings == 1 && strcmp(warned, text) == 0);
   CHECK(luaL_loadbuffer(L, slip, sizeof slip - 1, "=slip") == LUA_OK && !lua_pcall(L, 0, 0, 0));
-  CHECK(warnings == 1);                                   /* the line was told before */
+  CHECK(warnings == 1);                                   /* a line warns only once */
   lua_setwarnf(other, take_lua_warning, &warnings);
   warned[0] = 0;
   CHECK(luaL_loadbuffer(other, slip, sizeof slip - 1, "=other") == LUA_OK &&

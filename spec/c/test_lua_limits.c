@@ -1,6 +1,6 @@
 /*
-** States with limits, from C: flame_lua_new, flame_lua_open and flame_lua_pcall. What scripts do
-** against their limits is spec/limits/hostile_spec.lua.
+** States with limits, from C: flame_lua_new, flame_lua_open and flame_lua_pcall. Scripts that try
+** to exceed their limits are in spec/limits/hostile_spec.lua.
 */
 #include "lua/flame_lua.h"
 #include "tensor/context.h"

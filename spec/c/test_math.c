@@ -49,8 +49,8 @@ static void test_accuracy(void) {
   }
 }
 
-/* The exponential of what is not positive: each 1021st of such numbers, and each near the ends of
-** the normal numbers and of the denormal ones. */
+/* The exponential of numbers <= 0: of every 1021st, and of all near the ends of the normal and of
+** the denormal numbers. */
 static void test_exp_below(void) {
   const float ends[] = { -87.33655f, -103.27893f, -103.97208f, -104.5f, -105.0f };
   int differ = 0;
@@ -95,8 +95,8 @@ static const double odd[] = { 0, 0.5, 1, 1.5707963267948966, 3.141592653589793, 
   0x1p60, 0x1p61, 0x1p500, 0x1p501, 0x1.fffffffffffffp1023, 6381956970095103e255, INFINITY, NAN };
 enum { NODD = sizeof odd / sizeof *odd, WIDE_FROM = -16 * NODD, WIDE_TO = 300000 };
 
-/* Below 0 an odd value, its neighbours, and their negatives; then values of any bits, below 1, 16
-** and 1024. */
+/* i < 0: special values, their neighbours, and the negatives of both; i >= 0: values of any bits,
+** and values below 1, 16 and 1024. */
 static double wide_sample(int64_t i, uint64_t which) {
   if (i >= 0) {
     const uint64_t w = (uint64_t)fl_random_u32(2 * i, 9, which) << 32 |

@@ -1,7 +1,7 @@
 /*
-** tensor/math.h as GPU text. NVRTC must take it with a kernel for every op of ops.def and
-** register type, for sm_90, without a warning. Where a GPU is found, every f32 op and every
-** generator must give the CPU's bits there (NaNs count as equal): over a million bit patterns
+** tensor/math.h as a part of GPU texts. NVRTC must compile it with a kernel for every op of ops.def
+** and every register type, for sm_90, without a warning. Where a GPU is found, every f32 op and
+** every generator must give the CPU's bits there (NaNs count as equal): over a million bit patterns
 ** for each. Parts for which the machine lacks something are skipped, and the output says so.
 */
 #include "cuda/text/embedded.h"

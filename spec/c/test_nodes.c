@@ -13,7 +13,7 @@ static void dead_code_leaves_the_window(flame_context *c) {
   CHECK(c->win.live == 3 && x->uses == 2 && b->uses == 2 && c->win.bytes == 72);
   flame_tensor *t = fl_tensor_new(c, d);
   FL_LEAVE(c);
-  CHECK(c->win.live == 2 && c->win.bytes == 48);       /* exp went, neg is used */
+  CHECK(c->win.live == 2 && c->win.bytes == 48);       /* exp was freed, neg is used */
   CHECK(x->held == 0 && x->uses == 1 && x->state == FL_STORED);
   flame_free(t);
   CHECK(c->win.live == 0 && c->nodes.live == 0 && c->win.bytes == 0);
@@ -108,7 +108,7 @@ static void a_full_window_is_run_on_entry(flame_context *c) {
   fl_scope_end(c, mark);
   evaluate_answer = FLAME_NO_MEMORY;
   fl_scope_end(c, fl_enter(c));
-  CHECK(evaluations == 1 && flame_error_code(c) == FLAME_OK);   /* told by the read */
+  CHECK(evaluations == 1 && flame_error_code(c) == FLAME_OK);   /* the read reports the error */
   evaluate_answer = FLAME_INTERRUPTED;
   const int64_t again = fl_enter(c);
   CHECK(record(FL_OP_exp, b->node, NULL) == NULL);

@@ -158,7 +158,7 @@ static int reports_ascend(const fl_plan *p) {
 }
 
 /* The second index depends on a product; the third shares the first one's kernel, which runs before
-** it: of several bad ones that of the first step must be reported, as on the CPU. */
+** it: if several indices are wrong, that of the first step must be reported, as on the CPU. */
 static void reports_are_numbered_by_step(void) {
   flame_context *c = open_with(FL_PLANT_NONE);
   now = "reports are numbered in the order of the steps";

@@ -1,6 +1,6 @@
 /*
-** Tests of worker threads (cpu/state/pool.h): each unit is run once, whatever their number and
-** however long the pauses are; one worker has one unit at a time; a stop is seen.
+** Tests of worker threads (cpu/state/pool.h): each unit is run once, whatever the number of units
+** and the pauses between runs; a worker runs one unit at a time; workers obey a stop.
 */
 #include "cpu/state/pool.h"
 #include <stdio.h>

@@ -169,7 +169,7 @@ static void wrong_arguments_are_refused(flame_context *c) {
   flame_free(x);
 }
 
-/* Sums in a fixed order stay such when loaded, and their saved text is read as what it was. */
+/* Sums in a fixed order keep it in a loaded program, and their text is saved and read unchanged. */
 static void sums_of_kernels_stay_exact(flame_context *c) {
   flame_program *p = load(c, "sums");
   int exact = 0;

@@ -1,5 +1,5 @@
 /*
-** The op functions of flame.h, up to evaluation: shapes, dtypes, errors, who owns what.
+** The op functions of flame.h without evaluation: shapes, dtypes, errors, ownership.
 ** The engine is a fake that gives memory and computes nothing; values are tested with the
 ** real one.
 */

@@ -1,7 +1,7 @@
 /*
 ** rule/rule.h: a kernel launched and differentiated by a host, without Lua. First and second
 ** derivatives of arrays and numbers, tangents, arguments without a gradient, a kernel that has no
-** derivative, and memory that is not to be had.
+** derivative, and failing allocations.
 */
 #include "autograd/autograd.h"
 #include "rule/rule.h"

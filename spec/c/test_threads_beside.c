@@ -1,7 +1,7 @@
 /*
 ** Eight states in eight threads: six that compute on the CPU by random steps, one that hits limits
-** all the time, one whose device (the fake driver) is lost in the middle. The six give the same
-** bits as alone, and failures beside them are as expected.
+** all the time, one whose device (the fake driver) is lost in the middle. The six must give the
+** same bits as when they run alone, and the other two must fail as expected.
 **
 **   test_threads_beside [STEPS [SEED]]    STEPS (2,000) over all six; tools/fuzz takes 100,000
 **

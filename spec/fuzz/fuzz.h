@@ -1,14 +1,14 @@
 /*
 ** What the fuzz programs share: rounds by the clock, numbers from a seed, damage to bytes, and
-** the seed of the round on whatever ends it.
+** a message with the round's seed when something ends the program.
 **
 ** fuzz_X [SECONDS [SEED]]: rounds with the seeds SEED, SEED + 1, … (default 1) for SECONDS (default
-** 10). fuzz_X 0 SEED is one round, the same as then. A round is a fault when it breaks a
+** 10). fuzz_X 0 SEED repeats the one round of this seed. A round is a fault when it breaks a
 ** rule that the program states (fuzz_fault), when a sanitizer ends it, or when it takes 30 s; with
-** fuzz_budget also when it takes so many seconds of the processor, which is what a reader that goes
-** back over its text does on a long run of one byte.
-** FUZZ_PLANT=read, overflow, leak, hang or (with fuzz_budget) slow puts such a fault into the first
-** round: a fuzzer that does not see it is broken (tools/fuzz asks each time).
+** fuzz_budget also when it takes more than that many seconds of processor time, as does a reader
+** that reads a long run of one byte again and again. FUZZ_PLANT=read, overflow, leak, hang or (with
+** fuzz_budget) slow puts such a fault into the first round: a fuzzer that does not see it is broken
+** (tools/fuzz asks each time).
 */
 #ifndef FL_SPEC_FUZZ_H
 #define FL_SPEC_FUZZ_H
@@ -51,7 +51,7 @@ static inline void fuzz_fault(const char *what) {
 
 /* ---- damage -------------------------------------------------------------------------------- */
 
-/* 'n' bytes at 'at' give way to 'with' (k bytes); not done when there is no room. */
+/* Replaces 'n' bytes at 'at' by the k bytes of 'with', if there is room. */
 static inline void fuzz_replace(fuzz_bytes *b, size_t at, size_t n, const void *with, size_t k) {
   if (at > b->n || n > b->n - at || b->n - n + k > sizeof b->at) return;
   memmove(b->at + at + k, b->at + at + n, b->n - at - n);
@@ -59,7 +59,8 @@ static inline void fuzz_replace(fuzz_bytes *b, size_t at, size_t n, const void *
   b->n += k - n;
 }
 
-/* Sizes and offsets that overflow what they are added to or multiplied with. */
+/* Writes a number that overflows when a reader adds it to, or multiplies it with, a size or an
+** offset. */
 static inline void fuzz_number(fuzz_bytes *b, size_t at) {
   static const uint64_t numbers[] = { 0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff,
                                       0x80000000u,
@@ -97,7 +98,7 @@ static inline void fuzz_damage_once(fuzz_bytes *b, size_t from, const char *cons
     case 1: b->at[at] = (unsigned char)fuzz_draw(256); return;
     case 2: fuzz_number(b, at); return;
     case 3: fuzz_replace(b, at, some, NULL, 0); return;
-    case 4: {                                            /* a piece of it once more */
+    case 4: {                                            /* repeats a piece of the text */
       unsigned char piece[16];
       const size_t k = some < b->n - at ? some : b->n - at;
       memcpy(piece, b->at + at, k);
@@ -119,7 +120,7 @@ static inline void fuzz_damage(fuzz_bytes *b, size_t from, const char *const *wo
 
 /* ---- rounds -------------------------------------------------------------------------------- */
 
-/* The program's end by abort, or by the clock. */
+/* The handler of SIGABRT and of the alarm clock. */
 static inline void fuzz_died(int signal) {
   if (fuzz_over) fprintf(stderr, "%s: bytes of malloc are left from some round\n", fuzz_name);
   else fprintf(stderr, "%s: %s in the round of seed %llu (again: %s 0 %llu)\n", fuzz_name,
@@ -163,8 +164,8 @@ static inline void fuzz_round(fl_mem *m, void (*round)(void), int cached) {
   }
 }
 
-/* cached: what lives in m keeps some of its memory for the next time, so the second of two equal
-** rounds is the one that must leave nothing. */
+/* cached: objects in m keep some memory for later rounds; each round is then run twice, and the
+** second run must leave nothing behind. */
 static inline int fuzz_main(int argc, char **argv, fl_mem *m, void (*round)(void), int cached) {
   const double seconds = argc > 1 ? atof(argv[1]) : 10;
   const time_t begin = time(NULL);

@@ -20,7 +20,7 @@ static fuzz_bytes valid[KINDS][8], work;
 static int count[KINDS], values, refusals;
 static char path[64];              /* of a file in memory */
 static int file;
-static int64_t blown_up;           /* bytes that may come of one in the file */
+static int64_t blown_up;           /* bytes of the result for each byte of the file, at most */
 
 static const char *const words[] = {
   "{", "}", "[", "]", ",", ":", "\"", "'", "(", ")", "\\u0000", "null", "-1", "0", "1e9",
@@ -154,7 +154,7 @@ static void zip(fuzz_bytes *b, int deflated) {
   fuzz_replace(b, b->n, 0, end, sizeof end);
 }
 
-/* The lengths of headers right again, so that what stands in them is looked at. */
+/* Corrects the lengths of headers, so that readers look at the damaged header itself. */
 static void mend_length(int kind, fuzz_bytes *b, size_t before) {
   uint64_t n = 0;
   const int at = kind == NPY ? 8 : 0, bytes = kind == NPY ? 2 : 8;
@@ -175,7 +175,7 @@ static void add_chunk(fuzz_bytes *b, const char *type, const unsigned char *data
   fuzz_replace(b, b->n, 0, "\0\0\0\0", 4);
 }
 
-/* The check sums of all chunks that can be found right again. */
+/* Corrects the check sums of all chunks that can be found. */
 static void mend_png(fuzz_bytes *b) {
   for (size_t at = 8; at + 12 <= b->n;) {
     const size_t n = (size_t)b->at[at] << 24 | (size_t)b->at[at + 1] << 16 |
@@ -250,7 +250,7 @@ static int make_file(void) {
   if (kind == NPY && fuzz_draw(2)) zip(&work, (int)fuzz_draw(2)), kind = NPZ;
   else if (fuzz_draw(kind == IDX ? 2 : 8) == 0) pack(&work, 31);
   if (fuzz_draw(4) == 0) fuzz_damage(&work, 0, words);
-  return fuzz_draw(16) ? kind : (int)fuzz_draw(KINDS);        /* now and then another reader's */
+  return fuzz_draw(16) ? kind : (int)fuzz_draw(KINDS);        /* sometimes a file of another kind */
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

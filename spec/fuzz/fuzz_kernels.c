@@ -1,8 +1,8 @@
 /*
 ** Damaged kernel texts for the parser, the CUDA text generator, derivatives and lanes. What is
 ** outside the language is refused with a line and a reason; what is still inside gives a text, is
-** derived, and runs in lanes on small arrays: a fault of the kernel is a report, never a touch of
-** memory outside its arguments.
+** derived, and runs in lanes on small arrays: a faulty kernel is reported and never accesses memory
+** outside its arguments.
 */
 #include "fuzz.h"
 #include "../c/kernel_sources.h"
@@ -95,7 +95,7 @@ typedef struct launch {
   int n_memory, n_made;
 } launch;
 
-/* Blocks of malloc, so that a byte too far is seen. */
+/* A separate block of malloc, so that the sanitizer detects an access beyond its end. */
 static void *bytes_of(launch *l, size_t n) {
   unsigned char *p = malloc(n);
   if (!p) exit(2);
@@ -194,7 +194,7 @@ static void map(void) {
   fl_kmap_free(m);
 }
 
-/* The begin and length of the name or number around or after a random place; 0: none is there. */
+/* Finds the name or number at or after a random place: *begin and the length; 0: there is none. */
 static size_t word_at(size_t *begin) {
   static const char in[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
   size_t at = fuzz_draw((unsigned)work.n + 1), end;
@@ -207,7 +207,8 @@ static size_t word_at(size_t *begin) {
 
 static int is_digit(size_t at) { return work.at[at] >= '0' && work.at[at] <= '9'; }
 
-/* One number, or name of its kind, instead of another: what comes out is often still a kernel. */
+/* Replaces a number, or a name, by another one of the text, so that the result is often still a
+** kernel. */
 static void swap_words(int numbers) {
   size_t from, to;
   unsigned char word[64];
@@ -228,7 +229,7 @@ static const char *source(void) {
   return text ? text : good[0].text;
 }
 
-/* Lists and nesting near and past a limit: head, n times item (# is its
+/* Lists and nesting near and beyond a limit: head, n times item (# is replaced by the item's
 ** number), then 'between' and n times 'back'. */
 static const struct { const char *head, *item, *between, *back, *tail; unsigned most; } limits[] = {
 #define K "__global__ void k(float *x, int n) { "
@@ -289,7 +290,8 @@ static void from_a_source(void) {
   const char *from = source();
   work.n = 0;
   fuzz_replace(&work, 0, 0, from, strlen(from));
-  if (fuzz_draw(8) == 0) {                                     /* the end of another one */
+  /* continues with the end of another text */
+  if (fuzz_draw(8) == 0) {
     const char *other = source();
     const size_t at = fuzz_draw((unsigned)work.n), skip = fuzz_draw((unsigned)strlen(other));
     fuzz_replace(&work, at, work.n - at, other + skip, strlen(other + skip));
@@ -310,7 +312,8 @@ static void round_of_kernels(void) {
   }
   if (fuzz_draw(8)) from_a_source();
   else at_a_limit();
-  char *text = malloc(work.n + 1);                        /* of this size: a byte too far is seen */
+  /* of exactly this size, so that a read beyond the end is detected */
+  char *text = malloc(work.n + 1);
   if (!text) exit(2);
   memcpy(text, work.at, work.n);
   fl_ksource *s = fl_ksource_parse(&memory, &e, text, work.n);

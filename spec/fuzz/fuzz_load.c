@@ -2,7 +2,7 @@
 ** Damaged files for the readers that Lua has: flame.load with the metadata of flame.save and lists
 ** of files, data.csv, data.text and data.tokens; and tokenizer.json, with texts that are encoded
 ** and decoded. A reader gives a value or an error in its own words: one of Lua (an index of nil, a
-** stack overflow) is a fault, and so is time out of proportion.
+** stack overflow) is a fault, and so is a time that is not proportional to the file.
 */
 #include "fuzz.h"
 #include "io/io.h"

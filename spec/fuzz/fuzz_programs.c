@@ -1,7 +1,7 @@
 /*
-** Damaged program files (docs/programs.md): those of spec/golden/programs, with their header's
-** length right again, so that their text is looked at. A file is refused with an error that is
-** kept, or gives a program that runs or says why it does not; it leaves nothing behind.
+** Damaged program files (docs/programs.md): those of spec/golden/programs with damage and a
+** corrected length of the header, so that the reader looks at its text. A file is refused with an
+** error that is kept, or gives a program that runs or fails with an error; nothing is left behind.
 */
 #include "fuzz.h"
 #include "engine/engine.h"
@@ -50,7 +50,7 @@ static uint64_t length_of(const fuzz_bytes *b) {
   return n;
 }
 
-/* Damage within the header's text; its length is right again. */
+/* Damages the header's text and corrects its length. */
 static void damage_text(void) {
   const size_t before = work.n;
   const uint64_t n = length_of(&work);

@@ -1,5 +1,5 @@
--- How the specs of the contract page (docs/contract.md) compare: a test collects all it finds wrong
--- before it fails, so that one run tells everything.
+-- How the specs of the contract page (docs/contract.md) compare: a test notes every fault and fails
+-- at its end, so that one run reports all of them.
 local flame = require "flame"
 
 local found
@@ -67,13 +67,13 @@ local function raises(text, f, ...)
   end
   return why
 end
---- The part runs; what it raises is noted and the test goes on.
+--- Runs one part of a test: an error of it is noted and the test goes on.
 local function part(f, ...)
   local ok, why = pcall(f, ...)
   if not ok then note("raised: %s", tostring(why)) end
 end
 
---- The body of a test: all that f finds.
+--- The body of a test: runs f and fails with all faults that it has noted.
 local function all_of(f)
   return function()
     found = {}

@@ -1,17 +1,17 @@
---- What a call gives by a declaration, slowly and in plain Lua: written from the language at the
--- head of
--- src/lua/declare.h, sharing nothing with the C that reads arguments.
+--- How a call's arguments are read by a declaration, slowly and in plain Lua. It implements the
+--- language that the head of src/lua/declare.h describes, and shares nothing with the C that reads
+--- arguments.
 --
---   oracle.read(text, is_tensor, args) -> number of the form, list of parameters (with n), or
--- nil, why
+---   oracle.read(text, is_tensor, args) -> number of the form, list of parameters (with n), or
+--- nil, why
 --
--- 'why' is "many", "type", "missing", "twice", "option" or "key" for one form, "forms" for several.
+--- 'why' is "many", "type", "missing", "twice", "option" or "key" for one form, "forms" for several.
 local oracle = {}
 
 local DTYPES = {}
 for name in ("f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool"):gmatch("%S+") do DTYPES[name] = true end
 
---- Parts of 'text' between separators that stand in no brackets and no quotes.
+--- Parts of 'text' between separators that are outside of brackets and quotes.
 local function split(text, separator)
   local parts, depth, quoted, part = {}, 0, false, ""
   for c in text:gmatch(".") do
@@ -116,7 +116,8 @@ local function form_of(text)
   for _, a in ipairs(first and first.atoms or {}) do
     if a.kind == "any" or a.kind == "table" then form.options_first = false end
   end
-  -- a method's object, or one that is being made, stands before what the text names
+  -- the object of a method, or the one that a constructor makes, comes before the parameters in the
+  -- text
   local class = text:match("([%w_]+):[%w_]+%(") or text:match("^new [%w_%.]-([%w_]+)%(")
   if class then
     local self = { name = "self", atoms = type_of(class), self = true }
@@ -191,7 +192,7 @@ local function fits(p, v, is_tensor)
   return false
 end
 
---- The value as the function gets it.
+--- The value that the function receives for it.
 local function settled(p, v)
   local booleans = has(p.atoms, "bool", "any")
   if v == false and p.optional and not booleans then return nil end
@@ -209,7 +210,7 @@ local function takes_list(p)
   return false
 end
 
---- The arguments by position, and the options or nil.
+--- Two lists: the arguments by position, and the options (nil: none were given).
 local function parted(form, args)
   local n = args.n
   if form.open then return n end
@@ -321,7 +322,7 @@ function oracle.read(text, is_tensor, args)
   return nil, #forms == 1 and why or "forms"
 end
 
---- The names that options of a call of this form may have, in its order.
+--- The names of options that a call of this form may give, in the order of the form.
 function oracle.names(text)
   local form, names = form_of(text), {}
   for _, p in ipairs(form.all) do

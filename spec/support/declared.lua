@@ -1,7 +1,7 @@
 local internal = require("flame").internal
 
---- The function of a text with a form on each line: it gives the number of the form and the
--- parameters.
+--- Returns a function declared by 'text', which has a form on each line. A call returns the number
+--- of the form that it matches, and its parameters.
 return function(text)
   local forms = {}
   for _ in text:gmatch("[^\n]+") do

@@ -1,5 +1,6 @@
 --- folder(f, …): calls f in a new folder, which is removed afterwards with what is in it, and gives
--- f's results. For calls with random arguments, since some name files. Needs a build for tests.
+-- f's results. For calls with random arguments, some of which are names of files. Needs a build for
+-- tests.
 local internal = require("flame").internal
 
 return function(f, ...)

@@ -1,16 +1,16 @@
--- Runs a program of examples/gallery as it stands, and looks at the gradient of one of its steps:
+-- Runs a program of examples/gallery unchanged, and checks the gradient of one of its steps:
 --   flame-lua spec/support/gallery.lua check|zero PROGRAM [arguments of the program]
--- At the third step of its optimiser the loss is computed at two points beside the parameters,
--- along a direction that is half the gradient's and half random, and
--- "gradient: slope S, difference D" is written. With "zero" each gradient is set to zero before it
--- is compared or used.
+-- At the third step of its optimiser the loss is computed at two points near the parameters, along
+-- a direction that is half the gradient's and half random, and "gradient: slope S, difference D" is
+-- written. With "zero" each gradient is set to zero before it is compared or used.
 
 local flame = require "flame"
 local optim = require "flame.optim"
 
 local zero = arg[1] == "zero"
 local program = arg[2]
-table.move(arg, 3, #arg + 2, 1)                                     -- what the program sees
+-- the arguments that the program sees
+table.move(arg, 3, #arg + 2, 1)
 
 local function parameters_of(opt)
   local list = {}
@@ -39,8 +39,9 @@ local function direction_of(parameters, gradients)
   return out
 end
 
---- The slope of the loss along a direction by central differences: steps get shorter, and of two
---- neighbours that agree best the latter counts. Longer ones see a curve, shorter ones rounding.
+--- The slope of the loss along a direction by central differences: of steps that get shorter, the
+--- two neighbours whose slopes agree best are found, and the second slope is the result. Longer
+--- steps have the error of the curvature, shorter ones that of rounding.
 local function difference_of(parameters, direction, loss)
   local values = {}
   for k, p in ipairs(parameters) do values[k] = p:detach():clone() end
@@ -55,7 +56,8 @@ local function difference_of(parameters, direction, loss)
     local h = math.max(norm(values), 1) * 10 ^ (-exponent / 2)
     local d = (loss_at(h) - loss_at(-h)) / (2 * h)
     local apart = before and math.abs(d - before) / math.max(math.abs(d), math.abs(before))
-    if apart and apart < least then best, least = d, apart end     -- NaN, of zeros, is not less
+    -- not true for NaN, the result for zeros
+    if apart and apart < least then best, least = d, apart end
     before = d
   end
   loss_at(0)
@@ -83,7 +85,7 @@ local function compare(parameters, closure)
   return slope, difference
 end
 
---- An optimiser's class whose objects compare at their third step.
+--- A subclass of an optimiser that compares the slopes at its third step.
 local function watched(class)
   return function(...)
     local opt = class(...)

@@ -1,4 +1,4 @@
---- How the specs of several processes run their cases: run, agree and fails run a script in n
+--- Runs the cases of specs with several processes: run, agree and fails run a script in n
 -- processes (spec/support/ranks.lua) with the case's transport: MPI under mpirun, or TCP as
 -- torchrun starts the processes; cases makes one case for each transport.
 local luassert = require "luassert"
@@ -6,7 +6,7 @@ local ranks = require "spec.support.ranks"
 
 local group = {}
 
---- What the case that runs now is over: "mpi" or "tcp".
+--- The transport of the case that is running: "mpi" or "tcp".
 local by
 
 function group.by() return by end
@@ -19,8 +19,8 @@ function group.run(n, text, o)
   return out
 end
 
---- Runs the text in n processes; all must end well and have printed 'expected' (of one rank: a
---- list of texts, one for each).
+--- Runs the text in n processes; all must succeed and print 'expected' (one text for all ranks, or
+--- a list with one for each).
 function group.agree(n, expected, text, o)
   local out = group.run(n, text, o)
   for k = 1, n do
@@ -30,8 +30,8 @@ function group.agree(n, expected, text, o)
   return out
 end
 
---- Runs the text, which has to fail. 'expected' has by rank a text, or several, which the output of
--- that rank has to contain.
+--- Runs the text, which must fail. expected[rank]: a text, or a list of texts, that the output of
+--- that rank must contain.
 function group.fails(n, expected, text, o)
   local out = group.run(n, text, o)
   luassert.are_not.equal(0, out.status)

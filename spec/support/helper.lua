@@ -1,7 +1,7 @@
 --- Loaded by busted before every spec file: number comparisons for nested tables and tensors,
--- and two full collections after each test so that finalisers run where they belong. In a build
--- for tests the collector's steps come before each evaluation, however long they take: a busy
--- machine puts some off, so that plans store what is dead (src/engine/collect.c).
+-- and two full collections after each test so that finalisers run where they belong. In a build for
+-- tests the collector makes its steps before each evaluation, however long they take: otherwise it
+-- postpones some on a busy machine, and plans then store dead values (src/engine/collect.c).
 --
 --   assert.close(expected, actual[, tol])              numbers, |difference| <= tol (1e-6)
 --   assert.allclose(expected, actual[, {rtol=, atol=}])  nested tables or tensors
@@ -16,13 +16,13 @@ local function is_tensor(v)
   return type(v) == "userdata" and type(v.totable) == "function"
 end
 
---- Lua value of a tensor (a 0-d one gives its number); other values unchanged.
+--- A tensor as a Lua value (a 0-d one as a number); other values unchanged.
 local function plain(v)
   if not is_tensor(v) then return v end
   return v.ndim == 0 and v:item() or v:totable()
 end
 
---- How far two numbers are apart beyond what is allowed: <= 0 is fine.
+--- By how much the difference of two numbers exceeds the tolerance: <= 0 is fine.
 local function excess(e, a, rtol, atol)
   if e ~= e or a ~= a then return (e ~= e and a ~= a) and 0 or math.huge end
   if e == a then return 0 end
@@ -88,9 +88,9 @@ say:set("assertion.allclose.negative", "the values are close")
 luassert:register("assertion", "close", close, "", "assertion.close.negative")
 luassert:register("assertion", "allclose", allclose, "", "assertion.allclose.negative")
 
---- What is done once, though busted runs this file and specs require it.
+--- Called once, although busted runs this file and specs require it as well.
 local function subscribe()
-  -- What a test leaves is collected before the next one begins, if there are tensors in it.
+  -- The garbage of a test is collected before the next test begins, if it includes tensors.
   local flame, left = require "flame", 0
   if flame.internal.collector_waits then flame.internal.collector_waits(0) end
   busted.subscribe({ "test", "end" }, function()
@@ -116,26 +116,26 @@ if not package.loaded["spec.support.helper.subscribed"] then
   subscribe()
 end
 
---- What f(…) says when it fails.
+--- The message of the error that f(…) raises.
 local function message(f, ...)
   local ok, e = pcall(f, ...)
   luassert.is_false(ok, "an error was expected")
   return tostring(e)
 end
 
---- f(…) raises an error that has 'text' in it.
+--- f(…) raises an error whose message contains 'text'.
 local function raises(text, f, ...)
   local e = message(f, ...)
   luassert.is_true(e:find(text, 1, true) ~= nil, e)
 end
 
---- f(…) raises an error that is 'text', after the place.
+--- f(…) raises an error whose message, after the place, is 'text'.
 local function says(text, f, ...)
   luassert.equal(text, (message(f, ...):gsub("^[^:]*:%d+: ", "")))
 end
 
---- Runs f again and again, each time stopped by an error at the next of its lines, until it comes
---- to its end; 'after' is called after each. Returns the lines there were.
+--- Runs f repeatedly; the n-th run is stopped by an error at the n-th line that it executes, until
+--- a run reaches its end. 'after' is called after each run. Returns the number of lines.
 local function stopped_everywhere(f, after)
   local hook, raise = debug.sethook, error
   local line, seen = 0, 0

@@ -1,6 +1,7 @@
--- Runs hostile scripts, each in a sandbox: flame-lua spec/support/hostile_run.lua WAY, or
--- "without LIMIT" for scripts that aim at the limit, with that switched off. A line for each that
--- did not end as it must, then how many there were, the most time over a limit and resident memory.
+-- Runs hostile scripts, each in a sandbox: flame-lua spec/support/hostile_run.lua WAY, or "without
+-- LIMIT" for scripts that aim at the limit, with that limit switched off. Prints a line for each
+-- script that did not end as it must, then the number of scripts, the longest time over a limit and
+-- resident memory.
 local flame = require "flame"
 local scripts = dofile("spec/limits/hostile_scripts.lua")
 
@@ -16,7 +17,7 @@ local MEMORY = 64 << 20
 -- what docs/security.md promises, in seconds; under ASan as well
 local LATE = os.getenv("FLAME_SANITIZE") == "thread" and math.huge or 0.2 + 20e-9 * MEMORY
 
--- The folder of docs in hostile_scripts.lua; gone at the end.
+-- The folder that the scripts of hostile_scripts.lua read; removed at the end.
 local function make_folder()
   local base = os.tmpname()
   os.remove(base)
@@ -34,12 +35,13 @@ local function open(limits, folder, allow)
   return flame.sandbox(o)
 end
 
--- One run: true, or what was wrong; seconds over the limit of time.
+-- One run. Returns true or what was wrong, and the seconds over the limit of time.
 local function run(s, aim, limits, folder)
   local box <close> = open(limits, folder)
   local start, clock = flame.timer(), os.clock()
   local ok, why = pcall(box.run, box, s.text)
-  local took = math.min(start(), os.clock() - clock)           -- not the wait for a processor
+  -- without the time in which the process waited for a processor
+  local took = math.min(start(), os.clock() - clock)
   local over = (aim == "time" or aim == "total_time") and took - 0.2 or 0
   if os.getenv("FLAME_HOSTILE_TIMES") and start() > 2 then print(start(), aim, s.text) end
   if aim == "ends" then return ok or why, over end
@@ -50,7 +52,7 @@ local function run(s, aim, limits, folder)
   return tostring(why), over
 end
 
--- The limits with which a script must end by its aim.
+-- The limits under which a script with this aim must be stopped.
 local function limits_for(aim)
   if aim == "time" then return {} end
   if aim == "total_time" then return { total_time = 0.2, time = 60 } end
@@ -90,7 +92,7 @@ local function way(name)
     worst, resident()))
 end
 
--- Does the harness see that a limit is off?
+-- Does this program detect that a limit is switched off?
 local function without(limit)
   local off = limits_for(limit)
   off[limit] = 0
@@ -108,7 +110,7 @@ local function without(limit)
   print(("done: %d tried, %d seen"):format(tried, seen))
 end
 
--- Programs that use up the memory of a device, with a limit and without.
+-- Scripts that use up the memory of a device, with a limit and without one.
 local function device()
   local texts = {
     "local t = {} for i = 1, 300 do t[i] = flame.zeros(1 << 18) flame.eval(t[i]) end",

@@ -1,10 +1,10 @@
---- A device that is not there: a folder whose libraries are all the fake one (spec/c/fake_cuda.c),
--- by links, so that they have one state.
+--- A fake device: a folder in which the names of all CUDA libraries are links to one fake library
+--- (spec/c/fake_cuda.c), so that they share its state.
 local interpreter = dofile("spec/support/interpreter.lua")
 local build = interpreter:match "^(.*)/[^/]*$"
 local usual <const> = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" }
 
---- The folder, which the caller removes. more: names of further libraries.
+--- Makes the folder, which the caller removes. more: names of further libraries.
 local function new(more)
   local folder = os.tmpname()
   assert(os.execute("rm " .. folder .. " && mkdir " .. folder))
@@ -19,8 +19,9 @@ end
 
 local function remove(folder) os.execute("rm -rf " .. folder) end
 
---- What a script without ' writes there; it must succeed. environment: "NAME=value …", which goes
--- before what is usual. The collector's steps are as helper.lua says.
+--- Runs a script, which must contain no ', with that folder, and returns its output; it must
+--- succeed. environment: "NAME=value …", put before the usual variables. The collector's steps are
+--- as in helper.lua.
 local function run(folder, script, environment)
   local pipe = assert(io.popen(("FLAME_DEVICE=cuda FLAME_CACHE_DIR=off FAKE_CUDA= "
     .. "FLAME_TEST_MACHINE=%s %s '%s' -e 'flame.internal.collector_waits(0)' -e '%s' 2>&1"):format(

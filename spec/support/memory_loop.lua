@@ -1,7 +1,7 @@
 --- A loop in a separate process: memory_spec.lua reads what it prints, the peaks of the bytes of
--- tensors, of resident memory and of Lua's heap (both in KB) after some
--- steps, when the collector has settled, and after all of them, and what is left of the first when
--- all garbage is gone. arg: kind, collector mode, steps, those after which it has settled.
+--- tensors, of resident memory and of Lua's heap (both in KB) after some steps, when the collector
+--- has settled, and after all steps, and the bytes of tensors that are left when all garbage is
+--- collected. arg: kind, collector mode, steps, the number of steps after which it has settled.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
@@ -21,7 +21,7 @@ local function mlp(reads)
   end
 end
 
---- States live across reads and across steps.
+--- The hidden state is alive across reads and across steps.
 local function rnn()
   local w, u = (flame.randn(8, 8) * 0.3):clone(), flame.randn(4, 8)
   local h = flame.zeros(3, 8)
@@ -36,7 +36,7 @@ local function rnn()
   end
 end
 
---- What is recorded under no_grad dies young, and its closures and tables with it.
+--- Under no_grad tensors die young, and with them their closures and tables.
 local function inference(reads)
   local net = nn.Sequential { nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3) }
   local seen = {}

@@ -1,11 +1,11 @@
---- Models for comparison: weights that follow from numbers, folders of them, and what a model gives
--- for inputs. Shared by spec/nn/models_spec.lua and spec/peer/models.lua; the formulas are those of
--- spec/peer/models.py.
+--- Models for comparison: weights computed from seeds, folders with such weights, and the results
+-- of a model for given inputs. Shared by spec/nn/models_spec.lua and spec/peer/models.lua; the
+-- formulas are those of spec/peer/models.py.
 local flame = require "flame"
 
 local cases = {}
 
---- n numbers from -1 to 1: a mixed counter of 32 bits.
+--- n numbers from -1 to 1: hashes of a counter, of 32 bits.
 function cases.values(seed, n)
   local out = {}
   for i = 1, n do
@@ -21,7 +21,7 @@ local function is_norm(name)
   return name:find "norm%.weight$" or name:find "LayerNorm%.weight" or name:find "layernorm"
     or name:find "%.ln_"
 end
---- A weight of a shape, from its number.
+--- A weight of this shape, determined by the seed and its name.
 function cases.weight(seed, name, shape, gain)
   local n = 1
   for _, k in ipairs(shape) do n = n * k end
@@ -37,7 +37,7 @@ function cases.weight(seed, name, shape, gain)
   return v:to("f32")
 end
 
---- Name -> tensor of a case of the reference.
+--- Name -> tensor: the weights of a case of the reference.
 function cases.weights(case)
   local out = {}
   for i, t in ipairs(case.tensors) do
@@ -65,7 +65,7 @@ local function lists(tensors)
   return out
 end
 
---- Hidden states and the pooled one, or scores, of each prompt, from a padded batch.
+--- For each prompt of a padded batch its hidden states and the pooled one, or its scores.
 local function run_bert(model, given)
   local longest, rows, mask, types, out = 0, {}, {}, {}, {}
   for _, p in ipairs(given.prompts) do longest = math.max(longest, #p) end
@@ -85,8 +85,9 @@ local function run_bert(model, given)
   return { logits = out }
 end
 
---- What a model gives: pixels = the number of an image, or prompts with types or 'new' tokens.
---- Texts come from a padded batch, from each prompt alone, and without a cache.
+--- The results of a model. given: pixels = the number of an image, or prompts with types or a
+--- number 'new' of tokens to generate. Texts are generated for a padded batch, for each prompt
+--- alone, and without a cache.
 function cases.run(model, given)
   if given.pixels then
     local c = model.config

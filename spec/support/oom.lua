@@ -1,7 +1,7 @@
---- How a specification makes allocations fail: the k-th, once or from then on, for every k until
--- the operation gets through. An error must be a clean Lua string, nothing may stay behind, inputs
--- keep their bits, and asked again the operation gives what it gave before. Plans are forgotten
--- before each try, so that planning fails as well. FLAME_OOM_STRIDE=n: every n-th k.
+--- How a specification makes allocations fail: the k-th alone, or the k-th and all after it, for
+-- every k until the operation succeeds. An error must be a clean Lua string, nothing may leak,
+-- inputs keep their bits, and a repetition without failures gives the same result as before. Plans
+-- are forgotten before each try, so that planning fails as well. FLAME_OOM_STRIDE=n: every n-th k.
 local flame = require "flame"
 local internal = flame.internal
 
@@ -10,9 +10,9 @@ local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
 local STRIDE = sanitized and 7 or tonumber(os.getenv "FLAME_OOM_STRIDE") or 1
 local MOST = 20000
 
--- What lives after collections: as many as it takes to be so few tensors again, at most six. What a
--- function of the host keeps lives one collection longer than its result, and results of such
--- functions may be its inputs.
+-- The numbers of tensors and nodes after collections. At most six are made, until there are no more
+-- than these again: the values that a function of the host keeps live one collection longer than
+-- its result, and its inputs may be results of such functions.
 local function live(tensors, nodes)
   local s
   for _ = 1, 6 do
@@ -29,7 +29,7 @@ local function bits(tensors)
   return out
 end
 
--- Results as plain values; tensors through their bytes, so that NaN equals itself.
+-- Results as plain values; tensors as their bytes, so that NaN equals itself.
 local function plain(v)
   if flame.is_tensor(v) then return v:bytes() end
   if type(v) ~= "table" then return v end
@@ -45,19 +45,20 @@ local function same(a, b)
   return true
 end
 
--- f as one try; the seed makes random families repeat.
+-- One call of f, with the same seed each time, so that random families give the same values.
 local function try(f, inputs)
   flame.seed(7)
   return pcall(function() return plain({ f(table.unpack(inputs)) }) end)
 end
 
--- Runs family f at every k. inputs: tensors that f may not change. Returns how many k failed.
+-- Runs family f with each k. inputs: tensors that f may not change. Returns at how many k it
+-- failed.
 local function survive(name, f, inputs, stride)
   inputs = inputs or {}
   flame.eval(table.unpack(inputs))
   local ok, expected = try(f, inputs)
   assert(ok, expected)
-  assert(try(f, inputs))                     -- what is loaded once is loaded now
+  assert(try(f, inputs))                     -- loads what is loaded only once
   local before = bits(inputs)
   local tensors, nodes, bytes = live()
   local failures, met = 0, false
@@ -92,7 +93,7 @@ local function survive(name, f, inputs, stride)
       assert(k < MOST, name .. " never gets through")
     end
   end
-  -- Arrays of a GPU may need no memory of the host.
+  -- Operations on a GPU may allocate no memory of the host.
   assert(failures > 0 or not met and flame.default_device() ~= "cpu",
     name .. ": nothing was made to fail")
   return failures
@@ -104,8 +105,8 @@ local function ramp(...)
   return flame.eval((flame.arange(1.0, n) * 0.37 - 1):sin():reshape(...):clone())
 end
 
---- family(name, f, make): an 'it' of busted that survives f at every k, or where no run asked for
--- another stride at every stride-th. make: gives f's inputs.
+--- family(name, f, make): a test (busted's 'it') that runs f with every stride-th k, or with
+--- FLAME_OOM_STRIDE where that is set. make() returns f's inputs.
 local function families(it, stride)
   stride = math.max(STRIDE, os.getenv "FLAME_OOM_STRIDE" and 1 or stride)
   return function(name, f, make)

@@ -1,10 +1,10 @@
---- What random programs should give: a second evaluator, on nested tables in plain Lua, that needs
--- no other file and shares no code with the library. It answers to flame's names
+--- The values that random programs must give, by a second evaluator on nested tables in plain Lua,
+-- which needs no other file and shares no code with the library. Its functions have flame's names
 -- (program_steps.lua). A value is { shape =, dtype =, v = }. v nests down to cells { y, e }: a
--- number (bools are 0 and 1), and how far the library may be off; 0 where every bit is determined.
--- Ops that IEEE rounds correctly keep 0. A view says where in its source a position lies;
--- reductions fold rows two by two.
--- what flame has; methods of values. wide: floats are not rounded
+-- number (bools are 0 and 1), and the largest error that the library may have; 0 where every bit is
+-- determined. Results of ops that IEEE 754 rounds correctly keep 0. A view maps its positions to
+-- positions of its source; reductions fold rows pair by pair. O: the names of flame; X: methods of
+-- values. wide: floats are not rounded
 local O, X = { wide = false }, {}
 local huge, abs, max = math.huge, math.abs, math.max
 
@@ -72,7 +72,7 @@ local ULPS = { rsqrt = 1, exp = 3, log = 3, sin = 3, cos = 3, tanh = 6, sigmoid 
   atan2 = 3, floordiv = 1 }
 local names, ops = setmetatable({ rint = O.rint }, { __index = math }), {}
 function names.int(x) return math.type(x) == "integer" end
--- x made r: zeros keep x's sign
+-- r, the rounded x, with x's sign where it is zero
 function names.whole(x, r) return names.int(x) and x or r == 0 and x * 0.0 or r * 1.0 end
 for result, list in pairs(TEXTS) do
   for name, text in pairs(list) do
@@ -82,17 +82,19 @@ for result, list in pairs(TEXTS) do
   end
 end
 O.types, O.ops = types, ops
---- Do the operands of a % b move over a multiple of b? The ends of their intervals do not show it.
+--- Do the operands of a % b move over a multiple of b? Then the result jumps inside the interval,
+--- which its ends do not show.
 function ops.mod.wild(a, b)
   return a[2] + b[2] > 0 and a[2] + abs(a[1] / b[1]) * b[2] > abs(b[1]) / 4
 end
---- Or does a move over more than a part of a period?
+--- Is a's interval more than a part of a period?
 local function turns(a) return a[2] > 0.5 end
 ops.sin.wild, ops.cos.wild = turns, turns
 
--- ---- cells: f of them is off by the sum over the operands of how far each moves it, at the ends
--- of its interval, at zero, and where it may change places with the next; and by rounding, if that
--- is not sure
+-- ---- cells --------------------------------------------------------------------------------------
+-- The error of f is the sum over its operands of the largest change of f when the operand moves
+-- within its interval (its ends, zero, the value of the next operand), and that of rounding where
+-- this is not determined.
 local function map(list, f)
   local t = {}
   for k, v in ipairs(list) do t[k] = f(v, k) end
@@ -119,11 +121,11 @@ local function cell(dtype, f, ulps, cells, wild)
   return { held,
     t.eps and n > 0 and y == y and spread + 2 * n * (t.eps * abs(held) + t.tiny) or spread }
 end
---- The op that folds a row two by two, and what reductions put before the row.
+--- For each reduction the op that folds a row pair by pair, and the start value.
 O.folds = { sum = { ops.add, 0 }, prod = { ops.mul, 1 }, any = { ops.logical_or, 0 },
   all = { ops.logical_and, 1 }, amax = { ops.maximum, -huge }, amin = { ops.minimum, huge },
   argmax = { ops.maximum, -huge }, argmin = { ops.minimum, huge } }
-function O.fold(name, row, dtype)                       -- from row[0], if that is there
+function O.fold(name, row, dtype)                       -- begins with row[0] where it exists
   local y, k, doubt = row[0] or row[1], 1, 0
   local size = abs(y[1])
   for i = row[0] and 1 or 2, #row do
@@ -137,7 +139,7 @@ function O.fold(name, row, dtype)                       -- from row[0], if that 
   if y == row[1] then return y end
   if (name == "sum" or name == "prod") and O.is_float(dtype) and #row > 2 and size > 0
       and abs(y[1]) < huge then
-    -- in any order, in registers
+    -- summed in any order, without rounding to the dtype in between
     y[2] = y[2] + #row * (types[dtype == "f64" and "f64" or "f32"].eps * size + types.f32.tiny)
   end
   return cell(dtype, function(a) return a end, 0, { y })
@@ -326,7 +328,7 @@ X.softmax = in_f32(function(x, d, logarithm)
   return logarithm and z - s:log() or z:exp() / s
 end)
 function X.log_softmax(x, d) return x:softmax(d, true) end
-X.layer_norm = in_f32(function(x, _, w, b)              -- programs give the last axis
+X.layer_norm = in_f32(function(x, _, w, b)              -- random programs use the last axis only
   local c = x - x:mean(#x.shape, { keepdim = true })
   local y = c * (c:square():mean(#x.shape, { keepdim = true }) + 1e-5):rsqrt()
   y = w and y * w or y
@@ -337,10 +339,10 @@ O.cross_entropy = in_f32(function(x, ids, options)
   return options.reduction == "none" and y or y[options.reduction](y)
 end)
 X.silu = in_f32(function(x) return x * x:sigmoid() end)
---- Gelu in its tanh form.
+--- The argument of the sigmoid in the tanh form of gelu.
 local function gate(a) return (a * a * 0.07135481627260025 + 1.5957691216057308) * a end
 X.gelu = in_f32(function(x) return x * apply(x.dtype, gate, { ulps = 3 }, x):sigmoid() end)
---- (…, i, k, 1) times (…, 1, k, j), rounded or not, summed over k.
+--- (…, i, k, 1) times (…, 1, k, j), summed over k.
 X.matmul = in_f32(function(a, b)
   local p, q = #a.shape > 1 and a or a:unsqueeze(1),
     #b.shape > 1 and b:to(a.dtype) or b:to(a.dtype):unsqueeze(2)
@@ -367,7 +369,7 @@ function O.embedding(ids, w)
     :reshape(with(ids.shape, #ids.shape + 1, w.shape[2]))
 end
 
--- ---- beginnings: given, random ------------------------------------------------------------------
+-- ---- leaves: given, random ---------------------------------------------------------------------
 function O.leaf(s)
   return value(s.shape, s.dtype, function(ix) return { O.hold(s.dtype, at(s.data, ix)), 0 } end)
 end
@@ -377,7 +379,8 @@ function O.philox(counter, high, key)
   local M = 0xffffffff
   local a, b, x, y, k0, k1 = counter & M, counter >> 32, high & M, high >> 32, key & M, key >> 32
   for _ = 1, 10 do
-    local p, q = 0xD2511F53 * a, 0xCD9E8D57 * x                   -- 64 bits, wrapping is exact here
+    -- the bits of these 64-bit products are exact
+    local p, q = 0xD2511F53 * a, 0xCD9E8D57 * x
     a, b, x, y = (q >> 32) ~ b ~ k0, q & M, (p >> 32) ~ y ~ k1, p & M
     k0, k1 = (k0 + 0x9E3779B9) & M, (k1 + 0xBB67AE85) & M
   end
@@ -404,7 +407,7 @@ for kind in ("rand randn randint"):gmatch "%a+" do
       -- the method of Box and Muller makes two numbers from two words
       local y = radius * (k % 2 == 0 and math.cos(turn) or math.sin(turn))
       -- The tolerance grows as the radius falls: the logarithm is then of a number just below 1,
-      -- which f32 knows to 2^-24 only.
+      -- which has an error of 2^-24 in f32.
       return { O.hold("f32", y), 2^-20 * (1 + abs(y)) + 2^-23 / radius }
     end)
   end

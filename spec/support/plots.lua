@@ -1,5 +1,5 @@
--- One small plot of each kind, made of numbers that are the same everywhere: spec/golden/plot has
--- what they look like as SVG and PNG. Run as a program with a folder, it writes them there.
+-- One small plot of each kind, of numbers that are the same on every machine: spec/golden/plot has
+-- the plots as SVG and PNG. Run as a program with a folder, it writes them there.
 local flame = require "flame"
 local plot = require "flame.plot"
 
@@ -14,7 +14,7 @@ local function spread(n, step)
   for i = 1, n do out[i] = i * step % 1 end
   return out
 end
--- Sums of twelve such numbers, less six.
+-- Sums of twelve such numbers minus six: about normally distributed.
 local function bell(n)
   local out = {}
   for i = 1, n do

@@ -1,9 +1,9 @@
 --- Random programs (programs.lua): run, compared, made smaller.
 --
--- run(program, mode) runs one on the library under a budget and a collector mode, and gives the
--- values read. check(program, modes) runs all modes, wants the same bits from each, and values
+-- run(program, mode) runs one on the library under a budget and a collector mode, and returns the
+-- values read. check(program, modes) runs all modes, requires the same bits from each, and values
 -- within the oracle's bounds; where the default device is not the CPU, it compares with the CPU as
--- well. shrink(program, fails) drops steps while it fails.
+-- well. shrink(program, fails) drops steps while the program still fails.
 local flame = require "flame"
 local P = dofile("spec/support/programs.lua")
 local O, generator, internal = P.oracle, P.generator, flame.internal
@@ -15,7 +15,7 @@ local function take(vars, k)
   if x == nil then error("variable " .. tostring(k) .. " is gone", 0) end
   return x
 end
---- A leaf of a long program with its axis of that length.
+--- A leaf of a long program, its axis LONG stretched to the program's length.
 local function stretched(s)
   local r, shape = generator(s.seed), {}
   for d, n in ipairs(s.shape) do shape[d] = n == P.LONG and s.long or n end
@@ -50,7 +50,7 @@ end
 local give_up = R.eval
 function R.eval(s, _, vars, mode)
   give_up(s, nil, vars)
-  -- op by op all is made already
+  -- with a budget of 1 each op is already evaluated
   if mode.collector ~= "stop" and mode.budget > 1 then collectgarbage() end
   local list = {}
   for i, k in ipairs(s.list) do list[i] = take(vars, k) end
@@ -75,22 +75,23 @@ function R.refuse(_, x)
   end
 end
 function R.late(s, x, vars)
-  local ok, bad = pcall(function()      -- where the window is cut early, the next op raises
+  local ok, bad = pcall(function()      -- the next op raises where the window was cut before it
     return (x:index_select(s.d, flame.tensor({ 1, s.at }, { dtype = "i64" })) * 2):sum()
   end)
   if not ok and not tostring(bad):find("out of range", 1, true) then error(bad, 0) end
   if ok and s.keep then vars.bad[#vars.bad + 1] = bad end
 end
 function R.missed(s, x, vars)
-  vars.missed = vars.missed + 1         -- a read will say so
+  vars.missed = vars.missed + 1         -- a later read raises the error
   local ids = flame.tensor({ 1, s.at }, { dtype = "i64" })
   if not s.add or x.dtype == "bool" then x[ids] = x.dtype == "bool" or 1 return end
   local ones = flame.ones({ 2, table.unpack(x.shape, 2) }, { dtype = x.dtype })
   local ok, why = pcall(function() x:copy_(x + flame.zeros_like(x):index_add(1, ids, ones)) end)
-  -- where the window is cut early, the value has failed before it is written
+  -- where the window was cut before the write, the value has failed already
   if not ok and not tostring(why):find("out of range", 1, true) then error(why, 0) end
 end
---- f(), again where it raised what missed writes left behind: once for the windows that held them.
+--- Calls f(), and again where it raised the error of a missed write: at most once for each window
+--- that had such writes.
 local function told(vars, f)
   local ok, y = pcall(f)
   while not ok and vars.missed > 0 and tostring(y):find("out of range", 1, true) do
@@ -111,7 +112,7 @@ R["error"] = function(s, x)
 end
 function R.backward(s, x) x:backward(nil, { retain_graph = s.retain }) end
 
---- { bytes, shape text, dtype } of a tensor, and its table where 'full'.
+--- { bytes, shape as text, dtype } of a tensor, with 'full' also its nested table.
 local function snapshot(x, full)
   local t = { dtype = x.dtype, shape = x.shape, bytes = x:detach():bytes() }
   if full then t.v = #t.shape == 0 and x:item() or O.numel(t.shape) == 0 and {} or x:totable() end
@@ -218,10 +219,11 @@ local function outside(got, want)
   end
 end
 
--- What may have other bits on another device: sums and products of floats, since the devices add
--- in different orders; matrix products; f64's elementary functions, which are the platform's; and
--- all that is made of these. Everything else has the same bits (docs/accuracy.md): functions of the
--- other floats, integers, views, random numbers, scattered sums (in the order of the positions).
+-- Ops whose bits may differ on another device: sums and products of floats, since the devices add
+-- in different orders; matrix products; f64's elementary functions, which are the platform's.
+-- Values computed from theirs may differ as well. Everything else has the same bits
+-- (docs/accuracy.md): functions of the other floats, integers, views, random numbers, scattered
+-- sums (in the order of the positions).
 local ORDERS = { sum = true, prod = true, mean = true, var = true }
 local ELEMENTARY = { exp = true, log = true, sin = true, cos = true, tanh = true, sigmoid = true,
   pow = true, atan2 = true }
@@ -235,7 +237,8 @@ local function may_differ(s, vars, loose)
   for _, k in ipairs(s.list or {}) do if loose[k] then return true end end
   return false
 end
---- The oracle's values in the order of run's log; and for each whether devices may differ in it.
+--- The oracle's values in the order of run's log, and for each whether its bits may differ between
+--- devices.
 function P.expect(program)
   local vars, loose, log, differs = {}, {}, {}, {}
   local function note(k) log[#log + 1], differs[#log + 1] = vars[k]:clone(), loose[k] or false end
@@ -296,7 +299,8 @@ local function numbers(x)
   walk(x.v)
   return list
 end
---- Gradients against central differences at two widths; where the two disagree, nothing is checked.
+--- Compares gradients with central differences of two widths, except where the two differences
+--- disagree.
 function P.check_gradients(program, log, r)
   for _, s in ipairs(program.steps) do
     local g = s.grad and log.grads[s.o]
@@ -322,8 +326,8 @@ function P.check_gradients(program, log, r)
 end
 
 local function near(a, b, bound) return a == b or a ~= a and b ~= b or math.abs(a - b) <= bound end
---- nil, or where two devices' values differ: in a bit, or where bits may differ by more than the
--- oracle's bound; gradients by more than their dtype allows.
+--- nil, or where the values of two devices differ: in a bit; where bits may differ, by more than
+--- the oracle's bound; gradients by more than their dtype allows.
 local function compare_devices(here, there, want, differs, program)
   if here.n ~= there.n then return ("cpu: %d values read, %d here"):format(there.n, here.n) end
   for i = 1, here.n do
@@ -340,7 +344,7 @@ local function compare_devices(here, there, want, differs, program)
       P.counts.near = (P.counts.near or 0) + 1
     else P.counts.same = (P.counts.same or 0) + 1 end
   end
-  if program.mixed then return nil end    -- sums in bf16 that cancel have no bound worth asking for
+  if program.mixed then return nil end    -- sums in bf16 that cancel have no useful bound
   for k, x in pairs(here.grads) do
     if not there.grads[k] then return ("cpu: no gradient of %d"):format(k) end
     local p, q, largest = numbers(x), numbers(there.grads[k]), 1
@@ -355,7 +359,7 @@ local function compare_devices(here, there, want, differs, program)
   end
 end
 
---- The device that programs are run on as well, to compare; nil: none.
+--- A second device on which programs are run for comparison; nil: none.
 P.second = flame.default_device() ~= "cpu" and "cpu" or nil
 P.counts = {}
 --- nil, or why the program fails. modes: list of { budget =, collector = }.
@@ -372,7 +376,7 @@ function P.check(program, modes, no_oracle)
     if bad then return bad end
   end
   if no_oracle then return nil end
-  local expected, differs = program.expected, nil       -- values are not changed once they are made
+  local expected, differs = program.expected, nil       -- the oracle's values do not change
   if P.second or not expected then expected, differs = P.expect(program) end
   if P.second then
     local device = flame.default_device()
@@ -391,7 +395,8 @@ function P.check(program, modes, no_oracle)
 end
 
 local BUDGETS, COLLECTORS = { 1, 7, 1 << 20 }, { "stop", "generational", "incremental" }
---- Each budget once and each collector mode once, in turn all nine pairs.
+--- Three pairs that have each budget once and each collector mode once; seeds take turns through
+--- all nine pairs.
 function P.modes_of(seed)
   local modes = {}
   for i, budget in ipairs(BUDGETS) do
@@ -399,8 +404,9 @@ function P.modes_of(seed)
   end
   return modes
 end
---- nil, or why program 'seed' of mixed dtypes fails, with the smallest program that does. Of eight
--- in a row one is long and two end in backward. Op by op, and planned: whole or cut somewhere.
+--- nil, or why program 'seed' of mixed dtypes fails, with the smallest program that still fails. Of
+--- eight seeds in a row one makes a long program and two make programs that end in backward. Each
+--- is run op by op and planned, as one window or cut somewhere.
 function P.check_mixed(seed, counts)
   local program = P.mix(seed, seed % 8 == 1 or seed % 8 == 5, seed % 8 == 3)
   local budget, collector = ({ 7, 1 << 20, 20, 1 << 20 })[(seed >> 3) % 4 + 1],
@@ -418,7 +424,7 @@ end
 
 -- ---- smaller ------------------------------------------------------------------------------------
 local READS = { "a", "b", "c", "i", "w" }
---- The program without step 'out' and without all that needs what it made.
+--- The program without step 'out' and without the steps that need its result.
 local function without_step(program, out)
   local gone, steps = {}, {}
   for k, s in ipairs(program.steps) do

@@ -1,8 +1,9 @@
---- Steps of random programs that a planner may make one kernel: slices of values along an axis,
--- each worked on, joined again along some axis, and read by slices; some written over with each
--- other's slices ('siblings'). And writes that wait for each other ('crossed'): of two arrays that
--- are evaluated one is written, then the other with what the first held, where something that
--- checks positions has to come before both. 'tools': what programs.lua draws with.
+--- Steps of random programs from which a planner may make one kernel ('siblings'): values are cut
+--- into slices along an axis, each slice is computed with, the results are joined again along some
+--- axis, and slices of the join are read; some are overwritten with slices of each other. And
+--- writes that wait for each other ('crossed'): two evaluated arrays, of which one is written and
+--- then the other with the old values of the first, while a kernel that checks positions has to run
+--- before both. 'tools': the functions with which programs.lua draws.
 return function(tools)
   local O, pick, x_of = tools.O, tools.pick, tools.x_of
 
@@ -38,7 +39,7 @@ return function(tools)
     return p
   end
 
-  --- Slices of the joined value, with each other and summed.
+  --- Slices of the joined value, combined with each other and summed.
   local function read(g, y, d)
     local r, n = g.r, x_of(g, y).shape[d]
     for _ = 1, r.int(0, 4) do
@@ -76,7 +77,8 @@ return function(tools)
     end
     if x_of(g, y).shape[along] > 0 then read(g, y, along) end
     if r.chance(0.5) then return { f = "del", a = y } end
-    if r.chance(0.4) then                    -- written over: the parts of a target from a target
+    -- in place: the parts of a target are computed from a target
+    if r.chance(0.4) then
       local t = tools.target(g, function(v)
         local u = x_of(g, y)
         return v.dtype ~= "bool" and same_shape(v, u) and O.promote(v, u) == v.dtype
@@ -86,7 +88,7 @@ return function(tools)
     return nil
   end
 
-  --- A slice of a, or a sum of it with another, and a target of that shape.
+  --- A slice of a, or its sum with another slice, and a target of the same shape.
   local function old_value(g, a)
     local r, x = g.r, x_of(g, a)
     local d = #x.shape > 0 and r.int(1, #x.shape)

@@ -1,6 +1,6 @@
---- What the steps of random programs (programs.lua) do, in terms of flame's names alone: steps(lib)
--- gives the functions that take them, run[s.f](s, x, vars, mode), on the library or on the oracle.
--- x is the variable s.a; the result is that of the variable s.o.
+--- What the steps of random programs (programs.lua) do, using only functions with flame's names:
+-- steps(lib) gives the functions that take them, run[s.f](s, x, vars, mode), on the library or on
+-- the oracle. x is the value of variable s.a; the result is the value of variable s.o.
 local function take(vars, k)
   local x = vars[k]
   if x == nil then error("variable " .. tostring(k) .. " is gone", 0) end

@@ -1,9 +1,9 @@
 --- Random programs.
 --
--- A program is data, a list of steps { f =, o =, a =, … } over numbered variables; f says what
--- is done, o which variable gets the result, a b c i list which it reads. make(seed) draws one,
--- running the oracle along the way, so that every step is legal and its result well conditioned.
--- program_run.lua runs and compares them.
+-- A program is data, a list of steps { f =, o =, a =, … } over numbered variables; f is the name of
+-- the step, o the variable that gets the result, a, b, c, i and list the variables that it reads.
+-- make(seed) draws one, running the oracle along the way, so that every step is legal and its
+-- result well conditioned. program_run.lua runs and compares them.
 --
 -- Three sorts. make(seed): many ops, errors, branches and draws of random numbers. make(seed,
 -- dtype): one float dtype, ends in backward. mix(seed, smooth, long): casts, reductions and row
@@ -29,7 +29,7 @@ local run = dofile("spec/support/program_steps.lua")(O)
 run.leaf = O.leaf
 local P = { oracle = O }
 
---- Takes one step on the oracle; steps that only the library can take change nothing.
+--- Runs one step on the oracle; steps that exist for the library alone change nothing.
 function P.step(vars, s)
   -- a write is not seen through other handles, and an oracle's function may return its operand
   if s.f == "set" or s.f == "inplace" then vars[s.a] = vars[s.a]:clone() end
@@ -40,7 +40,7 @@ end
 -- ---- chance ----------------------------------------------------------------------------------
 --- splitmix64: independent of the host's math.random.
 local function generator(seed)
-  -- apart from the next seed's
+  -- far from the state of the next seed
   local s = (seed * 0xD1342543DE82EF95 ~ seed >> 7) * 0xAF251AF3B0F025B5
   local function bits()
     s = s + 0x9E3779B97F4A7C15
@@ -74,12 +74,13 @@ local function random_shape(r, rank)
   return shape
 end
 
---- Sizes of a mixed program: rows and columns shorter and longer than what loops take at a time.
+--- Sizes of mixed programs: rows and columns shorter and longer than the blocks of the library's
+--- loops.
 local BASES = { { 5 }, { 17 }, { 65 }, { 130 }, { 2, 4 }, { 3, 5 }, { 4, 7 }, { 2, 16 }, { 5, 17 },
   { 17, 3 }, { 2, 64 }, { 2, 65 },
   { 65, 2 }, { 1, 70 }, { 2, 3, 4 }, { 3, 2, 17 }, { 2, 5, 1, 3 }, { 4, 1, 9 } }
 
---- A long program is drawn with the axis of size LONG, which is then that long.
+--- A long program is drawn with an axis of size LONG, which run stretches to one of these lengths.
 local LONG, LENGTHS = 9, { 63, 64, 65, 100, 1023, 1024, 1025, 2065, 5000 }
 local LONG_BASES = { { 9 }, { 2, 9 }, { 3, 9 }, { 9, 2 }, { 9, 5 }, { 2, 9, 3 }, { 2, 3, 9 } }
 
@@ -114,8 +115,8 @@ local function add_leaf(g, shape, dtype, f)
     data = nested(shape, f or function() return random_element(g.r, dtype, g.wild) end) }
 end
 
---- A leaf of a long program: the axis of size LONG becomes as long as the
---- program says, with data of a separate seed.
+--- A leaf of a long program: its axis of size LONG gets the program's length, and its data come
+--- from a separate seed.
 local function stretch(g, s)
   if not g.long then return end
   s.long, s.seed = g.long, g.r.int(1, 1 << 30)
@@ -147,7 +148,7 @@ function M.leaf(g)
   return s
 end
 
---- A live variable that 'ok' likes, or nil.
+--- A live variable for which ok(…) is true, or nil.
 local function pick(g, ok)
   local list = {}
   for k, x in pairs(g.vars) do if not ok or ok(x, k) then list[#list + 1] = k end end
@@ -168,7 +169,7 @@ local function fits(kind, dtype)
   return kind == "S" or kind == "T" or kind == "F" or kind == "N" and dtype ~= "bool"
     or kind == "I" and not is_float(dtype)
 end
---- Is v far from jumps of the derivative and ends of the domain? For programs with gradients.
+--- For programs with gradients: is v far from jumps of the derivative and from ends of the domain?
 local SMOOTH = {
   abs = function(v) return math.abs(v) > 1e-3 end, relu = function(v) return math.abs(v) > 1e-3 end,
   sqrt = function(v) return v > 0.05 end, rsqrt = function(v) return v > 0.05 end,
@@ -294,15 +295,15 @@ function M.red(g)
   end
   if op == "prod" and not all(x, function(v) return math.abs(v) < 8 end) then return nil end
   if g.smooth and op:find "^am" and not distinct(x) then return nil end
-  if op == "var" then                  -- one element: 0 / 0, told apart elsewhere
+  if op == "var" then                  -- one element: 0 / 0, which other specs test
     local n = s.axes and 1 or O.numel(x.shape)
     for _, d in ipairs(s.axes or {}) do n = n * x.shape[d] end
     if n < 2 then return nil end
   end
   return s
 end
---- What mixed precision does: a narrow value made f32 and reduced, the cast
---- one still there for others.
+--- As in mixed precision: a narrow value is cast to f32 and reduced, while other steps read the
+--- cast value, too.
 function M.widened(g)
   local a = pick(g, function(x)
     return O.types[x.dtype].top and #x.shape > 0 and O.numel(x.shape) > 0
@@ -578,7 +579,7 @@ function M.branch(g)
   return { f = "branch", a = a, b = b, c = c, thr = g.r.int(-2, 3) }
 end
 
---- Something that may be written: no view; in a gradient program no leaf.
+--- A variable that may be written: not a view, and in programs with gradients not a leaf.
 local function target(g, ok)
   return pick(g, function(x, k)
     return not g.view[k] and not g.tracked_leaf[k] and (not ok or ok(x))
@@ -631,7 +632,8 @@ M["error"] = function(g)
   local a = pick(g)
   return a and { f = "error", a = a, how = g.r.int(1, 4) }
 end
---- A value that can not be had, since a position is out of range; the rest must not notice.
+--- A value whose evaluation fails because a position is out of range; all others must be
+--- unaffected.
 function M.late(g)
   local a = row_of(g)
   if not a then return nil end
@@ -640,15 +642,16 @@ function M.late(g)
   return { f = "late", a = a, d = d, at = g.r.chance(0.5) and 0 or x.shape[d] + g.r.int(1, 3),
     keep = g.r.chance(0.6) }
 end
---- A write at a position out of range: the target stays what it was, and what follows goes on from
--- that; the next read says so once. Not where gradients are asked for: they would rest on it.
+--- A write at a position out of range: the target keeps its value, with which later steps continue,
+--- and the next read raises the error once. Not in programs with gradients, which would depend on
+--- it.
 function M.missed(g)
   local a = not g.smooth and target(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 end)
   return a and { f = "missed", a = a, at = x_of(g, a).shape[1] + g.r.int(1, 3),
     add = g.r.chance(0.3) }
 end
---- Several values evaluated together; most of the others are given up before, so that they are made
---- on the way or not at all.
+--- Several values evaluated together; most of the other variables are dropped before, so that they
+--- become intermediates or are not computed at all.
 function M.eval(g)
   local s, wanted = { f = "eval", list = {}, drop = {} }, {}
   for _ = 1, g.r.int(1, 4) do
@@ -696,11 +699,11 @@ local function drawn_by(weights)
   return names
 end
 local NAMES, MIXED_NAMES, LONG_NAMES = drawn_by(WEIGHTS), drawn_by(MIXED), drawn_by(LONGER)
---- Views whose steps hold sizes.
+--- Views whose steps contain sizes.
 local SIZED = { reshape = true, slice = true, expand = true, select = true, narrow = true }
 
---- Is the result known well enough to be worth comparing? In mixed programs a
---- few roundings to bf16 are.
+--- Is the oracle's error bound small enough for a useful comparison? In mixed programs it may be a
+--- few roundings to bf16.
 local function sound(g, y)
   local part, least = g.base and 0.06 or 1e-2, g.base and 0.02 or 1e-3
   for _, p in ipairs(O.flat(y)) do
@@ -719,7 +722,8 @@ local function too_long(y)
   for _, size in ipairs(y.shape) do n = n + (size == LONG and 1 or 0) end
   return n > 1
 end
---- Append a step: numbered, run by the oracle, taken back when its result is not sound.
+--- Numbers and appends a step and runs it on the oracle; removes it again when its result is not
+--- sound.
 local function append(g, s)
   local n = #g.program.steps
   s.o = s.o or g.next
@@ -749,8 +753,8 @@ local function append(g, s)
   return s.o
 end
 
---- What draws the program: its chance, the oracle's variables by number, and
---- which are views, tracked and leaves.
+--- The state in which a program is drawn: its random numbers, the oracle's variables by number, and
+--- which of them are views, tracked or leaves.
 local function maker(program)
   local r = generator(program.seed)
   local g = { r = r, vars = {}, reads = {}, view = {}, tracked_leaf = {}, leaf = {}, next = 1,
@@ -791,8 +795,8 @@ local function numbered(vars)
   return order
 end
 --- A mixed program; smooth: one that ends in backward; long: one whose rows or columns are so long
--- that they are made in pieces. No oracle is asked about a long one: it is drawn with LONG for the
--- length.
+-- that they are made in pieces. Long programs are not compared with the oracle: it runs them with
+-- LONG as the length.
 function P.mix(seed, smooth, long)
   local g = maker { seed = seed, mixed = true, smooth = smooth or false, long = long, steps = {} }
   local r = g.r
@@ -824,7 +828,7 @@ function P.mix(seed, smooth, long)
   return g.program
 end
 
---- Eight to twenty elementwise ops in a row, nothing read between: a budget of 7 cuts it.
+--- Eight to twenty elementwise ops in a row without a read in between: a budget of 7 cuts them.
 function P.chain(g)
   local a = pick(g, function(x) return float(x) end)
   for _ = 1, a and g.r.int(9, 20) or 0 do
@@ -836,7 +840,7 @@ function P.chain(g)
   end
 end
 
---- A loss of all float values that are left, backward from it once or twice.
+--- A loss of all float values that are alive, and one or two calls of backward on it.
 function P.finish(g)
   local losses = {}
   for _ = 1, g.r.chance(0.3) and 2 or 1 do
@@ -859,7 +863,7 @@ function P.finish(g)
   g.program.losses = losses
 end
 
---- Adds to 'counts' what the program holds of the kinds that a run must hold.
+--- Counts in 'counts' the steps of each kind that the programs of a run must include.
 function P.count(program, counts)
   local function hit(name) counts[name] = (counts[name] or 0) + 1 end
   local group, uses, stale, chain, pending, last = {}, {}, {}, 0, false, nil
@@ -936,7 +940,7 @@ local function copy(t)
   for k, v in pairs(t) do u[k] = copy(v) end
   return u
 end
---- The same program with other float numbers: its windows are the same, so are its plans.
+--- The same program with other float numbers: its windows and plans are the same.
 function P.other_numbers(program)
   local twin = copy(program)
   for _, s in ipairs(twin.steps) do
@@ -944,7 +948,8 @@ function P.other_numbers(program)
   end
   return twin
 end
---- The same program with its slices taken backwards: same ops, shapes and inputs, other plans.
+--- The same program with its slices in reverse order: the same ops, shapes and inputs, but other
+--- plans.
 function P.other_slices(program)
   local twin, changed = copy(program), false
   for _, s in ipairs(twin.steps) do

@@ -3,9 +3,9 @@
 -- {status =, [rank] = what that rank printed}. The script has flame, distributed (init is done,
 -- with a time limit of 20 s), r and n. grace: seconds that mpirun gives ranks from SIGTERM to
 -- SIGKILL when one has ended. signal(folder) is called while the ranks run: each has written its
--- process id to folder/RANK.pid. ranks.there: is there an mpirun? With FLAME_DEVICE=cuda each rank
--- has its own GPU, and that arrays go over the host, where there are fewer, is left out, unless
--- 'all' is asked for.
+-- process id to folder/RANK.pid. ranks.there: is mpirun installed? With FLAME_DEVICE=cuda each rank
+-- has its own GPU; where there are fewer GPUs than ranks, arrays go over the host, and the message
+-- about this is removed from the output, unless 'all' is given.
 local program = dofile("spec/support/interpreter.lua")
 
 local PRELUDE = [[
@@ -33,13 +33,13 @@ local function command(count, o)
   local run = ("env %s %s train.lua"):format(o.with or "FLAME_THREADS=1",
     program:find("^/") and program or "$TOP/" .. program)
   if o.by ~= "tcp" then
-    -- ob1 is what serves on one host: others are not tried first
+    -- ob1 is the right one on a single host: without this others are tried first
     return ([[OMPI_MCA_pml=ob1 OMPI_MCA_odls_base_sigkill_timeout=%d timeout -k 5 100 mpirun --allow-run-as-root ]]
       .. [[--oversubscribe -n %d sh -c 'echo $$ >$((OMPI_COMM_WORLD_RANK + 1)).pid; exec %s ]]
       .. [[>$((OMPI_COMM_WORLD_RANK + 1)).out 2>&1' >mpirun.out 2>&1 </dev/null]]):format(
       o.grace or 0, count, run)
   end
-  -- as torchrun starts them; a port that is taken is no matter, the next ones are tried
+  -- as torchrun starts them; if the port is in use, the following ones are tried
   local port = 20000 + (ranks.started * 37 + os.time() * 101) % 20000
   ranks.started = ranks.started + 1
   return ([[bad=0; for k in $(seq 1 %d); do TORCHELASTIC_RUN_ID=$PWD MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=$((k - 1)) ]]

@@ -1,5 +1,5 @@
--- A shrunken tour of every kind of step, for compute-sanitizer (tools/gpu-sanitize): small
--- shapes that no block size divides. Prints "done" when all ran and the numbers are finite.
+-- Every kind of step once, for compute-sanitizer (tools/gpu-sanitize), with small shapes that no
+-- block size divides. Prints "done" when all ran and the numbers are finite.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 flame.default_device(arg and arg[1] or "cuda")
@@ -32,7 +32,8 @@ local z = flame.zeros(6, 6)
 z[{ { 2, 4 }, { 1, 5 } }] = flame.ones(3, 5)
 read(z)
 
--- Nothing may be read where no elements are; a position there is reported, and the device goes on.
+-- A kernel may not read from a tensor without elements: a position in it is reported, and the
+-- device remains usable.
 local function none(...) return flame.zeros({ ... }) end
 local function at(...) return flame.ones({ ... }, { dtype = "i64" }) end
 local function look(x) flame.eval(x) x:totable() end

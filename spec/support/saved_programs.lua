@@ -1,11 +1,11 @@
---- Functions to be exported: of each the weights, its example inputs, and inputs of later runs.
--- Also the cases of spec/golden/programs (one file each, of the format that was current).
+--- Functions to export, each with its weights, example inputs, and inputs of later runs. They are
+--- also the cases of spec/golden/programs (a file for each, in the format of its time).
 local flame = require "flame"
 local nn, optim = flame.nn, flame.optim
 
 local cases = {}
 
---- make() -> f, inputs and options of the export; more() -> inputs of a run; runs: how many.
+--- make() -> f, inputs and options of the export; more() -> inputs of a run; runs: number of runs.
 local function case(name, make, more, runs)
   cases[#cases + 1] = { name = name, runs = runs or 2, more = more,
     make = function()
@@ -37,7 +37,8 @@ case("cnn", function()
   return function(x) return net(x) end, { flame.randn(3, 2, 8, 8) }
 end, function() return flame.randn(3, 2, 8, 8) end, 3)
 
--- A decoder of one block: keys and values go into caches at a position that is a tensor too.
+-- A decoder of one block: keys and values are written into caches at a position that is also a
+-- tensor.
 case("cache", function()
   local T, D, H = 6, 8, 2
   local wte, norm = nn.Embedding(10, D), nn.LayerNorm(D)
@@ -82,7 +83,7 @@ case("kernels", function()
   end, { flame.randn(40), sizes = { { x = { 7 } }, { x = { 300 } } } }
 end, function(k) return flame.randn(({ 7, 40, 300 })[k]) end, 3)
 
--- Gradients of kernels that are summed in a fixed order: at elements, and once a block.
+-- Kernels with sums in a fixed order in their gradients: one per element, and one per block.
 local SUMS = [[
 __global__ void scale(float *y, const float *x, const float *w, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -121,7 +122,7 @@ local function training(make)
       return loss:detach()
     end
     local x, y = flame.randn(6, 5), flame.randn(6, 1)
-    step(x, y)                                              -- makes what it makes once
+    step(x, y)                                              -- makes the state that is made once
     return step, { x, y }
   end
 end

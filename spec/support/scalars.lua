@@ -1,13 +1,13 @@
---- What ops make of single numbers, in plain Lua and in f64: the ops that random programs use are
--- the oracle's (oracle.lua), the others stand here by definitions (series, continued fractions,
--- recurrences) that share no code with the library. The walk over all ops and the random numbers
--- rest on them.
+--- Reference values of ops for single numbers, in plain Lua and in f64: the ops that random
+--- programs use are those of oracle.lua, the others are implemented here by definitions (series,
+--- continued fractions, recurrences) that share no code with the library. The specs of all ops and
+--- of random numbers use them.
 --
---   name = { f [, ulps = n] [, near = d] }
--- f takes Lua numbers: floats, or integers for the integer dtypes; bools are 0 and 1. ulps: how
--- many units in the last place the library may be off (0: every bit is determined). near: an
--- absolute allowance in units of 1 (where the result crosses 0). Tests give 0 or 1. An op without
--- an entry here fails the walk.
+---   name = { f [, ulps = n] [, near = d] }
+--- f takes Lua numbers: floats, or integers for the integer dtypes; bools are 0 and 1. ulps: the
+--- largest error that the library may have, in units in the last place (0: every bit is determined).
+--- near: an additional absolute error (where the result crosses 0). Comparisons give 0 or 1. An op
+--- without an entry here fails the specs.
 local oracle = require "spec.support.oracle"
 local huge, abs, exp, pi = math.huge, math.abs, math.exp, math.pi
 local function isint(x) return math.type(x) == "integer" end
@@ -71,7 +71,7 @@ local function erfc(x)
   if x >= 1 then return erfc_tail(x) end
   return 1 - erf(x)
 end
---- Newton on erf from Winitzki's start.
+--- Newton's method for erf, from Winitzki's approximation.
 local function erfinv(y)
   if abs(y) == 1 then return y * huge end
   local l = math.log(1 - y * y)
@@ -81,7 +81,7 @@ local function erfinv(y)
   for _ = 1, 4 do x = x - (erf(x) - y) * math.sqrt(pi) / 2 * exp(x * x) end
   return y == 0 and y or x
 end
---- Stirling above 12, the recurrence below; x > 0.
+--- For x > 0: Stirling's series above 12, the recurrence below.
 local function lgamma(x)
   local product = 1.0
   while x < 12 do
@@ -125,7 +125,7 @@ local function truth(b) return b and 1 or 0 end
 
 
 -- ---- unary, binary, ternary ---------------------------------------------------------------------
---- These, then the oracle's.
+--- The ops of this table, then those of the oracle.
 local function and_the_oracle(ops) return setmetatable(ops, { __index = oracle.ops }) end
 S.unary = and_the_oracle {
   cbrt = { cbrt, ulps = 3 }, exp2 = { function(x) return 2.0 ^ x end, ulps = 3 },
@@ -161,7 +161,7 @@ S.ternary = and_the_oracle {
   clamp = { function(x, low, high) return math.min(math.max(x, low), high) end } }
 
 -- ---- reductions: of a list ----------------------------------------------------------------------
---- empty: what an empty row gives; nil: it raises.
+--- empty: the value for an empty row; nil: an error.
 S.reduce = {}
 for name, start in pairs(oracle.folds) do
   local function fold(row)

@@ -1,5 +1,5 @@
--- The prompt on a terminal, for specs: spec/c/pty.c runs it on one, types, and says what the screen
--- shows. terminal.close() removes its folder.
+-- The prompt on a terminal, for specs: spec/c/pty.c runs it on an emulated terminal, types, and
+-- reports what the screen shows. terminal.close() removes its folder.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local function output_of(command)
@@ -28,7 +28,8 @@ local function read(name)
   return text
 end
 
---- What the steps write. o: cols, rows, env, arguments, home (else a fresh one)
+--- Runs the steps of spec/c/pty.c and returns their output. o: cols, rows, env, arguments, home
+--- (default: a new one)
 local function session(steps, o)
   o = o or {}
   write("steps", (o.first or "ready\n") .. steps .. "\n")
@@ -40,7 +41,7 @@ local function session(steps, o)
   return out
 end
 
---- Types the lines, an entry each, and gives the screen after them.
+--- Types the lines, each as one entry, and returns the screen after them.
 local function typed(lines, o)
   local steps = {}
   for i, line in ipairs(lines) do steps[i] = "send " .. line .. "\\r\nready" end

@@ -1,6 +1,6 @@
 local flame = require "flame"
 
---- Versors: products of random vectors, whose null generators are as random.
+--- Versors: products of random vectors, with random components also along the null generators.
 return function(A, many)
   local v
   for _ = 1, many do

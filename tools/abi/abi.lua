@@ -1,10 +1,10 @@
 --- abi write|check: the binary interface. tools/abi/list.txt lists every function of flame.h and
 -- flame_lua.h with the version that brought it, the libraries that have it and its prototype, and
 -- every public struct with the places of its fields. What is listed is never changed: 'write' adds
--- what is new, and refuses when a prototype has changed, a function is gone, or a struct is not
--- the old one with more behind it. From the list come the version scripts of the libraries
--- (tools/abi/*.map) and the table of functions for C modules (src/lua/flame_api.h). Run from the
--- top of the tree.
+-- new functions, and refuses when a prototype has changed, a function is gone, or a struct is not
+-- the old one with further fields at the end. From the list come the version scripts of the
+-- libraries (tools/abi/*.map) and the table of functions for C modules (src/lua/flame_api.h). Run
+-- from the top of the tree.
 local mode = arg[1] or "check"
 local list_name = "tools/abi/list.txt"
 
@@ -32,8 +32,8 @@ local function prototypes(name)
   return out
 end
 
---- The part of flame.h that libflame has not is between "not in libflame" and the next of its
--- parts.
+--- The functions that only libflame-full has: those between "not in libflame" and the next part of
+--- flame.h.
 local function full_names()
   local part = read("src/flame.h"):match("/%* <full> %*/(.-)/%* </full> %*/")
   local names = {}
@@ -54,7 +54,7 @@ local function functions()
   return out
 end
 
---- Public structs with the places of their fields, as a C compiler has them here.
+--- Public structs with the places of their fields, as the C compiler of this machine places them.
 local function structs()
   local text = read("src/flame.h"):gsub("/%*.-%*/", " ")
   local c = { "#include <stddef.h>", "#include <stdio.h>", "#include <flame.h>",
@@ -122,7 +122,7 @@ local function version()
   return "FLAME_" .. read("src/flame.h"):match('FLAME_VERSION "(%d+%.%d+)')
 end
 
---- The list with what the headers have more.
+--- The list with the additions of the headers.
 local function merged()
   local list, there = read_list(), {}
   for _, p in ipairs(functions()) do
@@ -168,7 +168,7 @@ local function merge_structs(list)
   end
 end
 
--- ---- what is made of it -------------------------------------------------------------------------
+-- ---- files made from the list ------------------------------------------------------------------
 
 local function text_of(list)
   local out = { head }

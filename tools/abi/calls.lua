@@ -1,6 +1,6 @@
 --- calls.lua header FILE: a C header by which the C tests note each call of flame.h that they make.
---- calls.lua tell FILE…: what was noted: each function must have been called rightly, with wrong
--- arguments, and, where it takes memory, with an allocation failing. See tools/abi/calls.
+--- calls.lua tell FILE…: checks the notes: each function must have been called correctly, with
+--- wrong arguments, and, where it takes memory, with an allocation failing. See tools/abi/calls.
 local mode = arg[1]
 
 local functions = {}
@@ -30,7 +30,7 @@ local function name_of(param)
   return param:match("%(%*([%w_]+)%)") or param:gsub("%[.-%]", ""):match("([%w_]+)$")
 end
 
--- What a call is: refused tells it from its result, or where there is none from its first argument.
+-- Classifies a call: refused() decides by its result, or by its first argument where it has none.
 local PRELUDE = [[
 /* Written by tools/abi/calls.lua. */
 #include "engine/engine.h"
@@ -83,7 +83,7 @@ static void see_write(void) {
 __attribute__((constructor)) static void see_begin(void) { atexit(see_write); }
 ]]
 
--- Those whose result does not tell by its type.
+-- Functions for which the result's type does not decide whether the call was refused.
 local REFUSED = { flame_open = "!r_ ? NO_MEMORY : r_->err.code != 0", flame_fail = "r_ != code",
   flame_dtype_name = "!*r_", flame_dtype_size = "r_ == 0", flame_values_free = "!v" }
 

@@ -1,4 +1,4 @@
---- highlight: code as HTML with a class for each kind of word: k keyword, b name of the language's
+--- highlight: code as HTML with a class for each kind of token: k keyword, b name of the language's
 -- library, s string, n number, c comment, o output (what stands behind "-->" on a page), p prompt.
 -- A string of Lua that holds a kernel is coloured as C.
 --
@@ -114,7 +114,7 @@ function ways.sh(lines)
     return before and escape(before) .. span("c", comment) or escape(line)
   end)
 end
---- What is typed at a prompt is Lua; the rest is what it answers.
+--- Input at a prompt is Lua; other lines are output.
 function ways.prompt(lines)
   return each_line(lines, function(line)
     local mark, typed = line:match("^(>>? ?)(.*)$")

@@ -213,7 +213,7 @@ local function words_of(block)
   return table.concat(out, "\n")
 end
 
---- What the rows of a table tell of: the first word of each first cell, "nn.Linear" of a call.
+--- The subjects of a table's rows: the first word of each first cell, "nn.Linear" of a call.
 local function terms_of(block, out)
   for _, row in ipairs(block.rows or {}) do
     out[#out + 1] = markdown.plain(row[1] or ""):match("^[%w_.:]+")
@@ -248,7 +248,7 @@ local function index()
   return "window.book = [\n" .. table.concat(rows, ",\n") .. "\n];\n"
 end
 
--- ---- all of it ----------------------------------------------------------------------------------
+-- ---- the site ----------------------------------------------------------------------------------
 
 local function name_of_language(path)
   local ending = path:match("%.(%w+)$")

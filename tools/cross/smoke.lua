@@ -1,6 +1,6 @@
--- smoke: does a build for another processor compute what it must? Run by tools/cross/aarch64 under
--- qemu; needs nothing but the interpreter. Values are worked out by plain Lua, or follow from each
--- other.
+-- smoke: does a build for another processor compute correctly? Run by tools/cross/aarch64 under
+-- qemu; needs nothing but the interpreter. Expected values are computed by plain Lua, or by other
+-- ops.
 local flame = require "flame"
 local passed, failed = 0, 0
 
@@ -46,7 +46,7 @@ for _, n in ipairs { 1, 2, 3, 5, 7, 17, 33, 65 } do
   check(worst < 1e-4, "matmul " .. n)
 end
 
---- Gradients against differences, through what networks are made of.
+--- Gradients against differences, for the parts of networks.
 local function slope(name, f, x)
   x = x:double():detach():requires_grad_()
   f(x):backward()
