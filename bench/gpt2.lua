@@ -5,8 +5,8 @@
 ---     [BUCKET ["wide"]]]]]]
 --- small: 2 layers of 32 and T = 16, for a specification. Under torchrun, mpirun or srun each rank
 --- has a batch of this size and its own GPU; wide: gradients are sent as f32. turns: for each line
---- "BATCH STEPS" of the standard input it measures the steps and prints a line with the milliseconds
---- of a step (bench/scaling.py).
+--- "BATCH STEPS" of the standard input it measures the steps and prints a line with the
+--- milliseconds of a step (bench/scaling.py).
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local distributed = require "flame.distributed"

@@ -5,7 +5,8 @@
 ---   oracle.read(text, is_tensor, args) -> number of the form, list of parameters (with n), or
 --- nil, why
 --
---- 'why' is "many", "type", "missing", "twice", "option" or "key" for one form, "forms" for several.
+--- 'why' is "many", "type", "missing", "twice", "option" or "key" for one form, "forms" for
+--- several.
 local oracle = {}
 
 local DTYPES = {}

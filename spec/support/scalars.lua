@@ -5,9 +5,9 @@
 --
 ---   name = { f [, ulps = n] [, near = d] }
 --- f takes Lua numbers: floats, or integers for the integer dtypes; bools are 0 and 1. ulps: the
---- largest error that the library may have, in units in the last place (0: every bit is determined).
---- near: an additional absolute error (where the result crosses 0). Comparisons give 0 or 1. An op
---- without an entry here fails the specs.
+--- largest error that the library may have, in units in the last place (0: every bit is
+--- determined). near: an additional absolute error (where the result crosses 0). Comparisons give 0
+--- or 1. An op without an entry here fails the specs.
 local oracle = require "spec.support.oracle"
 local huge, abs, exp, pi = math.huge, math.abs, math.exp, math.pi
 local function isint(x) return math.type(x) == "integer" end
