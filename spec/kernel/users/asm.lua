@@ -112,4 +112,34 @@ __global__ void hardware(const float *x, float *y, int n) {
         return x[i] * (math.exp(r) - math.exp(-r)) / (math.exp(r) + math.exp(-r)) + 0.5
       end)
     end },
+
+  { "a product of a warp", [=[
+__global__ void tile(const unsigned *a, const unsigned *b, const float *c, float *d) {
+  const int l = threadIdx.x, g = l / 4, t = l % 4;
+  float s[4] = { c[g * 8 + 2 * t], c[g * 8 + 2 * t + 1], c[(g + 8) * 8 + 2 * t], c[(g + 8) * 8 + 2 * t + 1] };
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%0, %1, %2, %3};\n"
+               : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
+               : "r"(a[g * 8 + t]), "r"(a[g * 8 + 64 + t]), "r"(a[g * 8 + t + 4]), "r"(a[g * 8 + 68 + t]),
+                 "r"(b[g * 8 + t]), "r"(b[g * 8 + t + 4]));
+  for (int k = 0; k < 4; ++k) d[(g + k / 2 * 8) * 8 + 2 * t + k % 2] = s[k];
+}]=], block = { 32 }, grid = { 1 }, shape = { 16, 8 }, single = true,
+    args = function(t)
+      -- halves of 1 to 1.75 and 2 to 3.5, two to a word
+      local a, b = {}, {}
+      for i = 0, 127 do a[i + 1] = 0x3c00 + (i * 7 % 4 << 8) | 0x3c00 + (i * 5 % 4 << 8) << 16 end
+      for i = 0, 63 do b[i + 1] = 0x4000 + (i * 3 % 4 << 8) | 0x4000 + (i // 3 % 4 << 8) << 16 end
+      return { t.i(a), t.i(b), t.f { 16, 8 } }
+    end,
+    want = function(a, b, c)
+      local function half(words, i)
+        local h = words[i // 2] >> (16 * (i % 2)) & 0xffff
+        return 2.0 ^ ((h >> 10) - 15) * (1 + (h & 1023) / 1024)
+      end
+      return each(128, function(e)
+        local s = c[e]
+        for k = 0, 15 do s = s + half(a, e // 8 * 16 + k) * half(b, e % 8 * 16 + k) end
+        return s
+      end)
+    end },
 }

@@ -54,6 +54,40 @@ __global__ void energy(const float *x, float *total, int n) {
 }]=], block = { 8 }, grid = { 2 }, shape = { 1 }, args = function(t) return { t.f { 21 }, 21 } end,
     want = function(x, n) return { [0] = sum(n, function(i) return x[i] ^ 2 end) } end },
 
+  { "a group of any kind, by value and by reference", cg .. [=[
+__device__ float total(cg::thread_group g, float *temp, float v) {
+  const int lane = g.thread_rank();
+  for (int i = g.size() / 2; i > 0; i /= 2) {
+    temp[lane] = v;
+    g.sync();
+    if (lane < i) v += temp[lane + i];
+    g.sync();
+  }
+  return v;
+}
+__device__ unsigned place(const cg::thread_group &g) { return g.thread_rank() * 100u + g.size(); }
+__global__ void groups(const float *x, float *y, int *at, int n) {
+  __shared__ float temp[64];
+  const cg::thread_block block = cg::this_thread_block();
+  const int t = threadIdx.x;
+  const float all = total(block, temp, x[t] * x[t]);
+  if (t == 0) y[0] = all;
+  const cg::thread_group four = cg::tiled_partition(block, 4);
+  const float part = total(four, temp + t / 4 * 4, x[t] * x[t]);
+  if (four.thread_rank() == 0) y[1 + t / 4] = part;
+  cg::thread_block_tile<8> eight = cg::tiled_partition<8>(block);
+  at[t] = (int)(place(eight) * 10000u + place(four));
+}]=], block = { 64 }, grid = { 1 }, shape = { 64 },
+    args = function(t) return { t.f { 64 }, 64 } end,
+    want = function(x)
+      local function squares(from, n) return sum(n, function(k) return x[from + k] ^ 2 end) end
+      local y = each(64, function(i)
+        return i > 16 and 0 or squares(4 * i - 4, i > 0 and 4 or 0)
+      end)
+      y[0] = squares(0, 64)
+      return y, each(64, function(i) return (i % 8 * 100 + 8) * 10000 + i % 4 * 100 + 4 end)
+    end },
+
   { "blocks that meet: a mean of all, then a step towards the neighbours", cg .. [=[
 __global__ void settle(const float *x, float *part, float *y, float *z, int n) {
   __shared__ float s[4];

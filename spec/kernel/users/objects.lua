@@ -577,4 +577,44 @@ __global__ void product(const float *A, const float *B, float *C, int M, int N, 
         return sum(K, function(k) return a[i // N * K + k] * b[k * N + i % N] end)
       end)
     end },
+
+  { "a struct in a template, named outside, whose functions use what is around it", [=[
+template <int R, typename T> struct Tile {
+  static constexpr int ROWS = R, COLUMNS = 3;
+  T m[R][COLUMNS];
+  struct Column {
+    T v[R];
+    struct Sum { T s; __device__ T mean() const { return s / R; } };
+    __device__ Sum sum() const {
+      Sum r{T(0)};
+      for (int i = 0; i < ROWS; ++i) r.s += v[i] * v[i];
+      return r;
+    }
+  };
+  __device__ Column column(int c) const {
+    Column r;
+    for (int i = 0; i < R; ++i) r.v[i] = m[i][c];
+    return r;
+  }
+};
+template <typename V> __device__ float mean(const V &tile, int c) {
+  typename V::Column::Sum s = tile.column(c).sum();
+  return s.mean();
+}
+__global__ void columns(const float *x, float *y, int n) {
+  typedef Tile<2, float> Two;
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  Two t;
+  for (int r = 0; r < Two::ROWS; ++r)
+    for (int c = 0; c < Two::COLUMNS; ++c) t.m[r][c] = x[6 * i + 3 * r + c];
+  Tile<2, float>::Column last = t.column(2);
+  last.v[0] *= 2.f;
+  y[i] = mean(t, 0) + last.sum().mean();
+}]=], block = { 4 }, grid = { 1 }, shape = { 3 }, args = function(t) return { t.f { 18 }, 3 } end,
+    want = function(x)
+      return each(3, function(i)
+        return (x[6 * i] ^ 2 + x[6 * i + 3] ^ 2 + 4 * x[6 * i + 2] ^ 2 + x[6 * i + 5] ^ 2) / 2
+      end)
+    end },
 }

@@ -120,6 +120,8 @@ typedef struct fl_kmembers {
   int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults; 0: none */
   int has_inits;
   int plain;                     /* there is "V() = default" */
+  int64_t at;                    /* its first token after the name */
+  const struct fl_kmembers *around;  /* of the struct around it, whose names it sees; or NULL */
   const struct fl_ktemplate *of; /* it is an instance of this: arguments come first in 'inner' */
   int n_args;  /* number of template arguments, and of the parameters of a partial specialisation */
 } fl_kmembers;
@@ -328,16 +330,14 @@ const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);
 int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
-/* float3 v(a, b, c) */
-void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line);
+void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line); /* v(a, b) */
 void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest);   /* from '{' … '}' at the tokens */
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
 /* Takes "__launch_bounds__(…)": the threads per block; 0: not a constant. */
 int32_t fl_decl_bounds(fl_front *p);
 void fl_decl_assert(fl_front *p);                            /* takes a static_assert in a body */
 
-/* ---- device.c, overload.c: functions that are inlined; template.c;
-** ---- member.c: structs with functions, lambdas */
+/* ---- device.c, overload.c: functions that are inlined; template.c; member.c: structs, lambdas */
 
 /* Scans a function that begins at the tokens: its name, '(' and what follows, and unless it is a
 ** template its formal parameters. owner: its struct, or NULL. Returns NULL if it is no function

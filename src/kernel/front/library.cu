@@ -302,6 +302,30 @@ struct fl_cg_coalesced_group {
     return r;
   }
 };
+/* Any of the others: a group of the block (no lanes) or of some lanes of a warp. */
+struct fl_cg_thread_group {
+  unsigned fl_n, fl_lanes;
+  __device__ fl_cg_thread_group(unsigned n, unsigned lanes) : fl_n(n), fl_lanes(lanes) {}
+  __device__ fl_cg_thread_group(const fl_cg_thread_block &g) : fl_n(g.size()), fl_lanes(0u) {}
+  __device__ fl_cg_thread_group(const fl_cg_coalesced_group &g)
+      : fl_n(g.size()), fl_lanes(g.fl_mask) {}
+  template <unsigned N, class P>
+  __device__ fl_cg_thread_group(const fl_cg_thread_block_tile<N, P> &g)
+      : fl_n(N), fl_lanes(g.fl_mask()) {}
+  __device__ void sync() const {
+    if (fl_lanes == 0u) __syncthreads();
+    else __syncwarp(fl_lanes);
+  }
+  __device__ unsigned thread_rank() const {
+    return fl_lanes == 0u ? fl_thread()
+                          : __popc(fl_lanes & ((1u << (fl_thread() & 31u)) - 1u));
+  }
+  __device__ unsigned size() const { return fl_n; }
+  __device__ unsigned num_threads() const { return fl_n; }
+};
+template <class P> __device__ fl_cg_thread_group fl_cg_tiled_partition(const P &g, unsigned n) {
+  return fl_cg_thread_group(n, 0xffffffffu >> (32u - n) << (fl_thread() & (32u - n)));
+}
 /* Threads of a group with the same label; those of a coalesced group alone may be fewer. */
 template <class T> __device__ fl_cg_coalesced_group fl_cg_labeled_partition(
     const fl_cg_coalesced_group &g, T label) {

@@ -66,7 +66,7 @@ typedef struct body {            /* of a struct being read */
   fl_cfield *fields;
   int64_t *inits;
   int n, has_inits, plain;
-  int64_t mark;                  /* its first symbol */
+  int64_t at, mark;              /* its first token, its first symbol */
   pending *first, *last;
 } body;
 
@@ -299,63 +299,6 @@ void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   else fl_val_assign(p, to, from, line);
 }
 
-fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *v) {
-  const fl_ctype *const from = v->type;
-  const fl_symbol *s = from ? fl_member_find(t, FL_MAKER, 2) : NULL;
-  const fl_kcall c = { .args = v, .n = 1 };
-  for (fl_kdevice *d = s ? s->device : NULL; d && !p->failed; d = d->next) {
-    if (d->is_explicit) continue;
-    const fl_kdevice *one = d->n_tparams ? fl_template_instance(p, s->device, d, &c) : d;
-    const fl_ctype *q = one && one->n_params ? one->params[0].type : NULL;
-    if (!q || (one->n_params > 1 && !one->params[1].init)) continue;
-    if ((q->kind == FL_C_SCALAR && from->kind == FL_C_SCALAR) ||
-        (fl_ctype_same(q, from) && !fl_ctype_same(q, t)))
-      return d;
-  }
-  return NULL;
-}
-
-const fl_kdevice *fl_member_converts(const fl_ctype *t) {
-  const fl_symbol *s = fl_member_find(t, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
-  return s && s->device && !s->device->next && s->device->result &&
-         s->device->result->kind == FL_C_SCALAR ? s->device : NULL;
-}
-
-/* The member "operator T *()"; for a const object the const one. */
-static fl_kdevice *to_pointer(const fl_cvalue *v) {
-  const fl_symbol *s = fl_member_find(v->type, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
-  fl_kdevice *found = NULL;
-  for (fl_kdevice *d = s ? s->device : NULL; d; d = d->next) {
-    if (!d->result || d->result->kind != FL_C_POINTER || (v->is_const && !d->is_const)) continue;
-    if (!found || found->is_const) found = d;
-  }
-  return found;
-}
-
-static fl_cvalue converted(fl_front *p, fl_cvalue v, fl_kdevice *d, int32_t line) {
-  if (v.kind != FL_V_PLACE) {
-    const fl_cvalue to = fl_decl_object(p, v.type, "object", line);
-    if (!p->failed) fl_val_assign(p, to, v, line);
-    v = to;
-  }
-  const fl_kcall c = { .self = &v, .line = line };
-  return p->failed ? fl_val_none() : fl_inline(p, d, &c);
-}
-
-static int is_object(const fl_front *p, const fl_cvalue *v) {
-  return !p->failed && (v->kind == FL_V_PLACE || v->kind == FL_V_PARTS);
-}
-
-fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line) {
-  fl_kdevice *d = is_object(p, &v) ? to_pointer(&v) : NULL;
-  return d ? converted(p, v, d, line) : v;
-}
-
-fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line) {
-  const fl_kdevice *d = is_object(p, &v) ? fl_member_converts(v.type) : NULL;
-  return d ? converted(p, v, (fl_kdevice *)(uintptr_t)d, line) : v;
-}
-
 /* Keeps what the struct has in addition to fields; all of it is at the end of the symbols, from
 ** 'mark' on. */
 static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_ktemplate *of,
@@ -365,6 +308,7 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   if (!m || !self) return;
   self->type = type;
   type->s->members = m;
+  m->at = b->at;
   m->of = of;
   m->n_args = n_args;
   m->inner = (fl_symbol *)(uintptr_t)args;   /* signatures may name the struct with its arguments */
@@ -382,6 +326,11 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   if (inner) memcpy(inner, p->syms.at + mark, (size_t)n * sizeof *inner);
   m->inner = inner;
   m->n_inner = inner ? n : 0;
+  for (int64_t i = 0; i < m->n_inner; i++) {
+    const fl_ctype *t = inner[i].kind == FL_SYM_TYPE ? inner[i].type : NULL;
+    fl_kmembers *own = t && t->kind == FL_C_STRUCT ? t->s->members : NULL;
+    if (own && own != m && !own->around && own->at > m->at && own->at < p->at) own->around = m;
+  }
 }
 
 static void refuse_large(fl_front *p, const body *b, int32_t line) {
@@ -397,7 +346,7 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
                                  const fl_ctype **early) {
   const int64_t mark = p->syms.n;
   const int32_t line = fl_front_tok(p)->line;
-  body b = { .name = name, .mark = mark };
+  body b = { .name = name, .mark = mark, .at = p->at };
   b.fields = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.fields);
   b.inits = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.inits);
   fl_front_push(p, args, n_args);
@@ -466,9 +415,17 @@ static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, i
   }
 }
 
+/* Adds the names of the structs around one with these members. */
+static void open_around(fl_front *p, const fl_kmembers *m) {
+  if (!m || !m->around) return;
+  open_around(p, m->around);
+  fl_front_push(p, m->around->inner, m->around->n_inner);
+}
+
 void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
   fl_cvalue v = self ? fl_member_as(p, *self, d->owner, d->line) : fl_val_none();
   if (d->is_static) self = NULL;
+  open_around(p, d->owner->s->members);
   open_struct(p, d->owner, self ? &v : NULL, 0, d->line);
   fl_symbol *s = p->failed || !self ? NULL : fl_front_add(p, "this", FL_SYM_REFERENCE);
   if (s) s->v = v;

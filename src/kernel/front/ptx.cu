@@ -152,6 +152,40 @@ PTX2(mul_f16x2, unsigned, fl_two(fl_low(a) * fl_low(b), fl_high(a) * fl_high(b))
 PTX3(fma_rn_f16x2, unsigned, fl_two(fmaf(fl_low(a), fl_low(b), fl_low(c)),
                                     fmaf(fl_high(a), fl_high(b), fl_high(c))))
 
+/* ---- products of a warp: 16 x 8 sums of 16 terms, in the order of k ---- */
+struct fl_f16 {
+  __device__ static float low(unsigned x) { return fl_low(x); }
+  __device__ static float high(unsigned x) { return fl_high(x); }
+};
+struct fl_bf16 {
+  __device__ static float low(unsigned x) { return __uint_as_float(x << 16); }
+  __device__ static float high(unsigned x) { return __uint_as_float(x & 0xffff0000u); }
+};
+template <class H> __device__ void fl_mma(float &d0, float &d1, float &d2, float &d3, unsigned a0,
+                                          unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                          unsigned b1, float c0, float c1, float c2, float c3) {
+  const int l = (int)(fl_thread() & 31u);
+  for (int k = 0; k < 8; ++k) {
+    const int row = (l & 28) + k % 4, column = l % 4 * 8 + k % 4;
+    const unsigned b = k < 4 ? b0 : b1, p = __shfl_sync(~0u, k < 4 ? a0 : a2, row),
+                   q = __shfl_sync(~0u, k < 4 ? a1 : a3, row), u = __shfl_sync(~0u, b, column),
+                   v = __shfl_sync(~0u, b, column + 4);
+    c0 = fmaf(H::high(p), H::high(u), fmaf(H::low(p), H::low(u), c0));
+    c1 = fmaf(H::high(p), H::high(v), fmaf(H::low(p), H::low(v), c1));
+    c2 = fmaf(H::high(q), H::high(u), fmaf(H::low(q), H::low(u), c2));
+    c3 = fmaf(H::high(q), H::high(v), fmaf(H::low(q), H::low(v), c3));
+  }
+  d0 = c0, d1 = c1, d2 = c2, d3 = c3;
+}
+#define MMA(NAME, H) \
+  __device__ void NAME(float &d0, float &d1, float &d2, float &d3, unsigned a0, unsigned a1, \
+                       unsigned a2, unsigned a3, unsigned b0, unsigned b1, float c0, float c1, \
+                       float c2, float c3) { \
+    fl_mma<H>(d0, d1, d2, d3, a0, a1, a2, a3, b0, b1, c0, c1, c2, c3); \
+  }
+MMA(fl_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32, fl_f16)
+MMA(fl_ptx_mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32, fl_bf16)
+
 /* ---- the thread ---- */
 PTX0(laneid, fl_thread() & 31u)
 PTX0(lanemask_lt, (1u << (fl_thread() & 31u)) - 1u)

@@ -1,0 +1,62 @@
+/*
+** Conversions of objects: by a constructor that takes one argument, and by members "operator T".
+*/
+#include "kernel/front/forms.h"
+#include <string.h>
+
+fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *v) {
+  const fl_ctype *const from = v->type;
+  const fl_symbol *s = from ? fl_member_find(t, FL_MAKER, 2) : NULL;
+  const fl_kcall c = { .args = v, .n = 1 };
+  for (fl_kdevice *d = s ? s->device : NULL; d && !p->failed; d = d->next) {
+    if (d->is_explicit) continue;
+    const fl_kdevice *one = d->n_tparams ? fl_template_instance(p, s->device, d, &c) : d;
+    const fl_ctype *q = one && one->n_params ? one->params[0].type : NULL;
+    if (!q || (one->n_params > 1 && !one->params[1].init)) continue;
+    if ((q->kind == FL_C_SCALAR && from->kind == FL_C_SCALAR) ||
+        (fl_ctype_same(q, from) && !fl_ctype_same(q, t)))
+      return d;
+  }
+  return NULL;
+}
+
+const fl_kdevice *fl_member_converts(const fl_ctype *t) {
+  const fl_symbol *s = fl_member_find(t, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
+  return s && s->device && !s->device->next && s->device->result &&
+         s->device->result->kind == FL_C_SCALAR ? s->device : NULL;
+}
+
+/* The member "operator T *()"; for a const object the const one. */
+static fl_kdevice *to_pointer(const fl_cvalue *v) {
+  const fl_symbol *s = fl_member_find(v->type, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
+  fl_kdevice *found = NULL;
+  for (fl_kdevice *d = s ? s->device : NULL; d; d = d->next) {
+    if (!d->result || d->result->kind != FL_C_POINTER || (v->is_const && !d->is_const)) continue;
+    if (!found || found->is_const) found = d;
+  }
+  return found;
+}
+
+static fl_cvalue converted(fl_front *p, fl_cvalue v, fl_kdevice *d, int32_t line) {
+  if (v.kind != FL_V_PLACE) {
+    const fl_cvalue to = fl_decl_object(p, v.type, "object", line);
+    if (!p->failed) fl_val_assign(p, to, v, line);
+    v = to;
+  }
+  const fl_kcall c = { .self = &v, .line = line };
+  return p->failed ? fl_val_none() : fl_inline(p, d, &c);
+}
+
+static int is_object(const fl_front *p, const fl_cvalue *v) {
+  return !p->failed && (v->kind == FL_V_PLACE || v->kind == FL_V_PARTS);
+}
+
+fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line) {
+  fl_kdevice *d = is_object(p, &v) ? to_pointer(&v) : NULL;
+  return d ? converted(p, v, d, line) : v;
+}
+
+fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line) {
+  const fl_kdevice *d = is_object(p, &v) ? fl_member_converts(v.type) : NULL;
+  return d ? converted(p, v, (fl_kdevice *)(uintptr_t)d, line) : v;
+}
