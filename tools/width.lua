@@ -18,10 +18,8 @@
 local MOST, BEGINS, AFTER, LINES, BODY = 100, 40, 16, 600, 40
 local folders = "src lua/flame spec tools examples bench kernels"
 local generated = { "^spec/golden/" }
--- Files of spec/ that may be longer: texts of users' kernels, numbers that other libraries gave,
--- and the generator of random programs, which is still to be split.
-local tables = { "^spec/kernel/users/[^/]*%.lua$", "^spec/.*reference%.lua$",
-  "^spec/support/programs%.lua$" }
+-- Files of spec/ that may be longer: texts of users' kernels, numbers that other libraries gave.
+local tables = { "^spec/kernel/users/[^/]*%.lua$", "^spec/.*reference%.lua$" }
 
 --- Positions of the long strings and long comments of a Lua text: { first, last } each.
 local function long_strings(text)

@@ -1,5 +1,6 @@
 -- Functions of functions (grad, vjp, jacobian…), checkpoints and gradcheck.
 local flame = require "flame"
+local helper = require "spec.support.helper"
 
 local function leaf(t, o)
   o = o or {}
@@ -341,8 +342,7 @@ describe("gradcheck", function()
   it("raises with the worst entry of a wrong gradient", function()
     local wrong = flame.func({ forward = function(_, x) return x * 2 end, backward = function(_,
       g) return g * 3 end })
-    local ok, e = pcall(flame.gradcheck, wrong, { flame.ones({ 1 }, { dtype = "f64" }) })
-    assert.is_false(ok)
-    assert.matches("gradcheck: input 1 at %(1%): analytic 3, numeric [12]%.?%d*$", e)
+    assert.matches("gradcheck: input 1 at %(1%): analytic 3, numeric [12]%.?%d*$",
+      helper.message(flame.gradcheck, wrong, { flame.ones({ 1 }, { dtype = "f64" }) }))
   end)
 end)

@@ -2,7 +2,7 @@
 local flame = require "flame"
 local nn = require "flame.nn"
 
-local function message(f, ...) return (select(2, pcall(f, ...))) end
+local message = require("spec.support.helper").message
 local NAN, INF = 0 / 0, math.huge
 
 describe("flame.check_finite", function()

@@ -110,7 +110,7 @@ describe("reading x[…]", function()
   end)
   it("takes no nil for a new axis or a whole one", function()
     local x = flame.zeros(2, 3)
-    local function refused(text, f) assert.matches(text, select(2, pcall(f)), 1, true) end
+    local refused = helper.raises
     local needs = "got nil; write flame.newaxis for a new axis"
     refused(needs, function() return x[{ nil, 2 }] end)
     refused(needs, function() return x[{ {}, nil, 2 }] end)

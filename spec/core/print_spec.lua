@@ -1,4 +1,5 @@
 local flame = require "flame"
+local helper = require "spec.support.helper"
 
 describe("tostring", function()
   it("aligns rows and tells shape, dtype and device below", function()
@@ -72,7 +73,7 @@ end)
 
 --- Checks that f raises this text at a line of this file.
 local function refused(text, f)
-  assert.matches("^spec/core/print_spec.lua:%d+: " .. text .. "$", select(2, pcall(f)))
+  assert.matches("^spec/core/print_spec.lua:%d+: " .. text .. "$", helper.message(f))
 end
 
 describe("a shape", function()

@@ -1,6 +1,7 @@
 --- Tokenizers: their results, and their messages for wrong files. spec/peer/tokenizers.py compares
 --- random tokenizers with Hugging Face's library.
 local flame = require "flame"
+local helper = require "spec.support.helper"
 local tokenizers = flame.tokenizers
 
 local BPE = [=[{"added_tokens":[{"id":6,"content":"<s>","special":true}],"model":{"type":"BPE",
@@ -255,7 +256,7 @@ describe("a hostile tokenizer.json", function()
     end
   end)
   it("is told of in whole characters", function()
-    local _, why = pcall(tokenizers.from_string, with(('"decoder":{"type":"%s"}')
+    local why = helper.message(tokenizers.from_string, with(('"decoder":{"type":"%s"}')
       :format("a" .. ("\u{4F60}"):rep(30))))
     assert.truthy(utf8.len(why), why)
     assert.truthy(why:find("'a" .. ("\u{4F60}"):rep(13) .. "' is not supported", 1, true), why)

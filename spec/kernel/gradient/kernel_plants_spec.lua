@@ -2,6 +2,7 @@
 -- A child interpreter runs them on the CPU with checks on: by FLAME_CHECK, by FLAME_SIM=1 and by
 -- --sim. The line that the message must name has HERE in a comment.
 local interpreter = dofile("spec/support/interpreter.lua")
+local helper = require "spec.support.helper"
 
 -- name, expected text, the kernel (with a block of 128 threads, n is 100), changes of the launch
 local plants = {
@@ -367,17 +368,16 @@ describe("before a launch", function()
   it("an argument of a wrong type is named, at the line of the call", function()
     local x = flame.ones(4)
     local line
-    local ok, e = pcall(function() line = here() k(x, "2") end)
-    assert.is_false(ok)
+    local e = helper.message(function() line = here() k(x, "2") end)
     says(e, line, "a must be a number (float), got string")
-    ok, e = pcall(function() line = here() k(x:int(), 2) end)
-    assert.is_false(ok)
+    e = helper.message(function() line = here() k(x:int(), 2) end)
     says(e, line, "x must be f32, got i32")
   end)
   it("a block of 2,000 threads is refused with the limit", function()
     local line
-    local ok, e = pcall(function() line = here() k:with { block = { 2000 } }(flame.ones(4), 2) end)
-    assert.is_false(ok)
+    local e = helper.message(function()
+      line = here() k:with { block = { 2000 } }(flame.ones(4), 2)
+    end)
     says(e, line, "block.x = 2000, need 1 to 1024")
   end)
 end)

@@ -135,9 +135,7 @@ describe("options of a kernel", function()
       "--include-path=/", "-I/", "-I", "--pre-include=" .. PATH, "-include" .. PATH,
       "--device-time-trace=" .. out, "-DA\n#include </etc/passwd>", "-D", "-DA B=1",
       "--fdevice-time-trace=" .. out, "-Xptxas=-v", "--std=x", "", "@" .. PATH } do
-      local ok, e = pcall(flame.kernel, { source = KERNEL, options = { o } })
-      assert.is_false(ok, o)
-      assert.truthy(e:find("kernel: options: ", 1, true), e)
+      helper.raises("kernel: options: ", flame.kernel, { source = KERNEL, options = { o } })
     end
     assert.is_nil(io.open(out))
   end)
