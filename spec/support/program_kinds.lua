@@ -1,5 +1,5 @@
---- Functions on finished random programs, loaded with P (programs.lua): counts of the kinds of steps
---- that a run must include, and copies of programs with other numbers or slices.
+--- Functions on finished random programs, loaded with P (programs.lua): counts of the kinds of
+--- steps that a run must include, and copies of programs with other numbers or slices.
 local P = ...
 local O = P.oracle
 

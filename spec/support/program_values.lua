@@ -1,9 +1,10 @@
---- Steps of random programs (programs.lua) that compute values: leaves, ops of elements, reductions,
---- products, rows, casts, random numbers. Loaded with T (program_draw.lua) and M, to which it adds
---- functions: M.name(g) gives a step, or nil if no variable fits.
+--- Steps of random programs (programs.lua) that compute values: leaves, ops of elements,
+--- reductions, products, rows, casts, random numbers. Loaded with T (program_draw.lua) and M, to
+--- which it adds functions: M.name(g) gives a step, or nil if no variable fits.
 local T, M = ...
 local O, pick, x_of, float, all = T.O, T.pick, T.x_of, T.float, T.all
-local is_float, add_leaf, stretch, random_number = O.is_float, T.add_leaf, T.stretch, T.random_number
+local is_float, add_leaf, stretch = O.is_float, T.add_leaf, T.stretch
+local random_number = T.random_number
 local random_shape, index_leaf, values, MOST = T.random_shape, T.index_leaf, T.values, T.MOST
 local FLOATS, INTS, MIXED_FLOATS = T.FLOATS, T.INTS, T.MIXED_FLOATS
 
