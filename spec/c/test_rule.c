@@ -55,7 +55,7 @@ static int cube(fl_kprogram *p, flame_context *c, fl_node *x, fl_node *z, float 
   int nout = 2;
   fl_launch l;
   fl_launch_begin(&l, c, p->k);
-  if (fl_kgive_input(&l, p, X, x) != FLAME_OK ||
+  if (fl_kgive_input(&l, p, X, x, 0) != FLAME_OK ||
       fl_launch_output(&l, Y, FLAME_F32, 1, &size, -1) != FLAME_OK ||
       fl_kgive_copy(&l, p, Z, z) != FLAME_OK || !fl_launch_bytes(&l, S, &v, sizeof v) ||
       !fl_launch_bytes(&l, COUNT, &n, sizeof n))

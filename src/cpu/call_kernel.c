@@ -134,7 +134,7 @@ static int open_shadow(fl_device *d, launch *x) {
   return cpu->races && fl_lane_shadow_begin(cpu->races, x->code, &x->l, e);
 }
 
-flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
+static flame_status run_one(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   const fl_call *c = r->call;
   launch *x = r->scratch;
@@ -163,6 +163,19 @@ flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
   else fl_threads_run(cpu->pool, blocks, run_block, x, cpu->stop);
   if (x->l.shadow) fl_lane_shadow_end(x->l.shadow, races_kept);
   return finish(d, r, x, cpu->width);
+}
+
+flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
+  fl_call c;
+  fl_call_run one;
+  flame_status e = FLAME_OK;
+  const int64_t n = r->call->p[FL_KP_BATCH];
+  if (n == 0) return run_one(d, r);
+  for (int64_t i = 0; i < n && e == FLAME_OK && !r->fault[0] && !fl_stopped(d); i++) {
+    fl_kbatch_part(r, i, &c, &one);
+    e = run_one(d, &one);
+  }
+  return e;
 }
 
 flame_status fl_cpu_ready(fl_device *d, fl_kfunction *const *k, int n) {

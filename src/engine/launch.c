@@ -14,7 +14,7 @@ void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k) {
   l->name = k->f->name;
   l->device = c ? c->default_device : 0;
   l->nscalar = l->nin = l->nout = 0;
-  l->bytes = 0;
+  l->bytes = l->batch = 0;
   memset(l->p, 0, sizeof l->p[0] * (size_t)(FL_KP_ARGS + 2 * k->f->n_params));
   l->p[FL_KP_COUNT_ARGS] = k->f->n_params;
 }
@@ -79,21 +79,43 @@ int fl_launch_hold(fl_launch *l, fl_node *x) {
   return -1;
 }
 
+int fl_launch_each(fl_launch *l, int i, int held) {
+  const fl_kparam *q = &l->k->f->params[i];
+  const fl_node *x = l->in[held];
+  const int64_t n = x->shape->numel / l->batch, bytes = n * fl_dtype_size(x->dtype);
+  if (x->shape->numel % l->batch || (q->width > 1 && n % q->width))
+    FAIL(l, "%s has %lld elements for each of %lld launches, which is not a multiple of %s", q->name,
+         (long long)n, (long long)l->batch, q->type_name);
+  else if (q->wide && bytes % q->wide)
+    FAIL(l, "%s has %lld bytes for each launch of a batch, and is read or written in types that "
+         "begin at multiples of %d" FL_DO ": launch it for each, without vmap", q->name,
+         (long long)bytes, q->wide);
+  else {
+    l->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN_EACH + 8 * (int64_t)held;
+    return 1;
+  }
+  return 0;
+}
+
 /* Sizes are bounded so that neither their sum nor 8 times that, which is packed with the kind,
 ** overflows. */
 flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const int64_t *size,
                               int input) {
   char text[192];
-  int64_t n = 1;
+  int64_t n = l->batch ? l->batch : 1;
+  const int more = l->batch > 0;           /* axes before those of one launch */
+  if (rank + more > FL_MAX_AXES)
+    return FAIL(l, "an output of %d axes has none left for a batch", rank);
   for (int a = 0; a < rank; a++)
     if (__builtin_mul_overflow(n, size[a], &n)) n = INT64_MAX;
   if (n > MOST_ELEMENTS)
     return FAIL(l, "an output of shape %s is too large", fl_shape_text(text, rank, size));
   const int64_t bytes = n * fl_dtype_size(dtype), at = (l->bytes + SECTION - 1) / SECTION * SECTION;
   struct fl_launch_out *o = &l->out[l->nout++];
-  *o = (struct fl_launch_out){ .dtype = dtype, .input = input, .rank = rank, .at = at,
-                               .bytes = bytes };
-  memcpy(o->size, size, sizeof *size * (size_t)rank);
+  *o = (struct fl_launch_out){ .dtype = dtype, .input = input, .rank = rank + more,
+                               .at = at, .bytes = bytes };
+  o->size[0] = l->batch;
+  memcpy(o->size + more, size, sizeof *size * (size_t)rank);
   l->p[FL_KP_ARGS + 2 * i] = input >= 0 ? FL_KARG_COPY + 8 * (int64_t)input
                                         : FL_KARG_OUT + 8 * bytes;
   l->p[FL_KP_ARGS + 2 * i + 1] = at;
@@ -177,6 +199,14 @@ flame_status fl_kernel_ready(flame_context *c, fl_kfunction *k, int device) {
   return e;
 }
 
+flame_status fl_launch_ready(const fl_launch *l) {
+  fl_kfunction *k = l->k;
+  if (!l->batch || l->device == 0) return fl_kernel_ready(l->c, k, l->device);
+  if (!fl_kfunction_batch(k)) return FAIL(l, "no host memory");
+  const int whole = k->batched && !fl_kfunction_checks(l->c);
+  return fl_kernel_ready(l->c, whole ? k->batched : k, l->device);
+}
+
 typedef struct numbers { const int64_t *p; const fl_scalar *scalar; } numbers;
 
 static const void *argument_of(void *arg, int i) {
@@ -217,7 +247,7 @@ static int64_t own_result(const fl_launch *l, int i) {
 static void find_whole(fl_launch *l) {
   for (int i = 0; i < l->p[FL_KP_COUNT_ARGS]; i++) {
     const int64_t bytes = own_result(l, i);
-    if (fl_kernel_covers(l->k, l->p, l->scalar, i, bytes))
+    if (fl_kernel_covers(l->k, l->p, l->scalar, i, l->batch ? bytes / l->batch : bytes))
       l->p[FL_KP_ARGS + 2 * i] = FL_KARG_RAW + 8 * bytes;
   }
 }
@@ -228,11 +258,15 @@ static fl_node *packed(fl_launch *l) {
   /* snapshots of derived kernels copy local arrays before they are written */
   l->p[FL_KP_CHECKS] = l->k->ad ? checks & ~(unsigned)FL_LANE_UNINIT : checks;
   find_whole(l);
-  const int one = l->nout == 1;
+  const int one = l->nout == 1, used = FL_KP_ARGS + 2 * (int)l->p[FL_KP_COUNT_ARGS];
+  if (l->batch) {
+    memset(l->p + used, 0, sizeof *l->p * (size_t)(FL_CALL_PARAMS - used));
+    l->p[FL_KP_BATCH] = l->batch;
+  }
   return n_call(l->c, FL_CALL_kernel, l->name, l->nin, l->in, l->device,
                 one ? l->out[0].dtype : FLAME_U8, one ? l->out[0].rank : 1,
-                one ? l->out[0].size : &l->bytes, FL_KP_ARGS + 2 * (int)l->p[FL_KP_COUNT_ARGS],
-                l->p, &l->k->callee, l->nscalar, l->scalar);
+                one ? l->out[0].size : &l->bytes, l->batch ? FL_CALL_PARAMS : used, l->p,
+                &l->k->callee, l->nscalar, l->scalar);
 }
 
 flame_status fl_launch_record(fl_launch *l, fl_node **results) {

@@ -13,6 +13,9 @@
 **   if (fl_launch_check(&l) == FLAME_OK && fl_launch_ready(&l) == FLAME_OK)
 **     fl_launch_record(&l, y);                                 runs when a result is needed
 **
+** With l.batch = n all is said of one launch, and n are made: each has its part, of n along a first
+** axis, of the results and of the inputs given by fl_launch_each.
+**
 ** An argument that is not given is a null pointer. All errors are kept in the context, with the
 ** kernel's name. Results are borrowed from the innermost scope, and are not tracked.
 */
@@ -35,6 +38,7 @@ typedef struct fl_launch {
     int64_t at, bytes, size[FL_MAX_AXES];
   } out[FL_KP_MAX_ARGS];
   int64_t bytes;                       /* bytes of the packed result so far */
+  int64_t batch;                       /* launches; 0: one, whose arrays have no axis for them */
 } fl_launch;
 
 void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k);
@@ -47,7 +51,10 @@ int fl_launch_hold(fl_launch *l, fl_node *x);
 static inline void fl_launch_input(fl_launch *l, int i, int held) {
   l->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)held;
 }
-/* Adds a result of that shape; 'input' as in fl_launch_out. */
+/* The same with a part for each launch of the batch. 0: the parts are not of one size, or begin
+** where the kernel can not read them. */
+int fl_launch_each(fl_launch *l, int i, int held);
+/* Adds a result of that shape, of one launch; 'input' as in fl_launch_out, of the whole batch. */
 flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const int64_t *size,
                               int input);
 /* Memory for a number or a struct of that many bytes as CUDA lays it out; NULL: too many. */
@@ -67,9 +74,7 @@ flame_status fl_launch_check(const fl_launch *l);
 /* Compiles the kernel for the device if necessary. An error refers to its text, with the script's
 ** line. */
 flame_status fl_kernel_ready(flame_context *c, fl_kfunction *k, int device);
-static inline flame_status fl_launch_ready(const fl_launch *l) {
-  return fl_kernel_ready(l->c, l->k, l->device);
-}
+flame_status fl_launch_ready(const fl_launch *l);
 /* Is it proven that a launch with these p[] and numbers writes all bytes of argument i? While
 ** checks are on the answer is no. */
 int fl_kernel_covers(const fl_kfunction *k, const int64_t *p, const fl_scalar *scalar, int i,

@@ -158,6 +158,11 @@ static void put_call(writer *w, const fl_node *n, const ref *r) {
          "a kernel is a binary, which programs do not have" FL_DO ": give its source");
     return;
   }
+  if (kernel && k->p[FL_KP_BATCH]) {
+    fail(w, FLAME_NOT_SUPPORTED, "f launches a kernel over a batch (vmap), which programs do not "
+         "have" FL_DO ": launch it for each");
+    return;
+  }
   while (np > 0 && k->p[np - 1] == 0) np--;
   if (kernel) np = FL_KP_ARGS + 2 * (int)k->p[FL_KP_COUNT_ARGS];
   PUT(w, " %s", fl_calls[k->kind].name);

@@ -83,6 +83,7 @@ static void free_function(fl_callee *self) {
   fl_lane_free(k->lanes);
   fl_kcover_free(k->cover);
   fl_kfunction_release(k->checked);
+  fl_kfunction_release(k->batched);
   if (k->text) fl_free(k->mem, k->text, k->text_bytes + 1);
   fl_kunit_release(k->unit);
   fl_free(k->mem, k, sizeof *k);
@@ -437,6 +438,46 @@ int fl_kfunction_check(fl_kfunction *k, unsigned checks) {
   if (k->checked) k->checked->guarded = 1;
   fl_text_free(&t);
   return k->checked != NULL;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+int fl_kfunction_batch(fl_kfunction *k) {
+  fl_text t;
+  if (k->batched || k->binary || !k->f->has_body || k->f->uses_grid) return 1;
+  fl_text_init(&t, k->mem);
+  put_prelude(&t, k->f);
+  fl_ktext_batch(&t, k->f, k->sums ? k->slot : NULL);
+  const char *s = fl_text_str(&t);
+  k->batched = s ? function_new(k->mem, k->unit, k->f, s, t.n) : NULL;
+  fl_text_free(&t);
+  return k->batched != NULL;
+}
+
+static int64_t bytes_of(const fl_call *c, int64_t input) {
+  return c->in_numel[input] * fl_dtype_size(c->in_dtype[input]);
+}
+
+void fl_kbatch_part(const fl_call_run *r, int64_t part, fl_call *c, fl_call_run *run) {
+  const int64_t batch = r->call->p[FL_KP_BATCH];
+  *c = *r->call;
+  *run = *r;
+  run->call = c;
+  c->p[FL_KP_BATCH] = 0;
+  for (int i = 0; i < c->p[FL_KP_COUNT_ARGS]; i++) {
+    int64_t a, b, *w = &c->p[FL_KP_ARGS + 2 * i];
+    const fl_karg_kind kind = fl_karg_of(r->call, i, &a, &b);
+    if (kind == FL_KARG_OUT || kind == FL_KARG_RAW) {
+      w[0] = kind + 8 * (a / batch);
+      w[1] = b + part * (a / batch);
+    } else if (kind == FL_KARG_COPY || kind == FL_KARG_IN_EACH) {
+      const int64_t bytes = bytes_of(r->call, a) / batch;
+      if (kind == FL_KARG_COPY) w[1] = b + part * bytes;
+      else w[0] = FL_KARG_IN + 8 * a;
+      c->in_numel[a] = r->call->in_numel[a] / batch;
+      run->in[a] = (char *)r->in[a] + part * bytes;
+    }
+  }
 }
 
 fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature,

@@ -16,9 +16,12 @@
 #include "tensor/context.h"
 
 /* How a call's p[] describes a launch: grid, block, dynamic shared bytes, number of arguments,
-** FL_LANE_* checks, then two integers for each parameter of the kernel. */
+** FL_LANE_* checks, then two integers for each parameter of the kernel. BATCH: 0, or the launch is
+** made so many times, for one part each of its results and of the arrays that are given for each;
+** what is said of a grid, and what is known of the kernel, is of one such launch. */
 enum { FL_KP_GRID = 0, FL_KP_BLOCK = 3, FL_KP_SHARED = 6, FL_KP_COUNT_ARGS = 7, FL_KP_CHECKS = 8,
-       FL_KP_ARGS = 9, FL_KP_MAX_ARGS = (FL_CALL_PARAMS - FL_KP_ARGS) / 2 };
+       FL_KP_ARGS = 9, FL_KP_BATCH = FL_CALL_PARAMS - 1,
+       FL_KP_MAX_ARGS = (FL_CALL_PARAMS - FL_KP_ARGS) / 2 };
 typedef struct fl_kunit {
   int32_t refs;
   fl_mem *mem;
@@ -45,6 +48,8 @@ typedef struct fl_kfunction {
   unsigned checked_for;  /* FL_LANE_*: which */
   uint8_t guarded;       /* it is such a checked function: its text needs the prelude and
                          ** kernels/check.cu before it */
+  struct fl_kfunction *batched;  /* the same function for one launch of a batch, for CUDA: see
+                                 ** fl_kbatch; NULL: not made yet */
   fl_kcover *cover;      /* proofs of which outputs its launches write completely; NULL: none */
   uint32_t ready;        /* bit d: device d has compiled it … */
   unsigned ready_for;    /* … with these FL_LANE_* checks */
@@ -73,6 +78,18 @@ fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f);
 /* Makes k->checked for these FL_LANE_* checks. 0: no memory. A kernel without a tree gets none, nor
 ** does one with a barrier of the grid: checked kernels run in waves of blocks. */
 int fl_kfunction_check(fl_kfunction *k, unsigned checks);
+/* The last argument of k->batched, whose grid is that of one launch times the batch along z: blocks
+** of one launch along z, the part at which pointers begin, and by pointer parameter the bytes
+** between two parts. */
+typedef struct fl_kbatch { uint32_t blocks, first; int64_t step[FL_KP_MAX_ARGS]; } fl_kbatch;
+/* Makes k->batched if k has a tree, without a barrier of the grid. 0: no memory. */
+int fl_kfunction_batch(fl_kfunction *k);
+/* Is this call of k one launch of k->batched on a GPU? Else k is launched once for each part. */
+static inline int fl_kfunction_is_batched(const fl_kfunction *k, const fl_call *c) {
+  return c->p[FL_KP_BATCH] > 0 && k->batched && !c->p[FL_KP_CHECKS];
+}
+/* One launch of the batch as a call: *c and *run are filled. */
+void fl_kbatch_part(const fl_call_run *r, int64_t part, fl_call *c, fl_call_run *run);
 /* A function of a binary with this entry: it has no signature and does not run on the CPU. */
 fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature,
                                   fl_kunit *u);
@@ -84,10 +101,11 @@ typedef enum {
   FL_KARG_OUT,               /* b = byte offset in the result, which is zeroed before the launch */
   FL_KARG_COPY,           /* a = input, which is copied to byte b of the result before the launch */
   FL_KARG_VALUE,             /* a = first scalar slot, b = bytes of the argument */
-  FL_KARG_RAW          /* like OUT, but not zeroed: it is proven that the launch writes all of it */
+  FL_KARG_RAW,         /* like OUT, but not zeroed: it is proven that the launch writes all of it */
+  FL_KARG_IN_EACH            /* like IN, with a part for each launch of the batch */
 } fl_karg_kind;
 /* First integer: kind + 8 * a for IN, COPY, VALUE; kind + 8 * bytes for OUT, RAW. Second integer:
-** b. */
+** b. Of a batch, OUT, COPY and RAW have all its bytes. */
 static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64_t *b) {
   const int64_t w = c->p[FL_KP_ARGS + 2 * i];
   *a = w >> 3;

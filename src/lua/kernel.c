@@ -437,7 +437,7 @@ const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_show", fl_kernel_show, 0 }, { "kernel_again", fl_kernel_again, 0 },
   { "kernel_tangent", fl_kernel_tangent, 0 }, { "kernel_adjoint", fl_kernel_adjoint, 0 },
   { "kernel_facts", fl_kernel_facts, 0 },
-  { "kernel_ready", kernel_ready, 0 },
+  { "kernel_ready", kernel_ready, 0 }, { "kernel_each", fl_kernel_each, 0 },
   { "kernel_blocks", fl_kernel_blocks, 0 }, { "kernel_resident", fl_kernel_resident, 0 },
   { "kernel_settle", fl_kernel_settle, 0 },
   { "kernel_run", fl_kernel_run, 0 },

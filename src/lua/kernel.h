@@ -39,6 +39,8 @@ typedef struct fl_kplan {
   fl_box *number[FL_KP_MAX_ARGS];      /* by parameter: the tensor from which its number was read;
                                        ** set if it is tracked */
   uint64_t numbers;                    /* bit i: number[i] is set */
+  uint64_t each;                       /* bit i: argument i has a part for each launch of a
+                                       ** batch */
   int tracked;
 } fl_kplan;
 
@@ -58,6 +60,7 @@ int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k);
 /* Pushes the value that the script has set for hidden parameter q of the kernel at 1; may raise. */
 void fl_kernel_push_constant(lua_State *L, const char *kernel, const fl_kparam *q);
 int fl_kernel_call(lua_State *L);          /* k(…) */
+int fl_kernel_each(lua_State *L);          /* internal.kernel_each */
 int fl_kernel_launch(lua_State *L);        /* k:launch(geometry, …) */
 /* block = "auto" (kernel_block.c): chooses the block of the kernel at 1 for the device, unless that
 ** is done, and puts it into k, which may be a copy. sized: the grid, or its threads, are given. */

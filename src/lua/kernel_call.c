@@ -14,7 +14,7 @@ static void begin(lua_State *L, fl_lua *b, plan *p, const fl_kernel_box *k) {
   if (!b->c) fl_lua_raise(L, b);
   fl_launch_begin(&p->l, b->c, k->k);
   p->tracked = 0;
-  p->numbers = 0;
+  p->numbers = p->each = 0;
 }
 
 /* Continues if e is FLAME_OK, else raises. */
@@ -45,15 +45,18 @@ static void add_output(lua_State *L, plan *p, int arg, int dtype, const fl_sizes
   must(L, fl_launch_output(&p->l, arg, dtype, shape->n, shape->at, input));
 }
 
+/* The sizes of an array; each: of one launch's part of it. */
+static void sizes_of(const fl_node *n, int each, fl_sizes *s) {
+  s->n = n->shape->rank - each;
+  memcpy(s->at, n->shape->size + each, sizeof s->at[0] * (size_t)s->n);
+}
+
 /* Adds a copy: the input has its contents, and becomes it afterwards. */
 static void add_copy(lua_State *L, plan *p, int arg, int input) {
   const fl_node *n = p->in[input]->t->node;
-  must(L, fl_launch_output(&p->l, arg, n->dtype, n->shape->rank, n->shape->size, input));
-}
-
-static void sizes_of(const fl_node *n, fl_sizes *s) {
-  s->n = n->shape->rank;
-  memcpy(s->at, n->shape->size, sizeof s->at[0] * (size_t)s->n);
+  fl_sizes s;
+  sizes_of(n, p->l.batch > 0, &s);
+  must(L, fl_launch_output(&p->l, arg, n->dtype, s.n, s.at, input));
 }
 
 static int64_t numel_of(const fl_sizes *s) {
@@ -64,7 +67,8 @@ static int64_t numel_of(const fl_sizes *s) {
 
 static void make_ready(lua_State *L, fl_lua *b, plan *p) {
   fl_kfunction *k = p->l.k;
-  if (k->ready_for == fl_kfunction_checks(b->c) && k->ready >> p->l.device & 1) return;
+  const int now = k->ready_for == fl_kfunction_checks(b->c) && k->ready >> p->l.device & 1;
+  if (now && !p->l.batch) return;
   const int64_t m = fl_lua_enter(L, b);
   const flame_status e = fl_launch_ready(&p->l);
   fl_scope_end(b->c, m);
@@ -201,10 +205,27 @@ static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i
   lua_pop(L, 1);                                 /* the configuration holds it */
 }
 
-/* Inputs of the call at stack 2 …; returns the first tensor argument's box or NULL. */
-static fl_box *read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int given) {
+/* An array at stack 'at'; the first of the call says how long the outputs are. */
+static void read_array(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at,
+                       fl_sizes *first) {
+  const int each = p->each >> (at - 2) & 1;
+  fl_box *x = tensor_arg(L, p, k, i, at);
+  const fl_node *n = x->t->node;
+  if (each && (n->shape->rank < 1 || n->shape->size[0] != p->l.batch))
+    fl_lua_fail(L, p->l.name, "%s has no axis of the batch's %d launches",
+                k->k->f->params[i].name, (int)p->l.batch);
+  if (first->n < 0) sizes_of(n, each, first);
+  if (n->entry && k->k->f->params[i].is_pointer) p->tracked = 1;
+  const int held = add_input(L, p, x);
+  fl_launch_input(&p->l, i, held);
+  if (each && !fl_launch_each(&p->l, i, held)) fl_lua_raise(L, self_of(L));
+}
+
+/* Inputs of the call at stack 2 …; *first: the shape of the first tensor, n -1: there is none. */
+static void read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int given,
+                           fl_sizes *first) {
   const fl_kfunc *f = k->k->f;
-  fl_box *first = NULL;
+  first->n = -1;
   int at = 2;
   for (int i = 0; i < k->p->nparam; i++) {
     const fl_kparam *q = &f->params[i];
@@ -214,24 +235,18 @@ static fl_box *read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int
     if (i == k->p->omit && given < k->taken) continue;
     if (k->p->role[i] == FL_KROLE_SCALAR) fl_kplan_scalar(L, p, q, i, at);
     else if (k->p->role[i] == FL_KROLE_STRUCT) fl_kplan_struct(L, p, q, i, at);
-    else {
-      fl_box *x = tensor_arg(L, p, k, i, at);
-      if (!first) first = x;
-      if (x->t->node->entry && q->is_pointer) p->tracked = 1;
-      fl_launch_input(&p->l, i, add_input(L, p, x));
-    }
+    else read_array(L, p, k, i, at, first);
     at++;
   }
-  return first;
 }
 
 /* Outputs in the order of the signature; the first one's elements are what 'n' counts. */
-static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const fl_box *first) {
+static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const fl_sizes *first) {
   const fl_kfunc *f = k->k->f;
   fl_sizes shape;
   int64_t n = -1;
   if (k->has_shape) shape = k->shape;
-  else if (first) sizes_of(first->t->node, &shape);
+  else if (first->n >= 0) shape = *first;
   else
     fl_lua_fail(L, p->l.name, "no tensor among the arguments gives the outputs a shape"
                 FL_DO ": use :with{shape = {…}}");
@@ -252,7 +267,7 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
           (long long)numel_of(&shape), q->type_name);
     } else continue;
     if (n < 0) n = p->l.out[p->l.nout - 1].bytes / fl_dtype_size(p->l.out[p->l.nout - 1].dtype) /
-                   (q->width > 1 ? q->width : 1);
+                   (q->width > 1 ? q->width : 1) / (p->l.batch ? p->l.batch : 1);
   }
   if (k->nout == 0)
     fl_lua_fail(L, p->l.name, "it has no outputs (non-const pointers)" FL_DO ": use :launch");
@@ -332,29 +347,36 @@ static void set_geometry(lua_State *L, plan *p, const fl_kernel_box *k, int64_t 
   must(L, fl_launch_check(&p->l));
 }
 
-int fl_kernel_call(lua_State *L) {
+static void unread(lua_State *L, const fl_kernel_box *k) {
+  const char *name = k->k->f->params[k->unread_output].name, *op = k->k->f->name;
+  if (k->unread_adds)
+    fl_lua_fail(L, op, "adds to output '%s' (line %d) which it has not written"
+                FL_DO ": write = first, add with atomicAdd, or name it in "
+                "inout = {\"%s\"} and give it as an argument", name, k->unread_line, name);
+  fl_lua_fail(L, op, "reads output '%s' (line %d) which it has not written"
+              FL_DO ": name it in inout = {\"%s\"}", name, k->unread_line, name);
+}
+
+/* k(…), batch 0; or all launches of a batch, of whose arguments those in 'each' have a part for
+** each. */
+static int call(lua_State *L, int64_t batch, uint64_t each) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel"), own;
   const int given = lua_gettop(L) - 1;
+  fl_sizes first;
   plan p;
   begin(L, b, &p, k);
+  p.l.batch = batch;
+  p.each = each;
   count_arguments(L, &p, k, given);
-  if (k->unread_output >= 0) {
-    const char *name = k->k->f->params[k->unread_output].name;
-    if (k->unread_adds)
-      return fl_lua_fail(L, p.l.name, "adds to output '%s' (line %d) which it has not written"
-                         FL_DO ": write = first, add with atomicAdd, or name it in "
-                         "inout = {\"%s\"} and give it as an argument", name, k->unread_line, name);
-    return fl_lua_fail(L, p.l.name, "reads output '%s' (line %d) which it has not written"
-                       FL_DO ": name it in inout = {\"%s\"}", name, k->unread_line, name);
-  }
+  if (k->unread_output >= 0) unread(L, k);
   if (k->lua_shape || k->lua_grid || k->lua_threads) {
     own = *k;
     k = &own;
     ask_script(L, &p, k, given);
   }
-  const fl_box *first = read_arguments(L, &p, k, given);
-  const int64_t n = make_outputs(L, &p, k, first);
+  read_arguments(L, &p, k, given, &first);
+  const int64_t n = make_outputs(L, &p, k, &first);
   if (k->p->omit >= 0 && given < k->taken) {
     const fl_kparam *q = &k->k->f->params[k->p->omit];
     lua_pushinteger(L, n);
@@ -371,6 +393,19 @@ int fl_kernel_call(lua_State *L) {
   const int nout = results(L, b, &p, tracked && (proof || !of_script) ? k->p : NULL, proof);
   if (of_script) return track_given(L, &p, given, n, nout, proof && *proof);
   return k->nhidden ? visible(L, k, nout) : nout;
+}
+
+int fl_kernel_call(lua_State *L) { return call(L, 0, 0); }
+
+/* (kernel, n, bits, arguments): n launches at once. A bit for each argument that is an array with a
+** first axis of n parts; what is read and written has one. Results have that axis. */
+int fl_kernel_each(lua_State *L) {
+  const int64_t batch = luaL_checkinteger(L, 2);
+  const uint64_t each = (uint64_t)luaL_checkinteger(L, 3);
+  luaL_argcheck(L, batch > 0, 2, "an empty batch");
+  lua_remove(L, 3);
+  lua_remove(L, 2);
+  return call(L, batch, each);
 }
 
 /* ---- k:launch(geometry, …) ---- */

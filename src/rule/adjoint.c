@@ -34,7 +34,9 @@ flame_status fl_kno_role(flame_context *c, const fl_kad_param *q) {
 static flame_status work(adjoint *a, fl_launch *l, const fl_kprogram *part, int k) {
   const fl_kad_param *q = &part->k->ad->params[k];
   fl_node *seed = a->seed[q->param];
-  if (!seed) return fl_kgive_zeros(l, k, a->call->arg[q->param].result->shape->numel);
+  if (!seed)
+    return fl_kgive_zeros(l, k, fl_kcall_elements(a->call, q->param,
+                                                  a->call->arg[q->param].result));
   return fl_kgive_copy(l, part, k, fl_kflat(seed, q->type));
 }
 
@@ -48,20 +50,21 @@ static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
     case FL_KAD_UNUSED: return FLAME_OK;
     case FL_KAD_SHARED: return fl_kgive_int(l, k, a->shared);
     case FL_KAD_LAUNCH: return fl_kgive_int(l, k, fl_kextent(call->geometry, (int)q->count));
-    case FL_KAD_SIZE: assert(v); return fl_kgive_int(l, k, v->shape->numel);
+    case FL_KAD_SIZE: assert(v); return fl_kgive_int(l, k, fl_kcall_elements(call, i, v));
     case FL_KAD_ORIGINAL: return fl_kgive_original(l, part, k, call, i);
-    case FL_KAD_FINAL: return fl_kgive_input(l, part, k, y);
+    case FL_KAD_FINAL: return fl_kgive_input(l, part, k, y, 1);
     case FL_KAD_COTANGENT:
-      return a->seed[i] ? fl_kgive_input(l, part, k, fl_kflat(a->seed[i], q->type)) : FLAME_OK;
+      return a->seed[i] ? fl_kgive_input(l, part, k, fl_kflat(a->seed[i], q->type), 1)
+                        : FLAME_OK;
     case FL_KAD_WORK: return work(a, l, part, k);
     case FL_KAD_SCRATCH:
       if (of == FL_KROLE_INOUT) return fl_kgive_copy(l, part, k, v);
       assert(y);
-      return fl_kgive_zeros(l, k, y->shape->numel);
+      return fl_kgive_zeros(l, k, fl_kcall_elements(call, i, y));
     case FL_KAD_KEPT:
       assert(of == FL_KROLE_OUT ? y : v);
-      return fl_kgive_zeros(l, k, (of == FL_KROLE_OUT ? y : v)->shape->numel);
-    case FL_KAD_GRAD: assert(v); return fl_kgive_zeros(l, k, v->shape->numel);
+      return fl_kgive_zeros(l, k, fl_kcall_elements(call, i, of == FL_KROLE_OUT ? y : v));
+    case FL_KAD_GRAD: assert(v); return fl_kgive_zeros(l, k, fl_kcall_elements(call, i, v));
     case FL_KAD_GRAD_SCALAR: return fl_kgive_zeros(l, k, q->count > 1 ? q->count : 1);
     default: return fl_kno_role(call->c, q);
   }
@@ -72,7 +75,8 @@ static void gather_geometry(const adjoint *a, fl_launch *l, const fl_kad *ad) {
   int64_t most = 1;
   for (int k = 0; k < ad->n_params; k++) {
     if (ad->params[k].role != FL_KAD_SIZE) continue;
-    const int64_t n = a->call->arg[ad->params[k].param].value->shape->numel;
+    const int i = ad->params[k].param;
+    const int64_t n = fl_kcall_elements(a->call, i, a->call->arg[i].value);
     if (n > most) most = n;
   }
   fl_launch_elements(l, most);
@@ -81,6 +85,8 @@ static void gather_geometry(const adjoint *a, fl_launch *l, const fl_kad *ad) {
 
 static void take(adjoint *a, const fl_kad_param *q, fl_node *y) {
   const fl_node *v = a->call->arg[q->param].value;
+  if (a->call->batch && v && !a->call->arg[q->param].each)      /* all launches have the same */
+    y = n_sum(y, 1, 0);
   if (q->role == FL_KAD_GRAD || (q->role == FL_KAD_WORK && a->active[q->param]) ||
       (q->role == FL_KAD_GRAD_SCALAR && v))
     a->gradient[q->param] = fl_kshaped(n_cast(y, v->dtype), v);
@@ -95,6 +101,7 @@ static flame_status run_part(adjoint *a, const fl_kprogram *part) {
   flame_status e = FLAME_OK;
   fl_launch_begin(&l, a->call->c, part->k);
   memcpy(l.p, a->call->geometry, sizeof a->call->geometry);
+  l.batch = a->call->batch;
   a->shared = fl_kenlarge(l.p, ad);
   if (ad->n_gather > 0) gather_geometry(a, &l, ad);
   for (int k = 0; k < part->nparam && e == FLAME_OK; k++) {

@@ -78,9 +78,10 @@ static int hold(fl_launch *l, const fl_kprogram *p, int i, fl_node *x) {
   return x && fl_launch_takes(l, i, fl_kprogram_index(p), x) ? fl_launch_hold(l, x) : -1;
 }
 
-flame_status fl_kgive_input(fl_launch *l, const fl_kprogram *p, int i, fl_node *x) {
+flame_status fl_kgive_input(fl_launch *l, const fl_kprogram *p, int i, fl_node *x, int each) {
   const int held = hold(l, p, i, x);
   if (held < 0) return l->c->err.code;
+  if (l->batch && each) return fl_launch_each(l, i, held) ? FLAME_OK : l->c->err.code;
   fl_launch_input(l, i, held);
   return FLAME_OK;
 }
@@ -88,7 +89,9 @@ flame_status fl_kgive_input(fl_launch *l, const fl_kprogram *p, int i, fl_node *
 flame_status fl_kgive_copy(fl_launch *l, const fl_kprogram *p, int i, fl_node *x) {
   const int held = hold(l, p, i, x);
   if (held < 0) return l->c->err.code;
-  return fl_launch_output(l, i, x->dtype, x->shape->rank, x->shape->size, held);
+  if (!l->batch) return fl_launch_output(l, i, x->dtype, x->shape->rank, x->shape->size, held);
+  const int64_t n = x->shape->numel / l->batch;
+  return fl_launch_output(l, i, x->dtype, 1, &n, held);
 }
 
 flame_status fl_kgive_zeros(fl_launch *l, int i, int64_t n) {
@@ -115,7 +118,7 @@ flame_status fl_kgive_original(fl_launch *l, const fl_kprogram *p, int i, const 
                                int of) {
   const int role = k->p->role[of];
   if (role == FL_KROLE_STRUCT || role == FL_KROLE_SCALAR) return fl_kgive_bytes(l, i, k, of);
-  return fl_kgive_input(l, p, i, fl_kcall_contents(k, of));
+  return fl_kgive_input(l, p, i, fl_kcall_contents(k, of), k->arg[of].each);
 }
 
 fl_node *fl_kflat(fl_node *x, int type) {
@@ -143,7 +146,7 @@ flame_status fl_kread_number(flame_context *c, fl_node *x, int type, void *to) {
 
 static flame_status give(fl_launch *l, const fl_kcall *k, int i, int64_t count) {
   switch (k->p->role[i]) {
-    case FL_KROLE_IN: return fl_kgive_input(l, k->p, i, k->arg[i].value);
+    case FL_KROLE_IN: return fl_kgive_input(l, k->p, i, k->arg[i].value, k->arg[i].each);
     case FL_KROLE_INOUT: return fl_kgive_copy(l, k->p, i, k->arg[i].value);
     case FL_KROLE_OUT: return fl_kgive_zeros(l, i, count);
     case FL_KROLE_NONE: return FLAME_OK;
@@ -156,6 +159,7 @@ flame_status fl_kcall_launch(fl_kcall *k, const int64_t *count) {
   fl_node *y[FL_KP_MAX_ARGS];
   fl_launch_begin(&l, k->c, k->p->k);
   memcpy(l.p, k->geometry, sizeof k->geometry);
+  l.batch = k->batch;
   flame_status e = fl_launch_check(&l);
   for (int i = 0; i < k->p->nparam && e == FLAME_OK; i++) e = give(&l, k, i, count[i]);
   if (e == FLAME_OK) e = fl_klaunch(&l, y);

@@ -95,7 +95,7 @@ static fl_node *given(const fl_launch *l, fl_node *const *number, int i, int out
   const int64_t w = l->p[FL_KP_ARGS + 2 * i];
   if (output >= 0) return l->out[output].input >= 0 ? l->in[l->out[output].input] : NULL;
   if ((w & 7) == FL_KARG_VALUE) return number[i];
-  return (w & 7) == FL_KARG_IN ? l->in[w >> 3] : NULL;
+  return (w & 7) == FL_KARG_IN || (w & 7) == FL_KARG_IN_EACH ? l->in[w >> 3] : NULL;
 }
 
 static int is_tracked(const fl_kprogram *p, const fl_launch *l, fl_node *const *number) {
@@ -119,6 +119,7 @@ static void keep_argument(fl_kcall *k, const fl_launch *l, fl_node *n, int i) {
     to->at = (int32_t)(w >> 3);
     to->bytes = (int32_t)l->p[FL_KP_ARGS + 2 * i + 1];
   }
+  to->each = (w & 7) == FL_KARG_IN_EACH || fl_kprogram_writes(k->p, i);
   fl_kcall_hold(&to->value, n && k->p->nodiff[i] ? n_detach(n) : n);
 }
 
@@ -130,13 +131,17 @@ fl_krule *fl_krule_new(fl_kprogram *p, const fl_launch *l, fl_node *const *numbe
   fl_kprogram *of = recorded ? p->replay : p;
   fl_kcall *k = fl_kcall_new(l->c, of, l->p, l->nscalar);
   if (!k) return NULL;
+  k->batch = l->batch;
   memcpy(k->scalar, l->scalar, sizeof *k->scalar * (size_t)l->nscalar);
   for (int i = 0, o = 0; i < p->nparam; i++) {
     const int writes = fl_kprogram_writes(p, i);
     keep_argument(k, l, given(l, number, i, writes ? o : -1), i);
     if (writes) fl_kcall_hold(&k->arg[i].result, value[o++]);
   }
-  if (recorded) fl_kcall_hold(&k->arg[p->nparam].value, recorded);
+  if (recorded) {
+    fl_kcall_hold(&k->arg[p->nparam].value, recorded);
+    k->arg[p->nparam].each = 1;
+  }
   fl_krule *r = fl_krule_of(k);
   fl_kcall_release(k);
   if (!r) return NULL;
@@ -158,7 +163,9 @@ static fl_kcall *copy_call(const fl_kcall *k, int at, fl_node *x) {
   fl_kcall *own = fl_kcall_new(k->c, k->p, k->geometry, k->nscalar);
   if (!own) return NULL;
   memcpy(own->scalar, k->scalar, sizeof *k->scalar * (size_t)k->nscalar);
+  own->batch = k->batch;
   for (int i = 0; i < k->p->nparam; i++) {
+    own->arg[i].each = k->arg[i].each;
     own->arg[i].at = k->arg[i].at;
     own->arg[i].bytes = k->arg[i].bytes;
     fl_kcall_hold(&own->arg[i].value, i == at ? x : k->arg[i].value);
@@ -175,7 +182,7 @@ flame_status fl_krule_again(const fl_krule *r, int n, fl_node *x, fl_node **out)
   if (!own) return k->c->err.code;
   flame_status e = k->c->err.code;
   for (int i = 0; i < k->p->nparam; i++)
-    if (k->arg[i].result) count[i] = k->arg[i].result->shape->numel;
+    if (k->arg[i].result) count[i] = fl_kcall_elements(k, i, k->arg[i].result);
   if (scalar && e == FLAME_OK)
     e = fl_kread_number(k->c, x, type, &own->scalar[own->arg[at].at]);
   if (e == FLAME_OK) e = fl_kcall_launch(own, count);

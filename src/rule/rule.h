@@ -108,6 +108,7 @@ typedef struct fl_karg {
                                        ** that a number was read from */
   fl_node *result;                     /* held or NULL: an array after the launch */
   int32_t at, bytes;                   /* place of a number or a struct in scalar[] */
+  uint8_t each;                        /* of a batch: the array has a part for each launch */
 } fl_karg;
 
 typedef struct fl_kcall {
@@ -116,6 +117,8 @@ typedef struct fl_kcall {
   flame_context *c;
   fl_kprogram *p;                      /* a reference */
   int64_t geometry[FL_KP_COUNT_ARGS];  /* as at the beginning of a launch's p[] */
+  int64_t batch;                       /* fl_launch.batch: what is derived is of one launch, and
+                                       ** launched as a batch again */
   fl_scalar *scalar;
   fl_karg arg[];                       /* p->nparam */
 } fl_kcall;
@@ -127,6 +130,10 @@ void fl_kcall_release(fl_kcall *k);
 static inline void fl_kcall_hold(fl_node **to, fl_node *n) {
   *to = n;
   if (n) fl_node_hold(n);
+}
+/* Elements of one launch's part of argument i, whose array is x. */
+static inline int64_t fl_kcall_elements(const fl_kcall *k, int i, const fl_node *x) {
+  return k->batch && k->arg[i].each ? x->shape->numel / k->batch : x->shape->numel;
 }
 /* Extents: threads of a block along x, y, z, then blocks, then their products. */
 static inline int64_t fl_kextent(const int64_t *geometry, int which) {
@@ -147,9 +154,9 @@ void fl_kextents_of(const int64_t *geometry, int64_t extent[FL_KEXTENTS]);
 
 /* ---- arguments of a derived kernel's launch -------------------------------------------------- */
 
-/* Give argument i of a launch: an array that is read; one that is written and has initial contents;
-** zeros; an integer; bytes. */
-flame_status fl_kgive_input(fl_launch *l, const fl_kprogram *p, int i, fl_node *x);
+/* Give argument i of a launch: an array that is read, of a batch with 'each' part by part; one that
+** is written and has initial contents; n zeros for a launch; an integer; bytes. */
+flame_status fl_kgive_input(fl_launch *l, const fl_kprogram *p, int i, fl_node *x, int each);
 flame_status fl_kgive_copy(fl_launch *l, const fl_kprogram *p, int i, fl_node *x);
 flame_status fl_kgive_zeros(fl_launch *l, int i, int64_t n);
 flame_status fl_kgive_int(fl_launch *l, int i, int64_t v);

@@ -34,13 +34,15 @@ static void original(tangents *x, int k, int i) {
   } else {
     fl_kcall_hold(&to->value, fl_kcall_contents(of, i));
   }
+  to->each = of->arg[i].each;
   if (role != FL_KROLE_STRUCT) x->t->of_value[i] = (int8_t)k;
 }
 
 /* An array that is written and begins as x, or as zeros. */
 static void written(tangents *x, int k, int i, fl_node *begin) {
+  x->t->call->arg[k].each = x->of->arg[i].each;
   if (begin) fl_kcall_hold(&x->t->call->arg[k].value, begin);
-  else x->count[k] = x->of->arg[i].result->shape->numel;
+  else x->count[k] = fl_kcall_elements(x->of, i, x->of->arg[i].result);
 }
 
 static flame_status mean(tangents *x, int k) {
@@ -61,7 +63,10 @@ static flame_status mean(tangents *x, int k) {
       written(x, k, i, inout && u ? fl_kflat(u, q->type) : NULL);
       x->t->of_tangent[i] = (int8_t)k;
       break;
-    case FL_KAD_TANGENT: fl_kcall_hold(&t->arg[k].value, fl_kflat(u, q->type)); break;
+    case FL_KAD_TANGENT:
+      fl_kcall_hold(&t->arg[k].value, fl_kflat(u, q->type));
+      t->arg[k].each = x->of->arg[i].each;
+      break;
     case FL_KAD_TANGENT_SCALAR:
       fl_kcall_hold(&t->arg[k].value, u);
       return fl_kread_number(t->c, u, type, number_room(t, &x->used, k, fl_kt_size(type)));
@@ -82,6 +87,7 @@ static flame_status make_tangent(tangents *x, fl_kprogram *p) {
   memset(x->t->of_tangent, -1, sizeof x->t->of_tangent);
   x->t->call = fl_kcall_new(c, p, geometry, x->of->nscalar + p->nparam);
   flame_status e = x->t->call ? FLAME_OK : c->err.code;
+  if (e == FLAME_OK) x->t->call->batch = x->of->batch;
   for (int k = 0; k < p->nparam && e == FLAME_OK; k++) e = mean(x, k);
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;

@@ -24,7 +24,7 @@ flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, 
     const fl_karg_kind kind = fl_karg_of(c, i, &a, &b);
     pointer[i] = 0;
     param[i] = &pointer[i];
-    if (kind == FL_KARG_IN) pointer[i] = (fl_cu_ptr)(uintptr_t)r->in[a];
+    if (kind == FL_KARG_IN || kind == FL_KARG_IN_EACH) pointer[i] = (fl_cu_ptr)(uintptr_t)r->in[a];
     if (kind == FL_KARG_VALUE) param[i] = (void *)(uintptr_t)(r->scalar + a);
     if (kind != FL_KARG_OUT && kind != FL_KARG_RAW && kind != FL_KARG_COPY) continue;
     pointer[i] = (fl_cu_ptr)((uintptr_t)r->out + (uintptr_t)b);

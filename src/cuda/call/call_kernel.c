@@ -10,9 +10,16 @@ static const fl_kfunction *function_of(const fl_call *c) {
   return (const fl_kfunction *)(const void *)c->callee;
 }
 
+/* Of one launch, if a batch is made of several. */
 int64_t fl_cuda_scratch_kernel(fl_cuda *s, const fl_call *c) {
+  const fl_kfunction *k = function_of(c);
+  fl_call part;
+  fl_call_run one;
+  const fl_call_run all = { .call = c };
   (void)s;
-  return fl_ordered_scratch(function_of(c), c);
+  if (!c->p[FL_KP_BATCH] || fl_kfunction_is_batched(k, c)) return fl_ordered_scratch(k, c);
+  fl_kbatch_part(&all, 0, &part, &one);
+  return fl_ordered_scratch(k, &part);
 }
 
 void fl_cuda_modules_kernel(fl_cuda *s, const fl_call *c) {
@@ -21,39 +28,87 @@ void fl_cuda_modules_kernel(fl_cuda *s, const fl_call *c) {
     fl_cuda_want_user(s, k->checked);
     return;
   }
-  if (fl_cuda_want_user(s, function_of(c))) fl_ordered_want(s, function_of(c));
+  if (fl_cuda_want_user(s, fl_kfunction_is_batched(k, c) ? k->batched : k)) fl_ordered_want(s, k);
 }
 
-static flame_status start(fl_cuda *s, const fl_kfunction *k, fl_cu_function f,
-                          const unsigned grid[3], const unsigned block[3], unsigned shared,
+typedef struct shape { unsigned grid[3], block[3], shared; } shape;
+
+static flame_status start(fl_cuda *s, const fl_kfunction *k, fl_cu_function f, const shape *x,
                           void **param) {
   if (!k->binary && k->f->uses_grid)
-    return fl_cuda_launch_grid(s, f, k->f->name, grid, block, shared, param);
-  return fl_cuda_launch(s, f, grid, block, shared, param);
+    return fl_cuda_launch_grid(s, f, k->f->name, x->grid, x->block, x->shared, param);
+  return fl_cuda_launch(s, f, x->grid, x->block, x->shared, param);
 }
 
-flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
+/* ---- batches ---- */
+
+/* How far apart the parts of argument i are; 0: all have the same, or it is no pointer. */
+static int64_t step_of(const fl_call *c, int i) {
+  int64_t a, b;
+  const fl_karg_kind kind = fl_karg_of(c, i, &a, &b);
+  if (kind == FL_KARG_OUT || kind == FL_KARG_RAW) return a / c->p[FL_KP_BATCH];
+  if (kind != FL_KARG_COPY && kind != FL_KARG_IN_EACH) return 0;
+  return c->in_numel[a] * fl_dtype_size(c->in_dtype[a]) / c->p[FL_KP_BATCH];
+}
+
+/* As many parts in one launch as a grid holds along z. n: place of the last parameter. */
+static flame_status launch_parts(fl_cuda *s, fl_cu_function f, const fl_call *c, const shape *x,
+                                 fl_cu_ptr *pointer, void **param, int n) {
+  enum { MOST_Z = 65535 };
+  const int64_t most = MOST_Z / x->grid[2];
+  fl_kbatch batch = { .blocks = x->grid[2] };
+  flame_status e = FLAME_OK;
+  for (int i = 0; i < c->p[FL_KP_COUNT_ARGS]; i++) batch.step[i] = step_of(c, i);
+  param[n] = &batch;
+  for (int64_t from = 0; from < c->p[FL_KP_BATCH] && e == FLAME_OK; from += most) {
+    const int64_t rest = c->p[FL_KP_BATCH] - from, parts = rest < most ? rest : most;
+    const unsigned grid[3] = { x->grid[0], x->grid[1], x->grid[2] * (unsigned)parts };
+    batch.first = (uint32_t)from;
+    e = fl_cuda_launch(s, f, grid, x->block, x->shared, param);
+    for (int i = 0; i < c->p[FL_KP_COUNT_ARGS]; i++)
+      pointer[i] += (fl_cu_ptr)(parts * batch.step[i]);
+  }
+  return e;
+}
+
+/* One launch, or a batch that is one. */
+static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   const fl_kfunction *k = function_of(c);
-  const int n = (int)c->p[FL_KP_COUNT_ARGS];
+  const int n = (int)c->p[FL_KP_COUNT_ARGS], batched = fl_kfunction_is_batched(k, c);
   fl_cu_ptr pointer[FL_KP_MAX_ARGS], table = (fl_cu_ptr)(uintptr_t)r->scratch;
-  void *param[FL_KP_MAX_ARGS + 2];
-  unsigned grid[3], block[3];
+  void *param[FL_KP_MAX_ARGS + 3];
+  shape x = { .shared = (unsigned)c->p[FL_KP_SHARED] };
   fl_cu_function f;
   if (c->p[FL_KP_CHECKS] && k->checked) return fl_cuda_call_checked(s, k, r);
   for (int i = 0; i < 3; i++) {
-    grid[i] = (unsigned)c->p[FL_KP_GRID + i];
-    block[i] = (unsigned)c->p[FL_KP_BLOCK + i];
+    x.grid[i] = (unsigned)c->p[FL_KP_GRID + i];
+    x.block[i] = (unsigned)c->p[FL_KP_BLOCK + i];
   }
-  flame_status e = fl_cuda_user_entry(s, k, &f);
+  flame_status e = fl_cuda_user_entry(s, batched ? k->batched : k, &f);
   if (e == FLAME_OK && k->sums) e = fl_ordered_begin(s, k, r);
   for (int pass = k->sums ? 0 : 1; pass < 2 && e == FLAME_OK; pass++) {
     param[n] = &pass;
     param[n + 1] = &table;
     e = fl_cuda_bind(s, r, pointer, param);
-    if (e == FLAME_OK) e = start(s, k, f, grid, block, (unsigned)c->p[FL_KP_SHARED], param);
+    if (e != FLAME_OK) return e;
+    e = batched ? launch_parts(s, f, c, &x, pointer, param, n + (k->sums ? 2 : 0))
+                : start(s, k, f, &x, param);
   }
   return e == FLAME_OK && k->sums ? fl_ordered_end(s, k, r) : e;
+}
+
+flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
+  fl_call c;
+  fl_call_run one;
+  flame_status e = FLAME_OK;
+  const int64_t n = r->call->p[FL_KP_BATCH];
+  if (n == 0 || fl_kfunction_is_batched(function_of(r->call), r->call)) return run_one(s, r);
+  for (int64_t i = 0; i < n && e == FLAME_OK; i++) {
+    fl_kbatch_part(r, i, &c, &one);
+    e = run_one(s, &one);
+  }
+  return e;
 }
 
 /* Notes what a thread needs: registers, and local memory (spills, and arrays that are indexed). */

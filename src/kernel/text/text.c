@@ -89,6 +89,9 @@ static void put_ordered(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_printf(w->t, "fl_ordered_%sadd(fl_pass, fl_fix[%d], ",
                  s->mode == FL_KM_BLOCK ? "block_" : "",
                  w->slot[w->f->vars[s->var].param] - 1);
+  if (w->batch)
+    fl_text_printf(w->t, "(blockIdx.z / fl_b.blocks + fl_b.first) * (fl_b.step[%d] / %d) + ",
+                   (int)w->f->vars[s->var].param, fl_kt_size(w->f->vars[s->var].type));
   fl_kput_expr(w, s->x[0]);
   fl_text_puts(w->t, ", (double)(");
   fl_kput_expr(w, s->x[1]);
@@ -432,6 +435,21 @@ static void put_variable(fl_kwriter *w, int i) {
   fl_text_puts(w->t, ";\n");
 }
 
+/* Moves each pointer to the part that the block works on. */
+static void put_parts(fl_kwriter *w) {
+  for (int i = 0; i < w->f->n_params; i++) {
+    const fl_kparam *p = &w->f->params[i];
+    const char *constant = p->is_const ? "const " : "";
+    if (!p->is_pointer) continue;
+    fl_text_puts(w->t, "  ");
+    put_param_name(w, p);
+    fl_text_printf(w->t, " = (%s%s *)((%schar *)", constant, fl_kput_memory_type(p->type),
+                   constant);
+    put_param_name(w, p);
+    fl_text_printf(w->t, " + blockIdx.z / fl_b.blocks * fl_b.step[%d]);\n", i);
+  }
+}
+
 static int uses_dynamic(const fl_kfunc *f) {
   for (int i = 0; i < f->n_vars; i++)
     if (f->vars[i].kind == FL_KV_SHARED && f->vars[i].dynamic) return 1;
@@ -460,10 +478,12 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   if (slot)
     fl_text_printf(t, "%sint fl_pass, const fl_fixed *fl_fix", f->n_params ? ", " : "");
   if (check) fl_text_printf(t, "%sconst fl_check *fl_c", f->n_params ? ", " : "");
+  if (w.batch) fl_text_printf(t, "%sconst fl_batch fl_b", f->n_params ? ", " : "");
   fl_text_puts(t, ") {\n");
   for (int i = 0; i < f->n_vars; i++) put_variable(&w, i);
   for (int i = 0; i < f->n_vars && check; i++) fl_kcheck_flag(&w, i);
   put_leaves(&w);
+  if (w.batch) put_parts(&w);
   if (check) fl_text_puts(t, "  fl_thread fl_t;\n  fl_begin(fl_t, fl_c);\n");
   if (near) fl_knear_begin(near, t);
   put_block(&w, f->body, NULL);
@@ -492,6 +512,13 @@ void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks) {
 void fl_ktext_exact(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
   fl_ktext_ordered(t);
   put_kernel(t, f, (fl_kwriter){ .slot = slot });
+}
+
+void fl_ktext_batch(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
+  fl_text_printf(t, "struct fl_batch { unsigned blocks, first; long long step[%d]; };\n",
+                 FL_KTEXT_PARTS);
+  if (slot) fl_ktext_ordered(t);
+  put_kernel(t, f, (fl_kwriter){ .slot = slot, .batch = 1 });
 }
 
 void fl_ktext_saved(fl_text *t, const fl_kfunc *f) {

@@ -19,6 +19,10 @@ int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot);
 /* As fl_ktext_kernel with those sums exact; the kernel has two more parameters: int fl_pass, const
 ** fl_fixed *fl_fix (one for each sum). */
 void fl_ktext_exact(fl_text *t, const fl_kfunc *f, const uint8_t *slot);
+enum { FL_KTEXT_PARTS = 43 };          /* pointers of fl_kbatch */
+/* As fl_ktext_kernel, or fl_ktext_exact if slot is not NULL, with a last parameter fl_kbatch
+** (kernel/function.h): one launch for all parts of a batch. */
+void fl_ktext_batch(fl_text *t, const fl_kfunc *f, const uint8_t *slot);
 /* As fl_ktext_kernel, for reading again by front/: exact sums are calls of fl_ordered_add and
 ** fl_ordered_block_add. */
 void fl_ktext_saved(fl_text *t, const fl_kfunc *f);

@@ -146,7 +146,9 @@ static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
 
 /* A checked kernel is launched some blocks at a time, so blockIdx gets an offset. */
 static void put_special(fl_kwriter *w, int op) {
-  if (w->check && op >= FL_KSPECIAL_BID_X && op <= FL_KSPECIAL_BID_Z)
+  if (w->batch && op == FL_KSPECIAL_BID_Z) fl_text_puts(w->t, "(blockIdx.z % fl_b.blocks)");
+  else if (w->batch && op == FL_KSPECIAL_GDIM_Z) fl_text_puts(w->t, "fl_b.blocks");
+  else if (w->check && op >= FL_KSPECIAL_BID_X && op <= FL_KSPECIAL_BID_Z)
     fl_text_printf(w->t, "fl_t.b%c", "xyz"[op - FL_KSPECIAL_BID_X]);
   else if (w->check && op >= FL_KSPECIAL_GDIM_X && op <= FL_KSPECIAL_GDIM_Z)
     fl_text_printf(w->t, "fl_t.c->grid[%d]", op - FL_KSPECIAL_GDIM_X);

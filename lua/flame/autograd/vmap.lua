@@ -1,0 +1,207 @@
+--- flame.vmap: a function of one example, for all examples of a batch. It runs once for each, in
+-- turns: at a call of a kernel each example waits for the others, and what they ask of it is one
+-- launch (internal.kernel_each).
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
+
+-- A part of a batch: its place and the whole tensor, for as long as the part is alive.
+local whole_of = setmetatable({}, { __mode = "k" })
+local examples = setmetatable({}, { __mode = "k" })        -- coroutines that run one
+local CALL <const> = {}                                    -- what they yield first
+
+-- ---- batches of values --------------------------------------------------------------------------
+
+local function part(whole, i)
+  local x = whole[i]
+  whole_of[x] = { whole = whole, at = i }
+  return x
+end
+
+--- Tensors along a new first axis: what they are the parts of, if they are all of it in order.
+local function joined(list)
+  local first = whole_of[list[1]]
+  local whole = first and first.whole
+  local same = whole and whole.shape[1] == #list
+  for i, x in ipairs(list) do
+    local of = whole_of[x]
+    same = same and of and of.whole == whole and of.at == i
+  end
+  return same and whole or flame.stack(list)
+end
+
+--- The argument with its batch along the first axis, nil if all examples have the same.
+local function batched(x, axis, i)
+  if not is_tensor(x) or axis == false then return nil end
+  axis = axis or 1
+  if axis < 0 then axis = x.ndim + 1 + axis end
+  if axis < 1 or axis > x.ndim then
+    fail("vmap", "argument %d has %d axes, its batch can not be along axis %s\1: false where all "
+      .. "examples have the same", i, x.ndim, tostring(axis))
+  end
+  return (axis == 1 and x or x:movedim(axis, 1)):contiguous()
+end
+
+-- ---- calls of kernels ---------------------------------------------------------------------------
+
+--- What two calls must have in common to be one launch.
+local function kind_of(call)
+  local key = { tostring(call.k), tostring(call.n) }
+  for i = 1, call.n do
+    local x = call[i]
+    key[#key + 1] = is_tensor(x) and x.dtype .. x.device .. "(" .. table.concat(x.shape, " ") .. ")"
+      or math.type(x) and ("%s%q"):format(math.type(x), x) or tostring(x)
+  end
+  return table.concat(key, "\0")
+end
+
+--- Can one launch make all of these calls? Then which of its arguments differ, as bits, and the
+--- arguments of all.
+local function one_launch(calls, info)
+  local args, bits, i = { n = calls[1].n }, 0, 0
+  if info.config.vjp then return nil end                  -- it is of one launch
+  for _, q in ipairs(info.params) do
+    if q.role ~= "out" and not q.hidden then
+      i = i + 1
+      local list, same = {}, true
+      for j, call in ipairs(calls) do
+        list[j] = call[i]
+        same = same and rawequal(call[i], calls[1][i])
+      end
+      if not is_tensor(list[1]) or same and q.role ~= "inout" then args[i] = list[1]
+      elseif not q.pointer then return nil                  -- a number is the same in a launch
+      else args[i], bits = joined(list):contiguous(), bits | 1 << i - 1 end
+    end
+  end
+  return bits ~= 0 and bits or nil, args
+end
+
+--- The kernel with sizes that are no functions, those for the arguments of one call.
+local function sized(k, config, call)
+  local geometry
+  for _, name in ipairs { "shape", "grid", "threads" } do
+    if type(config[name]) == "function" then
+      geometry = geometry or {}
+      geometry[name] = config[name](table.unpack(call, 1, call.n))
+    end
+  end
+  return geometry and k:with(geometry) or k
+end
+
+--- Makes the calls: each gets .results.
+local function make(calls, launch)
+  local k = calls[1].k
+  local info = internal.kernel_info(k)
+  local bits, args
+  if #calls > 1 then bits, args = one_launch(calls, info) end
+  if not bits then
+    for _, call in ipairs(calls) do
+      call.results = table.pack(launch(k, table.unpack(call, 1, call.n)))
+    end
+    return
+  end
+  local all = table.pack(internal.kernel_each(sized(k, info.config, calls[1]), #calls, bits,
+    table.unpack(args, 1, args.n)))
+  for j, call in ipairs(calls) do
+    call.results = { n = all.n }
+    for r = 1, all.n do call.results[r] = part(all[r], j) end
+  end
+end
+
+-- ---- examples in turns --------------------------------------------------------------------------
+
+local function modes() return flame.is_grad_enabled(), flame.autocast() end
+
+--- Runs all examples up to their ends; each is {thread, args}, and gets .results.
+local function run(list, launch)
+  local open = table.move(list, 1, #list, 1, {})
+  while #open > 0 do
+    local waiting, groups, order = {}, {}, {}
+    for _, x in ipairs(open) do
+      local got = table.pack(coroutine.resume(x.thread, table.unpack(x.args, 1, x.args.n)))
+      if not got[1] then error(got[2], 0) end
+      if coroutine.status(x.thread) == "dead" then
+        x.results = { n = got.n - 1, table.unpack(got, 2, got.n) }
+      elseif got[2] ~= CALL then
+        fail("vmap", "the function yields, which only its caller could answer")
+      else
+        local call = { k = got[3], n = got.n - 3, table.unpack(got, 4, got.n) }
+        local key = kind_of(call)
+        if not groups[key] then
+          groups[key] = {}
+          order[#order + 1] = groups[key]
+        end
+        table.insert(groups[key], call)
+        x.call, waiting[#waiting + 1] = call, x
+      end
+    end
+    for _, calls in ipairs(order) do make(calls, launch) end
+    for _, x in ipairs(waiting) do x.args = x.call.results end
+    open = waiting
+  end
+end
+
+--- The calls of kernels wait for the other examples, unless the example has changed a mode, or is
+--- in a function of C.
+local function waits(launch, grad, cast)
+  return function(...)
+    local g, c = modes()
+    if examples[coroutine.running()] == launch and coroutine.isyieldable() and g == grad
+        and c == cast then return coroutine.yield(CALL, ...) end
+    return launch(...)
+  end
+end
+
+--- Examples of a batch: how many, and the arguments of each.
+local function examples_of(axes, given)
+  local whole, n = {}, nil
+  for i = 1, given.n do
+    local axis = axes
+    if type(axes) == "table" then axis = axes[i] end
+    whole[i] = batched(given[i], axis, i)
+    local size = whole[i] and whole[i].shape[1]
+    if size and n and size ~= n then
+      fail("vmap", "argument %d has %d examples, those before it %d", i, size, n)
+    end
+    n = n or size
+  end
+  if not n or n == 0 then
+    fail("vmap", n and "the batch is empty" or "no argument is a tensor with a batch")
+  end
+  return n, whole
+end
+
+--- f for each example of a batch: a function of tensors that have one axis more. axes: that axis,
+--- for each argument as a list, 1 by default; false where all examples have the same. Results have
+--- it as their first. f runs once for each, and a call of a kernel is one launch for all of them.
+def(".vmap(f: fn, axes?: any) -> fn", function(f, axes)
+  return function(...)
+    local given, list = table.pack(...), {}
+    local n, whole = examples_of(axes, given)
+    local launch = internal.kernel_call()
+    local grad, cast = modes()
+    for j = 1, n do
+      local args = { n = given.n }
+      for i = 1, given.n do args[i] = whole[i] and part(whole[i], j) or given[i] end
+      local thread = coroutine.create(function(...) return f(...) end)
+      examples[thread] = launch
+      list[j] = { thread = thread, args = args }
+    end
+    local _ <close> = setmetatable({}, { __close = function() internal.kernel_call(launch) end })
+    internal.kernel_call(waits(launch, grad, cast))
+    run(list, launch)
+    local out = { n = list[1].results.n }
+    for r = 1, out.n do
+      local values = {}
+      for j, x in ipairs(list) do
+        values[j] = x.results[r]
+        if not is_tensor(values[j]) then
+          fail("vmap", "result %d of example %d is a %s, need a tensor", r, j, type(values[j]))
+        end
+      end
+      out[r] = joined(values)
+    end
+    return table.unpack(out, 1, out.n)
+  end
+end)
