@@ -63,6 +63,11 @@ local VALUES = {
   function() return setmetatable({ a = 1 }, { __call = print }) end,
   function() return setmetatable({ a = 1 }, { __name = "Other" }) end,
   function() return coroutine.create(print) end,
+  function()                                             -- a list that its metatable gives
+    local n, v = pick { 0, 1, 2, 3, 2.0, -1, 1.5, "2" }, pick { 1, 2.0, x, "s" }
+    return setmetatable({}, { __len = function() return n end, __index = function() return v end })
+  end,
+  function() return setmetatable({ 1, 2 }, { __len = function() return 1 end }) end,
 }
 local function random_value(deep)
   local way = random(deep and #VALUES or #VALUES + 7)

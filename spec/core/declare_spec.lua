@@ -216,6 +216,62 @@ describe("an option", function()
   end)
 end)
 
+local function list_of(n, v)
+  return setmetatable({}, { __len = function() return n end, __index = function() return v end })
+end
+
+describe("a list that its metatable gives", function()
+  local LIST = "f(a: T[]|int, b?: num[]) -> T"
+  it("becomes a plain one of its elements", function()
+    local _, a, b = declared(LIST)(list_of(2, x), { b = list_of(3, 1.5) })
+    assert.is_nil(getmetatable(a))
+    assert.is_true(#a == 2 and rawequal(rawget(a, 1), x) and rawequal(rawget(a, 2), x))
+    assert.same({ 1.5, 1.5, 1.5 }, b)
+    local shorter = setmetatable({ 1, 2, 3 }, { __len = function() return 2.0 end })
+    assert.same({ 1, 2 }, (select(3, declared(LIST)(1, shorter))))
+    local plain = { x }
+    assert.is_true(rawequal(plain, (select(2, declared(LIST)(plain)))))
+  end)
+  it("is refused for an element as any other", function()
+    refused("f: a[1] must be a tensor, got number 1", LIST, list_of(2, 1))
+    refused("f: b[1] must be a number, got string 's'", LIST, 1, { b = list_of(1, "s") })
+  end)
+  it("is refused for a length that is none", function()
+    for _, n in ipairs { -1, 1.5, 0 / 0, math.huge, "3" } do
+      refused("f: the length of a list must be an integer from 0 on, its __len gives "
+        .. tostring(n), LIST, list_of(n, x))
+      refused("f: the length of a list must be an integer from 0 on, its __len gives "
+        .. tostring(n), "f(a: str)\nf(a: T[])", list_of(n, x))
+    end
+    refused("f: a list of 4611686018427387904 is too long", LIST, list_of(1 << 62, x))
+  end)
+  it("is refused where it is another when it is read again", function()
+    local function fickle(field)
+      local n, reads = 2, 0
+      return setmetatable({}, { __len = function() return n end, __index = function()
+        reads = reads + 1
+        if reads < 2 then return x end
+        if field == "length" then n = 1.5 return x end
+        return reads == 2 and x or 7
+      end })
+    end
+    refused("f: a changed while it was read", LIST, fickle "length")
+    refused("f: a changed while it was read", LIST, fickle "element")
+    refused("f: a changed while it was read", "f(a...: T)", fickle "element")
+  end)
+  it("raises what its metatable raises", function()
+    local own = setmetatable({}, { __len = function() error("mine", 0) end })
+    assert.equal("mine", message_of(LIST, own))
+  end)
+  it("is left as it is where any table or value is taken, or an object of a class", function()
+    local any = list_of(2, 1)
+    assert.is_true(rawequal(any, (select(2, declared("f(a: table)")(any)))))
+    assert.is_true(rawequal(any, (select(2, declared("f(a: any)")(any)))))
+    local net = require("flame.nn").Linear(2, 2)
+    assert.is_true(rawequal(net, (select(2, declared("f(a: Module|T[])")(net)))))
+  end)
+end)
+
 describe("a parameter of any number", function()
   local ZEROS = ".zeros(shape...: int, *factory) -> T"
   it("takes them one by one, as a list or by name; they come last", function()
@@ -235,11 +291,7 @@ describe("a parameter of any number", function()
     refused("zeros: shape[1] must be an integer, got string 'a'", ZEROS, { "a" })
   end)
   it("refuses a list that no stack holds", function()
-    local function of(n)
-      return setmetatable({}, { __len = function() return n end, __index = function()
-        return 1 end })
-    end
-    refused("f: a list of 950000 is too long", "f(a...: any)", of(950000))
+    refused("f: a list of 950000 is too long", "f(a...: any)", list_of(950000, 1))
     local reads = 0
     local endless = setmetatable({}, { __len = function() return 1 << 40 end, __index = function()
       reads = reads + 1
@@ -247,7 +299,11 @@ describe("a parameter of any number", function()
     end })
     refused("zeros: a list of 1099511627776 is too long", ZEROS, endless)
     assert.equal(0, reads)
-    assert.equal(5, select("#", declared("f(a...: any)")(of(4))))
+    assert.equal(5, select("#", declared("f(a...: any)")(list_of(4, 1))))
+  end)
+  it("takes the elements that a list's metatable gives", function()
+    takes({ n = 6, nil, nil, nil, 5, 5, 5 }, ZEROS, list_of(3, 5))
+    refused("zeros: shape[1] must be an integer, got string 'a'", ZEROS, list_of(2, "a"))
   end)
   it("'...' takes what is left as it is", function()
     local t = { a = 1 }

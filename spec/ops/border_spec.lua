@@ -280,6 +280,16 @@ describe("nested tables", function()
       __pairs = function() error("no") end })
     assert.same({ 1, 2, 3 }, flame.tensor(t):totable())
   end)
+  it("that have their elements from a metatable are refused", function()
+    local proxy = setmetatable({}, { __len = function() return 2 end, __index = rawlen })
+    assert.matches("tensor: the elements at the top come from a metatable",
+      error_of(flame.tensor, proxy))
+    assert.matches("the elements at position %(2%) come from a metatable",
+      error_of(flame.tensor, { { 1, 2 }, proxy }))
+    assert.matches("the elements at position %(2%) come", error_of(flame.tensor, { {}, proxy }))
+    assert.same({ 0 },
+      flame.tensor(setmetatable({}, { __len = function() return 0 end })).shape)
+  end)
   it("refuse integers and floats that do not fit", function()
     error_of(flame.tensor, { 256 }, { dtype = "u8" })
     error_of(flame.tensor, { -1 }, { dtype = "u8" })

@@ -172,15 +172,27 @@ local function one(a, v, is_tensor)
   return type(v) == "table" and of_class(v, kind)
 end
 
+--- Does a metatable give the elements of v?
+local function is_proxy(v)
+  local m = type(v) == "table" and getmetatable(v)
+  return m and (m.__index or m.__len) and m.__name == nil and m.__call == nil
+end
+--- The number of elements; nil: the metatable gives none.
+local function count_of(v)
+  local n = is_proxy(v) and #v or rawlen(v)
+  return whole(n) and n >= 0 and n <= 900000 and math.tointeger(n) or nil
+end
 local function list_fits(a, v, is_tensor)
   if type(v) ~= "table" or not (a.list or a.kind == "axes" or a.kind == "dims") then
     return false end
   local m = getmetatable(v)
-  if m and m.__index then return m.__name == nil and m.__call == nil end
-  if string_key(v) then return false end
-  if a.kind == "dims" and not a.list and rawlen(v) ~= a.n and rawlen(v) ~= 1 then return false end
+  if m and (m.__index or m.__len) and not is_proxy(v) then return false end
+  if not is_proxy(v) and string_key(v) then return false end
+  local n = count_of(v)
+  if not n then return false end
+  if a.kind == "dims" and not a.list and n ~= a.n and n ~= 1 then return false end
   if a.kind == "any" then return true end
-  for k = 1, rawlen(v) do if not one(a, rawget(v, k), is_tensor) then return false end end
+  for k = 1, n do if not one(a, v[k], is_tensor) then return false end end
   return true
 end
 
@@ -194,7 +206,11 @@ local function fits(p, v, is_tensor)
 end
 
 --- The value that the function receives for it.
-local function settled(p, v)
+local function settled(p, v, is_tensor)
+  if is_proxy(v) then
+    for _, a in ipairs(p.atoms) do if not a.list and one(a, v, is_tensor) then return v end end
+    return { table.unpack(v, 1, count_of(v)) }
+  end
   local booleans = has(p.atoms, "bool", "any")
   if v == false and p.optional and not booleans then return nil end
   if whole(v) and not has(p.atoms, "num", "any") then return math.tointeger(v) end
@@ -222,7 +238,7 @@ local function parted(form, args)
     return n - 1, last
   end
   local m = getmetatable(last)
-  if next(last) ~= nil or m and (m.__index or m.__call or m.__name) then return n end
+  if next(last) ~= nil or m and (m.__index or m.__len or m.__call or m.__name) then return n end
   if #form.all + (form.rest and 1 or 0) <= (form.positional[1] and not form.options_first and 1
       or 0) then
     return n
@@ -241,7 +257,9 @@ local function rest_values(form, values, is_tensor)
     local object = m and (m.__call ~= nil or m.__name ~= nil)
     if type(v) == "table" and not is_options(v)
         and not (object and fits(form.rest, v, is_tensor)) then
-      values = { n = #v, table.unpack(v) }
+      local n = count_of(v)
+      if not n then return nil, "type" end
+      values = { n = n, table.unpack(v, 1, n) }
     end
   end
   for i = 1, values.n do
@@ -296,14 +314,15 @@ local function read_form(form, args, is_tensor)
         end
         if p.same then v = values[p.same] end
       end
-      v = settled(p, v)
+      v = settled(p, v, is_tensor)
       values[p], out.n = v, out.n + 1
       out[out.n] = v
     end
   end
   for i = 1, rest.n do
     out.n = out.n + 1
-    if form.rest then out[out.n] = settled(form.rest, rest[i]) else out[out.n] = rest[i] end
+    if form.rest then out[out.n] = settled(form.rest, rest[i], is_tensor)
+    else out[out.n] = rest[i] end
   end
   return out
 end

@@ -23,9 +23,10 @@
 ** requires_grad by name. "id..." takes the remaining arguments, or one list. A method (Class:f) and
 ** a constructor ("new nn.Linear(in_features: int)") get the object before their parameters, as
 ** "self", which the text does not name. "..." takes the remaining arguments as they are; a function
-** that has it has no options. An empty table is a list where one fits, else options, if there are
-** any. nil means not given; so does false for a parameter with "?" if its type has no booleans
-** (weight = false for none).
+** that has it has no options. A list whose metatable has __index or __len has the elements that
+** these give; the function gets them in a plain list. An empty table is a list where one fits, else
+** options, if there are any. nil means not given; so does false for a parameter with "?" if its type
+** has no booleans (weight = false for none).
 **
 ** A function written in C has its declaration in its registration row, followed by a line "---
 ** text" that says what the function does. For a function of the op table the declaration begins
@@ -125,6 +126,7 @@ typedef enum fl_decl_misfit_kind {
   FL_MISFIT_TYPE,                      /* the value at 'at' */
   FL_MISFIT_ELEMENT,                   /* element 'element', at 'at', of a list or of "id..." */
   FL_MISFIT_LENGTH,            /* the list at 'at' does not have the length that dims(n) requires */
+  FL_MISFIT_COUNT,             /* the length of a list, at 'at', is too large or no count */
   FL_MISFIT_MISSING, FL_MISFIT_TWICE,
   FL_MISFIT_OPTION,                    /* the key at 'at' is no parameter */
   FL_MISFIT_KEY,                       /* the key at 'at' is no string */

@@ -23,10 +23,13 @@ int fl_declare_is_options(lua_State *L, int i) {
   return fl_is_options(L, i) && !is_object(L, i);
 }
 
+/* A table whose metatable says what its elements are, or how many. */
 static int is_proxy(lua_State *L, int i) {
-  if (fl_is_sizes(L, i) || luaL_getmetafield(L, i, "__index") == LUA_TNIL) return 0;
-  lua_pop(L, 1);
-  return 1;
+  if (fl_is_sizes(L, i)) return 0;
+  const int proxy = luaL_getmetafield(L, i, "__index") != LUA_TNIL ||
+    luaL_getmetafield(L, i, "__len") != LUA_TNIL;
+  if (proxy) lua_pop(L, 1);
+  return proxy;
 }
 
 static int names_class(lua_State *L, fl_decl_span of) {
@@ -93,19 +96,34 @@ static int misfit(fl_decl_misfit *why, fl_decl_misfit_kind kind, const fl_decl_p
   return 0;
 }
 
-/* Is it a list for the atom? One whose metatable confirms that is accepted as it is; an object of a
-** class is not. */
+enum { LONGEST = 900000 };            /* what Lua's stack holds, with room for the call */
+
+/* The length of the list at i, as its metatable gives it; -1: that is no length, or longer than a
+** list may be of which every element is asked for, and is left on the stack. */
+static int64_t length_of(lua_State *L, int i) {
+  int whole = 0;
+  lua_len(L, i);
+  const lua_Integer n = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &whole) : 0;
+  if (!whole || n < 0 || n > LONGEST) return -1;
+  lua_pop(L, 1);
+  return n;
+}
+
+/* Is it a list for the atom? That of a metatable is read through it; an object of a class is no
+** list. */
 static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, int i,
     fl_decl_misfit *why) {
   if (!fl_declare_takes_list(a) || lua_type(L, i) != LUA_TTABLE) return 0;
-  if (is_proxy(L, i)) return !is_object(L, i);
-  if (fl_is_options(L, i)) return 0;
-  const int64_t n = (int64_t)lua_rawlen(L, i);
+  const int proxy = is_proxy(L, i);
+  if (proxy ? is_object(L, i) : fl_is_options(L, i)) return 0;
+  const int64_t n = proxy ? length_of(L, i) : (int64_t)lua_rawlen(L, i);
+  if (n < 0) return misfit(why, FL_MISFIT_COUNT, p, lua_gettop(L), 0);
   const int dims = a->kind == FL_ATOM_DIMS && !a->list;
   if (dims && n != a->n && n != 1) return misfit(why, FL_MISFIT_LENGTH, p, i, n);
   if (a->kind == FL_ATOM_ANY) return 1;
   for (int64_t k = 1; k <= n; k++) {
-    lua_rawgeti(L, i, k);
+    if (proxy) lua_geti(L, i, k);
+    else lua_rawgeti(L, i, k);
     if (!is_one(L, a, lua_gettop(L))) return misfit(why, FL_MISFIT_ELEMENT, p, lua_gettop(L), k);
     lua_pop(L, 1);
   }
@@ -177,14 +195,13 @@ static int is_rest_list(lua_State *L, const fl_declared *d, const fl_decl_param 
   return !one;
 }
 
-enum { LONGEST_REST = 900000 };       /* what Lua's stack holds, with room for the call */
-
-/* "id...": values from 'first' to 'last', or one list: spread refuses one that is too long. */
+/* "id...": values from 'first' to 'last', or one list. */
 static int rest_fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int first,
     int last, fl_decl_misfit *why) {
   if (first == last && is_rest_list(L, d, p, first)) {
-    const int64_t n = luaL_len(L, first);
-    for (int64_t k = 1; k <= n && n <= LONGEST_REST; k++) {
+    const int64_t n = length_of(L, first);
+    if (n < 0) return misfit(why, FL_MISFIT_COUNT, p, lua_gettop(L), 0);
+    for (int64_t k = 1; k <= n; k++) {
       lua_geti(L, first, k);
       const int at = lua_gettop(L);
       if (!fits(L, d, p, at, why)) return misfit(why, FL_MISFIT_ELEMENT, p, at, k);
@@ -284,10 +301,42 @@ static void push_default(lua_State *L, const fl_decl_param *p, int holder, int b
   }
 }
 
+/* Raises: a list's metatable gave something else than when it was asked whether the list fits. */
+static void changed(lua_State *L, const fl_decl_param *p, const char *op) {
+  fl_lua_fail(L, op, "%.*s changed while it was read", p->name.n, p->name.at);
+}
+
+/* Is the value at i one that an atom takes, or (element) one in the list that an atom takes? */
+static int is_taken(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
+    int element) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) {
+    const fl_decl_atom *a = &d->atom[k];
+    if ((element ? fl_declare_takes_list(a) : !a->list) && is_one(L, a, i)) return 1;
+  }
+  return 0;
+}
+
+/* Replaces a list that its metatable gives by a plain one of its elements. */
+static void settle_list(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
+    const char *op) {
+  if (!is_proxy(L, i) || is_taken(L, d, p, i, 0)) return;
+  const int64_t n = length_of(L, i);
+  if (n < 0) changed(L, p, op);
+  lua_createtable(L, (int)n, 0);
+  for (int64_t k = 1; k <= n; k++) {
+    lua_geti(L, i, k);
+    if (!is_taken(L, d, p, lua_gettop(L), 1)) changed(L, p, op);
+    lua_rawseti(L, -2, k);
+  }
+  lua_replace(L, i);
+}
+
 /* Converts whole numbers to integers, and false to nil where it means none; a tensor must be
-** usable. */
-static void settle(lua_State *L, const fl_decl_param *p, int i, const char *op) {
+** usable, and a list plain. */
+static void settle(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
+    const char *op) {
   const fl_box *x = p->tensor ? box_at(L, i) : NULL;
+  if (lua_type(L, i) == LUA_TTABLE) settle_list(L, d, p, i, op);
   if (x != NULL && x->t == NULL) fl_arg_tensor(L, i, op, "x");
   if (p->whole && lua_type(L, i) == LUA_TNUMBER && !lua_isinteger(L, i)) {
     lua_pushinteger(L, lua_tointeger(L, i));
@@ -300,19 +349,24 @@ static void settle(lua_State *L, const fl_decl_param *p, int i, const char *op) 
 }
 
 /* Replaces the list on top by its elements. */
-static void spread(lua_State *L, const char *op) {
-  const int list = lua_gettop(L);
-  const int64_t n = luaL_len(L, list);
-  if (n > LONGEST_REST || !lua_checkstack(L, (int)n + 8))
+static void spread(lua_State *L, const fl_declared *d, const fl_decl_param *p, const char *op) {
+  fl_decl_misfit why;
+  const int list = lua_gettop(L), proxy = is_proxy(L, list);
+  const int64_t n = length_of(L, list);
+  if (n < 0) changed(L, p, op);
+  if (!lua_checkstack(L, (int)n + 8))
     fl_lua_fail(L, op, "a list of %lld is too long", (long long)n);
-  for (int64_t k = 1; k <= n; k++) lua_geti(L, list, k);
+  for (int64_t k = 1; k <= n; k++) {
+    lua_geti(L, list, k);
+    if (proxy && !fits(L, d, p, lua_gettop(L), &why)) changed(L, p, op);
+  }
   lua_remove(L, list);
 }
 
 static void place_rest(lua_State *L, const fl_declared *d, const fl_decl_param *p, int first,
     const char *op) {
-  if (lua_gettop(L) == first && is_rest_list(L, d, p, first)) spread(L, op);
-  for (int i = first; i <= lua_gettop(L); i++) settle(L, p, i, op);
+  if (lua_gettop(L) == first && is_rest_list(L, d, p, first)) spread(L, d, p, op);
+  for (int i = first; i <= lua_gettop(L); i++) settle(L, d, p, i, op);
 }
 
 /* Moves the values of the options at 1 to their parameters, from 2 on; those of "id..." are not
@@ -346,7 +400,7 @@ static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, con
       push_default(L, &p[j], holder, 1);
       lua_replace(L, j + 2);
     }
-    settle(L, &p[j], j + 2, op);
+    settle(L, d, &p[j], j + 2, op);
   }
   if (rest != NULL && m <= f->npos && m < c->n) {
     lua_pushlstring(L, rest->name.at, (size_t)rest->name.n);

@@ -195,6 +195,11 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
     case FL_MISFIT_LENGTH:
       fl_lua_fail(L, op, "%.*s must be an integer or a list of %d, got a list of %lld", n, name,
           axes_of(d, w->p), (long long)w->element);
+    case FL_MISFIT_COUNT:
+      fl_lua_fail(L, op, lua_type(L, w->at) == LUA_TNUMBER && lua_tointeger(L, w->at) > 0
+          ? "a list of %s is too long"
+          : "the length of a list must be an integer from 0 on, its __len gives %s",
+          luaL_tolstring(L, w->at, NULL));
     case FL_MISFIT_TWICE:
       fl_lua_fail(L, op, "%.*s is given by position and by name" FL_DO "; give it once", n, name);
     case FL_MISFIT_MIXED:
@@ -233,7 +238,7 @@ static int how_far(const fl_declared *d, const fl_decl_form *f, const fl_decl_mi
   switch (w->kind) {
     case FL_MISFIT_OPTION: case FL_MISFIT_KEY: return 1;
     case FL_MISFIT_TWICE: case FL_MISFIT_MISSING: return 2;
-    case FL_MISFIT_MANY: case FL_MISFIT_MIXED: case FL_FITS: return 0;
+    case FL_MISFIT_MANY: case FL_MISFIT_MIXED: case FL_FITS: case FL_MISFIT_COUNT: return 0;
     case FL_MISFIT_TYPE: case FL_MISFIT_ELEMENT: case FL_MISFIT_LENGTH: break;
   }
   return j < positional ? 0 : 2;
@@ -282,6 +287,9 @@ int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *
   if (d->nforms == 1) say_one(L, d, d->form, why, op);
   const fl_decl_misfit *option = unknown_in_all(L, d, why);
   if (option != NULL) say_option(L, d, d->form, d->nforms, option, op);
+  for (int k = 0; k < d->nforms; k++) {
+    if (why[k].kind == FL_MISFIT_COUNT) say_one(L, d, &d->form[k], &why[k], op);
+  }
   const int form = meant(L, d, why, n);
   if (form >= 0) say_one(L, d, &d->form[form], &why[form], op);
   add_given(&given, L, n);

@@ -76,6 +76,17 @@ static void check_list(lua_State *L, const nest *s, int depth, int64_t n) {
   if (keys != n) fl_lua_fail(L, "tensor", "table at %s has holes", place(L, s, depth));
 }
 
+/* Elements are read without metatables: a table that has some only through one is no empty list. */
+static void refuse_proxy(lua_State *L, const nest *s, int depth) {
+  if (luaL_getmetafield(L, -1, "__len") == LUA_TNIL) return;
+  lua_pop(L, 1);
+  lua_len(L, -1);
+  if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) != 0)
+    fl_lua_fail(L, "tensor", "the elements at %s come from a metatable" FL_DO
+        "; put them into a plain table", place(L, s, depth));
+  lua_pop(L, 1);
+}
+
 static void read_leaf(lua_State *L, nest *s) {
   fl_scalar v;
   char why[96];
@@ -104,6 +115,7 @@ static void read_nested(lua_State *L, nest *s, int depth) {
   if (lua_type(L, -1) != LUA_TTABLE)
     fl_lua_fail(L, "tensor", "ragged: %s at %s, a table is expected", kind, place(L, s, depth));
   const int64_t have = (int64_t)lua_rawlen(L, -1);
+  if (have == 0) refuse_proxy(L, s, depth);
   if (have != n)
     fl_lua_fail(L, "tensor", "ragged: %lld elements at %s, need %lld", (long long)have,
         place(L, s, depth), (long long)n);
