@@ -172,6 +172,12 @@ end
 -- together go through the batches of one process with that size. Each has as many items as the
 -- others: the last n_items % n of an epoch are left out.
 
+local SHARDS <const>, LARGEST <const> = 1 << 20, 1 << 40
+local function check_size(op, size)
+  if size < 1 then fail(op, "size must be a positive integer, got %d", size) end
+  if size > LARGEST then fail(op, "size is %d, need at most %d", size, LARGEST) end
+end
+
 --- {k, n} of an option 'shard', and the seed: true is this rank of the group, whose ranks must
 --- agree on a seed that is given, and have rank 1's otherwise.
 local function shard_of(op, shard, s, given)
@@ -189,6 +195,7 @@ local function shard_of(op, shard, s, given)
   if #shard ~= 2 or n < 1 or k < 1 or k > n then
     fail(op, "shard is {%s}, need {k, n} with k from 1 to n", table.concat(shard, ", "))
   end
+  if n > SHARDS then fail(op, "shard has %d parts, need at most %d", n, SHARDS) end
   return { k, n }, s.seed
 end
 
@@ -300,7 +307,7 @@ put(data, [[data.batches(tensors: T|T[], size: int = 32, *, shuffle = false, dro
   function(tensors, size, shuffle, drop_last, prefetch, device, seed, state, shard)
   if flame.is_tensor(tensors) then tensors = { tensors } end
   if #tensors == 0 then fail("batches", "need a list of tensors, got an empty one") end
-  if size < 1 then fail("batches", "size must be a positive integer, got %d", size) end
+  check_size("batches", size)
   if prefetch < 0 then
     fail("batches", "prefetch must be a number of batches, got %d", prefetch)
   end
@@ -325,7 +332,7 @@ end)
 
 local shared = { fail = fail, put = put, own_seed = own_seed, check_state = check_state,
   shard_of = shard_of, span = span, batches_of = batches_of, state_of = state_of,
-  position = position }
+  position = position, check_size = check_size }
 require "flame.data.csv"(data, shared)
 require "flame.data.loader"(data, shared)
 require "flame.data.files"(data, shared)
@@ -365,7 +372,7 @@ end
 --- n drawn digits, always the same: images (n, 28, 28) of f32 in 0 … 1, and classes from 1 (for
 --- the digit 0) to 10, i64.
 put(data, "data.drawn_digits(n: int) -> images: T, labels: T", function(n)
-  if n < 1 then fail("drawn_digits", "n must be a positive integer, got %d", n) end
+  if n < 1 or n > 1000000 then fail("drawn_digits", "n is %d, need 1 to 1000000", n) end
   local draw, image, bytes, rows, labels = generator(28), {}, {}, {}, {}
   for k = 1, n do
     local digit = math.floor(10 * draw())

@@ -39,6 +39,11 @@ function NoiseSchedule:__tostring()
   return ("NoiseSchedule(%s, %d steps)"):format(self.kind, self.steps)
 end
 
+local STEPS <const> = 1000000
+local function check_steps(op, n)
+  if n < 1 or n > STEPS then fail(op, "steps is %d, need 1 to %d", n, STEPS) end
+end
+
 --- The variances that the steps add, as numbers.
 local function betas_of(kind, n, first, last)
   local list = {}
@@ -67,7 +72,7 @@ declare([[schedule(steps: int = 1000, kind: "linear"|"scaled_linear"|"cosine" = 
       end
       kind, steps = "betas", #betas
     end
-    if steps < 1 then fail(op, "steps is %d, need a positive integer", steps) end
+    check_steps(op, steps)
     local list = betas and betas:double():cpu():totable() or betas_of(kind, steps, first, last)
     local share, left = { [0] = 1.0 }, 1.0
     for t, b in ipairs(list) do
@@ -322,7 +327,7 @@ local RULES = {
 --- called after each step.
 declare([[flow(model: fn, x: T, steps: int = 50, method: "euler"|"midpoint"|"heun"|"rk4" = "euler",
   *, on_step?: fn) -> T]], function(model, x, steps, method, on_step)
-    if steps < 1 then fail("flow", "steps is %d, need a positive integer", steps) end
+    check_steps("flow", steps)
     if x.ndim < 1 or not x:is_floating_point() then
       fail("flow", "x is %s %s, need floats with an axis of examples", x.dtype, shape_text(x))
     end

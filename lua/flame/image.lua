@@ -49,7 +49,7 @@ end)
 
 --- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w); padding in pixels, of
 --- this value. normalize: the least value of all becomes 0 and the largest 1.
-def([[image.make_grid(x: T, *, columns = 8, padding = 2, value = 0.0, normalize = false) -> T]],
+def([[image.make_grid(x: T, *, columns: int = 8, padding: int = 2, value = 0.0, normalize = false) -> T]],
 function(x, most, p, value, normalize)
   local op = "image.make_grid"
   if x.ndim < 3 or x.ndim > 4 then

@@ -499,15 +499,18 @@ put(Module, "Module:describe() -> str", function(self)
     .. table.concat(lines, "\n") .. "\n)"
 end)
 
-local function positive(what, name, value)
+local function positive(what, name, value, most)
   if value < 1 then fail("%s: %s is %d, need a positive integer", what, name, value) end
+  if most and value > most then
+    fail("%s: %s is %d, need at most %d", what, name, value, most)
+  end
 end
 
 --- The same, with the name of the function as an argument.
 local function raise(op, message, ...) flame.internal.fail(op, message:format(...)) end
 
 local shared = { fail = fail, raise = raise, positive = positive, count = positive, class = class,
-  call = call, put = put,
+  call = call, put = put, LAYERS = 10000,                  -- of a stack, at most
   is_module = is_module, kinds = kinds, marked = marked }
 require "flame.nn.hooks"(nn, shared)
 require "flame.nn.initialise"(nn, shared)

@@ -68,7 +68,7 @@ end
 --- Options of a script from its arguments, the global arg. spec: a list of {name, default, help}; a
 --- value has its default's type. Takes --name value, --name=value, and --name alone for true.
 --- --help prints the list and ends the program; a mistake ends it with exit code 1.
-put(script, "data.options(arguments?: any[], spec: any[]) -> table", function(arguments, spec)
+put(script, "data.options(arguments?: str[], spec: table[]) -> table", function(arguments, spec)
   local values, entries = {}, {}
   arguments = arguments or {}
   for _, entry in ipairs(spec) do values[entry[1]], entries[entry[1]] = entry[2], entry end

@@ -4079,13 +4079,15 @@ function data.loader(dataset, size) end
 function data.npy(path) end
 
 ---@class flame.options.data.options
----@field spec? any[]
+---@field arguments? string[]
+---@field spec? table[]
 
 --- Options of a script from its arguments, the global arg. spec: a list of {name, default, help}; a
 --- value has its default's type. Takes --name value, --name=value, and --name alone for true.
 --- --help prints the list and ends the program; a mistake ends it with exit code 1.
----@param arguments? any[]|flame.options.data.options
----@param spec any[]
+---@param arguments? string[]|flame.options.data.options
+---@param spec table[]
+---@overload fun(options: flame.options.data.options): table
 ---@return table
 function data.options(arguments, spec) end
 
@@ -6483,8 +6485,8 @@ Tensor.imag = flame.imag
 function image.load(path) end
 
 ---@class flame.options.image.make_grid
----@field columns? number  8
----@field padding? number  2
+---@field columns? integer  8
+---@field padding? integer  2
 ---@field value? number  0.0
 ---@field normalize? boolean  false
 

@@ -311,6 +311,20 @@ describe("orthogonal polynomials", function()
     raises("legendre_polynomial_p: n must be a tensor or a number, got string",
       special.legendre_polynomial_p, x, "3")
   end)
+  it("have degrees up to 10000; higher ones and NaN are refused, also among a tensor's", function()
+    local v = T({ -1, -0.5, 0.3, 1, 0 / 0 }, { dtype = "f64" })
+    eq((v:acos() * 10000):cos(), special.chebyshev_polynomial_t(v, 10000), { rtol = 1e-9 })
+    eq(T({ 0, 1, 0.3 }, { dtype = "f64" }),
+      special.legendre_polynomial_p(T({ 0.3 }, { dtype = "f64" }), T { -math.huge, -0.5, 1.9 }))
+    for name in pairs(closed) do
+      for _, n in ipairs { 10001, 1e300, math.huge, 0 / 0, 1 << 62, math.maxinteger } do
+        raises(name .. ": n = ", special[name], v, n)
+        raises(name .. ": n = ", special[name], v, T({ 1, n }, { dtype = "f64" }):reshape(2, 1))
+      end
+    end
+    raises("hermite_polynomial_h: n = nan, need a number up to 10000", special.hermite_polynomial_h,
+      v, 0 / 0)
+  end)
 end)
 
 describe("draws from distributions", function()

@@ -292,7 +292,7 @@ describe("diffusion tells", function()
   local x, t = flame.ones(2, 1), flame.tensor({ 1, 2 }, { dtype = "i64" })
   local function same(v) return v end
   it("what is wrong", function()
-    refused("schedule: steps is 0, need a positive integer", diffusion.schedule, 0)
+    refused("schedule: steps is 0, need 1 to 1000000", diffusion.schedule, 0)
     refused("beta 2 is 1.5, need a number between 0 and 1", diffusion.schedule,
       { betas = flame.tensor { 0.5, 1.5 } })
     refused("nan, need a number between 0 and 1", diffusion.schedule,

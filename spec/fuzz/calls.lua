@@ -441,6 +441,11 @@ function calls.count()
   list = list or collect()
   return #list
 end
+calls.complaint, calls.tensors_in = complaint, tensors_in
+calls.distribution, calls.transform, calls.schedule = a_distribution, a_transform, a_schedule
+function calls.algebra() return algebras[1] end
+--- For the calls that follow: to which shape and dtype their operands go.
+function calls.follow(new) theme = new end
 
 -- ---- as a program: flame-lua spec/fuzz/calls.lua SECONDS [SEED]; 0 SEED is one round, traced ----
 if arg and arg[0] and arg[0]:find "calls%.lua$" then

@@ -298,7 +298,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     function(dataset, size, shuffle, drop_last, workers, prefetch, collate, device, seed, state,
       shard)
     dataset = need_dataset("loader", dataset)
-    if size < 1 then fail("loader", "size must be a positive integer, got %d", size) end
+    shared.check_size("loader", size)
     if workers < 0 or workers > 256 then
       fail("loader", "workers must be 0 to 256, got %d", workers)
     end

@@ -354,6 +354,7 @@ def("matrix_power(x: T, n: int) -> T @neutral", function(x, n)
   if n == 0 then
     return flame.eye(s[#s], { dtype = x.dtype, device = x.device }):expand(s):clone()
   end
+  if n == math.mininteger then fail("matrix_power", "n = %d has no opposite", n) end
   if n < 0 then x, n = inverse(x, "matrix_power", false), -n end
   local y
   while n > 0 do

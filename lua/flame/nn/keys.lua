@@ -7,6 +7,7 @@ local objects = require "flame.base.objects"
 
 return function(_, shared)
   local fail, positive = shared.raise, shared.count
+  local WIDEST <const> = 65536                             -- features of a head that turn
   local keys = {}
   shared.keys = keys
 
@@ -81,6 +82,7 @@ return function(_, shared)
       fail(op, "rotary_dim is %d, need an even number from 0 to %d, the size of a head", rotary_dim,
         size)
     end
+    positive(op, "rotary_dim", math.max(rotary_dim, 1), WIDEST)
   end
 
   local ROTARY <const> = { dim = true, base = true, scaling = true, interleaved = true }

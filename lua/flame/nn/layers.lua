@@ -40,6 +40,10 @@ return function(nn, shared)
   put(nn.ModuleList, "ModuleList:extend(modules: Module[]) -> self", append_all)
   --- Inserts a module at a position; those from there on move up.
   put(nn.ModuleList, "ModuleList:insert(index: int, module: Module)", function(self, at, module)
+    local n = #self
+    if at < 1 or at > n + 1 then
+      fail("ModuleList: index is %d, need 1 to %d", at, n + 1)
+    end
     self:append(module)
     for i = #self, at + 1, -1 do rawset(self, i, rawget(self, i - 1)) end
     rawset(self, at, module)

@@ -4,7 +4,7 @@
 local flame = require "flame"
 
 return function(nn, shared)
-  local fail, put = shared.fail, shared.put
+  local fail, put, positive = shared.fail, shared.put, shared.positive
 
   -- ---- lazy layers -----------------------------------------------------------------------------
   --- nn.LazyX(…) becomes nn.X(n, …) with the first input, where n is the size of the input's axis.
@@ -105,6 +105,7 @@ return function(nn, shared)
   put(utils, [[nn.utils.spectral_norm(module: Module, name: str = "weight",
     n_power_iterations: int = 1, eps = 1e-12, dim?: axis) -> Module]],
     function(module, name, steps, eps, dim)
+    positive("spectral_norm", "n_power_iterations", steps, 10000)
     local w = parameter_of(module, name)
     dim = dim or getmetatable(module).__name:find("^ConvTranspose") and 2 or 1
     local orig, left = name .. "_orig", name .. "_u"

@@ -152,7 +152,7 @@ return function(nn, shared)
     self.mode = mode or o.nonlinearity
     positive(name, "input_size", self.input_size)
     positive(name, "hidden_size", self.hidden_size)
-    positive(name, "num_layers", self.num_layers)
+    positive(name, "num_layers", self.num_layers, shared.LAYERS)
     if not (self.dropout >= 0 and self.dropout <= 1) then
       fail("%s: dropout = %g, need 0 <= dropout <= 1", name, self.dropout)
     end

@@ -8,7 +8,7 @@ return function(nn, shared)
 
   --- The layer and count - 1 copies of it, which begin with the same values.
   local function copies(name, layer, count)
-    positive(name, "num_layers", count)
+    positive(name, "num_layers", count, shared.LAYERS)
     if not layer.again then
       fail("%s: need a transformer's layer, got a %s", name, getmetatable(layer).__name)
     end

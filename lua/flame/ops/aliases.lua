@@ -146,8 +146,14 @@ end)
 --- Positions along each axis of a tensor of this shape, one tensor per axis, from positions counted
 --- over all elements.
 def(".unravel_index(idx: T, shape: int[]) -> T[]", function(idx, shape)
-  local volume = 1
-  for d = 1, #shape do volume = volume * shape[d] end
+  local volume, count = 1, 1.0
+  for _, n in ipairs(arguments.need_shape("unravel_index", shape)) do
+    volume, count = volume * n, count * n
+    if count > 2 ^ 62 then
+      fail("unravel_index", "shape (%s) has more elements than can be counted",
+        table.concat(shape, ", "))
+    end
+  end
   internal.naming("unravel_index")
   local out, rest = {}, internal.positions(idx, volume) - 1
   for d = #shape, 1, -1 do

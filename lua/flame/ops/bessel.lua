@@ -101,6 +101,14 @@ end
 bessel("spherical_bessel_j0", function(x) return where(x:isinf(), 0, (x / math.pi):sinc()) end)
 
 -- ---- orthogonal polynomials ---------------------------------------------------------------------
+local DEGREES = 10000              -- the highest: a step of the recurrence is three ops
+--- The degree as an integer, -1 for all below 0.
+local function degree(name, n)
+  if n ~= n or n >= DEGREES + 1 then
+    arguments.fail(name, "n = %s, need a number up to %d", n ~= n and "nan" or n, DEGREES)
+  end
+  return math.tointeger((math.modf(math.max(n, -1))))
+end
 --- special.name(x, n): by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, p, before) gives
 --- P(k + 1). n is an integer or a tensor of integers, which is read; for negative n the result is
 --- 0.
@@ -114,7 +122,7 @@ local function polynomials(name, first, step)
   end
   arguments.def("special." .. name .. "(x: T|num, n: T|num) -> T", function(x, n)
     local number = type(n) == "number"
-    if number then n = math.modf(n) end
+    if number then n = degree(name, n) end
     local dtype = flame.is_tensor(x) and x:is_floating_point() and x.dtype
       or not number and n:is_floating_point() and n.dtype or "f32"
     if not flame.is_tensor(x) then
@@ -124,12 +132,12 @@ local function polynomials(name, first, step)
     local v = x:double()
     local y = v * 0
     if number then
-      if n >= 0 then series(v, math.tointeger(n), function(_, p) y = p end) end
+      if n >= 0 then series(v, n, function(_, p) y = p end) end
       return y:to(dtype)
     end
-    n = n:detach():double():trunc()
+    n = n:detach():double():trunc():clamp { min = -1 }
     y = y + n * 0
-    local most = n:numel() > 0 and math.tointeger(n:amax():item()) or -1
+    local most = n:numel() > 0 and degree(name, n:amax():item()) or -1
     if most >= 0 then series(v, most, function(k, p) y = where(n:eq(k), p, y) end) end
     return y:to(dtype)
   end)

@@ -294,7 +294,12 @@ local function fractional_sizes(op, x, n, kernel, output_size, ratio)
     local size = x.shape[x.ndim - n + i]
     k[i] = math.tointeger(each(kernel, i))
     if output_size then out[i] = math.tointeger(each(output_size, i))
-    elseif ratio then out[i] = math.floor(size * (each(ratio, i) or 0))
+    elseif ratio then
+      local r = each(ratio, i) or 0
+      if not (r > 0 and r <= 1) then
+        fail(op, "output_ratio is %g, need a number above 0, up to 1", r)
+      end
+      out[i] = math.floor(size * r)
     else fail(op, "output_size or output_ratio is missing") end
     if k[i] < 1 or out[i] < 1 or out[i] + k[i] - 1 > size then
       fail(op, "%d windows of %d do not fit %d elements", out[i], k[i], size)

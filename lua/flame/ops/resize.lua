@@ -190,8 +190,8 @@ end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
 
--- most elements of a result, since positions are made in Lua, one per output
-local MOST = 1 << 40
+-- most elements of a result, and along an axis, since positions are made in Lua, one per output
+local MOST <const>, LONGEST <const> = 1 << 40, 1 << 24
 
 local function output_sizes(op, x, n, size, f, recompute)
   local out, scale = {}, {}
@@ -220,6 +220,11 @@ local function output_sizes(op, x, n, size, f, recompute)
   local total = 1.0 * x.shape[1] * x.shape[2]
   for i = 1, n do total = total * out[i] end
   if total > MOST then fail(op, "%g elements are too many", total) end
+  for i = 1, n do
+    if out[i] > LONGEST and out[i] ~= x.shape[2 + i] then
+      fail(op, "%d elements along an axis are too many, need at most %d", out[i], LONGEST)
+    end
+  end
   return out, scale
 end
 

@@ -269,12 +269,15 @@ def("combinations(x: T, r: int = 2, with_replacement = false) -> T",
     return x:take(flame.tensor(at, { dtype = "i64", device = x.device }))
   end)
 -- A loop over the rows; only work of the size of the result is recorded.
+local LONGEST <const> = 1 << 24    -- rows and columns: the ends of rows are made in Lua
 local function triangle_indices(name, upper)
   def("." .. name .. [[(rows: int, columns: int, offset: int = 0, *, dtype: dtype = "i64",
       device?: device) -> T]], function(rows, columns, offset, dtype, device)
     for what, n in pairs { rows = rows, columns = columns } do
       if n < 0 then fail(name, "%s = %d is negative", what, n) end
+      if n > LONGEST then fail(name, "%s = %d, need at most %d", what, n, LONGEST) end
     end
+    offset = math.max(-LONGEST, math.min(offset, LONGEST))
     device = device or flame.default_device()
     local ends, shift, total = {}, {}, 0
     for i = 1, rows do

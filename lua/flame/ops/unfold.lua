@@ -36,8 +36,8 @@ end
 --- (…, c r r, h, w) to (…, c, h r, w r).
 def("pixel_shuffle(x: T, upscale_factor: int) -> T", function(x, r)
   local lead, c, h, w = split_shape("pixel_shuffle", x, r, "upscale_factor")
-  if c % (r * r) ~= 0 then
-    fail("pixel_shuffle", "x has %d channels, %d does not divide them", c, r * r)
+  if r > c or c % (r * r) ~= 0 then
+    fail("pixel_shuffle", "x has %d channels, the square of %d does not divide them", c, r)
   end
   local n = #lead
   return x:reshape(with(lead, c // (r * r), r, r, h, w)):permute(order_after(n, { 1, 4, 2, 5, 3 }))

@@ -157,6 +157,7 @@ return function(optim, shared)
   --- A factor of the rate that goes from start_factor to end_factor in total_iters steps.
   put(schedule, [[optim.schedule.linear(opt: Optimizer, start_factor = 0.3333333333333333,
     end_factor = 1, total_iters = 5) -> Schedule]], function(opt, first, last, total)
+    check("linear", 1, "total_iters", total)
     return start(opt, function(at, base)
       local x = math.min(at, total) / total
       return base * (first + (last - first) * x)
@@ -166,12 +167,14 @@ return function(optim, shared)
   --- Multiplies the rate by a factor in the first total_iters steps.
   put(schedule, [[optim.schedule.constant(opt: Optimizer, factor = 0.3333333333333333,
     total_iters = 5) -> Schedule]], function(opt, by, total)
+    check("constant", 0, "total_iters", total)
     return start(opt, function(at, base) return at < total and base * by or base end)
   end)
 
   --- Down to 0 in total_iters steps, as (1 - t)^power.
   put(schedule, [[optim.schedule.polynomial(opt: Optimizer, total_iters = 5, power = 1)
     -> Schedule]], function(opt, total, power)
+    check("polynomial", 1, "total_iters", total)
     return start(opt, function(at, base)
       return base * (1 - math.min(at, total) / total) ^ power
     end)
@@ -263,7 +266,11 @@ return function(optim, shared)
     scale_mode: "cycle"|"iterations" = "cycle", cycle_momentum = true, base_momentum = 0.8,
     max_momentum = 0.9) -> Schedule]], function(opt, base_lr, max_lr, rise, down, mode, gamma,
       scale_fn, scale_mode, cycles, base_momentum, max_momentum)
+    check("cyclic", 0, "step_size_up", rise, "step_size_down", down)
     down = down > 0 and down or rise
+    if not (rise > 0 and rise + down < math.huge) then
+      fail("cyclic: step_size_up is %g, step_size_down %g, need numbers above 0", rise, down)
+    end
     local total = rise + down
     local scale = ({ triangular = function() return 1 end,
       triangular2 = function(cycle) return 0.5 ^ (cycle - 1) end,
