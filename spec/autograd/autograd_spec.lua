@@ -1,4 +1,5 @@
 local flame = require "flame"
+local ordered = require "spec.support.ordered"
 
 local helper = require "spec.support.helper"
 local function fails(pattern, ...) assert.matches(pattern, helper.message(...)) end
@@ -230,7 +231,7 @@ describe("cotangents of slices", function()
       { { 4, 6 }, {} } },
     ["the same part twice"] = { { {}, { 1, 6 } }, { {}, { 1, 6 } }, { {}, { 7, 12 } } },
   }
-  for name, parts in pairs(cases) do
+  for name, parts in ordered(cases) do
     it("are the sum of them: " .. name, function()
       local x = flame.randn(R, C):requires_grad_(true)
       local expected, total = flame.zeros(R, C), 0

@@ -5,7 +5,8 @@
 --   flame-lua spec/fuzz/counts.lua [PART OF [AFTER]]
 -- writes each name before its calls, so the last one is that of a call that did not end, its faults
 -- as "fault: …", and at the end how many calls were made. The caller limits time and memory
--- (spec/limits/counts_spec.lua). AFTER: names up to it are left out; COUNTS_TRACE=1 tells each call.
+-- (spec/limits/counts_spec.lua). AFTER: names up to it are left out; COUNTS_TRACE=1 tells each
+-- call.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local plot, tokenizers = require "flame.plot", require "flame.tokenizers"
@@ -121,7 +122,9 @@ local function usual(p, theme)
 end
 
 local function is_number(p)
-  for kind in p.type:gmatch "[^|]+" do if is_count((kind:gsub("%[%]$", ""))) then return true end end
+  for kind in p.type:gmatch "[^|]+" do
+    if is_count((kind:gsub("%[%]$", ""))) then return true end
+  end
   return false
 end
 --- The arguments of a form by position, where each parameter is among them, and the options.
@@ -220,7 +223,8 @@ local function call(entry, form, theme, k, v)
   end, "", 100000)
   run(entry, theme, args, n, options)
 end
---- Calls the form with each count in each place: the number of calls, and did the usual values work?
+--- Calls the form with each count in each place: the number of calls, and whether the usual values
+--- work.
 local function walk(entry, form, faults)
   local found, made = theme_of(entry, form), 0
   local theme = found or { shape = { 3, 3 }, dtype = "f32", number = 1 }

@@ -2,6 +2,7 @@
 -- from which the graph leads back to them. Lua's collector frees them with the tensor, in two
 -- collections, and not before the graph.
 local flame = require "flame"
+local ordered = require "spec.support.ordered"
 local helper = require "spec.support.helper"
 local nn = require "flame.nn"
 
@@ -92,7 +93,7 @@ local function in_both_modes(f)
 end
 
 describe("two collections free", function()
-  for name, make in pairs(cycles) do
+  for name, make in ordered(cycles) do
     it(name, function()
       in_both_modes(function(mode)
         make()

@@ -1,6 +1,7 @@
 -- Memory does not grow: what a loop keeps does not depend on how long it runs, in both modes of the
 -- collector, under flame-lua and under the stock interpreter. FLAME_LONG=1: full long runs.
 local flame = require "flame"
+local ordered = require "spec.support.ordered"
 local sanitized = os.getenv "FLAME_SANITIZE"
 local STEPS = sanitized and 2400 or 5000
 
@@ -26,7 +27,7 @@ describe("#smoke memory stays flat", function()
     return early, late
   end
 
-  for name, kind in pairs { ["one read a step"] = "1", ["three reads a step"] = "3",
+  for name, kind in ordered { ["one read a step"] = "1", ["three reads a step"] = "3",
       ["states that live across reads"] = "rnn" } do
     for _, mode in ipairs { "generational", "incremental" } do
       it("#slow with " .. name .. ", " .. mode, function()

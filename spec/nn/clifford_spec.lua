@@ -2,6 +2,7 @@
 -- sorted by exchanges), known numbers, laws of the algebra. Layers: clifford_layers_spec.lua.
 
 local flame = require "flame"
+local ordered = require "spec.support.ordered"
 local clifford = require "flame.clifford"
 
 local F64 = { dtype = "f64" }
@@ -308,7 +309,7 @@ local KNOWN = {
 }
 
 describe("known numbers", function()
-  for dims, known in pairs(KNOWN) do
+  for dims, known in ordered(KNOWN) do
     it(("of Cl(%d,0): gated, weighted, normed and fully connected"):format(dims), function()
       local A = clifford.algebra(dims)
       local x, y, w, f = known_inputs(A)
@@ -337,7 +338,7 @@ describe("known numbers", function()
 end)
 
 describe("weighted products", function()
-  for dims in pairs(PATHS) do
+  for dims in ordered(PATHS) do
     it(("of Cl(%d,0) are the definition's, one weight per path and feature"):format(dims),
       function()
       local A, squares = clifford.algebra(dims), clifford.algebra(dims).signature

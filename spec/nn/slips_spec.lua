@@ -1,6 +1,7 @@
 --- Likely mistakes are reported once for each line, on the standard error of flame-lua; and nothing
 --- is reported for similar programs that are correct.
 local interpreter = dofile("spec/support/interpreter.lua")
+local ordered = require "spec.support.ordered"
 
 local HEAD = [[
 local flame = require "flame"
@@ -183,7 +184,7 @@ local RIGHT = {
 }
 
 describe("no slip is seen in", function()
-  for name, text in pairs(RIGHT) do
+  for name, text in ordered(RIGHT) do
     it(name, function() assert.equal("", told(text)) end)
   end
 end)

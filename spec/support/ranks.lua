@@ -1,7 +1,7 @@
 --- run(n, text, {by = "mpi" | "tcp", with = "VARIABLE=value …", timeout =, grace =, signal =,
 -- all =}) runs a script of Lua in n processes, under mpirun or as torchrun starts them, and gives
 -- {status =, [rank] = what that rank printed}. The script has flame, distributed (init is done,
--- with a time limit of 20 s), r and n. grace: seconds that mpirun gives ranks from SIGTERM to
+-- with WAIT as its time limit), r and n. grace: seconds that mpirun gives ranks from SIGTERM to
 -- SIGKILL when one has ended. signal(folder) is called while the ranks run: each has written its
 -- process id to folder/RANK.pid. ranks.there: is mpirun installed? With FLAME_DEVICE=cuda each rank
 -- has its own GPU; where there are fewer GPUs than ranks, arrays go over the host, and the message
@@ -15,6 +15,8 @@ local r, n = distributed.rank(), distributed.size()
 if os.getenv "FLAME_DEVICE" == "cuda" then flame.default_device(flame.best_device()) end
 ]]
 local ON_GPUS = os.getenv "FLAME_DEVICE" == "cuda"
+-- seconds for a group, and to wait for a rank: on a GPU ranks compile, perhaps beside many others
+local LIMIT <const>, WAIT <const> = ON_GPUS and 250 or 100, ON_GPUS and 100 or 20
 
 local function all_of(path)
   local f = io.open(path)
@@ -37,16 +39,17 @@ local function command(count, o)
     return ([[OMPI_MCA_pml=ob1 OMPI_MCA_odls_base_sigkill_timeout=%d timeout -k 5 100 mpirun --allow-run-as-root ]]
       .. [[--oversubscribe -n %d sh -c 'echo $$ >$((OMPI_COMM_WORLD_RANK + 1)).pid; exec %s ]]
       .. [[>$((OMPI_COMM_WORLD_RANK + 1)).out 2>&1' >mpirun.out 2>&1 </dev/null]]):format(
-      o.grace or 0, count, run)
+      o.grace or 0, LIMIT, count, run)
   end
   -- as torchrun starts them; if the port is in use, the following ones are tried
   local port = 20000 + (ranks.started * 37 + os.time() * 101) % 20000
   ranks.started = ranks.started + 1
   return ([[bad=0; for k in $(seq 1 %d); do TORCHELASTIC_RUN_ID=$PWD MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=$((k - 1)) ]]
-    .. [[LOCAL_RANK=$((k - 1)) WORLD_SIZE=%d K=$k timeout -k 5 100 sh -c 'echo $$ >$K.pid; exec %s ]]
+    .. [[LOCAL_RANK=$((k - 1)) WORLD_SIZE=%d K=$k timeout -k 5 %d sh -c 'echo $$ >$K.pid; ]]
+    .. [[exec %s ]]
     .. [[>$K.out 2>&1' </dev/null & started="$started $!"; done; ]]
     .. [[for k in $started; do wait $k || bad=1; done; exit $bad]]):format(count, port, count,
-    run:gsub("OMPI_COMM_WORLD_RANK", "RANK"))
+    LIMIT, run:gsub("OMPI_COMM_WORLD_RANK", "RANK"))
 end
 
 function ranks.run(count, text, o)
@@ -55,7 +58,7 @@ function ranks.run(count, text, o)
   os.remove(folder)
   assert(os.execute("mkdir " .. folder))
   local f <close> = assert(io.open(folder .. "/train.lua", "w"))
-  f:write((PRELUDE:format(o.timeout or 20):gsub("\n", " ")), text)
+  f:write((PRELUDE:format(o.timeout or WAIT):gsub("\n", " ")), text)
   f:close()
   local start = ("TOP=$PWD; export TOP ASAN_OPTIONS=detect_leaks=0; cd %s && (%s)"):format(folder,
     command(count, o))

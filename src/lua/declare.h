@@ -25,8 +25,8 @@
 ** "self", which the text does not name. "..." takes the remaining arguments as they are; a function
 ** that has it has no options. A list whose metatable has __index or __len has the elements that
 ** these give; the function gets them in a plain list. An empty table is a list where one fits, else
-** options, if there are any. nil means not given; so does false for a parameter with "?" if its type
-** has no booleans (weight = false for none).
+** options, if there are any. nil means not given; so does false for a parameter with "?" if its
+** type has no booleans (weight = false for none).
 **
 ** A function written in C has its declaration in its registration row, followed by a line "---
 ** text" that says what the function does. For a function of the op table the declaration begins

@@ -1,6 +1,7 @@
 --- Derived gradients of user kernels, feature by feature: to second order against central
 -- differences, forward against reverse mode. On the default device.
 local flame = require "flame"
+local ordered = require "spec.support.ordered"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
 local small = dofile("spec/kernel/kernel_body.lua")
@@ -371,7 +372,7 @@ describe("beside a constant that is NaN, a", function()
       assert.same({ 1, 1 }, slopes("float a = x[i]; y[i] = " .. form .. ";", "float", "f32"))
     end)
   end
-  for types, dtype in pairs { __half = "f16", __nv_bfloat16 = "bf16" } do
+  for types, dtype in ordered { __half = "f16", __nv_bfloat16 = "bf16" } do
     it("__hmax of " .. types .. " has it, too", function()
       assert.same({ 1, 1 },
         slopes(("%s a = x[i], n = 0.f / 0.f; y[i] = __hmin(__hmax(a, n), n);"):format(types),
