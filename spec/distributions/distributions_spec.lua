@@ -181,7 +181,7 @@ describe("distributions: forms", function()
     end
     assert.same({ 4, table.unpack(shape) }, d:expand({ 4, table.unpack(shape) }).batch_shape)
   end
-  -- one test per kind and dtype: each has kernels of its own, which NVRTC compiles
+  -- one test per kind and dtype: each has kernels that differ, which NVRTC compiles
   for _, kind in ipairs(kinds) do
     for _, case in ipairs { { "f64", {}, { 2 }, { 0 }, { 3, 0 } }, { "f32", {}, { 0, 2 } },
       { "f16", { 2 }, { 0 } }, { "bf16", {}, { 0 } } } do

@@ -307,7 +307,7 @@ describe("distributions: draws", function()
     end
     return out
   end
-  -- one test per family and dtype: each sampler has kernels of its own, which NVRTC compiles
+  -- one test per family and dtype: each sampler has kernels that differ, which NVRTC compiles
   for _, family in ipairs(names) do
     for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
       if family ~= "MultivariateNormal" or dtype:find "^f[63]" then
