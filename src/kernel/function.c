@@ -121,8 +121,6 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
 
 typedef struct asked { fl_ktoks t; } asked;
 
-static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
-
 /* The first token with that name at 'from' or later; -1: none. prefix: names that begin with it. */
 static int64_t find_name(const asked *a, const char *name, int64_t from, int prefix) {
   const int32_t n = (int32_t)strlen(name);
@@ -143,7 +141,7 @@ static int bounds_first(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "__launch_bounds__", i + 1, 0)) >= 0;) {
     int64_t k = i + 1;
     for (int depth = 0; k < a->t.n; k++) {
-      depth += is_punct(&a->t.at[k], '(') - is_punct(&a->t.at[k], ')');
+      depth += fl_is_punct(&a->t.at[k], '(') - fl_is_punct(&a->t.at[k], ')');
       if (depth <= 0) break;
     }
     if (k + 1 < a->t.n && fl_ktok_is(&a->t.at[k + 1], "__global__")) return 1;
@@ -155,11 +153,11 @@ static int bounds_first(const asked *a) {
 ** argument. */
 static int of_kernel(const asked *a, int64_t k) {
   int angle = 0, round = 0;
-  for (; k < a->t.n && !is_punct(&a->t.at[k], ';'); k++) {
+  for (; k < a->t.n && !fl_is_punct(&a->t.at[k], ';'); k++) {
     const fl_ktok *t = &a->t.at[k];
-    angle += is_punct(t, '<') - is_punct(t, '>') - 2 * is_punct(t, FL_PU_SHR);
-    if (is_punct(t, '{') && angle <= 0 && !round) return 0;
-    round += is_punct(t, '{') - is_punct(t, '}');
+    angle += fl_is_punct(t, '<') - fl_is_punct(t, '>') - 2 * fl_is_punct(t, FL_PU_SHR);
+    if (fl_is_punct(t, '{') && angle <= 0 && !round) return 0;
+    round += fl_is_punct(t, '{') - fl_is_punct(t, '}');
     if (fl_ktok_is(t, "__global__")) return 1;
   }
   return 0;
@@ -176,7 +174,7 @@ static int template_kernel(const asked *a) {
 static int names_space(const asked *a, const char *name) {
   int is = 0;
   for (int64_t i = -1; !is && (i = find_name(a, name, i + 1, 0)) >= 0;)
-    is = is_punct(&a->t.at[i + 1], FL_PU_SCOPE) || is_punct(&a->t.at[i + 1], ';');
+    is = fl_is_punct(&a->t.at[i + 1], FL_PU_SCOPE) || fl_is_punct(&a->t.at[i + 1], ';');
   return is;
 }
 
@@ -192,22 +190,22 @@ static int asks_std(const asked *a) {
   int found = 0;
   for (int64_t i = -1; (i = find_name(a, "std", i + 1, 0)) >= 0;) {
     if (i && fl_ktok_is(&a->t.at[i - 1], "namespace")) return 0;
-    found |= is_punct(&a->t.at[i + 1], FL_PU_SCOPE) &&
-             !(i && is_punct(&a->t.at[i - 1], FL_PU_SCOPE));
+    found |= fl_is_punct(&a->t.at[i + 1], FL_PU_SCOPE) &&
+             !(i && fl_is_punct(&a->t.at[i - 1], FL_PU_SCOPE));
   }
   for (int64_t i = -1; (i = find_name(a, "cuda", i + 1, 0)) > 0;)
-    if (is_punct(&a->t.at[i - 1], '<') && is_punct(&a->t.at[i + 1], '/')) return 0;
+    if (fl_is_punct(&a->t.at[i - 1], '<') && fl_is_punct(&a->t.at[i + 1], '/')) return 0;
   return found && !names_library(a);
 }
 
 /* Does the text define integer types of <stdint.h> itself, or include a header that may? */
 static int has_integers(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "include", i + 1, 0)) > 0;)
-    if (is_punct(&a->t.at[i - 1], '#')) return 1;
+    if (fl_is_punct(&a->t.at[i - 1], '#')) return 1;
   for (int64_t i = -1; (i = find_name(a, "typedef", i + 1, 0)) >= 0;)
-    for (int64_t k = i + 1; k + 1 < a->t.n && !is_punct(&a->t.at[k], ';'); k++) {
+    for (int64_t k = i + 1; k + 1 < a->t.n && !fl_is_punct(&a->t.at[k], ';'); k++) {
       const fl_ktok *t = &a->t.at[k];
-      if (is_punct(&t[1], ';') && t->kind == FL_TOK_NAME && t->n > 2 &&
+      if (fl_is_punct(&t[1], ';') && t->kind == FL_TOK_NAME && t->n > 2 &&
           !memcmp(t->text + t->n - 2, "_t", 2))
         return 1;
     }
@@ -242,7 +240,7 @@ static void put_preamble(const asked *a, fl_text *t) {
 /* Is token i on the line of a directive, like the '>' of "#include <x>"? */
 static int of_directive(const asked *a, int64_t i) {
   while (i > 0 && !a->t.at[i].first) i--;
-  return is_punct(&a->t.at[i], '#');
+  return fl_is_punct(&a->t.at[i], '#');
 }
 
 /* Does the declaration of token i, "__global__", state its linkage, or is it a template's? Before
@@ -252,12 +250,12 @@ static int is_linked(const asked *a, int64_t i) {
   int round = 0;
   while (i > 0) {
     const fl_ktok *t = &a->t.at[--i];
-    round += is_punct(t, ')') - is_punct(t, '(');
+    round += fl_is_punct(t, ')') - fl_is_punct(t, '(');
     if (round < 0) return 0;
     if (!round && fl_ktok_is(t, "template")) return 1;
-    if (round || t->kind == FL_TOK_NAME || is_punct(t, '(')) continue;
+    if (round || t->kind == FL_TOK_NAME || fl_is_punct(t, '(')) continue;
     return t->kind == FL_TOK_STRING ||
-           ((is_punct(t, '>') || is_punct(t, FL_PU_SHR)) && !of_directive(a, i));
+           ((fl_is_punct(t, '>') || fl_is_punct(t, FL_PU_SHR)) && !of_directive(a, i));
   }
   return 0;
 }
@@ -267,7 +265,8 @@ static int is_linked(const asked *a, int64_t i) {
 static int is_of_lambda(const asked *a, int64_t i, int64_t *first) {
   if (!fl_ktok_is(&a->t.at[i], "__device__")) return 0;
   *first = i && fl_ktok_is(&a->t.at[i - 1], "__host__") ? i - 1 : i;
-  return *first > 1 && is_punct(&a->t.at[*first - 1], ']') && !is_punct(&a->t.at[*first - 2], ']');
+  return *first > 1 && fl_is_punct(&a->t.at[*first - 1], ']') &&
+         !fl_is_punct(&a->t.at[*first - 2], ']');
 }
 
 /* Writes the source with lambdas without "__device__"; each: with C linkage added to each

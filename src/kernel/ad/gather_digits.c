@@ -21,8 +21,7 @@
 
 static const char *const range_names[FL_KG_RANGES] = {
   "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "threads_x", "threads_y",
-  "threads_z"
-};
+  "threads_z" };
 
 /* The index in fl_kgathering.range of the extent of a thread's symbol. */
 int fl_kg_range(int32_t symbol) {

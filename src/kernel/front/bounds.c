@@ -8,10 +8,8 @@
 /* in an expression: a compiler's time grows with the square of its terms */
 enum { MOST_TOKENS = 20000 };
 
-static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
-
 static int ends_statement(const fl_ktok *t) {
-  return is_punct(t, ';') || is_punct(t, '{') || is_punct(t, '}');
+  return fl_is_punct(t, ';') || fl_is_punct(t, '{') || fl_is_punct(t, '}');
 }
 
 static void check_expressions(fl_front *p) {
@@ -19,8 +17,8 @@ static void check_expressions(fl_front *p) {
   for (int64_t i = 0; i < p->toks.n && !p->failed; i++) {
     const fl_ktok *t = &p->toks.at[i];
     if (ends_statement(t)) round = 0;
-    round += is_punct(t, '(') - (round && is_punct(t, ')'));
-    run = ends_statement(t) || (!round && is_punct(t, ',')) ? 0 : run + 1;
+    round += fl_is_punct(t, '(') - (round && fl_is_punct(t, ')'));
+    run = ends_statement(t) || (!round && fl_is_punct(t, ',')) ? 0 : run + 1;
     if (run > MOST_TOKENS)
       fl_refuse_size(p, t->line, "an expression is too long: at most %d tokens", MOST_TOKENS);
   }
@@ -29,13 +27,12 @@ static void check_expressions(fl_front *p) {
 /* Are tokens from … up to the next ']' only numbers, names and operators? *end: that ']'. */
 static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
   int64_t i = from;
-  for (; i + 1 < p->toks.n && !is_punct(&p->toks.at[i], ']'); i++) {
+  for (; i + 1 < p->toks.n && !fl_is_punct(&p->toks.at[i], ']'); i++) {
     const fl_ktok *t = &p->toks.at[i];
     const int operand = t->kind == FL_TOK_INT || t->kind == FL_TOK_NAME;
-    if (!operand &&
-        (t->kind != FL_TOK_PUNCT || ends_statement(t) || is_punct(t, '[') || is_punct(t, '=')))
-      return 0;
-    if (t->kind == FL_TOK_NAME && is_punct(t + 1, '(') && !fl_ktok_is(t, "sizeof")) return 0;
+    const int c = fl_ktok_punct(t);
+    if (!operand && (!c || ends_statement(t) || c == '[' || c == '=')) return 0;
+    if (t->kind == FL_TOK_NAME && fl_is_punct(t + 1, '(') && !fl_ktok_is(t, "sizeof")) return 0;
   }
   *end = i;
   return i > from && i + 1 < p->toks.n;
@@ -55,7 +52,7 @@ static int64_t number_at(fl_front *p, int64_t from, int64_t end) {
 /* Checks the dimensions "[2][3]" from token i on, of an array whose elements have 'bytes' bytes. */
 static void check_array(fl_front *p, int64_t i, int64_t bytes) {
   int rank = 0;
-  for (int64_t end; is_punct(&p->toks.at[i], '[') && is_plain(p, i + 1, &end);
+  for (int64_t end; fl_is_punct(&p->toks.at[i], '[') && is_plain(p, i + 1, &end);
        i = end + 1, rank++) {
     const int64_t n = number_at(p, i + 1, end);
     if (!n) return;
@@ -82,7 +79,7 @@ static int64_t declared_name(fl_front *p, int64_t i, int64_t *bytes) {
     const fl_ctype *type = t->kind == FL_TOK_NAME ? fl_ctype_named(p->a, t->text, t->n) : NULL;
     if (type && (!*bytes || fl_ctype_size(type) < *bytes)) *bytes = fl_ctype_size(type);
     if (t->kind == FL_TOK_NAME) names++;
-    else if (is_punct(t, FL_PU_SCOPE)) names--;
+    else if (fl_is_punct(t, FL_PU_SCOPE)) names--;
     else return names > 1 && p->toks.at[i - 1].kind == FL_TOK_NAME ? i - 1 : 0;
   }
 }
@@ -92,25 +89,25 @@ static void check_declaration(fl_front *p, int64_t i, int64_t bytes) {
   int depth = 0;
   for (int first = 1; i + 1 < p->toks.n && !p->failed; i++) {
     const fl_ktok *t = &p->toks.at[i];
-    if (first && t->kind == FL_TOK_NAME && is_punct(t + 1, '[')) check_array(p, i + 1, bytes);
-    depth += is_punct(t, '(') + is_punct(t, '[') - is_punct(t, ')') - is_punct(t, ']');
+    if (first && t->kind == FL_TOK_NAME && fl_is_punct(t + 1, '[')) check_array(p, i + 1, bytes);
+    depth += fl_is_punct(t, '(') + fl_is_punct(t, '[') - fl_is_punct(t, ')') - fl_is_punct(t, ']');
     if (ends_statement(t) || depth < 0) return;
-    first = !depth && is_punct(t, ',');
+    first = !depth && fl_is_punct(t, ',');
   }
 }
 
 /* Does the '{' at i open the body of a function? */
 static int opens_function(const fl_front *p, int64_t i) {
   while (i > 1 && p->toks.at[i - 1].kind == FL_TOK_NAME) i--;
-  return i > 0 && is_punct(&p->toks.at[i - 1], ')');
+  return i > 0 && fl_is_punct(&p->toks.at[i - 1], ')');
 }
 
 static void check_arrays(fl_front *p) {
   int64_t bytes, depth = 0;
   for (int64_t i = 0; i + 1 < p->toks.n && !p->failed; i++) {
     const fl_ktok *t = &p->toks.at[i];
-    if (is_punct(t, '{') && (depth || opens_function(p, i))) depth++;
-    if (is_punct(t, '}') && depth) depth--;
+    if (fl_is_punct(t, '{') && (depth || opens_function(p, i))) depth++;
+    if (fl_is_punct(t, '}') && depth) depth--;
     const int64_t name = depth && ends_statement(t) ? declared_name(p, i + 1, &bytes) : 0;
     if (name) check_declaration(p, name, bytes ? bytes : 1);
   }

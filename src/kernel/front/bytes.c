@@ -27,10 +27,8 @@ static void zero(fl_front *p, fl_cvalue v, int32_t line) {
   if (of->kind != FL_C_STRUCT) { fl_decl_zero(p, v, line); return; }
   for (int64_t i = 0; t->kind == FL_C_ARRAY && i < t->count && !p->failed; i++)
     zero(p, fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line), line);
-  for (int i = 0; t->kind == FL_C_STRUCT && i < t->s->n_fields && !p->failed; i++) {
-    const char *name = t->s->fields[i].name;
-    zero(p, fl_val_member(p, v, name, (int32_t)strlen(name), line), line);
-  }
+  for (int i = 0; t->kind == FL_C_STRUCT && i < t->s->n_fields && !p->failed; i++)
+    zero(p, fl_val_field(p, v, i, line), line);
 }
 
 static void element(fl_front *p, const copied *c, fl_kexpr *i, int32_t line) {
@@ -53,18 +51,12 @@ static void elements(fl_front *p, const copied *c, fl_kexpr *bytes, int32_t line
       element(p, c, fl_kexpr_int(p->a, FL_KT_I64, i), line);
     return;
   }
-  n = fl_val_stable(p, n);
-  const int t = fl_front_temp(p, FL_KT_I64, line);
-  if (t < 0) return;
-  fl_kstmt_assign(p->f, p->b, t, fl_kexpr_int(p->a, FL_KT_I64, 0));
-  fl_kexpr *i = fl_kexpr_var(p->f, t), *one = fl_kexpr_int(p->a, FL_KT_I64, 1);
-  fl_kstmt *loop = fl_kstmt_loop(p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, n));
+  fl_kexpr *i;
+  fl_kstmt *loop = fl_emit_count(p, 0, fl_val_stable(p, n), &i, line);
   if (!loop) return;
-  loop->line = line;
   fl_kblock *out = fl_front_into(p, &loop->body);
   element(p, c, i, line);
   fl_front_into(p, out);
-  fl_kstmt_assign(p->f, &loop->other, t, fl_kexpr_binary(p->a, FL_KO_ADD, i, one));
 }
 
 static fl_cvalue as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {

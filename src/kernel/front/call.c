@@ -2,7 +2,7 @@
 ** Calls: arguments, __device__ functions (inlined: their tokens are read again with the
 ** parameters bound), builtins. References and pointers are bound to the caller's places.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
@@ -37,21 +37,6 @@ int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
 
 /* ---- inlining -------------------------------------------------------------------------------- */
 
-/* Is the parameter assigned, stepped or its address taken in the body? (By its tokens; a name
-** that is shadowed only makes the answer careful.) */
-static int reassigned(fl_front *p, int64_t body, const char *name, int may_turn) {
-  int depth = 0;
-  for (int64_t i = body; i + 1 < p->toks.n; i++) {
-    const fl_ktok *t = &p->toks.at[i];
-    if (t->kind == FL_TOK_PUNCT && t->punct == '{') depth++;
-    if (t->kind == FL_TOK_PUNCT && t->punct == '}' && !--depth) break;
-    if (fl_ktok_changes(t, i > 0, name) ||
-        (may_turn && fl_ktok_is(t, name) && fl_turn_passed(p, i)))
-      return 1;
-  }
-  return 0;
-}
-
 /* The place with its index kept in a temporary, since the callee may change what the index
 ** reads. */
 static fl_cvalue settled(fl_front *p, fl_cvalue v) {
@@ -78,18 +63,18 @@ static void bind_other_name(fl_front *p, const fl_kformal *f, fl_cvalue v, int32
 
 static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
                          int64_t body, int32_t line) {
-  if (f->by_reference && reassigned(p, body, f->name, 1)) {
+  if (f->by_reference && fl_turn_moves(p, body, 0, f->name, 1)) {
     bind_other_name(p, f, v, line);
     return;
   }
   if (v.kind == FL_V_PLACE) v = fl_val_pointer(p, v, line);
   v = fl_pointer_as(p, f->type, v, line);
   if (p->failed) return;
-  const int alone = !v.null && fl_held_alone(p, &v), moves = reassigned(p, body, f->name, !alone);
+  const int alone = !v.null && fl_held_alone(p, &v);
+  const int moves = fl_turn_moves(p, body, 0, f->name, !alone);
   int offset = -1;
   if (v.null) {                               /* it stays null, so that tests of it are known */
-    fl_symbol *null = fl_front_add(p, f->name, FL_SYM_POINTER);
-    if (null) null->v = v;
+    fl_front_bind(p, f->name, FL_SYM_POINTER, v);
     return;
   }
   const int fits = p->turning && !alone && fl_turn_fits(p, v.type, &v);
@@ -102,10 +87,9 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
   if (p->failed) return;
   if (moves || turns) {
     offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, f->name, 1);
-    fl_kexpr *at = v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
     if (offset < 0) return;
     fl_kstmt_decl(p->f, p->b, offset);
-    fl_kstmt_assign(p->f, p->b, offset, at);
+    fl_kstmt_assign(p->f, p->b, offset, fl_val_at(p, &v));
     v.idx = NULL;
   } else {
     v = settled(p, v);
@@ -123,8 +107,7 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t bo
   if (p->failed) return;
   fl_member_copy(p, to, v, line);
   to.is_const = f->is_const;
-  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_OBJECT);
-  if (s) s->v = to;
+  fl_front_bind(p, f->name, FL_SYM_OBJECT, to);
 }
 
 /* Does the formal "const float4 &v" need an array, because the body accesses it as one? Then a copy
@@ -133,8 +116,7 @@ static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t bo
   if (!f->is_const || v.linear || !fl_decl_counted(p, f->type, f->name, body)) return 0;
   const fl_cvalue one = fl_decl_formal(p, f->type, f->name, body, line);
   fl_member_copy(p, one, v, line);
-  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_REFERENCE);
-  if (s) s->v = one;
+  fl_front_bind(p, f->name, FL_SYM_REFERENCE, one);
   return 1;
 }
 
@@ -152,8 +134,7 @@ static void bind_reference(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_
   v = settled(p, v);
   v.torn = 0;
   v.is_const |= f->is_const;
-  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_REFERENCE);
-  if (s) s->v = v;
+  fl_front_bind(p, f->name, FL_SYM_REFERENCE, v);
 }
 
 /* An initialiser list as an argument is read in the caller's scope, before the callee's names
@@ -299,8 +280,7 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
     e = e && f->type->kind == FL_C_SCALAR ? fl_val_convert(p, e, f->type->scalar) : NULL;
     if (!e || e->kind != FL_KX_CONST)
       fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
-    fl_symbol *s = p->failed ? NULL : fl_front_add(p, f->name, FL_SYM_CONSTANT);
-    if (s) s->v = fl_val_expr(e);
+    fl_front_bind(p, f->name, FL_SYM_CONSTANT, fl_val_expr(e));
   }
   fl_kexpr *r = NULL;
   d->busy = 1;
@@ -384,11 +364,9 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   fl_cvalue r = read_body(p, d, c, &body, &label);
   if (p->failed) return fl_val_none();
   const int value = d->returns == FL_RETURNS_VALUE && d->result && d->result->kind != FL_C_VOID;
-  if (value && !fl_kleaves(body, label)) {
-    fl_refuse(p, d->line ? d->line : c->line, "function '%s' returns no %s", d->name,
-              fl_ctype_text(p->a, d->result));
-    return fl_val_none();
-  }
+  if (value && !fl_kleaves(body, label))
+    return fl_val_refuse(p, d->line ? d->line : c->line, "function '%s' returns no %s", d->name,
+                         fl_ctype_text(p->a, d->result));
   append_body(p, body, label, c->line);
   if (r.kind == FL_V_NONE) return fl_val_none();
   if (d->returns == FL_RETURNS_VALUE) r.rvalue = 1;
@@ -402,8 +380,7 @@ static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *
   const fl_ctype *t = fl_ctype_named(p->a, name->text + 5, name->n - 5);
   if (!t || t->kind != FL_C_STRUCT) return fl_val_none();
   if (n != t->s->width) {
-    fl_refuse(p, name->line, "%.*s takes %d arguments, %d given", (int)name->n,
-              name->text, t->s->width, n);
+    fl_refuse_count(p, name, t->s->width, n);
     return fl_val_none();
   }
   fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = t };
@@ -419,19 +396,13 @@ static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
   static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",
                                        "__ldcs", "__ldlu", "__ldcv" };
   static const char *const stores[] = { "__stcg", "__stcs", "__stwb", "__stwt" };
-  for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
-    if (!fl_ktok_is(t, loads[i]) || n != 1) continue;
-    *out = fl_val_deref(p, args[0], t->line);
-    out->rvalue = 1;
-    return 1;
-  }
-  for (size_t i = 0; i < sizeof stores / sizeof *stores; i++) {
-    if (!fl_ktok_is(t, stores[i]) || n != 2) continue;
-    fl_val_assign(p, fl_val_deref(p, args[0], t->line), args[1], t->line);
-    *out = fl_val_none();
-    return 1;
-  }
-  return 0;
+  const int load = n == 1 && fl_ktok_among(t, loads, 6) >= 0;
+  if (!load && (n != 2 || fl_ktok_among(t, stores, 4) < 0)) return 0;
+  const fl_cvalue at = fl_val_deref(p, args[0], t->line);
+  *out = load ? at : fl_val_none();
+  if (load) out->rvalue = 1;
+  else fl_val_assign(p, at, args[1], t->line);
+  return 1;
 }
 
 /* sincosf(x, &s, &c): two assignments. */
@@ -548,17 +519,14 @@ fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name) {
   const fl_symbol *s = fl_front_find(p, name->text, name->n), *self = NULL;
   fl_kdevice *device = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
   int other = 0;
-  if (s && s->kind == FL_SYM_WRONG) {
-    fl_refuse(p, name->line, "'%s': %s", s->name, s->why);
-    return fl_val_none();
-  }
+  if (s && s->kind == FL_SYM_WRONG)
+    return fl_val_refuse(p, name->line, "'%s': %s", s->name, s->why);
   if (s && (s->kind == FL_SYM_OBJECT || s->kind == FL_SYM_REFERENCE) &&
       s->v.type->kind == FL_C_STRUCT)
     return fl_member_call(p, s->v, "operator()", 10, name->line);
-  if (s && !device) {
-    fl_refuse(p, name->line, "function pointers are outside the language ('%s')", s->name);
-    return fl_val_none();
-  }
+  if (s && !device)
+    return fl_val_refuse(p, name->line, "function pointers are outside the language ('%s')",
+                         s->name);
   if (!device) return call_built_in(p, name);
   if (device->owner) self = fl_front_find(p, "this", 4);
   fl_cvalue object = self ? self->v : fl_val_none();

@@ -2,6 +2,7 @@
 ** Conversions of objects: by a constructor that takes one argument, and by members "operator T".
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *v) {
@@ -38,25 +39,18 @@ static fl_kdevice *to_pointer(const fl_cvalue *v) {
 }
 
 static fl_cvalue converted(fl_front *p, fl_cvalue v, fl_kdevice *d, int32_t line) {
-  if (v.kind != FL_V_PLACE) {
-    const fl_cvalue to = fl_decl_object(p, v.type, "object", line);
-    if (!p->failed) fl_val_assign(p, to, v, line);
-    v = to;
-  }
+  v = fl_val_stored(p, v, line);
   const fl_kcall c = { .self = &v, .line = line };
   return p->failed ? fl_val_none() : fl_inline(p, d, &c);
 }
 
-static int is_object(const fl_front *p, const fl_cvalue *v) {
-  return !p->failed && (v->kind == FL_V_PLACE || v->kind == FL_V_PARTS);
-}
-
 fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line) {
-  fl_kdevice *d = is_object(p, &v) ? to_pointer(&v) : NULL;
+  fl_kdevice *d = !p->failed && fl_val_is_object(v) ? to_pointer(&v) : NULL;
   return d ? converted(p, v, d, line) : v;
 }
 
 fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line) {
-  const fl_kdevice *d = is_object(p, &v) ? fl_member_converts(v.type) : NULL;
+  const fl_kdevice *d =
+      !p->failed && fl_val_is_object(v) ? fl_member_converts(v.type) : NULL;
   return d ? converted(p, v, (fl_kdevice *)(uintptr_t)d, line) : v;
 }

@@ -1,20 +1,17 @@
 /* Types as written, and struct, enum and typedef. */
 #include "kernel/front/forms.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 /* ---- specifiers ------------------------------------------------------------------------------ */
 
 static const char *const qualifiers[] = {
   "const", "constexpr", "static", "extern", "inline", "register", "__restrict__", "__restrict",
-  "restrict",
-  "__shared__", "__constant__", "__device__", "__host__", "__global__", "__forceinline__",
-  "__noinline__",
-  "__inline__", "__grid_constant__", "typedef", "signed", "unsigned", "long", "short", "int",
-  "char", "void",
-  "auto", "struct", "enum", "__launch_bounds__", "__attribute__", "__align__", "alignas",
-  "volatile", "union",
-  "class", "typename", "mutable", "using", "consteval", "constinit", "decltype",
-};
+  "restrict", "__shared__", "__constant__", "__device__", "__host__", "__global__",
+  "__forceinline__", "__noinline__", "__inline__", "__grid_constant__", "typedef", "signed",
+  "unsigned", "long", "short", "int", "char", "void", "auto", "struct", "enum", "__launch_bounds__",
+  "__attribute__", "__align__", "alignas", "volatile", "union", "class", "typename", "mutable",
+  "using", "consteval", "constinit", "decltype" };
 
 static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
   for (int i = 0; i < p->n_vectors; i++)
@@ -68,7 +65,7 @@ static int qualified_type(fl_front *p, int k) {
 
 int fl_decl_starts(fl_front *p, int k) {
   const fl_ktok *t = fl_front_ahead(p, k);
-  while (t->kind == FL_TOK_PUNCT && t->punct == FL_PU_SCOPE) t = fl_front_ahead(p, ++k);
+  while (fl_is_punct(t, FL_PU_SCOPE)) t = fl_front_ahead(p, ++k);
   if (t->kind != FL_TOK_NAME) return 0;
   for (size_t i = 0; i < sizeof qualifiers / sizeof *qualifiers; i++)
     if (fl_ktok_is(t, qualifiers[i])) return 1;
@@ -136,9 +133,8 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
     fl_front_skip(p);
   } else {
     static const char *const idle[] = {
-      "inline",   "register",        "__restrict__", "__restrict", "restrict",
-      "__host__", "__forceinline__", "__noinline__", "__inline__", "__grid_constant__"
-    };
+      "inline", "register", "__restrict__", "__restrict", "restrict", "__host__", "__forceinline__",
+      "__noinline__", "__inline__", "__grid_constant__" };
     for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
       if (fl_front_word(p, idle[i])) return 1;
     return 0;
@@ -185,7 +181,7 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   if (fl_front_word(p, "auto")) { s->is_auto = 1; return fl_ctype_void(); }
   const char *why = fl_front_reserved(t);
   if (why && !fl_front_find(p, t->text, t->n)) {
-    fl_refuse(p, t->line, "%s", why);
+    fl_refuse(p, t->line, "%s outside the language", why);
     return NULL;
   }
   const fl_symbol *known = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
@@ -223,7 +219,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
     t = fl_front_tok(p);
     const char *why = fl_front_reserved(t);
     const fl_symbol *wrong = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
-    if (why) fl_refuse(p, t->line, "%s", why);
+    if (why) fl_refuse(p, t->line, "%s outside the language", why);
     else if (wrong && wrong->kind == FL_SYM_WRONG)
       fl_refuse(p, t->line, "'%s': %s", wrong->name, wrong->why);
     else if (t->kind == FL_TOK_NAME)
@@ -307,8 +303,7 @@ int64_t fl_decl_constant(fl_front *p, const char *what) {
 /* An assertion that cannot be evaluated here is left to NVRTC. */
 void fl_decl_assert(fl_front *p) {
   const int32_t line = fl_front_tok(p)->line;
-  const int64_t at = p->at, syms = p->syms.n;
-  const int nest = p->nest;
+  const fl_kattempt from = fl_front_try(p);
   fl_front_next(p);
   fl_front_need(p, '(');
   const int64_t holds = fl_decl_constant(p, "a static_assert");
@@ -319,11 +314,7 @@ void fl_decl_assert(fl_front *p) {
     fl_refuse(p, line, "static_assert: %.*s", (int)why->n, why->text);
   else if (known && !holds) fl_refuse(p, line, "a static_assert does not hold");
   if (known && !holds) return;
-  if (p->a->failed || p->sized) return;
-  p->failed = 0;
-  p->at = at;
-  p->nest = nest;
-  p->syms.n = syms;
+  if (!fl_front_undo(p, &from)) return;
   fl_front_next(p);
   fl_front_skip(p);
   fl_front_take(p, ';');
@@ -469,8 +460,7 @@ void fl_decl_enum(fl_front *p) {
     const char *name = fl_front_name(p);
     if (fl_front_take(p, '=')) next = fl_decl_constant(p, "an enumerator");
     fl_kexpr *e = fl_kexpr_int(p->a, FL_KT_I32, next++);
-    fl_symbol *s = fl_front_add(p, name, FL_SYM_CONSTANT);
-    if (s && e) s->v = fl_val_expr(e);
+    fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
     if (!fl_front_take(p, ',')) break;
   }
   fl_front_need(p, '}');

@@ -9,11 +9,9 @@
 
 static void bind_object(fl_front *p, const char *name, fl_cvalue v, int is_const,
                         int32_t line) {
-  fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_OBJECT);
-  if (!s) return;
   v.is_const = (uint8_t)is_const;
-  s->v = v;
-  s->line = line;
+  fl_symbol *s = fl_front_bind(p, name, FL_SYM_OBJECT, v);
+  if (s) s->line = line;
 }
 
 fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
@@ -60,28 +58,20 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
     return;
   }
   const fl_cvalue v = fl_decl_dynamic(p, t, name, line);
-  fl_symbol *sym = p->failed ? NULL : fl_front_add(p, name, FL_SYM_POINTER);
-  if (sym) sym->v = v;
+  fl_front_bind(p, name, FL_SYM_POINTER, v);
 }
 
 /* Is the pointer assigned again before its block ends? */
 static int moves_later(fl_front *p, const char *name) {
-  int depth = 1;
-  for (int64_t i = p->at; i + 1 < p->toks.n && depth > 0; i++) {
-    const fl_ktok *t = &p->toks.at[i];
-    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
-    depth += (c == '{') - (c == '}');
-    if (fl_ktok_changes(t, i > 0, name) || (fl_ktok_is(t, name) && fl_turn_passed(p, i))) return 1;
-  }
-  return 0;
+  return fl_turn_moves(p, p->at, 1, name, 1);
 }
 
 /* Declares a pointer that is null and stays null. */
 static void declare_null(fl_front *p, const fl_ctype *of, const char *name, fl_cvalue v,
                          int32_t line) {
   if (moves_later(p, name)) fl_refuse(p, line, "pointer '%s' is set to null", name);
-  fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_POINTER);
-  if (s) s->v = v, s->type = of, s->line = line;
+  fl_symbol *s = fl_front_bind(p, name, FL_SYM_POINTER, v);
+  if (s) s->type = of, s->line = line;
 }
 
 /* Is the pointer null at first and assigned later? Then a variable tells whether it is null. */
@@ -118,9 +108,7 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
     offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, name, 1);
     if (offset < 0) return;
     fl_kstmt_decl(p->f, p->b, offset);
-    fl_kstmt *s = from ? fl_kstmt_assign(p->f, p->b, offset,
-                                         v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0))
-                       : NULL;
+    fl_kstmt *s = from ? fl_kstmt_assign(p->f, p->b, offset, fl_val_at(p, &v)) : NULL;
     if (s) s->line = line;
     v.idx = NULL;
   } else if (v.idx) v.idx = fl_val_stable(p, v.idx);
@@ -156,8 +144,7 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   }
   if (v.idx) v.idx = fl_val_stable(p, v.idx);
   v.is_const |= (uint8_t)is_const;
-  fl_symbol *s = fl_front_add(p, name, FL_SYM_REFERENCE);
-  if (s) s->v = v;
+  fl_front_bind(p, name, FL_SYM_REFERENCE, v);
 }
 
 static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
@@ -175,8 +162,7 @@ static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
     return;
   }
   if (s->is_const && v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST) {
-    fl_symbol *c = fl_front_add(p, name, FL_SYM_CONSTANT);
-    if (c) c->v = v;
+    fl_front_bind(p, name, FL_SYM_CONSTANT, v);
     return;
   }
   const fl_cvalue to = fl_decl_object(p, v.type, name, line);
@@ -256,8 +242,7 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
     fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
     if (p->failed || !e) return;
     if (fixed && e->kind == FL_KX_CONST) {
-      fl_symbol *c = fl_front_add(p, name, FL_SYM_CONSTANT);
-      if (c) c->v = fl_val_expr(e);
+      fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
       return;
     }
     const fl_cvalue v = fl_decl_object(p, t, name, line);
@@ -425,11 +410,9 @@ static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   } else if (v.idx) v.idx = fl_val_stable(p, v.idx);
   v.is_const |= s->is_const;
   for (int i = 0; i < n && !p->failed; i++) {
-    const char *field = fields ? t->s->fields[i].name : NULL;
-    const fl_cvalue part = fields ? fl_val_member(p, v, field, (int32_t)strlen(field), line)
-                                 : fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line);
-    fl_symbol *sym = fl_front_add(p, name[i], FL_SYM_REFERENCE);
-    if (sym) sym->v = part;
+    fl_front_bind(p, name[i], FL_SYM_REFERENCE,
+                  fields ? fl_val_field(p, v, i, line)
+                         : fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line));
   }
 }
 
@@ -468,8 +451,7 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   if (brace) fl_front_need(p, '}');
   if (e && e->kind != FL_KX_CONST)
     fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
-  fl_symbol *c = p->failed || !e ? NULL : fl_front_add(p, name, FL_SYM_CONSTANT);
-  if (c) c->v = fl_val_expr(e);
+  if (e) fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
 }
 
 /* Is the variable memory that begins as zeros, after '=' or at '{'? Others are constants, which are
@@ -486,16 +468,6 @@ static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
     if (!list && fl_front_is_at(p, k, ',')) break;
   }
   return 1;
-}
-
-/* Skips to the ';' or ',' that ends a declarator. */
-static void skip_initialiser(fl_front *p) {
-  while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
-         fl_front_tok(p)->kind != FL_TOK_END) {
-    if (fl_front_is(p, '{') || fl_front_is(p, '(') || fl_front_is(p, '['))
-      fl_front_skip(p);
-    else fl_front_next(p);
-  }
 }
 
 static void global_name(fl_front *p, int kind, const fl_ctype *t, const char *name, int32_t line) {
@@ -539,7 +511,7 @@ static void global(fl_front *p, const fl_specifiers *s) {
   } else {
     wrong(p, name, "its initialiser is not read here" FL_DO "; write {…}");
   }
-  skip_initialiser(p);
+  fl_front_skip_to(p, ';', ',');
 }
 
 void fl_decl_global(fl_front *p, fl_specifiers s) {

@@ -2,32 +2,15 @@
 ** Declarations of functions that are inlined: where their parts are in the tokens, the types of
 ** their formals and result. Bodies are read where they are called (call.c).
 */
-#include "kernel/front/front.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 /* ---- where the parts are ------------------------------------------------------------------ */
 
-static int is_punct(fl_front *p, int k, int c) { return fl_front_is_at(p, k, c); }
-
-/* The token after the balanced (…), […] or {…} at k. */
-static int behind(fl_front *p, int k) {
-  int depth = 0;
-  for (; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
-    const fl_ktok *t = fl_front_ahead(p, k);
-    if (t->kind != FL_TOK_PUNCT) continue;
-    if (t->punct == '(' || t->punct == '[' || t->punct == '{') depth++;
-    if (t->punct == ')' || t->punct == ']' || t->punct == '}') depth--;
-    if (depth <= 0) return k + 1;
-  }
-  return k;
-}
-
 static int is_attribute(const fl_ktok *t) {
   static const char *const words[] = { "__launch_bounds__", "__attribute__", "__align__", "alignas",
                                        "decltype" };
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (fl_ktok_is(t, words[i])) return 1;
-  return 0;
+  return fl_ktok_among(t, words, sizeof words / sizeof *words) >= 0;
 }
 
 /* "operator+(", "operator()(" with 'operator' at k: its name, and *open.
@@ -35,19 +18,20 @@ static int is_attribute(const fl_ktok *t) {
 static const char *operator_name(fl_front *p, int k, int *open) {
   char name[24] = "operator";
   if (fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME) {
-    for (*open = k + 1; !is_punct(p, *open, '('); ++*open)
+    for (*open = k + 1; !fl_front_is_at(p, *open, '('); ++*open)
       if (fl_front_ahead(p, *open)->kind == FL_TOK_END) return NULL;
     return FL_CONVERTS;
   }
   for (k++; fl_front_ahead(p, k)->kind == FL_TOK_PUNCT && strlen(name) < 12; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
-    if (t->punct == '(' && !is_punct(p, k + 1, ')')) break;
+    if (t->punct == '(' && !fl_front_is_at(p, k + 1, ')')) break;
     if (t->punct == '(' && strlen(name) > 8) break;
     if (t->n > 3) return NULL;
     strncat(name, t->text, (size_t)t->n);
   }
   *open = k;
-  return is_punct(p, k, '(') && strlen(name) > 8 ? fl_karena_str(p->a, name, strlen(name)) : NULL;
+  return fl_front_is_at(p, k, '(') && strlen(name) > 8
+         ? fl_karena_str(p->a, name, strlen(name)) : NULL;
 }
 
 /* The name before a '(' that declares a function; k: where to look from. *special: where the <…> of
@@ -57,14 +41,14 @@ static const char *find_name(fl_front *p, int *open, int *special) {
   for (int k = 0;; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
     if (t->kind == FL_TOK_END) return NULL;
-    if (is_attribute(t)) { k = behind(p, k + 1) - 1; continue; }
+    if (is_attribute(t)) { k = fl_front_past(p, k + 1) - 1; continue; }
     if (fl_ktok_is(t, "operator")) return operator_name(p, k, open);
-    if (t->kind == FL_TOK_PUNCT && t->punct == '[') { k = behind(p, k) - 1; continue; }
+    if (fl_is_punct(t, '[')) { k = fl_front_past(p, k) - 1; continue; }
     if (t->kind == FL_TOK_PUNCT && t->punct < 256 && strchr(";{}=:()", t->punct)) return NULL;
     if (t->kind != FL_TOK_NAME) continue;
-    const int angle = is_punct(p, k + 1, '<') ? fl_template_angle(p, k + 1) : 0;
-    if (angle && is_punct(p, k + 1 + angle, '(')) *special = k + 1;
-    if (is_punct(p, k + 1, '(') || *special) {
+    const int angle = fl_front_is_at(p, k + 1, '<') ? fl_template_angle(p, k + 1) : 0;
+    if (angle && fl_front_is_at(p, k + 1 + angle, '(')) *special = k + 1;
+    if (fl_front_is_at(p, k + 1, '(') || *special) {
       *open = k + 1 + angle;
       return fl_karena_str(p->a, t->text, (size_t)t->n);
     }
@@ -173,11 +157,7 @@ static void formal(fl_front *p, fl_kformal *f) {
   f->is_const = (uint8_t)(s.is_const && t->kind != FL_C_POINTER);
   if (!fl_front_take(p, '=')) return;
   f->init = p->at;
-  while (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')') &&
-         fl_front_tok(p)->kind != FL_TOK_END) {
-    if (fl_front_is(p, '(') || fl_front_is(p, '{') || fl_front_is(p, '[')) fl_front_skip(p);
-    else p->at++;
-  }
+  fl_front_skip_to(p, ',', ')');
 }
 
 enum { MAX_FORMALS = FL_K_MAX_GIVEN };

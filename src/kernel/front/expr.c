@@ -33,21 +33,13 @@ static const struct { int16_t punct; uint8_t op;
   { FL_PU_XOR_SET, FL_KO_XOR },
 };
 
-const char *fl_operator_text(int op) {
-  static const char *const s[FL_KO_COUNT] = {
-    "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
-    "&&", "||",
-    "-", "~", "!" };
-  return s[op];
-}
-
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) {
   if (p->failed || !x || !y) return NULL;
   const int shift = op == FL_KO_SHL || op == FL_KO_SHR;
   const int integers =
       shift || op == FL_KO_REM || op == FL_KO_AND || op == FL_KO_OR || op == FL_KO_XOR;
   if (integers && (fl_kt_is_float(x->type) || fl_kt_is_float(y->type))) {
-    fl_refuse(p, line, "'%s' of floating-point numbers%s", fl_operator_text(op),
+    fl_refuse(p, line, "'%s' of floating-point numbers%s", fl_koperator_text[op],
               op == FL_KO_REM ? FL_DO "; use fmodf" : "");
     return NULL;
   }
@@ -65,10 +57,6 @@ static int is_address(fl_cvalue v) {
           (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
 }
 
-static int is_struct(fl_cvalue v) {
-  return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
-}
-
 /* Differences and comparisons of pointers into one array; comparisons with null. */
 static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (x.null || y.null) {
@@ -81,8 +69,8 @@ static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t
   }
   if (x.var != y.var && (op == FL_KO_EQ || op == FL_KO_NE) &&
       (fl_turn_of(p, x.var) || fl_turn_of(p, y.var))) {
-    fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *same = fl_turn_same(p, x, y),
-             *at = fl_kexpr_binary(p->a, FL_KO_EQ, x.idx ? x.idx : zero, y.idx ? y.idx : zero);
+    fl_kexpr *same = fl_turn_same(p, x, y),
+             *at = fl_kexpr_binary(p->a, FL_KO_EQ, fl_val_at(p, &x), fl_val_at(p, &y));
     same = fl_kexpr_binary(p->a, FL_KO_LAND, same, at);
     return fl_val_expr(fl_front_check(p, op == FL_KO_EQ
                                       ? same : fl_kexpr_unary(p->a, FL_KO_NOT, same)));
@@ -91,17 +79,14 @@ static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t
   if (x.var != y.var || x.linear != y.linear || !fl_ctype_same(x.type, y.type) ||
       (op == FL_KO_SUB && x.member)) {
     if (x.member || y.member) p->turn_wanted = 2;
-    fl_refuse(p, line, "pointers into different arrays are compared");
-    return fl_val_none();
+    return fl_val_refuse(p, line, "pointers into different arrays are compared");
   }
-  fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0);
-  fl_kexpr *a = x.idx ? x.idx : zero, *b = y.idx ? y.idx : zero,
-           *e = fl_arith(p, op, a, b, line);
+  fl_kexpr *e = fl_arith(p, op, fl_val_at(p, &x), fl_val_at(p, &y), line);
   if (op == FL_KO_SUB && x.linear) {
     const int64_t n = fl_view_units(p, &x, x.type, line);
     if (n > 1) e = fl_arith(p, FL_KO_DIV, e, fl_kexpr_int(p->a, FL_KT_I64, n), line);
   } else if (op < FL_KO_LT && op != FL_KO_SUB) {
-    fl_refuse(p, line, "'%s' of pointers", fl_operator_text(op));
+    fl_refuse(p, line, "'%s' of pointers", fl_koperator_text[op]);
   }
   return fl_val_expr(e);
 }
@@ -121,13 +106,13 @@ static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int
       (op == FL_KO_EQ || op == FL_KO_NE))                                    /* p != 0 */
     return pointers(p, op, other.kind == FL_V_EXPR && y.kind == FL_V_POINTER ? y : x,
                     (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() }, line);
-  fl_refuse(p, line, "'%s' of a pointer and a number", fl_operator_text(op));
+  fl_refuse(p, line, "'%s' of a pointer and a number", fl_koperator_text[op]);
   return x;
 }
 
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (p->failed) return fl_val_none();
-  if (is_struct(x) || is_struct(y))
+  if (fl_val_is_object(x) || fl_val_is_object(y))
     return fl_operator_call(p, op, (fl_cvalue[]){ x, y }, 2, line);
   if (is_address(x) || is_address(y)) return address_math(p, op, x, y, line);
   fl_kexpr *a = fl_val_scalar(p, x, line), *b = fl_val_scalar(p, y, line);
@@ -225,7 +210,7 @@ static fl_cvalue choose_null(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y)
 /* Reads ?: whose arms are structs or pointers. */
 static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                              int32_t line) {
-  if (is_struct(x)) {
+  if (fl_val_is_object(x)) {
     if (!fl_ctype_same(x.type, y.type))
       fl_refuse(p, line, "the two sides of ?: have different types");
     fl_kexpr **a = fl_val_parts(p, x, line), **b = fl_val_parts(p, y, line);
@@ -251,9 +236,7 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
     fl_refuse(p, line, "a pointer that may point into one array or another");
     return x;
   }
-  fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0);
-  x.idx = fl_front_check(
-      p, fl_kexpr_select(p->a, c, x.idx ? x.idx : zero, y.idx ? y.idx : zero));
+  x.idx = fl_front_check(p, fl_kexpr_select(p->a, c, fl_val_at(p, &x), fl_val_at(p, &y)));
   x.sym = 0;
   return x;
 }
@@ -285,7 +268,7 @@ static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                           fl_kblock *sides, int32_t line) {
   fl_cvalue r = fl_val_none();
   fl_kexpr *a = NULL, *b = NULL;
-  if (is_struct(x) && is_struct(y)) return choose_object(p, c, x, y, sides, line);
+  if (fl_val_is_object(x) && fl_val_is_object(y)) return choose_object(p, c, x, y, sides, line);
   if (is_address(x) || is_address(y)) {
     c = fl_val_stable(p, c);
     fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);
@@ -334,7 +317,7 @@ static fl_cvalue parse_ternary(fl_front *p) {
   if (c->kind == FL_KX_CONST && a.kind == FL_V_PLACE && b.kind == FL_V_PLACE &&
       fl_ctype_same(a.type, b.type))
     return c->value.i ? a : b;                               /* may be assigned to */
-  if (is_struct(a) || is_address(a) || is_address(b))
+  if (fl_val_is_object(a) || is_address(a) || is_address(b))
     return choose_other(p, c, a, b, line);
   fl_kexpr *u = fl_val_scalar(p, a, line), *v = fl_val_scalar(p, b, line);
   if (!u || !v) return fl_val_none();
@@ -348,7 +331,7 @@ static fl_cvalue parse_ternary(fl_front *p) {
 
 /* The variable of pointer s's index gets that of 'from'. */
 static void move_to(fl_front *p, const fl_symbol *s, const fl_cvalue *from, int32_t line) {
-  put(p, p->b, s->offset, from->idx ? from->idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
+  put(p, p->b, s->offset, fl_val_at(p, from), line);
 }
 
 /* Refuses values that pointer s may not take. 'turn' is set if s can point to several arrays. */
@@ -427,7 +410,7 @@ static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unus
 static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int32_t line) {
   const fl_cvalue args[2] = { to, from };
   fl_cvalue out = to;
-  if (!p->failed && is_struct(to) && fl_operator(p, "operator=", args, 2, &out, line))
+  if (!p->failed && fl_val_is_object(to) && fl_operator(p, "operator=", args, 2, &out, line))
     return out.kind == FL_V_NONE ? to : out;
   if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused ||
       !in_memory(p, to)) {
@@ -488,7 +471,7 @@ fl_cvalue fl_parse_assign(fl_front *p) {
       fl_held_assign(p, to, fl_binary(p, op, to, from, line), line);
     } else if (!op) {
       to = set(p, to, from, unused, line);
-    } else if (is_struct(to)) {
+    } else if (fl_val_is_object(to)) {
       to = fl_operator_update(p, op, to, from, line);
     } else {
       to = update(p, to, op, fl_val_scalar(p, from, line), unused, line);
@@ -502,7 +485,7 @@ fl_cvalue fl_parse_assign(fl_front *p) {
 fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line) {
   fl_kexpr *one = fl_kexpr_int(p->a, FL_KT_I32, 1);
   if (p->failed || !one) return v;
-  if (is_struct(v)) {
+  if (fl_val_is_object(v)) {
     const fl_cvalue args[2] = { v, fl_val_expr(one) };
     const char *name = op == FL_KO_ADD ? "operator++" : "operator--";
     fl_cvalue out = fl_val_none();

@@ -10,7 +10,6 @@ const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
 fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 
-const char *fl_operator_text(int op);
 fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line);
 /* a += b of structs: operator+= if there is one, else operator+ and an assignment */
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);

@@ -1,5 +1,5 @@
 /* Tokens, names and refusals of the front end. */
-#include "kernel/front/front.h"
+#include "kernel/front/template.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +22,14 @@ void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) {
   va_start(list, fmt);
   refuse(p, line, 0, fmt, list);
   va_end(list);
+}
+
+fl_cvalue fl_val_refuse(fl_front *p, int32_t line, const char *fmt, ...) {
+  va_list list;
+  va_start(list, fmt);
+  refuse(p, line, 0, fmt, list);
+  va_end(list);
+  return fl_val_none();
 }
 
 void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...) {
@@ -86,14 +94,10 @@ const fl_ktok *fl_front_next(fl_front *p) {
 }
 
 int fl_front_is_at(fl_front *p, int k, int punct) {
-  const fl_ktok *t = fl_front_ahead(p, k);
-  return t->kind == FL_TOK_PUNCT && t->punct == punct;
+  return fl_is_punct(fl_front_ahead(p, k), punct);
 }
 
-int fl_front_is(fl_front *p, int punct) {
-  const fl_ktok *t = fl_front_tok(p);
-  return t->kind == FL_TOK_PUNCT && t->punct == punct;
-}
+int fl_front_is(fl_front *p, int punct) { return fl_is_punct(fl_front_tok(p), punct); }
 
 int fl_front_take(fl_front *p, int punct) {
   if (!fl_front_is(p, punct)) return 0;
@@ -105,7 +109,7 @@ int fl_front_need(fl_front *p, int punct) {
   if (fl_front_take(p, punct)) return 1;
   const fl_ktok *t = fl_front_tok(p);
   const char *reason = fl_front_reserved(t);
-  if (reason) fl_refuse(p, t->line, "%s", reason);
+  if (reason) fl_refuse(p, t->line, "%s outside the language", reason);
   else if (t->kind == FL_TOK_END) fl_refuse(p, t->line, "'%c' expected, the text ends", punct);
   else fl_refuse(p, t->line, "'%c' expected before '%.*s'", punct, (int)t->n, t->text);
   return 0;
@@ -129,14 +133,25 @@ const char *fl_front_name(fl_front *p) {
   return s ? s : "?";
 }
 
-void fl_front_skip(fl_front *p) {
+int fl_front_past(fl_front *p, int k) {
   int depth = 0;
-  for (; fl_front_ahead(p, 0)->kind != FL_TOK_END; p->at++) {
-    const fl_ktok *t = fl_front_ahead(p, 0);
+  for (; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
     if (t->kind != FL_TOK_PUNCT) continue;
     if (t->punct == '(' || t->punct == '[' || t->punct == '{') depth++;
     if (t->punct == ')' || t->punct == ']' || t->punct == '}') depth--;
-    if (depth <= 0) { p->at++; return; }
+    if (depth <= 0) return k + 1;
+  }
+  return k;
+}
+
+void fl_front_skip(fl_front *p) { p->at += fl_front_past(p, 0); }
+
+void fl_front_skip_to(fl_front *p, int a, int b) {
+  while (!p->failed && !fl_front_is(p, a) && !fl_front_is(p, b) &&
+         fl_front_tok(p)->kind != FL_TOK_END) {
+    if (fl_front_is(p, '{') || fl_front_is(p, '(') || fl_front_is(p, '[')) fl_front_skip(p);
+    else p->at++;
   }
 }
 
@@ -179,6 +194,22 @@ void fl_front_close(fl_front *p, fl_kbookmark back) {
   p->pack = back.pack;
 }
 
+fl_kattempt fl_front_try(const fl_front *p) {
+  return (fl_kattempt){ p->at, p->syms.n, p->nest, p->half, p->angle };
+}
+
+int fl_front_undo(fl_front *p, const fl_kattempt *from) {
+  fl_front_check(p, NULL);
+  if (p->a->failed || p->sized) return 0;
+  p->failed = 0;
+  p->at = from->at;
+  p->syms.n = from->syms;
+  p->nest = from->nest;
+  p->half = from->half;
+  p->angle = from->angle;
+  return 1;
+}
+
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     fl_symbol *s = fl_front_add(p, list[i].name, list[i].kind);
@@ -207,47 +238,35 @@ fl_symbol *fl_front_add(fl_front *p, const char *name, int kind) {
   return s;
 }
 
-static const struct { const char *word, *why; } reserved[] = {
-  { "asm", "inline asm is outside the language" },
-  { "__asm__", "inline asm is outside the language" },
-  { "__asm", "inline asm is outside the language" },
-  { "goto", "goto is outside the language" },
-  { "volatile", "volatile is outside the language" },
-  { "new", "new is outside the language" }, { "delete", "delete is outside the language" },
-  { "try", "exceptions are outside the language" },
-  { "throw", "exceptions are outside the language" },
-  { "malloc", "malloc is outside the language" }, { "free", "free is outside the language" },
-  { "clock", "clock() is outside the language" },
-  { "clock64", "clock64() is outside the language" },
-  { "globaltimer", "timers are outside the language" },
-  { "tex1D", "textures are outside the language" },
-  { "tex2D", "textures are outside the language" },
-  { "tex3D", "textures are outside the language" },
-  { "tex1Dfetch", "textures are outside the language" },
-  { "tex2DLod", "textures are outside the language" },
-  { "cudaTextureObject_t", "textures are outside the language" },
-  { "cudaSurfaceObject_t", "surfaces are outside the language" },
-  { "surf2Dread", "surfaces are outside the language" },
-  { "surf2Dwrite", "surfaces are outside the language" },
-  { "cooperative_groups", "cooperative groups are outside the language" },
-  { "cg", "cooperative groups are outside the language" },
-  { "curandState", "curand is outside the language" },
-  { "curand_uniform", "curand is outside the language" },
-  { "curandState_t", "curand is outside the language" },
-  { "curand_init", "curand is outside the language" },
-  { "alloca", "alloca is outside the language" },
-  { "wmma", "matrix fragments are outside the language" },
-  { "nvcuda", "matrix fragments are outside the language" },
-  { "__nanosleep", "__nanosleep is outside the language" },
-  { "__syncthreads_count", "__syncthreads_count is outside the language" },
-  { "__syncthreads_and", "__syncthreads_and is outside the language" },
-  { "__syncthreads_or", "__syncthreads_or is outside the language" },
-  { "thread_local", "thread_local is outside the language" },
+fl_symbol *fl_front_bind(fl_front *p, const char *name, int kind, fl_cvalue v) {
+  fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, kind);
+  if (s) s->v = v;
+  return s;
+}
+
+/* what: the thing and its verb, before "outside the language" */
+static const struct { const char *word, *what; } reserved[] = {
+  { "asm", "inline asm is" }, { "__asm__", "inline asm is" }, { "__asm", "inline asm is" },
+  { "goto", "goto is" }, { "volatile", "volatile is" }, { "new", "new is" },
+  { "delete", "delete is" }, { "try", "exceptions are" }, { "throw", "exceptions are" },
+  { "malloc", "malloc is" }, { "free", "free is" }, { "clock", "clock() is" },
+  { "clock64", "clock64() is" }, { "globaltimer", "timers are" }, { "tex1D", "textures are" },
+  { "tex2D", "textures are" }, { "tex3D", "textures are" }, { "tex1Dfetch", "textures are" },
+  { "tex2DLod", "textures are" }, { "cudaTextureObject_t", "textures are" },
+  { "cudaSurfaceObject_t", "surfaces are" }, { "surf2Dread", "surfaces are" },
+  { "surf2Dwrite", "surfaces are" }, { "cooperative_groups", "cooperative groups are" },
+  { "cg", "cooperative groups are" }, { "curandState", "curand is" },
+  { "curand_uniform", "curand is" }, { "curandState_t", "curand is" },
+  { "curand_init", "curand is" }, { "alloca", "alloca is" }, { "wmma", "matrix fragments are" },
+  { "nvcuda", "matrix fragments are" }, { "__nanosleep", "__nanosleep is" },
+  { "__syncthreads_count", "__syncthreads_count is" },
+  { "__syncthreads_and", "__syncthreads_and is" }, { "__syncthreads_or", "__syncthreads_or is" },
+  { "thread_local", "thread_local is" },
 };
 
 const char *fl_front_reserved(const fl_ktok *t) {
   for (size_t i = 0; t->kind == FL_TOK_NAME && i < sizeof reserved / sizeof *reserved; i++)
-    if (fl_ktok_is(t, reserved[i].word)) return reserved[i].why;
+    if (fl_ktok_is(t, reserved[i].word)) return reserved[i].what;
   return NULL;
 }
 

@@ -249,6 +249,9 @@ int fl_front_word(fl_front *p, const char *word);             /* 1: was there, t
 const char *fl_front_name(fl_front *p);                       /* takes a name, or refuses */
 int fl_front_enter(fl_front *p);                 /* enters one more level of nesting; 0: too deep */
 void fl_front_skip(fl_front *p);                              /* skips a balanced (…), […] or {…} */
+int fl_front_past(fl_front *p, int k);                        /* the token after one at k */
+/* Skips to the punctuator a or b, or to the end; what is in brackets does not count. */
+void fl_front_skip_to(fl_front *p, int a, int b);
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Refuses a text that is too large for any compiler: no compiler gets it
@@ -267,10 +270,18 @@ typedef struct fl_kbookmark {
 } fl_kbookmark;
 fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
 void fl_front_close(fl_front *p, fl_kbookmark back);
+/* Reading that is undone if it is refused: 0 if it cannot be, since the text is too large or memory
+** is out. */
+typedef struct fl_kattempt { int64_t at, syms; int nest, half, angle; } fl_kattempt;
+fl_kattempt fl_front_try(const fl_front *p);
+int fl_front_undo(fl_front *p, const fl_kattempt *from);
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
 const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length);
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
-/* Why a name is outside the language whatever it stands for, or NULL. */
+/* The same, for a name of v; NULL if the text was refused. */
+fl_symbol *fl_front_bind(fl_front *p, const char *name, int kind, fl_cvalue v);
+/* What is outside the language, whatever the name stands for, with its verb ("goto is"); NULL: it
+** is none of these. */
 const char *fl_front_reserved(const fl_ktok *t);
 
 /* ---- meant.c ---- */
@@ -279,6 +290,7 @@ const char *fl_front_reserved(const fl_ktok *t);
 const char *fl_front_meant(fl_front *p, const fl_ktok *t);
 const char *fl_field_meant(fl_front *p, const fl_ctype *type, const char *name, int32_t n);
 void fl_refuse_call(fl_front *p, const fl_ktok *name, const fl_kdevice *first, const fl_kcall *c);
+void fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n);    /* of arguments (warp.c) */
 
 /* ---- decl.c: types and declarations ---------------------------------------------------------- */
 
@@ -352,25 +364,8 @@ void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t,
 void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);
 /* The function or instance to call; NULL: none, or refused. *exact: no conversion is needed. */
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
-/* prefer.c: compares the formals of a call. 1: a is preferred to b; -1: b to a; 0: neither. */
-int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count);
-int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcall *c);
 fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
-int fl_template_params(fl_front *p, fl_ktparam **out);       /* after 'template', takes <…> */
-int fl_template_args(fl_front *p, fl_symbol *out, int max);  /* takes <…> */
-void fl_template_close(fl_front *p);                         /* takes '>', also of '>>' */
-void fl_template_declare(fl_front *p);                       /* after 'template' at file scope */
-/* fills in defaults; 0: some parameters have no argument */
-int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);
-/* The instance of d, which is in the list 'first'. NULL: d does not fit. */
-fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
-const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
-fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
-/* Reads "V<…>" where V is an instance: that instance, or another one. At '<'. */
-const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
-int fl_template_angle(fl_front *p, int k);                 /* tokens of <…> at + k; 0: not closed */
-int fl_template_splits(fl_front *p, int k);           /* its last token is the first half of '>>' */
 /* the file's names, valid until one is added */
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
 /* is it a template, or, inside a template, an instance of it? */
@@ -430,24 +425,22 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
 ** read, or noted as outside the language. The struct's names begin at symbol 'mark'. */
 int fl_member_type(fl_front *p, int64_t mark);
 
-/* ---- pack.c ---- */
-
-typedef struct fl_kpacked { int64_t at, n; int k, outer; } fl_kpacked;
-fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);     /* the element that its name means now */
-/* Number of elements of the pack expansion at the tokens, in a list with commas: "f(v)..." (0: it
-** is taken); -1: it is no expansion. */
-int64_t fl_pack_count(fl_front *p, int angle);               /* angle: the list is <…> */
-/* before the expansion is read for the first time; n: its number of elements */
-fl_kpacked fl_pack_open(fl_front *p, int64_t n);
-int fl_pack_next(fl_front *p, fl_kpacked *x);      /* after each reading: is it to be read again? */
-int fl_pack_fold(fl_front *p, fl_cvalue *out);         /* after '(', takes ')': 1: it was a fold */
-fl_kexpr *fl_pack_size(fl_front *p);                         /* behind "sizeof..." */
-int fl_operator_of(int punct);                               /* of a binary operator */
+int fl_operator_of(int punct);                               /* expr.c: of a binary operator */
 
 /* ---- value.c: places and conversions --------------------------------------------------------- */
 
 fl_cvalue fl_val_expr(fl_kexpr *e);
 fl_cvalue fl_val_none(void);
+/* Refuses the text; there is no value. */
+fl_cvalue fl_val_refuse(fl_front *p, int32_t line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static inline int fl_val_is_object(fl_cvalue v) {             /* of a struct */
+  return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
+}
+fl_kexpr *fl_val_at(fl_front *p, const fl_cvalue *v);         /* idx, or 0 */
+fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line);    /* of a struct */
+/* v in a new object, unless it is a place. */
+fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line);
 /* the value of v, which is loaded if v is a place */
 fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);     /* as BOOL */
@@ -465,6 +458,8 @@ void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_
 int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line);
 int fl_front_temp(fl_front *p, int type, int32_t line);   /* a LOCAL with its DECL; -1: no memory */
 fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);     /* e in a temporary, unless it is constant */
+/* for (i = from; i < n; i++): the loop, whose body is to be filled, and i; NULL: no memory. */
+fl_kstmt *fl_emit_count(fl_front *p, int64_t from, fl_kexpr *n, fl_kexpr **i, int32_t line);
 int fl_arith_type(int a, int b);                          /* usual arithmetic conversions */
 int fl_promote_type(int a);
 
@@ -543,6 +538,8 @@ int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 /* Is the pointer assigned between token 'at', 'depth' blocks deep, and the end of its block? */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
+/* The same for a pointer that is stepped, too; 'passed': or that is an argument by itself. */
+int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
 /* Is the name at token i an argument by itself? It may be taken by reference and assigned. */
 int fl_turn_passed(const fl_front *p, int64_t i);
 fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */

@@ -31,10 +31,9 @@ void fl_held_new(fl_front *p, int32_t var) {
 
 fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line) {
   const fl_kheld *h = held(p, &place);
-  if (!h || !h->v.type) {
-    fl_refuse(p, line, "pointer '%s' is used before it has a value", p->f->vars[place.var].source);
-    return fl_val_none();
-  }
+  if (!h || !h->v.type)
+    return fl_val_refuse(p, line, "pointer '%s' is used before it has a value",
+                         p->f->vars[place.var].source);
   fl_cvalue v = h->v;
   if (v.idx) v.idx = fl_kexpr_var(p->f, h->var);
   v.is_const |= place.type->const_of;
@@ -81,7 +80,6 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line) 
               p->f->vars[h->var].source);
   }
   if (p->failed || !h->v.idx) return;
-  fl_kstmt *s = fl_kstmt_assign(p->f, p->b, h->var,
-                                from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0));
+  fl_kstmt *s = fl_kstmt_assign(p->f, p->b, h->var, fl_val_at(p, &from));
   if (s) s->line = line;
 }

@@ -8,24 +8,18 @@
 /* Headers of the toolkit. A name that ends in '/' is a folder: all headers in it are allowed. */
 static const char *const headers[] = {
   "stdint.h", "math.h", "float.h", "limits.h", "stdio.h", "stdlib.h", "stddef.h", "assert.h",
-  "stdbool.h", "string.h",
-  "cstdint", "cmath", "cfloat", "climits", "cstdio", "cstdlib", "cstddef", "cassert", "cstring",
-  "limits", "type_traits",
-  "utility", "algorithm", "array", "tuple", "functional", "numeric", "initializer_list",
-  "cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h",
-  "device_functions.h", "device_atomic_functions.h",
-  "cuda_fp16.h", "cuda_fp16.hpp", "cuda_bf16.h", "cuda_bf16.hpp", "cuda_fp8.h", "cuda_fp8.hpp",
-  "cuda_fp6.h", "cuda_fp4.h",
-  "cuda_pipeline.h", "cuda_pipeline_primitives.h", "cuda_awbarrier.h",
-  "cuda_awbarrier_primitives.h", "cuComplex.h",
-  "math_constants.h", "math_functions.h", "vector_types.h", "vector_functions.h", "builtin_types.h",
-  "crt/mma.h", "mma.h",
+  "stdbool.h", "string.h", "cstdint", "cmath", "cfloat", "climits", "cstdio", "cstdlib", "cstddef",
+  "cassert", "cstring", "limits", "type_traits", "utility", "algorithm", "array", "tuple",
+  "functional", "numeric", "initializer_list", "cuda.h", "cuda_runtime.h", "cuda_runtime_api.h",
+  "device_launch_parameters.h", "device_functions.h", "device_atomic_functions.h", "cuda_fp16.h",
+  "cuda_fp16.hpp", "cuda_bf16.h", "cuda_bf16.hpp", "cuda_fp8.h", "cuda_fp8.hpp", "cuda_fp6.h",
+  "cuda_fp4.h", "cuda_pipeline.h", "cuda_pipeline_primitives.h", "cuda_awbarrier.h",
+  "cuda_awbarrier_primitives.h", "cuComplex.h", "math_constants.h", "math_functions.h",
+  "vector_types.h", "vector_functions.h", "builtin_types.h", "crt/mma.h", "mma.h",
   "cooperative_groups.h", "cooperative_groups/", "curand_kernel.h", "curand_mtgp32_kernel.h",
-  "curand_philox4x32_x.h",
-  "cuda/", "cub/", "thrust/", "nv/target", "sm_20_intrinsics.h", "sm_30_intrinsics.h",
-  "texture_types.h", "surface_types.h",
-  "texture_indirect_functions.h", "surface_indirect_functions.h",
-};
+  "curand_philox4x32_x.h", "cuda/", "cub/", "thrust/", "nv/target", "sm_20_intrinsics.h",
+  "sm_30_intrinsics.h", "texture_types.h", "surface_types.h", "texture_indirect_functions.h",
+  "surface_indirect_functions.h" };
 
 /* Is s a path of words of letters and digits separated by '/', the last one perhaps with an
 ** extension? */

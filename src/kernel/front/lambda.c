@@ -144,10 +144,7 @@ static fl_cvalue object(const fl_ctype *t) {
 fl_cvalue fl_parse_lambda(fl_front *p) {
   captures c = { .n = 0 };
   const int32_t line = fl_front_tok(p)->line;
-  if (!p->b || !p->f) {
-    fl_refuse(p, line, "a lambda outside a function");
-    return fl_val_none();
-  }
+  if (!p->b || !p->f) return fl_val_refuse(p, line, "a lambda outside a function");
   capture_list(p, &c);
   fl_kdevice *d = p->failed ? NULL : read_function(p, &c);
   return p->failed || !d ? fl_val_none() : object(callable(p, "lambda", d));

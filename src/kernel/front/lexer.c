@@ -57,6 +57,12 @@ static void bad(fl_ktok *t, const char *why) {
   t->n = (int32_t)strlen(why);
 }
 
+int fl_ktok_among(const fl_ktok *t, const char *const *names, int n) {
+  for (int i = 0; i < n; i++)
+    if (names[i] && fl_ktok_is(t, names[i])) return i;
+  return -1;
+}
+
 /* ---- numbers ------------------------------------------------------------------------------ */
 
 static int digit_value(int c) {

@@ -54,13 +54,20 @@ static inline int fl_ktok_is(const fl_ktok *t, const char *name) {
   return i == t->n && !name[i];
 }
 
+/* The punctuator that t is; 0: none. */
+static inline int fl_ktok_punct(const fl_ktok *t) {
+  return t->kind == FL_TOK_PUNCT ? t->punct : 0;
+}
+static inline int fl_is_punct(const fl_ktok *t, int c) { return fl_ktok_punct(t) == c; }
+/* The place of t among n names; -1: it is none of them. */
+int fl_ktok_among(const fl_ktok *t, const char *const *names, int n);
+
 /* Is token t the name, and is it assigned to or stepped? preceded: there is a token before it;
 ** there always is one after it. */
 static inline int fl_ktok_changes(const fl_ktok *t, int preceded, const char *name) {
   if (!fl_ktok_is(t, name)) return 0;
   const fl_ktok *next = t + 1, *last = preceded ? t - 1 : t;
-  const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
-            p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
+  const int p1 = fl_ktok_punct(next), p0 = fl_ktok_punct(last);
   return p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
          (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC || p0 == FL_PU_DEC;
 }

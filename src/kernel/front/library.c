@@ -47,8 +47,6 @@ typedef struct groups {
   int open;                          /* "using namespace" */
 } groups;
 
-static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
-
 static int is_space(const groups *g, const fl_ktok *t) {
   if (t->kind != FL_TOK_NAME) return 0;
   int is = fl_ktok_is(t, g->own);
@@ -59,8 +57,8 @@ static int is_space(const groups *g, const fl_ktok *t) {
 
 /* The number of tokens of "namespace a = own;" or "using namespace a;" at t; 0: it is neither. */
 static int declares(groups *g, const fl_ktok *t, int64_t left) {
-  if (left > 4 && fl_ktok_is(t, "namespace") && is_punct(t + 2, '=') && is_space(g, t + 3) &&
-      is_punct(t + 4, ';')) {
+  if (left > 4 && fl_ktok_is(t, "namespace") && fl_is_punct(t + 2, '=') && is_space(g, t + 3) &&
+      fl_is_punct(t + 4, ';')) {
     space *s = fl_karena_new(g->a, sizeof *s);
     if (!s) return 5;
     *s = (space){ t[1], g->first };
@@ -69,8 +67,8 @@ static int declares(groups *g, const fl_ktok *t, int64_t left) {
   }
   const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") &&
                     is_space(g, t + 2);
-  g->open |= opens && is_punct(t + 3, ';');
-  return opens && is_punct(t + 3, ';') ? 4 : 0;
+  g->open |= opens && fl_is_punct(t + 3, ';');
+  return opens && fl_is_punct(t + 3, ';') ? 4 : 0;
 }
 
 /* The library's name for a name of the namespace; NULL: it has none. For CHOICE(NAME, E) it is
@@ -98,7 +96,7 @@ static int name_groups(fl_karena *a, const char *own, const char *prefix, const 
     const int64_t left = toks->n - i;
     const int skipped = declares(&g, t, left), last = n ? toks->at[n - 1].punct : 0;
     if (skipped) { i += skipped; n--; continue; }
-    const int behind = left > 2 && is_space(&g, t) && is_punct(t + 1, FL_PU_SCOPE);
+    const int behind = left > 2 && is_space(&g, t) && fl_is_punct(t + 1, FL_PU_SCOPE);
     const int member = n && toks->at[n - 1].kind == FL_TOK_PUNCT &&
                        (last == '.' || last == FL_PU_ARROW || last == FL_PU_SCOPE);
     const char *name = behind ? own_name(&g, t + 2) : g.open && !member ? own_name(&g, t) : NULL;
@@ -115,9 +113,8 @@ static int is_asked(const fl_ktoks *toks) {
   for (int64_t i = 0; i + 1 < toks->n; i++) {
     const fl_ktok *t = &toks->at[i];
     if (t->kind != FL_TOK_NAME) continue;
-    for (int k = 0; k < 4; k++)
-      if (fl_ktok_is(t, types[k])) return 1;
-    if (t[1].kind == FL_TOK_PUNCT && t[1].punct == '(' && is_defined(t)) return 1;
+    if (fl_ktok_among(t, types, 4) >= 0) return 1;
+    if (fl_is_punct(t + 1, '(') && is_defined(t)) return 1;
   }
   return 0;
 }
@@ -131,7 +128,7 @@ static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
   for (int64_t i = 0; i + 3 < toks->n; i++) {
     const fl_ktok *t = &toks->at[i + 2];
     char name[32];
-    if (!fl_ktok_is(&toks->at[i], "std") || !is_punct(t - 1, FL_PU_SCOPE) ||
+    if (!fl_ktok_is(&toks->at[i], "std") || !fl_is_punct(t - 1, FL_PU_SCOPE) ||
         t->kind != FL_TOK_NAME || t->n > 24)
       continue;
     const int plain = fl_ktok_is(t, "min") || fl_ktok_is(t, "max");
@@ -139,7 +136,7 @@ static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
     const char *s = strstr(fl_kstd_text, name);
     while (s && (is_letter(s[n]) || is_letter(s[-1]))) s = strstr(s + n, name);
     const int value = n > 2 && !strcmp(name + n - 2, "_v");
-    if ((!s && !value) || (plain && !is_punct(t + 1, '<'))) continue;
+    if ((!s && !value) || (plain && !fl_is_punct(t + 1, '<'))) continue;
     asked = fl_karena_printf(a, "%s#define FL_STD_%s\n", asked ? asked : "", name);
     if (!asked) return NULL;
   }
@@ -173,12 +170,11 @@ static void drop_cuda(fl_ktoks *toks) {
   int64_t n = 0;
   for (int64_t i = 0; i < toks->n; i++, n++) {
     fl_ktok *t = &toks->at[i];
-    const int thrust = i + 2 < toks->n && fl_ktok_is(t, "thrust") && is_punct(t + 1, FL_PU_SCOPE);
-    for (size_t k = 0; thrust && k < sizeof thrusts / sizeof *thrusts; k++)
-      if (fl_ktok_is(t + 2, thrusts[k])) t->text = "std", t->n = 3;
-    if (i + 2 < toks->n && fl_ktok_is(t, "cuda") && is_punct(t + 1, FL_PU_SCOPE) &&
-        fl_ktok_is(t + 2, "std"))
-      i += 2;
+    const int scoped = i + 2 < toks->n && fl_is_punct(t + 1, FL_PU_SCOPE);
+    if (scoped && fl_ktok_is(t, "thrust") &&
+        fl_ktok_among(t + 2, thrusts, sizeof thrusts / sizeof *thrusts) >= 0)
+      t->text = "std", t->n = 3;
+    if (scoped && fl_ktok_is(t, "cuda") && fl_ktok_is(t + 2, "std")) i += 2;
     toks->at[n] = toks->at[i];
   }
   toks->n = n;
@@ -192,8 +188,8 @@ static int drop_nvcuda(fl_ktoks *toks) {
     const fl_ktok *t = &toks->at[i];
     const int64_t left = toks->n - i;
     const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") &&
-                      fl_ktok_is(t + 2, "nvcuda") && is_punct(t + 3, ';');
-    const int inside = left > 2 && fl_ktok_is(t, "nvcuda") && is_punct(t + 1, FL_PU_SCOPE);
+                      fl_ktok_is(t + 2, "nvcuda") && fl_is_punct(t + 3, ';');
+    const int inside = left > 2 && fl_ktok_is(t, "nvcuda") && fl_is_punct(t + 1, FL_PU_SCOPE);
     found |= opens || inside;
     if (opens) i += 3;
     else if (inside) i++;

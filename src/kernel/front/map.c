@@ -7,9 +7,9 @@ static int64_t arrow(const fl_ktoks *t, int *n) {
   *n = 0;
   for (int64_t i = 0; i < t->n; i++) {
     const fl_ktok *k = &t->at[i];
-    if (k->kind == FL_TOK_PUNCT && k->punct == FL_PU_ARROW)
+    if (fl_is_punct(k, FL_PU_ARROW))
       return i == 2 * *n - 1 ? i : 0;
-    const int comma = k->kind == FL_TOK_PUNCT && k->punct == ',';
+    const int comma = fl_is_punct(k, ',');
     if (i % 2 ? !comma : k->kind != FL_TOK_NAME) return 0;
     *n += !comma;
   }
@@ -50,11 +50,9 @@ static void read_value(fl_kmap *x, fl_front *p, const uint8_t *types, int n_type
     if (name && fl_front_find(p, name, t->n))
       fl_refuse(p, 1, "the name '%s' appears twice", name);
     const int var = name ? fl_kvar_add(x->f, FL_KV_LOCAL, types[i], name, 1) : -1;
-    fl_symbol *s = var < 0 ? NULL : fl_front_add(p, name, FL_SYM_OBJECT);
-    if (s)
-      s->v = (fl_cvalue){
-        .kind = FL_V_PLACE, .is_const = 1, .type = fl_ctype_scalar(types[i]), .var = var
-      };
+    const fl_cvalue v = { .kind = FL_V_PLACE, .is_const = 1, .type = fl_ctype_scalar(types[i]),
+                          .var = var };
+    if (var >= 0) fl_front_bind(p, name, FL_SYM_OBJECT, v);
   }
   x->n_args = n;
   p->at = body + 1;

@@ -33,9 +33,7 @@ static int find(const fl_ktok *t, int *type) {
 
 static int special(const fl_ktok *t) {
   static const char *const names[] = { "__builtin_huge_valf", "__builtin_nanf" };
-  for (size_t i = 0; i < 2; i++)
-    if (fl_ktok_is(t, names[i])) return (int)i + 1;
-  return 0;
+  return fl_ktok_among(t, names, 2) + 1;
 }
 
 int fl_math_known(const fl_ktok *name) {
@@ -99,8 +97,7 @@ fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int
   int id = find(name, &type);
   if (id < 0) return fl_val_none();
   if (n != fl_kbuiltins[id].n) {
-    fl_refuse(p, name->line, "%.*s takes %d argument%s, %d given", (int)name->n,
-              name->text, fl_kbuiltins[id].n, fl_kbuiltins[id].n == 1 ? "" : "s", n);
+    fl_refuse_count(p, name, fl_kbuiltins[id].n, n);
     return fl_val_none();
   }
   for (int i = 0; i < n; i++)

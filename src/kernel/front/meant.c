@@ -28,15 +28,12 @@ static const char *said(fl_front *p, const meant *m) {
 const char *fl_front_meant(fl_front *p, const fl_ktok *t) {
   static const char *const words[] = {
     "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "float", "double", "int",
-    "unsigned", "long", "bool", "const",
-    "return", "__syncthreads", "__syncwarp", "__shfl_sync", "__shfl_down_sync", "__shfl_up_sync",
-    "__shfl_xor_sync",
-    "__ballot_sync", "__any_sync", "__all_sync", "__threadfence", "atomicAdd", "atomicSub",
-    "atomicMax", "atomicMin", "atomicCAS",
+    "unsigned", "long", "bool", "const", "return", "__syncthreads", "__syncwarp", "__shfl_sync",
+    "__shfl_down_sync", "__shfl_up_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
+    "__all_sync", "__threadfence", "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicCAS",
     "atomicExch", "make_float2", "make_float3", "make_float4", "__ldg", "sincosf", "printf",
-    "assert", "static_cast",
-    "reinterpret_cast", "__shared__", "__device__", "float2", "float3", "float4", "__half",
-    "__nv_bfloat16" };
+    "assert", "static_cast", "reinterpret_cast", "__shared__", "__device__", "float2", "float3",
+    "float4", "__half", "__nv_bfloat16" };
   meant m = begin(t);
   for (int64_t i = p->syms.n; i-- > 0;) consider(&m, p->syms.at[i].name);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) consider(&m, words[i]);

@@ -3,6 +3,7 @@
 ** any other; in its body the names of fields stand for the places of its object's fields.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 enum { MAX_FIELDS = 64 };
@@ -38,14 +39,12 @@ int fl_member_derives(const fl_ctype *t, const fl_ctype *from) {
   return is;
 }
 
-static fl_cvalue field_of(fl_front *p, fl_cvalue v, int64_t i, int32_t line);
-
 fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line) {
   const int object = v.kind == FL_V_PLACE || v.kind == FL_V_PARTS;
   if (p->failed || !object || !fl_member_derives(v.type, base)) return v;
   for (int i = 0; !fl_ctype_same(v.type, base); i++)
     if (v.type->s->fields[i].base && fl_member_derives(v.type->s->fields[i].type, base))
-      v = field_of(p, v, i, line), i = -1;
+      v = fl_val_field(p, v, i, line), i = -1;
   return v;
 }
 
@@ -147,11 +146,7 @@ static void field_lines(fl_front *p, body *b) {
     if (fl_front_is(p, '=') || fl_front_is(p, '{')) {
       b->inits[b->n] = p->at;
       b->has_inits = 1;
-      while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
-             fl_front_tok(p)->kind != FL_TOK_END) {
-        if (fl_front_is(p, '{') || fl_front_is(p, '(')) fl_front_skip(p);
-        else p->at++;
-      }
+      fl_front_skip_to(p, ';', ',');
     }
     for (int i = 0; i < b->n; i++) {
       const fl_ctype *of = b->fields[i].base ? b->fields[i].type : NULL;
@@ -188,7 +183,7 @@ static int destructor(fl_front *p) {
 static int takes_nothing(const fl_front *p, const fl_kdevice *d) {
   const fl_ktok *t = &p->toks.at[d->open + 1];
   t += fl_ktok_is(t, "void");
-  return t->kind == FL_TOK_PUNCT && t->punct == ')';
+  return fl_is_punct(t, ')');
 }
 
 static int function(fl_front *p, body *b, int is_friend) {
@@ -255,19 +250,12 @@ static void member(fl_front *p, body *b) {
 /* 1: the signature was read. 0: it was refused, or it is a host function with types of the host,
 ** which is skipped. */
 static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
-  const int64_t at = p->at;
-  const int nest = p->nest, half = p->half, angle = p->angle;
+  const fl_kattempt from = fl_front_try(p);
   d->owner = owner;
   if (!d->n_tparams) fl_device_signature(p, d);
   const int read = !p->failed;
-  if (!read && !d->on_device && !p->sized && !p->a->failed) {
-    p->failed = 0;
-    p->src->host = 1;
-    p->nest = nest;
-    p->half = half;
-    p->angle = angle;
-  }
-  p->at = at;
+  if (!read && !d->on_device && fl_front_undo(p, &from)) p->src->host = 1;
+  p->at = from.at;
   return read;
 }
 
@@ -390,11 +378,6 @@ int fl_member_made(const fl_ctype *t) {
   return 0;
 }
 
-static fl_cvalue field_of(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
-  const char *name = v.type->s->fields[i].name;
-  return fl_val_member(p, v, name, (int32_t)strlen(name), line);
-}
-
 /* Adds the names of a struct, then those of its bases. self: NULL if there is no object. */
 static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int is_base,
                         int32_t line) {
@@ -402,16 +385,14 @@ static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, i
   const int from = is_base ? arguments_of(m) : 0;
   for (int i = 0; i < t->s->n_fields && !p->failed; i++) {
     if (!t->s->fields[i].base) continue;
-    const fl_cvalue v = self ? field_of(p, *self, i, line) : fl_val_none();
+    const fl_cvalue v = self ? fl_val_field(p, *self, i, line) : fl_val_none();
     open_struct(p, t->s->fields[i].type, self ? &v : NULL, 1, line);
   }
   if (t->s->parts && self) fl_union_open(p, t, *self, line);
   if (m) fl_front_push(p, m->inner + from, m->n_inner - from);
   for (int i = 0; self && i < t->s->n_fields && !p->failed; i++) {
     if (t->s->fields[i].base) continue;
-    const fl_cvalue v = field_of(p, *self, i, line);
-    fl_symbol *s = fl_front_add(p, t->s->fields[i].name, FL_SYM_REFERENCE);
-    if (s) s->v = v;
+    fl_front_bind(p, t->s->fields[i].name, FL_SYM_REFERENCE, fl_val_field(p, *self, i, line));
   }
 }
 
@@ -427,8 +408,7 @@ void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
   if (d->is_static) self = NULL;
   open_around(p, d->owner->s->members);
   open_struct(p, d->owner, self ? &v : NULL, 0, d->line);
-  fl_symbol *s = p->failed || !self ? NULL : fl_front_add(p, "this", FL_SYM_REFERENCE);
-  if (s) s->v = v;
+  if (self) fl_front_bind(p, "this", FL_SYM_REFERENCE, v);
 }
 
 /* Takes "= e", "{…}" or "(…)" at the tokens, which initialises a field. */
@@ -455,7 +435,7 @@ static void initialise(fl_front *p, fl_cvalue to, int32_t line) {
 
 void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   const fl_kmembers *m = place.type->s->members;
-  const fl_cvalue to = field_of(p, place, i, line);
+  const fl_cvalue to = fl_val_field(p, place, i, line);
   if (p->failed) return;
   if (m && m->inits[i]) {
     const fl_kdevice names = { .owner = place.type, .line = line };
@@ -530,23 +510,17 @@ void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
   }
   for (int i = 0; i < s->n_fields && !p->failed; i++) {
     p->at = given[i];
-    if (given[i]) initialise(p, field_of(p, self, i, d->line), fl_front_tok(p)->line);
+    if (given[i]) initialise(p, fl_val_field(p, self, i, d->line), fl_front_tok(p)->line);
     else fl_member_default(p, self, i, d->line);
   }
 }
 
 fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t n, int32_t line) {
   const fl_symbol *s = p->failed ? NULL : fl_member_find(self.type, name, n);
-  if (!s || s->kind != FL_SYM_FUNCTION) {
-    fl_refuse(p, line, "'%s' has no function '%.*s'",
-              self.type ? fl_ctype_text(p->a, self.type) : "?", (int)n, name);
-    return fl_val_none();
-  }
-  if (self.kind != FL_V_PLACE) {                            /* a value gets a place */
-    const fl_cvalue to = fl_decl_object(p, self.type, "object", line);
-    if (!p->failed) fl_val_assign(p, to, self, line);
-    self = to;
-  }
+  if (!s || s->kind != FL_SYM_FUNCTION)
+    return fl_val_refuse(p, line, "'%s' has no function '%.*s'",
+                         self.type ? fl_ctype_text(p->a, self.type) : "?", (int)n, name);
+  self = fl_val_stored(p, self, line);
   if (p->failed) return fl_val_none();
   self.rvalue = 0;
   if (self.idx) self.idx = fl_val_stable(p, self.idx);

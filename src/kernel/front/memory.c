@@ -29,10 +29,7 @@ static void describe(fl_front *p, fl_kparam *q, const fl_symbol *s, int64_t n) {
 fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line) {
   int64_t n;
   int element = fl_ctype_element(s->type, &n);
-  if (!p->f) {
-    fl_refuse(p, line, "'%s' in a constant expression", s->name);
-    return fl_val_none();
-  }
+  if (!p->f) return fl_val_refuse(p, line, "'%s' in a constant expression", s->name);
   if (s->of == p->f) return s->v;
   if (element == FL_KT_VOID) {                 /* members of several types: the variable is bytes */
     element = FL_KT_U8;

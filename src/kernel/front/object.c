@@ -1,5 +1,5 @@
 /* Objects: variables per leaf, initialisers, tables of constants. */
-#include "kernel/front/front.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 /* ---- variables of an object ------------------------------------------------------------------ */
@@ -45,14 +45,9 @@ static fl_cvalue stored_as(fl_front *p, const fl_ctype *t, int type, const char 
 fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind,
                        int32_t line) {
   if (p->failed) return fl_val_none();
-  if (!p->f || !p->b) {
-    fl_refuse(p, line, "a declaration in a constant expression");
-    return fl_val_none();
-  }
-  if (t->kind == FL_C_VOID || !fl_ctype_size(t)) {
-    fl_refuse(p, line, "'%s' has no size", name);
-    return fl_val_none();
-  }
+  if (!p->f || !p->b) return fl_val_refuse(p, line, "a declaration in a constant expression");
+  if (t->kind == FL_C_VOID || !fl_ctype_size(t))
+    return fl_val_refuse(p, line, "'%s' has no size", name);
   const int stored = fl_view_stored(p, name);
   if (stored != FL_KT_VOID) return stored_as(p, t, stored, name, kind, line);
   const int n = fl_ctype_leaves(t);
@@ -97,7 +92,7 @@ static int counts_itself(fl_front *p, const fl_ctype *t) {
   for (const fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL; d; d = d->next)
     for (int64_t i = d->body, depth = 0; d->body > 0 && i + 1 < p->toks.n; i++) {
       const fl_ktok *k = &p->toks.at[i];
-      const int c = k->kind == FL_TOK_PUNCT ? k->punct : 0;
+      const int c = fl_ktok_punct(k);
       depth += (c == '{') - (c == '}');
       if (!depth) break;
       if ((c == '&' && k[1].kind == FL_TOK_NAME) ||
@@ -122,12 +117,8 @@ static void put(fl_front *p, fl_cvalue place, fl_cvalue v, int32_t line) {
   if (p->failed) return;
   if (!p->table) { fl_val_assign(p, place, v, line); return; }
   if (place.type->kind == FL_C_STRUCT && fl_ctype_same(place.type, v.type)) {
-    for (int i = 0; i < place.type->s->n_fields && !p->failed; i++) {
-      const fl_cfield *f = &place.type->s->fields[i];
-      const int32_t n = (int32_t)strlen(f->name);
-      put(p, fl_val_member(p, place, f->name, n, line),
-          fl_val_member(p, v, f->name, n, line), line);
-    }
+    for (int i = 0; i < place.type->s->n_fields && !p->failed; i++)
+      put(p, fl_val_field(p, place, i, line), fl_val_field(p, v, i, line), line);
     return;
   }
   fl_kexpr *e = fl_val_scalar(p, v, line);
@@ -150,10 +141,8 @@ static int64_t parts_of(const fl_ctype *t) {
 static fl_cvalue part(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
   if (v.type->kind == FL_C_ARRAY)
     return fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line);
-  const char *name = v.type->s->fields[i].name;
-  return fl_val_member(p, v, name, (int32_t)strlen(name), line);
+  return fl_val_field(p, v, i, line);
 }
-
 
 /* Initialises part i, which has no initialiser: its default, or zero. */
 static void rest(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
@@ -171,19 +160,12 @@ static void zero_array(fl_front *p, fl_cvalue place, int64_t from, int32_t line)
       fl_decl_zero(p, part(p, place, i, line), line);
     return;
   }
-  const int t = p->failed ? -1 : fl_front_temp(p, FL_KT_I64, line);
-  if (t < 0) return;
-  fl_kstmt_assign(p->f, p->b, t, fl_kexpr_int(p->a, FL_KT_I64, from));
-  fl_kexpr *i = fl_kexpr_var(p->f, t);
-  fl_kstmt *loop = fl_kstmt_loop(
-      p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, fl_kexpr_int(p->a, FL_KT_I64, n)));
+  fl_kexpr *i;
+  fl_kstmt *loop = fl_emit_count(p, from, fl_kexpr_int(p->a, FL_KT_I64, n), &i, line);
   if (!loop) return;
-  loop->line = line;
   fl_kblock *out = fl_front_into(p, &loop->body);
   fl_decl_zero(p, fl_val_index(p, place, i, line), line);
   fl_front_into(p, out);
-  fl_kstmt_assign(p->f, &loop->other, t,
-                  fl_kexpr_binary(p->a, FL_KO_ADD, i, fl_kexpr_int(p->a, FL_KT_I64, 1)));
 }
 
 void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line) {
@@ -318,7 +300,7 @@ static int64_t count_clauses(fl_front *p) {
   int depth = 0;
   for (int k = 0; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
-    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    const int c = fl_ktok_punct(t);
     if (depth == 1 && n == 0 && c != '}') n = 1 + more_of_pack(p, k);
     if (c == '{' || c == '(' || c == '[') depth++;
     if (c == '}' || c == ')' || c == ']') depth--;
@@ -366,15 +348,9 @@ int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line
 
 /* Tries to read a const array or struct as a table; undone if it is not constant. */
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
-  const int64_t at = p->at, syms = p->syms.n;
-  const int nest = p->nest;
+  const fl_kattempt from = fl_front_try(p);
   if (fl_decl_table(p, t, name, line)) return 1;
-  fl_front_check(p, NULL);
-  if (p->a->failed) return 0;
-  p->failed = 0;
-  p->at = at;
-  p->nest = nest;
-  p->syms.n = syms;
+  fl_front_undo(p, &from);
   return 0;
 }
 

@@ -2,10 +2,6 @@
 #include "kernel/front/forms.h"
 #include <string.h>
 
-static int is_struct(fl_cvalue v) {
-  return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
-}
-
 /* Calls the operator of that name for these operands: a member of the first, a friend in the struct
 ** of either, or a free function. 0: there is none. */
 int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
@@ -16,10 +12,7 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
     fl_cvalue self = args[0];
     fl_kcall c = { .args = args, .n = n, .line = line };
     if (!s) continue;
-    if (i < 0 && self.kind != FL_V_PLACE) {
-      self = fl_decl_object(p, self.type, "object", line);
-      if (!p->failed) fl_val_assign(p, self, args[0], line);
-    }
+    if (i < 0) self = fl_val_stored(p, self, line);
     if (i < 0) c = (fl_kcall){ .self = &self, .args = args + 1, .n = n - 1, .line = line };
     fl_kdevice *d = s->kind == FL_SYM_FUNCTION && !p->failed
                     ? fl_overload(p, s->device, &c, NULL) : NULL;
@@ -39,14 +32,14 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
 fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line) {
   char name[16] = "operator";
   fl_cvalue out = fl_val_none(), x = args[0], y = args[n - 1];
-  strcat(name, fl_operator_text(op));
+  strcat(name, fl_koperator_text[op]);
   if (fl_operator(p, name, args, n, &out, line)) return out;
   x = fl_member_plain(p, x, line);
   if (n == 2) y = fl_member_plain(p, y, line);
   if (n == 2) x = fl_member_pointer(p, x, line), y = fl_member_pointer(p, y, line);
-  if (n == 2 && !is_struct(x) && !is_struct(y)) return fl_binary(p, op, x, y, line);
-  fl_refuse(p, line, "there is no operator '%s' for '%s'", fl_operator_text(op),
-            fl_ctype_text(p->a, is_struct(args[0]) ? args[0].type : args[n - 1].type));
+  if (n == 2 && !fl_val_is_object(x) && !fl_val_is_object(y)) return fl_binary(p, op, x, y, line);
+  fl_refuse(p, line, "there is no operator '%s' for '%s'", fl_koperator_text[op],
+            fl_ctype_text(p->a, fl_val_is_object(args[0]) ? args[0].type : args[n - 1].type));
   return fl_val_none();
 }
 
@@ -55,7 +48,7 @@ fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, 
   char name[16] = "operator";
   const fl_cvalue args[2] = { to, from };
   fl_cvalue out = fl_val_none();
-  strcat(strcat(name, fl_operator_text(op)), "=");
+  strcat(strcat(name, fl_koperator_text[op]), "=");
   if (!fl_operator(p, name, args, 2, &out, line))
     fl_val_assign(p, to, fl_operator_call(p, op, args, 2, line), line);
   return to;

@@ -2,7 +2,7 @@
 ** Which function a call means, by C++'s ranks: exact, promoted, converted. A candidate wins if it
 ** is no worse for any argument and better for one; if none wins, the call is refused.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 enum { EXACT, PROMOTED, CONVERTED, BY_A_FUNCTION, MAX_ARGS = FL_K_MAX_GIVEN };

@@ -3,12 +3,10 @@
 ** time: the tokens before "..." are read again for each element; p->pack tells which. Element k of
 ** a function's parameters is the variable "v k".
 */
-#include "kernel/front/front.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 enum { MOST = FL_K_MAX_GIVEN };
-
-static int punct(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
 
 static const fl_symbol *pack_of(fl_front *p, const fl_ktok *t) {
   const int now = p->pack;
@@ -45,7 +43,7 @@ static int64_t count(fl_front *p, int64_t from, int64_t end) {
 static int64_t clause_end(fl_front *p, int angle) {
   int depth = 0;
   for (int64_t i = p->at; i < p->toks.n; i++) {
-    const int c = punct(&p->toks.at[i]);
+    const int c = fl_ktok_punct(&p->toks.at[i]);
     if (!depth && (c == ',' || c == ')' || c == '}' || (angle && (c == '>' || c == FL_PU_SHR))))
       return i;
     depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
@@ -56,7 +54,7 @@ static int64_t clause_end(fl_front *p, int angle) {
 int64_t fl_pack_count(fl_front *p, int angle) {
   if (p->failed || fl_front_tok(p)->kind == FL_TOK_END) return -1;
   const int64_t end = clause_end(p, angle);
-  if (end <= p->at + 1 || punct(&p->toks.at[end - 1]) != FL_PU_ELLIPSIS) return -1;
+  if (end <= p->at + 1 || fl_ktok_punct(&p->toks.at[end - 1]) != FL_PU_ELLIPSIS) return -1;
   const int64_t n = count(p, p->at, end - 1);
   if (n == 0) p->at = end;
   return n;
@@ -82,7 +80,7 @@ int fl_pack_next(fl_front *p, fl_kpacked *x) {
 static int level_one(fl_front *p, int64_t from, int64_t *dots) {
   int depth = 0;
   for (int64_t i = from; i < p->toks.n; i++) {
-    const int c = punct(&p->toks.at[i]);
+    const int c = fl_ktok_punct(&p->toks.at[i]);
     if (!depth && c == ')') return (int)(i - from);
     if (!depth && c == FL_PU_ELLIPSIS) *dots = i;
     if (c == ';' || p->toks.at[i].kind == FL_TOK_END) return -1;
@@ -138,7 +136,7 @@ int fl_pack_fold(fl_front *p, fl_cvalue *out) {
   if (length < 2 || !dots) return 0;
   const int64_t end = from + length;
   const int32_t line = p->toks.at[dots].line;
-  const int op = punct(&p->toks.at[dots == from ? dots + 1 : dots - 1]);
+  const int op = fl_ktok_punct(&p->toks.at[dots == from ? dots + 1 : dots - 1]);
   const int64_t left = dots == from ? -1 : from, right = dots == end - 1 ? -1 : dots + 2;
   const int64_t n_left = left < 0 ? -1 : count(p, left, dots - 1),
                 n_right = right < 0 ? -1 : count(p, right, end);

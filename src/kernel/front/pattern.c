@@ -5,16 +5,14 @@
 */
 #include "kernel/front/template.h"
 
-static int punct_of(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
-
 /* Deduces from one argument of the pattern, tokens from … end - 1. 0: const types and references
 ** fit no argument. */
 static int deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
                   const fl_symbol *arg) {
   const fl_ktok *t = &p->toks.at[from];
-  const int which = fl_deduce_index(d, t), pointer = end == from + 2 && punct_of(&t[1]) == '*';
+  const int which = fl_deduce_index(d, t), pointer = end == from + 2 && fl_ktok_punct(&t[1]) == '*';
   for (int64_t i = from; i < end; i++) {
-    const int c = punct_of(&p->toks.at[i]);
+    const int c = fl_ktok_punct(&p->toks.at[i]);
     if (c == '&' || c == FL_PU_LAND || fl_ktok_is(&p->toks.at[i], "const")) return 0;
   }
   if (which >= 0 && arg->kind == FL_SYM_TYPE &&
@@ -33,7 +31,7 @@ static int deduce_all(fl_front *p, const fl_kdeduction *d, int64_t open,
   int depth = 1, arg = 0;
   int64_t from = open + 1;
   for (int64_t i = from; depth > 0 && i < p->toks.n; i++) {
-    const int c = punct_of(&p->toks.at[i]);
+    const int c = fl_ktok_punct(&p->toks.at[i]);
     depth += (c == '<' || c == '(') - (c == '>' || c == ')') - 2 * (c == FL_PU_SHR);
     if (depth > 0 && !(c == ',' && depth == 1)) continue;
     const int64_t end = i + (c == FL_PU_SHR && depth == 0);
@@ -100,7 +98,7 @@ int fl_pattern_drops(fl_front *p, int64_t from) {
   int depth = 0;
   for (int64_t i = from; p->failed && !p->a->failed && i < p->toks.n; i++) {
     const fl_ktok *t = &p->toks.at[i];
-    const int c = punct_of(t);
+    const int c = fl_ktok_punct(t);
     if (fl_ktok_is(t, "enable_if") || fl_ktok_is(t, "enable_if_t")) return p->failed = 0, 1;
     depth += (c == '<') - (c == '>') - 2 * (c == FL_PU_SHR);
     if (c == '{' || c == ';' || c == '(' || depth < 0 || (c == ',' && !depth)) break;

@@ -13,12 +13,9 @@ typedef struct given { const fl_ktok *name; pattern is; } given;   /* a paramete
 static int is_idle(const fl_ktok *t) {
   static const char *const words[] = { "const", "typename", "volatile", "__restrict__",
                                        "__restrict", "struct", "class" };
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (fl_ktok_is(t, words[i])) return 1;
-  return t->kind == FL_TOK_PUNCT && (t->punct == '&' || t->punct == FL_PU_LAND);
+  return fl_ktok_among(t, words, sizeof words / sizeof *words) >= 0 ||
+         fl_ktok_punct(t) == '&' || fl_ktok_punct(t) == FL_PU_LAND;
 }
-
-static int punct(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
 
 /* The formal's type from token *at on; *at is moved after its ','. 0: not understood. */
 static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pattern *out) {
@@ -26,7 +23,7 @@ static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pat
   out->n = 0;
   for (;; (*at)++) {
     const fl_ktok *t = &p->toks.at[*at];
-    const int c = punct(t);
+    const int c = fl_ktok_punct(t);
     if (t->kind == FL_TOK_END || c == '[' || c == FL_PU_ELLIPSIS || out->n == MOST) return 0;
     if (!depth && (c == ',' || c == ')')) break;
     depth += (c == '(' || c == '<' || c == '{') - (c == ')' || c == '>' || c == '}') -
@@ -44,8 +41,8 @@ static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pat
 
 static int same_tokens(const fl_ktok *const *a, const fl_ktok *const *b, int n) {
   for (int i = 0; i < n; i++)
-    if (a[i]->kind != b[i]->kind || a[i]->n != b[i]->n || punct(a[i]) != punct(b[i]) ||
-        memcmp(a[i]->text, b[i]->text, (size_t)a[i]->n))
+    if (a[i]->kind != b[i]->kind || fl_ktok_punct(a[i]) != fl_ktok_punct(b[i]) ||
+        a[i]->n != b[i]->n || memcmp(a[i]->text, b[i]->text, (size_t)a[i]->n))
       return 0;
   return 1;
 }

@@ -105,8 +105,6 @@ static int param_of(const macro *m, const fl_ktok *t) {
   return -1;
 }
 
-static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
-
 /* "#x": the argument as a string. */
 static void put_string(pre *p, span s, int32_t line) {
   size_t n = 1;
@@ -155,15 +153,16 @@ static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
   const fl_ktok *end = m->body + m->n_body;
   p->out = body;
   for (const fl_ktok *t = m->body; t < end && !p->stop; t++) {
-    const int before = t > m->body && is_punct(t - 1, FL_PU_PASTE),
-              after = t + 1 < end && is_punct(t + 1, FL_PU_PASTE);
-    const int next = is_punct(t, '#') && t + 1 < end ? param_of(m, t + 1) : -1, k = param_of(m, t);
+    const int before = t > m->body && fl_is_punct(t - 1, FL_PU_PASTE),
+              after = t + 1 < end && fl_is_punct(t + 1, FL_PU_PASTE);
+    const int next = fl_is_punct(t, '#') && t + 1 < end ? param_of(m, t + 1) : -1,
+              k = param_of(m, t);
     /* "f(a, ##__VA_ARGS__)": without further arguments the comma is dropped too */
     const int dropped = before && m->variadic && k == m->n_params - 1 && body->n &&
-                        is_punct(&body->at[body->n - 1], ',');
+                        fl_is_punct(&body->at[body->n - 1], ',');
     if (next >= 0 && m->n_params >= 0) put_string(p, arg[next], line), t++;
     else if (dropped && arg[k].at == arg[k].end) body->n--;
-    else if (is_punct(t, FL_PU_PASTE) && t > m->body && t + 1 < end) continue;
+    else if (fl_is_punct(t, FL_PU_PASTE) && t > m->body && t + 1 < end) continue;
     else if (k >= 0 && !dropped && (before || after)) put_plain(p, arg[k], before);
     else if (k >= 0) expand(p, arg[k], line);
     else put_plain(p, (span){ t, t + 1 }, before);
@@ -204,10 +203,10 @@ static void expand(pre *p, span s, int32_t line) {
     if (line) t.line = line;
     macro *m = t.kind == FL_TOK_NAME ? find(p, &t) : NULL;
     if (m && m->n_params >= 0 &&
-        !(s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '('))
+        !(s.at < s.end && fl_is_punct(s.at, '(')))
       m = NULL;
     if (m && !m->busy) expand_macro(p, m, &s, t.line);
-    else if (is_punct(&t, '#') || is_punct(&t, FL_PU_PASTE))
+    else if (fl_is_punct(&t, '#') || fl_is_punct(&t, FL_PU_PASTE))
       emit_bad(p, t.line, "# or ## where no macro makes something of it");
     else emit(p, &t);
   }
@@ -221,9 +220,9 @@ static int parameters(pre *p, macro *m, span *s) {
   static const char rest[] = "__VA_ARGS__";
   const int32_t line = s->at->line;
   m->n_params = 0;
-  for (s->at++; s->at < s->end && !is_punct(s->at, ')'); s->at++) {
-    const int dots = is_punct(s->at, FL_PU_ELLIPSIS),
-              own = dots && (is_punct(s->at - 1, ',') || is_punct(s->at - 1, '('));
+  for (s->at++; s->at < s->end && !fl_is_punct(s->at, ')'); s->at++) {
+    const int dots = fl_is_punct(s->at, FL_PU_ELLIPSIS),
+              own = dots && (fl_is_punct(s->at - 1, ',') || fl_is_punct(s->at - 1, '('));
     m->variadic |= dots;
     if (s->at->kind != FL_TOK_NAME && !own) continue;
     if (!room(p, m->n_params, MAX_PARAMS, "parameters of a macro", line)) return 0;
@@ -243,7 +242,7 @@ static void define(pre *p, span s) {
   m->name = s.at->text;
   m->n_name = s.at++->n;
   m->n_params = -1;
-  if (s.at < s.end && is_punct(s.at, '(') && s.at->glued && !parameters(p, m, &s)) return;
+  if (s.at < s.end && fl_is_punct(s.at, '(') && s.at->glued && !parameters(p, m, &s)) return;
   m->body = s.at;
   m->n_body = s.end - s.at;
   m->next = p->macros;
@@ -256,7 +255,7 @@ typedef struct cond { const fl_ktok *at, *end; int depth, wrong; } cond;
 static int64_t condition(cond *c, int level);
 
 static int takes(cond *c, int punct) {
-  if (c->at >= c->end || !is_punct(c->at, punct)) return 0;
+  if (c->at >= c->end || !fl_is_punct(c->at, punct)) return 0;
   c->at++;
   return 1;
 }
@@ -454,15 +453,14 @@ static const fl_ktok *line_end(const fl_ktok *t) {
 /* Expands the text between directives as a whole, so that calls of macros may span lines. */
 static void run(pre *p, const fl_ktok *t) {
   while (t->kind != FL_TOK_END && !p->stop) {
-    if (t->first && t->kind == FL_TOK_PUNCT && t->punct == '#') {
+    if (t->first && fl_is_punct(t, '#')) {
       const fl_ktok *end = line_end(t);
       if (t + 1 < end) directive(p, t + 1, (span){ t + 2, end });
       t = end;
       continue;
     }
     const fl_ktok *end = t;
-    while (end->kind != FL_TOK_END &&
-           !(end->first && end->kind == FL_TOK_PUNCT && end->punct == '#'))
+    while (end->kind != FL_TOK_END && !(end->first && fl_is_punct(end, '#')))
       end = line_end(end);
     if (p->live) expand(p, (span){ t, end }, 0);
     t = end;

@@ -21,8 +21,6 @@ typedef struct statement {
   fl_text text;                  /* in the language; operand k is named fl_op_k */
 } statement;
 
-static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
-
 /* ---- instructions ---- */
 
 extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
@@ -200,26 +198,26 @@ static int64_t read_statement(statement *x, int64_t i, int64_t end, const fl_kto
     return 0;
   i++;
   while (i < end && (fl_ktok_is(&t[i], "volatile") || fl_ktok_is(&t[i], "__volatile__"))) i++;
-  if (i + 1 >= end || !is_punct(&t[i], '(') || t[i + 1].kind != FL_TOK_STRING) return 0;
+  if (i + 1 >= end || !fl_is_punct(&t[i], '(') || t[i + 1].kind != FL_TOK_STRING) return 0;
   *text = &t[i + 1];
   int colons = 0;
-  for (i += 2; i + 1 < end && !is_punct(&t[i], ')');) {
-    const int two = is_punct(&t[i], FL_PU_SCOPE);
-    colons += is_punct(&t[i], ':') + 2 * two;
-    if (two || is_punct(&t[i], ':') || is_punct(&t[i], ',')) { i++; continue; }
+  for (i += 2; i + 1 < end && !fl_is_punct(&t[i], ')');) {
+    const int two = fl_is_punct(&t[i], FL_PU_SCOPE);
+    colons += fl_is_punct(&t[i], ':') + 2 * two;
+    if (two || fl_is_punct(&t[i], ':') || fl_is_punct(&t[i], ',')) { i++; continue; }
     if (t[i].kind != FL_TOK_STRING) return 0;
     i++;
     if (colons > 2) continue;                              /* what it spoils */
-    if (!is_punct(&t[i], '(') || x->n == MOST_OPERANDS) return 0;
+    if (!fl_is_punct(&t[i], '(') || x->n == MOST_OPERANDS) return 0;
     int depth = 0;
     x->operands[x->n].from = i + 1;
     for (; i < end; i++) {
-      depth += is_punct(&t[i], '(') - is_punct(&t[i], ')');
+      depth += fl_is_punct(&t[i], '(') - fl_is_punct(&t[i], ')');
       if (!depth) break;
     }
     x->operands[x->n++].to = i++;
   }
-  return i + 1 < end && is_punct(&t[i + 1], ';') ? i + 2 : 0;
+  return i + 1 < end && fl_is_punct(&t[i + 1], ';') ? i + 2 : 0;
 }
 
 static int push(fl_ktoks *out, fl_mem *m, const fl_ktok *from, int64_t n, int32_t line) {

@@ -1,6 +1,6 @@
 /* Names with a prefix, "a::b::c": of namespaces, structs, enumerations and
 ** instances of templates. */
-#include "kernel/front/front.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 int fl_scope_is_template(const fl_symbol *s) {
@@ -62,7 +62,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
     if (!m && !(s && s->n_inner)) {
       const char *why = fl_front_reserved(t);
-      if (why) fl_refuse(p, t->line, "%s", why);
+      if (why) fl_refuse(p, t->line, "%s outside the language", why);
       else fl_refuse(p, t->line, "names of '%.*s' are outside the language", (int)t->n, t->text);
       break;
     }

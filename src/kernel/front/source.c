@@ -53,9 +53,9 @@ static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t 
   const fl_ktok *name = NULL, *type = NULL;
   for (int64_t i = from; i < p->at; i++) {
     const fl_ktok *t = &p->toks.at[i];
-    if (t->kind == FL_TOK_PUNCT && t->punct == '=') break;
+    if (fl_is_punct(t, '=')) break;
     if (t->kind == FL_TOK_PUNCT && (t->punct == '*' || t->punct == '[')) out->is_pointer = 1;
-    if (t->kind == FL_TOK_PUNCT && t->punct == '[') break;
+    if (fl_is_punct(t, '[')) break;
     if (fl_ktok_is(t, "const")) out->is_const = 1;
     if (t->kind == FL_TOK_NAME) {
       if (!type && !fl_ktok_is(t, "const") && !fl_ktok_is(t, "volatile")) type = t;
@@ -164,6 +164,13 @@ static void skip_attributes(fl_front *p) {
   }
 }
 
+static void append(reader *r, pending *k) {
+  if (r->last) r->last->next = k;
+  else r->first = k;
+  r->last = k;
+  r->p.src->n_kernels++;
+}
+
 static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
                        int32_t line) {
   fl_front *p = &r->p;
@@ -192,10 +199,7 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
     else fl_refuse(p, line, "the body is not closed");
     refuse_body(p, f);
   }
-  if (r->last) r->last->next = k;
-  else r->first = k;
-  r->last = k;
-  p->src->n_kernels++;
+  append(r, k);
 }
 
 /* Declares a function that is no kernel, after '('. What it cannot do is reported when it is
@@ -236,10 +240,7 @@ static void add_refused(reader *r, const fl_ktok *name, const char *text, const 
   f->refusal = why;
   f->refusal_line = line;
   k->f = f;
-  if (r->last) r->last->next = k;
-  else r->first = k;
-  r->last = k;
-  p->src->n_kernels++;
+  append(r, k);
 }
 
 /* Notes a declaration that could not be read: code that uses its name is told why. A kernel is
@@ -373,19 +374,6 @@ static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
   return var;
 }
 
-/* Does the body move the pointer parameter? Then it gets an index variable. */
-static int moves(fl_front *p, const char *name) {
-  const int64_t end = p->toks.n - 1;
-  for (int64_t i = p->at, depth = 0; i < end; i++) {
-    const fl_ktok *t = &p->toks.at[i];
-    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
-    depth += (c == '{') - (c == '}');
-    if (depth == 0) break;
-    if (fl_ktok_changes(t, i > 0, name) || (fl_ktok_is(t, name) && fl_turn_passed(p, i))) return 1;
-  }
-  return 0;
-}
-
 static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   fl_kparam *q = &f->params[i];
   const int n = fl_ctype_leaves(t);
@@ -402,12 +390,12 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   for (int k = 0; k < n; k++)
     if (add_leaf(p, f, i, &fields[k]) < 0) return;
   if (t->kind != FL_C_POINTER) {
-    fl_symbol *s = fl_front_add(p, q->name, FL_SYM_OBJECT);
-    if (s) s->v = (fl_cvalue){ .kind = FL_V_PLACE, .type = t, .var = q->first_var };
+    fl_front_bind(p, q->name, FL_SYM_OBJECT,
+                  (fl_cvalue){ .kind = FL_V_PLACE, .type = t, .var = q->first_var });
     return;
   }
   int offset = -1;
-  if (moves(p, q->name)) {
+  if (fl_turn_moves(p, p->at, 0, q->name, 1)) {                  /* it gets an index variable */
     offset = fl_kvar_add(f, FL_KV_LOCAL, FL_KT_I64, q->name, 1);
     if (offset < 0) return;
     fl_kstmt_decl(f, p->b, offset);
@@ -417,11 +405,8 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
                   .var = q->first_var };
   if (offset >= 0 && fl_turn_fits(p, t->of, &v) && fl_turn_later(p, p->at, 0, q->name))
     v = fl_turn_new(p, t->of, q->is_const, q->name, &v, q->line);
-  fl_symbol *s = fl_front_add(p, q->name, FL_SYM_POINTER);
-  if (!s) return;
-  s->v = v;
-  s->type = t->of;
-  s->offset = offset;
+  fl_symbol *s = fl_front_bind(p, q->name, FL_SYM_POINTER, v);
+  if (s) s->type = t->of, s->offset = offset;
 }
 
 /* The variables that are read: unread results of atomics are dropped. */

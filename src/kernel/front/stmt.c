@@ -221,8 +221,7 @@ static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
     fl_refuse(p, line, "reference '%s' needs a variable of its type", name);
   }
   v.is_const |= s->is_const;
-  fl_symbol *sym = p->failed ? NULL : fl_front_add(p, name, ref ? FL_SYM_REFERENCE : FL_SYM_OBJECT);
-  if (sym) sym->v = v;
+  fl_front_bind(p, name, ref ? FL_SYM_REFERENCE : FL_SYM_OBJECT, v);
 }
 
 /* Reads the list of "for (int v : {1, 2, 3})" as an array of that type. */
@@ -275,18 +274,14 @@ static void parse_range(fl_front *p, int32_t line) {
   }
   if (!p->failed && !(over.kind == FL_V_PLACE && over.type->kind == FL_C_ARRAY))
     fl_refuse(p, line, "a range that is no array");
-  const int i = t && !p->failed ? fl_front_temp(p, FL_KT_I64, line) : -1;
-  if (i < 0) return;
-  fl_kstmt_assign(p->f, p->b, i, fl_kexpr_int(p->a, FL_KT_I64, 0));
-  fl_kstmt *loop = new_loop(p, line);
+  if (!t || p->failed) return;
+  fl_kexpr *at, *n = fl_kexpr_int(p->a, FL_KT_I64, over.type->count);
+  fl_kstmt *loop = fl_emit_count(p, 0, n, &at, line);
   if (!loop) return;
-  fl_kexpr *at = fl_kexpr_var(p->f, i), *one = fl_kexpr_int(p->a, FL_KT_I64, 1);
-  loop->x[0] = fl_kexpr_binary(p->a, FL_KO_LT, at, fl_kexpr_int(p->a, FL_KT_I64, over.type->count));
   fl_kblock *out = fl_front_into(p, &loop->body);
   bind_element(p, &s, t, ref, name, fl_val_index(p, over, at, line), line);
   fl_front_into(p, out);
   loop_body(p, loop);
-  fl_kstmt_assign(p->f, &loop->other, i, fl_kexpr_binary(p->a, FL_KO_ADD, at, one));
 }
 
 /* Names declared in the loop's header end with the loop. */
@@ -569,8 +564,7 @@ void fl_parse_statement(fl_front *p) {
   /* names declared in their headers are in a separate block */
   static const char *const heads[] = { "if", "for", "while", "switch" };
   const int64_t outer = p->scope;
-  for (int i = 0; i < 4; i++)
-    if (fl_ktok_is(fl_front_tok(p), heads[i])) p->scope = p->syms.n;
+  if (fl_ktok_among(fl_front_tok(p), heads, 4) >= 0) p->scope = p->syms.n;
   if (fl_front_enter(p)) statement(p);
   p->scope = outer;
   p->nest--;

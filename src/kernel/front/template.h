@@ -1,7 +1,26 @@
-/* What template.c and pattern.c share: the deduction of template parameters, one by one. */
+/* Templates (template.c, pattern.c, prefer.c) and the deduction of their parameters, one by one. */
 #ifndef FL_KERNEL_TEMPLATE_H
 #define FL_KERNEL_TEMPLATE_H
 #include "kernel/front/front.h"
+
+int fl_template_params(fl_front *p, fl_ktparam **out);       /* after 'template', takes <…> */
+int fl_template_args(fl_front *p, fl_symbol *out, int max);  /* takes <…> */
+void fl_template_close(fl_front *p);                         /* takes '>', also of '>>' */
+void fl_template_declare(fl_front *p);                       /* after 'template' at file scope */
+/* fills in defaults; 0: some parameters have no argument */
+int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);
+/* The instance of d, which is in the list 'first'. NULL: d does not fit. */
+fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
+const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
+fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
+/* Reads "V<…>" where V is an instance: that instance, or another one. At '<'. */
+const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
+int fl_template_angle(fl_front *p, int k);                 /* tokens of <…> at + k; 0: not closed */
+int fl_template_splits(fl_front *p, int k);           /* its last token is the first half of '>>' */
+
+/* prefer.c: compares the formals of a call. 1: a is preferred to b; -1: b to a; 0: neither. */
+int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count);
+int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcall *c);
 
 /* env[i].name NULL: not deduced yet */
 typedef struct fl_kdeduction { const fl_ktparam *t; int n; fl_symbol *env; } fl_kdeduction;
@@ -40,4 +59,17 @@ int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbo
 int64_t fl_pattern_condition(fl_front *p);
 /* Forgets a refusal in tokens from … that ask enable_if for a type. 1: it was such a refusal. */
 int fl_pattern_drops(fl_front *p, int64_t from);
+
+/* ---- pack.c ---- */
+
+typedef struct fl_kpacked { int64_t at, n; int k, outer; } fl_kpacked;
+fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);     /* the element that its name means now */
+/* Number of elements of the pack expansion at the tokens, in a list with commas: "f(v)..." (0: it
+** is taken); -1: it is no expansion. */
+int64_t fl_pack_count(fl_front *p, int angle);               /* angle: the list is <…> */
+/* before the expansion is read for the first time; n: its number of elements */
+fl_kpacked fl_pack_open(fl_front *p, int64_t n);
+int fl_pack_next(fl_front *p, fl_kpacked *x);      /* after each reading: is it to be read again? */
+int fl_pack_fold(fl_front *p, fl_cvalue *out);         /* after '(', takes ')': 1: it was a fold */
+fl_kexpr *fl_pack_size(fl_front *p);                         /* behind "sizeof..." */
 #endif

@@ -90,7 +90,7 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   int64_t name = -1, size[FL_K_MAX_RANK];
   for (int64_t k = i; k < end; k++) {
     const fl_ktok *t = &p->toks.at[k];
-    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    const int c = fl_ktok_punct(t);
     if (c == '(' && p->toks.at[k + 1].punct == '&') array = boxed = 1;
     if (c == '(' && p->toks.at[k + 1].punct == '*') boxed = 1;
     stars += c == '*' || (c == '[' && !boxed);
@@ -107,7 +107,7 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   const fl_ctype *type = element_of(p, d, fl_deduce_meet(p, v, stars, array, ref), size, n);
   if (which >= 0) fl_deduce_type(d, which, type);
   const fl_ktok *const open = &p->toks.at[name + 1];
-  const fl_symbol *s = which < 0 && open->kind == FL_TOK_PUNCT && open->punct == '<'
+  const fl_symbol *s = which < 0 && fl_is_punct(open, '<')
                        ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;
   if (s && fl_scope_is_template(s))               /* inside itself the name means the instance */
     fl_deduce_struct(p, d, s->kind == FL_SYM_TEMPLATE ? s->structs : s->type->s->members->of,
@@ -145,15 +145,13 @@ void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f
   if (c->result) deduce_result(p, d, f, c->result);
   for (int64_t i = from; i < p->toks.n && depth > 0 && arg < c->n; i++) {
     const fl_ktok *t = &p->toks.at[i];
-    const int ch = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    const int ch = fl_ktok_punct(t);
     depth += (ch == '(' || ch == '<' || ch == '[' || ch == '{') -
              (ch == ')' || ch == '>' || ch == ']' || ch == '}') -
              2 * (ch == FL_PU_SHR);
     if (depth && !(ch == ',' && depth == 1)) continue;
     int64_t dots = from;
-    while (dots < i &&
-           !(p->toks.at[dots].kind == FL_TOK_PUNCT && p->toks.at[dots].punct == FL_PU_ELLIPSIS))
-      dots++;
+    while (dots < i && !fl_is_punct(&p->toks.at[dots], FL_PU_ELLIPSIS)) dots++;
     if (dots < i) { deduce_pack(p, d, from, i, c->args + arg, c->n - arg); return; }
     if (i > from) deduce_one(p, d, from, i, &c->args[arg++]);
     from = i + 1;

@@ -46,17 +46,29 @@ int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y) {
   return same && p->turning && fl_turn_fits(p, x->type, x) && fl_turn_fits(p, y->type, y);
 }
 
-int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name) {
-  if (!p->turning) return 0;
+/* Does the name appear between token 'at' and the end of its block where it is assigned, with 'any'
+** in any way, or with 'passed' is an argument by itself? By the tokens: a name that is shadowed
+** only makes the answer careful. */
+static int appears(const fl_front *p, int64_t at, int depth, const char *name, int any,
+                   int passed) {
   for (int64_t i = at; i + 1 < p->toks.n; i++) {
-    const fl_ktok *t = &p->toks.at[i], *next = &p->toks.at[i + 1];
-    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    const fl_ktok *t = &p->toks.at[i];
+    const int c = fl_ktok_punct(t);
     depth += (c == '{') - (c == '}');
     if (c == '}' && depth <= 0) break;
     if (!fl_ktok_is(t, name)) continue;
-    if ((next->kind == FL_TOK_PUNCT && next->punct == '=') || fl_turn_passed(p, i)) return 1;
+    if (any ? fl_ktok_changes(t, i > 0, name) : fl_ktok_punct(t + 1) == '=') return 1;
+    if (passed && fl_turn_passed(p, i)) return 1;
   }
   return 0;
+}
+
+int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name) {
+  return p->turning && appears(p, at, depth, name, 0, 1);
+}
+
+int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed) {
+  return appears(p, at, depth, name, 1, passed);
 }
 
 int fl_turn_passed(const fl_front *p, int64_t i) {
@@ -121,13 +133,12 @@ fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char 
 fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line) {
   fl_kturn *t = make(p, x.type, "choice", 0, line);
   if (!t) return fl_val_none();
-  fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *a = which(p, t, x, line),
-           *b = which(p, t, y, line);
+  fl_kexpr *a = which(p, t, x, line), *b = which(p, t, y, line);
   if (p->failed) return fl_val_none();
   c = fl_val_stable(p, c);
   fl_kstmt_assign(p->f, p->b, t->sel, fl_kexpr_select(p->a, c, a, b));
   fl_cvalue r = place(t, x.type, x.is_const | y.is_const);
-  r.idx = fl_val_stable(p, fl_kexpr_select(p->a, c, x.idx ? x.idx : zero, y.idx ? y.idx : zero));
+  r.idx = fl_val_stable(p, fl_kexpr_select(p->a, c, fl_val_at(p, &x), fl_val_at(p, &y)));
   return r;
 }
 

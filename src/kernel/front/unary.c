@@ -1,5 +1,5 @@
 /* Unary, postfix and primary expressions, casts. */
-#include "kernel/front/front.h"
+#include "kernel/front/template.h"
 #include <math.h>
 #include <string.h>
 
@@ -101,9 +101,9 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) 
   if (t->kind == FL_C_POINTER) return cast_pointer(p, t->of, t->const_of, v, line);
   if (fl_kt_is_int(t->scalar) && t->kind == FL_C_SCALAR && v.kind == FL_V_POINTER && !v.null &&
       v.linear && is_alignment(p)) {
-    fl_kexpr *e = v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
     const int64_t unit = v.unit ? v.unit : fl_kt_size(p->f->vars[v.var].type);
-    e = fl_kexpr_binary(p->a, FL_KO_MUL, e, fl_kexpr_int(p->a, FL_KT_I64, unit));
+    fl_kexpr *e = fl_kexpr_binary(p->a, FL_KO_MUL, fl_val_at(p, &v),
+                                  fl_kexpr_int(p->a, FL_KT_I64, unit));
     return fl_val_expr(fl_front_check(p, fl_val_convert(p, e, t->scalar)));
   }
   if (t->kind == FL_C_SCALAR) {
@@ -122,18 +122,16 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) 
 static const char *const specials[] = { "threadIdx", "blockIdx", "blockDim", "gridDim" };
 
 static fl_cvalue special(fl_front *p, const fl_ktok *t) {
-  for (int k = 0; k < 4; k++) {
-    if (!fl_ktok_is(t, specials[k])) continue;
-    fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1 };
-    v.parts = fl_karena_new(p->a, 3 * sizeof *v.parts);
-    v.type = fl_ctype_named(p->a, k < 2 ? "uint3" : "dim3", k < 2 ? 5 : 4);
-    for (int i = 0; v.parts && i < 3; i++) {
-      v.parts[i] = fl_kexpr_special(p->a, FL_KSPECIAL_TID_X + 3 * k + i);
-      if (v.parts[i]) v.parts[i]->line = t->line;
-    }
-    return v.parts && v.type ? v : fl_val_none();
+  const int k = fl_ktok_among(t, specials, 4);
+  if (k < 0) return fl_val_none();
+  fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1 };
+  v.parts = fl_karena_new(p->a, 3 * sizeof *v.parts);
+  v.type = fl_ctype_named(p->a, k < 2 ? "uint3" : "dim3", k < 2 ? 5 : 4);
+  for (int i = 0; v.parts && i < 3; i++) {
+    v.parts[i] = fl_kexpr_special(p->a, FL_KSPECIAL_TID_X + 3 * k + i);
+    if (v.parts[i]) v.parts[i]->line = t->line;
   }
-  return fl_val_none();
+  return v.parts && v.type ? v : fl_val_none();
 }
 
 /* Makes variables for a table of file scope in the kernel being read. */
@@ -160,10 +158,7 @@ static void bring_table(fl_front *p, fl_symbol *s) {
 static fl_cvalue named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
   fl_cvalue v = s->v;
   if (!v.type && fl_front_is(p, '=')) v.type = s->type;
-  if (!v.type) {
-    fl_refuse(p, line, "pointer '%s' is used before it has a value", s->name);
-    return fl_val_none();
-  }
+  if (!v.type) return fl_val_refuse(p, line, "pointer '%s' is used before it has a value", s->name);
   v.kind = FL_V_POINTER;
   v.sym = (int32_t)(s - p->syms.at) + 1;
   if (s->offset >= 0) v.idx = fl_kexpr_var(p->f, s->offset);
@@ -172,10 +167,7 @@ static fl_cvalue named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
 
 /* Shared memory of the file: each kernel that names it has its own variable. */
 static fl_cvalue named_shared(fl_front *p, fl_symbol *s, int32_t line) {
-  if (!p->f) {
-    fl_refuse(p, line, "shared memory in a constant expression");
-    return fl_val_none();
-  }
+  if (!p->f) return fl_val_refuse(p, line, "shared memory in a constant expression");
   if (s->of != p->f)
     s->v = s->kind == FL_SYM_SHARED ? fl_decl_shared(p, s->type, s->name, s->line)
                                     : fl_decl_dynamic(p, s->type, s->name, s->line);
@@ -245,10 +237,7 @@ static fl_cvalue constructed(fl_front *p) {
     fl_front_need(p, '}');
     return fl_cast_to(p, s.type, v, line);
   }
-  if (!fl_front_is(p, '(')) {
-    fl_refuse(p, line, "expected a value, got a type");
-    return fl_val_none();
-  }
+  if (!fl_front_is(p, '(')) return fl_val_refuse(p, line, "expected a value, got a type");
   fl_cvalue args[FL_K_MAX_GIVEN];
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (s.type->kind == FL_C_STRUCT &&
@@ -256,11 +245,9 @@ static fl_cvalue constructed(fl_front *p) {
     fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = s.type };
     const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
     if (!s.type->s->width && (!n || fl_member_made(s.type))) return made(p, s.type, args, n, line);
-    if (!s.type->s->width || (n != s.type->s->width && !is_dim)) {
-      fl_refuse(p, line, "'%s' has no constructor of %d arguments" FL_DO "; write {…}",
-                fl_ctype_text(p->a, s.type), n);
-      return fl_val_none();
-    }
+    if (!s.type->s->width || (n != s.type->s->width && !is_dim))
+      return fl_val_refuse(p, line, "'%s' has no constructor of %d arguments" FL_DO "; write {…}",
+                           fl_ctype_text(p->a, s.type), n);
     v.parts = fl_karena_new(p->a, (size_t)s.type->s->width * sizeof *v.parts);
     for (int i = 0; v.parts && i < s.type->s->width; i++)
       v.parts[i] =
@@ -303,11 +290,10 @@ static fl_cvalue cast_word(fl_front *p) {
 static fl_cvalue qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   const fl_ktok *t = fl_front_next(p);
   const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n) : NULL;
-  if (!s) {
-    fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1,
-              t->kind == FL_TOK_NAME ? t->text : "?");
-    return fl_val_none();
-  }
+  if (!s)
+    return fl_val_refuse(p, t->line, "there is no '%.*s' here",
+                         t->kind == FL_TOK_NAME ? (int)t->n : 1,
+                         t->kind == FL_TOK_NAME ? t->text : "?");
   if (s->kind == FL_SYM_WRONG) fl_refuse(p, t->line, "'%s': %s", s->name, s->why);
   if (p->failed) return fl_val_none();
   const int64_t mark = p->syms.n;
@@ -336,10 +322,8 @@ static fl_cvalue name(fl_front *p) {
   if (fl_scope_prefix(p, &inner, &n)) return qualified(p, inner, n);
   const fl_ktok *t = fl_front_tok(p);
   const char *why = fl_front_reserved(t);
-  if (why && !fl_front_find(p, t->text, t->n)) {
-    fl_refuse(p, t->line, "%s", why);
-    return fl_val_none();
-  }
+  if (why && !fl_front_find(p, t->text, t->n))
+    return fl_val_refuse(p, t->line, "%s outside the language", why);
   if (fl_ktok_is(t, "static_cast") || fl_ktok_is(t, "reinterpret_cast") ||
       fl_ktok_is(t, "const_cast"))
     return cast_word(p);
@@ -352,10 +336,8 @@ static fl_cvalue name(fl_front *p) {
     return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
   if (fl_ktok_is(t, "warpSize"))
     return fl_val_expr(fl_kexpr_special(p->a, FL_KSPECIAL_WARP_SIZE));
-  if (fl_front_is(p, FL_PU_LAUNCH)) {
-    fl_refuse(p, t->line, "kernels that launch kernels are outside the language");
-    return fl_val_none();
-  }
+  if (fl_front_is(p, FL_PU_LAUNCH))
+    return fl_val_refuse(p, t->line, "kernels that launch kernels are outside the language");
   if (fl_front_is(p, '(') || is_template_call(p, t)) return fl_parse_call(p, t);
   fl_cvalue v = special(p, t);
   if (v.kind == FL_V_NONE) v = named(p, t);
@@ -401,10 +383,6 @@ static fl_cvalue primary(fl_front *p) {
 
 /* ---- postfix and unary ----------------------------------------------------------------------- */
 
-static int is_object(fl_cvalue v) {
-  return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
-}
-
 /* Behind '['. */
 static fl_cvalue element(fl_front *p, fl_cvalue v, int32_t line) {
   const int32_t at = fl_front_tok(p)->line;
@@ -413,7 +391,7 @@ static fl_cvalue element(fl_front *p, fl_cvalue v, int32_t line) {
   fl_front_need(p, ']');
   fl_order_before(p, &v, 1, &m, 1, line);
   if (p->failed) return v;
-  if (!is_object(v)) return fl_val_index(p, v, fl_val_scalar(p, i, at), line);
+  if (!fl_val_is_object(v)) return fl_val_index(p, v, fl_val_scalar(p, i, at), line);
   const fl_cvalue args[2] = { v, i };
   if (!fl_operator(p, "operator[]", args, 2, &v, line))
     fl_refuse(p, line, "there is no operator '[]' for '%s'", fl_ctype_text(p->a, v.type));
@@ -449,7 +427,7 @@ static fl_cvalue postfix(fl_front *p, int outer) {
     } else if (fl_front_is(p, FL_PU_INC) || fl_front_is(p, FL_PU_DEC)) {
       const int op = fl_front_next(p)->punct == FL_PU_INC ? FL_KO_ADD : FL_KO_SUB;
       v = fl_step(p, v, op, 1, outer, line);
-    } else if (fl_front_is(p, '(') && is_object(v)) {
+    } else if (fl_front_is(p, '(') && fl_val_is_object(v)) {
       v = fl_member_call(p, v, "operator()", 10, line);
     } else if (fl_front_is(p, '(')) {
       fl_refuse(p, line, "function pointers are outside the language");
@@ -493,7 +471,7 @@ static int of_object(fl_front *p, fl_cvalue v, int op, fl_cvalue *out, int32_t l
   const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
   if (p->failed || fl_operator(p, name, &v, 1, out, line)) return 1;
   *out = fl_member_plain(p, v, line);
-  if (op == '*' || is_object(*out))
+  if (op == '*' || fl_val_is_object(*out))
     fl_refuse(p, line, "there is no operator '%c' for '%s'", op, fl_ctype_text(p->a, v.type));
   return p->failed;
 }
@@ -501,7 +479,7 @@ static int of_object(fl_front *p, fl_cvalue v, int op, fl_cvalue *out, int32_t l
 static fl_cvalue unary_op(fl_front *p, int op, int32_t line) {
   fl_cvalue v = fl_parse_unary(p);
   if (p->failed) return v;
-  if (is_object(v) && of_object(p, v, op, &v, line)) return v;
+  if (fl_val_is_object(v) && of_object(p, v, op, &v, line)) return v;
   if (op == '!')
     return fl_val_expr(
         fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NOT, fl_val_truth(p, v, line))));
@@ -558,7 +536,7 @@ static fl_cvalue unary(fl_front *p, int outer) {
     case '*': {
       fl_front_next(p);
       fl_cvalue v = fl_parse_unary(p);
-      if (is_object(v)) return of_object(p, v, '*', &v, t->line), v;
+      if (fl_val_is_object(v)) return of_object(p, v, '*', &v, t->line), v;
       return fl_val_deref(p, v, t->line);
     }
     case '&': {

@@ -78,8 +78,7 @@ void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   for (int i = 0; i < s->n_fields && !p->failed; i++) {
     const char *name = s->fields[i].name;
     if (s->fields[i].base) { fl_union_open(p, s->fields[i].type, v, line); continue; }
-    const fl_cvalue part = fl_union_part(p, v, name, (int32_t)strlen(name), line);
-    fl_symbol *sym = p->failed ? NULL : fl_front_add(p, name, FL_SYM_REFERENCE);
-    if (sym) sym->v = part;
+    fl_front_bind(p, name, FL_SYM_REFERENCE,
+                  fl_union_part(p, v, name, (int32_t)strlen(name), line));
   }
 }

@@ -1,6 +1,6 @@
 /* Declarations of the file that could not be read: where they end, and which names they would have
 ** declared. */
-#include "kernel/front/front.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 /* Moves past the end of a declaration that starts at 'from'. */
@@ -51,16 +51,13 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
 }
 
 /* Notes a type that could not be read inside a declaration, so that code that uses it is told. */
-static void leave_unread(fl_front *p, int64_t from, int64_t symbols) {
+static void leave_unread(fl_front *p, const fl_kattempt *from) {
   const char *why = p->why;
   const int32_t line = p->line;
   int is_kernel;
-  fl_front_check(p, NULL);
-  if (p->a->failed || p->sized) return;
-  p->failed = 0;
-  p->syms.n = symbols;
-  fl_front_skip_declaration(p, from);
-  const fl_ktok *name = fl_front_unread_name(p, from, &is_kernel);
+  if (!fl_front_undo(p, from)) return;
+  fl_front_skip_declaration(p, from->at);
+  const fl_ktok *name = fl_front_unread_name(p, from->at, &is_kernel);
   const char *text = name ? fl_karena_str(p->a, name->text, (size_t)name->n) : NULL;
   fl_symbol *s = text ? fl_front_add(p, text, FL_SYM_WRONG) : NULL;
   if (s) s->why = fl_karena_printf(p->a, "%s (line %d)", why, (int)line);
@@ -98,9 +95,8 @@ static void member_template(fl_front *p, int64_t mark, int k) {
 
 int fl_member_type(fl_front *p, int64_t mark) {
   const fl_ktok *t = fl_front_tok(p);
-  const int64_t from = p->at, symbols = p->syms.n;
-  const int nest = p->nest, half = p->half, angle = p->angle,
-            names = fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef");
+  const fl_kattempt from = fl_front_try(p);
+  const int names = fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef");
   int k = fl_ktok_is(t, "template") && fl_front_is_at(p, 1, '<') ? 1 + fl_template_angle(p, 1) : 0;
   const int is_template = k > 0, named = fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME;
   const int is_class = (fl_ktok_is(fl_front_ahead(p, k), "struct") ||
@@ -116,10 +112,6 @@ int fl_member_type(fl_front *p, int64_t mark) {
     fl_decl_specifiers(p);
     fl_front_need(p, ';');
   }
-  if (!p->failed) return 1;
-  leave_unread(p, from, symbols);
-  p->nest = nest;
-  p->half = half;
-  p->angle = angle;
+  if (p->failed) leave_unread(p, &from);
   return 1;
 }

@@ -56,7 +56,9 @@ fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static fl_kexpr *zero_index(fl_front *p) { return fl_kexpr_int(p->a, FL_KT_I64, 0); }
+fl_kexpr *fl_val_at(fl_front *p, const fl_cvalue *v) {
+  return v->idx ? v->idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
+}
 
 static fl_kexpr *read_place(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_kvar *var = &p->f->vars[v.var];
@@ -123,11 +125,8 @@ static int read_parts(fl_front *p, fl_cvalue v, fl_kexpr **out, int32_t line) {
     return 0;
   }
   int n = 0;
-  for (int i = 0; i < v.type->s->n_fields && !p->failed; i++) {
-    const fl_cfield *f = &v.type->s->fields[i];
-    n += read_parts(p, fl_val_member(p, v, f->name, (int32_t)strlen(f->name), line),
-                    out + n, line);
-  }
+  for (int i = 0; i < v.type->s->n_fields && !p->failed; i++)
+    n += read_parts(p, fl_val_field(p, v, i, line), out + n, line);
   return n;
 }
 
@@ -149,11 +148,10 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
   if (p->failed) return fl_val_none();
   const fl_cfield *f =
       v.type && v.type->kind == FL_C_STRUCT ? fl_cstruct_field(v.type->s, name, n) : NULL;
-  if (!f) {
-    fl_refuse(p, line, "'%s' has no member '%.*s'%s", v.type ? fl_ctype_text(p->a, v.type) : "?",
-              (int)n, name, fl_field_meant(p, v.type, name, n));
-    return fl_val_none();
-  }
+  if (!f)
+    return fl_val_refuse(p, line, "'%s' has no member '%.*s'%s",
+                         v.type ? fl_ctype_text(p->a, v.type) : "?", (int)n, name,
+                         fl_field_meant(p, v.type, name, n));
   v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
   v.type = v.type->is_volatile ? fl_ctype_volatile(p->a, f->type) : f->type;
   if (p->a->failed) return fl_val_none();
@@ -168,11 +166,23 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
   return v;
 }
 
+fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
+  const char *name = v.type->s->fields[i].name;
+  return fl_val_member(p, v, name, (int32_t)strlen(name), line);
+}
+
+fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line) {
+  if (v.kind == FL_V_PLACE) return v;
+  const fl_cvalue to = fl_decl_object(p, v.type, "object", line);
+  if (!p->failed) fl_val_assign(p, to, v, line);
+  return to;
+}
+
 fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
   v = fl_member_pointer(p, v, line);
   if (p->failed || v.kind == FL_V_POINTER) return v;
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY) {
-    v = fl_val_index(p, v, zero_index(p), line);
+    v = fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, 0), line);
     v.kind = FL_V_POINTER;
     return v;
   }
@@ -189,8 +199,7 @@ fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
   if (v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST && fl_kt_is_int(v.e->type) &&
       !v.e->value.i)
     return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
-  fl_refuse(p, line, "a pointer is needed here");
-  return fl_val_none();
+  return fl_val_refuse(p, line, "a pointer is needed here");
 }
 
 fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
@@ -291,6 +300,19 @@ fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e) {
   return r;
 }
 
+fl_kstmt *fl_emit_count(fl_front *p, int64_t from, fl_kexpr *n, fl_kexpr **i, int32_t line) {
+  const int t = p->failed ? -1 : fl_front_temp(p, FL_KT_I64, line);
+  if (t < 0) return NULL;
+  fl_kstmt_assign(p->f, p->b, t, fl_kexpr_int(p->a, FL_KT_I64, from));
+  *i = fl_kexpr_var(p->f, t);
+  fl_kstmt *loop = fl_kstmt_loop(p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, *i, n));
+  if (!loop) return NULL;
+  loop->line = line;
+  fl_kexpr *one = fl_kexpr_int(p->a, FL_KT_I64, 1);
+  fl_kstmt_assign(p->f, &loop->other, t, fl_kexpr_binary(p->a, FL_KO_ADD, *i, one));
+  return loop;
+}
+
 static int writable(fl_front *p, fl_cvalue v, int32_t line) {
   if (p->failed) return 0;
   if (v.kind != FL_V_PLACE || v.rvalue)
@@ -353,18 +375,12 @@ static void assign_array(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line
     }
     return;
   }
-  const int t = fl_front_temp(p, FL_KT_I64, line);
-  if (t < 0) return;
-  fl_kstmt_assign(p->f, p->b, t, fl_kexpr_int(p->a, FL_KT_I64, 0));
-  fl_kexpr *i = fl_kexpr_var(p->f, t), *one = fl_kexpr_int(p->a, FL_KT_I64, 1);
-  fl_kstmt *loop = fl_kstmt_loop(
-      p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, fl_kexpr_int(p->a, FL_KT_I64, n)));
+  fl_kexpr *i;
+  fl_kstmt *loop = fl_emit_count(p, 0, fl_kexpr_int(p->a, FL_KT_I64, n), &i, line);
   if (!loop) return;
-  loop->line = line;
   fl_kblock *out = fl_front_into(p, &loop->body);
   fl_val_assign(p, fl_val_index(p, to, i, line), fl_val_index(p, from, i, line), line);
   fl_front_into(p, out);
-  fl_kstmt_assign(p->f, &loop->other, t, fl_kexpr_binary(p->a, FL_KO_ADD, i, one));
 }
 
 typedef struct reads { int32_t low, high, memory; int found; } reads;
@@ -388,7 +404,7 @@ static void assign_parts(fl_front *p, fl_cvalue to, fl_kexpr **parts, int32_t li
   }
   for (int i = 0, k = 0; safe && i < to.type->s->n_fields && !p->failed; i++) {
     const fl_cfield *f = &to.type->s->fields[i];
-    fl_cvalue m = fl_val_member(p, to, f->name, (int32_t)strlen(f->name), line);
+    const fl_cvalue m = fl_val_field(p, to, i, line);
     const int leaves = fl_ctype_leaves(f->type);
     if (f->type->kind == FL_C_STRUCT) assign_parts(p, m, safe + k, line);
     else fl_val_store(p, m, safe[k], 0, line);
@@ -422,12 +438,8 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   } else if (to.type->kind == FL_C_ARRAY) {
     assign_array(p, to, from, line);
   } else if (fl_ctype_has_array(to.type)) {
-    for (int i = 0; i < to.type->s->n_fields && !p->failed; i++) {
-      const fl_cfield *f = &to.type->s->fields[i];
-      const int32_t n = (int32_t)strlen(f->name);
-      fl_val_assign(p, fl_val_member(p, to, f->name, n, line),
-                    fl_val_member(p, from, f->name, n, line), line);
-    }
+    for (int i = 0; i < to.type->s->n_fields && !p->failed; i++)
+      fl_val_assign(p, fl_val_field(p, to, i, line), fl_val_field(p, from, i, line), line);
   } else {
     fl_kexpr **parts = fl_val_parts(p, from, line);
     if (parts) assign_parts(p, to, parts, line);
@@ -436,8 +448,7 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
 
 void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line) {
   for (int i = 0; i < to.type->s->n_fields && !p->failed; i++)
-    fl_val_store(p, fl_val_member(p, to, to.type->s->fields[i].name, 1, line),
-                 fl_val_scalar(p, args[i], line), 0, line);
+    fl_val_store(p, fl_val_field(p, to, i, line), fl_val_scalar(p, args[i], line), 0, line);
 }
 
 int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line) {

@@ -336,7 +336,7 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to) {
 
 /* The element in which the place begins; *bits: the offset in it, NULL: 0. */
 static fl_kexpr *element_of(fl_front *p, const fl_cvalue *v, fl_kexpr **bits) {
-  fl_kexpr *i = v->idx ? v->idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
+  fl_kexpr *i = fl_val_at(p, v);
   const int own = own_size(p, v), unit = unit_of(p, v);
   *bits = NULL;
   if (unit == own) return i;

@@ -11,13 +11,7 @@ static int no_block(fl_front *p, const fl_ktok *t) {
   return 1;
 }
 
-static int lookup(const fl_ktok *t, const char *const *names, int n) {
-  for (int i = 0; i < n; i++)
-    if (names[i] && fl_ktok_is(t, names[i])) return i;
-  return -1;
-}
-
-static void wrong_count(fl_front *p, const fl_ktok *t, int want, int n) {
+void fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n) {
   fl_refuse(p, t->line, "%.*s takes %d argument%s, %d given", (int)t->n, t->text, want,
             want == 1 ? "" : "s", n);
 }
@@ -45,10 +39,10 @@ enum { SUMS = sizeof sums / sizeof *sums };
 
 int fl_atomic_known(const fl_ktok *t) {
   fl_ktok base = *t;
-  if (lookup(t, sums, SUMS) >= 0) return FL_KA_ADD;
+  if (fl_ktok_among(t, sums, SUMS) >= 0) return FL_KA_ADD;
   if (t->n > 6 && !memcmp(t->text + t->n - 6, "_block", 6)) base.n -= 6;
   else if (t->n > 7 && !memcmp(t->text + t->n - 7, "_system", 7)) base.n -= 7;
-  return lookup(&base, fl_katomic_text, FL_KA_COUNT);
+  return fl_ktok_among(&base, fl_katomic_text, FL_KA_COUNT);
 }
 
 /* atomicAdd of a vector: one for each of its numbers. 0: it is no vector. */
@@ -89,12 +83,13 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   const int op = fl_atomic_known(t);
   if (op < 0) return 0;
   *out = fl_val_none();
-  const int unused = p->statement_call == p->at - 1, sum = unused ? lookup(t, sums, SUMS) : -1;
+  const int unused = p->statement_call == p->at - 1,
+            sum = unused ? fl_ktok_among(t, sums, SUMS) : -1;
   fl_cvalue args[FL_K_MAX_GIVEN];
   fl_kexpr *index = NULL;
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN), want = op == FL_KA_CAS ? 3 : 2;
   if (p->failed || no_block(p, t)) return 1;
-  if (n != want) { wrong_count(p, t, want, n); return 1; }
+  if (n != want) { fl_refuse_count(p, t, want, n); return 1; }
   int type = FL_KT_VOID;
   if (op == FL_KA_ADD && sum < 0 && add_vector(p, t, args, unused, out)) return 1;
   const int32_t var = fl_val_target(p, args[0], &index, &type, t->line);
@@ -123,9 +118,8 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
 
 static const char *const shuffles[] = { "__shfl_sync", "__shfl_up_sync",
                                         "__shfl_down_sync", "__shfl_xor_sync" };
-static const char *const old_ones[] = { "__shfl",     "__shfl_up", "__shfl_down",
-                                        "__shfl_xor", "__ballot",  "__any",
-                                        "__all" };
+static const char *const old_ones[] = {
+  "__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all" };
 static const char *const votes[] = { "__ballot_sync", "__any_sync", "__all_sync",
                                      "__activemask" };
 static const char *const fences[] = { "__threadfence", "__threadfence_block",
@@ -136,7 +130,7 @@ static int arguments(fl_front *p, const fl_ktok *t, fl_kexpr **x, int least, int
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return -1;
   if (n < least || n > most) {
-    wrong_count(p, t, n < least ? least : most, n);
+    fl_refuse_count(p, t, n < least ? least : most, n);
     return -1;
   }
   for (int i = 0; i < n; i++) x[i] = fl_val_scalar(p, args[i], t->line);
@@ -191,7 +185,7 @@ static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
-  if (n < 3 || n > 4) { wrong_count(p, t, n < 3 ? 3 : 4, n); return fl_val_none(); }
+  if (n < 3 || n > 4) { fl_refuse_count(p, t, n < 3 ? 3 : 4, n); return fl_val_none(); }
   const int is_object = p->inside && !p->inside->line && args[1].type->kind == FL_C_STRUCT;
   for (int i = 0; i < n; i++)
     if (i != 1 || !is_object) x[i] = fl_val_scalar(p, args[i], t->line);
@@ -257,10 +251,10 @@ int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   if (fl_ktok_is(t, "__syncthreads") || fl_ktok_is(t, "fl_sync_grid"))
     barrier(p, t, FL_KBAR_BLOCK);
   else if (fl_ktok_is(t, "__syncwarp")) barrier(p, t, FL_KBAR_WARP);
-  else if (lookup(t, fences, 3) >= 0) barrier(p, t, FL_KBAR_FENCE);
-  else if ((k = lookup(t, shuffles, 4)) >= 0) *out = shuffle(p, t, k);
-  else if ((k = lookup(t, votes, 4)) >= 0) *out = vote(p, t, k);
-  else if (lookup(t, old_ones, 7) >= 0)
+  else if (fl_ktok_among(t, fences, 3) >= 0) barrier(p, t, FL_KBAR_FENCE);
+  else if ((k = fl_ktok_among(t, shuffles, 4)) >= 0) *out = shuffle(p, t, k);
+  else if ((k = fl_ktok_among(t, votes, 4)) >= 0) *out = vote(p, t, k);
+  else if (fl_ktok_among(t, old_ones, 7) >= 0)
     fl_refuse(p, t->line, "%.*s without _sync does not exist any more", (int)t->n,
               t->text);
   else if (fl_ktok_is(t, "printf")) fl_call_printf(p, t);
@@ -349,7 +343,7 @@ int fl_call_half(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
   if (!kind) return 0;
   const int want = kind == 3 ? 2 : kind == 4 ? half_math[at].n : 1;
   *out = fl_val_none();
-  if (n != want) { wrong_count(p, t, want, n); return 1; }
+  if (n != want) { fl_refuse_count(p, t, want, n); return 1; }
   for (int i = 0; i < n; i++) x[i] = fl_val_scalar(p, args[i], t->line);
   if (p->failed) return 1;
   if (kind == 1) *out = fl_val_expr(fl_val_convert(p, x[0], conversions[at].to));

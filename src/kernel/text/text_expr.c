@@ -15,19 +15,13 @@
 static int is_word(const char *name) {
   static const char *const words[] = {
     "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue",
-    "default", "delete",
-    "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for",
-    "friend", "goto",
-    "if", "inline", "int", "long", "mutable", "namespace", "new", "operator", "private",
-    "protected", "public",
-    "register", "return", "short", "signed", "sizeof", "static", "struct", "switch",
-    "template", "this",
-    "throw", "true", "try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void",
-    "volatile",
-    "while", "alignas", "alignof", "constexpr", "decltype", "noexcept", "nullptr",
-    "static_assert", "and",
-    "or", "not", "xor", "bitand", "bitor", "compl", "threadIdx", "blockIdx", "blockDim", "gridDim",
-    "warpSize",
+    "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false",
+    "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new",
+    "operator", "private", "protected", "public", "register", "return", "short", "signed", "sizeof",
+    "static", "struct", "switch", "template", "this", "throw", "true", "try", "typedef", "typename",
+    "union", "unsigned", "using", "virtual", "void", "volatile", "while", "alignas", "alignof",
+    "constexpr", "decltype", "noexcept", "nullptr", "static_assert", "and", "or", "not", "xor",
+    "bitand", "bitor", "compl", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize",
     "printf", "llabs", "main" };
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(words[i], name)) return 1;

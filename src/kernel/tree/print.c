@@ -5,9 +5,8 @@
 typedef struct printer { fl_text *t; const fl_kfunc *f; int depth; } printer;
 
 const char *const fl_koperator_text[FL_KO_COUNT] = {
-  "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
-  "&&", "||",
-  "-", "~", "!" };
+  "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=", "&&",
+  "||", "-", "~", "!" };
 const char *const fl_kspecial_text[FL_KSPECIAL_COUNT] = {
   "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",
   "blockDim.x", "blockDim.y", "blockDim.z", "gridDim.x", "gridDim.y", "gridDim.z", "warpSize" };
