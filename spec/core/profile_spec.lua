@@ -146,6 +146,36 @@ describe("regions", function()
   end)
 end)
 
+describe("lines for NVIDIA's tools", function()
+  local script = [[
+local k = flame.kernel [==[
+  __global__ void k(const float *x, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float p = 1.f;
+    for (int j = 0; j < 5; ++j)
+      p *= x[i];
+    y[i] = p;
+  }
+]==]
+local x = flame.full({ 4 }, 2, { device = "cuda", requires_grad = true })
+k(x):sum():backward()
+print(x.grad:sum():item())
+flame.vmap(k)(x:reshape(2, 2)):sum():item()
+print(k:source("adjoint"))]]
+  it("are in the text of a gradient where a tool listens, and nowhere else", function()
+    with_machine(gpu, function(_, run)
+      local text = run(script, "FAKE_CUDA=computes=1 NVTX_INJECTION64_PATH=libcuda.so.1")
+      assert(text:find("320.0", 1, true), text)
+      local line = text:match("#line (%d+) \"[^\"\n]*script.lua\"\n[^\n]*sum_grad_x[^\n]*%+")
+      assert.equal("7", line, text)
+      local plain = run(script, "FAKE_CUDA=computes=1")
+      assert(plain:find("320.0", 1, true), plain)
+      assert.is_nil(plain:find("#line", 1, true))
+    end)
+  end)
+end)
+
 describe("ranges for NVIDIA's tools", function()
   local script = [[
 flame.region("train", function()

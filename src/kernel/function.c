@@ -3,6 +3,7 @@
 */
 #include "kernel/function.h"
 #include "base/hash.h"
+#include "base/nvtx.h"
 #include "kernel/tree/builtins.h"
 #include "kernel/front/includes.h"
 #include "kernel/front/lexer.h"
@@ -289,16 +290,9 @@ static void put_source(fl_text *t, const char *text, const asked *a, int each) {
   fl_text_puts(t, s);
 }
 
-/* Writes a #line directive, so that the device's compiler reports lines of the script. The name of
-** a chunk from a string contains quotes. */
+/* Writes a #line directive, so that the device's compiler reports lines of the script. */
 static void put_line(const fl_kunit *u, fl_text *t) {
-  if (u->first_line <= 0) return;
-  fl_text_printf(t, "#line %d \"", u->first_line);
-  for (const char *s = u->label; *s; s++) {
-    if (*s == '"' || *s == '\\') fl_text_puts(t, "\\");
-    fl_text_add(t, s, 1);
-  }
-  fl_text_puts(t, "\"\n");
+  if (u->first_line > 0) fl_ktext_line(t, u->label, u->first_line);
 }
 
 extern const char fl_polygamma_text[];      /* kernel/lanes/polygamma.h, embedded */
@@ -315,6 +309,18 @@ static void put_prelude(fl_text *t, const fl_kfunc *f) {
   fl_kwalk_block(&see, f->body);
   if (asked) fl_text_puts(t, fl_polygamma_text);
   if (f->uses_grid) fl_ktext_grid(t);
+}
+
+/* Writes the kernel as it is printed from its tree. Where a profiler of NVIDIA's looks on, each
+** statement has the line of the script that it comes from; otherwise a text, and what is compiled
+** of it, stays the same where lines move. */
+static void put_tree(const fl_kunit *u, fl_text *t, const fl_kfunc *f, const uint8_t *slot,
+                     int batch) {
+  const int mapped = u && u->first_line > 0 && fl_nvtx_on();
+  put_prelude(t, f);
+  fl_ktext_as(t, f, &(fl_ktext_form){ .slot = slot, .batch = (uint8_t)batch,
+                                      .file = mapped ? u->label : NULL,
+                                      .line = mapped ? u->first_line : 0 });
 }
 
 /* Writes the source in the form that names no file (includes.h). */
@@ -369,8 +375,7 @@ fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
   if (f && f->has_body && (has_memory(f) || u->source->host || names_groups(u))) {
-    put_prelude(&t, f);
-    fl_ktext_kernel(&t, f);
+    put_tree(u, &t, f, NULL, 0);
   } else {
     put_given(u, &t);
   }
@@ -386,9 +391,7 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   const int sums = exact && ad->func->n_params <= FL_KP_MAX_ARGS
                    ? fl_ktext_sums(ad->func, slot) : 0;
   fl_text_init(&t, u->mem);
-  put_prelude(&t, ad->func);
-  if (sums) fl_ktext_exact(&t, ad->func, slot);
-  else fl_ktext_kernel(&t, ad->func);
+  put_tree(u, &t, ad->func, sums ? slot : NULL, 0);
   const char *s = fl_text_str(&t);
   fl_kfunction *k = s ? function_new(u->mem, u, ad->func, s, t.n) : NULL;
   fl_text_free(&t);
@@ -445,8 +448,7 @@ int fl_kfunction_batch(fl_kfunction *k) {
   fl_text t;
   if (k->batched || k->binary || !k->f->has_body || k->f->uses_grid) return 1;
   fl_text_init(&t, k->mem);
-  put_prelude(&t, k->f);
-  fl_ktext_batch(&t, k->f, k->sums ? k->slot : NULL);
+  put_tree(k->unit, &t, k->f, k->sums ? k->slot : NULL, 1);
   const char *s = fl_text_str(&t);
   k->batched = s ? function_new(k->mem, k->unit, k->f, s, t.n) : NULL;
   fl_text_free(&t);

@@ -38,6 +38,52 @@ static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
   lua_setfield(L, -2, "fields");
 }
 
+/* A line of the source and where it is in the script, into the table on top. */
+static void put_place(lua_State *L, const fl_kunit *u, int line) {
+  if (line <= 0) return;
+  lua_pushinteger(L, line); lua_setfield(L, -2, "line");
+  if (u->first_line <= 0) return;
+  lua_pushfstring(L, "%s:%d", u->label, u->first_line + line - 1);
+  lua_setfield(L, -2, "where");
+}
+
+/* The loops of which an adjoint keeps states: {line, where, bytes} each. */
+static void push_loops(lua_State *L, const fl_kfunction *k) {
+  lua_createtable(L, k->ad->n_kept, 0);
+  for (int i = 0; i < k->ad->n_kept; i++) {
+    lua_createtable(L, 0, 3);
+    put_place(L, k->unit, k->ad->kept[i].line);
+    lua_pushinteger(L, k->ad->kept[i].bytes); lua_setfield(L, -2, "bytes");
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* What AD says of a derived kernel, into the table on top. */
+static void put_derived(lua_State *L, const fl_kfunction *k) {
+  lua_pushinteger(L, k->ad->n_plain); lua_setfield(L, -2, "plain");
+  lua_pushinteger(L, k->ad->n_block); lua_setfield(L, -2, "block_sums");
+  lua_pushinteger(L, k->ad->n_atomic); lua_setfield(L, -2, "atomics");
+  lua_pushinteger(L, k->ad->n_gather); lua_setfield(L, -2, "gathers");
+  push_loops(L, k); lua_setfield(L, -2, "loops");
+  if (!k->ad->unordered_line) return;
+  lua_pushinteger(L, k->ad->unordered_line);
+  lua_setfield(L, -2, "unordered");
+}
+
+/* What it takes of a device, and what names it in the cache. */
+static void put_sizes(lua_State *L, const fl_kernel_box *k) {
+  lua_pushlstring(L, (const char *)k->k->digest, sizeof k->k->digest);
+  lua_setfield(L, -2, "digest");
+  lua_pushinteger(L, fl_launch_block(k->k->f)); lua_setfield(L, -2, "threads");
+  lua_pushinteger(L, k->k->f->shared_bytes); lua_setfield(L, -2, "shared_bytes");
+  lua_pushinteger(L, k->k->registers); lua_setfield(L, -2, "registers");
+  lua_pushinteger(L, k->k->spilled); lua_setfield(L, -2, "spilled");
+  if (!k->chosen || k->chosen == FL_KERNEL_OPEN) return;
+  lua_createtable(L, 3, 0);
+  for (int i = 0; i < 3; i++) { lua_pushinteger(L, k->block[i]); lua_rawseti(L, -2, i + 1); }
+  lua_setfield(L, -2, "block");
+}
+
 /* kernel -> {name, params, text, omit, refusal, registers, spilled, config, …} */
 int fl_kernel_info(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
@@ -60,22 +106,8 @@ int fl_kernel_info(lua_State *L) {
     fl_error_plain(text);
     lua_pushstring(L, text); lua_setfield(L, -2, "refusal");
   }
-  if (k->k->ad) {
-    lua_pushinteger(L, k->k->ad->n_plain); lua_setfield(L, -2, "plain");
-    lua_pushinteger(L, k->k->ad->n_block); lua_setfield(L, -2, "block_sums");
-    lua_pushinteger(L, k->k->ad->n_atomic); lua_setfield(L, -2, "atomics");
-    lua_pushinteger(L, k->k->ad->n_gather); lua_setfield(L, -2, "gathers");
-    lua_pushinteger(L, k->k->ad->n_slots); lua_setfield(L, -2, "slot_bytes");
-    if (k->k->ad->unordered_line) {
-      lua_pushinteger(L, k->k->ad->unordered_line);
-      lua_setfield(L, -2, "unordered");
-    }
-  }
-  lua_pushlstring(L, (const char *)k->k->digest, sizeof k->k->digest);
-  lua_setfield(L, -2, "digest");
-  lua_pushinteger(L, fl_launch_block(k->k->f)); lua_setfield(L, -2, "threads");
-  lua_pushinteger(L, k->k->registers); lua_setfield(L, -2, "registers");
-  lua_pushinteger(L, k->k->spilled); lua_setfield(L, -2, "spilled");
+  if (k->k->ad) put_derived(L, k->k);
+  put_sizes(L, k);
   lua_getiuservalue(L, 1, 1); lua_setfield(L, -2, "config");
   return 1;
 }
@@ -166,15 +198,10 @@ static int count_one(void *arg, fl_kstmt *s) {
 static void push_line(lua_State *L, const fl_kfunction *k, const fl_kernel_box *of,
                       const line_count *x) {
   static const char *const names[4] = { "plain", "block_sums", "atomics", "gathers" };
-  const fl_kunit *u = k->unit;
   const fl_kparam *q = x->param >= 0 ? &of->k->f->params[x->param] : NULL;
   const int line = x->line ? x->line : q ? q->line : 0;
   lua_createtable(L, 0, 7);
-  if (line) { lua_pushinteger(L, line); lua_setfield(L, -2, "line"); }
-  if (line && u->first_line > 0) {
-    lua_pushfstring(L, "%s:%d", u->label, u->first_line + line - 1);
-    lua_setfield(L, -2, "where");
-  }
+  put_place(L, k->unit, line);
   lua_pushstring(L, q ? q->name : k->f->vars[-2 - x->param].source);
   lua_setfield(L, -2, "array");
   for (int i = 0; i < 4; i++) { lua_pushinteger(L, x->count[i]); lua_setfield(L, -2, names[i]); }

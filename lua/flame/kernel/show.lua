@@ -24,6 +24,7 @@ end
 -- Registers and local bytes into r: of the device that compiled it last, else of NVRTC for sm_90.
 local function put_usage(r, kernel, name)
   local info = internal.kernel_info(kernel)
+  r.shared_bytes = math.max(r.shared_bytes or 0, info.shared_bytes)
   r.registers, r.spills, r.compiled = info.registers, info.spilled,
     info.registers >= 0 and "device" or nil
   if r.compiled then return end
@@ -36,13 +37,16 @@ end
 local KINDS = { "plain", "block_sums", "atomics", "gathers" }
 
 local function usage_text(r)
-  return r.compiled and ("%d registers, %d bytes of local memory (%s)"):format(r.registers,
+  local text = r.compiled and ("%d registers, %d bytes of local memory (%s)"):format(r.registers,
     r.spills, r.compiled) or "not compiled"
+  return r.shared_bytes > 0 and text .. (", %d bytes of shared memory"):format(r.shared_bytes)
+    or text
 end
 
 -- A report as text: what it costs, its parameters, and the lines that add to memory.
 local function report_text(r)
   local list, a = { ("%s: %s"):format(r.name, r.refusal or usage_text(r)) }, r.adjoint
+  if r.block then list[1] = list[1] .. ", blocks of " .. table.concat(r.block, " x ") end
   for _, q in ipairs(r.parameters) do list[#list + 1] = "  " .. q end
   if a and a.refusal then list[#list + 1] = "no gradient: " .. tostring(a.refusal) end
   if not a or a.refusal then return table.concat(list, "\n") end
@@ -57,6 +61,9 @@ local function report_text(r)
     end
     list[#list + 1] = ("  line %d: gradient of %s: %s"):format(line.line, line.array,
       table.concat(counts, ", "))
+  end
+  for _, loop in ipairs(a.loops) do
+    list[#list + 1] = ("  line %d: %d bytes per thread for the loop"):format(loop.line, loop.bytes)
   end
   if a.unordered then
     list[#list + 1] = ("  line %d: summed in any order on a GPU, deterministic or not"):format(
@@ -73,7 +80,7 @@ end
 function Kernel:report()
   local info = internal.kernel_info(self)
   local r = setmetatable(
-    { name = info.name, refusal = info.refusal, parameters = {},
+    { name = info.name, refusal = info.refusal, parameters = {}, block = info.block,
       lines = internal.kernel_lines(self, self) },
     { __name = "flame.report", __tostring = report_text })
   put_usage(r, self, info.name)
@@ -90,16 +97,19 @@ function Kernel:report()
     return r
   end
   local t = { slot_bytes = 0, plain = 0, block_sums = 0, atomics = 0, gathers = 0, lines = {},
-    keeps = keeps, registers = -1, spills = -1 }
+    loops = {}, keeps = keeps, registers = -1, spills = -1, shared_bytes = 0 }
   for _, part in ipairs(parts) do
     local a, use = internal.kernel_info(part), {}
-    t.slot_bytes = t.slot_bytes + a.slot_bytes
+    for _, loop in ipairs(a.loops) do
+      t.loops[#t.loops + 1], t.slot_bytes = loop, t.slot_bytes + loop.bytes
+    end
     t.unordered = t.unordered or a.unordered
     for _, kind in ipairs(KINDS) do t[kind] = t[kind] + a[kind] end
     for _, line in ipairs(internal.kernel_lines(part, self)) do
       t.lines[#t.lines + 1] = line
     end
     put_usage(use, part, a.name)
+    t.shared_bytes = math.max(t.shared_bytes, use.shared_bytes)
     t.registers, t.spills, t.compiled = math.max(t.registers, use.registers),
       math.max(t.spills, use.spills), use.compiled
   end

@@ -263,9 +263,34 @@ describe("looking inside:", function()
         "slot_bytes" } do
       assert.equal("integer", math.type(r.adjoint[name]), name)
     end
+    local kept = 0
+    for _, loop in ipairs(r.adjoint.loops) do
+      assert.truthy(loop.line >= 1 and loop.where:find("%.lua:%d"))
+      kept = kept + loop.bytes
+    end
+    assert.equal(r.adjoint.saved_bytes, kept)
+    local text = "  line %d: %d bytes per thread for the loop"
+    local loop = r.adjoint.loops[1]
+    assert.truthy(tostring(r):find(text:format(loop.line, loop.bytes), 1, true))
     -- by NVRTC, where there is no device
     assert.equal(r.adjoint.compiled ~= nil, r.adjoint.registers > 0)
     assert.same({ "x" }, r.adjoint.keeps)
+  end)
+  it("k:report tells shared memory, and the block that was chosen", function()
+    local one = flame.kernel { source = [[__global__ void one(const float *x, float *y, int n) {
+      __shared__ float s[64];
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      s[threadIdx.x] = i < n ? x[i] : 0;
+      __syncthreads();
+      if (i < n) y[i] = s[63 - threadIdx.x] * s[0];
+    }]], block = "auto" }
+    assert.is_nil(one:report().block)
+    flame.eval(one(flame.ones(100)))
+    local r = one:report()
+    assert.same({ 64, 1, 1 }, r.block)
+    assert.equal(256, r.shared_bytes)
+    assert.is_true(r.adjoint.shared_bytes > 256)
+    assert.truthy(tostring(r):find("256 bytes of shared memory, blocks of 64 x 1 x 1", 1, true))
   end)
   it("k:report names a line of sums that no mode orders: into shared memory, by several threads", function()
     local q = flame.kernel { source = [=[

@@ -4,6 +4,7 @@
 ** they compile in parallel. Text is made only for a kernel that is not in memory. The hand-written
 ** entries of kernels/steps.cu are one more module.
 */
+#include "base/nvtx.h"
 #include "cuda/driver/explain.h"
 #include "cuda/compile/module.h"
 #include "cuda/text/embedded.h"
@@ -304,7 +305,7 @@ static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[
   option[n++] = ours[0];
   option[n++] = "-default-device";
   n += fl_include_options(option + n, path);
-  if (s->ctx->sync_each) option[n++] = "-lineinfo";
+  if (s->ctx->sync_each || fl_nvtx_on()) option[n++] = "-lineinfo";
   for (int32_t i = 0; i < u->noption && n < most; i++) option[n++] = u->option[i];
   return n;
 }

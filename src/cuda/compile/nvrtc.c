@@ -5,6 +5,7 @@
 ** have been joined. After an interrupt no further programs are handed out; one that is being
 ** compiled can not be stopped and is waited for.
 */
+#include "base/nvtx.h"
 #include "base/signals.h"
 #include "cuda/compile/headers.h"
 #include "cuda/compile/module.h"
@@ -47,7 +48,7 @@ void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVR
   option[n++] = "-fmad=false";
   option[n++] = "-default-device";
   option[n++] = "--ptxas-options=-v";               /* the log then reports spilled registers */
-  if (s->ctx->sync_each) option[n++] = "-lineinfo";      /* for the sanitizer's reports */
+  if (s->ctx->sync_each || fl_nvtx_on()) option[n++] = "-lineinfo";
   option[n] = NULL;
 }
 

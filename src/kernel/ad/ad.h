@@ -100,7 +100,9 @@ typedef struct fl_kad {
   int32_t refusal_line;    /* line in the source of the given function; 0: none */
   const char *refusal;     /* "kernel 'k', line 12: ... cannot be differentiated; give vjp = ..." */
   fl_klimits limits;       /* the launches for which the derivative is right */
-  int32_t n_slots;         /* for reports: bytes per thread of all loops' snapshots */
+  /* for reports: bytes per thread of the loops' snapshots, by line; the last place has the rest */
+  struct fl_kad_kept { int32_t line, bytes; } kept[8];
+  int32_t n_kept;
   int32_t n_plain, n_block, n_atomic;   /* number of gradient sums done with +=, per block, and by
                                         ** atomics */
   struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the inverted sums, with */

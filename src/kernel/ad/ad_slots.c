@@ -169,6 +169,13 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
   }
 }
 
+static void note_kept(fl_kad *ad, int32_t line, int32_t bytes) {
+  const int most = sizeof ad->kept / sizeof *ad->kept;
+  struct fl_kad_kept *x = &ad->kept[ad->n_kept < most ? ad->n_kept++ : most - 1];
+  if (!x->line) x->line = line;
+  x->bytes += bytes;
+}
+
 static void make_slots(fl_kloop *l, fl_kset keep) {
   fl_kad_state *d = l->d;
   int64_t bytes = 0, shared = 0;
@@ -185,7 +192,7 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
     fl_kad_refuse(d, l->s->line, "a loop that keeps so much in shared memory");
     return;
   }
-  d->res->n_slots += (int32_t)(l->slots * (bytes + 8));
+  note_kept(d->res, l->s->line, (int32_t)(l->slots * (bytes + 8)));
   for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(l->state, v)) continue;
     const fl_kvar x = d->f->vars[v];

@@ -298,8 +298,20 @@ static void put_if(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
   fl_text_puts(w->t, "}\n");
 }
 
+/* The name of a chunk from a string contains quotes. */
+void fl_ktext_line(fl_text *t, const char *file, int line) {
+  fl_text_printf(t, "#line %d \"", line);
+  for (const char *s = file; *s; s++) {
+    if (*s == '"' || *s == '\\') fl_text_puts(t, "\\");
+    fl_text_add(t, s, 1);
+  }
+  fl_text_puts(t, "\"\n");
+}
+
 static void put_stmt(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
   if (s->line) w->line = s->line;
+  if (w->file && w->line && s->kind != FL_KS_DECL && s->kind != FL_KS_BLOCK)
+    fl_ktext_line(w->t, w->file, w->first + w->line - 1);
   if (s->kind == FL_KS_DECL) {
     if (w->check) fl_kcheck_begin(w, s->var);
     return;
@@ -493,32 +505,27 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   fl_knear_free(near);
 }
 
-void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) {
+void fl_ktext_as(fl_text *t, const fl_kfunc *f, const fl_ktext_form *form) {
+  if (form->batch)
+    fl_text_printf(t, "struct fl_batch { unsigned blocks, first; long long step[%d]; };\n",
+                   FL_KTEXT_PARTS);
+  if (form->slot) fl_ktext_ordered(t);
   const size_t from = t->n;
-  put_kernel(t, f, (fl_kwriter){ .slot = NULL });
-  if (t->failed || !fl_kpass_is_told()) return;
+  put_kernel(t, f, (fl_kwriter){ .slot = form->slot, .batch = form->batch, .file = form->file,
+                                 .first = form->line });
+  if (t->failed || form->slot || form->batch || !fl_kpass_is_told()) return;
   char what[40];
   snprintf(what, sizeof what, "text %016" PRIx64, fl_hash64(t->at + from, t->n - from, 0));
   fl_kpass_tell(f, what);
 }
+
+void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) { fl_ktext_as(t, f, &(fl_ktext_form){ NULL }); }
 
 void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks) {
   fl_kcheck c;
   if (!fl_kcheck_open(&c, t->mem, f, checks)) { t->failed = 1; return; }
   put_kernel(t, f, (fl_kwriter){ .check = &c });
   fl_kcheck_close(&c, t->mem);
-}
-
-void fl_ktext_exact(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
-  fl_ktext_ordered(t);
-  put_kernel(t, f, (fl_kwriter){ .slot = slot });
-}
-
-void fl_ktext_batch(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
-  fl_text_printf(t, "struct fl_batch { unsigned blocks, first; long long step[%d]; };\n",
-                 FL_KTEXT_PARTS);
-  if (slot) fl_ktext_ordered(t);
-  put_kernel(t, f, (fl_kwriter){ .slot = slot, .batch = 1 });
 }
 
 void fl_ktext_saved(fl_text *t, const fl_kfunc *f) {

@@ -9,20 +9,28 @@
 /* Writes what all generated kernels of one text need once, before the first (half conversions). */
 void fl_ktext_prelude(fl_text *t);
 void fl_ktext_grid(fl_text *t);       /* the barrier of a grid, for kernels that use it */
-/* The exact sums (text_prelude.c): part of fl_ktext_exact. */
+/* The exact sums (text_prelude.c): part of fl_ktext_as. */
 void fl_ktext_ordered(fl_text *t);
 /* One kernel: extern "C" __global__ void f->name(parameters as in f->params). */
 void fl_ktext_kernel(fl_text *t, const fl_kfunc *f);
 /* Finds the gradient sums of pointer parameters that do not depend on the order of threads: slot[p]
 ** is 1 + the number of p's sum, 0 for none (n_params entries). Returns how many there are. */
 int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot);
-/* As fl_ktext_kernel with those sums exact; the kernel has two more parameters: int fl_pass, const
-** fl_fixed *fl_fix (one for each sum). */
-void fl_ktext_exact(fl_text *t, const fl_kfunc *f, const uint8_t *slot);
 enum { FL_KTEXT_PARTS = 43 };          /* pointers of fl_kbatch */
-/* As fl_ktext_kernel, or fl_ktext_exact if slot is not NULL, with a last parameter fl_kbatch
-** (kernel/function.h): one launch for all parts of a batch. */
-void fl_ktext_batch(fl_text *t, const fl_kfunc *f, const uint8_t *slot);
+/* How a kernel is printed. slot: as fl_ktext_sums finds them, those sums are exact, and the kernel
+** has two more parameters: int fl_pass, const fl_fixed *fl_fix (one for each sum); NULL: in any
+** order. batch: its last parameter is an fl_kbatch (kernel/function.h), one launch is all parts of
+** a batch. file, line: where the source begins; before each statement a #line tells its place.
+** NULL: none does. */
+typedef struct fl_ktext_form {
+  const uint8_t *slot;
+  uint8_t batch;
+  const char *file;
+  int line;
+} fl_ktext_form;
+void fl_ktext_as(fl_text *t, const fl_kfunc *f, const fl_ktext_form *form);
+/* Writes a #line directive. */
+void fl_ktext_line(fl_text *t, const char *file, int line);
 /* As fl_ktext_kernel, for reading again by front/: exact sums are calls of fl_ordered_add and
 ** fl_ordered_block_add. */
 void fl_ktext_saved(fl_text *t, const fl_kfunc *f);
