@@ -269,6 +269,24 @@ end)))]==]
       .. "4224; give it a smaller grid", 1, true), text)
   end)
 
+  case("gives a block the dynamic shared memory of its launch, and not a byte more", function()
+    local said = {}
+    for _, bytes in ipairs { 256, 252, 128 } do
+      said[bytes] = run(([==[
+local k = flame.kernel { grid = 3, block = 64, shape = { 64 }, shared = %d, source = [=[
+__global__ void turn(const float *x, float *y, int n) {
+  extern __shared__ float s[];
+  s[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  if (blockIdx.x == 0) y[threadIdx.x] = s[63 - threadIdx.x];
+}]=] }
+print(pcall(function() return k(flame.arange(64.0):to "cuda", 64):sum():item() end))]==]):format(bytes))
+    end
+    assert.truthy(said[256]:find("true\t2080.0", 1, true), said[256])
+    assert.truthy(said[252]:find("written beyond 252 bytes of dynamic", 1, true), said[252])
+    assert.truthy(said[128]:find("an address outside memory", 1, true), said[128])
+  end)
+
   case("adds a gradient's parts to the same bits, however threads are scheduled", function()
     local script = [==[
 local k = flame.kernel { block = 96, source = [=[
