@@ -61,7 +61,7 @@ static struct {
   void **params;
   uint64_t seed;
   int parts;                      /* active lanes may have diverged */
-  unsigned char *dynamic;         /* DYNAMIC bytes between pages that nobody may touch; a launch's
+  unsigned char *dynamic;         /* DYNAMIC bytes between pages that can not be touched; a launch's
                                   ** part is at their end, and the rest of its pages is checked */
   unsigned shared;                /* bytes of that part */
   int asked;                      /* a fiber polls: a round without another step is no deadlock */
