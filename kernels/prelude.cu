@@ -77,6 +77,20 @@ template <class S> struct pack<S, 1> {
   FN void put(int, S y) { x = y; }
 };
 
+/* V values rounded, two in one instruction. */
+template <int V> FN pack<s2, V> outs_bf16(const float (&x)[V]) {
+  pack<s2, V> r;
+  for (int i = 0; i < V / 2; i++)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r.w[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
+  return r;
+}
+template <int V> FN pack<s2, V> outs_f16(const float (&x)[V]) {
+  pack<s2, V> r;
+  for (int i = 0; i < V / 2; i++)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r.w[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
+  return r;
+}
+
 /* p is aligned to 16 bytes or the pack's size, whichever is less. */
 template <int V, class S> FN pack<S, V> load(const S *p) {
   pack<S, V> r;
@@ -166,7 +180,11 @@ template <class R, int T> FN typename R::A join_block(typename R::A x, typename 
   return join_lanes<R, T / 32>(x);
 }
 
-template <class R> FN typename R::A join_four(const typename R::A (&a)[4]) {
+/* The accumulators of a vector. */
+template <class R> FN typename R::A join_vector(const typename R::A (&a)[2]) {
+  return R::join(a[0], a[1]);
+}
+template <class R> FN typename R::A join_vector(const typename R::A (&a)[4]) {
   return R::join(R::join(a[0], a[1]), R::join(a[2], a[3]));
 }
 
@@ -184,7 +202,23 @@ FN typename R::A join_slots(const typename R::A *first, long long m, typename R:
     for (int q = 0; q < 4; q++)
       if (e + q < m) a[q] = R::join(a[q], *slot<const typename R::A>((long long)first, e + q));
   }
-  return join_block<R, T>(join_four<R>(a), shared);
+  return join_block<R, T>(join_vector<R>(a), shared);
+}
+
+/* The results of two chunks over a block of T threads, joined as join_slots does; 'shared' holds
+** T / 16 values. */
+template <class R, int T>
+FN typename R::A join_two(const typename R::A (&b)[2], typename R::A *shared) {
+  typename R::A a[4];
+  for (int i = 0; i < 2; i++) a[i] = join_lanes<R, 32>(b[i]);
+  if ((threadIdx.x & 31) == 0)
+    for (int i = 0; i < 2; i++) shared[i * (T / 32) + threadIdx.x / 32] = a[i];
+  __syncthreads();
+  for (int i = 0; i < 4; i++) {
+    if (i < 2) a[i] = join_lanes<R, T / 32>(shared[i * (T / 32) + threadIdx.x % (T / 32)]);
+    a[i] = i < 2 ? R::join(R::start(), a[i]) : R::start();
+  }
+  return R::join(join_vector<R>(a), R::start());
 }
 
 /* Threads hold V of 64 columns in 16 lanes; thread c < 64 gets column c: lanes 8 apart are joined

@@ -225,11 +225,11 @@ static int fake_object_entry(void *so, const char *name, fake_entry *e) {
 }
 
 static const char *fake_object_launch(const fake_entry *e, void **params, const unsigned *grid,
-                                      const unsigned *block) {
+                                      const unsigned *block, unsigned shared) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&lock);
   const char *why = fake_run_grid(e->run, params, (fake_dim){ grid[0], grid[1], grid[2] },
-                                  (fake_dim){ block[0], block[1], block[2] });
+                                  (fake_dim){ block[0], block[1], block[2] }, shared);
   pthread_mutex_unlock(&lock);
   return why;
 }

@@ -11,7 +11,7 @@
 #define FAKE_DRIVER_H
 #include "cuda/api/api.h"
 
-enum { FAKE_LAUNCHES = 64 };
+enum { FAKE_LAUNCHES = 64, FAKE_SHARED = 232448 /* bytes that a block can have */ };
 typedef struct fake_launch { char name[64]; unsigned grid, block, shared; } fake_launch;
 
 typedef struct fake_state {
@@ -70,7 +70,7 @@ typedef struct fake_computer {
   void (*unload)(void *object);
   int (*entry)(void *object, const char *name, fake_entry *e);         /* 0: no such kernel */
   const char *(*launch)(const fake_entry *e, void **args, const unsigned grid[3],
-                        const unsigned block[3]);                      /* NULL, or why not */
+                        const unsigned block[3], unsigned shared);     /* NULL, or why not */
 } fake_computer;
 extern const fake_computer *fake_computes;
 

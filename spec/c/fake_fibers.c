@@ -3,7 +3,8 @@
 ** runs at a time. A fiber goes on until it waits (for the block, for lanes, for what is active) or
 ** ends. Blocks, and the threads of a block in each round, run in an order that FAKE_CUDA's "seed"
 ** shuffles, so that results that depend on the order differ between runs. Shared memory of a new
-** block holds invalid numbers. Errors of a kernel end the launch with a text: a wait that never
+** block holds invalid numbers, and its dynamic part is what the launch says: what a kernel reads or
+** writes beyond it is an error. Errors of a kernel end the launch with a text: a wait that never
 ** ends, lanes with different operations, an assertion.
 */
 #include <setjmp.h>
@@ -31,7 +32,7 @@ typedef struct fake_machine {      /* as in fake_words.hh */
   void (*leave)(void);
 } fake_machine;
 
-enum { FIBERS = 1024, STACK = 256 << 10, DYNAMIC = 256 << 10 };
+enum { FIBERS = 1024, STACK = 256 << 10, DYNAMIC = 256 << 10, PAGE = 4096 };
 typedef enum fake_state_of { FRESH, READY, AT_BARRIER, AT_WARP, AT_ACTIVE, ENDED } fake_state_of;
 typedef struct fake_fiber {
   char *stack;
@@ -60,7 +61,9 @@ static struct {
   void **params;
   uint64_t seed;
   int parts;                      /* active lanes may have diverged */
-  unsigned char *dynamic;
+  unsigned char *dynamic;         /* DYNAMIC bytes between pages that can not be touched; a launch's
+                                  ** part is at their end, and the rest of its pages is checked */
+  unsigned shared;                /* bytes of that part */
   int asked;                      /* a fiber polls: a round without another step is no deadlock */
   char failure[400];
 } gpu;
@@ -266,12 +269,33 @@ static void fake_report_waits(void) {
                      n[s], what[s], first[s]);
 }
 
+/* The first page of the launch's dynamic memory. */
+static unsigned char *fake_page(void) {
+  return gpu.dynamic + (gpu.m.dynamic - gpu.dynamic) / PAGE * PAGE;
+}
+
+static void fake_open_dynamic(unsigned shared) {
+  gpu.shared = shared;
+  mprotect(gpu.dynamic, DYNAMIC, PROT_NONE);
+  gpu.m.dynamic = gpu.dynamic + DYNAMIC - (shared + 15) / 16 * 16;
+  mprotect(fake_page(), (size_t)(gpu.dynamic + DYNAMIC - fake_page()), PROT_READ | PROT_WRITE);
+}
+
+static void fake_check_dynamic(void) {
+  int good = 1;
+  for (const unsigned char *p = fake_page(); p < gpu.dynamic + DYNAMIC; p++)
+    if (p < gpu.m.dynamic || p >= gpu.m.dynamic + gpu.shared) good &= *p == 0xa5;
+  if (!good)
+    snprintf(gpu.failure, sizeof gpu.failure, "written beyond %u bytes of dynamic shared memory",
+             gpu.shared);
+}
+
 static void fake_run_block(void) {
   for (unsigned i = 0; i < gpu.n; i++) gpu.fiber[i].state = FRESH, gpu.order[i] = i;
   gpu.left = gpu.n;
   gpu.waiting = 0;
   gpu.m.run++;
-  memset(gpu.dynamic, 0xa5, DYNAMIC);
+  memset(fake_page(), 0xa5, (size_t)(gpu.dynamic + DYNAMIC - fake_page()));
   while (gpu.left && !gpu.failure[0]) {
     int ran = 0;
     fake_shuffle(gpu.order, gpu.n);
@@ -283,6 +307,7 @@ static void fake_run_block(void) {
     }
     if (!ran && gpu.left && !gpu.failure[0] && !fake_activate()) fake_report_waits();
   }
+  if (!gpu.failure[0]) fake_check_dynamic();
 }
 
 /* An address outside all memory ends the launch, as on a GPU. */
@@ -308,16 +333,17 @@ static void fake_forget(void) {
 
 static void fake_open_gpu(void) {
   if (gpu.dynamic) return;
-  gpu.dynamic = mmap(NULL, DYNAMIC, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  gpu.dynamic = mmap(NULL, 3 * DYNAMIC, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (gpu.dynamic == MAP_FAILED) abort();
-  gpu.m = (fake_machine){ .dynamic = gpu.dynamic, .barrier = fake_barrier, .arrived = fake_arrived,
+  gpu.dynamic += DYNAMIC;
+  gpu.m = (fake_machine){ .barrier = fake_barrier, .arrived = fake_arrived,
                           .warp = fake_warp, .active = fake_active, .fail = fake_fail,
                           .leave = fake_leave };
 }
 
 /* Run a kernel over its grid. NULL, or why it failed. */
 static const char *fake_run_grid(void (*run)(void **), void **params, fake_dim grid,
-                                 fake_dim threads) {
+                                 fake_dim threads, unsigned shared) {
   const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
   unsigned *order = malloc(blocks * sizeof *order);
   if (!order) abort();
@@ -327,6 +353,7 @@ static const char *fake_run_grid(void (*run)(void **), void **params, fake_dim g
   gpu.m.threads = threads;
   gpu.m.blocks = grid;
   gpu.n = threads.x * threads.y * threads.z;
+  fake_open_dynamic(shared);
   for (unsigned i = 0; i < blocks; i++) order[i] = i;
   fake_watch(1);
   fake_shuffle(order, (unsigned)blocks);

@@ -12,6 +12,7 @@ typedef struct fake_function {
   struct fake_function *next;
   char name[64];
   fake_entry entry;
+  unsigned dynamic;                                  /* shared memory that a launch may ask for */
   void *object;                                      /* of a module */
 } fake_function;
 static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
@@ -51,6 +52,7 @@ static fl_cu_result fake_ModuleGetFunction(fl_cu_function *f, fl_cu_module m,
     return FL_CU_NOT_FOUND;
   }
   snprintf(g->name, sizeof g->name, "%s", name);
+  g->dynamic = 48 << 10;
   g->next = all->next;
   all->next = g;
   *f = (fl_cu_function)(void *)g;
@@ -62,7 +64,9 @@ static fl_cu_result fake_FuncGetAttribute(int *value, unsigned which, fl_cu_func
   return FL_CU_OK;
 }
 static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int v) {
-  (void)f; (void)which; (void)v;
+  if (which != FL_CU_DYNAMIC_SHARED) return FL_CU_OK;
+  if (v < 0 || v > FAKE_SHARED) return FL_CU_INVALID_VALUE;
+  ((fake_function *)(void *)f)->dynamic = (unsigned)v;
   return FL_CU_OK;
 }
 /* A multiprocessor of 2,048 threads and 228 KB of shared memory, 1 KB of which each block takes. */
@@ -93,9 +97,9 @@ static void fake_set_node(fake_node *x, const fake_function *f, const unsigned *
 }
 /* Does what a launch requests. */
 static fl_cu_result fake_compute(const fake_function *f, const unsigned *grid,
-                                 const unsigned *block, void **params) {
+                                 const unsigned *block, unsigned shared, void **params) {
   if (!fake_computes || !f->entry.run) return FL_CU_OK;
-  const char *why = fake_computes->launch(&f->entry, params, grid, block);
+  const char *why = fake_computes->launch(&f->entry, params, grid, block, shared);
   if (why) snprintf(fake_why, sizeof fake_why, "%s: %s", f->name, why);
   return why ? FL_CU_LAUNCH_FAILED : FL_CU_OK;
 }
@@ -108,6 +112,7 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
   const fake_function *g = (fake_function *)(void *)f;
   const unsigned grid[] = { gx, gy, gz }, block[] = { bx, by, bz };
   if (!gx || !gy || !gz || !threads || threads > 1024) return FL_CU_INVALID_VALUE;
+  if (shared > g->dynamic) return FL_CU_INVALID_VALUE;
   fake_node *x = fake_capture(FAKE_KERNEL);
   if (x) {
     fake_set_node(x, g, grid, block, shared, params);
@@ -123,7 +128,7 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
   fake.nlaunch++;
   if (fake.on_launch && params) fake.on_launch(params);
   if (fake.launch_size) memcpy(fake.launch_writes, fake.launch_bytes, fake.launch_size);
-  return fake_compute(g, grid, block, params);
+  return fake_compute(g, grid, block, shared, params);
 }
 /* Where kernels are computed, blocks run one after the other: several can not meet. */
 static fl_cu_result fake_LaunchCooperative(fl_cu_function f, unsigned gx, unsigned gy, unsigned gz,

@@ -377,6 +377,15 @@ static void test_geometry_of_rows(void) {
   softmax(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 16384 && g.block == 512, "one block per row");
+  softmax_of(&m, 99, 65536, FLAME_F32);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 99 && g.block == 1024 && !g.scratch, "two chunks in a block's registers");
+  softmax_of(&m, 99, 65537, FLAME_F32);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 99 && g.block == 512 && g.scratch, "three in scratch");
+  softmax_of(&m, 99, 40000, FLAME_BF16);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 99 && g.block == 512 && g.scratch, "two of elements of two bytes, too");
   cross_entropy(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.faults == 1 && g.grid == 1024, "faults are asked for");

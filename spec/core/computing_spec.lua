@@ -269,6 +269,49 @@ end)))]==]
       .. "4224; give it a smaller grid", 1, true), text)
   end)
 
+  case("computes rows of two chunks as the CPU does", function()
+    local text = run [[
+local function both(device, C, dtype)
+  local R = 33
+  local i = flame.arange(1, R * C):reshape(R, C)
+  local x = ((i * 7919 % 10007):to("f32") / 500 - 10):to(dtype):to(device):requires_grad_()
+  local y = (flame.arange(1, R):to("i64") * 977 % C + 1):to(device)
+  flame.eval(x, y)
+  local loss = flame.cross_entropy(x, y)
+  loss:backward()
+  local z = x:detach()
+  return { loss:detach():cpu(), x.grad:cpu(), z:softmax(2):cpu(), z:log_softmax(2):cpu() }
+end
+for _, c in ipairs { { 40000, "f32" }, { 32769, "f32" }, { 50257, "bf16" } } do
+  local a, b = both("cpu", c[1], c[2]), both("cuda", c[1], c[2])
+  for k = 1, 4 do
+    local x, y = a[k]:to "f64", b[k]:to "f64"
+    print(c[1], k, ((x - y):abs():max() / x:abs():max()):item() < 2e-6)
+  end
+end]]
+    local _, same = text:gsub("\ttrue\n", "")
+    assert.equal(12, same, text)
+  end)
+
+  case("gives a block the dynamic shared memory of its launch, and not a byte more", function()
+    local said = {}
+    for _, bytes in ipairs { 256, 252, 128 } do
+      said[bytes] = run(([==[
+local k = flame.kernel { grid = 3, block = 64, shape = { 64 }, shared = %d, source = [=[
+__global__ void turn(const float *x, float *y, int n) {
+  extern __shared__ float s[];
+  s[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  if (blockIdx.x == 0) y[threadIdx.x] = s[63 - threadIdx.x];
+}]=] }
+print(pcall(function() return k(flame.arange(64.0):to "cuda", 64):sum():item() end))]==])
+        :format(bytes))
+    end
+    assert.truthy(said[256]:find("true\t2080.0", 1, true), said[256])
+    assert.truthy(said[252]:find("written beyond 252 bytes of dynamic", 1, true), said[252])
+    assert.truthy(said[128]:find("an address outside memory", 1, true), said[128])
+  end)
+
   case("adds a gradient's parts to the same bits, however threads are scheduled", function()
     local script = [==[
 local k = flame.kernel { block = 96, source = [=[

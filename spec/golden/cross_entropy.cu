@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
     }
     __syncthreads();
     {
-      const R_amax_f32::A r5 = join_block<R_amax_f32, 512>(join_four<R_amax_f32>(a5), h5);
+      const R_amax_f32::A r5 = join_block<R_amax_f32, 512>(join_vector<R_amax_f32>(a5), h5);
       if (lane == 0) *slot<R_amax_f32::A>(w[7], (row * 2 + 0) * w[4] + chunk) = r5;
     }
   }
@@ -232,7 +232,7 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
     }
     __syncthreads();
     {
-      const R_sum_f32::A r8 = join_block<R_sum_f32, 512>(join_four<R_sum_f32>(a8), h8);
+      const R_sum_f32::A r8 = join_block<R_sum_f32, 512>(join_vector<R_sum_f32>(a8), h8);
       if (lane == 0) *slot<R_sum_f32::A>(w[7], (row * 2 + 1) * w[4] + chunk) = r8;
     }
   }

@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) dropout_norm(const
       a11[q] = R_sum_f32::join(a11[q], (float)v10);
     }
   }
-  const R_sum_f32::A r11 = join_lanes<R_sum_f32, 32>(join_four<R_sum_f32>(a11));
+  const R_sum_f32::A r11 = join_lanes<R_sum_f32, 32>(join_vector<R_sum_f32>(a11));
   const float v11 = (float)r11;
   const float v12 = op_mul_f32(v11, v3);
 #pragma unroll

@@ -232,10 +232,10 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) gated_norm(const _
       store(h35[threadIdx.x / 32] + e, n35);
     }
   }
-  const R_sum_f32::A r37 = join_lanes<R_sum_f32, 32>(join_four<R_sum_f32>(a37));
-  const R_sum_f32::A r41 = join_lanes<R_sum_f32, 32>(join_four<R_sum_f32>(a41));
-  const R_sum_f32::A r45 = join_lanes<R_sum_f32, 32>(join_four<R_sum_f32>(a45));
-  const R_sum_f32::A r49 = join_lanes<R_sum_f32, 32>(join_four<R_sum_f32>(a49));
+  const R_sum_f32::A r37 = join_lanes<R_sum_f32, 32>(join_vector<R_sum_f32>(a37));
+  const R_sum_f32::A r41 = join_lanes<R_sum_f32, 32>(join_vector<R_sum_f32>(a41));
+  const R_sum_f32::A r45 = join_lanes<R_sum_f32, 32>(join_vector<R_sum_f32>(a45));
+  const R_sum_f32::A r49 = join_lanes<R_sum_f32, 32>(join_vector<R_sum_f32>(a49));
   const float v37 = (float)r37;
   const float v41 = (float)r41;
   const float v45 = (float)r45;

@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm(const __grid_consta
       a5[q] = R_sum_f32::join(a5[q], (float)v2);
     }
   }
-  const R_sum_f32::A r5 = join_lanes<R_sum_f32, 32>(join_four<R_sum_f32>(a5));
+  const R_sum_f32::A r5 = join_lanes<R_sum_f32, 32>(join_vector<R_sum_f32>(a5));
   const float v5 = (float)r5;
   const float v6 = op_mul_f32(v5, v0);
   R_sum_f32::A a9[4];
@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm(const __grid_consta
       a9[q] = R_sum_f32::join(a9[q], (float)v8);
     }
   }
-  const R_sum_f32::A r9 = join_lanes<R_sum_f32, 32>(join_four<R_sum_f32>(a9));
+  const R_sum_f32::A r9 = join_lanes<R_sum_f32, 32>(join_vector<R_sum_f32>(a9));
   const float v9 = (float)r9;
   const float v10 = op_mul_f32(v9, v0);
   const float v11 = op_add_f32(v10, v1);

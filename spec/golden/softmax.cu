@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(512, MIN_BLOCKS) softmax(const __gr
       a1[q] = R_amax_f32::join(a1[q], (float)v0);
     }
   }
-  const R_amax_f32::A r1 = join_block<R_amax_f32, 512>(join_four<R_amax_f32>(a1), h1);
+  const R_amax_f32::A r1 = join_block<R_amax_f32, 512>(join_vector<R_amax_f32>(a1), h1);
   const float v1 = (float)r1;
   float k3[16];
   R_sum_f32::A a4[4];
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(512, MIN_BLOCKS) softmax(const __gr
       a4[q] = R_sum_f32::join(a4[q], (float)v3);
     }
   }
-  const R_sum_f32::A r4 = join_block<R_sum_f32, 512>(join_four<R_sum_f32>(a4), h4);
+  const R_sum_f32::A r4 = join_block<R_sum_f32, 512>(join_vector<R_sum_f32>(a4), h4);
   const float v4 = (float)r4;
 #pragma unroll
   for (int j = 0; j < 4; j++) {

@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(512) sum_all(const __grid_constant_
     }
   }
   {
-    const R_sum_f32::A r1 = join_block<R_sum_f32, 512>(join_four<R_sum_f32>(a1), h1);
+    const R_sum_f32::A r1 = join_block<R_sum_f32, 512>(join_vector<R_sum_f32>(a1), h1);
     if (lane == 0) *slot<R_sum_f32::A>(w[7], (row * 1 + 0) * w[4] + chunk) = r1;
   }
   if (!arrive_last((unsigned *)w[8] + row, (unsigned)w[4])) return;

@@ -87,7 +87,7 @@ static void put_body(text_writer *w, const char *name) {
 flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out) {
   text_form f;
   fl_text body;
-  text_writer w = { &f, &body, NULL, NULL, NULL };
+  text_writer w = { .f = &f, .out = &body };
   if (k->ninstr > FL_MAX_INSTR || k->noperand > FL_MAX_OPERANDS) return FLAME_NOT_SUPPORTED;
   fl_text_form(k, multi, &f);
   if (!supported(&f)) return FLAME_NOT_SUPPORTED;

@@ -103,6 +103,17 @@ static int inputs_of(const fl_instr *i) {
     } \
   } while (0)
 
+/* Is v costly at each element, and does it read such a value of an earlier sweep? */
+static void note_costs(text_form *f, int v) {
+  const fl_instr *i = &f->k->instr[v];
+  if (f->vary[v] != V_ELEMENT) return;
+  f->costly[v] = i->code == FL_I_OP && fl_text_weight(i->op) >= 8;
+  EACH_INPUT(i, x, {
+    f->costly[v] |= f->costly[x];
+    f->few |= f->costly[x] && f->round[x] < f->round[v];
+  });
+}
+
 static void value_facts(text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   int vary = V_CONST, round = 0, kept = 0;
@@ -125,6 +136,7 @@ static void value_facts(text_form *f, int v) {
   }
   f->vary[v] = (uint8_t)vary;
   f->round[v] = (uint8_t)round;
+  note_costs(f, v);
   if (round > f->rounds) f->rounds = round;
 }
 
@@ -303,6 +315,23 @@ static void note_quads(text_form *f) {
   }
 }
 
+/* Rows of two chunks, in several sweeps of which a later one reads what is costly: a block of twice
+** as many threads, each with half of a lane's vectors, which changes no order (join_vector joins
+** what two lanes join then). Not if elements have 2 bytes: then memory is not what such a row waits
+** for. */
+static void plan_few(text_form *f) {
+  const fl_kernel *k = f->k;
+  f->few = f->few && f->cls == C_CHUNKS && !f->split && !f->multi &&
+           chunks_of(k->n, ROW_CHUNK) == 2;
+  for (int o = 0; o < k->noperand; o++) if (f->quad[o]) f->few = 0;
+  for (int v = 0; v < k->ninstr; v++)
+    if (k->instr[v].code == FL_I_LOAD && f->vary[v] == V_ELEMENT &&
+        fl_dtype_size(k->instr[v].dtype) < 4) f->few = 0;
+  if (!f->few) return;
+  f->lanes = FEW_THREADS;
+  f->vector = FEW_VECTOR;
+}
+
 void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
   memset(f, 0, sizeof *f);
   f->k = k;
@@ -320,10 +349,12 @@ void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
   if (f->cls == C_MAP) plan_map(f);
   if (f->cls == C_COL) plan_columns(f);
   if (k->kind != FL_K_ROW) return;
+  f->vector = ROW_VECTOR;
   f->lanes = row_lanes(k);
   f->steps = row_steps(k, f->lanes);
   f->full = k->n > 0 && !in_chunks(k) && k->n % ((int64_t)f->lanes * ROW_VECTOR) == 0;
   f->split = splits(f);
+  plan_few(f);
 }
 
 /* ---- key ---------------------------------------------------------------------------------- */
@@ -355,7 +386,7 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
   put(out, k->nkept | k->nred << 4, 1);
   put(out, f.cls | f.wide << 4 | f.runs << 5, 1);
   put(out, f.lanes, 2);
-  put(out, f.steps | f.full << 8, 2);
+  put(out, f.steps | f.full << 8 | f.few << 9, 2);
   put(out, k->ninstr, 2);
   put(out, k->noperand, 2);
   put(out, k->nstore, 2);
@@ -399,7 +430,7 @@ static void geometry(const text_form *f, fl_text_geometry *g) {
   else if (f->cls == C_BLOCK) grid = k->rows;
   else if (f->cls == C_CHUNKS) {
     grid = f->split ? k->rows * m : k->rows;
-    g->scratch = k->rows * f->nred * m * SLOT_BYTES;
+    g->scratch = f->few ? 0 : k->rows * f->nred * m * SLOT_BYTES;
     g->counters = f->split ? k->rows : 0;
   } else {
     const int64_t tiles = col_tiles(k);
@@ -456,7 +487,7 @@ static int vectors_fit(const text_form *f, int o, int64_t start, int vector) {
 }
 
 static int vector_flag(const text_form *f, const int64_t *word) {
-  const int vector = f->cls == C_MAP ? f->vector : ROW_VECTOR;
+  const int vector = f->cls == C_COL ? ROW_VECTOR : f->vector;
   if (f->inner >= 0 && !(f->cls == C_MAP && f->flat) && f->k->size[f->inner] % vector) return 0;
   for (int o = 0; o < f->k->noperand; o++) {
     if (f->memory[o] && !f->kept[o] && f->in[o] == 1 &&

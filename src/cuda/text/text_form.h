@@ -23,20 +23,23 @@ typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
 enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_COUNTER, W_FIRST };
 enum { F_VECTOR = 1 };
 enum { MAP_THREADS = 256, ROW_VECTOR = 4, ROW_CHUNK = 32768, CHUNK_THREADS = 512,
+       FEW_THREADS = 1024, FEW_VECTOR = 2,
        HELD_BYTES = 640, COL_LANES = 16, COL_WIDTH = 64, COL_THREADS = 256, SLOT_BYTES = 16 };
 
 typedef struct text_form {
   const fl_kernel *k;
   uint8_t cls, ndim, flat, wide, multi;
   int8_t inner;                             /* innermost dim, -1: none */
-  int vector, unroll;    /* MAP: elements of a vector, vectors in flight; COL: columns per thread */
+  int vector, unroll; /* MAP, ROW: elements of a vector; MAP: vectors in flight; COL: columns of a
+                         thread */
   int runs;                             /* MAP: a separate path for what rows share is worthwhile */
-  int lanes, steps, persist;                /* ROW: T; vectors per lane; rows stay in registers */
+  int lanes, steps, persist;  /* ROW: threads of a row; vectors of each; rows stay in registers */
   int threads;                              /* ROW, COL: threads per block, once planned */
   int blocks;                          /* blocks that a multiprocessor should hold; 0: any number */
   /* ROW: the length is a multiple of the lanes' elements, so no guard is needed */
   int full;
   int split;                                /* C_CHUNKS: one block per chunk; else per row */
+  int few;            /* C_CHUNKS: two chunks, and a sweep reads a costly value of an earlier one */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
   uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (the map of an IOTA does not) */
@@ -45,6 +48,7 @@ typedef struct text_form {
   uint8_t vary[FL_MAX_INSTR];
   uint8_t round[FL_MAX_INSTR];              /* number of reductions in a chain below the value */
   uint8_t used[FL_MAX_INSTR];               /* another value is computed from it */
+  uint8_t costly[FL_MAX_INSTR];             /* at each element, it or what it is made of is */
   int rounds;                               /* of reductions */
   int nred; uint16_t red[FL_MAX_INSTR];     /* the REDUCE instructions */
   uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */
@@ -66,6 +70,7 @@ typedef struct text_writer {
   const uint8_t *cached;        /* values held in registers as k<v>[…], or NULL */
   const char *slot;             /* index of the current pack, "[u]" or "[j]" */
   const char *plus;             /* text added to the innermost coordinate, or NULL */
+  int hits;                     /* fl_text_target has been written for those of fl_text_hit */
 } text_writer;
 const char *fl_text_ctype(int reg);
 const char *fl_text_suffix(int reg);
@@ -80,6 +85,13 @@ int fl_text_reduce_reg(const fl_instr *i);     /* type it accumulates in */
 void fl_text_reducer(text_writer *w, int v);
 void fl_text_reduce_input(text_writer *w, int v, const char *position);
 void fl_text_reduce_result(text_writer *w, int v, const char *joined);
+/* Does v compare an element's own position in the row with one that the row has? fl_text_target
+** writes "t<v> = …;", how far the latter is from the lane's first element after 'base': then each
+** element is one comparison with a constant. */
+int fl_text_hit(const text_form *f, int v);
+void fl_text_target(text_writer *w, int v);
+/* Is it a value that is rounded to its half type when it is stored? */
+int fl_text_rounds_late(const text_form *f, int v);
 /* Writes the values of 'need' with vary in [low, high], in order; reductions are omitted. */
 void fl_text_values(text_writer *w, const uint8_t *need, int low, int high);
 /* Does instruction v read a pack: is it a LOAD, or a GATHER with one position for the vector? */

@@ -78,7 +78,7 @@ static void try_keep(row_writer *r, sweep *s, sweep *next, int v, int least) {
   r->cached[v] = 1;
   fl_row_need(r, &after);
   s->keep[v] = work - work_of(r, &after) >= least &&
-               f->steps * ROW_VECTOR * (size + fl_row_loads(f, after.need)) <= limit;
+               f->steps * f->vector * (size + fl_row_loads(f, after.need)) <= limit;
   if (s->keep[v]) *next = after;
   else r->cached[v] = 0;
 }
@@ -131,7 +131,7 @@ int fl_row_size(const text_form *f, int v) {
   return fl_dtype_reg(f->k->instr[v].dtype) % 2 ? 4 : 8;
 }
 
-int fl_row_room(const text_form *f) { return f->lanes * f->steps * ROW_VECTOR; }
+int fl_row_room(const text_form *f) { return f->lanes * f->steps * f->vector; }
 
 /* Bytes of a block's shared memory (48 KB) for held values, in addition to a launch's words and
 ** what reductions use. */
@@ -231,13 +231,13 @@ void fl_text_row_plan(text_writer *w) {
   text_form *f = w->f;
   row_writer r;
   uint8_t late[FL_MAX_INSTR] = { 0 };
-  const int weight = fl_text_kernel_weight(f), elements = f->steps * ROW_VECTOR;
+  const int weight = fl_text_kernel_weight(f), elements = f->steps * f->vector;
   f->persist = f->cls != C_CHUNKS;
   f->threads = f->lanes > 32 ? f->lanes : 256;
   fl_row_begin(&r, w);
   fl_row_late_loads(&r, r.all, late);
   const int threads = f->threads, row = fl_row_loads(f, r.early) * elements;
-  const int bytes = row + fl_row_loads(f, late) * fl_row_late_batch(f) * ROW_VECTOR;
+  const int bytes = row + fl_row_loads(f, late) * fl_row_late_batch(f) * f->vector;
   if (row > (f->lanes == 1024 ? 128 : 256)) f->persist = 0;
   if (f->steps > 1 && elements * (f->rounds + 1) * weight > 8000) f->persist = 0;
   if (!f->persist) {

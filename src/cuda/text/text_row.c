@@ -8,7 +8,7 @@
 ** values that are expensive to compute and that later sweeps start from are held in shared memory
 ** (h<v> of each row; each lane reads what it wrote), and fewer rows are in a block. The results of
 ** chunks are put in scratch: if there is one sweep, a block does a chunk and the last block of the
-** row combines them; otherwise one block does all chunks of a row in turn.
+** row combines them; otherwise one block does all chunks of a row in turn (of few, in registers).
 **
 ** Names: row, lane, n; e element index of a vector's first element, j the vector of the lane;
 ** a<v> the four accumulators of reduction v, r<v> its join; h<v> its shared memory, or that of a
@@ -31,6 +31,10 @@ static const char *held_type(const text_form *f, int v) {
   return fl_row_size(f, v) == 4 ? "s4" : "s8";
 }
 
+static const char *index_type(const text_form *f) {
+  return f->cls == C_CHUNKS && !f->few ? "long long" : "int";
+}
+
 /* "h7[threadIdx.x / 32] + e" */
 static void put_held_place(const row_writer *r, int v) {
   const text_form *f = r->w->f;
@@ -42,7 +46,7 @@ static void put_room(const row_writer *r, int v) {
   const text_form *f = r->w->f;
   if (f->persist)
     fl_text_printf(r->w->out, "%s k%d[%d];\n",
-                   fl_text_ctype(fl_dtype_reg(f->k->instr[v].dtype)), v, f->steps * ROW_VECTOR);
+                   fl_text_ctype(fl_dtype_reg(f->k->instr[v].dtype)), v, f->steps * f->vector);
   else
     fl_text_printf(r->w->out, "__shared__ __align__(16) %s h%d[%d][%d];\n", held_type(f, v), v,
                    f->lanes > 32 ? 1 : f->threads / f->lanes, fl_row_room(f));
@@ -52,13 +56,20 @@ static void put_room(const row_writer *r, int v) {
 
 static void put_row_load(text_writer *w, int v, int vector) {
   const int o = fl_row_instr(w, v)->arg, whole = vector && w->f->in[o] == 1;
-  if (whole) fl_text_printf(w->out, "l%d[j] = load<4>(p%d + ", v, o);
-  else if (vector) fl_text_printf(w->out, "for (int q = 0; q < 4; q++) l%d[j].put(q, p%d[", v, o);
+  if (whole) fl_text_printf(w->out, "l%d[j] = load<%d>(p%d + ", v, w->f->vector, o);
+  else if (vector)
+    fl_text_printf(w->out, "for (int q = 0; q < %d; q++) l%d[j].put(q, p%d[", w->f->vector, v, o);
   else fl_text_printf(w->out, "l%d[j].put(q, p%d[", v, o);
   w->plus = vector && !whole ? "q" : NULL;
   fl_text_offset(w, o);
   w->plus = NULL;
   fl_text_puts(w->out, whole ? ");\n" : "]);\n");
+}
+
+/* Begins the loop over a vector's elements, of those in the row unless 'all' are wanted. */
+static void put_elements(text_writer *w, int all) {
+  fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < %d; q++) %s{\n", w->f->vector,
+                 all ? "" : "if (e + q < n) ");
 }
 
 /* count 0: the batch of late loads from jb on. */
@@ -68,9 +79,8 @@ static void put_vector_head(row_writer *r, int count) {
   else
     fl_text_printf(w->out, "#pragma unroll\nfor (int j = jb; j < jb + %d; j++) {\n",
                    fl_row_late_batch(w->f));
-  if (w->f->cls == C_CHUNKS)
-    fl_text_printf(w->out, "const long long e = base + (j * %d + lane) * 4;\n", w->f->lanes);
-  else fl_text_printf(w->out, "const int e = base + (j * %d + lane) * 4;\n", w->f->lanes);
+  fl_text_printf(w->out, "const %s e = base + (j * %d + lane) * %d;\n", index_type(w->f),
+                 w->f->lanes, w->f->vector);
 }
 
 /* Loads all vectors in one way or all in the other, by one branch: a choice for each vector would
@@ -87,8 +97,7 @@ static void put_loads(row_writer *r, const uint8_t *need, int count) {
     if (need[v] && fl_text_packed(f, v)) put_row_load(w, v, 1);
   fl_text_puts(w->out, "}\n}\n} else {\n");
   put_vector_head(r, count);
-  fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) %s{\n",
-                 f->full ? "" : "if (e + q < n) ");
+  put_elements(w, f->full);
   fl_text_coords(w, f->k->nkept, f->ndim, "e + q");
   for (int v = 0; v < f->k->ninstr; v++)
     if (need[v] && fl_text_packed(f, v)) put_row_load(w, v, 0);
@@ -119,20 +128,38 @@ static int has_quads(const text_form *f) {
   return 0;
 }
 
+/* A vector is stored when it is computed. Those of few are stored together: one branch chooses
+** between vectors and elements, where predicated stores of each vector take time even if they do
+** nothing; longer vectors would take too many registers. */
+static const char *stored_at(const text_form *f) { return f->few ? "[j]" : ""; }
+
+static void put_room_to_store(row_writer *r, int count) {
+  const text_form *f = r->w->f;
+  for (int t = 0; t < f->k->nstore; t++) {
+    if (fl_row_store_level(f, t) != 1) continue;
+    fl_text_printf(r->w->out, "pack<%s, %d> o%d",
+                   fl_text_storage(f->k->operand[f->k->store[t].operand].dtype), f->vector, t);
+    fl_text_printf(r->w->out, f->few ? "[%d] = {};\n" : " = {};\n", count);
+  }
+}
+
 static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   const int quads = has_quads(f);                 /* then one reduced dim */
   if (needs_coords(f, s->need, before))
     fl_text_coords(w, f->k->nkept, f->ndim, quads ? "e" : "e + q");
+  w->hits = 1;
   w->slot = "[j]";
   w->plus = quads ? "q" : NULL;
   w->cached = before;
   fl_text_values(w, s->need, V_UNIFORM, V_ELEMENT);
   w->slot = w->plus = NULL;
   w->cached = NULL;
+  w->hits = 0;
   for (int v = 0; v < f->k->ninstr; v++) {
-    if (s->keep[v] && f->persist) fl_text_printf(w->out, "k%d[j * 4 + q] = v%d;\n", v, v);
+    if (s->keep[v] && f->persist)
+      fl_text_printf(w->out, "k%d[j * %d + q] = v%d;\n", v, f->vector, v);
     else if (s->keep[v])
       fl_text_printf(w->out, "n%d.put(q, out_%s(v%d));\n", v,
                      fl_text_suffix(fl_dtype_reg(fl_row_instr(w, v)->dtype)), v);
@@ -145,39 +172,46 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   }
   for (int t = 0; s->stores && t < f->k->nstore; t++) {
     if (fl_row_store_level(f, t) != 1) continue;
-    fl_text_printf(w->out, "o%d.put(q, ", t);
+    if (fl_text_rounds_late(f, f->k->store[t].value)) {
+      fl_text_printf(w->out, "y%d[q] = v%d;\n", t, f->k->store[t].value);
+      continue;
+    }
+    fl_text_printf(w->out, "o%d%s.put(q, ", t, stored_at(f));
     fl_text_out(w, f->k->store[t].operand, f->k->store[t].value);
     fl_text_puts(w->out, ");\n");
   }
 }
 
-static void put_full_stores(row_writer *r) {
+/* One vector of store t in the row, or its elements one by one. */
+static void put_full_store(text_writer *w, int t, int whole) {
+  const text_form *f = w->f;
+  const int o = f->k->store[t].operand, unit = whole && f->in[o] == 1;
+  if (unit) fl_text_printf(w->out, "store(p%d + ", o);
+  else if (whole) fl_text_printf(w->out, "for (int q = 0; q < %d; q++) p%d[", f->vector, o);
+  else fl_text_printf(w->out, "p%d[", o);
+  w->plus = whole && !unit ? "q" : NULL;
+  fl_text_offset(w, o);
+  w->plus = NULL;
+  if (unit) fl_text_printf(w->out, ", o%d%s);\n", t, stored_at(f));
+  else fl_text_printf(w->out, "] = o%d%s.get(q);\n", t, stored_at(f));
+}
+
+/* Of the vector j, or of all 'count'. */
+static void put_full_stores(row_writer *r, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
-  fl_text_printf(w->out, "if (vector%s) {\n%s{\n", f->cls == C_GROUP ? " && on" : "",
-                 f->full ? "" : "if (e < n) ");
-  fl_text_coords(w, f->k->nkept, f->ndim, "e");
-  for (int t = 0; t < f->k->nstore; t++) {
-    const int o = f->k->store[t].operand, whole = f->in[o] == 1;
-    if (fl_row_store_level(f, t) != 1) continue;
-    if (whole) fl_text_printf(w->out, "store(p%d + ", o);
-    else fl_text_printf(w->out, "for (int q = 0; q < 4; q++) p%d[", o);
-    w->plus = whole ? NULL : "q";
-    fl_text_offset(w, o);
-    w->plus = NULL;
-    if (whole) fl_text_printf(w->out, ", o%d);\n", t);
-    else fl_text_printf(w->out, "] = o%d.get(q);\n", t);
+  for (int whole = 1; whole >= 0; whole--) {
+    fl_text_printf(w->out, whole ? "if (vector%s) {\n" : "} else %s{\n",
+                   f->cls != C_GROUP ? "" : whole ? " && on" : "if (on) ");
+    if (f->few) put_vector_head(r, count);
+    if (whole) fl_text_puts(w->out, f->full ? "{\n" : "if (e < n) {\n");
+    else put_elements(w, f->full);
+    fl_text_coords(w, f->k->nkept, f->ndim, whole ? "e" : "e + q");
+    for (int t = 0; t < f->k->nstore; t++)
+      if (fl_row_store_level(f, t) == 1) put_full_store(w, t, whole);
+    fl_text_puts(w->out, f->few ? "}\n}\n" : "}\n");
   }
-  fl_text_printf(w->out, "}\n} else%s {\n#pragma unroll\nfor (int q = 0; q < 4; q++) %s{\n",
-                 f->cls == C_GROUP ? " if (on)" : "", f->full ? "" : "if (e + q < n) ");
-  fl_text_coords(w, f->k->nkept, f->ndim, "e + q");
-  for (int t = 0; t < f->k->nstore; t++) {
-    if (fl_row_store_level(f, t) != 1) continue;
-    fl_text_printf(w->out, "p%d[", f->k->store[t].operand);
-    fl_text_offset(w, f->k->store[t].operand);
-    fl_text_printf(w->out, "] = o%d.get(q);\n", t);
-  }
-  fl_text_puts(w->out, "}\n}\n");
+  fl_text_puts(w->out, "}\n");
 }
 
 /* Held values: loads those that this sweep reads, and makes room for those that it writes. */
@@ -185,9 +219,9 @@ static void put_held(row_writer *r, const sweep *s, const uint8_t *before) {
   const text_form *f = r->w->f;
   for (int v = 0; v < f->k->ninstr && !f->persist; v++) {
     const char *type = held_type(f, v);
-    if (s->keep[v]) fl_text_printf(r->w->out, "pack<%s, 4> n%d = {};\n", type, v);
+    if (s->keep[v]) fl_text_printf(r->w->out, "pack<%s, %d> n%d = {};\n", type, f->vector, v);
     if (!s->need[v] || !before[v]) continue;
-    fl_text_printf(r->w->out, "const pack<%s, 4> k%d = load<4>(", type, v);
+    fl_text_printf(r->w->out, "const pack<%s, %d> k%d = load<%d>(", type, f->vector, v, f->vector);
     put_held_place(r, v);
     fl_text_puts(r->w->out, ");\n");
   }
@@ -202,23 +236,38 @@ static void put_holding(row_writer *r, const sweep *s) {
   }
 }
 
+/* Values that are rounded two by two: room for a vector of them, or its packs. */
+static void put_rounding(text_writer *w, int done) {
+  const text_form *f = w->f;
+  for (int t = 0; t < f->k->nstore; t++) {
+    const int v = f->k->store[t].value;
+    if (fl_row_store_level(f, t) != 1 || !fl_text_rounds_late(f, v)) continue;
+    if (done)
+      fl_text_printf(w->out, "o%d%s = outs_%s(y%d);\n", t, stored_at(f),
+                     fl_dtype_name(f->k->operand[f->k->store[t].operand].dtype), t);
+    else fl_text_printf(w->out, "float y%d[%d] = {};\n", t, f->vector);
+  }
+}
+
 static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
+  const int stores = s->stores && fl_row_has_full_stores(f);
+  if (stores && f->few) put_room_to_store(r, count);
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (s->need[v] && !before[v] && fl_text_hit(f, v)) fl_text_target(w, v);
   put_vector_head(r, count);
   put_held(r, s, before);
-  for (int t = 0; s->stores && t < f->k->nstore; t++) {
-    if (fl_row_store_level(f, t) == 1)
-      fl_text_printf(w->out, "pack<%s, 4> o%d = {};\n",
-                     fl_text_storage(f->k->operand[f->k->store[t].operand].dtype), t);
-  }
-  fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) %s{\n",
-                 f->full || harmless(f, s->need) ? "" : "if (e + q < n) ");
+  if (stores && !f->few) put_room_to_store(r, count);
+  if (stores) put_rounding(w, 0);
+  put_elements(w, f->full || harmless(f, s->need));
   put_element(r, s, before);
   fl_text_puts(w->out, "}\n");
+  if (stores) put_rounding(w, 1);
   put_holding(r, s);
-  if (s->stores && fl_row_has_full_stores(f)) put_full_stores(r);
+  if (stores && !f->few) put_full_stores(r, count);
   fl_text_puts(w->out, "}\n");
+  if (stores && f->few) put_full_stores(r, count);
 }
 
 /* ---- sweeps ---------------------------------------------------------------------------------- */
@@ -228,8 +277,8 @@ static void put_accumulators(row_writer *r, int round) {
   for (int v = 0; round >= 0 && v < w->f->k->ninstr; v++) {
     if (!fl_row_in_round(r, v, round)) continue;
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A a%d[4];\n#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v,
-                   v);
+    fl_text_printf(w->out, "::A a%d[%d];\n#pragma unroll\nfor (int q = 0; q < %d; q++) a%d[q] = ",
+                   v, w->f->vector, w->f->vector, v);
     fl_text_reducer(w, v);
     fl_text_puts(w->out, "::start();\n");
   }
@@ -242,7 +291,7 @@ static void put_join(row_writer *r, int v) {
   fl_text_reducer(w, v);
   fl_text_printf(w->out, "::A r%d = join_%s<", v, w->f->lanes > 32 ? "block" : "lanes");
   fl_text_reducer(w, v);
-  fl_text_printf(w->out, ", %d>(join_four<", w->f->lanes);
+  fl_text_printf(w->out, ", %d>(join_vector<", w->f->lanes);
   fl_text_reducer(w, v);
   fl_text_printf(w->out, w->f->lanes > 32 ? ">(a%d), h%d);\n" : ">(a%d));\n", v, v);
 }
@@ -298,7 +347,7 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
     return;
   }
   if (f->persist) {
-    fl_text_packs(w, late, ROW_VECTOR, count);
+    fl_text_packs(w, late, f->vector, count);
     fl_text_printf(w->out, "#pragma unroll\nfor (int jb = 0; jb < %d; jb += %d) {\n", f->steps,
                    fl_row_late_batch(f));
     put_loads(r, late, 0);
@@ -307,8 +356,8 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
     return;
   }
   fl_text_printf(w->out, "#pragma unroll 1\nfor (int base = 0; base < n; base += %d) {\n",
-                 r->batch * f->lanes * ROW_VECTOR);
-  fl_text_packs(w, late, ROW_VECTOR, count);
+                 r->batch * f->lanes * f->vector);
+  fl_text_packs(w, late, f->vector, count);
   put_loads(r, late, r->batch);
   put_compute(r, s, before, r->batch);
   fl_text_puts(w->out, "}\n");
@@ -316,28 +365,28 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
 
 /* 'batch' vectors per lane at a time, without guards while all of them are in the chunk; then one
 ** at a time. */
-static void put_chunk_run(row_writer *r, const sweep *s, int batch, int whole) {
+static void put_chunk_run(row_writer *r, const sweep *s, int batch) {
   text_writer *w = r->w;
-  const int step = batch * w->f->lanes * ROW_VECTOR;
+  const int step = batch * w->f->lanes * w->f->vector;
   char count[16];
   snprintf(count, sizeof count, "%d", batch);
   fl_text_puts(w->out, "#pragma unroll 1\n");
-  if (whole) fl_text_printf(w->out, "for (; base + %d <= to; base += %d) {\n", step, step);
+  if (batch > 1) fl_text_printf(w->out, "for (; base + %d <= to; base += %d) {\n", step, step);
   else fl_text_printf(w->out, "for (; base < to; base += %d) {\n", step);
-  w->f->full = (uint8_t)whole;
-  fl_text_packs(w, s->need, ROW_VECTOR, count);
+  w->f->full = batch > 1;
+  fl_text_packs(w, s->need, w->f->vector, count);
   put_loads(r, s->need, batch);
   put_compute(r, s, r->cached, batch);
   w->f->full = 0;
   fl_text_puts(w->out, "}\n");
+  if (batch > 1) put_chunk_run(r, s, 1);
 }
 
 /* One chunk; accumulators are declared outside. */
 static void put_chunk_sweep(row_writer *r, const sweep *s) {
-  fl_text_printf(r->w->out, "long long base = chunk * %d, to = base + %d;\nif (to > n) to = n;\n",
-                 ROW_CHUNK, ROW_CHUNK);
-  if (r->batch > 1) put_chunk_run(r, s, r->batch, 1);
-  put_chunk_run(r, s, 1, 0);
+  fl_text_printf(r->w->out, "%s base = chunk * %d, to = base + %d;\nif (to > n) to = n;\n",
+                 index_type(r->w->f), ROW_CHUNK, ROW_CHUNK);
+  put_chunk_run(r, s, r->batch);
 }
 
 static void put_slots(row_writer *r, int v, const char *tail) {
@@ -368,16 +417,49 @@ static void put_combine(row_writer *r, int round) {
     if (!fl_row_in_round(r, v, round)) continue;
     fl_text_puts(w->out, "const ");
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A r%d = join_slots<", v);
+    fl_text_printf(w->out, "::A r%d = join_%s<", v, w->f->few ? "two" : "slots");
     fl_text_reducer(w, v);
     fl_text_printf(w->out, ", %d>(", w->f->lanes);
+    if (w->f->few) {
+      fl_text_printf(w->out, "b%d, h%d);\n", v, v);
+      continue;
+    }
     put_slots(r, v, "");
     fl_text_printf(w->out, ", w[%d], h%d);\n", W_CHUNKS, v);
   }
 }
 
+/* Two chunks: a lane's part of each waits in a register until both are joined. */
+static void put_two(row_writer *r, const sweep *s) {
+  text_writer *w = r->w;
+  const text_form *f = w->f;
+  for (int v = 0; v < f->k->ninstr; v++) {
+    if (!fl_row_in_round(r, v, s->round)) continue;
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, "::A b%d[2];\n", v);
+  }
+  fl_text_puts(w->out, "#pragma unroll 1\nfor (int chunk = 0; chunk < 2; chunk++) {\n");
+  put_accumulators(r, s->round);
+  put_chunk_sweep(r, s);
+  for (int v = 0; v < f->k->ninstr; v++) {
+    if (!fl_row_in_round(r, v, s->round)) continue;
+    for (int i = 0; i < 2; i++) {
+      fl_text_printf(w->out, i ? "else b%d[%d] = join_vector<" : "if (chunk == 0) b%d[%d] = "
+                     "join_vector<", v, i);
+      fl_text_reducer(w, v);
+      fl_text_printf(w->out, ">(a%d);\n", v);
+    }
+  }
+  fl_text_puts(w->out, "}\n");
+  if (s->round >= 0) put_combine(r, s->round);
+}
+
 static void put_long_sweep(row_writer *r, const sweep *s) {
   text_writer *w = r->w;
+  if (w->f->few) {
+    put_two(r, s);
+    return;
+  }
   fl_text_printf(w->out, "for (long long chunk = 0; chunk < w[%d]; chunk++) {\n", W_CHUNKS);
   put_accumulators(r, s->round);
   put_chunk_sweep(r, s);
@@ -439,13 +521,13 @@ static void put_head(row_writer *r) {
                    "chunk = block %% w[%d];\n", W_CHUNKS, W_CHUNKS);
   } else fl_text_puts(w->out, "const int lane = threadIdx.x;\nconst long long row = block;\n");
   fl_text_printf(w->out, "const %s n = w[%d];\nconst bool vector = w[%d] & %d;\n",
-                 f->cls == C_CHUNKS ? "long long" : "int", W_N, W_FLAGS, F_VECTOR);
+                 index_type(f), W_N, W_FLAGS, F_VECTOR);
   fl_text_coords(w, 0, f->k->nkept, "row");
   for (int v = 0; f->lanes > 32 && v < f->k->ninstr; v++) {
     if (f->k->instr[v].code != FL_I_REDUCE) continue;
     fl_text_puts(w->out, "__shared__ ");
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A h%d[%d];\n", v, f->lanes / 32);
+    fl_text_printf(w->out, "::A h%d[%d];\n", v, f->lanes / 32 * (f->few ? 2 : 1));
   }
 }
 
@@ -463,7 +545,7 @@ static void put_row(row_writer *r) {
   char count[16];
   snprintf(count, sizeof count, "%d", f->steps);
   fl_text_puts(w->out, "const int base = 0;\n");
-  fl_text_packs(w, r->early, ROW_VECTOR, count);
+  fl_text_packs(w, r->early, f->vector, count);
   put_loads(r, r->early, f->steps);
 }
 
@@ -471,9 +553,10 @@ void fl_text_row(text_writer *w) {
   const text_form *f = w->f;
   row_writer r;
   fl_row_begin(&r, w);
-  r.batch = f->persist ? f->steps : f->cls == C_CHUNKS ? 4 : fl_row_late_batch(f);
+  r.batch = f->persist ? f->steps : fl_row_late_batch(f);
+  if (f->cls == C_CHUNKS) r.batch = f->few ? 8 : 4;
   if (!f->persist && (fl_row_loads(f, r.all) > 16 ||
-                      r.batch * ROW_VECTOR * fl_text_kernel_weight(f) > 2000)) r.batch = 1;
+                      r.batch * f->vector * fl_text_kernel_weight(f) > 2000)) r.batch = 1;
   fl_text_pointers(w);
   put_head(&r);
   fl_text_values(w, r.all, V_CONST, V_CONST);

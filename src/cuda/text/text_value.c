@@ -7,6 +7,7 @@
 */
 #include "cuda/text/text_form.h"
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *fl_text_ctype(int reg) {
@@ -131,7 +132,7 @@ static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16
 
 /* Is it a value of a half type that is only stored? Then the store rounds it, two in one
 ** instruction. */
-static int rounds_at_store(const text_form *f, int v) {
+int fl_text_rounds_late(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   return is_half(i->dtype) && !f->used[v] && (i->code == FL_I_OP || i->code == FL_I_CAST);
 }
@@ -141,7 +142,8 @@ static int rounds_at_store(const text_form *f, int v) {
 static int is_rounded(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   return (i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_LOAD ||
-          i->code == FL_I_GATHER || i->code == FL_I_REDUCE) && !rounds_at_store(f, v);
+          i->code == FL_I_GATHER || i->code == FL_I_REDUCE) &&
+         !fl_text_rounds_late(f, v);
 }
 
 void fl_text_out(text_writer *w, int o, int v) {
@@ -232,7 +234,7 @@ static void op_value(text_writer *w, int v) {
   }
   const int n = o->nin;
   assert(n <= 3);
-  const int plain = o->kind == FL_KIND_TEST || rounds_at_store(w->f, v);
+  const int plain = o->kind == FL_KIND_TEST || fl_text_rounds_late(w->f, v);
   const int closed = plain ? 0 : open_round(w, i->dtype);
   fl_text_printf(w->out, "op_%s_%s(", o->name, fl_text_suffix(fl_dtype_reg(i->from)));
   for (int a = 0; a < n; a++) fl_text_printf(w->out, a ? ", v%d" : "v%d", in[a]);
@@ -248,7 +250,7 @@ static void round_value(text_writer *w, const fl_instr *i) {
 static void cast_value(text_writer *w, int v) {
   const fl_instr *i = &w->f->k->instr[v];
   if (i->from == i->dtype) round_value(w, i);
-  else if (rounds_at_store(w->f, v)) fl_text_printf(w->out, "(float)v%d", i->a);
+  else if (fl_text_rounds_late(w->f, v)) fl_text_printf(w->out, "(float)v%d", i->a);
   else if (is_half(i->dtype))
     fl_text_printf(w->out, "round_%s((float)v%d)", fl_dtype_name(i->dtype), i->a);
   else fl_text_printf(w->out, "fl_cast_%s_%s(v%d)", fl_text_suffix(fl_dtype_reg(i->from)),
@@ -310,18 +312,41 @@ static void iota_value(text_writer *w, int o) {
   if (quad) fl_text_puts(w->out, ") & ~3ll | (q & 3))");
 }
 
+int fl_text_hit(const text_form *f, int v) {
+  const fl_instr *i = &f->k->instr[v], *x = &f->k->instr[i->a], *at = &f->k->instr[x->a];
+  return i->code == FL_I_OP && i->op == FL_OP_eq && i->from == FLAME_I32 && f->k->nred == 1 &&
+         f->vary[i->b] <= V_KEPT && x->code == FL_I_CAST && at->code == FL_I_IOTA &&
+         f->in[at->arg] == 1 && !f->quad[at->arg];
+}
+
+void fl_text_target(text_writer *w, int v) {
+  const fl_instr *i = &w->f->k->instr[v];
+  char first[40];
+  snprintf(first, sizeof first, "base + lane * %d", w->f->vector);
+  fl_text_printf(w->out, "int32_t t%d;\n{\n", v);
+  fl_text_coords(w, w->f->k->nkept, w->f->ndim, first);
+  fl_text_printf(w->out, "t%d = (int32_t)((uint32_t)v%d - (uint32_t)(", v, i->b);
+  iota_value(w, w->f->k->instr[w->f->k->instr[i->a].a].arg);
+  fl_text_puts(w->out, "));\n}\n");
+}
+
 void fl_text_value(text_writer *w, int v) {
   const text_form *f = w->f;
   const fl_instr *i = &f->k->instr[v];
   fl_text_printf(w->out, "const %s v%d = ", fl_text_ctype(fl_dtype_reg(i->dtype)), v);
-  if (w->cached && w->cached[v] && f->persist) fl_text_printf(w->out, "k%d[j * 4 + q]", v);
+  if (w->cached && w->cached[v] && f->persist)
+    fl_text_printf(w->out, "k%d[j * %d + q]", v, f->vector);
   else if (w->cached && w->cached[v])
     fl_text_printf(w->out, "in_%s(k%d.get(q))", fl_text_suffix(fl_dtype_reg(i->dtype)), v);
   else switch (i->code) {
     case FL_I_LOAD: case FL_I_GATHER: memory_value(w, v); break;
     case FL_I_IOTA: iota_value(w, i->arg); break;
     case FL_I_SCALAR: scalar_value(w, i, f->scalar[v]); break;
-    case FL_I_OP: op_value(w, v); break;
+    case FL_I_OP:
+      if (w->hits && fl_text_hit(f, v))
+        fl_text_printf(w->out, "t%d == j * %d + q", v, f->lanes * f->vector);
+      else op_value(w, v);
+      break;
     case FL_I_CAST: cast_value(w, v); break;
     case FL_I_INDEX:
       fl_text_printf(w->out, "position(v%d, v%d, %d, %d, w[%d], w[%d], v%d)", i->a, i->b,
