@@ -111,10 +111,11 @@ fl_wire *fl_mpi_open(const fl_launch *l, char *why, size_t bytes);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* gpu: seconds in which a GPU ran collectives; bare: those in which it did nothing else, since it
-** needed a result. */
+/* sent: bytes of arrays that this rank sent, on a GPU those that it sends if each rank sends
+** straight to each. gpu: seconds in which a GPU ran collectives; bare: those in which it did
+** nothing else, since it needed a result. */
 typedef struct fl_group_stats {
-  int64_t calls, bytes;
+  int64_t calls, bytes, sent;
   double wait, busy, gpu, bare;
 } fl_group_stats;
 
