@@ -2,11 +2,12 @@
 --- read of the loss in each step, on the default device (with "turns" or several ranks on a GPU if
 --- there is one). Run from the root of the repository:
 ---   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small" | "turns"
----     [BUCKET ["wide"]]]]]]
+---     [BUCKET ["wide" | "shard"]]]]]]
 --- small: 2 layers of 32 and T = 16, for a specification. Under torchrun, mpirun or srun each rank
---- has a batch of this size and its own GPU; wide: gradients are sent as f32. turns: for each line
---- "BATCH STEPS" of the standard input it measures the steps and prints a line with the
---- milliseconds of a step (bench/scaling.py).
+--- has a batch of this size and its own GPU; wide: gradients are sent as f32; shard: a rank
+--- keeps the optimiser's state of its part of each parameter. turns: for each line "BATCH STEPS" of
+--- the standard input it measures the steps and prints a line with the milliseconds of a step
+--- (bench/scaling.py).
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local distributed = require "flame.distributed"
@@ -20,7 +21,7 @@ local net = dofile "bench/gpt.lua" { vocabulary = V, width = small and 32 or 768
 for _, p in ipairs(net:parameters()) do if p.ndim == 2 then nn.init.normal(p, 0, 0.02) end end
 flame.eval(table.unpack(net:parameters()))      -- now, since the first step needs more memory
 net = distributed.data_parallel(net, { bucket = math.tointeger(tonumber(arg[5] or 25e6)),
-  half = arg[6] ~= "wide" })
+  half = arg[6] ~= "wide", shard = arg[6] == "shard" })
 local opt = optim.AdamW(net:parameters(), { lr = 1e-4 })
 
 local function stepper(B)

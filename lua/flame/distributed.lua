@@ -50,13 +50,13 @@ end)
 put(distributed, "distributed.is_initialized() -> bool",
   function() return internal.group_here() ~= nil end)
 
---- So far: calls, bytes of their arrays, seconds of the host in them, and seconds of these that
---- this rank waited for others; gpu: seconds that the GPU was at them, and overlapped: those of
---- them in which it did other work as well; over: what arrays of GPUs go over, nil: there were
---- none yet.
+--- So far: calls, bytes of their arrays, sent: bytes of arrays that this rank sent, where each
+--- sends straight to each; seconds of the host in them, and seconds of these that this rank waited
+--- for others; gpu: seconds that the GPU was at them, and overlapped: those of them in which it did
+--- other work as well; over: what arrays of GPUs go over, nil: there were none yet.
 put(distributed, "distributed.stats() -> table", function()
-  local calls, bytes, seconds, waited, gpu, bare, over = internal.group_stats()
-  return { calls = calls, bytes = bytes, seconds = seconds, waited = waited, gpu = gpu,
+  local calls, bytes, sent, seconds, waited, gpu, bare, over = internal.group_stats()
+  return { calls = calls, bytes = bytes, sent = sent, seconds = seconds, waited = waited, gpu = gpu,
     overlapped = gpu - bare, over = over }
 end)
 
@@ -218,7 +218,7 @@ end)
 reduce_scatter = differentiable("reduce_scatter", function(x, how, tracked)
   local reduce, by = reduce_of(x, how)
   local y = record { op = how.op, what = REDUCE_SCATTER, x = x, tracked = tracked, note = how.note,
-    reduce = reduce, shape = rows_of(x, x:size(1) // distributed.size()) }
+    reduce = reduce, joins = how.joins, shape = rows_of(x, x:size(1) // distributed.size()) }
   return by and y / by or y
 end, function(g, how, x, y)
   local whole = all_gather(g, { op = how.op })
@@ -259,7 +259,8 @@ put(distributed, "distributed.reduce_scatter(x: T, reduce: " .. REDUCE .. ", siz
   end)
 
 all_to_all = differentiable("all_to_all", function(x, how, tracked)
-  return record { op = how.op, what = ALL_TO_ALL, x = x, tracked = tracked, shape = x.shape }
+  return record { op = how.op, what = ALL_TO_ALL, x = x, tracked = tracked, joins = how.joins,
+    shape = x.shape }
 end, function(g, how) return all_to_all(g, how) end)
 
 --- Part r of the first axis of every rank's x, on rank r, joined in the order of ranks.
@@ -343,7 +344,8 @@ local function hash_of(text)
 end
 
 local shared = { fail = fail, put = put, here = here, agree = agree, hash_of = hash_of,
-  all_reduce = all_reduce, all_gather = all_gather, broadcast = broadcast }
+  all_reduce = all_reduce, all_gather = all_gather, broadcast = broadcast,
+  reduce_scatter = reduce_scatter, all_to_all = all_to_all }
 require "flame.distributed.parallel"(distributed, shared)
 require "flame.distributed.sharded"(distributed, shared)
 

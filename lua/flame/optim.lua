@@ -10,6 +10,7 @@ local flame = require "flame"
 local internal = flame.internal
 local func = require "flame.autograd.func"
 local objects = require "flame.base.objects"
+local parts = require "flame.autograd.parts"
 local recording = require "flame.base.recording"
 local slips = require "flame.tools.slips"
 
@@ -140,13 +141,15 @@ local function new(class, params, values)
 end
 
 --- Makes the class of a rule from its declaration, in which OPTIONS stands for the options of all
---- rules. update(group, p, g, state) records one step of one parameter; check(opt) checks a new
---- optimiser. Returns the class; class.step may be replaced.
-local function make_class(text, update, check)
+--- rules. update(group, p, g, state) records one step of one parameter, or of a part of it, flat;
+--- check(opt) checks a new optimiser. whole: the update needs whole parameters; the text says what
+--- else to do. Returns the class; class.step may be replaced.
+local function make_class(text, update, check, whole)
   text = text:gsub("OPTIONS", "*, maximize = false, " .. PLAIN):gsub("PLAIN", "*, " .. PLAIN)
   local name = text:match("%.(%w+)%(")
-  local class = setmetatable({ what = name, update = update, names = {}, options = {},
-    in_groups = { params = true, initial_lr = true }, of_groups = {} }, { __index = Optimizer })
+  local class = setmetatable({ what = name, update = update, whole = whole, names = {},
+    options = {}, in_groups = { params = true, initial_lr = true }, of_groups = {} },
+    { __index = Optimizer })
   local read = reader(class, text)
   class.read = internal.declare(text, "", read)
   class.of_groups.__index, class.of_groups.__newindex = objects.closed(name .. ": a group",
@@ -231,18 +234,24 @@ local function follow(self)
   for p, state in pairs(self.state) do self.state[p] = state_for(p, state) end
 end
 
+--- Returns what has changed, and a list of the parameters of which parts have.
 local function update_all(self)
-  local changed, mine, added = {}, self.seen.number, false
+  local changed, shared_out, mine, added = {}, {}, self.seen.number, false
   follow(self)
   for _, group in ipairs(self.groups) do
     for _, p in ipairs(group.params) do
-      local g = p.grad
+      local x, g, part = parts.take(p)
       if g then
         local state = state_of(self, p)
+        if part then
+          parts.settle(part, state)
+          shared_out[#shared_out + 1] = p
+        end
         state.step = state.step + 1
         added = internal.gradient_used(g, mine) or added
-        self.update(group, p, rawget(group, "maximize") and -g or g, state)
-        changed[#changed + 1] = p
+        self.update(group, x, rawget(group, "maximize") and -g or g, state)
+        if part then parts.use_up(part) end
+        changed[#changed + 1] = x
         for _, value in pairs(state) do
           if type(value) == "userdata" then
             internal.hold(value)                       -- scopes do not close it
@@ -254,7 +263,7 @@ local function update_all(self)
   end
   if added then slips.added() end
   slips.empty(self, #changed > 0)
-  return changed
+  return changed, shared_out
 end
 
 -- A step's hundreds of intermediate handles are closed at its end rather than left to the
@@ -291,6 +300,14 @@ local function before_change(...)
 end
 
 local function before_step(self)
+  for _, group in ipairs(getmetatable(self).whole and self.groups or {}) do
+    for _, p in ipairs(group.params) do
+      if parts.of[p] then
+        fail("%s: a step needs whole gradients, and data_parallel shares them out\1: %s", self.what,
+          getmetatable(self).whole)
+      end
+    end
+  end
   if not rawget(internal, "rehearsal") then return end
   before_change(self, self.state, table.unpack(self.groups))
   for _, state in pairs(self.state) do
@@ -308,8 +325,9 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   pin()
   before_step(self)
   self.steps = self.steps + 1
-  local changed = flame.no_grad(update_in_scope, self)
+  local changed, shared_out = flame.no_grad(update_in_scope, self)
   if #changed > 0 then flame.eval(table.unpack(changed)) end
+  flame.no_grad(parts.spread, shared_out)
   local after = rawget(internal, "after_step")                   -- set by flame-lua --watch
   if after then after() end
   return loss
@@ -336,7 +354,7 @@ put(Optimizer, "Optimizer:state_dict() -> table", function(self)
     for j, p in ipairs(group.params) do
       i = i + 1
       kept.params[j] = i
-      out.state[i] = self.state[p] and copy_of(self.state[p])
+      out.state[i] = self.state[p] and copy_of(parts.whole(p, self.state[p]))
     end
     out.param_groups[k] = kept
   end
@@ -484,21 +502,31 @@ make_class([[optim.Lion(params: T|T[]|table[], lr = 1e-4, betas = {0.9, 0.99}, w
 
 local function list_of(params) return flame.is_tensor(params) and { params } or params end
 
+--- |g1|^p + |g2|^p + … , for p = inf the largest magnitude.
+local function power_sum(g, p)
+  if p == 2 then return (g * g):sum() end
+  if p < math.huge then return (g:abs() ^ p):sum() end
+  if g:numel() == 0 then return flame.zeros({}, { dtype = g.dtype, device = g.device }) end
+  return g:abs():max()
+end
+
+local function joined(total, one, p)
+  if not total or not one then return total or one end
+  return p == math.huge and total:maximum(one) or total + one
+end
+
 --- The p-norm of all gradients together, for p = inf the largest magnitude; nil if there are none.
 local function joint_norm(params, p)
-  local total
+  local of_parts, of_all
   for _, x in ipairs(params) do
-    local g = x.grad
-    if g then
-      local part
-      if p == 2 then part = (g * g):sum()
-      elseif p == math.huge then part = g:abs():max()
-      else part = (g:abs() ^ p):sum() end
-      if not total then total = part
-      elseif p == math.huge then total = total:maximum(part)
-      else total = total + part end
-    end
+    local g = parts.gradient("clip_grad_norm", x)
+    if g and parts.of[x] then of_parts = joined(of_parts, power_sum(g, p), p)
+    elseif g then of_all = joined(of_all, power_sum(g, p), p) end
   end
+  if of_parts then
+    of_parts = parts.total("clip_grad_norm", params, of_parts, p == math.huge and "max" or "sum")
+  end
+  local total = joined(of_parts, of_all, p)
   if not total or p == math.huge then return total end
   return p == 2 and total:sqrt() or total ^ (1 / p)
 end
@@ -528,7 +556,8 @@ put(optim, [[optim.clip_grad_norm(parameters: T|T[], max_norm: num|T, norm_type 
     end
     local scale = (max_norm / (norm + 1e-6)):minimum(1)
     for _, p in ipairs(params) do
-      if p.grad then rescale(p.grad, p.grad * scale) end
+      local g = parts.gradient("clip_grad_norm", p)
+      if g then rescale(g, g * scale) end
     end
     return norm
   end)
@@ -541,7 +570,8 @@ put(optim, "optim.clip_grad_value(parameters: T|T[], clip_value: num, *, foreach
   params = list_of(params)
   flame.no_grad(function()
     for _, p in ipairs(params) do
-      if p.grad then rescale(p.grad, p.grad:clamp(-c, c)) end
+      local g = parts.gradient("clip_grad_value", p)
+      if g then rescale(g, g:clamp(-c, c)) end
     end
   end)
 end)

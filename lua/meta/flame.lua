@@ -4501,6 +4501,7 @@ function distributed.broadcast(x, from) end
 ---@field reduce? "mean"|"sum"  "mean"
 ---@field ordered? boolean  false
 ---@field half? boolean  true
+---@field shard? boolean  false
 
 --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
 --- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
@@ -4510,7 +4511,9 @@ function distributed.broadcast(x, from) end
 --- two: n / 2 times the bytes, and n times the memory of the gradients. half: gradients that
 --- are cast from a half dtype are sent in it, where the sum has the same bits: with two GPUs,
 --- and ordered. That asks of ranks that their backwards are alike; with find_unused, where they
---- need not be, it does nothing.
+--- need not be, it does nothing. shard: .grad stays nil, and each rank has the sum for its part
+--- of each parameter alone, which an optimiser steps, with state of that size; then all ranks
+--- get all values. With it ordered costs no more bytes.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
 ---@return flame.Module
@@ -4594,10 +4597,10 @@ function distributed.shard_state(opt) end
 ---@return integer
 function distributed.size() end
 
---- So far: calls, bytes of their arrays, seconds of the host in them, and seconds of these that
---- this rank waited for others; gpu: seconds that the GPU was at them, and overlapped: those of
---- them in which it did other work as well; over: what arrays of GPUs go over, nil: there were
---- none yet.
+--- So far: calls, bytes of their arrays, sent: bytes of arrays that this rank sent, where each
+--- sends straight to each; seconds of the host in them, and seconds of these that this rank waited
+--- for others; gpu: seconds that the GPU was at them, and overlapped: those of them in which it did
+--- other work as well; over: what arrays of GPUs go over, nil: there were none yet.
 ---@return table
 function distributed.stats() end
 

@@ -36,7 +36,7 @@ local function command(count, o)
     program:find("^/") and program or "$TOP/" .. program)
   if o.by ~= "tcp" then
     -- ob1 is the right one on a single host: without this others are tried first
-    return ([[OMPI_MCA_pml=ob1 OMPI_MCA_odls_base_sigkill_timeout=%d timeout -k 5 100 mpirun --allow-run-as-root ]]
+    return ([[OMPI_MCA_pml=ob1 OMPI_MCA_odls_base_sigkill_timeout=%d timeout -k 5 %d mpirun --allow-run-as-root ]]
       .. [[--oversubscribe -n %d sh -c 'echo $$ >$((OMPI_COMM_WORLD_RANK + 1)).pid; exec %s ]]
       .. [[>$((OMPI_COMM_WORLD_RANK + 1)).out 2>&1' >mpirun.out 2>&1 </dev/null]]):format(
       o.grace or 0, LIMIT, count, run)

@@ -96,6 +96,12 @@ void fl_group_break(fl_group *g, const char *why, const char *word) {
   if (g->gpu.abort) g->gpu.abort(g->gpu.state);
 }
 
+void fl_group_interrupted(fl_group *g) {
+  char word[48];
+  snprintf(word, sizeof word, "rank %d was interrupted", g->launch.rank + 1);
+  fl_group_break(g, "interrupted", word);
+}
+
 /* All ranks report that they are done; a rank that calls something else sees this and raises. */
 static int all_end(fl_group *g) {
   char fault[FL_CALL_FAULT] = "";
@@ -139,7 +145,7 @@ void fl_group_end(flame_context *c, flame_status e) {
 /* Recorded effects still run, unless the script was interrupted. */
 static void run_effects(flame_context *c) {
   const fl_error before = c->err;
-  if (c->cut) fl_group_break(c->group, "interrupted", "a rank was interrupted");
+  if (c->cut) fl_group_interrupted(c->group);
   else if (c->effect && !c->dead && !c->group->broken[0]) c->up->evaluate_all(c);
   c->err = before;
 }
@@ -180,6 +186,12 @@ int64_t fl_group_room(const fl_call *k) {
          (what == FL_COLLECT_ALL_REDUCE ? part_size(k->numel, n) : k->numel);
 }
 
+/* Posts bytes of an array to another rank. */
+static void give(const job *b, int to, int channel, const char *p, int64_t bytes) {
+  b->turn.g->stats.sent += bytes;
+  fl_group_send(b->turn.g, to, channel, p, bytes);
+}
+
 /* Computes into 'sum' part 'me' of the arrays of all ranks, combined in the order of ranks. */
 static int reduce_part(job *b, int64_t numel, char *sum) {
   fl_group *g = b->turn.g;
@@ -188,7 +200,7 @@ static int reduce_part(job *b, int64_t numel, char *sum) {
   for (int r = 0; r < b->n; r++) {
     if (r == b->me) continue;
     const int64_t from = part(b, numel, r), to = part(b, numel, r + 1);
-    fl_group_send(g, r, FL_WIRE_DATA, b->in + from * b->size, (to - from) * b->size);
+    give(b, r, FL_WIRE_DATA, b->in + from * b->size, (to - from) * b->size);
     fl_group_receive(g, r, FL_WIRE_DATA, room, count * b->size);
     room += count * b->size;
   }
@@ -211,7 +223,7 @@ static int gather_parts(job *b, int64_t numel) {
   for (int r = 0; r < b->n; r++) {
     if (r == b->me) continue;
     const int64_t from = part(b, numel, r), to = part(b, numel, r + 1);
-    fl_group_send(g, r, FL_WIRE_DATA, b->out + mine * b->size, (end - mine) * b->size);
+    give(b, r, FL_WIRE_DATA, b->out + mine * b->size, (end - mine) * b->size);
     fl_group_receive(g, r, FL_WIRE_DATA, b->out + from * b->size, (to - from) * b->size);
   }
   return fl_group_wait(&b->turn);
@@ -233,7 +245,7 @@ static int broadcast(job *b) {
   const int from = (int)b->k->p[FL_COLLECT_PEER];
   const int64_t bytes = b->k->numel * b->size;
   for (int r = 0; r < b->n && from == b->me; r++)
-    if (r != b->me) fl_group_send(g, r, FL_WIRE_DATA, b->in, bytes);
+    if (r != b->me) give(b, r, FL_WIRE_DATA, b->in, bytes);
   if (from != b->me) fl_group_receive(g, from, FL_WIRE_DATA, b->out, bytes);
   else if (bytes) memcpy(b->out, b->in, (size_t)bytes);
   return fl_group_wait(&b->turn);
@@ -244,7 +256,7 @@ static int all_to_all(job *b) {
   const int64_t bytes = b->k->numel / b->n * b->size;
   for (int r = 0; r < b->n; r++) {
     if (r == b->me) continue;
-    fl_group_send(g, r, FL_WIRE_DATA, b->in + r * bytes, bytes);
+    give(b, r, FL_WIRE_DATA, b->in + r * bytes, bytes);
     fl_group_receive(g, r, FL_WIRE_DATA, b->out + r * bytes, bytes);
   }
   if (bytes) memcpy(b->out + b->me * bytes, b->in + b->me * bytes, (size_t)bytes);
@@ -255,7 +267,7 @@ static int pair(job *b) {
   fl_group *g = b->turn.g;
   const int peer = (int)b->k->p[FL_COLLECT_PEER];
   if (b->k->p[FL_COLLECT_WHAT] == FL_COLLECT_SEND)
-    fl_group_send(g, peer, FL_WIRE_PAIRED, b->in, b->k->in_numel[0] * b->size);
+    give(b, peer, FL_WIRE_PAIRED, b->in, b->k->in_numel[0] * b->size);
   else fl_group_receive(g, peer, FL_WIRE_PAIRED, b->out, b->k->numel * b->size);
   return fl_group_wait(&b->turn);
 }

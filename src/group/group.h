@@ -111,10 +111,11 @@ fl_wire *fl_mpi_open(const fl_launch *l, char *why, size_t bytes);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* gpu: seconds in which a GPU ran collectives; bare: those in which it did nothing else, since it
-** needed a result. */
+/* sent: bytes of arrays that this rank sent, on a GPU those that it sends if each rank sends
+** straight to each. gpu: seconds in which a GPU ran collectives; bare: those in which it did
+** nothing else, since it needed a result. */
 typedef struct fl_group_stats {
-  int64_t calls, bytes;
+  int64_t calls, bytes, sent;
   double wait, busy, gpu, bare;
 } fl_group_stats;
 
@@ -190,6 +191,8 @@ void fl_group_begin(flame_context *c, const struct fl_plan *p);
 void fl_group_end(flame_context *c, flame_status e);
 /* Breaks the group for the reason 'why'; the other ranks are told 'word' (NULL: they know). */
 void fl_group_break(fl_group *g, const char *why, const char *word);
+/* The same, since this rank was interrupted. */
+void fl_group_interrupted(fl_group *g);
 
 /* For a handler of SIGTERM. 1: a collective of c is waiting, and will raise. Async-signal-safe. */
 int fl_group_terminate(flame_context *c);

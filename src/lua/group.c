@@ -30,15 +30,16 @@ static int group_here(lua_State *L) {
   return b->c != NULL && b->c->group != NULL ? push_group(L, b->c->group) : 0;
 }
 
-/* -> collectives, bytes of their arrays, seconds in them, seconds of these spent waiting, seconds
-** of the GPU, those of them in which it did nothing else, what arrays of GPUs are sent by, or
-** nil */
+/* -> collectives, bytes of their arrays, bytes sent, seconds in them, seconds of these spent
+** waiting, seconds of the GPU, those of them in which it did nothing else, what arrays of GPUs are
+** sent by, or nil */
 static int group_stats(lua_State *L) {
   const fl_lua *b = self_of(L);
   static const fl_group_stats none;
   const fl_group_stats *s = b->c != NULL && b->c->group != NULL ? &b->c->group->stats : &none;
   lua_pushinteger(L, s->calls);
   lua_pushinteger(L, s->bytes);
+  lua_pushinteger(L, s->sent);
   lua_pushnumber(L, s->busy);
   lua_pushnumber(L, s->wait);
   lua_pushnumber(L, s->gpu);
@@ -46,7 +47,7 @@ static int group_stats(lua_State *L) {
   if (b->c != NULL && b->c->group != NULL && b->c->group->over[0])
     lua_pushstring(L, b->c->group->over);
   else lua_pushnil(L);
-  return 7;
+  return 8;
 }
 
 /* -> why arrays of GPUs go through the host, once; afterwards nothing */

@@ -3,6 +3,7 @@ local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local autocast = require "flame.base.autocast"
+local parts = require "flame.autograd.parts"
 local recording = require "flame.base.recording"
 local fail, def = arguments.fail, arguments.def
 local is_tensor = flame.is_tensor
@@ -153,6 +154,7 @@ function func.zero_grad(op, list, set_to_none)
   for _, p in ipairs(list) do
     if set_to_none ~= false then p.grad = nil
     elseif p.grad then p.grad:zero_() end
+    parts.clear(p, set_to_none)
   end
 end
 

@@ -70,19 +70,18 @@ return function(distributed, shared)
       local gathers = job.ordered or distributed.size() == 2 and g.device ~= "cpu"
       local half = job.half and gathers and internal.narrowed(p.grad)
       letters[k] = { p = p, x = half or g, gathered = half or job.ordered,
-        bytes = (half or g):nbytes() }
+        bytes = (half or g):nbytes(), dtype = g.dtype, device = g.device }
     end
     return letters
   end
 
-  --- Lists of letters of one dtype of gradients and device, each of so many bytes or a single one.
+  --- Lists of letters of one dtype and device, each of so many bytes or a single one.
   local function buckets_of(letters, limit)
     local buckets, last = {}, nil
     for _, letter in ipairs(letters) do
-      local g = letter.p.grad
-      if not last or last.dtype ~= g.dtype or last.device ~= g.device
+      if not last or last.dtype ~= letter.dtype or last.device ~= letter.device
         or last.bytes + letter.bytes > limit then
-        last = { dtype = g.dtype, device = g.device, bytes = 0 }
+        last = { dtype = letter.dtype, device = letter.device, bytes = 0 }
         buckets[#buckets + 1] = last
       end
       last[#last + 1], last.bytes = letter, last.bytes + letter.bytes
@@ -90,14 +89,19 @@ return function(distributed, shared)
     return buckets
   end
 
-  --- The sum in the order of ranks, as all_reduce computes it on the CPU: all ranks' arrays are
-  --- gathered.
-  local function sum_in_order(x, dtype, how)
-    local all = shared.all_gather(x:reshape(1, table.unpack(x.shape)), how)
+  --- The sum of the ranks' arrays all[1], …, in their order, as all_reduce computes it on the CPU.
+  local function add_up(all, dtype, how)
     local total = all[1]:to(dtype)
     for k = 2, distributed.size() do total = total + all[k] end
     return how.reduce == "mean" and total / distributed.size() or total
   end
+
+  local function sum_in_order(x, dtype, how)
+    return add_up(shared.all_gather(x:reshape(1, table.unpack(x.shape)), how), dtype, how)
+  end
+
+  shared.buckets_of, shared.add_up = buckets_of, add_up
+  require "flame.distributed.scattered"(distributed, shared)
 
   --- Gradients on a GPU stay in place: one collective each, which the device does in one call.
   local function reduce_each(job, bucket)
@@ -128,9 +132,9 @@ return function(distributed, shared)
   local function bring_together(job, net)
     local list = due(job, net)
     for p in pairs(job.seen) do job.seen[p] = nil end
-    for _, bucket in ipairs(buckets_of(letters_of(job, list), job.bucket)) do
-      reduce(job, bucket)
-    end
+    local _ <close> = job.group and flame.scope() or nil
+    local each = job.group and shared.scatter or reduce
+    for _, bucket in ipairs(buckets_of(letters_of(job, list), job.bucket)) do each(job, bucket) end
   end
 
   local function after_backward()
@@ -146,9 +150,10 @@ return function(distributed, shared)
 
   -- ---- beginning --------------------------------------------------------------------------------
 
-  --- Sets parameters and buffers of all ranks to those of rank 1; they must have the same names.
-  local function equalise(net)
-    local names, list = {}, {}
+  --- Sets parameters and buffers of all ranks to those of rank 1; they must have the same names,
+  --- and one option shard.
+  local function equalise(net, shard)
+    local names, list = { shard and "shard" or nil }, {}
     for _, pairs_of in ipairs { net.named_parameters, net.named_buffers } do
       for name, x in pairs_of(net) do
         names[#names + 1], list[#list + 1] = name, x
@@ -168,18 +173,22 @@ return function(distributed, shared)
   --- two: n / 2 times the bytes, and n times the memory of the gradients. half: gradients that
   --- are cast from a half dtype are sent in it, where the sum has the same bits: with two GPUs,
   --- and ordered. That asks of ranks that their backwards are alike; with find_unused, where they
-  --- need not be, it does nothing.
+  --- need not be, it does nothing. shard: .grad stays nil, and each rank has the sum for its part
+  --- of each parameter alone, which an optimiser steps, with state of that size; then all ranks
+  --- get all values. With it ordered costs no more bytes.
   put(distributed, [[distributed.data_parallel(net: Module, *, bucket: int = 25000000,
-    find_unused = false, reduce: "mean"|"sum" = "mean", ordered = false, half = true) -> Module]],
-    function(net, bucket, find_unused, how, ordered, half)
+    find_unused = false, reduce: "mean"|"sum" = "mean", ordered = false, half = true,
+    shard = false) -> Module]],
+    function(net, bucket, find_unused, how, ordered, half, shard)
       local _, size = shared.here("data_parallel")
       if bucket < 1 then fail("data_parallel", "bucket is %d, need bytes", bucket) end
       if jobs[net] then fail("data_parallel", "the network is trained so already") end
       if size == 1 then return net end
-      flame.no_grad(equalise, net)
+      flame.no_grad(equalise, net, shard)
       local job = { bucket = bucket, find_unused = find_unused, reduce = how,
         ordered = ordered, half = half and not find_unused,
         seen = setmetatable({}, { __mode = "k" }) }
+      if shard then shared.share_out(job, net) end
       count = count + 1
       networks[count], jobs[net] = net, job
       internal.after_backward(after_backward)

@@ -2,6 +2,7 @@
 -- and makes their steps; then all get the new values from the rank that made them. Given the table
 -- of flame.distributed, adds to it.
 local flame = require "flame"
+local parts = require "flame.autograd.parts"
 
 return function(distributed, shared)
   local fail, put = shared.fail, shared.put
@@ -91,6 +92,12 @@ return function(distributed, shared)
       fail("shard_state", "LBFGS makes one step of all parameters, which can not be shared out")
     end
     if size == 1 then return opt end
+    for _, p in ipairs(parameters_of(opt)) do
+      if parts.of[p] then
+        fail("shard_state", "data_parallel shares the parameters out, and so their state\1: leave"
+          .. " this, or the option shard of data_parallel")
+      end
+    end
     local job = { rank = rank, owner = share_out(parameters_of(opt), size), step = opt.step }
     for p in pairs(opt.state) do if job.owner[p] ~= rank then opt.state[p] = nil end end
     jobs[opt] = job

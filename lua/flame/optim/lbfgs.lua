@@ -13,7 +13,7 @@ return function(_, shared)
     max_eval?: int, tolerance_grad = 1e-7, tolerance_change = 1e-9, history_size: int = 100,
     line_search_fn?: "strong_wolfe", PLAIN) -> Optimizer]], function() end, function(self)
     if #self.groups ~= 1 then fail("LBFGS: one group of parameters, got %d", #self.groups) end
-  end)
+  end, "leave out its option shard")
 
   -- All gradients in one vector; a parameter without one counts as 0.
   local function flat_gradient(params)

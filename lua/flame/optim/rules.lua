@@ -155,5 +155,5 @@ return function(_, shared)
       p:copy_(
         p * (1 - group.lr * group.weight_decay) - orthogonal(group,
           update):to(p.dtype) * (group.lr * ratio))
-    end, check_matrices)
+    end, check_matrices, "leave out its option shard, and give the optimiser to shard_state")
 end

@@ -2,6 +2,7 @@
 -- flame.optim, adds to it.
 local flame = require "flame"
 local objects = require "flame.base.objects"
+local parts = require "flame.autograd.parts"
 local recording = require "flame.base.recording"
 
 return function(optim, shared)
@@ -43,19 +44,24 @@ return function(optim, shared)
     return out
   end)
 
+  --- The gradients, and the parameters that have one.
   local function each_gradient(opt)
-    local list = {}
+    local list, params = {}, {}
     for _, group in ipairs(opt.groups) do
-      for _, p in ipairs(group.params) do if p.grad then list[#list + 1] = p.grad end end
+      for _, p in ipairs(group.params) do
+        local g = parts.gradient("GradScaler", p)
+        if g then list[#list + 1], params[#params + 1] = g, p end
+      end
     end
-    return list
+    return list, params
   end
 
-  -- How many gradients hold NaN or Inf: one read for all of them.
-  local function count_bad(gradients)
+  -- How many gradients hold NaN or Inf, in a part that any process has: one read for all of them.
+  local function count_bad(gradients, params)
     local bad = {}
     for i, g in ipairs(gradients) do bad[i] = g:isfinite():all():logical_not():to("cpu") end
-    return #bad == 0 and 0 or flame.stack(bad):sum():item()
+    if #bad == 0 then return 0 end
+    return parts.total("GradScaler", params, flame.stack(bad):sum(), "sum"):item()
   end
 
   --- Saves the state for flame.warmup.
@@ -75,7 +81,7 @@ return function(optim, shared)
     local _ <close> = recording.unpin
     recording.pin()
     flame.no_grad(function()
-      local gradients = each_gradient(opt)
+      local gradients, params = each_gradient(opt)
       for _, g in ipairs(gradients) do
         if g.dtype == "f16" then
           fail("GradScaler: a gradient is f16\1: keep parameters in f32, autocast makes the f16 copies")
@@ -83,7 +89,7 @@ return function(optim, shared)
       end
       local inverse = 1 / self.now
       for _, g in ipairs(gradients) do g:mul_(inverse) end
-      self.seen[opt] = { bad = count_bad(gradients) }
+      self.seen[opt] = { bad = count_bad(gradients, params) }
     end)
   end)
   GradScaler.unscale_ = GradScaler.unscale

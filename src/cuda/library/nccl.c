@@ -170,6 +170,19 @@ fl_lane fl_nccl_lane(fl_cuda *s, const fl_call *k) {
 
 /* ---- queueing ---- */
 
+/* Bytes that this rank sends of the arrays of a collective. */
+static int64_t sent(const fl_call *k, int rank) {
+  const int64_t n = k->p[FL_COLLECT_RANKS], size = fl_dtype_size(k->dtype);
+  const int64_t bytes = k->p[FL_COLLECT_ARRAYS] ? k->in_numel[0] * size : 0;
+  switch (k->p[FL_COLLECT_WHAT]) {
+    case FL_COLLECT_ALL_REDUCE: return 2 * (bytes * (n - 1) / n);
+    case FL_COLLECT_ALL_GATHER: return bytes * (n - 1);
+    case FL_COLLECT_BROADCAST: return rank == k->p[FL_COLLECT_PEER] ? bytes * (n - 1) : 0;
+    case FL_COLLECT_SEND: return bytes;
+    default: return bytes * (n - 1) / n;
+  }
+}
+
 static fl_nccl_kept *keep(fl_cuda *s, fl_nccl *q, const fl_call_run *r) {
   fl_nccl_kept *x = FL_PUSH(s->mem, &q->kept);
   if (x) *x = (fl_nccl_kept){ r->call, r->in[0], r->out, (uint32_t)r->scalar[0].i };
@@ -288,6 +301,7 @@ flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane) {
   else if (ok) {
     g->stats.calls++;
     g->stats.bytes += bytes;
+    g->stats.sent += sent(k, g->launch.rank);
     g->unproven = 1;
     q->last = k;
     if (bytes && !keep(s, q, r)) e = FL_FAIL(s->ctx, FLAME_NO_MEMORY, k->what, "no host memory");

@@ -1,0 +1,139 @@
+--- Gradients in parts (data_parallel{shard = true}; ZeRO, stages 1 and 2): each rank gets the sum
+-- for its part of each parameter, an optimiser steps that (autograd/parts.lua), and all ranks
+-- gather the new values: of b bytes each rank sends (n - 1) / n twice, as an all_reduce does.
+--
+-- Each parameter is shared out by itself, flat, in n parts of equal size; what lacks at its end is
+-- zeros while it is sent. So a rank has an n-th of each whatever their sizes are, an optimiser's
+-- groups stay as they are, and on a GPU gradients are sent from where they lie.
+local flame = require "flame"
+local parts = require "flame.autograd.parts"
+
+return function(distributed, shared)
+  local fail = shared.fail
+
+  local function size_of_part(count)
+    return (count + distributed.size() - 1) // distributed.size()
+  end
+
+  --- A flat x with zeros appended, so that there are 'count' elements.
+  local function filled(x, count)
+    local lack = count - x:numel()
+    if lack == 0 then return x end
+    return flame.cat({ x, flame.zeros(lack, { dtype = x.dtype, device = x.device }) }, 1)
+  end
+
+  --- x as rows, one for each rank.
+  local function rows_of(x)
+    local n, each = distributed.size(), size_of_part(x:numel())
+    return filled(x:reshape(-1), n * each):reshape(n, each)
+  end
+
+  -- ---- what the ranks do together ---------------------------------------------------------------
+
+  local function total(op, x, reduce) return shared.all_reduce(x, { op = op, reduce = reduce }) end
+
+  local function whole(part, x)
+    local all = shared.all_gather(filled(x, size_of_part(part.all)), { op = "state_dict" })
+    return all:narrow(1, 1, part.all):reshape(part.shape)
+  end
+
+  local function letters_of(list)
+    local letters = {}
+    for k, p in ipairs(list) do
+      local x = parts.of[p].value
+      x = filled(x, size_of_part(p:numel()))
+      letters[k] = { p = p, x = x, dtype = x.dtype, device = x.device, bytes = x:nbytes() }
+    end
+    return letters
+  end
+
+  --- Gives each parameter of a bucket the values of all ranks' parts.
+  local function gather(bucket)
+    local n, whole_of = distributed.size(), {}
+    if bucket.device ~= "cpu" then
+      for k, letter in ipairs(bucket) do
+        whole_of[k] = shared.all_gather(letter.x, { op = "step", joins = k < #bucket })
+      end
+    else
+      local flat, at = {}, 1
+      for k, letter in ipairs(bucket) do flat[k] = letter.x end
+      local all = shared.all_gather(flame.cat(flat, 1), { op = "step" }):reshape(n, -1)
+      for k, x in ipairs(flat) do
+        whole_of[k], at = all:narrow(2, at, x:numel()):reshape(-1), at + x:numel()
+      end
+    end
+    for k, letter in ipairs(bucket) do
+      local p = letter.p
+      p:copy_(whole_of[k]:narrow(1, 1, p:numel()):reshape(p.shape))
+    end
+  end
+
+  --- The group of a network (autograd/parts.lua) whose new values go by so many bytes.
+  local function group_of(limit)
+    return { total = total, whole = whole, spread = function(list)
+      do
+        local _ <close> = flame.scope()
+        for _, bucket in ipairs(shared.buckets_of(letters_of(list), limit)) do gather(bucket) end
+      end
+      flame.eval(table.unpack(list))
+    end }
+  end
+
+  -- ---- beginning --------------------------------------------------------------------------------
+
+  local function share_out(job, p)
+    local count, rank = p:numel(), distributed.rank()
+    local each = size_of_part(count)
+    local first = math.min((rank - 1) * each, count)
+    parts.of[p] = { shape = p.shape, all = count, count = math.min(each, count - first),
+      first = math.min(first + 1, math.max(count, 1)), group = job.group }
+  end
+
+  --- Shares the parameters of a network out.
+  function shared.share_out(job, net)
+    for _, p in ipairs(net:parameters()) do
+      if parts.of[p] or p.grad then
+        fail("data_parallel", "a parameter of shape (%s) %s", table.concat(p.shape, ", "),
+          p.grad and "has a gradient\1: call zero_grad() first"
+          or "is shared out already, as part of another network")
+      end
+    end
+    job.group = group_of(job.bucket)
+    for _, p in ipairs(net:parameters()) do share_out(job, p) end
+  end
+
+  -- ---- after backward ---------------------------------------------------------------------------
+
+  --- Gradients on a GPU stay in place: one collective each, which the device does in one call.
+  local function reduce_each(job, bucket)
+    local rows = {}
+    for k, letter in ipairs(bucket) do
+      local how = { op = "data_parallel", reduce = job.reduce, joins = k < #bucket }
+      local x = rows_of(letter.x)
+      rows[k] = letter.gathered and shared.add_up(shared.all_to_all(x, how), bucket.dtype, how)
+        or shared.reduce_scatter(x, how):reshape(-1)
+    end
+    return rows
+  end
+
+  local function reduce_flat(job, bucket)
+    local all, rows, at = {}, {}, 1
+    for k, letter in ipairs(bucket) do all[k] = rows_of(letter.x) end
+    local sum = shared.reduce_scatter(#all > 1 and flame.cat(all, 2) or all[1],
+      { op = "data_parallel", reduce = job.reduce }):reshape(-1)
+    for k, x in ipairs(all) do rows[k], at = sum:narrow(1, at, x:size(2)), at + x:size(2) end
+    return rows
+  end
+
+  --- Leaves of the gradients in .grad this rank's parts of their sums.
+  function shared.scatter(job, bucket)
+    local rows = (bucket.device ~= "cpu" or job.ordered) and reduce_each(job, bucket)
+      or reduce_flat(job, bucket)
+    for k, letter in ipairs(bucket) do
+      local p = letter.p
+      p.grad = nil
+      if not parts.of[p] then share_out(job, p) end              -- the network got it later
+      parts.add(p, rows[k]:narrow(1, 1, parts.of[p].count):clone())
+    end
+  end
+end
