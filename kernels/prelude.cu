@@ -137,13 +137,14 @@ FN void report(unsigned long long *record, long long site, int64_t where, int64_
 #pragma unroll 1
   for (int b = 0; b < 8; b++) atomicMin(record + b, at | ((uint64_t)given >> 8 * b & 255));
 }
-/* Checked position: 1-based 'given' on an axis of n to 0-based; see FL_I_INDEX. */
+/* Checked position: 1-based 'given' on an axis of n to 0-based; see FL_I_INDEX. fault: the record
+** of reports; 0: nothing is reported. */
 FN int64_t position(int64_t given, int64_t n, int negative, int ignore, long long fault,
                     long long site, int64_t where) {
   if (ignore && given == -100) return 0;
   const int64_t i = negative && given < 0 ? given + n : (int64_t)((uint64_t)given - 1);
   if (i >= 0 && i < n) return i;
-  report((unsigned long long *)fault, site, where, given);
+  if (fault) report((unsigned long long *)fault, site, where, given);
   return 0;
 }
 

@@ -245,6 +245,9 @@ describe("the page", function()
     local text = read(page)
 
     it(page .. " has Lua that runs and prints what it says", function()
+      if page == "docs/security.md" and os.getenv("FLAME_SANITIZE") == "thread" then
+        return pending "TSan keeps the frames that Lua's errors leave, and has room for 65536"
+      end
       run_page(page, text)
       for _, block in ipairs(blocks_of(text)) do
         if block.kind == "lua" and block.mark == "norun" then

@@ -124,6 +124,15 @@ static int results(lua_State *L, fl_lua *b, plan *p, fl_kprogram *of, fl_krule *
 
 /* ---- k(…) ---- */
 
+/* Where the text is refused before the kernel's parameters, these are not known: raises why. */
+static void need_parameters(lua_State *L, const plan *p, const fl_kernel_box *k) {
+  const fl_kfunc *f = k->k->f;
+  char text[480];
+  if (f->has_body || k->k->binary || f->n_params > 0 || f->refusal == NULL) return;
+  fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, f), text, sizeof text);
+  fl_lua_fail(L, p->l.name, "%s", text);
+}
+
 static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k, int given) {
   if (given == k->taken || (k->p->omit >= 0 && given == k->taken - 1)) return;
   char list[400] = "";
@@ -368,6 +377,7 @@ static int call(lua_State *L, int64_t batch, uint64_t each) {
   begin(L, b, &p, k);
   p.l.batch = batch;
   p.each = each;
+  need_parameters(L, &p, k);
   count_arguments(L, &p, k, given);
   if (k->unread_output >= 0) unread(L, k);
   if (k->lua_shape || k->lua_grid || k->lua_threads) {

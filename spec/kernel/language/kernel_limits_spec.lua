@@ -83,6 +83,14 @@ describe("a list of fixed size in a kernel", function()
     end)
   end
 
+  it("that is full before the parameters are read is told by a call", function()
+    local k = flame.kernel { source = ("#define M(%s) m1\n"):format(list(49, "m@"))
+      .. "__global__ void k(const float *x, float *y) { y[0] = x[0]; }", block = 1, shape = { 1 } }
+    for _, given in ipairs { {}, { flame.ones(1) } } do
+      local e = select(2, pcall(k, table.unpack(given)))
+      assert.truthy(e:find("k: kernel 'k', line 1 (.-): at most 48 parameters of a macro"), e)
+    end
+  end)
   it("has no limit for names of a namespace", function()
     local aliases = list(40, "namespace g@ = cooperative_groups;", "\n")
     assert.is_nil(refusal(aliases .. body("x[0] = g40::this_thread_block().thread_rank();")))

@@ -349,8 +349,10 @@ void fl_text_value(text_writer *w, int v) {
       break;
     case FL_I_CAST: cast_value(w, v); break;
     case FL_I_INDEX:
-      fl_text_printf(w->out, "position(v%d, v%d, %d, %d, w[%d], w[%d], v%d)", i->a, i->b,
-                     i->op & FL_INDEX_NEGATIVE ? 1 : 0, i->op & FL_INDEX_IGNORE ? 1 : 0, W_FAULT,
+      /* a thread without a row repeats the last one, which may be written in place meanwhile */
+      fl_text_printf(w->out, "position(v%d, v%d, %d, %d, %sw[%d]%s, w[%d], v%d)", i->a, i->b,
+                     i->op & FL_INDEX_NEGATIVE ? 1 : 0, i->op & FL_INDEX_IGNORE ? 1 : 0,
+                     f->cls == C_GROUP ? "on ? " : "", W_FAULT, f->cls == C_GROUP ? " : 0" : "",
                      f->site[v], i->c);
       break;
     default: random_value(w, i, f->scalar[v]); break;
