@@ -74,7 +74,7 @@ static int is_covered(const fl_layout *s, int n, fl_node *const *slice, int axis
   return at == s->size[axis];
 }
 
-/* With the axes that the slice left out. */
+/* The cotangent g of a slice, with the axes of size 1 that the slice dropped. */
 static fl_node *with_axes(const fl_node *slice, const fl_layout *s, fl_node *g) {
   return g->shape->rank == s->rank ? g : n_reshape(g, s->rank, slice->attr->size);
 }

@@ -276,8 +276,8 @@ static int make_eye(lua_State *L) {
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
-/* first, first + step, …, last. In an exact range (of integers) the .i of each number is its value;
-** otherwise the .d. */
+/* A range first, first + step, …, last. In an exact range (of integers) the .i of each number is
+** its value; otherwise the .d. */
 typedef struct range { int exact; fl_operand_arg first, last, step; } range;
 
 /* The number at i. */

@@ -153,8 +153,8 @@ local betainc = flame.func {
   end,
 }
 
---- The share of the beta distribution of a and b up to x, y = 1 - x; it follows x, not a and b,
---- which raise in backward.
+--- The probability of the beta distribution of a and b up to x, y = 1 - x. Gradients go to x; with
+--- respect to a and b backward raises.
 local function beta_share(op, a, b, x, y)
   local z = betainc(a:detach():double(), b:detach():double(), x:double(), y:detach():double())
   return func.opaque(op, z:to(x.dtype), a, b)
