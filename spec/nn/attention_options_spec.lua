@@ -41,7 +41,7 @@ local function grouped(w, b, out, heads, kv, options)
   return m
 end
 
---- Result and gradient by x of f for the cotangent g.
+--- The result of f, and its gradient with respect to x for the cotangent g.
 local function both(f, x, g)
   x = x:detach():clone():requires_grad_(true)
   local y = f(x)

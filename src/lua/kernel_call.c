@@ -295,8 +295,8 @@ static void push_list(lua_State *L, int first, int n) {
   }
 }
 
-/* For a gradient by the script: kernel_given(kernel, results, arguments, geometry, n, rule or nil)
-** makes the tracked results. The rule, for a proof, is before the results. */
+/* For a gradient that the script computes: kernel_given(kernel, results, arguments, geometry, n,
+** rule or nil) makes the tracked results. The rule, for a proof, is before the results. */
 static int track_given(lua_State *L, const plan *p, int given, int64_t n, int nout, int proof) {
   const int first = lua_gettop(L) - nout + 1;
   luaL_checkstack(L, 12, p->l.name);

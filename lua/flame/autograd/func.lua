@@ -24,8 +24,8 @@ function Context:save(...)
   end
   self._saved, self._origin = saved, origin
 end
---- After forward: the saved tensors as a list for the graph to keep, so that the context, which
---- only the collector frees, keeps none. results: position by tensor.
+--- Called after forward: moves the saved tensors from the context, which only the collector frees,
+--- to a list that the graph keeps. results: position by tensor.
 local function hand_over(ctx, results)
   local saved, origin, kept, place, which = ctx._saved, ctx._origin, {}, {}, {}
   for i in pairs(origin or {}) do

@@ -1,6 +1,7 @@
---- Functions that distributions need and flame has not: the derivative of a gamma variate by its
--- concentration, the regularised incomplete beta function, inverses of both incomplete functions.
--- All in f64. Given the table that the parts of flame.distributions share, adds to it.
+--- Functions that distributions need and flame has not: the derivative of a gamma variate with
+-- respect to its concentration, the regularised incomplete beta function, inverses of both
+-- incomplete functions. All in f64. Given the table that the parts of flame.distributions share,
+-- adds to it.
 local flame = require "flame"
 local func = require "flame.autograd.func"
 local recording = require "flame.base.recording"

@@ -262,8 +262,9 @@ for _, reverse in ipairs { false, true } do
   }
 end
 
---- Running products. The gradient by x[k] is the product before k times the sum of g[j] x[k + 1] …
---- x[j] over j >= k, which is a recurrence; nothing is divided, so zeros are no exception.
+--- Running products. The gradient with respect to x[k] is the product before k times the sum of
+-- g[j] x[k + 1] … x[j] over j >= k, which is a recurrence; nothing is divided, so zeros are no
+-- exception.
 local products = flame.func {
   name = "cumprod",
   forward = function(ctx, x, d)
@@ -278,8 +279,9 @@ local products = flame.func {
   end,
 }
 
---- The gradient by x[k] is exp(x[k] - y[k]) times the sum of g[j] exp(y[k] - y[j]) over j >= k. y
---- never decreases, so no factor of that recurrence is above 1. Where y is -Inf the weights are 0.
+--- The gradient with respect to x[k] is exp(x[k] - y[k]) times the sum of g[j] exp(y[k] - y[j])
+-- over j >= k. y never decreases, so no factor of that recurrence is above 1. Where y is -Inf the
+-- weights are 0.
 local logs = flame.func {
   name = "logcumsumexp",
   forward = function(ctx, x, d)
