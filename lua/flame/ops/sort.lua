@@ -262,17 +262,22 @@ for _, reverse in ipairs { false, true } do
   }
 end
 
+--- The forward function of a scan, whose backward reads x and the result.
+local function saving(name, kind)
+  return function(ctx, x, d)
+    local y = scanned(name, kind, x, d)
+    ctx.d = d
+    ctx:save(x, y)
+    return y
+  end
+end
+
 --- Running products. The gradient with respect to x[k] is the product before k times the sum of
 -- g[j] x[k + 1] … x[j] over j >= k, which is a recurrence; nothing is divided, so zeros are no
 -- exception.
 local products = flame.func {
   name = "cumprod",
-  forward = function(ctx, x, d)
-    local y = scanned("cumprod", PRODUCT, x, d)
-    ctx.d = d
-    ctx:save(x, y)
-    return y
-  end,
+  forward = saving("cumprod", PRODUCT),
   backward = function(ctx, g)
     local x, y = ctx:saved()
     return last_of(y, ctx.d, 1) * recurrence[true](next_of(x, ctx.d, 0), g, ctx.d)
@@ -284,12 +289,7 @@ local products = flame.func {
 -- weights are 0.
 local logs = flame.func {
   name = "logcumsumexp",
-  forward = function(ctx, x, d)
-    local y = scanned("logcumsumexp", LSE, x, d)
-    ctx.d = d
-    ctx:save(x, y)
-    return y
-  end,
+  forward = saving("logcumsumexp", LSE),
   backward = function(ctx, g)
     local x, y = ctx:saved()
     -- nothing follows the last element: its weight is 0

@@ -156,7 +156,8 @@ static int add(fl_front *p, fl_kturn *t, int32_t var) {
   return !p->failed;
 }
 
-/* Adds all arrays that a turn may reach through other turns; then these are removed. */
+/* Adds to each turn the arrays that it may reach through other turns, and then removes the other
+** turns from it. */
 static void flatten(fl_front *p) {
   int changed = 1;
   while (changed && !p->failed) {
