@@ -2910,6 +2910,8 @@ Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
 ---@field weights? flame.Tensor
 ---@field minlength? integer  0
 
+--- How often each of the ids 1, 2, … occurs in x (i64); with weights the sums of these (f32 for
+--- f32, else f64). It looks at values, so it evaluates.
 ---@param x flame.Tensor
 ---@param weights? flame.Tensor|flame.options.bincount
 ---@param minlength? integer|flame.options.bincount  0
@@ -3885,7 +3887,7 @@ function flame.cuda.load(image, entry) end
 ---@class flame.options.cummax
 ---@field dim? integer
 
---- Running extremes and their positions; a NaN stays. For an untracked x a GPU scans x again for
+--- Running maxima and their positions.
 ---@param x flame.Tensor
 ---@param dim integer
 ---@return flame.Tensor values
@@ -3896,7 +3898,7 @@ Tensor.cummax = flame.cummax
 ---@class flame.options.cummin
 ---@field dim? integer
 
---- Running extremes and their positions; a NaN stays. For an untracked x a GPU scans x again for
+--- Running minima and their positions.
 ---@param x flame.Tensor
 ---@param dim integer
 ---@return flame.Tensor values
@@ -3908,7 +3910,7 @@ Tensor.cummin = flame.cummin
 ---@field dim? integer
 ---@field dtype? string
 
---- Defines the scan f under a name; integers are summed in i64. With the option dtype x is cast
+--- Running products along an axis; x is cast to the dtype first.
 ---@param x flame.Tensor
 ---@param dim integer
 ---@return flame.Tensor
@@ -3928,7 +3930,7 @@ function Tensor:cumprod_(dim) end
 ---@field dim? integer
 ---@field dtype? string
 
---- Defines the scan f under a name; integers are summed in i64. With the option dtype x is cast
+--- Running sums along an axis; x is cast to the dtype first.
 ---@param x flame.Tensor
 ---@param dim integer
 ---@return flame.Tensor
@@ -6206,6 +6208,8 @@ Tensor.hinge_loss = flame.hinge_loss
 ---@field min? number  0
 ---@field max? number  0
 
+--- Counts of the elements in bins of equal width between min and max (both 0: between the extremes
+--- of x).
 ---@param x flame.Tensor
 ---@param bins? integer|flame.options.histc  100
 ---@param min? number|flame.options.histc  0
@@ -7897,6 +7901,7 @@ flame.logaddexp_ = flame.logaddexp
 ---@class flame.options.logcumsumexp
 ---@field dim? integer
 
+--- Running logsumexp along an axis.
 ---@param x flame.Tensor
 ---@param dim integer
 ---@return flame.Tensor
@@ -12070,6 +12075,8 @@ function flame.no_grad(f, ...) end
 ---@class flame.options.nonzero
 ---@field as_tuple? boolean  false
 
+--- Positions of the elements that are not 0, one row each; {as_tuple = true}: a list with one
+--- tensor an axis. Counts first, so it evaluates.
 ---@param x flame.Tensor
 ---@param as_tuple? boolean|flame.options.nonzero  false
 ---@return flame.Tensor|flame.Tensor[]
@@ -15532,6 +15539,8 @@ function Tensor:uniform_(low, high) end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each occurs, as further results in this order. dim: distinct slices
+--- along that axis, sorted by their elements. It looks at values, so it evaluates, and has no
+--- gradient: backward raises.
 ---@param x flame.Tensor
 ---@param sorted? boolean|flame.options.unique  true
 ---@param return_inverse? boolean|flame.options.unique  false
