@@ -4,8 +4,8 @@
 --
 -- A multivector is a tensor whose axis 1 holds its components, by grade: 1, e1, e2, e3, e12, e13,
 -- e23, e123 for Cl(3,0). Between it and the last axis, the features, stand any batch axes:
--- (components, …, features), the layout of flash-clifford. x[1] is the scalar part; what lies side
--- by side in memory are the features.
+-- (components, …, features), the layout of flash-clifford. x[1] is the scalar part; features are
+-- adjacent in memory.
 --
 -- clifford/algebra.lua: the tables of an algebra; clifford/form.lua: products and their gradients
 -- from such tables; clifford/layers.lua: modules.
@@ -219,9 +219,9 @@ put("Algebra:grade(x: T, grade: int) -> T", function(self, x, grade)
   return x:narrow(1, self.first[grade], self.many[grade])
 end)
 
---- The multivector that has these components in one grade, and 0 elsewhere: the way back from
---- grade. Points and velocities are embedded as grade 1.
---- v (components of the grade, …), grade 0 to dims; gives (size, …).
+--- The multivector that has these components in one grade, and 0 elsewhere: the inverse of
+-- Algebra:grade. Points and velocities are embedded as grade 1. v (components of the grade, …),
+-- grade 0 to dims; gives (size, …).
 put("Algebra:embed(v: T, grade: int) -> T", function(self, v, grade)
   grade = need_grade(self, "embed", grade)
   local many, first = self.many[grade], self.first[grade]

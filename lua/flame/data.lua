@@ -96,7 +96,7 @@ end
 
 --- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
 --- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor. The
---- source is a file, a folder or a list of them, in which lists may stand too.
+--- source is a file, a folder or a list of them, in which lists may be nested.
 put(data, "data.text(source: str|any[]) -> table", function(source)
   local parts = {}
   gather(source, parts, 1)
@@ -215,8 +215,8 @@ local function batches_of(self)
   return self.drop_last and n // self.size or (n + self.size - 1) // self.size
 end
 
---- The position as it is saved. Of a shard also the items that a step takes on all ranks, so that
---- another number of ranks can go on from there.
+--- The position as it is saved; for a shard also the number of items that a step takes on all
+--- ranks, so that another number of ranks can continue from it.
 local function state_of(self)
   local n = self.shard[2]
   return { seed = self.seed, epoch = self.epoch, at = self.at,
@@ -272,8 +272,8 @@ function Batches:__call() return self:next() end
 --- Batches of an epoch.
 function Batches:__len() return batches_of(self) end
 
---- The position, to be saved; data.batches(…, {state = it}) goes on from there, bit for bit. What
---- was made ahead is not counted.
+--- The position, to be saved; data.batches(…, {state = it}) continues from it, bit for bit. Batches
+--- made ahead do not count.
 put(Batches, "Batches:state() -> table", state_of)
 
 local function check_state(s, op)
@@ -386,9 +386,9 @@ put(data, "data.drawn_digits(n: int) -> images: T, labels: T", function(n)
 end)
 
 --- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
---- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
---- not there; each writer has its own file in it. time gives the seconds of events, by
---- default os.time.
+--- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made if it does
+--- not exist; each writer has its own file in it. time() returns the time of an event in seconds
+--- (default: os.time).
 put(data, "data.tensorboard(folder: str, *, time?: fn) -> EventWriter",
   function(...) return require("flame.data.tensorboard").open(...) end)
 

@@ -1,11 +1,11 @@
---- Diffusion models and flow matching: how data are noised, what a network learns of it, and the
--- ways back. The network is the script's: model(x, t) with x (batch, …) and t (batch).
+--- Diffusion models and flow matching: adding noise to data, losses for networks, and samplers that
+--- turn noise into data. The network is the script's: model(x, t) with x (batch, …) and t (batch).
 --
--- A schedule has times 1 (almost clean) to 'steps' (almost noise); at time t a value is
--- x(t) = a x + s e, a² = alphas_cumprod[t] and s² = 1 - a², e being normal noise; time 0 is the
--- data. A network predicts the noise e ("epsilon"), the data x ("sample"), or a e - s x
--- ("v_prediction"). Coefficients of a step are numbers of Lua in double precision, so all steps of
--- a sampler are one plan.
+--- A schedule has times 1 (almost clean) to 'steps' (almost noise); at time t a value is
+--- x(t) = a x + s e, a² = alphas_cumprod[t] and s² = 1 - a², e being normal noise; time 0 is the
+--- data. A network predicts the noise e ("epsilon"), the data x ("sample"), or a e - s x
+--- ("v_prediction"). Coefficients of a step are numbers of Lua in double precision, so all steps of
+--- a sampler are one plan.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -106,7 +106,7 @@ put("NoiseSchedule:add_noise(x: T, noise: T, t: T) -> T", function(self, x, nois
   return x * a + noise * s
 end)
 
---- What a network is to predict at times t.
+--- The value that a network must predict at times t.
 --- x (batch, …), noise as x, t (batch), integers 1 to steps; gives (batch, …).
 put([[NoiseSchedule:target(x: T, noise: T, t: T,
   prediction: "epsilon"|"sample"|"v_prediction" = "epsilon") -> T]],
@@ -118,9 +118,9 @@ put([[NoiseSchedule:target(x: T, noise: T, t: T,
 
 local function log_snr(share) return 0.5 * math.log(share / (1 - share)) end
 
---- n times, descending: "trailing" from the last in even steps, "leading" down to the first,
---- "linspace" both, "logsnr" both, even in the logarithm of a / s. Where two would be the same,
---- there are fewer.
+--- n times in descending order: "trailing" starts at the last time, "leading" ends at the first,
+--- "linspace" does both, all in even steps; "logsnr" does both in even steps of the logarithm of a
+--- / s. Equal times are merged.
 put([[NoiseSchedule:timesteps(n: int,
   spacing: "trailing"|"leading"|"linspace"|"logsnr" = "trailing") -> int[] ]],
   function(self, n, spacing)
@@ -159,8 +159,8 @@ local function need_result(op, y, x)
   return y
 end
 
---- The mean squared error of a network's prediction at random times with random noise: what is
---- minimised. x is data, (batch, …).
+--- The mean squared error of a network's prediction at random times with random noise: the loss of
+--- training. x is data, (batch, …).
 declare([[loss(model: fn, x: T, schedule: NoiseSchedule,
   prediction: "epsilon"|"sample"|"v_prediction" = "epsilon") -> T]],
   function(model, x, schedule, prediction)
@@ -214,9 +214,9 @@ local function descend(op, model, x, schedule, o, step)
   end)
 end
 
---- Data from noise x by the chain of Ho, Jain and Abbeel (2020), with new noise in each step, whose
---- variance is that of the step backward ("small") or forward ("large"). clip bounds the predicted
---- data; on_step(i, x, data) is called after each step.
+--- Data from noise x by the chain of Ho, Jain and Abbeel (2020), with new noise in each step, which
+-- has the variance of the reverse step ("small") or of the forward step ("large"). clip bounds the
+-- predicted data; on_step(i, x, data) is called after each step.
 declare([[ddpm(model: fn, x: T, schedule: NoiseSchedule, steps?: int, *,
   prediction: "epsilon"|"sample"|"v_prediction" = "epsilon", variance: "small"|"large" = "small",
   spacing: "trailing"|"leading"|"linspace"|"logsnr" = "trailing", clip?: num, on_step?: fn) -> T]],
@@ -347,7 +347,7 @@ declare([[flow(model: fn, x: T, steps: int = 50, method: "euler"|"midpoint"|"heu
   end)
 
 --- Sines and cosines of times t (batch), at 'size' frequencies from 1 down to 1 / max_period:
---- (batch, size), cosines first. What a network is told of the time.
+--- (batch, size), cosines first. An input by which a network gets the time.
 declare("time_embedding(t: T, size: int, max_period = 10000) -> T", function(t, size, max_period)
   if size < 2 or size % 2 ~= 0 then
     fail("time_embedding", "size is %d, need an even number from 2 on", size)

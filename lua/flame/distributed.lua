@@ -50,10 +50,10 @@ end)
 put(distributed, "distributed.is_initialized() -> bool",
   function() return internal.group_here() ~= nil end)
 
---- So far: calls, bytes of their arrays, sent: bytes of arrays that this rank sent, where each
---- sends straight to each; seconds of the host in them, and seconds of these that this rank waited
---- for others; gpu: seconds that the GPU was at them, and overlapped: those of them in which it did
---- other work as well; over: what arrays of GPUs go over, nil: there were none yet.
+--- Totals of the collectives so far: calls; bytes of their arrays; sent: bytes of arrays that this
+--- rank sent, where each sends straight to each; seconds of the host in them; waited: how many of
+--- these it waited for other ranks; gpu: seconds of the GPU in them; overlapped: how many of these it
+--- did other work as well; over: how arrays of GPUs are sent, nil: there were none yet.
 put(distributed, "distributed.stats() -> table", function()
   local calls, bytes, sent, seconds, waited, gpu, bare, over = internal.group_stats()
   return { calls = calls, bytes = bytes, sent = sent, seconds = seconds, waited = waited, gpu = gpu,
@@ -134,8 +134,8 @@ local function share(op, x, y)
   return mask / all_reduce(mask, { op = op, reduce = "sum" })
 end
 
---- The reduction that is recorded: half types have a mean that is divided here (NCCL would round
---- each part). Then 'by' is the number of ranks.
+--- The reduction that is recorded. A mean of half types is recorded as a sum, which is divided here
+--- by the number of ranks, 'by' (NCCL would round each part).
 local function reduce_of(x, how)
   if how.reduce == "mean" and x:element_size() < 4 then return 0, distributed.size() end
   return reduces[how.reduce]
@@ -151,7 +151,7 @@ end, function(g, how, x, y)
   return all_reduce(g, { op = how.op, reduce = "sum" }) * share(how.op, x, y)
 end)
 
---- What to do: keep: the gradient needs x and y.
+--- How a reduction is done: its functions; keep: the gradient needs x and y.
 local function how_of(op, reduce)
   return { op = op, reduce = reduce, keep = reduce == "max" or reduce == "min" }
 end
@@ -199,8 +199,8 @@ all_gather = differentiable("all_gather", function(x, how, tracked)
     joins = how.joins, shape = rows_of(x, x:size(1) * distributed.size()) }
 end, function(g, how) return reduce_scatter(g, { op = how.op, reduce = "sum" }) end)
 
---- The x of all ranks, joined along the first axis; of 0-d ones a vector. sizes: the rows of each
---- rank, where they differ.
+--- Joins the x of all ranks along the first axis; 0-d values become a vector. sizes: the number of
+--- rows of each rank, if they differ.
 put(distributed, "distributed.all_gather(x: T, sizes?: int[]) -> T", function(x, sizes)
   local op = "all_gather"
   local rank, size = here(op)
@@ -235,8 +235,8 @@ local function need_parts(op, x)
   end
 end
 
---- Part r of the first axis of the sum over all ranks, on rank r. sizes: the rows of each rank,
---- where they differ.
+--- Sums x over all ranks; rank r gets part r along the first axis. sizes: the number of rows for
+--- each rank, if they differ.
 put(distributed, "distributed.reduce_scatter(x: T, reduce: " .. REDUCE .. ", sizes?: int[]) -> T",
   function(x, reduce, sizes)
     local op = "reduce_scatter"
@@ -263,7 +263,7 @@ all_to_all = differentiable("all_to_all", function(x, how, tracked)
     shape = x.shape }
 end, function(g, how) return all_to_all(g, how) end)
 
---- Part r of the first axis of every rank's x, on rank r, joined in the order of ranks.
+--- Rank r gets part r along the first axis of every rank's x, joined in the order of ranks.
 put(distributed, "distributed.all_to_all(x: T) -> T", function(x)
   need_parts("all_to_all", x)
   return all_to_all(x, { op = "all_to_all" })
@@ -279,7 +279,7 @@ end, function(g, how)
   return distributed.rank() == how.from and total or flame.zeros_like(g)
 end)
 
---- The x of rank 'from', on every rank; all give one of its shape and dtype.
+--- Every rank gets the x of rank 'from'; all ranks pass an x of the same shape and dtype.
 put(distributed, "distributed.broadcast(x: T, from: int = 1) -> T", function(x, from)
   need_rank("broadcast", "from", from)
   return broadcast(x, { op = "broadcast", from = from })
@@ -318,8 +318,8 @@ local receive = differentiable("receive", received, function(g, how)
   return nil
 end)
 
---- What a rank sends, in the shape and dtype of x, of which nothing else is read. If x is
---- tracked so is the result, and its gradient goes back.
+--- Receives the tensor that a rank sends. It has the shape and dtype of x, whose values are not
+-- read. If x is tracked so is the result, and its gradient goes back.
 put(distributed, "distributed.receive(x: T, from: int) -> T", function(x, from)
   return receive(x, { op = "receive", peer = need_other("receive", "from", from) })
 end)

@@ -1,7 +1,7 @@
 --- Probability distributions: draws, log-densities, entropies, divergences, distribution
 -- functions, under PyTorch's names. An object holds its parameters as tensors of one shape, the
--- batch; a value has the batch's axes and after them those of one event. Parameters follow the
--- gradients, and so do draws by rsample.
+-- batch; a value has the batch's axes and after them those of one event. Gradients go to the
+-- parameters, also through draws by rsample.
 --
 -- Draws are made of ops that have the same bits on every device. Nothing loops until a value is
 -- accepted but flame.poisson and flame.binomial: the rejection of a gamma variate is a fixed
@@ -237,8 +237,8 @@ local shared = { extend = extend, constructor = constructor, need = need, take =
 
 -- ---- what all have ------------------------------------------------------------------------------
 
---- Whether constructors and log_prob look at values, and raise at the first that is wrong. It is
---- so from the start; each look evaluates, so a tight loop may turn it off.
+--- Sets whether constructors and log_prob check values, and raise at the first wrong one (default:
+--- true). Each check evaluates, so a tight loop may turn it off.
 distributions.set_default_validate_args = internal.declare(
   "set_default_validate_args(on: bool)", "", function(on) checking = on end)
 
@@ -261,7 +261,7 @@ for _, name in ipairs { "mean", "variance", "mode" } do
 end
 function Distribution.properties:stddev() return self.variance:sqrt() end
 
---- Draws that the gradient follows to the parameters.
+--- Draws through which gradients go to the parameters.
 ---@param ... integer|integer[]  axes of independent draws, before the batch's
 ---@return flame.Tensor  (draws, batch, event)
 function Distribution:rsample(...)
@@ -299,7 +299,7 @@ function Distribution:cdf(value) -- luacheck: no unused args
   missing(self, "cdf")
 end
 
---- The value up to which the share of a draw lies: the inverse of cdf.
+--- The value below which a draw lies with probability 'share': the inverse of cdf.
 ---@param share flame.Tensor|number  0 to 1
 ---@return flame.Tensor
 function Distribution:icdf(share) -- luacheck: no unused args

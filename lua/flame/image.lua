@@ -48,7 +48,7 @@ def("image.save(path: str, x: T)", function(path, x)
 end)
 
 --- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w); padding in pixels, of
---- this value. normalize: the least value of all becomes 0 and the largest 1.
+--- this value. normalize: scales the values so that the least becomes 0 and the largest 1.
 def([[image.make_grid(x: T, *, columns: int = 8, padding: int = 2, value = 0.0, normalize = false) -> T]],
 function(x, most, p, value, normalize)
   local op = "image.make_grid"

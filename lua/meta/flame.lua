@@ -654,9 +654,9 @@ function AdaptiveLogSoftmaxWithLoss:predict(x) end
 ---@field v? flame.Tensor
 ---@field grade? integer
 
---- The multivector that has these components in one grade, and 0 elsewhere: the way back from
---- grade. Points and velocities are embedded as grade 1.
---- v (components of the grade, …), grade 0 to dims; gives (size, …).
+--- The multivector that has these components in one grade, and 0 elsewhere: the inverse of
+--- Algebra:grade. Points and velocities are embedded as grade 1. v (components of the grade, …),
+--- grade 0 to dims; gives (size, …).
 ---@param v flame.Tensor
 ---@param grade integer
 ---@overload fun(options: flame.options.Algebra:embed): flame.Tensor
@@ -849,8 +849,8 @@ function Batches:load_state_dict(state) end
 ---@return flame.Tensor parts
 function Batches:next() end
 
---- The position, to be saved; data.batches(…, {state = it}) goes on from there, bit for bit. What
---- was made ahead is not counted.
+--- The position, to be saved; data.batches(…, {state = it}) continues from it, bit for bit. Batches
+--- made ahead do not count.
 ---@return table
 function Batches:state() end
 
@@ -898,7 +898,7 @@ function CausalSelfAttention:cache(batch, length) end
 ---@class flame.options.Dataset:item
 ---@field i? integer
 
---- The parts of item i, as epoch 0 of a loader of seed 0 has them.
+--- The parts of item i, as in epoch 0 of a loader with seed 0.
 ---@param i integer
 ---@overload fun(options: flame.options.Dataset:item): any
 ---@return any
@@ -907,7 +907,8 @@ function Dataset:item(i) end
 ---@class flame.options.Dataset:map
 ---@field f? function|string
 
---- The dataset whose items are f's of these: f(part, …, random), random as that of data.dataset.
+--- The dataset whose items are the results of f(part, …, random) for the items of this one;
+--- random is that of data.dataset.
 ---@param f function|string
 ---@overload fun(options: flame.options.Dataset:map): flame.Dataset
 ---@return flame.Dataset
@@ -927,7 +928,7 @@ function Distribution:entropy() end
 ---@return flame.Distribution
 function Distribution:expand(shape) end
 
---- The value up to which the share of a draw lies: the inverse of cdf.
+--- The value below which a draw lies with probability 'share': the inverse of cdf.
 ---@param share flame.Tensor|number  0 to 1
 ---@return flame.Tensor
 function Distribution:icdf(share) end
@@ -937,7 +938,7 @@ function Distribution:icdf(share) end
 ---@return flame.Tensor  (…, batch)
 function Distribution:log_prob(value) end
 
---- Draws that the gradient follows to the parameters.
+--- Draws through which gradients go to the parameters.
 ---@param ... integer|integer[]  axes of independent draws, before the batch's
 ---@return flame.Tensor  (draws, batch, event)
 function Distribution:rsample(...) end
@@ -1174,13 +1175,13 @@ function Loader:load_state(state) end
 function Loader:load_state_dict(state) end
 
 --- The next batch: its number in the epoch and its parts; nil ends the epoch. After an error the
---- loader stands where it stood.
+--- loader's position is unchanged.
 ---@return integer number
 ---@return any parts
 function Loader:next() end
 
---- The position, to be saved: load_state, or {state = it}, goes on from there, bit for bit and
---- with any number of workers. What workers made ahead is not counted.
+--- The position, to be saved: load_state, or {state = it}, continues from it, bit for bit and
+--- with any number of workers. Batches that workers made ahead do not count.
 ---@return table
 function Loader:state() end
 
@@ -1541,7 +1542,7 @@ function NoiseSchedule:add_noise(x, noise, t) end
 ---@field t? flame.Tensor
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
 
---- What a network is to predict at times t.
+--- The value that a network must predict at times t.
 --- x (batch, …), noise as x, t (batch), integers 1 to steps; gives (batch, …).
 ---@param x flame.Tensor
 ---@param noise flame.Tensor
@@ -1555,9 +1556,9 @@ function NoiseSchedule:target(x, noise, t, prediction) end
 ---@field n? integer
 ---@field spacing? "trailing"|"leading"|"linspace"|"logsnr"  "trailing"
 
---- n times, descending: "trailing" from the last in even steps, "leading" down to the first,
---- "linspace" both, "logsnr" both, even in the logarithm of a / s. Where two would be the same,
---- there are fewer.
+--- n times in descending order: "trailing" starts at the last time, "leading" ends at the first,
+--- "linspace" does both, all in even steps; "logsnr" does both in even steps of the logarithm of a
+--- / s. Equal times are merged.
 ---@param n integer
 ---@param spacing? "trailing"|"leading"|"linspace"|"logsnr"|flame.options.NoiseSchedule:timesteps  "trailing"
 ---@overload fun(options: flame.options.NoiseSchedule:timesteps): integer[]
@@ -2646,7 +2647,8 @@ Tensor.atleast_3d = flame.atleast_3d
 
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
 --- norms and similar ops in f32; false in place of the dtype switches it off inside. Without f a
---- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
+--- guard: local _ <close> = flame.autocast("bf16"). autocast() returns the dtype that is on, or
+--- nil.
 ---@return string
 function flame.autocast() end
 
@@ -2667,7 +2669,7 @@ function flame.autograd.anomaly(on) end
 ---@field only_inputs? boolean  true
 ---@field allow_unused? boolean  false
 
---- The gradients of outputs (a tensor or a list) by inputs, a list in their order.
+--- The gradients of outputs (a tensor or a list) with respect to inputs, as a list in their order.
 ---@param outputs flame.Tensor|flame.Tensor[]
 ---@param inputs flame.Tensor|flame.Tensor[]
 ---@param grad_outputs? flame.Tensor|flame.Tensor[]|flame.options.autograd.grad
@@ -3376,10 +3378,10 @@ function clifford.GradeNorm(algebra) end
 ---@field dtype? string
 
 --- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully
---- connected, and grade_norm. Features stay as many. bias = "all" is of every component, as
---- there.
---- Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
---- (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
+--- connected, and grade_norm. The number of features does not change. bias = "all" adds to every
+--- component, as in flash-clifford. Parameters: linear.weight (dims + 1, n, n), linear.bias (n),
+--- product.weight (#paths, n) or (#paths, n, n); in flash-clifford the weight of the product is
+--- (n, #paths).
 ---@param algebra flame.Algebra
 ---@param features integer
 ---@overload fun(options: flame.options.clifford.Layer): flame.clifford.Layer
@@ -3618,7 +3620,7 @@ Tensor.conv3d = flame.conv3d
 ---@field groups? integer  1
 ---@field dilation? integer|integer[]  1
 
---- The gradient of conv1d by its input, as a layer: weight (c, o / groups, k).
+--- The gradient of conv1d with respect to its input, as a function: weight (c, o / groups, k).
 ---@param x flame.Tensor
 ---@param weight flame.Tensor
 ---@param bias? flame.Tensor|flame.options.conv_transpose1d
@@ -3640,7 +3642,7 @@ Tensor.conv_transpose1d = flame.conv_transpose1d
 ---@field groups? integer  1
 ---@field dilation? integer|integer[]  1
 
---- The gradient of conv2d by its input, as a layer: weight (c, o / groups, kh, kw).
+--- The gradient of conv2d with respect to its input, as a function: weight (c, o / groups, kh, kw).
 ---@param x flame.Tensor
 ---@param weight flame.Tensor
 ---@param bias? flame.Tensor|flame.options.conv_transpose2d
@@ -3662,7 +3664,7 @@ Tensor.conv_transpose2d = flame.conv_transpose2d
 ---@field groups? integer  1
 ---@field dilation? integer|integer[]  1
 
---- The gradient of conv3d by its input, as a layer.
+--- The gradient of conv3d with respect to its input, as a function.
 ---@param x flame.Tensor
 ---@param weight flame.Tensor
 ---@param bias? flame.Tensor|flame.options.conv_transpose3d
@@ -3875,8 +3877,8 @@ function flame.cuda.is_available() end
 ---@field entry? string
 ---@field params? string[]
 
---- A kernel from PTX text or a cubin image, for :launch. A parameter of 4 bytes of a cubin takes
---- an integer or, given as params = {"float", …}, what is named there.
+--- A kernel from PTX text or a cubin image, for :launch. A parameter of 4 bytes of a cubin takes an
+--- integer, or the type that params = {"float", …} names for it.
 ---@param image string
 ---@param entry? string|flame.options.cuda.load
 ---@return flame.Kernel
@@ -3984,9 +3986,10 @@ function data.batches(tensors, size) end
 ---@field dtype? string  "f32"
 ---@field types? string|table
 
---- A text file of rows and columns, a line each, or more where a quoted field has ends of lines.
---- Without types, numbers as one tensor; an empty field is NaN, and nan and inf may be spelled
---- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
+--- A text file of rows and columns; a row is a line, or several if a quoted field contains ends
+--- of lines. Without types the result is one tensor of numbers; an empty field is NaN, and nan
+--- and inf are numbers too. If 'header' is "auto", a first line with anything but numbers is a
+--- header.
 ---
 --- With types = "auto", or {name = type} for some of the columns, a table of columns by name (by
 --- number without a header), as data.dataset takes it. A type is a dtype, "text" (a list of
@@ -4004,9 +4007,10 @@ function data.csv(path) end
 
 --- A dataset of n items by a function, or of a table. item(i, given, random) gives the parts of
 --- item i, one or more: tensors, numbers, strings, plain tables of them. random() is uniform in
---- [0, 1) and depends on the loader's seed, the epoch and i alone, as what flame draws in the
---- function does. It may be the source text of a function, or the name of a module that is one.
---- A table is a list of items, or {name = tensor or list}, of which an item is {name = element}.
+--- [0, 1) and depends only on the loader's seed, the epoch and i, as do flame's random numbers in
+--- the function. item may also be the source text of a function, or the name of a module that
+--- returns one. A table is a list of items, or {name = tensor or list}, of which an item is {name
+--- = element}.
 ---@param n integer
 ---@param item function|string
 ---@return flame.Dataset
@@ -4039,7 +4043,7 @@ function data.idx(path) end
 --- Images in folders, a folder for each class: an item is the image, f32 from 0 to 1,
 --- (channels, h, w), and its class from 1, in the order of the folders' names, which the
 --- field 'classes' lists. Every file must be a PNG; names that begin with a dot are left out.
---- channels = 3 makes colours of all, 1 grey, both without alpha.
+--- channels = 3 converts all images to colour, 1 to grey, both without alpha.
 ---@param folder string
 ---@return flame.Dataset
 function data.images(folder) end
@@ -4131,16 +4135,16 @@ function data.split(dataset, parts) end
 ---@field time? function
 
 --- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
---- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
---- not there; each writer has its own file in it. time gives the seconds of events, by
---- default os.time.
+--- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made if it does
+--- not exist; each writer has its own file in it. time() returns the time of an event in seconds
+--- (default: os.time).
 ---@param folder string
 ---@return flame.EventWriter
 function data.tensorboard(folder) end
 
 --- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
 --- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor. The
---- source is a file, a folder or a list of them, in which lists may stand too.
+--- source is a file, a folder or a list of them, in which lists may be nested.
 ---@param source string|any[]
 ---@return table
 function data.text(source) end
@@ -4152,8 +4156,9 @@ function data.text(source) end
 ---@field step? integer  block
 
 --- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
---- bytes are skipped. With 'block' a dataset of any size that reads what is asked for: an item is
---- 'block' ids and, as its second part, those one further; items begin 'step' ids apart.
+--- bytes are skipped. With 'block' the result is a dataset, which reads only the items that are
+--- requested: an item is 'block' ids and, as its second part, the ids one position later; items
+--- begin 'step' ids apart.
 ---@param path string
 ---@return flame.Tensor|flame.Dataset
 function data.tokens(path) end
@@ -4337,9 +4342,9 @@ function diffusion.ddim(model, x, schedule, steps) end
 ---@field clip? number
 ---@field on_step? function
 
---- Data from noise x by the chain of Ho, Jain and Abbeel (2020), with new noise in each step, whose
---- variance is that of the step backward ("small") or forward ("large"). clip bounds the predicted
---- data; on_step(i, x, data) is called after each step.
+--- Data from noise x by the chain of Ho, Jain and Abbeel (2020), with new noise in each step, which
+--- has the variance of the reverse step ("small") or of the forward step ("large"). clip bounds the
+--- predicted data; on_step(i, x, data) is called after each step.
 ---@param model function
 ---@param x flame.Tensor
 ---@param schedule flame.NoiseSchedule
@@ -4397,8 +4402,8 @@ function diffusion.flow_loss(model, x) end
 ---@field schedule? flame.NoiseSchedule
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
 
---- The mean squared error of a network's prediction at random times with random noise: what is
---- minimised. x is data, (batch, …).
+--- The mean squared error of a network's prediction at random times with random noise: the loss of
+--- training. x is data, (batch, …).
 ---@param model function
 ---@param x flame.Tensor
 ---@param schedule flame.NoiseSchedule
@@ -4426,7 +4431,7 @@ function diffusion.schedule(steps, kind) end
 ---@field max_period? number  10000
 
 --- Sines and cosines of times t (batch), at 'size' frequencies from 1 down to 1 / max_period:
---- (batch, size), cosines first. What a network is told of the time.
+--- (batch, size), cosines first. An input by which a network gets the time.
 ---@param t flame.Tensor
 ---@param size integer
 ---@param max_period? number|flame.options.diffusion.time_embedding  10000
@@ -4460,8 +4465,8 @@ Tensor.dist = flame.dist
 ---@class flame.options.distributed.all_gather
 ---@field sizes? integer[]
 
---- The x of all ranks, joined along the first axis; of 0-d ones a vector. sizes: the rows of each
---- rank, where they differ.
+--- Joins the x of all ranks along the first axis; 0-d values become a vector. sizes: the number of
+--- rows of each rank, if they differ.
 ---@param x flame.Tensor
 ---@param sizes? integer[]|flame.options.distributed.all_gather
 ---@return flame.Tensor
@@ -4477,7 +4482,7 @@ function distributed.all_gather(x, sizes) end
 ---@return flame.Tensor
 function distributed.all_reduce(x, reduce) end
 
---- Part r of the first axis of every rank's x, on rank r, joined in the order of ranks.
+--- Rank r gets part r along the first axis of every rank's x, joined in the order of ranks.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function distributed.all_to_all(x) end
@@ -4488,7 +4493,7 @@ function distributed.barrier() end
 ---@class flame.options.distributed.broadcast
 ---@field from? integer  1
 
---- The x of rank 'from', on every rank; all give one of its shape and dtype.
+--- Every rank gets the x of rank 'from'; all ranks pass an x of the same shape and dtype.
 ---@param x flame.Tensor
 ---@param from? integer|flame.options.distributed.broadcast  1
 ---@return flame.Tensor
@@ -4501,19 +4506,16 @@ function distributed.broadcast(x, from) end
 ---@field reduce? "mean"|"sum"  "mean"
 ---@field ordered? boolean  false
 ---@field half? boolean  true
----@field shard? boolean  false
 
---- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
---- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
+--- Trains a network on all ranks. Returns the network, with the parameters and buffers of rank 1;
+--- from now on each backward sets .grad to the mean over all ranks, or to their sum. 'bucket':
 --- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
 --- find_unused says that it may happen, which costs a wait in each backward. ordered: sums are
---- taken in the order of ranks on GPUs too, where NCCL else chooses one if there are more than
---- two: n / 2 times the bytes, and n times the memory of the gradients. half: gradients that
---- are cast from a half dtype are sent in it, where the sum has the same bits: with two GPUs,
---- and ordered. That asks of ranks that their backwards are alike; with find_unused, where they
---- need not be, it does nothing. shard: .grad stays nil, and each rank has the sum for its part
---- of each parameter alone, which an optimiser steps, with state of that size; then all ranks
---- get all values. With it ordered costs no more bytes.
+--- taken in the order of ranks on GPUs, too, where NCCL otherwise chooses the order for more than
+--- two ranks; this sends n / 2 times the bytes and takes n times the memory of the gradients.
+--- half: gradients that were cast from a half dtype are sent in it if the sum has the same bits:
+--- with two GPUs, or ordered. It requires that all ranks run the same backward, so with
+--- find_unused it has no effect.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
 ---@return flame.Module
@@ -4551,8 +4553,8 @@ function distributed.rank() end
 ---@class flame.options.distributed.receive
 ---@field from? integer
 
---- What a rank sends, in the shape and dtype of x, of which nothing else is read. If x is
---- tracked so is the result, and its gradient goes back.
+--- Receives the tensor that a rank sends. It has the shape and dtype of x, whose values are not
+--- read. If x is tracked so is the result, and its gradient goes back.
 ---@param x flame.Tensor
 ---@param from integer
 ---@return flame.Tensor
@@ -4562,8 +4564,8 @@ function distributed.receive(x, from) end
 ---@field reduce? "sum"|"mean"|"max"|"min"  "sum"
 ---@field sizes? integer[]
 
---- Part r of the first axis of the sum over all ranks, on rank r. sizes: the rows of each rank,
---- where they differ.
+--- Sums x over all ranks; rank r gets part r along the first axis. sizes: the number of rows for
+--- each rank, if they differ.
 ---@param x flame.Tensor
 ---@param reduce? "sum"|"mean"|"max"|"min"|flame.options.distributed.reduce_scatter  "sum"
 ---@param sizes? integer[]|flame.options.distributed.reduce_scatter
@@ -4584,10 +4586,10 @@ function distributed.send(x, to) end
 ---@field opt? flame.Optimizer
 
 --- Each rank keeps the optimiser's state of a part of its parameters, about an n-th of all
---- elements, and steps them; the others get the values from it. All ranks have the same
---- gradients, as data_parallel leaves them, and do the same. State that is there already, of a
---- loaded checkpoint, is kept where it belongs. state_dict() has the state of this rank's
---- parameters alone.
+--- elements, and updates them; the other ranks get the new values from it. All ranks must have
+--- the same gradients, as after data_parallel, and make the same calls. Existing state, as of a
+--- loaded checkpoint, is kept for this rank's parameters. state_dict() has the state of this
+--- rank's parameters only.
 ---@param opt flame.Optimizer
 ---@overload fun(options: flame.options.distributed.shard_state): flame.Optimizer
 ---@return flame.Optimizer
@@ -4597,10 +4599,10 @@ function distributed.shard_state(opt) end
 ---@return integer
 function distributed.size() end
 
---- So far: calls, bytes of their arrays, sent: bytes of arrays that this rank sent, where each
---- sends straight to each; seconds of the host in them, and seconds of these that this rank waited
---- for others; gpu: seconds that the GPU was at them, and overlapped: those of them in which it did
---- other work as well; over: what arrays of GPUs go over, nil: there were none yet.
+--- Totals of the collectives so far: calls, bytes of their arrays, seconds of the host in them, and
+--- how many of these it waited for other ranks; gpu: seconds of the GPU in them, and overlapped:
+--- how many of these it did other work as well; over: how arrays of GPUs are sent, nil: there were
+--- none yet.
 ---@return table
 function distributed.stats() end
 
@@ -4642,7 +4644,7 @@ function distributions.Beta(concentration1, concentration0) end
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
---- How many of total_count trials succeed, each with probability probs.
+--- The number of successes in total_count trials, each with probability probs.
 ---@param total_count? flame.Tensor|number|flame.options.distributions.Binomial  1
 ---@param probs? flame.Tensor|number|flame.options.distributions.Binomial
 ---@param logits? flame.Tensor|number|flame.options.distributions.Binomial
@@ -4682,7 +4684,7 @@ function distributions.ExpTransform() end
 ---@class flame.options.distributions.Exponential
 ---@field validate_args? boolean
 
---- Waiting times between events that come rate a unit of time.
+--- Waiting times between events, of which 'rate' occur per unit of time on average.
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Exponential(rate) end
@@ -4783,7 +4785,7 @@ function distributions.Normal(loc, scale) end
 ---@class flame.options.distributions.Poisson
 ---@field validate_args? boolean
 
---- Counts of events that come one by one, rate of them on average.
+--- The number of independent events, 'rate' on average.
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Poisson(rate) end
@@ -4833,7 +4835,7 @@ function distributions.TransformedDistribution(base_distribution, transforms) en
 ---@field high? flame.Tensor|number
 ---@field validate_args? boolean
 
---- All numbers from low to high alike; high above low.
+--- The uniform distribution from low to high, high above low.
 ---@param low flame.Tensor|number
 ---@param high flame.Tensor|number
 ---@return flame.Distribution
@@ -4843,7 +4845,7 @@ function distributions.Uniform(low, high) end
 ---@field p? flame.Distribution
 ---@field q? flame.Distribution
 
---- The mean of log p(x) - log q(x) over draws x of p: 0 where both are alike, else above 0.
+--- The mean of log p(x) - log q(x) over draws x of p: 0 if both are equal, else above 0.
 ---@param p flame.Distribution
 ---@param q flame.Distribution
 ---@overload fun(options: flame.options.distributions.kl_divergence): flame.Tensor
@@ -4855,14 +4857,14 @@ function distributions.kl_divergence(p, q) end
 ---@field f? function
 
 --- Adds the divergence of a pair of classes, by their names: f(p, q) gives a tensor of the
---- batch's shape. It takes the place of one that is there.
+--- batch's shape. It replaces an existing one.
 ---@param p string
 ---@param q string
 ---@param f function
 function distributions.register_kl(p, q, f) end
 
---- Whether constructors and log_prob look at values, and raise at the first that is wrong. It is
---- so from the start; each look evaluates, so a tight loop may turn it off.
+--- Sets whether constructors and log_prob check values, and raise at the first wrong one (default:
+--- true). Each check evaluates, so a tight loop may turn it off.
 ---@param on boolean
 function distributions.set_default_validate_args(on) end
 
@@ -5656,9 +5658,9 @@ function flame.func() end
 ---@class flame.options.functional_call
 ---@field values? any
 
---- net(…) with other values: those of the table by name stand for the network's parameters and
---- buffers during the call, and gradients go to them; what is not named is as it is. A shared
---- parameter is replaced wherever it stands.
+--- net(…) with other values: during the call the values of the table replace the network's
+--- parameters and buffers of the same names, and gradients go to these values. A shared parameter
+--- is replaced in all its places.
 ---@param net any
 ---@param values any
 ---@param ... any
@@ -5871,7 +5873,8 @@ Tensor.glu = flame.glu
 ---@class flame.options.grad
 ---@field argnums? integer
 
---- A function that gives f's gradients by the arguments whose numbers are given, or by the first.
+--- A function that returns f's gradients with respect to the arguments with the given numbers
+--- (default: the first).
 ---@param f function
 ---@param ... integer
 ---@return function
@@ -5885,8 +5888,9 @@ Tensor.grad = flame.grad
 ---@field rtol? number
 ---@field order? integer  1
 
---- Compares f's gradients by the tensors of inputs with central differences, and raises with the
---- worst. Without eps, atol and rtol what fits the dtypes; order = 2: second derivatives too.
+--- Compares f's gradients with respect to the tensors of inputs with central differences, and
+--- raises for the worst one that differs. The defaults of eps, atol and rtol depend on the dtypes;
+--- order = 2: second derivatives too.
 ---@param f function
 ---@param inputs flame.Tensor|any[]
 ---@return boolean
@@ -6494,7 +6498,7 @@ function image.load(path) end
 ---@field normalize? boolean  false
 
 --- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w); padding in pixels, of
---- this value. normalize: the least value of all becomes 0 and the largest 1.
+--- this value. normalize: scales the values so that the least becomes 0 and the largest 1.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function image.make_grid(x) end
@@ -6911,8 +6915,8 @@ function Tensor:item() end
 ---@field x? flame.Tensor|table
 ---@field create_graph? boolean  false
 
---- The derivative of every element of f(x) by every element of x: axes of the result, then of x.
---- Several results give a list, and so do several inputs: [result][input].
+--- The derivative of every element of f(x) with respect to every element of x: axes of the result,
+--- then of x. Several results give a list, and so do several inputs: [result][input].
 ---@param f function
 ---@param x flame.Tensor|table
 ---@return flame.Tensor|table
@@ -6922,9 +6926,9 @@ function flame.jacobian(f, x) end
 ---@field x? flame.Tensor|table
 ---@field v? flame.Tensor|table
 
---- f(x) and the product of its derivative with v: how the result moves when x moves along v.
---- Without v it moves along ones. The backward product is linear in its seed; its own derivative by
---- the seed is this product.
+--- f(x) and the product of its derivative with v (default: ones): the change of the result when x
+--- changes along v. It is computed as the derivative of the vector-Jacobian product, which is
+--- linear in its seed, with respect to the seed.
 ---@param f function
 ---@param x flame.Tensor|table
 ---@param v? flame.Tensor|table|flame.options.jvp
@@ -7783,10 +7787,10 @@ function flame.linspace(first, last, n) end
 ---@class flame.options.load
 ---@field device? string
 
---- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
---- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits
---- i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model
---- in several files, "….index.json".
+--- Reads what flame.save wrote. For another program's file the result is a table name -> tensor,
+--- and its metadata are a second result. Recognised by content: safetensors, npy (a tensor), npz,
+--- png (u8, of 16 bits i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and
+--- the list of a model in several files, "….index.json".
 ---@param path string
 ---@return flame.Tensor|table
 ---@return table metadata
@@ -13958,9 +13962,10 @@ function flame.sandbox() end
 ---@class flame.options.save
 ---@field value? flame.Tensor|table
 
---- Writes a table (or one tensor) with all it holds; see the head of this file.
---- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one
---- image, .csv one of two axes. The file is replaced when the new one is complete.
+--- Writes a table (or one tensor) with all that it contains. The ending of the name determines the
+--- format: .safetensors, or no ending, for everything, .npz for tensors only, .npy for one tensor,
+--- .png for one image, .csv for one tensor of two axes. The file is replaced when the new one is
+--- complete.
 ---@param path string
 ---@param value flame.Tensor|table
 function flame.save(path, value) end
@@ -15762,12 +15767,13 @@ Tensor.vsplit = flame.vsplit
 ---@return flame.Tensor
 function flame.vstack(tensors) end
 
---- Makes ahead what is else made at first use. A list of kernels is compiled, all at once; it may
---- say where: device =. A function, as a training step with backward and optimiser, is called with
---- nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
---- compiled. Tensors from before keep values and gradients, optimisers, schedules and scalers their
---- state, random numbers theirs; what is read is 0, and large values are undefined. The script's own
---- tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
+--- Prepares in advance what is otherwise made at first use. A list of kernels is compiled, all at
+--- once, for the device named in it (device =). A function, such as a training step with backward
+--- and optimiser, is called without computing anything: each evaluation is planned, and its kernels
+--- are compiled, including those of gradients. Existing tensors keep their values and gradients,
+--- optimisers, schedules, scalers and random numbers their state; values read in the function are
+--- 0, and large ones are undefined. The script's own tables change as in a step, and f may not
+--- yield. Gives {plans, compiles, ms}.
 ---@param f function
 ---@param ... any
 ---@return table

@@ -211,8 +211,8 @@ end)
 describe("cotangents of slices", function()
   local R, C = 6, 12
   local seeds = flame.randint({ R, C }, -8, 8):float()          -- exact in any order
-  -- {rows, columns} for each reading by index; the gradient by x is the sum of the seeds at these
-  -- places
+  -- {rows, columns} for each reading by index; the gradient with respect to x is the sum of the
+  -- seeds at these places
   local cases = {
     ["parts of the last axis"] = { { {}, { 1, 4 } }, { {}, { 5, 8 } }, { {}, { 9, 12 } } },
     ["parts in another order"] = { { {}, { 9, 12 } }, { {}, { 1, 4 } }, { {}, { 5, 8 } } },

@@ -4,7 +4,7 @@
 ** The three kinds of convolution are derivatives of one sum, so one oracle serves all of them:
 ** the list of (x, w, y) triples that are multiplied.
 */
-#include "cpu/calls.h"
+#include "call_setup.h"
 #include "cpu/conv/gemm_conv.h"
 #include "tensor/call_conv.h"
 #include <math.h>
@@ -17,35 +17,6 @@ static char shape_text[300];
 static void check(int ok, const char *what, double seen) {
   if (ok) { passed++; return; }
   if (failed++ < 20) printf("call_conv: FAILED %s: %g; %s\n", what, seen, shape_text);
-}
-
-static uint64_t state = 7;
-static uint64_t bits(void) {
-  state += 0x9E3779B97F4A7C15u;
-  uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
-static int64_t pick(int64_t lo, int64_t hi) {
-  return lo + (int64_t)(bits() % (uint64_t)(hi - lo + 1));
-}
-
-typedef struct setup { flame_context *c; fl_device d; } setup;
-static setup *open_setup(int threads, const fl_vm *vm) {
-  setup *s = calloc(1, sizeof *s);
-  s->c = calloc(1, sizeof *s->c);
-  if (fl_cpu_open(s->c, &s->d, threads)) abort();
-  fl_cpu *cpu = s->d.state;
-  if (vm) cpu->vm = vm;
-  cpu->stop = &s->c->interrupted;
-  return s;
-}
-static void close_setup(setup *s) {
-  s->d.table->close(&s->d);
-  check(s->c->mem.live_bytes == 0, "memory is given back", (double)s->c->mem.live_bytes);
-  free(s->c);
-  free(s);
 }
 
 /* ---- arrays ---- */
@@ -453,7 +424,8 @@ static fl_pooling random_pool(void) {
 }
 
 static void all_of(const fl_vm *vm, int rounds) {
-  setup *one = open_setup(1, vm), *three = open_setup(3, vm);
+  setup *one = open_setup(1), *three = open_setup(3);
+  for (int i = 0; vm && i < 2; i++) ((fl_cpu *)(i ? three : one)->d.state)->vm = vm;
   named_convs(one, three);
   for (int i = 0; i < rounds; i++) {
     const fl_conv c = random_conv(i % 5 == 0);
@@ -474,8 +446,7 @@ static void all_of(const fl_vm *vm, int rounds) {
     const fl_pooling p = random_pool();
     pool_case(one, three, &p, p.divisor || !(i % 3) ? i % 4 : (int)pick(0, FLAME_I8));
   }
-  close_setup(one);
-  close_setup(three);
+  check(close_setup(one) && close_setup(three), "memory is given back", 0);
 }
 
 static void refuses_what_does_not_fit(void) {
@@ -494,6 +465,7 @@ static void refuses_what_does_not_fit(void) {
 }
 
 int main(void) {
+  state = 7;
   all_of(NULL, 400);
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) all_of(&fl_vm_avx2, 120);

@@ -3,7 +3,7 @@
 ** every kind, all modes, inputs and outputs that are cut or filled with zeros, any axis; the bits
 ** must not depend on the number of workers or the instruction set.
 */
-#include "cpu/calls.h"
+#include "call_setup.h"
 #include "tensor/call_fft.h"
 #include <math.h>
 #include <stdio.h>
@@ -17,39 +17,7 @@ static void check(int ok, const char *what, long a, long b, double seen) {
   if (failed < 30) printf("call_fft: FAILED %s (%ld, %ld): %g\n", what, a, b, seen);
 }
 
-static uint64_t state = 5;
-static uint64_t next(void) {
-  state += 0x9E3779B97F4A7C15u;
-  uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
-static double unit(void) { return (double)(next() >> 11) * 0x1p-53; }
-static int64_t pick(int64_t n) { return (int64_t)(next() % (uint64_t)n); }
-
-typedef struct setup { flame_context *c; fl_device d; } setup;
-static setup *open_setup(int threads, const char *isa) {
-  setup *s = calloc(1, sizeof *s);
-  s->c = calloc(1, sizeof *s->c);
-  setenv("FLAME_ISA", isa, 1);
-  if (fl_cpu_open(s->c, &s->d, threads)) abort();
-  return s;
-}
-/* Each call gets exactly the memory that it requested, so that tools detect when it uses more. */
-static void drop_scratch(setup *s) {
-  fl_cpu *cpu = s->d.state;
-  fl_free(&s->c->mem, cpu->shared, (size_t)cpu->shared_bytes);
-  cpu->shared = NULL;
-  cpu->shared_bytes = 0;
-}
-static void close_setup(setup *s) {
-  s->d.table->close(&s->d);
-  check(s->c->mem.live_bytes == 0 && s->c->mem.live_blocks == 0, "memory",
-        0, 0, (double)s->c->mem.live_bytes);
-  free(s->c);
-  free(s);
-}
+static int64_t below(int64_t n) { return pick(0, n - 1); }
 
 typedef struct sample {
   int is64, mode, inverse, norm;
@@ -87,7 +55,6 @@ static void *transform(setup *d, const sample *s) {
   }
   memset(out, 0x7b, (size_t)size_out(s) * size + 8);
   fl_call_run r = { .call = &k, .out = out, .in = { in }, .fault = fault };
-  ((fl_cpu *)d->d.state)->stop = &d->c->interrupted;
   check(fl_cpu_call(&d->d, &r) == FLAME_OK && !*fault, "status", (long)s->n, s->mode, 0);
   check(out[size_out(s) * (int64_t)size] == 0x7b, "nothing behind the result",
         (long)s->n, s->mode, 0);
@@ -134,7 +101,7 @@ static double error(const sample *s, const void *out, int64_t count) {
                             ? 1 / (long double)s->n : 1 / sqrtl((long double)s->n);
   long double off = 0, sum = 0;
   for (int64_t i = 0; i < (count ? count : all); i++) {
-    const int64_t e = count ? pick(all) : i, q = e % s->inner, k = e / s->inner % s->out,
+    const int64_t e = count ? below(all) : i, q = e % s->inner, k = e / s->inner % s->out,
                   o = e / s->inner / s->out;
     long double want[2] = { 0, 0 }, v[2];
     for (int64_t j = 0; k < there && j < s->n; j++) {
@@ -179,17 +146,18 @@ static void lengths(setup *d) {
       for (int mode = 0; mode < 3; mode++)
         for (int inverse = 0; inverse < (mode == 0 ? 2 : 1); inverse++) {
           const int64_t in = mode == 2 ? half(n) : n, out = mode == 1 ? half(n) : n;
-          one(d, (sample){ is64, mode, inverse, (int)pick(3), 1 + pick(3), in, 1 + pick(3), n, out,
+          one(d, (sample){ is64, mode, inverse, (int)below(3), 1 + below(3), in, 1 + below(3), n,
+                           out,
                            NULL }, 0, smooth(n) ? 5 : 12);
         }
 }
 
 static void cuts(setup *d) {
   for (int i = 0; i < 600; i++) {
-    const int mode = (int)pick(3);
-    const int64_t n = 1 + pick(40), in = pick(2 * n), out = 1 + pick(2 * n);
-    one(d, (sample){ (int)pick(2), mode, mode == 0 && pick(2), (int)pick(3), 1 + pick(20), in,
-                     1 + pick(5), n, out, NULL }, 0, 20);
+    const int mode = (int)below(3);
+    const int64_t n = 1 + below(40), in = below(2 * n), out = 1 + below(2 * n);
+    one(d, (sample){ (int)below(2), mode, mode == 0 && below(2), (int)below(3), 1 + below(20), in,
+                     1 + below(5), n, out, NULL }, 0, 20);
   }
 }
 
@@ -201,20 +169,20 @@ static void long_ones(setup *d) {
     for (int is64 = 0; is64 < 2; is64++)
       for (int mode = 0; mode < 3; mode++) {
         const int64_t n = size[i], in = mode == 2 ? half(n) : n, out = mode == 1 ? half(n) : n,
-                      batch = i < 8 ? 1 + pick(6) : 1;
-        one(d, (sample){ is64, mode, mode == 0 && pick(2), 1, batch, in, 1 + pick(2), n, out,
+                      batch = i < 8 ? 1 + below(6) : 1;
+        one(d, (sample){ is64, mode, mode == 0 && below(2), 1, batch, in, 1 + below(2), n, out,
                          NULL }, 20, smooth(n) ? 6 : 14);
-        one(d, (sample){ is64, mode, mode == 0 && pick(2), 2, 1, pick(2 * in), 1 + pick(2), n,
-                         1 + pick(2 * out), NULL }, 20,
+        one(d, (sample){ is64, mode, mode == 0 && below(2), 2, 1, below(2 * in), 1 + below(2), n,
+                         1 + below(2 * out), NULL }, 20,
             smooth(n) ? 7 : 20);
       }
 }
 
 static void same_bits(setup *const *d, int count) {
   for (int i = 0; i < 60; i++) {
-    const int mode = (int)pick(3);
-    const int64_t n = i < 40 ? 1 + pick(500) : 2000 + pick(20000);
-    sample s = { (int)pick(2), mode, mode == 0 && pick(2), 1, 1 + pick(9), n, 1 + pick(9), n,
+    const int mode = (int)below(3);
+    const int64_t n = i < 40 ? 1 + below(500) : 2000 + below(20000);
+    sample s = { (int)below(2), mode, mode == 0 && below(2), 1, 1 + below(9), n, 1 + below(9), n,
                  n, NULL };
     fill(&s);
     void *first = transform(d[0], &s);
@@ -230,13 +198,15 @@ static void same_bits(setup *const *d, int count) {
 }
 
 int main(void) {
-  setup *d[] = { open_setup(1, ""), open_setup(3, ""), open_setup(2, "avx2"),
-                 open_setup(1, "base") };
+  state = 5;
+  setup *d[] = { open_setup_with(1, "FLAME_ISA", ""), open_setup_with(3, "FLAME_ISA", ""),
+                 open_setup_with(2, "FLAME_ISA", "avx2"),
+                 open_setup_with(1, "FLAME_ISA", "base") };
   lengths(d[0]);
   cuts(d[1]);
   long_ones(d[1]);
   same_bits(d, 4);
-  for (int i = 0; i < 4; i++) close_setup(d[i]);
+  for (int i = 0; i < 4; i++) check(close_setup(d[i]), "memory", i, 0, 0);
   printf("call_fft: %d passed, %d failed "
          "(largest errors in half epsilons: %.2f %.2f, by convolution %.2f %.2f)\n", passed, failed,
          worst[0][0], worst[1][0], worst[0][1], worst[1][1]);

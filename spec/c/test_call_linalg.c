@@ -2,7 +2,7 @@
 ** Calls on matrices on the CPU: with LAPACK and without, f32 and f64, sizes on both sides of the
 ** limit between the two ways. Factorisations are checked by multiplying the factors.
 */
-#include "cpu/calls.h"
+#include "call_setup.h"
 #include "tensor/call_linalg.h"
 #include <math.h>
 #include <stdio.h>
@@ -15,38 +15,6 @@ static void check(int ok, const char *what, long a, long b, double seen) {
   if (ok) { passed++; return; }
   failed++;
   if (failed < 30) printf("call_linalg: FAILED %s (%s, %ld, %ld): %g\n", what, mode, a, b, seen);
-}
-
-static uint64_t state = 1;
-static double unit(void) {
-  state += 0x9E3779B97F4A7C15u;
-  uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
-
-typedef struct setup { flame_context *c; fl_device d; } setup;
-static setup *open_setup(int threads, const char *blas) {
-  setup *s = calloc(1, sizeof *s);
-  s->c = calloc(1, sizeof *s->c);
-  setenv("FLAME_BLAS", blas, 1);
-  if (fl_cpu_open(s->c, &s->d, threads)) abort();
-  return s;
-}
-/* Each call gets exactly the memory that it requested, so that tools detect when it uses more. */
-static void drop_scratch(setup *s) {
-  fl_cpu *cpu = s->d.state;
-  fl_free(&s->c->mem, cpu->shared, (size_t)cpu->shared_bytes);
-  cpu->shared = NULL;
-  cpu->shared_bytes = 0;
-}
-static void close_setup(setup *s) {
-  s->d.table->close(&s->d);
-  check(s->c->mem.live_bytes == 0 && s->c->mem.live_blocks == 0, "memory",
-        0, 0, (double)s->c->mem.live_bytes);
-  free(s->c);
-  free(s);
 }
 
 /* ---- one call: doubles in and out, whatever the dtype --------------------------------------- */
@@ -79,7 +47,6 @@ static result call(setup *s, int kind, int is64, const double *a, int64_t na, co
   void *out = malloc((size_t)nout * 8 + 8), *x = typed(a, na, is64),
        *y = b ? typed(b, nb, is64) : NULL;
   fl_call_run run = { .call = &k, .out = out, .in = { x, y }, .fault = r.fault };
-  ((fl_cpu *)s->d.state)->stop = &s->c->interrupted;
   check(fl_cpu_call(&s->d, &run) == FLAME_OK, "status", kind, 0, 0);
   for (int64_t i = 0; i < nout; i++) r.at[i] = is64 ? ((double *)out)[i] : ((float *)out)[i];
   drop_scratch(s);
@@ -478,7 +445,10 @@ static void same_bits(setup *a, setup *b) {
 }
 
 int main(void) {
-  setup *ours = open_setup(1, "off"), *ours3 = open_setup(3, "off"), *lib = open_setup(2, "");
+  state = 1;
+  setup *ours = open_setup_with(1, "FLAME_BLAS", "off");
+  setup *ours3 = open_setup_with(3, "FLAME_BLAS", "off");
+  setup *lib = open_setup_with(2, "FLAME_BLAS", "");
   mode = "ours";
   all(ours);
   mode = "ours, 3 threads";
@@ -486,9 +456,7 @@ int main(void) {
   mode = "library";
   all(lib);
   same_bits(ours, ours3);
-  close_setup(ours);
-  close_setup(ours3);
-  close_setup(lib);
+  check(close_setup(ours) && close_setup(ours3) && close_setup(lib), "memory", 0, 0, 0);
   printf("call_linalg: %d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

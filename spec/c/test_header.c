@@ -3,7 +3,7 @@
 ** computed by hand; each with NULL and with a tensor of another context as every argument, and with
 ** the k-th allocation failing, for all k. Errors of single ops are checked here too.
 */
-#include "engine/engine.h"
+#include "header_tensors.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,39 +19,7 @@ static void check(int ok, const char *text, int line) {
   if (!ok) printf("test_header.c:%d: %s: %s\n", line, now, text);
 }
 
-static flame_context *open_context(void) {
-  return flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1));
-}
-
-enum { MOST = 4, ROOM = 64 };
-
-/* A tensor described by a word: a letter for its contents and a digit for each size. f: f32 k + 1
-** over 4; s: those minus 1; i: i64 1 2 1 2 …; b: bool 1 0 1 0 …. */
-static flame_tensor *made(flame_context *c, const char *word) {
-  int64_t size[8], n = 1;
-  int ndim = 0;
-  float f[ROOM];
-  int64_t ints[ROOM];
-  uint8_t flags[ROOM];
-  for (const char *p = word + 1; *p; p++) n *= size[ndim++] = *p - '0';
-  for (int k = 0; k < n; k++) {
-    f[k] = (float)(k + 1) / 4 - (word[0] == 's');
-    ints[k] = 1 + k % 2;
-    flags[k] = k % 2 == 0;
-  }
-  if (word[0] == 'i') return flame_from_data(c, FLAME_I64, ndim, size, ints);
-  if (word[0] == 'b') return flame_from_data(c, FLAME_BOOL, ndim, size, flags);
-  return flame_from_data(c, FLAME_F32, ndim, size, f);
-}
-
-/* Elements as doubles; -1: they can not be read. */
-static int64_t values_of(flame_tensor *x, double *out) {
-  const int64_t n = flame_numel(x);
-  flame_tensor *wide = flame_cast(x, FLAME_F64);
-  const flame_status e = wide ? flame_read(wide, out, (size_t)n * 8) : FLAME_INTERNAL;
-  flame_free(wide);
-  return e == FLAME_OK ? n : -1;
-}
+enum { MOST = 4 };
 
 /* Uses up cached objects, so that the next calls allocate new memory. */
 static void starve(flame_context *c) {

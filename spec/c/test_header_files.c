@@ -2,7 +2,7 @@
 ** Facts, devices, memory and files of flame.h: right and wrong arguments, and the k-th allocation
 ** failing while a file is written and read.
 */
-#include "engine/engine.h"
+#include "header_tensors.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,37 +15,6 @@ static const char *now = "";
 static void check(int ok, const char *text, int line) {
   if (ok) passed++; else failed++;
   if (!ok) printf("test_header_files.c:%d: %s: %s\n", line, now, text);
-}
-
-static flame_context *open_context(void) {
-  return flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1));
-}
-
-enum { ROOM = 64 };
-
-/* A tensor described by a word: a letter for its contents and a digit for each size. f: f32 k + 1
-** over 4; i: i64 1 2 1 2 …. */
-static flame_tensor *made(flame_context *c, const char *word) {
-  int64_t size[8], n = 1;
-  int ndim = 0;
-  float f[ROOM];
-  int64_t ints[ROOM];
-  for (const char *p = word + 1; *p; p++) n *= size[ndim++] = *p - '0';
-  for (int k = 0; k < n; k++) {
-    f[k] = (float)(k + 1) / 4;
-    ints[k] = 1 + k % 2;
-  }
-  if (word[0] == 'i') return flame_from_data(c, FLAME_I64, ndim, size, ints);
-  return flame_from_data(c, FLAME_F32, ndim, size, f);
-}
-
-/* Elements as doubles; -1: they can not be read. */
-static int64_t values_of(flame_tensor *x, double *out) {
-  const int64_t n = flame_numel(x);
-  flame_tensor *wide = flame_cast(x, FLAME_F64);
-  const flame_status e = wide ? flame_read(wide, out, (size_t)n * 8) : FLAME_INTERNAL;
-  flame_free(wide);
-  return e == FLAME_OK ? n : -1;
 }
 
 /* ---- facts and devices --------------------------------------------------------------------- */

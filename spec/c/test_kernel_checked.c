@@ -12,7 +12,7 @@
 #include "kernel/text/text.h"
 #include "kernel/text/text_check.h"
 #include "kernel_sources.h"
-#include <dlfcn.h>
+#include "nvrtc.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,37 +28,27 @@ static void check(int ok, const char *what, const char *detail) {
 
 /* ---- NVRTC --------------------------------------------------------------------------- */
 
-static void *find(void *lib, const char *name) { return lib ? dlsym(lib, name) : NULL; }
-
 static void compiles(const char *what, const char *text) {
-  static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                       "/usr/local/cuda/lib64/libnvrtc.so" };
   static const char *const options[] = { "--gpu-architecture=sm_90", "-default-device" };
-  int (*create)(void **, const char *, const char *, int, const char *const *, const char *const *);
-  int (*compile)(void *, int, const char *const *);
-  int (*log_size)(void *, size_t *), (*get_log)(void *, char *), (*destroy)(void **);
-  void *lib = NULL, *program = NULL, *p[5];
-  for (int i = 0; i < COUNT(names) && !lib; i++) lib = dlopen(names[i], RTLD_NOW);
-  p[0] = find(lib, "nvrtcCreateProgram"), p[1] = find(lib, "nvrtcCompileProgram");
-  p[2] = find(lib, "nvrtcGetProgramLogSize"), p[3] = find(lib, "nvrtcGetProgramLog"),
-  p[4] = find(lib, "nvrtcDestroyProgram");
-  if (!p[0] || !p[1] || !p[2] || !p[3] || !p[4]) {
+  nvrtc n;
+  void *program = NULL;
+  size_t size = 0;
+  if (!nvrtc_open(&n)) {
     printf("no NVRTC here: texts are not compiled\n");
     return;
   }
-  memcpy(&create, &p[0], sizeof p[0]), memcpy(&compile, &p[1], sizeof p[0]),
-  memcpy(&log_size, &p[2], sizeof p[0]);
-  memcpy(&get_log, &p[3], sizeof p[0]), memcpy(&destroy, &p[4], sizeof p[0]);
-  if (create(&program, text, "checked.cu", 0, NULL, NULL)) { check(0, what, "no program"); return; }
-  const int bad = compile(program, COUNT(options), options);
-  size_t n = 0;
-  log_size(program, &n);
-  char *log = calloc(1, n + 1);
-  get_log(program, log);
+  if (n.create(&program, text, "checked.cu", 0, NULL, NULL)) {
+    check(0, what, "no program");
+    return;
+  }
+  const int bad = n.compile(program, COUNT(options), options);
+  n.log_size(program, &size);
+  char *log = calloc(1, size + 1);
+  n.log(program, log);
   check(!bad, what, log);
   if (bad && getenv("FLAME_TEXT_DUMP")) puts(text);
   free(log);
-  destroy(&program);
+  n.destroy(&program);
 }
 
 /* ---- texts --------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include "kernel/front/source.h"
 #include "kernel/text/text.h"
 #include "kernel_sources.h"
-#include <dlfcn.h>
+#include "nvrtc.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,50 +33,30 @@ static fl_ksource *parse(const char *text) { return parse_n(text, strlen(text));
 
 /* ---- NVRTC ---------------------------------------------------------------------------------- */
 
-static struct {
-  int (*create)(void **, const char *, const char *, int, const char *const *, const char *const *);
-  int (*compile)(void *, int, const char *const *);
-  int (*log_size)(void *, size_t *);
-  int (*log)(void *, char *);
-  int (*destroy)(void **);
-  int there;
-} nvrtc;
+static nvrtc compiler;
+static int has_compiler;
 
-static int find(void *lib, const char *name, void *slot) {
-  void *p = dlsym(lib, name);
-  memcpy(slot, &p, sizeof p);
-  return p != NULL;
-}
-
-static void nvrtc_open(void) {
-  static const char *const name[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                      "/usr/local/cuda/lib64/libnvrtc.so" };
-  void *lib = NULL;
-  for (int i = 0; i < COUNT(name) && !lib; i++) lib = dlopen(name[i], RTLD_NOW);
-  nvrtc.there = lib && find(lib, "nvrtcCreateProgram", &nvrtc.create) &&
-                find(lib, "nvrtcCompileProgram", &nvrtc.compile) &&
-                find(lib, "nvrtcGetProgramLogSize", &nvrtc.log_size) &&
-                find(lib, "nvrtcGetProgramLog", &nvrtc.log) && find(lib, "nvrtcDestroyProgram",
-                                                                    &nvrtc.destroy);
-  if (!nvrtc.there) printf("no NVRTC here: texts are not compiled\n");
+static void find_compiler(void) {
+  has_compiler = nvrtc_open(&compiler);
+  if (!has_compiler) printf("no NVRTC here: texts are not compiled\n");
 }
 
 static void compiles(const char *what, const char *text) {
   static const char *const options[] = { "--gpu-architecture=sm_90" };
   void *program = NULL;
-  if (!nvrtc.there || nvrtc.create(&program, text, "kernel.cu", 0, NULL, NULL)) return;
-  if (!nvrtc.compile(program, 1, options)) {
+  if (!has_compiler || compiler.create(&program, text, "kernel.cu", 0, NULL, NULL)) return;
+  if (!compiler.compile(program, 1, options)) {
     passed++;
   } else {
     size_t n = 0;
-    nvrtc.log_size(program, &n);
+    compiler.log_size(program, &n);
     char *log = malloc(n + 1);
-    nvrtc.log(program, log);
+    compiler.log(program, log);
     check(0, what, log);
     if (getenv("FLAME_TEXT_DUMP")) puts(text);
     free(log);
   }
-  nvrtc.destroy(&program);
+  compiler.destroy(&program);
 }
 
 /* ---- inside the language --------------------------------------------------------------------- */
@@ -561,7 +541,7 @@ static void check_memory(void) {
 }
 
 int main(int argc, char **argv) {
-  nvrtc_open();
+  find_compiler();
   for (int i = 0; i < COUNT(good); i++) check_good(&good[i], 0), check_round_trip(&good[i]);
   for (int i = 0; i < COUNT(with_half); i++) check_good(&with_half[i], 1);
   for (int i = 0; i < COUNT(bad); i++) check_bad(&bad[i]);

@@ -2,7 +2,7 @@
 ** What C modules of Lua can use of flame: the table of functions in the registry, and tensors of
 ** other libraries as userdata of the type "dltensor".
 */
-#include "lua/flame_lua.h"
+#include "lua_states.h"
 #include "lua/flame_api.h"
 #include <lauxlib.h>
 #include <lualib.h>
@@ -16,14 +16,6 @@ static int passed, failed;
 static void check(int ok, const char *text, int line) {
   if (ok) passed++; else failed++;
   if (!ok) printf("test_lua_api.c:%d: %s\n", line, text);
-}
-
-static lua_State *open_state(void) {
-  lua_State *L = luaL_newstate();
-  luaL_openlibs(L);
-  luaL_requiref(L, "flame", luaopen_flame, 1);
-  lua_pop(L, 1);
-  return L;
 }
 
 static int says(lua_State *L, const char *chunk, const char *text) {

@@ -2,7 +2,7 @@
 ** flame_lua.h: a host with Lua and flame in it. Tensors are passed both ways and stay owned by both
 ** sides; those of another context are refused.
 */
-#include "lua/flame_lua.h"
+#include "lua_states.h"
 #include <lauxlib.h>
 #include <lualib.h>
 #include <stdio.h>
@@ -14,14 +14,6 @@ static int passed, failed;
 static void check(int ok, const char *text, int line) {
   if (ok) passed++; else failed++;
   if (!ok) printf("test_lua_host.c:%d: %s\n", line, text);
-}
-
-static lua_State *open_state(void) {
-  lua_State *L = luaL_newstate();
-  luaL_openlibs(L);
-  luaL_requiref(L, "flame", luaopen_flame, 1);
-  lua_pop(L, 1);
-  return L;
 }
 
 static flame_tensor *twos(lua_State *L) {

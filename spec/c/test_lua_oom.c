@@ -6,11 +6,8 @@
 ** Every fifth request; FLAME_OOM_STRIDE=1 (`make oom`): every one. FLAME_OOM_ONLY=name: one family.
 */
 #include "flame.h"
-#include "lua/flame_lua.h"
-#include "tensor/context.h"
+#include "lua_states.h"
 #include <dirent.h>
-#include <lauxlib.h>
-#include <lualib.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,29 +46,6 @@ static void *allocate(void *ud, void *p, size_t old, size_t size) {
   h->blocks += p == NULL;
   h->bytes += size - old;
   return q;
-}
-
-/* ---- closing, seen from outside ------------------------------------------------------------ */
-
-static int64_t left_blocks, left_bytes;
-
-static void look(flame_context *c) {
-  left_blocks = c->mem.live_blocks;
-  left_bytes = c->mem.live_bytes;
-  free(c);
-}
-
-/* lua_close; 1 if the context then held nothing. A state without a context is allowed. */
-static int close_clean(lua_State *L) {
-  flame_context *c = flame_lua_context(L);
-  flame_tensor *kept = c ? flame_full(c, FLAME_F32, 0, NULL, 1.0) : NULL;
-  left_blocks = left_bytes = -1;
-  lua_close(L);
-  if (!c) return 1;
-  if (!kept) return 0;
-  c->gone = look;
-  flame_free(kept);
-  return left_blocks == 0 && left_bytes == 0;
 }
 
 /* ---- families -------------------------------------------------------------------------------- */
@@ -154,7 +128,7 @@ static int attempt(lua_State *L, int family, char out[256]) {
   return status;
 }
 
-static lua_State *open_state(heap *h) {
+static lua_State *open_limited(heap *h) {
   lua_State *L = lua_newstate(allocate, h);
   if (!L) return NULL;
   lua_pushcfunction(L, open_libraries);
@@ -168,7 +142,7 @@ static int one(int family, long k, int forever, int warm, const char *expected) 
   const char *name = families[family].name;
   char out[256];
   heap h = { 0 };
-  lua_State *L = open_state(&h);
+  lua_State *L = open_limited(&h);
   if (!L) return 1;
   if (warm) attempt(L, family, out);
   h.fail_at = h.calls + k;
@@ -205,14 +179,14 @@ static int one(int family, long k, int forever, int warm, const char *expected) 
 static void once(int f) {
   char out[256];
   heap h = { 0 };
-  lua_State *L = open_state(&h);
+  lua_State *L = open_limited(&h);
   CHECK(attempt(L, f, out) == LUA_OK && close_clean(L), families[f].name, 0);
 }
 
 static void family(int f, int step, long most) {
   char expected[256];
   heap h = { 0 };
-  lua_State *L = open_state(&h);
+  lua_State *L = open_limited(&h);
   const int status = attempt(L, f, expected);
   CHECK(status == LUA_OK, families[f].name, 0);
   if (status != LUA_OK) printf("  %s\n", expected);
@@ -241,7 +215,7 @@ static void opening(const char *name, int step) {
   const int f = family_of(name);
   char expected[256];
   heap h = { 0 };
-  lua_State *L = open_state(&h);
+  lua_State *L = open_limited(&h);
   attempt(L, f, expected);
   CHECK(close_clean(L), "opening", 0);
   long k = 1, tried = 0;

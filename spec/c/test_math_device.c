@@ -5,6 +5,7 @@
 ** for each. Parts for which the machine lacks something are skipped, and the output says so.
 */
 #include "cuda/text/embedded.h"
+#include "nvrtc.h"
 #include "tensor/math.h"
 #include "tensor/ops.h"
 #include <dlfcn.h>
@@ -128,46 +129,23 @@ static char *gpu_text(void) {
   return text;
 }
 
-typedef struct program *nvrtc;
-typedef struct compiler {
-  int (*create)(nvrtc *, const char *, const char *, int, const char *const *, const char *const *);
-  int (*build)(nvrtc, int, const char *const *);
-  int (*log_size)(nvrtc, size_t *);
-  int (*log)(nvrtc, char *);
-  int (*image_size)(nvrtc, size_t *);
-  int (*image)(nvrtc, char *);
-} compiler;
-
-static int load_compiler(compiler *c) {
-  void *lib = dlopen("libnvrtc.so.13", RTLD_NOW);
-  if (!lib) lib = dlopen("libnvrtc.so.12", RTLD_NOW);
-  if (!lib) return 0;
-  *(void **)&c->create = dlsym(lib, "nvrtcCreateProgram");
-  *(void **)&c->build = dlsym(lib, "nvrtcCompileProgram");
-  *(void **)&c->log_size = dlsym(lib, "nvrtcGetProgramLogSize");
-  *(void **)&c->log = dlsym(lib, "nvrtcGetProgramLog");
-  *(void **)&c->image_size = dlsym(lib, "nvrtcGetCUBINSize");
-  *(void **)&c->image = dlsym(lib, "nvrtcGetCUBIN");
-  return c->create && c->build && c->log_size && c->log && c->image_size && c->image;
-}
-
-static char *compile(const compiler *c, const char *text, int arch) {
+static char *compile(const nvrtc *c, const char *text, int arch) {
   char option[64];
   snprintf(option, sizeof option, "--gpu-architecture=sm_%d", arch);
   const char *const options[] = { option, "-fmad=false" };
-  nvrtc p = NULL;
+  void *p = NULL;
   size_t size = 0;
   check(c->create(&p, text, "math.cu", 0, NULL, NULL) == 0, "NVRTC takes the text");
-  const int ok = c->build(p, 2, options) == 0;
+  const int ok = c->compile(p, 2, options) == 0;
   check(ok, "NVRTC compiles math.h and a kernel for each op");
   c->log_size(p, &size);
   char *said = calloc(1, size + 1);
   if (said) c->log(p, said);
   check(said && said[0] == 0, said && said[0] ? said : "NVRTC has nothing to say");
   free(said);
-  if (!ok || c->image_size(p, &size) != 0) return NULL;
+  if (!ok || c->cubin_size(p, &size) != 0) return NULL;
   char *image = malloc(size);
-  if (image) c->image(p, image);
+  if (image) c->cubin(p, image);
   return image;
 }
 
@@ -268,10 +246,10 @@ static void compare(driver *d, const char *image) {
 }
 
 int main(void) {
-  compiler c;
+  nvrtc c;
   driver d;
   int arch = 90;
-  if (!load_compiler(&c)) printf("math_device: no NVRTC here, nothing compiled\n");
+  if (!nvrtc_open(&c)) printf("math_device: no NVRTC here, nothing compiled\n");
   else {
     const int gpu = load_driver(&d, &arch);
     char *text = gpu_text(), *image = text ? compile(&c, text, arch) : NULL;

@@ -7,6 +7,7 @@
 **   test_text --all          compiles more dtypes
 */
 #include "typical_kernels.h"
+#include "nvrtc.h"
 #include "cuda/text/embedded.h"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -22,35 +23,6 @@ static void check(int ok, const char *what) {
 }
 
 /* ---- NVRTC ------------------------------------------------------------------------------- */
-
-typedef struct nvrtc {
-  int (*create)(void **, const char *, const char *, int, const char *const *, const char *const *);
-  int (*compile)(void *, int, const char *const *);
-  int (*log_size)(void *, size_t *);
-  int (*log)(void *, char *);
-  int (*cubin_size)(void *, size_t *);
-  int (*cubin)(void *, char *);
-  int (*destroy)(void **);
-} nvrtc;
-
-static int find(void *lib, const char *name, void *slot) {
-  void *p = dlsym(lib, name);
-  memcpy(slot, &p, sizeof p);
-  return p != NULL;
-}
-
-static int nvrtc_open(nvrtc *n) {
-  static const char *const name[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                      "/usr/local/cuda/lib64/libnvrtc.so" };
-  void *lib = NULL;
-  for (size_t i = 0; i < sizeof name / sizeof *name && !lib; i++) lib = dlopen(name[i], RTLD_NOW);
-  return lib && find(lib, "nvrtcCreateProgram", &n->create) &&
-         find(lib, "nvrtcCompileProgram", &n->compile) &&
-         find(lib, "nvrtcGetProgramLogSize", &n->log_size) &&
-         find(lib, "nvrtcGetProgramLog", &n->log) &&
-         find(lib, "nvrtcGetCUBINSize", &n->cubin_size) &&
-         find(lib, "nvrtcGetCUBIN", &n->cubin) && find(lib, "nvrtcDestroyProgram", &n->destroy);
-}
 
 static void dump(const char *name, const char *text, size_t size) {
   const char *dir = getenv("FLAME_TEXT_DUMP");

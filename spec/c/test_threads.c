@@ -5,10 +5,7 @@
 ** Meant for TSan and ASan as much as for its own checks.
 */
 #include "flame.h"
-#include "lua/flame_lua.h"
-#include "tensor/context.h"
-#include <lauxlib.h>
-#include <lualib.h>
+#include "lua_states.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,14 +30,6 @@ static void check_at(int ok, const char *what, int line) {
 
 /* ---- states --------------------------------------------------------------------------------- */
 
-static lua_State *open_state(void) {
-  lua_State *L = luaL_newstate();
-  luaL_openlibs(L);
-  luaL_requiref(L, "flame", luaopen_flame, 1);
-  lua_pop(L, 1);
-  return L;
-}
-
 /* The script's result as text, or its error. */
 static int run(lua_State *L, const char *text, char out[4096]) {
   int status = luaL_loadstring(L, text);
@@ -50,27 +39,6 @@ static int run(lua_State *L, const char *text, char out[4096]) {
   snprintf(out, 4096, "%s", s ? s : "(no string)");
   lua_settop(L, 0);
   return status == LUA_OK;
-}
-
-static _Thread_local int64_t left_blocks, left_bytes;
-
-static void look(flame_context *c) {
-  left_blocks = c->mem.live_blocks;
-  left_bytes = c->mem.live_bytes;
-  free(c);
-}
-
-/* lua_close with everything alive; 1 if the context then held nothing: a handle of ours keeps its
-** struct for the check. */
-static int close_clean(lua_State *L) {
-  flame_context *c = flame_lua_context(L);
-  flame_tensor *kept = flame_full(c, FLAME_F32, 0, NULL, 1.0);
-  left_blocks = left_bytes = -1;
-  lua_close(L);
-  if (!kept) return 0;
-  c->gone = look;
-  flame_free(kept);
-  return left_blocks == 0 && left_bytes == 0;
 }
 
 /* ---- training in threads --------------------------------------------------------------------- */
@@ -339,7 +307,7 @@ static void handles_outlive_a_context(void) {
   CHECK(flame_add(x, y) == NULL);
   CHECK(flame_numel(x) == -1);
   flame_free(y);
-  c->gone = look;
+  c->gone = note_left;
   left_blocks = -1;
   flame_free(x);
   CHECK(left_blocks == 0 && left_bytes == 0);

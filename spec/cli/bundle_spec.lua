@@ -3,20 +3,11 @@
 
 local interpreter = dofile("spec/support/interpreter.lua")
 
-local folder = os.tmpname()
-os.remove(folder)
-assert(os.execute("mkdir -p '" .. folder .. "/lib'"))
-teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
+local files = dofile "spec/support/files.lua" ()
+local folder, write, read = files.name, files.write, files.read
+assert(os.execute("mkdir '" .. folder .. "/lib'"))
+teardown(files.remove)
 if not interpreter:find "^/" then interpreter = os.getenv "PWD" .. "/" .. interpreter end
-
-local function write(name, text)
-  local f <close> = assert(io.open(folder .. "/" .. name, "wb"))
-  f:write(text)
-end
-local function read(name)
-  local f <close> = assert(io.open(folder .. "/" .. name, "rb"))
-  return f:read "a"
-end
 
 --- What a command prints in the folder, and whether it succeeds.
 local function run(command)
@@ -52,9 +43,9 @@ require("flame").save(folder .. "/weights.safetensors",
   { w = require("flame").arange(1, 1000):float(), u = require("flame").ones(3) })
 
 describe("a bundle", function()
-  local files = "main.lua weights.safetensors lines.txt"
+  local parts = "main.lua weights.safetensors lines.txt"
   setup(function()
-    local out, status = bundle("app " .. files)
+    local out, status = bundle("app " .. parts)
     assert.equal("", out)
     assert.equal(0, status)
     run("mkdir away && mv app away")

@@ -2,14 +2,9 @@
 -- replaces; and with Jupyter's own client (spec/peer/jupyter.py) if Python has it.
 local interpreter = dofile("spec/support/interpreter.lua")
 
-local folder = os.tmpname()
-os.remove(folder)
-assert(os.execute("mkdir " .. folder))
-local function write(name, text)
-  local f <close> = assert(io.open(folder .. "/" .. name, "w"))
-  f:write(text)
-  return folder .. "/" .. name
-end
+local files = dofile "spec/support/files.lua" ()
+local folder, write = files.name, files.write
+teardown(files.remove)
 local function output_of(command)
   local pipe <close> = assert(io.popen(command .. " 2>&1"))
   return pipe:read("a")
@@ -41,8 +36,6 @@ local function has(text, screen)
 end
 
 describe("flame-lua --jupyter", function()
-  teardown(function() os.execute("rm -rf " .. folder) end)
-
   it("binds what the file says, tells what it is, and ends when asked", function()
     local out = said { { "kernel_info_request", "{}" } }
     has("router tcp://127.0.0.1:1, router tcp://127.0.0.1:4, router tcp://127.0.0.1:3, "

@@ -448,7 +448,7 @@ describe("distributions: gradients of draws", function()
         D.AffineTransform(a, m), D.SigmoidTransform() }):rsample(3)
     end, { loc, scale, t(0.7):requires_grad_(true) })
   end)
-  --- The gradients of the mean of f(x) over draws by the parameters.
+  --- The gradients of the mean of f(x) over draws with respect to the parameters.
   local function slopes(make_one, f, ...)
     flame.seed(11)
     local params = {}

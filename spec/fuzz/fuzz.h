@@ -82,7 +82,7 @@ static inline void fuzz_run(fuzz_bytes *b, size_t at, const char *word) {
   fuzz_replace(b, at, 0, run, n);
 }
 
-/* One change within [from, b->n). words: what the format is written with, NULL-terminated. */
+/* Makes one change within [from, b->n). words: words of the format, NULL-terminated. */
 static inline void fuzz_damage_once(fuzz_bytes *b, size_t from, const char *const *words) {
   if (b->n <= from) return;
   const size_t left = b->n - from, at = from + fuzz_draw((unsigned)left);

@@ -3,17 +3,9 @@
 local flame = require "flame"
 local data = require "flame.data"
 
-local folder = os.tmpname()
-os.remove(folder)
-assert(os.execute("mkdir -p '" .. folder .. "'"))
-local function path(name) return folder .. "/" .. name end
-local function write(name, text)
-  local f = assert(io.open(path(name), "wb"))
-  f:write(text)
-  f:close()
-  return path(name)
-end
-teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
+local files = dofile "spec/support/files.lua" ()
+local folder, path, write = files.name, files.path, files.write
+teardown(files.remove)
 
 local helper = require "spec.support.helper"
 local message, raises = helper.message, helper.raises

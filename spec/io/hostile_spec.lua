@@ -5,16 +5,9 @@
 local flame = require "flame"
 local data = require "flame.data"
 
-local folder = os.tmpname()
-os.remove(folder)
-assert(os.execute("mkdir -p '" .. folder .. "'"))
-local function write(name, text)
-  local f = assert(io.open(folder .. "/" .. name, "wb"))
-  f:write(text)
-  f:close()
-  return folder .. "/" .. name
-end
-teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
+local files = dofile "spec/support/files.lua" ()
+local write = files.write
+teardown(files.remove)
 
 local function safetensors(header) return string.pack("<I8", #header) .. header end
 local function metadata(text) return safetensors('{"__metadata__":{"flame":"' .. text .. '"}}') end

@@ -4,25 +4,11 @@ local flame = require "flame"
 local data = require "flame.data"
 local internal = flame.internal
 
-local folder = os.tmpname()
-os.remove(folder)
-assert(os.execute("mkdir -p '" .. folder .. "'"))
-local function path(name) return folder .. "/" .. name end
-local function write(name, text)
-  local f = assert(io.open(path(name), "wb"))
-  f:write(text)
-  f:close()
-  return path(name)
-end
-teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
+local files = dofile "spec/support/files.lua" ()
+local folder, path, write = files.name, files.path, files.write
+teardown(files.remove)
 
---- The message of an error, after a check that it is raised at a line of this file.
-local function message(f, ...)
-  local ok, text = pcall(f, ...)
-  assert.is_false(ok, "an error was expected")
-  assert.matches("^spec/io/loader_spec%.lua:%d+: ", text)
-  return (text:gsub("^[^ ]+ ", ""))
-end
+local message = require("spec.support.helper").placed
 local function says(text, f, ...) assert.equal(text, message(f, ...)) end
 
 --- A value as text, tensors by their bits.

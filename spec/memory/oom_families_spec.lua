@@ -5,7 +5,7 @@ local nn, optim, data = require "flame.nn", require "flame.optim", require "flam
 local oom = dofile("spec/support/oom.lua")
 local family, ramp = oom.families(it, 5), oom.ramp
 
---- The values of f, then the gradients by xs of their sum.
+--- The values of f, then the gradients of their sum with respect to xs.
 local function with_gradients(f, ...)
   local xs = {}
   for i, x in ipairs { ... } do xs[i] = x:detach():requires_grad_(true) end

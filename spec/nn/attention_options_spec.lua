@@ -1,17 +1,11 @@
 -- Heads of keys, rotary positions and caches as options of CausalSelfAttention, MultiheadAttention
 -- and TransformerBlock, against nn.GroupedQueryAttention with the same weights.
-require "spec.support.helper"
 local flame = require "flame"
 local nn = require "flame.nn"
 
 local F64 <const> = { dtype = "f64" }
 local CLOSE <const> = { rtol = 1e-9, atol = 1e-11 }
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.matches("^spec/nn/attention_options_spec%.lua:%d+: ", message)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").refused
 
 local SCALED <const> = { type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4,
   original_max_position_embeddings = 16 }
@@ -41,7 +35,7 @@ local function grouped(w, b, out, heads, kv, options)
   return m
 end
 
---- Result and gradient by x of f for the cotangent g.
+--- The result of f, and its gradient with respect to x for the cotangent g.
 local function both(f, x, g)
   x = x:detach():clone():requires_grad_(true)
   local y = f(x)

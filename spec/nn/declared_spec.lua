@@ -62,12 +62,7 @@ local function required(form)
 end
 
 local thread = coroutine.create(print)
-local function told(f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok, "an error was expected")
-  assert.matches("^spec/nn/declared_spec%.lua:%d+: ", message)
-  return (message:gsub("^[^ ]+ ", ""))
-end
+local told = require("spec.support.helper").placed
 
 -- ---- functions and classes ---------------------------------------------------------------------
 local OBJECTS = { Module = function() return nn.Linear(4, 4) end, Optimizer = sgd,

@@ -1,15 +1,9 @@
 --- flame.generate: how tokens are chosen, where sequences end, and the calls of stream.
-require "spec.support.helper"
 local flame = require "flame"
 local models, nn = require "flame.models", require "flame.nn"
 local machine = require "spec.support.machine"
 
-local function refused(message, f, ...)
-  local ok, said = pcall(f, ...)
-  assert.is_false(ok, "an error was expected: " .. message)
-  assert.truthy(tostring(said):find(message, 1, true), said)
-  assert.matches("^spec/nn/generate_spec%.lua:%d+: ", said)
-end
+local refused = require("spec.support.helper").refused
 
 --- The number that a script prints on the fake GPU, or on another device.
 local function on_no_gpu(script, device)

@@ -1,6 +1,5 @@
 --- flame.models: weights in folders of Hugging Face's form, against numbers computed by PyTorch
 --- (spec/peer/models.py), and the messages for damaged folders.
-require "spec.support.helper"
 local flame = require "flame"
 local models, nn = require "flame.models", require "flame.nn"
 local json = require "flame.models.json"
@@ -16,12 +15,7 @@ local function read(name)
   local f <close> = assert(io.open(folder .. "/" .. name, "rb"))
   return f:read "a"
 end
-local function refused(message, f, ...)
-  local ok, said = pcall(f, ...)
-  assert.is_false(ok, "an error was expected: " .. message)
-  assert.truthy(tostring(said):find(message, 1, true), said)
-  assert.matches("^spec/nn/models_spec%.lua:%d+: ", said)
-end
+local refused = require("spec.support.helper").refused
 local function load(o) return models.from_pretrained(folder, o) end
 local function load_refused(message, o) refused(message, function() return load(o) end) end
 

@@ -59,8 +59,8 @@ describe("gelu in its tanh form", function()
   end)
 end)
 
---- The losses of rows and labels, and their derivatives by each element; ids equal to 'ignore' do
---- not count.
+--- The losses of rows and labels, and their derivatives with respect to each element; ids equal to
+-- 'ignore' do not count.
 local function by_hand(rows, ids, ignore, weight)
   local losses, shares, total = {}, {}, 0
   for r, row in ipairs(rows) do

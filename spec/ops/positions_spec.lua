@@ -124,8 +124,8 @@ describe("scans", function()
     assert.is_false(y.grad:isnan():any():item())
   end)
 
-  -- the gradient by x[k] is the sum over j >= k of g[j] exp(x[k] - y[j]), computed in f64 from the
-  -- rounded values
+  -- the gradient with respect to x[k] is the sum over j >= k of g[j] exp(x[k] - y[j]), computed in
+  -- f64 from the rounded values
   it("of logcumsumexp in half types are those of f32, rounded once", function()
     for _, dtype in ipairs { "bf16", "f16" } do
       for _, size in ipairs { { 1, 1 }, { 3, 7 }, { 2, 400 }, { 2, 3000 } } do

@@ -134,6 +134,19 @@ local function says(text, f, ...)
   luassert.equal(text, (message(f, ...):gsub("^[^:]*:%d+: ", "")))
 end
 
+--- The message of the error that f(…) raises, without its place, which must be a line of a spec.
+local function placed(f, ...)
+  local e = message(f, ...)
+  luassert.matches("^spec/[%w_/]+%.lua:%d+: ", e)
+  return (e:gsub("^[^ ]+ ", ""))
+end
+
+--- f(…) raises an error at a line of a spec, whose message contains 'text'.
+local function refused(text, f, ...)
+  local e = placed(f, ...)
+  luassert.is_true(e:find(text, 1, true) ~= nil, e)
+end
+
 --- Runs f repeatedly; the n-th run is stopped by an error at the n-th line that it executes, until
 --- a run reaches its end. 'after' is called after each run. Returns the number of lines.
 local function stopped_everywhere(f, after)
@@ -160,5 +173,5 @@ local function stopped_everywhere(f, after)
   return line
 end
 
-return { message = message, raises = raises, says = says,
+return { message = message, raises = raises, says = says, placed = placed, refused = refused,
   stopped_everywhere = stopped_everywhere }

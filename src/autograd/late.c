@@ -18,8 +18,8 @@ enum { FEW = 1 << 16, MOST = 1 << 23 };
 
 static int64_t last_size(const fl_node *x) { return x->shape->size[x->shape->rank - 1]; }
 
-/* The number of elements that are copied if the cotangents of the product a b, and of b in it,
-** wait; 0: they do not wait. */
+/* For a product y = a b and y's cotangent g: the number of elements that are copied if the
+** cotangent of b waits; 0: it does not wait. */
 static int64_t copied_by(const fl_node *a, const fl_node *g, const fl_node *b) {
   if (b->shape->rank != 2 || a->shape->rank < 2 || g->shape->numel == 0 || a->shape->numel == 0)
     return 0;

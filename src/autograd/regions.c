@@ -48,9 +48,10 @@ static int is_cleared(const fl_node *v) {
          v->scal[1].i == 0;
 }
 
-/* The number of regions that are written into zeros, g's included, if none overlaps g's; else 0.
-** Several existing regions are those of a sum, with their 0 added. Each is tested against each new
-** one: for the steps of a sequence that is still far cheaper than a sum of the whole. */
+/* If the regions written into the zeros of 'sum' do not overlap g's region: their number, with g's;
+** else 0. If there are two or more before g's, 0 must have been added to each value already. All of
+** them are tested for each new region, which for the steps of a sequence is far cheaper than a sum
+** of the whole. */
 static int count_apart(const fl_node *sum, const fl_node *g, int64_t *covered) {
   int n = 1, bare = 0;
   *covered = region_numel(g);

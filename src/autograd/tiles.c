@@ -46,7 +46,7 @@ static void swap(fl_node **x, int i, int k) {
 
 static int64_t start_of(const fl_node *slice, int axis) { return slice->attr->start[axis]; }
 
-/* Of a heap of n slices, the one with the highest position first: moves slice k to its place. */
+/* Moves slice k down to its place in a heap of n slices, in which higher positions come first. */
 static void sink(int n, fl_node **slice, fl_node **g, int axis, int k) {
   for (int low = 2 * k + 1; low < n; k = low, low = 2 * k + 1) {
     if (low + 1 < n && start_of(slice[low + 1], axis) > start_of(slice[low], axis)) low++;
@@ -74,7 +74,7 @@ static int is_covered(const fl_layout *s, int n, fl_node *const *slice, int axis
   return at == s->size[axis];
 }
 
-/* With the axes that the slice left out. */
+/* The cotangent g of a slice, with the axes of size 1 that the slice dropped. */
 static fl_node *with_axes(const fl_node *slice, const fl_layout *s, fl_node *g) {
   return g->shape->rank == s->rank ? g : n_reshape(g, s->rank, slice->attr->size);
 }

@@ -2,8 +2,8 @@
 ** flame-lua --bundle: makes an executable from a script, modules and files; and the start of such
 ** an executable. The parts are found by lua/flame/tools/bundle.lua; the format is io/bundle.h.
 **
-** A copy of this executable is one when its stamp says where the payload is: there is no flag
-** that could be lost, and an executable without one reads nothing. The file is found by
+** A copy of this executable is a bundle if its stamp gives the place of the payload: there is no
+** flag that could be lost, and an executable without a payload reads nothing. The file is found by
 ** /proc/self/exe, or where there is no /proc by the name by which it was started.
 */
 #include "base/hash.h"

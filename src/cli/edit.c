@@ -10,7 +10,8 @@
 
 enum { CTRL = 0x1f };                             /* CTRL & 'A' is Ctrl-A */
 
-/* Text with room for a NUL. 0: no memory. */
+/* Replaces 'out' bytes at 'at' by the n bytes of p, and keeps a NUL after the text. 0: no
+** memory. */
 static int splice(fl_edit *e, fl_bytes *b, int64_t at, int64_t out, const char *p, int64_t n) {
   if (!FL_RESERVE(&e->mem, b, b->n - out + n + 1)) return 0;
   memmove(b->at + at + n, b->at + at + out, (size_t)(b->n - at - out));
@@ -120,7 +121,8 @@ static void show_past(fl_edit *e, int64_t at) {
   e->cursor = e->text.n;
 }
 
-/* The line above or below within the entry, else the entry before or after. */
+/* Moves to the line above or below in the entry; from the first or last line to the entry before or
+** after. */
 static void vertical(fl_edit *e, int down) {
   const int64_t start = line_start(e, e->cursor), end = line_end(e, e->cursor);
   if (down ? end == e->text.n : start == 0) {

@@ -83,7 +83,8 @@ static void check(const job *j, const int64_t **idx, int64_t *step, int64_t n, i
     const X v = read(x[i * (ss)]); \
     *p = (expr); \
   }
-/* Along the axis and across it, the rest dense, apart. dst of half types with 'add' is f32. */
+/* Points along a dim, with separate loops for steps of one along the axis, across it, and for other
+** steps. dst of half types with 'add' is f32. */
 #define RUN(T, S, X, read, expr) { \
     T *d = (T *)(void *)dst; \
     const S *x = (const S *)(const void *)src; \
@@ -174,8 +175,8 @@ static void some_rows(const job *j, const sheet *s, int64_t first, int64_t n) {
   }
 }
 
-/* Points first to first + n - 1 of rows k to k + m - 1, at most BLOCK: of one row, or all of some
-** whose index lies densely. */
+/* Points first to first + n - 1 of rows k to k + m - 1, at most BLOCK in all. If m is above 1, the
+** points are whole rows whose indices are adjacent in memory. */
 static void some_points(const job *j, const sheet *s, int64_t k, int64_t m, int64_t first,
                         int64_t n) {
   const int size = fl_dtype_size(j->dtype), wide = j->half ? 4 : size;

@@ -17,7 +17,8 @@
 ** were done for each KB. Temporaries of the present window do not count there, since the next step
 ** finds them without that traversal. Held bytes can not wait for that: it waits until they are a
 ** multiple of the heap, since writing them took time too, and on a GPU a hundredth of its memory,
-** since it writes gigabytes in the time of a traversal. A heap that doubles has paid by growing.
+** since it writes gigabytes in the time of a traversal. A heap that has doubled needs no such
+** condition: the work that filled it is large enough.
 **
 ** Values never depend on any of this. A collector that the script stopped stays stopped, except
 ** when memory is out (fl_engine_collect).
@@ -51,15 +52,16 @@ static int64_t bytes_held(const flame_context *c) {
   return fl_engine_live_bytes(c) + (int64_t)c->mem.live_bytes;
 }
 
-/* What a step did not find is still there; where steps are delayed, everything counts. */
+/* Notes how many handles and how much heap are left after a step. */
 static void note_left(flame_context *c, int64_t heap) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   k->left = c->tensors.live;
   k->left_heap = heap;
 }
 
-/* A full collection, whose result is what the next one is measured by. Handles that it finds dead
-** are released, but their objects are old now, and only another full collection frees them. */
+/* Does a full collection; its result is compared with later states to decide when the next one is
+** due. Handles that it finds dead are released, but their objects are old now, and only another
+** full collection frees them. */
 static void full(flame_context *c, int times) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   c->stats.collections++;

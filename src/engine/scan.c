@@ -11,7 +11,7 @@
 #include "tensor/limits.h"
 #include <stdio.h>
 
-/* Memory may double: said once. */
+/* Reports once that memory may double. */
 static void say(flame_context *c) {
   fl_engine *e = c->engine;
   if (e->said_scan || c->limits.any) return;

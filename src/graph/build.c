@@ -1,7 +1,7 @@
 /*
 ** A graph recorded again. Each line goes to a builder of tensor/build.h, so that shapes, dtypes and
-** devices are checked by the rules that hold for scripts. What those take on trust is checked here:
-** positions of gathers and scatters come from an 'index' for as many elements or fewer.
+** devices are checked by the rules that hold for scripts. What the builders do not check is checked
+** here: positions of gathers and scatters come from an 'index' for as many elements or fewer.
 */
 #include "graph/graph.h"
 #include "tensor/form.h"

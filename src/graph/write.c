@@ -126,8 +126,9 @@ static void put_word(writer *w, const char *s) {
   }
 }
 
-/* Writes the blocks along x; if there are as many as the elements of the first result need, as a
-** function of the varying size. */
+/* Writes the number of blocks along x. If it is the number that one thread for each element of the
+** first result needs, it is written as "elements/threads of a block", so that it can vary with the
+** size. */
 static void put_blocks(writer *w, const fl_call *k, const fl_kfunction *f) {
   const int64_t *p = k->p, *b = p + FL_KP_BLOCK;
   int64_t bytes = -1;

@@ -12,7 +12,8 @@ static const fl_choice *known(const fl_group *g, const uint8_t key[32]) {
   return NULL;
 }
 
-/* Reads a question that has arrived; after an answer was sent, the next can be. */
+/* Reads a rank's question if one has arrived and the answer to its previous question has been
+** sent. */
 static void listen(fl_group *g, int from) {
   fl_asker *a = &g->asker[from];
   if (a->answers && fl_letter_look(g->wire, &a->letter)) a->answers = 0;

@@ -44,7 +44,8 @@ void fl_group_choose(fl_group *g, const uint8_t key[32], const void *data, size_
 /* Asks rank 0 what it has chosen: 1: it is in data; 0: nothing. -1: as fl_group_wait, with the
 ** fault's text or without. */
 int fl_group_choice(fl_group *g, const uint8_t key[32], void *data, size_t bytes, char *fault);
-/* Rank 0 answers questions; waits: also those for which it has no choice. */
+/* Rank 0 answers questions of other ranks; if it 'waits', also those about choices that it has not
+** made. */
 void fl_group_answer(fl_group *g, int waits);
 
 /* ahead.c. Fills this rank's header for a collective, or another kind of FL_COLLECT_*. */

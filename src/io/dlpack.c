@@ -174,7 +174,8 @@ static void delete_export(dl_managed *self) {
   free(x);
 }
 
-/* With room for 'bytes' after it: not in the context's memory, since it may outlive that. */
+/* A new struct with room for 'bytes' after it. It is not in the context's memory, since it may
+** outlive the context. */
 static export *new_export(flame_context *c, const fl_node *n, int64_t bytes) {
   const size_t head = (sizeof(export) + ALIGNED - 1) / ALIGNED * ALIGNED;
   const size_t size = (head + (size_t)bytes + ALIGNED - 1) / ALIGNED * ALIGNED;

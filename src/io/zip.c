@@ -243,7 +243,8 @@ fl_node *fl_npz_read(fl_zip *z, const fl_member *m, int device) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Members are stored; the fields that a local header and a directory entry share. */
+/* Writes the fields that a local header and a directory entry share; members are stored, not
+** deflated. */
 static void put(unsigned char **p, uint64_t v, int n) {
   while (n-- > 0) {
     *(*p)++ = (unsigned char)v;

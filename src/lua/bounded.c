@@ -19,8 +19,8 @@ enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STE
 
 /* ---- functions that poll first --------------------------------------------------------------- */
 
-/* Such a function takes time in proportion to its strings. One string may be passed thousands of
-** times, which no memory limit prevents. */
+/* Charges for the strings among n arguments, to whose length a function's time is proportional. One
+** string may be passed thousands of times, which no memory limit prevents. */
 static void charge_arguments(lua_State *L, fl_lua *b, int n) {
   size_t bytes = 0;
   for (int i = n; i > 0; i--)
@@ -83,8 +83,8 @@ void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list) {
 
 /* ---- protected calls ------------------------------------------------------------------------- */
 
-/* If the work must end, that is no error of the called function and is raised further. 'base':
-** where the results begin. */
+/* Ends a protected call. If the work must end, the error is not one of the called function and is
+** raised again. 'base': stack index before the results. */
 static int ended(lua_State *L, int status, lua_KContext base) {
   fl_lua *b = self_of(L);
   b->ending = 0;
@@ -135,8 +135,8 @@ static int b_xpcall(lua_State *L) {
 
 /* ---- setmetatable, collectgarbage ------------------------------------------------------------ */
 
-/* A finaliser runs where no hook does: there are none, flame's own files have none here either.
-** Upvalue 2: "__gc". */
+/* Refuses metatables with a finaliser, for flame's own files too, since no hook runs in a
+** finaliser. Upvalue 2: "__gc". */
 static int b_setmetatable(lua_State *L) {
   const int t = lua_type(L, 2);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -387,7 +387,7 @@ static void fill_os(lua_State *L, fl_lua *b, int own, int to) {
   end(L, to, "os");
 }
 
-/* Of more than two: texts among them take a time to compare. */
+/* min or max of more than two values; comparing texts takes time, so it is charged. */
 static int extreme(lua_State *L, int n, int largest) {
   int best = 1;
   luaL_argcheck(L, n >= 1, 1, "value expected");

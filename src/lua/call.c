@@ -3,16 +3,17 @@
 ** the composites written in Lua, which have checked what a user can get wrong. The result is
 ** untracked. Without inputs the device is the default one.
 **
-** internal.along(kind, what, x, d, dtype, y, ...): one over x, and y if it is there, along axis d
-** of x, which is checked here. Its parameters: the elements before, on and behind the axis, then
-** the integers that follow. The result has x's shape, and its dtype where none is given.
+** internal.along(kind, what, x, d, dtype, y, ...): records a call on x, and on y if it is not nil,
+** along axis d of x, which is checked here. The call's parameters: the numbers of elements before,
+** on and after the axis, then the integers '...'. The result has x's shape, and x's dtype if none
+** is given.
 **
 ** internal.attention(q, k, v, mask or nil, scale, causal): n_attention (tensor/build.h), tracked;
 ** internal.attention_rows(x, h, hk, scale, causal): n_attention_rows.
 **
 ** internal.form(what, axis, code, total, x, ...): n_form (tensor/form.h) of inputs x, ... along
-** 'axis', untracked; code: its integers, two bytes each. total: summed over the axes between the
-** components and the last, which then are gone.
+** 'axis', untracked; code: its integers, two bytes each. total: the result is summed over the axes
+** between the components and the last axis.
 */
 #include "lua/binding.h"
 #include "tensor/call.h"

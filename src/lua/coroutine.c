@@ -86,7 +86,7 @@ static int wrapped(lua_State *L) {
   return n >= 0 ? n : failed(L, self_of(L), co);
 }
 
-/* How many there are. */
+/* Counts the living coroutines. */
 static int64_t count(lua_State *L) {
   int64_t n = 0;
   lua_rawgetp(L, LUA_REGISTRYINDEX, &live_coroutines);

@@ -1,18 +1,19 @@
 /*
 ** What Lua allocates, counted with what the context does. In a state of the host's the allocator is
-** wrapped while the context lives, and put back by its finaliser; what is counted there lies in the
-** context's memory, not in Lua's, which is freed while this is still asked.
+** wrapped while the context lives, and put back by its finaliser; the counts are in the context's
+** memory, not in Lua's, which is freed while the counts are still used.
 **
 ** A state that we make has our allocator from its first block to its last: small blocks
 ** come from pages (pool.h), and the pages are counted, so a block costs less than one of malloc's
-** uncounted. Before the context is there, and after, only the sum is kept.
+** uncounted. Before the context exists, and after it is closed, only the sum of bytes is kept.
 **
-** Most requests are paid from a small sum that is counted ahead: a loop over small tensors makes
-** and frees a block for each, and the walk through the memories around costs as much as that.
-** Where a limit refuses, the sum goes back first, so no request fails for it.
+** A small amount is counted in advance, from which most requests are served: a loop over small
+** tensors allocates and frees a block for each, and counting it in all memories that contain this
+** one would cost as much again. If a limit refuses, the amount is returned first, so no request
+** fails because of it.
 **
-** Where the hook stands, a large block costs steps and is a moment to look whether the work is
-** to end: an instruction that copies megabytes takes as long as thousands of others. Long strings
+** While the hook is active a large block costs steps and is an occasion to test whether the work
+** must end: an instruction that copies megabytes takes as long as thousands of others. Long strings
 ** make the hook look more often, each 64 MB of them, because reading one as a number, or comparing
 ** it, allocates nothing: comparing two of zero bytes takes 9 ns for each.
 */
@@ -160,7 +161,7 @@ static void *of_system(void *ud, void *p, size_t old, size_t size) {
   return NULL;
 }
 
-/* Where its page is full. */
+/* A block of this kind when its page is full. */
 static __attribute__((noinline)) void *take_more(fl_lua_heap *h, int kind) {
   if (h->deny == 0 && fl_pool_turn(&h->pool, kind)) return fl_pool_take(&h->pool, kind);
   if (!take(h, FL_POOL_PAGE)) return NULL;
@@ -184,7 +185,7 @@ static __attribute__((noinline)) void *pooled_large(fl_lua_heap *h, void *p, siz
 
 static void *pooled(void *ud, void *p, size_t old, size_t size);
 
-/* From one kind to another, or between a page and the system. */
+/* Moves a block to another kind of page, or between a page and the system. */
 static __attribute__((noinline)) void *moved(fl_lua_heap *h, void *p, size_t old, size_t size) {
   if (old > FL_POOL_MOST && size > FL_POOL_MOST) return counted(h, p, old, size);
   if (old <= FL_POOL_MOST && size <= FL_POOL_MOST && fl_pool_kind(old) == fl_pool_kind(size))

@@ -18,7 +18,7 @@ static int takes_axis(const fl_declared *d, const fl_decl_param *p) {
   return 0;
 }
 
-/* The number at i, counted from 1. */
+/* Converts the axis at stack index i, counted from 0, to one counted from 1. */
 static void shift(lua_State *L, int i) {
   int whole = 0;
   const lua_Integer k = lua_type(L, i) == LUA_TNUMBER ? lua_tointegerx(L, i, &whole) : 0;
@@ -27,7 +27,7 @@ static void shift(lua_State *L, int i) {
   lua_replace(L, i);
 }
 
-/* A number, or a list that belongs to this call. */
+/* Converts the value at i: a number, or the numbers of a list that belongs to this call. */
 static void shift_value(lua_State *L, int i) {
   if (lua_type(L, i) != LUA_TTABLE) {
     shift(L, i);

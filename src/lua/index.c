@@ -76,8 +76,8 @@ static int gather_items(fl_lua *b, const fl_key *k, address *a) {
   return 1;
 }
 
-/* The order of y's axes: the addressed ones become neighbours, in place if no other axis is between
-** them, else first. A 0-d index is one position and no axis of the result, so it is neither. */
+/* Orders y's axes: the addressed ones become neighbours, in place if no other axis is between them,
+** else first. An axis with a 0-d index is not an axis of the result, so it counts as neither. */
 static void order_axes(address *a, int rank) {
   unsigned used = 0;
   int first = -1, last = -1, apart = 0, k = 0;

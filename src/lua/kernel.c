@@ -262,7 +262,8 @@ static void read_size3(lua_State *L, const char *name, int64_t out[3]) {
   } else out[0] = fl_arg_int(L, lua_gettop(L), "kernel", name);
 }
 
-/* The field of the configuration at 2: numbers, or a function that each call asks. */
+/* Reads a field of the configuration at 2: numbers, or (*asked) a function that is called at each
+** launch. */
 static uint8_t read_extent(lua_State *L, const char *name, int64_t out[3], uint8_t *asked) {
   lua_getfield(L, 2, name);
   *asked = (uint8_t)fl_is_callable(L, -1);

@@ -31,7 +31,7 @@ static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, int arg
   return x;
 }
 
-/* One handle is one input. */
+/* Adds a handle as an input, once; returns the input's number. */
 static int add_input(lua_State *L, plan *p, fl_box *x) {
   for (int i = 0; i < p->l.nin; i++) if (p->in[i]->t == x->t) return i;
   const int held = fl_launch_hold(&p->l, x->t->node);
@@ -51,7 +51,8 @@ static void sizes_of(const fl_node *n, int each, fl_sizes *s) {
   memcpy(s->at, n->shape->size + each, sizeof s->at[0] * (size_t)s->n);
 }
 
-/* Adds a copy: the input has its contents, and becomes it afterwards. */
+/* Adds an output that begins as a copy of the input; after the launch it becomes the input's
+** value. */
 static void add_copy(lua_State *L, plan *p, int arg, int input) {
   const fl_node *n = p->in[input]->t->node;
   fl_sizes s;
@@ -77,7 +78,7 @@ static void make_ready(lua_State *L, fl_lua *b, plan *p) {
 
 /* ---- results ---- */
 
-/* Takes the inputs from their handles, as these are now. */
+/* Records the launch with the present values of the input handles. */
 static flame_status record(fl_lua *b, plan *p, fl_node **value) {
   for (int i = 0; i < p->l.nin; i++)
     if (!(p->l.in[i] = node_of(b, p->in[i]))) return b->c->err.code;
@@ -303,8 +304,8 @@ static void push_list(lua_State *L, int first, int n) {
   }
 }
 
-/* For a gradient by the script: kernel_given(kernel, results, arguments, geometry, n, rule or nil)
-** makes the tracked results. The rule, for a proof, is before the results. */
+/* For a gradient that the script computes: kernel_given(kernel, results, arguments, geometry, n,
+** rule or nil) makes the tracked results. The rule, for a proof, is before the results. */
 static int track_given(lua_State *L, const plan *p, int given, int64_t n, int nout, int proof) {
   const int first = lua_gettop(L) - nout + 1;
   luaL_checkstack(L, 12, p->l.name);

@@ -30,7 +30,7 @@ static const char *place(lua_State *L, const nest *s, int depth) {
 
 static int is_leaf(lua_State *L) { return lua_type(L, -1) != LUA_TTABLE; }
 
-/* Sizes along the first elements. The value is on top of the stack. */
+/* Determines rank and sizes of the value on top of the stack by its first elements. */
 static void measure(lua_State *L, nest *s) {
   const int top = lua_gettop(L);
   lua_pushvalue(L, -1);
@@ -276,8 +276,8 @@ static int make_eye(lua_State *L) {
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
-/* first, first + step, …, last. In an exact range (of integers) the .i of each number is its value;
-** otherwise the .d. */
+/* A range first, first + step, …, last. In an exact range (of integers) the .i of each number is
+** its value; otherwise the .d. */
 typedef struct range { int exact; fl_operand_arg first, last, step; } range;
 
 /* The number at i. */

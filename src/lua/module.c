@@ -38,9 +38,9 @@ void *fl_lua_marked(lua_State *L, int i, const void *mark) {
 
 /* ---- collector ---------------------------------------------------------------------------- */
 /* Each in whatever mode the host's collector is; engine/collect.c decides when they are due. */
-/* Lua tells its mode only when one is set. The mode in which it was last is set, which does
-** nothing; if it had changed, that one is set again: a full collection, once for each change by the
-** host. */
+/* Finds the collector's mode. Lua returns it only when a mode is set, so the last known mode is
+** set, which does nothing if it is still the mode; otherwise the host's mode is set again, which
+** costs a full collection for each change by the host. */
 static void note_mode(lua_State *L, fl_lua *b) {
   const int was = b->generational ? lua_gc(L, LUA_GCGEN, 0, 0) : lua_gc(L, LUA_GCINC, 0, 0, 0);
   if (b->generational && was == LUA_GCINC) lua_gc(L, LUA_GCINC, 0, 0, 0);
@@ -248,7 +248,7 @@ static int is_chapter(const char *name) {
 
 enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
 
-/* The table on top does not have the key at 2: base/objects.lua raises the error. */
+/* Raises, by base/objects.lua, the error that the table on top does not have the key at 2. */
 static int unknown_name(lua_State *L, const char *what) {
   lua_settop(L, 2);
   lua_pushstring(L, what);

@@ -20,7 +20,7 @@ static void unlink_page(fl_pool *p, fl_pool_page *page) {
   else p->others[page->kind] = page->next;
 }
 
-/* Its blocks in the order of their addresses. */
+/* Puts the page's blocks on its free list, in the order of their addresses. */
 static void fill(fl_pool_page *page, int kind) {
   const size_t size = (size_t)(kind + 1) * FL_POOL_STEP;
   const size_t head = (sizeof *page + FL_POOL_STEP - 1) / FL_POOL_STEP * FL_POOL_STEP;

@@ -25,7 +25,7 @@ static fl_node *edges(fl_node *n, uint32_t *cut) {
   return n;
 }
 
-/* Bytes for what edges() leaves. */
+/* The number of bytes that edges() leaves to print. */
 static size_t shown_bytes(const fl_node *n) {
   size_t count = 1;
   for (int a = 0; a < n->shape->rank; a++) {

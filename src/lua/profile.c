@@ -62,7 +62,7 @@ static int region_begin(lua_State *L) {
   return 1;
 }
 
-/* core.region_end(name, start). In a profile that began inside the region, it starts with the
+/* core.region_end(name, start). If the profile began inside the region, the region starts with the
 ** profile. */
 static int region_end(lua_State *L) {
   const fl_lua *b = self_of(L);

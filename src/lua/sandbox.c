@@ -113,8 +113,8 @@ static void set_limits(const fl_sandbox *x) {
   }
 }
 
-/* The folder of a sandbox in a state that has one: the path of this part below it, opened as the
-** state's files are. */
+/* The folder of a sandbox that is opened in a state with a folder: the path of 'part' below the
+** state's folder, checked as the state's files are. */
 static const char *folder_beneath(lua_State *L, fl_lua *b, const char *part, char path[FOLDER]) {
   flame_context *c = b->c;
   const uint32_t deny = c->limits.deny;

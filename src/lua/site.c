@@ -85,9 +85,9 @@ static uint32_t site_of_frame(fl_lua *b, const lua_Debug *ar) {
   return id;
 }
 
-/* What says which function a frame runs costs a fraction of what says its line, and in a module of
-** modules most frames are the library's: their lines are not asked for. Where the script stood the
-** last time ('depth') it stands again as a rule, and both are asked for at once. */
+/* Finding a frame's function costs a fraction of finding its line, and inside nested modules most
+** frames are the library's, whose lines are not needed. The script's frame is mostly at the same
+** level as the last time ('depth'): there both are asked for at once. */
 uint32_t fl_lua_site(lua_State *L, fl_lua *b) {
   if (b->pinned > 0) return b->pin;
   lua_Debug ar;

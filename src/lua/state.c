@@ -32,7 +32,8 @@ static int open_module(lua_State *L) {
   return 1;
 }
 
-/* In any case the options are removed, so that a later opening of the module does not get them. */
+/* Opens the module with the options, which are removed even after an error, so that a later opening
+** of the module does not get them. */
 static int opened(lua_State *L, const flame_options *o) {
   fl_lua_start start = { .options = o };
   lua_pushcfunction(L, open_module);

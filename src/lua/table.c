@@ -182,8 +182,8 @@ static int less(lua_State *L, steps *s, int i, int j) {
   return is;
 }
 
-/* The order of the n values from 'first' of the stack on, FEW at most: each is put where a search
-** by halves finds its place. */
+/* The order of the n values (at most FEW) from stack index 'first' on, by insertion with binary
+** search. */
 static void arrange(lua_State *L, steps *s, int first, int n, uint8_t order[FEW]) {
   for (int k = 0; k < n; k++) {
     int from = 0, to = k;
@@ -209,9 +209,9 @@ static void sort_few(lua_State *L, steps *s, lua_Integer from, int n) {
   lua_settop(L, first - 1);
 }
 
-/* The value on top goes down from 'root' in the heap of the first n after 'before', and is popped.
-** It came from the heap's end, so the larger children move up to a leaf unasked, and it goes up
-** from there: half the comparisons. */
+/* Pops the value on top and inserts it at 'root' into the heap of the first n values after
+** 'before'. It came from the heap's end, so the larger children are moved up as far as a leaf
+** without comparing them with it, and then it moves up from there: half the comparisons. */
 static void sink(lua_State *L, steps *s, lua_Integer before, lua_Integer root, lua_Integer n) {
   lua_Integer at = root;
   for (lua_Integer child; (child = 2 * at) <= n; at = child) {
@@ -251,8 +251,8 @@ static void sort_heap(lua_State *L, steps *s, lua_Integer before, lua_Integer n)
   }
 }
 
-/* The values from lo to hi around one of them: where it stands then, between lo and hi. No
-** function leads out of the range, whatever it says. */
+/* Partitions the values from lo to hi by one of them; returns its place, between lo and hi.
+** Whatever the comparison function returns, no place outside the range is accessed. */
 static lua_Integer part(lua_State *L, steps *s, lua_Integer lo, lua_Integer hi) {
   const int pivot = lua_gettop(L) + 1;
   const lua_Integer middle = lo + (hi - lo) / 2;

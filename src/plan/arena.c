@@ -165,8 +165,9 @@ static int is_per_row(const fl_group *G, int64_t access) {
 }
 
 /* Does the access gather one element of the row that w stores, before any of it is stored? A device
-** reads it before the row's first round, and w's value rests on a round, which the threads of a
-** block end together; nothing orders the lanes of a warp, so a warp's rows are left out. */
+** reads it before the row's first round, and w's value depends on a round, which the threads of a
+** block end together. Nothing orders the lanes of a warp, so rows that a warp computes are
+** excluded. */
 static int is_in_row(const fl_group *G, const fl_access *w, int64_t access) {
   const fl_access *a = &G->access.at[access];
   int64_t n = 1, stride = 0;

@@ -242,7 +242,7 @@ static void measure(fl_planner *P, int32_t t) {
   }
 }
 
-/* Sets 'awaited' of t's inputs, once it is known of t. */
+/* Passes 'awaited' on from t to its inputs. */
 static void note_awaited(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;

@@ -79,8 +79,8 @@ static uint8_t pass_of(const fl_group *G, const fl_instr *x) {
   }
 }
 
-/* In a row, whose values may be kept from one sweep to the next: the same operation on the same
-** values, if it is there. Two nodes are computed once then. -1: none. */
+/* In a ROW group, whose values may be kept from one sweep to the next: an existing instruction with
+** the same operation on the same values, so that two equal nodes are computed once. -1: none. */
 static int find_op(const fl_group *G, const fl_instr *x) {
   if (G->kind != FL_K_ROW || (x->code != FL_I_OP && x->code != FL_I_CAST)) return -1;
   for (int64_t i = G->instr.n - 1; i >= 0; i--)
@@ -399,8 +399,9 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
                                        .a = (uint16_t)v, .arg = (uint16_t)a }, t, m);
 }
 
-/* The map gives an element of the whole result, and so an element of the result's dtype in the
-** input's memory, counted from where the input begins. */
+/* Loads an element of a view of the input's bytes as another dtype. The map gives the element's
+** position in the result; in the input's memory, counted in elements of the result's dtype, it has
+** the same position after the input's first element. */
 static int emit_bits(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
   int64_t first;

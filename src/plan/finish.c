@@ -292,8 +292,8 @@ static void note_guards(fl_plan *plan) {
   }
 }
 
-/* The reports of a step: records in 'at' that they belong to step 'step', or (-1) gives them the
-** numbers in 'at'. */
+/* The reports of a step. step >= 0: at[number] of each report becomes 'step'; step -1: each report
+** gets the new number at[old number]. */
 static void sites_of(fl_step *s, int32_t *at, int32_t step) {
   int32_t *own = s->kind == FL_S_CALL ? &s->call->fault : s->kind == FL_S_SCATTER
                  ? &s->scatter->fault : NULL;

@@ -1,6 +1,7 @@
 /*
-** Writes in place: which groups write a cell that has a home which read the home's old value, and
-** therefore whether a cell may be stored directly into its home (planner.h).
+** Writes in place: for a cell that has a home, which groups write the cell and which read the
+** home's old value, and therefore whether the cell may be stored directly into its home
+** (planner.h).
 */
 #include "base/hooks.h"
 #include "plan/planner.h"

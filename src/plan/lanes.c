@@ -1,14 +1,14 @@
 /*
 ** Collectives beside other work. On a GPU they run on a separate lane (cuda/library/nccl.h), and
 ** a plan helps them:
-** - what rests on a result of one comes after all that were recorded before it (fl_plan_ready), so
-**   that the sums of gradients go on while backward makes the next ones;
-** - what they read and write is not given back before the plan's end (finish.c);
-** - the steps that have to wait for them are known, and for which: those that read a result, and
-**   writes of homes. Of one stage, those that wait for earlier ones come first;
-** - a collective waits for attention, if a call of it comes soon. Products fill the multiprocessors
-**   with one block each, so that one that lacks the few that NCCL has takes up to twice its time;
-**   the many blocks of attention lose those few, no more.
+** - work that depends on a collective's result comes after all other work recorded before it
+**   (fl_plan_ready), so that gradients are summed while backward computes the next ones;
+** - memory that they read and write is not reused before the plan's end (finish.c);
+** - it is known which steps must wait for which collectives: those that read a result, and writes
+**   of homes. Within a stage, steps that wait for earlier collectives come first;
+** - a collective is delayed until a call of attention, if one comes soon. A product has one block
+**   for each multiprocessor, so if NCCL occupies some of them a product takes up to twice its time;
+**   attention has many blocks, and only loses the share of these multiprocessors.
 */
 #include "plan/planner.h"
 #include "tensor/call_collective.h"
@@ -112,8 +112,8 @@ static int delay(fl_plan *plan) {
   return 1;
 }
 
-/* The last collective that step i waits for, of those after 'done' up to 'newest', which is one;
-** 'done': none. The collectives of a bucket end together. */
+/* The last collective, of the steps after 'done' up to 'newest' (which is a collective), for which
+** step i waits; returns 'done' if there is none. The collectives of a bucket end together. */
 static int32_t needs(const fl_plan *plan, int32_t i, int32_t done, int32_t newest) {
   const fl_step *s = &plan->step[i];
   int32_t last = newest;

@@ -1,9 +1,10 @@
 /*
-** Arrays in pieces along an axis: what is joined there (cat), and the components of a form. One
-** that needs no memory is only a way to its pieces: a reader that stays within one piece reads
-** that. One that needs memory is written by its pieces. Each is an expression that goes into a
-** group of the piece's space, as any cell does, and is stored at its place in the whole. So pieces
-** that are made of the same arrays are one kernel with several stores, and nothing is copied.
+** Arrays in pieces along an axis: what is joined there (cat), and the components of a form. An
+** array that needs no memory only leads readers to its pieces: a reader that stays within one piece
+** reads that piece. An array that needs memory is written piece by piece. Each is an expression
+** that goes into a group of the piece's space, as any cell does, and is stored at its place in the
+** whole. So pieces that are made of the same arrays are one kernel with several stores, and nothing
+** is copied.
 **
 ** Pieces may be in several groups and at several stages. A reader of the whole waits for all.
 */
@@ -117,7 +118,8 @@ static int compose(const fl_group *G, const fl_layout *s, const int64_t *stride,
                         out->stride, &out->offset);
 }
 
-/* The value of the piece that is at 'to' in the whole; m: the map of an array of its shape s. */
+/* Emits the value of a piece. s: the piece's shape; m: the group's map of an array of this shape;
+** to: the map of the piece within the whole. */
 static int piece_value(fl_planner *P, int32_t g, int32_t t, int piece, const fl_layout *s,
                        const fl_map *m, const fl_map *to) {
   const fl_node *n = P->cell.at[t].node;
@@ -135,7 +137,7 @@ static int piece_value(fl_planner *P, int32_t g, int32_t t, int piece, const fl_
                                                     : FL_EMIT_REJECT;
 }
 
-/* A deferred input of n, which takes the room that a piece lacks. */
+/* A deferred input of n, which can be stored so that a piece needs fewer instructions; -1: none. */
 static int32_t deferred_input(const fl_planner *P, const fl_node *n, int piece) {
   for (int i = 0; i < n->nin; i++) {
     const int32_t t = n->op == FL_OP_form || i == piece ? fl_plan_source(P, n->in[i]) : -1;

@@ -198,7 +198,7 @@ static int join(fl_planner *P, int32_t g, int32_t t, int piece) {
   return n && fl_ops[n->op].fuse == FL_FUSE_R ? join_reduce(P, g, t) : join_map(P, g, t);
 }
 
-/* It is placed in g. */
+/* Records that the cell is placed in g. */
 static void settle(fl_planner *P, int32_t g, int32_t t, int piece, int32_t stage) {
   if (piece < 0) P->cell.at[t].group = g;
   else P->piece.at[P->cell.at[t].pieces + piece] = g;

@@ -102,7 +102,8 @@ static void need_of(const parts *p, uint16_t first, uint8_t *need) {
   }
 }
 
-/* The number of an operand of k in 'out', of which to[] has those so far, + 1. */
+/* The number in 'out' of operand o of k, which is added to 'out' at its first use. to[o]: this
+** number + 1, 0: not added yet. */
 static uint16_t operand_in(const fl_kernel *k, uint16_t o, fl_kernel *out, uint16_t *to) {
   if (!to[o]) {
     out->operand[out->noperand++] = k->operand[o];

@@ -25,7 +25,8 @@ static int rows_merge(const fl_node *a) {
   return l->contiguous || fl_view_strides(r, l->size, l->stride, 2, two, stride);
 }
 
-/* Both with at least 2 axes, checked, of one dtype; bias: in[2] or NULL. */
+/* Records the product of a and b, which are checked, have at least 2 axes and one dtype; bias:
+** in[2] or NULL. */
 static fl_node *product(fl_node *a, fl_node *b, fl_node *bias) {
   int64_t size[FL_MAX_AXES];
   const fl_layout *p = a->shape, *q = b->shape;

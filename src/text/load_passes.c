@@ -134,7 +134,8 @@ static flame_status add_regex(fl_tokenizer *t, fl_passes *to, const char *text, 
   return regex(t, s, text, strlen(text));
 }
 
-/* Adds a prefix, GPT-2's pattern, and the spelling, which is the row itself. */
+/* Adds the passes of ByteLevel: the prefix and GPT-2's pattern if the options ask for them, and the
+** spelling of bytes. */
 static flame_status byte_level(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
   const int prefix = fl_load_flag(o, "add_prefix_space", 1), cut = fl_load_flag(o, "use_regex", 1);
   if (prefix) {

@@ -1,11 +1,11 @@
---- gradcheck: gradients of a function against central differences, element by element. What looks
--- at kernels and functions of the script without being asked to is tools/proof.lua.
+--- gradcheck: gradients of a function against central differences, element by element. Checks that
+--- run without a request (FLAME_CHECK=grad) are in tools/proof.lua.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 
---- Weights that tell the elements of a result apart, the same at each call.
+--- Weights that differ between the elements of a result, the same at each call.
 local function weights(y)
   local n = math.max(y:numel(), 1)
   return flame.arange(0, n - 1, { dtype = y.dtype, device = y.device }):mul(0.7):cos():narrow(1, 1,
@@ -72,8 +72,9 @@ local function check(f, xs, o, order)
   end
 end
 
---- Compares f's gradients by the tensors of inputs with central differences, and raises with the
---- worst. Without eps, atol and rtol what fits the dtypes; order = 2: second derivatives too.
+--- Compares f's gradients with respect to the tensors of inputs with central differences, and
+--- raises for the worst one that differs. The defaults of eps, atol and rtol depend on the dtypes;
+--- order = 2: second derivatives too.
 def([[.gradcheck(f: fn, inputs: T|any[], *, eps?: num, atol?: num, rtol?: num,
     order: int = 1) -> bool]], function(f, inputs, eps, atol, rtol, order)
   if is_tensor(inputs) then inputs = { inputs } end

@@ -25,8 +25,8 @@ function Context:save(...)
   end
   self._saved, self._origin = saved, origin
 end
---- After forward: the saved tensors as a list for the graph to keep, so that the context, which
---- only the collector frees, keeps none. results: position by tensor.
+--- Called after forward: moves the saved tensors from the context, which only the collector frees,
+--- to a list that the graph keeps. results: position by tensor.
 local function hand_over(ctx, results)
   local saved, origin, kept, place, which = ctx._saved, ctx._origin, {}, {}, {}
   for i in pairs(origin or {}) do
@@ -36,8 +36,8 @@ local function hand_over(ctx, results)
   ctx._origin, ctx._place, ctx._which = nil, place, which
   return kept
 end
---- What was saved. A saved result of forward comes back tracked where the gradient is to have
--- gradients itself, so backward may be written in terms of it.
+--- The values that forward saved. If the gradient is differentiated again, a saved result of
+--- forward is tracked, so backward may compute with it.
 function Context:saved()
   local s, again = self._saved, self._again
   if not s then return end
@@ -55,7 +55,7 @@ end
 -- PyTorch's words.
 Context.save_for_backward, Context.saved_tensors = Context.save, Context.saved
 
---- A backward ends, also by an error: releases what saved() returned.
+--- Called when a backward ends, also by an error: releases the values that saved() returned.
 function Context:__close() self._again, self._kept = nil, nil end
 
 --- Can a gradient of shape 'given' be summed to 'shape', by undoing a broadcast?
@@ -131,8 +131,8 @@ def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, 
   end
 end)
 
---- The value y of op, which follows the tensors after it although nothing here knows its gradient:
---- where one of them is tracked, backward raises at y, instead of leaving them out.
+--- The value y of op, which depends on the tensors '...' but has no known gradient with respect to
+--- them: if one of them is tracked, backward raises at y instead of ignoring the dependence.
 function func.opaque(op, y, ...)
   if not is_tensor(y) or not y:is_floating_point() or not recording.tracked(...) then return y end
   return flame.func {
@@ -144,8 +144,8 @@ function func.opaque(op, y, ...)
   }(y, ...)
 end
 
---- Of tensors: no gradients, or, with set_to_none = false (also in a table),
---- zeros where there are some.
+--- Removes the gradients of tensors; with set_to_none = false (also in a table) sets existing ones
+--- to zero.
 function func.zero_grad(op, list, set_to_none)
   if type(set_to_none) == "table" then
     set_to_none = arguments.options(op, set_to_none, { set_to_none = true }).set_to_none
@@ -202,9 +202,9 @@ def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
   return table.unpack(values, 1, values.n)
 end)
 
---- net(…) with other values: those of the table by name stand for the network's parameters and
---- buffers during the call, and gradients go to them; what is not named is as it is. A shared
---- parameter is replaced wherever it stands.
+--- net(…) with other values: during the call the values of the table replace the network's
+--- parameters and buffers of the same names, and gradients go to these values. A shared parameter
+--- is replaced in all its places.
 def(".functional_call(net: any, values: any, ...) -> ...", function(...)
   require "flame.nn"
   return internal.functional_call(...)

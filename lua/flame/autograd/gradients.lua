@@ -89,7 +89,7 @@ local function tensors_of(name, v)
   end
   return v
 end
---- The gradients of outputs (a tensor or a list) by inputs, a list in their order.
+--- The gradients of outputs (a tensor or a list) with respect to inputs, as a list in their order.
 def([[autograd.grad(outputs: T|T[], inputs: T|T[], grad_outputs?: T|T[], retain_graph?: bool,
     create_graph = false, only_inputs = true, allow_unused = false) -> T[] ]],
 function(outputs, inputs, grad_outputs, retain_graph, create_graph, _, allow_unused)
@@ -137,8 +137,9 @@ local function rebuild(v, give)
   for _, k in ipairs(sorted_keys(v)) do out[k] = rebuild(v[k], give) end
   return out
 end
--- Functions of functions may be nested. The tensors by which the outer one differentiates are
--- 'active' while its f runs; the inner one then keeps its graph and detaches nothing.
+-- Functions of functions may be nested. The tensors with respect to which the outer one
+-- differentiates are 'active' while its f runs; the inner one then keeps its graph and detaches
+-- nothing.
 local active = setmetatable({}, { __mode = "k" })
 local Running = { __close = function(r)
   for _, x in ipairs(r) do
@@ -153,8 +154,8 @@ local function inside(xs, f, ...)
   for i, x in ipairs(xs) do running[i], active[x] = x, (active[x] or 0) + 1 end
   return f(...)
 end
---- What f gets for x: a tracked copy, x itself if it is a leaf, or an alias; other ways in which f
---- reads x are constant then.
+--- The tensor that f gets for x: a tracked copy, x itself if it is a leaf, or an alias. If f reads
+--- x in another way, that value is constant.
 local function stand_in(x)
   if not x.requires_grad then return x:detach():requires_grad_(true) end
   return x.is_leaf and not active[x] and x or x:reshape(x.shape)
@@ -189,7 +190,8 @@ def(".value_and_grad(f: fn) -> fn", function(f)
   end
 end)
 
---- A function that gives f's gradients by the arguments whose numbers are given, or by the first.
+--- A function that returns f's gradients with respect to the arguments with the given numbers
+--- (default: the first).
 def(".grad(f: fn, argnums...: int) -> fn", function(f, ...)
   local nums = { ... }
   if #nums == 0 then nums[1] = 1 end
@@ -216,9 +218,9 @@ def(".grad(f: fn, argnums...: int) -> fn", function(f, ...)
   end
 end)
 
--- What follows takes a tensor, or a list of tensors that are f's arguments, or a nested table of
--- tensors with names that is f's one argument; results have the same form. Grad mode is on inside.
--- Inside the f of another function of functions the results keep their graph.
+-- The following functions take a tensor, a list of tensors that are f's arguments, or a nested
+-- table of tensors with names that is f's only argument; results have the same form. Grad mode is
+-- on inside. Inside the f of another function of functions the results keep their graph.
 
 --- f's arguments as tracked copies (keep: aliases for tracked ones), and the results of f.
 local function apply(op, f, x, keep)
@@ -261,7 +263,8 @@ local function values_of(results, keep)
   for i = 1, results.n do out[i] = keep and results[i] or results[i]:detach() end
   return joined(out, results.n)
 end
---- In the form of x: its float tensors replaced in order, others by zeros.
+--- A value of x's form: its float tensors are replaced in order by those of the list, others by
+--- zeros.
 local function like_x(x, list)
   local k = 0
   return rebuild(x, function(t)
@@ -270,7 +273,7 @@ local function like_x(x, list)
     return list[k]
   end)
 end
---- Gradients of the tracked ones of ys by xs; false where there is none.
+--- Gradients of the tracked tensors of ys with respect to xs; false where there is none.
 local function pull(ys, seeds, xs, how)
   local y, seed = {}, {}
   for i = 1, #ys do
@@ -294,9 +297,9 @@ def(".vjp(f: fn, x: T|table, v?: T|table) -> values: T|T[], products: T|table", 
   return values_of(results, create), like_x(x, g)
 end)
 
---- f(x) and the product of its derivative with v: how the result moves when x moves along v.
---- Without v it moves along ones. The backward product is linear in its seed; its own derivative by
---- the seed is this product.
+--- f(x) and the product of its derivative with v (default: ones): the change of the result when x
+--- changes along v. It is computed as the derivative of the vector-Jacobian product, which is
+--- linear in its seed, with respect to the seed.
 def(".jvp(f: fn, x: T|table, v?: T|table) -> values: T|T[], products: T|T[]", function(f, x, v)
   local create = nested()
   local _ <close> = flame.enable_grad()
@@ -350,7 +353,7 @@ local function stack_all(rows, like)
   end
   return #parts == 1 and parts[1] or flame.cat(parts, 1)
 end
---- Derivatives of one result by all xs: shapes of y and x joined.
+--- Derivatives of one result with respect to all xs; their shapes are those of y and x joined.
 local function jacobians(y, xs, create)
   local n, rows, out = y:numel(), {}, {}
   for k = 1, #xs do rows[k] = {} end
@@ -371,8 +374,8 @@ local function jacobians(y, xs, create)
   end
   return out
 end
---- The derivative of every element of f(x) by every element of x: axes of the result, then of x.
---- Several results give a list, and so do several inputs: [result][input].
+--- The derivative of every element of f(x) with respect to every element of x: axes of the result,
+-- then of x. Several results give a list, and so do several inputs: [result][input].
 def(".jacobian(f: fn, x: T|table, *, create_graph = false) -> T|table", function(f, x, create)
   create = create or nested()
   local _ <close> = flame.enable_grad()

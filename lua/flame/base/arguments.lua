@@ -1,6 +1,5 @@
---- Declaring functions, and reading arguments: what a function is given beyond its declaration
--- (src/lua/declare.h) is looked at here, and what is wrong is raised in the function's name at the
--- script's line.
+--- Declares functions, and checks arguments beyond what their declarations (src/lua/declare.h) can
+--- say; errors have the function's name and the script's line.
 local flame = require "flame"
 local internal = flame.internal
 local methods = internal.methods
@@ -71,8 +70,8 @@ local function in_place(f, name)
   end
 end
 
---- Add the function of a declaration (src/lua/declare.h), whose parameters f gets as they are read;
---- of several forms (text, f, text, f, …) each has its function.
+--- Adds the function of a declaration (src/lua/declare.h); f gets the parameters that were read. A
+--- declaration of several forms (text, f, text, f, …) has a function for each.
 local function def(text, f, ...)
   local list = { f }
   for k = 1, select("#", ...), 2 do
@@ -104,7 +103,8 @@ for name in ([[keepdim hermitian training ceil_mode return_indices equal_nan acc
   increasing include_last_offset hard get_infos full density check_errors adjoint is_causal
   descending return_inverse return_counts]]):gmatch("%S+") do FLAGS[name] = true end
 
---- What stands for a number by default is one, or a list of them; padding has names too.
+--- Is the option of the default's type: a number or a list of numbers where the default is a
+--- number; padding has names too?
 local function fits_default(op, name, default, v)
   if (default == true or default == false and FLAGS[name]) and type(v) ~= "boolean" then
     fail(op, "%s must be true or false, got %s", name, word(v))

@@ -1,8 +1,8 @@
---- flame.autocast: products in a half type, what needs range or precision in f32, as PyTorch
--- divides the ops. The declaration of an op says which it is (@half, @single), and the casts are
--- made where its arguments are read (src/lua/declare_cast.c), so that they reach functions that a
--- script keeps in locals. A backward pass runs in the dtypes of its forward pass. A weight that
--- is cast twice in one evaluation is cast once there, since equal ops of a window are one.
+--- flame.autocast: products in a half type, ops that need range or precision in f32, divided as in
+-- PyTorch. The declaration of an op says which it is (@half, @single), and the casts are made where
+-- its arguments are read (src/lua/declare_cast.c), so that they reach functions that a script keeps
+-- in locals. A backward pass runs in the dtypes of its forward pass. A weight that is cast twice in
+-- one evaluation is cast once there, since equal ops of a window are one.
 local internal = require("flame").internal
 local arguments = require "flame.base.arguments"
 local fail, cast_block, cast_begin = arguments.fail, internal.cast_block, internal.cast_begin
@@ -23,7 +23,8 @@ local function with_casts(f)
 end
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
 --- norms and similar ops in f32; false in place of the dtype switches it off inside. Without f a
---- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
+--- guard: local _ <close> = flame.autocast("bf16"). autocast() returns the dtype that is on, or
+--- nil.
 arguments.def(".autocast() -> dtype", function() return cast_dtype() end,
   '.autocast(dtype: "f16"|"bf16"|bool, f: fn, ...) -> ...', autocast,
   '.autocast(dtype: "f16"|"bf16"|bool = "f16", *, enabled = true) -> Guard',

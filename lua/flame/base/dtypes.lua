@@ -23,7 +23,8 @@ for name, facts in pairs(flame.internal.dtypes()) do
   else dtypes.whole[name] = true end
 end
 
---- Both as tensors: a number becomes 0-d, of the other's dtype when that is a float, else f32.
+--- Both as tensors: a number becomes a 0-d tensor of the other's dtype if that is a float, else of
+--- f32.
 function dtypes.pair(op, x, y)
   local like = is_tensor(x) and x or need_tensor(op, "y", y)
   local function lift(v, name)
@@ -44,7 +45,8 @@ function dtypes.float_of(x, y)
   return (a == "f64" or b == "f64") and "f64" or "f32"
 end
 
---- A function of several steps: integers as f32; half types in f32, rounded once at the end.
+--- f(x) for a function of several steps: integers become f32; half types are computed in f32 and
+--- rounded once, at the end.
 function dtypes.smooth(x, f)
   x = x:is_floating_point() and x or x:float()
   return dtypes.half[x.dtype] and f(x:float()):to(x.dtype) or f(x)

@@ -1,5 +1,5 @@
---- Names that do not exist, and arguments too many: what the library's tables, options, closed
--- objects and the functions of the library's tables say of them.
+--- Errors for names that do not exist in the library's tables, options and closed objects, and for
+--- too many arguments to functions of the library's tables.
 local flame = require "flame"
 local internal = flame.internal
 local methods = internal.methods
@@ -34,8 +34,8 @@ arguments.def(".has(name: str) -> bool", function(name)
   return t ~= nil and name:find("^[%w_]") ~= nil
 end)
 
---- What to write for a name that stands elsewhere, "nn.Linear" for flame.Linear, or that PyTorch
---- has for something of another name here.
+--- The right name for one that is in another table, "nn.Linear" for flame.Linear, or that is
+--- PyTorch's name for a function with another name here.
 local function elsewhere(what, name)
   local torch, places = require "flame.tools.elsewhere", { what, "flame", "nn", "optim", "data" }
   for _, place in ipairs(places) do
@@ -59,8 +59,8 @@ local function longer(name, known)
   return best and "\1; did you mean '" .. best .. "'?" or ""
 end
 
---- Raises: the table 'what' ("flame", "nn") has no such name. Names that begin with "_" are nil, as
---- are keys that are no names: those who look into a table ask for them.
+--- Raises: the table 'what' ("flame", "nn") has no such name. Names that begin with "_", and keys
+--- that are not names, are nil, since code that inspects tables reads them.
 function internal.unknown_name(t, name, what)
   if type(name) ~= "string" or name:find("^_") then return nil end
   local known = {}
@@ -70,7 +70,7 @@ function internal.unknown_name(t, name, what)
   fail("", "%s has no '%s'%s", what, name, say ~= "" and say or longer(name, known))
 end
 
---- A plain table of functions: linalg, nn.init; no class, no module.
+--- Is it a plain table of functions, such as linalg or nn.init, and neither a class nor a module?
 local function is_group(t)
   if type(t) ~= "table" or getmetatable(t) ~= nil or rawget(t, "__index") then return false end
   for name, f in next, t do
@@ -118,8 +118,8 @@ local function keys_of(t)
   return #names > 0 and table.concat(names, " ") or "none"
 end
 
---- Raises: 'key' is none of the options, the keys of 'known'. 'text' lists
---- them where their order says something.
+--- Raises: 'key' is none of the options, the keys of 'known'. 'text' lists them if their order is
+--- meaningful.
 function objects.no_option(op, key, known, text)
   fail(op, "no option '%s', there is: %s%s", tostring(key), text or keys_of(known),
     internal.hint(tostring(key), known))

@@ -1,4 +1,4 @@
---- What is recorded, as far as functions that are composed in Lua ask.
+--- Facts about recording for functions that are composed in Lua.
 local flame = require "flame"
 local internal = flame.internal
 local recording = {}

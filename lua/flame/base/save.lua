@@ -23,7 +23,7 @@ end
 
 -- ---- writing ---------------------------------------------------------------------------------
 
---- A key as a part of a tensor's name: text as it is, if it is UTF-8.
+--- A key as a part of a tensor's name: UTF-8 text is not changed.
 local function part_of(key)
   if type(key) == "string" and (not utf8.len(key) or key:find("%c")) then return escape(key) end
   return tostring(key)
@@ -168,9 +168,10 @@ local known = { [""] = true, safetensors = true, npz = true, npy = true, png = t
 local written =
   ".safetensors, .npz (tensors), .npy (one tensor), .png (an image), .csv (rows and columns)"
 
---- Writes a table (or one tensor) with all it holds; see the head of this file.
---- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one
---- image, .csv one of two axes. The file is replaced when the new one is complete.
+--- Writes a table (or one tensor) with all that it contains. The ending of the name determines the
+--- format: .safetensors, or no ending, for everything, .npz for tensors only, .npy for one tensor,
+--- .png for one image, .csv for one tensor of two axes. The file is replaced when the new one is
+--- complete.
 arguments.def(".save(path: str, value: T|table)", function(path, value)
   local kind = extension(path)
   if pickles[kind] then
@@ -301,10 +302,10 @@ local function load_parts(path, device)
   return out
 end
 
---- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
---- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits
---- i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model
---- in several files, "….index.json".
+--- Reads what flame.save wrote. For another program's file the result is a table name -> tensor,
+-- and its metadata are a second result. Recognised by content: safetensors, npy (a tensor), npz,
+-- png (u8, of 16 bits i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and
+-- the list of a model in several files, "….index.json".
 arguments.def(".load(path: str, *, device?: device) -> T|table, metadata: table",
 function(path, device)
   device = device or flame.default_device()

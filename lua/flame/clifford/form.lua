@@ -3,8 +3,8 @@
 --
 -- A form is { name =, order = { "x", "y", … }, size = { role = components }, shared = { role =
 -- true }, terms = { { c =, role = component, … } } }; c is 1 or -1; "r", the result, and the names
--- of the operands are its roles. The derivative by an operand is the same list of terms with that
--- operand and the result in each other's place: so one function computes form and gradients, and
+-- of the operands are its roles. The derivative with respect to an operand has the same list of
+-- terms with the operand and the result exchanged: so one function computes form and gradients, and
 -- gradients have gradients.
 --
 -- A role's sums are one node (src/tensor/form.h). Terms of a component that have the last operand's
@@ -14,9 +14,9 @@
 -- belongs in the result.
 --
 -- Operands are (components, …, features). A shared one (weights) is (components, features): it has
--- no axes in between, and a derivative by it is summed over them. In memory results lie as they
--- are written; with inside = true their components lie before the features, for a matrix product
--- over both.
+-- no axes in between, and a derivative by it is summed over them. Results are in memory in the
+-- order of their axes; with inside = true their components come directly before the features, for a
+-- matrix product over both.
 local flame = require "flame"
 local internal = flame.internal
 
@@ -31,7 +31,8 @@ local function constant(list, dtype, device)
   return made[key]
 end
 
---- The others of a role, the one that terms are collected by last: a shared one, of three any.
+--- The other roles, with the one by which terms are collected at the end: a shared one, or any if
+--- there are three.
 local function others_of(form, role)
   local shared, others = form.shared or {}, {}
   for _, q in ipairs(form.order) do if q ~= role then others[#others + 1] = q end end
@@ -109,7 +110,7 @@ local function is_short(sums, others)
   return true
 end
 
---- The first MOST terms of each sum, and the rest; and whether there is a rest.
+--- Splits each sum: its first MOST terms, the rest, and whether there is a rest.
 local function split(sums, others)
   local now, later, more = {}, {}, false
   if is_short(sums, others) then return sums, later, more end

@@ -94,10 +94,10 @@ return function(clifford, shared)
   end
 
   --- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully
-  --- connected, and grade_norm. Features stay as many. bias = "all" is of every component, as
-  --- there.
-  --- Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
-  --- (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
+  --- connected, and grade_norm. The number of features does not change. bias = "all" adds to every
+  --- component, as in flash-clifford. Parameters: linear.weight (dims + 1, n, n), linear.bias (n),
+  --- product.weight (#paths, n) or (#paths, n, n); in flash-clifford the weight of the product is
+  --- (n, #paths).
   class([[clifford.Layer(algebra: Algebra, features: int, *, normalize = true,
     fully_connected = false, bias: bool|"all"|"scalar" = true, eps = 1e-6, device?: device,
     dtype?: dtype)]],

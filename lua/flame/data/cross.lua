@@ -63,8 +63,8 @@ function write(out, v, path, key, depth)
   end
 end
 
---- The message of v; raises, without a position, what in it can not cross. name: v's in the
---- error; "" leaves its elements theirs.
+--- The message of v. Raises, without a position, an error that names the part of v that can not
+--- cross. name: the name of v in the error; with "" its elements keep their names.
 function cross.pack(v, name)
   local out = { {} }
   write(out, v, name, nil, 1)
@@ -137,7 +137,8 @@ local function of_text(text, what)
   return f
 end
 
---- What can be called, of a function, a source text or module name, or what cross.code made.
+--- The function given as a function, a source text, the name of a module, or the result of
+--- cross.code.
 function cross.callable(f, what)
   if type(f) == "string" then return of_text(f, what) end
   if type(f) ~= "table" or not f.dump then return f end
@@ -156,8 +157,8 @@ local function module_of(v)
   end
 end
 
---- A function in a form that crosses; raises, without a position, why it can not. A local of the
---- script that it uses must be a module, which is required again.
+--- A function in a form that can cross; raises, without a position, the reason if there is none. A
+-- local of the script that it uses must be a module, which is required again.
 function cross.code(f, what)
   if type(f) == "string" then return f end
   local remedy = "\1: give what it needs as given, or the source text of a function, or the name of"

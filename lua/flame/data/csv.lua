@@ -8,8 +8,8 @@ return function(data, shared)
   local fail, put = shared.fail, shared.put
 
   -- ---- fields -----------------------------------------------------------------------------------
-  -- Without the blanks around it. Each byte is looked at a fixed number of times, which patterns
-  -- that end in %s*$ do not do.
+  -- The text without blanks around it. It reads each byte a fixed number of times, while patterns
+  -- that end in %s*$ take quadratic time.
   local function trimmed(s)
     local first, last = s:find("%S"), #s
     if not first then return "" end
@@ -97,7 +97,7 @@ return function(data, shared)
   end
 
   local spelled = { nan = 0 / 0, inf = math.huge, infinity = math.huge }
-  -- The number that a field is; nil: none. Nothing at all is NaN.
+  -- The number that a field contains; nil: it is no number. An empty field is NaN.
   local function number_of(field)
     if field == "" then return 0 / 0 end
     local v = tonumber(field)
@@ -107,7 +107,7 @@ return function(data, shared)
     return v and (sign == "-" and -v or v)
   end
 
-  --- Takes the first row away where it has names.
+  --- Removes the first row if it has names.
   local function names_of(rows, lines, header)
     local numeric = true
     for _, field in ipairs(rows[1]) do numeric = numeric and number_of(field) ~= nil end
@@ -216,9 +216,10 @@ return function(data, shared)
     return out, classes
   end
 
-  --- A text file of rows and columns, a line each, or more where a quoted field has ends of lines.
-  --- Without types, numbers as one tensor; an empty field is NaN, and nan and inf may be spelled
-  --- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
+  --- A text file of rows and columns; a row is a line, or several if a quoted field contains ends
+  --- of lines. Without types the result is one tensor of numbers; an empty field is NaN, and nan
+  --- and inf are numbers too. If 'header' is "auto", a first line with anything but numbers is a
+  --- header.
   ---
   --- With types = "auto", or {name = type} for some of the columns, a table of columns by name (by
   --- number without a header), as data.dataset takes it. A type is a dtype, "text" (a list of

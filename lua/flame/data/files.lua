@@ -43,8 +43,9 @@ return function(data, shared)
   end
 
   --- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
-  --- bytes are skipped. With 'block' a dataset of any size that reads what is asked for: an item is
-  --- 'block' ids and, as its second part, those one further; items begin 'step' ids apart.
+  --- bytes are skipped. With 'block' the result is a dataset, which reads only the items that are
+  --- requested: an item is 'block' ids and, as its second part, the ids one position later; items
+  --- begin 'step' ids apart.
   put(data, [[data.tokens(path: str, *, dtype: "u8"|"u16"|"i32"|"u32" = "u16", header: int = 0,
     block?: int, step: int = block) -> T|Dataset]], function(path, dtype, header, block, step)
     if header < 0 then fail("tokens", "header must be a number of bytes, got %d", header) end
@@ -76,7 +77,7 @@ return function(data, shared)
   --- Images in folders, a folder for each class: an item is the image, f32 from 0 to 1,
   --- (channels, h, w), and its class from 1, in the order of the folders' names, which the
   --- field 'classes' lists. Every file must be a PNG; names that begin with a dot are left out.
-  --- channels = 3 makes colours of all, 1 grey, both without alpha.
+  --- channels = 3 converts all images to colour, 1 to grey, both without alpha.
   put(data, "data.images(folder: str, *, channels?: int) -> Dataset", function(folder, channels)
     if channels and channels ~= 1 and channels ~= 3 then
       fail("images", "channels is %d, need 1 or 3", channels)

@@ -1,6 +1,6 @@
 --- Items of datasets and batches of items, in the script's Lua state and in those of workers.
--- A recipe is a plain table that says what a dataset is: {kind =, n =, …}; get_of makes of it the
--- function that gives an item. The seed of an item follows from the loader's seed, the epoch and
+-- A recipe is a plain table that describes a dataset: {kind =, n =, …}; get_of makes from it the
+-- function that returns an item. The seed of an item follows from the loader's seed, the epoch and
 -- the item's number alone, so that its random numbers do not depend on who makes it.
 local flame = require "flame"
 local internal = flame.internal
@@ -118,7 +118,7 @@ end
 --- get(i, random) of a recipe: the parts of item i.
 function items.get_of(recipe) return kinds[recipe.kind](recipe) end
 
---- A recipe in a form that crosses; raises why it can not.
+--- A recipe in a form that can cross; raises the reason if there is none.
 function items.portable(r)
   if r.kind == "call" then
     return { kind = "call", n = r.n, given = r.given,

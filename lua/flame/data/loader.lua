@@ -1,5 +1,5 @@
---- Datasets and their loader: items by number, made in order, in worker threads where asked for.
--- Given the table of flame.data, adds to it.
+--- Datasets and their loader: items have numbers and are made in order, by worker threads if
+-- requested. Given the table of flame.data, adds to it.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -55,7 +55,7 @@ return function(data, shared)
     return recipe
   end
 
-  --- The dataset that a public function is given: a table stands for data.dataset of it.
+  --- The dataset given to a public function; a table means data.dataset(table).
   local function need_dataset(op, d)
     if getmetatable(d) == Dataset then return d end
     if getmetatable(d) ~= nil then fail(op, "dataset must be a dataset or a plain table") end
@@ -64,9 +64,10 @@ return function(data, shared)
 
   --- A dataset of n items by a function, or of a table. item(i, given, random) gives the parts of
   --- item i, one or more: tensors, numbers, strings, plain tables of them. random() is uniform in
-  --- [0, 1) and depends on the loader's seed, the epoch and i alone, as what flame draws in the
-  --- function does. It may be the source text of a function, or the name of a module that is one.
-  --- A table is a list of items, or {name = tensor or list}, of which an item is {name = element}.
+  --- [0, 1) and depends only on the loader's seed, the epoch and i, as do flame's random numbers in
+  --- the function. item may also be the source text of a function, or the name of a module that
+  --- returns one. A table is a list of items, or {name = tensor or list}, of which an item is {name
+  --- = element}.
   put(data, [[data.dataset(n: int, item: fn|str, *, given?: any) -> Dataset
 data.dataset(items: table) -> Dataset]], function(n, item, given)
     if n < 1 then fail("dataset", "n must be a positive integer, got %d", n) end
@@ -75,7 +76,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
 
   function Dataset:__len() return self.recipe.n end
 
-  --- The parts of item i, as epoch 0 of a loader of seed 0 has them.
+  --- The parts of item i, as in epoch 0 of a loader with seed 0.
   put(Dataset, "Dataset:item(i: int) -> any", function(self, i)
     if i < 1 or i > #self then fail("item", "item %d of %d", i, #self) end
     local ok, made = pcall(function() return items.parts(items.get_of(self.recipe), i, 0, 0) end)
@@ -83,14 +84,16 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     return table.unpack(made, 1, made.n)
   end)
 
-  --- The dataset whose items are f's of these: f(part, …, random), random as that of data.dataset.
+  --- The dataset whose items are the results of f(part, …, random) for the items of this one;
+  --- random is that of data.dataset.
   put(Dataset, "Dataset:map(f: fn|str) -> Dataset", function(self, f)
     local new = dataset_of { kind = "map", n = #self, base = self.recipe, map = f }
     rawset(new, "classes", rawget(self, "classes"))
     return new
   end)
 
-  -- Sizes of parts: integers that sum to n, or fractions that sum to 1; the first get the rests.
+  -- Sizes of parts: integers that sum to n, or fractions that sum to 1; items left over go to the
+  -- first parts.
   local function part_sizes(n, parts)
     local sizes, total, sum, whole = {}, 0, 0, true
     for k, p in ipairs(parts) do
@@ -229,7 +232,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   end
 
   --- The next batch: its number in the epoch and its parts; nil ends the epoch. After an error the
-  --- loader stands where it stood.
+  --- loader's position is unchanged.
   put(Loader, "Loader:next() -> number: int, parts: any", function(self)
     if self.closed then fail("loader", "the loader is closed") end
     local k = self.at + 1
@@ -256,8 +259,8 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   --- Batches of an epoch.
   function Loader:__len() return shared.batches_of(self) end
 
-  --- The position, to be saved: load_state, or {state = it}, goes on from there, bit for bit and
-  --- with any number of workers. What workers made ahead is not counted.
+  --- The position, to be saved: load_state, or {state = it}, continues from it, bit for bit and
+  --- with any number of workers. Batches that workers made ahead do not count.
   put(Loader, "Loader:state() -> table", shared.state_of)
   Loader.state_dict = Loader.state
   --- Goes to a position that state() gave.
@@ -275,7 +278,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   end)
   function Loader:__close() self:close() end
 
-  --- The state of a loader that keeps nothing; false stands for nil.
+  --- The initial state of a loader; false means nil.
   local function new_loader(o, s)
     local at = shared.position("loader", s, o.size * o.shard[2])
     o.n, o.seed, o.epoch, o.at, o.asked = o.recipe.n, s.seed, s.epoch, at, at

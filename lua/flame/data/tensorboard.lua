@@ -1,7 +1,7 @@
 --- Event files for TensorBoard, written without its libraries. A file is a sequence of records:
 -- length (8 bytes), masked CRC of the length, the event, masked CRC of the event; the CRC is
--- CRC-32C (Castagnoli), little-endian as all else. An event is a message of protocol buffers; the
--- numbers of its fields are those of TensorBoard's event.proto and summary.proto.
+-- CRC-32C (Castagnoli), little-endian like all other numbers. An event is a message of protocol
+-- buffers; the numbers of its fields are those of TensorBoard's event.proto and summary.proto.
 local flame = require "flame"
 local internal = flame.internal
 local objects = require "flame.base.objects"

@@ -10,7 +10,7 @@ local internal = flame.internal
 return function(distributed, shared)
   local fail, put = shared.fail, shared.put
 
-  -- Networks in the order of registration; what is known of each (Job).
+  -- Networks in the order of registration; the state of each (Job).
   local networks, count, jobs = setmetatable({}, { __mode = "v" }), 0,
     setmetatable({}, { __mode = "k" })
   local quiet = 0                                        -- calls of no_sync that are open
@@ -60,9 +60,9 @@ return function(distributed, shared)
 
   -- ---- buckets ----------------------------------------------------------------------------------
 
-  --- What is sent for each parameter of the list: its gradient, or that in the half dtype that it
-  --- was cast from, as autocast's are, which is half the bytes: where gradients are gathered and
-  --- summed after. Two ranks sum so to the same bits that an all_reduce gives.
+  --- What is sent for each parameter of the list: its gradient, or, where gradients are gathered
+  --- and then summed, the gradient in the half dtype from which it was cast (as autocast casts
+  --- them), which has half the bytes. For two ranks the sum has the bits of an all_reduce.
   local function letters_of(job, list)
     local letters = {}
     for k, p in ipairs(list) do
@@ -75,7 +75,8 @@ return function(distributed, shared)
     return letters
   end
 
-  --- Lists of letters of one dtype and device, each of so many bytes or a single one.
+  --- Lists of letters that have one dtype of gradients and one device, each with at most 'limit'
+  --- bytes or a single letter.
   local function buckets_of(letters, limit)
     local buckets, last = {}, nil
     for _, letter in ipairs(letters) do
@@ -103,7 +104,8 @@ return function(distributed, shared)
   shared.buckets_of, shared.add_up = buckets_of, add_up
   require "flame.distributed.scattered"(distributed, shared)
 
-  --- Gradients on a GPU stay in place: one collective each, which the device does in one call.
+  --- Gradients on a GPU are not copied together: each is a collective, and the device does all of
+  --- them in one call.
   local function reduce_each(job, bucket)
     for k, letter in ipairs(bucket) do
       local p, how = letter.p,
@@ -165,17 +167,17 @@ return function(distributed, shared)
     end
   end
 
-  --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
-  --- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
+  --- Trains a network on all ranks. Returns the network, with the parameters and buffers of rank 1;
+  --- from now on each backward sets .grad to the mean over all ranks, or to their sum. 'bucket':
   --- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
   --- find_unused says that it may happen, which costs a wait in each backward. ordered: sums are
-  --- taken in the order of ranks on GPUs too, where NCCL else chooses one if there are more than
-  --- two: n / 2 times the bytes, and n times the memory of the gradients. half: gradients that
-  --- are cast from a half dtype are sent in it, where the sum has the same bits: with two GPUs,
-  --- and ordered. That asks of ranks that their backwards are alike; with find_unused, where they
-  --- need not be, it does nothing. shard: .grad stays nil, and each rank has the sum for its part
-  --- of each parameter alone, which an optimiser steps, with state of that size; then all ranks
-  --- get all values. With it ordered costs no more bytes.
+  --- taken in the order of ranks on GPUs, too, where NCCL otherwise chooses the order for more than
+  --- two ranks; this sends n / 2 times the bytes and takes n times the memory of the gradients.
+  --- half: gradients that were cast from a half dtype are sent in it if the sum has the same bits:
+  --- with two GPUs, or ordered. It requires that all ranks run the same backward, so with
+  --- find_unused it has no effect. shard: .grad stays nil, and each rank has the sum for its part
+  --- of each parameter alone, which an optimiser steps, with state of that size; then all ranks get
+  --- all values. With it ordered sends no more bytes.
   put(distributed, [[distributed.data_parallel(net: Module, *, bucket: int = 25000000,
     find_unused = false, reduce: "mean"|"sum" = "mean", ordered = false, half = true,
     shard = false) -> Module]],

@@ -34,7 +34,7 @@ return function(distributed, shared)
     return list
   end
 
-  --- The parameters of a group that this rank steps.
+  --- The parameters of a group that this rank updates.
   local function own_of(job, k, group)
     local own = {}
     for _, p in ipairs(group.params) do
@@ -46,7 +46,7 @@ return function(distributed, shared)
     return own
   end
 
-  --- Runs f while the groups have only what this rank steps.
+  --- Runs f while the groups have only the parameters that this rank updates.
   local function with_own(opt, job, f)
     local whole, own = {}, {}
     for k, group in ipairs(opt.groups) do
@@ -81,10 +81,10 @@ return function(distributed, shared)
   end
 
   --- Each rank keeps the optimiser's state of a part of its parameters, about an n-th of all
-  --- elements, and steps them; the others get the values from it. All ranks have the same
-  --- gradients, as data_parallel leaves them, and do the same. State that is there already, of a
-  --- loaded checkpoint, is kept where it belongs. state_dict() has the state of this rank's
-  --- parameters alone.
+  --- elements, and updates them; the other ranks get the new values from it. All ranks must have
+  --- the same gradients, as after data_parallel, and make the same calls. Existing state, as of a
+  --- loaded checkpoint, is kept for this rank's parameters. state_dict() has the state of this
+  --- rank's parameters only.
   put(distributed, "distributed.shard_state(opt: Optimizer) -> Optimizer", function(opt)
     local rank, size = shared.here("shard_state")
     if jobs[opt] then fail("shard_state", "the optimiser's state is sharded already") end

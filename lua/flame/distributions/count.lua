@@ -104,7 +104,7 @@ return function(distributions, shared)
   -- ---- Binomial ---------------------------------------------------------------------------------
   local Binomial = by_chance "Binomial"
   constructor(Binomial, "total_count: T|num = 1, probs?: T|num, logits?: T|num",
-    --- How many of total_count trials succeed, each with probability probs.
+    --- The number of successes in total_count trials, each with probability probs.
     function(total_count, probs, logits, validate)
       local name, x = either("Binomial", probs, logits)
       if flame.is_tensor(total_count) and flame.is_tensor(x) then
@@ -148,7 +148,7 @@ return function(distributions, shared)
   local Poisson = extend "Poisson"
   Poisson.properties.has_rsample = shared.never
   constructor(Poisson, "rate: T|num",
-    --- Counts of events that come one by one, rate of them on average.
+    --- The number of independent events, 'rate' on average.
     function(rate, validate)
       return simple(Poisson, validate, { "rate", rate, need.not_negative })
     end)

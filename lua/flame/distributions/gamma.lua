@@ -50,7 +50,7 @@ return function(distributions, shared)
   local function above_zero(x, dtype)
     return x:clamp({ min = least(dtype) }):to(dtype)
   end
-  --- Between 0 and 1, both left out.
+  --- Clamps to the numbers strictly between 0 and 1.
   local function inner(x, dtype)
     return x:clamp(least(dtype), 1 - dtypes.epsilon[dtype] / 2):to(dtype)
   end
@@ -147,7 +147,8 @@ return function(distributions, shared)
     local a, b = self.concentration1, self.concentration0
     return a * b / ((a + b):square() * (a + b + 1))
   end
-  --- Of all concentrations along the last axis: the densest point; a corner where none is above 1.
+  --- The densest point for the concentrations along the last axis; a corner if none of them is
+  --- above 1.
   local function densest(c)
     local more = (c - 1):clamp { min = 0 }
     local none = c:lt(1):all(-1, { keepdim = true })

@@ -8,12 +8,12 @@ return function(distributions, shared)
   local known = {}                                       -- "P Q" -> f(p, q)
 
   --- Adds the divergence of a pair of classes, by their names: f(p, q) gives a tensor of the
-  --- batch's shape. It takes the place of one that is there.
+  --- batch's shape. It replaces an existing one.
   distributions.register_kl = internal.declare("register_kl(p: str, q: str, f: fn)", "",
     function(p, q, f) known[p .. " " .. q] = f end)
   local register = distributions.register_kl
 
-  --- The mean of log p(x) - log q(x) over draws x of p: 0 where both are alike, else above 0.
+  --- The mean of log p(x) - log q(x) over draws x of p: 0 if both are equal, else above 0.
   distributions.kl_divergence = internal.declare(
     "kl_divergence(p: Distribution, q: Distribution) -> T", "", function(p, q)
       local f = known[p.class_name .. " " .. q.class_name]

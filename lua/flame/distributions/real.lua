@@ -45,7 +45,7 @@ return function(distributions, shared)
   -- ---- Uniform ----------------------------------------------------------------------------------
   local Uniform = extend "Uniform"
   constructor(Uniform, "low: T|num, high: T|num",
-    --- All numbers from low to high alike; high above low.
+    --- The uniform distribution from low to high, high above low.
     function(low, high, validate)
       local self = simple(Uniform, validate, { "low", low, need.finite },
         { "high", high, need.finite })
@@ -118,7 +118,7 @@ return function(distributions, shared)
   -- ---- Exponential ------------------------------------------------------------------------------
   local Exponential = extend "Exponential"
   constructor(Exponential, "rate: T|num",
-    --- Waiting times between events that come rate a unit of time.
+    --- Waiting times between events, of which 'rate' occur per unit of time on average.
     function(rate, validate)
       return simple(Exponential, validate, { "rate", rate, need.positive })
     end)

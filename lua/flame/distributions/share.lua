@@ -1,6 +1,7 @@
---- Functions that distributions need and flame has not: the derivative of a gamma variate by its
--- concentration, the regularised incomplete beta function, inverses of both incomplete functions.
--- All in f64. Given the table that the parts of flame.distributions share, adds to it.
+--- Functions that distributions need and flame has not: the derivative of a gamma variate with
+-- respect to its concentration, the regularised incomplete beta function, inverses of both
+-- incomplete functions. All in f64. Given the table that the parts of flame.distributions share,
+-- adds to it.
 local flame = require "flame"
 local func = require "flame.autograd.func"
 local recording = require "flame.base.recording"
@@ -153,8 +154,8 @@ local betainc = flame.func {
   end,
 }
 
---- The share of the beta distribution of a and b up to x, y = 1 - x; it follows x, not a and b,
---- which raise in backward.
+--- The probability of the beta distribution of a and b up to x, y = 1 - x. Gradients go to x; with
+--- respect to a and b backward raises.
 local function beta_share(op, a, b, x, y)
   local z = betainc(a:detach():double(), b:detach():double(), x:double(), y:detach():double())
   return func.opaque(op, z:to(x.dtype), a, b)

@@ -29,7 +29,7 @@ return function(distributions, shared)
     return class
   end
 
-  -- Of a class: apply(x), undo(y) and slope(x, y).
+  -- A class has apply(x), undo(y) and slope(x, y).
   --- y = t(x), elementwise and strictly monotone.
   method("Transform:forward(x: T) -> T", function(self, x) return self:apply(x) end)
   --- x with t(x) = y.
@@ -123,7 +123,7 @@ return function(distributions, shared)
 
   -- ---- TransformedDistribution ------------------------------------------------------------------
   local Transformed = extend "TransformedDistribution"
-  --- Of class 'class': the base's draws sent through the maps.
+  --- A distribution of this class: the base's draws, sent through the maps.
   local function transformed(class, base, maps, validate)
     if getmetatable(maps) ~= nil then maps = { maps } end
     local self = new(class, validate, base.event_shape)

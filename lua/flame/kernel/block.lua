@@ -7,7 +7,7 @@ local fail = arguments.fail
 
 -- ---- configurations -----------------------------------------------------------------------------
 
---- The configuration of a kernel, to be changed.
+--- A copy of a kernel's configuration, to be changed.
 local function copy(k)
   local config = {}
   for name, v in pairs(internal.kernel_info(k).config) do config[name] = v end
@@ -58,8 +58,9 @@ end
 
 -- ---- block = "auto" -----------------------------------------------------------------------------
 
--- By preference, where a multiprocessor holds as many threads. None is larger: the block is that
--- of the gradient too, in which a thread may need all registers that it can have.
+-- Sizes in the order in which they are preferred if a multiprocessor can hold equally many threads.
+-- None is larger, since the gradient runs with the same block, and its threads may need all
+-- registers that a thread can have.
 local SIZES <const> = { 256, 128, 64, 32 }
 local MOST_SHARED <const> = 227 * 1024
 
@@ -150,7 +151,7 @@ local function need_list(what, list, such)
     type(list) == "table" and "none" or arguments.word(list))
 end
 
---- What is to be tried: {block =, template =} each, and all of it as a text.
+--- The choices to be tried, {block =, template =} each, and all of them as a text.
 local function choices_of(list)
   local named = type(list) == "table" and (list.block ~= nil or list.template ~= nil)
   for key in pairs(named and list or {}) do
@@ -187,7 +188,8 @@ local function made(k, choice)
   return configured(other, config)
 end
 
---- What is chosen by: the text, its entry, the choices, types and shapes of the arguments.
+--- The key under which a choice is kept: the kernel's text and entry, the choices, types and shapes
+--- of the arguments.
 local function key_of(k, texts, ...)
   local parts, device = { "tune 1", internal.kernel_info(k).digest, texts }, flame.default_device()
   for i = 1, select("#", ...) do

@@ -1,5 +1,5 @@
---- What a kernel's binary says of itself: the declarations of PTX, the .nv.info sections of a cubin
--- (of parameters it has sizes alone).
+--- Facts in a kernel's binary: the declarations of PTX text, and the .nv.info sections of a cubin,
+--- which have only the sizes of parameters.
 local unpack = string.unpack
 
 local PTX_TYPES = { u64 = "void *", b64 = "void *", s64 = "long long", u32 = "unsigned int",

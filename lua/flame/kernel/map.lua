@@ -134,8 +134,8 @@ local function compile_map(text, dtypes)
   return f(N)
 end
 
----A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
----broadcasts, fuses with what is around it, and differentiates.
+--- A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
+--- broadcasts, fuses with what is around it, and differentiates.
 def(".map(text: str) -> fn", function(text)
   local n = internal.map_arity(text)
   if n < 1 then

@@ -22,7 +22,7 @@ end
 local Kernel = {}
 local WITH = { shape = true, grid = true, threads = true, block = true, shared = true }
 
----The same kernel with another geometry: {shape =, grid =, threads =, block =, shared =}.
+--- The same kernel with another geometry: {shape =, grid =, threads =, block =, shared =}.
 ---@param o table
 ---@return flame.Kernel
 function Kernel:with(o)
@@ -38,11 +38,11 @@ function Kernel:with(o)
   return blocks.configured(self, config)
 end
 
----The same kernel with what is fastest for these arguments: of a list of blocks of threads,
----{64, 128, {16, 16}}, or of {block = a list, template = a list} each block with each of the lists
----of arguments that the template gets in place of its last ones: {{16}, {32}}. The kernel must be
----right with each. On a GPU they are timed once, on copies, and the choice is kept in the folder
----of compiled kernels; a CPU takes the one that is kept there, else the first.
+--- The same kernel with the fastest choice for these arguments: one of a list of blocks of threads,
+--- {64, 128, {16, 16}}, or, with {block = a list, template = a list}, one of all pairs of a block
+--- and a list of arguments, as in {{16}, {32}}, that replace the template's last arguments. The
+--- kernel must be right with each choice. On a GPU they are timed once, on copies, and the choice
+--- is kept in the folder of compiled kernels; a CPU takes the one kept there, else the first.
 ---@param list table
 ---@param ... any
 ---@return flame.Kernel
@@ -61,9 +61,9 @@ local function constant_of(k, name)
     next(known) and names(known) or "none")
 end
 
----Sets a __constant__ or __device__ array of file scope that the kernel reads and no text gives a
----value: to a tensor of its elements, or a number. Launches that are recorded from now on take it,
----as an argument that has a gradient. Returns the kernel.
+--- Sets a __constant__ or __device__ array of file scope that the kernel reads and no text gives a
+--- value: to a tensor of its elements, or a number. Launches that are recorded from now on take it,
+--- as an argument that has a gradient. Returns the kernel.
 ---@param name string
 ---@param value flame.Tensor|number
 ---@return flame.Kernel

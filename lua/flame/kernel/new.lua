@@ -70,15 +70,15 @@ local function new_kernel(text, entry, block, grid, threads, shared, shape, inou
   internal.kernel_rule(k, nodiff, vjp)
   return blocks.configured(k, config)
 end
----A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
----the CPU, and differentiates.
+--- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
+--- the CPU, and differentiates.
 def(".kernel(source: str) -> Kernel", new_kernel,
   [[.kernel(*, source: str, entry?: str, block?: any, grid?: any, threads?: any, shared?: any,
     shape?: any, inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
     constants?: table) -> Kernel]], new_kernel)
 
----A kernel from a file of CUDA C: flame.kernel of its text, whose messages name the file and its
----lines.
+--- A kernel from a file of CUDA C: flame.kernel of its text, whose messages name the file and its
+--- lines.
 def([[.kernel_file(path: str, *, entry?: str, block?: any, grid?: any, threads?: any, shared?: any,
     shape?: any, inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
     constants?: table) -> Kernel]], function(path, entry, block, grid, threads, shared, shape,

@@ -16,8 +16,8 @@ local function state_of(self)
     arguments.word(self))
 end
 
---- How a parameter of the template is read off a call: the formal "const T *x" that has its type,
---- its place among all formals, and among those that a call takes (nil: it is an output).
+--- How a parameter of the template is found from a call: the formal "const T *x" that has its type,
+--- its position among all formals, and among those that a call takes (nil: it is an output).
 local function places(template, inout)
   local list, named, given = {}, {}, 0
   for _, name in ipairs(type(inout) == "table" and inout or {}) do named[name] = true end

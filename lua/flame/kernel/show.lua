@@ -1,4 +1,4 @@
---- What kernels show of themselves: k:source, k:report. The facts are C (src/lua/kernel_report.c).
+--- Reports about kernels: k:source, k:report. The facts are C (src/lua/kernel_report.c).
 -- And what is compiled of them: flame.kernel_cache, flame.warmup.
 local flame = require "flame"
 local internal = flame.internal
@@ -146,12 +146,13 @@ local function rehearse(f, ...)
     ms = clock() * 1000 }
 end
 
----Makes ahead what is else made at first use. A list of kernels is compiled, all at once; it may
----say where: device =. A function, as a training step with backward and optimiser, is called with
----nothing computed: each evaluation is planned and its kernels, those of gradients among them, are
----compiled. Tensors from before keep values and gradients, optimisers, schedules and scalers their
----state, random numbers theirs; what is read is 0, and large values are undefined. The script's own
----tables change as in a step, and f may not yield. Gives {plans, compiles, ms}.
+--- Prepares in advance what is otherwise made at first use. A list of kernels is compiled, all at
+--- once, for the device named in it (device =). A function, such as a training step with backward
+--- and optimiser, is called without computing anything: each evaluation is planned, and its kernels
+--- are compiled, including those of gradients. Existing tensors keep their values and gradients,
+--- optimisers, schedules, scalers and random numbers their state; values read in the function are
+--- 0, and large ones are undefined. The script's own tables change as in a step, and f may not
+--- yield. Gives {plans, compiles, ms}.
 def(".warmup(f: fn, ...) -> table", rehearse, ".warmup(list: table)", function(list)
   for key in pairs(list) do
     if type(key) == "string" and key ~= "device" then

@@ -1,7 +1,7 @@
 --- The text of a kernel before it is read: ${name} of constants, and the arguments of a kernel that
 -- is a template. "template <typename T, int N>" of the entry "k<float, 16>" becomes "using T =
--- float; constexpr int N = 16;": then it is a kernel like others, on every device, with a name of C
--- beside those that stay templates.
+-- float; constexpr int N = 16;": it is then a kernel like others, on every device, and has a C
+-- name, unlike those that stay templates.
 local arguments = require "flame.base.arguments"
 local fail = arguments.fail
 
@@ -250,8 +250,8 @@ local function values_of(parameters, given)
   return env, values
 end
 
---- The text with the kernel of these arguments, and its name; third: true where that is an explicit
--- specialisation, which 'general' passes over.
+--- The text with the kernel for these arguments, and its name; third: true if it is an explicit
+--- specialisation. With 'general' explicit specialisations are ignored.
 local function instance(source, entry, general)
   local name, between = entry:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
   if not name then return source, entry end
@@ -285,8 +285,8 @@ local function instance(source, entry, general)
     .. source:sub(last + 1), name, one and true
 end
 
--- What a compiler may be told, as patterns; each alone decides. A word
--- without its value takes the next option.
+-- Permitted compiler options, as patterns; an option must match one. An option whose value is
+-- missing takes the next word.
 local OPTIONS = { "^%-D[%a_][%w_]*$", "^%-D[%a_][%w_%(%),]*=[^\n]*$", "^%-U[%a_][%w_]*$",
   "^%-%-define%-macro=[%a_][%w_%(%),]*$", "^%-%-define%-macro=[%a_][%w_%(%),]*=[^\n]*$",
   "^%-%-undefine%-macro=[%a_][%w_]*$", "^%-%-?use_fast_math$", "^%-%-?std=c%+%+%d%d$",

@@ -14,7 +14,8 @@ local function list_set(list)
   return set
 end
 
---- The arguments by parameter; those of tensors as they are now. memory: what k:constant has set.
+--- The arguments by parameter, tensors with their present values. memory: the values that
+--- k:constant has set.
 local function values_of(params, args, n, memory)
   local values, at = {}, 0
   for i, q in ipairs(params) do
@@ -107,7 +108,7 @@ local function handed_over(call)
   end
 end
 
---- The outputs by their parameters, as they are now; and those parameters in order.
+--- The outputs by their parameters, with their present values; and these parameters in order.
 local function outputs_of(params, results)
   local by_param, order = {}, {}
   for i, q in ipairs(params) do

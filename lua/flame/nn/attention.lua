@@ -297,30 +297,34 @@ return function(nn, shared)
     return given
   end
 
+  --- Sets the parts of a transformer's layer, of a decoder if 'cross', in the order of PyTorch's.
+  function shared.fill_layer(name, cross, self, d, heads, hidden, p, activation, eps, batch_first,
+      norm_first, bias, device, dtype)
+    local as = { bias = bias, dtype = dtype, device = device }
+    rawset(self, "again", function()
+      return nn[name](d, heads, hidden, p, activation, eps, batch_first, norm_first, as)
+    end)
+    self.norm_first = norm_first
+    local attention = { dropout = p, bias = bias, batch_first = batch_first, dtype = dtype,
+      device = device }
+    -- one line each: the order of assignment counts
+    self.self_attn = nn.MultiheadAttention(d, heads, attention)
+    if cross then self.multihead_attn = nn.MultiheadAttention(d, heads, attention) end
+    self.linear1 = nn.Linear(d, hidden, as)
+    self.dropout = nn.Dropout(p)
+    self.linear2 = nn.Linear(hidden, d, as)
+    local count = cross and 3 or 2
+    for k = 1, count do self["norm" .. k] = nn.LayerNorm(d, eps, as) end
+    for k = 1, count do self["dropout" .. k] = nn.Dropout(p) end
+    rawset(self, "activation", shared.activation_of(name, activation))
+  end
+
   --- PyTorch's encoder layer: norms after the sums (or before, norm_first), ReLU, (time, batch, d)
   --- unless batch_first.
   class([[nn.TransformerEncoderLayer(d_model: int, nhead: int, dim_feedforward: int = 2048,
     dropout = 0.1, activation: fn|str = "relu", layer_norm_eps = 1e-5, batch_first = false,
     norm_first = false, bias = true, *, device?: device, dtype?: dtype)]],
-    function(self, d, heads, hidden, p, activation, eps, batch_first, norm_first, bias, device,
-      dtype)
-    local as = { bias = bias, dtype = dtype, device = device }
-    rawset(self, "again", function()
-      return nn.TransformerEncoderLayer(d, heads, hidden, p, activation, eps, batch_first,
-        norm_first, as)
-    end)
-    self.norm_first = norm_first
-    self.self_attn = nn.MultiheadAttention(d, heads,
-      { dropout = p, bias = bias, batch_first = batch_first, dtype = dtype, device = device })
-    self.linear1 = nn.Linear(d, hidden, as)        -- one line each: the order of assignment counts
-    self.dropout = nn.Dropout(p)
-    self.linear2 = nn.Linear(hidden, d, as)
-    self.norm1 = nn.LayerNorm(d, eps, as)
-    self.norm2 = nn.LayerNorm(d, eps, as)
-    self.dropout1 = nn.Dropout(p)
-    self.dropout2 = nn.Dropout(p)
-    rawset(self, "activation", shared.activation_of("TransformerEncoderLayer", activation))
-  end)
+    function(self, ...) shared.fill_layer("TransformerEncoderLayer", false, self, ...) end)
   call(nn.TransformerEncoderLayer, [[(src: T, src_mask?: T, src_key_padding_mask?: T,
     is_causal = false) -> T]], function(self, x, mask, padding_mask, is_causal)
     local function look(y)

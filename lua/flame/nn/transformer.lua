@@ -40,30 +40,7 @@ return function(nn, shared)
   class([[nn.TransformerDecoderLayer(d_model: int, nhead: int, dim_feedforward: int = 2048,
     dropout = 0.1, activation: fn|str = "relu", layer_norm_eps = 1e-5, batch_first = false,
     norm_first = false, bias = true, *, device?: device, dtype?: dtype)]],
-    function(self, d, heads, hidden, p, activation, eps, batch_first, norm_first, bias, device,
-      dtype)
-    local as = { bias = bias, dtype = dtype, device = device }
-    rawset(self, "again", function()
-      return nn.TransformerDecoderLayer(d, heads, hidden, p, activation, eps, batch_first,
-        norm_first, as)
-    end)
-    self.norm_first = norm_first
-    local attention = { dropout = p, bias = bias, batch_first = batch_first, dtype = dtype,
-      device = device }
-    -- one line each: the order of assignment counts
-    self.self_attn = nn.MultiheadAttention(d, heads, attention)
-    self.multihead_attn = nn.MultiheadAttention(d, heads, attention)
-    self.linear1 = nn.Linear(d, hidden, as)
-    self.dropout = nn.Dropout(p)
-    self.linear2 = nn.Linear(hidden, d, as)
-    self.norm1 = nn.LayerNorm(d, eps, as)
-    self.norm2 = nn.LayerNorm(d, eps, as)
-    self.norm3 = nn.LayerNorm(d, eps, as)
-    self.dropout1 = nn.Dropout(p)
-    self.dropout2 = nn.Dropout(p)
-    self.dropout3 = nn.Dropout(p)
-    rawset(self, "activation", shared.activation_of("TransformerDecoderLayer", activation))
-  end)
+    function(self, ...) shared.fill_layer("TransformerDecoderLayer", true, self, ...) end)
   call(nn.TransformerDecoderLayer, [[(tgt: T, memory: T, tgt_mask?: T, memory_mask?: T,
     tgt_key_padding_mask?: T, memory_key_padding_mask?: T, tgt_is_causal = false,
     memory_is_causal = false) -> T]], function(self, x, memory, mask, memory_mask, padding_mask,

@@ -310,11 +310,11 @@ local function transposed(op, n)
   end)
 end
 
---- The gradient of conv1d by its input, as a layer: weight (c, o / groups, k).
+--- The gradient of conv1d with respect to its input, as a function: weight (c, o / groups, k).
 transposed("conv_transpose1d", 1)
---- The gradient of conv2d by its input, as a layer: weight (c, o / groups, kh, kw).
+--- The gradient of conv2d with respect to its input, as a function: weight (c, o / groups, kh, kw).
 transposed("conv_transpose2d", 2)
---- The gradient of conv3d by its input, as a layer.
+--- The gradient of conv3d with respect to its input, as a function.
 transposed("conv_transpose3d", 3)
 
 -- For ops/pool.lua, ops/resize.lua and ops/unfold.lua.

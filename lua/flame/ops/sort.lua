@@ -262,32 +262,34 @@ for _, reverse in ipairs { false, true } do
   }
 end
 
---- Running products. The gradient by x[k] is the product before k times the sum of g[j] x[k + 1] …
---- x[j] over j >= k, which is a recurrence; nothing is divided, so zeros are no exception.
-local products = flame.func {
-  name = "cumprod",
-  forward = function(ctx, x, d)
-    local y = scanned("cumprod", PRODUCT, x, d)
+--- The forward function of a scan, whose backward reads x and the result.
+local function saving(name, kind)
+  return function(ctx, x, d)
+    local y = scanned(name, kind, x, d)
     ctx.d = d
     ctx:save(x, y)
     return y
-  end,
+  end
+end
+
+--- Running products. The gradient with respect to x[k] is the product before k times the sum of
+-- g[j] x[k + 1] … x[j] over j >= k, which is a recurrence; nothing is divided, so zeros are no
+-- exception.
+local products = flame.func {
+  name = "cumprod",
+  forward = saving("cumprod", PRODUCT),
   backward = function(ctx, g)
     local x, y = ctx:saved()
     return last_of(y, ctx.d, 1) * recurrence[true](next_of(x, ctx.d, 0), g, ctx.d)
   end,
 }
 
---- The gradient by x[k] is exp(x[k] - y[k]) times the sum of g[j] exp(y[k] - y[j]) over j >= k. y
---- never decreases, so no factor of that recurrence is above 1. Where y is -Inf the weights are 0.
+--- The gradient with respect to x[k] is exp(x[k] - y[k]) times the sum of g[j] exp(y[k] - y[j])
+-- over j >= k. y never decreases, so no factor of that recurrence is above 1. Where y is -Inf the
+-- weights are 0.
 local logs = flame.func {
   name = "logcumsumexp",
-  forward = function(ctx, x, d)
-    local y = scanned("logcumsumexp", LSE, x, d)
-    ctx.d = d
-    ctx:save(x, y)
-    return y
-  end,
+  forward = saving("logcumsumexp", LSE),
   backward = function(ctx, g)
     local x, y = ctx:saved()
     -- nothing follows the last element: its weight is 0

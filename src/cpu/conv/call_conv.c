@@ -18,8 +18,8 @@ const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm) {
 
 /* ---- passes ---- */
 
-/* Has the last axis the same size in x and y, and no kernel? Then it and the one before it, if that
-** has step 1, are one axis. */
+/* Has the last axis the same size in x and y, and a kernel of one element? Then it is joined with
+** the axis before it, if that has step 1. */
 static int joins(const fl_conv *s) {
   const int64_t w = s->in[2];
   return s->k[2] == 1 && s->stride[2] == 1 && s->pad[2] == 0 && s->out[2] == w &&
@@ -231,11 +231,29 @@ static int idle(const fl_call *call) {
   return call->numel == 0 || call->in_numel[0] == 0 || call->in_numel[1] == 0;
 }
 
+/* Reads the sizes and joins axes; 0: there is nothing to add. */
+static int read_sizes(const fl_call *call, fl_conv *s) {
+  if (idle(call) || !fl_conv_read(call, s)) return 0;
+  fl_conv_join_axes(s);
+  return 1;
+}
+
+/* Does what needs no pass: writes zeros if there is nothing to add, and sums integers ('data': for
+** x). 0: the call needs passes of the sizes in s. */
+static int needs_no_pass(const fl_conv_job *job, const fl_call_run *r, fl_conv *s, int data) {
+  if (!read_sizes(r->call, s)) {
+    clear(r);
+    return 1;
+  }
+  if (fl_is_float(r->call->dtype)) return 0;
+  run_plain(job, s, r, data);
+  return 1;
+}
+
 int64_t fl_cpu_scratch_conv(const fl_call *call, int workers) {
   fl_conv s;
   fl_conv_pass p;
-  if (idle(call) || !fl_is_float(call->dtype) || !fl_conv_read(call, &s)) return 0;
-  fl_conv_join_axes(&s);
+  if (!fl_is_float(call->dtype) || !read_sizes(call, &s)) return 0;
   fl_conv_forward(&s, call->dtype, &p);
   return pass_bytes(&p, workers);
 }
@@ -244,15 +262,7 @@ flame_status fl_cpu_call_conv(fl_device *d, const fl_call_run *r) {
   const fl_conv_job job = job_of(d, r);
   fl_conv s;
   fl_conv_pass p;
-  if (idle(r->call) || !fl_conv_read(r->call, &s)) {
-    clear(r);
-    return FLAME_OK;
-  }
-  fl_conv_join_axes(&s);
-  if (!fl_is_float(r->call->dtype)) {
-    run_plain(&job, &s, r, 0);
-    return FLAME_OK;
-  }
+  if (needs_no_pass(&job, r, &s, 0)) return FLAME_OK;
   fl_conv_forward(&s, r->call->dtype, &p);
   p.src = r->in[0], p.w = r->in[1], p.dst = r->out;
   run_pass(&job, &p);
@@ -264,8 +274,7 @@ int64_t fl_cpu_scratch_conv_data(const fl_call *call, int workers) {
   fl_conv_pass p;
   phases f;
   int64_t most = 0;
-  if (idle(call) || !fl_is_float(call->dtype) || !fl_conv_read(call, &s)) return 0;
-  fl_conv_join_axes(&s);
+  if (!fl_is_float(call->dtype) || !read_sizes(call, &s)) return 0;
   const int64_t n = phases_of(&s, &f);
   for (int64_t i = 0; i < n; i++) {
     data_pass(&s, call->dtype, &f, i, &p);
@@ -279,15 +288,7 @@ flame_status fl_cpu_call_conv_data(fl_device *d, const fl_call_run *r) {
   const fl_conv_job job = job_of(d, r);
   fl_conv s;
   phases f;
-  if (idle(r->call) || !fl_conv_read(r->call, &s)) {
-    clear(r);
-    return FLAME_OK;
-  }
-  fl_conv_join_axes(&s);
-  if (!fl_is_float(r->call->dtype)) {
-    run_plain(&job, &s, r, 1);
-    return FLAME_OK;
-  }
+  if (needs_no_pass(&job, r, &s, 1)) return FLAME_OK;
   const int64_t n = phases_of(&s, &f);
   if (n < fl_volume3(s.stride)) clear(r); /* positions that no tap reaches */
   for (int64_t i = 0; i < n && !fl_stopped(d); i++) {
@@ -302,8 +303,7 @@ flame_status fl_cpu_call_conv_data(fl_device *d, const fl_call_run *r) {
 int64_t fl_cpu_scratch_conv_weight(const fl_call *call, int workers) {
   fl_conv s;
   fl_conv_pass p;
-  if (idle(call) || !fl_conv_read(call, &s)) return 0;
-  fl_conv_join_axes(&s);
+  if (!read_sizes(call, &s)) return 0;
   fl_conv_forward(&s, call->dtype, &p);
   return fl_conv_flat_weight_fits(&p) ? fl_conv_flat_bytes(&p, workers)
        : fl_conv_few_fits(&p) ? fl_conv_few_bytes(&p, workers) : fl_conv_weight_bytes(&p, workers);
@@ -313,11 +313,10 @@ flame_status fl_cpu_call_conv_weight(fl_device *d, const fl_call_run *r) {
   const fl_conv_job job = job_of(d, r);
   fl_conv s;
   fl_conv_pass p;
-  if (idle(r->call) || !fl_conv_read(r->call, &s)) {
+  if (!read_sizes(r->call, &s)) {
     clear(r);
     return FLAME_OK;
   }
-  fl_conv_join_axes(&s);
   fl_conv_forward(&s, r->call->dtype, &p);
   p.src = r->in[1], p.dst = r->out;
   if (fl_conv_flat_weight_fits(&p)) fl_conv_flat_weight(&job, &p, r->in[0]);

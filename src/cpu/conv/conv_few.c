@@ -75,8 +75,8 @@ int64_t fl_conv_few_bytes(const fl_conv_pass *p, int workers) {
          p->groups * q.splits * sums_size(&q) * fl_conv_bytes(p->dtype);
 }
 
-/* Rows of one plane of a chunk's source: 'at' its first element, y its first
-** row. Only those inside. */
+/* Transposes rows of one plane of a chunk's source from row y on, whose first element is 'at'; rows
+** outside the source are left out. */
 static void turn_lines(const few *q, int64_t at, int64_t y, char *to) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *x = &p->ax[2];

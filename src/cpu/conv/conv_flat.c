@@ -141,9 +141,9 @@ static void weights32(const flat *q, float *to, int rows, int64_t w, int64_t fir
   for (int i = 0; i < taps * rows; i++) to[i] = (float)wide[i];
 }
 
-/* y (of 'rows' rows: 1 or 4) = or += all taps of one source channel; w: its first weight. With
-** 'lines' (then one row, and at most TAPS taps) so many rows of results, cols apart, n values each,
-** of which those past cols are the next one's. */
+/* y (of 'rows' rows: 1 or 4) = or += all taps of one source channel; w: its first weight. 'lines'
+** not 0 (then rows is 1 and there are at most TAPS taps): that many rows of results, cols apart; n
+** values of each are computed, and those beyond cols are overwritten by the next row. */
 #define ADD_TAPS(name, T, bits) \
   static void name(const flat *q, void *y, int rows, const void *buffer, int64_t w, int64_t n, \
                    int add, int64_t lines) { \

@@ -109,7 +109,7 @@ static void cut(lanes *q, int64_t rows, int64_t images) {
   q->fresh = q->blocks == p->groups;
 }
 
-/* Shapes, for so many workers; 0 when they do not fit. */
+/* Computes the shapes for this number of workers; 0 when they do not fit. */
 static int plan(lanes *q, const fl_conv_pass *p, int workers) {
   const fl_conv_axis *ax = p->ax;
   const int64_t cols = ax[2].count, span = span_of(&ax[1]) / ax[1].step;
@@ -175,7 +175,7 @@ static char *source_at(const lanes *q, char *block, int64_t image, int64_t part)
   return block + (image * q->parts + part) * source_size(q) * fl_conv_bytes(q->p->dtype);
 }
 
-/* A part's channels of one image of a block. */
+/* Transposes a part's channels of one image of a block. */
 static void turn_source(const lanes *q, const spot *s, int64_t image, int64_t part, char *block) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
@@ -198,7 +198,7 @@ static int64_t panel_width(const lanes *q, int64_t panel) {
   return q->p->rows - panel * q->nr <= q->nr / 2 ? q->nr / 2 : q->nr;
 }
 
-/* A part of a panel: for each channel its kernel indices, each the outputs. */
+/* Transposes a part of a panel's weights: their order is channel, kernel index, output. */
 static void turn_panel(const lanes *q, int64_t g, int64_t panel, int64_t part, char *to) {
   const fl_conv_pass *p = q->p;
   const int64_t first = part * q->channels, all = fl_min(q->channels, p->chans - first),

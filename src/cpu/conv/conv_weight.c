@@ -149,8 +149,8 @@ static void multiply(const product *q, int64_t n, int64_t cols, int64_t k, int64
   }
 }
 
-/* Places runs one after the other, without the gaps: where their pixels' columns are, and how
-** many. */
+/* Puts the runs one after the other, without gaps: changes run[].at, copies the offsets of their
+** pixels' columns to 'off', and returns the number of pixels. */
 static int64_t close_up(const product *q, int runs, fl_conv_run *run, fl_conv_offsets *off) {
   int64_t k = 0;
   for (int i = 0; i < runs; i++) {

@@ -38,7 +38,7 @@ static entry *find(struct fl_fft_cache *q, const fl_fft_job *j) {
   return NULL;
 }
 
-/* An empty entry, after which 'bytes' more are within the limits. */
+/* Drops entries until 'bytes' more are within the limits; returns an empty entry. */
 static entry *room_for(struct fl_fft_cache *q, fl_mem *m, int64_t bytes) {
   for (;;) {
     entry *empty = NULL, *oldest = NULL;

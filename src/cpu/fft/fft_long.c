@@ -40,7 +40,8 @@ static void half_root(const fl_fft_job *j, int64_t k, double w[2]) {
   w[1] = fl_fft_get(j, j->real, 2 * at + 1);
 }
 
-/* Element k of what is transformed, forward: of an inverse with its parts exchanged. */
+/* Element k of the signal to which the forward transform is applied; for an inverse transform real
+** and imaginary part are exchanged. */
 static void element(const fl_fft_job *j, int64_t k, double v[2]) {
   double a[2], b[2], w[2];
   if (j->f.mode == FL_FFT_TO_HALF) {
@@ -128,7 +129,7 @@ static void half_element(const fl_fft_job *j, int64_t k, double v[2]) {
   v[1] = (a[1] - b[1]) / 2 + dr * w[1] + di * w[0];
 }
 
-/* The output from y. */
+/* Writes the output from y. */
 static void behind(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   const fl_fft_form *f = &j->f;

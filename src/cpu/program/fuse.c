@@ -89,7 +89,8 @@ static int is_half(const fuse *f, const fl_vop *x) {
          f->g->reg.at[x->v].kind == FL_KIND_FULL && !f->g->reg.at[x->v].lives;
 }
 
-/* Is it a sum, of products or not, whose operands are such loads? It reads them directly. */
+/* Is it a sum, or a sum of products, whose operands are such loads of bf16? It then reads bf16
+** itself. */
 static int sums_halves(const fuse *f, const fl_vop *x) {
   if (x->code != FL_V_REDUCE || f->g->red.at[x->arg].op != FL_OP_sum ||
       f->g->red.at[x->arg].reg != FL_REG_F32)

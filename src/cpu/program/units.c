@@ -353,7 +353,8 @@ static void split_group(void *arg, int64_t unit, int worker) {
   }
 }
 
-/* Groups of a block combined as one counter, in place. */
+/* Combines the results of a block's groups in place, in the order of the counter, and ends the
+** round. */
 static void split_end(void *arg, int64_t unit, int worker) {
   const split *s = arg;
   const fl_prog *g = s->g;

@@ -13,7 +13,7 @@ typedef struct pairs {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The row of the table after element v of x, of the row before it. */
+/* Replaces a row of the table by the next one, for element v of x. */
 static void next_row(int64_t *row, int64_t v, const int64_t *y, int64_t m) {
   int64_t before = row[0]++;
   for (int64_t j = 0; j < m; j++) {

@@ -296,8 +296,8 @@ static int64_t rows_at_once(const fl_blas_call *x) {
   return fl_min(x->n, fl_max(1, SUMS_SPACE / (4 * x->m)));
 }
 
-/* Addresses may turn out unaligned, so all products with a bias reserve the space. *yes: as before
-** if the library has an algorithm. */
+/* Reserves scratch for sums in f32, for every product with a bias, since its addresses may turn out
+** unaligned. *yes becomes 0 if the library has no algorithm for such sums. */
 static flame_status prepare_sums(fl_cuda *s, const fl_blas_call *x, int *yes, int64_t *scratch) {
   const int64_t rows = rows_at_once(x);
   fl_gemm *g = NULL;

@@ -161,8 +161,8 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
   }
 }
 
-/* Does a round read, of v, one element only, the one that it changes for others? If something
-** overwrites the element after the loop its cotangent is 0 there, whatever the round reads. */
+/* Does each round read only one element of v, the one that it also writes? If that element is
+** overwritten after the loop, its cotangent is 0, whatever the round reads. */
 static int stays_in_element(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   same_index c = {.l = l, .var = v, .ok = 1};

@@ -18,10 +18,10 @@
 #include "kernel/ad/unroll.h"
 
 enum { MOST_STATEMENTS = 400, MOST_PARAMS = 42, MOST_WEIGHT = 8000 };
-/* What a sum by an atomic costs more than a plain one, and a sum in a fixed order, in units of
-** weight (below); FREE_WEIGHT: the work that a GPU does while it waits for the memory of one
-** element. Measured with the stencil of docs/performance.md: 96 us more than a hand-written kernel
-** for three atomics, 1446 us in a fixed order. */
+/* The additional cost of a sum by an atomic, and of a sum in a fixed order, compared with a plain
+** sum, in units of weight (below); FREE_WEIGHT: the work that a GPU does while it waits for the
+** memory of one element. Measured with the stencil of docs/performance.md: 96 us more than a
+** hand-written kernel for three atomics, 1446 us in a fixed order. */
 enum { ATOMIC_WEIGHT = 40, ORDERED_WEIGHT = 400, FREE_WEIGHT = 80 };
 
 /* ---- what the adjoint does -------------------------------------------------------------- */

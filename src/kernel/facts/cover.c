@@ -247,8 +247,8 @@ static int is_size(const void *none, int32_t s) {
 static int is_uniform(const poly *p) { return p && fl_kpoly_all(p, is_size, NULL); }
 
 /* The counter v of the loop for (v = …; v < to; v += by), or -1. Casts keep a v that stays in range
-** (cover_launch.c). A counter that begins at another counter takes other values in each round of
-** that. */
+** (cover_launch.c). If a counter begins at another counter, it has other values in each round of
+** the other loop. */
 static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc_loop *l) {
   fl_kcount c;
   if (!fl_kcount_of(w->f, s, &c) || c.step.op != FL_KO_ADD || c.op != FL_KO_LT) return -1;

@@ -1,8 +1,8 @@
 /*
-** Addresses of wide types: "*(float4 *)(x + i)" where i is not a multiple of 4. A GPU faults there,
-** so a check of the address is added wherever it is not known to be right. Memory begins at a
-** multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y and z of a
-** float3 is fine: of these, only an access that begins inside an element is refused.
+** Addresses of wide types: "*(float4 *)(x + i)" where i is not a multiple of 4. A GPU faults at
+** such an address, so a check is added wherever the address is not known to be a multiple. Memory
+** begins at a multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y
+** and z of a float3 is fine: of these, only an access that begins inside an element is refused.
 */
 #include "kernel/front/front.h"
 
@@ -60,7 +60,8 @@ void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line) {
                              fl_ctype_text(a, v->type), var->source, (int)align);
 }
 
-/* 'before' was the last statement before the place was read. */
+/* Removes the address check at the end of the block. 'before': the block's last statement before
+** the place was read, after which a check may follow. */
 void fl_align_forget(fl_front *p, const fl_kstmt *before) {
   fl_kstmt *last = p->failed || !p->b ? NULL : p->b->last, *s = NULL;
   if (!last || last == before || last->kind != FL_KS_ASSERT || !last->x[1]) return;

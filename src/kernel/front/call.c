@@ -37,14 +37,14 @@ int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
 
 /* ---- inlining -------------------------------------------------------------------------------- */
 
-/* The place with its index kept in a temporary, since the callee may change what the index
+/* The place with its index in a temporary, since the callee may change variables that the index
 ** reads. */
 static fl_cvalue settled(fl_front *p, fl_cvalue v) {
   if (v.idx) v.idx = fl_val_stable(p, v.idx);
   return v;
 }
 
-/* Binds a formal "T *&p", which the body assigns, as another name of the caller's pointer. */
+/* Binds a formal "T *&p", which the body assigns, as another name for the caller's pointer. */
 static void bind_other_name(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
   const fl_symbol of = v.kind == FL_V_POINTER && v.sym ? p->syms.at[v.sym - 1]
                                                        : (fl_symbol){ .offset = -1 };

@@ -329,7 +329,7 @@ static fl_cvalue parse_ternary(fl_front *p) {
 
 /* ---- assignment ------------------------------------------------------------------------------ */
 
-/* The variable of pointer s's index gets that of 'from'. */
+/* Assigns the index of pointer 'from' to the variable of pointer s's index. */
 static void move_to(fl_front *p, const fl_symbol *s, const fl_cvalue *from, int32_t line) {
   put(p, p->b, s->offset, fl_val_at(p, from), line);
 }

@@ -254,8 +254,7 @@ int fl_front_past(fl_front *p, int k);                        /* the token after
 void fl_front_skip_to(fl_front *p, int a, int b);
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Refuses a text that is too large for any compiler: no compiler gets it
-** (fl_ksource.too_large). */
+/* Refuses a text that is too large for any compiler, which none gets (fl_ksource.too_large). */
 void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void fl_refuse_bad(fl_front *p, const fl_ktok *t);           /* for a token of kind BAD */
@@ -264,7 +263,8 @@ int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what);
 /* Called after building x: turns the arena's report of too much depth into a refusal. Returns x. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
-/* Saves the state to read elsewhere, in a separate scope that sees the file and 'up' (or NULL). */
+/* The parser's state, saved while it reads tokens elsewhere, in a separate scope that sees the
+** file's names and those of 'up' (NULL: none). */
 typedef struct fl_kbookmark {
   int64_t at, frame, syms; const fl_kscope *up; int half, angle, pack;
 } fl_kbookmark;

@@ -13,7 +13,7 @@
 */
 #include "kernel/front/front.h"
 
-/* A write. 'anywhere': to an unknown element. */
+/* A write to a variable. 'anywhere': to an unknown element of it. */
 typedef struct effect { int32_t var; const fl_kexpr *index; uint8_t anywhere; int found; } effect;
 
 static int is_first(const fl_kexpr *x) { return !x || (x->kind == FL_KX_CONST && !x->value.i); }
@@ -83,8 +83,8 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
   return cut;
 }
 
-/* Which effects count, of those on variables below 'first', which existed before; PLAIN: not those
-** of functions that are called. */
+/* Which effects are collected: those on variables below 'first', which existed before; with PLAIN
+** without those of called functions. */
 enum { PLAIN = 1, ALL };
 typedef struct effects {
   int32_t first; int which, found; int (*meet)(void *with, effect *e); void *with;
@@ -197,7 +197,7 @@ void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
   fl_order_before(p, x, n, middle, 0, line);
 }
 
-/* Keeps the present value of a place for later reads: in 'e' or 'parts'. */
+/* Saves the present value of a place in temporaries for later reads: in v's 'e' or 'parts'. */
 static void hold(fl_front *p, fl_cvalue *v, int32_t line) {
   if (v->kind != FL_V_PLACE || v->torn || fl_ctype_has_array(v->type)) return;
   const fl_cvalue now = kept(p, *v, 0, line);

@@ -135,7 +135,7 @@ static void emit(fl_front *p, const printed *f, int way, int32_t line) {
   p->f->uses_printf = 1;
 }
 
-/* From choice k on. */
+/* Writes the printf, from choice k on. */
 static void choose(fl_front *p, const printed *f, int arg, int k, int way, int32_t line) {
   while (arg < f->n && !f->s[arg].when) arg++;
   if (p->failed || arg == f->n) { emit(p, f, way, line); return; }

@@ -509,7 +509,7 @@ static void read_body(fl_front *p, pending *k) {
 
 /* ---- the source ------------------------------------------------------------------------------ */
 
-/* Refuses kernels of a text that is too large, which is not read. */
+/* Refuses the kernels of a text that is too large to be read. */
 static void refuse_unread(const fl_ksource *s, fl_kfunc *f) {
   f->has_body = 0;
   f->refusal = s->too_large;

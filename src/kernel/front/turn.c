@@ -1,10 +1,10 @@
 /*
 ** Turns: pointers into one of several arrays: "float *t = a; a = b; b = t;" and "c ? a : b". A
-** kernel is first read as if there were none; if that fails it is read again with p->turning. Then
-** arrays of structs of numbers are arrays of numbers, and a pointer to either that is assigned
-** later points into a separate variable that stands for all arrays it may get; a second variable,
-** sel, says which, by the arrays' variable numbers. After the body is read every access to it
-** becomes a choice between accesses to these arrays.
+** kernel is first read without turns; if that fails it is read again with p->turning. Then arrays
+** of structs of numbers are arrays of numbers, and a pointer to either that is assigned later
+** points into a separate variable that stands for all arrays it may get; a second variable, sel,
+** says which, by the arrays' variable numbers. After the body is read every access to it becomes a
+** choice between accesses to these arrays.
 **
 ** Another name of such a place (a copy, a formal) is a pointer with a separate choice, so that it
 ** keeps its value when the first is assigned again.
@@ -156,7 +156,8 @@ static int add(fl_front *p, fl_kturn *t, int32_t var) {
   return !p->failed;
 }
 
-/* Adds all arrays that a turn may reach through other turns; then these are removed. */
+/* Adds to each turn the arrays that it may reach through other turns, and then removes the other
+** turns from it. */
 static void flatten(fl_front *p) {
   int changed = 1;
   while (changed && !p->failed) {

@@ -260,7 +260,7 @@ static fl_cvalue constructed(fl_front *p) {
                     n ? args[0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)), line);
 }
 
-/* Is it "T &", read just before? A cast to that is another view of the same memory, no
+/* Was the type just read "T &"? A cast to it is another view of the same memory, not a
 ** conversion. */
 static int of_reference(fl_front *p) {
   const fl_ktok *t = p->at > 0 ? &p->toks.at[p->at - 1] : NULL;

@@ -231,8 +231,8 @@ static fl_kstmt *not_null(fl_front *p, fl_kexpr *is, int32_t line) {
   return s;
 }
 
-/* The place behind a pointer that is null: a test precedes it, or threads that reach it are
-** stopped. */
+/* A place to which a null pointer points: the program tests the pointer before it, or threads that
+** reach the access are stopped. */
 static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
   if (!not_null(p, fl_kexpr_int(p->a, FL_KT_BOOL, 0), line)) return fl_val_none();
   const fl_cvalue v = fl_decl_object(p, t, "null", line);
@@ -391,7 +391,8 @@ static int note_read(void *arg, fl_kexpr *x) {
   return !r->found;
 }
 
-/* Leaf by leaf, through temporaries where a part reads what an earlier one overwrites. */
+/* Assigns leaf by leaf, through temporaries where a part reads a leaf that an earlier part
+** overwrites. */
 static void assign_parts(fl_front *p, fl_cvalue to, fl_kexpr **parts, int32_t line) {
   const int n = fl_ctype_leaves(to.type);
   reads r = { to.var, to.linear ? to.var + 1 : to.var + n, to.var, 0 };

@@ -59,9 +59,9 @@ static int is_byte(int type) { return type == FL_KT_I8 || type == FL_KT_U8; }
 
 static int is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }
 
-/* Should an object with elements of type 'now' be read with elements of type 'want'? Yes if these
-** are smaller, or reals instead of integers; if it still is as declared, also if they are larger,
-** and are reals or it is bytes. */
+/* Should an object with elements of type 'now' be read with elements of type 'want'? Yes if 'want'
+** is smaller, or real where 'now' is an integer type. If 'now' is still the declared type, also if
+** 'want' is larger and either 'want' is real or the object consists of bytes. */
 static int is_better(int want, int now, int declared) {
   const int a = fl_kt_size(want), b = fl_kt_size(now),
             real = fl_kt_is_float(want) && !fl_kt_is_float(now);
@@ -100,8 +100,8 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   return 1;
 }
 
-/* Notes that elements of 'var' are set in parts, or halves to bits that are no number, which they
-** would not keep. */
+/* Notes that elements of 'var' are set in parts, or that halves are set to bits that are no number,
+** which elements of their type would not keep. */
 static void note_bits(fl_front *p, int32_t var, int type) {
   const home *h = p->as_declared ? NULL : p->f->vars[var].note;
   const fl_kstored *s = h ? find(p, h->at, h->name) : NULL;

@@ -45,7 +45,7 @@ static void land(fl_lane_builder *b, int32_t *chain) {
   *chain = -1;
 }
 
-/* The chain of the nearest construct that restores a mask. */
+/* The list of jumps of the nearest construct that restores a mask. */
 static int32_t *restore_of(around *a) {
   while (a->outer && !(a->flags & (FL_SHAPE_MASKED | FL_SHAPE_CONTINUE))) a = a->outer;
   return &a->restore;
@@ -313,8 +313,8 @@ static void loop(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   land(b, &a.next);
   b->known.n = known;
   change_in(b, &s->body);
-  /* No lane is left in this round: those that left the loop continue at its end; if the loop has no
-  ** separate mask, all have returned. */
+  /* When no lane is left in a round, lanes that left the loop continue at its end; if the loop has
+  ** no separate mask, all have returned. */
   if (rounds) back(b, a.mask + 1, masked ? &a.exit : restore_of(a.outer));
   block(b, &s->other);
   b->line = line;

@@ -25,8 +25,8 @@ static int64_t stamp_of(const fl_lane_state *s, const fl_lane_ins *p) {
   return s->clock | (int64_t)(p - s->code->ins.at) << INS_SHIFT;
 }
 
-/* The order of accesses to this array: in shared memory, and of kernels with fences, those of other
-** blocks do not matter. */
+/* How accesses to this array are ordered: accesses of other blocks do not matter in shared memory
+** and in kernels with fences. */
 static fl_lane_order order_of(const fl_lane_state *s, const fl_lane_ins *p) {
   fl_lane_order o = s->order;
   if (s->code->fences || s->code->arrays[p->var].kind == FL_KV_SHARED) o.from = o.block;
@@ -119,7 +119,8 @@ static int is_set(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t 
   return 1;
 }
 
-/* Slots per lane are numbered over both widths: narrow ones first. */
+/* The flag of a local array's slot; slots per lane are numbered over both widths, narrow ones
+** first. */
 static uint8_t *local_flag(const fl_lane_state *s, const fl_lane_array *a, int64_t index,
                            int64_t lane) {
   const int64_t before = a->offset + (a->wide ? s->code->local4 : 0);
@@ -190,7 +191,7 @@ static int all_rows(fl_lane_state *s, const fl_lane_ins *p, int how) {
   return 1;
 }
 
-/* One element of the local array of each thread. */
+/* Checks accesses of each thread to one element of its local array. */
 static int all_local(fl_lane_state *s, const fl_lane_ins *p, int how) {
   if (p->x >= 0) return 0;
   uint8_t *set = local_flag(s, &s->code->arrays[p->var], *(const int64_t *)s->reg[p->a], 0);
@@ -200,7 +201,7 @@ static int all_local(fl_lane_state *s, const fl_lane_ins *p, int how) {
   return 1;
 }
 
-/* Each row of lanes reads one element: of them all, the last two are remembered. */
+/* Each row of lanes reads one element: of all its readers the last two are recorded. */
 static int all_flat(fl_lane_state *s, const fl_lane_ins *p, int how) {
   const int64_t *at = s->reg[p->a], w = s->width;
   const int same = s->rows == 1 || at[0] == at[1];

@@ -228,7 +228,7 @@ static int needs_guard(const fl_lane_builder *b, const fl_kexpr *x) {
   return fl_kexpr_any(x, may_fault, b);
 }
 
-/* An arm of a choice: t = x for the lanes in the mask. */
+/* Computes an arm of a choice: t = x for the lanes in the mask. */
 static void arm(fl_lane_builder *b, int32_t t, const fl_kexpr *x) {
   const int64_t start = b->code->ins.n;
   fl_lane_assign(b, t, fl_lane_expr(b, x), 1, start);

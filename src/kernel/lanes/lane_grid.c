@@ -42,7 +42,8 @@ static fl_lane_state *state_of(const meeting *m, int64_t block) {
   return (fl_lane_state *)(void *)(m->scratch + m->stride * (size_t)block);
 }
 
-/* All blocks are at the barrier: what follows is later than all before, as in a new launch. */
+/* Called when all blocks are at the barrier: for the race check, later accesses come after all
+** earlier ones, as in a new launch. */
 static void meet(const meeting *m) {
   if (!(m->l->checks & FL_LANE_RACE)) return;
   const int cleared = fl_lane_shadow_again(m->l->shadow, m->code, m->l);
@@ -53,7 +54,7 @@ static void meet(const meeting *m) {
   }
 }
 
-/* A block that waits would wait for one that has ended. */
+/* Reports the fault that a block waits at the barrier for one that has ended. */
 static int alone(const meeting *m) {
   fl_lane_state *s = state_of(m, m->waiting);
   return fl_lane_absent(s, &m->code->ins.at[s->pc - 1], FL_LANE_BARRIER, fl_lane_first(s),

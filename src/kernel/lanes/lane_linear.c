@@ -6,7 +6,7 @@
 **
 ** fl_lane_find_linear finds, at compile time, which registers may hold such values; whether one
 ** does is known at run time. Values are exact: where a result does not fit into its type in every
-** lane (it would wrap), or is not linear, the loops over lanes compute it as ever.
+** lane (it would wrap), or is not linear, the loops over lanes compute it.
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -107,7 +107,7 @@ static int fits(int cls, int64_t low, int64_t high) {
   }
 }
 
-/* Sets the range; 0: numbers are too large. */
+/* Sets the range of a linear value; 0: its numbers are too large. */
 static int set_range(const fl_lane_state *s, fl_lane_linear *l) {
   if (!is_small(l->u) || !is_small(l->x) || !is_small(l->y)) return 0;
   const int64_t x = l->x * (s->width - 1), y = l->y * (s->rows - 1);
@@ -239,7 +239,7 @@ int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p) {
   return 1;
 }
 
-/* Values of the lanes to 'out', in slots of 8 bytes if 'wide'. */
+/* Writes the values of the lanes to 'out', in slots of 8 bytes if 'wide'. */
 static void spread(const fl_lane_state *s, const fl_lane_linear *l, int wide, char *out) {
   void (*ramp)(void *, int64_t, int64_t, int64_t) = s->table->ramp[wide];
   const int64_t w = s->width, bytes = w * (wide ? 8 : 4);
@@ -267,7 +267,8 @@ void fl_lane_spread_operands(fl_lane_state *s, const fl_lane_ins *p) {
     fl_lane_spread(s, p->dst);                        /* lanes that take no part keep their value */
 }
 
-/* What fl_lane_do_index finds of an index, without a look at its lanes; 0: it is not linear. */
+/* Classifies a linear index as fl_lane_do_index does, without reading its lanes; 0: it is not
+** linear. */
 int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q) {
   const fl_lane_linear *l = &s->linear[p->a];
   const int64_t w = s->width;

@@ -157,7 +157,7 @@ static int load_row(fl_lane_state *s, const fl_lane_ins *p, char *out, int64_t f
   return 1;
 }
 
-/* Rows of consecutive elements, or of one element for all. */
+/* Loads rows of consecutive elements, or one element for each row. */
 static void load_rows(const fl_lane_state *s, const fl_lane_view *v, const fl_lane_array *a,
                       const fl_lane_info *q, const int64_t *at, char *out) {
   const int64_t w = s->width, size = element_size(a), slot = a->wide ? 8 : 4;

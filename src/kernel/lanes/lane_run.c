@@ -129,7 +129,7 @@ static void set_special(fl_lane_state *s, const fl_lane_init *i) {
     out[0] = grid[i->special - FL_KSPECIAL_GDIM_X];
 }
 
-/* Which arrays must be watched, and the marks of their elements. */
+/* Finds the arrays that must be watched, and places the marks of their elements. */
 static void watch(fl_lane_state *s) {
   const fl_lane_launch *l = s->launch;
   const int race = (l->checks & FL_LANE_RACE) != 0, unset = (l->checks & FL_LANE_UNINIT) != 0;
@@ -314,7 +314,7 @@ static void evaluate(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *f
   }
 }
 
-/* The same where operands or the result may be linear. */
+/* Evaluates an instruction whose operands or result may be linear. */
 static void evaluate_lanes(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns) {
   fl_lane_spread_operands(s, p);
   evaluate(s, p, fns);

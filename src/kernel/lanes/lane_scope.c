@@ -1,7 +1,7 @@
 /*
-** Where variables without DECL begin; derivatives make many of them. If the first mention of a
-** variable is an assignment, in the block around all its mentions, no earlier value can be read: it
-** counts as declared there (each round of a loop begins with that assignment, or never mentions
+** Finds where variables without DECL begin, of which derivatives have many. If the first mention of
+** a variable is an assignment, in the block around all its mentions, no earlier value can be read:
+** it counts as declared there (each round of a loop begins with that assignment, or never mentions
 ** it).
 */
 #include "kernel/lanes/lane_code.h"

@@ -2,9 +2,9 @@
 ** The tables of the race check, and its time. A launch gets stamps above all those so far, so what
 ** earlier launches left in a table is older than it, and nothing is cleared: only when stamps reach
 ** their end (after thousands of launches) or a table must grow. Within a block, stamps count
-** barriers; where their bits are used up, all stamps of the block are renumbered by the one thing
-** that matters, which of the last barriers they follow. Blocks beyond those that the bits can tell
-** (at least 2^24) count as one.
+** barriers; when these bits are used up, all stamps of the block are renumbered so that only the
+** last barriers are still distinguished. Blocks beyond the number that fits the bits (at least
+** 2^24) count as one.
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -19,7 +19,8 @@ static int bits_of(int64_t n) {
 
 /* ---- which arrays need marks --------------------------------------------------------- */
 
-/* One array may be given twice: the first variable that it is given to; -1: no array. */
+/* An array may be the argument of two parameters: the first variable with the same array as this
+** one; -1: it is no array. */
 static int first_of(const fl_lane_code *c, const fl_lane_launch *l, int k) {
   const fl_lane_array *a = &c->arrays[k];
   if (a->kind != FL_KV_POINTER || a->param < 0) return -1;
@@ -33,7 +34,7 @@ static int first_of(const fl_lane_code *c, const fl_lane_launch *l, int k) {
   return k;
 }
 
-/* Places marks for 'n' elements at 'at'; base NULL: counts. */
+/* Places marks for 'n' elements at 'at'; with base NULL it only counts their bytes. */
 static int64_t place(fl_lane_marks *m, int uses, int64_t n, int64_t *base, int64_t at) {
   if (!(uses & FL_LANE_WRITE) && !((uses & FL_LANE_ATOMIC) && (uses & FL_LANE_READ))) return at;
   int64_t **role[] = { &m->write, &m->change, &m->changer, &m->read, &m->reader };
@@ -64,7 +65,8 @@ static int64_t place_all(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane
   return at;
 }
 
-/* Marks of shared memory: of each array apart, but those of dynamic size lie on one another. */
+/* Places the marks of shared memory: each array has its own, but arrays of dynamic size share
+** theirs. */
 int64_t fl_lane_shared_marks(fl_lane_state *s, int64_t *base) {
   const fl_lane_code *c = s->code;
   const int64_t dynamic = s->launch->shared_bytes;
@@ -171,7 +173,7 @@ fail:
 
 enum { N_ORDERS = 1 + FL_LANE_MAX_BLOCK / FL_LANE_WARP };
 
-/* Number of the last barriers that x follows. */
+/* The number, among the last barriers, of the one that x follows. */
 static int64_t rank(const int64_t *orders, int64_t x) {
   int64_t n = 0;
   for (int k = 0; k < N_ORDERS; k++) n += orders[k] <= x;

@@ -78,7 +78,7 @@ static void assign(shape *s, int id, int var, int level, int varying) {
 
 static int flag(const shape *s, int id, int f) { return (s->out->flags[id] & f) != 0; }
 
-/* A BREAK or CONTINUE leaves the innermost loop. */
+/* Handles a BREAK or CONTINUE, which leaves the innermost loop. */
 static void leave_loop(shape *s, const fl_kstmt *st, int level) {
   target *t = s->targets;
   while (t && t->stmt->kind != FL_KS_LOOP) t = t->outer;

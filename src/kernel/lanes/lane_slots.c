@@ -32,8 +32,8 @@ static void find_lives(const fl_lane_code *c, life *l) {
   }
 }
 
-/* A variable lives through all loops in which it occurs, since they may carry it. A variable with a
-** value before the first instruction lives throughout. */
+/* A variable lives through all loops in which it occurs, since a round may use its value from the
+** round before. A variable with a value before the first instruction lives throughout. */
 static void lives_of_variables(const fl_lane_code *c, life *l) {
   for (int64_t k = c->ins.n - 1; k >= 0; k--) {       /* outer loops end last */
     const fl_lane_ins *p = &c->ins.at[k];

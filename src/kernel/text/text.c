@@ -233,7 +233,8 @@ static int has_continue(fl_kblock b) {
   return 0;
 }
 
-/* Can C's own continue be used? If the loop has a step, only as a for loop with one assignment. */
+/* Can the loop be written so that C's continue works? A loop with a step must be a for loop whose
+** step is one assignment. */
 static int is_for(const fl_kstmt *s) {
   return !s->post && s->other.first && s->other.first == s->other.last &&
          s->other.first->kind == FL_KS_ASSIGN;
@@ -385,7 +386,7 @@ static void put_structs(fl_kwriter *w) {
   }
 }
 
-/* Gives a member of a struct, or a half parameter, its value. */
+/* Assigns the value of a struct's member, or of a half parameter, to its variable. */
 static void put_leaf(fl_kwriter *w, int var, const char *index, int64_t offset) {
   const fl_kvar *v = &w->f->vars[var];
   const fl_kparam *p = &w->f->params[v->param];

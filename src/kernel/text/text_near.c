@@ -4,10 +4,10 @@
 ** value in a thread (its variables are assigned once, outside loops) and grows by one from lane to
 ** lane. A kernel with a RETURN has none: all threads must reach the end.
 **
-** Whether lanes are neighbours is decided when the kernel runs: a lane takes over the sum that
-** another one has for its element if their bases differ by one; otherwise the other adds it itself.
-** A zero sum is not added, since its index may be out of range (a thread that contributed nothing
-** has base 0).
+** Whether lanes are neighbours is decided when the kernel runs: if the bases of two lanes differ by
+** one, the lane that owns an element adds the other lane's sum for it; otherwise the other lane
+** adds its sum itself. A zero sum is not added, since its index may be out of range (a thread that
+** contributed nothing has base 0).
 */
 #include "kernel/text/text_near.h"
 #include "kernel/facts/poly.h"

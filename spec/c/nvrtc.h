@@ -1,0 +1,39 @@
+/*
+** NVRTC for tests that compile texts: its functions, found in the installed library.
+*/
+#ifndef SPEC_NVRTC_H
+#define SPEC_NVRTC_H
+#include <dlfcn.h>
+#include <string.h>
+
+typedef struct nvrtc {
+  int (*create)(void **, const char *, const char *, int, const char *const *, const char *const *);
+  int (*compile)(void *, int, const char *const *);
+  int (*log_size)(void *, size_t *);
+  int (*log)(void *, char *);
+  int (*cubin_size)(void *, size_t *);
+  int (*cubin)(void *, char *);
+  int (*destroy)(void **);
+} nvrtc;
+
+static inline int nvrtc_find(void *lib, const char *name, void *slot) {
+  void *p = dlsym(lib, name);
+  memcpy(slot, &p, sizeof p);
+  return p != NULL;
+}
+
+/* 0: it is not installed. */
+static inline int nvrtc_open(nvrtc *n) {
+  static const char *const name[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
+                                      "/usr/local/cuda/lib64/libnvrtc.so" };
+  void *lib = NULL;
+  for (size_t i = 0; i < sizeof name / sizeof *name && !lib; i++) lib = dlopen(name[i], RTLD_NOW);
+  return lib && nvrtc_find(lib, "nvrtcCreateProgram", &n->create) &&
+         nvrtc_find(lib, "nvrtcCompileProgram", &n->compile) &&
+         nvrtc_find(lib, "nvrtcGetProgramLogSize", &n->log_size) &&
+         nvrtc_find(lib, "nvrtcGetProgramLog", &n->log) &&
+         nvrtc_find(lib, "nvrtcGetCUBINSize", &n->cubin_size) &&
+         nvrtc_find(lib, "nvrtcGetCUBIN", &n->cubin) &&
+         nvrtc_find(lib, "nvrtcDestroyProgram", &n->destroy);
+}
+#endif
