@@ -26,6 +26,7 @@ static void cut_registers(cutter *c, fl_lane_state *s, const fl_lane_code *k, si
   s->reg = cut(c, (size_t)k->regs.n * sizeof *s->reg);
   s->home = cut(c, (size_t)k->regs.n * sizeof *s->home);
   s->linear = cut(c, (size_t)k->regs.n * sizeof *s->linear);
+  s->rows_of = cut(c, (size_t)k->regs.n * sizeof *s->rows_of);
   const size_t narrow = (n * 4 + 63) / 64 * 64, wide = (n * 8 + 63) / 64 * 64;
   char *cells = cut(c, (size_t)k->n_cells * 8);
   char *v4 = cut(c, (size_t)k->n_narrow * narrow), *v8 = cut(c, (size_t)k->n_wide * wide);
@@ -152,6 +153,7 @@ void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch
   s->table = c->table;
   memset(s->ones, -1, (size_t)s->n * 4);
   memset(s->linear, 0, (size_t)c->regs.n * sizeof *s->linear);
+  memset(s->rows_of, 0, (size_t)c->regs.n * sizeof *s->rows_of);
   watch(s);
   for (int64_t k = 0; k < c->inits.n; k++) {
     const fl_lane_init *i = &c->inits.at[k];
@@ -321,6 +323,35 @@ static void evaluate_lanes(fl_lane_state *s, const fl_lane_ins *p, const fl_lane
   if (p->lazy & FL_LANE_LAZY_RESULT) s->linear[p->dst].on = 0;
 }
 
+static fl_lane_rows rows_or_register(const fl_lane_state *s, int32_t reg, int is_uniform) {
+  if (s->rows_of[reg].on) return s->rows_of[reg];
+  return (fl_lane_rows){ s->reg[reg], is_uniform ? 0 : s->width, 1 + is_uniform };
+}
+
+/* The product at p and the sum after it; 0: only the product's operands are ready. */
+static int mul_add(fl_lane_state *s, const fl_lane_ins *p) {
+  const fl_lane_ins *q = p + 1;
+  const int second = p->sub >> 1, minus = p->sub & 1, uniform = q->uni >> second & 1;
+  const void *c = s->reg[second ? q->b : q->a];
+  const int apart = q->masked && s->now.count != s->live;
+  if ((s->rows_of[p->a].on | s->rows_of[p->b].on) && !apart && !uniform && !minus) {
+    const fl_lane_rows a = rows_or_register(s, p->a, p->uni & 1),
+                       b = rows_or_register(s, p->b, p->uni >> 1 & 1);
+    const int swapped = b.on == 2;
+    if (a.on != 2 || b.on != 2) {
+      s->table->mul_add_rows(s->reg[q->dst], c, swapped ? &b : &a, swapped ? &a : &b, s->rows,
+                             s->width);
+      return 1;
+    }
+  }
+  fl_lane_settle(s, p->a);
+  fl_lane_settle(s, p->b);
+  if (apart) return 0;
+  s->table->mul_add[minus](s->reg[q->dst], s->reg[p->a], s->reg[p->b], c, s->n,
+                           p->uni | uniform << 2);
+  return 1;
+}
+
 static int load(fl_lane_state *s, const fl_lane_ins *p) {
   if (p->lazy) fl_lane_spread_operands(s, p);
   const int apart = p->masked && s->now.count != s->live;
@@ -376,6 +407,7 @@ int fl_lane_go_on(fl_lane_state *s) {
         if (!p->lazy) evaluate(s, p, fns);
         else if (!p->linear || !fl_lane_do_linear(s, p)) evaluate_lanes(s, p, fns);
         break;
+      case FL_LI_MULADD: if (mul_add(s, p)) pc++; else evaluate(s, p, fns); break;
       case FL_LI_INDEX: fl_lane_do_index(s, p); break;
       case FL_LI_LOAD: if (!load(s, p)) return 0; break;
       case FL_LI_STORE:
