@@ -92,7 +92,10 @@ typedef enum {
   FL_LI_EVAL,        /* dst = fn(a, b, c) */
   FL_LI_MULADD,      /* EVAL of a product of f32 that the next instruction, an EVAL too, adds to c
                      ** (sub bit 0: takes from c; bit 1: c is its operand b): both at once, with
-                     ** two roundings, and the next one is skipped; or alone */
+                     ** two roundings, and the next one is skipped; or alone. sub bit 2: the one
+                     ** after that stores the result and nothing else reads it */
+  FL_LI_EVAL_STORE,  /* EVAL whose result the next instruction stores, and nothing else reads it: it
+                     ** may be written to memory at once */
   FL_LI_INDEX,       /* computes info x of integer register a of type 'type'; dst: the index as I64,
                      ** if it is needed */
   FL_LI_LOAD,        /* dst = var[a]; x: info, -1: a is uniform (I64); sub: facts/guess.h; fn 1: dst

@@ -53,8 +53,8 @@ static int may_stay(const fuser *f, int32_t k) {
       fl_kt_size(a->type) != (a->wide ? 8 : 4)) return 0;
   for (int32_t j = k + 1; j <= f->last[p->dst]; j++) {
     const int op = c->ins.at[j].op;
-    if (f->target[j] || (op != FL_LI_EVAL && op != FL_LI_MULADD && op != FL_LI_INDEX &&
-                         op != FL_LI_LOAD)) return 0;
+    if (f->target[j] || (op != FL_LI_EVAL && op != FL_LI_EVAL_STORE && op != FL_LI_MULADD &&
+                         op != FL_LI_INDEX && op != FL_LI_LOAD)) return 0;
   }
   return 1;
 }
@@ -76,6 +76,18 @@ static void pair(const fuser *f, int32_t k) {
   p->sub = (uint8_t)(minus | (q->a == p->dst) << 1);
 }
 
+/* Does the instruction after the one at k store its result, which nothing else reads? */
+static int is_stored(const fuser *f, int32_t k) {
+  const fl_lane_code *c = f->code;
+  const fl_lane_ins *p = &c->ins.at[k], *q = p + 1;
+  if (p->op != FL_LI_EVAL || p->once || p->masked || q->op != FL_LI_STORE || f->target[k + 1])
+    return 0;
+  const fl_lane_array *a = &c->arrays[q->var];
+  return q->b == p->dst && q->a != p->dst && q->x >= 0 && !q->once && f->defs[p->dst] == 1 &&
+         f->uses[p->dst] == 1 && c->regs.at[p->dst].temporary && a->kind != FL_KV_ARRAY &&
+         fl_kt_is_float(a->type) && fl_kt_size(a->type) == (a->wide ? 8 : 4);
+}
+
 /* Does only a product of a pair read what the load at k gives? */
 static int for_pair(const fuser *f, int32_t k) {
   const fl_lane_ins *p = &f->code->ins.at[k];
@@ -92,6 +104,11 @@ int fl_lane_fuse(fl_lane_code *c) {
               .uses = space + 2 * regs, .target = (uint8_t *)(space + 3 * regs) };
   count(&f);
   for (int32_t k = 0; k + 1 < (int32_t)ins; k++) pair(&f, k);
+  for (int32_t k = 0; k + 1 < (int32_t)ins; k++) {
+    if (!is_stored(&f, k)) continue;
+    if (k && c->ins.at[k - 1].op == FL_LI_MULADD) c->ins.at[k - 1].sub |= 4;
+    else c->ins.at[k].op = FL_LI_EVAL_STORE;
+  }
   for (int32_t k = 0; k < (int32_t)ins; k++)
     if (may_stay(&f, k)) c->ins.at[k].fn = 1 + for_pair(&f, k);
   fl_free(c->mem, space, bytes);

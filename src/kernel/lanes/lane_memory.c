@@ -149,7 +149,7 @@ static int load_row(fl_lane_state *s, const fl_lane_ins *p, char *out, int64_t f
     while (!s->now.at[i] || (uint64_t)(first + i) < (uint64_t)v->count) i++;
     return out_of_range(s, p, i, first + i);
   }
-  if (p->fn && j - i + 1 == s->n) {
+  if (p->fn > 0 && j - i + 1 == s->n) {
     s->reg[p->dst] = v->base + first * size;
     return 1;
   }
