@@ -33,6 +33,10 @@ typedef void (*fl_lane_fn)(void *y, const void *a, const void *b, const void *c,
 typedef struct fl_lane_order { int64_t from, block, epoch; } fl_lane_order;
 enum { FL_LANE_LANES = 1023 };                     /* the bits of a stamp that tell the lane */
 
+/* A vector of f32 that is read where it lies in memory: row r of the block has the elements from
+** base + r step on (on 1), or base[r step] in all its lanes (on 2). on 0: it is in its register. */
+typedef struct fl_lane_rows { const float *base; int64_t step; int32_t on; } fl_lane_rows;
+
 enum { FL_LANE_CASTS = FL_KT_COUNT };
 typedef struct fl_lane_table {
   fl_lane_fn op[FL_KO_COUNT][FL_LC_COUNT];
@@ -42,6 +46,9 @@ typedef struct fl_lane_table {
   fl_lane_fn select[2];                             /* by wide; a: BOOL */
   fl_lane_fn copy[2], splat[2];
   fl_lane_fn all, any;                              /* eager && and || */
+  fl_lane_fn mul_add[2];                            /* f32: c + a b and c - a b, both rounded */
+  void (*mul_add_rows)(float *y, const float *c, const fl_lane_rows *a, const fl_lane_rows *b,
+                       int64_t rows, int64_t w);    /* b: on 1 */
   fl_lane_fn blend[2];                              /* y where the mask c is 0, a elsewhere */
   /* Copies memory to slots and back, for elements of type t. 'at' counts elements. */
   void (*load[FL_KT_COUNT])(void *y, const void *p, int64_t n);
@@ -83,10 +90,16 @@ const fl_lane_table *fl_lane_choose(void);          /* the best one for this mac
 
 typedef enum {
   FL_LI_EVAL,        /* dst = fn(a, b, c) */
+  FL_LI_MULADD,      /* EVAL of a product of f32 that the next instruction, an EVAL too, adds to c
+                     ** (sub bit 0: takes from c; bit 1: c is its operand b): both at once, with
+                     ** two roundings, and the next one is skipped; or alone. sub bit 2: the one
+                     ** after that stores the result and nothing else reads it */
+  FL_LI_EVAL_STORE,  /* EVAL whose result the next instruction stores, and nothing else reads it: it
+                     ** may be written to memory at once */
   FL_LI_INDEX,       /* computes info x of integer register a of type 'type'; dst: the index as I64,
                      ** if it is needed */
   FL_LI_LOAD,        /* dst = var[a]; x: info, -1: a is uniform (I64); sub: facts/guess.h; fn 1: dst
-                     ** may be the memory itself */
+                     ** may be the memory itself, 2: also rows of it (fl_lane_rows) */
   FL_LI_STORE,       /* var[a] = b; b uniform only if a is */
   FL_LI_ATOMIC,      /* dst (-1: unused) = op sub on var[a] with b, c: vectors */
   FL_LI_JUMP,        /* x */

@@ -1,13 +1,15 @@
 /*
 ** Finished code with fewer passes over vectors: a load whose value is only read by operators,
 ** before anything is stored, need not copy. Its register may be the memory itself (ins.fn 1;
-** lane_memory.c decides at run time).
+** lane_memory.c decides at run time). A product of f32 and the sum that alone uses it become one
+** pass, with the two roundings that they have; what they load may stay rows of memory (ins.fn 2).
 */
 #include "kernel/lanes/lane_build.h"
 
 typedef struct fuser {
   fl_lane_code *code;
-  int32_t *defs, *last;            /* by register: how many instructions set it; its last use */
+  int32_t *defs, *last, *uses;     /* by register: how many instructions set it; its last use; how
+                                   ** many there are */
   uint8_t *target;                 /* by instruction: jumped to */
 } fuser;
 
@@ -20,7 +22,9 @@ static int jumps(const fl_lane_ins *p) {
 }
 
 static void use(fuser *f, int32_t reg, int32_t at) {
-  if (reg >= 0) f->last[reg] = at;
+  if (reg < 0) return;
+  f->last[reg] = at;
+  f->uses[reg]++;
 }
 
 static void count(fuser *f) {
@@ -49,21 +53,64 @@ static int may_stay(const fuser *f, int32_t k) {
       fl_kt_size(a->type) != (a->wide ? 8 : 4)) return 0;
   for (int32_t j = k + 1; j <= f->last[p->dst]; j++) {
     const int op = c->ins.at[j].op;
-    if (f->target[j] || (op != FL_LI_EVAL && op != FL_LI_INDEX && op != FL_LI_LOAD)) return 0;
+    if (f->target[j] || (op != FL_LI_EVAL && op != FL_LI_EVAL_STORE && op != FL_LI_MULADD &&
+                         op != FL_LI_INDEX && op != FL_LI_LOAD)) return 0;
   }
   return 1;
 }
 
+static int is_f32(const fl_lane_ins *p, int op) {
+  return p->op == FL_LI_EVAL && !p->once && p->fn == FL_LANE_FN(op[0][FL_LC_F32]) +
+                                                     op * FL_LC_COUNT;
+}
+
+/* Makes a pair of the product at k and the sum after it. */
+static void pair(const fuser *f, int32_t k) {
+  fl_lane_ins *p = &f->code->ins.at[k];
+  const fl_lane_ins *q = p + 1;
+  const int add = is_f32(q, FL_KO_ADD), minus = is_f32(q, FL_KO_SUB);
+  if (!is_f32(p, FL_KO_MUL) || p->masked || !(add || minus) || f->target[k + 1]) return;
+  if (!f->code->regs.at[p->dst].temporary || f->defs[p->dst] != 1 || f->uses[p->dst] != 1) return;
+  if (q->b != p->dst && !(add && q->a == p->dst)) return;
+  p->op = FL_LI_MULADD;
+  p->sub = (uint8_t)(minus | (q->a == p->dst) << 1);
+}
+
+/* Does the instruction after the one at k store its result, which nothing else reads? */
+static int is_stored(const fuser *f, int32_t k) {
+  const fl_lane_code *c = f->code;
+  const fl_lane_ins *p = &c->ins.at[k], *q = p + 1;
+  if (p->op != FL_LI_EVAL || p->once || p->masked || q->op != FL_LI_STORE || f->target[k + 1])
+    return 0;
+  const fl_lane_array *a = &c->arrays[q->var];
+  return q->b == p->dst && q->a != p->dst && q->x >= 0 && !q->once && f->defs[p->dst] == 1 &&
+         f->uses[p->dst] == 1 && c->regs.at[p->dst].temporary && a->kind != FL_KV_ARRAY &&
+         fl_kt_is_float(a->type) && fl_kt_size(a->type) == (a->wide ? 8 : 4);
+}
+
+/* Does only a product of a pair read what the load at k gives? */
+static int for_pair(const fuser *f, int32_t k) {
+  const fl_lane_ins *p = &f->code->ins.at[k];
+  return f->uses[p->dst] == 1 && f->code->ins.at[f->last[p->dst]].op == FL_LI_MULADD &&
+         f->code->arrays[p->var].type == FL_KT_F32;
+}
+
 int fl_lane_fuse(fl_lane_code *c) {
   const size_t regs = (size_t)c->regs.n, ins = (size_t)c->ins.n;
-  const size_t bytes = 2 * regs * sizeof(int32_t) + ins;
+  const size_t bytes = 3 * regs * sizeof(int32_t) + ins;
   int32_t *space = fl_zalloc(c->mem, bytes);
   if (!space) return 0;
   fuser f = { .code = c, .defs = space, .last = space + regs,
-              .target = (uint8_t *)(space + 2 * regs) };
+              .uses = space + 2 * regs, .target = (uint8_t *)(space + 3 * regs) };
   count(&f);
+  for (int32_t k = 0; k + 1 < (int32_t)ins; k++) pair(&f, k);
+  for (int32_t k = 0; k + 1 < (int32_t)ins; k++) {
+    if (!is_stored(&f, k)) continue;
+    if (k && c->ins.at[k - 1].op == FL_LI_MULADD) c->ins.at[k - 1].sub |= 4;
+    else c->ins.at[k].op = FL_LI_EVAL_STORE;
+  }
   for (int32_t k = 0; k < (int32_t)ins; k++)
-    if (may_stay(&f, k)) c->ins.at[k].fn = 1;
+    if (may_stay(&f, k)) c->ins.at[k].fn = 1 + for_pair(&f, k);
   fl_free(c->mem, space, bytes);
   return 1;
 }

@@ -274,7 +274,7 @@ int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q
   const int64_t w = s->width;
   int64_t *at = s->reg[p->dst];
   if (!l->on || !fits(p->type, l->low, l->high)) return 0;
-  *q = (fl_lane_info){ .first = l->u, .low = l->low, .high = l->high };
+  *q = (fl_lane_info){ .first = l->u, .low = l->low, .high = l->high, .linear = 1, .step = l->y };
   if (l->x == 1 && (l->y == w || s->rows == 1)) { q->row = 1; return 1; }
   q->rows = l->x == 1 && w >= 8;
   q->flat = l->x == 0 && w >= 4;

@@ -47,7 +47,7 @@ void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p) {
   const int64_t n = s->n;
   if ((p->lazy & 1) && fl_lane_index_linear(s, p, q)) return;
   if (p->lazy) fl_lane_spread_operands(s, p);
-  q->rows = q->flat = 0;
+  q->rows = q->flat = q->linear = 0;
   q->row = (uint8_t)s->table->in_a_row[p->type](a, n);
   if (q->row) {
     q->first = q->low = integer_at(a, p->type, 0);
@@ -149,7 +149,7 @@ static int load_row(fl_lane_state *s, const fl_lane_ins *p, char *out, int64_t f
     while (!s->now.at[i] || (uint64_t)(first + i) < (uint64_t)v->count) i++;
     return out_of_range(s, p, i, first + i);
   }
-  if (p->fn == 1 && j - i + 1 == s->n) {
+  if (p->fn > 0 && j - i + 1 == s->n) {
     s->reg[p->dst] = v->base + first * size;
     return 1;
   }
@@ -172,7 +172,23 @@ static void load_rows(const fl_lane_state *s, const fl_lane_view *v, const fl_la
   }
 }
 
+/* Lets the register be rows of memory. */
+static void keep_rows(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_info *q) {
+  const float *base = (const float *)(const void *)s->views[p->var].base;
+  s->rows_of[p->dst] = (fl_lane_rows){ base + q->first, q->step, 1 + q->flat };
+}
+
+void fl_lane_settle(fl_lane_state *s, int32_t reg) {
+  fl_lane_rows *x = &s->rows_of[reg];
+  if (!x->on) return;
+  for (int64_t r = 0; r < s->rows; r++) s->at[r] = r * x->step;
+  (x->on == 2 ? s->table->load_flat : s->table->load_rows)[0](s->reg[reg], x->base, s->at, s->rows,
+                                                              s->width);
+  x->on = 0;
+}
+
 int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
+  if (p->fn == 2) s->rows_of[p->dst].on = 0;
   if (p->x < 0) return load_uniform(s, p, out);
   const fl_lane_info *q = &s->infos[p->x];
   const fl_lane_view *v = &s->views[p->var];
@@ -183,7 +199,8 @@ int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   const int good = q->low >= 0 && q->high < v->count;
   if (good && !watched && a->kind != FL_KV_ARRAY) {
     const int64_t *at = s->reg[p->a];
-    if (q->rows || q->flat) load_rows(s, v, a, q, at, out);
+    if (p->fn == 2 && q->linear && (q->rows || q->flat)) keep_rows(s, p, q);
+    else if (q->rows || q->flat) load_rows(s, v, a, q, at, out);
     else s->table->gather[type](out, v->base, at, s->n);
     return 1;
   }

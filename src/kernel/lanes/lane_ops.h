@@ -341,6 +341,37 @@ static void range_i64(const int64_t *a, int64_t n, int64_t *low, int64_t *high) 
     T *y = y_; const T *p = p_; \
     for (int64_t r = 0; r < rows; r++, y += n) { const T x = p[at[r]]; EACH y[i] = x; } \
   }
+/* y = c + or - a b; a product has no order. */
+#define MUL_ADD(name, op) \
+  static void name(ARGS) { \
+    float *y = y_; const float *a = uni & 2 ? b_ : a_, *b = uni & 2 ? a_ : b_, *c = c_; \
+    const float x = a[0], z = c[0]; \
+    switch ((uni & 3 ? 1 : 0) | (uni & 4)) { \
+      case 0: EACH y[i] = c[i] op a[i] * b[i]; break; \
+      case 1: EACH y[i] = c[i] op x * b[i]; break; \
+      case 4: EACH y[i] = z op a[i] * b[i]; break; \
+      default: EACH y[i] = z op x * b[i]; break; \
+    } \
+  }
+MUL_ADD(mul_add_f32, +)
+MUL_ADD(mul_sub_f32, -)
+
+static inline void add_row(float *y, const float *c, float x, const float *b, int64_t n) {
+  EACH y[i] = c[i] + x * b[i];
+}
+static inline void add_whole_row(float *y, const float *c, float x, const float *b, int64_t n) {
+  n = n / 8 * 8;
+  EACH y[i] = c[i] + x * b[i];
+}
+static void mul_add_rows(float *y, const float *c, const fl_lane_rows *a, const fl_lane_rows *b,
+                         int64_t rows, int64_t n) {
+  const float *p = a->base, *q = b->base;
+  for (int64_t r = 0; r < rows; r++, y += n, c += n, p += a->step, q += b->step) {
+    if (a->on == 1) EACH y[i] = c[i] + p[i] * q[i];
+    else if (n % 8 == 0) add_whole_row(y, c, *p, q, n);
+    else add_row(y, c, *p, q, n);
+  }
+}
 BY_ROWS(4, uint32_t)
 BY_ROWS(8, uint64_t)
 
@@ -429,6 +460,7 @@ const fl_lane_table FL_ISA_NAME(fl_lane) = {
   .round = { [FL_KT_F16] = round_to_f16, [FL_KT_BF16] = round_to_bf16 },
   .select = { select_4, select_8 }, .copy = { copy_4, copy_8 }, .splat = { splat_4, splat_8 },
   .all = and_i32, .any = or_i32, .blend = { blend_4, blend_8 },
+  .mul_add = { mul_add_f32, mul_sub_f32 }, .mul_add_rows = mul_add_rows,
   .load = BY_TYPE(load), .store = BY_TYPE(store), .gather = BY_TYPE(gather),
   .scatter = BY_TYPE(scatter),
   .in_a_row = { in_a_row_i32, in_a_row_u32, NULL, in_a_row_i64, in_a_row_i64, NULL },

@@ -26,6 +26,7 @@ static void cut_registers(cutter *c, fl_lane_state *s, const fl_lane_code *k, si
   s->reg = cut(c, (size_t)k->regs.n * sizeof *s->reg);
   s->home = cut(c, (size_t)k->regs.n * sizeof *s->home);
   s->linear = cut(c, (size_t)k->regs.n * sizeof *s->linear);
+  s->rows_of = cut(c, (size_t)k->regs.n * sizeof *s->rows_of);
   const size_t narrow = (n * 4 + 63) / 64 * 64, wide = (n * 8 + 63) / 64 * 64;
   char *cells = cut(c, (size_t)k->n_cells * 8);
   char *v4 = cut(c, (size_t)k->n_narrow * narrow), *v8 = cut(c, (size_t)k->n_wide * wide);
@@ -152,6 +153,7 @@ void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch
   s->table = c->table;
   memset(s->ones, -1, (size_t)s->n * 4);
   memset(s->linear, 0, (size_t)c->regs.n * sizeof *s->linear);
+  memset(s->rows_of, 0, (size_t)c->regs.n * sizeof *s->rows_of);
   watch(s);
   for (int64_t k = 0; k < c->inits.n; k++) {
     const fl_lane_init *i = &c->inits.at[k];
@@ -321,6 +323,70 @@ static void evaluate_lanes(fl_lane_state *s, const fl_lane_ins *p, const fl_lane
   if (p->lazy & FL_LANE_LAZY_RESULT) s->linear[p->dst].on = 0;
 }
 
+/* Would a result of slots like this at 'to' overwrite lanes of the register that are read later? */
+static int spoils(const fl_lane_state *s, const char *to, int wide, int32_t reg) {
+  if (reg < 0) return 0;
+  const char *from = s->reg[reg];
+  const int other = s->code->regs.at[reg].wide;
+  return (from != to || wide != other) && from < to + s->n * (wide ? 8 : 4) &&
+         to < from + s->n * (other ? 8 : 4);
+}
+
+/* Where the store q puts a value that is computed of these registers (-1: none): consecutive
+** elements of all lanes that are no other part of an operand; NULL: it is not that simple. */
+static void *target_of(const fl_lane_state *s, const fl_lane_ins *q, int32_t a, int32_t b,
+                       int32_t c) {
+  const fl_lane_info *i = &s->infos[q->x];
+  const fl_lane_view *v = &s->views[q->var];
+  const int wide = s->code->arrays[q->var].wide;
+  char *to = v->base + i->first * (wide ? 8 : 4);
+  if (!i->row || v->watched || s->now.count != s->n || i->first < 0 || i->first + s->n > v->count)
+    return NULL;
+  return spoils(s, to, wide, a) || spoils(s, to, wide, b) || spoils(s, to, wide, c) ? NULL : to;
+}
+
+/* 1: the next instruction, which stores the result, is done as well. */
+static int evaluate_into(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns) {
+  void *to = p->lazy ? NULL : target_of(s, p + 1, p->a, p->b, p->c);
+  if (to) fns[p->fn](to, s->reg[p->a], p->b >= 0 ? s->reg[p->b] : NULL,
+                     p->c >= 0 ? s->reg[p->c] : NULL, s->n, p->uni);
+  else if (p->lazy) evaluate_lanes(s, p, fns);
+  else evaluate(s, p, fns);
+  return to != NULL;
+}
+
+static fl_lane_rows rows_or_register(const fl_lane_state *s, int32_t reg, int is_uniform) {
+  if (s->rows_of[reg].on) return s->rows_of[reg];
+  return (fl_lane_rows){ s->reg[reg], is_uniform ? 0 : s->width, 1 + is_uniform };
+}
+
+/* The product at p and the sum after it, and perhaps the store after that: how many instructions
+** after p are done. */
+static int mul_add(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns) {
+  const fl_lane_ins *q = p + 1;
+  const int second = p->sub >> 1 & 1, minus = p->sub & 1, uniform = q->uni >> second & 1;
+  const int32_t third = second ? q->b : q->a;
+  const void *c = s->reg[third];
+  const int apart = q->masked && s->now.count != s->live;
+  if ((s->rows_of[p->a].on | s->rows_of[p->b].on) && !apart && !uniform && !minus) {
+    const fl_lane_rows a = rows_or_register(s, p->a, p->uni & 1),
+                       b = rows_or_register(s, p->b, p->uni >> 1 & 1);
+    const int swapped = b.on == 2;
+    if (a.on != 2 || b.on != 2) {
+      s->table->mul_add_rows(s->reg[q->dst], c, swapped ? &b : &a, swapped ? &a : &b, s->rows,
+                             s->width);
+      return 1;
+    }
+  }
+  fl_lane_settle(s, p->a);
+  fl_lane_settle(s, p->b);
+  if (apart) { evaluate(s, p, fns); return 0; }
+  void *to = p->sub & 4 ? target_of(s, q + 1, p->a, p->b, third) : NULL;
+  s->table->mul_add[minus](to ? to : s->reg[q->dst], s->reg[p->a], s->reg[p->b], c, s->n,
+                           p->uni | uniform << 2);
+  return to ? 2 : 1;
+}
+
 static int load(fl_lane_state *s, const fl_lane_ins *p) {
   if (p->lazy) fl_lane_spread_operands(s, p);
   const int apart = p->masked && s->now.count != s->live;
@@ -376,6 +442,8 @@ int fl_lane_go_on(fl_lane_state *s) {
         if (!p->lazy) evaluate(s, p, fns);
         else if (!p->linear || !fl_lane_do_linear(s, p)) evaluate_lanes(s, p, fns);
         break;
+      case FL_LI_EVAL_STORE: pc += evaluate_into(s, p, fns); break;
+      case FL_LI_MULADD: pc += mul_add(s, p, fns); break;
       case FL_LI_INDEX: fl_lane_do_index(s, p); break;
       case FL_LI_LOAD: if (!load(s, p)) return 0; break;
       case FL_LI_STORE:

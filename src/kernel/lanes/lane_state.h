@@ -13,7 +13,8 @@ typedef struct fl_lane_info {
                            ** register holds the first index of each row */
   uint8_t flat;            /* in each row indices are equal; the register holds that of each row.
                            ** If none of these is set, it holds all indices */
-  int64_t first, low, high;
+  uint8_t linear;          /* rows or flat: that of row r is first + r step */
+  int64_t first, low, high, step;
 } fl_lane_info;
 
 /* A register's value in lane i of row r of the block is u + x i + y r (lane_linear.c). */
@@ -55,6 +56,7 @@ typedef struct fl_lane_state {
   fl_lane_report *report;
   void **reg, **home;                /* by register: its values, its slot */
   fl_lane_linear *linear;            /* by register */
+  fl_lane_rows *rows_of;             /* by register */
   int64_t width, rows;               /* of the block: n = width * rows */
   fl_lane_mask *masks, now;
   int32_t *ones, *gone, live;        /* gone: lanes that have returned */
@@ -99,6 +101,8 @@ int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q
 /* All return 0 on a fault. */
 void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out);
+/* Copies the register's rows into it, where it is not written yet. */
+void fl_lane_settle(fl_lane_state *s, int32_t reg);
 int fl_lane_do_store(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_atomic(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_barrier(fl_lane_state *s, const fl_lane_ins *p);
