@@ -421,7 +421,7 @@ static void add_array(fl_lane_builder *b, int var, int32_t *leaf) {
   fl_lane_code *c = b->code;
   fl_lane_array *a = &c->arrays[var];
   const int wide = fl_lane_wide(fl_lane_class_of(v->type)), size = fl_kt_size(v->type);
-  *a = (fl_lane_array){ .var = var, .track = -1, .kind = v->kind, .type = v->type,
+  *a = (fl_lane_array){ .var = var, .kind = v->kind, .type = v->type,
                         .wide = (uint8_t)wide, .dynamic = v->dynamic, .param = v->param,
                         .leaf = -1, .count = v->count };
   switch (v->kind) {

@@ -151,7 +151,7 @@ enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8
 
 /* Where an array lives. */
 typedef struct fl_lane_array {
-  int32_t var, track;     /* track: unit of the byte offset of its initialisation flags; -1: none */
+  int32_t var;
   uint8_t kind, type, wide, dynamic;
   uint8_t touched;         /* POINTER: 1: read, 2: written, 4: accessed at other elements than each
                            ** thread's own */
