@@ -161,16 +161,10 @@ static fl_cvalue logic(fl_front *p, int op, fl_cvalue x, int level, int32_t line
   return fl_logic(p, op, a, b, side, line);
 }
 
-static int level_of(const fl_ktok *t, int *op) {
-  for (size_t i = 0; t->kind == FL_TOK_PUNCT && i < sizeof binaries / sizeof *binaries;
-       i++)
-    if (binaries[i].punct == t->punct) return *op = binaries[i].op, binaries[i].level;
-  return 0;
-}
-
-int fl_operator_of(int punct) {
+int fl_operator_of(int punct, int *level) {
   for (size_t i = 0; i < sizeof binaries / sizeof *binaries; i++)
-    if (binaries[i].punct == punct) return binaries[i].op;
+    if (binaries[i].punct == punct) return *level = binaries[i].level, binaries[i].op;
+  *level = 0;
   return FL_KO_NONE;
 }
 
@@ -185,10 +179,10 @@ static fl_cvalue operate(fl_front *p, int op, fl_cvalue x, int level, const fl_k
 }
 
 static fl_cvalue parse_binary(fl_front *p, int level) {
-  int op = 0, l;
+  int op, l;
   const fl_kmark m = fl_order_mark(p);
   fl_cvalue x = fl_parse_unary(p);
-  while ((l = level_of(fl_front_tok(p), &op)) >= level && l &&
+  while ((op = fl_operator_of(fl_ktok_punct(fl_front_tok(p)), &l)) != FL_KO_NONE && l >= level &&
          !(p->angle && (op == FL_KO_GT || op == FL_KO_SHR))) {
     const int32_t line = fl_front_next(p)->line;
     if (op == FL_KO_LAND || op == FL_KO_LOR) x = logic(p, op, x, l, line);

@@ -224,17 +224,18 @@ const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *na
   return NULL;
 }
 
+fl_symbol fl_front_symbol(const char *name, int kind) {
+  return (fl_symbol){ .name = name, .n = (int32_t)strlen(name), .kind = (uint8_t)kind,
+                      .offset = -1 };
+}
+
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind) {
   fl_symbol *s = FL_PUSH(p->a->mem, &p->syms);
   if (!s) {
     p->a->failed = p->failed = 1;
     return NULL;
   }
-  memset(s, 0, sizeof *s);
-  s->name = name;
-  s->n = (int32_t)strlen(name);
-  s->kind = (uint8_t)kind;
-  s->offset = -1;
+  *s = fl_front_symbol(name, kind);
   return s;
 }
 

@@ -277,6 +277,7 @@ fl_kattempt fl_front_try(const fl_front *p);
 int fl_front_undo(fl_front *p, const fl_kattempt *from);
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
 const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length);
+fl_symbol fl_front_symbol(const char *name, int kind);
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
 /* The same, for a name of v; NULL if the text was refused. */
 fl_symbol *fl_front_bind(fl_front *p, const char *name, int kind, fl_cvalue v);
@@ -425,7 +426,7 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
 ** read, or noted as outside the language. The struct's names begin at symbol 'mark'. */
 int fl_member_type(fl_front *p, int64_t mark);
 
-int fl_operator_of(int punct);                               /* expr.c: of a binary operator */
+int fl_operator_of(int punct, int *level);                   /* expr.c: of a binary operator */
 
 /* ---- value.c: places and conversions --------------------------------------------------------- */
 

@@ -19,11 +19,7 @@ static int is_captured(const captures *c, const fl_ktok *t) {
 static fl_symbol *captured(fl_front *p, captures *c, const char *name, int kind) {
   if (!fl_front_room(p, c->n, MAX_CAPTURED, "variables that a lambda takes")) return NULL;
   fl_symbol *s = &c->list[c->n++];
-  memset(s, 0, sizeof *s);
-  s->name = name;
-  s->n = (int32_t)strlen(name);
-  s->kind = (uint8_t)kind;
-  s->offset = -1;
+  *s = fl_front_symbol(name, kind);
   return s;
 }
 

@@ -6,11 +6,11 @@
 #include "kernel/front/front.h"
 #include <string.h>
 
-typedef struct named { const char *name; uint16_t id; uint8_t type, listed; } named;
+typedef struct named { const char *name; uint16_t id; uint8_t type; } named;
 
 /* Names in addition to name32 and name64 of the table; type VOID: overloaded. */
 static const named aliases[] = {
-#define ALIAS(name, id, type) { name, FL_KB_##id, FL_KT_##type, 1 },
+#define ALIAS(name, id, type) { name, FL_KB_##id, FL_KT_##type },
 #include "kernel/tree/builtins.def"
 };
 

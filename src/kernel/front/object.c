@@ -285,7 +285,6 @@ void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest) {
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Number of clauses of the list at the tokens, for int a[] = {…}. */
 /* The additional elements of the clause at + k, if it is a pack. */
 static int64_t more_of_pack(fl_front *p, int k) {
   const int64_t at = p->at;
@@ -295,6 +294,7 @@ static int64_t more_of_pack(fl_front *p, int k) {
   return n < 0 ? 0 : n - 1;
 }
 
+/* Number of clauses of the list at the tokens, for int a[] = {…}. */
 static int64_t count_clauses(fl_front *p) {
   int64_t n = 0;
   int depth = 0;

@@ -90,10 +90,15 @@ static int level_one(fl_front *p, int64_t from, int64_t *dots) {
 }
 
 /* The operands of a fold so far, whose statements begin at m. */
-typedef struct fold { fl_cvalue v[2 * MOST]; int n, op; fl_kmark m; int32_t line; } fold;
+typedef struct fold {
+  fl_cvalue v[2 * MOST];
+  int n, op, kind;               /* op: the token's, kind: FL_KO_* */
+  fl_kmark m;
+  int32_t line;
+} fold;
 
 static fl_cvalue combine(fl_front *p, const fold *f, fl_cvalue x, fl_cvalue y) {
-  return f->op == ',' ? y : fl_binary(p, fl_operator_of(f->op), x, y, f->line);
+  return f->op == ',' ? y : fl_binary(p, f->kind, x, y, f->line);
 }
 
 /* && and ||: the operand is evaluated only if the result depends on it. */
@@ -102,17 +107,17 @@ static void add_lazily(fl_front *p, fold *f) {
   fl_kblock *out = fl_front_into(p, p->b && f->n ? &side : p->b);
   fl_kexpr *e = fl_val_truth(p, fl_parse_unary(p), f->line);
   fl_front_into(p, out);
-  f->v[0] = f->n ? fl_logic(p, fl_operator_of(f->op), f->v[0].e, e, side, f->line) : fl_val_expr(e);
+  f->v[0] = f->n ? fl_logic(p, f->kind, f->v[0].e, e, side, f->line) : fl_val_expr(e);
   f->n = 1;
 }
 
 static void add(fl_front *p, fold *f) {
-  const int kind = fl_operator_of(f->op);
   const fl_kmark middle = fl_order_mark(p);
   fl_cvalue v = fl_parse_unary(p);
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR && p->f)
     v = fl_val_expr(fl_val_scalar(p, v, f->line));
-  if (kind == FL_KO_SHL || kind == FL_KO_SHR) fl_order_before(p, f->v, f->n, &middle, 0, f->line);
+  if (f->kind == FL_KO_SHL || f->kind == FL_KO_SHR)
+    fl_order_before(p, f->v, f->n, &middle, 0, f->line);
   else if (f->op != ',') fl_order_open(p, &f->m, &middle, f->v, f->n, &v, f->line);
   f->v[f->n++] = v;
 }
@@ -140,7 +145,8 @@ int fl_pack_fold(fl_front *p, fl_cvalue *out) {
   const int64_t left = dots == from ? -1 : from, right = dots == end - 1 ? -1 : dots + 2;
   const int64_t n_left = left < 0 ? -1 : count(p, left, dots - 1),
                 n_right = right < 0 ? -1 : count(p, right, end);
-  fold f = { .op = op, .m = fl_order_mark(p), .line = line };
+  int level;
+  fold f = { .op = op, .kind = fl_operator_of(op, &level), .m = fl_order_mark(p), .line = line };
   if (!fl_front_room(p, n_left - 1, MOST, "elements of a fold") ||
       !fl_front_room(p, n_right - 1, MOST, "elements of a fold"))
     return 1;

@@ -3,7 +3,8 @@
 ** expanded as in C (a macro is not expanded inside its own expansion). Growth is bounded, so a
 ** macro bomb is an error and not an outage.
 */
-#include "kernel/front/lexer.h"
+#include "kernel/front/front.h"
+#include "kernel/tree/fold.h"
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -280,61 +281,29 @@ static int64_t primary(cond *c) {
   return v;
 }
 
-static int level_of(const fl_ktok *t) {
-  if (t->kind != FL_TOK_PUNCT) return 0;
-  switch (t->punct) {
-    case '?': return 1;
-    case FL_PU_LOR: return 2;
-    case FL_PU_LAND: return 3;
-    case '|': return 4;
-    case '^': return 5;
-    case '&': return 6;
-    case FL_PU_EQ: case FL_PU_NE: return 7;
-    case '<': case '>': case FL_PU_LE: case FL_PU_GE: return 8;
-    case FL_PU_SHL: case FL_PU_SHR: return 9;
-    case '+': case '-': return 10;
-    case '*': case '/': case '%': return 11;
-    default: return 0;
-  }
+/* x op y; 0 where it is not defined. */
+static int64_t apply(int op, int64_t x, int64_t y) {
+  fl_kvalue v = { .i = 0 };
+  fl_kfold_binary(op, FL_KT_I64, (fl_kvalue){ .i = x }, (fl_kvalue){ .i = y }, &v);
+  return v.i;
 }
 
-static int64_t apply(int op, int64_t a, int64_t b) {
-  switch (op) {
-    case FL_PU_LOR: return a || b;
-    case FL_PU_LAND: return a && b;
-    case '|': return a | b;
-    case '^': return a ^ b;
-    case '&': return a & b;
-    case FL_PU_EQ: return a == b;
-    case FL_PU_NE: return a != b;
-    case '<': return a < b;
-    case '>': return a > b;
-    case FL_PU_LE: return a <= b;
-    case FL_PU_GE: return a >= b;
-    case FL_PU_SHL: return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b);
-    case FL_PU_SHR: return b < 0 || b > 63 ? 0 : a >> b;
-    case '+': return (int64_t)((uint64_t)a + (uint64_t)b);
-    case '-': return (int64_t)((uint64_t)a - (uint64_t)b);
-    case '*': return (int64_t)((uint64_t)a * (uint64_t)b);
-    default:
-      return b == 0 ? 0 : b == -1 ? (op == '/' ? (int64_t)(0 - (uint64_t)a) : 0)
-                                  : op == '/' ? a / b : a % b;
-  }
-}
-
+/* Operators of a higher level than this one. */
 static int64_t condition(cond *c, int level) {
   if (++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
   int64_t v = primary(c);
-  while (c->at < c->end && level_of(c->at) > level) {
-    const fl_ktok *op = c->at++;
-    if (op->punct == '?') {
-      const int64_t yes = condition(c, 0);
-      c->wrong |= !takes(c, ':');
-      const int64_t no = condition(c, 0);
-      v = v ? yes : no;
-    } else {
-      v = apply(op->punct, v, condition(c, level_of(op)));
-    }
+  while (c->at < c->end) {
+    int own;
+    const int op = fl_operator_of(fl_ktok_punct(c->at), &own);
+    if (own <= level) break;
+    c->at++;
+    v = apply(op, v, condition(c, own));
+  }
+  if (!level && takes(c, '?')) {
+    const int64_t yes = condition(c, 0);
+    c->wrong |= !takes(c, ':');
+    const int64_t no = condition(c, 0);
+    v = v ? yes : no;
   }
   c->depth--;
   return v;

@@ -45,6 +45,29 @@ int fl_atomic_known(const fl_ktok *t) {
   return fl_ktok_among(&base, fl_katomic_text, FL_KA_COUNT);
 }
 
+/* An atomic at the place that 'at' points to; its result, or NULL if it is unused or refused. sum:
+** a kind of sums, or -1. */
+static fl_kexpr *atomic_at(fl_front *p, const fl_ktok *t, int op, int sum, fl_cvalue at,
+                           const fl_cvalue *given, int unused) {
+  fl_kexpr *index = NULL, *x[2] = { NULL, NULL };
+  int type = FL_KT_VOID;
+  const int32_t var = p->failed ? -1 : fl_val_target(p, at, &index, &type, t->line);
+  if (var < 0) return NULL;
+  if (!atomic_type_ok(op, type))
+    fl_refuse(p, t->line, "%s of a '%s'", fl_katomic_text[op], fl_ktypes[type].c);
+  for (int i = 0; i <= (op == FL_KA_CAS); i++)
+    x[i] = fl_val_convert(p, fl_val_scalar(p, given[i], t->line), type);
+  if (p->failed || ++p->nodes > FL_K_MAX_NODES) return NULL;
+  const int result = unused ? -1 : fl_front_temp(p, type, t->line);
+  fl_kstmt *s = fl_kstmt_atomic(p->f, p->b, op, sum < 0 ? FL_KM_FREE : sum, var, index,
+                                x[1] ? x[1] : x[0], result);
+  if (!s) return NULL;
+  s->line = t->line;
+  if (x[1]) s->x[2] = x[0];                      /* what it is compared with */
+  if (type != p->f->vars[var].type) s->as = (uint8_t)type;
+  return result < 0 ? NULL : fl_kexpr_var(p->f, result);
+}
+
 /* atomicAdd of a vector: one for each of its numbers. 0: it is no vector. */
 static int add_vector(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int unused,
                       fl_cvalue *out) {
@@ -61,19 +84,10 @@ static int add_vector(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int 
   for (int i = 0; i < n && !p->failed; i++) v[i] = fl_val_stable(p, v[i]);
   for (int i = 0; i < n && !p->failed; i++) {
     const char *name = of->s->fields[i].name;
-    fl_kexpr *index = NULL;
-    int type = FL_KT_VOID;
+    const fl_cvalue x = fl_val_expr(v[i]);
     fl_cvalue at = fl_val_deref(p, args[0], t->line);
     at = fl_val_address(p, fl_val_member(p, at, name, (int32_t)strlen(name), t->line), t->line);
-    const int32_t var = p->failed ? -1 : fl_val_target(p, at, &index, &type, t->line);
-    if (var < 0 || ++p->nodes > FL_K_MAX_NODES) return 1;
-    const int result = unused ? -1 : fl_front_temp(p, type, t->line);
-    fl_kstmt *s = fl_kstmt_atomic(p->f, p->b, FL_KA_ADD, FL_KM_FREE, var, index,
-                                  fl_val_convert(p, v[i], type), result);
-    if (!s) return 1;
-    s->line = t->line;
-    if (type != p->f->vars[var].type) s->as = (uint8_t)type;
-    if (result >= 0) r.parts[i] = fl_kexpr_var(p->f, result);
+    r.parts[i] = atomic_at(p, t, FL_KA_ADD, -1, at, &x, unused);
   }
   if (!unused && !p->failed) *out = r;
   return 1;
@@ -86,31 +100,12 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   const int unused = p->statement_call == p->at - 1,
             sum = unused ? fl_ktok_among(t, sums, SUMS) : -1;
   fl_cvalue args[FL_K_MAX_GIVEN];
-  fl_kexpr *index = NULL;
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN), want = op == FL_KA_CAS ? 3 : 2;
   if (p->failed || no_block(p, t)) return 1;
   if (n != want) { fl_refuse_count(p, t, want, n); return 1; }
-  int type = FL_KT_VOID;
   if (op == FL_KA_ADD && sum < 0 && add_vector(p, t, args, unused, out)) return 1;
-  const int32_t var = fl_val_target(p, args[0], &index, &type, t->line);
-  if (var < 0) return 1;
-  if (!atomic_type_ok(op, type)) {
-    fl_refuse(p, t->line, "%s of a '%s'", fl_katomic_text[op], fl_ktypes[type].c);
-    return 1;
-  }
-  fl_kexpr *a = fl_val_convert(p, fl_val_scalar(p, args[1], t->line), type);
-  fl_kexpr *b = op == FL_KA_CAS
-                    ? fl_val_convert(p, fl_val_scalar(p, args[2], t->line), type)
-                    : NULL;
-  if (p->failed || ++p->nodes > FL_K_MAX_NODES) return 1;
-  const int result = unused ? -1 : fl_front_temp(p, type, t->line);
-  fl_kstmt *s =
-      fl_kstmt_atomic(p->f, p->b, op, sum < 0 ? FL_KM_FREE : sum, var, index, b ? b : a, result);
-  if (!s) return 1;
-  s->line = t->line;
-  if (b) s->x[2] = a;                            /* what it is compared with */
-  if (type != p->f->vars[var].type) s->as = (uint8_t)type;
-  if (result >= 0) *out = fl_val_expr(fl_kexpr_var(p->f, result));
+  fl_kexpr *was = atomic_at(p, t, op, sum, args[0], args + 1, unused);
+  if (was) *out = fl_val_expr(was);
   return 1;
 }
 
@@ -158,6 +153,19 @@ void fl_emit_here(fl_front *p, int32_t line) {
   p->f->uses_warp = 1;
 }
 
+/* The result of a statement that all lanes of a warp do together. */
+static fl_cvalue of_warp(fl_front *p, fl_kskind kind, int op, int type, fl_kexpr *const *x, int n,
+                         int32_t line) {
+  const int result = p->failed ? -1 : fl_front_temp(p, type, line);
+  fl_kstmt *s = result < 0 ? NULL : fl_emit(p, kind, line);
+  if (!s) return fl_val_none();
+  s->op = (uint8_t)op;
+  s->result = result;
+  memcpy(s->x, x, (size_t)n * sizeof *x);
+  p->f->uses_warp = 1;
+  return fl_val_expr(fl_kexpr_var(p->f, result));
+}
+
 /* x[1] of the lane that x gives. */
 static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x) {
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
@@ -168,15 +176,7 @@ static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x
   x[1] = fl_val_convert(p, x[1], type);
   x[2] = fl_val_convert(p, x[2], lane);
   x[3] = x[3] ? fl_val_convert(p, x[3], FL_KT_I32) : fl_kexpr_int(p->a, FL_KT_I32, 32);
-  const int result = p->failed ? -1 : fl_front_temp(p, type, t->line);
-  if (result < 0) return fl_val_none();
-  fl_kstmt *s = fl_emit(p, FL_KS_SHUFFLE, t->line);
-  if (!s) return fl_val_none();
-  s->op = (uint8_t)op;
-  s->result = result;
-  memcpy(s->x, x, sizeof s->x);
-  p->f->uses_warp = 1;
-  return fl_val_expr(fl_kexpr_var(p->f, result));
+  return of_warp(p, FL_KS_SHUFFLE, op, type, x, 4, t->line);
 }
 
 /* Shuffles an object's numbers one by one, as the library's shuffles of cooperative groups need. */
@@ -206,17 +206,11 @@ static fl_cvalue vote(fl_front *p, const fl_ktok *t, int op) {
   const int n = op == FL_KVOTE_ACTIVE ? 0 : 2;
   if (arguments(p, t, x, n, n) < 0) return fl_val_none();
   const int type = op == FL_KVOTE_ANY || op == FL_KVOTE_ALL ? FL_KT_I32 : FL_KT_U32;
-  const int result = fl_front_temp(p, type, t->line);
-  fl_kstmt *s = fl_emit(p, FL_KS_VOTE, t->line);
-  if (!s || result < 0) return fl_val_none();
-  s->op = (uint8_t)op;
-  s->result = result;
   if (n) {
-    s->x[0] = fl_val_convert(p, x[0], FL_KT_U32);
-    s->x[1] = fl_val_convert(p, x[1], FL_KT_BOOL);
+    x[0] = fl_val_convert(p, x[0], FL_KT_U32);
+    x[1] = fl_val_convert(p, x[1], FL_KT_BOOL);
   }
-  p->f->uses_warp = 1;
-  return fl_val_expr(fl_kexpr_var(p->f, result));
+  return of_warp(p, FL_KS_VOTE, op, type, x, n, t->line);
 }
 
 static void assertion(fl_front *p, const fl_ktok *t) {

@@ -132,10 +132,8 @@ static void store(fl_lane_builder *b, const fl_kstmt *s) {
   }
   const int uniform = info < 0 && v->kind != FL_KV_ARRAY && !b->failed && fl_lane_uniform(b, value);
   if (!uniform) value = fl_lane_splat(b, value);
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_STORE);
-  p->a = index;
+  fl_lane_ins *p = fl_lane_emit_on(b, FL_LI_STORE, -1, index, value, -1);
   p->x = info;
-  p->b = value;
   p->var = s->var;
   p->type = v->type;
   p->once = (uint8_t)uniform;
@@ -157,12 +155,8 @@ static void atomic(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   const int32_t other = s->op == FL_KA_CAS ? fl_lane_vector(b, s->x[2]) : -1;
   const int type = s->as ? s->as : v->type, wide = fl_lane_wide(fl_lane_class_of(type));
   const int32_t out = s->result >= 0 ? fl_lane_reg_new(b, 0, wide, 1) : -1;
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_ATOMIC);
-  p->dst = out;
-  p->a = index;
+  fl_lane_ins *p = fl_lane_emit_on(b, FL_LI_ATOMIC, out, index, value, other);
   p->x = info;
-  p->b = value;
-  p->c = other;
   p->sub = s->op;
   p->var = s->var;
   p->type = (uint8_t)type;
@@ -176,11 +170,7 @@ static void shuffle(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   const int32_t mask = fl_lane_vector(b, s->x[0]), value = fl_lane_vector(b, s->x[1]);
   const int32_t lane = fl_lane_vector(b, s->x[2]), width = fl_lane_vector(b, s->x[3]);
   const int32_t out = fl_lane_reg_new(b, 0, wide, 1);
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_SHUFFLE);
-  p->dst = out;
-  p->a = mask;
-  p->b = value;
-  p->c = lane;
+  fl_lane_ins *p = fl_lane_emit_on(b, FL_LI_SHUFFLE, out, mask, value, lane);
   p->m = width;
   p->sub = s->op;
   p->wide = (uint8_t)wide;
@@ -191,11 +181,7 @@ static void vote(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   const int32_t mask = s->x[0] ? fl_lane_vector(b, s->x[0]) : -1;
   const int32_t value = s->x[1] ? fl_lane_vector(b, s->x[1]) : -1;
   const int32_t out = fl_lane_reg_new(b, 0, 0, 1);
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_VOTE);
-  p->dst = out;
-  p->a = mask;
-  p->b = value;
-  p->sub = s->op;
+  fl_lane_emit_on(b, FL_LI_VOTE, out, mask, value, -1)->sub = s->op;
   result(b, s, flags, out);
 }
 
@@ -233,10 +219,7 @@ static void print(fl_lane_builder *b, const fl_kstmt *s) {
 static void check_true(fl_lane_builder *b, const fl_kstmt *s) {
   const int32_t reg = fl_lane_vector(b, s->x[0]),
                 byte = s->x[1] ? fl_lane_vector(b, s->x[1]) : -1;
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_ASSERT);
-  p->a = reg;
-  p->b = byte;
-  p->x = text(b, s);
+  fl_lane_emit_on(b, FL_LI_ASSERT, -1, reg, byte, -1)->x = text(b, s);
 }
 
 /* ---- control flow -------------------------------------------------------------------- */
@@ -438,7 +421,7 @@ static void add_array(fl_lane_builder *b, int var, int32_t *leaf) {
   fl_lane_code *c = b->code;
   fl_lane_array *a = &c->arrays[var];
   const int wide = fl_lane_wide(fl_lane_class_of(v->type)), size = fl_kt_size(v->type);
-  *a = (fl_lane_array){ .var = var, .track = -1, .kind = v->kind, .type = v->type,
+  *a = (fl_lane_array){ .var = var, .kind = v->kind, .type = v->type,
                         .wide = (uint8_t)wide, .dynamic = v->dynamic, .param = v->param,
                         .leaf = -1, .count = v->count };
   switch (v->kind) {

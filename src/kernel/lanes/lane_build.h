@@ -31,6 +31,9 @@ typedef struct fl_lane_builder {
 
 fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: an unused instruction if
                                                            ** memory is out */
+/* An instruction on registers; -1: none. */
+fl_lane_ins *fl_lane_emit_on(fl_lane_builder *b, int op, int32_t dst, int32_t x, int32_t y,
+                             int32_t z);
 int32_t fl_lane_reg_new(fl_lane_builder *b, int uniform, int wide, int temporary);
 int32_t fl_lane_constant(fl_lane_builder *b, int type, fl_kvalue v);
 /* The register that holds x. It is valid until a value that x reads changes. */

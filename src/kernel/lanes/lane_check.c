@@ -46,9 +46,8 @@ static int race(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t in
                 int64_t old, int old_how) {
   const fl_lane_shadow *w = s->launch->shadow;
   const int64_t ins = old >> INS_SHIFT & (((int64_t)1 << (w->tick_shift - INS_SHIFT)) - 1);
-  fl_lane_fault(s, p, FL_LANE_RACED, lane);
   fl_lane_report *r = s->report;
-  r->index = index;
+  fl_lane_fault_at(s, p, FL_LANE_RACED, lane, index);
   r->at.write = (how & FL_LANE_WRITE) != 0;
   r->at.atomic = (how & FL_LANE_ATOMIC) != 0;
   r->other = (fl_lane_place){ .block = (old - w->first) >> w->block_shift,
@@ -104,16 +103,10 @@ static int meet(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t in
 
 /* ---- values that were never set ------------------------------------------------------ */
 
-static int unset(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index) {
-  fl_lane_fault(s, p, FL_LANE_UNSET, lane);
-  s->report->index = index;
-  return 0;
-}
-
 static int is_set(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how,
                   uint8_t *set, int64_t bytes) {
   if (!(how & FL_LANE_WRITE) || (how & FL_LANE_ATOMIC)) {
-    if (!*set) return unset(s, p, lane, index);
+    if (!*set) return fl_lane_fault_at(s, p, FL_LANE_UNSET, lane, index);
   }
   if (how & FL_LANE_WRITE) memset(set, 1, (size_t)bytes);
   return 1;
@@ -220,9 +213,8 @@ int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how) {
   const fl_lane_view *v = &s->views[p->var];
   if (s->code->arrays[p->var].kind == FL_KV_ARRAY) return all_local(s, p, how);
   if (v->step > 1) return 0;
-  int64_t i = 0, j = s->n - 1;
-  while (!s->now.at[i]) i++;
-  while (!s->now.at[j]) j--;
+  int64_t i, j;
+  fl_lane_span(s, &i, &j);
   if (!q) {
     const int64_t index = *(const int64_t *)s->reg[p->a];
     if (how == FL_LANE_WRITE || !all_ordered(s, p, index, 1, NO_LANE, how)) return 0;
@@ -265,7 +257,7 @@ int fl_lane_do_check(fl_lane_state *s, const fl_lane_ins *p) {
   if (!(s->launch->checks & FL_LANE_UNINIT)) return 1;
   const int32_t *set = s->tracks + p->m * s->n;
   for (int64_t i = 0; i < s->n; i++)
-    if (s->now.at[i] & ~set[i]) return unset(s, p, i, -1);
+    if (s->now.at[i] & ~set[i]) return fl_lane_fault_at(s, p, FL_LANE_UNSET, i, -1);
   return 1;
 }
 

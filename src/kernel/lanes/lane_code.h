@@ -138,6 +138,11 @@ typedef struct fl_lane_ins {
 
 enum { FL_LANE_LAZY_RESULT = 16 };                 /* dst may be linear */
 
+/* How many operands it may have, registers and -1 among them: fl_lane_operand. */
+static inline int fl_lane_n_operands(const fl_lane_ins *p) {
+  return p->op == FL_LI_PRINTF ? -1 - p->a : 4;
+}
+
 typedef struct fl_lane_reg {
   uint8_t uniform, wide, temporary;
   int32_t slot;            /* number of its cell, or place among the vectors of its width */
@@ -159,7 +164,7 @@ enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8
 
 /* Where an array lives. */
 typedef struct fl_lane_array {
-  int32_t var, track;     /* track: unit of the byte offset of its initialisation flags; -1: none */
+  int32_t var;
   uint8_t kind, type, wide, dynamic;
   uint8_t touched;         /* POINTER: 1: read, 2: written, 4: accessed at other elements than each
                            ** thread's own */
@@ -186,6 +191,12 @@ struct fl_lane_code {
   int64_t shared_bytes;
   uint8_t serial, fences;
 };
+
+/* The register that operand i is; -1: none. */
+static inline int32_t fl_lane_operand(const fl_lane_code *c, const fl_lane_ins *p, int i) {
+  if (p->op == FL_LI_PRINTF) return c->operands.at[p->m + i];
+  return i == 0 ? p->a : i == 1 ? p->b : i == 2 ? p->c : p->op == FL_LI_SHUFFLE ? p->m : -1;
+}
 
 /* ---- the shape of control flow: lane_shape.c ----------------------------------------- */
 

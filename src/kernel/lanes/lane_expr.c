@@ -38,6 +38,16 @@ fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op) {
   return p;
 }
 
+fl_lane_ins *fl_lane_emit_on(fl_lane_builder *b, int op, int32_t dst, int32_t x, int32_t y,
+                             int32_t z) {
+  fl_lane_ins *p = fl_lane_emit(b, op);
+  p->dst = dst;
+  p->a = x;
+  p->b = y;
+  p->c = z;
+  return p;
+}
+
 int32_t fl_lane_reg_new(fl_lane_builder *b, int uniform, int wide, int temporary) {
   fl_lane_reg *r = FL_PUSH(b->mem, &b->code->regs);
   int32_t *v = FL_PUSH(b->mem, &b->version), *i = FL_PUSH(b->mem, &b->info);
@@ -102,27 +112,25 @@ static void remember(fl_lane_builder *b, fl_lane_known k, int32_t reg) {
   else b->failed = 1;
 }
 
-/* Applies fn to registers (-1: none), which are uniform or vectors as 'fn' needs them. */
-static int32_t eval(fl_lane_builder *b, int fn, int wide, int32_t x, int32_t y, int32_t z) {
+/* Applies fn to registers (-1: none), which are uniform or vectors as 'fn' needs them. The result
+** is uniform if all of them are, unless 'spread' is set. */
+static int32_t apply(fl_lane_builder *b, int fn, int wide, int spread, int32_t x, int32_t y,
+                     int32_t z) {
   if (b->failed) return 0;
   fl_lane_known k;
   fill_key(b, &k, fn, x, y, z);
   int32_t reg = find(b, &k);
   if (reg >= 0) return reg;
   const int32_t operand[3] = { x, y, z };
-  int uni = 0, uniform = 1;
+  int uni = 0, uniform = !spread;
   for (int i = 0; i < 3; i++) {
     if (operand[i] < 0) continue;
     if (fl_lane_uniform(b, operand[i])) uni |= 1 << i;
     else uniform = 0;
   }
   reg = fl_lane_reg_new(b, uniform, wide, 1);
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_EVAL);
+  fl_lane_ins *p = fl_lane_emit_on(b, FL_LI_EVAL, reg, x, y, z);
   p->fn = fn;
-  p->dst = reg;
-  p->a = x;
-  p->b = y;
-  p->c = z;
   p->uni = (uint8_t)uni;
   p->once = (uint8_t)uniform;
   p->wide = (uint8_t)wide;
@@ -131,22 +139,14 @@ static int32_t eval(fl_lane_builder *b, int fn, int wide, int32_t x, int32_t y, 
   return reg;
 }
 
+static int32_t eval(fl_lane_builder *b, int fn, int wide, int32_t x, int32_t y, int32_t z) {
+  return apply(b, fn, wide, 0, x, y, z);
+}
+
 int32_t fl_lane_splat(fl_lane_builder *b, int32_t reg) {
   if (b->failed || !fl_lane_uniform(b, reg)) return reg;
   const int wide = b->code->regs.at[reg].wide;
-  fl_lane_known k;
-  fill_key(b, &k, FL_LANE_FN(splat[wide]), reg, -1, -1);
-  int32_t out = find(b, &k);
-  if (out >= 0) return out;
-  out = fl_lane_reg_new(b, 0, wide, 1);
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_EVAL);
-  p->fn = FL_LANE_FN(splat[wide]);
-  p->dst = out;
-  p->a = reg;
-  p->uni = 1;
-  p->wide = (uint8_t)wide;
-  if (!b->failed) remember(b, k, out);
-  return out;
+  return apply(b, FL_LANE_FN(splat[wide]), wide, 1, reg, -1, -1);
 }
 
 int32_t fl_lane_vector(fl_lane_builder *b, const fl_kexpr *x) {
@@ -172,11 +172,9 @@ void fl_lane_assign(fl_lane_builder *b, int32_t dst, int32_t reg, int blend, int
     }
     return;
   }
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_EVAL);
+  fl_lane_ins *p = fl_lane_emit_on(b, FL_LI_EVAL, dst, reg, -1, -1);
   const int spread = !uniform && fl_lane_uniform(b, reg);
   p->fn = spread ? FL_LANE_FN(splat[wide]) : FL_LANE_FN(copy[wide]);
-  p->dst = dst;
-  p->a = reg;
   p->uni = (uint8_t)fl_lane_uniform(b, reg);
   p->once = (uint8_t)uniform;
   p->wide = (uint8_t)wide;
@@ -247,8 +245,7 @@ static void guarded(fl_lane_builder *b, int32_t t, int32_t c, const fl_kexpr *x,
   const int uniform = fl_lane_uniform(b, c), depth = b->mask_depth;
   const int m = uniform ? -1 : fl_lane_mask_new(b, 2);
   const int64_t at = b->code->ins.n;
-  fl_lane_ins *p = fl_lane_emit(b, uniform ? FL_LI_UNLESS : FL_LI_IF);
-  p->a = c;
+  fl_lane_ins *p = fl_lane_emit_on(b, uniform ? FL_LI_UNLESS : FL_LI_IF, -1, c, -1, -1);
   p->m = m;
   p->sub = (uint8_t)(uniform ? !x : !x ? 2 : y != NULL);
   if (x) arm(b, t, x);
@@ -320,8 +317,7 @@ static int32_t binary(fl_lane_builder *b, const fl_kexpr *x) {
   const int32_t right = fl_lane_expr(b, x->x[1]);
   const int type = x->x[0]->type;
   if (divides(x)) {
-    fl_lane_ins *p = fl_lane_emit(b, FL_LI_DIVISOR);
-    p->a = right;
+    fl_lane_ins *p = fl_lane_emit_on(b, FL_LI_DIVISOR, -1, right, -1, -1);
     p->type = (uint8_t)fl_lane_class_of(type);
     p->line = x->line ? x->line : b->line;
   }
@@ -361,9 +357,7 @@ int32_t fl_lane_index(fl_lane_builder *b, const fl_kexpr *x, int32_t *info) {
   int32_t out = find(b, &k);
   if (out < 0) {
     out = fl_lane_reg_new(b, 0, 1, 1);
-    fl_lane_ins *p = fl_lane_emit(b, FL_LI_INDEX);
-    p->dst = out;
-    p->a = reg;
+    fl_lane_ins *p = fl_lane_emit_on(b, FL_LI_INDEX, out, reg, -1, -1);
     p->type = (uint8_t)fl_lane_class_of(from->type);
     p->x = b->code->n_infos++;
     if (b->failed) return 0;
@@ -385,9 +379,7 @@ int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, i
   if (reg >= 0) return reg;
   const int wide = is_wide(v->type), uniform = info < 0 && v->kind != FL_KV_ARRAY;
   reg = fl_lane_reg_new(b, uniform, wide, 1);
-  fl_lane_ins *p = fl_lane_emit(b, FL_LI_LOAD);
-  p->dst = reg;
-  p->a = index;
+  fl_lane_ins *p = fl_lane_emit_on(b, FL_LI_LOAD, reg, index, -1, -1);
   p->x = info;
   p->var = var;
   p->type = v->type;

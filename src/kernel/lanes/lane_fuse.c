@@ -21,23 +21,17 @@ static int jumps(const fl_lane_ins *p) {
   }
 }
 
-static void use(fuser *f, int32_t reg, int32_t at) {
-  if (reg < 0) return;
-  f->last[reg] = at;
-  f->uses[reg]++;
-}
-
 static void count(fuser *f) {
   const fl_lane_code *c = f->code;
   for (int32_t k = 0; k < (int32_t)c->ins.n; k++) {
     const fl_lane_ins *p = &c->ins.at[k];
     if (p->dst >= 0) f->defs[p->dst]++;
-    use(f, p->a, k);
-    use(f, p->b, k);
-    use(f, p->c, k);
-    if (p->op == FL_LI_SHUFFLE) use(f, p->m, k);
-    for (int j = 0; p->op == FL_LI_PRINTF && j < -1 - p->a; j++)
-      use(f, c->operands.at[p->m + j], k);
+    for (int j = 0; j < fl_lane_n_operands(p); j++) {
+      const int32_t reg = fl_lane_operand(c, p, j);
+      if (reg < 0) continue;
+      f->last[reg] = k;
+      f->uses[reg]++;
+    }
     if (jumps(p) && p->x >= 0) f->target[p->x] = 1;
   }
 }

@@ -82,11 +82,10 @@ int fl_lane_find_linear(fl_lane_code *c) {
   mark(c, may, wanted);
   for (int64_t k = 0; k < c->ins.n; k++) {
     fl_lane_ins *p = &c->ins.at[k];
-    const int32_t operand[4] = { p->a, p->b, p->c, p->op == FL_LI_SHUFFLE ? p->m : -1 };
-    for (int j = 0; j < 4; j++)
-      if (operand[j] >= 0 && may[operand[j]]) p->lazy |= (uint8_t)(1 << j);
-    for (int j = 0; p->op == FL_LI_PRINTF && j < -1 - p->a; j++)
-      if (may[c->operands.at[p->m + j]]) p->lazy |= 1;
+    for (int j = 0; j < fl_lane_n_operands(p); j++) {
+      const int32_t r = fl_lane_operand(c, p, j);
+      if (r >= 0 && may[r]) p->lazy |= p->op == FL_LI_PRINTF ? 1 : (uint8_t)(1 << j);
+    }
     if (p->dst < 0 || !may[p->dst]) p->linear = 0;
     else p->lazy |= FL_LANE_LAZY_RESULT;
   }

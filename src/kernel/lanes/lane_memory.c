@@ -82,18 +82,12 @@ static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
   return s->at;
 }
 
-static int out_of_range(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index) {
-  fl_lane_fault(s, p, FL_LANE_INDEX, lane);
-  s->report->index = index;
-  return 0;
-}
-
 /* Are the indices of all active lanes in range? The indices of the others are then set to be so. */
 static int check_lanes(fl_lane_state *s, const fl_lane_ins *p, int64_t *at, int64_t count) {
   int64_t good = 0;
   for (int64_t i = 0; i < s->n; i++) {
     if (!s->now.at[i]) continue;
-    if ((uint64_t)at[i] >= (uint64_t)count) return out_of_range(s, p, i, at[i]);
+    if ((uint64_t)at[i] >= (uint64_t)count) return fl_lane_fault_at(s, p, FL_LANE_INDEX, i, at[i]);
     good = at[i];
   }
   for (int64_t i = 0; i < s->n; i++)
@@ -121,7 +115,8 @@ static int load_uniform(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   const fl_lane_array *a = &s->code->arrays[p->var];
   const int64_t index = *(const int64_t *)s->reg[p->a];
   const int type = memory_type(a);
-  if ((uint64_t)index >= (uint64_t)v->count) return out_of_range(s, p, fl_lane_first(s), index);
+  if ((uint64_t)index >= (uint64_t)v->count)
+    return fl_lane_fault_at(s, p, FL_LANE_INDEX, fl_lane_first(s), index);
   if (v->watched && !fl_lane_touched_all(s, p, how_read(p)) &&
       !watch(s, p, lane_indices(s, p), how_read(p))) return 0;
   if (a->kind == FL_KV_ARRAY)
@@ -130,8 +125,7 @@ static int load_uniform(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   return 1;
 }
 
-/* First and last active lane. */
-static void span(const fl_lane_state *s, int64_t *first, int64_t *last) {
+void fl_lane_span(const fl_lane_state *s, int64_t *first, int64_t *last) {
   int64_t i = 0, j = s->n - 1;
   while (!s->now.at[i]) i++;
   while (!s->now.at[j]) j--;
@@ -144,10 +138,10 @@ static int load_row(fl_lane_state *s, const fl_lane_ins *p, char *out, int64_t f
   const fl_lane_array *a = &s->code->arrays[p->var];
   const int64_t size = element_size(a), slot = a->wide ? 8 : 4;
   int64_t i = 0, j = s->n - 1;
-  if (first < 0 || first + s->n > v->count) span(s, &i, &j);
+  if (first < 0 || first + s->n > v->count) fl_lane_span(s, &i, &j);
   if (first + i < 0 || first + j >= v->count) {
     while (!s->now.at[i] || (uint64_t)(first + i) < (uint64_t)v->count) i++;
-    return out_of_range(s, p, i, first + i);
+    return fl_lane_fault_at(s, p, FL_LANE_INDEX, i, first + i);
   }
   if (p->fn > 0 && j - i + 1 == s->n) {
     s->reg[p->dst] = v->base + first * size;
@@ -246,7 +240,8 @@ static int store_uniform(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_view *v = &s->views[p->var];
   const fl_lane_array *a = &s->code->arrays[p->var];
   const int64_t index = *(const int64_t *)s->reg[p->a], size = element_size(a);
-  if ((uint64_t)index >= (uint64_t)v->count) return out_of_range(s, p, fl_lane_first(s), index);
+  if ((uint64_t)index >= (uint64_t)v->count)
+    return fl_lane_fault_at(s, p, FL_LANE_INDEX, fl_lane_first(s), index);
   if (v->watched && !fl_lane_touched_all(s, p, FL_LANE_WRITE)) return store_lanes(s, p, 1, 1);
   if (a->kind == FL_KV_ARRAY) {
     char *row = v->base + index * s->n * size;
@@ -273,7 +268,7 @@ int fl_lane_do_store(fl_lane_state *s, const fl_lane_ins *p) {
   if (a->kind == FL_KV_ARRAY || watched) return store_lanes(s, p, good, watched);
   if (q->row) {
     int64_t i = 0, j = n - 1;
-    if (!full) span(s, &i, &j);
+    if (!full) fl_lane_span(s, &i, &j);
     if (j - i + 1 == s->now.count && q->first + i >= 0 && q->first + j < v->count) {
       s->table->store[a->type](v->base + (q->first + i) * size, from + i * slot, j - i + 1);
       return 1;

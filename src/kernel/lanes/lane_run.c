@@ -243,6 +243,13 @@ int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane
   return 0;
 }
 
+int fl_lane_fault_at(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane,
+                     int64_t index) {
+  fl_lane_fault(s, p, kind, lane);
+  s->report->index = index;
+  return 0;
+}
+
 /* ---- masks --------------------------------------------------------------------------- */
 
 static void set_mask(fl_lane_state *s, fl_lane_mask *m, const fl_lane_mask *from) {

@@ -16,12 +16,7 @@ static void find_lives(const fl_lane_code *c, life *l) {
   for (int32_t k = 0; k < (int32_t)c->ins.n; k++) {
     const fl_lane_ins *p = &c->ins.at[k];
     live_at(l, p->dst, k);
-    live_at(l, p->a, k);
-    live_at(l, p->b, k);
-    live_at(l, p->c, k);
-    if (p->op == FL_LI_SHUFFLE) live_at(l, p->m, k);
-    if (p->op == FL_LI_PRINTF)
-      for (int j = 0; j < -1 - p->a; j++) live_at(l, c->operands.at[p->m + j], k);
+    for (int j = 0; j < fl_lane_n_operands(p); j++) live_at(l, fl_lane_operand(c, p, j), k);
   }
   /* A value from before a loop that the loop uses is needed in all its rounds. */
   for (int32_t k = 0; k < (int32_t)c->ins.n; k++) {

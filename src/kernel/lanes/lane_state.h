@@ -81,6 +81,8 @@ int fl_lane_go_on(fl_lane_state *s);
 int fl_lane_grid_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);
 /* Reports a fault of this kind at p, found in 'lane': fills the report and returns 0. */
 int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane);
+/* … at this element of an array. */
+int fl_lane_fault_at(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane, int64_t index);
 /* … because 'other' does not come to the operation p at which 'lane' is. */
 int fl_lane_absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane,
                    fl_lane_place other);
@@ -90,6 +92,8 @@ static inline int fl_lane_first(const fl_lane_state *s) {
   while (!s->now.at[i]) i++;
   return i;
 }
+
+void fl_lane_span(const fl_lane_state *s, int64_t *first, int64_t *last);    /* active lane */
 
 /* lane_linear.c: the first computes the result of p as a linear value (0: it must be computed lane
 ** by lane); the others write linear values to their registers, one of them or all that p needs. */

@@ -285,7 +285,6 @@ typedef struct fl_kfunc {
   uint8_t uses_shared, uses_barrier, uses_warp, uses_atomics, uses_printf;
   uint8_t uses_grid;         /* a barrier of all blocks */
   uint8_t replays;  /* it reads the results of atomics that another launch recorded (ad/record.h) */
-  uint8_t reserved_names;    /* number of names given to temporaries so far */
   int32_t refusal_line;
   const char *refusal;       /* the reason, without "kernel 'k', line N: "; NULL: none */
   int64_t shared_bytes;      /* static shared memory, aligned */
