@@ -52,8 +52,8 @@ put(distributed, "distributed.is_initialized() -> bool",
 
 --- Totals of the collectives so far: calls; bytes of their arrays; sent: bytes of arrays that this
 --- rank sent, where each sends straight to each; seconds of the host in them; waited: how many of
---- these it waited for other ranks; gpu: seconds of the GPU in them; overlapped: how many of these it
---- did other work as well; over: how arrays of GPUs are sent, nil: there were none yet.
+--- these it waited for other ranks; gpu: seconds of the GPU in them; overlapped: how many of these
+--- it did other work as well; over: how arrays of GPUs are sent, nil: there were none yet.
 put(distributed, "distributed.stats() -> table", function()
   local calls, bytes, sent, seconds, waited, gpu, bare, over = internal.group_stats()
   return { calls = calls, bytes = bytes, sent = sent, seconds = seconds, waited = waited, gpu = gpu,

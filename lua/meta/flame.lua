@@ -4506,6 +4506,7 @@ function distributed.broadcast(x, from) end
 ---@field reduce? "mean"|"sum"  "mean"
 ---@field ordered? boolean  false
 ---@field half? boolean  true
+---@field shard? boolean  false
 
 --- Trains a network on all ranks. Returns the network, with the parameters and buffers of rank 1;
 --- from now on each backward sets .grad to the mean over all ranks, or to their sum. 'bucket':
@@ -4515,7 +4516,9 @@ function distributed.broadcast(x, from) end
 --- two ranks; this sends n / 2 times the bytes and takes n times the memory of the gradients.
 --- half: gradients that were cast from a half dtype are sent in it if the sum has the same bits:
 --- with two GPUs, or ordered. It requires that all ranks run the same backward, so with
---- find_unused it has no effect.
+--- find_unused it has no effect. shard: .grad stays nil, and each rank has the sum for its part
+--- of each parameter alone, which an optimiser steps, with state of that size; then all ranks get
+--- all values. With it ordered sends no more bytes.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
 ---@return flame.Module
@@ -4599,10 +4602,10 @@ function distributed.shard_state(opt) end
 ---@return integer
 function distributed.size() end
 
---- Totals of the collectives so far: calls, bytes of their arrays, seconds of the host in them, and
---- how many of these it waited for other ranks; gpu: seconds of the GPU in them, and overlapped:
---- how many of these it did other work as well; over: how arrays of GPUs are sent, nil: there were
---- none yet.
+--- Totals of the collectives so far: calls; bytes of their arrays; sent: bytes of arrays that this
+--- rank sent, where each sends straight to each; seconds of the host in them; waited: how many of
+--- these it waited for other ranks; gpu: seconds of the GPU in them; overlapped: how many of these
+--- it did other work as well; over: how arrays of GPUs are sent, nil: there were none yet.
 ---@return table
 function distributed.stats() end
 

@@ -8,20 +8,30 @@ describe("a product and the sum after it", function()
   local bodies = {
     "y[t] = MA(x[t], x[n + t], 3.1f);",
     "y[t] = MS(x[t], 1.7f, x[n + t]); y[n - 1 - t] = MA(2.f, x[t], x[t]);",
-    "float s = 0.1f; for (int k = 0; k < W; ++k) s = MA(s, x[ty * W + k], x[k * 8 + tx % 8]); y[t] = s;",
-    "float s = x[t]; for (int k = 0; k < 8; ++k) s = MA(s, x[ty * 8 + k], x[k * W + tx]); y[t] = s;",
-    "float s = x[t]; for (int k = 0; k < 8; ++k) s = MS(s, x[k * W + tx], x[ty * 8 + k]); y[t] = s;",
-    "float s = x[t]; for (int k = 0; k < 8; ++k) s = MA(s, x[ty * 2 * W + tx], x[(ty + 1) * W + tx]); y[t] = s;",
+    "float s = 0.1f; for (int k = 0; k < W; ++k) s = MA(s, x[ty * W + k], x[k * 8 + tx % 8]); "
+      .. "y[t] = s;",
+    "float s = x[t]; for (int k = 0; k < 8; ++k) s = MA(s, x[ty * 8 + k], x[k * W + tx]); "
+      .. "y[t] = s;",
+    "float s = x[t]; for (int k = 0; k < 8; ++k) s = MS(s, x[k * W + tx], x[ty * 8 + k]); "
+      .. "y[t] = s;",
+    "float s = x[t]; for (int k = 0; k < 8; "
+      .. "++k) s = MA(s, x[ty * 2 * W + tx], x[(ty + 1) * W + tx]); y[t] = s;",
     "float s = x[t]; for (int k = 0; k < 8; ++k) s = MA(s, x[ty], x[ty * 3 + k]); y[t] = s;",
-    "float s = x[t]; for (int k = 0; k < 8; ++k) if ((t + k) % 3) s = MA(s, x[ty * 8 + k], x[k * W + tx]); y[t] = s;",
+    "float s = x[t]; for (int k = 0; k < 8; "
+      .. "++k) if ((t + k) % 3) s = MA(s, x[ty * 8 + k], x[k * W + tx]); y[t] = s;",
     "float s = x[t]; for (int k = 0; k < 8; ++k) s = MA(s, x[ty * 8 + k], 0.3f * k); y[t] = s;",
     "if (t % 5) y[t] = MA(x[t], x[n + t], x[t + 1]);",
     "if (t < 37) y[t] = MS(x[t], x[n + t], x[t + 1]);",
-    "y[t] = x[t]; __syncthreads(); if (t + 1 < n) z[t] = MA(y[t], y[t + 1], 0.5f); z[t] = MA(z[t], z[t], 2.f);",
-    "z[t] = x[t]; __syncthreads(); float v = MA(z[(t + 1) % n], z[t], 0.5f); __syncthreads(); z[t] = v; y[t] = MA(z[t], v, v);",
-    "__shared__ float s[8 * W], r[8 * W]; s[t] = x[t]; r[t] = x[n + t]; __syncthreads(); float v = 0.f; " ..
-      "for (int k = 0; k < 8; ++k) v = MA(v, s[ty * W + k % W], r[k * W + tx]); s[t] = MA(v, v, v); y[t] = s[t];",
-    "if (ty == 3) return; float s = x[t]; for (int k = 0; k < 8; ++k) s = MA(s, x[ty * 8 + k], x[k * W + tx]); y[t] = s;",
+    "y[t] = x[t]; __syncthreads(); if (t + 1 < n) z[t] = MA(y[t], y[t + 1], 0.5f); "
+      .. "z[t] = MA(z[t], z[t], 2.f);",
+    "z[t] = x[t]; __syncthreads(); float v = MA(z[(t + 1) % n], z[t], 0.5f); __syncthreads(); "
+      .. "z[t] = v; y[t] = MA(z[t], v, v);",
+    "__shared__ float s[8 * W], r[8 * W]; s[t] = x[t]; r[t] = x[n + t]; __syncthreads(); "
+      .. "float v = 0.f; " ..
+      "for (int k = 0; k < 8; ++k) v = MA(v, s[ty * W + k % W], r[k * W + tx]); "
+      .. "s[t] = MA(v, v, v); y[t] = s[t];",
+    "if (ty == 3) return; float s = x[t]; for (int k = 0; k < 8; "
+      .. "++k) s = MA(s, x[ty * 8 + k], x[k * W + tx]); y[t] = s;",
   }
   local head = {
     "#define MA(c, a, b) ((c) + (a) * (b))\n#define MS(c, a, b) ((c) - (a) * (b))\n",
