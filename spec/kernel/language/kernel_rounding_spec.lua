@@ -3,7 +3,7 @@
 local flame = require "flame"
 
 describe("a product and the sum after it", function()
-  -- Bodies with MA(c, a, b), c + a b, and MS, c - a b: as operators, which the CPU does at once, and
+  -- Bodies with MA(c, a, b), c + a b, and MS, c - a b: as operators, done at once by the CPU, and
   -- by functions that round each. 't' is the place in the block of width W and height 8.
   local bodies = {
     "y[t] = MA(x[t], x[n + t], 3.1f);",
