@@ -96,6 +96,12 @@ void fl_group_break(fl_group *g, const char *why, const char *word) {
   if (g->gpu.abort) g->gpu.abort(g->gpu.state);
 }
 
+void fl_group_interrupted(fl_group *g) {
+  char word[48];
+  snprintf(word, sizeof word, "rank %d was interrupted", g->launch.rank + 1);
+  fl_group_break(g, "interrupted", word);
+}
+
 /* All ranks report that they are done; a rank that calls something else sees this and raises. */
 static int all_end(fl_group *g) {
   char fault[FL_CALL_FAULT] = "";
@@ -139,7 +145,7 @@ void fl_group_end(flame_context *c, flame_status e) {
 /* Recorded effects still run, unless the script was interrupted. */
 static void run_effects(flame_context *c) {
   const fl_error before = c->err;
-  if (c->cut) fl_group_break(c->group, "interrupted", "a rank was interrupted");
+  if (c->cut) fl_group_interrupted(c->group);
   else if (c->effect && !c->dead && !c->group->broken[0]) c->up->evaluate_all(c);
   c->err = before;
 }

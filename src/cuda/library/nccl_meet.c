@@ -34,7 +34,7 @@ int fl_nccl_poll(fl_cuda *s, fl_turn *t, fl_nccl_status r, const char *name) {
     if (q->lib->ncclCommGetAsyncError(q->comm, &r) != FL_NCCL_OK) r = FL_NCCL_CUDA;
     if (r != FL_NCCL_IN_PROGRESS) break;
     if (fl_take_interrupt(s->ctx)) {
-      fl_group_break(t->g, "interrupted", "a rank was interrupted");
+      fl_group_interrupted(t->g);
       t->fault[0] = 0;
       return 0;
     }
