@@ -363,14 +363,6 @@ describe("a group in which something is wrong", function()
     assert.is_truthy(out[1]:find("rank 2 gave up in all_reduce (sum) of f32 (3) at train.lua:3: interrupted", 1,
       true), out[1])
   end)
-<<<<<<< HEAD
-  over_both("names a rank that was interrupted between collectives", function()
-    local out = run(2, [[
-
-      if r == 2 then io.open("here", "w"):close() end
-      while r == 2 do end
-      print(distributed.all_reduce(flame.ones(3)))]], {
-=======
   over_both("names a rank that was interrupted in other work", function()
     local out = run(2, [[
 
@@ -382,7 +374,6 @@ describe("a group in which something is wrong", function()
         flame.eval(x)
       end
       print(distributed.all_reduce(x))]], {
->>>>>>> dist
       with = HERE,
       signal = function(folder)
       for _ = 1, 500 do
@@ -393,11 +384,7 @@ describe("a group in which something is wrong", function()
       os.execute(("sleep 0.5; kill -INT $(cat %s/2.pid)"):format(folder))
     end })
     assert.is_truthy(out[2]:find("interrupted!", 1, true), out[2])
-<<<<<<< HEAD
-    assert.is_truthy(out[1]:find("train.lua:4: all_reduce: rank 2 was interrupted", 1, true),
-=======
     assert.is_truthy(out[1]:find("train.lua:9: all_reduce: rank 2 was interrupted", 1, true),
->>>>>>> dist
       out[1])
   end)
   over_mpi("is found by srun's variables as by mpirun's", function()
