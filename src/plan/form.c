@@ -98,7 +98,7 @@ static int open_inputs(writer *w, int32_t t, const fl_map *m) {
   return 0;
 }
 
-/* Lets value v be component m of t: if it is an input's value, as a copy. */
+/* Makes value v component m of t. The value of an input already has a name, so it is copied. */
 static int name_value(writer *w, int v, int32_t t, const fl_map *m) {
   if (v < 0) return v;
   fl_group *G = fl_plan_group(w->P, w->g);

@@ -67,7 +67,7 @@ return function(order, kinds, fail, buffer)
     return x
   end
 
-  -- Length and pairs of a module, with its parameters and buffers.
+  -- #module and pairs(module), which include its parameters and buffers.
   local function length(self)
     local n = rawlen(self)
     while field(self, n + 1) ~= nil do n = n + 1 end

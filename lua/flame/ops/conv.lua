@@ -44,7 +44,8 @@ end
 
 
 -- ---- convolution: one sum, three derivatives ----------------------------------------------------
---- s: what, params, x, w, y (shapes). Made at first use: flame.func is another part's.
+--- s: what, params, x, w, y (shapes). Made at first use, since flame.func is defined in another
+--- file.
 local conv, conv_data, conv_weight
 
 --- Is it a 1 x 1 convolution in half types on a GPU, with every position of the result one of x?

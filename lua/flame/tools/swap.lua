@@ -321,7 +321,8 @@ local function differ(a, b, o)
   return signs:any():item() and "zeros of different sign" or nil
 end
 
---- The first output or gradient that differs: "output 1", how, nil; nil: none.
+--- The first output or gradient that differs: its name in a text, how it differs, and the leaf's
+--- name for a gradient. nil: none differs.
 local function outer_difference(p, q, o)
   if #p.outputs ~= #q.outputs then
     return "the number of outputs", ("%d and %d"):format(#p.outputs, #q.outputs)

@@ -14,7 +14,7 @@
 #include <math.h>
 
 
-/* In doubles; enough for either way. */
+/* The scratch of one matrix in doubles, enough for LAPACK and for our own code. */
 int64_t fl_linalg_space(int kind, const fl_linalg_form *f) {
   const int64_t m = f->m, n = f->n, k = f->k, big = fl_max(m, n), less = m > n ? n : m;
   int64_t d;
