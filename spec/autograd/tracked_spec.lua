@@ -111,6 +111,7 @@ local OWN = {
   segment_reduce = function() return x(4), "mean", { lengths = ids { 1, 3 } } end,
   select_scatter = function() return x(3, 3), x(3), 1, 2 end,
   unflatten = function() return x(6), 1, { 2, 3 } end,
+  vmap = function() return x(3, 2) end,
   checkpoint = function() return function(v) return v * v end, x(3) end,
   functional_call = function()
     local net = flame.nn.Linear(3, 2)
@@ -161,7 +162,8 @@ local function of_positive(f)
 end
 local THROUGH = { eigh = of_symmetric, ["linalg.eigh"] = of_symmetric,
   ["linalg.eigvalsh"] = of_symmetric, cholesky = of_positive,
-  ["linalg.cholesky"] = of_positive, ["linalg.cholesky_ex"] = of_positive }
+  ["linalg.cholesky"] = of_positive, ["linalg.cholesky_ex"] = of_positive,
+  vmap = function(vmap) return vmap(function(v) return v * v end) end }
 
 local function functions()
   local all, names = {}, {}

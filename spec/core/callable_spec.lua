@@ -42,6 +42,7 @@ local cases = {
   end },
   autocast = { function(x) return x:matmul(x):float() end,
     function(f) return flame.autocast("bf16", f, x3()) end },
+  vmap = { square, function(f) return flame.vmap(f)(flame.tensor { { 1, 2 }, { 3, 4 } }) end },
   no_sync = { square, function(f) return flame.distributed.no_sync(f, x3()) end },
   scope = { function() return square(x3()) end, function(f) return flame.scope(f) end },
   profile = { square, function(f) return select(2, flame.profile(f, x3())) end },
