@@ -249,13 +249,25 @@ static void put_rounding(text_writer *w, int done) {
   }
 }
 
+/* Where in the row its label is, for each comparison with it in the sweep. Opens a block, since
+** another sweep may compare as well. */
+static int put_targets(row_writer *r, const sweep *s, const uint8_t *before) {
+  const text_form *f = r->w->f;
+  int any = 0;
+  for (int v = 0; v < f->k->ninstr; v++) {
+    if (!s->need[v] || before[v] || !fl_text_hit(f, v)) continue;
+    if (!any++) fl_text_puts(r->w->out, "{\n");
+    fl_text_target(r->w, v);
+  }
+  return any;
+}
+
 static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   const int stores = s->stores && fl_row_has_full_stores(f);
   if (stores && f->few) put_room_to_store(r, count);
-  for (int v = 0; v < f->k->ninstr; v++)
-    if (s->need[v] && !before[v] && fl_text_hit(f, v)) fl_text_target(w, v);
+  const int targets = put_targets(r, s, before);
   put_vector_head(r, count);
   put_held(r, s, before);
   if (stores && !f->few) put_room_to_store(r, count);
@@ -266,7 +278,7 @@ static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, in
   if (stores) put_rounding(w, 1);
   put_holding(r, s);
   if (stores && !f->few) put_full_stores(r, count);
-  fl_text_puts(w->out, "}\n");
+  fl_text_puts(w->out, targets ? "}\n}\n" : "}\n");
   if (stores && f->few) put_full_stores(r, count);
 }
 
