@@ -69,8 +69,10 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p) {
     unlink_plan(t, best);
     link_newest(t, best);
   } else if (variants >= VARIANTS)
-    for (const fl_plan *q = t->bin[p->hash % BINS]; q; q = q->chain)
-      for (int64_t i = 0; same_key(q, p) && i < p->live.n; i++) p->live.at[i] |= q->live[i];
+    for (const fl_plan *q = t->bin[p->hash % BINS]; q; q = q->chain) {
+      if (!same_key(q, p)) continue;
+      for (int64_t i = 0; i < p->live.n; i++) p->live.at[i] |= q->live[i];
+    }
   return best;
 }
 
