@@ -268,6 +268,73 @@ describe("the size of a kernel's data", function()
   end)
 end)
 
+describe("a wrong directive", function()
+  local OK <const> = "__global__ void k(const float *x, float *y) { y[0] = x[0]; }\n"
+
+  for _, c in ipairs {
+    { "#if 1\n", 2, "#if without #endif" },
+    { "#ifndef N\n#if 1\n#endif\n", 2, "#if without #endif" },
+    { "#if 0\n#foo\n", 2, "#if without #endif" }, { "#endif\n", 2, "#endif without #if" },
+    { "#else\n", 2, "#else or #elif without #if" },
+    { "#elif 1\n", 2, "#else or #elif without #if" },
+    { "#if 1\n#else\n#else\n#endif\n", 4, "#else or #elif after #else" },
+    { "#if 0\n#else\n#elif 1\n#endif\n", 4, "#else or #elif after #else" },
+    { "#define\n", 2, "without the name of a macro" }, { "#undef 3\n", 2, "without the name" },
+    { "#ifdef\n#endif\n", 2, "without the name" }, { "#foo\n", 2, "a directive that there is not" },
+    { "#error \"not\" now\n", 2, '#error "not" now' },
+    { "#define M(\n", 2, "names between ( and )" }, { "#define M(a\n", 2, "names between ( and )" },
+    { "#define M(a,) a\n", 2, "names between ( and )" },
+    { "#define M(,a) a\n", 2, "names between" },
+    { "#define M(a b) a\n", 2, "names between ( and )" },
+    { "#define M(1) 1\n", 2, "names between" },
+    { "#define M(..., a) a\n", 2, "names between ( and )" },
+  } do
+    it("is refused with its line, before and behind a kernel: " .. c[1]:gsub("\n", " "), function()
+      for _, text in ipairs { "\n" .. c[1] .. OK, OK .. c[1] } do
+        local e = helper.message(flame.kernel, text)
+        assert.truthy(e:find("line " .. c[2] .. " (", 1, true) and e:find(c[3], 1, true), e)
+      end
+    end)
+  end
+
+  it("is nothing where no text is compiled, and right ones are taken", function()
+    local k = flame.kernel([[
+#if 0
+#foo
+#error never
+#define M(
+#ifdef
+#elif 1 @
+#else
+#endif
+#elif 1
+#else
+#endif
+#
+#line 20
+#pragma unroll
+#ifdef M
+#elif defined(M) || defined N
+#endif
+#define NONE() 2
+#define GNU(a...) a
+#define REST( a , ... ) a __VA_ARGS__
+#define NAKED (1)
+__global__ void k(const float *x, float *y) { y[0] = x[0] * GNU(NONE()) + REST(1, + 3) + NAKED; }
+]])
+    assert.equal(11, k(flame.tensor { 3 }):item())
+  end)
+
+  it("by an operand that defined does not have decides nothing", function()
+    for _, c in ipairs { "defined", "defined(", "defined 3", "defined()", "" } do
+      local e = helper.message(function()
+        flame.kernel("\n#if " .. c .. "\n#endif\n" .. OK)(flame.ones(1)):item()
+      end)
+      assert.truthy(e:find("line 2 (", 1, true), e)
+    end
+  end)
+end)
+
 describe("loops inside each other", function()
   local function nested(n, open, inner)
     return "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; float s = i < n ? x[i] : 0.f; " .. open ..

@@ -254,7 +254,7 @@ int fl_front_past(fl_front *p, int k);                        /* the token after
 void fl_front_skip_to(fl_front *p, int a, int b);
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Refuses a text that is too large for any compiler, which none gets (fl_ksource.too_large). */
+/* Refuses a text that no compiler takes, so that none gets it (fl_ksource.too_large). */
 void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void fl_refuse_bad(fl_front *p, const fl_ktok *t);           /* for a token of kind BAD */

@@ -28,7 +28,7 @@ typedef struct pre {
   fl_ktoks raw, *out;
   int64_t at;
   macro *macros;
-  struct { uint8_t live, taken, outer; } ifs[MAX_IFS];
+  struct { uint8_t taken, outer, last; int32_t line; } ifs[MAX_IFS];    /* last: #else was read */
   int n_ifs, live, depth, stop, expansions;
   const char *why;           /* why it stopped; NULL: it did not, or memory is out */
   int32_t line;
@@ -36,7 +36,7 @@ typedef struct pre {
 
 static const char too_long[] = "the text is too long after macro expansion";
 
-/* Ends the text here: more would be too large for any compiler. */
+/* Ends the text here: no compiler takes it. */
 static void stop(pre *p, int32_t line, const char *why) {
   if (!p->why) p->why = why, p->line = line;
   p->stop = 1;
@@ -216,26 +216,44 @@ static void expand(pre *p, span s, int32_t line) {
 
 /* ---- directives ------------------------------------------------------------------------------ */
 
-/* Reads "(a, b, ...)" of macro m at s->at; 0: there are too many. */
-static int parameters(pre *p, macro *m, span *s) {
+/* Reads a parameter of macro m at s->at, "a", "..." or "a..."; 0: there is none; -1: too
+** many. */
+static int parameter(pre *p, macro *m, span *s) {
   static const char rest[] = "__VA_ARGS__";
-  const int32_t line = s->at->line;
-  m->n_params = 0;
-  for (s->at++; s->at < s->end && !fl_is_punct(s->at, ')'); s->at++) {
-    const int dots = fl_is_punct(s->at, FL_PU_ELLIPSIS),
-              own = dots && (fl_is_punct(s->at - 1, ',') || fl_is_punct(s->at - 1, '('));
-    m->variadic |= dots;
-    if (s->at->kind != FL_TOK_NAME && !own) continue;
-    if (!room(p, m->n_params, MAX_PARAMS, "parameters of a macro", line)) return 0;
-    m->params[m->n_params++] = own ? (fl_ktok){ .kind = FL_TOK_NAME, .text = rest,
-                                                .n = sizeof rest - 1 } : *s->at;
-  }
-  if (s->at < s->end) s->at++;
+  const fl_ktok *t = s->at;
+  const int named = t < s->end && t->kind == FL_TOK_NAME;
+  s->at += named;
+  m->variadic = s->at < s->end && fl_is_punct(s->at, FL_PU_ELLIPSIS);
+  s->at += m->variadic;
+  if (s->at == t) return 0;
+  if (!room(p, m->n_params, MAX_PARAMS, "parameters of a macro", t->line)) return -1;
+  m->params[m->n_params++] = named ? *t : (fl_ktok){ .kind = FL_TOK_NAME, .text = rest,
+                                                     .n = sizeof rest - 1 };
   return 1;
 }
 
-static void define(pre *p, span s) {
-  if (s.at >= s.end || s.at->kind != FL_TOK_NAME) return;
+/* Reads "(a, b, ...)" of macro m at s->at; 0: it is not that; -1: they are too many. */
+static int parameters(pre *p, macro *m, span *s) {
+  int read;
+  m->n_params = 0;
+  if (++s->at < s->end && fl_is_punct(s->at, ')')) return s->at++, 1;
+  while ((read = parameter(p, m, s)) > 0 && s->at < s->end) {
+    const int more = fl_is_punct(s->at, ',') && !m->variadic;
+    if (!more && !fl_is_punct(s->at, ')')) return 0;
+    s->at++;
+    if (!more) return 1;
+  }
+  return read < 0 ? read : 0;
+}
+
+static int is_named(pre *p, int32_t line, span s) {
+  const int is = s.at < s.end && s.at->kind == FL_TOK_NAME;
+  if (!is) stop(p, line, "a directive without the name of a macro");
+  return is;
+}
+
+static void define(pre *p, int32_t line, span s) {
+  if (!is_named(p, line, s)) return;
   macro *m = fl_karena_new(p->a, sizeof *m);
   if (!m) { p->stop = 1; return; }
   macro *old = find(p, s.at);
@@ -243,7 +261,10 @@ static void define(pre *p, span s) {
   m->name = s.at->text;
   m->n_name = s.at++->n;
   m->n_params = -1;
-  if (s.at < s.end && fl_is_punct(s.at, '(') && s.at->glued && !parameters(p, m, &s)) return;
+  const int listed = s.at < s.end && fl_is_punct(s.at, '(') && s.at->glued;
+  const int read = listed ? parameters(p, m, &s) : 1;
+  if (!read) stop(p, line, "#define of a macro whose parameters are not names between ( and )");
+  if (read <= 0) return;
   m->body = s.at;
   m->n_body = s.end - s.at;
   m->next = p->macros;
@@ -315,17 +336,20 @@ static void put_defined(pre *p, span s) {
     if (!fl_ktok_is(s.at, "defined")) { emit(p, s.at++); continue; }
     const int paren = s.at + 1 < s.end && s.at[1].kind == FL_TOK_PUNCT;
     const fl_ktok *name = s.at + 1 + paren;
+    if (name >= s.end || name->kind != FL_TOK_NAME) {
+      emit_bad(p, s.at++->line, "defined without a name");
+      continue;
+    }
     fl_ktok one = { .kind = FL_TOK_INT, .line = s.at->line };
-    one.value.i = name < s.end && name->kind == FL_TOK_NAME && find(p, name) != NULL;
+    one.value.i = find(p, name) != NULL;
     emit(p, &one);
     s.at = name + 1 + paren < s.end ? name + 1 + paren : s.end;
   }
 }
 
 /* Replaces "defined X" and macros, then evaluates the condition. */
-static int decide(pre *p, span s) {
+static int decide(pre *p, int32_t at, span s) {
   fl_ktoks asked = { NULL, 0, 0 }, line = { NULL, 0, 0 }, *out = p->out;
-  const int32_t at = s.at < s.end ? s.at->line : 0;
   p->out = &asked;
   put_defined(p, s);
   p->out = &line;
@@ -344,39 +368,67 @@ static void open_if(pre *p, int32_t line, int truth) {
   const char *why = fl_kfull(p->a, p->n_ifs, MAX_IFS, "#if inside each other");
   if (why) { stop(p, line, why); return; }
   p->ifs[p->n_ifs].outer = (uint8_t)p->live;
+  p->ifs[p->n_ifs].last = 0;
+  p->ifs[p->n_ifs].line = line;
   p->ifs[p->n_ifs++].taken = (uint8_t)truth;
   p->live = p->live && truth;
 }
 
-static void other_if(pre *p, int32_t line, int truth) {
-  if (!p->n_ifs) { emit_bad(p, line, "#else or #elif without #if"); return; }
-  const int k = p->n_ifs - 1;
-  p->live = p->ifs[k].outer && !p->ifs[k].taken && truth;
-  p->ifs[k].taken |= (uint8_t)truth;
+static void open_ifdef(pre *p, int32_t line, span rest, int wanted) {
+  const int known = p->live && is_named(p, line, rest) && find(p, rest.at) != NULL;
+  open_if(p, line, known == wanted);
 }
 
-static void conditional(pre *p, const fl_ktok *d, span rest) {
-  const int named = rest.at < rest.end && find(p, rest.at) != NULL;
-  if (fl_ktok_is(d, "if")) open_if(p, d->line, p->live && decide(p, rest));
-  else if (fl_ktok_is(d, "ifdef")) open_if(p, d->line, named);
-  else if (fl_ktok_is(d, "ifndef")) open_if(p, d->line, !named);
-  else if (fl_ktok_is(d, "elif")) {
-    const int asked = p->n_ifs && p->ifs[p->n_ifs - 1].outer && !p->ifs[p->n_ifs - 1].taken;
-    other_if(p, d->line, asked && decide(p, rest));
+/* Handles #elif with its condition, and #else. */
+static void other_if(pre *p, int32_t line, const span *asked) {
+  const int k = p->n_ifs - 1;
+  if (k < 0 || p->ifs[k].last) {
+    stop(p, line, k < 0 ? "#else or #elif without #if" : "#else or #elif after #else");
+    return;
   }
-  else if (fl_ktok_is(d, "else")) other_if(p, d->line, 1);
-  else if (fl_ktok_is(d, "endif") && p->n_ifs) p->live = p->ifs[--p->n_ifs].outer;
+  const int open = p->ifs[k].outer && !p->ifs[k].taken;
+  p->ifs[k].last = !asked;
+  p->live = open && (!asked || decide(p, line, *asked));
+  p->ifs[k].taken |= (uint8_t)p->live;
+}
+
+/* 1: d is a directive of conditional text. */
+static int conditional(pre *p, const fl_ktok *d, span rest) {
+  if (fl_ktok_is(d, "if")) open_if(p, d->line, p->live && decide(p, d->line, rest));
+  else if (fl_ktok_is(d, "ifdef")) open_ifdef(p, d->line, rest, 1);
+  else if (fl_ktok_is(d, "ifndef")) open_ifdef(p, d->line, rest, 0);
+  else if (fl_ktok_is(d, "elif")) other_if(p, d->line, &rest);
+  else if (fl_ktok_is(d, "else")) other_if(p, d->line, NULL);
+  else if (!fl_ktok_is(d, "endif")) return 0;
+  else if (p->n_ifs) p->live = p->ifs[--p->n_ifs].outer;
+  else stop(p, d->line, "#endif without #if");
+  return 1;
+}
+
+/* Ends the text with what the #error says. */
+static void error(pre *p, int32_t line, span rest) {
+  fl_ktoks said = { NULL, 0, 0 }, *out = p->out;
+  p->out = &said;
+  put_string(p, rest, line);
+  p->out = out;
+  const char *text = said.n ? fl_karena_printf(p->a, "#error %.*s", (int)said.at[0].n,
+                                               said.at[0].text) : NULL;
+  stop(p, line, text);
+  FL_DROP(p->a->mem, &said);
 }
 
 /* d: the token behind '#'. */
 static void directive(pre *p, const fl_ktok *d, span rest) {
-  conditional(p, d, rest);
-  if (!p->live) return;
-  if (fl_ktok_is(d, "define")) define(p, rest);
-  else if (fl_ktok_is(d, "undef") && rest.at < rest.end) {
-    macro *m = find(p, rest.at);
+  static const char *const ignored[] = { "include", "pragma", "line", "warning", "ident" };
+  if (conditional(p, d, rest) || !p->live) return;
+  if (fl_ktok_is(d, "define")) define(p, d->line, rest);
+  else if (fl_ktok_is(d, "undef")) {
+    macro *m = is_named(p, d->line, rest) ? find(p, rest.at) : NULL;
     if (m) m->gone = 1;
-  } else if (fl_ktok_is(d, "error")) emit_bad(p, d->line, "#error");
+  } else if (fl_ktok_is(d, "error")) error(p, d->line, rest);
+  else if (d->kind != FL_TOK_INT &&
+           fl_ktok_among(d, ignored, sizeof ignored / sizeof *ignored) < 0)
+    stop(p, d->line, "a directive that there is not");
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -495,6 +547,7 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
     run(&p, own.at);
     run(&p, macros.at);
     run(&p, p.raw.at);
+    if (p.n_ifs) stop(&p, p.ifs[p.n_ifs - 1].line, "#if without #endif");
     fl_ktok end = { .kind = FL_TOK_END };
     const fl_ktok cut = { .kind = FL_TOK_BAD, .type = 1, .line = p.line, .text = p.why,
                           .n = p.why ? (int32_t)strlen(p.why) : 0 };
