@@ -88,6 +88,39 @@ __global__ void groups(const float *x, float *y, int *at, int n) {
       return y, each(64, function(i) return (i % 8 * 100 + 8) * 10000 + i % 4 * 100 + 4 end)
     end },
 
+  { "tiles of which the last has fewer threads, and of some lanes alone", cg .. [=[
+__global__ void rest(const float *x, float *y, int *at) {
+  __shared__ float temp[40];
+  const int t = threadIdx.x;
+  const cg::thread_group tile = cg::tiled_partition(cg::this_thread_block(), 16);
+  temp[t] = x[t] * x[t];
+  tile.sync();
+  float s = 0.f;
+  for (unsigned k = 0; k < tile.size(); ++k) s += temp[t - tile.thread_rank() + k];
+  y[t] = s;
+  at[t] = (int)(tile.thread_rank() * 100u + tile.size());
+  if (t % 3 == 0) {
+    const cg::thread_group four = cg::tiled_partition(cg::coalesced_threads(), 4);
+    const cg::thread_group two = cg::tiled_partition(four, 2);
+    at[t] += (int)((two.thread_rank() * 10u + two.size()) * 1000000u
+                   + (four.thread_rank() * 10u + four.size()) * 10000u);
+  }
+}]=], block = { 40 }, grid = { 1 }, shape = { 40 }, single = true,
+    args = function(t) return { t.f { 40 } } end,
+    want = function(x)
+      -- lanes 0, 3 … 30 of the first warp are 11 threads; 33, 36, 39 are lanes 1, 4, 7 of the next
+      return each(40, function(t)
+        return sum(t < 32 and 16 or 8, function(k) return x[t // 16 * 16 + k] ^ 2 end)
+      end), each(40, function(t)
+        local own = t % 16 * 100 + (t < 32 and 16 or 8)
+        if t % 3 > 0 then return own end
+        local rank, all = t < 32 and t // 3 or t // 3 - 11, t < 32 and 11 or 3
+        local four = math.min(4, all - rank // 4 * 4)
+        local two = math.min(2, four - rank % 4 // 2 * 2)
+        return own + (rank % 2 * 10 + two) * 1000000 + (rank % 4 * 10 + four) * 10000
+      end)
+    end },
+
   { "blocks that meet: a mean of all, then a step towards the neighbours", cg .. [=[
 __global__ void settle(const float *x, float *part, float *y, float *z, int n) {
   __shared__ float s[4];

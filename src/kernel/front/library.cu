@@ -323,8 +323,17 @@ struct fl_cg_thread_group {
   __device__ unsigned size() const { return fl_n; }
   __device__ unsigned num_threads() const { return fl_n; }
 };
+/* Part rank / n of the threads of g; the last part of a group may have fewer. */
 template <class P> __device__ fl_cg_thread_group fl_cg_tiled_partition(const P &g, unsigned n) {
-  return fl_cg_thread_group(n, 0xffffffffu >> (32u - n) << (fl_thread() & (32u - n)));
+  assert(n > 0u && n <= 32u && (n & (n - 1u)) == 0u && "tiles have 1, 2, 4, 8, 16 or 32 threads");
+  const fl_cg_thread_group all(g);
+  const unsigned first = all.thread_rank() & (0u - n), have = min(n, all.size() - first);
+  if (all.fl_lanes == 0u)
+    return fl_cg_thread_group(have, 0xffffffffu >> (32u - have) << (first & 31u));
+  unsigned lanes = 0u, k = 0u;
+  for (unsigned l = 0u; l < 32u; ++l)
+    if ((all.fl_lanes >> l & 1u) != 0u && k++ - first < n) lanes |= 1u << l;
+  return fl_cg_thread_group(have, lanes);
 }
 /* Threads of a group with the same label; those of a coalesced group alone may be fewer. */
 template <class T> __device__ fl_cg_coalesced_group fl_cg_labeled_partition(
