@@ -153,6 +153,44 @@ template <int R, int C> __global__ void tiles(const half *a, const half *b, floa
     end
   end)
 
+  for _, head in ipairs { "using namespace nvcuda; namespace cg = cooperative_groups;",
+    "namespace cg = cooperative_groups; namespace wmma = nvcuda::wmma;",
+    "using namespace cooperative_groups; using namespace nvcuda; using namespace nvcuda::wmma;\n" ..
+      "namespace cg = cooperative_groups;" } do
+    it("is in one text with groups that meet: " .. head:sub(1, 28), function()
+      local k = flame.kernel { source = "#include <cooperative_groups.h>\n" ..
+        "#include <cooperative_groups/reduce.h>\n#include <mma.h>\n" .. head .. [[
+
+__global__ void k(const half *a, const half *b, float *part, float *d) {
+  const cg::grid_group grid = cg::this_grid();
+  const auto tile = cg::tiled_partition<32>(cg::this_thread_block());
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> fa;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> fb;
+  wmma::fragment<wmma::accumulator, 16, 16, 16, float> fc;
+  wmma::fill_fragment(fc, (float)blockIdx.x);
+  wmma::load_matrix_sync(fa, a, 16);
+  wmma::load_matrix_sync(fb, b, 16);
+  wmma::mma_sync(fc, fa, fb, fc);
+  wmma::store_matrix_sync(part + 256 * blockIdx.x, fc, 16, wmma::mem_row_major);
+  grid.sync();
+  float s = 0.f;
+  for (int i = tile.thread_rank(); i < 256; i += tile.size()) s += part[256 * (1 - blockIdx.x) + i];
+  s = cg::reduce(tile, s, cg::plus<float>());
+  if (tile.thread_rank() == 0) d[blockIdx.x] = s;
+}]], block = { 32 }, grid = { 2 }, shape = { 512 } }
+      flame.seed(4)
+      local a, b = matrix(16, 16, "row", "f16"), matrix(16, 16, "row", "f16")
+      a.requires_grad, b.requires_grad = true, true
+      local _, d = k(a, b)
+      local want = flame.matmul(a:float(), b:float()):sum()
+      assert.truthy((d[2] - want):abs():item() < 1e-3 and (d[1] - want - 256):abs():item() < 1e-3)
+      local g, h = (d[1] + 2 * d[2]):gradients { a, b }, (3 * want):gradients { a, b }
+      for _, x in ipairs { a, b } do
+        assert.truthy((g[x]:float() - h[x]:float()):abs():max():item() < 0.05)
+      end
+    end)
+  end
+
   it("of no size or type that there is, or without its lanes, is refused with the line", function()
     local function why(declared, rest)
       local k = "#include <mma.h>\nusing namespace nvcuda;\n" ..
@@ -175,6 +213,66 @@ template <int R, int C> __global__ void tiles(const half *a, const half *b, floa
     } do
       local e = why(case[1], case[2])
       assert.truthy(e:find(case[3], 1, true) and e:find(case[4], 1, true), e)
+    end
+  end)
+end)
+
+describe("mma.sync", function()
+  local SOURCE <const> = [[
+#include <cuda_fp16.h>
+__global__ void k(const half *x, const half *y, const float *c, float *d) {
+  const int l = threadIdx.x, g = l / 4, t = l % 4;
+  float s[4];
+  for (int k = 0; k < 4; ++k) s[k] = c[(g + k / 2 * 8) * 8 + 2 * t + k % 2];
+  WORDS
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+               "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+               : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
+               : "r"(a[g * 8 + t]), "r"(a[g * 8 + 64 + t]), "r"(a[g * 8 + t + 4]),
+                 "r"(a[g * 8 + 68 + t]), "r"(b[g * 8 + t]), "r"(b[g * 8 + t + 4]));
+  for (int k = 0; k < 4; ++k) d[(g + k / 2 * 8) * 8 + 2 * t + k % 2] = s[k] * s[k];
+}]]
+  for name, words in pairs {
+    cast = "const unsigned *a = (const unsigned *)x, *b = reinterpret_cast<const unsigned *>(y);",
+    shared = "__shared__ half u[256], v[128]; for (int i = l; i < 256; i += 32) u[i] = x[i];" ..
+      " for (int i = l; i < 128; i += 32) v[i] = y[i]; __syncthreads();" ..
+      " const unsigned *a = (const unsigned *)u, *b = (const unsigned *)v;",
+    bits = "unsigned a[128], b[64]; for (int i = 0; i < 128; ++i)" ..
+      " a[i] = __half_as_ushort(x[2 * i]) | (unsigned)__half_as_ushort(x[2 * i + 1]) << 16;" ..
+      " for (int i = 0; i < 64; ++i)" ..
+      " b[i] = __half_as_ushort(y[2 * i]) | (unsigned)__half_as_ushort(y[2 * i + 1]) << 16;" } do
+    it("has a gradient by the sum and none by its halves: " .. name, function()
+      flame.seed(5)
+      local k = flame.kernel { source = SOURCE:gsub("WORDS", words), block = { 32 }, grid = { 1 },
+        shape = { 16, 8 } }
+      local x, y, c = matrix(16, 16, "row", "f16"), matrix(8, 16, "row", "f16"),
+        flame.randn(16, 8):requires_grad_(true)
+      local want = (flame.matmul(x:float(), y:float():t()) + c):square()
+      local got = k(x, y, c)
+      assert.truthy((got - want):abs():max():item() < 1e-3)
+      local g, h = got:sum():gradients { c }, want:sum():gradients { c }
+      assert.truthy((g[c] - h[c]):abs():max():item() < 1e-3)
+      for _, half in ipairs { x, y } do
+        half.requires_grad = true
+        local e = helper.message(function() k(x, y, c):sum():gradients { half } end)
+        half.requires_grad = false
+        assert.truthy(e:find("the bits of a real number cannot be differentiated", 1, true), e)
+      end
+    end)
+  end
+end)
+
+describe("tiled_partition", function()
+  it("of no number of threads that tiles have is refused", function()
+    for _, n in ipairs { 0, 3, 33, 64 } do
+      local k = flame.kernel { source = "#include <cooperative_groups.h>\n" ..
+        "using namespace cooperative_groups;\n__global__ void k(float *y) {\n" ..
+        "  thread_group t = tiled_partition(this_thread_block(), " .. n .. ");\n" ..
+        "  y[threadIdx.x] = t.size();\n}", block = { 64 }, grid = { 1 }, shape = { 64 } }
+      if flame.default_device() == "cpu" then
+        local e = helper.message(function() k():sum():item() end)
+        assert.truthy(e:find("line 4", 1, true) and e:find("1, 2, 4, 8, 16 or 32", 1, true), e)
+      end
     end
   end)
 end)
