@@ -359,6 +359,8 @@ __device__ fl_cg_coalesced_group fl_cg_coalesced_threads() {
 }
 template <unsigned N, class P> __device__ fl_cg_thread_block_tile<N> fl_cg_tiled_partition(
     const P &group) {
+  static_assert(N > 0u && N <= 32u && (N & (N - 1u)) == 0u,
+                "tiles have 1, 2, 4, 8, 16 or 32 threads here");
   return fl_cg_thread_block_tile<N>{};
 }
 template <class G> __device__ void fl_cg_sync(const G &g) { g.sync(); }
