@@ -72,14 +72,17 @@ local function run(p, each)
   return out
 end
 
+local function same(seed, one, each)
+  for k = 1, #one do
+    assert(one[k]:eq(each[k]):all():item(), ("seed %d: result %d differs"):format(seed, k))
+  end
+end
+
 describe("random programs over long rows", function()
   it("give what their ops give one by one, by bits", function()
     for seed = first, first + count - 1 do
       local p = draw(seed)
-      local one, each = run(p, false), run(p, true)
-      for k = 1, #one do
-        assert(one[k]:eq(each[k]):all():item(), ("seed %d: result %d differs"):format(seed, k))
-      end
+      same(seed, run(p, false), run(p, true))
     end
   end)
 end)
@@ -153,9 +156,7 @@ for name, make in pairs { vectors = vectors, matrices = matrices } do
       for seed = first, first + count - 1 do
         local one = make(seed, function(t) return t end)
         local each = make(seed, function(t) flame.eval(t) return t end)
-        for k = 1, #one do
-          assert(one[k]:eq(each[k]):all():item(), ("seed %d: result %d differs"):format(seed, k))
-        end
+        same(seed, one, each)
       end
     end)
   end)
