@@ -59,12 +59,12 @@ static fl_cu_result fake_ModuleGetFunction(fl_cu_function *f, fl_cu_module m,
   return FL_CU_OK;
 }
 static fl_cu_result fake_FuncGetAttribute(int *value, unsigned which, fl_cu_function f) {
-  (void)f;
   *value = which == 4 ? 32 : which == 0 ? 1024 : 0;
+  if (which == FL_CU_FUNC_DYNAMIC_SHARED) *value = (int)((fake_function *)(void *)f)->dynamic;
   return FL_CU_OK;
 }
 static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int v) {
-  if (which != FL_CU_DYNAMIC_SHARED) return FL_CU_OK;
+  if (which != FL_CU_FUNC_DYNAMIC_SHARED) return FL_CU_OK;
   if (v < 0 || v > FAKE_SHARED) return FL_CU_INVALID_VALUE;
   ((fake_function *)(void *)f)->dynamic = (unsigned)v;
   return FL_CU_OK;

@@ -178,14 +178,13 @@ flame_status fl_cuda_ready(fl_device *d, fl_kfunction *const *k, int n) {
 
 static flame_status held(fl_cuda *s, fl_cu_function f, int64_t threads, int64_t shared,
                          int64_t *resident) {
-  enum { MAX_THREADS = 0, PLAIN_SHARED = 48 * 1024 };
+  enum { MAX_THREADS = 0 };
   int most = 0, blocks = 0;
   *resident = 0;
   flame_status e = fl_cuda_check(s, s->cu->FuncGetAttribute(&most, MAX_THREADS, f),
                                  "cuFuncGetAttribute");
   if (e != FLAME_OK || threads > most) return e;
-  if (shared > PLAIN_SHARED && s->cu->FuncSetAttribute(f, FL_CU_DYNAMIC_SHARED, (int)shared))
-    return FLAME_OK;                             /* more than a block can have */
+  if (fl_cuda_allow_shared(s, f, shared) != FL_CU_OK) return FLAME_OK;   /* more than a block has */
   e = fl_cuda_check(s, s->cu->Occupancy(&blocks, f, (int)threads, (size_t)shared),
                     "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   *resident = blocks * threads;

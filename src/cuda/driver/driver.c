@@ -165,10 +165,17 @@ void fl_cuda_give_back(fl_cuda *s, void *p) {
 
 /* ---- launches and reports ---- */
 
+fl_cu_result fl_cuda_allow_shared(fl_cuda *s, fl_cu_function f, int64_t bytes) {
+  enum { ALWAYS = 48 * 1024 };
+  int most = 0;
+  if (bytes <= ALWAYS) return FL_CU_OK;
+  const fl_cu_result r = s->cu->FuncGetAttribute(&most, FL_CU_FUNC_DYNAMIC_SHARED, f);
+  if (r != FL_CU_OK || bytes <= most) return r;
+  return s->cu->FuncSetAttribute(f, FL_CU_FUNC_DYNAMIC_SHARED, (int)bytes);
+}
+
 static flame_status allow_shared(fl_cuda *s, fl_cu_function f, unsigned shared) {
-  if (shared <= 48 * 1024) return FLAME_OK;
-  return fl_cuda_check(s, s->cu->FuncSetAttribute(f, FL_CU_DYNAMIC_SHARED, (int)shared),
-                       "cuFuncSetAttribute");
+  return fl_cuda_check(s, fl_cuda_allow_shared(s, f, shared), "cuFuncSetAttribute");
 }
 
 static flame_status launched(fl_cuda *s, fl_cu_result r, const char *call) {

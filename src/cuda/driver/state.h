@@ -155,6 +155,9 @@ void fl_cuda_release(fl_cuda *s, void *p);
 /* Frees memory, also on a lost device (then only the accounts change); callable from outside.
 ** Errors are reported by the next call. */
 void fl_cuda_give_back(fl_cuda *s, void *p);
+/* Lets launches of f have so many bytes of dynamic shared memory. Its limit only rises: a graph may
+** have a launch of it with more. */
+fl_cu_result fl_cuda_allow_shared(fl_cuda *s, fl_cu_function f, int64_t bytes);
 /* Queue a launch; params: addresses of the parameters, as cuLaunchKernel has them. */
 flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3],
                             const unsigned block[3], unsigned shared, void **params);
