@@ -205,9 +205,15 @@ static int hold(lua_State *L) {
   return lua_gettop(L);
 }
 
+/* core.scopes(): how many are open. */
+static int scopes(lua_State *L) {
+  lua_pushinteger(L, self_of(L)->scopes.n);
+  return 1;
+}
+
 const fl_lua_reg fl_reg_scope[] = {
   { ".scope(f: fn) -> ...\n.scope() -> Scope\n"
     "--- handles made inside are closed at its end; calls f, or gives a scope for <close>",
     make_scope, 0 },
-  { "hold", hold, 0 }, { NULL, NULL, 0 }
+  { "hold", hold, 0 }, { "scopes", scopes, 0 }, { NULL, NULL, 0 }
 };

@@ -10,6 +10,7 @@ local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 local whole_of = setmetatable({}, { __mode = "k" })
 local examples = setmetatable({}, { __mode = "k" })        -- coroutines that run one
 local CALL <const> = {}                                    -- what they yield first
+local FAILED <const> = {}                                  -- what a call that failed gives them
 
 -- ---- batches of values --------------------------------------------------------------------------
 
@@ -89,16 +90,24 @@ local function sized(k, config, call)
   return geometry and k:with(geometry) or k
 end
 
---- Makes the calls: each gets .results.
+--- Each of the calls gets .results from f(calls, …); where it raises, they fail.
+local function attempt(calls, f, ...)
+  local ok, why = pcall(f, calls, ...)
+  for _, call in ipairs(ok and {} or calls) do call.results = { n = 2, FAILED, why } end
+end
+
+local function make_one(calls, launch)
+  local call = calls[1]
+  call.results = table.pack(launch(call.k, table.unpack(call, 1, call.n)))
+end
+
 local function make(calls, launch)
   local k = calls[1].k
   local info = internal.kernel_info(k)
   local bits, args
   if #calls > 1 then bits, args = one_launch(calls, info) end
   if not bits then
-    for _, call in ipairs(calls) do
-      call.results = table.pack(launch(k, table.unpack(call, 1, call.n)))
-    end
+    for _, call in ipairs(calls) do attempt({ call }, make_one, launch) end
     return
   end
   local all = table.pack(internal.kernel_each(sized(k, info.config, calls[1]), #calls, bits,
@@ -111,7 +120,12 @@ end
 
 -- ---- examples in turns --------------------------------------------------------------------------
 
-local function modes() return flame.is_grad_enabled(), flame.autocast() end
+local function modes() return flame.is_grad_enabled(), flame.autocast(), internal.scopes() end
+
+--- Ends those that an error has left in the middle.
+local function close(list)
+  for _, x in ipairs(list) do coroutine.close(x.thread) end
+end
 
 --- Runs all examples up to their ends; each is {thread, args}, and gets .results.
 local function run(list, launch)
@@ -136,19 +150,24 @@ local function run(list, launch)
         x.call, waiting[#waiting + 1] = call, x
       end
     end
-    for _, calls in ipairs(order) do make(calls, launch) end
+    for _, calls in ipairs(order) do attempt(calls, make, launch) end
     for _, x in ipairs(waiting) do x.args = x.call.results end
     open = waiting
   end
 end
 
---- The calls of kernels wait for the other examples, unless the example has changed a mode, or is
---- in a function of C.
-local function waits(launch, grad, cast)
+local function answer(...)
+  if ... == FAILED then error(select(2, ...), 0) end
+  return ...
+end
+
+--- The calls of kernels wait for the other examples, unless the example has changed a mode, has
+--- opened a scope, or is in a function of C.
+local function waits(launch, grad, cast, scopes)
   return function(...)
-    local g, c = modes()
+    local g, c, s = modes()
     if examples[coroutine.running()] == launch and coroutine.isyieldable() and g == grad
-        and c == cast then return coroutine.yield(CALL, ...) end
+        and c == cast and s == scopes then return answer(coroutine.yield(CALL, ...)) end
     return launch(...)
   end
 end
@@ -180,7 +199,7 @@ def(".vmap(f: fn, axes?: any) -> fn", function(f, axes)
     local given, list = table.pack(...), {}
     local n, whole = examples_of(axes, given)
     local launch = internal.kernel_call()
-    local grad, cast = modes()
+    local before = table.pack(modes())
     for j = 1, n do
       local args = { n = given.n }
       for i = 1, given.n do args[i] = whole[i] and part(whole[i], j) or given[i] end
@@ -188,8 +207,11 @@ def(".vmap(f: fn, axes?: any) -> fn", function(f, axes)
       examples[thread] = launch
       list[j] = { thread = thread, args = args }
     end
-    local _ <close> = setmetatable({}, { __close = function() internal.kernel_call(launch) end })
-    internal.kernel_call(waits(launch, grad, cast))
+    local _ <close> = setmetatable({}, { __close = function()
+      internal.kernel_call(launch)
+      close(list)
+    end })
+    internal.kernel_call(waits(launch, table.unpack(before, 1, before.n)))
     run(list, launch)
     local out = { n = list[1].results.n }
     for r = 1, out.n do

@@ -246,6 +246,36 @@ describe("flame.vmap", function()
     assert.is_true(flame.is_grad_enabled())
   end)
 
+  it("lets an example catch what its calls raise, opens scopes, and closes what an error leaves",
+  function()
+    local x, w = flame.randn(3, 4), flame.tensor { 0.5, 2 }
+    local function square(row) return flame.scope(function() return row * row + w[2] end) end
+    local k = flame.kernel { block = 32, shape = { 4 }, source = [[
+__global__ void sq(const float *x, const float *w, float *y) {
+  int i = threadIdx.x;
+  if (i < 4) y[i] = x[i] * x[i] * w[0] * 2 + w[1];
+}]] }
+    local caught = 0
+    local y = flame.vmap(function(row)
+      local ok, why = pcall(k, row, "w")
+      caught = caught + (not ok and tostring(why):find("sq: w", 1, true) and 1 or 0)
+      return flame.scope(function() return k(row, w) end)
+    end)(x)
+    assert.equal(3, caught)
+    assert.is_true(flame.allclose(y, flame.vmap(square)(x)))
+
+    local open, n = 0, 0
+    local ok, why = pcall(flame.vmap(function(row)
+      n, open = n + 1, open + 1
+      local _ <close> = setmetatable({}, { __close = function() open = open - 1 end })
+      if n == 3 then error "the third" end
+      return k(row, w)
+    end), x)
+    assert.is_false(ok)
+    assert.truthy(tostring(why):find("the third", 1, true))
+    assert.same({ 3, 0 }, { n, open })
+  end)
+
   it("says what is wrong", function()
     local function says(text, f)
       local why = helper.message(f) or "no error"
