@@ -15747,6 +15747,9 @@ function flame.vjp(f, x, v) end
 ---@class flame.options.vmap
 ---@field axes? any
 
+--- f for each example of a batch: a function of tensors that have one axis more. axes: that axis,
+--- for each argument as a list, 1 by default; false where all examples have the same. Results have
+--- it as their first. f runs once for each, and a call of a kernel is one launch for all of them.
 ---@param f function
 ---@param axes? any|flame.options.vmap
 ---@return function
