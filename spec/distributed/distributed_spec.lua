@@ -255,6 +255,16 @@ end)
 -- For cases that hang or end within seconds: without CUDA, which takes seconds to start.
 local HERE <const> = "FLAME_THREADS=1 FLAME_DEVICE=cpu"
 
+--- Interrupts rank 2, half a second after a rank has made the file "here".
+local function interrupt_rank_2(folder)
+  for _ = 1, 500 do
+    local f = io.open(folder .. "/here")
+    if f then f:close() break end
+    os.execute("sleep 0.02")
+  end
+  os.execute(("sleep 0.5; kill -INT $(cat %s/2.pid)"):format(folder))
+end
+
 describe("a group in which something is wrong", function()
   over_both("raises on all ranks where they call different things, with rank and line", function()
     local same = "the ranks disagree: rank 1 calls all_reduce (sum) of f32 (3) at train.lua:2, "
@@ -349,15 +359,7 @@ describe("a group in which something is wrong", function()
 
       if r == 1 then os.execute("touch here; sleep 1.5") end
       print(distributed.all_reduce(flame.ones(3)))]], {
-      with = HERE,
-      signal = function(folder)
-      for _ = 1, 500 do
-        local f = io.open(folder .. "/here")
-        if f then f:close() break end
-        os.execute("sleep 0.02")
-      end
-      os.execute(("sleep 0.5; kill -INT $(cat %s/2.pid)"):format(folder))
-    end })
+      with = HERE, signal = interrupt_rank_2 })
     assert.are_not.equal(0, out.status)
     assert.is_truthy(out[2]:find("interrupted!", 1, true), out[2])
     assert.is_truthy(out[1]:find("rank 2 gave up in all_reduce (sum) of f32 (3) at train.lua:3: interrupted", 1,
@@ -374,15 +376,7 @@ describe("a group in which something is wrong", function()
         flame.eval(x)
       end
       print(distributed.all_reduce(x))]], {
-      with = HERE,
-      signal = function(folder)
-      for _ = 1, 500 do
-        local f = io.open(folder .. "/here")
-        if f then f:close() break end
-        os.execute("sleep 0.02")
-      end
-      os.execute(("sleep 0.5; kill -INT $(cat %s/2.pid)"):format(folder))
-    end })
+      with = HERE, signal = interrupt_rank_2 })
     assert.is_truthy(out[2]:find("interrupted!", 1, true), out[2])
     assert.is_truthy(out[1]:find("train.lua:9: all_reduce: rank 2 was interrupted", 1, true),
       out[1])
