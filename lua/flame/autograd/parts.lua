@@ -5,10 +5,10 @@
 --
 -- parts.of[p] is a part, or nil: {shape = p.shape; all = its elements; first =, count =: those of
 -- p:reshape(-1) that are this process's; grad = their gradient, nil: there is none; value = their
--- new value, from the update till all processes have it; state = the optimiser's table that is
--- known to be of the part; group = what the processes do together: each calls the same in the same
--- order}. A group has total(op, x, reduce), the x of all processes reduced; whole(part, x), the
--- parts of all joined, in p's shape; spread(list), which gives parameters the values of all parts.
+-- new value, from the update till all processes have it; group = what the processes do together:
+-- each calls the same in the same order}. A group has total(op, x, reduce), the x of all processes
+-- reduced; whole(part, x), the parts of all joined, in p's shape; spread(list), which gives
+-- parameters the values of all parts.
 local flame = require "flame"
 local internal = flame.internal
 
@@ -68,10 +68,10 @@ function parts.use_up(part) set(part, "grad") end
 --- Makes an optimiser's state of a whole parameter, as a checkpoint has it, that of the part: what
 --- has the parameter's shape. State that is of the part already stays as it is.
 function parts.settle(part, state)
-  if part.state == state then return end
-  part.state = state
+  if part.count == part.all and #part.shape == 1 then return end      -- the part is the whole
   for name, x in pairs(state) do
-    if flame.is_tensor(x) and x:is_floating_point() and text_of(x.shape) == text_of(part.shape) then
+    if flame.is_tensor(x) and x.ndim == #part.shape and x:numel() == part.all
+      and x:is_floating_point() then
       state[name] = internal.hold(cut(part, x):clone())
     end
   end
