@@ -112,6 +112,18 @@ describe("bench/gpt2.lua", function()
   end)
 end)
 
+describe("bench/lanes.lua", function()
+  it("times each kernel beside its loops in C, without checks and with them", function()
+    local pipe = assert(io.popen(("'%s' bench/lanes.lua small 2>&1"):format(interpreter)))
+    local said = pipe:read("a")
+    pipe:close()
+    for _, name in ipairs { "saxpy", "stencil", "product" } do
+      local _, columns = said:match(name .. "( +[%d. ]+)\n"):gsub("[%d.]+", "")
+      assert.equal(5, columns, said)
+    end
+  end)
+end)
+
 describe("bench/steps.lua", function()
   it("times its three cases", function()
     local pipe = assert(io.popen(("'%s' bench/steps.lua small 2>&1"):format(interpreter)))
