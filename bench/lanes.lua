@@ -127,8 +127,8 @@ for _, entry in ipairs(kernels) do
   for _ = 1, ROUNDS do
     note(0, seconds(("%s %s %d"):format(program, name, count)))
     for i, checks in ipairs(CHECKS) do
-      note(i, seconds(("FLAME_CHECK=%s '%s' bench/lanes.lua one %s %d"):format(checks, arg[-1], name,
-        count)))
+      note(i, seconds(("FLAME_CHECK=%s '%s' bench/lanes.lua one %s %d"):format(checks, arg[-1],
+        name, count)))
     end
   end
   print(("%-10s %10.0f %10.0f %8.2f %8.2f %8.2f"):format(name, best[0] * 1e6, best[1] * 1e6,
