@@ -5840,23 +5840,13 @@ Tensor.geqrf = flame.geqrf
 function flame.ger(x, y) end
 Tensor.ger = flame.ger
 
----@class flame.options.get_default_device
----@field device? string
-
---- The same as default_device.
----@param device? string|flame.options.get_default_device
----@overload fun(options: flame.options.get_default_device): string
+--- The device of tensors made without one: default_device without an argument.
 ---@return string
-function flame.get_default_device(device) end
+function flame.get_default_device() end
 
----@class flame.options.get_default_dtype
----@field dtype? string
-
---- The same as default_dtype.
----@param dtype? string|flame.options.get_default_dtype
----@overload fun(options: flame.options.get_default_dtype): string
+--- The dtype of tensors made without one: default_dtype without an argument.
 ---@return string
-function flame.get_default_dtype(dtype) end
+function flame.get_default_dtype() end
 
 --- The same as rng_state.
 ---@param state? table

@@ -109,6 +109,8 @@ describe("words of PyTorch", function()
   it("set the dtype of what names none", function()
     local before = flame.get_default_dtype()
     assert.equal("f32", before)
+    assert.has_error(function() flame.get_default_dtype("bf16") end)
+    assert.has_error(function() flame.get_default_device("cpu") end)
     flame.set_default_dtype("f64")
     local made = { flame.zeros(2), flame.tensor({ 1 }), flame.full({ 1 }, 2), flame.eye(2),
       flame.arange(3.0), flame.linspace(0, 1, 3), flame.randn(2), nn.Linear(2, 2).weight,

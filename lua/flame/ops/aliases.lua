@@ -33,8 +33,7 @@ end
 flame.manual_seed, flame.scalar_tensor, flame.inference_mode = flame.seed,
   flame.tensor, flame.no_grad
 flame.get_rng_state, flame.set_rng_state = flame.rng_state, flame.rng_state
-flame.set_default_dtype, flame.get_default_dtype = flame.default_dtype, flame.default_dtype
-flame.set_default_device, flame.get_default_device = flame.default_device, flame.default_device
+flame.set_default_dtype, flame.set_default_device = flame.default_dtype, flame.default_device
 flame.cuda.is_available, flame.cuda.device_count = flame.cuda.available, flame.cuda.count
 -- PyTorch's words for dtypes, and its constants.
 for name, dtype in pairs { float64 = "f64", double = "f64", float32 = "f32", float = "f32",
@@ -42,6 +41,10 @@ for name, dtype in pairs { float64 = "f64", double = "f64", float32 = "f32", flo
   int = "i32", int16 = "i16", short = "i16", int8 = "i8", uint8 = "u8",
   bool = "bool" } do flame[name] = dtype end
 flame.pi, flame.e, flame.inf, flame.nan = math.pi, math.exp(1), math.huge, 0 / 0
+--- The dtype of tensors made without one: default_dtype without an argument.
+def(".get_default_dtype() -> dtype", function() return flame.default_dtype() end)
+--- The device of tensors made without one: default_device without an argument.
+def(".get_default_device() -> str", function() return flame.default_device() end)
 --- A device as text: "cuda" and 1 give "cuda:1".
 def(".device(name: str, ordinal?: int) -> str", function(name, ordinal)
   local text = ordinal and ("%s:%d"):format(name, ordinal) or name

@@ -143,7 +143,12 @@ def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 
 function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
   local o = { attn_mask = attn_mask, dropout_p = dropout_p, is_causal = is_causal, scale = scale,
     enable_gqa = enable_gqa }
-  if q.ndim == 0 then fail(attention, "q is 0-d, need an axis of features") end
+  for i, x in ipairs { q, k, v } do
+    if x.ndim < 2 then
+      fail(attention, "%s is %d-d, need at least 2 axes: time and features", ("qkv"):sub(i, i),
+        x.ndim)
+    end
+  end
   o.k_for, o.v_for = o.enable_gqa and heads_for_one("k", k, q) or 1,
     o.enable_gqa and heads_for_one("v", v, q) or 1
   if not fits(q, k, v, o) then return composed(q, k, v, o) end
