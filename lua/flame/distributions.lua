@@ -306,13 +306,17 @@ function Distribution:icdf(share) -- luacheck: no unused args
   missing(self, "icdf")
 end
 
+function shared.need_sizes(self, shape)
+  if type(shape) ~= "table" then
+    fail(self.class_name, "expand: need a list of sizes, got %s", arguments.word(shape))
+  end
+end
+
 --- The same distribution over a larger batch, to whose shape its own is broadcast.
 ---@param shape integer[]
 ---@return flame.Distribution
 function Distribution:expand(shape)
-  if type(shape) ~= "table" then
-    fail(self.class_name, "expand: need a list of sizes, got %s", arguments.word(shape))
-  end
+  shared.need_sizes(self, shape)
   local other = setmetatable({}, getmetatable(self))
   for key, v in next, self do other[key] = v end
   for _, name in ipairs(self.names) do

@@ -23,7 +23,16 @@ describe("names from PyTorch", function()
       T { 1 }, T { 1 })
     raises("repeat_interleave: repeats is f32, need integers", flame.repeat_interleave,
       T { 1, 2 }, T { 1, 2 })
-    eq(T { 1, 1, 2, 2 }, T({ 1, 2 }):repeat_interleave(flame.tensor({ 2 }, { dtype = "i64" })))
+    local function counts(list) return flame.tensor(list, { dtype = "i64" }) end
+    eq(T { 1, 1, 2, 2 }, T({ 1, 2 }):repeat_interleave(counts { 2 }))
+    eq(T { 2, 3, 3, 3 }, T({ 1, 2, 3 }):repeat_interleave(counts { 0, 1, 3 }))
+    eq(T { 4, 4 }, flame.tensor(4):repeat_interleave(2, -1))
+    raises("repeat_interleave: repeats is bool, need integers", flame.repeat_interleave,
+      T { 1, 2 }, flame.tensor { true, false })
+    raises("repeat_interleave: count 2 is -1", flame.repeat_interleave, T { 1, 2 }, counts { 1, -1 })
+    raises("elements are too many", flame.repeat_interleave, T { 1, 2 }, counts { 1, 1 << 50 })
+    raises("repeat_interleave: the counts make too many", flame.repeat_interleave, T { 1, 2 },
+      counts { 1 << 52, 1 << 53 })
     raises("segment_reduce: lengths is f32, need integers", flame.segment_reduce, T { 1, 2 }, "sum",
       { lengths = T { 2 } })
     raises("float_power: y must be a tensor, got number", flame.float_power, 2, 3)

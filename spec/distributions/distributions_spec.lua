@@ -306,6 +306,8 @@ describe("distributions: mistakes", function()
     refused("need a list of transforms", D.ComposeTransform, 4)
   end)
   it("in values are told where they are looked at", function()
+    refused("Independent: expand: need a list of sizes, got number",
+      function() D.Independent(D.Normal(t { 0, 0 }, 1), 1):expand(3) end)
     refused("Gamma: log_prob: value is -1 at position (2), need a number from 0 on",
       function() D.Gamma(1, 1):expand({ 2 }):log_prob(t { 1, -1 }) end)
     refused("Bernoulli: log_prob: value is 0.5, need 0 or 1",

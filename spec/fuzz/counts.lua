@@ -1,6 +1,6 @@
 --- Every public function with counts that no tensor has: each parameter of its declarations that is
--- a number, an axis or a list of such gets the values of COUNTS, while the others have values with
--- which the call works where such are found. It is a fault when an error is no string, names no op
+-- a number, an axis or a list of such gets the values of COUNTS, and each that is a tensor one whose
+-- elements are such, while the others have values with which the call works where such are found. It is a fault when an error is no string, names no op
 -- or is Lua's own, as spec/fuzz/calls.lua judges. What a call gives is evaluated.
 --   flame-lua spec/fuzz/counts.lua [PART OF [AFTER]]
 -- writes each name before its calls, so the last one is that of a call that did not end, its faults
@@ -21,6 +21,9 @@ local function list_of(length, element)
   return setmetatable({}, { __len = function() return length end,
     __index = function(_, k) return math.type(k) == "integer" and element or nil end })
 end
+-- Elements of a tensor: { value, dtype }.
+local ELEMENTS = { { -1, "i64" }, { 0, "i64" }, { 1 << 40, "i64" }, { 1 << 62, "i64" },
+  { 0 / 0, "f64" }, { math.huge, "f64" }, { 1e300, "f64" } }
 local LENGTHS = { 1 << 40, 1.5, -1, 0 / 0, "3", {} }
 
 -- ---- values with which calls work ---------------------------------------------------------------
@@ -179,12 +182,21 @@ local function theme_of(entry, form)
 end
 
 -- ---- the counts ---------------------------------------------------------------------------------
+--- Adds tensors of the shape with which the call works, and vectors, to a list.
+local function add_tensors(values, shape)
+  for _, e in ipairs(ELEMENTS) do
+    values[#values + 1] = flame.full(shape, e[1], { dtype = e[2] })
+    if #shape ~= 1 then values[#values + 1] = flame.full({ 3 }, e[1], { dtype = e[2] }) end
+  end
+end
 --- What a parameter is given in turn.
-local function counts_for(p)
+local function counts_for(p, theme)
   local values, one, list = {}, false, false
   for kind in p.type:gmatch "[^|]+" do
     local single = kind:gsub("%[%]$", "")
-    if kind == "T[]" then
+    if kind == "T" then
+      add_tensors(values, theme.shape)
+    elseif kind == "T[]" then
       for _, n in ipairs(LENGTHS) do values[#values + 1] = list_of(n, flame.ones(2)) end
       for _, v in ipairs { 1, "a", {} } do values[#values + 1] = list_of(2, v) end
     elseif is_count(single) or kind == "any[]" then
@@ -206,6 +218,10 @@ local function counts_for(p)
 end
 
 local function text_of(v)
+  if flame.is_tensor(v) then
+    return ("%s of %s in (%s)"):format(tostring(v:reshape(-1)[1]:item()), v.dtype,
+      table.concat(v.shape, ", "))
+  end
   if type(v) ~= "table" then return tostring(v) end
   local m, out = getmetatable(v), {}
   if m then return ("a list of length %s, of %s"):format(m.__len(), m.__index(nil, 1)) end
@@ -230,7 +246,7 @@ local function walk(entry, form, faults)
   local theme = found or { shape = { 3, 3 }, dtype = "f32", number = 1 }
   calls.follow(theme)
   for k, p in ipairs(form.params) do
-    for _, v in ipairs(counts_for(p)) do
+    for _, v in ipairs(counts_for(p, theme)) do
       local text = ("%s: %s = %s"):format(entry.name, p.name, text_of(v))
       if trace then io.stderr:write("  ", text, "\n") end
       local ok, e = pcall(call, entry, form, theme, k, v)

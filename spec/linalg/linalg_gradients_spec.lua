@@ -247,6 +247,7 @@ describe("forms that tell instead of raising", function()
     fails("ldl_factor: x has shape (2, 3)", linalg.ldl_factor, randn(2, 3))
     fails("ldl_solve: LD has shape (3, 3), B (4, 1)", linalg.ldl_solve, ld, pivots, randn(4, 1))
     fails("and pivots (2, 3): need", linalg.ldl_solve, ld, pivots:expand(2, 3), randn(3, 1))
+    fails("ldl_solve: pivots is f64, need integers", linalg.ldl_solve, ld, randn(3), randn(3, 1))
     fails("ldl_solve: pivot 7 at position 1: need the pivots of ldl_factor", linalg.ldl_solve, ld,
       pivots * 0 + 7, randn(3, 1))
     fails("ldl_factor_ex: D is singular: without check_errors the third result says where",

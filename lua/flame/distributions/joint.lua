@@ -153,6 +153,7 @@ return function(distributions, shared)
     return inner_sum(self.base_dist:entropy(), self.reinterpreted_batch_ndims)
   end
   function Independent:expand(shape)
+    shared.need_sizes(self, shape)
     local n, own = self.reinterpreted_batch_ndims, self.base_dist.batch_shape
     local inner = table.move(own, #own - n + 1, #own, 1, {})
     return distributions.Independent(self.base_dist:expand(joined(shape, inner)), n,
@@ -232,6 +233,7 @@ return function(distributions, shared)
     return (d.variance * w):sum(axis) + (off:square() * w):sum(axis)
   end
   function Mixture:expand(shape)
+    shared.need_sizes(self, shape)
     local components = self.mixture_distribution.num_events
     return distributions.MixtureSameFamily(self.mixture_distribution:expand(shape),
       self.component_distribution:expand(joined(shape, { components })),

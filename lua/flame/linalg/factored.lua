@@ -402,6 +402,7 @@ end
 def("linalg.ldl_solve(LD: T, pivots: T, B: T, *, hermitian = false) -> T", function(ld, pivots, b)
   local op = "ldl_solve"
   part.need_square(op, "LD", ld)
+  arguments.need_integers(op, "pivots", pivots)
   local n = ld.shape[ld.ndim]
   if b.ndim < 2 or b.shape[b.ndim - 1] ~= n
       or rawget(pivots.shape, pivots.ndim) ~= n or

@@ -95,6 +95,7 @@ def([[embedding_bag(ids: T, weight: T, offsets?: T, max_norm?: num, norm_type: n
   function(ids, w, offsets, max_norm, norm_type, scale_grad_by_freq, mode, _, by, include_last,
     padding_idx)
     local op = "embedding_bag"
+    if w.ndim ~= 2 then fail(op, "weight is %d-d, need rows of a matrix", w.ndim) end
     if by then check_weights(op, ids, by, mode) end
     local bag, bags = bags_of(op, ids, w, offsets, include_last)
     local n = bag:numel()

@@ -54,21 +54,24 @@ def("tile(x: T, dims...: int) -> T", function(x, ...)
 end)
 --- The positions of x, each repeated as often as its count says; the counts are read here.
 local function by_counts(x, counts, d)
-  local at = {}
+  local ends, total = {}, 0
   if #counts ~= x.shape[d] then
     fail("repeat_interleave", "%d counts, axis %d has %d elements", #counts, d, x.shape[d])
   end
   for i, count in ipairs(counts) do
-    if need_int("repeat_interleave", "count " .. i, count) < 0 then
-      fail("repeat_interleave", "count %d is %d", i, count)
-    end
-    for _ = 1, count do at[#at + 1] = i end
+    if count < 0 then fail("repeat_interleave", "count %d is %d", i, count) end
+    if count > 2^53 - total then fail("repeat_interleave", "the counts make too many elements") end
+    total = total + count
+    ends[i] = total
   end
-  return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
+  local options = { dtype = "i64", device = x.device }
+  local at = flame.searchsorted(flame.tensor(ends, options), flame.arange(1, total, 1, options))
+  return x:index_select(d, at)
 end
 local function repeated(x, n, d)
-  if is_tensor(n) and arguments.need_integers("repeat_interleave", "repeats", n):numel() == 1 then
-    n = n:item()
+  if is_tensor(n) then
+    if n.dtype == "bool" then fail("repeat_interleave", "repeats is bool, need integers") end
+    if arguments.need_integers("repeat_interleave", "repeats", n):numel() == 1 then n = n:item() end
   end
   if is_tensor(n) then return by_counts(x, n:detach():reshape(-1):totable(), d) end
   local wide, last = x:unsqueeze(d + 1).shape, x.shape
@@ -81,6 +84,7 @@ def("repeat_interleave(x: T, repeats: int|T, dim?: axis, *, output_size?: int) -
   function(x, n, d, size)
     if d == nil then x, d = x:reshape(-1), 1 end
     d = axis_of("repeat_interleave", x, d)
+    if x.ndim == 0 then x = x:reshape(1) end
     local y = repeated(x, n, d)
     if size and size ~= y.shape[d] then
       fail("repeat_interleave", "output_size is %d, the result has %d", size, y.shape[d])
