@@ -29,7 +29,8 @@ describe("names from PyTorch", function()
     eq(T { 4, 4 }, flame.tensor(4):repeat_interleave(2, -1))
     raises("repeat_interleave: repeats is bool, need integers", flame.repeat_interleave,
       T { 1, 2 }, flame.tensor { true, false })
-    raises("repeat_interleave: count 2 is -1", flame.repeat_interleave, T { 1, 2 }, counts { 1, -1 })
+    raises("repeat_interleave: count 2 is -1", flame.repeat_interleave, T { 1, 2 },
+      counts { 1, -1 })
     raises("elements are too many", flame.repeat_interleave, T { 1, 2 }, counts { 1, 1 << 50 })
     raises("repeat_interleave: the counts make too many", flame.repeat_interleave, T { 1, 2 },
       counts { 1 << 52, 1 << 53 })

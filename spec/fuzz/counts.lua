@@ -1,7 +1,8 @@
 --- Every public function with counts that no tensor has: each parameter of its declarations that is
--- a number, an axis or a list of such gets the values of COUNTS, and each that is a tensor one whose
--- elements are such, while the others have values with which the call works where such are found. It is a fault when an error is no string, names no op
--- or is Lua's own, as spec/fuzz/calls.lua judges. What a call gives is evaluated.
+-- a number, an axis or a list of such gets the values of COUNTS, and each that is a tensor gets one
+-- with such elements, while the others have values with which the call works where such are found.
+-- It is a fault when an error is no string, names no op or is Lua's own, as spec/fuzz/calls.lua
+-- judges. What a call gives is evaluated.
 --   flame-lua spec/fuzz/counts.lua [PART OF [AFTER]]
 -- writes each name before its calls, so the last one is that of a call that did not end, its faults
 -- as "fault: …", and at the end how many calls were made. The caller limits time and memory
