@@ -5840,11 +5840,11 @@ Tensor.geqrf = flame.geqrf
 function flame.ger(x, y) end
 Tensor.ger = flame.ger
 
---- The device of tensors made without one: default_device without an argument.
+--- The same as default_device without an argument.
 ---@return string
 function flame.get_default_device() end
 
---- The dtype of tensors made without one: default_dtype without an argument.
+--- The same as default_dtype without an argument.
 ---@return string
 function flame.get_default_dtype() end
 

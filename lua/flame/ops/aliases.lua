@@ -41,9 +41,9 @@ for name, dtype in pairs { float64 = "f64", double = "f64", float32 = "f32", flo
   int = "i32", int16 = "i16", short = "i16", int8 = "i8", uint8 = "u8",
   bool = "bool" } do flame[name] = dtype end
 flame.pi, flame.e, flame.inf, flame.nan = math.pi, math.exp(1), math.huge, 0 / 0
---- The dtype of tensors made without one: default_dtype without an argument.
+--- The same as default_dtype without an argument.
 def(".get_default_dtype() -> dtype", function() return flame.default_dtype() end)
---- The device of tensors made without one: default_device without an argument.
+--- The same as default_device without an argument.
 def(".get_default_device() -> str", function() return flame.default_device() end)
 --- A device as text: "cuda" and 1 give "cuda:1".
 def(".device(name: str, ordinal?: int) -> str", function(name, ordinal)
