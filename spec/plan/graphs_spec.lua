@@ -70,3 +70,33 @@ describe("a training step with labels", function()
     end
   end)
 end)
+
+describe("a small result", function()
+  --- Graphs of 10 steps: a run of eight layers, 'between', and 'read' of a sum after the fourth.
+  local function graphs(between, read)
+    local function of(n)
+      return tonumber(run(([[
+        local x, w, mean = flame.randn(8, 8), flame.randn(8, 8), flame.zeros(8, 8)
+        for _ = 1, 8 + %d do
+          local y, loss = x, nil
+          for k = 1, 8 do
+            y = y:matmul(w):tanh()
+            if k == 4 then loss = y:sum() end
+          end
+          flame.eval(loss, y)
+          %s
+          %s
+        end]]):format(n, between, read), "FAKE_CUDA=\"tell=1\""):match "(%d+) graphs\n")
+    end
+    return of(20) - of(10)
+  end
+  local short <const> = "mean:mul_(0.9):add_(y) flame.eval(mean)"          -- too short for a graph
+
+  it("is copied to the host once it is there if it is read, also after other runs", function()
+    assert.equal(10, graphs("", ""))
+    assert.equal(20, graphs("", "loss:item()"))
+    assert.equal(10, graphs(short, ""))
+    assert.equal(20, graphs(short, "loss:item()"))
+    assert.equal(10, graphs(short:rep(4, " "), "loss:item()"))             -- too many runs ago
+  end)
+end)

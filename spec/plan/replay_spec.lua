@@ -168,6 +168,36 @@ describe("replay", function()
     return seen
   end)
 
+  same("reads a value after other runs, and not what was at its address before they wrote there", function()
+    local x, seen, mean = flame.randn(64, 64), {}, flame.zeros(64, 64)
+    flame.eval(x, mean)
+    local function layers(y)
+      for _ = 1, 4 do y = y:matmul(x):tanh() end
+      return y
+    end
+    for i = 1, 12 do
+      local y = layers(x * i)
+      local loss = y:sum()
+      flame.eval(layers(y) + loss, loss)
+      mean:mul_(0.9):add_(y)
+      flame.eval(mean)
+      seen[#seen + 1] = loss:item()
+      loss:add_(i)                                     -- a run that writes it, and one after that
+      flame.eval(loss)
+      flame.eval(layers(mean))
+      seen[#seen + 1] = loss:item()
+      loss = nil
+      collectgarbage()
+      local new = flame.tensor(2.5 * i)                    -- an upload, perhaps to its address
+      local sums = {}
+      for k = 1, 4 do sums[k] = (x * k):sum() end          -- and results of a run
+      flame.eval(table.unpack(sums))
+      seen[#seen + 1] = new:item()
+      for _, s in ipairs(sums) do seen[#seen + 1] = s:item() end
+    end
+    return seen
+  end)
+
   same("goes on where buffers move and come back", function()
     local x, held, sums = flame.randn(50, 50), {}, {}
     flame.eval(x)

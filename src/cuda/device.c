@@ -76,7 +76,7 @@ static flame_status cuda_upload(fl_device *d, void *dst, const void *src, int64_
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
-  fl_soon_forget(s);
+  fl_soon_forget(s, dst, bytes);
   e = fl_stage_upload(s, dst, src, bytes);
   fl_cuda_leave(s);
   return e;
@@ -112,7 +112,7 @@ static flame_status cuda_copy(fl_device *d, void *dst, const void *src, int64_t 
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
-  fl_soon_forget(s);
+  fl_soon_forget(s, dst, bytes);
   if (bytes > 0)
     e = fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)dst,
                                        (fl_cu_ptr)(uintptr_t)src,
@@ -161,7 +161,7 @@ static void close_state(fl_cuda *s) {
   fl_nccl_close(s, host_only);
   fl_replay_let_go(s, !host_only);
   fl_prepared_let_go(s);
-  FL_DROP(s->mem, &s->ran.out);
+  for (int i = 0; i < FL_SOON_RUNS; i++) FL_DROP(s->mem, &s->ran[i].out);
   fl_blas_close(s, host_only);
   fl_dnn_close(s, host_only);
   fl_cufft_close(s, host_only);
@@ -173,7 +173,7 @@ static void close_state(fl_cuda *s) {
     if (s->fault_host) s->cu->HostFree(s->fault_host);
     if (s->done) s->cu->EventDestroy(s->done);
     if (s->checked) s->cu->EventDestroy(s->checked);
-    for (int i = 0; i < FL_PLAN_READS; i++)
+    for (int i = 0; i < FL_SOON_SLOTS; i++)
       if (s->soon[i].there) s->cu->EventDestroy(s->soon[i].there);
   }
   fl_cuda_pool_close(&s->pool, host_only);
@@ -235,10 +235,10 @@ static flame_status make_objects(fl_cuda *s) {
   if (e != FLAME_OK) return e;
   void *p = NULL;
   const int64_t bytes = sizeof(fl_text_fault) + sizeof *s->late_host;
-  CHECK(s->cu->HostAlloc(&p, (size_t)bytes + FL_PLAN_READS * FL_SOON_BYTES, FL_CU_HOST_PORTABLE),
+  CHECK(s->cu->HostAlloc(&p, (size_t)bytes + FL_SOON_SLOTS * FL_SOON_BYTES, FL_CU_HOST_PORTABLE),
         "cuMemHostAlloc");
   s->fault_host = p;
-  for (int i = 0; i < FL_PLAN_READS; i++) {
+  for (int i = 0; i < FL_SOON_SLOTS; i++) {
     s->soon[i].host = (char *)p + bytes + i * FL_SOON_BYTES;
     CHECK(s->cu->EventCreate(&s->soon[i].there, FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   }

@@ -120,7 +120,7 @@ void fl_replay_free(fl_plan *p) {
     const int pushed = ours && r->s->cu->CtxPush(r->s->context) == FL_CU_OK;
     drop_recordings(r, ours);
     if (pushed) fl_cuda_leave(r->s);
-    if (r->s->ran.plan == p) r->s->ran.plan = NULL;
+    fl_soon_freed(r->s, p);
     if (r->prev) r->prev->next = r->next;
     else r->s->replays = r->next;
     if (r->next) r->next->prev = r->prev;

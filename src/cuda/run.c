@@ -217,7 +217,7 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   *fault = (fl_fault){ .site = -1 };
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
-  fl_soon_forget(s);
+  fl_soon_begin(s, p, b);
   e = begin(s, p, b);
   fl_marks *marks = d->trace ? fl_marks_open(s, p->nstep) : NULL;
   fl_recording *w = NULL;
@@ -232,7 +232,7 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   else if (!s->dead && s->ctx->group && !s->ctx->group->broken[0] && !fl_nccl_unproven(s))
     fl_nccl_join(s, NULL);       /* the memory that it reads is freed */
   fl_replay_end(s, p, w, *done == p->nstep);
-  if (fault->site >= 0) fl_soon_forget(s);
+  if (fault->site >= 0) fl_soon_forget_all(s);
   fl_soon_ran(s, p, b);
   fl_marks_tell(d, marks, p, *done);
   fl_marks_close(s, marks);

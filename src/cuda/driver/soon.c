@@ -1,19 +1,35 @@
 /*
 ** Results that are read soon. A script that reads the loss of each step need not wait for the
-** whole step: the reads that follow a plan's runs show which of its small results are read, and
-** from then on each of these is copied to the host right after the step that makes it.
+** whole step, nor for the runs that come between (an average of the weights, new values that
+** processes gather): the reads that follow a plan's runs show which of its small results are read,
+** and from then on each of these is copied to the host right after the step that makes it.
 */
 #include "cuda/driver/state.h"
 #include "base/hooks.h"
 #include <string.h>
 
-void fl_soon_forget(fl_cuda *s) {
-  for (int i = 0; i < FL_PLAN_READS && !FL_PLANTED(s->ctx, FL_PLANT_SOON); i++)
-    s->soon[i].bytes = 0;
+void fl_soon_forget(fl_cuda *s, const void *at, int64_t bytes) {
+  const uintptr_t a = (uintptr_t)at;
+  for (int i = 0; i < FL_SOON_SLOTS && !FL_PLANTED(s->ctx, FL_PLANT_SOON); i++) {
+    fl_soon *q = &s->soon[i];
+    const uintptr_t b = (uintptr_t)q->from;
+    if (q->bytes && a < b + (uintptr_t)q->bytes && b < a + (uintptr_t)bytes) q->bytes = 0;
+  }
+}
+
+void fl_soon_forget_all(fl_cuda *s) {
+  for (int i = 0; i < FL_SOON_SLOTS; i++) s->soon[i].bytes = 0;
+}
+
+void fl_soon_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
+  int any = 0;
+  for (int i = 0; i < FL_SOON_SLOTS; i++) any |= s->soon[i].bytes != 0;
+  for (int32_t i = 0; any && i < p->nout; i++) fl_soon_forget(s, b->out[i], p->out[i].bytes);
+  if (any) fl_soon_forget(s, b->arena, p->arena_bytes);
 }
 
 flame_status fl_soon_send(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i) {
-  fl_soon *q = &s->soon[i];
+  fl_soon *q = &s->soon[s->soon_turn++ % FL_SOON_SLOTS];
   const void *src = b->out[p->read[i]];
   const int64_t bytes = p->out[p->read[i]].bytes;
   q->bytes = 0;
@@ -37,7 +53,7 @@ static int is_in(const void *src, int64_t bytes, const void *from, int64_t room,
 
 int fl_soon_take(fl_cuda *s, void *dst, const void *src, int64_t bytes, flame_status *e) {
   int64_t at;
-  for (int i = 0; i < FL_PLAN_READS && bytes > 0; i++) {
+  for (int i = 0; i < FL_SOON_SLOTS && bytes > 0; i++) {
     const fl_soon *q = &s->soon[i];
     if (!is_in(src, bytes, q->from, q->bytes, &at)) continue;
     *e = fl_cuda_wait(s, q->there);
@@ -48,24 +64,40 @@ int fl_soon_take(fl_cuda *s, void *dst, const void *src, int64_t bytes, flame_st
 }
 
 void fl_soon_ran(fl_cuda *s, fl_plan *p, const fl_binding *b) {
-  s->ran.plan = NULL;
-  if (p->nread == FL_PLAN_READS || p->nstep < 2) return;
-  s->ran.out.n = 0;
-  if (!FL_RESERVE(s->mem, &s->ran.out, p->nout)) return;
-  if (p->nout) memcpy(s->ran.out.at, b->out, (size_t)p->nout * sizeof *b->out);
-  s->ran.out.n = p->nout;
-  s->ran.plan = p;
+  fl_ran *r = &s->ran[s->ran_turn++ % FL_SOON_RUNS];
+  r->plan = NULL;
+  r->out.n = 0;
+  if (!FL_RESERVE(s->mem, &r->out, p->nout)) return;
+  if (p->nout) memcpy(r->out.at, b->out, (size_t)p->nout * sizeof *b->out);
+  r->out.n = p->nout;
+  r->plan = p;
+}
+
+void fl_soon_freed(fl_cuda *s, const fl_plan *p) {
+  for (int i = 0; i < FL_SOON_RUNS; i++) if (s->ran[i].plan == p) s->ran[i].plan = NULL;
+}
+
+/* Is the address in the result? */
+static int holds(const fl_out *o, const void *at, const void *src) {
+  int64_t byte;
+  return o->step >= 0 && is_in(src, 1, at, o->bytes, &byte);
+}
+
+/* Notes that result i of the plan is read. */
+static void learn(fl_plan *p, int32_t i) {
+  for (int32_t k = 0; k < p->nread; k++) if (p->read[k] == i) return;
+  if (p->nread < FL_PLAN_READS) p->read[p->nread++] = i;
 }
 
 void fl_soon_learn(fl_cuda *s, const void *src) {
-  fl_plan *p = s->ran.plan;
-  int64_t at;
-  for (int32_t i = 0; p && i < p->nout; i++) {
-    const fl_out *o = &p->out[i];
-    if (o->bytes > FL_SOON_BYTES || o->step < 0 || o->step == p->nstep - 1 ||
-        !is_in(src, 1, s->ran.out.at[i], o->bytes, &at)) continue;
-    for (int32_t k = 0; k < p->nread; k++) if (p->read[k] == i) return;
-    if (p->nread < FL_PLAN_READS) p->read[p->nread++] = i;
-    return;
+  for (uint32_t k = 1; k <= FL_SOON_RUNS; k++) {            /* the newest first */
+    const fl_ran *r = &s->ran[(s->ran_turn - k) % FL_SOON_RUNS];
+    for (int32_t i = 0; r->plan && i < r->plan->nout; i++) {
+      const fl_out *o = &r->plan->out[i];
+      if (!holds(o, r->out.at[i], src)) continue;
+      /* nothing comes after the last step of the newest run */
+      if (o->bytes <= FL_SOON_BYTES && (k > 1 || o->step < r->plan->nstep - 1)) learn(r->plan, i);
+      return;
+    }
   }
 }

@@ -51,9 +51,10 @@ typedef struct fl_blas {
   int64_t n;
 } fl_blas;
 
-/* A small result of the last run that was read after earlier runs of its plan: it is copied to the
-** host right after the step that makes it, so that reading it does not wait for later steps. */
-enum { FL_SOON_BYTES = 4096 };
+/* A small result of a run that was read after earlier runs of its plan: it is copied to the host
+** right after the step that makes it, so that reading it does not wait for later steps and runs.
+** FL_SOON_SLOTS: the newest of these; FL_SOON_RUNS: the last runs, whose results may be read. */
+enum { FL_SOON_BYTES = 4096, FL_SOON_SLOTS = 2 * FL_PLAN_READS, FL_SOON_RUNS = 4 };
 typedef struct fl_soon {
   char *host;                     /* pinned, FL_SOON_BYTES */
   fl_cu_event there;
@@ -61,7 +62,7 @@ typedef struct fl_soon {
   int64_t bytes;                  /* … and number of bytes; 0: none, or the value has changed */
 } fl_soon;
 
-/* The last run, from which the device learns which results are read. */
+/* A run, from which the device learns which results are read. */
 typedef struct fl_ran {
   struct fl_plan *plan;           /* NULL: none, or it was freed */
   struct { void **at; int64_t n, cap; } out;
@@ -115,8 +116,9 @@ typedef struct fl_cuda {
   fl_text_fault *fault_host;      /* pinned */
   fl_cu_event checked;            /* passes after the copy of the run's last checks */
   uint8_t fault_pending;          /* that copy was not read yet: the wait was cut short */
-  fl_soon soon[FL_PLAN_READS];
-  fl_ran ran;
+  fl_soon soon[FL_SOON_SLOTS];    /* a ring, as … */
+  fl_ran ran[FL_SOON_RUNS];       /* … this is */
+  uint32_t soon_turn, ran_turn;   /* number of those that were made */
   uint8_t late_pending;           /* a call was queued that may report late */
   void *late;                /* FL_LATE_NONE, or a report (device memory, after the fault record) */
   volatile uint64_t *late_host;   /* pinned memory for its copy, which is queued after each such
@@ -175,15 +177,18 @@ flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t byt
 flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t bytes); /* waits */
 
 /* ---- soon.c ---- */
-/* Called when a run, an upload or a copy begins: values copied to the host before are no longer
-** current. */
-void fl_soon_forget(fl_cuda *s);
+/* Called when memory is written, and when a run begins: values copied to the host that were there
+** are no longer current. */
+void fl_soon_forget(fl_cuda *s, const void *at, int64_t bytes);
+void fl_soon_forget_all(fl_cuda *s);
+void fl_soon_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b);
 /* Queue the copy of result p->read[i]. */
 flame_status fl_soon_send(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i);
 /* If the bytes at src were copied to the host, waits for that copy alone, puts them into dst and
 ** returns 1. *e: result of the wait. */
 int fl_soon_take(fl_cuda *s, void *dst, const void *src, int64_t bytes, flame_status *e);
-/* Note a run, and a read. */
+/* Note a run, a read, and that a plan is freed. */
 void fl_soon_ran(fl_cuda *s, fl_plan *p, const fl_binding *b);
 void fl_soon_learn(fl_cuda *s, const void *src);
+void fl_soon_freed(fl_cuda *s, const fl_plan *p);
 #endif
