@@ -134,33 +134,38 @@ static int by_need(const void *a, const void *b) {
                             : (x->step > y->step) - (x->step < y->step);
 }
 
-/* After the last collective, within a stage steps that wait for less come first. */
-static int order(fl_plan *plan, int32_t last) {
-  const int32_t n = plan->nstep - last - 1;
-  const size_t bytes = (sizeof(turn) + sizeof(fl_step)) * (size_t)n;
-  fl_step *from = n ? fl_alloc(plan->mem, bytes) : NULL, *to = &plan->step[last + 1];
-  turn *t = (turn *)(from + n);
-  if (!from) return n == 0;
-  for (int32_t i = 0; i < n; i++) t[i] = (turn){ i, needs(plan, last + 1 + i, -1, last) };
-  for (int32_t i = 0, end; i < n; i = end) {
-    for (end = i + 1; end < n && to[end].stage == to[i].stage; end++) {}
-    qsort(t + i, (size_t)(end - i), sizeof *t, by_need);
-  }
-  memcpy(from, to, sizeof *from * (size_t)n);
-  for (int32_t i = 0; i < n; i++) to[i] = from[t[i].step];
-  fl_free(plan->mem, from, bytes);
-  return 1;
+/* Orders steps i … end - 1, of one stage and without a collective, by what they wait for of the
+** collectives up to 'newest'. from, t: room for so many. */
+static void order_stretch(fl_plan *plan, int32_t i, int32_t end, int32_t newest, fl_step *from,
+                          turn *t) {
+  const int32_t n = end - i;
+  if (n < 2 || newest < 0) return;
+  for (int32_t k = 0; k < n; k++) t[k] = (turn){ k, needs(plan, i + k, -1, newest) };
+  qsort(t, (size_t)n, sizeof *t, by_need);
+  memcpy(from, &plan->step[i], sizeof *from * (size_t)n);
+  for (int32_t k = 0; k < n; k++) plan->step[i + k] = from[t[k].step];
 }
 
-static int32_t last_collective(const fl_plan *plan) {
-  int32_t i = plan->nstep - 1;
-  while (i >= 0 && !collective_of(&plan->step[i])) i--;
-  return i;
+/* Within a stage, and between two collectives, steps that wait for less come first. */
+static int order(fl_plan *plan) {
+  const size_t bytes = (sizeof(turn) + sizeof(fl_step)) * (size_t)plan->nstep;
+  fl_step *from = fl_alloc(plan->mem, bytes);
+  int32_t newest = -1;
+  for (int32_t i = 0, end; from && i < plan->nstep; i = end) {
+    const fl_step *s = plan->step;
+    if (collective_of(&s[i])) newest = i;
+    for (end = i + 1; end < plan->nstep && s[end].stage == s[i].stage && !collective_of(&s[i]) &&
+                      !collective_of(&s[end]); end++) {}
+    order_stretch(plan, i, end, newest, from, (turn *)(from + plan->nstep));
+  }
+  fl_free(plan->mem, from, bytes);
+  return from != NULL;
 }
 
 int fl_plan_order_lanes(fl_plan *plan) {
-  if (!plan->device || last_collective(plan) < 0) return 1;
-  return delay(plan) && order(plan, last_collective(plan));
+  int32_t i = 0;
+  while (i < plan->nstep && !collective_of(&plan->step[i])) i++;
+  return !plan->device || i == plan->nstep || (delay(plan) && order(plan));
 }
 
 void fl_plan_note_lanes(fl_plan *plan) {
