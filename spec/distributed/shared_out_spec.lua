@@ -360,14 +360,25 @@ describe("data_parallel with shard", function()
 end)
 
 describe("data_parallel with shard on GPUs", function()
-  -- two ranks on the driver that computes, with the NCCL that meets in shared memory
-  it("gives the bits that it gives without, also of gradients that are cast from a half type", function()
+  --- Two ranks on the fake driver, with the NCCL that meets in shared memory.
+  local function on_gpus(text, settings)
     local folder = machine.new { "libnccl.so.2" }
-    local out = require "spec.support.ranks".run(2, [[
-      flame.default_device(flame.best_device())
+    text = "flame.default_device(flame.best_device())\n" .. text
+    local with = ('FLAME_THREADS=1 FLAME_DEVICE=cuda FLAME_TEST_MACHINE=%s FAKE_CUDA="%s"'):format(
+      folder, settings)
+    local out = require "spec.support.ranks".run(2, text,
+      { by = "tcp", all = true, timeout = 60, with = with })
+    machine.remove(folder)
+    assert.equal("NCCL 2.27.3\n", out[1])
+    assert.equal("NCCL 2.27.3\n", out[2])
+  end
+
+  it("gives the bits that it gives without, also of gradients that are cast from a half type", function()
+    on_gpus([[
       local nn, optim = flame.nn, flame.optim
       local nets, opts, sent = {}, {}, {}
-      for k, options in ipairs { { shard = true, bucket = 100 }, {} } do
+      for k, options in ipairs { { shard = true, bucket = 100 }, {}, { shard = true, half = false },
+          { shard = true, ordered = true, reduce = "sum" }, { reduce = "sum" } } do
         flame.seed(7)
         nets[k] = distributed.data_parallel(nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 4) }, options)
         opts[k] = optim.AdamW(nets[k]:parameters(), { lr = 0.1 })
@@ -384,20 +395,41 @@ describe("data_parallel with shard on GPUs", function()
           opts[k]:step()
           sent[k] = distributed.stats().sent - before
         end
-        assert(flame.allclose(norms[1], norms[2], 1e-5, 1e-6))
-        for k, p in ipairs(nets[1]:parameters()) do
-          assert(flame.equal(p:cpu(), nets[2]:parameters()[k]:cpu()), step)
-          assert(p.grad == nil)
+        for k, as in pairs { [1] = 2, [3] = 2, [4] = 5 } do
+          assert(flame.allclose(norms[k], norms[as], 1e-5, 1e-6))
+          for i, p in ipairs(nets[k]:parameters()) do
+            assert(flame.equal(p:cpu(), nets[as]:parameters()[i]:cpu()), step)
+            assert(p.grad == nil)
+          end
         end
       end
       -- a norm and half of the new values (35 + 7 + 28 + 4, of which 35 and 7 are shared out as 36 and 8)
       assert(sent[1] == 4 + 4 * 76 // 2 and sent[2] == 0, sent[1])
-      print(distributed.stats().over)]], { by = "tcp", all = true, timeout = 60,
-      with = "FLAME_THREADS=1 FLAME_DEVICE=cuda FLAME_TEST_MACHINE=" .. folder
-        .. ' FAKE_CUDA="computes=1 devices=2"' })
-    machine.remove(folder)
-    assert.equal("NCCL 2.27.3\n", out[1])
-    assert.equal("NCCL 2.27.3\n", out[2])
+      print(distributed.stats().over)]], "computes=1 devices=2")
+  end)
+  it("needs a handful of launches more, and its kernels have less to move", function()
+    on_gpus([[
+      local nn, optim, launches, moved = flame.nn, flame.optim, {}, {}
+      for k, options in ipairs { { shard = true, bucket = 1000 }, { bucket = 1000 } } do
+        local layers = {}
+        for i = 1, 8 do layers[i] = nn.Sequential { nn.Linear(16, 16), nn.Tanh() } end
+        local net = distributed.data_parallel(nn.Sequential(layers), options)
+        local opt = optim.AdamW(net:parameters(), { lr = 0.1 })
+        for step = 1, 8 do
+          if step == 5 then flame.stats "reset" end
+          opt:zero_grad()
+          local loss = flame.autocast("bf16", function() return (net(flame.randn(6, 16)) ^ 2):mean() end)
+          loss:backward()
+          optim.clip_grad_norm(net:parameters(), 1)
+          opt:step()
+          loss:item()
+        end
+        launches[k], moved[k] = flame.stats().launches // 4, flame.stats().bytes_moved
+      end
+      -- the sum of the norms, a call that gathers, a copy
+      assert(launches[1] <= launches[2] + 4, launches[1] .. " " .. launches[2])
+      assert(moved[1] < moved[2])
+      print(distributed.stats().over)]], "devices=2")
   end)
 end)
 

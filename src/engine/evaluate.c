@@ -362,10 +362,16 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
                  (long long)f->value, (long long)f->position + 1, where, range, size);
 }
 
+/* Is it a GPU's collective that is made in one call with the next one? */
+static int joins_next(const fl_plan *p, const fl_step *s) {
+  return p->device && s->kind == FL_S_CALL && s->call->call.kind == FL_CALL_collective &&
+         s->call->call.p[FL_COLLECT_JOINS];
+}
+
 static void count_run(flame_context *c, const fl_plan *p, int32_t done) {
   for (int32_t i = 0; i < done; i++) {
     if (p->step[i].looks) continue;
-    c->stats.launches++;
+    c->stats.launches += !joins_next(p, &p->step[i]);
     c->stats.bytes_moved += p->step[i].moved;
   }
 }

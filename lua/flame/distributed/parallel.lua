@@ -75,13 +75,14 @@ return function(distributed, shared)
     return letters
   end
 
-  --- Lists of letters that have one dtype of gradients and one device, each with at most 'limit'
-  --- bytes or a single letter.
-  local function buckets_of(letters, limit)
+  --- Lists of letters that have one dtype of gradients and one device, each with at most
+  --- 'limit' bytes or a single letter; on GPUs at most 'beside', if that is given.
+  local function buckets_of(letters, limit, beside)
     local buckets, last = {}, nil
     for _, letter in ipairs(letters) do
+      local most = letter.device ~= "cpu" and beside or limit
       if not last or last.dtype ~= letter.dtype or last.device ~= letter.device
-        or last.bytes + letter.bytes > limit then
+        or last.bytes + letter.bytes > most then
         last = { dtype = letter.dtype, device = letter.device, bytes = 0 }
         buckets[#buckets + 1] = last
       end

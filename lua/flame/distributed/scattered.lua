@@ -22,11 +22,8 @@ return function(distributed, shared)
     return flame.cat({ x, flame.zeros(lack, { dtype = x.dtype, device = x.device }) }, 1)
   end
 
-  --- x as rows, one for each rank.
-  local function rows_of(x)
-    local n, each = distributed.size(), size_of_part(x:numel())
-    return filled(x:reshape(-1), n * each):reshape(n, each)
-  end
+  --- The first elements of a flat x.
+  local function front(x, count) return x:numel() == count and x or x:narrow(1, 1, count) end
 
   -- ---- what the ranks do together ---------------------------------------------------------------
 
@@ -34,7 +31,7 @@ return function(distributed, shared)
 
   local function whole(part, x)
     local all = shared.all_gather(filled(x, size_of_part(part.all)), { op = "state_dict" })
-    return all:narrow(1, 1, part.all):reshape(part.shape)
+    return front(all, part.all):reshape(part.shape)
   end
 
   local function letters_of(list)
@@ -47,7 +44,8 @@ return function(distributed, shared)
     return letters
   end
 
-  --- Gives each parameter of a bucket the values of all ranks' parts.
+  --- Gives each parameter of a bucket the values of all ranks' parts. On a GPU, where no other work
+  --- is beside it, a bucket is all of one dtype, which the device gathers in one call.
   local function gather(bucket)
     local n, whole_of = distributed.size(), {}
     if bucket.device ~= "cpu" then
@@ -64,7 +62,7 @@ return function(distributed, shared)
     end
     for k, letter in ipairs(bucket) do
       local p = letter.p
-      p:copy_(whole_of[k]:narrow(1, 1, p:numel()):reshape(p.shape))
+      p:copy_(front(whole_of[k], p:numel()):reshape(p.shape))
     end
   end
 
@@ -73,7 +71,9 @@ return function(distributed, shared)
     return { total = total, whole = whole, spread = function(list)
       do
         local _ <close> = flame.scope()
-        for _, bucket in ipairs(shared.buckets_of(letters_of(list), limit)) do gather(bucket) end
+        for _, bucket in ipairs(shared.buckets_of(letters_of(list), limit, math.huge)) do
+          gather(bucket)
+        end
       end
       flame.eval(table.unpack(list))
     end }
@@ -104,36 +104,52 @@ return function(distributed, shared)
 
   -- ---- after backward ---------------------------------------------------------------------------
 
-  --- Gradients on a GPU stay in place: one collective each, which the device does in one call.
-  local function reduce_each(job, bucket)
-    local rows = {}
-    for k, letter in ipairs(bucket) do
-      local how = { op = "data_parallel", reduce = job.reduce, joins = k < #bucket }
-      local x = rows_of(letter.x)
-      rows[k] = letter.gathered and shared.add_up(shared.all_to_all(x, how), bucket.dtype, how)
-        or shared.reduce_scatter(x, how):reshape(-1)
-    end
-    return rows
+  --- The parts of a flat x, one for each rank.
+  local function parts_of(x)
+    local n, list = distributed.size(), {}
+    local each = x:numel() // n
+    for k = 1, n do list[k] = x:narrow(1, (k - 1) * each + 1, each) end
+    return list
   end
 
+  --- Gradients on a GPU stay in place: one collective each, which the device does in one call.
+  local function reduce_each(job, bucket)
+    local sums, n = {}, distributed.size()
+    for k, letter in ipairs(bucket) do
+      local how = { op = "data_parallel", reduce = job.reduce, joins = k < #bucket }
+      local x = filled(letter.x:reshape(-1), n * size_of_part(letter.x:numel()))
+      sums[k] = letter.gathered
+        and shared.add_up(parts_of(shared.all_to_all(x, how)), bucket.dtype, how)
+        or shared.reduce_scatter(x, how)
+    end
+    return sums
+  end
+
+  --- The same where they are copied together; sums that are parts of one array become their own.
   local function reduce_flat(job, bucket)
-    local all, rows, at = {}, {}, 1
-    for k, letter in ipairs(bucket) do all[k] = rows_of(letter.x) end
+    local all, sums, n, at = {}, {}, distributed.size(), 1
+    for k, letter in ipairs(bucket) do
+      local each = size_of_part(letter.x:numel())
+      all[k] = filled(letter.x:reshape(-1), n * each):reshape(n, each)
+    end
     local sum = shared.reduce_scatter(#all > 1 and flame.cat(all, 2) or all[1],
       { op = "data_parallel", reduce = job.reduce }):reshape(-1)
-    for k, x in ipairs(all) do rows[k], at = sum:narrow(1, at, x:size(2)), at + x:size(2) end
-    return rows
+    for k, x in ipairs(all) do
+      sums[k], at = sum:narrow(1, at, x:size(2)):clone(), at + x:size(2)
+    end
+    return sums
   end
 
   --- Leaves of the gradients in .grad this rank's parts of their sums.
   function shared.scatter(job, bucket)
-    local rows = (bucket.device ~= "cpu" or job.ordered) and reduce_each(job, bucket)
+    local sums = (bucket.device ~= "cpu" or job.ordered) and reduce_each(job, bucket)
       or reduce_flat(job, bucket)
     for k, letter in ipairs(bucket) do
       local p = letter.p
       p.grad = nil
       if not parts.of[p] then share_out(job, p) end              -- the network got it later
-      parts.add(p, rows[k]:narrow(1, 1, parts.of[p].count):clone())
+      local count = parts.of[p].count
+      parts.add(p, sums[k]:numel() == count and sums[k] or sums[k]:narrow(1, 1, count):clone())
     end
   end
 end
