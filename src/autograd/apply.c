@@ -18,7 +18,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MOST = 255, DEEP = 200 };     /* most inputs and results: nin of a node; most nested
+enum { MOST = 255, DEEP = 200 };     /* most inputs and results, as for nin of a node; most nested
                                      ** functions */
 
 /* What the entries of one function share: the argument of their fl_custom, which frees it. */
@@ -33,7 +33,7 @@ typedef struct function {
 /* One run of a callback: the handles that it borrows, then those that it hands over. */
 typedef struct call {
   function *k;
-  const char *what;             /* what the handed over tensors are called in messages, "result" */
+  const char *what;             /* what messages call the tensors that are handed over: "result" */
   int nlent, ngiven;
   flame_tensor **lent, **given;
 } call;
@@ -149,7 +149,7 @@ static void call_end(call *r) {
   fl_free(&c->mem, r->lent, (size_t)(r->nlent + r->ngiven) * sizeof *r->lent);
 }
 
-/* Renames the error that a callback kept, so that it is one of the function. */
+/* Makes the error that a callback left in the context an error of the function. */
 static flame_status rename_error(flame_context *c, const char *name) {
   char text[sizeof c->err.message + sizeof c->err.op + 8];
   const flame_status code = c->err.code;
@@ -260,7 +260,7 @@ static fl_node *untracked(function *k, fl_node *value, fl_node *x) {
   return n;
 }
 
-/* Makes the nodes of the results, tracked where that is possible. */
+/* Makes the nodes of the results; they are tracked if possible. */
 static flame_status track(function *k, fl_node **to) {
   flame_context *c = k->c;
   fl_node *x = tracked_input(k), *joint = NULL;

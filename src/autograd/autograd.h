@@ -21,17 +21,17 @@ typedef struct fl_backward {
 flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
                           fl_node *const *seeds, int n, fl_node *const *wrt,
                           fl_node **out, fl_backward how);
-/* Finds what the graph of the roots recorded since 'since' was made from: the tracked nodes
-** recorded earlier that it reads, lent to the caller's scope, in an array that the caller frees.
-** The graph itself is freed, as by a backward without retain_graph. Roots that are not tracked are
-** skipped. */
+/* Finds the inputs of the part of the roots' graph that was recorded since 'since': the tracked
+** nodes recorded earlier that this part reads. They are held by the caller's scope, in an array
+** that the caller frees. The graph itself is freed, as by a backward without retain_graph. Roots
+** that are not tracked are skipped. */
 typedef struct fl_nodes { fl_node **at; int64_t n, cap; } fl_nodes;
 flame_status fl_cut(flame_context *c, int nroots, fl_node *const *roots, int64_t since,
                     fl_nodes *out);
 /* loss:backward(): adds into .grad of every leaf reached (and of retain_grad handles). */
 flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
                                      fl_backward how);
-/* Runs the rule of one entry: the cotangents of the inputs, from g (autograd/rules.c, from
-** ops.def). */
+/* Runs the rule of one entry, which computes the cotangents of the inputs from g (autograd/rules.c,
+** from ops.def). */
 flame_status fl_rule(fl_node *y, fl_node *g, fl_node **gin);
 #endif

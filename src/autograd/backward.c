@@ -114,7 +114,7 @@ static flame_status add_targets(walk *w, int n, fl_node *const *wrt) {
   return FLAME_OK;
 }
 
-/* Is the entry with this sequence number a target? Then the graph reaches it. */
+/* If the entry with this sequence number is a target, notes that the graph reaches it. */
 static int reach(walk *w, int64_t sequence) {
   const int64_t first = find_target(w, sequence);
   for (int64_t k = first; k < w->targets.n && w->targets.at[k].sequence == sequence; k++)
@@ -154,7 +154,7 @@ static int add_to_targets(walk *w, int64_t sequence, fl_node *g) {
   return 1;
 }
 
-/* Passes a cotangent to n: it waits there, or n is a target and it is added to that. */
+/* Passes a cotangent to n: it is added to those that wait at n, or to the target that n is. */
 static int bring(walk *w, fl_node *n, fl_node *g) {
   return outside(w, n->entry) ? add_to_targets(w, n->entry->sequence, g) : add_into(&n->grad, g);
 }
@@ -408,15 +408,15 @@ flame_status fl_cut(flame_context *c, int nroots, fl_node *const *roots, int64_t
 
 /* ---- into leaves ------------------------------------------------------------------- */
 
-/* The gradient for a handle: it must own memory of exactly its size, not a part of a larger
-** buffer. */
+/* The gradient as a handle may have it: in its own memory of exactly its size, not as a part of a
+** larger buffer. */
 static fl_node *own_value(fl_node *g) {
   const int piece = g->base && g->base->shape->numel != g->shape->numel;
   return piece ? n_copy(g) : n_contiguous(g);
 }
 
 static flame_status deliver(flame_context *c, flame_tensor *h, fl_node *g) {
-  if (!h || h->closed || !h->node) return FLAME_OK; /* no handle can read it any more */
+  if (!h || h->closed || !h->node) return FLAME_OK; /* no handle can read the gradient any more */
   if (h->grad) {
     fl_node *sum = h->grad->node ? n_add(h->grad->node, g) : NULL;
     const uint8_t used = h->grad->used;

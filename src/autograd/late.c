@@ -10,8 +10,9 @@
 */
 #include "autograd/walk.h"
 
-/* FEW: most elements that may be copied to have a single product: as many as the products have that
-** are saved, or so few that a launch costs more. MOST: elements of all that wait for one value. */
+/* FEW: this many elements may always be copied to have a single product, since a launch costs more
+** than such a copy; more only if they are no more than the elements of the product. MOST: most
+** elements of all cotangents that wait for one value. */
 enum { FEW = 1 << 16, MOST = 1 << 23 };
 
 /* ---- which wait ---- */
@@ -36,7 +37,7 @@ static fl_node *whole_of(const fl_node *b) {
   return turns ? b->in[0] : NULL;
 }
 
-/* May a cotangent pass through the view on its way to the viewed node? */
+/* May a cotangent pass through this view to the node that it views? */
 static int passes(const walk *w, const fl_node *view) {
   const fl_entry *e = view->entry;
   return tracked_input(view, 0) && !e->hooks && !wants_grad(e) && !ends(w, e) &&

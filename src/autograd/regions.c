@@ -29,7 +29,7 @@ static void span(const fl_attr *a, int k, int64_t *low, int64_t *high) {
   *high = a->step[k] < 0 ? a->start[k] : last;
 }
 
-/* May the regions have an element in common? Yes, unless this simple test excludes it. */
+/* May the regions have an element in common? True unless this simple test excludes it. */
 static int meet(const fl_attr *a, const fl_attr *b, int rank) {
   for (int k = 0; k < rank; k++) {
     int64_t al, ah, bl, bh;
@@ -48,10 +48,10 @@ static int is_cleared(const fl_node *v) {
          v->scal[1].i == 0;
 }
 
-/* If the regions written into the zeros of 'sum' do not overlap g's region: their number, with g's;
-** else 0. If there are two or more before g's, 0 must have been added to each value already. All of
-** them are tested for each new region, which for the steps of a sequence is far cheaper than a sum
-** of the whole. */
+/* The number of regions written into the zeros of 'sum', including g's, if none of them overlaps
+** g's; else 0. If there were two or more before g, 0 must have been added to each value already.
+** All of them are tested for each new region, which for the steps of a sequence is far cheaper than
+** a sum of the whole. */
 static int count_apart(const fl_node *sum, const fl_node *g, int64_t *covered) {
   int n = 1, bare = 0;
   *covered = region_numel(g);
@@ -63,8 +63,8 @@ static int count_apart(const fl_node *sum, const fl_node *g, int64_t *covered) {
   return is_zeros(sum) && (n <= 2 || !bare) ? n : 0;
 }
 
-/* The axis along which the n regions divide the whole, if each is whole along the other axes; or
-** -1. */
+/* The axis along which the n regions divide the whole array; each must cover all other axes. -1:
+** there is none. */
 static int split_axis(const fl_node *sum, const fl_node *g, int n) {
   const fl_layout *s = g->shape;
   int axis = -1;

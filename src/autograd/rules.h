@@ -21,8 +21,8 @@ typedef struct fl_late {
   uint8_t kind, back;
 } fl_late;
 
-/* The rule of a product for its first factor alone; and the cotangent of its second factor or, with
-** 'turned', of the matrix that this factor is the transpose of. */
+/* The rule of a product a b for a alone; and the cotangent of b or, with 'turned', of the matrix
+** whose transpose b is. */
 void fl_product_rule(fl_node *y, fl_node *g, fl_node **gin);
 fl_node *fl_right_cotangent(fl_node *a, fl_node *g, fl_node *b, int turned);
 fl_node *fl_as_rows(fl_node *x);            /* x as a matrix of its last axis */

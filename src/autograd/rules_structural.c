@@ -68,8 +68,9 @@ static fl_node *write_at(const fl_node *y, fl_node *x, fl_node *idx, fl_node *sr
                                     : n_put_axis(x, y->attr->axis, idx, src, add);
 }
 
-/* Of several sources for one place the last one is stored, and only that has a gradient. Each
-** source writes its number, and those whose number is still there were stored. */
+/* If several sources have one target, the last one is stored, and only that one gets a gradient. To
+** find them, each source writes its number to its target; those whose number is still there
+** afterwards were stored. */
 static fl_node *winners(const fl_node *y, fl_node *idx) {
   flame_context *c = y->ctx;
   const fl_layout *s = y->shape, *src = y->in[2]->shape;
@@ -126,15 +127,15 @@ static int lies_turned(const fl_node *x) {
   return l->size[r - 1] > 1 && l->size[r - 2] > 1 && l->stride[r - 2] == 1 && l->stride[r - 1] != 1;
 }
 
-/* The product p q, computed as (q' p')' if it is to be column-major like 'like': the gradient of a
-** transposed weight then reaches the weight row-major. */
+/* The product p q, computed as (q' p')' if the result should be column-major as 'like' is: the
+** gradient of a transposed weight then reaches the weight row-major. */
 static fl_node *product_like(fl_node *p, fl_node *q, const fl_node *like) {
   if (!p || !q) return NULL;
   return lies_turned(like) ? turned(n_matmul(turned(q), turned(p))) : n_matmul(p, q);
 }
 
-/* da = g b', db = a' g; the row that is added has cotangent g, which the walk sums. Many a with one
-** b: one product over all their rows. */
+/* da = g b', db = a' g; the row that is added has cotangent g, which the walk sums. If many
+** matrices a have one b, db is one product over all their rows. */
 static void matmul_rule(fl_node *y, fl_node *g, fl_node **gin) {
   fl_node *a = y->in[0], *b = y->in[1];
   fl_product_rule(y, g, gin);

@@ -22,8 +22,8 @@ int fl_late_slice(walk *w, const item *it, fl_node *g) {
             : 0;
 }
 
-/* The axis along which all slices divide a value of shape s, if each is whole along the others; or
-** -1. */
+/* The axis along which the slices divide a value of shape s; each must cover all other axes. -1:
+** there is none. */
 static int divided_axis(const fl_layout *s, int n, fl_node *const *slice) {
   int axis = -1;
   for (int i = 0; i < n; i++) {
@@ -81,7 +81,8 @@ static fl_node *with_axes(const fl_node *slice, const fl_layout *s, fl_node *g) 
 
 static fl_node *separate(const fl_layout *s, int n, fl_node *const *slice, fl_node *const *g) {
   fl_node *sum = NULL;
-  for (int i = n - 1; i >= 0; i--) {                    /* the first that the walk met first */
+  for (int i = n - 1; i >= 0; i--) {                    /* in the order in which the walk met
+                                                        ** them */
     const fl_attr *a = slice[i]->attr;
     fl_node *v = with_axes(slice[i], s, g[i]);
     v = v ? n_setslice(fl_zeros_like(v, s), a->start, a->step, a->size, v) : NULL;

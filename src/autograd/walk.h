@@ -29,7 +29,7 @@ typedef struct walk {
   struct { arrival *at; int64_t n, cap; } leaves;
   struct { fl_late *at; int64_t n, cap; } lates;
   uint32_t number;                       /* among all of the context */
-  int ncuts;              /* number of ways in which values read by the graph lost their tracking */
+  int ncuts;              /* number of reasons why values that the graph reads are not tracked */
   uint32_t cuts[FL_WALK_CUTS];
   int into_leaves;
   fl_node **out;                         /* results for wrt; held during the walk */
@@ -65,7 +65,7 @@ static inline int64_t find_target(const walk *w, int64_t sequence) {
   return lo < w->targets.n && w->targets.at[lo].sequence == sequence ? lo : w->targets.n;
 }
 
-/* Adds g to *sum, of which the walk holds a reference. */
+/* Adds g to *sum; the walk holds a reference to it. */
 static inline int add_into(fl_node **sum, fl_node *g) {
   if (*sum) g = fl_add_cotangents(*sum, g);
   if (!g) return 0;

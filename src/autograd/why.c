@@ -37,7 +37,7 @@ static const char *op_name(int op) {
   return op == FL_OP_custom ? "a function" : fl_ops[op].name;
 }
 
-/* Describes one way of losing tracking, as what happened to the value. */
+/* Describes one reason for a lost tracking: what happened to the value. */
 static char *lost_text(flame_context *c, uint32_t lost, char out[200]) {
   char at[120];
   const int op = fl_lost_op(lost);

@@ -41,6 +41,7 @@ void fl_error_change(fl_error *e, const char *text);
 /* Removes FL_DO from a text that is shown without raising an error. */
 void fl_error_plain(char *text);
 void fl_error_clear(fl_error *e);
-/* Reports a mistake found in an op that 'op' is composed of as a mistake in the use of 'op'. */
+/* For an 'op' that is composed of other ops, one of which reported the error: changes it to an
+** error of 'op'. */
 void fl_error_own(fl_error *e, const char *op);
 #endif

@@ -1,6 +1,6 @@
 /*
 ** What advice about a missing driver depends on: whether the machine is Linux itself, WSL2 or a
-** container, judged by files that these have. Checked only when something is missing.
+** container, recognised by files that these have. Checked only when something is missing.
 */
 #include "base/machine.h"
 #include "base/hooks.h"

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 typedef struct fl_mem {
-  int64_t live_bytes, live_blocks, peak_bytes;  /* now held, and the most ever */
+  int64_t live_bytes, live_blocks, peak_bytes;  /* held now; the most bytes held so far */
   int64_t calls;        /* allocations requested so far (used to choose k) */
   int64_t fail_at;      /* with test hooks, the call with this number fails (counted by 'calls'); 0:
                         ** none */
@@ -22,7 +22,7 @@ typedef struct fl_mem {
   struct fl_mem *outer; /* memory that counts the same bytes too, and may refuse them; NULL: none */
 } fl_mem;
 
-/* A number of bytes: now, and at most so far. */
+/* Bytes in use: now, and the most so far. */
 typedef struct fl_level { int64_t now, peak; } fl_level;
 static inline void fl_level_add(fl_level *l, int64_t n) {
   l->now += n;

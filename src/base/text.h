@@ -10,7 +10,7 @@ int fl_print(char *out, size_t size, const char *fmt, va_list args)
     __attribute__((format(printf, 3, 0)));
 
 /* Reads the n bytes at s as a number, as in the C locale; for an f32 it is rounded once. 0: it is
-** no number, or too long. */
+** not a number, or too long. */
 int fl_read_number(const char *s, size_t n, int is_f32, double *v);
 
 typedef struct fl_text { fl_mem *mem; char *at; size_t n, cap; int failed; } fl_text;

@@ -30,8 +30,8 @@ int fl_word_distance(const char *p, const char *q, int limit) {
   return row[n % 3][m];
 }
 
-/* One typing error, or two in a word that is long enough to be recognised then; or a letter of the
-** wrong case. */
+/* Allows one typing error, two in a word that is long enough to be recognised nevertheless, or
+** letters of the wrong case. */
 int fl_word_limit(const char *word) {
   const size_t n = strlen(word);
   return n > 7 ? 11 : n > 1 ? 6 : 1;

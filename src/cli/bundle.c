@@ -64,7 +64,7 @@ static int map_payload(const fl_cli *c, int fd, const stamp *s, fl_bundle *b) {
   return 1;
 }
 
-/* "lib/util.lua" of module lib.util, or the name of a file. */
+/* "lib/util.lua" for module lib.util, or the name of a file. */
 static const char *push_place(lua_State *L, const fl_bundled *e) {
   lua_pushlstring(L, e->name, e->name_bytes);
   if (e->kind != FL_BUNDLE_MODULE) return lua_tostring(L, -1);
@@ -74,7 +74,7 @@ static const char *push_place(lua_State *L, const fl_bundled *e) {
   return lua_tostring(L, -1);
 }
 
-/* A chunk of the bundle; raises when it is damaged or has an error. */
+/* Pushes a chunk of the bundle; raises if it is damaged or has a syntax error. */
 static void push_chunk(lua_State *L, const fl_bundled *e) {
   const char *place = push_place(L, e);
   if (!same_digest(e->data, e->bytes, e->digest))
@@ -210,7 +210,7 @@ static void put_number(unsigned char *p, uint64_t v) {
   for (int i = 0; i < 8; i++) p[i] = (unsigned char)(v >> 8 * i);
 }
 
-/* A file as memory; empty ones at NULL. 0 with errno. */
+/* Maps a file into memory (an empty one at NULL). 0 with errno. */
 static int map_file(int fd, void **at, size_t *bytes) {
   struct stat s;
   if (fd < 0 || fstat(fd, &s) != 0) return 0;
@@ -233,7 +233,7 @@ static int write_zeros(FILE *f, uint64_t n) {
 
 static uint64_t up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-/* Writes places and the index; returns the index's bytes. */
+/* Sets the offsets and writes the index; returns the size of the index. */
 static uint64_t make_index(part *p, uint64_t n, unsigned char *to, uint64_t *size) {
   uint64_t index = FL_BUNDLE_HEAD, at;
   for (uint64_t i = 0; i < n; i++) index += FL_BUNDLE_ENTRY + up(strlen(p[i].name), 8);
@@ -259,7 +259,7 @@ static uint64_t make_index(part *p, uint64_t n, unsigned char *to, uint64_t *siz
   return index;
 }
 
-/* The interpreter with its stamp, then the payload. */
+/* Writes the interpreter with its stamp, then the payload. */
 static int write_out(FILE *f, const char *exe, size_t bytes, const stamp *s, const part *p,
                      uint64_t n, const unsigned char *index) {
   char magic[16];
@@ -322,8 +322,8 @@ static int write_bundle(lua_State *L) {
     p[i] = (part){ .name = lua_tostring(L, -3), .path = lua_tostring(L, -2),
                    .kind = (uint64_t)lua_tointeger(L, -1) };
     lua_pop(L, 1);                               /* names and paths stay: they are pointed to */
-    if (!map_part(&p[i])) return fail(L, p[i].path);       /* the program ends now, which unmaps the
-                                                           ** files */
+    if (!map_part(&p[i])) return fail(L, p[i].path);       /* the program ends after this, which
+                                                           ** unmaps the files */
   }
   stamp s = { .offset = 0 };
   memcpy(&s, (const void *)(uintptr_t)&own, sizeof s);

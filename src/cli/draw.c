@@ -29,7 +29,7 @@ static void put(layout *l, const char *p, int n, int width) {
   l->col += width;
 }
 
-/* A prompt: what sets colours has no width. */
+/* Adds a prompt; sequences in it that set colours have no width. */
 static void put_prompt(layout *l, const char *p) {
   int64_t left = (int64_t)strlen(p);
   for (int length; left > 0; p += length, left -= length) {
@@ -80,8 +80,8 @@ static void flush(fl_text *out) {
   fl_text_free(out);
 }
 
-/* A terminal that became narrower has wrapped the rows again: the cursor is that much further
-** down. */
+/* If the terminal became narrower it has wrapped the rows again: the cursor is further down by the
+** rows added. */
 static void look_at_size(fl_edit *e) {
   const int was = e->terminal.cols;
   fl_terminal_size(&e->terminal);

@@ -97,8 +97,8 @@ static void erase(fl_edit *e, int64_t from, int64_t to, int keep) {
   if (splice(e, &e->text, from, to - from, "", 0)) e->cursor = from;
 }
 
-/* What is pasted, up to the terminal's mark, is text, whatever it holds; a line break at its end is
-** dropped. */
+/* Everything that is pasted, up to the terminal's end mark, is text, whatever it contains; a line
+** break at its end is dropped. */
 static int paste(fl_edit *e) {
   char bytes[4];
   int key;
@@ -146,7 +146,7 @@ static void search_from(fl_edit *e, int64_t from) {
   if (found >= 0) show_past(e, found);
 }
 
-/* Handles a key while searching: 0 if it is no key of the search, which ends then. */
+/* Handles a key while searching. 0: the key does not belong to the search, which ends. */
 static int search_key(fl_edit *e, int key) {
   char bytes[4];
   const int64_t n = e->history.entries.n;

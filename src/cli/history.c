@@ -77,8 +77,8 @@ static void decode(char *s) {
   *to = '\0';
 }
 
-/* Reads the entries of the text, which is changed; a file without the head has plain lines. Returns
-** whether the file should be rewritten. */
+/* Reads the entries of the text, which is changed; a file without the header line has plain lines.
+** Returns whether the file should be rewritten. */
 static int read_entries(fl_history *h, char *text, int cut) {
   int64_t count = 0;
   const int ours = strncmp(text, head, sizeof head - 1) == 0;
@@ -110,7 +110,7 @@ static int write_entry(int fd, const char *s) {
   }
 }
 
-/* Replaces the file by one with the known entries. */
+/* Replaces the file with one that has the known entries. */
 static void write_again(const fl_history *h) {
   char name[1100];
   snprintf(name, sizeof name, "%s.%ld", h->path, (long)getpid());

@@ -243,7 +243,7 @@ static void push_native(lua_State *L) {
   lua_setfield(L, -2, "version");
 }
 
-/* (state, file), or (nil, program): to be installed */
+/* (state, connection file), or (nil, program) to install the kernel */
 static int start(lua_State *L) {
   const int serves = !lua_isnil(L, 1);
   lua_getglobal(L, "require");

@@ -68,7 +68,8 @@ static int long_option(const char *text) {
   return BAD;
 }
 
-/* One option at argv[*i]: its flags; an option that takes an argument moves *i. */
+/* Reads the option at argv[*i] and returns its flags; an option that takes an argument advances
+** *i. */
 static int short_option(char **argv, int *i) {
   const char *text = argv[*i];
   switch (text[1]) {
@@ -180,7 +181,8 @@ static int run_rest(fl_cli *c, int flags, int script) {
     fl_cli_repl(c);
   } else if (script >= c->argc && !(flags & (STRINGS | SHOW_VERSION | INFO))) {
     if (!isatty(STDIN_FILENO)) {
-      fl_cli_file(c, NULL);                      /* a piped chunk's error is reported, status 0 */
+      fl_cli_file(c, NULL);                      /* an error of a piped chunk is reported, but the
+                                                 ** status is 0 */
       return 1;
     }
     print_banner(1);

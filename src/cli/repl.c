@@ -4,9 +4,9 @@
 **
 ** Without a terminal it is lua5.4's: lines are read plainly, and results are printed with the
 ** global 'print'. On a terminal entries are read by the line editor (plainly where the terminal can
-** not move its cursor) and run in an environment of the prompt's own, over the globals; everything
-** else there (commands, kept locals, completion, how values are shown) is in lua/flame/prompt.lua,
-** loaded at the first entry.
+** not move its cursor) and run in a separate environment, over the globals; everything else there
+** (commands, kept locals, completion, how values are shown) is in lua/flame/prompt.lua, loaded at
+** the first entry.
 */
 #include "cli/cli.h"
 #include "cli/edit.h"
@@ -326,7 +326,7 @@ static void run_start_file(session *s) {
   lua_settop(L, 0);
 }
 
-/* Ctrl-C applies to what runs or is being typed. Otherwise it does nothing. */
+/* Ctrl-C ends what runs or is being typed. At other times it does nothing. */
 static void open_terminal(session *s) {
   struct sigaction action = { 0 };
   action.sa_handler = on_interrupt;

@@ -35,7 +35,7 @@ static int64_t now_ms(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1;
 }
 
-/* A second signal ends the program, unless it is from the same press of keys: a terminal repeats a
+/* A second signal ends the program, unless it comes from the same key press: a terminal repeats a
 ** held key, timeout(1) sends two, and typed-ahead input may contain several. */
 static void on_interrupt(int number) {
   if (first_ms && now_ms() - first_ms > SAME_PRESS_MS) {

@@ -157,7 +157,7 @@ int fl_utf8(const char *p, int64_t n, int *length) {
 }
 
 typedef struct range { int first, last; } range;
-/* Combining marks, which are drawn over or in the character before, and format characters. */
+/* Combining marks, which are drawn over the character before them, and format characters. */
 static const range zero[] = {
   { 0x300, 0x36f }, { 0x483, 0x489 }, { 0x591, 0x5bd }, { 0x5bf, 0x5bf }, { 0x5c1, 0x5c5 },
   { 0x610, 0x61a }, { 0x64b, 0x65f }, { 0x670, 0x670 }, { 0x6d6, 0x6dc }, { 0x6df, 0x6e4 },

@@ -1,4 +1,5 @@
-/* Collectives of a group of processes (group/group.h): on the caller's thread, others wait. */
+/* Collectives of a group of processes (group/group.h): they run on the caller's thread, while the
+** workers are idle. */
 #include "cpu/calls.h"
 #include "group/group.h"
 

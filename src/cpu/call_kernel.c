@@ -36,7 +36,7 @@ static void set_geometry(const fl_call *c, fl_lane_launch *l) {
   l->n_args = (int32_t)c->p[FL_KP_COUNT_ARGS];
 }
 
-/* Called when the launch is known, but no addresses. */
+/* Called when the launch is known, but addresses are not. */
 int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
   const fl_kfunction *k = function_of(call);
   fl_lane_launch l = { 0 };
@@ -47,7 +47,7 @@ int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
          fl_round_up(sizeof(launch), 64);
 }
 
-/* Arguments of the lanes; outputs get the contents that they have before the launch. */
+/* Sets the arguments of the lanes; outputs get the contents that they have before the launch. */
 static void bind(const fl_call_run *r, launch *x) {
   const fl_call *c = r->call;
   for (int i = 0; i < x->l.n_args; i++) {

@@ -4,7 +4,7 @@
 #define FL_CPU_CALLS_H
 #include "cpu/state/state.h"
 
-/* Scratch that a call wants here, in bytes. */
+/* Bytes of scratch memory that a call needs on the CPU. */
 int64_t fl_cpu_call_scratch(const fl_cpu *cpu, const fl_call *call);
 /* Runs a call, with all addresses set except the scratch; scratch that prepare has not reserved is
 ** reserved now. */

@@ -145,8 +145,9 @@ static flame_status cpu_prepare(fl_device *d, fl_plan *p) {
 
 typedef struct launch { fl_cpu *cpu; const fl_cpu_step *step; } launch;
 
-/* Unit of a step: if all instances have the same number of units they take turns, so that workers
-** do not write pieces of one page (those of cat); otherwise the instance is found by bisection. */
+/* Unit of a step: if all instances have the same number of units, consecutive units belong to
+** different instances, so that workers do not write parts of one page (as pieces of a cat are);
+** otherwise the instance is found by bisection. */
 static void kernel_unit(void *arg, int64_t unit, int worker) {
   const launch *l = arg;
   int32_t low = 0, high = l->step->count;
@@ -195,7 +196,7 @@ static void run_copy(fl_device *d, const fl_step *s, const fl_binding *b) {
   fl_threads_run(cpu_of(d)->pool, units, copy_unit, &c, cpu_of(d)->stop);
 }
 
-/* text: what a call says about bad values. */
+/* text: the message of a call about bad values. */
 static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b, char *text) {
   switch (s->kind) {
     case FL_S_KERNEL: run_kernels(d, s->prepared, b); return FLAME_OK;
@@ -221,8 +222,8 @@ static void lowest_fault(const fl_cpu *cpu, fl_fault *fault) {
   }
 }
 
-/* Stops after the step that reports a fault, which does not count as done: what it and later steps
-** would have written must not be used as values. */
+/* Stops after the step that reports a fault, which does not count as done: what it wrote, and what
+** later steps would have written, must not be used. */
 static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                             int32_t *done) {
   fl_cpu *cpu = cpu_of(d);

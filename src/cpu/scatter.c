@@ -3,8 +3,8 @@
 ** sums have one order. Half types are summed in f32 and rounded once, at the end.
 **
 ** The work is split over workers along a dim that is a separate axis of the target, or, for
-** narrow rows of a table, by ranges of the index: then no two workers meet, and each place
-** still sees its terms in the same order.
+** narrow rows of a table, by ranges of the index: then no two workers write the same place, and
+** each place still gets its terms in the same order.
 */
 #include "cpu/scatter.h"
 #include "tensor/math.h"
@@ -12,8 +12,9 @@
 #include <assert.h>
 #include <string.h>
 
-/* POLL: points between tests of the stop flag; ROW: bytes from which the loops of vm.h copy a row;
-** AHEAD: rows that are prefetched; SHARE: bytes of a row that are worth a worker. */
+/* POLL: points between tests of the stop flag; ROW: rows of this many bytes or more are copied by
+** the loops of vm.h; AHEAD: number of rows prefetched; SHARE: bytes of a row that are worth another
+** worker. */
 enum { POLL = 65536, ROW = 64, AHEAD = 8, SHARE = 128, UNIT = 65536, PIECE = 256, BLOCK = 256,
        SERIAL = 32768 };
 
@@ -37,7 +38,8 @@ typedef struct job {
   const atomic_int *stop;
 } job;
 
-/* The work of one worker: from the first two dims inwards it is one sheet of rows. */
+/* A part of the points of one worker: rows and the points in them, for one position in the outer
+** dims. */
 typedef struct sheet {
   char *dst;
   const int64_t *idx;
@@ -56,9 +58,9 @@ int64_t fl_scatter_bytes(const fl_scatter *s) {
 
 /* ---- index values --------------------- */
 
-/* n positions at *idx, *step apart, checked if that was not done yet: then they are in 'out'. The
-** points' positions in the index tensor, for a report: from 'position' on, 'apart' from each
-** other. */
+/* Checks n indices at *idx, *step apart, unless that was done before; the checked ones are in
+** 'out'. For a report, the positions of these indices in the index tensor begin at 'position' and
+** are 'apart' from each other. */
 static void check(const job *j, const int64_t **idx, int64_t *step, int64_t n, int64_t position,
                   int64_t apart, int64_t *out, fl_vm_fault *fault) {
   int64_t place[BLOCK] = { 0 };
@@ -127,7 +129,7 @@ static void run_put(int size, char *dst, const int64_t *idx, const char *src, in
 
 static const fl_walk line = { .rank = 1, .linear = 1, .size = { INT64_MAX }, .stride = { 1 } };
 
-/* A dense row of a table; the loops of vm.h give the bits of run_add. */
+/* Adds or copies a dense row of a table; the loops of vm.h give the same bits as run_add. */
 static void row_add(const job *j, char *dst, const char *src, int64_t n) {
   const int reg = j->half ? FL_REG_F32 : fl_dtype_reg(j->dtype);
   const fl_vm_fn add = j->vm->op[FL_OP_add][reg];
@@ -153,7 +155,7 @@ static void ask(const char *p, int64_t bytes) {
   for (int64_t i = 0; i < bytes && i < 4 * 64; i += 64) __builtin_prefetch(p + i, 1);
 }
 
-/* Rows first to first + n - 1 of a sheet, at most BLOCK. */
+/* Scatters rows first to first + n - 1 of a sheet, at most BLOCK. */
 static void some_rows(const job *j, const sheet *s, int64_t first, int64_t n) {
   const int size = fl_dtype_size(j->dtype), wide = j->half ? 4 : size, dense = has_rows(j, &s->row);
   const int64_t length = s->row.size, g = j->gstride;
@@ -175,8 +177,8 @@ static void some_rows(const job *j, const sheet *s, int64_t first, int64_t n) {
   }
 }
 
-/* Points first to first + n - 1 of rows k to k + m - 1, at most BLOCK in all. If m is above 1, the
-** points are whole rows whose indices are adjacent in memory. */
+/* Scatters points first to first + n - 1 of rows k to k + m - 1, at most BLOCK in all. If m is
+** above 1, the points are whole rows whose indices are adjacent in memory. */
 static void some_points(const job *j, const sheet *s, int64_t k, int64_t m, int64_t first,
                         int64_t n) {
   const int size = fl_dtype_size(j->dtype), wide = j->half ? 4 : size;
@@ -226,7 +228,7 @@ static void place_sheet(const job *j, const int64_t *at, sheet *s) {
   s->src = j->src + x * size;
 }
 
-/* All points whose coordinate of dim 'split', or whose index, is in piece 'unit'. */
+/* A unit: all points whose coordinate along dim 'split', or whose index, is in piece 'unit'. */
 static void scatter_unit(void *arg, int64_t unit, int worker) {
   const job *j = arg;
   const dim *inner = &j->at[j->rank - 2];
@@ -255,7 +257,8 @@ static void scatter_unit(void *arg, int64_t unit, int worker) {
   }
 }
 
-/* Dims of one point left out, neighbours that step as one joined; at least two remain. */
+/* Collects the dims: those of one point are left out, neighbours with matching steps are joined,
+** and at least two remain. */
 static void take_dims(job *j, const fl_scatter *s) {
   for (int a = 0; a < s->rank; a++) {
     const int64_t n = s->size[a];
@@ -274,8 +277,9 @@ static void take_dims(job *j, const fl_scatter *s) {
   }
 }
 
-/* The longest dim along which dst's address changes: an axis that the index values do not affect. A
-** row of a table must be wide enough, otherwise ranges of the index are used. */
+/* Chooses the dim along which the work is divided: the longest one along which dst's address
+** changes, an axis that the index does not address. If rows of a table are not wide enough for
+** that, ranges of the index are used. */
 static void choose_split(job *j, int width, int64_t points) {
   const int last = j->rank - 1, wide = j->half ? 4 : fl_dtype_size(j->dtype);
   const int64_t row = j->at[last].size * wide;

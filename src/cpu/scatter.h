@@ -3,7 +3,7 @@
 #define FL_CPU_SCATTER_H
 #include "cpu/state/state.h"
 
-/* Scratch needed in 'shared', in bytes. */
+/* Bytes of scratch memory that it needs in 'shared'. */
 int64_t fl_scatter_bytes(const fl_scatter *s);
 flame_status fl_scatter_run(fl_device *dev, const fl_scatter *s, const fl_binding *b);
 #endif

@@ -147,9 +147,10 @@ static int ends(fl_cuda *s) {
   return 0;
 }
 
-/* Frees everything, whatever state opening or a loss left it in. In a forked child only host memory
-** is freed: the driver's objects belong to the parent. The same if a kernel never ends: each driver
-** call that frees would wait for it. The objects are freed when the process ends. */
+/* Frees everything, also after a failed opening or the loss of the device. In a forked child only
+** host memory is freed: the driver's objects belong to the parent. The same is done if a kernel
+** does not end, since each driver call that frees would wait for it. The objects are freed when the
+** process ends. */
 static void close_state(fl_cuda *s) {
   int host_only = s->pid != getpid();
   int pushed = !host_only && s->context && s->cu->CtxPush(s->context) == FL_CU_OK;

@@ -17,7 +17,7 @@ static flame_status no_memory(fl_cuda *s) {
   return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory to prepare a plan");
 }
 
-/* The code of the error that an inner function has kept. */
+/* The code of the error that a called function has kept. */
 static flame_status failed(const fl_cuda *s) {
   return s->ctx->err.code != FLAME_OK ? s->ctx->err.code : FLAME_INTERNAL;
 }
@@ -253,8 +253,8 @@ static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   return e == FLAME_OK ? share(s, x.scratch, 0) : e;
 }
 
-/* Host memory that belongs to the plan. Modules, and what library calls keep, are shared with other
-** plans. */
+/* Host memory that belongs to the plan. Modules, and what the libraries keep for calls, are shared
+** with other plans. */
 static int64_t bytes_held(const fl_plan *p) {
   size_t bytes = 0;
   for (int32_t i = 0; i < p->nstep; i++) {

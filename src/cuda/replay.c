@@ -58,9 +58,9 @@ struct fl_replay {                /* hangs on a plan */
   fl_mem *mem;
   uint8_t *plain;                 /* by step: it cannot be captured */
   int32_t nstep, turn, made;
-  struct { int32_t *at; int64_t n, cap; } frozen;      /* number of inputs, and of results as ~0
-                                                       ** downwards */
-  int64_t clock, counted;         /* bytes of this that p->total_bytes includes */
+  struct { int32_t *at; int64_t n, cap; } frozen;      /* indices of inputs; those of results as
+                                                       ** ~index */
+  int64_t clock, counted;         /* counted: bytes of this struct that p->total_bytes includes */
   uint64_t seen[SEEN];            /* bindings of the last runs, and how often each occurred */
   uint8_t times[SEEN];
   fl_recording *recording[RECORDINGS];
@@ -251,7 +251,7 @@ static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, c
   return frozen_scalars_same(p, b->scalar, w->scalar);
 }
 
-/* How often has it occurred before? */
+/* How often have the bindings with this hash occurred before? */
 static int times_seen(fl_replay *r, uint64_t hash) {
   for (int i = 0; i < SEEN; i++)
     if (r->times[i] && r->seen[i] == hash) return r->times[i] < 255 ? r->times[i]++ : 255;
@@ -283,8 +283,8 @@ static int has_moved(const fl_recording *w, const fl_plan *p, const fl_kernel *k
   return 0;
 }
 
-/* A kernel's words follow from addresses and numbers of the script; where the latter alone have
-** changed, only they are put in. */
+/* Sets a kernel's parameters in the graph. They follow from addresses and numbers of the script; if
+** only the numbers have changed, only these are replaced. */
 static flame_status set_node(fl_cuda *s, const fl_recording *w, const fl_plan *p, kernel_node *n,
                              const fl_binding *b, int moved) {
   int64_t word[FL_TEXT_MAX_WORDS];
@@ -321,8 +321,8 @@ static int in_place(const fl_recording *w, const fl_plan *p, const fl_binding *b
          memcmp(w->bound + p->next, b->out, (size_t)p->nout * sizeof *w->bound) == 0;
 }
 
-/* Sets the bindings of this run in our kernels in the graphs. If that fails, they hold parts of two
-** runs, and the recording serves no run again. */
+/* Sets the bindings of this run in our kernels in the graphs. If that fails, the graphs hold parts
+** of two runs, and the recording is not used again. */
 static flame_status bind(fl_cuda *s, fl_recording *w, const fl_plan *p, const fl_binding *b) {
   const int moved = !in_place(w, p, b);
   flame_status e = FLAME_OK;
@@ -508,7 +508,7 @@ static void drop_nodes(fl_mem *m, fl_recording *w, int64_t keep) {
   while (w->nodes.n > keep) free_node(m, &w->nodes.at[--w->nodes.n]);
 }
 
-/* Captures a step with what is done about its checks; 0: it cannot be captured. */
+/* Captures a step, and the sending of its checks if it follows; 0: it cannot be captured. */
 static int capture_step(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t i, span *x) {
   const fl_step_notes notes = { w, table_of, note_launch };
   char text[FL_CALL_FAULT] = "";
@@ -521,7 +521,7 @@ static int capture_step(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t i
   return s->capturing == FL_CAPTURE_ON;
 }
 
-/* Captures the steps. Returns the step that cannot be captured; 'to': all could. */
+/* Captures the steps. Returns the step that cannot be captured, or 'to' if all could. */
 static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int32_t to,
                        span *x) {
   int32_t i = from;
@@ -538,7 +538,7 @@ static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t fr
 }
 
 /* Makes a span with its graph, if it can have one; a step that cannot be captured ends the span
-** before it and is left to later spans. */
+** before it and gets a span without a graph. */
 static flame_status make_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from,
                               int open) {
   fl_replay *r = p->replay;

@@ -25,10 +25,10 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
 /* Index checks. After the last step that checks before a write, the fault record is copied to the
 ** host, and an event tells when that is done: reading it waits for the checks, not for work queued
 ** after them, so the GPU keeps running. It is read after the last step is queued (results are not
-** valid before), and before a write to a home by a step that does not read the record itself (an
-** error must leave the target unchanged). Between a write by a step that does read it and that
-** moment, only the loss of the device ends the run: the queued steps write or not depending on the
-** record, so it must be known. */
+** valid before), and before a step that writes a home without reading the record itself (an error
+** must leave the target unchanged). Once a step that does read it has been queued, the run goes on
+** until the record is read, unless the device is lost: only the record tells whether the step
+** wrote. */
 static flame_status send_fault(fl_cuda *s) {
   const flame_status e = fl_step_send(s);
   if (e == FLAME_OK) s->fault_pending = 1;
@@ -59,8 +59,8 @@ typedef struct unseen {
   int written;                     /* steps are queued that read the checks themselves and write */
 } unseen;
 
-/* Reads the checks. The steps before the one that reports are done: the record keeps the lowest
-** report, so these have found nothing. */
+/* Reads the checks. If a step has reported, the steps before it are done: the record keeps the
+** lowest report, so they have found nothing. */
 static flame_status look_at(fl_cuda *s, const fl_plan *p, unseen *u, fl_fault *fault,
                             int32_t *done) {
   const int32_t first = u->open;
@@ -71,8 +71,8 @@ static flame_status look_at(fl_cuda *s, const fl_plan *p, unseen *u, fl_fault *f
   return e;
 }
 
-/* Queues steps from 'from' to 'to', one by one, with what is done about their checks. *done counts
-** the queued ones. */
+/* Queues steps from 'from' to 'to', one by one, and sends or reads their checks where that is due.
+** *done: number of steps queued. */
 static flame_status queue_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t from,
                                 int32_t to, char *text, int32_t *done, fl_marks *marks) {
   flame_status e = from == 0 && p->nfault ? fl_step_clear(s) : FLAME_OK;
@@ -116,8 +116,8 @@ static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fau
 }
 
 /* Must the checks before step i be read? Yes before a write that does not read them itself, and
-** before a collective on the host, or one for which other ranks know the results of earlier
-** checks. */
+** before a collective that runs on the host, or one before which ranks tell each other the results
+** of their checks. */
 static int must_look(fl_cuda *s, const fl_plan *p, int32_t i) {
   if (i == p->nstep) return 1;
   if (p->step[i].commits) return !fl_step_guarded(s, &p->step[i]);
@@ -125,7 +125,8 @@ static int must_look(fl_cuda *s, const fl_plan *p, int32_t i) {
   return fl_nccl_unproven(s) || fl_nccl_lane(s, &p->step[i].call->call) != FL_LANE_GPU;
 }
 
-/* Copies small results to the host after step i. A collective that is only kept has none yet. */
+/* Copies small results to the host after step i. A collective that is kept and not queued has no
+** result yet. */
 static flame_status send_soon(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i) {
   flame_status e = FLAME_OK;
   int32_t k = fl_step_soon(p, i, 0);
@@ -176,8 +177,8 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
   return e;
 }
 
-/* A run ends with an error after writes that read the checks: those that did not write are not
-** done. The run's error stays. */
+/* Called if a run ends with an error after steps that read the checks before they write: those that
+** did not write do not count as done. The run's error stays. */
 static void note_unwritten(fl_cuda *s, const fl_plan *p, unseen *u, int32_t *done) {
   const fl_error before = s->ctx->err;
   fl_fault fault = { .site = -1 };
@@ -230,7 +231,7 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   if (!well && lane >= 0 && s->ctx->group && s->ctx->group->unproven && *done > lane) *done = lane;
   if (well) fl_nccl_spend(s);
   else if (!s->dead && s->ctx->group && !s->ctx->group->broken[0] && !fl_nccl_unproven(s))
-    fl_nccl_join(s, NULL);       /* the memory that it reads is freed */
+    fl_nccl_join(s, NULL);       /* the memory that collectives read is freed */
   fl_replay_end(s, p, w, *done == p->nstep);
   if (fault->site >= 0) fl_soon_forget_all(s);
   fl_soon_ran(s, p, b);

@@ -18,7 +18,7 @@ static void operands(const fl_kernel *k, const fl_binding *b, void **at) {
   for (int i = 0; i < k->noperand; i++) at[i] = fl_place_address(b, &k->operand[i].place);
 }
 
-/* One launch with one parameter by value. */
+/* Queues one launch with one parameter by value. */
 static flame_status launch(fl_cuda *s, fl_cu_function f, int64_t grid, uint32_t block,
                            void *param) {
   void *params[1] = { param };

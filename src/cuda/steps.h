@@ -9,13 +9,14 @@ typedef struct fl_step_notes {
   void *arg;
   /* the device table for a group of several instances, in place of the plan's own */
   void *(*table)(void *arg, const fl_launch_group *g);
-  /* a kernel was launched with these parameters, which may contain scalars of the plan */
+  /* called after a kernel was launched with these parameters, which may contain scalars of the
+  ** plan */
   flame_status (*launched)(void *arg, const fl_kernel *k, const fl_launch_group *g,
                            const int64_t *word);
 } fl_step_notes;
 
-/* Queues a step. notes: whom to notify of its launches, or NULL. text (FL_CALL_FAULT bytes): a
-** call's message about bad values. */
+/* Queues a step. notes: is told of its launches; may be NULL. text (FL_CALL_FAULT bytes): a call's
+** message about bad values. */
 flame_status fl_step_run(fl_cuda *s, const fl_step *t, const fl_binding *b,
                          const fl_step_notes *notes, char *text);
 /* The parameters of a kernel that is launched by itself. */
@@ -34,7 +35,7 @@ int fl_step_checks(const fl_step *t);
 /* Is i the last step with checks before a step at which the host may need their report? Then the
 ** report is sent after i. */
 int fl_step_sends(const fl_plan *p, int32_t i);
-/* Queues that the record of checks is empty: before the first step. */
+/* Before the first step: queues the emptying of the record of checks. */
 flame_status fl_step_clear(fl_cuda *s);
 /* Queues its copy to the host, and an event that tells when that is done. While a graph is captured
 ** they become parts of it. */
@@ -42,6 +43,7 @@ flame_status fl_step_send(fl_cuda *s);
 /* Which result is copied to the host after step i (an index into p->read), from the 'k'-th on; -1:
 ** none. */
 int32_t fl_step_soon(const fl_plan *p, int32_t i, int32_t k);
-/* The launches of a step by steps.cu with these addresses (all NULL to learn what it needs). */
+/* Describes the launches of a step that kernels/steps.cu does, with these addresses (all NULL: only
+** to learn what they need). */
 void fl_step_describe(const fl_step *t, char *const at[4], void *scratch, fl_text_step *out);
 #endif

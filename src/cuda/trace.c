@@ -1,7 +1,7 @@
 /*
 ** Times of the steps of one run, while a profile is on: two events around each step, read once
-** all of them have passed. Made for the run and destroyed with it; after a failure only times are
-** missing.
+** all of them have passed. The events are created for the run and destroyed with it; after a
+** failure only times are missing.
 */
 #include "cuda/run.h"
 #include "cuda/replay.h"

@@ -43,8 +43,8 @@ typedef struct fl_device {
 
 /* Memory of a device, in bytes. used: by tensors, intermediate values and scratch, including
 ** padding; reserved: allocated from the driver or the system, including cached blocks. Peaks: since
-** reset_peak. Parts of 'used': products, cuBLASLt's workspace; scratch, the memory that calls of
-** libraries and kernels share. */
+** reset_peak. 'products' (cuBLASLt's workspace) and 'scratch' (the memory that calls of libraries
+** and kernels share) are parts of 'used'. */
 typedef struct fl_usage {
   int64_t free;
   fl_level used, reserved;
@@ -92,7 +92,7 @@ flame_status fl_cuda_open(flame_context *c, fl_device *d, int ordinal);
 int fl_cuda_count(char *reason, size_t size);
 /* The cubins on disk; clear: removes them. Needs no device. */
 void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t *bytes);
-/* What is kept on disk under the key; 0: nothing. value not 0: keeps it. */
+/* The number kept on disk under the key; 0: none. If value is not 0, keeps it there. */
 int64_t fl_cuda_kept_choice(flame_context *c, const char *key, size_t bytes, int64_t value);
 /* Does NVRTC, if it is there, accept a user kernel's text? Needs no device. */
 flame_status fl_cuda_check_source(flame_context *c, const struct fl_kfunction *k);

@@ -3,8 +3,8 @@
 ** ops that it recorded, one after the other, and raises for the first that made a NaN or an
 ** infinity out of finite values, with the line that recorded it (for a backward op the line of its
 ** forward op). Constants that are not finite, and values computed from them, are allowed: -inf in a
-** mask is intended. Every value is read back, so this is slow. FLAME_CHECK=nan only looks for a
-** NaN, made of operands without one, and calls this after a run in which there was one (scan.c).
+** mask is intended. Every value is read back, so this is slow. FLAME_CHECK=nan only looks for a NaN
+** made from operands without one, and calls this after a run that wrote a NaN (scan.c).
 */
 #include "engine/evaluate.h"
 #include "engine/memory.h"

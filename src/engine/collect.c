@@ -13,12 +13,13 @@
 ** host's heap have doubled since the last: steps delay the major collections that Lua would do, and
 ** an object that survives two of them is old (a handle after one, since its finaliser keeps it for
 ** another). It traverses the heap, a KB in about the time in which an op is recorded and run. So if
-** handles have doubled, or the heap that steps leave has grown a little, it waits until PAID ops
-** were done for each KB. Temporaries of the present window do not count there, since the next step
-** finds them without that traversal. Held bytes can not wait for that: it waits until they are a
-** multiple of the heap, since writing them took time too, and on a GPU a hundredth of its memory,
-** since it writes gigabytes in the time of a traversal. A heap that has doubled needs no such
-** condition: the work that filled it is large enough.
+** handles have doubled, or the heap that steps leave has grown a little, the collection waits until
+** PAID ops were done for each KB. Temporaries of the current window do not count there, since the
+** next step finds them without a full traversal. If the bytes held have doubled, the collection
+** does not wait for that: it waits until they are a multiple of the heap, since writing them took
+** time too, and on a GPU until they are a hundredth of its memory, since a GPU writes gigabytes in
+** the time of a traversal. A heap that has doubled needs no such condition: the work that filled it
+** is large enough.
 **
 ** Values never depend on any of this. A collector that the script stopped stays stopped, except
 ** when memory is out (fl_engine_collect).
@@ -35,10 +36,12 @@ enum {
   TIMED = 32,             /* one of this many steps is timed, and each one after an expensive one */
   SURE = 4,                /* expensive steps in a row before a step is delayed */
   CHEAP = 3000,            /* ns: a step of at most this time may precede each evaluation */
-  GARBAGE = 4000,          /* ns: more than freeing a KB of small objects takes */
-  FINALISED = 400,         /* ns: more than releasing a handle takes */
-  STEP_SHARE = 5,          /* how many times an expensive step 'kept' must account for */
-  MOST_KEPT = 16384,       /* then a step is done, however expensive */
+  GARBAGE = 4000,          /* ns: an upper bound of the time that freeing a KB of small objects
+                           ** takes */
+  FINALISED = 400,         /* ns: an upper bound of the time that releasing a handle takes */
+  STEP_SHARE = 5,          /* 'kept' must account for this many times the cost of an expensive
+                           ** step */
+  MOST_KEPT = 16384,       /* at this many a step is done, however expensive */
   FEW_HANDLES = 64,
   GROWN = 16,              /* a heap larger by a 16th contains garbage that steps do not find */
   HANDLE = 40,             /* bytes of the object for a handle in the host's heap */

@@ -11,9 +11,11 @@
 ** right after it. */
 typedef struct fl_collecting {
   int64_t work;                           /* in ops */
-  int64_t kept, least;        /* values or KB kept since the last step; how many a step waits for */
-  int64_t steps, dear;                    /* steps since one was timed; expensive ones in a row */
-  uint8_t told;                           /* 'least' is a test's: no step is timed */
+  int64_t kept, least;        /* values or KB kept since the last step; the number at which the next
+                              ** step is due */
+  int64_t steps, dear;                    /* steps since one was timed; consecutive expensive
+                                          ** steps */
+  uint8_t told;                           /* 'least' was set by a test: no step is timed */
   int64_t live, bytes, heap;              /* handles; bytes that they hold; KB of the host's heap */
   int64_t left, left_heap;                /* handles, and KB of the heap, after the last step */
   int64_t seen;                           /* number of ops recorded when 'work' was last updated */

@@ -17,7 +17,8 @@
 
 enum { SPARE_BYTES = 1 << 20, FEW = 24 };
 
-/* The memory that a run uses. All arrays are in one block, which is 'few' if they fit. */
+/* The memory that a run uses. All arrays are in one block, which is the array 'few' if they fit
+** there. */
 typedef struct run {
   fl_program program;
   fl_plan *plan;
@@ -314,8 +315,8 @@ static const fl_node *failed_input(const fl_node *n) {
   return NULL;
 }
 
-/* Fails nodes that depend on failed ones but were not in the program, because only some values were
-** asked for; a write by such a node is refused. */
+/* Fails nodes that depend on failed ones but were not in the program, since only some values had
+** been requested; a write by such a node is refused. */
 static void fail_dependents(flame_context *c) {
   fl_engine *e = c->engine;
   for (int64_t i = 0; i < c->win.nodes.n; i++) {
@@ -434,7 +435,7 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
 
 /* ---- one evaluation -------------------------------------------------------------------------- */
 
-/* 'effects': the run has begun, so it can not be tried again. */
+/* *effects: the run has begun, so it can not be tried again. */
 static flame_status run_roots(flame_context *c, int device, fl_node *const *roots, int nroots,
                               int *effects) {
   run r = { 0 };
@@ -587,7 +588,7 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   else s = run_window(c, n->device, &effects);
   const int stopped = s == FLAME_INTERRUPTED || fl_is_lost(c, n->device);
   if (s != FLAME_OK && !effects && n->state == FL_PENDING && !stopped) {
-    c->err = before;                       /* the rest may be impossible: only this value, then */
+    c->err = before;                       /* the rest may be impossible: tries this value alone */
     s = run_with_retry(c, n->device, &n, 1, &effects);
   } else if (s == FLAME_BAD_VALUE && n->state == FL_STORED && !made_nan(c)) {
     c->err = before;                    /* a failure of another value, reported when that is read */

@@ -5,9 +5,10 @@
 
 flame_status fl_evaluate(flame_context *c, fl_node *n);
 flame_status fl_evaluate_all(flame_context *c);
-flame_status fl_evaluate_alone(flame_context *c, fl_node *n);    /* and the values it is made of */
+flame_status fl_evaluate_alone(flame_context *c, fl_node *n);    /* and the values that it depends
+                                                                 ** on, no others */
 flame_status fl_anomaly_check(flame_context *c, int64_t mark);   /* anomaly.c */
-/* Computes n, and fails if it has values that are bad by 'mode' (FL_ANOMALY_*) and its operands
+/* Computes n, and fails if it has values that 'mode' (FL_ANOMALY_*) does not allow and its operands
 ** have none. */
 flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, fl_node *const *in, int nin);
 /* Can fl_anomaly_of fail for the PENDING node n? */

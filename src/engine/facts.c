@@ -26,8 +26,8 @@ static void *open_one(const char *const *files, const char **found) {
   return NULL;
 }
 
-static void find(void *h, const char *name, void *out) {      /* converts a data pointer to a
-                                                              ** function pointer */
+static void find(void *h, const char *name, void *out) {      /* (memcpy converts a data pointer to
+                                                              ** a function pointer) */
   void *p = dlsym(h, name);
   memcpy(out, &p, sizeof p);
 }

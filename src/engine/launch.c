@@ -252,7 +252,7 @@ static void find_whole(fl_launch *l) {
   }
 }
 
-/* One node for all results: the only one, or the bytes of several. */
+/* One node for all results: the array of a single result, or the packed bytes of several. */
 static fl_node *packed(fl_launch *l) {
   const unsigned checks = fl_kfunction_checks(l->c);
   /* snapshots of derived kernels copy local arrays before they are written */

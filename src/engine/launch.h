@@ -13,8 +13,8 @@
 **   if (fl_launch_check(&l) == FLAME_OK && fl_launch_ready(&l) == FLAME_OK)
 **     fl_launch_record(&l, y);                                 runs when a result is needed
 **
-** With l.batch = n all is said of one launch, and n are made: each has its part, of n along a first
-** axis, of the results and of the inputs given by fl_launch_each.
+** With l.batch = n all of this describes one launch, and n launches are made. The results, and the
+** inputs given by fl_launch_each, then have a first axis of n parts, one for each launch.
 **
 ** An argument that is not given is a null pointer. All errors are kept in the context, with the
 ** kernel's name. Results are borrowed from the innermost scope, and are not tracked.
@@ -51,8 +51,8 @@ int fl_launch_hold(fl_launch *l, fl_node *x);
 static inline void fl_launch_input(fl_launch *l, int i, int held) {
   l->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)held;
 }
-/* The same with a part for each launch of the batch. 0: the parts are not of one size, or begin
-** where the kernel can not read them. */
+/* The same for an array that has a part for each launch of the batch. 0: the parts differ in size,
+** or begin at addresses that the kernel can not read. */
 int fl_launch_each(fl_launch *l, int i, int held);
 /* Adds a result of that shape, of one launch; 'input' as in fl_launch_out, of the whole batch. */
 flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const int64_t *size,

@@ -1,4 +1,4 @@
-/* Devices, waiting and memory for flame.h. */
+/* The functions of flame.h for devices, waiting and memory. */
 #include "engine/evaluate.h"
 #include "engine/memory.h"
 #include <stddef.h>

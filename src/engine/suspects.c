@@ -20,7 +20,8 @@ static fl_suspect seen_now(const fl_node *n, const fl_plan *p, int32_t i, int64_
   return x;
 }
 
-/* Notes steps below 'end' that are user kernels, or the others: the last ones, oldest first. */
+/* Notes the last steps below 'end', oldest first: those that are user kernels, or only the
+** others. */
 static void note(fl_suspect *ring, int64_t *n, const fl_program *g, const fl_plan *p, int32_t end,
                  int kernels, int64_t run) {
   int32_t from = end;

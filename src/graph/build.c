@@ -100,7 +100,7 @@ static fl_node *value(cursor *r) {
   return NULL;
 }
 
-/* A value, or a number on its way into a builder. */
+/* Reads an operand: a value, or a number as a node for a builder. */
 static fl_node *operand(cursor *r) {
   const fl_term *t = r->at < r->l->n ? &r->l->term[r->at] : NULL;
   if (!t || !is_number(t)) return value(r);
@@ -156,7 +156,7 @@ static fl_node *view(cursor *r) {
   return r->bad ? NULL : n_strided(x, rank, size, stride, at);
 }
 
-/* A check that the position of every element is below the size of x's axis. */
+/* Is it certain that the position of every element is below the size of x's axis? */
 static int is_checked(const fl_node *x, int64_t axis, const fl_node *i) {
   assert(x && i);
   if (i->base) i = i->base;
@@ -307,7 +307,8 @@ static int write_state(cursor *r) {
 static int put_line(cursor *r, int64_t *made, int *outputs) {
   fl_node *y;
   switch (r->l->op) {
-    case FL_LINE_INPUT: return 1;                      /* it was read when the graph was chosen */
+    case FL_LINE_INPUT: return 1;                      /* inputs were read when the graph was
+                                                       ** chosen */
     case FL_LINE_WRITE: return write_state(r);
     case FL_LINE_DRAWS:
       r->c->rng.counter += (uint64_t)within(r, 0, INT64_MAX);

@@ -38,7 +38,7 @@ static fl_kfunction *function_of(flame_context *c, const char *text, size_t n, c
   return k;
 }
 
-/* The copy is changed: its lines end in NULs. */
+/* Reads a copy of the text, which it changes: lines then end in NULs. */
 static fl_kfunction *read_copy(flame_context *c, char *s, char *end) {
   const char *option[16];
   char *next = s, *line = strsep(&next, "\n");
@@ -77,7 +77,7 @@ static int fits(const fl_kparam *q, int64_t w, int64_t b, int64_t ns) {
          (kind == FL_KARG_IN && q->is_const);
 }
 
-/* Can a sum in a fixed order go to this argument, whose elements are then counted? */
+/* Can this argument receive a sum in a fixed order, for which its elements are counted? */
 static int is_summed(int64_t kind) { return kind == FL_KARG_OUT || kind == FL_KARG_COPY; }
 
 /* The results are zeroed first unless the launch is proven to write all of them. */

@@ -1,6 +1,6 @@
 /*
-** Leaves: to which stored value of the program a node refers. Constants are recognised by their
-** bytes, since a script makes some of them again in each call.
+** Leaves: finds to which stored value of the program a node refers. Constants are recognised by
+** their bytes, since a script makes some of them again in each call.
 */
 #include "base/hash.h"
 #include "graph/graph.h"
@@ -17,8 +17,8 @@ static void reach(const fl_node *n, int64_t *low, int64_t *high) {
   if (n->layout->numel == 0) *high = *low;
 }
 
-/* The array to be saved for n: its whole buffer, unless n needs less than half of that. It has n's
-** layout if n is all of it. */
+/* The array to be saved for n: its whole buffer, unless n needs less than half of that. The array
+** has n's layout if n is all of it. */
 static fl_node *array_of(flame_context *c, const fl_node *n) {
   int64_t low, high, whole = n->buffer->bytes / fl_dtype_size(n->dtype);
   reach(n, &low, &high);

@@ -62,8 +62,8 @@ static void put_view(writer *w, const fl_node *n, ref base, int64_t at) {
   end(w);
 }
 
-/* The value of n, which an earlier line names; a stored one that is part of an array gets a
-** line. */
+/* The value of n: an earlier line has named it, or, if it is stored as a part of an array, a line
+** is added for it. */
 static ref value_of(writer *w, fl_node *n) {
   ref r = { '%', 0 };
   if (!n) fail(w, FLAME_INTERNAL, "an operand is missing");

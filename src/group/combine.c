@@ -1,6 +1,7 @@
 /*
-** Sums, maxima and minima of two arrays, by the functions of tensor/math.h that the ops of these
-** names are: a sum over ranks has the bits of x1 + x2 + …, each sum rounded to the dtype.
+** Sums, maxima and minima of two arrays. They use the functions of tensor/math.h that the ops
+** 'add', 'maximum' and 'minimum' use, so a sum over ranks has the bits of x1 + x2 + …, where each
+** sum is rounded to the dtype.
 */
 #include "group/group.h"
 #include "tensor/math.h"

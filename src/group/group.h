@@ -138,7 +138,7 @@ typedef struct fl_card {
   char why[160];                         /* it can not */
 } fl_card;
 
-/* What rank 0 chose; bytes 0: it has no choice. */
+/* What rank 0 chose; bytes 0: it has chosen nothing. */
 typedef struct fl_choice { uint8_t key[32]; int64_t bytes; uint8_t data[FL_CHOICE]; } fl_choice;
 /* At rank 0, for each other rank: its question, and the answer being sent. */
 typedef struct fl_asker {

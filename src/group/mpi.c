@@ -50,7 +50,7 @@ static const struct { const char *name; void *at; } symbols[] = {
 };
 
 typedef struct mpi_wire { fl_wire wire; handle comm; int ours, open; } mpi_wire;
-static mpi_wire the;                     /* under the lock while it is being opened */
+static mpi_wire the;                     /* protected by the lock while it is being opened */
 static char missing[300];                /* why there is none */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -86,7 +86,8 @@ static int probe(fl_wire *w, int from, int channel) {
   return there;
 }
 
-/* A message that has begun to arrive continues; a sent one cannot be cancelled. Most end soon. */
+/* A message that has begun to arrive continues, and one that is being sent cannot be cancelled.
+** Most end soon. */
 static int cancel(fl_wire *w, fl_letter *l) {
   int done = 0;
   if (!l->out) mpi.Cancel(&l->request);

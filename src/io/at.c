@@ -1,6 +1,7 @@
 /*
-** A plain file that is read at any offset, for files larger than memory. Read, not mapped: a file
-** that is cut off while it is open is an error then, where a mapping would end the process.
+** A plain file that is read at any offset, for files larger than memory. It is read and not mapped,
+** so that a file that is truncated while it is open gives an error; with a mapping it would end the
+** process.
 */
 #include "io/io.h"
 #include <errno.h>

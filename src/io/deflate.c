@@ -1,8 +1,8 @@
 /*
 ** Deflate (RFC 1951), packing: one block with the fixed codes, matches found by chains of equal
 ** hashes of three bytes, the longest of a few candidates taken. Drawings and other images with flat
-** areas become small; the bytes depend on the input alone, not on a library or its version. file.c
-** has what unpacks.
+** areas become small; the bytes depend on the input alone, not on a library or its version.
+** Unpacking is in file.c.
 */
 #include "io/io.h"
 #include <string.h>
@@ -12,7 +12,7 @@ enum { WINDOW = 32768, HASHES = 32768, LEAST = 3, LONGEST = 258, CANDIDATES = 12
 typedef struct packer {
   unsigned char *at, *end;
   uint64_t bits;              /* bits not yet written, the first one lowest */
-  int count, full;            /* their number; full: there was no room */
+  int count, full;            /* the number of these bits; full: there was no room */
 } packer;
 
 static void put(packer *p, uint32_t bits, int n) {
@@ -64,7 +64,7 @@ static uint32_t hash(const unsigned char *s) {
   return ((uint32_t)s[0] << 16 | (uint32_t)s[1] << 8 | s[2]) * 2654435761u >> 17;
 }
 
-/* Positions count from 1: 0 ends a chain. */
+/* Adds position i to its chain. Positions count from 1, and 0 ends a chain. */
 static void enter(uint32_t *work, const unsigned char *raw, size_t i, size_t n) {
   if (i + LEAST > n) return;
   uint32_t *head = work + hash(raw + i);

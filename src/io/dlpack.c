@@ -66,7 +66,8 @@ static int device_of(flame_context *c, dl_device d) {
   return -1;
 }
 
-/* Layout of the elements: strides, and how many elements there are before and after the first. */
+/* Layout of the elements: strides, and how many elements of memory are needed before the first and
+** from it on. */
 typedef struct extent { int64_t stride[FL_MAX_AXES], before, behind; } extent;
 
 static int measure(flame_context *c, const dl_tensor *t, extent *e) {
@@ -109,7 +110,7 @@ static void give_back(void *p, void *arg) {
   free(in);
 }
 
-/* A tensor over m's memory; m stays the caller's until there is one. */
+/* Makes a tensor over m's memory; if that fails, m still belongs to the caller. */
 static flame_tensor *adopt(flame_context *c, dl_managed *m, int dtype, int device,
                            const extent *e) {
   const dl_tensor *t = &m->t;
@@ -204,7 +205,7 @@ static int alone(const flame_tensor *x) {
          n->buffer->refs == 1 && !n->buffer->foreign;
 }
 
-/* The struct for a tensor's own memory, which it owns from now on. */
+/* The struct for a tensor's own memory; the struct then owns that memory. */
 static dl_managed *over(flame_context *c, flame_tensor *x) {
   const fl_node *n = x->node;
   export *e = new_export(c, n, 0);

@@ -38,7 +38,7 @@ flame_status fl_reader_fail(fl_reader *f, const char *fmt, ...) {
   return FL_FAIL(f->c, FLAME_IO, f->op, "%.150s: %s", f->path, text);
 }
 
-/* Up to n bytes of the file as it lies on the disk; fewer only at its end. */
+/* Reads up to n bytes of the file as they are on the disk; fewer only at its end. */
 static flame_status read_raw(fl_reader *f, void *p, size_t n, size_t *got) {
   *got = 0;
   if (f->member && (int64_t)n > f->packed_left) n = (size_t)f->packed_left;
@@ -76,7 +76,7 @@ static void z_free(void *arg, void *p) {
   fl_free(arg, block, *block);
 }
 
-/* bits: what inflateInit2 takes: a gzip file or bare deflate data. */
+/* bits: as for inflateInit2; they select a gzip file or bare deflate data. */
 static flame_status unzip_start(fl_reader *f, int bits) {
   struct fl_unzip *u = fl_zalloc(&f->c->mem, sizeof *u);
   if (!u) return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack gzip");
@@ -145,7 +145,7 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
   return FLAME_OK;
 }
 
-/* One more byte than expected is room to detect that there are more. */
+/* The room for one byte more than expected shows if there are more. */
 flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out,
                                size_t bytes) {
   enum { PART = 1 << 30 };
@@ -372,7 +372,7 @@ static int may_write(fl_writer *o, const char *path) {
   return 0;
 }
 
-/* The file by way of its open folder, even if that is moved meanwhile. */
+/* A path that leads to the file through its open folder, even if the folder is moved meanwhile. */
 static const char *name_inside(const fl_writer *o, const char *path, char out[300]) {
   const char *slash = strrchr(path, '/');
   snprintf(out, 300, "/proc/self/fd/%d/%s", o->parent, slash ? slash + 1 : path);

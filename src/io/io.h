@@ -102,8 +102,8 @@ int fl_file_make_folder(flame_context *c, const char *path);
 
 /* ---- folders (file.c) ------------------------------------------------------------------------ */
 void *fl_folder_open(flame_context *c, const char *path);      /* NULL with errno */
-/* The next name, valid till the next call, in no order; *kind: 'f' file, 'd' folder, 'l' link,
-** 'o' other. NULL: the end, or with errno set a failure. */
+/* The next name, valid until the next call, in no particular order; *kind: 'f' file, 'd' folder,
+** 'l' link, 'o' other. NULL: the end, or with errno set a failure. */
 const char *fl_folder_next(void *folder, char *kind);
 void fl_folder_close(void *folder);                     /* NULL is fine */
 

@@ -38,7 +38,7 @@ static int folder_of(const flame_context *c) {
   return open(c->limits.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Part by part, without following links: for kernels without openat2. */
+/* Opens the path part by part, without following links: for kernels without openat2. */
 static int walk(int folder, const char *path, int flags, unsigned mode) {
   char part[256];
   int at = dup(folder);

@@ -19,7 +19,8 @@ static void put32(unsigned char *p, uint32_t v) {
   for (int i = 0; i < 4; i++) p[i] = (unsigned char)(v >> (24 - 8 * i));
 }
 
-/* Length, type, data and checksum of type and data. Returns what follows. */
+/* Writes a chunk: length, type, data, and the checksum of type and data. Returns the address after
+** it. */
 static unsigned char *chunk(unsigned char *p, const char *type, const void *data, size_t n) {
   put32(p, (uint32_t)n);
   memcpy(p + 4, type, 4);
@@ -60,7 +61,7 @@ static uint32_t adler(const unsigned char *p, size_t n) {
   return b << 16 | a;
 }
 
-/* zlib's form of n raw bytes: header, stored blocks, checksum. Returns its length. */
+/* Writes n raw bytes in zlib's format: header, stored blocks, checksum. Returns the length. */
 static size_t stored(const unsigned char *raw, size_t n, unsigned char *to) {
   unsigned char *p = to;
   *p++ = 0x78, *p++ = 0x01;
@@ -78,8 +79,8 @@ static size_t stored(const unsigned char *raw, size_t n, unsigned char *to) {
 
 enum { AROUND = 8 + 12 + 13 + 12 + 12 };     /* bytes of a file in addition to the packed pixels */
 
-/* The file of the rows in 'raw' (n bytes) at 'to', which has room for stored
-** ones. Returns its length. */
+/* Writes the file of the rows in 'raw' (n bytes) to 'to', which has room for unpacked ones. Returns
+** its length. */
 static size_t assemble(const image *v, const unsigned char *raw, size_t n, uint32_t *work,
                        unsigned char *to) {
   static const unsigned char signature[8] = { 0x89, 'P', 'N', 'G', 13, 10, 26, 10 };
@@ -103,7 +104,7 @@ static size_t assemble(const image *v, const unsigned char *raw, size_t n, uint3
   return (size_t)(chunk(p, "IEND", "", 0) - to);
 }
 
-/* An image of planes into 'to'; 'name' is for messages. */
+/* Writes an image, given as planes, to 'to'; 'name' is for messages. */
 static flame_status pack(flame_context *c, const char *name, const image *v, size_t raw_bytes,
                          fl_png *to) {
   fl_mem *m = &c->mem;

@@ -3,8 +3,8 @@
 ** Channels come as planes, as png.c writes them: grey (h, w), grey with alpha (2, h, w), colour
 ** (3, h, w), colour with alpha (4, h, w); a palette is colour, and a transparent colour makes an
 ** alpha channel. Samples of 16 bits are i32, all others u8: fewer than 8 bits are stretched to 0 …
-** 255. Gamma, colour profiles, text and other ancillary chunks are skipped, though their check sums
-** hold.
+** 255. Gamma, colour profiles, text and other ancillary chunks are skipped, but their checksums
+** must be right.
 */
 #include "io/io.h"
 #include <string.h>
@@ -68,7 +68,7 @@ static int64_t raw_bytes(const image *v) {
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 static flame_status read_head(image *v, const unsigned char *b) {
-  /* depths: a bit for each that is allowed */
+  /* depths: a bit for each depth that is allowed */
   static const struct { int type, samples, depths; } kinds[] = {
     { GREY, 1, 1 | 2 | 4 | 8 | 16 }, { COLOUR, 3, 8 | 16 }, { PALETTE, 1, 1 | 2 | 4 | 8 },
     { GREY_ALPHA, 2, 8 | 16 }, { COLOUR_ALPHA, 4, 8 | 16 }
@@ -124,7 +124,8 @@ static flame_status read_clear(image *v, const unsigned char *b, int64_t n) {
 
 static int is(const unsigned char *type, const char *name) { return memcmp(type, name, 4) == 0; }
 
-/* Appends the chunk's data to that of earlier ones; all but image data is used here and dropped. */
+/* Appends the chunk's data to that of earlier ones; the data of all other chunks is used here and
+** dropped. */
 static flame_status read_data(image *v, const unsigned char *head, int64_t n) {
   fl_reader *f = v->in;
   unsigned char crc[4];

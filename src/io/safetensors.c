@@ -158,7 +158,8 @@ static int by_name(const void *p, const void *q) {
 static int by_key(const void *p, const void *q) {
   return compare_spans(((const fl_pair *)p)->key, ((const fl_pair *)q)->key);
 }
-/* Sorts empty tensors first, so that they do not overlap others. */
+/* Orders tensors by their place; of equal places empty tensors come first, so that they do not
+** overlap others. */
 static int by_place(const void *p, const void *q) {
   const fl_saved *a = p, *b = q;
   if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
@@ -262,7 +263,7 @@ static flame_status fill(void *arg, void *p, size_t bytes) {
   return fl_reader_read(s->in, p, bytes);
 }
 
-/* A tensor of a bundle is not copied before it is written to. */
+/* A tensor of a bundle, which is not copied until it is written to. */
 static fl_node *mapped_node(flame_context *c, const fl_saved *t, const char *at) {
   fl_buffer *b = fl_buffer_foreign(c, (void *)(uintptr_t)at, t->bytes, NULL, NULL);
   return b ? fl_node_stored(c, t->dtype, b, fl_layout_of(&c->layouts, t->rank, t->size, NULL), 0)

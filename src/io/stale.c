@@ -43,8 +43,8 @@ static void remove_stale(int folder, const char *name) {
   close(fd);
 }
 
-/* A folder of n entries is read once in n / ENTRIES_A_SAVE saves, so that many files of one folder
-** take time in proportion to their number. */
+/* A folder of n entries is read only once per n / ENTRIES_A_SAVE saves, so that many files of one
+** folder take time in proportion to their number. */
 void fl_temp_sweep(flame_context *c, const char *folder) {
   struct stat s;
   if (stat(folder, &s) != 0) return;

@@ -74,7 +74,8 @@ static flame_status find_directory(fl_zip *z, place *d) {
   return e;
 }
 
-/* 64-bit sizes of a member, from its extra fields, in the order of those that are 2^32 - 1. */
+/* Reads the 64-bit sizes of a member from its extra fields; they are there, in order, for those
+** sizes that are 2^32 - 1. */
 static int widen(fl_member *m, const unsigned char *p, size_t n) {
   while (n >= 4) {
     const size_t size = (size_t)le(p + 2, 2);
@@ -160,8 +161,8 @@ static int by_place(const void *p, const void *q) {
   return (a > b) - (a < b);
 }
 
-/* Each member has its own bytes: a local header with the name, and the data.
-** Leaves them by place. */
+/* Checks that each member has its own bytes: a local header with the name, and the data. Leaves the
+** members sorted by place. */
 static flame_status check_places(fl_zip *z) {
   if (z->members.n > 1) qsort(z->members.at, (size_t)z->members.n, sizeof *z->members.at, by_place);
   for (int64_t i = 1; i < z->members.n; i++) {
@@ -243,8 +244,7 @@ fl_node *fl_npz_read(fl_zip *z, const fl_member *m, int device) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Writes the fields that a local header and a directory entry share; members are stored, not
-** deflated. */
+/* Writes an integer of n bytes, little-endian. */
 static void put(unsigned char **p, uint64_t v, int n) {
   while (n-- > 0) {
     *(*p)++ = (unsigned char)v;

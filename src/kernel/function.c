@@ -118,7 +118,7 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
   return NULL;
 }
 
-/* ---- what a text uses: asked of its tokens, so that comments and literals do not count -- */
+/* ---- what a text uses, found in its tokens, so that comments and literals do not count -- */
 
 typedef struct asked { fl_ktoks t; } asked;
 
@@ -150,7 +150,7 @@ static int bounds_first(const asked *a) {
   return 0;
 }
 
-/* Is the template whose '<' is token k one of a kernel? A '{' before its '>' belongs to a default
+/* Is token k the '<' of a template of a kernel? A '{' before its '>' belongs to a default
 ** argument. */
 static int of_kernel(const asked *a, int64_t k) {
   int angle = 0, round = 0;
@@ -164,8 +164,8 @@ static int of_kernel(const asked *a, int64_t k) {
   return 0;
 }
 
-/* Is there a template of a kernel? It can have no C linkage, so the other kernels are given it one
-** by one. */
+/* Is there a template of a kernel? It can not have C linkage, so the other kernels get C linkage
+** one by one. */
 static int template_kernel(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "template", i + 1, 0)) >= 0;)
     if (of_kernel(a, i + 1)) return 1;
@@ -261,8 +261,8 @@ static int is_linked(const asked *a, int64_t i) {
   return 0;
 }
 
-/* Is token i "__device__", perhaps after "__host__", after the captures of a lambda? NVRTC accepts
-** none there. *first: the first of these words. */
+/* Is token i a "__device__" that follows the captures of a lambda, perhaps after "__host__"? NVRTC
+** does not accept it there. *first: the first of these words. */
 static int is_of_lambda(const asked *a, int64_t i, int64_t *first) {
   if (!fl_ktok_is(&a->t.at[i], "__device__")) return 0;
   *first = i && fl_ktok_is(&a->t.at[i - 1], "__host__") ? i - 1 : i;
@@ -270,8 +270,7 @@ static int is_of_lambda(const asked *a, int64_t i, int64_t *first) {
          !fl_is_punct(&a->t.at[*first - 2], ']');
 }
 
-/* Writes the source with lambdas without "__device__"; each: with C linkage added to each
-** kernel. */
+/* Writes the source; "__device__" of lambdas is left out. each: adds C linkage to each kernel. */
 static void put_source(fl_text *t, const char *text, const asked *a, int each) {
   const char *s = text;
   for (int64_t i = 0, first; i < a->t.n; i++) {
@@ -312,8 +311,8 @@ static void put_prelude(fl_text *t, const fl_kfunc *f) {
 }
 
 /* Writes the kernel as it is printed from its tree. Where a profiler of NVIDIA's looks on, each
-** statement has the line of the script that it comes from; otherwise a text, and what is compiled
-** of it, stays the same where lines move. */
+** statement has the line of the script that it comes from; otherwise the text, and what is compiled
+** from it, stays the same when lines of the script move. */
 static void put_tree(const fl_kunit *u, fl_text *t, const fl_kfunc *f, const uint8_t *slot,
                      int batch) {
   const int mapped = u && u->first_line > 0 && fl_nvtx_on();
@@ -323,7 +322,7 @@ static void put_tree(const fl_kunit *u, fl_text *t, const fl_kfunc *f, const uin
                                       .line = mapped ? u->first_line : 0 });
 }
 
-/* Writes the source in the form that names no file (includes.h). */
+/* Writes the source with its includes rewritten (includes.h). */
 static void put_given(const fl_kunit *u, fl_text *t) {
   fl_text own;
   fl_karena arena;

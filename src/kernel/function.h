@@ -16,9 +16,9 @@
 #include "tensor/context.h"
 
 /* How a call's p[] describes a launch: grid, block, dynamic shared bytes, number of arguments,
-** FL_LANE_* checks, then two integers for each parameter of the kernel. BATCH: 0, or the launch is
-** made so many times, for one part each of its results and of the arrays that are given for each;
-** what is said of a grid, and what is known of the kernel, is of one such launch. */
+** FL_LANE_* checks, then two integers for each parameter of the kernel. BATCH: 0, or the number of
+** launches, each for one part of the results and of the arrays that are given per launch. The grid,
+** and what is known of the kernel, are those of one such launch. */
 enum { FL_KP_GRID = 0, FL_KP_BLOCK = 3, FL_KP_SHARED = 6, FL_KP_COUNT_ARGS = 7, FL_KP_CHECKS = 8,
        FL_KP_ARGS = 9, FL_KP_BATCH = FL_CALL_PARAMS - 1,
        FL_KP_MAX_ARGS = (FL_CALL_PARAMS - FL_KP_ARGS) / 2 };
@@ -105,7 +105,7 @@ typedef enum {
   FL_KARG_IN_EACH            /* like IN, with a part for each launch of the batch */
 } fl_karg_kind;
 /* First integer: kind + 8 * a for IN, COPY, VALUE; kind + 8 * bytes for OUT, RAW. Second integer:
-** b. Of a batch, OUT, COPY and RAW have all its bytes. */
+** b. For a batch these are the bytes of all its launches in OUT, COPY and RAW. */
 static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64_t *b) {
   const int64_t w = c->p[FL_KP_ARGS + 2 * i];
   *a = w >> 3;
@@ -113,8 +113,8 @@ static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64
   return (fl_karg_kind)(w & 7);
 }
 /* FL_LANE_*: the checks that the context's kernels run with. In a context with limits or
-** permissions, also ones set later, a GPU runs the text printed from the tree, whatever checks are
-** set. */
+** permissions, even if these were set later, a GPU always runs the text printed from the tree,
+** whatever checks are set. */
 static inline unsigned fl_kfunction_checks(const flame_context *c) {
   return c->kernel_checks | (c->limits.any || c->limits.deny ? FL_LANE_BOUNDS : 0u);
 }

@@ -15,7 +15,7 @@ const char *fl_arg_found(lua_State *L, int i) {
   return box_at(L, i) != NULL ? "a tensor" : luaL_typename(L, i);
 }
 
-/* The same where a number is needed: for a tensor also how to get one. */
+/* The same where a number is needed: for a tensor it adds how to get its number. */
 const char *fl_arg_no_number(lua_State *L, int i) {
   return box_at(L, i) != NULL ? "a tensor" FL_DO ": write x:item()" : fl_arg_found(L, i);
 }
@@ -111,7 +111,8 @@ int fl_arg_dtype(lua_State *L, int i, const char *op) {
   return d;
 }
 
-/* A missing device is reported where it is named, not where a value is read. */
+/* Raises if the device is missing, so that this is reported where the device is named, not later
+** where a value is read. */
 static void need_cuda(lua_State *L, fl_lua *b, int ordinal) {
   char reason[200] = "";
   const int n = fl_cuda_count(reason, sizeof reason);

@@ -41,7 +41,7 @@ typedef struct fl_box {
 /* The payload of a tensor's userdata. */
 typedef struct fl_box_ref { uint64_t magic; fl_box *box; /* NULL: finalised */ } fl_box_ref;
 
-/* A script line. Ids count from 1; 0 is "unknown". */
+/* A line of a script. Its ids count from 1; 0 is "unknown". */
 typedef struct fl_site {
   char src[LUA_IDSIZE];
   const char *source;         /* key of the quick cache: address, length and first bytes */
@@ -84,7 +84,8 @@ typedef struct fl_lua {
                               ** never are */
   int pinned;                 /* > 0: library code has set the site once for several ops */
   int depth;                  /* the level at which the last site was found */
-  const char *naming;   /* the name in messages of the next op on positions, or NULL: core.naming */
+  const char *naming;   /* the name by which messages call the next op on positions (core.naming);
+                        ** NULL: its own */
   uint32_t pin;
   struct { fl_site *at; int64_t n, cap; } sites;
   uint32_t *bins;             /* site ids by text, open addressing */
@@ -106,7 +107,8 @@ typedef struct fl_lua {
   const fl_upcalls *engine_up; /* the engine's own table; ours adds functions that call scripts */
   fl_upcalls up;
   fl_error last;              /* for flame.last_error */
-  uint8_t has_error;  /* registry[fl_key_error] is a callback's error, which will be raised again */
+  uint8_t has_error;  /* registry[fl_key_error] holds a callback's error, which will be raised
+                      ** again */
   uint64_t loading;           /* chapters that are being loaded (library.c), one bit each */
   uint8_t core_loaded, after_backward;      /* after_backward: a function is set to run after each
                                             ** backward (grad.c) */
@@ -169,8 +171,8 @@ static inline int fl_plain(lua_State *L, int tensors, int integers) {
   return 1;
 }
 
-/* Pushes a string of bytes that the caller must free: 1. 0: Lua has no memory; its error is pushed
-** and must be raised after they are freed. (args.c) */
+/* Pushes n bytes as a string; the caller frees its bytes. 1: done. 0: Lua has no memory: its error
+** is pushed, and is to be raised after the bytes are freed. (args.c) */
 int fl_lua_push_copy(lua_State *L, const char *p, size_t n);
 
 /* ---- sites and errors (site.c) -------------------------------------------------------- */
@@ -180,14 +182,14 @@ char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
 /* Raises the error that the context keeps, as docs/contract.md 7 says. */
 int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 
-/* The context of a call; raises once the state is closing. */
+/* The context of a call; raises if the state is being closed. */
 static inline flame_context *context_of(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) fl_lua_raise(L, b);
   return b->c;
 }
 
-/* Fields of the table on top. */
+/* Set fields of the table on top. */
 static inline void set_int(lua_State *L, const char *name, int64_t v) {
   lua_pushinteger(L, v);
   lua_setfield(L, -2, name);
@@ -200,7 +202,8 @@ static inline void set_text(lua_State *L, const char *name, const char *text) {
   lua_pushstring(L, text);
   lua_setfield(L, -2, name);
 }
-/* The name for messages of an op on positions: op, or the name that core.naming set. */
+/* The name by which messages call an op on positions: 'op', or the name that core.naming has
+** set. */
 const char *fl_lua_named(fl_lua *b, const char *op);
 /* A public function that is written in Lua, see declare.h. Upvalues: state, metatable, the
 ** declaration (parsed at the first call), the name, a function for each form. */
@@ -273,7 +276,7 @@ static inline int64_t fl_lua_enter(lua_State *L, fl_lua *b) {
   return mark;
 }
 
-/* For a box without a value: NULL with the error kept; otherwise its node. */
+/* The node of a box; if the box has no value, NULL with the error in the context. */
 fl_node *fl_box_dead(fl_lua *b, const fl_box *x);
 static inline fl_node *node_of(fl_lua *b, const fl_box *x) {
   return x->t != NULL && x->t->node != NULL ? x->t->node : fl_box_dead(b, x);
@@ -341,8 +344,8 @@ void fl_check_options(lua_State *L, int i, const char *op, const char *names);
 int fl_option(lua_State *L, int i, const char *name);
 int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise);
 int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
-/* Sizes at first … last: numbers, or one table of them. least: smallest size
-** allowed (-1 for reshape). */
+/* Reads the sizes at first … last: numbers, or one table of them. least: smallest size allowed (-1
+** for reshape). */
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
 /* dtype, device and requires_grad at 'first' and after it, nil if not given. */
 void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o);
@@ -355,13 +358,14 @@ void fl_push_sizes(lua_State *L, int n, const int64_t from[FL_MAX_AXES]);
 void fl_push_sizes_with(lua_State *L, int meta, int n, const int64_t from[FL_MAX_AXES]);
 int fl_is_sizes(lua_State *L, int i);
 void fl_sizes_metatable(lua_State *L, fl_lua *b);
-/* Scalar v (a Lua number) in dtype's class; 0 with a message in why[] when it can not be. */
+/* Converts the Lua number at i to a scalar of dtype's class; 0 with a message in why[] if that is
+** impossible. */
 int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]);
 int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v);
-/* Offers the keys of the table at t that are strings. */
+/* Offers the string keys of the table at t as candidates. */
 void fl_offer_keys(lua_State *L, int t, fl_word_guess *g);
-/* List of tensors in the table at i: boxes into an array of 'max'; returns the count. They stay on
-** the stack, since a finaliser may remove them from the table. */
+/* Reads the list of tensors in the table at i: puts their boxes into an array of at most 'max', and
+** returns how many. They stay on the stack, since a finaliser may remove them from the table. */
 int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out);
 
 /* ---- what the other files register ----------------------------------------------------------- */
@@ -414,6 +418,6 @@ enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_R
        FL_PROP_GRAD, FL_PROP_IS_LEAF, FL_PROP_IS_CPU, FL_PROP_IS_CUDA,
        FL_PROP_TURNED, FL_PROP_LAST_TURNED };
 enum { FL_UPVALUE_SIZES = 4 };         /* of the metamethods of tensors: the metatable of sizes */
-/* views: all axes in reverse order; the last two exchanged */
+/* Push views: with all axes in reverse order, or with the last two exchanged */
 int fl_property_turned(lua_State *L, int all);
 #endif

@@ -1,12 +1,12 @@
 /*
 ** The libraries of a state with limits. Scripts see a table of globals in which nothing runs long,
 ** or takes memory, without the hook noticing: C functions that may run long poll themselves
-** (table.c, string.c), others are called through a function that polls first. Missing are: debug,
-** package, string.dump, functions that end the process or start another, finalisers, binary chunks,
-** the collector's controls.
+** (table.c, string.c), others are called through a function that polls first. Left out are debug,
+** package, string.dump, functions that end the process or start another one, finalisers, binary
+** chunks, and control of the collector.
 **
-** Files of the library see other globals (fl_key_library): these, and Lua's own io, os, debug,
-** package and require behind the permissions of the context.
+** Files of the library see other globals (fl_key_library): the same ones, and Lua's own io, os,
+** debug, package and require, as far as the context's permissions allow.
 */
 #include "lua/bounded.h"
 #include "lua/hook.h"
@@ -19,8 +19,8 @@ enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STE
 
 /* ---- functions that poll first --------------------------------------------------------------- */
 
-/* Charges for the strings among n arguments, to whose length a function's time is proportional. One
-** string may be passed thousands of times, which no memory limit prevents. */
+/* Charges for the strings among n arguments, since a function's time is proportional to their
+** length. One string may be passed thousands of times, which a memory limit does not prevent. */
 static void charge_arguments(lua_State *L, fl_lua *b, int n) {
   size_t bytes = 0;
   for (int i = n; i > 0; i--)
@@ -83,8 +83,8 @@ void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list) {
 
 /* ---- protected calls ------------------------------------------------------------------------- */
 
-/* Ends a protected call. If the work must end, the error is not one of the called function and is
-** raised again. 'base': stack index before the results. */
+/* Ends a protected call. If the work must end, the error does not come from the called function and
+** is raised again. 'base': stack index before the results. */
 static int ended(lua_State *L, int status, lua_KContext base) {
   fl_lua *b = self_of(L);
   b->ending = 0;
@@ -116,11 +116,12 @@ static int handled(lua_State *L) {
   return 1;
 }
 
-/* (f, handler, …): then the stack is handler, true, f, … */
+/* (f, handler, …); reordered on the stack to handler, true, f, … */
 static int b_xpcall(lua_State *L) {
   luaL_checktype(L, 2, LUA_TFUNCTION);
   const int n = lua_gettop(L) - 2;
-  self_of(L)->ending = 0;                       /* of an error that nothing of ours took */
+  self_of(L)->ending = 0;                       /* left by an error that no function of ours has
+                                                ** handled */
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushvalue(L, 2);
   lua_pushcclosure(L, handled, 2);
@@ -293,7 +294,7 @@ static int is_module(const char *name) {
   return strcmp(name, "flame") == 0;
 }
 
-/* Loads flame and its parts through the library's require, which keeps them. */
+/* Loads flame and its parts through the library's require, which keeps what it has loaded. */
 static int b_require(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   if (!is_module(name))
@@ -315,13 +316,13 @@ static int b_clock(lua_State *L) {
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
-/* The field 'name' of the library's globals, a table, pushed. */
+/* Pushes the field 'name', a table, of the library's globals. */
 static void push_own(lua_State *L, int own, const char *name) {
   if (lua_getfield(L, own, name) != LUA_TTABLE) luaL_error(L, "Lua's library lacks %s", name);
 }
 
-/* Makes a new table for the library 'name' of the globals at 'to' with the functions 'kept' from
-** Lua's own: Lua's table is pushed, then the new one. */
+/* Begins the library 'name' of the globals at 'to': makes a new table with the functions 'kept' of
+** Lua's own library. Pushes Lua's table, then the new one. */
 static void begin(lua_State *L, fl_lua *b, int own, const char *name, const char *kept) {
   push_own(L, own, name);
   lua_newtable(L);
@@ -387,7 +388,7 @@ static void fill_os(lua_State *L, fl_lua *b, int own, int to) {
   end(L, to, "os");
 }
 
-/* min or max of more than two values; comparing texts takes time, so it is charged. */
+/* min or max of more than two values. Comparing strings takes time, so it is charged. */
 static int extreme(lua_State *L, int n, int largest) {
   int best = 1;
   luaL_argcheck(L, n >= 1, 1, "value expected");
@@ -429,7 +430,8 @@ static void fill_math(lua_State *L, fl_lua *b, int own, int to) {
   end(L, to, "math");
 }
 
-/* The library's files use what scripts see too: none of them circumvents a limit. */
+/* Gives the library's files the functions that scripts see too, so that they can not circumvent a
+** limit. */
 static void share(lua_State *L, int own, int to) {
   static const char *const names[] = { "pcall", "xpcall", "setmetatable", "print", "warn", "string",
     "table", "coroutine", "utf8", NULL };

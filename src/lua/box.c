@@ -59,7 +59,8 @@ fl_box *fl_box_new_in(lua_State *L, fl_lua *b) {
 
 void fl_box_finalise(lua_State *L, fl_lua *b, int i) {
   fl_box *x = box_at(L, i);
-  if (x == NULL) return;                         /* called by a script through debug.getmetatable */
+  if (x == NULL) return;                         /* a script may call this through
+                                                 ** debug.getmetatable */
   ((fl_box_ref *)lua_touserdata(L, i))->box = NULL;
   fl_box_close(b, x, 0);
   if (x->prev != NULL) x->prev->next = x->next;

@@ -1,7 +1,7 @@
 /*
-** internal.call(kind, what, inputs, params, sizes, dtype): records a call (tensor/call.h) for
-** the composites written in Lua, which have checked what a user can get wrong. The result is
-** untracked. Without inputs the device is the default one.
+** internal.call(kind, what, inputs, params, sizes, dtype): records a call (tensor/call.h) for the
+** composites written in Lua, which have checked the user's arguments. The result is untracked.
+** Without inputs the device is the default one.
 **
 ** internal.along(kind, what, x, d, dtype, y, ...): records a call on x, and on y if it is not nil,
 ** along axis d of x, which is checked here. The call's parameters: the numbers of elements before,

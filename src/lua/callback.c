@@ -14,7 +14,7 @@ static size_t size_with(int nkept) {
 
 int64_t fl_callback_anchor(lua_State *L, fl_lua *b) {
   if (b->c != NULL) fl_anchor(b->c);
-  lua_pushboolean(L, 0);                    /* from now on collections are noticed */
+  lua_pushboolean(L, 0);                    /* from now on cycles.c notices collections */
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_watch);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
   lua_insert(L, -2);
@@ -23,7 +23,7 @@ int64_t fl_callback_anchor(lua_State *L, fl_lua *b) {
   return b->callback_ids;
 }
 
-/* An id that is not in the table is not set, since that could need memory. */
+/* The table is changed only if it has the id, since adding a key could need memory. */
 void fl_callback_forget(fl_lua *b, int64_t id) {
   lua_State *L = fl_lua_thread(b);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
@@ -58,8 +58,8 @@ void fl_callback_drop(void *callback) {
 }
 
 /* The collector removed the function from its table, and a finaliser of the same collection still
-** uses the graph: the function must live as long as that graph's boxes. Functions are the keys
-** here, with sets of ids. */
+** uses the graph: the function must live as long as the boxes of that graph. This table has
+** functions as keys, with sets of ids. */
 static void push_found_dead(lua_State *L, const fl_callback *f) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_functions) == LUA_TTABLE) {
     for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {

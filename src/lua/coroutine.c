@@ -95,7 +95,7 @@ static int64_t count(lua_State *L) {
   return n;
 }
 
-/* Accounts for one more coroutine: charges its steps, and raises if it is one too many. */
+/* Accounts for one more coroutine: charges its steps, and raises if there are too many. */
 static void account(lua_State *L, fl_lua *b) {
   if (b->c == NULL) return;
   atomic_llong *used = &b->c->limits.used[FLAME_COROUTINES];
@@ -132,8 +132,8 @@ static lua_State *push_new(lua_State *L, fl_lua *b) {
 }
 
 /* The body of a coroutine in a state with limits: (function, …). An error raised by the hook leaves
-** a coroutine in which no hook runs any more, and its to-be-closed variables would be closed that
-** way; so it is closed in here. */
+** a coroutine in which no hook runs any more, and its to-be-closed variables would be closed
+** without a hook; so the coroutine is closed in here. */
 static int body_ended(lua_State *L, int status, lua_KContext context) {
   (void)context;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);

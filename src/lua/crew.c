@@ -1,8 +1,7 @@
 /*
 ** Worker threads of a loader (lua/flame/data/loader.lua): each has a Lua state and a context
-** . Requests and answers cross as messages, lists of strings that are copied; what they
-** mean is data/items.lua's business. Requests are taken in order; an answer is asked for by its
-** ticket.
+** . Requests and answers cross as messages, lists of strings that are copied; their meaning is
+** defined by data/items.lua. Requests are taken in order; an answer is requested by its ticket.
 **
 ** A crew is in its context's memory and in a list of the binding, not in its userdata: Lua frees a
 ** userdata without calling its finaliser if it has no memory for the call, and threads would still
@@ -30,7 +29,8 @@ typedef struct message {
   struct message *next;
   int64_t ticket;
   size_t bytes;                     /* of the whole block */
-  int n, failed;             /* failed: the single string is the reason; without one it is memory */
+  int n, failed;             /* failed: the only string is the reason; if there is none, memory was
+                             ** out */
   size_t size[];
 } message;
 
@@ -45,7 +45,7 @@ struct fl_crew {
   fl_lua *b;
   fl_crew *next, **link;            /* of fl_lua.crews */
   fl_mem mem;
-  const void *code;                 /* the host's compiled library, see embedded.h */
+  const void *code;                 /* the library as compiled code of the host, see embedded.h */
   size_t bytes;
   pid_t pid;
   int threads, started;
@@ -151,7 +151,7 @@ static int answer(lua_State *L) {
   return 0;
 }
 
-/* Makes an answer of the error on top. */
+/* Makes an answer from the error on top. */
 static message *failure(lua_State *L, worker *w) {
   size_t n = 0;
   const char *text = L && lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
@@ -346,8 +346,8 @@ static message *take_made(fl_crew *q, int64_t ticket) {
   return NULL;
 }
 
-/* (crew, ticket) -> the answer; true: it has not arrived after some milliseconds, so that hooks of
-** the script run between two calls. nil and a text: the worker failed. */
+/* (crew, ticket) -> the answer; or true: it has not arrived within some milliseconds (hooks of the
+** script run between two calls). nil and a text: the worker failed. */
 static int crew_take(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_crew *q = crew_at(L);

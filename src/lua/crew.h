@@ -5,8 +5,8 @@
 #define FL_LUA_CREW_H
 #include "lua/binding.h"
 
-/* In the registry of a worker's state, before luaopen_flame: its context is one of a single thread,
-** on the CPU. */
+/* Set in the registry of a worker's state before luaopen_flame: tells it to open a context with one
+** thread, on the CPU. */
 extern const char fl_key_worker;
 /* Ends all remaining crews, with their threads. */
 void fl_crews_end(fl_lua *b);

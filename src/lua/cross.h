@@ -4,6 +4,6 @@
 #include "lua/binding.h"
 
 /* Pushes copies of the n values from 'first' on in 'from' onto 'to', which raises if one can not be
-** copied. 'from' raises nothing, and may be left with values on its stack. */
+** copied. Nothing is raised in 'from', where values may be left on the stack. */
 void fl_cross(lua_State *from, int first, int n, lua_State *to);
 #endif

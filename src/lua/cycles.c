@@ -4,10 +4,10 @@
 ** reaches through entries it does not see, so callbacks are anchored in the registry.
 **
 ** For one collection they can be loosened: a survey writes down, as Lua's own references, what each
-** tensor reaches, and the table of callbacks becomes weak. The collector then judges exactly, what
-** hangs on a callback included: files, values of weak tables. That holds while the graph does not
-** grow: what would make a new path in it calls fl_anchor first, which undoes the loosening. What
-** dies only makes the survey say too much, which is safe.
+** tensor reaches, and the table of callbacks becomes weak. The collector then decides exactly what
+** is dead, including what only callbacks refer to: files, values of weak tables. This is right as
+** long as the graph does not grow: code that would make a new path in it calls fl_anchor first,
+** which undoes the loosening. If something dies, the survey keeps too much alive, which is safe.
 **
 ** A survey has four steps.
 **   1. Look through what callbacks reach in Lua for boxes. Lua has no way from a box to its
@@ -19,11 +19,11 @@
 **   4. Weak keys (reach): what each box found reaches. Strong (pinned): what roots reach, what the
 **      call that is under way borrows, and callbacks that no handle reaches.
 **
-** When: before a collection that the engine asks for, and after one that the script asked for by
-** collectgarbage(), which makes ready for its next. For that a userdata, the watch, is finalised in
-** each collection while there are callbacks; it is the library's oldest, so boxes that die with
-** it are mostly gone by then. A backward walk holds nodes on its own: while
-** one runs nothing is loosened.
+** A survey is made before a collection that the engine requests, and after one that the script
+** requested by collectgarbage(), in preparation for the script's next one. For that a userdata, the
+** watch, is finalised in each collection while there are callbacks; it is the library's oldest, so
+** boxes that die with it are mostly gone by then. A backward walk holds nodes on its own: while one
+** runs nothing is loosened.
 */
 #include "lua/binding.h"
 
@@ -37,7 +37,7 @@ typedef struct survey {
   lua_Integer queued, looked, found, pinned;
   int64_t nodes;
   struct { fl_node **at; int64_t n, cap; } todo;
-  int loose;                             /* out: there is something that could be freed */
+  int loose;                             /* result: there is something that could be freed */
 } survey;
 
 /* ---- 1: boxes that callbacks reach ----------------------------------------------------------- */
@@ -71,7 +71,8 @@ static void pass_over(lua_State *L) {
   lua_rawset(L, AT_SEEN);
 }
 
-/* Skips what is alive in any case: the globals, loaded modules, the library's own tables. */
+/* Marks as seen what is alive in any case: the globals, loaded modules, the library's own
+** tables. */
 static void pass_over_known(lua_State *L) {
   lua_pushvalue(L, LUA_REGISTRYINDEX);
   pass_over(L);
@@ -130,7 +131,7 @@ static void find_boxes(lua_State *L, survey *s) {
 }
 
 /* ---- 2: references that are accounted for ---------------------------------------------------- */
-/* Can the graph be reached from the tensor? */
+/* Does the tensor refer to other nodes of the graph? */
 static int leads_on(const flame_tensor *t) {
   return t != NULL && ((t->node != NULL && t->node->entry != NULL) || t->grad != NULL);
 }
@@ -169,8 +170,8 @@ static fl_callback *function_of(const fl_node *n) {
   return k != NULL && k->release == fl_callback_drop ? (fl_callback *)k->arg : NULL;
 }
 
-/* The number of nodes that a walk may continue to from n: a refused write becomes a copy of the
-** previous value. */
+/* The number of nodes to which a walk may continue from n. They include the previous value of a
+** write, since a refused write becomes a copy of it. */
 static int ways_from(const fl_node *n) {
   const fl_callback *f = function_of(n);
   return n->entry->leaf ? 0 : n->nin + 2 + (f != NULL ? f->nkept : 0);
@@ -188,7 +189,8 @@ static fl_node *way_from(const fl_node *n, int i) {
   return to != NULL && to->entry != NULL ? to : NULL;
 }
 
-/* Pops a set and joins it with the one below, which is a table of our own if 'joined' > 0. */
+/* Pops a set and joins it with the one below, which is a table that only the survey uses if
+** 'joined' > 0. */
 static void join(lua_State *L, lua_Integer *joined) {
   if (!lua_toboolean(L, -1) || lua_rawequal(L, -1, -2)) {
     lua_pop(L, 1);
@@ -224,7 +226,7 @@ static void push_todo(lua_State *L, survey *s, fl_node *n) {
   else *top = n;
 }
 
-/* Everything that n leads to is done, so n is too. */
+/* Everything that n leads to has been examined: stores what n reaches. */
 static void finish(lua_State *L, survey *s, const fl_node *n) {
   lua_Integer joined = 0;
   lua_pushboolean(L, 0);
@@ -262,7 +264,7 @@ static void push_reach(lua_State *L, survey *s, fl_node *n) {
   lua_rawgetp(L, AT_SETS, n);
 }
 
-/* A handle's value and its gradients. */
+/* Pushes what a handle's value and its gradients reach. */
 static void push_reach_of(lua_State *L, survey *s, const flame_tensor *t) {
   lua_Integer joined = 0;
   lua_pushboolean(L, 0);
@@ -311,8 +313,8 @@ static void pin_unseen(lua_State *L, survey *s) {
   }
 }
 
-/* Stores ids by function, for fl_callback_push; and stores all functions in their table again, from
-** which a collection may have removed some. */
+/* Stores the ids of each function, for fl_callback_push, and stores all functions in their table
+** again, since a collection may have removed some. */
 static void note_functions(lua_State *L, const survey *s) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
   const int callbacks = lua_gettop(L);
@@ -398,9 +400,9 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
   if (running) lua_gc(L, LUA_GCRESTART);
 }
 
-/* The engine's full collections are paid for by a traversal of the heap, not of the graph: a survey
-** that the script did not request waits until as many entries were recorded as the last one
-** examined. */
+/* The engine's decision to do a full collection counts the cost of traversing the heap, not the
+** graph. So a survey that the script did not request waits until as many entries were recorded as
+** the last survey examined. */
 int fl_cycles_due(const fl_lua *b) { return b->c->sequence - b->surveyed >= b->survey_cost; }
 
 /* Needs no memory, since the keys exist. If a finaliser made a graph survive whose functions the
@@ -431,7 +433,8 @@ void fl_cycles_anchor(void *binding) {
 }
 
 /* ---- the watch ------------------------------------------------------------------------------- */
-/* Was the running collection requested by the script, or by a host outside of functions? */
+/* Was the running collection requested by the script, or by a host while no function of the library
+** runs? */
 static int asked_for(lua_State *L, const fl_lua *b) {
   lua_Debug caller;
   if (!lua_getstack(L, 1, &caller)) return 1;
@@ -464,7 +467,8 @@ void fl_cycles_init(lua_State *L, fl_lua *b) {
     lua_pushboolean(L, 0);
     lua_rawsetp(L, LUA_REGISTRYINDEX, keys[i]);
   }
-  lua_newuserdatauv(L, 1, 1);   /* it holds the state: one that failed to open may be freed first */
+  lua_newuserdatauv(L, 1, 1);   /* its user value holds the binding's state, which is otherwise
+                                ** freed first if opening failed */
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
   lua_setiuservalue(L, -2, 1);
   lua_createtable(L, 0, 1);

@@ -54,7 +54,7 @@ static int misfit(lua_State *L) {
       fl_declare_forms(L, fl_declared_here(L), op));
 }
 
-/* casting: this call set the casts of autocast, and its own casts are over. */
+/* casting: this call has cast its arguments for autocast; that ends here. */
 static int results(lua_State *L, int status, lua_KContext casting) {
   if (casting) self_of(L)->inside = 0;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : misfit(L);
@@ -82,7 +82,8 @@ int fl_args(lua_State *L) {
   return form;
 }
 
-/* Pushes the name in the head, without parsing; or 'name' if it is no suffix. */
+/* Pushes the name in the head, followed by the suffix, without parsing; or 'suffix' itself if that
+** is a name. */
 static void push_name(lua_State *L, const char *text, const char *suffix) {
   const size_t head = strcspn(text, "(");
   size_t from = head, to = head;

@@ -33,8 +33,9 @@ void fl_declare_cast(lua_State *L, fl_lua *b, int cast) {
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
-/* What ends a block, in C, so that nothing stops it halfway. depth 0: it has not begun, or is over;
-** inside: the block began in an op whose own ops are not cast. */
+/* The state of a block. It is ended by a C function, which nothing can interrupt halfway. depth 0:
+** the block has not begun, or is over; inside: the block began in an op whose own ops are not
+** cast. */
 typedef struct block { int64_t depth; uint8_t before, inside; } block;
 static const char BLOCK[] = "flame.autocast";
 

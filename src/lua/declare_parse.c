@@ -99,7 +99,7 @@ static void read_atom(draft *s, fl_decl_atom *a) {
 }
 
 /* The Lua types that fit an atom without further checks. Tables are not among them, since a table
-** may be one of options. */
+** may hold options. */
 static uint16_t plain_of(fl_decl_atom_kind kind) {
   switch (kind) {
     case FL_ATOM_NUM: return 1 << LUA_TNUMBER;
@@ -113,7 +113,7 @@ static uint16_t plain_of(fl_decl_atom_kind kind) {
   }
 }
 
-/* Combines the atoms of p, for the quick way of reading. */
+/* Combines what the atoms of p accept, for the quick way of reading. */
 static void sum_up(draft *s, fl_decl_param *p) {
   int whole = 0;
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
@@ -306,8 +306,9 @@ static void move_rest(draft *s, const fl_decl_form *f, int rest) {
   }
 }
 
-/* Decides where 'id...' goes, and whether options may be the first argument: they may if that is
-** optional or an object, which differs from options, and not a table itself. */
+/* Decides where 'id...' goes, and whether options may be the first argument: they may if the first
+** parameter is optional, or is an object (which can be told from options), and is not itself a
+** table. */
 static void finish_params(draft *s, fl_decl_form *f, int rest) {
   if (f->rest == 1) move_rest(s, f, rest);
   f->nparams = (uint8_t)(s->nparams - f->param - (f->rest == 1));
@@ -417,7 +418,7 @@ static void read_head(draft *s, fl_decl_form *f) {
   if (made || method) add_self(s, f, made ? name : class);
 }
 
-/* Reads "@ class", which is for all forms. */
+/* Reads "@ class", which holds for all forms. */
 static void read_class(draft *s) {
   static const char *const names[] = { "half", "single", "neutral" };
   if (!take(s, "@")) return;

@@ -6,12 +6,12 @@
 */
 #include "lua/declare.h"
 
-/* The arguments of the call: n of them, and what the last one is; given: their number including
-** trailing nils. */
+/* The arguments of the call. n: their number; keyed, empty: what the last one is, if it is a table;
+** given: their number including trailing nils. */
 typedef struct call { int n, keyed, empty, given; } call;
 
 /* ---- values ---------------------------------------------------------------------------------- */
-/* A table with a metatable of __call or __name. */
+/* Is it a table whose metatable has __call or __name? */
 static int is_object(lua_State *L, int i) {
   const int object = luaL_getmetafield(L, i, "__call") != LUA_TNIL ||
     luaL_getmetafield(L, i, "__name") != LUA_TNIL;
@@ -23,7 +23,7 @@ int fl_declare_is_options(lua_State *L, int i) {
   return fl_is_options(L, i) && !is_object(L, i);
 }
 
-/* A table whose metatable says what its elements are, or how many. */
+/* Is it a table whose metatable gives its elements or their number? */
 static int is_proxy(lua_State *L, int i) {
   if (fl_is_sizes(L, i)) return 0;
   const int proxy = luaL_getmetafield(L, i, "__index") != LUA_TNIL ||
@@ -40,7 +40,8 @@ static int names_class(lua_State *L, fl_decl_span of) {
   return n == want || name[n - want - 1] == '.';
 }
 
-/* By the metatable's __name, or that of the tables to which __index of the metatables refers. */
+/* Compares the metatable's __name, and that of the tables to which __index of the metatables
+** refers. */
 int fl_declare_is_of_class(lua_State *L, fl_decl_span name, int i) {
   const int top = lua_gettop(L);
   int found = 0;
@@ -98,8 +99,8 @@ static int misfit(fl_decl_misfit *why, fl_decl_misfit_kind kind, const fl_decl_p
 
 enum { LONGEST = 900000 };            /* what Lua's stack holds, with room for the call */
 
-/* The length of the list at i, as its metatable gives it; -1: that is no length, or longer than a
-** list may be of which every element is asked for, and is left on the stack. */
+/* The length of the list at i, as its metatable gives it; -1: that is not a length, or the list is
+** too long to read every element through the metatable; the length is then left on the stack. */
 static int64_t length_of(lua_State *L, int i) {
   int whole = 0;
   lua_len(L, i);
@@ -109,8 +110,8 @@ static int64_t length_of(lua_State *L, int i) {
   return n;
 }
 
-/* Is it a list for the atom? That of a metatable is read through it; an object of a class is no
-** list. */
+/* Is it a list that the atom accepts? A list with a metatable is read through it; an object of a
+** class is not a list. */
 static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, int i,
     fl_decl_misfit *why) {
   if (!fl_declare_takes_list(a) || lua_type(L, i) != LUA_TTABLE) return 0;
@@ -130,8 +131,8 @@ static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, 
   return 1;
 }
 
-/* Does a given value fit the parameter? Of lists that do not fit, the one that comes furthest is
-** reported. */
+/* Does a given value fit the parameter? If several types of lists do not fit, the one that fits the
+** most elements is reported. */
 static int fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
     fl_decl_misfit *why) {
   const int t = lua_type(L, i), top = lua_gettop(L);
@@ -172,8 +173,8 @@ static int has_options(const fl_decl_form *f) {
   return f->nparams + (f->rest == 1) > no_key;
 }
 
-/* How many arguments are by position; the next one is the table of options. An empty table is one
-** argument too many if there are no options. */
+/* How many arguments are given by position; the next one, if any, is the table of options. An empty
+** table is one argument too many if there are no options. */
 static int by_position(const fl_declared *d, const fl_decl_form *f, const call *c) {
   const int place = c->n - 1, there = place < f->npos;
   if (c->empty && !has_options(f)) return c->n;
@@ -301,12 +302,12 @@ static void push_default(lua_State *L, const fl_decl_param *p, int holder, int b
   }
 }
 
-/* Raises: a list's metatable gave something else than when it was asked whether the list fits. */
+/* Raises: a list's metatable gives something else than it did when the list was checked. */
 static void changed(lua_State *L, const fl_decl_param *p, const char *op) {
   fl_lua_fail(L, op, "%.*s changed while it was read", p->name.n, p->name.at);
 }
 
-/* Is the value at i one that an atom takes, or (element) one in the list that an atom takes? */
+/* Does an atom take the value at i, or (element) take a list with this element? */
 static int is_taken(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
     int element) {
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
@@ -316,7 +317,7 @@ static int is_taken(lua_State *L, const fl_declared *d, const fl_decl_param *p, 
   return 0;
 }
 
-/* Replaces a list that its metatable gives by a plain one of its elements. */
+/* Replaces a list whose elements come from its metatable with a plain list of these elements. */
 static void settle_list(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
     const char *op) {
   if (!is_proxy(L, i) || is_taken(L, d, p, i, 0)) return;
@@ -331,8 +332,8 @@ static void settle_list(lua_State *L, const fl_declared *d, const fl_decl_param 
   lua_replace(L, i);
 }
 
-/* Converts whole numbers to integers, and false to nil where it means none; a tensor must be
-** usable, and a list plain. */
+/* Converts whole numbers to integers, and false to nil where it means none; checks that a tensor is
+** usable, and makes a list plain. */
 static void settle(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
     const char *op) {
   const fl_box *x = p->tensor ? box_at(L, i) : NULL;
@@ -369,8 +370,8 @@ static void place_rest(lua_State *L, const fl_declared *d, const fl_decl_param *
   for (int i = first; i <= lua_gettop(L); i++) settle(L, d, p, i, op);
 }
 
-/* Moves the values of the options at 1 to their parameters, from 2 on; those of "id..." are not
-** moved. */
+/* Moves the values of the options, which are at 1, to their parameters, which begin at 2; those of
+** "id..." are not moved. */
 static void place_options(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
   lua_pushnil(L);
   while (lua_next(L, 1)) {
@@ -411,7 +412,7 @@ static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, con
 }
 
 /* If the single value of "id..." is a list that it accepts, without a metatable or other keys, its
-** elements replace it. They are few, as sizes and axes are. */
+** elements replace it. Only short lists are accepted, such as sizes and axes. */
 static int spread_quickly(lua_State *L, const fl_decl_param *p, int list) {
   const int64_t n = (int64_t)lua_rawlen(L, list);
   int64_t keys = 0;
@@ -431,7 +432,7 @@ static int spread_quickly(lua_State *L, const fl_decl_param *p, int list) {
   return 1;
 }
 
-/* The values that "id..." takes, from argument 'first' on. */
+/* Handles the values of "id...", from argument 'first' on. */
 static int rest_quickly(lua_State *L, const fl_decl_param *p, int first, int n) {
   if (n == first && lua_type(L, n) == LUA_TTABLE) return spread_quickly(L, p, first);
   for (int i = first; i <= n; i++) if (!p->whole || !lua_isinteger(L, i)) return 0;

@@ -78,8 +78,8 @@ static int takes_number(const fl_declared *d, const fl_decl_param *p) {
   return 0;
 }
 
-/* Adds the remedy if there is one: the word that may be meant, the other division, the number that
-** a tensor holds. */
+/* Adds the remedy if there is one: the word that may be meant, floor division for a whole number,
+** or how to get the number that a tensor holds. */
 static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_decl_param *p,
     int at) {
   char hint[64];
@@ -134,7 +134,7 @@ static int is_key(const fl_decl_form *f, int j) {
   return j > 0 || f->options_first || (f->npos == 0 && !f->self);
 }
 
-/* Is a parameter with this name a key of one of the forms from f on, before p? */
+/* Was this name listed already: is it a key of a parameter before p, in the forms from f on? */
 static int is_told(const fl_declared *d, const fl_decl_form *f, const fl_decl_param *p) {
   for (;; f++) {
     for (int j = 0; j < f->nparams + (f->rest == 1); j++) {
@@ -231,7 +231,7 @@ static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
 }
 
 /* How far a form matched: 0: its arguments by position do not fit; 1: it does not have all of the
-** names; 2: only a value under a name is wrong or missing. */
+** given names; 2: only a value under a name is wrong or missing. */
 static int how_far(const fl_declared *d, const fl_decl_form *f, const fl_decl_misfit *w,
     int positional) {
   const int j = w->p != NULL ? (int)(w->p - &d->param[f->param]) : 0;

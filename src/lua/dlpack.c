@@ -60,7 +60,7 @@ static int to_dlpack(lua_State *L) {
   *p = flame_to_dlpack(x->t, give_away);
   if (*p == NULL) return fl_lua_raise(L, b);
   if (!give_away) return 1;
-  x->t = NULL;                             /* the export has the reference, or it was freed */
+  x->t = NULL;                             /* the export has taken the reference, or has freed it */
   fl_box_close(b, x, FL_BOX_FREED | b->c->site);
   return 1;
 }

@@ -1,9 +1,9 @@
 /*
 ** A method called with a dot, x.sum() for x:sum(). Lua does not tell what was before the dot, so
 ** when a call of a field has failed because of its arguments, the script's line is read from its
-** text or file: the expression before ".sum(" is looked up as the script would, and it is the
-** mistake if it is an object with that method and is not the call's first argument. If the line can
-** not be read, nothing is added.
+** text or file: the expression before ".sum(" is looked up as the script would, and the dot is the
+** mistake if that is an object with this method, and is not the call's first argument. If the line
+** can not be read, nothing is added.
 */
 #include "lua/binding.h"
 #include "io/io.h"
@@ -22,7 +22,8 @@ typedef struct search {
   flame_context *c;
   lua_Debug *caller, *callee;
   char line[LINE], path[PATH];
-  int found;                           /* 1; 2: its first argument may be intended as the second */
+  int found;                           /* 1: found; 2: found, and the first argument may be intended
+                                       ** as the second */
   int empty;                           /* no arguments are written */
 } search;
 
@@ -35,7 +36,8 @@ static void line_of_text(search *s, const char *p) {
   if (p != NULL) snprintf(s->line, LINE, "%.*s", (int)strcspn(p, "\n"), p);
 }
 
-/* Only a regular file is read: reading another may wait, or consume what others should read. */
+/* Only a regular file is read: reading another kind may wait, or consume what others should
+** read. */
 static void line_of_file(search *s, const char *path) {
   char part[4096];
   struct stat facts;

@@ -21,6 +21,6 @@ extern const char fl_key_code;
 
 /* require "flame.nn" finds the embedded text, unless the host has set a loader. */
 void fl_library_preload(lua_State *L);
-/* (module name): its text, or nothing. For help(). */
+/* For help(): (module name) -> its text, or nothing. */
 int fl_library_text(lua_State *L);
 #endif

@@ -85,7 +85,7 @@ static int handle(lua_State *L) {
   return 1;
 }
 
-/* A plan of x and its ancestors, made but not run. NULL with the error kept. */
+/* Makes a plan for x and its ancestors, which is not run. NULL with the error kept. */
 static fl_plan *plan_of(flame_context *c, fl_node *x) {
   fl_program p;
   fl_plan *plan = NULL;

@@ -33,7 +33,7 @@ static int close_file(lua_State *L) {
   return luaL_fileresult(L, ok, NULL);
 }
 
-/* Converts "r", "w", "a", with "+" and "b", to flags of open(2); -1: it is none of these. */
+/* Converts "r", "w", "a", with "+" and "b", to flags of open(2); -1: it is another mode. */
 static int flags_of(const char *mode) {
   const char *rest = mode + 1 + (mode[0] && mode[1] == '+');
   if (!mode[0] || !strchr("rwa", mode[0]) || strspn(rest, "b") != strlen(rest)) return -1;

@@ -56,7 +56,7 @@ static int g_after_backward(lua_State *L) {
 }
 
 /* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of tensors, false if not
-** reached. seeds may be nil. For autograd/gradients.lua, which makes the map. */
+** reached. seeds may be nil. For autograd/gradients.lua, which makes a map of them. */
 static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
@@ -209,7 +209,8 @@ typedef struct custom_call {
   fl_node *y;
   int nin;
   fl_node *g, **gin;
-  int64_t serial;      /* by which objects given to the script find the call again, while it runs */
+  int64_t serial;      /* identifies the call, while it runs, to objects that were given to the
+                       ** script */
   struct custom_call *outer;
 } custom_call;
 
@@ -220,8 +221,9 @@ static const custom_call *call_of(lua_State *L, const fl_lua *b) {
   fl_lua_fail(L, "func", "this backward has ended");
 }
 
-/* (which, value): the function's result 'which', whose value the script saved, tracked again, so
-** that a gradient computed from it has gradients. Valid as long as the call of backward. */
+/* (which, value) -> the function's result 'which', from its value, which the script has saved, but
+** tracked again, so that a gradient computed from it has gradients. Valid during the call of
+** backward. */
 static int remake_result(lua_State *L) {
   fl_lua *b = self_of(L);
   const custom_call *call = call_of(L, b);
@@ -274,7 +276,7 @@ static void push_node(lua_State *L, fl_lua *b, fl_node *n) {
   if (x->t == NULL) luaL_error(L, "out of memory");
 }
 
-/* Pushes a list of new handles on the tensors that the function keeps, tracked as they are. */
+/* Pushes a list of new handles on the tensors that the function keeps, tracked if these are. */
 static void push_kept(lua_State *L, const fl_callback *f) {
   flame_context *c = f->b->c;
   lua_createtable(L, f->nkept, 0);
@@ -349,8 +351,8 @@ static int keep_tensors(fl_lua *b, fl_callback *f, fl_box **from) {
   return 1;
 }
 
-/* outs[i]: values[i], whose gradients with respect to in[0..n) the function 'id' computes, from
-** 'nk' tensors that the graph keeps for it. */
+/* outs[i] get the values values[i]; their gradients with respect to in[0..n) are computed by the
+** callback 'id', from 'nk' tensors that the graph keeps for it. */
 static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, int nv,
                                 fl_box **values, int n,
     fl_node **in, fl_box **outs) {
@@ -398,8 +400,8 @@ static int g_custom(lua_State *L) {
   return nv;
 }
 
-/* (values, since, backward): the same for tracked values, without the nodes recorded since then:
-** their inputs are the earlier tensors that those nodes read. */
+/* (values, since, backward): the same for tracked values. The nodes recorded since 'since' are
+** dropped from the graph; the inputs are the earlier tensors that those nodes read. */
 static int g_checkpointed(lua_State *L) {
   fl_lua *b = self_of(L);
   const int nv = (int)lua_rawlen(L, 1);
@@ -425,7 +427,8 @@ static int g_checkpointed(lua_State *L) {
 }
 
 /* ---- hooks: a list of what can be called ---------------------------------------------------- */
-/* A hook may free the entry, and with it the list: only the one on Lua's stack surely exists. */
+/* A hook may free the entry, and with it the list: only the list on Lua's stack is certain to
+** exist. */
 typedef struct hook_call {
   fl_lua *b; const fl_callback *f; fl_node *g; fl_node *changed;
 } hook_call;
@@ -447,7 +450,8 @@ static int hook_trampoline(lua_State *L) {
     lua_settop(L, 3);
   }
   const fl_box *last = box_at(L, 3);
-  if (last->t == NULL || last->t->node == NULL) return 0;           /* a hook freed what it got */
+  if (last->t == NULL || last->t->node == NULL) return 0;           /* a hook freed the tensor that
+                                                                    ** it got */
   if (last->t->node != call->g) call->changed = n_alias(last->t->node);
   return 0;
 }
@@ -479,7 +483,7 @@ void fl_grad_init(fl_lua *b) {
   b->c->drop_hooks = drop_hooks;
 }
 
-/* handle:remove(): puts false in the hook's place in the list. */
+/* handle:remove(): replaces the hook with false in the list. */
 static int remover(lua_State *L) {
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_pushboolean(L, 0);
@@ -487,7 +491,7 @@ static int remover(lua_State *L) {
   return 0;
 }
 
-/* Pushes the list of x's hooks; the first time that is the table on top. Nothing here runs
+/* Pushes the list of x's hooks; the first time this is the table on top. Nothing here runs
 ** scripts. */
 static void push_hooks(lua_State *L, fl_lua *b, fl_entry *e) {
   if (e->hooks == NULL) {
@@ -550,7 +554,7 @@ const fl_lua_reg fl_reg_grad[] = {
     g_is_grad_enabled, 0 },
   { NULL, NULL, 0 }
 };
-/* Another handle on x's present value, tracked as x is: writes to x do not change it. */
+/* (x) -> another handle on x's current value, tracked if x is; writes to x do not change it. */
 static int g_snapshot(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = fl_arg_tensor(L, 1, "snapshot", "x"), *out = fl_box_new(L);

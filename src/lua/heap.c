@@ -7,7 +7,7 @@
 ** come from pages (pool.h), and the pages are counted, so a block costs less than one of malloc's
 ** uncounted. Before the context exists, and after it is closed, only the sum of bytes is kept.
 **
-** A small amount is counted in advance, from which most requests are served: a loop over small
+** A small amount is counted in advance, and most requests are served from it: a loop over small
 ** tensors allocates and frees a block for each, and counting it in all memories that contain this
 ** one would cost as much again. If a limit refuses, the amount is returned first, so no request
 ** fails because of it.
@@ -31,11 +31,12 @@ struct fl_lua_heap {
   lua_Alloc f;
   void *ud;
   flame_context *c;                 /* NULL: a state of ours without one */
-  int64_t bytes;                 /* bytes that are counted; lua_gc reports nothing in a finaliser */
+  int64_t bytes;                 /* bytes that are counted, since lua_gc reports nothing in a
+                                 ** finaliser */
   int64_t ahead;                    /* the part of these not requested yet: at most 2 * AHEAD */
   fl_lua *b;                        /* not used by frees: it may be freed before its state */
   uint8_t making_room, refusals, deny;
-  void *state;                      /* of ours: its block, the last that is freed; else NULL */
+  void *state;                      /* a state of ours: its block, which is freed last; else NULL */
   fl_pool pool;
 };
 
@@ -69,8 +70,8 @@ static int trim(fl_lua_heap *h) {
 }
 
 /* Called after a refusal. Lua does a full collection and asks once more; where it can do without
-** (its table of strings) it continues, and collects again at the next string: after some such
-** collections it gets nothing, so that the script sees the error. */
+** the memory (its table of strings) it continues, and collects again at the next string: after some
+** such collections all requests are refused, so that the script sees the error. */
 static int refuse(fl_lua_heap *h) {
   fl_lua *b = h->b;
   if (++h->refusals >= 2 * PATIENCE) {
@@ -112,7 +113,7 @@ static int take(fl_lua_heap *h, int64_t bytes) {
 }
 
 /* Lua has loops that call no hook and end only when the stack can not grow (a table that is its own
-** __call). So a call that must end gets no large block. */
+** __call). So if the work must end, large blocks are refused. */
 static int must_end(const fl_lua *b) {
   return b != NULL && b->each > 0 && b->calls > 0 && b->c != NULL && fl_is_stuck(b->c);
 }
@@ -161,7 +162,7 @@ static void *of_system(void *ud, void *p, size_t old, size_t size) {
   return NULL;
 }
 
-/* A block of this kind when its page is full. */
+/* Allocates a block of this kind when the current page is full. */
 static __attribute__((noinline)) void *take_more(fl_lua_heap *h, int kind) {
   if (h->deny == 0 && fl_pool_turn(&h->pool, kind)) return fl_pool_take(&h->pool, kind);
   if (!take(h, FL_POOL_PAGE)) return NULL;
@@ -227,7 +228,7 @@ lua_State *fl_heap_new_state(void) {
     close_pool(h);
     return NULL;
   }
-  h->state = lua_getextraspace(L);          /* before it the block has nothing */
+  h->state = lua_getextraspace(L);          /* the block begins with the extra space */
   lua_atpanic(L, panic);
   return L;
 }
@@ -273,7 +274,7 @@ void fl_heap_close(lua_State *L, fl_lua *b) {
   fl_free(&b->c->mem, h, sizeof *h);
 }
 
-/* (text) -> (text): the string is made in memory beyond the limit. */
+/* (text) -> the text as a string, for which memory beyond the limit is used. */
 static int push_text(lua_State *L) {
   lua_pushstring(L, (const char *)lua_touserdata(L, 1));
   return 1;

@@ -56,7 +56,7 @@ void fl_hook_charge(lua_State *L, fl_lua *b, long long n) {
   fl_hook_look(L, b);
 }
 
-/* While the hook runs Lua calls no hook, also not in message handlers for errors raised here: these
+/* While the hook runs Lua calls no hook, not even in message handlers for errors raised here, which
 ** must take that into account. */
 static void hook(lua_State *L, lua_Debug *ar) {
   fl_lua *b = fl_hook_of(L);
@@ -100,7 +100,7 @@ void fl_hook_begin(lua_State *L, fl_lua *b, int restart) {
   fl_time_begin(b->c);
 }
 
-/* The call is over: an interrupt that came too late for it must not end the next one. */
+/* The call is over. If an interrupt came too late for it, it must not end the next one. */
 void fl_hook_end(lua_State *L, fl_lua *b) {
   if (--b->calls > 0 || b->c == NULL) return;
   fl_time_end(b->c);
@@ -125,7 +125,8 @@ lua_State *fl_hook_enter(fl_lua *b, lua_State *co) {
   return outer;
 }
 
-/* A strike that came for the coroutine without effect applies to the thread that continues. */
+/* A strike that was meant for the coroutine, but had no effect there, applies to the thread that
+** continues. */
 void fl_hook_leave(fl_lua *b, lua_State *co, lua_State *outer) {
   if (b->c == NULL) return;
   b->running = outer;

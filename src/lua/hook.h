@@ -24,7 +24,7 @@ enum { FL_HOOK_EACH = 1000 };
 
 /* The binding of L's state; NULL without the module. */
 struct fl_lua *fl_hook_of(struct lua_State *L);
-/* Keeps the hook set in L, in the running coroutine and in those that are resumed. */
+/* Sets the hook in L and keeps it set, in the running coroutine and in those that are resumed. */
 void fl_hook_stand(struct lua_State *L, struct fl_lua *b);
 /* Raises if the work must end; otherwise continues. C functions poll with this. */
 void fl_hook_look(struct lua_State *L, struct fl_lua *b);
@@ -37,8 +37,8 @@ int fl_hook_note(struct lua_State *L, struct fl_lua *b, fl_note f);
 ** Nested calls belong to the outer one. restart: resets the counts of what a call uses. */
 void fl_hook_begin(struct lua_State *L, struct fl_lua *b, int restart);
 void fl_hook_end(struct lua_State *L, struct fl_lua *b);
-/* Ends what runs in b and in its sandboxes at the next instruction. Called in the thread of the
-** state, from a signal handler or an allocator. */
+/* Makes the code that runs in b and in its sandboxes end at its next instruction. Called in the
+** thread of the state, from a signal handler or an allocator. */
 void fl_hook_strike(struct fl_lua *b);
 /* Tells the hook that co is resumed and runs now. Returns the thread that ran before, which is
 ** passed to fl_hook_leave when the resume ends. */

@@ -67,7 +67,7 @@ static void keep_error(lua_State *L, fl_lua *b, int status, const char *op) {
   const size_t n = strlen(text), m = strlen(said);
   const int ours = last->code != FLAME_OK && n >= m && !strcmp(text + n - m, said);
   if (ours) {
-    fl_error_text(last, text, sizeof text);                /* with FL_DO before the remedy */
+    fl_error_text(last, text, sizeof text);                /* has FL_DO before the remedy */
     fl_host_axes_said(text + skip, sizeof text - skip);
     FL_FAIL(c, last->code, last->op[0] ? last->op : op, "%s", text + skip);
   } else {
@@ -89,7 +89,8 @@ flame_status fl_host_run(fl_lua *b, lua_CFunction f, void *arg, const char *op) 
   flame_status e = FLAME_OK;
   fl_error_clear(&c->err);
   fl_error_clear(&b->last);
-  c->from_zero = 0;                           /* the library's messages are rewritten as a whole */
+  c->from_zero = 0;                           /* axes in the library's messages are converted
+                                              ** afterwards, all together */
   lua_pushcfunction(L, f);
   lua_pushlightuserdata(L, arg);
   fl_hook_begin(L, b, 0);
@@ -199,8 +200,8 @@ static void push_function(lua_State *L, const fl_host_call *r) {
   lua_settop(L, at);
 }
 
-/* Pushes the callee, and if it is a method the object before the arguments: returns their
-** number. */
+/* Pushes the callee and, if it is a method, the object, which comes before the arguments. Returns
+** how many values follow the callee. */
 static int push_callee(lua_State *L, const fl_host_call *r) {
   if (r->function) return push_function(L, r), 0;
   fl_host_push_object(L, r->b, r->object);
@@ -212,7 +213,7 @@ static int push_callee(lua_State *L, const fl_host_call *r) {
   return 1;
 }
 
-/* Reads a field that is no function, or with an argument sets it. */
+/* Reads a field that is not a function; with an argument, sets it. */
 static int field(lua_State *L, const fl_host_call *r, int callee, int self) {
   if (r->narg == 0) return 1;
   if (!self || r->narg > 1 || r->arg->name)
@@ -264,7 +265,7 @@ void flame_values_free(int n, flame_value *v) {
   }
 }
 
-/* Runs a call in a context that is held; b belongs to it. */
+/* Runs a call in the binding r->b; this thread holds its context (fl_hold). */
 static flame_status run(fl_host_call *r, const char *op) {
   flame_context *c = r->b->c;
   if (r->narg < 0 || r->nresult < 0)

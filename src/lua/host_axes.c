@@ -108,7 +108,8 @@ void fl_host_axes(lua_State *L, fl_lua *b, int callee, int first) {
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
-/* Writes the number at *p, minus one, to 'to'. 0: there is none, or it is negative. */
+/* Reads the number at *p and writes it, minus one, to 'to'. 0: there is no number, or it is
+** negative. */
 static int less_one(const char **p, char **to, const char *end) {
   char *after;
   if (!isdigit((unsigned char)**p)) return 0;
@@ -129,7 +130,8 @@ void fl_host_axes_said(char *text, size_t size) {
   char out[800];
   const char *p = text, *end = out + (size < sizeof out ? size : sizeof out);
   char *to = out;
-  int ranged = 0;                            /* an axis that is out of range: its range follows */
+  int ranged = 0;                            /* the message is about an axis that is out of range:
+                                             ** its range follows */
   while (*p && to < end - 1) {
     const int start = p == text || !isalnum((unsigned char)p[-1]);
     if (start && (begins(p, "axis ") || begins(p, "axes "))) {

@@ -38,7 +38,7 @@ void flame_kernel_free(flame_kernel *k) { flame_object_free(object_of(k)); }
 
 /* ---- launches ------------------------------------------------------------------------------ */
 
-/* Three sizes as a list of Lua's, under the name, into the table on top. */
+/* Sets the field 'name' of the table on top to a list of the three sizes. */
 static void set_sizes(lua_State *L, const char *name, const int64_t *size) {
   if (!size) return;
   lua_createtable(L, 3, 0);

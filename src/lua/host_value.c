@@ -117,7 +117,7 @@ static void take_list(taking *t, int i, int depth, flame_value *v) {
   memset(list, 0, bytes);
   keep(t);
   v->as.list = list;
-  v->count = (size_t)all;                    /* from now on its contents are freed with it */
+  v->count = (size_t)all;                    /* from now on freeing the list frees its contents */
   v->kind = FLAME_LIST;
   for (lua_Integer k = 1; k <= n; k++) {
     lua_geti(L, i, k);

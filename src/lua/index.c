@@ -1,5 +1,5 @@
 /*
-** x[…], x(…) and their writes; gather, scatter and their kin; masks.
+** x[…], x(…) and their writes; gather, scatter and similar ops; masks.
 **
 ** key.c reads a key: a number, a range, an index tensor or a mask per axis, and new axes. Numbers
 ** and ranges make one view; index tensors and masks then address the remaining axes, by one gather:
@@ -55,7 +55,8 @@ typedef struct address {
   fl_node *linear;              /* checked 0-based positions */
 } address;
 
-/* The index tensors of the key, with masks replaced by theirs; axes are counted after drops. */
+/* The index tensors of the key, where masks are replaced by theirs; axes are counted without
+** dropped ones. */
 static int gather_items(fl_lua *b, const fl_key *k, address *a) {
   a->n = 0;
   for (int i = 0; i < k->nitem; i++) {
@@ -166,7 +167,8 @@ static fl_node *with_dropped(fl_node *v, uint32_t drop, int rank) {
   return v;
 }
 
-/* A single mask over the first axes, with nothing else: then a single value needs no positions. */
+/* The mask, if it is the key's only item and covers the first axes: then writing a single value
+** needs no positions. NULL: it is another key. */
 static fl_node *lone_mask(fl_lua *b, const fl_key *k, const fl_node *x) {
   if (!k->whole || k->nitem != 1 || k->items[0].axis != 0) return NULL;
   fl_node *mask = node_of(b, k->items[0].box);
@@ -250,7 +252,7 @@ static void along_read(lua_State *L, const char *op, how_t how, along *a) {
       "index must have one axis");
 }
 
-/* A 0-d value as a list of one; others as they are. */
+/* Makes a 0-d value a list of one; others are unchanged. */
 static fl_node *at_least_1d(fl_node *n) {
   const int64_t one = 1;
   return n && n->shape->rank == 0 ? n_reshape(n, 1, &one) : n;
@@ -271,7 +273,7 @@ static int along_enter(fl_lua *b, const char *op, how_t how, const along *a, alo
   return n->idx != NULL;
 }
 
-/* x with src at the positions. */
+/* x with src written at the positions. */
 static fl_node *write_along(fl_lua *b, const char *op, how_t how, const along *a,
     const along_nodes *n) {
   fl_node *i = n->idx, *src = fl_stored_value(b, &a->src, n->x, op);
@@ -295,7 +297,7 @@ static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a)
   return y && n.scalar ? n_reshape(y, 0, NULL) : y;
 }
 
-/* core.naming(op): the next op on positions is a part of that op, and uses its name in messages. */
+/* core.naming(op): the next op on positions is part of that op, and its messages use that name. */
 static int i_naming(lua_State *L) {
   static const char *const names[] = { "put", "take_along_dim", "scatter_reduce", "index_reduce",
                                        "embedding_bag",

@@ -191,7 +191,8 @@ static int x_deterministic(lua_State *L) {
   return 1;
 }
 
-/* flame.debug(level) -> the level before; (true | false): the switch of CUDA, as it was before. */
+/* flame.debug(level) -> the previous level; flame.debug(true | false), the switch of CUDA -> its
+** previous state. */
 static int x_debug(lua_State *L) {
   flame_context *c = context_of(L);
   fl_engine *e = (fl_engine *)c->engine;
@@ -287,7 +288,7 @@ static int hint(lua_State *L) {
   return 1;
 }
 
-/* core.pin(): the script's line is looked up once; until core.unpin() all ops get it. */
+/* core.pin(): the script's line is looked up once; until core.unpin() all ops get that line. */
 static int pin(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->pinned == 0) b->pin = fl_lua_site(L, b);
@@ -345,7 +346,8 @@ static void set_facts(lua_State *L, const fl_node *n) {
   lua_setfield(L, -2, "nograd");
 }
 
-/* Table at 'at': node (light userdata) -> its number. 0 when it has none yet. */
+/* The number of a node in the table at 'at', whose keys are nodes (light userdata); 0: it has none
+** yet. */
 static lua_Integer number_of(lua_State *L, int at, const fl_node *n) {
   lua_rawgetp(L, at, n);
   const lua_Integer k = lua_tointeger(L, -1);
@@ -381,7 +383,7 @@ static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int n
   if (tape) set_facts(L, n);
 }
 
-/* Inputs before their users; the stack for the traversal is a Lua table, not the C stack. */
+/* Lists inputs before their users. The stack of the traversal is a Lua table, not the C stack. */
 static int recorded(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = fl_arg_tensor(L, 1, "graph", "x");
@@ -389,7 +391,7 @@ static int recorded(lua_State *L) {
   lua_settop(L, 1);
   lua_newtable(L);                                  /* 2: the answer */
   lua_newtable(L);                                  /* 3: node -> number */
-  lua_newtable(L);                                  /* 4: nodes to do, the last first */
+  lua_newtable(L);                                  /* index 4: nodes to visit, the last first */
   lua_pushlightuserdata(L, x->t->node);
   lua_rawseti(L, 4, 1);
   for (lua_Integer todo = 1, done = 0; todo > 0;) {
@@ -428,8 +430,8 @@ static int elapsed(lua_State *L) {
   return 1;
 }
 
-/* flame.timer(): a function that returns the seconds since then; queued work is not included unless
-** waiting is requested, which then happens at both ends. */
+/* flame.timer(): a function that returns the seconds since then; it does not include queued work,
+** unless waiting is requested; then both ends wait for the devices. */
 static int x_timer(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);

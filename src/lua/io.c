@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A path without NUL bytes, at which C would stop. */
+/* Reads a path. NUL bytes are refused, since C would end the path there. */
 static const char *arg_path(lua_State *L, int i, const char *op) {
   size_t n = 0;
   fl_arg_string(L, i, op, "path");
@@ -78,7 +78,7 @@ static void holder_close(holder *h) {
 
 /* ---- tensors out of files -------------------------------------------------------------------- */
 
-/* Leave with n in the box on top, or close the file and raise. */
+/* Leaves with n in the box on top, or closes the file and raises. */
 static void fill_box(lua_State *L, holder *h, int64_t mark, fl_box *out, fl_node *n) {
   if (n == NULL) holder_close(h);
   fl_lua_leave(L, self_of(L), mark, out, n);
@@ -118,7 +118,7 @@ static int io_load(lua_State *L) {
   return 2;
 }
 
-/* (path) -> {tensor = file} of a list of safetensors files. */
+/* (path of an index) -> {tensor = file} for a list of safetensors files. */
 static int io_load_parts(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, "load");
@@ -197,7 +197,7 @@ static fl_to_save *to_save(lua_State *L, int64_t *n) {
   return s;
 }
 
-/* Holds the present values, so that a write by a finaliser does not change them. */
+/* Holds the current values, so that a write by a finaliser does not change what is saved. */
 static flame_status hold_all(lua_State *L, fl_lua *b, fl_to_save *s, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     lua_rawgeti(L, 3, i + 1);
@@ -254,7 +254,7 @@ static int save_as(lua_State *L, flame_status (*save)(flame_context *, const cha
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* base/save.lua passes one tensor to these. */
+/* These formats take one tensor; base/save.lua passes one. */
 static flame_status need_one(flame_context *c, int64_t n) {
   if (n == 1) return FLAME_OK;
   return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors for a file of one", (long long)n);
@@ -343,13 +343,15 @@ static int io_write(lua_State *L) {
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* (path, op) -> the open file, its bytes: for io_read_at. It is closed by the collector. */
+/* (path, op) -> the open file (for io_read_at), its number of bytes. It is closed by the
+** collector. */
 static int io_open_at(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, luaL_checkstring(L, 2));
   if (b->c == NULL) fl_lua_raise(L, b);
   holder *h = holder_new(L, close_reader);
-  lua_createtable(L, 2, 0);                        /* the reader's texts live as long as it does */
+  lua_createtable(L, 2, 0);                        /* keeps the reader's texts alive as long as the
+                                                   ** reader */
   for (int i = 1; i <= 2; i++) lua_pushvalue(L, i), lua_rawseti(L, -2, i);
   lua_setiuservalue(L, -2, 1);
   fl_error_clear(&b->c->err);
@@ -404,7 +406,7 @@ static int io_list(lua_State *L) {
   return 2;
 }
 
-/* (path): a file that may not be there */
+/* (path): removes a file, which need not exist */
 static int io_remove(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, "remove");
@@ -437,7 +439,7 @@ static int io_make_folder(lua_State *L) {
   return 2;
 }
 
-/* Seconds of a clock that only goes on. */
+/* The seconds of a clock that is never set back. */
 /* (path) -> a value that changes when the file is written again; nil: it can not be read */
 static int io_stamp(lua_State *L) {
   fl_lua *b = self_of(L);

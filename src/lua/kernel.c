@@ -65,7 +65,7 @@ static int is_listed(lua_State *L, int at, const char *text) {
 }
 
 /* A variable of file scope that other kernels use too is set by the script if it is only read, and
-** is an argument if it is named in inout; otherwise only the compiler can run the kernel. */
+** is an argument if it is named in inout; otherwise only a GPU can run the kernel. */
 static void settle_memory(lua_State *L, fl_ksource *s, int inout) {
   for (int i = 0; i < s->n_kernels; i++) {
     fl_kfunc *f = s->kernels[i];
@@ -74,8 +74,8 @@ static void settle_memory(lua_State *L, fl_ksource *s, int inout) {
     for (int k = own; k < f->n_params && f->has_body; k++) {
       fl_kparam *q = &f->params[k];
       if (!q->shared || is_listed(L, inout, q->name)) continue;
-      if (q->is_const) { q->of_file = 1; continue; }       /* the script sets what other kernels
-                                                           ** leave in it */
+      if (q->is_const) { q->of_file = 1; continue; }       /* only read here: the script sets it to
+                                                           ** what other kernels have written */
       f->refusal = fl_karena_printf(&s->arena, "'%s' is used by another kernel, too" FL_DO
                                     ": name it in inout, or make it a parameter", q->name);
       f->refusal_line = q->line;
@@ -111,7 +111,8 @@ static void take_function(lua_State *L, fl_lua *b, fl_kernel_box *k, int inout) 
   else fl_lua_raise(L, b);
 }
 
-/* Finds an output whose old contents would be read, or added to by a plain +=: it has none. */
+/* Finds an output whose old contents the kernel reads, or adds to by a plain +=, although it has no
+** such contents. */
 static void find_unread(fl_lua *b, fl_kernel_box *k) {
   const fl_kfunc *f = k->k->f;
   if (!f->has_body) return;
@@ -149,7 +150,7 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
   return NULL;
 }
 
-/* The error in the whole text of a unit, which is freed. */
+/* Raises the error about the text of a unit as a whole, and frees the unit. */
 static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *text) {
   char why[300], where[LUA_IDSIZE + 64] = "";
   snprintf(why, sizeof why, "%s", text);
@@ -173,7 +174,7 @@ static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
   fl_error_change(&c->err, text);
 }
 
-/* Replaces the box's first function by f. 0: no memory. */
+/* Replaces the box's first function with f. 0: no memory. */
 static int change_function(fl_kernel_box *k, fl_kfunc *f) {
   fl_kfunction *other = fl_kfunction_given(k->k->unit, f);
   if (!other) return 0;
@@ -182,7 +183,8 @@ static int change_function(fl_kernel_box *k, fl_kfunc *f) {
   return 1;
 }
 
-/* With limits no text of a script is compiled as it is, only text that is printed from a tree. */
+/* In a state with limits no text of a script is compiled as it is, only text printed from a tree:
+** raises if there is no tree. */
 static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k) {
   char text[480];
   if ((!b->c->limits.any && !b->c->limits.deny) || !k || k->f->has_body) return;
@@ -231,7 +233,7 @@ static int kernel_new(lua_State *L) {
   if (!s && b->c->err.code == FLAME_INTERRUPTED) tell_interrupt(b->c);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   if (u) settle_memory(L, s, 4);
-  /* from here on a first function owns the unit, whichever is chosen */
+  /* the unit is owned by its functions: makes the first one, whichever is chosen later */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
   const int parsed = u && (k->k || s->n_kernels == 0);
   if (!parsed && b->c->err.code == FLAME_OK)
@@ -262,8 +264,8 @@ static void read_size3(lua_State *L, const char *name, int64_t out[3]) {
   } else out[0] = fl_arg_int(L, lua_gettop(L), "kernel", name);
 }
 
-/* Reads a field of the configuration at 2: numbers, or (*asked) a function that is called at each
-** launch. */
+/* Reads a field of the configuration at 2: numbers, or a function that is called at each launch
+** (*asked). */
 static uint8_t read_extent(lua_State *L, const char *name, int64_t out[3], uint8_t *asked) {
   lua_getfield(L, 2, name);
   *asked = (uint8_t)fl_is_callable(L, -1);
@@ -314,8 +316,8 @@ static int kernel_with(lua_State *L) {
   return 1;
 }
 
-/* (kernel, nodiff or nil, does the script give the gradient?): what its gradients need in addition
-** to the text. Once, before it is configured. */
+/* (kernel, nodiff or nil, does the script give the gradient?): sets what its gradients need in
+** addition to the text. Called once, before the kernel is configured. */
 static int kernel_rule(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");

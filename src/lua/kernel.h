@@ -11,7 +11,7 @@
 
 #define FL_KERNEL_MAGIC UINT64_C(0x666c616d652d6b6e)
 
-enum { FL_KERNEL_OPEN = 255 };           /* a block is still to be chosen */
+enum { FL_KERNEL_OPEN = 255 };           /* the block has not been chosen yet */
 
 /* One kernel with one configuration. User value 1: a table with what Lua keeps (shape and grid
 ** as functions, vjp, nodiff). */
@@ -55,7 +55,7 @@ int fl_kernel_place(lua_State *L, const char *text, char label[LUA_IDSIZE]);
 fl_kernel_box *fl_kernel_at(lua_State *L, int i);          /* NULL: none */
 /* The same, or raises an error of op. */
 fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op);
-/* Raise what the context keeps about a kernel. */
+/* Raise the error, about a kernel, that the context keeps. */
 int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k);
 /* Pushes the value that the script has set for hidden parameter q of the kernel at 1; may raise. */
 void fl_kernel_push_constant(lua_State *L, const char *kernel, const fl_kparam *q);
@@ -63,9 +63,10 @@ int fl_kernel_call(lua_State *L);          /* k(…) */
 int fl_kernel_each(lua_State *L);          /* internal.kernel_each */
 int fl_kernel_launch(lua_State *L);        /* k:launch(geometry, …) */
 /* block = "auto" (kernel_block.c): chooses the block of the kernel at 1 for the device, unless that
-** is done, and puts it into k, which may be a copy. sized: the grid, or its threads, are given. */
+** is done, and puts it into k, which may be a copy. sized: the grid, or its number of threads, is
+** given. */
 void fl_kernel_choose(lua_State *L, fl_kernel_box *k, int device, int sized);
-/* Raises if the text of a kernel tells no block. */
+/* Raises if no block can be found from the text of the kernel. */
 void fl_kernel_need_blocks(lua_State *L, const fl_kernel_box *k);
 int fl_kernel_blocks(lua_State *L);        /* internal.kernel_blocks, _resident, _settle */
 int fl_kernel_resident(lua_State *L);
@@ -85,7 +86,7 @@ int fl_kernel_again(lua_State *L);
 int fl_kernel_tangent(lua_State *L);
 int fl_kernel_adjoint(lua_State *L);
 int fl_kernel_facts(lua_State *L);
-/* Pushes the owner of a rule, which is made later; used for a proof. */
+/* Pushes the owner of a rule that is made later, for a proof. */
 fl_krule **fl_kernel_push_rule(lua_State *L);
 void fl_kernel_prove(fl_lua *b);           /* FLAME_CHECK=grad: makes the context prove its rules */
 int fl_kernel_cache(lua_State *L);         /* internal.kernel_cache */

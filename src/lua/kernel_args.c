@@ -1,6 +1,6 @@
 /*
-** Scalars, vectors and structs among the arguments of a kernel: Lua's numbers and tables into
-** the scalar slots of a call, laid out as CUDA passes them.
+** Scalars, vectors and structs among the arguments of a kernel: converts Lua's numbers and tables
+** to the scalar slots of a call, laid out as CUDA passes them.
 */
 #include "lua/kernel.h"
 #include <stdio.h>
@@ -22,7 +22,7 @@ static int fits(int64_t v, int type) {
   }
 }
 
-/* The Lua value on top as a scalar of 'type' at 'to'. */
+/* Writes the Lua value on top to 'to' as a scalar of 'type'. */
 static void put_scalar(lua_State *L, const fl_kplan *p, const char *name, int type, void *to) {
   const fl_ktype_info *t = &fl_ktypes[type];
   int is = 0;

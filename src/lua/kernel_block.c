@@ -1,6 +1,6 @@
 /*
-** block = "auto": what kernel/block.lua, which chooses, asks about a kernel and a device, and where
-** its choice is kept: in the object of the kernel, for the device of its last launch.
+** block = "auto": facts about a kernel and a device, for kernel/block.lua, which chooses the block.
+** The choice is kept in the object of the kernel, for the device of its last launch.
 */
 #include "kernel/facts/blocks.h"
 #include "lua/kernel.h"
@@ -51,7 +51,7 @@ void fl_kernel_choose(lua_State *L, fl_kernel_box *k, int device, int sized) {
 }
 
 /* kernel -> list of the axes' threads that its arrays are made for (0: open, -1: it does not read
-** threadIdx there), the most threads of a block, 0: nothing says */
+** threadIdx there), the most threads of a block (0: not given) */
 int fl_kernel_blocks(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   fl_kblocks x;

@@ -104,8 +104,8 @@ static flame_status rule_of(fl_lua *b, const plan *p, fl_kprogram *of, fl_node *
   return b->c->err.code;
 }
 
-/* Records and pushes the results, tracked by the rule of the program 'of', or untracked if it is
-** NULL. If 'proof' is not NULL it gets the rule instead. */
+/* Records the launch and pushes the results, tracked by the rule of the program 'of', or untracked
+** if 'of' is NULL. If 'proof' is not NULL it gets the rule instead. */
 static int results(lua_State *L, fl_lua *b, plan *p, fl_kprogram *of, fl_krule **proof) {
   fl_box *out[FL_KP_MAX_ARGS];
   fl_node *value[FL_KP_MAX_ARGS];
@@ -125,7 +125,8 @@ static int results(lua_State *L, fl_lua *b, plan *p, fl_kprogram *of, fl_krule *
 
 /* ---- k(…) ---- */
 
-/* Where the text is refused before the kernel's parameters, these are not known: raises why. */
+/* Raises the reason if the text is refused before the kernel's parameters, which are then not
+** known. */
 static void need_parameters(lua_State *L, const plan *p, const fl_kernel_box *k) {
   const fl_kfunc *f = k->k->f;
   char text[480];
@@ -151,7 +152,8 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
   else fl_lua_fail(L, p->l.name, "%d argument%s, need %d: (%s)", given, many, k->taken, list);
 }
 
-/* What the function of that name says to the call's arguments: a number or up to three. */
+/* Calls the configuration's function 'name' with the call's arguments; it returns up to three
+** numbers. */
 static void ask_extent(lua_State *L, const plan *p, int config, int given, const char *name,
                        int64_t out[3]) {
   luaL_checkstack(L, given + 4, p->l.name);
@@ -199,8 +201,8 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
   lua_settop(L, config - 1);
 }
 
-/* A variable of file scope: the value that the script has set, or zeros, which are dropped after
-** the launch. */
+/* Gives the launch a variable of file scope: the value that the script has set, or zeros, which are
+** dropped after the launch. */
 static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i) {
   const fl_kparam *q = &k->k->f->params[i];
   const fl_sizes size = { .n = 1, .at = { q->count } };
@@ -215,7 +217,8 @@ static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i
   lua_pop(L, 1);                                 /* the configuration holds it */
 }
 
-/* An array at stack 'at'; the first of the call says how long the outputs are. */
+/* Reads the array at stack index 'at'. The first array of a call determines how long the outputs
+** are. */
 static void read_array(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at,
                        fl_sizes *first) {
   const int each = p->each >> (at - 2) & 1;
@@ -231,7 +234,8 @@ static void read_array(lua_State *L, plan *p, const fl_kernel_box *k, int i, int
   if (each && !fl_launch_each(&p->l, i, held)) fl_lua_raise(L, self_of(L));
 }
 
-/* Inputs of the call at stack 2 …; *first: the shape of the first tensor, n -1: there is none. */
+/* Reads the arguments of the call, from stack index 2 on. *first: the shape of the first tensor;
+** its n is -1 if there is none. */
 static void read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int given,
                            fl_sizes *first) {
   const fl_kfunc *f = k->k->f;
@@ -250,7 +254,7 @@ static void read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int gi
   }
 }
 
-/* Outputs in the order of the signature; the first one's elements are what 'n' counts. */
+/* Makes the outputs, in the order of the signature; 'n' counts the elements of the first one. */
 static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const fl_sizes *first) {
   const fl_kfunc *f = k->k->f;
   fl_sizes shape;
@@ -338,7 +342,7 @@ static void use_recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
   l->k = k->p->recorder;
 }
 
-/* The blocks that hold so many threads. */
+/* Sets the number of blocks that hold this many threads. */
 static void set_grid(fl_launch *l, const int64_t threads[3]) {
   for (int i = 0; i < 3; i++) {
     const int64_t block = l->p[FL_KP_BLOCK + i];
@@ -346,7 +350,8 @@ static void set_grid(fl_launch *l, const int64_t threads[3]) {
   }
 }
 
-/* n elements, in blocks of the default size, unless the script set another. */
+/* Sets the geometry for n elements, in blocks of the default size, unless the script has set
+** another one. */
 static void set_geometry(lua_State *L, plan *p, const fl_kernel_box *k, int64_t n) {
   const int64_t elements[3] = { n, 1, 1 };
   fl_launch_elements(&p->l, n);
@@ -367,8 +372,8 @@ static void unread(lua_State *L, const fl_kernel_box *k) {
               FL_DO ": name it in inout = {\"%s\"}", name, k->unread_line, name);
 }
 
-/* k(…), batch 0; or all launches of a batch, of whose arguments those in 'each' have a part for
-** each. */
+/* k(…), with batch 0; or all launches of a batch: the arguments in 'each' have a part for each
+** launch. */
 static int call(lua_State *L, int64_t batch, uint64_t each) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel"), own;
@@ -408,8 +413,9 @@ static int call(lua_State *L, int64_t batch, uint64_t each) {
 
 int fl_kernel_call(lua_State *L) { return call(L, 0, 0); }
 
-/* (kernel, n, bits, arguments): n launches at once. A bit for each argument that is an array with a
-** first axis of n parts; what is read and written has one. Results have that axis. */
+/* (kernel, n, bits, arguments): n launches at once. bits: one for each argument that is an array
+** with a first axis of n parts; arrays that are read and written must have it, and results have
+** it. */
 int fl_kernel_each(lua_State *L) {
   const int64_t batch = luaL_checkinteger(L, 2);
   const uint64_t each = (uint64_t)luaL_checkinteger(L, 3);
@@ -483,7 +489,8 @@ static void launch_pointer(lua_State *L, plan *p, const fl_kernel_box *k, int i,
   check_target(L, p, q->name, x);
   target[p->l.nout] = x;
   add_copy(L, p, i, input);
-  for (int j = 0; j < i; j++) {                         /* given before as a const pointer */
+  for (int j = 0; j < i; j++) {                         /* the array was passed before, as a const
+                                                        ** pointer */
     if (p->l.p[FL_KP_ARGS + 2 * j] != FL_KARG_IN + 8 * (int64_t)input) continue;
     p->l.p[FL_KP_ARGS + 2 * j] = p->l.p[FL_KP_ARGS + 2 * i];
     p->l.p[FL_KP_ARGS + 2 * j + 1] = p->l.p[FL_KP_ARGS + 2 * i + 1];
@@ -545,8 +552,8 @@ int fl_kernel_launch(lua_State *L) {
 }
 
 /* ---- internal.kernel_run(kernel, elements, kinds, values): for a vjp in CUDA C ---- */
-/* One thread per element. kinds: a letter for each parameter: i input, o zeros that are written (a
-** result; value: sizes), v scalar, s struct. */
+/* One thread per element. kinds: a letter for each parameter: i input; o output, which begins as
+** zeros (the value gives its sizes); v scalar; s struct. */
 static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, char kind) {
   const fl_kparam *q = &k->k->f->params[i];
   const int at = lua_gettop(L);

@@ -1,7 +1,7 @@
 /*
 ** flame.map: the expression of a map as Lua text over flame's own ops, so that it fuses and
 ** differentiates like any other. a1, a2, … are the operands, N the table of helpers in
-** kernel/map.lua. A function without an op there makes kernel/map.lua write a kernel.
+** kernel/map.lua. If a function has no op, kernel/map.lua writes a kernel instead.
 */
 #include "kernel/tree/builtins.h"
 #include "lua/kernel.h"

@@ -1,5 +1,5 @@
 /*
-** Where the text of a user kernel stands in the script, so that messages name its lines.
+** Finds where the text of a user kernel is in the script, so that messages name its lines.
 */
 #include "lua/kernel.h"
 #include "io/io.h"
@@ -15,7 +15,8 @@ static int count_lines(const char *from, const char *to) {
   return n;
 }
 
-/* The line of 'text' in the script's own text, not before 'line' if it also occurs later. */
+/* The line at which 'text' begins in the script's own text: the first occurrence from 'line' on, if
+** there is one. */
 static int find_text(const char *script, const char *text, int line) {
   const char *from = script;
   for (int i = 1; i < line && from; i++) from = (from = strchr(from, '\n')) ? from + 1 : NULL;

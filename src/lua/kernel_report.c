@@ -38,7 +38,7 @@ static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
   lua_setfield(L, -2, "fields");
 }
 
-/* A line of the source and where it is in the script, into the table on top. */
+/* Puts a line of the source, and its place in the script, into the table on top. */
 static void put_place(lua_State *L, const fl_kunit *u, int line) {
   if (line <= 0) return;
   lua_pushinteger(L, line); lua_setfield(L, -2, "line");
@@ -47,7 +47,7 @@ static void put_place(lua_State *L, const fl_kunit *u, int line) {
   lua_setfield(L, -2, "where");
 }
 
-/* The loops of which an adjoint keeps states: {line, where, bytes} each. */
+/* Pushes the loops for which an adjoint keeps snapshots: {line, where, bytes} each. */
 static void push_loops(lua_State *L, const fl_kfunction *k) {
   lua_createtable(L, k->ad->n_kept, 0);
   for (int i = 0; i < k->ad->n_kept; i++) {
@@ -58,7 +58,7 @@ static void push_loops(lua_State *L, const fl_kfunction *k) {
   }
 }
 
-/* What AD says of a derived kernel, into the table on top. */
+/* Puts what AD reports about a derived kernel into the table on top. */
 static void put_derived(lua_State *L, const fl_kfunction *k) {
   lua_pushinteger(L, k->ad->n_plain); lua_setfield(L, -2, "plain");
   lua_pushinteger(L, k->ad->n_block); lua_setfield(L, -2, "block_sums");
@@ -70,7 +70,7 @@ static void put_derived(lua_State *L, const fl_kfunction *k) {
   lua_setfield(L, -2, "unordered");
 }
 
-/* What it takes of a device, and what names it in the cache. */
+/* Puts what the kernel needs of a device, and its key in the cache, into the table on top. */
 static void put_sizes(lua_State *L, const fl_kernel_box *k) {
   lua_pushlstring(L, (const char *)k->k->digest, sizeof k->k->digest);
   lua_setfield(L, -2, "digest");
@@ -112,7 +112,8 @@ int fl_kernel_info(lua_State *L) {
   return 1;
 }
 
-/* What the backward of this derivation keeps until it runs: names of arguments and results. */
+/* Pushes what is kept until the backward of this derivation runs: names of arguments and
+** results. */
 static void push_kept(lua_State *L, const fl_kprogram *p, const fl_kderived *d) {
   uint8_t seen[FL_KP_MAX_ARGS] = { 0 };
   lua_Integer n = 0;
@@ -169,7 +170,8 @@ enum { MOST_LINES = 256 };
 typedef struct line_count { int32_t line, param; int count[4]; } line_count;
 typedef struct counts { const fl_kfunction *k; int n; line_count at[MOST_LINES]; } counts;
 
-/* The parameter of the source to which a variable of the kernel belongs; -1: none that counts. */
+/* The parameter of the source to which a variable of the kernel belongs; -1: there is none, or its
+** sums are not reported. */
 static int source_param(const fl_kfunction *k, int32_t var) {
   const fl_kvar *v = &k->f->vars[var];
   if (!k->ad) return v->kind == FL_KV_SHARED ? -2 - var : v->param;
@@ -242,8 +244,8 @@ int fl_kernel_image(lua_State *L) {
   return pushed ? 1 : lua_error(L);
 }
 
-/* (key, value or nil): the integer that is kept on disk under the key, 0: none; with a value it is
-** kept from now on. A state with limits has none. */
+/* (key, value or nil) -> the integer that is kept on disk under the key, 0: none. A value is kept
+** from now on. In a state with limits nothing is kept. */
 int fl_kernel_choice(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n;
@@ -254,8 +256,8 @@ int fl_kernel_choice(lua_State *L) {
   return 1;
 }
 
-/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: plans of
-** kernels that are gone go, too. */
+/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: also drops plans of kernels
+** that no longer exist. */
 int fl_kernel_cache(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t entries, bytes;

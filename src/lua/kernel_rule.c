@@ -71,7 +71,8 @@ void fl_kernel_prove(fl_lua *b) {
   if (fl_env_lists(FL_ENV_FLAME_CHECK, "grad")) b->up.prove = prove;
 }
 
-/* Pushes a list of the nodes, nil where there is none. Ends the scope of 'mark'. */
+/* Pushes a list of tensors for the nodes, with nil where there is none. Ends the scope of
+** 'mark'. */
 static int push_nodes(lua_State *L, fl_lua *b, int64_t mark, flame_status e, int n,
                       fl_node *const *node) {
   fl_box *x[FL_KP_MAX_ARGS];
@@ -94,7 +95,7 @@ static int push_nodes(lua_State *L, fl_lua *b, int64_t mark, flame_status e, int
   return e == FLAME_OK ? 1 : fl_lua_raise(L, b);
 }
 
-/* (rule, n, x): launches again: floating-point results, with x for active argument n. */
+/* (rule, n, x) -> the floating-point results of another launch, with x as active argument n. */
 int fl_kernel_again(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_krule *r = arg_rule(L);
@@ -107,7 +108,8 @@ int fl_kernel_again(lua_State *L) {
   return push_nodes(L, b, m, v ? fl_krule_again(r, n, v, out) : b->c->err.code, r->nresult, out);
 }
 
-/* (rule, n, u): tangents of the floating-point results for the tangent u of active argument n. */
+/* (rule, n, u) -> the tangents of the floating-point results for the tangent u of active argument
+** n. */
 int fl_kernel_tangent(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_krule *r = arg_rule(L);
@@ -125,8 +127,8 @@ int fl_kernel_tangent(lua_State *L) {
   return push_nodes(L, b, m, e, r->nresult, out);
 }
 
-/* (rule, seeds): gradients with respect to the active arguments for seeds of the floating-point
-** results. */
+/* (rule, seeds) -> the gradients with respect to the active arguments, for seeds of the
+** floating-point results. */
 int fl_kernel_adjoint(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_krule *r = arg_rule(L);

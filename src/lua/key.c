@@ -50,7 +50,8 @@ static void read_range(lua_State *L, int i, fl_key *k, int axis) {
   k->count[axis] = steps;
 }
 
-/* One past the end, requested by a C function: ipairs, which stops only at nil. */
+/* Raises if a C function reads the position after the last: this is ipairs, which stops only at
+** nil. */
 static void check_ipairs(lua_State *L, int i, int64_t n) {
   lua_Debug ar;
   if (lua_tointeger(L, i) != n + 1 || !lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S",
@@ -82,7 +83,8 @@ static int is_new_axis(lua_State *L, int i) {
   return lua_touserdata(L, i) == &fl_key_newaxis;
 }
 
-/* The axes from 'axis' on were not read yet, so their start and step are equal. */
+/* Inserts a new axis before 'axis'. The axes from 'axis' on were not read yet, so all of them have
+** the same start and step. */
 static void add_axis(lua_State *L, fl_key *k, int axis) {
   if (k->rank == FL_MAX_AXES)
     fl_lua_fail(L, FL_INDEXING, "a new axis makes %d axes, at most %d", k->rank + 1, FL_MAX_AXES);

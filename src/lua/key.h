@@ -1,6 +1,7 @@
 /*
-** The keys of x[…] and x(…), read: one view (start, step and count of each axis, which axes are
-** dropped) and the index tensors and masks that then address the remaining axes. (key.c)
+** Keys of x[…] and x(…) after they were read: one view (start, step and count of each axis, and
+** which axes are dropped), and the index tensors and masks that then address the remaining axes.
+** (key.c)
 */
 #ifndef FL_LUA_KEY_H
 #define FL_LUA_KEY_H
@@ -26,6 +27,6 @@ void fl_key_read(lua_State *L, fl_key *k, const fl_layout *l);
 void fl_key_read_items(lua_State *L, int first, int last, fl_key *k, const fl_layout *l);
 /* An axis as messages count it, from 1 and without the new ones. */
 int fl_key_named(const fl_key *k, int axis);
-/* x with the new axes of the key. */
+/* x with the new axes, of size 1, that the key adds. */
 fl_node *fl_key_widen(const fl_key *k, fl_node *x);
 #endif

@@ -1,7 +1,7 @@
 /*
-** The Lua library in the binary (embedded.h): found by require, precompiled if the program has
-** Lua's own code of it, otherwise inflated and parsed. Files that add to flame and to tensors
-** (chapters) are loaded at the first use of a name that they add.
+** The Lua library in the binary (embedded.h): found by require, as compiled code if the program
+** contains it, otherwise inflated and parsed. Files that add to flame and to tensors (chapters) are
+** loaded at the first use of a name that they add.
 */
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
@@ -40,7 +40,7 @@ static int inflate_into(lua_State *L, Bytef *p, const struct fl_embedded *e, int
 }
 
 /* Pushes e inflated; its dictionary is the string on top of the stack, which is popped. A
-** luaL_Buffer is not used: growing one when memory is out makes all later ones unusable. */
+** luaL_Buffer is not used: if growing one fails, all later ones are unusable. */
 static void push_inflated(lua_State *L, const struct fl_embedded *e) {
   Bytef *p = (Bytef *)lua_newuserdatauv(L, e->inflated, 0);
   const int status = inflate_into(L, p, e, -2);
@@ -100,8 +100,9 @@ static void push_require(lua_State *L) {
   lua_pushcfunction(L, load_once);
 }
 
-/* Pushes what the library's files use in place of Lua's globals: in a state with limits their own,
-** if the host opened no package library its globals with a require. 0: the globals. */
+/* Pushes what the library's files use in place of Lua's globals: in a state with limits a separate
+** table; if the host opened no package library, a table with its globals and a require. 0: Lua's
+** globals are used. */
 static int push_globals(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_library) == LUA_TTABLE) return 1;
   lua_pop(L, 1);
@@ -151,8 +152,8 @@ int fl_library_text(lua_State *L) {
 
 /* ---- chapters -------------------------------------------------------------------------------- */
 /* A file that adds functions to flame, to tensors and to the internals, with the names that it
-** adds: each between spaces, "linalg.svd" in a group, "^fail" for the internals; for f and f_ the
-** first. Generated from the files (tools/chapters). A missing name is still found, by loading every
+** adds: each between spaces, "linalg.svd" in a group, "^fail" for the internals; of f and f_ only
+** f. Generated from the files (tools/chapters). A missing name is still found, by loading every
 ** chapter. */
 static const struct { const char *module, *names; } chapters[] = {
 #define CHAPTER(module, names) { "flame." module, names },
@@ -197,7 +198,8 @@ static int load_once(lua_State *L) {
   return 1;
 }
 
-/* Does not load a chapter that is being loaded: it asks for a name that it will define. */
+/* Loads a chapter, unless it is being loaded already and only uses a name that it will define
+** itself. */
 static void load_chapter(lua_State *L, fl_lua *b, int i) {
   if (b->loading & UINT64_C(1) << i || !find(fl_embedded_lua, chapters[i].module)) return;
   luaL_checkstack(L, 4, "flame");

@@ -15,7 +15,8 @@ typedef enum kind { SET, OPEN, POSITION, CLOSE, BALANCE, FRONTIER, AGAIN, END } 
 
 typedef struct item {
   uint8_t kind, often;              /* repetition: 0 once, or '*' '+' '-' '?' */
-  uint8_t a, b;                     /* BALANCE: the two bytes; AGAIN: a capture, from 0 */
+  uint8_t a, b;                     /* BALANCE: the two bytes; AGAIN: the index of a capture, from
+                                    ** 0 */
   uint64_t set[4];
 } item;
 
@@ -54,8 +55,8 @@ static void put_escaped(uint64_t set[4], int class) {
     if (!class_has(c, class) == (isupper(class) != 0)) put(set, c);
 }
 
-/* Reads what is between '[' and ']': returns the place after it. A ']' directly after '[' is an
-** ordinary byte. */
+/* Reads what is between '[' and ']', and returns the address after it. A ']' directly after '[' is
+** an ordinary byte. */
 static const char *read_set(lua_State *L, const char *p, const char *end, uint64_t set[4]) {
   const int inverse = p < end && *p == '^';
   if (inverse) p++;
@@ -104,7 +105,7 @@ static void read_close(lua_State *L, reader *r, item *i) {
   r->p++;
 }
 
-/* Reads %b, %f or %1; 0: it is none of them. */
+/* Reads %b, %f or %1; 0: it is not one of them. */
 static int read_special(lua_State *L, reader *r, item *i) {
   if (*r->p != '%' || r->p + 1 >= r->end) return 0;
   const int c = (unsigned char)r->p[1];
@@ -174,7 +175,8 @@ typedef struct matcher {
   const char *s, *end;
   fl_match *m;
   int depth, tests;
-  int open[FL_CAPTURES];            /* the capture of a CLOSE item is known when it is read */
+  int open[FL_CAPTURES];            /* (the capture that a CLOSE item ends is found when it is
+                                    ** read) */
 } matcher;
 
 /* Charges for n bytes that are examined. */
@@ -241,7 +243,7 @@ static const char *again(matcher *x, const item *i, const char *s) {
   return memcmp(x->m->capture[i->a].at, s, (size_t)n) == 0 ? s + n : NULL;
 }
 
-/* The start of a capture, or a position: undone if the rest does not match. */
+/* Opens a capture, or captures a position; this is undone if the rest does not match. */
 static const char *opened(matcher *x, const item *i, const char *s) {
   const int k = x->m->captures++;
   x->m->capture[k].at = s;
@@ -289,7 +291,7 @@ static const char *match(matcher *x, const item *i, const char *s) {
   return s;
 }
 
-/* Charges at least one step for a search: gsub makes as many as there are bytes. */
+/* Charges at least one step for a search: gsub may do one search for each byte. */
 static void pay(const matcher *x) {
   fl_hook_charge(x->L, x->b, 1 + x->tests / TESTS_A_STEP);
 }

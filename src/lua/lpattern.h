@@ -16,7 +16,7 @@ typedef struct fl_match {
   struct { const char *at; ptrdiff_t n; } capture[FL_CAPTURES];   /* n: or FL_CAPTURE_POSITION */
 } fl_match;
 
-/* The pattern at i, read: pushes what holds it. */
+/* Reads the pattern at i, and pushes the userdata that holds the result. */
 fl_lpattern *fl_lpattern_push(lua_State *L, int i, int may_anchor);
 int fl_lpattern_anchored(const fl_lpattern *p);
 /* The first match in the string of n bytes from 'at' on; only at 'at' if it is anchored. 0: none.

@@ -76,7 +76,8 @@ static void check_list(lua_State *L, const nest *s, int depth, int64_t n) {
   if (keys != n) fl_lua_fail(L, "tensor", "table at %s has holes", place(L, s, depth));
 }
 
-/* Elements are read without metatables: a table that has some only through one is no empty list. */
+/* Elements are read without metatables: a table that gets its elements only from a metatable is not
+** an empty list. */
 static void refuse_proxy(lua_State *L, const nest *s, int depth) {
   if (luaL_getmetafield(L, -1, "__len") == LUA_TNIL) return;
   lua_pop(L, 1);
@@ -203,7 +204,7 @@ static int make_zeros(lua_State *L) { return fill(L, "zeros", 0); }
 static int make_ones(lua_State *L) { return fill(L, "ones", 1); }
 static int make_empty(lua_State *L) { return fill(L, "empty", 0); }
 
-/* Number (or boolean) at i in dtype's class; raises when it does not fit. */
+/* The number (or boolean) at i in dtype's class; raises if it does not fit. */
 static fl_scalar number_in(lua_State *L, int i, int dtype, const char *op) {
   fl_scalar v;
   char why[96];
@@ -227,7 +228,7 @@ static int make_full(lua_State *L) {
   return finish(L, b, m, out, n_fill(b->c, o.dtype, o.device, s.n, s.at, v), &o);
 }
 
-/* The options of a _like function, from 'first' on: those of x unless given. */
+/* Reads the options of a _like function, from 'first' on; those not given are x's. */
 static fl_box *like(lua_State *L, const char *op, int first, fl_make_opts *o) {
   fl_box *x = box_at(L, 1);
   fl_arg_make_opts(L, first, op, o);
@@ -288,8 +289,8 @@ static fl_operand_arg range_number(lua_State *L, range *r, int i) {
   return v;
 }
 
-/* The number of values; 'last' becomes the last of them. A distance of two
-** int64_t fits uint64_t. */
+/* The number of values; 'last' becomes the last of them. The distance of two int64_t fits
+** uint64_t. */
 static int64_t range_count(lua_State *L, range *r) {
   double steps = floor((r->last.d - r->first.d) / r->step.d);
   if (r->exact) {
@@ -501,8 +502,8 @@ static int refill(lua_State *L, const char *name, int op) {
 static int make_uniform_(lua_State *L) { return refill(L, "uniform_", FL_OP_uniform); }
 static int make_normal_(lua_State *L) { return refill(L, "normal_", FL_OP_normal); }
 
-/* default_dtype([dtype]): the dtype of tensors made of numbers, or at random, without a given
-** dtype. */
+/* default_dtype([dtype]): the dtype of tensors that are made from numbers, or at random, if no
+** dtype is given. */
 static int make_default_dtype(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);

@@ -6,7 +6,7 @@
 #include "engine/evaluate.h"
 #include "engine/memory.h"
 
-enum { OWNERS = 10, COUNTED = 8 /* in node->mark; the lower bits are plan/'s and backward's */ };
+enum { OWNERS = 10, COUNTED = 8 /* in node->mark; plan/ and backward use the lower bits */ };
 
 static void reset_peaks(flame_context *c) {
   fl_engine *e = (fl_engine *)c->engine;
@@ -17,7 +17,7 @@ static void reset_peaks(flame_context *c) {
   c->mem.peak_bytes = c->mem.live_bytes;
 }
 
-/* The lines whose values hold the most memory: a list of {site =, bytes =, values =}. */
+/* Pushes the lines whose values hold the most memory: a list of {site =, bytes =, values =}. */
 static void push_owners(lua_State *L, const flame_context *c, int device) {
   fl_owner o[OWNERS];
   char text[96];

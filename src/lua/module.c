@@ -3,7 +3,7 @@
 **
 ** Order at lua_close: the context's userdata is the first of ours to get a __gc, so it is the
 ** last to be finalised; boxes finalised before it release their references. Boxes that finalisers
-** make while the state closes get no finaliser any more: they are found in the list of all boxes.
+** make while the state closes are not finalised any more: they are found in the list of all boxes.
 ** The functions of lua/flame are loaded at the first use of a name that C does not know
 ** (library.c).
 */
@@ -37,7 +37,7 @@ void *fl_lua_marked(lua_State *L, int i, const void *mark) {
 }
 
 /* ---- collector ---------------------------------------------------------------------------- */
-/* Each in whatever mode the host's collector is; engine/collect.c decides when they are due. */
+/* These work in any mode of the host's collector; engine/collect.c decides when they are due. */
 /* Finds the collector's mode. Lua returns it only when a mode is set, so the last known mode is
 ** set, which does nothing if it is still the mode; otherwise the host's mode is set again, which
 ** costs a full collection for each change by the host. */
@@ -66,8 +66,8 @@ static void collector_step(void *arg) {
   b->c->site = site;
 }
 
-/* A full collection runs twice when memory is out: what a finaliser of the first releases is
-** collected by the second. */
+/* Does 'times' full collections. Two are done when memory is out: the second one collects what
+** finalisers of the first have released. */
 static void collector_full(void *arg, int times) {
   fl_lua *b = (fl_lua *)arg;
   lua_State *L = fl_lua_thread(b);
@@ -96,7 +96,7 @@ static int state_gc(lua_State *L) {
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
-  /* boxes made by finalisers that ran just now, or lost ones */
+  /* boxes that were made by finalisers just now, and lost ones */
   for (fl_box *x = b->boxes; x != NULL; x = x->next) {
     fl_tensor_release(x->t);
     x->t = NULL;
@@ -264,7 +264,7 @@ static void push_table(lua_State *L, int which) {
   lua_pop(L, 1);
 }
 
-/* Is one of flame's own files indexing? In a state with limits only these see the internals. */
+/* Is one of flame's own files indexing? In a state with limits only they see the internals. */
 static int asked_by_library(lua_State *L) {
   lua_Debug ar;
   return lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && fl_is_library(ar.source);
@@ -436,7 +436,7 @@ static void fill_meta(lua_State *L, fl_lua *b) {
   add_meta(L, b, "__close", box_close);
   add_meta(L, b, "__eq", box_eq);
   add_meta(L, b, "__tostring", fl_print_tostring);
-  /* what Lua's own functions say they got when a number or a text is expected */
+  /* Lua's own functions print this as the type they got, if they expected a number or a string */
   lua_pushliteral(L, "a tensor: write x:item()");
   lua_setfield(L, AT_META, "__name");
   lua_pushboolean(L, 0);

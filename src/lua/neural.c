@@ -9,7 +9,7 @@
 static fl_node *node_or_none(fl_lua *b, const fl_box *x) { return x ? node_of(b, x) : &fl_none; }
 
 /* ---- products -------------------------------------------------------------------------- */
-/* ranks: required of the two operands; 0: any. */
+/* rank1, rank2: the ranks that the operands must have; 0: any. */
 static int product(lua_State *L, const char *op, int rank1, int rank2) {
   fl_lua *b = self_of(L);
   if (b->autocast || !fl_plain(L, 2, 0)) fl_args(L);
@@ -158,7 +158,7 @@ static int one_hot_counted(lua_State *L) {
   return 1;
 }
 
-/* i64, one axis more: 1 at each id's position. */
+/* The result is i64 and has one more axis, with a 1 at each id's position. */
 static int l_one_hot(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);
@@ -210,8 +210,9 @@ static int l_cross_entropy(lua_State *L) {
       a.ignore, a.smoothing) : NULL);
 }
 
-/* core.classes(ids, n): ids 1 to n of nll_loss, checked when they are computed. core.positions(idx,
-** n, negative): the same for positions, where negative ones count from the end. */
+/* core.classes(ids, n): the ids of nll_loss, from 1 to n, which are checked when they are computed.
+** core.positions(idx, n, negative): the same for positions, where negative ones count from the
+** end. */
 static int checked_ids(lua_State *L, const char *op, int flags) {
   fl_lua *b = self_of(L);
   op = fl_lua_named(b, op);

@@ -11,7 +11,8 @@
 
 static int op_of(lua_State *L) { return (int)lua_tointeger(L, lua_upvalueindex(5)); }
 
-/* The value that 'name_' writes into x: cast to x's dtype, unless that loses the kind. */
+/* Writes v into x for 'name_': v is cast to x's dtype, unless it would become another kind of
+** number. */
 static flame_status write_back(fl_lua *b, fl_box *x, fl_node *v, const char *op) {
   if (v == NULL) return b->c->err.code;
   fl_node *old = node_of(b, x);
@@ -26,7 +27,7 @@ static flame_status write_back(fl_lua *b, fl_box *x, fl_node *v, const char *op)
   return fl_tensor_write(x->t, v, op);
 }
 
-/* An error of the builder is reported for the write. */
+/* Leaves after a write; an error of the builder is reported for 'name_'. */
 static int leave_written(lua_State *L, fl_lua *b, int64_t mark, flame_status e, const char *op) {
   fl_error *err = &b->c->err;
   if (e != FLAME_OK && err->code == FLAME_BAD_ARGUMENT && err->op[0] != 0)
@@ -46,7 +47,7 @@ static int op_unary(lua_State *L) {
   return fl_lua_leave(L, b, m, out, fl_build_unary(op, node_of(b, x)));
 }
 
-/* With parameters that the op does not have it is written in Lua. */
+/* If it has parameters that the op lacks, a function written in Lua does it. */
 static int op_softplus(lua_State *L) {
   if (fl_plain(L, 1, 0)) return op_unary(L);
   fl_args(L);
@@ -80,7 +81,7 @@ static int op_unary_(lua_State *L) {
 /* ---- binary ---------------------------------------------------------------------------- */
 typedef struct binary_args { fl_operand_arg x, y; double alpha; int rounding; } binary_args;
 
-/* A tensor that lives, or a number. */
+/* Reads an open tensor, or a number, without raising. */
 static int take_operand(lua_State *L, int i, fl_operand_arg *a) {
   a->box = box_at(L, i);
   if (a->box != NULL) return a->box->t != NULL;
@@ -91,7 +92,7 @@ static int take_operand(lua_State *L, int i, fl_operand_arg *a) {
   return 1;
 }
 
-/* Reads the arguments after the operands: for add and sub alpha; for div rounding_mode. */
+/* Reads the arguments after the operands: alpha for add and sub, rounding_mode for div. */
 static void binary_read(lua_State *L, int op, binary_args *a) {
   const char *name = fl_ops[op].name;
   a->alpha = 1;
@@ -195,7 +196,7 @@ static int mm_concat(lua_State *L) {
 }
 
 /* ---- ternary: where and clamp ------------------------------------------------------------- */
-/* flame.where(c, a, b); x:where(c, b) as in PyTorch when c is the only bool. */
+/* flame.where(c, a, b); x:where(c, b) as in PyTorch if c is the only bool. */
 static int op_where(lua_State *L) {
   fl_lua *b = self_of(L);
   if (fl_args(L) == 0) return fl_core_call(L, "where");       /* a call for positions is written in
@@ -264,7 +265,8 @@ static int plain_reduction(lua_State *L) {
   return !self_of(L)->autocast && (fl_plain(L, 1, 0) || fl_plain(L, 1, 1));
 }
 
-/* x, axes at 2 or none, keepdim at 'keepdim'. axis: the single axis; -1: none or several. */
+/* Reads x, the axes at 2, if given, and keepdim at index 'keepdim'. axis: the axis if there is only
+** one, else -1. */
 static void reduce_read(lua_State *L, const char *op, int keepdim, reduce_args *a) {
   a->x = box_at(L, 1);
   const int rank = a->x->t->node ? a->x->t->node->shape->rank : 0;
@@ -527,7 +529,7 @@ static void push_op(lua_State *L, fl_lua *b, int meta, lua_CFunction f, const ch
   lua_pushcclosure(L, f, 5);
 }
 
-/* Registers one op of the table under its name, and under name_ if that makes sense. */
+/* Registers one op of the table under its name, and under name_ if it can be written in place. */
 static void register_op(lua_State *L, fl_lua *b, int module, int methods, int meta, int op) {
   static const lua_CFunction plain[] = { op_unary, op_binary, NULL, op_reduce, NULL };
   static const lua_CFunction in_place[] = { op_unary_, op_binary_, NULL, NULL, NULL };

@@ -2,10 +2,11 @@
 #include "lua/pool.h"
 #include <stdlib.h>
 
-/* malloc keeps so many bytes before a block: pages then lie side by side. */
+/* malloc uses this many bytes before a block; pages that are smaller by this amount are adjacent in
+** memory. */
 enum { BEFORE = 16 };
 
-static fl_pool_page none;               /* a full page, which nothing is freed into */
+static fl_pool_page none;               /* a full page, to which no block belongs */
 
 static void link_page(fl_pool *p, fl_pool_page *page) {
   page->prev = NULL;

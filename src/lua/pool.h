@@ -3,8 +3,9 @@
 ** as a block is taken and freed at each instruction that makes a value. An empty page goes back to
 ** the system, so counting pages counts all memory of small blocks (heap.c).
 **
-** Sizes are in steps of 16 bytes. Lua tells the size of what it frees, and the address of a block
-** that of its page, so no block has a header. Under ASan no block is small: each is the system's.
+** Sizes are in steps of 16 bytes. Lua gives the size of what it frees, and the address of the page
+** follows from that of the block, so no block has a header. Under ASan no block is small: each is
+** the system's.
 */
 #ifndef FL_LUA_POOL_H
 #define FL_LUA_POOL_H
@@ -31,7 +32,7 @@ typedef struct fl_pool {
 } fl_pool;
 
 void fl_pool_init(fl_pool *p);
-/* Turns to another page that has free blocks; 0: there is none. */
+/* Makes another page that has free blocks the current one; 0: there is none. */
 int fl_pool_turn(fl_pool *p, int kind);
 /* Adds a page for this kind. 0: no memory. */
 int fl_pool_grow(fl_pool *p, int kind);
@@ -41,8 +42,8 @@ void fl_pool_close(fl_pool *p);
 void fl_pool_shut(fl_pool *p);
 /* Gives empty pages back to the system, and returns how many. */
 int fl_pool_trim(fl_pool *p);
-/* What fl_pool_give leaves to do: the page had no free block before, or it is empty now. Returns
-** how many pages went back. */
+/* The rare part of fl_pool_give: the page had no free block before, or it is empty now. Returns how
+** many pages were given back to the system. */
 int fl_pool_settle(fl_pool *p, fl_pool_page *page, int was_full);
 
 static inline int fl_pool_kind(size_t size) { return (int)((size - 1) / FL_POOL_STEP); }
@@ -57,7 +58,7 @@ static inline void *fl_pool_take(fl_pool *p, int kind) {
   return block;
 }
 
-/* Returns how many pages went back to the system. */
+/* Frees the block. Returns how many pages were given back to the system. */
 static inline int fl_pool_give(fl_pool *p, void *block) {
   fl_pool_page *page = (fl_pool_page *)((uintptr_t)block & ~(uintptr_t)(FL_POOL_PAGE - 1));
   void *const next = page->free;

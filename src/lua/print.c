@@ -11,7 +11,7 @@
 
 enum { FULL = 1000, EDGE = 3, LINE = 80 };
 
-/* n without the middle of each long axis; *cut: axes that were shortened. */
+/* n without the middle of each long axis; *cut: the set of axes that were shortened. */
 static fl_node *edges(fl_node *n, uint32_t *cut) {
   *cut = 0;
   if (n->shape->numel <= FULL) return n;
@@ -92,7 +92,7 @@ static void add_value(printer *p, int first) {
   p->at += fl_dtype_size(p->style.dtype);
 }
 
-/* One line of the last axis; a single vector is broken into lines. */
+/* Adds the last axis as one line; a single vector is broken into several lines. */
 static void add_row(printer *p) {
   const int a = p->rank - 1;
   int column = 0;
@@ -120,7 +120,7 @@ static void add_matrix(printer *p) {
   }
 }
 
-/* Matrices of the last two axes, each under its positions in the others. */
+/* Adds the matrices of the last two axes, each below its positions in the other axes. */
 static void add_blocks(printer *p) {
   int64_t at[FL_MAX_AXES] = { 0 };
   assert(p->rank <= FL_MAX_AXES);
@@ -151,7 +151,7 @@ static const char *facts_of(char buf[256], const fl_node *n, int tracked) {
   return buf;
 }
 
-/* A vector on one line with its facts, each value in its own width. 0: it does not fit. */
+/* Adds a vector on one line with its facts; values are not padded. 0: it does not fit. */
 static int add_line(printer *p, const char *facts) {
   char text[40], line[LINE + 1];
   size_t n = 0;

@@ -97,9 +97,9 @@ static int end_rehearsal(lua_State *L) {
   return 0;
 }
 
-/* core.rehearse(back, f, ...): f(…) in a rehearsal, and back() at its end. Between its start and
-** its end only Lua instructions of f and back run, so an interrupt can not leave a rehearsal on; f
-** may not yield. */
+/* core.rehearse(back, f, ...): f(…) in a rehearsal, and back() at its end. No Lua instructions
+** other than those of f and back run between its start and its end, so an interrupt can not leave a
+** rehearsal on; f may not yield. */
 static int rehearse(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) fl_lua_raise(L, b);

@@ -8,7 +8,7 @@
 
 static const char export_mark, program_mark;
 
-/* Pushes a slot for one resource: the owner comes first. */
+/* Pushes a userdata that will own one resource; it is made before the resource. */
 static void **new_slot(lua_State *L, fl_lua *b, const char *mark, lua_CFunction gc) {
   void **slot = (void **)lua_newuserdatauv(L, sizeof *slot, 0);
   *slot = NULL;

@@ -90,7 +90,7 @@ static int64_t integer_field(lua_State *L, int i, const char *name) {
   return v;
 }
 
-/* The caller's limits hold for the sandbox too: what is left of them. 0: no limit. */
+/* What is left of the caller's limits, which hold for the sandbox too. 0: no limit. */
 static int64_t left_of(fl_lua *b, int which) {
   const fl_limits *l = &b->c->limits;
   const int64_t most = l->most[which];
@@ -136,7 +136,7 @@ static const char *folder_beneath(lua_State *L, fl_lua *b, const char *part, cha
   return path;
 }
 
-/* The texts stay on the stack. */
+/* Reads the options; their texts stay on the stack. */
 static flame_options read_options(lua_State *L, fl_lua *b, char folder[FOLDER]) {
   flame_options o = { .size = sizeof o, .print = print,
                       .threads = (int)integer_field(L, 1, "threads"),
@@ -201,8 +201,8 @@ typedef struct request {
   size_t size;
 } request;
 
-/* In the sandbox's state: (request) -> results. text: run as a chunk with that name; NULL: the name
-** is that of a global function. */
+/* In the sandbox's state: (request) -> results. If the request has a text, runs it as a chunk with
+** the name; else calls the global function with that name. */
 static int answer(lua_State *I) {
   const request *r = (const request *)lua_touserdata(I, 1);
   lua_settop(I, 0);

@@ -94,7 +94,7 @@ static int scope_gc(lua_State *L) {
   return 0;
 }
 
-/* The box outlives scope number 'depth'. */
+/* Makes the box outlive scope number 'depth'. */
 static void keep_box(fl_lua *b, fl_box *x, int64_t depth) {
   if (x->slot < 0) return;
   fl_tracked_box *t = &b->tracked.at[x->slot];

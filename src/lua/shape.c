@@ -4,12 +4,13 @@
 */
 #include "lua/binding.h"
 
-/* A copy, since reading the arguments after x may run a finaliser that frees it. */
+/* The shape is copied, since reading the arguments after x may run a finaliser that frees x. */
 static fl_layout shape_at(lua_State *L, int i, const char *op) {
   return *fl_arg_tensor(L, i, op, "x")->t->node->shape;
 }
 
-/* If a view builder returns its input, makes a value with a separate identity. */
+/* If a view builder returned its input, makes a copy of the node, so that the view is a separate
+** value. */
 static fl_node *apart(fl_node *y, fl_node *x) { return y == x && y != NULL ? n_alias(x) : y; }
 
 #define VIEW_BEGIN(op) \
@@ -275,7 +276,8 @@ static void push_part(lua_State *L, int table, int k, int axis, int64_t first,
   lua_rawseti(L, table, k);
 }
 
-/* A table of so many tensors would not fit in memory, or would take too long to make. */
+/* Raises if there are so many parts that a table of them would not fit in memory, or would take too
+** long to make. */
 static void check_parts(lua_State *L, const char *op, int64_t n) {
   if (n > 1 << 24) fl_lua_fail(L, op, "%lld parts are too many", (long long)n);
 }
@@ -374,8 +376,8 @@ static int s_flip(lua_State *L) {
 
 enum { MAX_JOINED = 4096 };
 
-/* The rank that all have. For cat, shape (0) goes with any rank, as in n_cat, unless all have
-** it. */
+/* The rank that all tensors must have. For cat, a tensor of shape (0) is accepted beside any rank,
+** as in n_cat. */
 static int joint_rank(lua_State *L, const char *op, fl_box **x, int count, int stack) {
   const fl_node *lead = NULL;
   for (int k = 0; k < count; k++) {
@@ -390,7 +392,7 @@ static int joint_rank(lua_State *L, const char *op, fl_box **x, int count, int s
   return lead != NULL ? lead->shape->rank : 1;
 }
 
-/* cat, stack: the nodes are collected in a userdata, after entering. */
+/* cat and stack. The nodes are collected in a userdata, after entering. */
 static int join(lua_State *L, const char *op, int stack) {
   fl_lua *b = self_of(L);
   const int listed = lua_type(L, 1) == LUA_TTABLE && !fl_is_options(L, 1);

@@ -13,7 +13,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MAX_SITES = 1 << 16 };        /* scripts that generate code without end get site 0 */
+enum { MAX_SITES = 1 << 16 };        /* further lines, of scripts that generate code without end,
+                                     ** get site 0 */
 
 int fl_is_library(const char *source) {
   if (source[0] == '=') return strncmp(source, "=flame", 6) == 0 || strncmp(source,
@@ -87,7 +88,7 @@ static uint32_t site_of_frame(fl_lua *b, const lua_Debug *ar) {
 
 /* Finding a frame's function costs a fraction of finding its line, and inside nested modules most
 ** frames are the library's, whose lines are not needed. The script's frame is mostly at the same
-** level as the last time ('depth'): there both are asked for at once. */
+** level as the last time ('depth'): there both are requested in one call. */
 uint32_t fl_lua_site(lua_State *L, fl_lua *b) {
   if (b->pinned > 0) return b->pin;
   lua_Debug ar;
@@ -130,10 +131,10 @@ static void here_text(lua_State *L, char buf[96]) {
   }
 }
 
-/* A mistake found inside a function that is written in Lua is reported for that function: of the
-** functions between here and the script the outermost; methods and constructors of classes keep
-** inner names. What was recorded earlier keeps its own name. It also adds the hint about a method
-** called with a dot. */
+/* A mistake found inside a function that is written in Lua is reported for the outermost library
+** function between here and the script; methods and constructors of classes keep inner names. An
+** error of an op that was recorded earlier keeps that op's name. It also adds the hint about a
+** method called with a dot. */
 static void name_outermost(lua_State *L, fl_error *e) {
   lua_Debug ar, inner;
   if (e->code != FLAME_BAD_ARGUMENT || !lua_checkstack(L, 8)) return;
@@ -153,7 +154,7 @@ static void name_outermost(lua_State *L, fl_error *e) {
   }
 }
 
-/* "op: message" without the place. A message that names its op itself is not changed. */
+/* Pushes "op: message" without the place. A message that names its op itself is not changed. */
 static void push_facts(lua_State *L, const fl_error *e) {
   luaL_Buffer out;
   const size_t n = strlen(e->op);
@@ -213,13 +214,14 @@ static _Noreturn void fail_with(lua_State *L, fl_lua *b, const char *op, const c
   if (b->c == NULL) fl_lua_raise(L, b);
   fl_error_clear(&told);
   fl_fail_list(&told, FLAME_BAD_ARGUMENT, op, fmt, args);
-  b->c->err = told;                /* not at once: the arguments may belong to the previous error */
+  b->c->err = told;                /* not earlier: the arguments may point into the previous
+                                   ** error */
   for (;;) fl_lua_raise(L, b);
 }
 
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...) {
   va_list args;
-  va_start(args, fmt);                   /* va_end is not called, since the raise does not return */
+  va_start(args, fmt);                   /* va_end is never called, since raising does not return */
   fail_with(L, self_of(L), op, fmt, args);
 }
 

@@ -16,7 +16,7 @@ static const char *text_of(lua_State *L, int i, char buf[32]) {
   return buf;
 }
 
-/* "(2, 3)"; a script may have put any values into it. */
+/* Prints "(2, 3)"; a script may have put any values into the list. */
 static int sizes_tostring(lua_State *L) {
   char one[32];
   luaL_Buffer out;
@@ -46,7 +46,7 @@ static int sizes_concat(lua_State *L) {
   return 1;
 }
 
-/* As lists: a plain table of the same sizes is equal too. */
+/* Compares as lists: a plain table of the same sizes is equal too. */
 static int sizes_eq(lua_State *L) {
   const lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
   int same = n == (lua_Integer)lua_rawlen(L, 2);
@@ -60,7 +60,7 @@ static int sizes_eq(lua_State *L) {
   return 1;
 }
 
-/* A key that is not in the list: nil, except for 0 and negative positions. */
+/* Called for keys that are not in the list. They give nil, except for 0 and negative positions. */
 static int sizes_index(lua_State *L) {
   if (!lua_isinteger(L, 2) || lua_tointeger(L, 2) > 0) return 0;
   const lua_Integer i = lua_tointeger(L, 2), n = (lua_Integer)lua_rawlen(L, 1);

@@ -1,8 +1,8 @@
 /*
 ** Slips: things that a script does that are no errors but rarely intended. Each is reported once
 ** for each line of the script, to the callback that the host has set, else by Lua's warn. They are
-** detected below, in tools/slips.lua and in optim.lua. What a correct program may do as well is no
-** slip: if the two can not be told apart, nothing is reported.
+** detected below, in tools/slips.lua and in optim.lua. If a correct program may do the same thing,
+** and the two can not be told apart, nothing is reported.
 */
 #include "lua/binding.h"
 
@@ -53,7 +53,8 @@ static int gradient_used(lua_State *L) {
   return 1;
 }
 
-/* core.gradient_mark(g[, mark]): the note on it, for writes that do not begin a new gradient. */
+/* core.gradient_mark(g[, mark]): reads or sets this note on g, for writes that do not begin a new
+** gradient. */
 static int gradient_mark(lua_State *L) {
   flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
   lua_pushinteger(L, g->used);

@@ -19,7 +19,7 @@ typedef struct node {
                                        ** caller; -1: none */
   int64_t calls;
   double ms;                           /* in itself */
-  const void *function;                /* the function called last as this node */
+  const void *function;                /* the function that was called last for this node */
   char name[NAME];                     /* "step (train.lua:8)", "matmul" */
 } node;
 
@@ -30,7 +30,7 @@ typedef struct stacks {
   struct { node *at; int64_t n, cap; } nodes;        /* the first is the function that began the
                                                      ** recording */
   struct { frame *at; int64_t n, cap; } frames;
-  double last;                         /* time up to which calls are accounted */
+  double last;                         /* time up to which calls are accounted for */
   lua_Hook before;                     /* the script's own */
   int before_mask, before_count;
 } stacks;

@@ -53,7 +53,7 @@ flame_status flame_lua_open(lua_State *L, const flame_options *o) {
   return status_of(opened(L, o));
 }
 
-/* Hides the module on top, for a state that no script sees: only flame's own files find it, and
+/* Hides the module on top, in a state that scripts do not see: only flame's own files find it, and
 ** nothing on the disk is loaded. */
 static void hide(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);

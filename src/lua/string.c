@@ -10,7 +10,7 @@
 enum { LITERAL_A_STEP = 64, LOOK_EACH = 256 };
 static const int64_t longest = INT64_C(1) << 40;
 
-/* 1-based position, negative from the end, into 0 … */
+/* Converts a 1-based position, negative from the end, to a 0-based one. */
 static size_t start_at(lua_Integer at, size_t n) {
   if (at > 0) return (size_t)at - 1;
   if (at == 0 || (lua_Unsigned)-(lua_Unsigned)at > n) return 0;
@@ -53,8 +53,8 @@ static int search(lua_State *L, int positions) {
 static int s_find(lua_State *L) { return search(L, 1); }
 static int s_match(lua_State *L) { return search(L, 0); }
 
-/* Upvalues: the binding, the string, the userdata of the pattern, where to continue, where the last
-** match ended: an empty match there does not count. */
+/* Upvalues: the binding, the string, the userdata of the pattern, where to continue, and where the
+** last match ended, since an empty match there does not count. */
 static int next_match(lua_State *L) {
   size_t n;
   const char *s = lua_tolstring(L, lua_upvalueindex(2), &n);
@@ -113,7 +113,7 @@ static void add_text(lua_State *L, luaL_Buffer *out, const fl_match *m, const ch
   luaL_addlstring(out, r, (size_t)(end - r));
 }
 
-/* 1: the replacement differs from the match itself. */
+/* Adds the replacement of a match. 1: it differs from the match itself. */
 static int add_replacement(lua_State *L, luaL_Buffer *out, const fl_match *m, const char *s) {
   const int kind = lua_type(L, 3);
   if (kind == LUA_TSTRING || kind == LUA_TNUMBER) {

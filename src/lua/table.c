@@ -1,11 +1,11 @@
 /*
-** The table library of a state with limits. Each loop over positions costs a step for a
-** position, so that a range of 2^60 of them ends where the script's own loop would. Fields are
-** read and written with metamethods, as in Lua's library.
+** The table library of a state with limits. A loop over positions costs a step for each position,
+** so that a range of 2^60 positions is stopped as a loop of the script would be. Fields are read
+** and written with metamethods, as in Lua's library.
 **
-** sort is a quicksort until it goes too deep, then a heap sort, so no order of the values and no
-** function costs more than n log n comparisons. Ranges of a few values are arranged on the stack
-** of Lua, which reads and writes the table once for each.
+** sort is a quicksort until it recurses too deeply, then a heap sort, so the number of comparisons
+** is at most about n log n for any order of the values and any comparison function. Ranges of a few
+** values are arranged on the stack of Lua, which reads and writes the table once for each.
 */
 #include "lua/bounded.h"
 #include "lua/hook.h"
@@ -15,7 +15,7 @@ enum { LOOK_EACH = 256, STRING_BYTES_A_STEP = 64, FEW = 32 };
 /* Steps of a loop, charged in batches. */
 typedef struct steps {
   long long n;
-  uint8_t by_function, watched;     /* of sort: is there an order? does the hook stand? */
+  uint8_t by_function, watched;     /* of sort: is there a comparison function? is the hook set? */
 } steps;
 
 static void pay(lua_State *L, steps *s) {
@@ -30,7 +30,7 @@ static void step_more(lua_State *L, steps *s, size_t n) {
 
 static void step(lua_State *L, steps *s) { step_more(L, s, 1); }
 
-/* A value with these metamethods counts as a table. */
+/* Raises unless the value is a table, or has these metamethods. */
 static void need_table(lua_State *L, int i, const char *const *needs) {
   if (lua_type(L, i) == LUA_TTABLE) return;
   if (!lua_getmetatable(L, i)) luaL_checktype(L, i, LUA_TTABLE);
@@ -136,7 +136,7 @@ static int t_concat(lua_State *L) {
   for (lua_Integer i = first; i <= last; i++) {
     step(L, &s);
     add_field(L, &out, i);
-    if (i == last) break;                     /* the largest integer has no successor */
+    if (i == last) break;                     /* (the largest integer has no successor) */
     luaL_addlstring(&out, between, n);
   }
   pay(L, &s);
@@ -182,8 +182,8 @@ static int less(lua_State *L, steps *s, int i, int j) {
   return is;
 }
 
-/* The order of the n values (at most FEW) from stack index 'first' on, by insertion with binary
-** search. */
+/* Finds the order of the n values (at most FEW) from stack index 'first' on, by insertion with
+** binary search. */
 static void arrange(lua_State *L, steps *s, int first, int n, uint8_t order[FEW]) {
   for (int k = 0; k < n; k++) {
     int from = 0, to = k;
@@ -252,7 +252,7 @@ static void sort_heap(lua_State *L, steps *s, lua_Integer before, lua_Integer n)
 }
 
 /* Partitions the values from lo to hi by one of them; returns its place, between lo and hi.
-** Whatever the comparison function returns, no place outside the range is accessed. */
+** Whatever the comparison function returns, no position outside the range is accessed. */
 static lua_Integer part(lua_State *L, steps *s, lua_Integer lo, lua_Integer hi) {
   const int pivot = lua_gettop(L) + 1;
   const lua_Integer middle = lo + (hi - lo) / 2;

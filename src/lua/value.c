@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The tensor, for reading facts (does not enter, records nothing); raises if it is closed. */
+/* The tensor at i, for reading facts (nothing is entered or recorded); raises if it is closed. */
 static const flame_tensor *known(lua_State *L, int i, const char *op) {
   const flame_tensor *t = fl_arg_tensor(L, i, op, "x")->t;
   if (t->node == NULL) fl_lua_fail(L, op, "x is closed");
@@ -20,7 +20,7 @@ static void push_shape(lua_State *L, const fl_node *n) {
 }
 
 /* Pushes x.grad, for the tensor at 1: its one box, or nil. Making a box may run a finaliser that
-** gives x another gradient or frees x, so x is read again then. */
+** gives x another gradient or frees x, so x is read again after that. */
 static void push_grad(lua_State *L, fl_lua *b) {
   const fl_box *x = box_at(L, 1);
   if (x->t->grad == NULL) lua_pushnil(L);

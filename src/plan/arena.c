@@ -4,9 +4,9 @@
 **
 ** In place: if a MAP or ROW kernel reads a cell for the last time, each element at the point where
 ** it stores an element of another cell, that other cell takes its memory (the gradient of logits
-** takes that of the logits). It may also gather elements of the row itself. Values per row stay
-** apart: they are small, and lanes beyond the last row read its values too. A run that is repeated
-** begins at its first step, so nothing needs the old values.
+** takes that of the logits). It may also gather elements of the row itself. Values per row have
+** separate memory: they are small, and lanes beyond the last row read its values too. A run that is
+** repeated begins at its first step, so old values need not be kept for it.
 */
 #include "base/hooks.h"
 #include "base/num.h"
@@ -82,7 +82,8 @@ void fl_plan_delay_fills(fl_planner *P) {
 
 /* ---- copies into a whole --------------------------------------------------------------------- */
 
-/* Does the group do little more than copy to one piece of a cell (a cat) that others wait for? */
+/* Does the group do little more than copy into one piece of a cell (a cat) that other groups wait
+** for? */
 static int is_copy(const fl_planner *P, const fl_group *G) {
   int stores = 0;
   if (G->kind != FL_K_MAP || G->faulty || G->closed || G->limit == INT32_MAX ||
@@ -216,8 +217,8 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* The planted bug: floats that first exist in step s are put where the step's first one is.
-** Positions are excluded, so that the run is wrong but in bounds; nothing is freed. */
+/* The planted bug: all floats whose lives begin in step s are put at the address of the first of
+** them. Positions are excluded, so that the run is wrong but in bounds; nothing is freed. */
 static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int64_t s) {
   int32_t first = -1;
   for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {

@@ -76,7 +76,8 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p) {
   return best;
 }
 
-/* Adds or removes a plan in the cache among the references of its callees. 1: it has some. */
+/* Adds 'by' (1 or -1) to the count of references that the callees of a plan in the cache have. 1:
+** it has callees. */
 static int count_callees(const fl_plan *p, int32_t by) {
   int any = 0;
   for (int32_t i = 0; i < p->nstep; i++) {

@@ -53,7 +53,8 @@ static int one_batch(const fl_layout *l, const fl_layout *out) {
   return 1;
 }
 
-/* On a GPU many small products must be one call, which takes a single step between them. */
+/* On a GPU many small products must be one call, which requires the same distance between all of
+** them. */
 int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
   const fl_layout *l = n->in[i]->layout;
   if (n->shape->numel == 0 || i == 2) return 1;           /* a bias is contiguous */
@@ -158,8 +159,9 @@ static int is_costly_to_repeat(const fl_cell *cell) {
   return bytes >= 2 * fl_dtype_size(cell->dtype);
 }
 
-/* Length and number of leaves of a cell's expression down to anchored cells; whether it has an
-** INDEX or a reduction. *dearest: the deferred input with the most leaves (by_leaves) or ops. */
+/* Computes length and number of leaves of a cell's expression, down to anchored cells, and whether
+** it has an INDEX or a reduction. *dearest: the deferred input with the most leaves (by_leaves) or
+** ops. */
 static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
@@ -242,7 +244,7 @@ static void measure(fl_planner *P, int32_t t) {
   }
 }
 
-/* Passes 'awaited' on from t to its inputs. */
+/* Marks the inputs of t as awaited if t is. */
 static void note_awaited(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;

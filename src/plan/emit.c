@@ -79,8 +79,9 @@ static uint8_t pass_of(const fl_group *G, const fl_instr *x) {
   }
 }
 
-/* In a ROW group, whose values may be kept from one sweep to the next: an existing instruction with
-** the same operation on the same values, so that two equal nodes are computed once. -1: none. */
+/* Finds an instruction of a ROW group that does the same operation on the same values, so that two
+** equal nodes are computed once. (The values of a ROW may be kept from one sweep to the next.) -1:
+** none. */
 static int find_op(const fl_group *G, const fl_instr *x) {
   if (G->kind != FL_K_ROW || (x->code != FL_I_OP && x->code != FL_I_CAST)) return -1;
   for (int64_t i = G->instr.n - 1; i >= 0; i--)
@@ -200,7 +201,7 @@ int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int dept
   const int within = fl_plan_piece(P, ref, G->nd, G->size, m, &piece, &pm);
   if (within && !t->anchored && depth <= FL_PULL_DEPTH)
     return fl_plan_pull(P, g, piece, &pm, depth + 1);
-  /* the group itself computes the piece */
+  /* does the group itself compute the piece? */
   const int there = within ? fl_plan_find(G, piece, &pm) : -1;
   if (there >= 0) {
     G->shared++;
@@ -284,7 +285,8 @@ int fl_plan_absent(fl_planner *P, int32_t g, int dtype) {
   return v < 0 ? v : emit_cast(P, g, v, FLAME_I64, dtype, INT32_MIN, NULL);
 }
 
-/* scalar 0 + scalar 1 * linear index, in i64 or f64; for a count the index itself */
+/* Emits scalar 0 + scalar 1 * linear index, in i64 or f64; for a count (FL_IOTA_COUNT) the index
+** itself. */
 static int emit_arange(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
   const int wide = fl_is_float(n->dtype) ? FLAME_F64 : FLAME_I64;
@@ -328,7 +330,7 @@ static int emit_index(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
   fl_map im;
   int err = input_map(P, fl_plan_group(P, g), t, 0, m, &ref, &im);
   if (err < 0) return err;
-  assert(err > 0);                        /* the input is a tensor, never a number */
+  assert(err > 0);                        /* since the input is a tensor, never a number */
   int v = fl_plan_pull(P, g, ref, &im, depth);
   if (v >= 0 && dtype_of(P, ref) != FLAME_I64)
     v = emit_cast(P, g, v, dtype_of(P, ref), FLAME_I64, INT32_MIN, NULL);
@@ -400,8 +402,8 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
 }
 
 /* Loads an element of a view of the input's bytes as another dtype. The map gives the element's
-** position in the result; in the input's memory, counted in elements of the result's dtype, it has
-** the same position after the input's first element. */
+** position in the result; counted in elements of the result's dtype, this is also its position in
+** the input's memory, relative to the input's first element. */
 static int emit_bits(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
   int64_t first;

@@ -124,8 +124,8 @@ static int make_step(fl_planner *P, const fl_turn *t, fl_step *s, int *empty) {
   }
 }
 
-/* Number of kernels for which a step of 'count' has memory: powers of two, so that merging takes
-** linear time. */
+/* The number of kernels for which a step of 'count' kernels has memory: a power of two, so that
+** merging takes linear time. */
 static size_t room_of(int32_t count) {
   size_t n = 1;
   while (n < (size_t)count) n *= 2;
@@ -155,8 +155,8 @@ static int merge(fl_mem *m, fl_step *a, fl_step *b) {
   return 1;
 }
 
-/* Can kernels like k be merged? MAPs and reductions of everything are; rows and columns are many
-** per kernel already. */
+/* Can kernels like k be merged? MAPs and reductions of everything can; a kernel of rows or columns
+** has many of them already. */
 static int merges(const fl_kernel *k) {
   return k->kind == FL_K_MAP || (k->kind == FL_K_ROW && k->nkept == 0);
 }
@@ -276,7 +276,7 @@ static void note_outs(fl_plan *plan) {
 }
 
 /* On a GPU the host queues the steps that write homes before it has seen the run's checks, so these
-** kernels test the checks themselves. Not together with a user's kernel, which may never end: an
+** kernels test the checks themselves. Not in a plan with a user's kernel, which may never end: an
 ** interrupt does not wait for it, so nothing that writes a home may be queued until it has
 ** ended. */
 static void note_guards(fl_plan *plan) {
@@ -292,8 +292,8 @@ static void note_guards(fl_plan *plan) {
   }
 }
 
-/* The reports of a step. step >= 0: at[number] of each report becomes 'step'; step -1: each report
-** gets the new number at[old number]. */
+/* The reports of a step. With step >= 0 it sets at[number] to 'step' for each report; with step -1
+** each report gets the new number at[old number]. */
 static void sites_of(fl_step *s, int32_t *at, int32_t step) {
   int32_t *own = s->kind == FL_S_CALL ? &s->call->fault : s->kind == FL_S_SCATTER
                  ? &s->scatter->fault : NULL;
@@ -311,8 +311,9 @@ static void sites_of(fl_step *s, int32_t *at, int32_t step) {
   }
 }
 
-/* Numbers the reports in the order of their steps (and of emission within a step): the lowest of a
-** run then belongs to the first step that reports, and what ran before that step is right. */
+/* Numbers the reports in the order of their steps (and of emission within a step): the lowest
+** report of a run then belongs to the first step that reports, and results of the steps before it
+** are right. */
 static int order_faults(const fl_planner *P, fl_plan *plan) {
   const int32_t n = plan->nfault, steps = plan->nstep;
   if (n < 2) return 1;

@@ -28,7 +28,7 @@ static int add(writer *w, int op, int a, int b) {
   return fl_plan_add(w->P, w->g, x, INT32_MIN, NULL);
 }
 
-/* total + sign * v; total may be absent (-1, when 'first'). */
+/* Emits total + sign * v; if 'first', there is no total yet. */
 static int added(writer *w, int first, int total, int v, int sign) {
   if (v < 0) return v;
   if (first) return sign > 0 ? v : add(w, FL_OP_neg, v, 0);
@@ -78,7 +78,7 @@ static int component(writer *w, const fl_form_code *f, int k) {
   return total;
 }
 
-/* The inputs of form t read through m, at their first component. */
+/* Prepares to read the inputs of form t through m, at their first component. */
 static int open_inputs(writer *w, int32_t t, const fl_map *m) {
   const fl_cell *cell = &w->P->cell.at[t];
   const fl_group *G = fl_plan_group(w->P, w->g);
@@ -98,7 +98,8 @@ static int open_inputs(writer *w, int32_t t, const fl_map *m) {
   return 0;
 }
 
-/* Makes value v component m of t. The value of an input already has a name, so it is copied. */
+/* Makes value v the component of t that m reads. The value of an input already has a name, so it is
+** copied. */
 static int name_value(writer *w, int v, int32_t t, const fl_map *m) {
   if (v < 0) return v;
   fl_group *G = fl_plan_group(w->P, w->g);
@@ -117,7 +118,8 @@ int fl_plan_emit_form(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
   const fl_form_code *f = cell->node->attr->form;
   writer w = { .P = P, .g = g, .depth = depth, .dtype = cell->dtype };
   const int k = fl_plan_component(P, t, g, m);
-  if (k < 0) return FL_EMIT_ANCHOR - t;              /* several components, or not a constant one */
+  if (k < 0) return FL_EMIT_ANCHOR - t;              /* m reads several components, or not always
+                                                     ** the same one */
   if (*fl_form_groups(f, k) == 0) return fl_plan_fill(P, g, t, cell->dtype, m);
   const int err = open_inputs(&w, t, m);
   return err < 0 ? err : name_value(&w, component(&w, f, k), t, m);

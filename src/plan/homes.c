@@ -18,8 +18,8 @@ static int in_home(const fl_planner *P, fl_ref ref, int32_t home) {
   return ref < 0 && ref != INT32_MIN && P->p->ext.at[~ref]->buffer == P->p->homes.at[home];
 }
 
-/* Does group H read the old value of a home? same: it reads each point only where t is stored in
-** H. */
+/* Does group H read the old value of a home? *same: it reads each element only at the point at
+** which it stores that element of t. */
 static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int32_t t, int *same) {
   int reads = 0;
   *same = 1;

@@ -88,8 +88,8 @@ typedef struct fl_instr {
 
 typedef struct fl_store { uint16_t value, operand; } fl_store;
 
-/* The longest row that one warp works on, on a GPU; only for longer rows do the threads end each
-** round together, at a barrier. */
+/* On a GPU: the longest row that a single warp computes. For longer rows the threads of a block
+** wait for each other at a barrier at the end of each round. */
 enum { FL_WARP_ROW = 1024 };
 
 /* Operands that are read come first, at most FL_MAX_READS of them. */

@@ -55,7 +55,8 @@ void fl_plan_levels(const fl_group *G, uint8_t *level) {
 
 typedef struct { fl_instr *at; int n; } list;
 
-static uint16_t lift(list *out, uint16_t v) {       /* the level-0 value at each point of the row */
+static uint16_t lift(list *out, uint16_t v) {       /* copies a level-0 value to each point of the
+                                                    ** row */
   const fl_instr from = out->at[v];
   if (from.level) return v;
   out->at[out->n] = (fl_instr){ .code = FL_I_CAST, .dtype = from.dtype, .from = from.dtype,
@@ -147,7 +148,7 @@ static int64_t operand_bytes(const fl_kernel *k, const fl_operand *o) {
   return n * fl_dtype_size(o->dtype);
 }
 
-/* Elements that the gathers of operand o read: one at each point, or one per row. */
+/* The number of elements that the gathers of operand o read: one at each point, or one per row. */
 static int64_t gathered(const fl_kernel *k, int o) {
   for (int v = 0; v < k->ninstr; v++)
     if (k->instr[v].code == FL_I_GATHER && k->instr[v].arg == o && k->instr[v].level != 0)
@@ -171,7 +172,7 @@ void fl_kernel_measure(const fl_planner *P, fl_kernel *k) {
     if (k->instr[i].pass > k->passes) k->passes = k->instr[i].pass;
 }
 
-/* Marks a value that one kernel reads and writes in place, at both operands. */
+/* If the kernel reads a value and writes it in place, marks both operands. */
 static void mark_in_place(const fl_planner *P, fl_kernel *k) {
   for (int i = 0; i < k->noperand; i++) {
     fl_operand *w = &k->operand[i];
@@ -203,7 +204,7 @@ static void *copy_of(fl_mem *m, const void *p, size_t n, int *ok) {
   return q;
 }
 
-/* Makes operands for the accesses that are still used; instructions with one access share its
+/* Makes operands for the accesses that are still used; instructions with equal accesses share an
 ** operand. Returns how many. */
 static int read_operands(const fl_planner *P, const fl_group *G, const uint8_t *used,
                          const uint16_t *remap, const int *order, int nd, fl_instr *instr,

@@ -112,8 +112,8 @@ static int delay(fl_plan *plan) {
   return 1;
 }
 
-/* The last collective, of the steps after 'done' up to 'newest' (which is a collective), for which
-** step i waits; returns 'done' if there is none. The collectives of a bucket end together. */
+/* Among the steps after 'done' up to 'newest' (which is a collective), the last collective that
+** step i waits for; 'done' if there is none. The collectives of a bucket end together. */
 static int32_t needs(const fl_plan *plan, int32_t i, int32_t done, int32_t newest) {
   const fl_step *s = &plan->step[i];
   int32_t last = newest;
@@ -134,8 +134,8 @@ static int by_need(const void *a, const void *b) {
                             : (x->step > y->step) - (x->step < y->step);
 }
 
-/* Orders steps i … end - 1, of one stage and without a collective, by what they wait for of the
-** collectives up to 'newest'. from, t: room for so many. */
+/* Orders steps i … end - 1, which are of one stage and not collectives, by the last collective, up
+** to 'newest', that each waits for. from, t: memory for that many. */
 static void order_stretch(fl_plan *plan, int32_t i, int32_t end, int32_t newest, fl_step *from,
                           turn *t) {
   const int32_t n = end - i;

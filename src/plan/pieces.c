@@ -6,7 +6,8 @@
 ** whole. So pieces that are made of the same arrays are one kernel with several stores, and nothing
 ** is copied.
 **
-** Pieces may be in several groups and at several stages. A reader of the whole waits for all.
+** Pieces may be in several groups and at several stages; a reader of the whole array waits for all
+** of them.
 */
 #include "plan/place.h"
 #include "tensor/form.h"
@@ -57,7 +58,7 @@ int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m
 }
 
 /* The cell from which node q, an input of a cell, is read; cats that hold it in one piece and need
-** no memory are skipped. -1: it is no cell. */
+** no memory are skipped. -1: it is not a cell. */
 int32_t fl_plan_source(const fl_planner *P, const fl_node *q) {
   fl_map m = { 0 }, piece;
   fl_ref ref = fl_plan_target(P->p, q, &m.offset), to;
@@ -137,7 +138,7 @@ static int piece_value(fl_planner *P, int32_t g, int32_t t, int piece, const fl_
                                                     : FL_EMIT_REJECT;
 }
 
-/* A deferred input of n, which can be stored so that a piece needs fewer instructions; -1: none. */
+/* A deferred input of n that can be stored, so that a piece needs fewer instructions; -1: none. */
 static int32_t deferred_input(const fl_planner *P, const fl_node *n, int piece) {
   for (int i = 0; i < n->nin; i++) {
     const int32_t t = n->op == FL_OP_form || i == piece ? fl_plan_source(P, n->in[i]) : -1;
@@ -197,8 +198,8 @@ static int placed_groups(const fl_planner *P, int32_t t, int piece, int32_t *nea
   return n;
 }
 
-/* Components of a form stay together as long as they fit in a group; pieces of a cat may have
-** nothing in common. */
+/* Places one piece. Components of a form stay together as long as they fit in a group; pieces of a
+** cat may have nothing in common. */
 static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
   const fl_layout s = shape_of(P->cell.at[t].node, piece);
   int32_t near[6];
@@ -211,15 +212,15 @@ static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
   return fl_place_own(P, t, piece, &s, first);
 }
 
-/* Places the components of a form after the first, which has a separate group, in that group. */
+/* The first component of a form has a separate group: places the others in that group, too. */
 static int place_rest(fl_planner *P, int32_t t, int n) {
   const int32_t g = fl_plan_writer(P, t, 0);
   return P->cell.at[t].node->op == FL_OP_form && n > 1 && g >= 0 &&
          fl_plan_writer(P, t, 1) < 0 && fl_place_near(P, t, 1, n - 1, &g, 1);
 }
 
-/* A piece that waits for another cell is tried again after that is placed; the pieces before it
-** stay. */
+/* A piece that needs another cell first is tried again after that cell is placed; the pieces before
+** it stay placed. */
 int fl_place_pieces(fl_planner *P, int32_t t, int32_t *first) {
   const int n = pieces_of(P->cell.at[t].node);
   if (P->cell.at[t].pieces < 0) {

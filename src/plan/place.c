@@ -87,8 +87,8 @@ static int64_t row_length(const fl_group *G, uint32_t red) {
 }
 
 /* May the group store whole rows beside reductions over 'red' (planner.h, FL_ROW_LIMIT)? Not if
-** rows have no elements: no dim of theirs has a stride, so their values would look like values per
-** row. */
+** rows have no elements: their dims have no strides then, so values at each point would look like
+** values per row. */
 static int row_program(const fl_group *G, uint32_t red) {
   const int64_t n = row_length(G, red);
   int64_t rows = 1;
@@ -107,7 +107,7 @@ static int join_map(fl_planner *P, int32_t g, int32_t t) {
   int level;
   if (!fl_plan_natural(G, P->cell.at[t].shape, &m, &level) || !fl_place_takes(G, level))
     return FL_EMIT_REJECT;
-  int v = fl_plan_find(G, t, &m);           /* a deferred cell that was emitted before */
+  int v = fl_plan_find(G, t, &m);           /* t may have been emitted before, as a deferred cell */
   if (v >= 0) G->shared++;
   else v = fl_plan_emit_cell(P, g, t, &m, 0);
   if (v < 0) return v;
@@ -134,7 +134,7 @@ static uint32_t reduced_dims(const fl_node *n, const fl_layout *in, int *kind) {
   return red;
 }
 
-/* The map of t's results: row-major over the kept dims. */
+/* The map of the results of a reduction over 'red': row-major over the kept dims. */
 static fl_map results_of(const fl_group *G, uint32_t red) {
   fl_map out;
   memset(&out, 0, sizeof out);
@@ -205,9 +205,10 @@ static void settle(fl_planner *P, int32_t g, int32_t t, int piece, int32_t stage
   fl_place_commit(P, g, stage);
 }
 
-/* Would the cell crowd the group? Rows and columns are traversed once per round, with much in
-** registers. A cell that adds much work to a long program, or (unless it is a reduction, the reason
-** for the traversal) more arrays than it shares, is better in another kernel. */
+/* Would the cell make the group too large? Rows and columns are traversed once per round, with many
+** values in registers. A cell is better placed in another kernel if it adds much work to a long
+** program, or more arrays than it shares (unless it is a reduction, which is what rows and columns
+** are traversed for). */
 static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   int fresh = 0;
   if (G->instr.n > FL_JOIN_LIMIT) return 1;
@@ -217,7 +218,8 @@ static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   return fresh > FL_FRESH_ARRAYS && fresh > G->shared;
 }
 
-/* Would it delay a small sum of everything that others wait for? The group has no kept dim then. */
+/* Would moving to that stage delay a small sum of everything that others wait for? Such a group has
+** no kept dim. */
 static int delays(const fl_planner *P, const fl_group *G, int32_t stage) {
   if (stage <= G->stage || G->kind != FL_K_ROW || G->red + 1 != 1u << G->nd ||
       row_length(G, G->red) > FL_AWAIT_LIMIT) return 0;
@@ -361,7 +363,7 @@ static int place_one(fl_planner *P, int32_t t, int32_t *first) {
   }
 }
 
-/* Places t, after the cells that turn out to need separate groups before it. */
+/* Places t. Cells that turn out to need their own groups before it are placed first. */
 static int place(fl_planner *P, int32_t t) {
   int32_t *top = FL_PUSH(P->mem, &P->todo);
   if (!top) return 0;

@@ -5,8 +5,8 @@
 #include "plan/place.h"
 #include "tensor/call_collective.h"
 
-/* A closed MAP group over 'space' that stores (ref read by strides over the space) into cell t at
-** 'to'. Same results as fl_place_own; *made: the group. */
+/* Makes a closed MAP group over 'space' that reads 'ref' by strides over the space and stores it
+** into cell t at 'to'. Returns what fl_place_own does; *made: the group. */
 static int store_group(fl_planner *P, const fl_layout *space, fl_ref ref, const int64_t *stride,
                        int64_t offset, int32_t t, const int64_t *to_stride, int64_t to_offset,
                        int32_t *first, int32_t *made) {
@@ -96,7 +96,7 @@ int fl_place_setslice(fl_planner *P, int32_t t, int32_t *first) {
   return 1;
 }
 
-/* A separate step that reads cells from memory. */
+/* Makes the group of a separate step, which reads cells from memory. */
 static int step_group(fl_planner *P, int kind, int32_t t, const fl_ref *reads, int n) {
   const int32_t g = fl_place_group(P, kind, 0, NULL);
   if (g < 0) return -1;
@@ -182,7 +182,7 @@ static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t of
   return (int32_t)P->cell.n - 1;
 }
 
-/* Input i of matmul n in memory, in *ref. Same results as fl_place_own. */
+/* Finds, or makes, input i of matmul n in memory: *ref. Returns what fl_place_own does. */
 static int matmul_input(fl_planner *P, const fl_node *n, int i, fl_ref *ref, int32_t *first) {
   int64_t off;
   *ref = fl_plan_target(P->p, n->in[i], &off);
@@ -196,7 +196,8 @@ static int matmul_input(fl_planner *P, const fl_node *n, int i, fl_ref *ref, int
   const int r = copy < 0 ? -1 : placed ? 1
               : fl_place_own(P, copy, -1, P->cell.at[copy].shape, first);
   if (r <= 0) {
-    if (copy >= 0) fl_plan_drop_copy(P);            /* it is made again after the rest is placed */
+    if (copy >= 0) fl_plan_drop_copy(P);            /* the copy is made again after the rest is
+                                                    ** placed */
     return r;
   }
   P->cell.at[copy].stored = 1;
@@ -209,7 +210,8 @@ int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   fl_ref reads[3];
   for (int i = 0; i < n->nin; i++) {
     const int made = matmul_input(P, n, i, &reads[i], first);
-    if (made <= 0) return made;                    /* the copy for the first input is found again */
+    if (made <= 0) return made;                    /* (the copy for the first input will be found
+                                                   ** again) */
   }
   const int r = step_group(P, FL_G_MATMUL, t, reads, n->nin);
   if (r > 0) {
@@ -224,8 +226,8 @@ int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first) {
 }
 
 /* A collective comes after the previous one, whose result it does not read: within a stage they are
-** in this order, since steps of a stage are ordered by their groups. With a stage each, the last of
-** many arrays would come after all the work that the collectives could overlap with. */
+** in this order, since steps of a stage are ordered by their groups. If each had its own stage, the
+** last of many would come after all the work that the collectives could overlap with. */
 static int follow(fl_planner *P, int32_t g, fl_ref before) {
   if (before >= 0) {
     const int32_t own = fl_plan_group(P, g)->stage;

@@ -33,19 +33,19 @@ enum {
   FL_FORM_LIMIT = 600,     /* longest expression of a component of a form */
   FL_LEAF_LIMIT = 48,      /* most values that such an expression reads */
   FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
-  FL_ROW_JOIN_LIMIT = 400, /* instructions of a group of rows or columns from which on ... */
-  FL_ROW_JOIN_MOST = 64,   /* ... a cell may add at most so many */
+  FL_ROW_JOIN_LIMIT = 400, /* to a group of rows or columns with this many instructions ... */
+  FL_ROW_JOIN_MOST = 64,   /* ... a cell may add at most this many */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
-  FL_REPEAT_READS = 3,     /* fewest arrays of its size, by bytes, for which an expression is not
-                           ** recomputed */
-  FL_REPEAT_MANY = 8,      /* number of consumers from which an expression of two arrays and
-                           ** something else is stored */
-  FL_WIDE = 4,             /* a broadcast by at least this factor counts as one */
+  FL_REPEAT_READS = 3,     /* an expression that reads this many arrays of its size (in bytes) is
+                           ** stored, not recomputed */
+  FL_REPEAT_MANY = 8,      /* an expression of two arrays and something else is stored if it has
+                           ** this many consumers */
+  FL_WIDE = 4,             /* a broadcast by a smaller factor does not count as a broadcast */
   FL_FRESH_ARRAYS = 8,     /* number of new arrays that a cell may always add to a group of rows or
                            ** columns */
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
-  FL_AWAIT_LIMIT = 65536,  /* most elements of a reduction that is not delayed for another one, if
-                           ** others wait for its result */
+  FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait
+                           ** for, is not delayed to join another */
   FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c, greater than any deferred depth */
   FL_CANDIDATES = 12       /* groups of one space tried for a cell, newest first */
 };
@@ -106,7 +106,7 @@ typedef struct fl_group {
   struct { fl_access *at; int64_t n, cap; } access;
   struct { uint32_t *at; int64_t n, cap; } scalar;        /* program scalar indices */
   struct { int32_t *at; int64_t n, cap; } deps;           /* groups read from */
-  int64_t noted;           /* that many of deps have it in their lists of readers */
+  int64_t noted;           /* number of deps that have it in their lists of readers */
   int32_t reader;          /* first link of the groups that read from it (raise.c); -1: none */
   int32_t need, shared;    /* for the current emission: highest stage read, values found again */
 } fl_group;
@@ -133,8 +133,8 @@ typedef struct fl_planner {
   int failed;                                          /* out of memory */
 } fl_planner;
 
-/* A step to be made: a group, or (cell >= 0) a copy of the cell's home into the cell's memory
-** (stage 0) or back (the last stage). */
+/* A step that will be made: a group, or (cell >= 0) a copy of the cell's home into the cell's
+** memory (stage 0) or back (the last stage). */
 typedef struct fl_turn { int32_t group, cell; int32_t stage; } fl_turn;
 
 /* arena.c. Moves a fill that a large scatter adds to, if it depends on nothing, to the place right
@@ -206,7 +206,7 @@ int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[F
 int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *level);
 /* form.c: emits a component of form t, read through m. */
 int fl_plan_emit_form(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth);
-/* Scalar 0 of t, as its value read through m. */
+/* Emits scalar 0 of t as the value of t: for a fill, all elements of which are that number. */
 int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m);
 /* pieces.c. The component of form t within which m stays, over group g's dims; -1: none. */
 int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m);
@@ -245,8 +245,8 @@ int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i);
 const fl_node *fl_plan_read(const fl_planner *P, int32_t t, int i);
 /* Strides of input i of a reduction or step over the input's own axes, and the cell or external. */
 fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
-/* The groups that compute what t's expression reads, the newest few; for values of another
-** level. */
+/* The groups that compute the values which t's expression reads: at most 'most', in 'out'; returns
+** how many. */
 int fl_plan_dep_groups(fl_planner *P, int32_t t, int32_t *out, int most);
 /* Emits a load of (ref, map); refused in some cases where the value is computed in the same group
 ** (see emit.c). */

@@ -24,7 +24,7 @@ static int64_t slot_of(fl_program *p, fl_node *n) {    /* slot of a node that is
   return s >= 0 && s < p->ext.n && p->ext.at[s] == n ? s : -1;
 }
 
-/* Marks all PENDING nodes that 'roots' need, with an explicit stack. */
+/* Marks all PENDING nodes that 'roots' need. Uses an explicit stack. */
 static int mark_needed(fl_program *p, fl_node *const *roots, int64_t nroots) {
   int ok = 1;
   for (int64_t r = 0; ok && r < nroots; r++) {
@@ -132,7 +132,7 @@ static int put_input(fl_program *p, writer *w, fl_node *q) {
   return 1;
 }
 
-/* A cached plan holds the callee, so its address identifies it. */
+/* A cached plan holds the callee, so an address in a key can not be that of another one. */
 static void put_call(writer *w, const fl_call *call) {
   fl_call k = *call;
   k.scalar = NULL;

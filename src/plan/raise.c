@@ -9,7 +9,8 @@
 */
 #include "plan/place.h"
 
-enum { MOST = 16, LINKS = 256 };              /* groups moved at a time; readers looked at */
+enum { MOST = 16, LINKS = 256 };              /* most groups moved at a time; most readers looked
+                                              ** at */
 
 void fl_raise_note(fl_planner *P, int32_t g) {
   fl_group *G = fl_plan_group(P, g);
@@ -29,8 +30,8 @@ static int depends(const fl_group *G, int32_t on) {
   return 0;
 }
 
-/* Group h has to be after 'stage'. Returns the first entry to look at again, 'from' if none is
-** before it, -1 if h must stay. */
+/* Notes that group h must come after 'stage'. Returns the index of the first group to look at again
+** (at most 'from'), or -1 if h must stay. */
 static int move(fl_planner *P, moves *m, int32_t h, int32_t stage, int from) {
   const fl_group *H = fl_plan_group(P, h);
   int k = 0;

@@ -7,7 +7,7 @@
 #include "plan/planner.h"
 #include <string.h>
 
-/* Values in memory: dims and their strides. */
+/* An array in memory: its dims and their strides. */
 typedef struct area {
   fl_place place;
   uint8_t dtype;
@@ -107,7 +107,7 @@ static int fill(fl_mem *m, const area *a, int64_t numel, int64_t byte, fl_kernel
   return 1;
 }
 
-/* The step that looks for a NaN in 'a', which has elements. */
+/* Makes the step that looks for a NaN in 'a', which is not empty. */
 static int look_step(fl_mem *m, const area *a, int64_t numel, int64_t byte, fl_step *s) {
   *s = (fl_step){ .kind = FL_S_KERNEL, .looks = 1, .count = 1,
                   .kernel = fl_zalloc(m, sizeof *s->kernel) };
@@ -142,7 +142,7 @@ static int make_looks(fl_plan *p, fl_step *look, int32_t *site) {
   return 1;
 }
 
-/* Inserts each after its step. Sites become indices among all steps. */
+/* Inserts each after its step. 'site' then has indices among all steps. */
 static void weave(const fl_plan *p, const fl_step *look, int32_t *site, int32_t n, fl_step *out) {
   int32_t at = 0, k = 0;
   for (int32_t i = 0; i < p->nstep; i++) {

@@ -10,14 +10,15 @@
 #include "plan/planner.h"
 #include <string.h>
 
-/* MANY: operands from which an elementwise kernel is split. LARGE: points from which several
-** launches instead of one are no loss. */
+/* MANY: an elementwise kernel with this many operands is split. LARGE: with this many points
+** several launches cost no more than one. */
 enum { MANY = 16, LARGE = 1 << 18 };
 
 typedef struct parts {
   const fl_kernel *k;
   uint16_t of[FL_MAX_INSTR];         /* by instruction: the first of its part */
-  uint8_t uniform[FL_MAX_INSTR];     /* of a MAP, made of scalars alone: each part has its own */
+  uint8_t uniform[FL_MAX_INSTR];     /* of a MAP: the value is made from scalars alone, so each part
+                                     ** computes it itself */
   uint16_t user[FL_MAX_OPERANDS];    /* by operand: an instruction that reads or makes it, + 1 */
 } parts;
 
@@ -80,7 +81,8 @@ static void find_parts(const fl_planner *P, parts *p) {
   for (uint16_t v = 0; v < k->ninstr; v++) p->of[v] = first_of(p, v);
 }
 
-/* Does a part begin at instruction v: its first, which leads to a stored value? */
+/* Does a part begin at instruction v? It does if v is the first instruction of its part, and leads
+** to a stored value. */
 static int begins(const parts *p, uint16_t v) {
   for (int s = 0; s < p->k->nstore; s++) if (p->of[p->k->store[s].value] == v) return 1;
   return 0;
@@ -92,7 +94,8 @@ static void *room(fl_mem *m, size_t n, size_t size, int *ok) {
   return at;
 }
 
-/* The instructions of the part that begins at 'first', and the uniform ones that they read. */
+/* Marks the instructions of the part that begins at 'first', and the uniform ones that they
+** read. */
 static void need_of(const parts *p, uint16_t first, uint8_t *need) {
   for (int v = p->k->ninstr - 1; v >= 0; v--) {
     uint16_t in[3];
@@ -102,8 +105,8 @@ static void need_of(const parts *p, uint16_t first, uint8_t *need) {
   }
 }
 
-/* The number in 'out' of operand o of k, which is added to 'out' at its first use. to[o]: this
-** number + 1, 0: not added yet. */
+/* The index in 'out' of operand o of k, which is added there at its first use. to[o]: 1 + that
+** index; 0: not added yet. */
 static uint16_t operand_in(const fl_kernel *k, uint16_t o, fl_kernel *out, uint16_t *to) {
   if (!to[o]) {
     out->operand[out->noperand++] = k->operand[o];
@@ -112,7 +115,7 @@ static uint16_t operand_in(const fl_kernel *k, uint16_t o, fl_kernel *out, uint1
   return (uint16_t)(to[o] - 1);
 }
 
-/* The instructions, operands and scalars of the part that begins at 'first'; a draw has two
+/* Copies the instructions, operands and scalars of the part that begins at 'first'. A draw has two
 ** scalars. */
 static void fill(const parts *p, uint16_t first, fl_kernel *out) {
   const fl_kernel *k = p->k;

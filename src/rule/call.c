@@ -1,4 +1,4 @@
-/* Calls of programs (rule.h), and the arguments of the launches for them. */
+/* Calls of programs (rule.h), and the arguments of the launches that are made for them. */
 #include "rule/rule.h"
 #include "tensor/build.h"
 #include <assert.h>

@@ -166,7 +166,7 @@ static fl_kad *derive(flame_context *c, const fl_kfunction *k, const fl_kask *as
   return ad;
 }
 
-/* Determines what each parameter of a tangent stands for in its own call. */
+/* Determines what each parameter of a tangent kernel means when that kernel is called. */
 static void mean_tangent(fl_kprogram *t, const fl_kprogram *p, const uint8_t *want) {
   for (int k = 0; k < t->nparam; k++) {
     const fl_kad_param *q = &t->k->ad->params[k];

@@ -207,7 +207,7 @@ typedef struct fl_krule {
   uint8_t place[FL_KP_MAX_ARGS];       /* … and their indices among the launch's results */
 } fl_krule;
 /* number[i]: the tensor from which the number for parameter i was read, or NULL. value: the
-** launch's results, of which the last is removed if it was recorded (*nout is one less). NULL:
+** launch's results; the last one is removed if it was recorded (*nout decreases by one). NULL:
 ** nothing is tracked, or with the error. */
 fl_krule *fl_krule_new(fl_kprogram *p, const fl_launch *l, fl_node *const *number, fl_node **value,
                        int *nout);

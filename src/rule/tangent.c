@@ -6,7 +6,7 @@
 
 enum { MOST = FL_KP_MAX_ARGS };
 
-/* Room for argument k's number after the existing ones. */
+/* Reserves room for the number of argument k, after those of earlier arguments. */
 static void *number_room(fl_kcall *t, int *used, int k, int64_t bytes) {
   t->arg[k].at = *used;
   t->arg[k].bytes = (int32_t)bytes;
@@ -38,7 +38,7 @@ static void original(tangents *x, int k, int i) {
   if (role != FL_KROLE_STRUCT) x->t->of_value[i] = (int8_t)k;
 }
 
-/* An array that is written and begins as x, or as zeros. */
+/* Gives argument k: an array that is written, and begins as a copy of x or as zeros. */
 static void written(tangents *x, int k, int i, fl_node *begin) {
   x->t->call->arg[k].each = x->of->arg[i].each;
   if (begin) fl_kcall_hold(&x->t->call->arg[k].value, begin);

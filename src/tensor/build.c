@@ -243,7 +243,8 @@ int fl_operand_dtype(int n, fl_node *const *x, const char *op) {
     if (!first) first = x[i];
     t = t < 0 ? x[i]->dtype : fl_promote(t, x[i]->dtype);
   }
-  if (t < 0) t = FLAME_BOOL;                    /* only numbers: as beside a bool */
+  if (t < 0) t = FLAME_BOOL;                    /* all operands are numbers: treated as if beside a
+                                                ** bool */
   if (!numbers || fl_is_float(t)) return t;
   if (anyfloat) return FLAME_F32;
   return t == FLAME_BOOL ? FLAME_I64 : t;
@@ -329,7 +330,7 @@ static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
   return NULL;
 }
 
-/* A faster path for the common cases: floats of one dtype, shape and device, and a float with a
+/* A faster path for two common cases: floats of one dtype, shape and device; and a float and a
 ** number. The caller has checked that the op computes in its operands' dtype. The result is the
 ** same. */
 static fl_node *short_way(int op, fl_node *x1, fl_node *x2, const fl_node *lead) {
@@ -503,8 +504,8 @@ fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim) {
 }
 
 /* Sums over the axes that broadcasting added, so that g gets 'shape' again. A sum of negated values
-** is computed as 0 minus the sum, with the same bits: few values are subtracted instead of many
-** negated. */
+** is computed as 0 minus the sum, with the same bits: this subtracts few values instead of negating
+** many. */
 fl_node *fl_sum_to(fl_node *g, const fl_layout *shape) {
   if (!g || g->shape == shape) return g;
   const fl_layout *s = g->shape;

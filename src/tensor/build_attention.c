@@ -155,8 +155,8 @@ static int split_rows(attention *s, int64_t h, int64_t hk) {
   return 1;
 }
 
-/* The gradients of heads as the gradient of the rows they are views of; for views that are tracked
-** now. */
+/* Computes the gradients for q, k and v and joins them to the gradient of the rows that these are
+** views of. split_rows has made tracked views. */
 static flame_status rows_back(const attention *from, fl_node *g, fl_node **gin) {
   attention s = *from;
   fl_node *part[OPERANDS];

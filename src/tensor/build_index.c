@@ -11,7 +11,7 @@
 #include "tensor/build_util.h"
 #include <string.h>
 
-enum { OWN_SHAPE = 1 };      /* attr.flags of gather and scatter */
+enum { OWN_SHAPE = 1 };      /* a bit of attr.flags of gather and scatter */
 enum { MAX_INPUTS = 255 };   /* of one node */
 
 const char *fl_index_hint(int dtype) {
@@ -293,7 +293,7 @@ fl_node *n_cat(flame_context *c, int n, fl_node *const *x, int axis) {
     part[g] = cat_some(c, many, x + from, axis, dtype, rank);
     ok = part[g] != NULL;
   }
-  if (ok) y = n_cat(c, groups, part, axis);       /* depth: log of n to the base 255 */
+  if (ok) y = n_cat(c, groups, part, axis);       /* recursion of depth log n to the base 255 */
   fl_free(&c->mem, part, (size_t)groups * sizeof *part);
   return y;
 }

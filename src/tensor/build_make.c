@@ -45,7 +45,7 @@ static int random_dtype_ok(flame_context *c, int op, int dtype) {
   return 0;
 }
 
-/* The node with its range in scalars 0 and 1, and with its counters taken. */
+/* Records a random node: its range is in scalars 0 and 1, and its counters are reserved. */
 static fl_node *draws(flame_context *c, int op, int dtype, int device, int rank,
                       const int64_t *size, fl_scalar a, fl_scalar b) {
   const char *name = fl_ops[op].name;

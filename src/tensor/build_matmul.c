@@ -91,7 +91,8 @@ fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias) {
   return multiply(a, b, n_contiguous(bias));
 }
 
-/* May b be in[2] of the product of x and w', w (out, in)? The product must have terms. */
+/* May b be in[2] of the product of x and w', where w is (out, in)? The product must have at least
+** one term. */
 static int joins_product(const fl_node *x, const fl_node *w, const fl_node *b) {
   const int rank = x->shape->rank;
   if (fl_is_number(x) || fl_is_number(w) || fl_is_number(b) || rank < 2 || w->shape->rank != 2)

@@ -1,11 +1,11 @@
 /*
 ** Builders of views: another indexing of a value, no bytes moved.
 **
-** Rules. A view of a PENDING value is a node with base (the non-view node it looks
-** into), layout (strides over base's row-major elements) and offset; a view of a view
-** composes the two and keeps its parent as in[0] for the gradient. A view of a STORED
-** value is STORED at once in the same buffer; it keeps in[0] and attr only when it is
-** tracked. A reshape that strides can not express records a copy first.
+** Rules. A view of a PENDING value is a node with base (the node, not a view, that it shows),
+** layout (strides over base's row-major elements) and offset; a view of a view composes the two and
+** keeps its parent as in[0] for the gradient. A view of a STORED value is STORED at once in the
+** same buffer; it keeps in[0] and attr only when it is tracked. A reshape that strides can not
+** express records a copy first.
 */
 #include "tensor/build_util.h"
 #include <string.h>
@@ -33,7 +33,8 @@ static fl_node *view_as(fl_node *x, int rank, const int64_t *size, const int64_t
   return view(x, l, offset, &how);
 }
 
-/* Notes that y has the values of x: if these are of a narrower dtype, so are y's. */
+/* Notes that y has the values of x: if those were cast from a narrower dtype, so were y's
+** (n_narrowed). */
 static fl_node *same_values(const fl_node *x, fl_node *y) {
   if (y && (x->op == FL_OP_cast || x->op == FL_OP_view)) y->scal[0] = x->scal[0];
   return y;
@@ -301,7 +302,7 @@ fl_node *n_unsqueeze(fl_node *x, int axis) {
   return n_reshape(x, rank + 1, size);
 }
 
-/* Are the first and last element of a strided layout within numel? */
+/* Are all elements of the strided layout within those of x? */
 static int stays_inside(fl_node *x, int rank, const int64_t *size, const int64_t *stride,
                         int64_t offset) {
   __int128_t low = offset, high = offset;

@@ -12,7 +12,7 @@ static int inside(int axes, const int64_t *size, const int64_t *stride, int64_t 
   return last < n;
 }
 
-/* The same for strides over three axes and a last axis of n adjacent elements. */
+/* The same for strides over the first three axes, with a last axis of n adjacent elements. */
 static int rows_inside(int64_t b, int64_t h, int64_t t, int64_t n, const int64_t *stride,
                        int64_t numel) {
   return inside(4, (const int64_t[]){ b, h, t, n },

@@ -3,7 +3,8 @@
 */
 #include "tensor/call_collective.h"
 
-/* How many elements the array must have for a result of k->numel; -1: any number, -2: none fits. */
+/* How many elements the array must have for a result of k->numel elements; -1: any number; -2: no
+** number fits. */
 static int64_t array_of(const fl_call *k) {
   const int64_t n = k->p[FL_COLLECT_RANKS];
   int64_t out;

@@ -19,7 +19,7 @@ static int read_axes(const int64_t *p, int64_t *in) {
          between(p + 12, 3, -FAR, FAR) && between(p + 15, 3, 1, FAR);
 }
 
-/* Are positions i * stride and k * dilation far from overflow? */
+/* Are the positions i * stride and k * dilation small enough that nothing overflows? */
 static int moderate(const int64_t *out, const int64_t *k, const int64_t *stride,
                     const int64_t *dil) {
   for (int a = 0; a < 3; a++)

@@ -13,14 +13,15 @@ static int sizes_fit(const fl_call *call, int inputs) {
   return 1;
 }
 
-/* [outer n inner op reverse]; op 0 sum, 1 product, 2 log of the sum of exp */
+/* p: [outer n inner op reverse]; op 0: sum, 1: product, 2: log-sum-exp */
 int fl_call_fits_scan(const fl_call *call) {
   const int dtype = call->in_dtype[0], real = fl_is_float(dtype);
   return sizes_fit(call, 1) && call->dtype == (real ? dtype : FLAME_I64) && flag(call->p[4]) &&
          call->p[3] >= 0 && call->p[3] <= (real ? 2 : 1);
 }
 
-/* [outer n inner least values]; if the values are wanted the positions may be given as an input */
+/* p: [outer n inner least values]; if the values are wanted, the positions may be given as an
+** input */
 int fl_call_fits_extreme(const fl_call *call) {
   const int placed = call->nin == 2 && call->p[4] == 1 && call->in_dtype[1] == FLAME_I64;
   return sizes_fit(call, placed ? 2 : 1) && flag(call->p[3]) && flag(call->p[4]) &&

@@ -5,7 +5,7 @@
 #include "tensor/call.h"
 #include "tensor/dtype.h"
 
-/* in[input] must be (rows, n): its number of elements, or -1. */
+/* The number of elements of in[input], which must be (rows, n); -1: it is not. */
 static int64_t rows_of(const fl_call *call, int input, int64_t rows, int64_t n) {
   if (rows < 0 || n < 0) return -1;
   const int64_t numel = fl_call_product(2, (int64_t[]){ rows, n });
@@ -14,7 +14,8 @@ static int64_t rows_of(const fl_call *call, int input, int64_t rows, int64_t n) 
 
 static int flag(int64_t v) { return v == 0 || v == 1; }
 
-/* [rows n descending values]: positions, or with values bytes: positions, then values */
+/* p: [rows n descending values]; the result is positions or, with 'values', bytes: positions, then
+** values */
 int fl_call_fits_argsort(const fl_call *call) {
   const int64_t numel = call->nin == 1 ? rows_of(call, 0, call->p[0], call->p[1]) : -1;
   if (numel < 0 || !flag(call->p[2]) || !flag(call->p[3])) return 0;
@@ -78,7 +79,7 @@ int fl_call_fits_nonzero_count(const fl_call *call) {
   return call->nin == 1 && call->dtype == FLAME_I64 && call->numel == FL_NONZERO_COUNTS;
 }
 
-/* [count rank size0 … size7]: sizes of in[0] */
+/* p: [count rank size0 … size7], the sizes of in[0] */
 int fl_call_fits_nonzero(const fl_call *call) {
   const int64_t rank = call->p[1];
   if (call->nin == 2 ? call->in_dtype[1] != FLAME_I64 || call->in_numel[1] != FL_NONZERO_COUNTS

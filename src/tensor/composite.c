@@ -16,7 +16,7 @@ static int need_float(fl_node *x, const char *op) {
   return 0;
 }
 
-/* Integers and bool as f32, half types as f32. */
+/* Casts integers, bool and half types to f32. */
 static fl_node *as_float(fl_node *x, const char *op) {
   if (!x || !fl_usable(x, op)) return NULL;
   return fl_is_float(x->dtype) ? fl_widen(x) : n_cast(x, FLAME_F32);
@@ -103,8 +103,8 @@ typedef struct shares { fl_node *y; uint32_t axes; } shares;
 
 static fl_node *with_softmax_rule(fl_node *x, fl_node *y, uint32_t axes);
 
-/* y (g - sum(g y)). For a second derivative the kept value gets this rule again, since that of node
-** y may be gone. */
+/* y (g - sum(g y)). For a second derivative the kept value gets this rule again, since the value of
+** node y may be gone. */
 static flame_status softmax_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                  fl_node **gin) {
   const shares *s = arg;
@@ -150,7 +150,7 @@ int fl_is_softmax(const fl_node *y, int axis) {
   return f && f->backward == softmax_back && ((const shares *)f->arg)->axes == 1u << axis;
 }
 
-/* In the compute dtype: no cast back. */
+/* The result stays in the compute dtype. */
 static fl_node *log_softmax(fl_node *w, int axis) {
   const uint32_t axes = w->shape->rank ? 1u << axis : 0;
   if (w->shape->numel == 0) return n_copy(w);
@@ -165,7 +165,7 @@ fl_node *n_log_softmax(fl_node *x, int axis) {
   return w ? back_to(log_softmax(w, axis), dtype) : NULL;
 }
 
-/* w or b of a norm: absent, or of the shape of x's last axes. */
+/* Checks w or b of a norm: it must be absent, or have the shape of x's last axes. */
 static int norm_operand_ok(fl_node *x, int naxes, fl_node *w, const char *which) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
   if (fl_is_none(w)) return 1;
@@ -323,8 +323,8 @@ static fl_node *is_class(fl_node *id, const fl_node *x, int axis) {
   return n_eq(along(classes, x, axis), id);
 }
 
-/* The input in the form that is in memory anyway, perhaps before a cast of autocast; NULL: it is
-** only computed. */
+/* The input as it is in memory anyway: itself, or the value that autocast has cast. NULL: it is not
+** in memory. */
 static fl_node *in_memory(fl_node *x) {
   if (x->state == FL_PENDING && x->op == FL_OP_cast && !x->base) x = x->in[0];
   const fl_node *b = x->base ? x->base : x;
@@ -342,8 +342,8 @@ static fl_node *at_class(const loss *l, fl_node *index, fl_node *chosen, fl_node
   return drop_axes(n_sub(x ? n_cast(x, l->x->dtype) : NULL, most), 1u << l->axis);
 }
 
-/* What the gradient of log_loss reads: most: the largest value along the axis; sum: of e^(x -
-** most). */
+/* What the gradient of log_loss reads. most: the largest value along the axis; sum: the sum of e^(x
+** - most). */
 typedef struct kept_loss { fl_node *x, *most, *sum, *id; int axis; } kept_loss;
 
 static void log_loss_release(void *arg) {
@@ -369,7 +369,7 @@ static flame_status log_loss_back(flame_context *c, void *arg, fl_node *y, fl_no
 }
 
 /* -log p of the class 'id', without the axis: log(sum e^(x - most)) - (x[id] - most). The gradient
-** is a separate rule, without a sum over the other classes. index: id, as it gathers. */
+** is a separate rule, without a sum over the other classes. index: id in the form that gathers. */
 static fl_node *log_loss(const loss *l, fl_node *index, fl_node *id, fl_node *chosen) {
   flame_context *c = l->c;
   const uint8_t mode = c->grad_mode;
@@ -399,7 +399,7 @@ static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
   else target = n_where(valid, target, n_int(c, 1));
   fl_node *index = n_index(target, l->classes, flags, "cross_entropy"), *id;
   if (!index) return NULL;
-  /* half the cost of a comparison in i64 */
+  /* comparing in i32 costs half as much */
   id = n_unsqueeze(n_cast(index, l->classes <= INT32_MAX ? FLAME_I32 : FLAME_I64), l->axis);
   fl_node *chosen = is_class(id, l->x, l->axis);
   fl_node *nll = log_loss(l, index, id, chosen), *each, *smooth = NULL;

@@ -27,19 +27,21 @@ enum { FL_FROM_ZERO_HOST = 1, FL_FROM_ZERO_CALL };
 
 /* What the gradient of an op reads, from the text of ops.def. */
 typedef struct fl_rule_needs {
-  uint8_t has;         /* bit i: there is a gradient by input i */
-  uint8_t reads[3];    /* values read by the gradient by input i: bit j input j, bit 7 the result */
+  uint8_t has;         /* bit i: there is a gradient with respect to input i */
+  uint8_t reads[3];    /* values that the gradient with respect to input i reads: bit j input j, bit
+                       ** 7 the result */
 } fl_rule_needs;
 
-/* The last backwards, from which a missing gradient is explained. Walks are numbered from 1. */
+/* Facts about the last backward passes, used to explain a missing gradient. Walks are numbered from
+** 1. */
 enum { FL_WALK_CUTS = 6, FL_WALK_SITES = 16 };
 typedef struct fl_walked {
   uint32_t walks;                    /* number of walks so far */
   uint32_t sites[FL_WALK_SITES];     /* lines of the last walks, by number */
   uint32_t number;                   /* number of the last backward that succeeded; 0: none */
   int64_t sequence;                  /* c->sequence when it began */
-  int ncuts;                   /* number of ways in which values read by its graph had lost their */
-  uint32_t cuts[FL_WALK_CUTS];       /* tracking (tensor/lost.h); the first of these */
+  int ncuts;                   /* number of reasons why values that its graph read were not */
+  uint32_t cuts[FL_WALK_CUTS];       /* tracked (tensor/lost.h); the first of these */
 } fl_walked;
 
 struct fl_krule;
@@ -151,7 +153,7 @@ typedef struct flame_context {
   void *engine;
   fl_collector collector;
   void *host;                    /* data of the embedding language */
-  /* set by autograd/ with the first hook */
+  /* set by autograd/ when the first hook is added */
   void (*drop_hooks)(struct flame_context *c, void *hooks);
   /* Set if there is a hidden Lua state: flame_close calls this instead, which closes that state,
   ** whose last finaliser closes the context. */

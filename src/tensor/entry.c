@@ -118,7 +118,8 @@ static uint32_t tracked_inputs(const fl_node *n, uint8_t has) {
   return tracked;
 }
 
-/* n stays untracked although the grad mode is on: its op is the reason, if an input is tracked. */
+/* n stays untracked although the grad mode is on. If an input is tracked, notes that n's op is the
+** reason. */
 static int lose(fl_node *n) {
   const int call = n->op == FL_OP_call && n->attr && n->attr->call;
   const int op = call ? FL_OP_COUNT + n->attr->call->kind : n->op;
@@ -181,7 +182,7 @@ static void release_inputs(fl_node *n, fl_entry *e) {
   n->nin = 1;
 }
 
-/* Drops what the script gave: the host's function, and the hooks. */
+/* Drops what came from the script: the function with its own rule, and the hooks. */
 static void drop_functions(flame_context *c, fl_entry *e) {
   fl_custom_drop(c, e->custom);
   if (e->hooks && c->drop_hooks) c->drop_hooks(c, e->hooks);
@@ -222,7 +223,8 @@ void fl_entry_spend(fl_node *n) {
 
 typedef struct node_list { fl_node **at; int64_t n, cap; } node_list;
 
-/* Notes n when an op made its entry; n is held, since freeing an entry may close handles. */
+/* Adds n to 'made' if its entry was made by an op (it is not a leaf). n is held, since freeing an
+** entry may close handles. */
 static int note_made(flame_context *c, node_list *made, fl_node *n) {
   if (!n || !n->entry || n->entry->leaf) return 1;
   fl_node **slot = FL_PUSH(&c->mem, made);

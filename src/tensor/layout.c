@@ -186,8 +186,8 @@ static void unravel(int rank, const int64_t *size, int64_t i, int64_t *coord) {
 }
 
 /* The map is strided if no coordinate of p ever carries into the next: then each view axis moves
-** the coordinates by a constant. Checked at the extremes of every coordinate, after axes over which
-** q is one run have been merged. */
+** the coordinates by a constant. This is checked at the extremes of every coordinate, after
+** neighbouring axes that are one contiguous run in q have been merged. */
 int fl_map_compose(int rank, const int64_t *size, const int64_t *qstride,
                    int n, const int64_t *vsize, const int64_t *vstride, int64_t voffset,
                    int64_t *out_stride, int64_t *qoffset) {

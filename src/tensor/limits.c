@@ -46,7 +46,8 @@ void fl_stuck_text(const flame_context *c, char *out, size_t size) {
   }
 }
 
-/* Of the memories that count a request, the one with the least room, which refused it. */
+/* Of the memories (fl_mem) that count a request, the one with the least room: it refused the
+** request. */
 static const fl_mem *tightest(const fl_mem *m) {
   const fl_mem *tight = NULL;
   for (; m; m = m->outer)
@@ -85,7 +86,8 @@ void fl_tell_refused(flame_context *c) {
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-/* The bytes that no limit refuses yet, and the part of the limit that counts as 'nearly all'. */
+/* The number of bytes until a limit is reached; *near: when fewer are left, memory counts as nearly
+** full. */
 static int64_t room_left(const fl_mem *m, int64_t *near) {
   enum { SHARE = 8 };
   int64_t least = INT64_MAX;
@@ -271,7 +273,8 @@ int64_t flame_limit_set(flame_context *c, flame_limit which, int64_t most) {
   note_any(c);
   if (time && !l->timed && most > 0) {
     l->timed = 1;
-    l->depth++;                                /* depth of the outermost call, which ends it */
+    l->depth++;                                /* l->depth stays above 0 until the outermost call
+                                               ** ends */
     l->began = fl_now_ns();
   }
   if (time) set_watch(c);

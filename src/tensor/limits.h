@@ -43,9 +43,9 @@ typedef struct fl_limits {
                                  ** finished */
 } fl_limits;
 
-/* Must the work end? This clears an interrupt, but not a limit that is used up. */
+/* Must the running work end? This clears an interrupt, but not a limit that is used up. */
 int fl_take_interrupt(flame_context *c);
-/* Keeps the error of work that ended so; always FLAME_INTERRUPTED. */
+/* Keeps the error for work that ended for this reason; always returns FLAME_INTERRUPTED. */
 flame_status fl_interrupted(flame_context *c, const char *op);
 /* Adds n to what is used; 0: the limit is reached, and the context stuck. Any thread. */
 int fl_use(flame_context *c, int which, int64_t n);

@@ -184,7 +184,7 @@ static void leave_buffer(fl_node *n) {
   fl_buffer_release(n->ctx, b);
 }
 
-/* Makes 'n' a view of 'parent'; 0: no memory for how it was made. */
+/* Makes 'n' a view of 'parent'; 0: no memory for the record of how it was made. */
 static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track) {
   fl_attr *a = how ? fl_node_attr(n) : NULL;
   if (how && !a) return 0;
@@ -220,7 +220,8 @@ fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
   fl_node *n = born(c, FL_OP_view, parent->dtype, parent->device, shape, layout);
   if (!n) return NULL;
   n->offset = offset;
-  n->state = FL_DROPPED;           /* until it refers to something, so that freeing it is simple */
+  n->state = FL_DROPPED;           /* until the node refers to something, so that freeing it is
+                                   ** simple */
   return look_into(n, parent, how, track) ? n : NULL;
 }
 
@@ -298,7 +299,7 @@ static int keeps_inputs(const fl_node *n) {
   return n->state == FL_PENDING || (n->entry && !n->entry->leaf && !n->entry->spent);
 }
 
-/* If a value is neither PENDING nor has an entry, in[] and attr are not read any more. */
+/* Once a node is not PENDING and has no entry, its in[] and attr are no longer read. */
 void fl_node_forget_inputs(fl_node *n) {
   if (n->in != n->in0) fl_free(&n->ctx->mem, n->in, (size_t)n->nin * sizeof *n->in);
   n->in = n->in0;

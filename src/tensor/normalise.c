@@ -9,7 +9,7 @@
 #include "tensor/entry.h"
 
 enum { X, W, B, INPUTS };
-/* below these, more kernels cost more than one reading less saves */
+/* below these, an additional kernel costs more than reading the values once less saves */
 enum { MANY_PLACES = 16, MANY_VALUES = 1 << 16 };
 
 typedef struct norm {             /* what the backward reads; all held */
@@ -24,7 +24,7 @@ static fl_node *mean_of(const norm *s, fl_node *x) {
   return n_div(n_sum(x, s->axes, 1), n_num(s->c, s->count));
 }
 
-/* As mean_of, for values that are summed along 'done' of the axes already. */
+/* Like mean_of, for values that are already summed along the axes 'done'. */
 static fl_node *mean_of_sums(const norm *s, fl_node *x, uint32_t done) {
   return done == s->axes ? n_div(x, n_num(s->c, s->count)) : mean_of(s, x);
 }
@@ -70,7 +70,7 @@ static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *
     slope = mean_of_sums(s, n_mul(sgd, w), places);
     gin[W] = n_mul(sgd, r);
     gin[B] = s->in[B] ? sg : NULL;
-  } else {                   /* with a product shared by both, a row would not fit in registers */
+  } else {                   /* if both shared a product, a row would not fit in registers */
     level = mean_of(s, u);
     slope = mean_of(s, n_mul(u, d));
     gin[W] = w ? n_mul(g, n_mul(d, r)) : NULL;
@@ -89,7 +89,7 @@ static void norm_release(void *arg) {
   fl_free(&s->c->mem, s, sizeof *s);
 }
 
-/* y with the rule above; takes over what s holds. */
+/* Gives y the rule above, and takes over what s holds. */
 static fl_node *with_rule(fl_node *y, const norm *s) {
   norm *kept = fl_zalloc(&s->c->mem, sizeof *kept);
   if (!kept) return fl_no_memory(s->c, "norm");

@@ -124,7 +124,7 @@ flame_tensor *flame_normal(flame_context *c, flame_dtype t, int ndim,
   return random_tensor(c, FL_OP_normal, t, ndim, shape, mean, deviation);
 }
 
-/* A whole number counts as an integer, so that integer tensors keep their dtype. */
+/* A whole v is an integer number, so that integer tensors combined with it keep their dtype. */
 flame_tensor *flame_number(flame_context *c, double v) {
   FL_HOLD(c, NULL);
   FL_ENTER(c);
@@ -201,7 +201,7 @@ flame_tensor *flame_ternary(const char *name, flame_tensor *x, flame_tensor *y,
   return op < 0 ? NULL : fl_public_ternary(op, x, y, z);
 }
 
-/* naxes 0: all axes. "mean" is a composite, but can be named here too. */
+/* naxes 0: all axes. The name may also be "mean", although that is a composite. */
 flame_tensor *flame_reduce(const char *name, flame_tensor *x, int naxes, const int *axes,
                            int keepdim) {
   FL_HOLD(x ? x->ctx : NULL, NULL);

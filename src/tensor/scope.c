@@ -36,7 +36,7 @@ void fl_unhold(flame_context *const *held) {
   atomic_store_explicit(&c->holder, 0, memory_order_release);
 }
 
-/* Is or was it held by another thread, now or when this thread called last? */
+/* Is the context held by another thread, or was it when this thread called last? */
 int fl_held_elsewhere(const flame_context *c) {
   const uintptr_t me = this_thread(),
                   holder = atomic_load_explicit(&c->holder, memory_order_relaxed);
@@ -83,7 +83,7 @@ static int is_roomy(const fl_mem *m) {
 }
 
 /* Near the limit of nodes: computes recorded nodes and collects dead ones, but not again before
-** half of the room that this left is used. */
+** half of the room that was left by this is used. */
 static void enter_limited(flame_context *c) {
   enum { NEAR = 64 };
   const int64_t most = c->limits.most[FLAME_NODES];

@@ -50,7 +50,7 @@ flame_tensor *fl_tensor_retain(flame_tensor *t) {
   return t;
 }
 
-/* Entries name handles weakly, so t's node must not name t any more. */
+/* Entries refer to handles without owning them, so the entry of t's node must forget t. */
 static void unname(flame_tensor *t) {
   fl_entry *e = t->node->entry;
   if (e && e->handle == t) e->handle = NULL;
@@ -64,7 +64,8 @@ void fl_tensor_set_grad(flame_tensor *t, flame_tensor *grad) {
   fl_tensor_release(old);
 }
 
-/* Frees everything except the gradient: a chain of gradients of gradients is freed in a loop. */
+/* Frees everything except the gradient, so that a chain of gradients of gradients can be freed in a
+** loop. */
 static void shut_value(flame_tensor *t) {
   if (t->hooks && t->ctx->drop_hooks) t->ctx->drop_hooks(t->ctx, t->hooks);
   t->hooks = NULL;
@@ -231,7 +232,7 @@ static flame_status fits(const flame_tensor *t, const fl_node *n, const char *op
 /* Views, aliases and results of host functions refer to the memory of another value. */
 static int is_guest(const fl_node *n) { return fl_ops[n->op].fuse == FL_FUSE_V; }
 
-/* Was it made in this call and seen by no other code? Then only the scope holds it. */
+/* Was it made in this call, and does only the scope hold it? */
 static int fresh(const fl_node *n) {
   return n->state == FL_PENDING && !n->named && !n->effect && n->held == 1 && n->uses == 0 &&
          n->grefs == 0 && !is_guest(n);

@@ -12,7 +12,8 @@ static fl_node *mixed(fl_node *x, double a, fl_node *y, double b) {
   return n_add(n_mul(x, n_num(x->ctx, a)), n_mul(y, n_num(x->ctx, b)));
 }
 
-/* a / (1 - beta^t), or its root, as a number; if t is a tensor, as a 0-d value of m's dtype. */
+/* a / (1 - beta^t), with 'root' a / sqrt(1 - beta^t): a number or, if t is a tensor, a 0-d value of
+** m's dtype. */
 static fl_node *correction(const fl_node *m, const fl_adam *r, double a, double beta, int root) {
   flame_context *c = m->ctx;
   const double left = 1 - pow(beta, (double)r->step);

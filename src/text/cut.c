@@ -1,6 +1,6 @@
 /*
-** Pre-tokenizers: each cuts a piece and passes the parts to the next one immediately, so that
-** memory holds only one piece per pass.
+** Pre-tokenizers: each cuts a piece and passes each part on to the next one at once, so that memory
+** holds only one piece per pass.
 */
 #include "text/parts.h"
 

@@ -20,8 +20,8 @@ static void whole(decoder *d, const fl_text *bytes) {
   else fl_utf8_mend(&d->out->text, bytes->at, bytes->n);
 }
 
-/* Joins all tokens to one text. A token that is not in the byte spelling stands for its own
-** bytes. */
+/* Joins all tokens to one text. A token with a character that is not in the byte spelling stands
+** for its own bytes. */
 static void byte_level(decoder *d) {
   fl_text bytes;
   fl_text_init(&bytes, d->mem);
@@ -87,7 +87,7 @@ static void fallback(decoder *d) {
 }
 
 /* ---- passes of one token after another ------------------------------------------------------- */
-/* Replaces each 'from' by 'to' in what was added to out since 'since'. */
+/* Replaces each 'from' with 'to' in the text that was added to out from 'since' on. */
 static void swap_all(fl_text *out, size_t since, const char *from, const char *to) {
   const size_t n = strlen(from), m = strlen(to);
   size_t keep = since;
@@ -138,7 +138,7 @@ static void strip(decoder *d, const fl_pass *s, fl_span token) {
   fl_text_add(&d->out->text, token.at, token.n);
 }
 
-/* Replaces the suffix of a word by a space, except at the end of the text. */
+/* Replaces the suffix of a word with a space, except at the end of the text. */
 static void suffix(decoder *d, const fl_pass *s, fl_span token, int last) {
   const char *p = token.at, *end = p + token.n;
   while (p < end) {

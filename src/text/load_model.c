@@ -7,8 +7,9 @@ static int number_of(const fl_tree_node *n, double *v) {
 }
 
 /* A score as the library 'tokenizers' reads it, which sometimes differs by one unit from the
-** nearest double: digits as an integer of 64 bits, without those that do not fit, and one product
-** or quotient with a power of ten. Equal sums of scores must be equal here as there. */
+** nearest double: it reads the digits as an integer of 64 bits, ignores those that do not fit, and
+** multiplies or divides once by a power of ten. Equal sums of scores must be equal here as
+** there. */
 static int score_of(const fl_tree_node *n, double *v) {
   if (!number_of(n, v)) return 0;
   const char *p = n->at, *end = p + n->n;
@@ -80,7 +81,7 @@ static flame_status read_scores(fl_tokenizer *t, const fl_tree_node *vocab) {
   return fl_vocab_index(&m->vocab, vocab->n) ? FLAME_OK : fl_tok_no_memory(t->c);
 }
 
-/* Finds the tokens of single bytes, as texts and as <0x00>. */
+/* Finds the tokens of single bytes, spelled as text or as <0x00>. */
 static void find_bytes(fl_model *m) {
   char name[8];
   for (int b = 0; b < 256; b++) {
@@ -196,7 +197,7 @@ static flame_status read_words(fl_tokenizer *t, const fl_tree_node *model) {
   return e == FLAME_OK ? unknown_token(t, model, 0) : e;
 }
 
-/* In files older than the "type" of a BPE the keys tell what they are. */
+/* Older files have no "type" for a BPE: the kind of the model follows from the keys. */
 static int kind_of(const fl_tree_node *model) {
   static const char *const names[] = { "BPE", "Unigram", "WordPiece", "WordLevel" };
   const fl_tree_node *type = fl_tree_get(model, "type");

@@ -51,11 +51,11 @@ static int has_bytes(const fl_model *m, fl_span s) {
   return m->fallback;
 }
 
-/* The symbols of a word. Unknown characters become bytes, or one token each, or, fused, one for all
-** adjacent ones. 0: it failed. */
+/* The symbols of a word. Unknown characters become byte tokens, or one unknown token each, or, if
+** fused, one for all adjacent ones. 0: it failed. */
 static int spell(fl_tokenizer *t, fl_span word) {
   fl_model *m = &t->model;
-  int waits = 0, k;                                /* an unknown token is still to be added */
+  int waits = 0, k;                                /* an unknown token has not been added yet */
   m->symbols.n = 0;
   for (const char *p = word.at, *end = p + word.n; p < end; p += k) {
     fl_span s;
@@ -174,8 +174,8 @@ static flame_status paths(fl_tokenizer *t, fl_span word) {
   return FLAME_OK;
 }
 
-/* Adds the ids of a stretch of the path: its token, its bytes or the unknown token. In reverse, as
-** the path is. */
+/* Adds the ids of a stretch of the path: its token, its bytes or the unknown token. In reverse
+** order, as the path is read from its end. */
 static int emit_back(fl_model *m, fl_ids *ids, const char *at, size_t n) {
   const fl_token *token = fl_vocab_get(&m->vocab, at, n);
   if (token) return push_id(m, ids, token->id);

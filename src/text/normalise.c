@@ -77,7 +77,7 @@ static void not_spacing(fl_pass *s, uint32_t c) {
   if (c < 0x80 || !fl_uc_was(c, FL_UC_NONSPACING, 8)) fl_utf8_add(&s->out, c);
 }
 
-/* Makes the output the input of another part, in 'work'. */
+/* Moves the output to 'work', as the input of another part. */
 static fl_span again(fl_pass *s, fl_text *work) {
   const fl_text out = s->out;
   s->out = *work;
@@ -104,12 +104,13 @@ static flame_status bert(fl_tokenizer *t, fl_pass *s, fl_span text) {
 
 /* ---- Precompiled: sentencepiece's map, a double array ---------------------------------------- */
 static uint32_t unit_of(const fl_pass *s, size_t i) {
-  uint32_t u = 0xFF;                             /* a label that no byte has */
+  uint32_t u = 0xFF;                             /* not the label of any byte */
   if (i < (size_t)s->nunits) memcpy(&u, s->units + 4 * i, 4);
   return u;
 }
 
-/* The text to which the shortest key at the start of p is mapped, or at NULL. */
+/* The text to which the map sends the shortest of its keys that begins p; if there is none, a span
+** at NULL. */
 static fl_span mapped(const fl_pass *s, const char *p, size_t n) {
   uint32_t u = unit_of(s, 0);
   size_t node = (size_t)(u >> 10) << ((u & 1u << 9) >> 6);

@@ -11,7 +11,8 @@ typedef struct fl_token { const char *at; uint32_t n; int32_t id; double score; 
 typedef struct fl_vocab {
   fl_mem *mem;
   struct { fl_token *at; int64_t n, cap; } tokens;
-  int32_t *bins;          /* indices in tokens + 1, by text; the number of bins is a power of two */
+  int32_t *bins;          /* 1 + index in tokens, hashed by text; the number of bins is a power of
+                          ** two */
   int64_t nbins;
   int32_t *by_id;               /* places in tokens + 1 */
   int64_t nids;
@@ -39,7 +40,8 @@ void fl_table_drop(fl_table *t);
 /* A trie over bytes, one per level. Node 0 is the root. */
 typedef struct fl_trie {
   fl_table edges;               /* node << 8 | byte -> node */
-  struct { int32_t *at; int64_t n, cap; } values;      /* by node; -1: no text ends here */
+  struct { int32_t *at; int64_t n, cap; } values;      /* by node: the value of the text that ends
+                                                       ** here; -1: none ends here */
   uint64_t first[4];            /* bytes with which a text can begin */
 } fl_trie;
 int fl_trie_put(fl_trie *t, fl_mem *mem, fl_span text, int32_t value);
@@ -149,8 +151,8 @@ static inline void fl_tok_empty(fl_text *t) {
 /* These return the error that the context keeps. */
 flame_status fl_tok_no_memory(flame_context *c);
 flame_status fl_tok_poll(flame_context *c);
-/* Limits the length to which passes may extend a text of n bytes, since a list of passes could
-** multiply it without end. */
+/* Limits how long passes may make a text of n bytes, since each pass of a long list could multiply
+** its length. */
 void fl_tok_bound(fl_tokenizer *t, size_t n);
 /* called with the text that a pass wrote */
 flame_status fl_tok_wrote(fl_tokenizer *t, const fl_text *out);

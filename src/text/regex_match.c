@@ -4,8 +4,8 @@
 #include "text/unicode.h"
 #include <string.h>
 
-/* retries: the number at one position, since some patterns have exponentially many ways to match a
-** text. */
+/* retries: counts those at one position, since some patterns can match a text in exponentially many
+** ways. */
 typedef struct run {
   fl_regex *r;
   flame_context *c;
@@ -33,7 +33,8 @@ static int in_set(const run *m, const fl_set *s, const char **at) {
   return 1;
 }
 
-/* The longest run from *at, at most max characters; *least: where the shortest ends. 0: too few. */
+/* Takes the longest run from *at on, of at most max characters; *least: where the shortest allowed
+** run ends. 0: there are too few. */
 static int take(run *m, const fl_regex_code *i, const char **at, const char **least) {
   const fl_set *s = &m->r->sets.at[i->a];
   int64_t n = 0;

@@ -95,7 +95,7 @@ static int hex(parser *p, int least, int most, uint32_t *v) {
   return p->at - from >= least;
 }
 
-/* After \x or \u: a code point. */
+/* Reads the code point after \x or \u. */
 static int escaped_number(parser *p, const char *from, int letter, uint32_t *c) {
   int ok;
   if (letter == 'x' && comes(p, "{")) ok = hex(p, 1, 8, c) && comes(p, "}");
@@ -106,7 +106,7 @@ static int escaped_number(parser *p, const char *from, int letter, uint32_t *c) 
   return 1;
 }
 
-/* After "\": 1 with a character in *c, or 2 with a set in s. */
+/* Reads what follows "\". 1: a character, in *c; 2: a set, in s. */
 static int escape(parser *p, fl_set *s, uint32_t *c) {
   static const char letters[] = "tnrfvae", values[] = "\t\n\r\f\v\a\033";
   const char *from = p->at - 1;
@@ -137,7 +137,7 @@ static int escape(parser *p, fl_set *s, uint32_t *c) {
 
 static int class_body(parser *p, fl_set *s);
 
-/* A member of a class into s: a character, a range, an escape, a class. */
+/* Adds a member of a class to s: a character, a range, an escape or a class. */
 static int class_member(parser *p, fl_set *s) {
   const char *from = p->at;
   fl_set inner = { 0 };
@@ -173,7 +173,7 @@ static int class_member(parser *p, fl_set *s) {
   return fl_set_add(p->r->mem, s, c, last) || lost(p);
 }
 
-/* After "[": all of a class, with its "]". */
+/* Reads the rest of a class after "[", including the "]". */
 static int class_body(parser *p, fl_set *s) {
   const char *from = p->at;
   const int not = comes(p, "^");
@@ -309,7 +309,8 @@ static int quantifier(parser *p, part *body) {
 /* ---- groups and alternatives ----------------------------------------------------------------- */
 static int alternatives(parser *p, part *out);
 
-/* After "(?": flags, as far as ":" or ")": 1 group follows, 2 the rest of this group. */
+/* Reads flags after "(?" up to ":" or ")". 1: they hold for the group that follows; 2: for the rest
+** of this group. */
 static int flags(parser *p, const char *from) {
   int on = 1;
   for (; more(p); p->at++) {
@@ -413,7 +414,8 @@ static int alternatives(parser *p, part *out) {
     if (!i) return 0;
     set_split(i, &one, 0, (int32_t)p->r->code.n - one.from);
     if (!(i = emit(p, FL_RX_JUMP))) return 0;
-    i->b = jumps;                                   /* a list, until their target is known */
+    i->b = jumps;                                   /* linked as a list until their target is
+                                                    ** known */
     jumps = (int32_t)p->r->code.n - 1;
   }
   while (jumps >= 0) {

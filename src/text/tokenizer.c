@@ -169,8 +169,8 @@ static const char *char_before(const char *p) {
   return p;
 }
 
-/* Does the token count here? Then it includes the space around it that it strips, on its left not
-** before 'from'. */
+/* Does the token count here? If so, extends it by the space that it strips around it, on its left
+** not beyond 'from'. */
 static int counts(const fl_tokenizer *t, const fl_added *a, fl_span text, const char *from,
                   const char **first, const char **last) {
   const char *end = text.at + text.n;
@@ -200,12 +200,13 @@ static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, i
       p++;
       continue;
     }
-    p = last;                 /* the space that a token strips on its right can contain another, */
+    p = last;                 /* the space that a token strips on its right can contain another
+                              ** token, */
     if (!counts(t, a, text, from, &first, &last)) continue;
     if (first > from)
       e = f(t, (fl_span){ from, (size_t)(first - from) }, starts && from == text.at);
     if (e != FLAME_OK) return e;
-    if (first >= last) continue;               /* of which nothing is left if that one strips too */
+    if (first >= last) continue;               /* of which nothing is left if it strips space too */
     if (!push_id(t, a->id)) return fl_tok_no_memory(t->c);
     from = last;
   }
@@ -230,7 +231,8 @@ flame_status fl_tok_text(fl_tokenizer *t, fl_span text) {
 }
 
 /* ---- templates and bounds -------------------------------------------------------------------- */
-/* How many ids of two texts are kept: the shorter is not cut while the longer has more. */
+/* Sets how many ids of two texts are kept: the longer is cut first, until both have equally
+** many. */
 static void share(int64_t *a, int64_t *b, int64_t most, int two) {
   if (!two) {
     *a = *a < most ? *a : most;

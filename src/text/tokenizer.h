@@ -44,8 +44,7 @@ typedef struct fl_train_how {
   int64_t nspecial;
   int64_t longest;              /* most characters of a token; 0: no limit */
 } fl_train_how;
-/* Words are what 'shape' cuts texts into; the caller owns 'shape', which must outlive the
-** trainer. */
+/* 'shape' cuts texts into words. The caller owns it, and it must outlive the trainer. */
 fl_trainer *fl_trainer_open(flame_context *c, fl_tokenizer *shape);
 void fl_trainer_close(fl_trainer *r);
 flame_status fl_trainer_feed(fl_trainer *r, fl_span text);

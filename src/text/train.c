@@ -6,7 +6,8 @@
 #include "text/parts.h"
 
 typedef struct word { int64_t count; int32_t *at; int32_t n, cap; } word;
-/* A pair that may be merged, its count when it was entered, and words that contain it. */
+/* A pair that may be merged, with its count at the time it was entered and the words that contain
+** it. */
 typedef struct entry { int64_t count; uint64_t pair; int64_t places; } entry;
 typedef struct places { int32_t *at; int64_t n, cap; } places;
 
@@ -57,7 +58,7 @@ void fl_trainer_close(fl_trainer *r) {
   fl_free(m, r, sizeof *r);
 }
 
-/* A copy that lives as long as the trainer; at NULL: no memory. */
+/* A copy of the text that lives as long as the trainer; a span at NULL: no memory. */
 static fl_span copied(fl_trainer *r, const char *at, size_t n) {
   fl_span *place = FL_PUSH(r->mem, &r->texts);
   char *copy = place ? fl_alloc(r->mem, n) : NULL;

@@ -1,6 +1,6 @@
 /*
-** Properties of characters and normal forms. Most text is ASCII, which is answered without a
-** search; the rest are binary searches in runs of equal properties.
+** Properties of characters and normal forms. Most text is ASCII, which needs no search; other
+** characters are found by binary search among runs of equal properties.
 */
 #include "text/unicode.h"
 #include <string.h>
@@ -148,7 +148,7 @@ static int is_ordered(const segment *s) {
   return 1;
 }
 
-/* Sorts by class, stably; by counting, since a text can be one long run of marks. */
+/* Sorts stably by class, by counting, since a text can be one long run of marks. */
 static void sort(segment *s) {
   const int64_t n = s->chars.n;
   uint32_t *c = s->chars.at;

@@ -1,4 +1,4 @@
-/* Hash tables: texts to tokens, numbers to numbers, and tries over the latter. */
+/* Hash tables from texts to tokens and from numbers to numbers, and tries made of the latter. */
 #include "text/parts.h"
 #include "base/hash.h"
 

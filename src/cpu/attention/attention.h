@@ -28,9 +28,9 @@ typedef struct fl_scores {
 /* The functions for one dtype. T is f64 for f64, else f32. Arrays have nr elements unless a number
 ** is given. */
 typedef struct fl_attention_fns {
-  /* Replaces products by scores: scaled, -inf where hidden, plus the mask. */
+  /* Replaces products with scores: scaled, -inf where hidden, plus the mask. */
   void (*score)(const fl_scores *s);
-  /* Replaces scores (n, nr) by exp(score - top), rounded; top: maxima so far, sum: sum of weights
+  /* Replaces scores (n, nr) with exp(score - top), rounded; top: maxima so far, sum: sum of weights
   ** so far, both updated; fade: the factor for sums of weights so far. */
   void (*weigh)(void *c, int64_t n, void *top, void *sum, void *fade);
   /* acc (n, nr) times factor of each lane. */
@@ -43,8 +43,8 @@ typedef struct fl_attention_fns {
   /* delta[i] = sum of g o along row i; their rows are 'step' and 'o_step' elements apart. */
   void (*dot)(const void *g, int64_t step, const void *o, int64_t o_step, int64_t rows, int64_t n,
               void *delta);
-  /* Replaces scores p (n, nr) by exp(p - lse) and dp by p (dp - delta), rounded; 'hides': the
-  ** latter is 0 where a score is -inf. */
+  /* Replaces scores p (n, nr) with exp(p - lse) and dp with p (dp - delta), rounded; with 'hides'
+  ** the latter is 0 where a score is -inf. */
   void (*slope)(void *p, void *dp, int64_t n, const void *lse, const void *delta, int hides);
   /* Transposes a panel (rows, nr) into packed panels of mr rows, k groups each; the first 'n' lanes
   ** go to groups 'first' and later. */
@@ -81,8 +81,8 @@ fl_attention_job fl_attention_job_of(const fl_device *d, const fl_call_run *r, i
 /* c (mr x nr) = or += a product of packed panels. */
 void fl_attention_tile(const fl_attention_job *j, int64_t k, const char *a, const char *b, char *c,
                        int64_t ldc, int add);
-/* Sets the panel's part of the mask and of the diagonal. row, key: those of element (0, 0); lanes
-** are rows or keys. */
+/* Sets which part of the mask and of the causal diagonal the panel covers. row, key: those of
+** element (0, 0). */
 void fl_attention_scores(const fl_attention_job *j, fl_scores *s, int64_t b, int64_t h, int64_t row,
                          int64_t key, int lanes_are_rows);
 /* Offset in elements of row r of head h, or of a key of head h / group. */

@@ -1,5 +1,5 @@
 /*
-** The loops over panels of scores (attention.h), included once a dtype with
+** The loops over panels of scores (attention.h), included once per dtype with
 **   T, S (element in memory), I (integer as wide as T), FROM(s), OUT(x), EXP(x), LOG(x), LEAST,
 **   TURN (of vm_turn.h), NAME(x)
 ** NR lanes are computed side by side and steps one after the other, so that the order of sums does

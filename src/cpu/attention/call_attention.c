@@ -46,9 +46,10 @@ void fl_attention_scores(const fl_attention_job *j, fl_scores *s, int64_t b, int
   s->mask = j->mask;
   s->sign = lanes_are_rows ? 1 : -1;
   s->gap = gap;
-  /* is a score with key > row in the panel, which must be hidden? */
+  /* does the panel hold scores with key > row, which must be hidden? */
   s->causal = j->a.causal && (lanes_are_rows ? s->n - 1 : s->lanes - 1) > gap;
-  if (gap < -2 * TILE) s->gap = -2 * TILE;     /* then all are hidden; the value fits any integer */
+  if (gap < -2 * TILE) s->gap = -2 * TILE;     /* all scores are hidden then; this value fits any
+                                               ** integer */
   if (j->mask == FL_MASK_NONE) return;
   s->at = j->at_mask + (fl_row_at(m, b, h, row) + key * m[3]) * size;
   s->step_u = (lanes_are_rows ? m[3] : m[2]) * size;

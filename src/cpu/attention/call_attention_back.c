@@ -1,7 +1,7 @@
 /*
 ** Attention backward (tensor/call_attention.h). Rows come in tiles of ROWS, keys in tiles of KEYS.
-** Where they meet, weights p are made again from the scores and their log-sum-exps, and with delta
-** = sum of dout out along a row
+** For each tile of rows and each tile of keys, weights p are computed again from the scores and
+** their log-sum-exps, and with delta = sum of dout out along a row
 **     dv += p' dout    ds = p (dout v' - delta)    dk += ds' q scale    dq += ds k scale
 ** If there are enough heads for the workers, a unit is a head of k and v with all rows that read
 ** it. Else there are two passes, over tiles of keys (dk, dv) and over blocks of rows (dq), which
@@ -56,8 +56,8 @@ static int64_t room_of(const fl_attention *a, int64_t rows, int64_t wide, char *
   return at - from;
 }
 
-/* Are there enough units for one pass? It leaves workers idle where two passes do not, but takes
-** less work. */
+/* Are there enough units for one pass? One pass is less work, but may leave workers idle that two
+** passes keep busy. */
 static int is_one_pass(const fl_attention *a, int64_t workers) {
   const int64_t units = a->b * a->hk;
   return units * TWO_PASSES >= fl_ceil_div(units, workers) * workers * ONE_PASS;
@@ -83,7 +83,8 @@ int64_t fl_cpu_scratch_attention_back(const fl_call *call, int workers) {
 
 typedef struct meeting { int64_t b, h, row, rows, key, keys; char *dq; } meeting;
 
-/* The tile's rows of q and dout, packed both ways, with their log-sum-exps and deltas. */
+/* Packs the tile's rows of q and dout, by rows and by columns, and reads their log-sum-exps and
+** deltas. */
 static void take_rows(const job *x, const room *r, const meeting *t) {
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
@@ -114,7 +115,7 @@ static void take_keys(const job *x, const room *r, int64_t b, int64_t hk, int64_
   memset(r->dv, 0, (size_t)(KEYS * x->d2p * j->wide));
 }
 
-/* c (n in whole panels of mr, nr) = or += panels a times panel b, over k terms. */
+/* c (n rows in whole panels of mr, nr columns) = or += panels a times panel b, over k terms. */
 static void product(const fl_attention_job *j, int64_t n, int64_t k, const char *a, const char *b,
                     char *c, int add) {
   for (int64_t i = 0; i < n; i += j->mr)
@@ -122,7 +123,7 @@ static void product(const fl_attention_job *j, int64_t n, int64_t k, const char 
 }
 
 /* Computes p and ds of a panel of keys, from 'first' in the tile on, and adds to dk and dv. keys:
-** how many keys of the tile some row sees; beyond them a panel's weights are 0. */
+** the number of keys of the tile that any row sees; weights of later keys are 0. */
 static void meet_panel(const job *x, const room *r, const meeting *t, int64_t first, int64_t keys) {
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
@@ -171,7 +172,7 @@ static void meet(const job *x, const room *r, const meeting *t) {
 
 /* ---- units ---- */
 
-/* dk and dv of the tile's keys, (n, nr) a panel. */
+/* Stores dk and dv of the tile's keys; each panel is (n, nr). */
 static void store_keys(const job *x, const room *r, int64_t b, int64_t hk, int64_t key,
                        int64_t keys) {
   const fl_attention_job *j = &x->j;

@@ -18,8 +18,8 @@ const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm) {
 
 /* ---- passes ---- */
 
-/* Has the last axis the same size in x and y, and a kernel of one element? Then it is joined with
-** the axis before it, if that has step 1. */
+/* Has the last axis the same size in x and y, and a kernel of one element? Then it can be joined
+** with the axis before it, if that has step 1. */
 static int joins(const fl_conv *s) {
   const int64_t w = s->in[2];
   return s->k[2] == 1 && s->stride[2] == 1 && s->pad[2] == 0 && s->out[2] == w &&
@@ -72,14 +72,15 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-/* The number of distinct residues that taps of an axis reach, and the distance of kernel indices
-** between taps with the same one. */
+/* The number of distinct residues that taps of an axis reach, and *dk, the distance of kernel
+** indices between taps with the same residue. */
 static int64_t residues(const fl_conv *s, int a, int64_t *dk) {
   *dk = s->stride[a] / gcd(s->dil[a], s->stride[a]);
   return fl_min(s->k[a], *dk);
 }
 
-/* The gradient of x for the residue of kernel index k0. */
+/* Describes the axis of the pass that computes the gradient of x for the residue of kernel index
+** k0. */
 static void data_axis(const fl_conv *s, int a, int64_t k0, int64_t dk, fl_conv_axis *x) {
   const int64_t stride = s->stride[a], at = k0 * s->dil[a] - s->pad[a];
   const int64_t first = ((at % stride) + stride) % stride;
@@ -156,7 +157,8 @@ typedef struct plain {
   int data;
 } plain;
 
-/* The position on the other side for kernel index k of axis a; -1: none. */
+/* The position of the other array that belongs to position 'at' and kernel index k of axis a; -1:
+** none. */
 static int64_t partner(const plain *q, int a, int64_t at, int64_t k) {
   const fl_conv *s = q->s;
   const int64_t size = q->data ? s->out[a] : s->in[a];
@@ -169,7 +171,7 @@ static int64_t partner(const plain *q, int a, int64_t at, int64_t k) {
   return i >= 0 && i < size ? i : -1;
 }
 
-/* All terms of one result: 'row' of group g of image n, at position 'to'. */
+/* Sums all terms of one result: 'row' of group g of image n, at position 'to'. */
 static uint64_t plain_sum(const plain *q, int64_t n, int64_t g, int64_t row, const int64_t to[3]) {
   const fl_conv *s = q->s;
   const int dtype = q->r->call->dtype, size = fl_dtype_size(dtype);
@@ -238,8 +240,8 @@ static int read_sizes(const fl_call *call, fl_conv *s) {
   return 1;
 }
 
-/* Does what needs no pass: writes zeros if there is nothing to add, and sums integers ('data': for
-** x). 0: the call needs passes of the sizes in s. */
+/* Does calls that need no pass: writes zeros if there is nothing to add, and sums integers ('data':
+** the gradient of x). 0: the call needs passes of the sizes in s. */
 static int needs_no_pass(const fl_conv_job *job, const fl_call_run *r, fl_conv *s, int data) {
   if (!read_sizes(r->call, s)) {
     clear(r);

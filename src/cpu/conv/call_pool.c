@@ -18,11 +18,12 @@ typedef struct pool {
   const fl_conv_loops *loops;
   sums kind;
   int dtype, size, max; /* of the elements; max or mean */
-  int64_t each, all; /* rows or planes of a unit; of all */
+  int64_t each, all; /* number of rows or planes of a unit; number of all */
   int64_t volume, results; /* elements of a plane, results of a plane */
   char *scratch;
   int64_t worker_bytes;
-  const atomic_int *stop; /* a single unit may have a row of millions and windows as long */
+  const atomic_int *stop; /* polled, since one unit may have a row of millions of results with
+                          ** windows as long */
 } pool;
 
 static int ended(const pool *q) {
@@ -42,7 +43,8 @@ static range window(const fl_pooling *s, int a, int64_t o) {
   return (range){ start + skip, end < in ? end : in, s->dil[a] };
 }
 
-/* What a mean's window counts in axis a: padding on either side is included. */
+/* The number of positions that a mean's window counts along axis a, including padding on either
+** side. */
 static int64_t padded_count(const fl_pooling *s, int a, int64_t o) {
   const int64_t start = o * s->stride[a] - s->pad[a], end = start + s->k[a],
                 most = s->in[a] + s->pad[a];
@@ -93,7 +95,7 @@ static void fill(const pool *q, void *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = q->max ? INT64_MIN : 0;
 }
 
-/* y[i] with x[i * step], n times: the larger or the sum. */
+/* Combines y[i] with x[i * step], n times: the larger one, or the sum. */
 static void combine(const pool *q, void *y, const void *x, int64_t step, int64_t n) {
   const fl_conv_loops *l = q->loops;
   if (n <= 0) return;
@@ -106,7 +108,7 @@ static void combine(const pool *q, void *y, const void *x, int64_t step, int64_t
     }
 }
 
-/* y with all of n elements. */
+/* Combines y with all of n elements. */
 static void reduce(const pool *q, char *y, const char *row, int64_t n) {
   const void *x = row;
   void *to = y;
@@ -130,7 +132,7 @@ static void scale(const pool *q, void *y, int64_t i, double by) {
 
 /* ---- values and means ---- */
 
-/* All rows of a window, into 'row'. tmp: for widening. */
+/* Combines all rows of a window into 'row'. tmp: memory for widening. */
 static void take_rows(const pool *q, int64_t plane, range d, range h, char *row, char *tmp) {
   const int64_t w = q->s.in[2];
   const int native = q->dtype == FLAME_F32 || q->dtype == FLAME_F64 || q->dtype == FLAME_I64;
@@ -147,7 +149,8 @@ static void take_rows(const pool *q, int64_t plane, range d, range h, char *row,
   if (first) fill(q, row, w);
 }
 
-/* Columns of the windows: kernel column by column over all results it is inside for. */
+/* Combines the columns of the windows: for each column of the kernel, over all results for which it
+** is inside the plane. */
 static void take_columns(const pool *q, const char *row, char *y) {
   const fl_pooling *s = &q->s;
   const int64_t n = s->out[2], ss = sum_size(q->kind), step = s->stride[2];
@@ -168,7 +171,8 @@ static void take_columns(const pool *q, const char *row, char *y) {
   }
 }
 
-/* y[o] by what its window counts: the count of the row's axes times that of its columns. */
+/* Divides y[o] by the number of positions that its window counts: that of the row's axes times that
+** of its columns. */
 static void divide_row(const pool *q, char *y, int64_t d, int64_t h, range rd, range rh) {
   const fl_pooling *s = &q->s;
   const int padded = s->include_pad && !s->adaptive;
@@ -202,8 +206,9 @@ static void rows_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- positions ---- */
 
-/* Results 0 … n - 1 meet elements x[i * step] at positions first + i * step: at[i] becomes the
-** position (from 1) of the larger; 0: none yet. A NaN counts as larger than all before it. */
+/* Compares results 0 … n - 1 with elements x[i * step], which are at positions first + i * step:
+** at[i] becomes the position (from 1) of the larger one; 0: none yet. A NaN counts as larger than
+** all before it. */
 #define MEET(name, S, T, FROM) \
   static void name(const S *x, int64_t step, int64_t n, T *most, int64_t *at, int64_t first) { \
     for (int64_t i = 0; i < n; i++) { \
@@ -341,7 +346,8 @@ static void add_apart(const pool *q, char *row, const char *g, int64_t step, int
     for (int64_t i = 0; i < n; i++) ((double *)y)[i * step] += ((const double *)x)[i];
 }
 
-/* One row of cotangents, divided by their counts, spread over its windows' columns. */
+/* Divides one row of cotangents by the counts of their windows, and adds each to its window's
+** columns. */
 static void spread_columns(const pool *q, const char *g, char *row) {
   const fl_pooling *s = &q->s;
   const int64_t ss = sum_size(q->kind), n = s->out[2], step = s->stride[2];
@@ -387,7 +393,8 @@ static void back_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- calls ---- */
 
-/* dtype: of the elements. by_plane: units are planes, else rows of results. */
+/* Prepares a call. dtype: of the elements. by_plane: units are planes, otherwise rows of
+** results. */
 static int start(pool *q, fl_device *d, const fl_call_run *r, int dtype, int max, int by_plane) {
   const fl_cpu *cpu = d->state;
   memset(q, 0, sizeof *q);

@@ -25,8 +25,8 @@ static int sound(const resample *q) {
   return 1;
 }
 
-/* x: one outer index. For single elements: the sum of their terms, one after the other; for rows:
-** mixed. */
+/* Computes the results of one outer index. Single elements: the sum of their terms, one after the
+** other; rows: weighted sums of rows (MIX). */
 #define ROWS(name, T, MIX) \
   static void name##_single(const resample *q, const T *x, T *y) { \
     const T *weight = q->r->in[3]; \

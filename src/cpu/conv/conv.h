@@ -64,7 +64,7 @@ static inline int64_t fl_conv_dest(const fl_conv_pass *p) {
   return p->ax[0].osize * p->ax[1].osize * p->ax[2].osize;
 }
 
-/* The part of 0 … len - 1 for which x + i * step lies in the source: *lo … *hi - 1. */
+/* Finds the i in 0 … len - 1 for which x + i * step lies in the source: they are *lo … *hi - 1. */
 static inline void fl_conv_inside(int64_t x, int64_t step, int64_t size, int64_t len, int64_t *lo,
                                   int64_t *hi) {
   *lo = x < 0 ? fl_ceil_div(-x, step) : 0;
@@ -85,36 +85,35 @@ static inline void fl_conv_tile(const fl_conv_job *job, int wide, int64_t rows, 
 
 /* call_conv.c. The loops for this processor. */
 const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm);
-/* The pass of the forward convolution (src, w, dst left out). */
+/* Describes the forward convolution as a pass, except for src, w and dst. */
 void fl_conv_forward(const fl_conv *s, int dtype, fl_conv_pass *p);
 void fl_conv_join_axes(fl_conv *s);     /* axes without a separate kernel are joined */
-/* Sums of 'dtype' to memory: 'n' of them, 'hop' apart. */
+/* Writes 'n' sums to memory as 'dtype', 'hop' elements apart. */
 void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, const void *sums,
                    int64_t n);
 
-/* A part of a pass's pixels in the order (n, t0, t1, t2): 'len' neighbours in a row, from pixel
-** 'at' on. */
+/* A segment of a pass's pixels, which are ordered by (n, t0, t1, t2): 'len' neighbours in a row, of
+** which the first is at position 'at' of its part. */
 typedef struct fl_conv_seg { int32_t at, len; int64_t n, t[3]; } fl_conv_seg;
-/* conv_gemm.c. Divides pixels first … first + count into segments that start again at each multiple
-** of 'width'; returns their number. start[i]: the first segment of part i, and after the last part
-** the number of all. */
+/* conv_gemm.c. Divides pixels first … first + count into parts of 'width' pixels, and these into
+** segments; returns the number of segments. start[i]: the first segment of part i; the last entry
+** is the number of segments. */
 int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width,
                 fl_conv_seg *seg, int *start);
-/* The runs, as fl_conv_pack takes them, that the segments read for one tap of group 0, channel
-** 0. */
+/* Finds the runs (as for fl_conv_pack) that the segments read for one tap of group 0, channel 0. */
 int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3],
                  fl_conv_run *run);
 int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p);
 
-/* conv_weight.c. 'cols' rows of n elements (of half types at most NR), 'plane' apart, widened and
-** transposed: b[i * ldb + j]; 0 from column cols to w. */
+/* conv_weight.c. Transposes 'cols' rows of n elements (at most NR for half types), 'plane' apart,
+** and widens them: element i of row j goes to b[i * ldb + j]; columns from cols to w become 0. */
 void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64_t w,
                   const char *from, int64_t plane, int64_t cols, int64_t n);
 
 /* conv_box.c. A buffer with the padded source planes that a block of results needs. Rows and
-** columns are sorted by their residue of the step, so that a tap reads one contiguous run of memory
-** for a row of results, and for the next row the run 'pitch' further on. */
+** columns are sorted by their remainder modulo the step, so that a tap reads one contiguous run of
+** memory for each row of results; the run of the next row begins 'pitch' elements later. */
 typedef struct fl_conv_box {
   /* of axes 1 and 2: number of planes kept, largest shift within one */
   int64_t residues[2], reach[2];
@@ -125,13 +124,13 @@ typedef struct fl_conv_box {
 } fl_conv_box;
 int fl_conv_box_of(const fl_conv_pass *p, fl_conv_box *b);         /* all but sizes; 0: too large */
 void fl_conv_box_size(fl_conv_box *b, int64_t rows, int64_t cols);
-/* Fills the buffer with one channel, which begins at 'at', for results t0, r0 …, c0 …: planes *
-** plane elements of a sum's type. */
+/* Fills the buffer, planes * plane elements of the type of sums, with what the results at t0, r0 …,
+** c0 … need of one channel, which begins at 'at'. */
 void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to,
                       int64_t at, int64_t t0, int64_t r0, int64_t c0);
 /* Where a tap's run begins in the buffer, in elements. */
 int64_t fl_conv_box_tap(const fl_conv_pass *p, const fl_conv_box *b, const int64_t tap[3]);
-/* the i-th, the last axis innermost */
+/* the i-th tap, counted with the last axis innermost */
 void fl_conv_tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]);
 int64_t fl_conv_kernel_index(const fl_conv_pass *p, const int64_t tap[3]);
 

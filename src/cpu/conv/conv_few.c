@@ -19,13 +19,14 @@ typedef struct few {
   const fl_conv_pass *p;
   const char *grad;
   int wide, lanes;
-  int64_t rows, cols;          /* of the kernel; columns of a result, in scratch a multiple of NR */
+  int64_t rows, cols;          /* rows of the kernel; columns of a result, rounded up to a multiple
+                               ** of NR in scratch */
   int64_t height, blocks1;     /* rows of results of a chunk, chunks of a plane */
-  int64_t pitch, lines;        /* positions of a row of the turned source, rows of it */
+  int64_t pitch, lines;        /* positions in a row of the transposed source; its number of rows */
   int64_t chunks, splits, split_chunks;
   char *workers;
   int64_t worker_bytes;
-  int32_t off[FL_CONV_KC];     /* of a pixel of a chunk in the turned source */
+  int32_t off[FL_CONV_KC];     /* offset of each pixel of a chunk in the transposed source */
 } few;
 
 static int64_t padded(const few *q) { return fl_ceil_div(q->cols, FL_CONV_NR) * FL_CONV_NR; }
@@ -33,7 +34,7 @@ static int64_t source_size(const few *q) { return q->lines * q->pitch * q->p->ch
 /* of a group and split */
 static int64_t sums_size(const few *q) { return q->p->rows * q->rows * padded(q); }
 
-/* Shapes; 0 when they do not fit. */
+/* Computes the shapes; 0 if this method can not do them. */
 static int plan(few *q, const fl_conv_pass *p) {
   const fl_conv_axis *ax = p->ax;
   *q = (few){ .p = p, .wide = fl_conv_wide(p->dtype) };
@@ -100,7 +101,8 @@ static void turn_lines(const few *q, int64_t at, int64_t y, char *to) {
   }
 }
 
-/* The tiles of a row of the kernel: k terms. c: its sums of output 0. */
+/* Computes the tiles of one row of the kernel, with k terms. c: the sums of that row for output
+** 0. */
 static void multiply(const few *q, int64_t k, const char *a, const char *b, char *c) {
   const int64_t size = fl_conv_bytes(q->p->dtype), ld = q->rows * padded(q), outs = q->p->rows;
   const int64_t mr = fl_ceil_div(outs, fl_ceil_div(outs, q->job->loops->mr));
@@ -175,7 +177,8 @@ static void collect_unit(void *arg, int64_t g, int worker) {
       }
 }
 
-/* Of a forward pass (its kernel indices are its taps); src: x, dst: the weight's gradient. */
+/* p: the forward pass (its kernel indices are its taps), with src: x, dst: the weight's
+** gradient. */
 void fl_conv_few(const fl_conv_job *job, const fl_conv_pass *p, const char *grad) {
   const fl_cpu *cpu = job->dev->state;
   const fl_conv_axis *ax = p->ax;

@@ -6,7 +6,7 @@
 ** columns than the result ("pitch"); results there are dropped at the end.
 **
 ** The gradient of such weights is a dot product of the output's gradient, laid out at the same
-** pitch with zeros between rows, and the same buffer, a tap each.
+** pitch with zeros between rows, and the same buffer, one for each tap.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -31,7 +31,7 @@ typedef struct flat {
 
 static int64_t round_block(int64_t n) { return fl_ceil_div(n, FL_CONV_BLOCK) * FL_CONV_BLOCK; }
 
-/* Shapes of the buffers; 0 when they do not fit. */
+/* Computes the shapes of the buffers; 0 if this method can not do them. */
 static int plan(flat *q, const fl_conv_pass *p) {
   *q = (flat){ .p = p };
   if (fl_conv_taps(p) > MOST_TAPS || !fl_conv_box_of(p, &q->box)) return 0;
@@ -77,7 +77,7 @@ int64_t fl_conv_flat_bytes(const fl_conv_pass *p, int workers) {
 
 /* ---- buffers ---- */
 
-/* n values of the source from element 'at' on, 'step' apart, widened. */
+/* Reads n values of the source from element 'at' on, 'step' apart, and widens them. */
 static void read_row(int dtype, void *to, const char *src, int64_t at, int64_t step, int64_t n) {
   const void *s = src;
   if (dtype == FLAME_F32) {
@@ -102,7 +102,7 @@ static void fill(const flat *q, char *to, int64_t at, int64_t t0, int64_t r0, in
   memset(to + q->box.planes * q->box.plane * size, 0, (size_t)(2 * FL_CONV_BLOCK * size));
 }
 
-/* Computes what is the same for all blocks, for each tap. */
+/* Computes, for each tap, what is the same for all blocks. */
 static void find_taps(flat *q) {
   for (int64_t i = 0; i < fl_conv_taps(q->p); i++) {
     int64_t tap[3];
@@ -122,7 +122,8 @@ static double weight_at(const flat *q, int64_t at) {
   }
 }
 
-/* Weights of 'taps' taps from 'first' on, 'rows' rows of each; w: the first of row 0. */
+/* Reads the weights of 'taps' taps from 'first' on, for 'rows' rows. w: index of row 0's first
+** weight. */
 static void weights64(const flat *q, double *to, int rows, int64_t w, int64_t first, int taps) {
   for (int i = 0; i < taps; i++)
     for (int r = 0; r < rows; r++)
@@ -175,8 +176,8 @@ static void add_taps(const flat *q, void *y, int rows, const void *buffer, int64
   (fl_conv_wide(q->p->dtype) ? add_taps64 : add_taps32)(q, y, rows, buffer, w, n, add, lines);
 }
 
-/* Rows of results of a block that are written directly: all whose last vectors end within the
-** block. */
+/* The number of rows of a block's results that are written directly: those whose last vectors end
+** within the block. */
 static int64_t lines_inplace(const flat *q, int64_t rows, int64_t cols) {
   const fl_conv_pass *p = q->p;
   const int64_t n = round_block(cols);
@@ -242,7 +243,8 @@ void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p) {
 
 /* ---- the weight's gradient ---- */
 
-/* The output's gradient of a block at the buffer's pitch, zeros between its rows and behind. */
+/* Copies the output's gradient of a block, at the buffer's pitch, with zeros between its rows and
+** after them. */
 static void fill_grad(const flat *q, char *to, int64_t at, int64_t rows, int64_t cols,
                       int64_t all) {
   const fl_conv_pass *p = q->p;

@@ -1,12 +1,12 @@
 /*
 ** A pass as a product (conv.h): rows of packed weights times columns of packed pixels.
 **
-** A column is a pixel, a term of its sum a channel and a tap: taps innermost, as weights lie, and
-** whole channels a part of at most KC terms; of kernels with many taps channels are innermost.
-** Weights are packed once, or, if they are used with few pixels, panel by panel as they are needed.
-** A unit packs NC pixels of one part at a time and multiplies them with its rows, panel by panel.
-** If results are contiguous in memory and need no rounding the tiles write them there; otherwise
-** they are summed in the worker's scratch and scattered or rounded once.
+** A column is a pixel, a term of its sum a channel and a tap: taps are innermost, as in the
+** weights, and whole channels form a part of at most KC terms; for kernels with many taps channels
+** are innermost. Weights are packed once, or, if they are used with few pixels, panel by panel as
+** they are needed. A unit packs NC pixels of one part at a time and multiplies them with its rows,
+** panel by panel. If results are contiguous in memory and need no rounding the tiles write them
+** there; otherwise they are summed in the worker's scratch and scattered or rounded once.
 */
 #include "cpu/conv/conv.h"
 #include "tensor/math.h"
@@ -23,7 +23,7 @@ typedef struct product {
   int64_t channels; /* of a part whose taps are innermost; 0: channels are innermost */
   int64_t index[FEW_TAPS]; /* kernel indices of the taps, if few */
   int64_t panels, panel_rows; /* of the weights of a group */
-  int64_t group, groups; /* first and number of the groups that are packed now */
+  int64_t group, groups; /* the first group that is packed now, and the number of these groups */
   int64_t width, blocks; /* pixels of a unit, units of all pixels */
   int64_t row_panels, row_blocks; /* panels of a unit */
   int direct; /* tiles write directly to the result */
@@ -126,7 +126,8 @@ int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers) {
   return fl_round_up(one * most_groups(p, one), 64) + workers * worker_bytes();
 }
 
-/* Even panels, so that a last one of few rows does not cost as much as a full one. */
+/* Divides the rows into panels of even height, since a last panel of few rows costs as much as a
+** full one. */
 static void plan_rows(product *q) {
   q->panels = fl_ceil_div(q->p->rows, q->mr);
   q->panel_rows = fl_ceil_div(q->p->rows, q->panels);
@@ -134,8 +135,8 @@ static void plan_rows(product *q) {
   q->row_panels = fl_min(q->panels, ROWS / q->panel_rows);
 }
 
-/* Chooses units: first shorter runs of pixels (unless rows are more: each run needs all weights),
-** then fewer rows, until every worker has some. */
+/* Chooses units: first with fewer pixels (unless there are more rows than pixels, as each unit
+** needs all weights), then with fewer rows, until there is a unit for every worker. */
 static void plan_units(product *q) {
   const fl_conv_pass *p = q->p;
   const int64_t most = q->wide ? NC64 : NC, want = 3 * q->job->workers;
@@ -187,8 +188,9 @@ static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
 
 /* ---- packing ---- */
 
-/* 'channels' channels of 'rows' rows, w at the first: rows LDA apart, taps innermost. Where a row's
-** channels lie far apart (of a transposed weight) all its rows are read channel by channel. */
+/* Packs 'channels' channels of 'rows' rows, the first of which is at w: rows become LDA apart, taps
+** innermost. If a row's channels are far apart (in a transposed weight), all rows are read channel
+** by channel. */
 #define GATHER(name, S, T, FROM, COPY) \
   static void name(const product *q, T *to, const S *w, int64_t rows, int64_t channels) { \
     const int64_t wr = q->p->wr, wc = q->p->wc, taps = q->taps; \
@@ -244,7 +246,7 @@ static void widen(int dtype, void *to, const char *w, int64_t at, int64_t step, 
   }
 }
 
-/* Terms k … end - 1 of a row whose channels are innermost. */
+/* Packs terms k … end - 1 of a row whose channels are innermost. */
 static void pack_row(const product *q, char *to, int64_t row, int64_t k, int64_t end) {
   const fl_conv_pass *p = q->p;
   while (k < end) {
@@ -257,7 +259,7 @@ static void pack_row(const product *q, char *to, int64_t row, int64_t k, int64_t
   }
 }
 
-/* One part of a panel's weights. */
+/* Packs one part of a panel's weights. */
 static void pack_panel(const product *q, int64_t g, int64_t part, int64_t panel, char *to) {
   const fl_conv_pass *p = q->p;
   const int64_t row0 = panel * q->panel_rows, rows = fl_min(q->panel_rows, p->rows - row0);
@@ -278,7 +280,7 @@ static char *panel_at(const product *q, int64_t g, int64_t part, int64_t panel) 
   return q->a + ((g * q->parts + part) * q->panels + panel) * one;
 }
 
-/* Unit: one panel of one group, all parts. */
+/* A unit of packing weights: one panel of one group, all parts. */
 static void weights_unit(void *arg, int64_t unit, int worker) {
   const product *q = arg;
   const int64_t g = unit / q->panels, panel = unit % q->panels;
@@ -287,7 +289,8 @@ static void weights_unit(void *arg, int64_t unit, int worker) {
     pack_panel(q, g, part, panel, panel_at(q, g, part, panel));
 }
 
-/* n channels of one tap for a panel of pixels, 'step' values from one to the next. */
+/* Packs n channels of one tap for a panel of pixels; the packed channels are 'step' values
+** apart. */
 static void pack_channels(const product *q, int64_t g, const int64_t tap[3], int64_t c, int64_t n,
                           const fl_conv_seg *seg, int nseg, int64_t width, int64_t step, char *to) {
   const fl_conv_pass *p = q->p;
@@ -299,8 +302,8 @@ static void pack_channels(const product *q, int64_t g, const int64_t tap[3], int
                                 plane, p->ax[2].step, runs, run);
 }
 
-/* Pixels of terms k0 … k1 - 1 (of a part): panels of 'nr' columns, the last of 'lanes' if that is
-** enough. */
+/* Packs the pixels of terms k0 … k1 - 1 of a part in panels of 'nr' columns; the last panel has
+** 'lanes' columns if these are enough. */
 static void pack_pixels(const product *q, int64_t g, int64_t k0, int64_t k1, const fl_conv_seg *seg,
                         const int *start, int64_t count, char *to) {
   const fl_conv_pass *p = q->p;
@@ -333,7 +336,7 @@ static void tile(const product *q, int64_t rows, int64_t nv, int64_t k, const vo
   fl_conv_tile(q->job, q->wide, rows, nv, k, a, b, q->packed.of[nv - 1], q->lanes, c, ldc, add);
 }
 
-/* A tile with columns beyond the end: it goes through a buffer. */
+/* Computes a tile that has columns beyond the end, through a buffer. */
 static void edge_tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a,
                       const void *b, char *c, int64_t ldc, int64_t cols, int add) {
   _Alignas(64) double buffer[FL_CONV_MR * FL_CONV_NR];
@@ -350,8 +353,8 @@ static void edge_tile(const product *q, int64_t rows, int64_t nv, int64_t k, con
     }
 }
 
-/* A panel of weights times all pixels: one part of the terms, k of them. c: row 'rows' of results,
-** ldc apart; whole: tiles may write past 'count'. */
+/* Multiplies a panel of weights with all pixels, for one part of k terms. c: 'rows' rows of
+** results, ldc apart; whole: tiles may write past 'count'. */
 static void multiply_panel(const product *q, int64_t rows, int64_t k, const char *a, const char *b,
                            int64_t first, int64_t count, char *c, int64_t ldc, int whole, int add) {
   const int64_t size = fl_conv_bytes(q->p->dtype);
@@ -363,7 +366,7 @@ static void multiply_panel(const product *q, int64_t rows, int64_t k, const char
   }
 }
 
-/* One part of the terms for the unit's panels and pixels. */
+/* Multiplies the unit's panels with its pixels, for one part of the terms. */
 static void multiply(const product *q, int64_t g, int64_t part, int64_t panel0, int64_t panels,
                      int64_t k, const char *b, int64_t count, char *c, int64_t ldc, char *room) {
   const int64_t size = fl_conv_bytes(q->p->dtype), most = q->fresh ? count : q->nr;
@@ -378,7 +381,7 @@ static void multiply(const product *q, int64_t g, int64_t part, int64_t panel0, 
     }
 }
 
-/* Sums of the worker to where they belong: rows 'row0' … of group g. */
+/* Writes the worker's sums to the result: rows 'row0' … of group g. */
 static void scatter(const product *q, int64_t g, int64_t row0, int64_t rows, const fl_conv_seg *seg,
                     const int *start, int64_t parts, const char *sums, int64_t ldc) {
   const fl_conv_pass *p = q->p;

@@ -27,21 +27,22 @@ typedef struct lanes {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   int wide, nr;
-  int fresh;                      /* there is one block of pixels: units transpose the weights */
+  int fresh;                      /* there is only one block of pixels, so units transpose the
+                                  ** weights */
   int64_t taps, volume, slots;    /* kernel indices, and steps from channel to channel in a panel */
   int64_t channels, parts, panels;
   int64_t images, rows;           /* of a block */
-  int64_t blocks, blocks1;        /* blocks of all, of rows of a plane */
+  int64_t blocks, blocks1;        /* number of blocks; number of blocks of rows in a plane */
   int64_t per, ranges;            /* panels of a unit, units of all panels */
-  int64_t pitch, planes, lines;   /* the source of a block: channels of a pixel, then the next
-                                  ** pixel; sizes of axes 0 and 1 */
+  int64_t pitch, planes, lines;   /* the transposed source of a block: distance of its pixels, sizes
+                                  ** of axes 0 and 1 */
   char *shared, *workers;
   int64_t worker_bytes;
   tap tap[MOST_TAPS];
   fl_conv_offsets off;            /* of the channels of a panel's part */
 } lanes;
 
-/* Pixels of a unit, and the first plane and line of the source that they need. */
+/* The pixels of a unit, and the first plane and line of the source that they need. */
 typedef struct spot { int64_t n, images, g, t0, r0, height, z, y; } spot;
 
 /* ---- the plan ---- */
@@ -73,7 +74,7 @@ static int64_t shared_bytes(const lanes *q) {
   return q->fresh ? q->p->groups * source_bytes(q, q->images) : weights_bytes(q);
 }
 
-/* Offsets of an axis: the smallest, and how far the others go beyond it. */
+/* For the offsets of an axis: the smallest one, and how far the largest is beyond it. */
 static int64_t least_of(const fl_conv_axis *a) {
   return a->doff < 0 ? a->off0 + (a->taps - 1) * a->doff : a->off0;
 }
@@ -81,7 +82,7 @@ static int64_t span_of(const fl_conv_axis *a) {
   return (a->taps - 1) * (a->doff < 0 ? -a->doff : a->doff);
 }
 
-/* How sums are cut; 0 when steps or kernel do not fit. */
+/* Decides how sums are divided; 0 if this method can not do the steps or the kernel. */
 static int plan_terms(lanes *q, const fl_conv_pass *p) {
   q->p = p;
   q->wide = fl_conv_wide(p->dtype);
@@ -90,14 +91,15 @@ static int plan_terms(lanes *q, const fl_conv_pass *p) {
   if (q->taps < 2 || q->volume > MOST_TAPS || p->ax[2].step > 4 || FL_CONV_LDA % p->ax[2].step)
     return 0;
   q->slots = q->volume | 1;                 /* an even step would make lines share cache sets */
-  q->pitch = FL_CONV_LDA / p->ax[2].step;   /* pixels that neighbours in a row read are LDA apart */
+  q->pitch = FL_CONV_LDA / p->ax[2].step;   /* pixels read by neighbouring results of a row are then
+                                            ** LDA apart */
   q->channels = fl_min(fl_min(PART, q->pitch / LINE * LINE), SLOTS / q->slots);
   q->channels = fl_ceil_div(p->chans, fl_ceil_div(p->chans, q->channels));
   q->parts = fl_ceil_div(p->chans, q->channels);
   return 1;
 }
 
-/* What follows from the rows and images of a block. */
+/* Sets what follows from the number of rows and images of a block. */
 static void cut(lanes *q, int64_t rows, int64_t images) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
@@ -109,7 +111,7 @@ static void cut(lanes *q, int64_t rows, int64_t images) {
   q->fresh = q->blocks == p->groups;
 }
 
-/* Computes the shapes for this number of workers; 0 when they do not fit. */
+/* Computes the shapes for this number of workers; 0 if this method can not do them. */
 static int plan(lanes *q, const fl_conv_pass *p, int workers) {
   const fl_conv_axis *ax = p->ax;
   const int64_t cols = ax[2].count, span = span_of(&ax[1]) / ax[1].step;
@@ -229,7 +231,7 @@ static spot spot_of(const lanes *q, int64_t block) {
                  .y = fl_min(y < 0 ? 0 : y, ax[1].size - 1) };
 }
 
-/* Unit: a panel of a group, or a part of an image of a group. */
+/* A unit of what is transposed once: a panel of a group, or a part of an image of a group. */
 static void shared_unit(void *arg, int64_t unit, int worker) {
   const lanes *q = arg;
   (void)worker;
@@ -243,7 +245,7 @@ static void shared_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- products ---- */
 
-/* Adds tap t for all pixels that it reaches: k terms each. */
+/* Adds tap t, k terms, to the sums of all pixels that it reaches. */
 static void add_tap(const lanes *q, const spot *s, const tap *t, int64_t part, int64_t k, int64_t w,
                     char *source, const char *b, char *sums) {
   const fl_conv_axis *ax = q->p->ax;
@@ -268,7 +270,7 @@ static void add_tap(const lanes *q, const spot *s, const tap *t, int64_t part, i
   }
 }
 
-/* Sums of a panel to where they belong. */
+/* Writes the sums of a panel to the result. */
 static void store(const lanes *q, const spot *s, int64_t panel, int64_t w, const char *sums,
                   char *turned) {
   const fl_conv_pass *p = q->p;

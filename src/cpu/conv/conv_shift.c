@@ -4,9 +4,9 @@
 ** source is stored once in padded planes, and for each term a tile reads the run at which its tap
 ** begins. If rows of results are whole vectors ('whole'), nothing superfluous is computed and tiles
 ** write results in place. Otherwise vectors continue over the columns between rows, and sums are
-** stored row by row, without those; this is used if there are so few rows of weights that packing
-** would cost more. A column is a pixel, a term a channel and a tap, taps innermost; whole channels
-** are a part, of at most KC terms.
+** stored row by row, without these columns; this is used if there are so few rows of weights that
+** packing would cost more. A column is a pixel, a term a channel and a tap, taps innermost; whole
+** channels are a part, of at most KC terms.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -25,7 +25,8 @@ typedef struct shift {
   int64_t taps, channels, parts;        /* of a sum; channels of a part and parts */
   int64_t panels, panel_rows;           /* of the weights of a group */
   int64_t row_panels, row_blocks;       /* panels of a unit; units of all panels */
-  int64_t blocks1, blocks;              /* blocks of rows of results of a plane, of all images */
+  int64_t blocks1, blocks;              /* number of blocks of rows of results in a plane, and in
+                                        ** all images */
   fl_conv_box box;
   char *a, *workers;
   int64_t worker_bytes;
@@ -33,7 +34,7 @@ typedef struct shift {
                                                ** the kernel */
 } shift;
 
-/* Shapes; 0 when they do not fit. */
+/* Computes the shapes; 0 if this method can not do them. */
 static int plan(shift *q, const fl_conv_pass *p) {
   q->p = p;
   q->wide = fl_conv_wide(p->dtype);
@@ -55,12 +56,12 @@ static int plan(shift *q, const fl_conv_pass *p) {
 }
 
 static int64_t weights_bytes(const shift *q) {
-  /* enough for panels of any height */
+  /* enough rows for panels of any height */
   const int64_t rows = q->p->rows + fl_ceil_div(q->p->rows, 4);
   return q->p->groups * rows * q->parts * FL_CONV_LDA * fl_conv_bytes(q->p->dtype);
 }
 
-/* Includes what the last vector reads beyond it. */
+/* The bytes of the buffer, including what the last vector reads beyond its end. */
 static int64_t box_bytes(const shift *q) {
   return fl_round_up((q->channels * q->box.planes * q->box.plane + FL_CONV_NR) *
                      fl_conv_bytes(q->p->dtype), 64);
@@ -88,7 +89,8 @@ int64_t fl_conv_shift_bytes(const fl_conv_pass *p, int workers) {
   return plan(&q, p) ? fl_round_up(weights_bytes(&q), 64) + workers * worker_bytes(&q) : 0;
 }
 
-/* Fewer rows of results, then fewer panels per unit, until every worker has some. */
+/* Makes units smaller until there is one for every worker: first fewer rows of results, then fewer
+** panels. */
 static void plan_units(shift *q) {
   const fl_conv_pass *p = q->p;
   const int64_t images = p->n * p->groups * p->ax[0].count, want = 3 * q->job->workers;
@@ -118,7 +120,8 @@ static void find_terms(shift *q) {
 
 /* ---- weights ---- */
 
-/* 'channels' channels of 'rows' rows, w at the first: rows LDA apart, taps innermost. */
+/* Packs 'channels' channels of 'rows' rows, the first of which is at w: rows become LDA apart, taps
+** innermost. */
 #define GATHER(name, T) \
   static void name(const shift *q, T *to, const T *w, int64_t rows, int64_t channels) { \
     const int64_t taps = q->taps; \
@@ -138,7 +141,7 @@ static char *panel_at(const shift *q, int64_t g, int64_t part, int64_t panel) {
   return q->a + ((g * q->parts + part) * q->panels + panel) * one;
 }
 
-/* Unit: one panel of one group, all parts. */
+/* A unit of packing weights: one panel of one group, all parts. */
 static void weights_unit(void *arg, int64_t unit, int worker) {
   const shift *q = arg;
   const fl_conv_pass *p = q->p;
@@ -163,7 +166,7 @@ static int64_t vector_at(const shift *q, int64_t j) {
   return j / per * q->box.pitch + j % per * q->lanes;
 }
 
-/* One part of a panel's sums: k terms, 'vectors' vectors, c: rows ldc apart. */
+/* Adds one part, k terms, to a panel's sums of 'vectors' vectors. c: the sums, rows ldc apart. */
 static void multiply(const shift *q, int64_t rows, int64_t k, const char *a, const char *b,
                      int64_t vectors, char *c, int64_t ldc, int add) {
   const int64_t size = fl_conv_bytes(q->p->dtype);
@@ -174,8 +177,8 @@ static void multiply(const shift *q, int64_t rows, int64_t k, const char *a, con
   }
 }
 
-/* Sums of 'rows' rows, ld apart, of a block's results at t0, r0 to where they
-** belong; plane: the first one's. */
+/* Writes the sums of 'rows' rows, ld apart, to the result: those of the block at t0, r0. plane:
+** plane of the first row. */
 static void store(const shift *q, const char *sums, int64_t ld, int64_t rows, int64_t plane,
                   int64_t t0, int64_t r0, int64_t height) {
   const fl_conv_pass *p = q->p;

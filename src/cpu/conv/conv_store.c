@@ -1,4 +1,4 @@
-/* Sums of a pass as they are stored. */
+/* Stores the sums of a pass. */
 #include "cpu/conv/conv.h"
 #include "tensor/math.h"
 #include <string.h>
@@ -11,7 +11,8 @@ void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, con
     for (int64_t i = 0; i < n; i++) ((double *)out)[i * hop] = s[i];
   } else if (dtype == FLAME_F32) {
     const float *s = sums;
-    if (hop == 1 && n >= 8 && n <= 16) {           /* short rows, of small planes: without a call */
+    if (hop == 1 && n >= 8 && n <= 16) {           /* short rows, of small planes, are stored
+                                                   ** without a call */
       memcpy(out, s, 8 * sizeof *s);
       memcpy((float *)out + n - 8, s + n - 8, 8 * sizeof *s);
     } else if (hop == 1) memcpy(out, s, (size_t)n * sizeof *s);

@@ -3,11 +3,11 @@
 ** the source, columns the outputs, a term a pixel.
 **
 ** Pixels are taken KC at a time. A unit has up to ROWS rows and COLS columns: it packs its rows
-** (runs of neighbours, as they lie) and the output's gradient (turned, pixels outermost), and
-** adds the product to sums in scratch. With many channels the rows of a tap are handled separately,
-** with only the pixels at which it is inside the source; otherwise positions outside are 0. Long
-** sums are divided into 'splits' that depend on the shape; their sums are added in order at the
-** end.
+** (runs of neighbouring pixels, not transposed) and the output's gradient (transposed, pixels
+** outermost), and adds the product to sums in scratch. With many channels the rows of a tap are
+** handled separately, with only the pixels at which it is inside the source; otherwise positions
+** outside are 0. Long sums are divided into 'splits' that depend on the shape; their sums are added
+** in order at the end.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -15,9 +15,9 @@
 
 enum { ROWS = 288, COLS = 256, COLS64 = 128 };
 enum { SPLIT_PIXELS = 4096, SPLITS = 16, SPLIT_BYTES = 16 << 20 };
-enum { TERMS = 32, OUTS = 16, RUN = 74 }; /* of sums turned at a time */
+enum { TERMS = 32, OUTS = 16, RUN = 74 }; /* size of the blocks in which sums are transposed */
 enum { HALVES = 128 };        /* values of a row widened at a time */
-enum { CHANNELS = 32 };       /* enough that panels of one tap are filled */
+enum { CHANNELS = 32 };       /* with this many channels the panels of one tap are filled */
 
 typedef struct product {
   const fl_conv_job *job;
@@ -111,8 +111,8 @@ void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64
   }
 }
 
-/* The output's gradient of a chunk: panels of 'nr' columns, the last of
-** 'lanes' if that is enough. */
+/* Packs the output's gradient of a chunk in panels of 'nr' columns; the last panel has 'lanes'
+** columns if these are enough. */
 static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, int64_t pixel,
                       int64_t count, char *to) {
   const fl_conv_pass *p = q->p;
@@ -134,7 +134,8 @@ static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, in
 
 /* ---- products ---- */
 
-/* n rows whose terms are the k pixels of 'off', of the 'count' of a chunk; c: rows ldc apart. */
+/* Multiplies n rows; their terms are the k pixels in 'off', of the 'count' pixels of a chunk. c:
+** sums, rows ldc apart. */
 static void multiply(const product *q, int64_t n, int64_t cols, int64_t k, int64_t count,
                      const fl_conv_offsets *off, const char *a, const char *b, char *c, int64_t ldc,
                      int add) {
@@ -149,8 +150,8 @@ static void multiply(const product *q, int64_t n, int64_t cols, int64_t k, int64
   }
 }
 
-/* Puts the runs one after the other, without gaps: changes run[].at, copies the offsets of their
-** pixels' columns to 'off', and returns the number of pixels. */
+/* Moves the runs together, so that there are no gaps between them: changes run[].at, copies the
+** offsets of their pixels' columns to 'off', and returns the number of pixels. */
 static int64_t close_up(const product *q, int runs, fl_conv_run *run, fl_conv_offsets *off) {
   int64_t k = 0;
   for (int i = 0; i < runs; i++) {
@@ -162,8 +163,8 @@ static int64_t close_up(const product *q, int runs, fl_conv_run *run, fl_conv_of
   return k;
 }
 
-/* A chunk of pixels, cut into seg, for rows row … row + rows - 1. b: its
-** columns; c: the group's sums. */
+/* Adds a chunk of pixels, which is divided into the segments 'seg', to the sums of rows row … row +
+** rows - 1. b: its columns; c: the group's sums. */
 static void add_chunk(const product *q, int64_t g, int64_t row, int64_t rows, int64_t cols,
                       int64_t count, int nseg, const fl_conv_seg *seg, fl_conv_run *run, char *a,
                       const char *b, char *c, int add) {
@@ -216,7 +217,7 @@ static void unit(void *arg, int64_t index, int worker) {
   }
 }
 
-/* Sums of all splits, in order, of n neighbouring outputs; to values RUN apart. */
+/* Adds the sums of all splits, in order, for n neighbouring outputs; the results are RUN apart. */
 static void add_splits(const product *q, int64_t at, int64_t n, double *to) {
   const int64_t stride = q->p->groups * q->terms * q->padded;
   const void *sums = q->sums;
@@ -270,7 +271,7 @@ static int turned(const product *q) {
          fl_conv_bytes(q->p->dtype) == fl_dtype_size(q->p->dtype);
 }
 
-/* Unit: TERMS terms of a group, all outputs. */
+/* A unit of transposing: TERMS terms of a group, all outputs. */
 static void turn_unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
@@ -282,7 +283,8 @@ static void turn_unit(void *arg, int64_t index, int worker) {
                q->sums + (g * q->terms + first) * q->padded * size, q->padded, n, q->outs);
 }
 
-/* Of a forward pass (its kernel indices are its taps); src: x, dst: the weight's gradient. */
+/* p: the forward pass (its kernel indices are its taps), with src: x, dst: the weight's
+** gradient. */
 void fl_conv_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad) {
   const fl_cpu *cpu = job->dev->state;
   product q;

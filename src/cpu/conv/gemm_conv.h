@@ -5,7 +5,7 @@
 **
 ** A tile is 'rows' x 'nv' vectors of results: A is rows of at most KC values, LDA apart (not a
 ** power of two, so that rows do not share cache sets), B has for each of k terms a vector at
-** off[term] and, with nv = 2, one 'second' elements on.
+** off[term] and, with nv = 2, another one 'second' elements after it.
 */
 #ifndef FL_CPU_GEMM_CONV_H
 #define FL_CPU_GEMM_CONV_H
@@ -14,7 +14,8 @@
 /* MR, NR: most of all */
 enum { FL_CONV_KC = 256, FL_CONV_LDA = 272, FL_CONV_MR = 12, FL_CONV_NR = 32 };
 
-/* A run of pixels: 'len' of them from the packed row's 'at' on, from source element 'from' on. */
+/* A run of pixels: 'len' of them, copied from source element 'from' on to the packed row from 'at'
+** on. */
 typedef struct fl_conv_run { int32_t at, len; int64_t from; } fl_conv_run;
 
 /* c (rows x width, ldc apart) = or += a b; indexed [rows - 1][nv - 1]. */
@@ -30,7 +31,7 @@ typedef void (*fl_conv_pack)(void *b, int64_t ldb, int64_t width, int64_t n, con
 
 /* Packs rows of 'width' values, one after the other, into two arrays: 'even' gets x[0], x[2], … and
 ** 'odd' x[1], x[3], …; elements before 'first' or from 'end' on (counted from x) are 0. The next
-** row of x begins 'plane' further on. */
+** row of x begins 'plane' elements later. */
 typedef void (*fl_conv_pairs)(float *even, float *odd, int64_t width, int64_t n, const float *x,
                               int64_t plane, int64_t first, int64_t end);
 
@@ -51,18 +52,19 @@ typedef struct fl_conv_loops {
                  const double *w, int add);
   double (*dot32)(int64_t n, const float *a, const float *b);     /* n: whole blocks of 4 vectors */
   double (*dot64)(int64_t n, const double *a, const double *b);
-  /* y[i] = the larger (a NaN wins) of, or the sum of, y[i] and x[i * step] */
+  /* y[i] = max(y[i], x[i * step]), where a NaN wins; or y[i] + x[i * step] */
   void (*larger32)(float *y, const float *x, int64_t step, int64_t n);
   void (*larger64)(double *y, const double *x, int64_t step, int64_t n);
   void (*plus32)(float *y, const float *x, int64_t step, int64_t n);
   void (*plus64)(double *y, const double *x, int64_t step, int64_t n);
-  /* keeps the larger of most[i] and x[i * step], and in at[i] its number, which for x[i * step] is
-  ** first + i * step; at[i] 0: none yet */
+  /* most[i] = max(most[i], x[i * step]); at[i] is the position of that value, first + i * step for
+  ** x[i * step], or 0 if there is none yet */
   void (*meet32)(const float *x, int64_t step, int64_t n, float *restrict most,
                  int64_t *restrict at, int64_t first);
   void (*meet64)(const double *x, int64_t step, int64_t n, double *restrict most,
                  int64_t *restrict at, int64_t first);
-  /* transposes 'cols' rows of n elements, 'plane' apart: b[i * ldb + j]; 0 from column cols to w */
+  /* transposes 'cols' rows of n elements, 'plane' apart, to b[i * ldb + j]; columns from cols to w
+  ** become 0 */
   void (*turn32)(float *b, int64_t ldb, int64_t w, const float *from, int64_t plane, int64_t cols,
                  int64_t n);
   void (*turn64)(double *b, int64_t ldb, int64_t w, const double *from, int64_t plane, int64_t cols,

@@ -7,15 +7,15 @@
 typedef struct piece { __mmask16 mask, low, high; int64_t off; } piece;
 enum { VECTORS = FL_CONV_KC / 16 };
 
-/* Bit i of an 8-bit mask to bit 2 i. */
+/* Moves bit i of an 8-bit mask to bit 2 i. */
 static __mmask16 spread(unsigned m) {
   unsigned r = 0;
   for (int i = 0; i < 8; i++) r |= (m >> i & 1u) << 2 * i;
   return (__mmask16)r;
 }
 
-/* Finds the pieces of each vector of a row; first[v]: the first piece of vector v, and after the
-** last vector the number of all. */
+/* Finds the pieces that each vector of a row is made of. Those of vector v are p[first[v]] …
+** p[first[v + 1] - 1]. */
 static void cut_pieces(int64_t vectors, int64_t step, int runs, const fl_conv_run *run, piece *p,
                        int *first) {
   int n = 0, r = 0;
@@ -120,7 +120,7 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
     }
 }
 
-/* Lanes of the 16 elements from 'at' on that lie in first … end - 1. */
+/* The mask of those of the 16 elements from 'at' on that lie in first … end - 1. */
 static __mmask16 lanes_in(int64_t at, int64_t first, int64_t end) {
   const int64_t lo = first > at ? first - at : 0, hi = end - at;
   if (lo >= 16 || hi <= lo) return 0;

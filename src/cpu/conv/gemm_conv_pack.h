@@ -38,8 +38,8 @@ static inline void four_evens(float *to, const float *x) {
   memcpy(&a, x, sizeof a);
   memcpy(&b, x + 3, sizeof b);                   /* not after the last one */
 #ifdef __x86_64__
-  __asm__("" : "+x"(a), "+x"(b));                /* forces whole loads; the compiler would load each
-                                                 ** value by itself */
+  __asm__("" : "+x"(a), "+x"(b));                /* forces vector loads; otherwise the compiler
+                                                 ** loads each value by itself */
 #endif
   a = (four){ a[0], a[2], b[1], b[3] };
   memcpy(to, &a, sizeof a);

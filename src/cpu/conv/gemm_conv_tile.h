@@ -1,6 +1,7 @@
 /*
-** Tiles, flat sums and dot products of convolutions, rows of pooling (gemm_conv.h), included once a
-**   type with T, V (vector of T), MR (most rows), N(x) (the name of x for T), ONE(x), FMA(a, b, c)
+** Tiles, flat sums and dot products of convolutions, rows of pooling (gemm_conv.h), included once
+** per type with T, V (vector of T), MR (most rows), N(x) (the name of x for T), ONE(x), FMA(a, b,
+** c)
 ** Vectors are read and written one by one: an array of them would be copied through memory by
 ** halves, and then each load of a whole vector waits for two stores.
 */
@@ -142,8 +143,8 @@ static void N(plus)(T *y, const T *x, int64_t step, int64_t n) {
   else if (step == 2) for (int64_t i = 0; i < n; i++) y[i] += x[2 * i];
   else for (int64_t i = 0; i < n; i++) y[i] += x[i * step];
 }
-/* Positions of the largest: most[i] and at[i] (0: none yet) are compared with x[i * step], which
-** has number first + i * step. */
+/* Positions of the largest: most[i], at position at[i] (0: none yet), is compared with x[i * step],
+** at position first + i * step. */
 #define MEET(step) \
   for (int64_t i = 0; i < n; i++) { \
     const T v = x[i * (step)]; \
@@ -159,7 +160,8 @@ static void N(meet)(const T *x, int64_t step, int64_t n, T *restrict most, int64
 }
 #undef MEET
 
-/* Transposes 'cols' rows of n elements, 'plane' apart: b[i * ldb + j]; 0 from column cols to w. */
+/* Transposes 'cols' rows of n elements, 'plane' apart, to b[i * ldb + j]; columns from cols to w
+** become 0. */
 static inline void N(turn)(T *b, int64_t ldb, int64_t w, const T *from, int64_t plane, int64_t cols,
                            int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
@@ -171,7 +173,7 @@ static inline void N(turn)(T *b, int64_t ldb, int64_t w, const T *from, int64_t 
   }
 }
 
-/* Rows with weights: y[i] = sum over t of w[t] x[t][i], in order of t. */
+/* Weighted sum of rows: y[i] = sum over t of w[t] x[t][i], in order of t. */
 static void N(mix)(T *y, int64_t n, int taps, const T *const *x, const T *w) {
   if (taps == 0) {
     for (int64_t i = 0; i < n; i++) y[i] = 0;

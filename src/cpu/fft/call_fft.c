@@ -35,7 +35,7 @@ void *fl_fft_core(const fl_fft_job *j, void *x, void *y) {
   return z;
 }
 
-/* The transform of the chirp's inverse, divided by its length. */
+/* Computes the transform of the chirp's inverse, divided by its length. */
 static void fill_kernel(fl_fft_job *j) {
   char *x = j->lanes, *y = j->lanes + j->lanes_size;
   char *signal = j->kernel;                      /* first the signal, then its transform */
@@ -95,8 +95,8 @@ static void output_lanes(const fl_fft_job *j, int64_t first, int lanes, fl_fft_l
   }
 }
 
-/* A half spectrum of odd length: fills in the other half, and clears the imaginary part at its
-** start. */
+/* For a half spectrum of odd length: fills in the other half, and clears the imaginary part of the
+** first element. */
 static void reflect(const fl_fft_job *j, char *x) {
   const int64_t n = j->f.n, part = j->loops->lanes * (j->is64 ? 8 : 4), lanes = j->loops->lanes;
   memset(x + part, 0, (size_t)part);
@@ -169,7 +169,8 @@ static void one_axis(fl_device *d, const fl_call_run *r) {
   if (j.fresh) fl_fft_settle(cpu, &d->ctx->mem, &j, !fl_stopped(d));
 }
 
-/* Signals are read completely before they are written, so the second pass is in place. */
+/* Each group of signals is read completely before it is written, so the second pass can work in
+** place. */
 flame_status fl_cpu_call_fft(fl_device *d, const fl_call_run *r) {
   fl_call pass[2];
   if (r->call->numel == 0) return FLAME_OK;

@@ -1,5 +1,5 @@
 /*
-** Fourier transforms of several signals side by side: the loops (fft_loops.h, one file an
+** Fourier transforms of several signals side by side: the loops (fft_loops.h, one file per
 ** instruction set). Element k of a signal group is a pair of vectors, real parts and imaginary
 ** parts of all lanes: x[k][re | im][lane]. Forward transforms; an inverse one is the forward one
 ** with real and imaginary parts exchanged at both ends.
@@ -10,12 +10,12 @@
 
 enum { FL_FFT_FACTORS = 64, FL_FFT_LARGEST = 31, FL_FFT_LANE_BYTES = 64 };
 
-/* A length of small prime factors. */
+/* The passes and tables of a length that has only small prime factors. */
 typedef struct fl_fft_plan {
   int64_t n;
   int count;
   int32_t factor[FL_FFT_FACTORS];
-  void *root[FL_FFT_FACTORS];        /* exp(-2 pi i j / factor), for odd ones */
+  void *root[FL_FFT_FACTORS];        /* exp(-2 pi i j / factor), for odd factors */
   void *twiddle[FL_FFT_FACTORS];     /* of each pass: (factor - 1, rest) complex numbers */
 } fl_fft_plan;
 
@@ -40,12 +40,13 @@ typedef struct fl_fft_loops {
   void (*swap)(void *x, int64_t n);
   /* x[k][lane] *= row[k] * table[k][lane + first], table with eight columns */
   void (*twist)(void *x, int64_t n, const void *row, const void *table, int first);
-  /* split: from the transform of a real signal read as n complex pairs to its half spectrum x[0 …
-  ** n]; merge: back. table[k] = exp(-pi i k / n). */
+  /* split: turns the transform of a real signal, read as n complex pairs, into its half spectrum
+  ** x[0 … n]; merge: the inverse. table[k] = exp(-pi i k / n). */
   void (*split)(void *x, int64_t n, const void *table);
   void (*merge)(void *x, int64_t n, const void *table);
-  /* The same for one signal, complex numbers in a row, elements from <= k < to and n - k; to at
-  ** most n / 2 + 1. split: times scale. merge: with real and imaginary parts exchanged. */
+  /* The same for one signal of consecutive complex numbers, for elements from <= k < to and n - k,
+  ** with 'to' at most n / 2 + 1. split: multiplied by scale. merge: with real and imaginary parts
+  ** exchanged. */
   void (*split_one)(const void *y, int64_t n, int64_t from, int64_t to, const void *table,
                     void *half, double scale);
   void (*merge_one)(const void *half, int64_t n, int64_t from, int64_t to,

@@ -53,7 +53,7 @@ static entry *room_for(struct fl_fft_cache *q, fl_mem *m, int64_t bytes) {
   }
 }
 
-/* NULL: too large, or no memory. */
+/* Makes an entry for the job's tables. NULL: they are too large, or there is no memory. */
 static entry *make(fl_cpu *cpu, fl_mem *m, const fl_fft_job *j) {
   fl_fft_job counted = *j;
   const int64_t bytes = fl_fft_place_tables(&counted, NULL);

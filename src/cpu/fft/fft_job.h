@@ -51,7 +51,7 @@ int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, i
 void fl_fft_tables(fl_fft_job *j);
 /* Places the tables from base on (NULL: only counts); returns their bytes. */
 int64_t fl_fft_place_tables(fl_fft_job *j, char *base);
-/* Groups of eight columns, with some beyond for the widest vectors. */
+/* Number of groups of eight columns, with a few more than needed for the widest vectors. */
 static inline int64_t fl_fft_groups(const fl_fft_job *j) { return (j->columns + 15) / 8 + 1; }
 
 /* The job's tables, kept ones or newly filled; 'fresh' tells whether the caller must compute
@@ -72,7 +72,7 @@ static inline void fl_fft_put(const fl_fft_job *j, char *p, int64_t i, double v)
   if (j->is64) ((double *)(void *)p)[i] = v;
   else ((float *)(void *)p)[i] = (float)v;
 }
-/* Transforms x (core long) of all lanes: by the plan, or as a convolution with the chirp.
+/* Transforms x, of length core, in all lanes: by the plan, or as a convolution with the chirp.
 ** Result: x or y. */
 void *fl_fft_core(const fl_fft_job *j, void *x, void *y);
 void fl_fft_run_long(fl_fft_job *j);

@@ -14,7 +14,7 @@ enum { CHUNK = 4096, ALONE = 16384 };
 
 /* ---- elements one by one, for the passes around the transform --------------------- */
 
-/* Element k of transform j->at as stored, 0 beyond. */
+/* Element k of transform j->at as it is stored, 0 beyond its end. */
 static void stored(const fl_fft_job *j, int64_t k, double v[2]) {
   const fl_fft_form *f = &j->f;
   const int real = f->mode == FL_FFT_TO_HALF;
@@ -26,7 +26,7 @@ static void stored(const fl_fft_job *j, int64_t k, double v[2]) {
   if (!real) v[1] = fl_fft_get(j, at, k * f->inner * 2 + 1);
 }
 
-/* The ends of a half spectrum have no imaginary part. */
+/* The same for a half spectrum; its first and last element have no imaginary part. */
 static void spectrum(const fl_fft_job *j, int64_t k, double v[2]) {
   stored(j, k, v);
   if (k == 0 || 2 * k == j->f.n) v[1] = 0;
@@ -85,7 +85,7 @@ static void get_pair(const fl_fft_job *j, const char *from, int64_t k, double v[
   v[1] = fl_fft_get(j, from, 2 * k + 1);
 }
 
-/* a = the input's elements, times the chirp. */
+/* Unit: a = the input's elements, times the chirp. */
 static void before(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   (void)worker;
@@ -97,7 +97,8 @@ static void before(void *arg, int64_t u, int worker) {
   }
 }
 
-/* a = y times the kernel, parts exchanged for the inverse. */
+/* Unit: a = y times the kernel, with real and imaginary parts exchanged for the inverse
+** transform. */
 static void between(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   (void)worker;
@@ -109,7 +110,7 @@ static void between(void *arg, int64_t u, int worker) {
   }
 }
 
-/* Element k of the forward transform. */
+/* Element k of the result of the forward transform. */
 static void transformed(const fl_fft_job *j, int64_t k, double v[2]) {
   double y[2];
   get_pair(j, j->y, k, y);
@@ -154,8 +155,8 @@ static void behind(void *arg, int64_t u, int worker) {
   }
 }
 
-/* Half spectra that are complete and contiguous, of simple lengths: done without examining each
-** element. */
+/* Is it half spectra that are complete and contiguous, of simple lengths? They are done without
+** examining each element. */
 static int plain_half(const fl_fft_job *j, int64_t size) {
   return j->packed && !j->chirp && j->f.inner == 1 && size >= j->length + 1;
 }
@@ -182,7 +183,7 @@ static int64_t steps_below(int64_t limit, int64_t from, int64_t step) {
   return limit > from ? (limit - from + step - 1) / step : 0;
 }
 
-/* Columns c and on, as lanes, from the input itself or from a. */
+/* The columns from c on as lanes, read from the input itself or from a. */
 static void column_lanes(const fl_fft_job *j, int64_t c, int lanes, fl_fft_lanes *from) {
   const fl_fft_form *f = &j->f;
   const int direct = !j->a, real = direct && f->mode == FL_FFT_TO_HALF, pairs = real && j->packed;
@@ -221,7 +222,7 @@ static void column_unit(void *arg, int64_t u, int worker) {
   loops->store(z, j->rows, &at);
 }
 
-/* Results of rows r and on: elements r + rows k of the output itself, or of y. */
+/* The results of the rows from r on as lanes: elements r + rows k of the output itself, or of y. */
 static void result_lanes(const fl_fft_job *j, int64_t r, int lanes, fl_fft_lanes *to) {
   const fl_fft_form *f = &j->f;
   const int direct = !j->y, real = direct && f->mode == FL_FFT_FROM_HALF, pairs = real && j->packed;
@@ -270,7 +271,8 @@ static void both_phases(fl_fft_job *j) {
   spread(j, j->rows, j->loops->lanes, row_unit);
 }
 
-/* The transform of the chirp's inverse, divided by its length; made in a and y. */
+/* Computes the transform of the chirp's inverse, divided by its length, using the memory of a and
+** y. */
 static void fill_kernel(fl_fft_job *j) {
   const int64_t m = j->core, pair = j->is64 ? 16 : 8;
   memset(j->a, 0, (size_t)(m * pair));

@@ -1,5 +1,5 @@
 /*
-** The loops of fft.h, included once a type with
+** The loops of fft.h, included once per type with
 **   T, BYTES (of a vector), NAME(x)
 ** Passes are Stockham's: a pass of factor r over l finished sub-transforms reads
 ** x[i + rest (b + r k)] and writes y[i + rest (k + l b)], i < rest, b < r, k < l, so the result
@@ -76,7 +76,7 @@ INLINE void NAME(odd)(const C *x, int64_t in, C *y, int64_t out, const T *w, int
   }
 }
 
-/* One pass; the first element of each run has no twiddles. */
+/* One pass; the first element of each run needs no twiddle factors. */
 #define PASS(name, ...) \
   static void NAME(name)(const C *x, C *y, int64_t done, int64_t rest, const T *twiddle, int r, \
                          const T *root) { \
@@ -224,7 +224,7 @@ static void NAME(split)(void *p, int64_t n, const void *table) {
   }
 }
 
-/* The imaginary parts of the two ends count as 0. */
+/* The imaginary parts of the first and last element are taken as 0. */
 static void NAME(merge)(void *p, int64_t n, const void *table) {
   C *x = p;
   const T *w = table;

@@ -1,6 +1,6 @@
 /*
 ** Fourier transforms: lengths, tables, working memory (fft_job.h). A call's scratch has room for
-** its tables too, but those that are kept (fft_cache.c) are not made again.
+** its tables too; those that are cached (fft_cache.c) are not computed again.
 **
 ** Roots of unity are computed in long double from an angle of at most 45 degrees, so a table is
 ** exact to its last bit almost always. Factors are 4, 2 and odd primes up to 31; a length with a
@@ -15,7 +15,7 @@ enum { SHORT = 64, WIDE = 16384, MANY = 8, ALONE = 16384, VECTOR = 2 * FL_FFT_LA
 
 /* ---- lengths --------------------- */
 
-/* 0: n has a prime factor that is too large. */
+/* Factors n; 0: it has a prime factor that is too large. */
 static int factorise(int64_t n, fl_fft_plan *p) {
   p->n = n;
   p->count = 0;
@@ -25,7 +25,7 @@ static int factorise(int64_t n, fl_fft_plan *p) {
   return n == 1;
 }
 
-/* The smallest length from n on that is one of these times a power of two. */
+/* The smallest length from n on that is one of these numbers times a power of two. */
 static int64_t easy_length(int64_t n) {
   static const int64_t odd[] = { 1, 3, 5, 7, 9, 15, 21, 25, 27, 35, 45 };
   int64_t best = 0;
@@ -37,7 +37,7 @@ static int64_t easy_length(int64_t n) {
   return best;
 }
 
-/* The divisor of n nearest below its root. */
+/* The largest divisor of n that is not above its square root. */
 static int64_t divisor(int64_t n) {
   int64_t d = (int64_t)sqrt((double)n);
   while (d > 1 && n % d) d--;
@@ -163,7 +163,8 @@ int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, i
 
 static void fill_plan(const fl_fft_job *j, fl_fft_plan *p) {
   int64_t rest = p->n, done = 1;
-  const int64_t apart = j->core / p->n;                    /* roots of 1/n among those of 1/core */
+  const int64_t apart = j->core / p->n;                    /* distance of the roots of 1/n in the
+                                                           ** table of those of 1/core */
   double w[2];
   for (int i = 0; i < p->count; i++) {
     const int r = p->factor[i];
@@ -195,7 +196,8 @@ static void fill_chirps(fl_fft_job *j) {
   }
 }
 
-/* The first root of each row in a group of eight columns: the others come by 'eight'. */
+/* Computes the first root of each row in a group of eight columns; the others are found by
+** multiplying with 'eight'. */
 static void group_turns(void *arg, int64_t g, int worker) {
   const fl_fft_job *j = arg;
   double w[2];

@@ -5,10 +5,10 @@
 ** results of the library's threads depend on their number, and they wait actively. Only large
 ** factorisations use them.
 **
-** Memory. Each caller at once takes a buffer of some 128 MB of addresses, which the library keeps.
-** When there is no room it retries forever. So if the address space is limited (ulimit -v) the
-** buffers of all callers are allocated when the library is opened, each after a check that there is
-** room, and its own threads, which need more, stay off.
+** Memory. Each simultaneous caller takes a buffer of some 128 MB of address space, which the
+** library keeps. When there is no room it retries forever. So if the address space is limited
+** (ulimit -v) the buffers of all callers are allocated when the library is opened, each after a
+** check that there is room, and its own threads, which need more, stay off.
 */
 #include "cpu/gemm/blas.h"
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ typedef struct library {
 } library;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static library opened[LIBRARIES];        /* all of this under the lock, except … */
+static library opened[LIBRARIES];        /* all of this is protected by the lock, except … */
 static int count, tried, level;
 static fl_blas blas;                 /* … constant once 'tried' */
 static void (*omp_set)(int);         /* for a library built on OpenMP: sets the threads of the
@@ -40,7 +40,7 @@ static void (*omp_set)(int);         /* for a library built on OpenMP: sets the 
 static int (*omp_get)(void);
 static int narrow, wide;                 /* number of callers that use one thread, and several */
 
-/* A function pointer out of a data pointer, as POSIX has it. */
+/* Finds a symbol as a function pointer, copied from the data pointer as POSIX describes. */
 static void find(void *h, const char *name, void *out) {
   void *p = dlsym(h, name);
   memcpy(out, &p, sizeof p);
@@ -126,7 +126,7 @@ int fl_blas_room(void *h, int callers) {
 }
 
 /* The vector width of the kernels that OpenBLAS has chosen: 2 AVX-512, 1 AVX2, 0 narrower or
-** unknown. It treats a processor newer than itself as the oldest it knows. */
+** unknown. It treats a processor that is newer than the library as the oldest one that it knows. */
 static int level_of(void *h) {
   static const char *const wide_cores[] = { "SkylakeX", "Cooperlake", "Sapphire", NULL };
   static const char *const middle[] = { "Haswell", "Zen", "Excavator", NULL };

@@ -16,7 +16,7 @@
 enum { KC = 256, MC = 480, MC64 = 240, NC = 512 };
 
 
-/* TURN(y, w, p, s, k, m): y[q * w + j] = p[j * s + q], q < k, j < m; 0: it can not. */
+/* TURN(y, w, p, s, k, m): y[q * w + j] = p[j * s + q], q < k, j < m; 0: it can not do that. */
 #define PACK(name, S, T, FROM, TURN) \
   static void name(T *y, const S *x, int64_t n, int64_t k, int64_t s, int64_t t, int w) { \
     for (int64_t i = 0; i < n; i += w) { \
@@ -55,8 +55,8 @@ void fl_gemm_pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64
   else pack_bf16(y, p, n, k, s, t, w);
 }
 
-/* All tiles of a packed block, with the columns from 'whole' on in panels of half the width. Tiles
-** at the edge go through a buffer. */
+/* Computes all tiles of a packed block; the columns from 'whole' on are in panels of half the
+** width. Tiles at the edge are computed in a buffer. */
 #define TILES(name, T, MR, NR, TILE, HALF) \
   static void name(const fl_gemm *g, int64_t m, int64_t n, int64_t whole, int64_t k, const T *a, \
                    const T *b, T *c, int64_t ldc, int add) { \
@@ -100,7 +100,7 @@ static void narrow(int dtype, uint16_t *y, const float *x, int64_t n) {
   else for (int64_t i = 0; i < n; i++) y[i] = fl_bf16_bits(x[i]);
 }
 
-/* Block sizes: even parts, and enough of them for the workers. */
+/* Chooses block sizes: equal parts, and enough of them for the workers. */
 void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t batches,
                     fl_gemm_shape *s) {
   const int wide = m->dtype == FLAME_F64, mr = wide ? g->mr64 : g->mr, nr = wide ? g->nr64 : g->nr;
@@ -115,7 +115,7 @@ void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t bat
   s->nb = fl_ceil_div(m->n, s->nc);
 }
 
-/* Scratch of a worker: packed A, packed B, C of half types. */
+/* The bytes of a worker's scratch: packed A, packed B, and C for half types. */
 int64_t fl_gemm_scratch(void) {
   return (MC + 64) * KC * 8 + (NC + 64) * KC * 8 + (MC + 64) * (NC + 64) * 4;
 }

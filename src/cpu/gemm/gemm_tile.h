@@ -1,5 +1,5 @@
 /*
-** The tile kernel, included once a type with
+** The tile kernel, included once per type with
 **   T, V (vector of T), MR, NV (vectors per row), NAME, ONE(x) (all lanes x), FMA(a, b, c)
 ** MR * NV accumulators, NV rows of B and one element of A stay in registers.
 */

@@ -1,10 +1,10 @@
 /*
-** Matrix products: which way each takes.
+** Matrix products: which method each uses.
 **   tiny ones and integers   plain loops (direct.c), spread over batches and rows
-**   large or thin f32, f64   OpenBLAS, if it can be opened: cut into parts, each of them a call by
-**                            one worker to the library, which uses no further thread
+**   large or thin f32, f64   OpenBLAS, if it can be opened: cut into parts, each of which
+**                            is one call of the library by one worker, without further threads
 **   the rest                 our own kernel (gemm.c): halves, odd strides, batches of small ones,
-**                            and middle sizes of f32, where it is as fast and shares out better
+**                            and middle sizes of f32, where it is as fast and divides better
 ** The choice and the parts depend only on shapes, strides and dtype, never on the number of
 ** workers, and so do the bits.
 */
@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum { TINY = 4096, SMALL = 1 << 21, ROWS_WORK = 1 << 20 };
-/* Parts of a product for the library. Each packs all of B, or of A, again: shorter ones cost more
-** than 5 % on one thread. In middle sizes B is small, and fewer rows do. */
+/* Parts of a product for the library. Each part packs all of B, or of A, again: smaller parts would
+** cost more than 5 % on one thread. In middle sizes B is small, and parts may have fewer rows. */
 enum { LEAST_WORK = 1 << 23, MIDDLE = 1 << 25, THIN = 48, PARTS = 16, LEAST_ROWS = 256,
        MIDDLE_ROWS = 104, LEAST_COLS = 512 };
 static const int64_t block_work = 700 * 1000 * 1000;      /* f64 multiply-adds of one BLAS call */
@@ -105,7 +105,7 @@ static void call_blas(const fl_blas *blas, const fl_matmul *m, const form *fa, c
                 (int)fa->ld, y, (int)fb->ld, add ? 1.0 : 0.0, z, (int)m->n);
 }
 
-/* How many even parts of at least 'least_size' n has, at most PARTS. */
+/* Into how many equal parts of at least 'least_size' n can be divided, at most PARTS. */
 static int64_t parts_of(int64_t n, int64_t least_size) {
   return fl_max(1, fl_min(n / least_size, PARTS));
 }
@@ -115,8 +115,8 @@ static int64_t even_part(int64_t n, int64_t parts) {
   return parts < 2 ? n : fl_round_up(fl_ceil_div(n, parts), 32);
 }
 
-/* At least three quarters of that many parts, as the grid that packs least: A is packed once for
-** each column of the grid, B for each row. */
+/* Arranges at least three quarters of that many parts as the grid that packs the least: A is packed
+** once for each column of the grid, B for each row. */
 static void as_grid(const fl_matmul *m, int64_t *rows, int64_t *columns) {
   const int64_t parts = *rows;
   int64_t least = parts * m->n + m->m;
@@ -129,7 +129,7 @@ static void as_grid(const fl_matmul *m, int64_t *rows, int64_t *columns) {
   }
 }
 
-/* Divides rows of C, or if these are few its columns. */
+/* Divides the rows of C or, if there are few, its columns. */
 static cut cut_of(const fl_matmul *m) {
   cut c = { m->m, m->n, m->k };
   if (work(m) > LEAST_WORK) {
@@ -196,7 +196,8 @@ static void direct_unit(void *arg, int64_t unit, int worker) {
   fl_matmul_direct(&part, a + r * part.as[0] * size, b, c + r * part.n * size, p->bias);
 }
 
-/* Several tiny products make one unit of work, so the workers are not used for a few of them. */
+/* Several tiny products form one unit of work, so that workers are not woken for only a few of
+** them. */
 static void run_direct(fl_device *dev, product *p) {
   fl_cpu *d = dev->state;
   const fl_matmul *m = p->m;
@@ -234,8 +235,8 @@ static void zero(const product *p) {
 
 typedef enum { NOTHING, ZERO, DIRECT, BLAS, GEMM } way;
 
-/* Does our own kernel do as well as the library's, and share out better? In f64 it takes 1.25 times
-** as long on one thread. */
+/* Is our own kernel as fast as the library's, and better divided among workers? In f64 it takes
+** 1.25 times as long on one thread. */
 static int is_middle(const fl_matmul *m) {
   return m->dtype == FLAME_F32 && m->m >= THIN && m->n >= THIN && work(m) > LEAST_WORK &&
          work(m) <= MIDDLE;

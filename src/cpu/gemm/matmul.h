@@ -5,7 +5,8 @@
 #include "cpu/state/state.h"
 #include "cpu/gemm/gemm.h"
 
-/* A product as a step of a plan; bytes: scratch needed in 'shared'. */
+/* A product as a step of a plan. The first returns the bytes of scratch memory that it needs in
+** 'shared'. */
 int64_t fl_matmul_bytes(const fl_cpu *d, const fl_matmul *m);
 flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding *b);
 
@@ -13,12 +14,13 @@ typedef struct fl_gemm_shape { int64_t mc, nc, mb, nb; } fl_gemm_shape;   /* blo
 void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t batches,
                     fl_gemm_shape *s);
 int64_t fl_gemm_scratch(void);
-/* One block of one product; a, b, c: its matrices' first elements; bias: of half types, or NULL.
-** k > 0. */
+/* Computes one block of one product. a, b, c: the first elements of its matrices; bias: only with
+** half types, or NULL. k > 0. */
 void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s, int64_t block,
                    const char *a, const char *b, char *c, const char *bias, char *scratch);
-/* Panels of 'w' rows (A: along m) or columns (B: along n), each k groups of w, zero-filled, half
-** types widened to f32. s: step of the w-dim, t: step along k. */
+/* Packs panels of w rows of A, or of w columns of B, into y. A panel is k groups of w elements,
+** with zeros where the matrix ends; half types are widened to f32. s: distance of the w elements in
+** x, t: distance along k. */
 void fl_gemm_pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_t s,
                   int64_t t, int w);
 /* The plain loops: any dtype and strides. */

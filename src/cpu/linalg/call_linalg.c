@@ -33,7 +33,8 @@ static int64_t scratch(const fl_call *call, int workers) {
   return f.batch > 1 && one <= much_space ? one * workers : one;
 }
 
-/* The lowest position and its reason in one number, so that both are set at once. */
+/* Position and reason are in one number, so that both are set in one atomic step; the lowest
+** position is kept. */
 static void report(job *j, int64_t at, int why) {
   long long mine = at * 8 + why, seen = atomic_load(&j->bad);
   while (mine < seen && !atomic_compare_exchange_weak(&j->bad, &seen, mine)) {}
@@ -50,8 +51,8 @@ static void run_one(job *j, int64_t i, char *space) {
     base += f->batch * f->out[k];
   }
   const int why = fl_linalg_one_run(&j->one, in, out, space);
-  if (why && !atomic_load(j->one.stop)) report(j, i, why);     /* one that was interrupted has no
-                                                               ** fault */
+  if (why && !atomic_load(j->one.stop)) report(j, i, why);     /* a matrix whose computation was
+                                                               ** interrupted has no fault */
 }
 
 static void unit(void *arg, int64_t u, int worker) {

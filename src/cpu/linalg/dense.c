@@ -47,7 +47,7 @@ static double dot(int64_t n, const double *x, const double *y) {
   return s;
 }
 
-/* x, y = c x - s y, s x + c y */
+/* (x, y) = (c x - s y, s x + c y) */
 static void rotate(int64_t n, double c, double s, double *x, double *y) {
   int64_t i = 0;
   for (; i + 4 <= n; i += 4) {
@@ -150,7 +150,8 @@ void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *pe
 
 int64_t fl_dense_cholesky(int64_t n, double *a, const atomic_int *stop) {
   for (int64_t j = 0; j < n && !ended(stop); j++) {
-    double *column = a + j * n;             /* of the triangle: kept beyond the diagonal of row j */
+    double *column = a + j * n;             /* column j of the triangle is kept to the right of the
+                                            ** diagonal of row j */
     if (!(column[j] > 0)) return j + 1;
     const double d = column[j] = sqrt(column[j]);
     for (int64_t i = j + 1; i < n; i++) a[i * n + j] = column[i] = a[i * n + j] / d;
@@ -166,7 +167,8 @@ int64_t fl_dense_cholesky(int64_t n, double *a, const atomic_int *stop) {
 
 /* ---- QR --------------------- */
 
-/* The reflection 1 - tau v v' that sends x to (beta, 0, …): v (v[0] = 1) into x, beta returned. */
+/* The reflection 1 - tau v v' that sends x to (beta, 0, …): x becomes v (v[0] = 1); returns
+** beta. */
 static double reflector(int64_t n, double *x, double *tau) {
   const double rest = n > 1 ? length(n - 1, x + 1) : 0;
   *tau = 0;
@@ -187,7 +189,8 @@ static void reflect(int64_t n, double tau, const double *v, double *x) {
   if (tau != 0) add_row(n, -tau * dot(n, v, x), v, x);
 }
 
-/* Works on a' so that columns are contiguous. Column j of t: R above j, the reflector from j on. */
+/* Works on a' so that columns are contiguous. Column j of t holds R above element j, and the
+** reflector from j on. */
 void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, double *r,
                  double *work, const atomic_int *stop) {
   const int64_t k = m < n ? m : n;
@@ -206,7 +209,7 @@ void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, d
   for (int64_t i = 0; i < m; i++)
     for (int64_t c = 0; c < kq; c++) q[i * kq + c] = i == c;
   for (int64_t j = k - 1; j >= 0 && !ended(stop); j--) {
-    /* q -= tau v (v' q); before j it is still 1 */
+    /* q -= tau v (v' q); before row j, q is still the identity */
     const double *v = t + j * m;
     const int64_t w = kq - j;
     memset(sum, 0, sizeof *sum * (size_t)w);
@@ -222,7 +225,8 @@ int64_t fl_dense_svd_space(int64_t m, int64_t n, int full) {
   return 3 * tall * k + tall + (full ? tall * tall : tall * k) + (full ? tall : k) * k + k * k + k;
 }
 
-/* Makes the rows of w orthogonal by rotations, which z gets as well. 0: not within SWEEPS. */
+/* Makes the rows of w orthogonal by rotations, and applies these to z as well. 0: not orthogonal
+** after SWEEPS sweeps. */
 static int orthogonal_rows(int64_t n, double *w, double *z, const atomic_int *stop) {
   const double tol = DBL_EPSILON * (n > 10 ? sqrt((double)n) : 3);
   for (int sweep = 0; sweep < SWEEPS && !ended(stop); sweep++) {
@@ -232,7 +236,8 @@ static int orthogonal_rows(int64_t n, double *w, double *z, const atomic_int *st
       const double s = dot(n, w + i * n, w + i * n);
       if (s > most) most = s;
     }
-    const double none = most * DBL_EPSILON * DBL_EPSILON;     /* rows of noise are not changed */
+    const double none = most * DBL_EPSILON * DBL_EPSILON;     /* rows that are only rounding errors
+                                                              ** are not changed */
     for (int64_t p = 0; p < n - 1 && !ended(stop); p++)
       for (int64_t q = p + 1; q < n; q++) {
         double *x = w + p * n, *y = w + q * n;
@@ -313,8 +318,9 @@ static void transpose(int64_t m, int64_t n, const double *x, double *y) {
     for (int64_t j = 0; j < n; j++) y[j * m + i] = x[i * n + j];
 }
 
-/* Scaled by a power of two so that no square overflows or vanishes. A wide matrix is done by its
-** transpose, with exchanged factors; complete_row computes the vectors for null rows. */
+/* The matrix is scaled by a power of two so that no square overflows or vanishes. For a wide matrix
+** the transpose is decomposed, and the factors are exchanged; complete_row computes the vectors for
+** null rows. */
 int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh,
                  double *work, const atomic_int *stop) {
   const int64_t tall = m > n ? m : n, k = m > n ? n : m, ku = full ? tall : k;
@@ -343,7 +349,7 @@ int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, dou
 
 /* ---- symmetric eigenvalues --------------------- */
 
-/* Rows p and q, then columns p and q. */
+/* Rotates rows p and q, then columns p and q. */
 static void turn_both(int64_t n, double c, double s, double *a, int64_t p, int64_t q) {
   rotate(n, c, s, a + p * n, a + q * n);
   for (int64_t i = 0; i < n; i++) {

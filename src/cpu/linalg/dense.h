@@ -20,7 +20,8 @@ void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int uni
                        const atomic_int *stop);
 /* a = L L' in place from the lower triangle, zero above. 1-based row that fails, or 0. */
 int64_t fl_dense_cholesky(int64_t n, double *a, const atomic_int *stop);
-/* a (m, n) = q (m, kq) r; kq is min(m, n) or m, r has kq rows; q may be NULL. work: n m + n + m. */
+/* a (m, n) = q (m, kq) r; kq is min(m, n) or m, r has kq rows; q may be NULL. work: n m + n + m
+** numbers. */
 void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, double *r,
                  double *work, const atomic_int *stop);
 /* a = u s vh, s in descending order; u (m, m or min), vh (n or min, n); both NULL: s alone. 0 if
@@ -28,7 +29,7 @@ void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, d
 int64_t fl_dense_svd_space(int64_t m, int64_t n, int full);
 int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh,
                  double *work, const atomic_int *stop);
-/* a = v w v' for a symmetric a, which is destroyed; w in ascending order; v gets the vectors as
-** columns, and may be NULL. work: n n. */
+/* a = v w v' for a symmetric a, which is destroyed; w in ascending order; v gets the eigenvectors
+** as columns, and may be NULL. work: n n numbers. */
 int fl_dense_eigh(int64_t n, double *a, double *w, double *v, double *work, const atomic_int *stop);
 #endif

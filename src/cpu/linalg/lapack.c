@@ -1,4 +1,4 @@
-/* LAPACK by dlopen (lapack.h). The handle is process-wide and never closed, as blas.c has it. */
+/* LAPACK by dlopen (lapack.h). The handle is process-wide and never closed, as in blas.c. */
 #include "cpu/linalg/lapack.h"
 #include "cpu/gemm/blas.h"
 #include <dlfcn.h>
@@ -32,7 +32,8 @@ static int find_all(void *h) {
   return 1;
 }
 
-/* The BLAS that is used may come without LAPACK: then the system's own, if any. */
+/* The BLAS that is used may come without LAPACK; then the system's own LAPACK is opened, if there
+** is one. */
 static void open_lapack(const char *name, int callers) {
   static const char *const usual[] = { "libopenblas.so.0", "libopenblas.so",
                                        "liblapack.so.3", NULL };

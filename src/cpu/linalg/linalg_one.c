@@ -49,7 +49,8 @@ static void swap_bytes(char *x, char *y, int64_t n) {
   }
 }
 
-/* Is this matrix for the library? Rotations are better only for very small ones. */
+/* The library, if it should compute this matrix; NULL: our own rotations are better for very small
+** ones. */
 static const fl_lapack *library(const fl_linalg_one *o, int64_t size) {
   const int spectrum = o->kind == FL_CALL_svd || o->kind == FL_CALL_eigh;
   return size > (spectrum ? SMALL_SPECTRUM : SMALL) ? o->lib : NULL;
@@ -86,7 +87,7 @@ static int inverse_one(const fl_linalg_one *o, const void *a, void *x, room *r) 
   return bad && !o->f->a ? FL_LINALG_SINGULAR : FL_LINALG_OK;
 }
 
-/* x' (k, n, column-major) times the inverse of the triangle of a'. */
+/* Multiplies x' (k, n, column-major) with the inverse of the triangle of a', from the right. */
 static void from_right(const fl_linalg_one *o, const fl_lapack *lib, const char *uplo,
                        const char *diag, int64_t k, int64_t n, const void *a, void *x) {
   static const double one64 = 1;
@@ -175,7 +176,8 @@ static int cholesky_one(const fl_linalg_one *o, const void *a, void *l, room *r)
 
 /* ---- LU and determinants --------------------- */
 
-/* Parts: L below the diagonal and U, and for each row which row of a it was, from 1. */
+/* Parts of the result: L (below the diagonal) and U in one matrix, and for each row the row of a
+** that it was, from 1. */
 static int lu_one(const fl_linalg_one *o, const void *a, void *lu, void *rows, room *r) {
   const int64_t m = o->f->m, n = o->f->n, k = m < n ? m : n;
   const fl_lapack *lib = library(o, k);
@@ -239,7 +241,8 @@ static int determinant_one(const fl_linalg_one *o, const void *a, void *det, voi
 
 /* ---- orthogonal factors --------------------- */
 
-/* The library's LQ of the transpose: L is our R, its Q is ours, both without a transposition. */
+/* Uses the library's LQ of the transpose: its L is our R, its Q is our Q, both without a
+** transposition. */
 static void qr_library(const fl_linalg_one *o, const fl_lapack *lib, const void *a, void *q,
                        void *rr, room *r) {
   const int64_t m = o->f->m, n = o->f->n, kq = o->f->k, k = m < n ? m : n, ld = n > kq ? n : kq,
@@ -303,7 +306,7 @@ static int svd_one(const fl_linalg_one *o, const void *a, void *u, void *s, void
   return FL_LINALG_OK;
 }
 
-/* A symmetric matrix from one of its triangles. */
+/* Fills in a symmetric matrix from one of its triangles. */
 static void symmetric(int64_t n, int upper, double *a) {
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < i; j++) {

@@ -39,7 +39,7 @@ static int svd64(const fl_linalg_one *o, int64_t n, double *a, double *u, double
   return info == 0;
 }
 
-/* Determinant of an orthogonal q: 1 or -1. */
+/* The determinant of an orthogonal q: 1 or -1. */
 static double side_of(const fl_linalg_one *o, int64_t n, const double *q, room r) {
   double *t = doubles(&r, n * n);
   int64_t *perm = take(&r, n * 8), zero;
@@ -49,7 +49,7 @@ static double side_of(const fl_linalg_one *o, int64_t n, const double *q, room r
   return side;
 }
 
-/* det(a) and the transposed inverse for an a far from singular: 1. */
+/* Computes det(a) and the transposed inverse; 0 if a is close to singular. */
 static int regular(const fl_linalg_one *o, int64_t n, const double *a, double *c, room r) {
   double *lu = doubles(&r, n * n), *one = doubles(&r, n * n);
   int64_t *perm = take(&r, n * 8), zero;

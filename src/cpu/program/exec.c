@@ -73,7 +73,7 @@ static void load(fl_tile *t, const fl_vop *x) {
   x->fn.load(t->reg[x->v], base, v.w, v.at, n);
 }
 
-/* The address to which a direct store of FULL registers writes, or NULL. */
+/* If store s may be written directly from FULL registers, the address that it writes; else NULL. */
 static void *direct_to(fl_tile *t, int s) {
   const fl_prog *g = t->g;
   const int o = g->k->store[s].operand;
@@ -109,7 +109,7 @@ void fl_tile_finish(const fl_prog *g, const fl_red *r, void *out, const void *va
 
 enum { SHORT = 64, FAR_POINTS = 1 << 16 };
 
-/* Is a register not in its own place, but where memory is read or written? */
+/* Is a register not in its own buffer, but in the memory that is read or written? */
 static int is_aimed(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
 
 /* Does a register hold bf16? Registers computed in a store's memory hold values of the register's
@@ -124,8 +124,8 @@ static void widen(fl_tile *t, uint16_t v) {
   t->g->vm->pairs->chain[FL_REG_F32](t->reg[v], &link, 1, 1, t->n1, 0);
 }
 
-/* Does a sum read bf16? If only one of two operands is bf16, it is widened; so are those of short
-** rows. */
+/* Does a sum read bf16 itself? If only one of two operands is bf16, it is widened first; so are the
+** operands of short rows. */
 static int finds_halves(fl_tile *t, const fl_vop *x, int is_short) {
   if (!(x->flags & FL_BY_HALVES)) return 0;
   const int all = !is_short && is_half(t, x->a) && is_half(t, x->b);
@@ -134,8 +134,8 @@ static int finds_halves(fl_tile *t, const fl_vop *x, int is_short) {
   return all;
 }
 
-/* Adds rows, or (cols) columns, of a tile to the state, from its element 'at' on; a sum of products
-** has a second operand. */
+/* Adds rows of a tile (with 'cols' columns) to the state, from its element 'at' on; a sum of
+** products has a second operand. */
 static void reduce_tile(fl_tile *t, const fl_vop *x, char *val, int64_t *pos, int64_t at,
                         int64_t rows, int64_t n, int cols) {
   const fl_vm_pairs *pairs = t->g->vm->pairs;
@@ -149,7 +149,7 @@ static void reduce_tile(fl_tile *t, const fl_vop *x, char *val, int64_t *pos, in
   else (cols ? r->fn->cols : r->fn->rows)(val, pos, a, rows, n, t->first);
 }
 
-/* All rows of a tile, or all blocks of columns (then n rows of 'columns' each). */
+/* Reduces all rows of a tile, or all blocks of columns (n rows of 'columns' each). */
 static void reduce_whole(fl_tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
   const fl_red *r = &g->red.at[x->arg];
@@ -193,7 +193,7 @@ static void ask_row(const char *p, int64_t bytes) {
   for (int64_t i = 0; i < bytes && i < 4 * 64; i += 64) __builtin_prefetch(p + i);
 }
 
-/* One index for each row of the tile. */
+/* Gathers rows: there is one index for each row of the tile. */
 static void gather_rows(fl_tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
   const fl_view v = fl_tile_view(t, x->arg, x->level);
@@ -239,8 +239,8 @@ static void report_index(fl_tile *t, const fl_vop *x, int64_t size, int64_t n) {
   t->g->vm->report(t->reg[x->a], size, t->reg[x->c], n, x->uni, x->flags, x->arg, t->fault);
 }
 
-/* Positions are needed only for a report. What the next tile checks is prefetched: nothing else
-** hides the wait, and hardware prefetches only within a page. */
+/* Positions are needed only for a report. The next tile's indices are prefetched: nothing else
+** hides the latency, as hardware prefetches only within a page. */
 static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_vm *vm = t->g->vm;
   const int64_t size = *(const int64_t *)t->reg[x->b];
@@ -254,13 +254,13 @@ static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   report_index(t, x, size, n);
 }
 
-/* Elements from row to row of an operand with these bits of 'uni'. */
+/* The number of elements from one row to the next of an operand with these bits of 'uni'. */
 static int64_t row_step(const fl_tile *t, int uni) {
   const int bits = uni & 17;
   return bits == 0 ? t->cols : bits == 17;
 }
 
-/* An operation one row at a time: some of its operands have one element per row. */
+/* Does an operation one row at a time, since some of its operands have one element per row. */
 static void op_rows(fl_tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
   const uint16_t v[4] = { x->v, x->a, x->b, x->c };

@@ -12,7 +12,8 @@ typedef struct fl_tile {
   char *full, *row, *line, *state;       /* areas */
   int64_t *pos;
   int64_t n1, n0, n2;             /* elements of FULL, ROW and LINE registers in this tile */
-  int64_t pt1, pt0, pt2;          /* first point in tile order, first kept, first reduced index */
+  int64_t pt1, pt0, pt2;          /* first point in tile order, first kept index, first reduced
+                                  ** index */
   int64_t rows, cols;             /* size of a tile: FULL = rows x cols */
   int64_t first;                  /* position in the row of the tile's first element */
   char *into;                     /* LONG, COL: the state that is being computed */

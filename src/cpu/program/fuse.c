@@ -26,7 +26,8 @@ int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]) {
   return n;
 }
 
-/* The link for an operation on points, and for the same with operands exchanged; 0: none. */
+/* The link (FL_LINK_*) that does an operation on points, or the same with its operands exchanged;
+** 0: none. */
 static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
       f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
@@ -45,8 +46,8 @@ static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   }
 }
 
-/* The test for an operation that compares points, and for the same with operands exchanged; 0:
-** none. */
+/* The test link for an operation that compares points, or for the same with its operands exchanged;
+** 0: none. */
 static int test_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
       f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
@@ -67,7 +68,7 @@ static int is_ternary(const fuse *f, const fl_vop *x, int op) {
          f->g->reg.at[x->v].kind == FL_KIND_FULL && f->g->reg.at[x->b].reg <= FL_REG_F32;
 }
 
-/* The test by which x, if it is a 'where', chooses; NULL: none that a chain could do. */
+/* If x is a 'where', the test by which it chooses, if a chain can do that; else NULL. */
 static fl_vop *tested(const fuse *f, const fl_vop *x) {
   fl_vop *t = is_ternary(f, x, FL_OP_where) && f->maker[x->a] >= 0
               ? &f->sec->at[f->maker[x->a]] : NULL;
@@ -131,8 +132,8 @@ static void count(fuse *f) {
     if (x->code == FL_V_STORE || x->code == FL_V_REDUCE) continue;
     f->maker[x->v] = f->maker[x->v] == -1 && x->code <= FL_V_ROWS ? (int32_t)i : -2;
   }
-  for (int64_t i = 0; i < f->sec->n; i++) {          /* registers that are read only by the test of
-                                                     ** a single 'where' */
+  for (int64_t i = 0; i < f->sec->n; i++) {          /* finds registers that are read only by the
+                                                     ** test of a single 'where' */
     const fl_vop *x = &f->sec->at[i], *t = tested(f, x);
     if (!t || f->uses[t->v] != 1) continue;
     f->other[t->a]--;
@@ -174,7 +175,7 @@ static void add_link(fl_chain *c, int op, uint16_t v, int uni) {
   c->n++;                                      /* beyond FL_CHAIN: too long */
 }
 
-/* The links of the operations that compute an operand; 0: it is computed otherwise. */
+/* The links of the operations that compute an operand; 0: a chain can not compute it. */
 static int links_of(const fuse *f, const fl_vop *p, fl_chain *c) {
   *c = (fl_chain){ .n = 0 };
   if (!p) return 0;
@@ -188,7 +189,7 @@ static int links_of(const fuse *f, const fl_vop *p, fl_chain *c) {
   return c->n > 0;
 }
 
-/* The links of 'more' from 'first' on. */
+/* Appends the links of 'more' from 'first' on. */
 static void append_from(fl_chain *c, const fl_chain *more, int first) {
   const int at = c->n - first;
   for (int i = first; i < more->n; i++) {
@@ -210,7 +211,8 @@ static fl_vop *part_for(const fuse *f, uint16_t v) {
   return p && (f->uses[v] == 1 || (!f->other[v] && p->code <= FL_V_ROWS)) ? p : NULL;
 }
 
-/* Builds x with the operations of its operands, as far as 'take' (1: a, 2: b) says; 0: too long. */
+/* Builds the chain of x, including the operations of those operands that 'take' selects (1: a, 2:
+** b); 0: too long. */
 static int build(const fuse *f, const fl_vop *x, const fl_chain *a, const fl_chain *b, int take,
                  fl_chain *c) {
   const int link = link_of(f, x, 0);
@@ -275,7 +277,8 @@ static void join_clamp(fuse *f, fl_vop *x) {
 
 /* ---- choices --------------------- */
 
-typedef struct choice {               /* where(u test v, a, b): the parts' links; n 0: a register */
+typedef struct choice {               /* where(u test v, a, b): the links of each part; with n 0 the
+                                      ** part is a register */
   const fl_vop *x, *test;
   fl_chain u, v, a, b;
 } choice;
@@ -291,7 +294,7 @@ static void append_or_load(fl_chain *c, const fl_chain *part, uint16_t v, int un
   else add_link(c, FL_LINK_load, v, uni);
 }
 
-/* The same after a test of x itself, which need not be loaded again. */
+/* The same after a test of x itself: the value need not be loaded again. */
 static void go_on(fl_chain *c, const fl_chain *part, uint16_t v, int uni, uint16_t x) {
   const int at = part->n && part->link[0].op == FL_LINK_load ? part->link[0].v : part->n
                  ? FL_NO_REG : v;
@@ -299,8 +302,8 @@ static void go_on(fl_chain *c, const fl_chain *part, uint16_t v, int uni, uint16
   else if (part->n) append_from(c, part, 1);
 }
 
-/* A test is valid until the next: a value that contains a test, or the second of two such, comes
-** first and is saved. 0: too long. */
+/* A test is valid only until the next one: so a value that contains a test comes first, and if both
+** do, one of them is saved. 0: too long. */
 static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
   const fl_vop *x = w->x, *t = w->test;
   const int early = has_test(&w->a) ? 1 : w->b.n && (w->a.n || has_test(&w->b)) ? 2 : 0;
@@ -327,13 +330,13 @@ static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
   return 1;
 }
 
-/* Takes as many of the parts as there is room for; a test that others read too is repeated, from
-** registers. */
+/* Makes x a chain with as many of its parts as there is room for. A test that others read too is
+** repeated, from registers. */
 static void join_where(fuse *f, fl_vop *x) {
   fl_vop *t = tested(f, x);
   if (!t) return;
   const int own = f->uses[t->v] == 1 && !f->g->reg.at[t->v].lives;
-  /* a register that appears twice is read once */
+  /* a register that appears twice counts as one reader */
   const int two = own && t->a != t->b, values = x->b != x->c;
   fl_vop *part[] = { two ? part_for(f, t->a) : NULL, two ? part_for(f, t->b) : NULL,
                      values ? part_for(f, x->b) : NULL, values ? part_for(f, x->c) : NULL };
@@ -356,7 +359,7 @@ static void join_where(fuse *f, fl_vop *x) {
   }
 }
 
-/* A rounding includes the operation whose result it rounds. */
+/* A rounding to bf16 becomes a chain that includes the operation whose result it rounds. */
 static void join_rounding(fuse *f, fl_vop *x) {
   const int32_t at = f->maker[x->v];
   fl_chain c;

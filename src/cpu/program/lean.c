@@ -1,7 +1,7 @@
 /*
 ** Removes from a kernel what would cost a pass over a tile without an effect: casts between types
-** of one register, values computed twice, roundings that the store also does. And it moves narrow
-** elements as words of eight bytes, since only their places matter.
+** of one register, values computed twice, roundings that the store also does. It also moves narrow
+** elements in words of eight bytes, where only their positions matter.
 */
 #include "cpu/program/lower.h"
 #include <assert.h>
@@ -14,11 +14,11 @@ enum { NEAR = 64 };               /* how far back an earlier copy of a value is 
 typedef struct lean {
   fl_prog *g;
   fl_kernel *k;                   /* g->lean */
-  uint16_t *at;                   /* the present number of the planner's value */
+  uint16_t *at;                   /* by the planner's value: its number in the new kernel */
   uint8_t *read;                  /* do instructions read it? */
 } lean;
 
-/* A value that only stores read stays as wide as its register: they round it themselves. */
+/* A value that is only stored stays as wide as its register: the stores round it themselves. */
 static void widen(const lean *b, fl_instr *x) {
   static const uint8_t wide[] = { [FL_REG_F64] = FLAME_F64, [FL_REG_F32] = FLAME_F32,
                                   [FL_REG_I64] = FLAME_I64, [FL_REG_I32] = FLAME_I32 };
@@ -35,7 +35,7 @@ static int is_same(const lean *b, const fl_instr *x) {
          !b->g->vm->round[x->dtype];
 }
 
-/* The operation that was done before, or -1. */
+/* An earlier instruction that does the same, or -1. */
 static int made_before(const lean *b, const fl_instr *x) {
   const int n = b->k->ninstr, count = fl_operand_count(x);
   if (x->code != FL_I_OP && x->code != FL_I_CAST) return -1;

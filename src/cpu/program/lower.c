@@ -30,8 +30,8 @@ typedef struct lower {
   uint8_t *pass;                /* number of reduction rounds before the value is known */
   uint8_t *need;                /* marks for the current section */
   uint8_t *late;                /* an IOTA that is computed only when a bad index is reported */
-  uint16_t *fill[3];            /* UNI value -> its register filled at a level, 0: none */
-  uint16_t *spread;             /* ROW value -> its full copy in the current section */
+  uint16_t *fill[3];            /* by level and UNI value: the register filled with it; 0: none */
+  uint16_t *spread;             /* by ROW value: its full copy in the current section */
 } lower;
 
 enum { LINE_ROW = 16, LOAD_ROW = 512 };
@@ -151,13 +151,14 @@ static void emit_round(lower *b, int sec, int level, uint16_t v, int dtype) {
                          .fn.move = b->g->vm->round[dtype] });
 }
 
-/* Is the result one of the operands, and rounded as they are? A scalar is not. */
+/* Is the result one of the operands, and therefore rounded already? Scalars are not rounded. */
 static int only_selects(const fl_kernel *k, const fl_instr *x) {
   return x->op == FL_OP_where && k->instr[x->b].code != FL_I_SCALAR &&
          k->instr[x->c].code != FL_I_SCALAR;
 }
 
-/* TEST results need no rounding, nor does what only selects. bool's complement is 'not'. */
+/* Results of tests need no rounding, nor do those of ops that only select. The complement of a bool
+** is 'not'. */
 static void emit_op(lower *b, int sec, int level, int i) {
   const fl_instr *x = &b->k->instr[i];
   const fl_op_info *info = &fl_ops[x->op];
@@ -178,8 +179,8 @@ static void emit_op(lower *b, int sec, int level, int i) {
     emit_round(b, sec, level, (uint16_t)i, x->dtype);
 }
 
-/* May a load be by reference? In LONG and COL a ROW value must outlast the unit; a value that is
-** stored itself must not change by an earlier store of the tile. */
+/* May a load be by reference? In LONG and COL a ROW value must stay valid for longer than the unit;
+** a value that is stored unchanged must not be overwritten by an earlier store of the tile. */
 static int by_reference(const lower *b, int sec, int level, int i) {
   const fl_kernel *k = b->k;
   if (b->g->vm->round[k->instr[i].dtype] || sec == FL_SEC_BIND) return 0;
@@ -241,7 +242,8 @@ static void emit_index(lower *b, int sec, int level, int i) {
   push(b, sec, y);
 }
 
-/* Finds positions that are needed only in reports of bad indices: they are computed then. */
+/* Finds positions that are needed only in reports of bad indices: they are computed when there is
+** one. */
 static void find_late(lower *b) {
   const fl_kernel *k = b->k;
   for (int i = 0; i < k->ninstr; i++)
@@ -255,7 +257,7 @@ static void find_late(lower *b) {
   for (int s = 0; s < k->nstore; s++) b->late[k->store[s].value] = 0;
 }
 
-/* Is the extreme of a the value that the previous operation found together with its position? */
+/* Did the previous operation find the extreme value of a, together with its position? */
 static int is_placed(const lower *b, int sec, int op, uint16_t a) {
   const fl_section *s = &b->g->sec[sec];
   const fl_vop *x = s->n ? &s->at[s->n - 1] : NULL;
@@ -264,7 +266,8 @@ static int is_placed(const lower *b, int sec, int op, uint16_t a) {
          x->a == a && b->g->red.at[x->arg].op == by;
 }
 
-/* The input in the type of the state's register: sums of integers in i64, tests as 0 or 1. */
+/* Emits a reduction; its input is converted to the type of the state's register: i64 for sums of
+** integers, 0 or 1 for tests. */
 static void emit_reduce(lower *b, int sec, int i) {
   const fl_instr *x = &b->k->instr[i];
   const int kind = fl_ops[x->op].kind, from = fl_dtype_reg(x->from);
@@ -335,7 +338,7 @@ static void emit_stores(lower *b, int sec, int level) {
     if (store_level(b, s) == level) emit_store(b, sec, s, level);
 }
 
-/* All in one tile: in the order of the kernel. */
+/* Lowers everything into one tile, in the order of the kernel. */
 static void lower_tile(lower *b) {
   const int sec = FL_SEC_FULL(0);
   for (int i = 0; i < b->k->ninstr; i++)
@@ -398,16 +401,16 @@ static int start(lower *b, size_t n) {
   return !b->failed && g->sec && g->access && g->conflict && g->direct && g->address;
 }
 
-/* Is it work of a MAP that is the same along its last dim, or for all dims before? Even a load is,
-** unless rows are so long that it is one of a block, or (one value per row) so short that blocks of
-** one row are small. */
+/* Is it work of a MAP that is the same along its last dim, or for all dims before that? A load
+** counts too, unless rows are so long that there is only one load per block, or (for one value per
+** row) so short that blocks of one row would be small. */
 static int is_shared(const lower *b, int i) {
   const int load = b->k->instr[i].code == FL_I_LOAD;
   if (b->kind[i] == FL_KIND_LINE) return !load || b->k->n < FL_VM_BLOCK;
   return b->kind[i] == FL_KIND_ROW && b->k->n >= (load ? LOAD_ROW : LINE_ROW);
 }
 
-/* A MAP as a ROW kernel without reductions, if that saves work. */
+/* Makes a MAP a ROW kernel without reductions, if that saves work. */
 static void map_as_rows(lower *b) {
   fl_prog *g = b->g;
   const fl_kernel *k = b->k;
@@ -430,15 +433,15 @@ static void map_as_rows(lower *b) {
   else b->k = k;
 }
 
-/* The order of dims of a COL kernel: the last but one goes to the end. */
+/* Reorders dims for a COL kernel: the last but one becomes the last. */
 static void turn(int64_t *v, int n) {
   const int64_t t = v[n - 2];
   v[n - 2] = v[n - 1];
   v[n - 1] = t;
 }
 
-/* A MAP of three dims or more whose operands do not move with the last but one, as a COL kernel
-** without reductions, if that saves work: 0 when memory is out. */
+/* Makes a MAP of three dims or more, some of whose operands do not move along the last dim but one,
+** a COL kernel without reductions, if that saves work. 0 when memory is out. */
 static int map_as_cols(lower *b) {
   fl_prog *g = b->g;
   const fl_kernel *k = b->k;

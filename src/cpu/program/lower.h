@@ -7,16 +7,16 @@
 ** element. */
 enum { FL_UNI_ROW = 64 };
 
-/* Mode, tiles, units of g; kind: of each instruction's value. */
+/* Chooses mode, tiles and units of g. kind[i]: the register kind of instruction i's value. */
 void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers);
-/* How operand i is walked, and how far it reaches. */
+/* Sets how operand i is walked, and which elements of it are reached. */
 void fl_prog_access(fl_prog *g, int i);
-/* A dim in which some operand has unit stride while it does not in dim 'last'; -1: none. */
+/* A dim in which some operand has unit stride, but not in dim 'last'; -1: none. */
 int fl_jumping_dim(const fl_kernel *k, int last);
-/* lean.c: afterwards g->k is k without what has no effect; 0 when memory is out. */
+/* lean.c: sets g->k to k without the instructions that have no effect; 0 when memory is out. */
 int fl_prog_lean(fl_prog *g, const fl_kernel *k);
 
-/* Of its values a, b, c. */
+/* How many of the values a, b, c the instruction has. */
 static inline int fl_operand_count(const fl_instr *x) {
   switch (x->code) {
     case FL_I_OP: return fl_ops[x->op].form == FL_FORM_UNARY ? 1 :

@@ -7,8 +7,8 @@
 #include "base/num.h"
 #include <string.h>
 
-/* WHOLE: a row is kept in registers of its length if that saves a second pass over it and they fit
-** a second-level cache. */
+/* WHOLE: a row is kept in registers of its length if that saves a second pass over it, and the
+** registers fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3,
        COL_BLOCK = 1024, NARROW_BLOCK = 64, NARROW_POINTS = 8192, WIDE_BLOCK = 8192, EIGHT = 8,
@@ -25,8 +25,8 @@ static int full_work(const fl_kernel *k, const uint8_t *kind) {
   return work;
 }
 
-/* Are there only reductions of what is read, or nearly so? Then a tile has several rows or blocks,
-** whose sums do not wait for each other. */
+/* Does the kernel do little more than reduce what it reads? Then a tile has several rows or blocks,
+** so that their sums do not wait for each other. */
 static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
   return trips == 1 && g->rounds == 1 && full_work(k, kind) <= 1;
 }
@@ -39,7 +39,7 @@ static int is_lookup(const fl_kernel *k, const uint8_t *kind) {
   return !other;
 }
 
-/* Is all that is read in memory in the format of registers? */
+/* Is everything that is read stored in the format of registers? */
 static int reads_as_is(const fl_prog *g, const fl_kernel *k) {
   int other = 0;
   for (int i = 0; i < k->ninstr; i++)
@@ -54,7 +54,8 @@ static int is_taken(const uint8_t *kind, const fl_instr *x) {
          (x->op == FL_OP_mul && kind[x->a] == FL_KIND_FULL && kind[x->b] == FL_KIND_FULL);
 }
 
-/* Is all data in memory in the format of registers? Then a tile takes no room. */
+/* Is everything that is read or written stored in the format of registers? Then a tile needs no
+** buffers. */
 static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   int taken = 0, sums = 1;
   for (int i = 0; i < k->ninstr; i++) {
@@ -86,14 +87,14 @@ static int64_t work_points(const fl_prog *g, const fl_kernel *k, int64_t points)
   return g->dear && k->points <= UNIT_POINTS ? DEAR_POINTS : points;
 }
 
-/* Points of a unit. Hardware prefetching starts again at each: with light work there are a few per
-** worker. */
+/* Points of a unit. Hardware prefetching starts again at each unit, so with light work there are
+** only a few per worker. */
 static int64_t unit_points(const fl_kernel *k, int workers, int light) {
   return light ? fl_max(fl_min(k->points / (16 * workers), STREAM_POINTS), UNIT_POINTS)
                : UNIT_POINTS;
 }
 
-/* trips: rounds of reductions, and one more if values of each point are stored. */
+/* trips: number of rounds of reductions, plus one if values at each point are stored. */
 static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers,
                         int trips) {
   const int line = has_line(k, kind), whole = trips > 1 || line;
@@ -127,8 +128,8 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 10;
 }
 
-/* Columns of a block. For plain rows: all, which are contiguous, if each worker then has work;
-** fewer for other rows if they are few, but no less than is worth another worker. */
+/* Columns of a block. For plain rows all columns, which are contiguous, if each worker has work
+** then. For other rows fewer if there are few rows, but not fewer than are worth another worker. */
 static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, int workers,
                          int plain) {
   const int64_t parts_of_block = fl_ceil_div(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);
@@ -174,7 +175,7 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 6;
 }
 
-/* A dim in which some operand has unit stride while it does not in the last one; -1: none. */
+/* A dim in which some operand has unit stride, but not in the last one; -1: none. */
 int fl_jumping_dim(const fl_kernel *k, int last) {
   for (int i = 0; i < k->noperand; i++) {
     const int64_t *s = k->operand[i].stride;
@@ -228,7 +229,8 @@ void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
 
 /* ---- walks --------------------- */
 
-/* The dims of 'order', merged where the operand's strides allow it, without those of size 1. */
+/* Makes a walk over the dims of 'order'; dims of size 1 are left out, and others are merged where
+** the operand's strides allow it. */
 static void make_walk(fl_walk *w, int n, const int *order, const int64_t *size,
                       const int64_t *stride) {
   memset(w, 0, sizeof *w);

@@ -1,17 +1,19 @@
 /*
 ** Kernels of plans on the CPU. Parts:
 **
-**   lean.c     a kernel without what changes nothing
-**   lower.c    it becomes a program: sections of operations on registers (lower_mode.c: tiles)
-**   fuse.c operations that are done in one loop
-**   regs.c     where registers lie; when a store may be written at once
-**   exec.c     runs a section on one tile        units.c    a program's units on one worker
+**   lean.c     removes instructions that have no effect
+**   lower.c    makes a program: sections of operations on registers (lower_mode.c: tiles)
+**   fuse.c     finds operations that are done in one loop
+**   regs.c     decides where registers are, and when a store may be written directly
+**   exec.c     runs a section on one tile
+**   units.c    runs a program's units on one worker
 **
 ** Values. Every instruction of a kernel becomes a register of one of four kinds:
 **   UNI   one element for the whole kernel, computed when the run begins
 **   ROW   one element for each kept index (level 0)
-**   LINE one element for each reduced index. WHOLE: a FULL register computed once per unit, since
-**   all its tiles have the same values; COL: computed once per chunk (level 2); LONG: FULL
+**   LINE  one element for each reduced index. WHOLE: a FULL register computed once per unit,
+**         since all its tiles have the same values; COL: computed once per chunk (level 2);
+**         LONG: FULL
 **   FULL  one element for each point (level 1; in a MAP the only level)
 ** The kind follows from the strides and operands, not from the planner's level, so work on
 ** broadcast operands is done once per row or once per line. Where that saves work, a MAP is lowered
@@ -57,14 +59,15 @@ typedef enum {
 } fl_vcode;
 
 typedef struct fl_vop {
-  /* reg: register type of v (FILL, SPREAD) or of memory. GATHER's uni: one index a row of the tile.
-  ** INDEX's reg: the operand whose map gives the positions c, + 1; 0: c has them */
+  /* reg: register type of v (FILL, SPREAD) or of memory. GATHER's uni: one index per row of the
+  ** tile. INDEX's reg: 1 + the operand whose map gives the positions c; 0: they are in register
+  ** c */
   uint8_t code, level, uni, reg;
   uint16_t v, a, b, c, arg;           /* arg: FL_OP_* of OP and ROWS */
-  uint16_t flags;                     /* INDEX: flags; LOAD, GATHER: 1 may be by reference,
+  uint16_t flags;                     /* INDEX: flags; LOAD, GATHER: 1: may be by reference,
                                       ** FL_BY_HALVES; REDUCE: 1 a times b, FL_BY_HALVES,
                                       ** FL_BY_PLACE */
-  uint16_t target;                    /* store + 1 in whose memory v may be made; 0: none */
+  uint16_t target;                    /* 1 + the store in whose memory v may be computed; 0: none */
   union {
     fl_vm_fn op;
     fl_vm_move move;
@@ -83,19 +86,20 @@ typedef struct fl_chain {
 } fl_chain;
 enum { FL_NO_REG = 65535, FL_BY_HALVES = 2,         /* a LOAD of bf16 by reference, read only by
                                                     ** chains and by sums with this flag */
-       /* WHOLE rows: the extreme whose position the previous operation found */
+       /* WHOLE rows: a REDUCE to the extreme value, whose position the previous operation found */
        FL_BY_PLACE = 4 };
 
 typedef struct fl_section { fl_vop *at; int64_t n, cap; } fl_section;
 /* Sections: BIND (UNI values), UNIT (fills and WHOLE's LINE values, at the start of a unit), LINE
-** (COL's, at the start of a chunk), then for round r the level-0 work before it and the level-1
-** work of it, and at the end the level-0 stores. MAP and WHOLE have all else in FULL(0). */
+** (COL's, at the start of a chunk), then for each round r its level-0 work, which comes first, and
+** its level-1 work, and at the end the level-0 stores. In MAP and WHOLE everything else is in
+** FULL(0). */
 enum { FL_SEC_BIND, FL_SEC_UNIT, FL_SEC_LINE, FL_SEC_STORE, FL_SEC_ROUND };
 #define FL_SEC_ROW(r) (FL_SEC_ROUND + 2 * (r))
 #define FL_SEC_FULL(r) (FL_SEC_ROUND + 2 * (r) + 1)
 
-/* halves: a LOAD with FL_BY_HALVES writes it, which makes it refer to bf16 in memory if that has
-** unit stride. off: bytes in its area */
+/* halves: a LOAD with FL_BY_HALVES writes it; it then refers to bf16 elements in memory if these
+** have unit stride. off: offset in its area, in bytes */
 typedef struct fl_vreg { uint8_t kind, reg, lives, halves; int64_t off; } fl_vreg;
 
 typedef struct fl_red {
@@ -106,7 +110,8 @@ typedef struct fl_red {
 
 typedef struct fl_access_info {
   fl_walk w1, w0, w2;           /* traversal of points in tile order; of kept, of reduced indices */
-  int64_t low, high;                /* elements reached, from the operand's first */
+  int64_t low, high;                /* range of the elements reached, relative to the operand's
+                                    ** first */
   uint8_t used;                    /* 1: read, 2: written, 0: without memory (the map of an IOTA) */
 } fl_access_info;
 
@@ -120,8 +125,9 @@ typedef struct fl_prog {
   fl_kernel lean;                     /* the planner's kernel without what has no effect (lean.c) */
   void *lean_at;                      /* its arrays */
   size_t lean_bytes;
-  fl_kernel own;                 /* a MAP as a ROW or COL kernel: its arrays are those of 'lean', */
-  fl_operand *turned;                 /* except the operands of a COL kernel */
+  fl_kernel own;                 /* for a MAP that is lowered as a ROW or COL kernel: its arrays are
+                                 ** those of 'lean', */
+  fl_operand *turned;                 /* except for the operands of a COL kernel */
   fl_mem *mem;
   /* asks: prefetches the next tile's lines; one_line: WHOLE's LINE values have one row, otherwise
   ** as many as a tile; dear: expensive operations per point, at most 8 */
@@ -147,13 +153,14 @@ typedef struct fl_prog {
   int box_dim, box_last;
   int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups per block, reduced indices per
                                       ** group; number in a unit if all workers share blocks */
-  int64_t unit, units;                /* points (MAP), rows (WHOLE) or blocks of a unit; units */
+  int64_t unit, units;                /* points (MAP), rows (WHOLE) or blocks per unit; number of
+                                      ** units */
   /* sizes of a worker's areas; of one state of all reductions */
   int64_t full_bytes, row_bytes, line_bytes, state_bytes;
   int64_t slots;                      /* number of states on a worker's counter */
 } fl_prog;
 
-/* One step of count kernels; even: of as many units each. Plain data in p->mem. */
+/* One step of 'count' kernels; even: all have equally many units. Plain data in p->mem. */
 typedef struct fl_cpu_step {
   int32_t count, even; fl_prog **prog; int64_t *first; int64_t work;
 } fl_cpu_step;
@@ -166,7 +173,7 @@ int fl_prog_fuse(fl_prog *g);
 /* the registers; how many */
 int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);
 int fl_prog_place(fl_prog *g);
-/* Sets addresses and scalars, and which stores may be direct, for one run. */
+/* For one run: sets addresses and scalars, and decides which stores may be direct. */
 void fl_prog_address(fl_prog *g, const fl_binding *b);
 /* units.c. To be called first: computes the UNI values of a run (scratch: a worker's). */
 void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *fault);

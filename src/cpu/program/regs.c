@@ -51,7 +51,7 @@ static void reads_at(placer *p, const fl_section *s, int64_t i) {
   for (int k = 0, n = fl_vop_reads(p->g, &s->at[i], v); k < n; k++) p->last[v[k]] = (int32_t)i;
 }
 
-/* A value that is not read in its section keeps its buffer. */
+/* Places the registers of a section. A value that is not read in its section keeps its buffer. */
 static void place_section(placer *p, const fl_section *s, int64_t base) {
   const fl_prog *g = p->g;
   for (int64_t i = 0; i < g->reg.n; i++) p->last[i] = -1;
@@ -127,7 +127,7 @@ static void find_targets(placer *p, fl_section *s) {
   }
 }
 
-/* Unused operand fields name register 0; so that this does not keep it alive, they are set to v. */
+/* Unused operand fields refer to register 0, which would keep it alive: they are set to v. */
 static void tidy(fl_section *s) {
   for (int64_t i = 0; i < s->n; i++) {
     fl_vop *x = &s->at[i];
@@ -158,7 +158,8 @@ static void place_fixed(fl_prog *g) {
   }
 }
 
-/* *to: the register that a section has in place of v, made at the first call. 0: memory is out. */
+/* *to: the register that a section uses in place of v, which is made at the first call. 0: memory
+** is out. */
 static int parted(fl_prog *g, uint16_t *own, uint16_t v, uint16_t *to) {
   const fl_vreg r = g->reg.at[v];
   *to = v;
@@ -173,8 +174,8 @@ static int parted(fl_prog *g, uint16_t *own, uint16_t v, uint16_t *to) {
   return 1;
 }
 
-/* A register is in one place, and the rounds of a row share no buffers: values that a later round
-** computes again have separate registers there. */
+/* A register has one buffer, and the rounds of a row do not share buffers: values that a later
+** round computes again get separate registers in that round. */
 static int part_rounds(fl_prog *g) {
   const int64_t n = g->reg.n;
   uint16_t *own = fl_alloc(g->mem, sizeof *own * ((size_t)n + 1));

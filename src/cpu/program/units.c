@@ -13,8 +13,8 @@
 
 /* ---- a worker's memory --------------------- */
 
-/* A load waits for a pending store whose address has the same low twelve bits. Tensors begin at
-** pages, so registers are elsewhere within theirs. */
+/* A load waits for a pending store whose address has the same low twelve bits. Tensors begin at the
+** start of a page, so registers are placed at another offset within their pages. */
 enum { PAGE = 4096, FULL_AT = 3072 };
 
 static int64_t pointer_bytes(const fl_prog *g) {
@@ -76,8 +76,8 @@ static void map_unit(fl_tile *t, int64_t unit) {
   }
 }
 
-/* Prefetches the lines of a box's operand: neither hardware prefetching nor store buffers reach
-** that far. */
+/* Prefetches the lines of a box's operand: hardware prefetching and store buffers do not reach that
+** far. */
 static void touch_box(fl_tile *t, int operand, int write) {
   const int size = fl_dtype_size(t->g->k->operand[operand].dtype);
   const fl_view v = fl_tile_view(t, operand, 1);
@@ -177,7 +177,7 @@ static void start_state(const fl_prog *g, char *a, int round, int64_t n) {
   }
 }
 
-/* Position of a block: its kept index and, for COL, its columns. */
+/* Sets the position of a block: its kept index and, for COL, its columns. */
 static void at_block(fl_tile *t, int64_t block) {
   const fl_prog *g = t->g;
   if (g->mode == FL_MODE_LONG) {
@@ -198,7 +198,8 @@ static void long_tile(fl_tile *t, int round, int64_t block, int64_t i) {
   fl_tile_run(t, &t->g->sec[FL_SEC_FULL(round)]);
 }
 
-/* LINE values of the n reduced indices from i on; then the tile's first is the r-th of them. */
+/* Computes the LINE values of the n reduced indices from i on. move_lines then makes the tile begin
+** at the r-th of them. */
 static void start_lines(fl_tile *t, int64_t i, int64_t n) {
   const fl_prog *g = t->g;
   if (!g->line_bytes) return;
@@ -233,13 +234,13 @@ static void col_chunk(fl_tile *t, int round, int64_t block, int64_t i) {
   }
 }
 
-/* The two results on top of the counter become one. */
+/* Combines the two results on top of the counter. */
 static void merge_top(fl_tile *t, int round, int64_t depth) {
   char *a = t->state + (depth - 2) * t->g->state_bytes;
   merge(t->g, a, a + t->g->state_bytes, round, t->n0);
 }
 
-/* Round 'round' over one group of a block; its result is in slot 0 of the counter. */
+/* Does round 'round' for one group of a block; the result is in slot 0 of the counter. */
 static void group_round(fl_tile *t, int round, int64_t block, int64_t group) {
   const fl_prog *g = t->g;
   const int64_t part = g->mode == FL_MODE_LONG ? g->full : FL_VM_CHUNK;
@@ -380,7 +381,8 @@ static void split_store(void *arg, int64_t unit, int worker) {
   fl_tile_run(&t, &s->g->sec[FL_SEC_STORE]);
 }
 
-/* Work on rows with this many elements per block: if it is little it stays on the caller. */
+/* Runs 'fn' for the blocks, which have this many elements each: by the caller alone if that is
+** little work. */
 static void run_rows(split *s, int64_t elements, fl_unit_fn fn, const atomic_int *stop) {
   if (s->batch * elements > FEW_ELEMENTS) fl_threads_run(s->d->pool, s->batch, fn, s, stop);
   else for (int64_t i = 0; i < s->batch; i++) fn(s, i, 0);

@@ -25,7 +25,8 @@ typedef struct job {
   int dtype, in_size, in2_size, out_size, kind, reverse;
   const fl_scan_loops *loops;
   fl_scan_fn fn;
-  int64_t blocks, group;          /* cut rows: blocks of a row; else rows, column blocks per unit */
+  int64_t blocks, group;          /* for rows that are cut: blocks of a row; else rows or column
+                                  ** blocks per unit */
   char *sums;                     /* 8 bytes per block */
   const atomic_int *stop;
 } job;
@@ -40,7 +41,7 @@ static size_t state_size(const job *j) {
   }
 }
 
-/* lanes states before the first element. */
+/* Sets the states of all lanes to those before the first element. */
 static void start(const job *j, void *acc, int64_t lanes) {
   const size_t size = state_size(j);
   memset(acc, 0, size * (size_t)lanes);
@@ -78,7 +79,7 @@ static void scan_rows(void *arg, int64_t unit, int worker) {
   j->fn(&w);
 }
 
-/* group: blocks of columns of one outer index. */
+/* A unit: 'group' blocks of columns of one outer index. */
 static void scan_columns(void *arg, int64_t unit, int worker) {
   const job *j = arg;
   const int64_t o = unit / j->group, c = unit % j->group * FL_SCAN_COLUMNS;
@@ -94,7 +95,7 @@ static void scan_columns(void *arg, int64_t unit, int worker) {
 
 /* ---- rows in blocks ---- */
 
-/* Blocks are counted in the direction of the walk; begin is its lowest element. */
+/* The lowest element of a block. Blocks are counted in the direction of the walk. */
 static int64_t block_begin(const job *j, int64_t block, int64_t *n) {
   const int64_t row = block / j->blocks, first = block % j->blocks * BLOCK;
   *n = j->n - first < BLOCK ? j->n - first : BLOCK;
@@ -107,7 +108,8 @@ static void sum_block(const job *j, int64_t block) {
   j->loops->block[j->dtype](j->x + at * j->in_size, n, j->sums + 8 * block);
 }
 
-/* Sums of blocks first to end - 1 of a row become sums of those before, from 'before' on. */
+/* Replaces the sums of blocks first to end - 1 of a row with the sums of all blocks before each;
+** 'before' is that of the first. */
 #define BEFORE(A) { \
     A run; \
     memcpy(&run, before, sizeof run); \
@@ -143,7 +145,7 @@ static void scan_some(const job *j, int64_t first, int64_t end) {
   }
 }
 
-/* A unit: ROWS blocks of a row. */
+/* The blocks of a unit: ROWS blocks of one row. */
 static void span_of(const job *j, int64_t unit, int64_t *first, int64_t *end) {
   const int64_t units = (j->blocks + ROWS - 1) / ROWS, row = unit / units;
   *first = row * j->blocks + unit % units * ROWS;
@@ -248,7 +250,8 @@ flame_status fl_cpu_call_scan(fl_device *d, const fl_call_run *r) {
   return run(d, r, kinds[r->call->p[3]], (int)r->call->p[4]);
 }
 
-/* Values: first the positions, unless they are given; then the elements there. */
+/* If the values are wanted: finds the positions first, unless they are given, then takes the
+** elements there. */
 flame_status fl_cpu_call_extreme(fl_device *d, const fl_call_run *r) {
   const fl_call *c = r->call;
   const int kind = c->p[3] ? FL_SCAN_MIN : FL_SCAN_MAX;

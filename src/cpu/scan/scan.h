@@ -7,7 +7,7 @@ enum { FL_SCAN_COLUMNS = 128 };       /* most lanes of a walk across */
 enum { FL_SCAN_SUM, FL_SCAN_PRODUCT, FL_SCAN_LSE, FL_SCAN_MAX, FL_SCAN_MIN, FL_SCAN_LINE,
        FL_SCAN_TAKE, FL_SCAN_KINDS };
 
-/* State of the log of a sum of exp: s times e to the power m. */
+/* State of a log-sum-exp: the sum so far is s times e to the power m. */
 typedef struct fl_scan_lse { double m, s; } fl_scan_lse;
 
 /* TAKE: the elements of x at the positions x2 (i64) of its running extremes. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { SUM_LANES = 16 };
-/* For a loop that is so short that vector code is not worthwhile. */
+/* Prevents vector code, for loops that are too short for it. */
 #define ALONE __asm__ volatile("" ::: "memory");
 
 static inline void lse_add(fl_scan_lse *a, double v) {
@@ -131,7 +131,7 @@ WIDEN(i8, int8_t, int32_t, PLAIN)
 WIDEN(u8, uint8_t, int32_t, PLAIN)
 WIDEN(bool, uint8_t, int32_t, TRUTH)
 
-/* n elements in the type that the walk uses; room: memory for as many. */
+/* x itself, or its n elements widened into 'room' to the type that the walk uses. */
 static const void *widened(const wide *t, const char *x, int64_t n, void *room) {
   if (!t->make) return x;
   t->make(x, n, room);

@@ -127,7 +127,7 @@ typedef struct tally {
   int64_t bad[PARTS];              /* first id out of range, or n */
 } tally;
 
-/* The number of parts with counts in addition to the result, as long as these are few. */
+/* The number of parts that count separately; 1 if the additional counts would be many. */
 static int64_t parts_of(const fl_call *c) {
   const int64_t n = c->p[0], bins = c->p[1], parts = bins > BINS ? 1 : n / (8 * UNIT) + 1;
   return parts < PARTS ? parts : PARTS;
@@ -182,7 +182,7 @@ typedef struct places {
   int64_t *out, n, count;
   int size, dtype, rank;
   int64_t side[FL_MAX_AXES];
-  int64_t *first;                 /* by unit: number of positions before it */
+  int64_t *first;                 /* by unit: the number of positions found before it */
 } places;
 
 int64_t fl_cpu_scratch_nonzero(const fl_call *call, int workers) {
@@ -190,9 +190,9 @@ int64_t fl_cpu_scratch_nonzero(const fl_call *call, int workers) {
   return 8 * (units_of(call->in_numel[0]) + 1);
 }
 
-/* What is set of elements first … end - 1: their number, and, where 'at' is given, how far from the
-** first each is (at: one place more than they are), without branches but for the one that passes
-** over elements of which none is set. -0 is zero, NaN is not. */
+/* Counts the nonzero elements among first … end - 1 and, if 'at' is given, writes their distances
+** from 'first' (to room for one more). The only branch skips groups of elements that are all zero.
+** -0 is zero, NaN is not. */
 #define LOOK(name, T, TEST) \
   static int64_t name(const void *x, int64_t first, int64_t end, int32_t *at) { \
     enum { STEP = 16 }; \
@@ -247,7 +247,7 @@ int64_t fl_cpu_scratch_nonzero_count(const fl_call *call, int workers) {
   return fl_cpu_scratch_nonzero(call, workers);
 }
 
-/* Only counts them: fl_cpu_call_nonzero counts again. */
+/* Only counts the nonzero elements; fl_cpu_call_nonzero counts them again. */
 flame_status fl_cpu_call_nonzero_count(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   const fl_call *c = r->call;

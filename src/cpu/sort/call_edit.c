@@ -1,6 +1,6 @@
 /*
-** Distances of rows of ids in insertions, deletions and substitutions (Levenshtein): a row of the
-** table of distances per pair, which a worker fills column by column. A pair is one unit.
+** Distances of rows of ids in insertions, deletions and substitutions (Levenshtein): for each pair,
+** one row of the table of distances is kept and replaced row by row. A pair is one unit.
 */
 #include "cpu/state/state.h"
 #include <stdio.h>
@@ -37,7 +37,7 @@ int64_t fl_cpu_scratch_edit_distance(const fl_call *call, int workers) {
   return (int64_t)sizeof(int64_t) * workers * (call->p[2] + 1);
 }
 
-/* The first length in the list that no row can have; rows: none. */
+/* The index of the first length that no row can have; 'rows' if there is none. */
 static int64_t first_wrong(const int64_t *length, int64_t rows, int64_t most) {
   int64_t i = 0;
   while (i < rows && length[i] >= 0 && length[i] <= most) i++;

@@ -1,7 +1,7 @@
 /*
-** The k first of rows in sorted order, and the k-th. Few of many are kept in a short sorted
-** list while the row is read, some of many in a buffer; else a radix selection of the row. Units
-** are groups of rows.
+** The first k elements of rows in sorted order, and the k-th. A few of many are kept in a short
+** sorted list while the row is read, some of many in a buffer; otherwise the row is selected by
+** radix. Units are groups of rows.
 */
 #include "cpu/state/state.h"
 #include "cpu/sort/sort_keys.h"
@@ -21,7 +21,7 @@ typedef struct job {
 
 static int listed(int64_t n, int64_t k) { return k <= LIST && n >= 8 * k; }
 
-/* A row of elements, the chosen ones twice, counts. */
+/* A worker's memory: a row of elements, the chosen ones twice, and counts. */
 static int64_t worker_bytes(int dtype, int64_t n, int64_t k) {
   return (int64_t)sizeof(int64_t) * FL_RADIX_COUNTS +
          fl_round_up((n + 2 * k) * fl_key_bytes(dtype, n), 64);
@@ -63,16 +63,18 @@ static void list_row(int dtype, const void *x, int64_t n, int64_t k, int flip, i
 #undef X
 
 /* Some of many: elements before the k-th of those read so far go into a buffer, which is reduced to
-** its first k when it is full. Few elements do, so whole stretches are skipped after a test of
-** their values (for NaN the keys are always needed). In the buffer equal keys are in the order of
-** their positions and later ones than the k-th's do not enter, so the first of them stay. Sorted
-** rows would reduce it again and again: after CUTS times the selection is done on the whole row. */
+** its first k when it is full. Few elements do, so most stretches are skipped after one test of
+** their values (those with a NaN need the keys). In the buffer equal keys are in the order of their
+** positions and later ones than the k-th's do not enter, so the first of them stay. A sorted row
+** would fill the buffer again and again, so after CUTS reductions the whole row is selected by
+** radix. */
 typedef struct held {
   const job *j;
   const void *x;
   void *a, *sel;              /* the buffer; room for k elements of it */
   int64_t *count;
-  int64_t have, kth;          /* elements in the buffer; position of an element of the k-th's key */
+  int64_t have, kth;          /* number of elements in the buffer; position of an element with the
+                              ** k-th's key */
   int cuts;
 } held;
 

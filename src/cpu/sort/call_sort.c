@@ -102,7 +102,7 @@ static void count_stretch(void *arg, int64_t unit, int worker) {
   }
 }
 
-/* From a to b; count holds the next place of each bucket. */
+/* Partitions a stretch of a into b; count holds the next place of each bucket. */
 static void part_stretch(void *arg, int64_t unit, int worker) {
   const job *j = arg;
   stretch *s = &j->part[unit];
@@ -128,7 +128,7 @@ static void sort_part(void *arg, int64_t unit, int worker) {
   else fl_wide_sort((fl_wide *)j->b + at, (fl_wide *)j->a + at, n, j->shift, j->out + at, count);
 }
 
-/* Counts of the stretches become places; begin of each bucket. */
+/* Turns the counts of the stretches into places; finds where each bucket begins. */
 static void places(job *j) {
   int64_t sum = 0;
   for (int64_t d = 0; d < BUCKETS; d++) {

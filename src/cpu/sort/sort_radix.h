@@ -43,7 +43,8 @@ static void NAME(positions)(const E *a, int64_t n, int64_t *out) {
   for (int64_t i = 0; i < n; i++) out[i] = (int64_t)AT(a[i]) + 1;
 }
 
-/* Counts of 'passes' digits of 'digit' bits from bit 'low' on, digit p at count[p << digit]. */
+/* Counts the values of 'passes' digits of 'digit' bits each, the first of which begins at bit
+** 'low'; the counts of digit p are at count[p << digit]. */
 static void NAME(count)(const E *a, int64_t n, int low, int digit, int passes, C *count) {
   const uint64_t mask = ((uint64_t)1 << digit) - 1;
   memset(count, 0, sizeof *count * ((size_t)passes << digit));
@@ -62,7 +63,7 @@ static void NAME(starts)(C *count, int64_t buckets) {
   }
 }
 
-/* Bits up to the highest in which keys differ. */
+/* The number of bits up to the highest one in which keys differ. */
 static int NAME(differing)(const E *a, int64_t n) {
   uint64_t any = 0, all = ~(uint64_t)0;
   for (int64_t i = 0; i < n; i++) {

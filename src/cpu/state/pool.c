@@ -1,13 +1,12 @@
 /*
 ** Worker threads (pool.h). Helpers are started at the first parallel run and sleep between
-** runs, after a short spin. A run never waits for a helper that did not join it: the caller
-** works too, and closes the job when no unit is left.
-**
-** Neither side takes the mutex while the other is awake: to wake a thread costs more than most
-** jobs. 'gate' holds OPEN while there is a job, and the number of helpers inside; the job's fields
-** are written while it is 0 and read by helpers that entered. Each worker has a share of the units,
-** the same at each run with as many units, so that its cache is still useful; a worker that is done
-** helps the others. After a fork the child has no helpers and works alone.
+** runs, after a short spin. A run never waits for a helper that has not joined it: the caller works
+** too, and closes the job when no unit is left. No side takes the mutex while the other is awake,
+** since waking a thread costs more than most jobs. 'gate' holds OPEN while there is a job, and the
+** number of helpers inside; the job's fields are written while it is 0 and read by helpers that
+** entered. Each worker has a share of the units, the same at each run with the same number of
+** units, so that its cache is still useful; a worker that is done helps the others. After a fork
+** the child has no helpers and works alone.
 */
 #include "cpu/state/pool.h"
 #include <pthread.h>
@@ -27,7 +26,7 @@ typedef struct share { atomic_llong next; int64_t end; char apart[48]; } share;
 struct fl_threads {
   fl_mem *mem;
   size_t bytes;
-  int64_t little;                   /* when the last little work began, or ended */
+  int64_t little;                   /* when the last small piece of work began, or ended */
   int threads, most, started;       /* most: number of requested threads; there are fewer if some do
                                     ** not start */
   pid_t pid;
@@ -38,9 +37,11 @@ struct fl_threads {
   const atomic_int *stop;
   int shares;
   atomic_int gate, quit;
-  atomic_int sleepers, waiting;     /* helpers on 'work'; the caller on 'idle' */
+  atomic_int sleepers, waiting;     /* number of helpers that sleep on 'work'; is the caller waiting
+                                    ** on 'idle'? */
   atomic_uint generation;           /* of jobs: spun upon */
-  _Alignas(64) share share[];       /* one per thread; then the threads, then the helpers */
+  _Alignas(64) share share[];       /* one per thread; after them in memory come the threads, then
+                                    ** the helpers */
 };
 
 typedef struct helper { fl_threads *pool; int worker; } helper;

@@ -11,8 +11,9 @@ typedef struct fl_threads fl_threads;
 
 fl_threads *fl_threads_open(fl_mem *m, int threads);     /* NULL: no memory; starts no thread yet */
 void fl_threads_close(fl_threads *p);
-/* Is it worthwhile to share little work? A sleeping thread would take part too late, so: are the
-** helpers awake, or is this called again so soon that helpers woken now will stay awake? */
+/* Is it worthwhile to share a small piece of work? Not if the helpers sleep, since they would wake
+** up too late: they must be awake, or this must be called so often that helpers woken now stay
+** awake. */
 int fl_threads_awake(fl_threads *p);
 void fl_threads_alone(fl_threads *p);   /* work of this kind, done by the caller alone, has ended */
 /* Run fn for units 0 .. n - 1; returns when all are done. Stops handing out units once

@@ -1,4 +1,4 @@
-/* Working memory of steps and calls: as much as the largest so far has needed. */
+/* Working memory of steps and calls: as much as the most demanding one so far has needed. */
 #include "cpu/state/blocks.h"
 #include "cpu/state/state.h"
 #include "base/num.h"

@@ -25,7 +25,7 @@ typedef struct fl_cpu {
   struct fl_lane_shadow *races;       /* kept by the race check of user kernels; NULL: nothing */
   int width;                          /* workers */
   int64_t worker_bytes, shared_bytes; /* as allocated */
-  char *scratch, *shared;             /* width * worker_bytes; split runs and packing */
+  char *scratch, *shared;             /* width * worker_bytes; for split runs and packing */
   /* used: blocks and scratch; reserved: also the blocks that are kept */
   fl_level used, reserved;
   fl_vm_fault *fault;                 /* one a worker */

@@ -41,7 +41,7 @@ static inline void fl_walk_seek(const fl_walk *w, int64_t point, fl_cursor *p) {
   p->off += point * w->stride[0];
 }
 
-/* Step over 'run' points of the last dim, at most as many as are left in it. */
+/* Steps over 'run' points of the last dim, which must have that many left. */
 static inline void fl_walk_next(const fl_walk *w, fl_cursor *p, int64_t run) {
   int d = w->rank - 1;
   p->at[d] += run;
@@ -71,16 +71,16 @@ typedef void (*fl_vm_draw)(void *y, const int64_t *idx, const fl_vm_random *r, i
 
 typedef struct fl_vm_reduce {
   void (*start)(void *val, int64_t *pos, int64_t n);
-  /* State of each of 'rows' rows of n elements; first: position of element 0. */
+  /* Computes the state of each of 'rows' rows of n elements. first: position of element 0. */
   void (*rows)(void *val, int64_t *pos, const void *x, int64_t rows, int64_t n, int64_t first);
   /* Adds rows r0, r0 + 1, … (positions from 'first' on) of 'cols' elements to the states. */
   void (*cols)(void *val, int64_t *pos, const void *x, int64_t rows, int64_t cols, int64_t first);
-  /* a = a combined with b, which comes later. */
+  /* a = a combined with b; b's elements come after a's. */
   void (*merge)(void *a, int64_t *apos, const void *b, const int64_t *bpos, int64_t n);
 } fl_vm_reduce;
 
-/* Operations in one pass (vm_pair_loops.h): each on the value so far and its operand; rsub and
-** rdiv: the operand minus, or divided by, the value; raise and cut: max and min where one
+/* Operations in one pass (vm_pair_loops.h): each applied to the value so far and its operand; rsub
+** and rdiv: the operand minus, or divided by, the value; raise and cut: max and min where one
 ** comparison is enough. A test (gt to ne) does not change the value; a later 'pick' takes its
 ** operand where the test held, a later 'keep' where it did not. 'save' saves the value for a later
 ** link. Halves (bf16, in chains of f32): 'load_half' reads them from memory, 'round_half' rounds to
@@ -141,8 +141,8 @@ extern const fl_vm fl_vm_avx2, fl_vm_avx512;
 
 static inline int fl_reg_size(int reg) { return reg == FL_REG_F64 || reg == FL_REG_I64 ? 8 : 4; }
 
-/* Reductions of columns: are rows of n elements processed eight at a time? Rows of a page or more
-** are; shorter ones are processed one by one, since processors prefetch along one stream per page.
-** The shortest are too, as they would wait for their own stores. */
+/* Reductions of columns: are rows of n elements processed eight at a time? Only rows of a page or
+** more are. Shorter rows are processed one by one, since processors prefetch one stream per page;
+** and the shortest would wait for their own stores. */
 #define FL_VM_EIGHT(n, T) ((n) * (int64_t)sizeof(T) >= 4096 || (n) <= 32)
 #endif

@@ -144,8 +144,8 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
 
 /* name: draw, out: how the result is rounded, P: member of the scalars. DRAW4: consecutive indices,
 ** as in fills, are processed four at a time: the four share a block of the generator, which the
-** compiler sees because of the form q << 2 | j. DRAW_FROM_I64, DRAW_NARROW: an i64 cut, an i32
-** rounded. */
+** compiler sees because of the form q << 2 | j. DRAW_FROM_I64: an i64 is truncated; DRAW_NARROW: an
+** i32 is rounded. */
 #define DRAW(name, f, out, P) \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
     T *y = y_; \
@@ -175,7 +175,7 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     const T a = (T)q->a.P, b = (T)q->b.P; \
     for (int64_t i = 0; i < n; i++) { \
       y[i] = fl_round_##out(f(idx[i], (uint64_t)q->base, (uint64_t)q->seed, a, b)); \
-      __asm__ volatile("" ::: "memory");  /* scalar: 10 KB less than with vectors */ \
+      __asm__ volatile("" ::: "memory");  /* scalar code: 10 KB smaller than vector code */ \
     } \
   } \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q_, int64_t n) { \

@@ -23,7 +23,7 @@ static inline V FN(splat)(T x) { return x - (V){ 0 }; }          /* - 0 keeps th
 #define BLOCK_VECS 4
 #define EVERY(DO) DO(0) DO(1) DO(2) DO(3)
 #define BLOCK (BLOCK_VECS * PER)
-/* moves: -1, or 0: one block for all */
+/* moves: -1; 0: the same block for all */
 typedef struct FN(link) { int op; int64_t moves; T *p; } FN(link);
 
 static inline V FN(roots)(V x) {
@@ -52,7 +52,7 @@ static inline V FN(pick)(MASK k, V a, V b) {
 #define COMPARE(a, op, b) (BITS)((a) AS_##op (b))
 static inline V FN(pick)(MASK k, V a, V b) { return (V)(((BITS)a & k) | ((BITS)b & ~k)); }
 #endif
-/* As fl_max and fl_min: NaN wins, and for equal values (zeros) the signs are combined. */
+/* Like fl_max and fl_min: NaN wins, and of two zeros the sign bits are combined. */
 static inline V FN(larger)(V a, V b) {
   const V m = FN(pick)(COMPARE(a, gt, b), a, b),
   n = FN(pick)(COMPARE(a, eq, b), (V)((BITS)a & (BITS)b), m);
@@ -69,7 +69,7 @@ static inline V FN(smaller)(V a, V b) {
 #if IS_F32
 typedef uint16_t FN(halves) __attribute__((vector_size(FL_ISA_BYTES / 2), aligned(2), may_alias));
 typedef uint32_t FN(words) __attribute__((vector_size(FL_ISA_BYTES), may_alias));
-/* Compilers make several instructions of a conversion of vectors. */
+/* Written by hand: compilers make several instructions of a vector conversion. */
 static inline FN(words) FN(widened)(FN(halves) h) {
 #if defined(__AVX512F__)
   return (FN(words))_mm512_cvtepu16_epi32((__m256i)h);
@@ -80,7 +80,7 @@ static inline FN(words) FN(widened)(FN(halves) h) {
 #endif
 }
 static inline V FN(from_half)(FN(halves) h) { return (V)(FN(widened)(h) << 16); }
-/* The upper halves of the result are x's. */
+/* The upper halves of the result's words are the rounded x. */
 static inline FN(words) FN(rounded)(V x) {
   const FN(words) b = (FN(words))x, up = b + ((b >> 16 & 1) + 0x7fff);
 #if defined(__AVX512F__)
@@ -91,7 +91,7 @@ static inline FN(words) FN(rounded)(V x) {
   return (up & ~nan) | ((b | 0x400000) & nan);
 #endif
 }
-/* Rounds two vectors to bf16 and writes them from y on. */
+/* Rounds two vectors to bf16 and writes them to y. */
 static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
   const FN(words) a = FN(rounded)(x0), b = FN(rounded)(x1);
 #if defined(__AVX512BW__)
@@ -120,7 +120,7 @@ static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
 #define PUT_HALVES { }
 #endif
 
-/* Each block of 'n' elements goes through all links while it is in registers. */
+/* All links of the chain are applied to each block of 'n' elements while it is in registers. */
 #define VALUE(v) V s##v = { 0 }; MASK k##v = { 0 };
 #define PUT(v) p[v] = s##v;
 #define LOAD(v) s##v = p[v];
@@ -217,7 +217,7 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
 #undef ROUND_HALF
 #undef PUT_PAIR
 
-/* The address n elements further on, in memory of bf16 or not. */
+/* The address n elements after p; half: they are bf16. */
 static inline T *FN(ahead)(T *p, int64_t n, int half) {
   return (T *)(void *)((char *)p + n * (half ? 2 : (int64_t)sizeof(T)));
 }
@@ -243,8 +243,7 @@ static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK
   }
 }
 
-/* Is p neither NaN nor the zero whose sign matters? Then one comparison is enough for a max or
-** min. */
+/* Is p neither NaN nor a zero whose sign matters? Then one comparison is enough for max or min. */
 static int FN(bound)(int op, T p) {
   if (op == FL_LINK_max) return p == p && (p != 0 || !signbit(p)) ? FL_LINK_raise : op;
   if (op == FL_LINK_min) return p == p && (p != 0 || signbit(p)) ? FL_LINK_cut : op;
@@ -322,8 +321,8 @@ static void FN(dot_blocks)(T *v, const T *x, const T *y, int64_t rows, int64_t n
   memcpy(v, lane, (size_t)rows * sizeof *v);
 }
 
-/* A row of many blocks (of products, if there is a y): the sums of 16 blocks at a time, combined as
-** a binary counter. */
+/* A row of many blocks (of products, if there is a y): sums of 16 blocks at a time, which are
+** combined in pairs of equal size, as a binary counter carries. */
 #define LONG_ROW(name, S, blocks) \
   static T FN(name)(const S *x, const S *y, int64_t n) { \
     T part[48] = { 0 }, some[16]; \
@@ -367,8 +366,9 @@ static void FN(dot_cols)(void *val, const void *x_, const void *y_, int64_t rows
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) v[i] += x[i] * y[i];
 }
 
-/* Sums of bf16 as it lies in memory, and (y not NULL) of products of two such, in the same order;
-** f32 alone. Four blocks side by side: one addition need not wait for the last. */
+/* Sums of bf16 read from memory or, if y is not NULL, of products of two such arrays, in the same
+** order; only for f32. Four blocks are summed side by side, so that an addition need not wait for
+** the previous one. */
 #if IS_F32
 #define ALONE __asm__ volatile("" ::: "memory");            /* a short loop: no vectors */
 #define HALF_AT(p, i) FN(from_half)(*(const FN(halves) *)((p) + (i)))
@@ -450,8 +450,9 @@ static void FN(half_cols)(void *val, const void *x_, const void *y_, int64_t row
 #undef ALONE
 #endif
 
-/* The lanes of blocks of n elements, one block after the other: processors prefetch along one
-** stream per page, and begin the next block while the last one's additions wait for each other. */
+/* Sums blocks of n elements into lanes, one block after the other: processors prefetch one stream
+** per page, and begin the next block while the additions of the previous one wait for each
+** other. */
 #define SOME(name, init, op) \
   void FL_ISA_NAME(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n); \
   void FL_ISA_NAME(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n) { \

@@ -3,7 +3,7 @@
 ** of sums is fixed by plan/kernel.h.
 */
 #if IS_FLOAT
-/* The lanes of blocks of sums (vm_pair_loops.h). */
+/* Sums blocks into lanes (vm_pair_loops.h). */
 #define SIDE(name) \
   extern void FL_ISA_NAME(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n); \
   static inline void FN(some_##name)(T *lane, const T *x, int64_t blocks, int64_t n) { \
@@ -222,9 +222,10 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
 #define POS_TEST 0
 #define POS_POSITION 1
 
-/* Blocks, 16 at a time, combined as a binary counter: two sums over equally many blocks become one,
-** and at the end the rest are combined from the last on. 'whole': 1 if a long row may be reduced at
-** once, since its value does not depend on the order. */
+/* Reduces 16 blocks at a time and combines the results as a binary counter carries: two sums over
+** equally many blocks become one, and at the end the remaining ones are combined, the last first.
+** 'whole': 1 if a long row may be reduced in one go, since its value does not depend on the
+** order. */
 #define ROWS_VALUE(name, whole) \
   static T FN(row_##name)(const T *x, int64_t n) { \
     T part[48], some[16]; \

@@ -155,7 +155,8 @@ static void iota(int64_t *y, const fl_walk *w, int64_t offset, int64_t point, in
   }
 }
 
-/* 1-based to 0-based: k where 'in', and 'skip' for what is to be ignored. */
+/* Converts the 1-based index v to the 0-based k. 'in' and 'skip' are masks: all bits are set if k
+** is in range, or if v is to be ignored. */
 #define INDEX(v) \
   const int64_t skip = ignore & -(int64_t)((v) == -100), back = negative & ((v) >> 63); \
   const int64_t k = (int64_t)((uint64_t)(v) - 1 + (uint64_t)(back & (size + 1))); \

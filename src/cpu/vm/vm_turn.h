@@ -24,7 +24,7 @@ typedef uint64_t turn_one_8 __attribute__((may_alias));
 #define TURN_KIND noinline
 #endif
 
-/* Shuffles of the elements of a and b, which are numbered consecutively. */
+/* Shuffles of the elements of a and b; those of b are numbered after those of a. */
 #if defined(__clang__)
 #define PICK(V, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else

@@ -69,7 +69,7 @@ static const symbol ml_symbols[] = {
 };
 
 /* File names to try: first by the loader's search path, then where the toolkit installs; CUDA 13
-** before CUDA 12, except with a driver of CUDA 12, which can not load what 13 makes. */
+** before CUDA 12, except with a driver of CUDA 12, which can not load what CUDA 13 compiles. */
 #define TOOLKIT(new, old, plain) \
   { new, old, "/usr/local/cuda/lib64/" new, "/usr/local/cuda/lib64/" old, plain, NULL }
 #define TOOLKIT_FILES 5
@@ -93,8 +93,8 @@ typedef struct library {
   const char *name;
   const char *const *files;
   const char *advice;             /* what to install */
-  const char *old;                /* the version to name for a library that lacks a symbol; NULL:
-                                  ** advice instead */
+  const char *old;                /* the version that messages name if the library lacks a symbol;
+                                  ** NULL: they give advice instead */
   const symbol *symbols;
   size_t n;
   void *table, *handle;
@@ -155,8 +155,7 @@ static const char *driver_advice(void) {
   }
 }
 
-/* 0: the file does not exist. If it exists but can not be opened, that reason is reported
-** instead. */
+/* Opens the file. 0: it does not exist. If it exists but can not be opened, notes that reason. */
 static int open_file(library *l, const char *file) {
   char path[512];
   const char *at = fl_machine_path(file, path, sizeof path);
@@ -201,7 +200,7 @@ static void load(library *l, int driver) {
   l->ok = 1;
 }
 
-/* The library, which is opened once; NULL: it can not be opened, for the reason. */
+/* The library, which is opened once; NULL: it can not be opened, and *reason says why. */
 static const library *opened(int which, const char **reason) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   library *l = &libraries[which];

@@ -91,8 +91,8 @@ typedef struct fl_blaslt {
 #include "cuda/api/api.def"
 } fl_blaslt;
 
-/* Where a context gets its tables: a library is opened at the first call; NULL with the reason
-** (static text that names what is missing and what to install) if that fails. */
+/* Functions that give a context its tables. Each opens its library at the first call; if that fails
+** it returns NULL with the reason, a static text that names what is missing and what to install. */
 typedef struct fl_cuda_lib {
   const fl_driver *(*driver)(const char **reason);
   const fl_nvrtc *(*nvrtc)(const char **reason);
@@ -107,7 +107,7 @@ extern const fl_cuda_lib fl_cuda_libraries;      /* the real ones, by dlopen */
 /* For "driver", "nvrtc", "cublaslt", "cublas", "cufft", "cusolver", "cudnn", "nccl", "nvml": 1 and
 ** the file that was opened, or 0 with the reason (with FL_DO) and the files that were tried. */
 int fl_cuda_library_place(const char *name, char *text, size_t size);
-/* A function of the library that is in no table, in *out (a function pointer); NULL: it does not
-** exist. */
+/* Finds a function of the library that is not in a table; *out (a function pointer) is NULL if it
+** does not exist. */
 void fl_cuda_library_function(const char *name, const char *symbol, void *out);
 #endif

@@ -7,8 +7,8 @@
 #define FL_CUDA_CALL_H
 #include "cuda/compile/module.h"
 
-/* Runs the call on the host; for a function that finds at run time that it can not run the call on
-** the device. */
+/* Runs the call on the host: called by a function that finds at run time that the device can not
+** run the call. */
 flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r);
 
 /* Bytes of shared memory available to a block. */
@@ -19,7 +19,7 @@ flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, 
 /* call_checked.c: runs k->checked instead of k, and waits for it. */
 flame_status fl_cuda_call_checked(fl_cuda *s, const struct fl_kfunction *k, const fl_call_run *r);
 
-/* call_count.c: makes an error of a late report (driver/state.h). */
+/* call_count.c: turns a late report into an error (driver/state.h). */
 flame_status fl_cuda_weights_fault(fl_cuda *s, uint64_t word);
 
 /* ---- call.c, for run.c ---- */

@@ -1,10 +1,10 @@
 /*
 ** Attention on a CUDA device: large problems in half types on Hopper by cuDNN
-** (cuda/library/cudnn_attention.c), others by kernels/attention.cu, for f32, f16 and bf16 whose
-** keys and values have the same number of features, at most 256, for half types a multiple of 8.
-** Other calls run on the host; for these lua/flame/ops/loss.lua records the composition. How rows
-** and columns are divided is decided here and passed to the texts as definitions; it depends only
-** on the size of a head and the kind of mask.
+** (cuda/library/cudnn_attention.c), others by kernels/attention.cu, for f32, f16 and bf16 if keys
+** and values have the same number of features, which is at most 256, and for half types a multiple
+** of 8. Other calls run on the host; for these lua/flame/ops/loss.lua records the composition. How
+** rows and columns are divided is decided here and passed to the texts as definitions; it depends
+** only on the size of a head and the kind of mask.
 */
 #include "cuda/call/call.h"
 #include "base/num.h"
@@ -51,7 +51,7 @@ static tiling tiling_of(const work *w, int entry) {
 typedef struct shape { int64_t blocks, threads, shared; } shape;
 
 /* Tensor cores: a block has tiles of 64 rows, of q or of k (backward also of dout or of v); it
-** steps through 'width' rows of the other two at a time, in two stages if there is room. */
+** steps through 'width' rows of the others at a time, with two stages of loads if there is room. */
 static shape half_shape(const work *w, int entry) {
   const fl_attention *a = &w->a;
   const tiling x = tiling_of(w, entry);

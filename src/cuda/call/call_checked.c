@@ -45,7 +45,8 @@ static int64_t aligned(int64_t n) { return (n + 255) / 256 * 256; }
 
 /* ---- memory -------------------------------------------------------------------------- */
 
-/* Counts the elements of each array and its cells; one result given twice shares cells. */
+/* Counts the elements of each array and its cells; an array that is passed twice has one set of
+** cells. */
 static int64_t count_cells(launch *x) {
   const fl_call *c = x->r->call;
   const fl_kfunc *f = x->k->f;
@@ -71,7 +72,7 @@ static int64_t count_cells(launch *x) {
         y->cells = x->arrays[x->text.array[j]].cells;
     }
     if (y->cells) continue;
-    y->cells = (uint64_t)all + 1;                         /* an offset until memory is allocated */
+    y->cells = (uint64_t)all + 1;                         /* an offset, until memory is allocated */
     all += y->n;
   }
   return all;

@@ -10,7 +10,8 @@
 
 enum { DEFINES = 400, THREADS = 256, TILE = 64, MOST_ROWS = 65535 };
 
-/* The type of storage and of sums for a dtype; index: bits of positions (pool.cu). */
+/* Writes the definitions of the types of storage and of sums for a dtype; index: bits of positions
+** (pool.cu). */
 static void defines_of(int dtype, int index, char out[DEFINES]) {
   static const char *const sums[] = {
     [FLAME_F64] = "double", [FLAME_F32] = "float", [FLAME_F16] = "float", [FLAME_BF16] = "float"
@@ -50,7 +51,7 @@ static void want_conv(fl_cuda *s, const fl_call *c) {
   fl_cuda_want_file(s, "conv.cu", defines, 1);
 }
 
-/* kind: 0: y, 1: x, 2: w; a, b: left and right factor. */
+/* kind: which array is computed, 0: y, 1: x, 2: w; a, b: the two factors. */
 static flame_status own_conv(fl_cuda *s, const fl_call_run *r, int kind, void *a, void *b) {
   static const char *const entries[] = { "conv_y", "conv_x", "conv_w" };
   fl_conv v;
@@ -114,7 +115,7 @@ flame_status fl_cuda_call_conv_weight(fl_cuda *s, const fl_call_run *r) {
 
 /* ---- pooling ---- */
 
-/* The dtype of the elements, and the width of positions. */
+/* Writes the definitions of the elements' dtype and the width of positions. */
 static void pool_defines(const fl_call *c, char out[DEFINES]) {
   const int64_t least = INT32_MAX / 4;
   fl_pooling v;
@@ -134,7 +135,7 @@ static divider divider_of(int64_t d) {
   return (divider){ (uint32_t)d, (uint32_t)((((INT64_C(1) << s) - d) << 32) / d + 1), s };
 }
 
-/* As the kernels' struct of this name. */
+/* Has the fields of the kernels' struct of this name. */
 struct pool_dividers { divider in[3], out[3], stride[3], elements, results; };
 static struct pool_dividers dividers_of(const fl_pooling *v) {
   struct pool_dividers by;

@@ -1,10 +1,10 @@
 /*
-** Fourier transforms on a CUDA device, by cuFFT where it is (cufft.h): signals whose layout it can
-** not read, that are cut or padded, or half spectra (which it destroys), are copied to rows in
-** scratch; the factor is applied by that copy, or in place.
+** Fourier transforms on a CUDA device, by cuFFT where it is installed (cufft.h). Signals whose
+** layout it can not read, signals that are cut or padded, and half spectra (which it destroys) are
+** copied to rows in scratch; the factor is applied by that copy, or in place.
 **
-** Without it by kernels/fft.cu: any length whose transform, or convolution with a chirp, fits 64
-** KiB of shared memory, and powers of two up to the square of that; others run on the host. The
+** Without cuFFT kernels/fft.cu does any length whose transform, or convolution with a chirp, fits
+** 64 KiB of shared memory, and powers of two up to the square of that; others run on the host. The
 ** choice depends only on sizes and on whether there is a library.
 */
 #include "cuda/call/call.h"
@@ -85,7 +85,7 @@ static void lay_out(const fl_call *c, const fl_fft_form *f, library *b) {
   b->at_space = b->at_out + (b->rows_out ? aligned(all * b->length_out * width_out) : 0);
 }
 
-/* 0: the library does not do it; there may be an error in the context. */
+/* 0: the library can not do it, or failed with an error in the context. */
 static int describe_library(fl_cuda *s, const fl_call *c, library *b) {
   fl_fft_form f;
   memset(b, 0, sizeof *b);
@@ -234,7 +234,8 @@ static int64_t scratch_of(fl_cuda *s, const fl_call *c, int *yes) {
   const flame_status before = s->ctx->err.code;
   *yes = 1;
   if (describe_library(s, c, &b)) return b.bytes;
-  if (s->ctx->err.code != before) return 0;             /* an error, not only an unsupported size */
+  if (s->ctx->err.code != before) return 0;             /* it was an error, not only an unsupported
+                                                        ** size */
   if (describe(c, &j))
     return j.rows ? j.count * j.n * pair_size(c) : j.chirp ? j.m * pair_size(c) : 0;
   *yes = 0;

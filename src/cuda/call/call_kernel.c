@@ -10,7 +10,7 @@ static const fl_kfunction *function_of(const fl_call *c) {
   return (const fl_kfunction *)(const void *)c->callee;
 }
 
-/* Of one launch, if a batch is made of several. */
+/* If a batch is made by several launches, the scratch of one of them. */
 int64_t fl_cuda_scratch_kernel(fl_cuda *s, const fl_call *c) {
   const fl_kfunction *k = function_of(c);
   fl_call part;
@@ -42,7 +42,8 @@ static flame_status start(fl_cuda *s, const fl_kfunction *k, fl_cu_function f, c
 
 /* ---- batches ---- */
 
-/* How far apart the parts of argument i are; 0: all have the same, or it is no pointer. */
+/* The distance between the parts of argument i; 0: all launches share it, or it is not a
+** pointer. */
 static int64_t step_of(const fl_call *c, int i) {
   int64_t a, b;
   const fl_karg_kind kind = fl_karg_of(c, i, &a, &b);
@@ -51,7 +52,7 @@ static int64_t step_of(const fl_call *c, int i) {
   return c->in_numel[a] * fl_dtype_size(c->in_dtype[a]) / c->p[FL_KP_BATCH];
 }
 
-/* As many parts in one launch as a grid holds along z. n: place of the last parameter. */
+/* Launches as many parts at a time as a grid can have along z. n: index of the last parameter. */
 static flame_status launch_parts(fl_cuda *s, fl_cu_function f, const fl_call *c, const shape *x,
                                  fl_cu_ptr *pointer, void **param, int n) {
   enum { MOST_Z = 65535 };
@@ -71,7 +72,7 @@ static flame_status launch_parts(fl_cuda *s, fl_cu_function f, const fl_call *c,
   return e;
 }
 
-/* One launch, or a batch that is one. */
+/* Runs one launch, or a batch that is made by one launch. */
 static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   const fl_kfunction *k = function_of(c);
@@ -138,14 +139,14 @@ static void say_unchecked(const fl_kfunction *k) {
           k->f->name, text);
 }
 
-/* The form of k that is compiled. Where there are limits no text of a script is compiled, only the
-** checked form, printed from the tree, which alone is launched then. */
+/* Which form of k is compiled: in a context with limits no text of a script is, only the checked
+** form, which is printed from the tree; only that is launched then. */
 static int is_limited(const fl_cuda *s) { return s->ctx->limits.any || s->ctx->limits.deny; }
 static fl_kfunction *compiled(const fl_cuda *s, fl_kfunction *k) {
   return is_limited(s) && k->checked ? k->checked : k;
 }
 
-/* Queues the kernel, with checks on also the checked form. */
+/* Queues the kernel and, if checks are on, the checked form. */
 static flame_status want(fl_cuda *s, fl_kfunction *k) {
   unsigned checks = fl_kfunction_checks(s->ctx);
   if (k->ad) checks &= ~(unsigned)FL_LANE_UNINIT;

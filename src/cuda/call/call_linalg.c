@@ -82,12 +82,13 @@ flame_status fl_linalg_point(const fl_linalg_work *w, void **to, const char *bas
 
 static unsigned warps_for(int64_t n) { return (unsigned)fl_min(fl_max(n, 2), 32); }
 
-/* Elements between columns, rounded up to whole packs of 16 bytes. */
+/* The distance between columns in elements, rounded up to whole packs of 16 bytes. */
 static int64_t packed(const fl_linalg_work *w, int64_t n) {
   return (n * w->width + 15) / 16 * 16 / w->width;
 }
 
-/* Does the matrix fit a block's shared memory, with the division of qr_small and svd_small? */
+/* Uses the kernels qr_small and svd_small if the matrix fits a block's shared memory, divided as
+** they do. */
 static void try_small(fl_linalg_work *w) {
   const fl_linalg_form *f = &w->f;
   const int64_t big = fl_max(f->m, f->n), less = fl_min(f->m, f->n);
@@ -134,7 +135,7 @@ static void *take(char *base, int64_t *at, int64_t bytes) {
   return p;
 }
 
-/* The elements of the working matrices a and b for the kind. */
+/* The number of elements that the working matrices a and b need for this kind. */
 static void rooms(const fl_linalg_work *w, int64_t *a, int64_t *b, int64_t *tau) {
   const fl_linalg_form *f = &w->f;
   const int64_t all = w->way == FL_WAY_BATCH ? f->batch : 1, less = fl_min(f->m, f->n);
@@ -177,7 +178,7 @@ static int64_t carve(fl_linalg_work *w, char *base) {
   return at;
 }
 
-/* Asks the library for the memory that it needs, kept by the call's integers. */
+/* Asks the library how much memory it needs; the answer is kept by the call's integers. */
 static flame_status ask(fl_linalg_work *w) {
   int64_t key[12] = { w->c->kind, w->c->dtype };
   memcpy(key + 2, w->c->p, 10 * sizeof *key);

@@ -6,7 +6,8 @@
 #include "base/num.h"
 #include <stdio.h>
 
-/* TILE: as in scan.cu; BLOCKS: of long rows, eight for each of 132 processors. */
+/* TILE: as in scan.cu; BLOCKS: number of blocks for long rows, eight for each of 132
+** multiprocessors. */
 enum { SHORT = 512, TILE = 4096, BLOCKS = 1056, THREADS = 65536, SEGMENT = 32, STATE = 24 };
 enum { SUM, PRODUCT, LSE, MAX, MIN, LINE };
 static const char file[] = "scan.cu";
@@ -29,7 +30,7 @@ static void defines_of(const fl_call *c, char out[FL_SORT_DEFINES]) {
            type[c->in_dtype[0]], op_of(c), c->kind == FL_CALL_extreme && c->p[4]);
 }
 
-/* Divides rows into chunks, or columns into segments; one each if there are enough rows or
+/* Divides rows into chunks, or columns into segments; into a single one if there are enough rows or
 ** columns. */
 static void cut(const fl_call *c, int64_t *chunk, int64_t *chunks) {
   const int64_t n = c->p[1], lanes = c->p[0] * c->p[2], unit = c->p[2] == 1 ? TILE : SEGMENT;

@@ -68,7 +68,7 @@ static flame_status start(const plan *p, const char *entry, int64_t blocks, unsi
 }
 
 /* Sorts rows in shared memory: the first k positions of each (mode 0) and, if requested, their
-** values, or one position (sort.cu). keys and at NULL: those of x. */
+** values, or one position (sort.cu). keys and at NULL: they are made from x. */
 static flame_status short_rows(const plan *p, const void *x, void *keys, void *at, void *out,
                                void *values, int64_t n, int64_t k, int mode) {
   int count = (int)n, pad = 1, first = (int)k, items = (count + 255) / 256;
@@ -83,7 +83,8 @@ static flame_status short_rows(const plan *p, const void *x, void *keys, void *a
   return start(p, "sort_rows", fl_ceil_div(rows, elements / pad), (unsigned)elements / 2, params);
 }
 
-/* Bytes for the starts of digits, the tickets of passes, and the states of tiles. */
+/* Bytes for the starts of digits, the counters from which tiles of a pass take their numbers, and
+** the states of tiles. */
 static int64_t starts_bytes(const plan *p) {
   return fl_round_up(p->rows * p->passes * 256 * 4, 256) + 256;
 }
@@ -112,7 +113,7 @@ static flame_status find_starts(const plan *p, const void *x, void *keys, void *
 }
 
 /* Sorts long rows: positions into out, values (NULL: none); scratch: long_bytes. keys0 and at0
-** NULL: those of x. */
+** NULL: they are made from x. */
 static flame_status long_rows(const plan *p, const void *x, void *keys0, void *at0, void *out,
                               void *values, char *scratch) {
   const int64_t numel = p->rows * p->n;
@@ -176,7 +177,8 @@ static void *take(choice *l, char *scratch, int64_t bytes) {
   return p;
 }
 
-/* Offsets in scratch, and with scratch NULL its size. k 0: nothing is collected. */
+/* Places the arrays in scratch; with scratch NULL only its size is computed. k 0: nothing is
+** collected. */
 static choice choice_of(const plan *p, char *scratch, int64_t k) {
   choice l = { .bytes = 0 };
   l.hist = take(&l, scratch, p->rows * 256 * 4);
@@ -189,8 +191,8 @@ static choice choice_of(const plan *p, char *scratch, int64_t k) {
   return l;
 }
 
-/* Finds the k-th key of each row, in prefix, and how many equal ones belong to the first k, in
-** need. */
+/* Finds the k-th key of each row (in 'prefix'), and how many keys equal to it belong to the first k
+** (in 'need'). */
 static flame_status find_kth(const plan *p, choice *l, const void *x, int64_t k) {
   int64_t n = p->n, chunk = p->chunk, chunks = p->chunks;
   uint64_t flip = p->flip, wanted = (uint64_t)k;

@@ -42,8 +42,8 @@ int fl_direct_takes(const fl_call *c) {
                                         : takes_depthwise(&v);
 }
 
-/* Division of a weight's gradient: numbers of blocks of rows and of blocks of outputs; the sum is
-** divided into shares of 'lines' lines of the output. */
+/* How a weight's gradient is divided: numbers of blocks of rows and of blocks of outputs; the sum
+** is divided into 'shares' of 'lines' lines of the output each. */
 typedef struct cut { int64_t rows, outputs, lines, shares; } cut;
 static cut cut_of(const fl_conv *v) {
   const int64_t all = v->n * v->out[0] * v->out[1];

@@ -1,14 +1,14 @@
 /*
 ** Equations and triangular factors on a CUDA device (cusolver_work.h): LU and Cholesky by cuSOLVER
-** one after another, or by the calls for batches. The transpose is what the library sees:
+** one after another, or by the calls for batches. The library sees the transpose of each matrix:
 **   inverse      of the transpose is the transpose of the inverse
 **   solve        factors of the transpose solve for the matrix when asked for their transpose; a
-**                right-hand side of several columns is turned before and after. Large ones go by
-**                both triangles, from the right, and their rows are permuted
+**                right-hand side of several columns is transposed before and after. Large systems
+**                are solved with both triangles, from the right, and their rows are permuted
 **   triangular   x' times the triangle from the right; of one column, the transpose from the left
 **   cholesky     the lower triangle, as the library is slow with the upper one: the matrix is
-**                turned before and after, but not for an upper factor
-**   lu           rows are pivoted, so the matrix is turned
+**                transposed before and after, but not for an upper factor
+**   lu           rows are pivoted, so the matrix is transposed
 */
 #include "cuda/call/cusolver_work.h"
 #include "base/num.h"
@@ -50,7 +50,7 @@ static int64_t *pivots_of(const fl_linalg_work *w, int64_t i) {
   return (int64_t *)w->pivot + i * fl_min(w->f.m, w->f.n);
 }
 
-/* Factors matrix i, which is at a, column-major m x n. */
+/* Factors matrix i, which is at 'a' (column-major, m x n). */
 static flame_status factor_one(const fl_linalg_work *w, int64_t i, char *a) {
   const fl_linalg_form *f = &w->f;
   return SOLVER(w->q->lib->cusolverDnXgetrf(w->q->handle, w->q->params, f->m, f->n, w->type, a,
@@ -59,7 +59,7 @@ static flame_status factor_one(const fl_linalg_work *w, int64_t i, char *a) {
                 "cusolverDnXgetrf");
 }
 
-/* Factors all matrices, from a on. */
+/* Factors all matrices; the first is at 'a'. */
 static flame_status factor_all(const fl_linalg_work *w, char *a) {
   const fl_linalg_form *f = &w->f;
   const int64_t each = f->m * f->n;
@@ -84,7 +84,8 @@ static flame_status substitute(const fl_linalg_work *w, int64_t i, fl_sol_op tra
                                             w->info + w->f.batch), "cusolverDnXgetrs");
 }
 
-/* b (n, k), row-major, times the inverse of a triangle of a, both column-major for the library. */
+/* Multiplies b (n, k), row-major, by the inverse of a triangle of a, from the right as the library,
+** which is column-major, sees it. */
 static flame_status triangle_from_right(const fl_linalg_work *w, fl_sol_fill fill, fl_sol_diag diag,
                                         int64_t k, const char *a, char *b) {
   const int n = (int)w->f.n;
@@ -93,7 +94,7 @@ static flame_status triangle_from_right(const fl_linalg_work *w, fl_sol_fill fil
               "trsm");
 }
 
-/* Solves for b (n, k), row-major, in w->b: by both triangles of w->a, then permutes the rows by
+/* Solves for b (n, k), row-major, in w->b with both triangles of w->a, then permutes the rows by
 ** matrix i's pivots. */
 static flame_status by_triangles(const fl_linalg_work *w, int64_t i, int64_t k, char *x) {
   int64_t n = w->f.n, rows = k;
@@ -144,8 +145,8 @@ static flame_status inverse(const fl_linalg_work *w) {
   return fl_linalg_start(w, "infinite", batch * each, params);
 }
 
-/* b: transposes the right-hand sides of 'count' matrices, row-major (n, k), from and to
-** column-major. */
+/* Transposes the right-hand sides b of 'count' matrices from row-major (n, k) to column-major, or
+** back. */
 static flame_status turn_sides(const fl_linalg_work *w, char *to, const char *from, int64_t count,
                                int back) {
   const int64_t n = w->f.n, k = w->f.k, rows = back ? k : n, columns = back ? n : k;
@@ -243,7 +244,7 @@ static flame_status cholesky_batch(const fl_linalg_work *w, char *a) {
              "potrfBatched");
 }
 
-/* Factors matrix i, or all; a holds them column-major. */
+/* Factors matrix i, or all matrices; 'a' holds them column-major. */
 static flame_status cholesky_some(const fl_linalg_work *w, int64_t i, char *a) {
   const int64_t n = w->f.n;
   if (w->way == FL_WAY_BATCH) return cholesky_batch(w, a);

@@ -1,10 +1,10 @@
 /*
 ** Orthogonal factors, singular values and eigenvalues on a CUDA device (cusolver_work.h). Matrices
-** that fit shared memory are done by kernels/linalg.cu, with one block per matrix. Else
-**   qr     the matrix is turned, factored (geqrf), and both factors are turned back (orgqr)
-**   svd    by Jacobi's method (gesvdj) of the transpose, whose vectors change sides: its U, column-
-**          major, is our V' as it is; its V is turned
-**   eigh   the other triangle is named; vectors are turned
+** that fit shared memory are factored by kernels/linalg.cu, with one block per matrix. Otherwise
+**   qr     the matrix is transposed, factored (geqrf, orgqr), and both factors are transposed back
+**   svd    by Jacobi's method (gesvdj) of the transpose, so U and V are exchanged: its U, column-
+**          major, is our V' as it is; its V is transposed
+**   eigh   the other triangle is passed; vectors are transposed
 */
 #include "cuda/call/cusolver_work.h"
 #include "base/num.h"
@@ -92,7 +92,7 @@ static flame_status identities(const fl_linalg_work *w, char *to, int64_t size) 
   return fl_linalg_start(w, "identities", batch * size * size, params);
 }
 
-/* Matrices without elements: the complete Q, and the full U and V', are identities. */
+/* For matrices without elements: the complete Q, and the full U and V', are identities. */
 static flame_status no_elements(const fl_linalg_work *w) {
   if (!w->f.b) return FLAME_OK;
   if (w->c->kind == FL_CALL_qr) return identities(w, w->part[0], w->f.k);
@@ -120,7 +120,7 @@ static flame_status qr_one(const fl_linalg_work *w, int64_t i) {
 
 static flame_status svd_one(const fl_linalg_work *w, int64_t i) {
   const int64_t m = w->f.m, n = w->f.n, k = fl_min(m, n), ku = w->f.a ? m : k, kv = w->f.a ? n : k;
-  /* it needs room for vectors in any case */
+  /* gesvdj needs room for vectors in any case */
   char *vh = w->f.b ? w->part[2] + i * kv * n * w->width : w->tau;
   flame_status e = fl_linalg_guard(w, w->a, w->x + i * m * n * w->width, i, 1);
   if (e == FLAME_OK)

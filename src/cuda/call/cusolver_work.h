@@ -34,8 +34,9 @@ typedef struct fl_linalg_work {
   const char *x, *y;           /* the call's inputs */
   char *part[3];               /* the parts of its result */
   /* in scratch: */
-  uint64_t *status;            /* 8 * number of the lowest matrix without a result + why */
-  int *info;                   /* status of each matrix; then of later steps, which is not read */
+  uint64_t *status;            /* 8 * the lowest index of a matrix without a result + the reason */
+  int *info;                   /* status of each matrix; then statuses of later steps, which are not
+                               ** read */
   void *pivot;                 /* pivots: int64_t (LOOP) or int per row */
   void **at_a, **at_b;         /* BATCH: addresses of matrices */
   char *a, *b, *tau, *space;   /* matrices; the library's own */
@@ -43,13 +44,13 @@ typedef struct fl_linalg_work {
   char *on_host;
 } fl_linalg_work;
 
-/* Asks the library for the memory that it needs: w->device and w->host. */
+/* Asks the library how much memory it needs: sets w->device and w->host. */
 flame_status fl_linalg_ask_factor(fl_linalg_work *w);
 flame_status fl_linalg_ask_spectrum(fl_linalg_work *w);
 flame_status fl_linalg_run_factor(fl_linalg_work *w);
 flame_status fl_linalg_run_spectrum(fl_linalg_work *w);
 
-/* Launches an entry of kernels/linalg.cu; items: number of threads that have work. */
+/* Launches an entry of kernels/linalg.cu; items: number of threads that have work to do. */
 flame_status fl_linalg_start(const fl_linalg_work *w, const char *entry, int64_t items,
                              void **params);
 flame_status fl_linalg_blocks(const fl_linalg_work *w, const char *entry, unsigned threads,
@@ -58,8 +59,9 @@ flame_status fl_linalg_blocks(const fl_linalg_work *w, const char *entry, unsign
 flame_status fl_linalg_single(const fl_linalg_work *w, const char *entry, unsigned threads,
                               void **params);
 flame_status fl_linalg_copy(const fl_linalg_work *w, void *to, const void *from, int64_t elements);
-/* to[c * ld_to + r] = from[r * ld_from + c] for 'count' matrices of rows x columns, 'over' and
-** 'across' elements apart; only 1: 0 where c > r, 2: where r > c. */
+/* to[c * ld_to + r] = from[r * ld_from + c] for 'count' matrices of rows x columns; the matrices
+** are 'over' and 'across' elements apart. With 'only' 1 elements with c > r become 0, with 2 those
+** with r > c. */
 flame_status fl_linalg_turn(const fl_linalg_work *w, char *to, const char *from, int64_t rows,
                             int64_t columns, int64_t ld_from, int64_t ld_to, int64_t across,
                             int64_t over, int64_t count, int only);
@@ -69,7 +71,7 @@ flame_status fl_linalg_guard(const fl_linalg_work *w, char *to, const char *from
                              int64_t count);
 /* Sets the statuses of matrices: those with info != 0 have no result, because of 'why'. */
 flame_status fl_linalg_look(const fl_linalg_work *w, int why);
-/* Writes the addresses of all matrices, which are 'elements' apart from base on. */
+/* Writes the addresses of all matrices, which are 'elements' apart; the first is at base. */
 flame_status fl_linalg_point(const fl_linalg_work *w, void **to, const char *base,
                              int64_t elements);
 #endif

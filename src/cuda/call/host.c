@@ -9,7 +9,7 @@ static int64_t in_bytes(const fl_call *c, int i) {
   return c->in_numel[i] * fl_dtype_size(c->in_dtype[i]);
 }
 
-/* For a collective only its array counts, not the effect before it. */
+/* How many inputs are arrays: for a collective its array alone, not the effect before it. */
 static int arrays_of(const fl_call *c) {
   return c->kind == FL_CALL_collective ? (int)c->p[FL_COLLECT_ARRAYS] : c->nin;
 }

@@ -5,7 +5,7 @@
 #include "cuda/call/call.h"
 #include "base/num.h"
 
-enum { FL_SORT_DEFINES = 96, FL_SORT_BLOCKS = 792 };    /* twice three for each of 132 processors */
+enum { FL_SORT_DEFINES = 96, FL_SORT_BLOCKS = 792 };    /* 2 * 3 for each of 132 multiprocessors */
 
 /* Queue 'blocks' blocks of 'threads' threads of an entry of kernels/<file>. */
 flame_status fl_sort_launch(fl_cuda *s, const char *file, const char *defines, const char *entry,
@@ -17,7 +17,8 @@ void fl_sort_defines(int dtype, char out[FL_SORT_DEFINES]);
 ** device. */
 void fl_sort_cut(int64_t rows, int64_t n, int64_t tile, int64_t *chunk, int64_t *chunks);
 
-/* Number of blocks with one thread per item, at most 65535 if the kernel strides. */
+/* Number of blocks with one thread per item, at most 65535, since the kernel loops over the items
+** in strides. */
 static inline int64_t fl_sort_strided(int64_t items, int64_t threads) {
   const int64_t b = fl_ceil_div(items, threads);
   return b < 65535 ? b : 65535;

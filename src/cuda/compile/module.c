@@ -24,7 +24,7 @@ struct fl_module {
   void *image;                          /* cubin while being built */
   size_t image_bytes;
   uint8_t digest[32];                   /* disk key */
-  uint8_t steps;                        /* it has several entries, so none is looked up */
+  uint8_t steps;                        /* it has several entries, so there is no single function */
   char entry[FL_TEXT_NAME];             /* otherwise the name of its entry */
   const fl_kfunction *user;            /* while queued, for a user's kernel: its text and options */
   size_t nkey;
@@ -160,8 +160,8 @@ fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi) {
   return keep_text(s, m, &t, e);
 }
 
-/* Does this line of steps.cu instantiate, for a dtype, another entry than the wanted one? Such a
-** line begins with "MACRO(dtype, …)". */
+/* Does this line of steps.cu instantiate, for some dtype, an entry other than the wanted one? Such
+** a line begins with "MACRO(dtype, …)". */
 static int unwanted(const char *line, size_t n, const char *entry) {
   static const char *const macros[][2] = { { "MATMUL(", "matmul_" },
                                            { "SCATTER_ADD(", "scatter_add_" } };
@@ -369,8 +369,8 @@ static void unload(fl_cuda *s, fl_module *m) {
   m->function = NULL;
 }
 
-/* Loads from disk, if the file exists and the driver accepts it: a refused cubin is made again, so
-** the refusal is no error. */
+/* Loads the module from disk, if the file exists and the driver accepts it. A refused cubin is
+** compiled again, so the refusal is not an error. */
 static flame_status try_disk(fl_cuda *s, fl_module *m) {
   fl_error before = s->ctx->err;
   m->image = fl_disk_get(&s->disk, m->digest, &m->image_bytes);
@@ -416,7 +416,7 @@ static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, 
   return e;
 }
 
-/* A binary of the user is its own image. */
+/* A binary that the user gave is itself the image. */
 static flame_status load_binary(fl_cuda *s, fl_module *m) {
   m->image = fl_alloc(s->mem, m->text_bytes);
   if (!m->image) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for a binary");

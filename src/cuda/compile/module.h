@@ -31,7 +31,7 @@ int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int pre
 /* Launches an entry of such a program, at run time. */
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
                                 const char *entry, fl_cu_function *f);
-/* The same for user kernels. Errors name the script. */
+/* The same for user kernels. Errors name the line of the script. */
 int fl_cuda_want_user(fl_cuda *s, const struct fl_kfunction *k);
 void fl_cuda_put_user(const struct fl_kfunction *k, fl_text *t);     /* the text that is compiled */
 flame_status fl_cuda_user_entry(fl_cuda *s, const struct fl_kfunction *k, fl_cu_function *f);
@@ -44,7 +44,8 @@ typedef struct fl_compile {     /* one program */
   uint8_t user;                 /* it is a user's text: the message is the compiler's log */
   fl_rtc_program program;
   fl_rtc_result result;
-  uint8_t made, done;           /* the program exists; a worker has taken it */
+  uint8_t made, done;           /* the program was created; a worker has compiled it or is doing
+                                ** so */
 } fl_compile;
 flame_status fl_nvrtc_open(fl_cuda *s);
 enum { FL_NVRTC_OPTIONS = 8 };

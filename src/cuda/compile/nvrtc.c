@@ -70,7 +70,7 @@ static void compile_with(const fl_nvrtc *rtc, fl_compile *j, int n, const char *
   if (j->made) j->result = rtc->nvrtcCompileProgram(j->program, n, option);
 }
 
-/* Bytes of registers that a thread spills to memory, by the log; 0 if it does not say. */
+/* Bytes of registers that a thread spills to memory, according to the log; 0 if it does not say. */
 static int spilled(const fl_nvrtc *rtc, fl_rtc_program program) {
   char log[4096];
   size_t n = 0;
@@ -82,7 +82,8 @@ static int spilled(const fl_nvrtc *rtc, fl_rtc_program program) {
   return at ? atoi(at) : 0;
 }
 
-/* Spilling costs a row kernel more than fewer blocks at a time would. */
+/* Compiles a program; again with a lower FL_TEXT_BLOCKS if registers are spilled, which costs a row
+** kernel more than fewer blocks at a time. */
 static void compile_one(crew *w, fl_compile *j) {
   static const char define[] = "#define " FL_TEXT_BLOCKS " ";
   const char *option[FL_NVRTC_OPTIONS + 1], *set = j->user ? NULL : strstr(j->text, define);
@@ -130,8 +131,8 @@ static int start(crew *w, pthread_t *thread, int want) {
   return n;
 }
 
-/* Must compilation stop? A pending signal is delivered when it stops; its handler then reports
-** it. */
+/* Must compilation stop? A pending signal is delivered after it has stopped, and its handler
+** reports it. */
 static flame_status look(fl_cuda *s, crew *w, const sigset_t *mask) {
   const flame_status e = fl_cuda_poll(s);
   if (e != FLAME_OK || fl_signals_pending(mask)) atomic_store(&w->stop, 1);

@@ -94,9 +94,9 @@ static int64_t since(const struct timespec *from) {
   return (int64_t)(now.tv_sec - from->tv_sec) * 1000000000 + now.tv_nsec - from->tv_nsec;
 }
 
-/* Spins for the waits of a short training step: a sleep takes at least 60 us, whatever is
-** requested, in which a small GPU step would be over. Later it sleeps, at most 1 ms at a time, so
-** that an interrupt is noticed quickly. */
+/* Spins at first, for the waits of a short training step: a sleep takes at least 60 us, whatever is
+** requested, and a small GPU step takes less. Later it sleeps, at most 1 ms at a time, so that an
+** interrupt is noticed quickly. */
 static flame_status wait_for(fl_cuda *s, fl_cu_event e, int stops) {
   if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
   enum { SPIN = 2000000, SHORT = 20000000, WATCH_EVERY = 64 };          /* ns; looks */

@@ -99,8 +99,8 @@ int fl_cuda_fits_driver(int driver, char *out, size_t size) {
   return 0;
 }
 
-/* The lowest and the highest architecture that NVRTC compiles for, and whether arch is among
-** them. */
+/* Is arch among the architectures that NVRTC compiles for? *least, *most: the lowest and the
+** highest one. */
 static int among(const fl_nvrtc *rtc, int arch, int *least, int *most) {
   int n = 0, list[64];
   if (rtc->nvrtcGetNumSupportedArchs(&n) != FL_RTC_OK || n < 1 || n > 64 ||

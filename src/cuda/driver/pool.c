@@ -133,7 +133,7 @@ static fl_block *unuse(fl_pool *p, fl_cu_ptr at) {
 
 /* ---- segments ---- */
 
-/* A segment from the driver as one block in no bin. */
+/* Gets a segment from the driver: one block that is in no bin yet. */
 static fl_block *segment_new(fl_pool *p, int large, int64_t size, fl_cu_result *r) {
   fl_block *b = fl_slab_new(&p->blocks);
   *r = FL_CU_OUT_OF_MEMORY;
@@ -158,11 +158,11 @@ static fl_cu_result segment_free(fl_pool *p, fl_block *b) {
   return r;
 }
 
-/* Cuts the part of 'b' beyond 'size' off into a free block, if that is worthwhile. */
+/* Makes the part of 'b' beyond 'size' a free block, if that is worthwhile. */
 static void split(fl_pool *p, fl_block *b, int64_t size) {
   if (b->size - size < (b->large ? SMALL_MAX : UNIT)) return;
   fl_block *rest = fl_slab_new(&p->blocks);
-  if (!rest) return;                              /* no host memory: it stays whole */
+  if (!rest) return;                              /* no host memory: the block stays whole */
   *rest = (fl_block){ .at = b->at + (fl_cu_ptr)size, .size = b->size - size, .before = b,
                       .after = b->after, .large = b->large };
   if (b->after) b->after->before = rest;
@@ -223,8 +223,7 @@ void *fl_cuda_pool_take(fl_pool *p, int64_t bytes) {
   return hand_out(p, b, size);
 }
 
-/* The free block that contains [at, at + size); searched first where a request of that size would
-** look. */
+/* The free block that contains [at, at + size); the bin of that size is searched first. */
 static fl_block *find_at(fl_pool *p, int large, fl_cu_ptr at, int64_t size) {
   int tries = TRIES;
   for (int i = bin_next(p, large, bin_of(size)); i >= 0 && tries > 0;
@@ -234,8 +233,7 @@ static fl_block *find_at(fl_pool *p, int large, fl_cu_ptr at, int64_t size) {
   return NULL;
 }
 
-/* Cuts the part of 'b' before 'at' off into a free block, so that b begins at 'at'. 0: no host
-** memory. */
+/* Makes the part of 'b' before 'at' a free block, so that b begins at 'at'. 0: no host memory. */
 static int cut_before(fl_pool *p, fl_block *b, fl_cu_ptr at) {
   fl_block *front = fl_slab_new(&p->blocks);
   if (!front) return 0;
@@ -273,7 +271,7 @@ void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r) {
   const int64_t segment = size > least ? fl_round_up(size, LARGE_STEP) : least;
   fl_block *b = segment_or_trim(p, large, p->cached ? segment : size, r);
   if (!b && p->cached && segment > size && *r == FL_CU_OUT_OF_MEMORY)
-    b = segment_new(p, large, size, r);           /* there is no room for a whole segment */
+    b = segment_new(p, large, size, r);           /* there is no memory for a whole segment */
   return b ? hand_out(p, b, size) : NULL;
 }
 

@@ -37,6 +37,6 @@ void *fl_cuda_pool_take_at(fl_pool *p, void *at, int64_t bytes);
 fl_cu_result fl_cuda_pool_free(fl_pool *p, void *at);
 /* Returns wholly free segments to the driver; waits for the stream first. */
 fl_cu_result fl_cuda_pool_trim(fl_pool *p);
-/* Frees everything, also blocks in use. host_only: without driver calls (in another process). */
+/* Frees everything, also blocks in use. host_only: without driver calls (in a forked process). */
 void fl_cuda_pool_close(fl_pool *p, int host_only);
 #endif

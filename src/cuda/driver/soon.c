@@ -1,8 +1,8 @@
 /*
-** Results that are read soon. A script that reads the loss of each step need not wait for the
-** whole step, nor for the runs that come between (an average of the weights, new values that
-** processes gather): the reads that follow a plan's runs show which of its small results are read,
-** and from then on each of these is copied to the host right after the step that makes it.
+** Results that are read soon after a run. A script that reads the loss of each step need not wait
+** for the whole step, nor for the runs that come between (an average of the weights, new values
+** that processes gather): the reads that follow a plan's runs show which of its small results are
+** read, and from then on each of these is copied to the host right after the step that makes it.
 */
 #include "cuda/driver/state.h"
 #include "base/hooks.h"

@@ -101,7 +101,7 @@ typedef struct fl_cuda {
   /* Called from time to time while the host waits for work that involves other processes; NULL:
   ** there is none. An error ends the wait. */
   flame_status (*watch)(struct fl_cuda *s);
-  /* the prepared data of all plans, so that closing can release them */
+  /* the prepared data of all plans, so that it can be released when the device is closed */
   fl_prepared *prepared;
   fl_replay *replays;             /* the same */
   uint64_t epoch;                 /* number of times that the memory below has moved */
@@ -128,23 +128,23 @@ typedef struct fl_cuda {
 /* ---- driver.c ---- */
 flame_status fl_cuda_enter(fl_cuda *s);
 void fl_cuda_leave(fl_cuda *s);
-/* A driver result as a status; a sticky one marks device and context dead. */
+/* Converts a driver's result to a status; a sticky error marks device and context as dead. */
 flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call);
 /* Marks the device as lost because of 'cause': queued work will not give right results. */
 void fl_cuda_lose(fl_cuda *s, const char *cause);
-/* Repeats the first cause if the device is lost already. */
+/* If the device is lost already, reports the first cause again. */
 flame_status fl_cuda_lost(fl_cuda *s);
-/* Called before work that can not be part of a graph: 1 while one is being captured, which is
-** spoiled by that. */
+/* Called before work that can not be part of a graph. If a graph is being captured, the capture is
+** marked as spoiled, and the result is 1. */
 int fl_cuda_spoils(fl_cuda *s);
-/* If the user asked to stop: FLAME_INTERRUPTED, error kept; the request is cleared. */
+/* If the user asked to stop: keeps the error, clears the request and returns FLAME_INTERRUPTED. */
 flame_status fl_cuda_poll(fl_cuda *s);
 /* Waits until the event has passed, or the user interrupts. */
 flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e);
 /* Waits regardless of interrupts, for work that ends soon. */
 flame_status fl_cuda_wait_out(fl_cuda *s, fl_cu_event e);
 flame_status fl_cuda_wait_all(fl_cuda *s);
-/* Reads a run's fault record; its copy has been waited for. */
+/* Reads a run's fault record. The caller has waited for its copy. */
 void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
 /* Late reports of calls whose plans are not waited for; the next read or sync raises them. Of
 ** several the lowest counts: 1 bit that is set if the weights of a row are all 0; the 0-based
@@ -154,13 +154,13 @@ flame_status fl_cuda_expect_late(fl_cuda *s);      /* after such a call */
 /* Allocates device memory; NO_MEMORY with an error if there is none. */
 flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what);
 void fl_cuda_release(fl_cuda *s, void *p);
-/* Frees memory, also on a lost device (then only the accounts change); callable from outside.
-** Errors are reported by the next call. */
+/* Frees memory, also on a lost device (then only the counts change). Callers need not have entered
+** the device. Errors are reported by the next call. */
 void fl_cuda_give_back(fl_cuda *s, void *p);
-/* Lets launches of f have so many bytes of dynamic shared memory. Its limit only rises: a graph may
-** have a launch of it with more. */
+/* Allows launches of f to have this many bytes of dynamic shared memory. Its limit only rises: a
+** graph may have a launch of it with more. */
 fl_cu_result fl_cuda_allow_shared(fl_cuda *s, fl_cu_function f, int64_t bytes);
-/* Queue a launch; params: addresses of the parameters, as cuLaunchKernel has them. */
+/* Queues a launch; params: addresses of the parameters, as cuLaunchKernel has them. */
 flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3],
                             const unsigned block[3], unsigned shared, void **params);
 /* The same of a kernel with a barrier of the grid: its blocks run at the same time. NOT_SUPPORTED,
@@ -182,12 +182,12 @@ flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t b
 void fl_soon_forget(fl_cuda *s, const void *at, int64_t bytes);
 void fl_soon_forget_all(fl_cuda *s);
 void fl_soon_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b);
-/* Queue the copy of result p->read[i]. */
+/* Queues the copy of result p->read[i]. */
 flame_status fl_soon_send(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i);
 /* If the bytes at src were copied to the host, waits for that copy alone, puts them into dst and
 ** returns 1. *e: result of the wait. */
 int fl_soon_take(fl_cuda *s, void *dst, const void *src, int64_t bytes, flame_status *e);
-/* Note a run, a read, and that a plan is freed. */
+/* Note that a plan was run, that a value was read, and that a plan is freed. */
 void fl_soon_ran(fl_cuda *s, fl_plan *p, const fl_binding *b);
 void fl_soon_learn(fl_cuda *s, const void *src);
 void fl_soon_freed(fl_cuda *s, const fl_plan *p);

@@ -2,7 +2,7 @@
 ** Matrix products by cuBLASLt: f32 (with TF32 where FLAME_TF32 asks for it), f64, and half types
 ** with sums in f32 that are rounded once. Ours are row-major, the library's column-major: C = A B
 ** is computed as C' = B' A' (the transposes cost nothing), so its first operand is our B.
-** Descriptors and algorithms are kept by shape, strides and alignment. The algorithm is the
+** Descriptors and algorithms are cached by shape, strides and alignment. The algorithm is the
 ** heuristic's first answer or, for large products with FLAME_TUNE, the fastest of its answers.
 ** steps.cu does products that the library can not do (integers, irregular strides, no library),
 ** small.c does small products of f32.
@@ -27,8 +27,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* ALIGN_MAX: no algorithm requires more, so that all addresses of our own are equivalent. PITCH: in
-** elements. */
+/* ALIGN_MAX: no algorithm requires a larger alignment, and all addresses that we allocate have it.
+** PITCH: in elements. */
 enum { KEPT_MAX = 2048, ALIGN_MAX = 16, PITCH = 8, PITCH_LEAST = 256, SUMS_SPACE = 4 << 20 };
 
 /* ---- what is asked of the library ---- */
@@ -65,7 +65,8 @@ typedef struct batches {            /* batch axes: sizes and strides, outermost 
   int64_t size[FL_MAX_AXES], a[FL_MAX_AXES], b[FL_MAX_AXES], c[FL_MAX_AXES];
 } batches;
 
-/* The batch axes without those of size 1, neighbours joined where all three strides allow. */
+/* Collects the batch axes without those of size 1; neighbours are joined where the strides of all
+** three matrices allow it. */
 static void collapse(const fl_matmul *m, batches *q) {
   q->n = 0;
   for (int i = 0; i < m->nbatch; i++) {
@@ -231,8 +232,8 @@ static int empty(const fl_matmul *m) {
 
 /* ---- pitch ---- */
 
-/* A matrix in column-major form, as it is and as the library gets it: longer columns, and more of
-** them. take: these differ. */
+/* A matrix in column-major form, as it is and as the library gets it: with longer columns, and more
+** of them. take: the two differ. */
 typedef struct pitched { int64_t length, count, ld, to_length, to_count; int take; } pitched;
 
 static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted) {
@@ -245,7 +246,7 @@ static int64_t bytes_of(const pitched *p) {
   return fl_round_up(p->to_length * p->to_count * 2, 256);
 }
 
-/* Decides what is copied of a, b and c; x becomes the call that the library gets. Returns the
+/* Decides which of a, b and c are copied; x becomes the call that the library gets. Returns the
 ** scratch bytes. */
 static int64_t set_pitch(fl_blas_call *x, pitched p[3]) {
   const int half = x->dtype == FLAME_F16 || x->dtype == FLAME_BF16;
@@ -281,7 +282,7 @@ static int lies_even(const fl_blas_call *x, const void *a, const void *b, const 
          even(x->ldc) && (x->batch == 1 || (even(x->sa) && even(x->sb) && even(x->sc)));
 }
 
-/* The call that computes the sums of 'rows' of our rows. */
+/* The call that computes the sums for 'rows' rows of the (row-major) result. */
 static fl_blas_call sums_of(const fl_blas_call *x, int64_t rows) {
   fl_blas_call y = *x;
   y.batch = 1;
@@ -369,7 +370,7 @@ static flame_status multiply(fl_cuda *s, fl_blas_call *x, int size, const char *
   return fl_blas_failed(s, r, "cublasLtMatmul");
 }
 
-/* Computes sums, some of our rows at a time; the bias is added when they are rounded. */
+/* Computes sums for some rows of the result at a time; the bias is added when they are rounded. */
 static flame_status multiply_apart(fl_cuda *s, const fl_blas_call *x, const char *a, const char *b,
                                    char *c, const char *bias, char *sums) {
   const int64_t most = rows_at_once(x), row = x->tb == FL_LT_OP_T ? 1 : x->ldb;
@@ -392,8 +393,8 @@ static flame_status multiply_rounded(fl_cuda *s, fl_blas_call *x, int size, cons
                                               : multiply_apart(s, x, a, b, c, bias, sums);
 }
 
-/* The call, with padded copies of the operands that the library is slow with. x: a copy, in the
-** library's order. */
+/* Makes the call with padded copies of the operands with which the library is slow. x: a copy of
+** the call, operands in the library's order. */
 static flame_status multiply_pitched(fl_cuda *s, fl_blas_call x, int size, const char *a,
                                      const char *b, char *c, const char *bias) {
   pitched p[3];
@@ -432,7 +433,7 @@ static flame_status clear(fl_cuda *s, const fl_matmul *m, char *c, int64_t size)
                                          s->stream), "cuMemsetD8Async");
 }
 
-/* Loops over outer batch axes like the digits of a counter. */
+/* Loops over the outer batch axes: their positions count like the digits of a number. */
 flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
   batches q;
   fl_blas_call x;

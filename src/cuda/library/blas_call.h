@@ -6,8 +6,8 @@
 
 enum { FL_BLAS_SPACE = 32 << 20 };          /* bytes of the library's workspace */
 
-/* One library call: operands in its order, so 'a' is our B. Compared bytewise. bias: the library
-** ADDED it, or we add it to the SUMS in f32 that it computes. */
+/* One library call: operands in its order, so 'a' is our B. Compared bytewise. bias, ADDED: the
+** library adds it; SUMS: the library computes sums in f32, and we add it. */
 enum { FL_BLAS_PLAIN, FL_BLAS_ADDED, FL_BLAS_SUMS };
 typedef struct fl_blas_call {
   int32_t dtype, ta, tb, batch;
@@ -28,10 +28,12 @@ struct fl_gemm {
 typedef struct fl_blas_product { fl_gemm *g; const char *a, *b; char *c; } fl_blas_product;
 
 flame_status fl_blas_failed(fl_cuda *s, fl_lt_status r, const char *what);
-/* The heuristic's answers into g->algo: the first, or all of them if g is to be tuned. */
+/* Puts the answers of the library's heuristic into g->algo: only the first, or all of them if g
+** will be tuned. */
 fl_lt_status fl_blas_heuristic(fl_cuda *s, fl_gemm *g);
 fl_lt_status fl_blas_run_algo(fl_cuda *s, const fl_blas_product *p, int i);
-/* The fastest of several answers, in g->best. The product is computed repeatedly with each
-** algorithm: results differ only in the last bits, and the caller computes it once more. */
+/* Finds the fastest of several answers: its index goes to g->best. The product is computed
+** repeatedly with each algorithm: results differ only in the last bits, and the caller computes it
+** once more. */
 flame_status fl_blas_choose(fl_cuda *s, fl_blas_product *p);
 #endif

@@ -3,7 +3,8 @@
 #include "group/wait.h"
 #include <string.h>
 
-/* Products and sums below which none is tuned: the gain would be less than a launch. */
+/* Number of multiplications and additions below which no product is tuned: the gain would be less
+** than a launch. */
 static const double TUNE_LEAST = 1e10;
 
 flame_status fl_blas_failed(fl_cuda *s, fl_lt_status r, const char *what) {
@@ -65,7 +66,8 @@ static flame_status try_algo(fl_cuda *s, void *arg, int i) {
   return fl_blas_failed(s, fl_blas_run_algo(s, arg, i), "cublasLtMatmul");
 }
 
-/* Digest of what a choice depends on; all: of several processes, whose devices may differ. */
+/* Digest of what a choice depends on; all: the choice is for several processes, whose devices may
+** differ. */
 static void digest_of(const fl_cuda *s, const fl_blas_call *x, int all, uint8_t digest[32]) {
   struct {
     char what[16], device[sizeof s->name];
@@ -92,7 +94,7 @@ static int from_disk(fl_cuda *s, fl_gemm *g, const uint8_t digest[32]) {
   return g->best >= 0;
 }
 
-/* Of several processes the first chooses. */
+/* Takes the choice of the group's first process. */
 static flame_status from_first(fl_cuda *s, fl_gemm *g) {
   char fault[FL_CALL_FAULT];
   uint8_t digest[32];

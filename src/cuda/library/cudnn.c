@@ -26,8 +26,8 @@ static fl_dnn_item new_tensor(fl_dnn_maker *m, int which, int type, int64_t n, i
   return fl_dnn_tensor(m, FL_DNN_STORED, IDS[which], type, axes + 2, s, stride);
 }
 
-/* The padding after an axis that makes cuDNN's result have our size: the same as before it, or as
-** much as needed; -1: there is none. */
+/* The padding after an axis with which cuDNN's result has our size: the same as before the axis, or
+** as much as is needed; -1: no padding gives that size. */
 static int64_t padding_behind(const fl_conv *v, int a) {
   const int64_t span = v->dil[a] * (v->k[a] - 1) + 1;
   const int64_t needed = (v->out[a] - 1) * v->stride[a] + span - v->in[a] - v->pad[a];

@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* HEAD_MOST: below it the engines support all multiples of 8. A part of a call has at least this
-** many blocks of BLOCK rows: with fewer our own kernel is faster, on small heads sooner. VERSION:
-** some earlier versions give wrong gradients. */
+** many blocks of BLOCK rows: with fewer our own kernel is faster; for small heads the limit is
+** higher. VERSION: some earlier versions give wrong gradients. */
 enum { HOPPER = 90, HEAD_MOST = 128, LENGTH_LEAST = 512, LENGTH_STEP = 64, BLOCK = 128,
        BLOCKS_LEAST = 512, BLOCKS_SMALL = 1024, HEAD_SMALL = 64, VERSION = 91100 };
 static const int64_t SCORES_MOST = 1 << 29;
@@ -52,7 +52,7 @@ static fl_dnn_item number(graph *g, int role) {
   return fl_dnn_tensor(&g->m, FL_DNN_NUMBER, role, FL_DNN_F32, 4, one, one);
 }
 
-/* The strides over (b, h, row), with those of axes of one element as if packed. */
+/* The strides over (b, h, row); axes of one element get the stride of a packed array. */
 static void strides_of(const int64_t *size, const int64_t *over, int64_t *stride) {
   stride[3] = 1;
   for (int i = 2; i >= 0; i--) stride[i] = size[i] > 1 ? over[i] : stride[i + 1] * size[i + 1];
@@ -70,7 +70,7 @@ static fl_dnn_item exchanged(graph *g, int role, const int64_t *over) {
                        (int64_t[]){ g->b, g->hk, g->a->d, g->a->s },
                        (int64_t[]){ stride[0], stride[1], 1, stride[2] });
 }
-/* A packed array of the whole call, of h heads of n rows of d elements. */
+/* A packed array of the whole call: h heads of n rows of d elements. */
 static fl_dnn_item whole(graph *g, int role, int type, const int64_t *size, int64_t h) {
   const int64_t n = size[2] * size[3];
   return stored(g, role, type, size, (int64_t[]){ h * n, n, size[3] });
@@ -104,7 +104,8 @@ static fl_dnn_item point(graph *g, int mode, int type, int64_t axis, const fl_dn
 static fl_dnn_item into(graph *g, int mode, fl_dnn_item x, fl_dnn_item b, fl_dnn_item y) {
   return point(g, mode, FL_DNN_F32, -1, (fl_dnn_item[]){ x, b, NULL }, y);
 }
-/* The same into an f32 array of this size between operations (virtual). */
+/* The same; the result is an f32 array of this size that exists only between operations
+** (virtual). */
 static fl_dnn_item apply(graph *g, int mode, fl_dnn_item x, fl_dnn_item b, const int64_t *size) {
   return into(g, mode, x, b, between(g, FL_DNN_F32, size));
 }
@@ -145,7 +146,7 @@ static fl_dnn_item reshape(graph *g, fl_dnn_item x, fl_dnn_item y) {
   add_op(g, op);
   return y;
 }
-/* Scores by keys, rounded: the left operand of the products for dk and dv. */
+/* The scores transposed and rounded: the left operand of the products for dk and dv. */
 static fl_dnn_item by_keys(graph *g, fl_dnn_item x) {
   const int64_t t = g->a->t, s = g->a->s;
   return reshape(g, x, fl_dnn_tensor(&g->m, FL_DNN_VIRTUAL, VIRTUAL + g->m.p->items, g->half, 4,
@@ -183,7 +184,7 @@ static void forward(graph *g) {
   product(g, into(g, FL_DNN_DIV, s, sum, between(g, g->half, g->scores)), v, out);
 }
 
-/* left' right, summed over the heads of a group: dk or dv. */
+/* Adds left' right, summed over the heads of a group, as a result: dk or dv. */
 static void put_keys(graph *g, int role, fl_dnn_item left, fl_dnn_item right) {
   const fl_attention *a = g->a;
   fl_dnn_item y = stored(g, role, g->half, g->keys, role == DK ? g->to.dk : g->to.dv);
@@ -243,7 +244,7 @@ static int takes(const fl_cuda *s, const fl_call *c, const fl_attention *a, int 
          (c->kind == FL_CALL_attention || readable(q, a->gs));
 }
 
-/* The largest divisor of n that is at most 'most'; 0: none. */
+/* The largest divisor of n that is at most 'most'; 0 if most < 1. */
 static int64_t divisor_of(int64_t n, int64_t most) {
   for (int64_t i = fl_min(n, most); i > 0; i--)
     if (n % i == 0) return i;

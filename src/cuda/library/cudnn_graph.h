@@ -20,8 +20,8 @@ struct fl_dnn_plan {
   int items;
   fl_dnn_item plan;               /* NULL: there is none */
   int64_t space;                  /* cuDNN's own workspace */
-  /* convolutions: are tensors converted to channels last; bytes of each converted tensor, 0: it has
-  ** no order */
+  /* convolutions: are tensors converted to channels last; bytes of each converted tensor; 0: it is
+  ** not converted */
   int last;
   int64_t bytes[3];
   /* attention: how many batches and heads of q one execution takes */
@@ -37,7 +37,7 @@ typedef struct fl_dnn {
   int64_t n;
 } fl_dnn;
 
-/* The plan of a call; 1 if it is new and must be made. *p: NULL without cuDNN. */
+/* Finds the plan of a call. 1: it is new and must be made. *p is NULL if there is no cuDNN. */
 int fl_dnn_kept(fl_cuda *s, const fl_call *c, fl_dnn_plan **p);
 
 /* ---- descriptors: after a step has failed, later ones do nothing ---- */
@@ -65,8 +65,8 @@ void fl_dnn_drop(fl_dnn_plan *p);            /* all that it is made of */
 
 fl_dnn_status fl_dnn_execute(fl_cuda *s, const fl_dnn_plan *p, int n, const int64_t *id,
                              void *const *at, void *space);
-/* Replaces *at by a copy of that input if it is not at a multiple of FL_DNN_ALIGNED, as slices may
-** be. *copy: to be released afterwards. */
+/* If the address *at is not a multiple of FL_DNN_ALIGNED (that of a slice may not be), replaces it
+** with a copy of that input. *copy: to be released afterwards. */
 flame_status fl_dnn_align(fl_cuda *s, void **at, int64_t bytes, void **copy, const char *what);
 /* Keeps the error of a call whose execution failed with this status. */
 flame_status fl_dnn_failed(fl_cuda *s, const char *what, fl_dnn_status status);

@@ -68,7 +68,7 @@ static void harvest(fl_cuda *s, fl_nccl *q) {
   s->watch = NULL;
 }
 
-/* Keeps the error with which the group broke, at the line of the running collective. */
+/* Keeps, as an error at the line of the running collective, the reason why the group broke. */
 static flame_status told(fl_cuda *s, const char *what, uint32_t site, const char *fault) {
   if (s->dead) return fl_cuda_lost(s);
   if (!fault[0]) return fl_interrupted(s->ctx, "eval");
@@ -112,7 +112,8 @@ static void give_up(void *state) {
   harvest(s, q);
   q->pending = 0;
   q->lib->ncclCommAbort(comm);
-  if (s->cu->EventRecord(q->fork, q->lane) == FL_CU_OK)        /* its kernels may still be ending */
+  if (s->cu->EventRecord(q->fork, q->lane) == FL_CU_OK)        /* kernels of the communicator may
+                                                               ** still be ending */
     s->cu->StreamWaitEvent(s->stream, q->fork, 0);
   if (pushed) fl_cuda_leave(s);
   if (!q->flying || !q->spent) return;
@@ -201,7 +202,7 @@ static fl_nccl_status all_to_all(const fl_nccl *q, const fl_nccl_kept *x, int64_
   return r;
 }
 
-/* Collectives that only move data are done in bytes, for any dtype. */
+/* Queues a collective. Those that only move data do it in bytes, for any dtype. */
 static fl_nccl_status queue(const fl_nccl *q, const fl_nccl_kept *x, int n) {
   const fl_call *k = x->call;
   static const unsigned op_of[FL_REDUCE_COUNT] = { FL_NCCL_SUM, FL_NCCL_AVG, FL_NCCL_MAX,
@@ -228,7 +229,7 @@ static fl_nccl_status queue(const fl_nccl *q, const fl_nccl_kept *x, int n) {
   }
 }
 
-/* Makes all delayed collectives in one group call of the library. */
+/* Queues all delayed collectives in one group call of the library. */
 static fl_nccl_status call(fl_nccl *q) {
   const int n = q->g->launch.size;
   fl_nccl_status r = q->lib->ncclGroupStart();
@@ -334,7 +335,7 @@ flame_status fl_nccl_join(fl_cuda *s, const fl_call *last) {
   fl_turn t = { q->g, &q->first, fault };
   const uint32_t site = q->kept.n ? q->kept.at[0].site : newest(q)->site;
   flame_status e = FLAME_OK;
-  if (q->kept.n) e = queue_kept(s, &t);        /* the last one was a collective on the host */
+  if (q->kept.n) e = queue_kept(s, &t);        /* the last collective ran on the host */
   if (e == FLAME_OK) e = settle(s, &t);
   if (e == FLAME_OK && q->g->broken[0]) e = told(s, q->first.what, site, fault);
   fl_nccl_slot *x = slot_of(q, last);

@@ -51,14 +51,15 @@ typedef struct fl_nccl {
   /* the ranks have exchanged facts (nccl_meet.c); they use NCCL */
   uint8_t decided, serves;
   uint8_t open;                          /* the main stream does not wait for the lane yet */
-  /* writes that cannot be undone depend on collectives of the lane */
+  /* values that cannot be undone depend on collectives of the lane */
   uint8_t spent;
   struct { fl_nccl_kept *at; int64_t n, cap; } kept;
   fl_header first;                       /* of the first kept */
   const fl_call *last;                   /* the last collective, kept or of no bytes */
   fl_nccl_slot slot[FL_NCCL_SLOTS];      /* a ring */
   int oldest, flying;
-  int pending;                        /* 1: the newest call may not be queued on the lane yet */
+  int pending;                        /* 1: the newest call may still be waiting to be queued on the
+                                      ** lane */
 } fl_nccl;
 
 /* Chooses what moves this collective's arrays. May make s->nccl; if memory is out, the host moves
@@ -66,7 +67,7 @@ typedef struct fl_nccl {
 fl_lane fl_nccl_lane(fl_cuda *s, const fl_call *k);
 /* Queues a collective, which the ranks have agreed on; lane: not the host. As fl_group_run. */
 flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane);
-/* Is a collective kept, of which nothing is queued yet? */
+/* Are there collectives that are kept and not queued yet? */
 int fl_nccl_keeps(const fl_cuda *s);
 /* Makes the main stream wait for the lane: for the call of NCCL that ends with 'last', and those
 ** before it, if that call is known; NULL: for all. */
@@ -74,7 +75,7 @@ flame_status fl_nccl_join(fl_cuda *s, const fl_call *last);
 /* Must ranks tell each other that their checks found nothing? */
 int fl_nccl_unproven(const fl_cuda *s);
 flame_status fl_nccl_prove(fl_cuda *s);
-/* Notes that values which cannot be undone were queued: a home is written, or the run returns. */
+/* Notes that results can no longer be undone: a home is written, or the run returns. */
 void fl_nccl_spend(fl_cuda *s);
 void fl_nccl_close(fl_cuda *s, int host_only);
 #endif

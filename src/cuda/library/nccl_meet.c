@@ -77,7 +77,7 @@ static void own_card(fl_cuda *s, fl_card *c) {
   c->can = q->lib ? version : 0;
 }
 
-/* Can NCCL be used with these cards? If not, 'why' tells the reason. */
+/* Can NCCL be used with these cards? If not, 'why' gives the reason. */
 static int judge(const fl_card *c, int n, char *why, size_t bytes) {
   for (int r = 0; r < n; r++) {
     if (c[r].form != (int64_t)sizeof *c) {

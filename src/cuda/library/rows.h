@@ -3,7 +3,8 @@
 #define FL_CUDA_ROWS_H
 #include "cuda/driver/state.h"
 
-/* Copies rows to another distance, with zeros after them. Steps and counts in elements. */
+/* Copies rows to rows that are further apart, with zeros after them. Steps and counts in
+** elements. */
 typedef struct fl_rows_copy {           /* as struct pitch_args of kernels/pitch.cu */
   const void *from;
   int64_t from_step, rows, cols;
@@ -11,7 +12,8 @@ typedef struct fl_rows_copy {           /* as struct pitch_args of kernels/pitch
   int64_t to_step, to_rows, to_cols;
 } fl_rows_copy;
 
-/* Sums in f32, without gaps, and the bias of each column: adds and rounds once. */
+/* Adds the bias of each column to sums in f32, which are densely packed, and rounds each result
+** once. */
 typedef struct fl_rows_bias {           /* as struct bias_args of kernels/bias.cu */
   const void *sums;
   int64_t rows, cols;

@@ -2,7 +2,7 @@
 #include <string.h>
 
 enum { ROUNDS = 5 };
-static const float HOPELESS = 1.3f;     /* if it is slower by this factor in the first round it is
+static const float HOPELESS = 1.3f;     /* a way that is slower by this factor in the first round is
                                         ** not run again */
 static const float WINS = 0.97f;
 
@@ -23,7 +23,7 @@ static flame_status time_way(fl_cuda *s, tuning *t, fl_tune_way way, void *arg, 
   return e;
 }
 
-/* Runs all that are left, once. round -1: to load their code, without timing. */
+/* Runs all ways that are left, once. round -1: only loads their code, without timing. */
 static flame_status run_round(fl_cuda *s, tuning *t, int n, fl_tune_way way, void *arg, int round) {
   for (int i = 0; i < n; i++) {
     const fl_error before = s->ctx->err;

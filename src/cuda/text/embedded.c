@@ -15,7 +15,7 @@ static void put_inflated(fl_text *out, const struct fl_embedded *e) {
   fl_free(out->mem, p, e->inflated);
 #else
   (void)e;
-  out->failed = 1;                      /* then tools/embed.c had no zlib and has not deflated it */
+  out->failed = 1;                      /* (without zlib tools/embed.c has not deflated any text) */
 #endif
 }
 

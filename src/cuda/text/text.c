@@ -32,7 +32,8 @@ static void put_entry(text_writer *w, const char *name) {
     fl_text_printf(w->out, "const batch b) {\n"
                    "const long long *const scalars = b.scalars;\n"
                    "const int2 at_chunk = b.chunk[blockIdx.x];\n"
-                   "__shared__ long long w[%d];\n"       /* separate: no store can change it */
+                   "__shared__ long long w[%d];\n"       /* in separate memory, which no store can
+                                                         ** change */
                    "#pragma unroll 1\n"
                    "for (int i = threadIdx.x; i < %d; i += %d) "
                    "w[i] = b.table[at_chunk.x * %dll + i];\n"
@@ -48,8 +49,8 @@ static void put_entry(text_writer *w, const char *name) {
                    W_FAULT);
 }
 
-/* Can the kernel be written? Not if it has more words than a parameter can hold, or a value out of
-** order. */
+/* Can the kernel be written? Not if it has more words than a parameter can hold, or uses a value
+** before it is computed. */
 static int supported(const text_form *f) {
   return f->words <= FL_TEXT_MAX_WORDS && f->k->ninstr <= FL_MAX_INSTR &&
          f->k->noperand <= FL_MAX_OPERANDS && f->ndim <= FL_MAX_AXES;

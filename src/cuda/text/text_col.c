@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Instructions from which a program is long; how many blocks of a long program, of a short one with
-** several sums, and of one with a single sum a multiprocessor should hold: as many as the
-** accumulators and the rows in flight leave registers for. */
+/* LONG: a program with this many instructions is long. The others: how many blocks should be
+** resident per multiprocessor for a long program, for a short one with several sums, and for one
+** with a single sum: as many as the accumulators and the rows in flight leave registers for. */
 enum { LONG = 16, LONG_BLOCKS = 3, SEVERAL_BLOCKS = 4, BLOCKS = 6 };
 
 typedef struct col_writer {
@@ -89,7 +89,8 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
-/* Rows in flight: 64 bytes per thread; two for a longer program. */
+/* The number of rows that are loaded at once: 64 bytes per thread, or two rows for a longer
+** program. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
   int bytes = 0, rows = 16;

@@ -7,8 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Is the row done in chunks? Long rows are, and reductions of everything, whose text then works for
-** every length (the mean of a loss over a new batch size needs no compilation). */
+/* Is the row divided into chunks? Long rows are, and reductions of everything: their text then
+** works for every length (the mean of a loss over a new batch size needs no compilation). */
 static int in_chunks(const fl_kernel *k) { return k->n > ROW_CHUNK || k->nkept == 0; }
 
 static int64_t chunks_of(int64_t n, int64_t chunk) {
@@ -31,9 +31,9 @@ static int row_steps(const fl_kernel *k, int lanes) {
   return most > step ? (int)((most + step - 1) / step) : 1;
 }
 
-/* COL: number of reduced indices per block: enough blocks for all multiprocessors, but not many
-** more, since the result of each must be combined. It determines the order of a sum, so it depends
-** only on the numbers of reduced and kept points, which fusion does not change. */
+/* COL: the number of reduced indices per block. There are enough blocks for all multiprocessors,
+** but not many more, since their results must be combined. It determines the order of a sum, so it
+** depends only on the numbers of reduced and kept points, which fusion does not change. */
 static int64_t col_chunk(const fl_kernel *k) {
   const int64_t tiles = fl_ceil_div(k->rows, COL_WIDTH);
   int64_t c = 256;
@@ -103,7 +103,8 @@ static int inputs_of(const fl_instr *i) {
     } \
   } while (0)
 
-/* Is v costly at each element, and does it read such a value of an earlier sweep? */
+/* Notes whether v is costly at each element, and whether it reads such a value of an earlier
+** sweep. */
 static void note_costs(text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   if (f->vary[v] != V_ELEMENT) return;
@@ -203,8 +204,8 @@ int fl_text_kernel_weight(const text_form *f) {
   return sum;
 }
 
-/* Bytes, in 32-bit words, that a lane loads per element of full-level operands; the size of the
-** widest and of the narrowest. */
+/* Bytes that a lane loads per element of full-level operands, in whole 32-bit words; *widest,
+** *narrowest: the largest and the smallest element. */
 static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   int bytes = 0;
   for (int v = 0; v < f->k->ninstr; v++) {
@@ -224,7 +225,7 @@ static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   return bytes;
 }
 
-/* Bytes per element of a MAP's loads and stores, all of which wait in registers. */
+/* Bytes per element of a MAP's loads and stores, which are all held in registers at once. */
 static int held_bytes(const text_form *f, int loads) {
   for (int s = 0; s < f->k->nstore; s++)
     loads += fl_dtype_size(f->k->operand[f->k->store[s].operand].dtype);
@@ -240,8 +241,9 @@ static int shared_weight(const text_form *f) {
   return sum;
 }
 
-/* Vectors of 16 bytes; of 4 elements if operands of 8 bytes are combined with narrower ones, for
-** draws, which come in fours, and for erf of f64, which takes a fifth longer in twos. */
+/* Chooses the vector of a MAP: 16 bytes; 4 elements if operands of 8 bytes are combined with
+** narrower ones, for draws, which come in fours, and for erf of f64, which takes a fifth longer
+** with 2. */
 static void plan_map(text_form *f) {
   int widest = 1, narrowest = 8, fours = 0;
   const int bytes = load_bytes(f, &widest, &narrowest), weight = fl_text_kernel_weight(f);
@@ -275,7 +277,7 @@ static void plan_columns(text_form *f) {
   f->vector = bytes > 96 && size >= 2 ? 2 : 4;
 }
 
-/* Can chunks be on separate blocks? With one sweep, and no full-level store that needs its
+/* Can each chunk have its own block? If there is one sweep, and no full-level store needs its
 ** results. */
 static int splits(const text_form *f) {
   if (f->cls != C_CHUNKS || f->rounds > 1) return 0;
@@ -316,9 +318,9 @@ static void note_quads(text_form *f) {
 }
 
 /* Rows of two chunks, in several sweeps of which a later one reads what is costly: a block of twice
-** as many threads, each with half of a lane's vectors, which changes no order (join_vector joins
-** what two lanes join then). Not if elements have 2 bytes: then memory is not what such a row waits
-** for. */
+** as many threads, each with half of a lane's vectors, which does not change the order of sums
+** (join_vector combines what two lanes would combine otherwise). Not if elements have 2 bytes: such
+** a row does not wait for memory. */
 static void plan_few(text_form *f) {
   const fl_kernel *k = f->k;
   f->few = f->few && f->cls == C_CHUNKS && !f->split && !f->multi &&
@@ -404,7 +406,7 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
 
 /* ---- geometry ------------------------------------------------------------------------------- */
 
-/* Elements of a MAP per block: few if the whole is small, so that all multiprocessors have some;
+/* Elements of a MAP per block: few if there are few in all, so that all multiprocessors have some;
 ** more in a batch, so that the chunk table stays short. */
 static int64_t map_span(const text_form *f) {
   const int64_t pass = (int64_t)MAP_THREADS * f->vector, full = pass * f->unroll;
@@ -414,7 +416,7 @@ static int64_t map_span(const text_form *f) {
 
 static int64_t columns_of(const fl_kernel *k) { return k->nkept ? k->size[k->nkept - 1] : 1; }
 
-/* COL: tiles over all kept indices. */
+/* COL: the number of tiles over all kept indices. */
 static int64_t col_tiles(const fl_kernel *k) {
   return k->rows ? fl_ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
 }

@@ -15,7 +15,7 @@ typedef enum { C_MAP, C_GROUP, C_BLOCK, C_CHUNKS, C_COL } text_class;
 /* C_GROUP: several rows per block, lanes <= 32; C_BLOCK: one block per row, at most 32768 elements;
 ** C_CHUNKS: longer rows */
 
-/* Where a value changes: nowhere, with the kept index, with the vector, with the element.
+/* With what a value changes: with nothing, with the kept index, with the vector, with the element.
 ** In a MAP no value is KEPT, in a ROW none is UNIFORM. The vector of a COL is four columns: KEPT
 ** values change with the column, UNIFORM ones with the reduced index only. */
 typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
@@ -36,10 +36,12 @@ typedef struct text_form {
   int lanes, steps, persist;  /* ROW: threads of a row; vectors of each; rows stay in registers */
   int threads;                              /* ROW, COL: threads per block, once planned */
   int blocks;                          /* blocks that a multiprocessor should hold; 0: any number */
-  /* ROW: the length is a multiple of the lanes' elements, so no guard is needed */
+  /* ROW: the length is a multiple of the number of elements that the lanes take at once, so no
+  ** bounds check is needed */
   int full;
   int split;                                /* C_CHUNKS: one block per chunk; else per row */
-  int few;            /* C_CHUNKS: two chunks, and a sweep reads a costly value of an earlier one */
+  int few;            /* C_CHUNKS: there are two chunks, and a sweep reads a costly value of an
+                      ** earlier sweep */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
   uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (the map of an IOTA does not) */
@@ -48,7 +50,8 @@ typedef struct text_form {
   uint8_t vary[FL_MAX_INSTR];
   uint8_t round[FL_MAX_INSTR];              /* number of reductions in a chain below the value */
   uint8_t used[FL_MAX_INSTR];               /* another value is computed from it */
-  uint8_t costly[FL_MAX_INSTR];             /* at each element, it or what it is made of is */
+  uint8_t costly[FL_MAX_INSTR];             /* it is costly to compute at each element, or it is
+                                            ** made of such a value */
   int rounds;                               /* of reductions */
   int nred; uint16_t red[FL_MAX_INSTR];     /* the REDUCE instructions */
   uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */
@@ -79,15 +82,15 @@ const char *fl_text_storage(int dtype);
 void fl_text_helpers(text_writer *w);
 /* Writes "const T v5 = …;" for instruction v. Packs are read as l<v><slot>.get(q). */
 void fl_text_value(text_writer *w, int v);
-/* Reduction v: the name of its struct, the element that it takes, and "const T v7 = …;" from the
-** combined accumulators. */
+/* For reduction v these write the name of its struct, the element that it takes, and "const T v7 =
+** …;", which is made from the combined accumulators. */
 int fl_text_reduce_reg(const fl_instr *i);     /* type it accumulates in */
 void fl_text_reducer(text_writer *w, int v);
 void fl_text_reduce_input(text_writer *w, int v, const char *position);
 void fl_text_reduce_result(text_writer *w, int v, const char *joined);
-/* Does v compare an element's own position in the row with one that the row has? fl_text_target
-** writes "t<v> = …;", how far the latter is from the lane's first element after 'base': then each
-** element is one comparison with a constant. */
+/* Does v compare each element's position in the row with one value that the row has? fl_text_target
+** writes "t<v> = …;", the distance of that value from the lane's first element after 'base'; then
+** each element needs one comparison with a constant. */
 int fl_text_hit(const text_form *f, int v);
 void fl_text_target(text_writer *w, int v);
 /* Is it a value that is rounded to its half type when it is stored? */
@@ -98,11 +101,11 @@ void fl_text_values(text_writer *w, const uint8_t *need, int low, int high);
 int fl_text_packed(const text_form *f, int v);
 /* Writes "out_f32(v5)": value v in the storage format of operand o. */
 void fl_text_out(text_writer *w, int o, int v);
-/* Offset of operand o at the coordinates c0… and w->plus. */
+/* Writes the offset of operand o at the coordinates c0… and w->plus. */
 void fl_text_offset(text_writer *w, int o);
-/* Coordinates of 'index' over dims [from, to) as c<d>. */
+/* Writes the coordinates of 'index' over dims [from, to), named c<d>. */
 void fl_text_coords(text_writer *w, int from, int to, const char *index);
-/* "p<o>" of the operands, "l<v>" arrays of packs. */
+/* Declares the pointers "p<o>" of the operands and the arrays of packs "l<v>". */
 void fl_text_pointers(text_writer *w);
 void fl_text_packs(text_writer *w, const uint8_t *need, int vector, const char *count);
 /* Marks in need[] the values that 'v' needs, including itself; stops at values marked in 'have'. */

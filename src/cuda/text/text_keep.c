@@ -115,7 +115,7 @@ static int is_made(const text_form *f, int v) {
   return f->vary[v] == V_ELEMENT && (code == FL_I_OP || code == FL_I_RANDOM || code == FL_I_CAST);
 }
 
-/* The work of the sweeps after p, and which values they need. */
+/* The work of the sweeps after p; marks the values that they need. */
 static int work_after(const row_writer *r, int p, int count, uint8_t *need) {
   int work = 0;
   memset(need, 0, FL_MAX_INSTR);
@@ -177,7 +177,8 @@ void fl_row_choose(row_writer *r, sweep *s, int p, int count) {
   choose_kept(r, s, p + 1 < count ? &next : NULL);
 }
 
-/* Loads of the row: those that the first sweep or more than one reads. */
+/* Chooses the loads that are done before the first sweep: those that the first sweep reads, or more
+** than one. */
 static void choose_early(row_writer *r, int sweeps) {
   const text_form *f = r->w->f;
   int uses[FL_MAX_INSTR] = { 0 };
@@ -200,8 +201,8 @@ void fl_row_begin(row_writer *r, text_writer *w) {
   if (f->persist) choose_early(r, fl_row_sweeps(f));
 }
 
-/* Fewer rows per block if values of each are held, since all are in one block's memory; and then as
-** many blocks as that memory allows. */
+/* Plans fewer rows per block if values of each row are held, since all of them are in the block's
+** shared memory; and then as many blocks as that memory allows. */
 static void plan_held(row_writer *r, text_form *f) {
   const int count = fl_row_sweeps(f);
   for (int p = 0; p < count; p++) {
@@ -217,16 +218,16 @@ static void plan_held(row_writer *r, text_form *f) {
   if (f->blocks * f->threads > HELD_THREADS) f->blocks = HELD_THREADS / f->threads;
 }
 
-/* Number of instructions at each point. */
+/* Number of instructions that are done at each point. */
 static int at_points(const row_writer *r) {
   int n = 0;
   for (int v = 0; v < r->w->f->k->ninstr; v++) n += r->all[v] && r->w->f->vary[v] == V_ELEMENT;
   return n;
 }
 
-/* Does the row stay in registers? It must fit, and the text, with all vectors written out, must
-** stay short. Then enough blocks to hide the barriers: 42 registers per thread if the row takes few
-** of them and the program is short, else 64. */
+/* Decides whether the row stays in registers: it must fit, and the text, with all vectors written
+** out, must stay short. Then there are enough blocks to hide the barriers: 42 registers per thread
+** if the row takes few of them and the program is short, else 64. */
 void fl_text_row_plan(text_writer *w) {
   text_form *f = w->f;
   row_writer r;

@@ -1,12 +1,12 @@
 /*
-** Text of MAP kernels. A block does w[W_SPAN] consecutive points; a thread takes vectors of
-** V points, U of them in flight: all loads of the U vectors are issued before the first
-** store. If a start or a stride is not aligned the same is done with V = 1. Each operand is read
-** once, the least possible.
+** Text of MAP kernels. A block computes w[W_SPAN] consecutive points; a thread takes vectors of V
+** points, U of them in flight: all loads of the U vectors are issued before the first store. If a
+** start or a stride is not aligned the same is done with V = 1. Each operand is read once, the
+** least possible.
 **
 ** A vector lies in one run of the innermost dim (its size is a multiple of V then), so the
-** outer coordinates, and what depends on them alone, are computed once a vector. If that is much
-** and runs are long, it is computed once for the U vectors of a thread that lie in one run.
+** outer coordinates, and what depends on them alone, are computed once per vector. If that is much
+** work and runs are long, they are computed once for the U vectors of a thread that lie in one run.
 */
 #include "cuda/text/text_form.h"
 #include <stdio.h>
@@ -93,7 +93,7 @@ static void put_run_head(text_writer *w, const path *p) {
                  MAP_THREADS * p->vector);
 }
 
-/* All U vectors of the thread, if they are in one run. */
+/* Writes the path for the case that all U vectors of the thread are in one run. */
 static void put_run(text_writer *w, const path *p) {
   const text_form *f = w->f;
   const int inner = f->inner, span = (p->unroll - 1) * MAP_THREADS * p->vector;
@@ -146,7 +146,8 @@ void fl_text_map(text_writer *w) {
   const text_form *f = w->f;
   uint8_t need[FL_MAX_INSTR] = { 0 }, early[FL_MAX_INSTR] = { 0 };
   for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, need);
-  for (int v = 0; v < f->k->ninstr; v++) {       /* positions of gathers that are loaded as packs */
+  for (int v = 0; v < f->k->ninstr; v++) {       /* first the positions of gathers that are loaded
+                                                 ** as packs */
     if (need[v] && f->k->instr[v].code == FL_I_GATHER && fl_text_packed(f, v))
       fl_text_need(f, f->k->instr[v].a, NULL, early);
   }

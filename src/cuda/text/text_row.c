@@ -4,11 +4,12 @@
 **
 ** A round of reductions is one sweep over the row. Short rows stay in registers (each
 ** operand is loaded once), together with costly values that later sweeps read again; rows
-** whose operands need too many registers are loaded again in each sweep, from cache. Of these,
-** values that are expensive to compute and that later sweeps start from are held in shared memory
-** (h<v> of each row; each lane reads what it wrote), and fewer rows are in a block. The results of
-** chunks are put in scratch: if there is one sweep, a block does a chunk and the last block of the
-** row combines them; otherwise one block does all chunks of a row in turn (of few, in registers).
+** whose operands need too many registers are loaded again in each sweep, from cache. In the latter
+** case, values that are expensive to compute and that later sweeps start from are held in shared
+** memory (h<v> of each row; each lane reads what it wrote), and fewer rows are in a block. The
+** results of chunks are put in scratch: if there is one sweep, each block computes one chunk, and
+** the last block of the row combines them; otherwise one block computes all chunks of a row in turn
+** (if there are few, in registers).
 **
 ** Names: row, lane, n; e element index of a vector's first element, j the vector of the lane;
 ** a<v> the four accumulators of reduction v, r<v> its join; h<v> its shared memory, or that of a
@@ -66,13 +67,13 @@ static void put_row_load(text_writer *w, int v, int vector) {
   fl_text_puts(w->out, whole ? ");\n" : "]);\n");
 }
 
-/* Begins the loop over a vector's elements, of those in the row unless 'all' are wanted. */
+/* Begins the loop over a vector's elements: all of them, or only those in the row. */
 static void put_elements(text_writer *w, int all) {
   fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < %d; q++) %s{\n", w->f->vector,
                  all ? "" : "if (e + q < n) ");
 }
 
-/* count 0: the batch of late loads from jb on. */
+/* Begins the loop over vectors; count 0: over the batch of late loads from jb on. */
 static void put_vector_head(row_writer *r, int count) {
   text_writer *w = r->w;
   if (count) fl_text_printf(w->out, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", count);
@@ -128,9 +129,9 @@ static int has_quads(const text_form *f) {
   return 0;
 }
 
-/* A vector is stored when it is computed. Those of few are stored together: one branch chooses
-** between vectors and elements, where predicated stores of each vector take time even if they do
-** nothing; longer vectors would take too many registers. */
+/* A vector is stored when it is computed. With 'few', vectors are stored together: one branch
+** chooses between vectors and elements, where predicated stores of each vector take time even if
+** they do nothing; longer vectors would take too many registers. */
 static const char *stored_at(const text_form *f) { return f->few ? "[j]" : ""; }
 
 static void put_room_to_store(row_writer *r, int count) {
@@ -182,7 +183,7 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   }
 }
 
-/* One vector of store t in the row, or its elements one by one. */
+/* Writes one vector of store t, or, unless 'whole', its elements one by one. */
 static void put_full_store(text_writer *w, int t, int whole) {
   const text_form *f = w->f;
   const int o = f->k->store[t].operand, unit = whole && f->in[o] == 1;
@@ -196,7 +197,7 @@ static void put_full_store(text_writer *w, int t, int whole) {
   else fl_text_printf(w->out, "] = o%d%s.get(q);\n", t, stored_at(f));
 }
 
-/* Of the vector j, or of all 'count'. */
+/* Writes the stores of vector j, or of all 'count' vectors. */
 static void put_full_stores(row_writer *r, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -236,7 +237,8 @@ static void put_holding(row_writer *r, const sweep *s) {
   }
 }
 
-/* Values that are rounded two by two: room for a vector of them, or its packs. */
+/* For values that are rounded two by two: declares room for a vector of them or, when 'done', its
+** packs. */
 static void put_rounding(text_writer *w, int done) {
   const text_form *f = w->f;
   for (int t = 0; t < f->k->nstore; t++) {
@@ -249,8 +251,8 @@ static void put_rounding(text_writer *w, int done) {
   }
 }
 
-/* Where in the row its label is, for each comparison with it in the sweep. Opens a block, since
-** another sweep may compare as well. */
+/* Writes the position of the row's label, for each comparison with it in the sweep. Opens a block,
+** since another sweep may need the position as well. */
 static int put_targets(row_writer *r, const sweep *s, const uint8_t *before) {
   const text_form *f = r->w->f;
   int any = 0;
@@ -317,7 +319,7 @@ static void put_results(row_writer *r, int round) {
   }
 }
 
-/* The kept-level values that can be computed after 'round' rounds. */
+/* Writes the kept-level values that can be computed after 'round' rounds. */
 static void put_kept(row_writer *r, int round) {
   const text_form *f = r->w->f;
   uint8_t now[FL_MAX_INSTR];
@@ -345,8 +347,9 @@ static void put_kept_stores(row_writer *r) {
   fl_text_puts(w->out, "}\n");
 }
 
-/* Rows that fit a block: loads and computation of one sweep. A row in registers is one run of
-** vectors j; values that only this sweep reads are loaded here, before the sweep's first use. */
+/* For rows that fit a block: writes the loads and the computation of one sweep. A row in registers
+** is one run of vectors j; values that only this sweep reads are loaded here, before the sweep's
+** first use. */
 static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -375,8 +378,8 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
   fl_text_puts(w->out, "}\n");
 }
 
-/* 'batch' vectors per lane at a time, without guards while all of them are in the chunk; then one
-** at a time. */
+/* Writes the loop over a chunk: 'batch' vectors per lane at a time, without bounds checks while all
+** of them are in the chunk; then one at a time. */
 static void put_chunk_run(row_writer *r, const sweep *s, int batch) {
   text_writer *w = r->w;
   const int step = batch * w->f->lanes * w->f->vector;
@@ -394,7 +397,7 @@ static void put_chunk_run(row_writer *r, const sweep *s, int batch) {
   if (batch > 1) put_chunk_run(r, s, 1);
 }
 
-/* One chunk; accumulators are declared outside. */
+/* Writes the sweep over one chunk; accumulators are declared outside. */
 static void put_chunk_sweep(row_writer *r, const sweep *s) {
   fl_text_printf(r->w->out, "%s base = chunk * %d, to = base + %d;\nif (to > n) to = n;\n",
                  index_type(r->w->f), ROW_CHUNK, ROW_CHUNK);
@@ -441,7 +444,7 @@ static void put_combine(row_writer *r, int round) {
   }
 }
 
-/* Two chunks: a lane's part of each waits in a register until both are joined. */
+/* For two chunks: a lane's part of each stays in a register until both are combined. */
 static void put_two(row_writer *r, const sweep *s) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -485,7 +488,7 @@ static void put_long_sweep(row_writer *r, const sweep *s) {
   put_combine(r, s->round);
 }
 
-/* One block per chunk; the last block of a row continues. */
+/* For one block per chunk: the last block of a row continues with the results of all. */
 static void put_split(row_writer *r, sweep *s) {
   text_writer *w = r->w;
   fl_row_need(r, s);
@@ -543,8 +546,8 @@ static void put_head(row_writer *r) {
   }
 }
 
-/* Does an early load need a position of the row? The others go first, while such positions and what
-** they lead to are on their way. */
+/* Does an early load need a position of the row? The other loads come first, while such positions,
+** and then what they point to, are being loaded. */
 static int has_gather(const row_writer *r) {
   for (int v = 0; v < r->w->f->k->ninstr; v++)
     if (r->early[v] && fl_row_instr(r->w, v)->code == FL_I_GATHER) return 1;

@@ -34,12 +34,12 @@ int fl_row_store_level(const text_form *f, int s);
 int fl_row_has_full_stores(const text_form *f);
 /* Bytes per element of the loads of 'need'. */
 int fl_row_loads(const text_form *f, const uint8_t *need);
-/* The loads of 'need' that a sweep does itself: all but the early ones. */
+/* Marks in 'late' the loads of 'need' that a sweep does itself: all but the early ones. */
 void fl_row_late_loads(const row_writer *r, const uint8_t *need, uint8_t *late);
-/* Vectors of late loads in flight. */
+/* How many vectors of late loads are in flight at once. */
 int fl_row_late_batch(const text_form *f);
-/* The number of elements of a row for which there are registers; the bytes of an element of v, if
-** it is held. */
+/* The number of elements of a row that fit into registers; the bytes that an element of value v
+** takes there. */
 int fl_row_room(const text_form *f);
 int fl_row_size(const text_form *f, int v);
 

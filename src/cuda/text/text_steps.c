@@ -51,7 +51,7 @@ static int64_t sharers(int64_t nk) {
   return n;
 }
 
-/* Entry names by dtype, literal text. */
+/* The names of entries by dtype, as literal text. */
 #define NAMES(stem) { stem "f64", stem "f32", stem "f16", stem "bf16", stem "i64", stem "i32", \
                       stem "i16", stem "i8", stem "u8", stem "bool" }
 

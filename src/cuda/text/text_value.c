@@ -102,7 +102,7 @@ void fl_text_reducer(text_writer *w, int v) {
   fl_text_printf(w->out, "R_%s_%s", fl_ops[i->op].name, fl_text_suffix(fl_text_reduce_reg(i)));
 }
 
-/* The element that reduction v takes: its input in the accumulator's type. */
+/* Writes the element that reduction v takes: its input in the accumulator's type. */
 void fl_text_reduce_input(text_writer *w, int v, const char *position) {
   const fl_instr *i = &w->f->k->instr[v];
   const int kind = fl_ops[i->op].kind;
@@ -215,7 +215,7 @@ void fl_text_packs(text_writer *w, const uint8_t *need, int vector, const char *
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Writes "round_x(" if a result of dtype is wider in its register; returns 1 then. */
+/* If a value of 'dtype' is wider in its register, writes "round_x(" and returns 1. */
 static int open_round(text_writer *w, int dtype) {
   if (is_half(dtype)) fl_text_printf(w->out, "round_%s(", fl_dtype_name(dtype));
   else if (fl_dtype_reg(dtype) == FL_REG_I32 && dtype != FLAME_I32)
@@ -241,7 +241,7 @@ static void op_value(text_writer *w, int v) {
   fl_text_puts(w->out, closed ? "))" : ")");
 }
 
-/* A cast to the same dtype: for a number of the script, which is rounded when it fills a tensor. */
+/* Writes a cast to the same dtype, which rounds a number of the script when it fills a tensor. */
 static void round_value(text_writer *w, const fl_instr *i) {
   const int closed = !is_rounded(w->f, i->a) && open_round(w, i->dtype);
   fl_text_printf(w->out, closed ? "v%d)" : "v%d", i->a);
@@ -298,8 +298,8 @@ static void memory_value(text_writer *w, int v) {
   }
 }
 
-/* The draws of a vector are four per generator block: with the low bits written separately, the
-** compiler sees that they share it. */
+/* Four draws of a vector share a generator block: with the low bits written separately, the
+** compiler sees that. */
 static void iota_value(text_writer *w, int o) {
   const text_form *f = w->f;
   const char *plus = w->plus;
@@ -349,7 +349,8 @@ void fl_text_value(text_writer *w, int v) {
       break;
     case FL_I_CAST: cast_value(w, v); break;
     case FL_I_INDEX:
-      /* a thread without a row repeats the last one, which may be written in place meanwhile */
+      /* a thread without a row repeats the last row, whose values may be overwritten in place
+      ** meanwhile */
       fl_text_printf(w->out, "position(v%d, v%d, %d, %d, %sw[%d]%s, w[%d], v%d)", i->a, i->b,
                      i->op & FL_INDEX_NEGATIVE ? 1 : 0, i->op & FL_INDEX_IGNORE ? 1 : 0,
                      f->cls == C_GROUP ? "on ? " : "", W_FAULT, f->cls == C_GROUP ? " : 0" : "",

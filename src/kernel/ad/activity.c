@@ -98,7 +98,7 @@ static void spread(fl_kad_state *d, int (*see)(void *, fl_kstmt *)) {
   }
 }
 
-/* Views of dynamic shared memory are one piece of memory: what is set for one is set for all. */
+/* Views of dynamic shared memory are the same memory: a mark on one of them is set on all. */
 static void join_dynamic(fl_kad_state *d, uint8_t *set) {
   int any = 0;
   for (int i = 0; i < d->n0; i++) any |= d->f->vars[i].dynamic && set[i];
@@ -229,7 +229,8 @@ static int mark_block(marker *m, const fl_kblock *b) {
   return marks;
 }
 
-/* Marks the blocks for what 's' says is read, and adds to it, until there is nothing new. */
+/* Marks the statements of the block that compute what 's' says is read, and adds to 's' what they
+** read, until nothing new is found. */
 static void mark_all(fl_kad_state *d, fl_kset s, const fl_kblock *b, const fl_kblock *other) {
   marker m = {d, s};
   fl_kset before = fl_kset_new(d);
@@ -241,7 +242,8 @@ static void mark_all(fl_kad_state *d, fl_kset s, const fl_kblock *b, const fl_kb
   } while (memcmp(before, s, (size_t)d->words * sizeof *s));
 }
 
-/* Which barriers are needed for that. Returns whether these are more than before. */
+/* Decides whether that needs barriers in the forward and in the reverse code. Returns whether one
+** of them newly does. */
 static int barriers(fl_kad_state *d, fl_kset s) {
   const int f = d->keep_forward, r = d->keep_reverse;
   for (int i = 0; i < d->n0; i++) {
@@ -270,7 +272,8 @@ void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition) {
 
 /* ---- accumulations v = v + e ---------------------------------------------------------- */
 
-/* x without its leftmost operand 'var', where x is a chain of + and -; NULL: x is no such chain. */
+/* x without its leftmost operand 'var', where x is a chain of + and -; NULL: x is not such a
+** chain. */
 static fl_kexpr *without(fl_kad_state *d, fl_kexpr *x, int var) {
   if (x->kind != FL_KX_BINARY || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return NULL;
   fl_kexpr *l = x->x[0], *r = x->x[1];

@@ -1,6 +1,7 @@
 /*
-** The adjoint of a kernel from end to end: parameters, shadows, the sweep, and what the launcher is
-** told of each parameter. The contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
+** The adjoint of a kernel from end to end: parameters, shadows, the sweep, and the role of each
+** parameter, for the launcher. The contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c
+** loops.
 */
 #include "kernel/ad/ad_state.h"
 #include <stdarg.h>
@@ -56,7 +57,7 @@ const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var) {
   return fl_karena_printf(d->a, "%s%s", prefix, d->f->vars[var].name);
 }
 
-/* The index of the struct member (leaf) that variable v is, within its parameter; -1: v is no
+/* The index of the struct member (leaf) that variable v is, within its parameter; -1: v is not a
 ** member. */
 static int leaf_of(const fl_kfunc *f, int v) {
   const fl_kparam *p = &f->params[f->vars[v].param];
@@ -135,8 +136,8 @@ static void run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
   }
 }
 
-/* A store may meet stores of other threads unless its elements are proven to belong to one
-** thread. */
+/* Finds the facts. A store may write the same elements as stores of other threads, unless these are
+** proven to belong to one thread. */
 static void find_facts(fl_kad_state *d) {
   d->facts = fl_kfacts_new(d->a, d->source, d->r->geometry, d->r->launched, &d->res->limits);
   for (int i = 0; d->facts && i < d->n_sites0; i++)
@@ -183,7 +184,7 @@ static void clear(fl_kad_state *d, fl_kblock *b, int array, fl_kexpr *first, fl_
   fl_kstmt_store(d->f, in, array, at, fl_kexpr_zero(d->a, d->f->vars[array].type));
 }
 
-/* The thread's number in its block, and the number of threads. */
+/* The linear index of the thread in its block, and the number of threads in it. */
 static fl_kexpr *thread_number(fl_kad_state *d) {
   return fl_kexpr_number(d->a, FL_KT_I64, FL_KSPECIAL_TID_X, FL_KSPECIAL_BDIM_X);
 }
@@ -208,7 +209,7 @@ void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, 
                         fl_kexpr *from_at, fl_kexpr *count) {
   const int e = fl_kad_local(d, FL_KT_I64, "e");
   barrier(d, b);
-  /* each thread copies all, or its share */
+  /* each thread does all elements, or its share */
   fl_kblock *in = d->leave ? fl_kad_for(d, b, e, kx_int(d, 0), count, kx_int(d, 1))
                            : fl_kad_for(d, b, e, thread_number(d), count, thread_count(d));
   if (!in) return;

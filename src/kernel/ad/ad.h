@@ -100,7 +100,7 @@ typedef struct fl_kad {
   int32_t refusal_line;    /* line in the source of the given function; 0: none */
   const char *refusal;     /* "kernel 'k', line 12: ... cannot be differentiated; give vjp = ..." */
   fl_klimits limits;       /* the launches for which the derivative is right */
-  /* for reports: bytes per thread of the loops' snapshots, by line; the last place has the rest */
+  /* for reports: bytes per thread of the loops' snapshots, by line; the last entry has the rest */
   struct fl_kad_kept { int32_t line, bytes; } kept[8];
   int32_t n_kept;
   int32_t n_plain, n_block, n_atomic;   /* number of gradient sums done with +=, per block, and by
@@ -112,10 +112,10 @@ typedef struct fl_kad {
                            ** otherwise run the whole adjoint */
   int32_t unordered_line;  /* the request was deterministic, yet sums in shared memory at this line
                            ** are atomic, in no fixed order; 0: none */
-  int32_t taken_line;      /* line of an element whose cotangent goes to whichever thread takes it
+  int32_t taken_line;      /* line with an element whose cotangent goes to the thread that takes it
                            ** first; 0: none */
-  /* the request was deterministic, yet all sums are FL_KM_FREE: a first pass could find no bound
-  ** for values taken in that way */
+  /* the request was deterministic, yet all sums are FL_KM_FREE: no bound can be found in a first
+  ** pass for values taken in that way */
   uint8_t any_order;
 } fl_kad;
 
@@ -124,10 +124,10 @@ typedef struct fl_kad {
 fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 
-/* Sums of an adjoint (of f, made for r) into arrays whose elements are read at "number of the
-** thread + something uniform" need no atomics: gather->func writes each element of these gradients
-** once ('stores'), in a fixed order of additions. rest: the adjoint without these sums; NULL:
-** nothing is left. Both NULL: no array qualifies, or the gather would be slower (or memory is out:
+/* Sums of an adjoint (of f, made for r) into arrays whose elements are read at "index of the thread
+** + something uniform" need no atomics: gather->func writes each element of these gradients once
+** ('stores'), in a fixed order of additions. rest: the adjoint without these sums; NULL: nothing is
+** left. Both NULL: no array qualifies, or the gather would be slower (or memory is out:
 ** arena->failed). For launches with sizes and threads along each axis of at most
 ** FL_KAD_GATHER_MOST. */
 enum { FL_KAD_GATHER_BLOCK = 256, FL_KAD_GATHER_MOST = INT32_MAX - (1 << 21) };

@@ -8,7 +8,7 @@
 typedef struct widen { fl_kfunc *f; const fl_kindices *k; int dry, changed; } widen;
 
 /* Do all threads of a block that reach the start of b also reach its end? 'together': they reach
-** the start at the same time. Unless this is a dry run, barriers of warps inside loops become
+** the start at the same time. Unless this is only a test, barriers of warps inside loops become
 ** barriers of the block. */
 static int block(widen *w, fl_kblock b, int together, int in_loop);
 

@@ -2,8 +2,8 @@
 ** The adjoint of an expression: d(value) flows to the variables and loads in it.
 **
 ** First the values that the partial derivatives need are put into variables, bottom up and each
-** subexpression once ('seen'); then the derivative is passed down. The arms of a SELECT are worked
-** out inside an IF, so that guarded loads stay guarded and a chosen arm's NaN stays out.
+** subexpression once ('seen'); then the derivative is passed down. The arms of a SELECT are
+** computed inside an IF, so that guarded loads stay guarded and a chosen arm's NaN stays out.
 ** Derivatives of halves are computed in F32.
 */
 #include "kernel/ad/ad_state.h"
@@ -62,7 +62,7 @@ static fl_kexpr *again(fl_kad_state *d, const part *p) {
   return fl_kexpr_over(d->a, p->x, x);
 }
 
-/* Which operands of an active node must have their values in variables? */
+/* Must the value of operand i of an active node be in a variable? */
 static int wants(const part *p, int i, int need, const int *active) {
   const fl_kexpr *x = p->x;
   if (x->kind == FL_KX_LOAD) return 1;
@@ -107,7 +107,7 @@ fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index) {
                                           kx_int(d, size)));
 }
 
-/* Reports and messages name the line of the access that the sum belongs to. */
+/* Gives s the line of the access x that the sum belongs to, for reports and messages. */
 static void at_line(fl_kstmt *s, const fl_kexpr *x) {
   if (s && x->line) s->line = x->line;
 }
@@ -141,8 +141,8 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
     d->res->n_plain += kind == FL_KV_POINTER;
     return;
   }
-  if (kind == FL_KV_SHARED || work) {          /* the shadow is read again in this launch, so it is
-                                               ** added to now */
+  if (kind == FL_KV_SHARED || work) {          /* the shadow is read again in this launch, so the
+                                               ** sum is added now */
     if (mode == FL_KM_ORDERED && !d->res->unordered_line)
       d->res->unordered_line = x->line ? x->line : 1;
     mode = FL_KM_FREE;
@@ -255,7 +255,8 @@ static void pass_binary(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *
   }
 }
 
-/* seed: any expression of the type fl_kad_type(x->type). */
+/* Passes the derivative 'seed' down to the operands. seed: any expression of type
+** fl_kad_type(x->type). */
 static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed) {
   const fl_kexpr *x = p->x;
   if (!seed || !p->active || fl_kad_dead(d)) return;

@@ -1,8 +1,8 @@
 /*
-** Loops, forward and reverse: which strategy is taken, and what all strategies need. The state of
-** an iteration is the variables that it reads and that some iteration assigns. Values from before
-** the loop that the reverse code of earlier statements reads are kept, and restored after the
-** loop's reverse code.
+** Loops, forward and reverse: which strategy is used, and what all strategies need. The state of an
+** iteration is the variables that it reads and that some iteration assigns. Values from before the
+** loop that the reverse code of earlier statements reads are kept, and restored after the loop's
+** reverse code.
 */
 #include "kernel/ad/ad_loop.h"
 
@@ -133,7 +133,7 @@ fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k) {
   return k ? kx_op(d, FL_KO_MUL, k, fl_kad_shared_count(d, var)) : kx_int(d, 0);
 }
 
-/* Keeps the shared array v as it is before the loop, or restores it ('back'). */
+/* Saves the shared array v as it is before the loop, or restores it ('back'). */
 static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
   fl_kad_state *d = l->d;
   const int dynamic = d->f->vars[v].dynamic;

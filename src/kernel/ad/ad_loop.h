@@ -8,7 +8,7 @@
 enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6,
        FL_KLOOP_UNDO = 16 };
 
-/* Saved marks of the statements in the loop, to be restored later. */
+/* Marks of the statements in the loop, saved to be restored later. */
 typedef struct fl_kmarks { uint8_t *at; int n, back; } fl_kmarks;
 
 typedef struct fl_kloop {
@@ -46,14 +46,14 @@ fl_kusage fl_kloop_usage(const fl_kloop *l, int var);         /* in the loop */
 int fl_kloop_see_usage(void *arg, fl_kstmt *s);               /* a visitor, for other pieces */
 
 /* Adds to 'reads' the variables that the block reads before it assigns them; 'done': those that are
-** surely assigned so far. 'flows': count reads of active values too (adjoints need these, replays
+** surely assigned so far. 'flows': also counts reads of active values (adjoints need these, replays
 ** do not). */
 void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kset done, int flows);
 void fl_kloop_move_marks(fl_kmarks *m, const fl_kloop *l, int back);
 /* Marks what the reverse code of the loop runs again, and finds the sets that follow from that. */
 int fl_kloop_look_back(fl_kloop *l, int condition);
-/* Keeps, or restores, the values that variables of 'set' which the loop assigns have before the
-** loop. */
+/* Saves the values that variables have before the loop, or restores them: those variables of 'set'
+** that the loop assigns. */
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b);
 void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b);
 /* After the loop: removes from 'keep' what was restored and adds what the reverse code reads. */
@@ -73,7 +73,7 @@ int fl_kloop_can_undo(fl_kloop *l, int v);
 void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);    /* for the round that the counters are at */
 /* ad_pass.c */
-/* Is the goal s, or inside it? */
+/* Is the goal the statement s itself, or inside it? */
 static inline int fl_kloop_holds(const fl_kstmt *s, const fl_kstmt *goal) {
   return s == goal || fl_kblock_holds(s->body, goal) || fl_kblock_holds(s->other, goal);
 }

@@ -2,7 +2,7 @@
 ** Which threads add to the same element of a shadow, and which elements are written more than once.
 ** Plain += is right where no two threads can have the same element: one injective index for all
 ** loads of the array, or indices a * e + b with one e, one a and all b within |a|. In shared memory
-** only loads that no barrier separates can meet.
+** only loads that no barrier separates can be at one element at the same time.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -23,7 +23,7 @@ static void push(accesses *l, const fl_kstmt *s, const fl_kexpr *index, int var,
   l->at[l->n++] = (access){s, index, var, site, l->loops};
 }
 
-/* The loads whose derivatives the adjoint of x adds to. */
+/* Collects the loads of x to whose shadows the adjoint adds. */
 static void loads_of(accesses *l, const fl_kstmt *s, const fl_kexpr *x) {
   if (!fl_kad_flows(l->d->active, x)) return;
   if (x->kind == FL_KX_LOAD) {
@@ -39,7 +39,7 @@ static const fl_kexpr *value_of(const fl_kstmt *s) {
   return fl_kwrites(s) || s->kind == FL_KS_SHUFFLE ? s->x[1] : NULL;
 }
 
-/* Collects the active loads, or without 'loads' the writes. */
+/* Collects the active loads of a block, or, unless 'loads', its writes. */
 static void collect(accesses *l, const fl_kblock *b, int loads) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (loads && value_of(s)) loads_of(l, s, value_of(s));
@@ -122,8 +122,8 @@ int fl_kad_has_barrier(const fl_kblock *b) { return fl_kblock_any(*b, is_barrier
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
 
 /* A barrier clears the whole set, so a round adds the same accesses to any set that it begins with:
-** one round without pairs finds them, and one more with them finds all pairs. Each level of loops
-** is walked once for each loop around it. */
+** one round without pairs finds them, and one more with them finds all pairs. So the body of a loop
+** inside k other loops is walked k + 2 times. */
 static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
   const size_t n = (size_t)m->l->n;
   uint8_t *before = fl_karena_new(m->d->a, n);
@@ -209,8 +209,8 @@ static int most_writes(const fl_kblock *b, int var) {
   return n;
 }
 
-/* Does the index of p differ between all threads that access its array, and with 'rounds' between
-** the rounds of loops too? */
+/* Does the index of p differ between all threads that access its array and, with 'rounds', also
+** between the rounds of loops? */
 static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
   const int class = class_of(d, p);
   if (class == FL_KI_INJECTIVE) return 1;
@@ -260,8 +260,8 @@ static void stores_meet(meeting *m, int i, int k) {
   mark_meeting(d, q, how);
 }
 
-/* Marks stores of one array that may write one element in different threads as meeting. A barrier
-** separates only threads of one block. */
+/* Marks stores of one array by which different threads may write one element (FL_KAD_MEETS). A
+** barrier separates only threads of one block. */
 static void meet_others(fl_kad_state *d, const accesses *all) {
   meeting at_once = {d, all, NULL, stores_meet, FL_KAD_MEETS_AT_ONCE};
   uint8_t *live = fl_karena_new(d->a, (size_t)all->n + 1);

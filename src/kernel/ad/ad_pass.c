@@ -55,7 +55,7 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
 }
 
 /* Accesses of array v in the loop, each with an index that differs between rounds. Do all these
-** indices follow from one value that tells the rounds apart? That value is in 'span'. */
+** indices follow from one value that differs between rounds? That value is in 'span'. */
 typedef struct same_index { const fl_kloop *l; fl_kspan span; int var, ok; } same_index;
 
 static void check_index(same_index *c, int site) {
@@ -147,8 +147,8 @@ static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
 }
 
 /* Keeps the values that a round starts with and that a later round or the code after the loop
-** reads: rb ends with the first round's values, so the last ones are kept after fb and restored by
-** 'again'. */
+** reads: the reverse code 'rb' leaves the first round's values, so those of the last round are
+** saved after 'fb' and restored by 'again'. */
 static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb,
                          fl_kblock *again) {
   fl_kad_state *d = l->d;
@@ -161,8 +161,8 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
   }
 }
 
-/* Does each round read only one element of v, the one that it also writes? If that element is
-** overwritten after the loop, its cotangent is 0, whatever the round reads. */
+/* Does each round read only the element of v that it also writes? If that element is overwritten
+** after the loop, its cotangent is 0, and what the round reads does not matter. */
 static int stays_in_element(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   same_index c = {.l = l, .var = v, .ok = 1};

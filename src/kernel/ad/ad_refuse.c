@@ -1,4 +1,4 @@
-/* What is refused at any place: bits of real numbers, results of atomics on the path of real
+/* What is refused wherever it occurs: bits of real numbers, results of atomics on the path of real
 ** numbers, dynamic shared memory of several types, elements that other blocks may have written. */
 #include "kernel/ad/ad_state.h"
 

@@ -1,9 +1,10 @@
 /*
 ** Loops that must be reversed from the last iteration to the first. The forward code counts the
 ** iterations, keeping a snapshot of the state before each of the first S. If there were no more
-** than S, each snapshot is at hand. If there were more, binomial checkpointing: with s free slots
-** the last of l iterations is reached by running ahead and leaving snapshots so that no iteration
-** runs more than r times, r being the least with C(s + r, s) >= l. Any trip count, fixed memory.
+** than S, each iteration has its snapshot. If there were more, binomial checkpointing is used: with
+** s free slots the last of l iterations is reached by running ahead and leaving snapshots so that
+** no iteration runs more than r times, r being the least with C(s + r, s) >= l. Any trip count,
+** fixed memory.
 **
 ** Integer counters that move by the same amount each time are computed from the iteration's
 ** number and are not stored.
@@ -53,8 +54,8 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
 /* ---- snapshots -------------------------------------------------------------------------- */
 
 /* Does each iteration write all that the loop stores in the shared array again before it reads the
-** array? It does if the stores are at the same places in all iterations, surely happen, and come
-** first. Other elements stay as they are, so each read finds what the array holds after the
+** array? It does if the stores are at the same elements in all iterations, certainly happen, and
+** come first. Other elements stay as they are, so each read finds what the array holds after the
 ** loop. */
 static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
   if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
@@ -103,7 +104,7 @@ static int see_later(void *arg, fl_kstmt *s) {
   return !c->found;
 }
 
-/* Does anything store to v after the loop, in the same round of the loop around it, at an element
+/* Does anything store to v after the loop, in the same round of the enclosing loop, at an element
 ** that the loop does not store to? */
 static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
   later c = {l, v, 0};
@@ -221,7 +222,7 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, fl_kexpr *at, int back
   else fl_kad_copy_shared(d, b, l->snap[v], slot, v, zero, count);
 }
 
-/* Copies the state into slot 'at' (an I64 expression), or from it ('back'). */
+/* Copies the state to slot 'at' (an I64 expression), or back from it ('back'). */
 static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
   at = fl_kad_atom(d, b, at);
@@ -265,7 +266,8 @@ static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
   kx_set(d, &s->body, l->trips, kx_op(d, FL_KO_ADD, kx_var(d, l->trips), kx_int(d, 1)));
 }
 
-/* m = how far to run from p before the next snapshot, on the way to iteration k. */
+/* Sets m to the number of iterations to run from p on before the next snapshot, on the way to
+** iteration k. */
 static void choose_step(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   const int left = fl_kad_local(d, FL_KT_I64, "left"), s = fl_kad_local(d, FL_KT_I64, "free");
@@ -281,7 +283,7 @@ static void choose_step(fl_kloop *l, fl_kblock *b) {
   fl_kexpr *sum = kx_op(d, FL_KO_ADD, kx_var(d, s), kx_var(d, r));
   kx_set(d, &w->body, reach, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach), sum),
                                    kx_var(d, r)));
-  /* The part after the snapshot: C(s + r - 1, s - 1), but at least one iteration before it. */
+  /* the part after the snapshot: C(s + r - 1, s - 1) iterations, but there must be one before it */
   fl_kexpr *right = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach),
                                                                 kx_var(d, s)), sum));
   fl_kexpr *most = kx_op(d, FL_KO_SUB, kx_var(d, left), kx_int(d, 1));

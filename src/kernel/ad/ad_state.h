@@ -22,7 +22,7 @@ enum { FL_KAD_KEPT_MOST = 16 };      /* parameters of role KEPT */
 enum { FL_KN_FORWARD = 1, FL_KN_REVERSE = 2 };
 typedef struct fl_kad_note {
   uint8_t marks;
-  uint8_t step;                  /* an IF that was made around the step of a loop with breaks */
+  uint8_t step;                  /* it is an IF generated around the step of a loop with breaks */
 } fl_kad_note;
 
 /* How the adjoint of a load adds to the shadow of the array. STORE: no other load adds to the
@@ -35,7 +35,7 @@ enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE }
 enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
        FL_KAD_MEETS_JOINED = 8 };
 
-/* Threads may have returned before a barrier where 'when' is true at s. */
+/* Before a barrier, threads for which 'when' is true at s may have returned. */
 enum { FL_KAD_GONE = 32 };
 typedef struct fl_kad_gone { const fl_kstmt *s; const fl_kexpr *when; int32_t line; } fl_kad_gone;
 
@@ -64,19 +64,20 @@ typedef struct fl_kad_state {
   int32_t again;             /* 1 + a variable: derive again, with it in in_thread; 0: no need */
   int32_t n_cap;             /* of res->params */
   int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, or -1 */
-  int32_t regions;           /* number of regions of dynamic shared memory: the source's, the
-                             ** shadows', copies */
+  int32_t regions;           /* number of regions of dynamic shared memory: those of the source, of
+                             ** the shadows and of copies */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
   uint8_t leave;             /* some threads may have returned: shared work is done by the others */
   uint8_t returns;           /* threads may be gone at the end: no sums over the block there */
   uint8_t top;               /* all threads reach the statement that is being derived */
   uint8_t keep_forward, keep_reverse;   /* the replay, the reverse code need barriers */
-  fl_kset taken_back;        /* arrays that the loop around restores round by round (ad_undo.c);
+  fl_kset taken_back;        /* arrays that the enclosing loop restores round by round (ad_undo.c);
                              ** NULL: none */
-  fl_kset wished;            /* arrays to restore where that is easy, since their old values are
-                             ** only multiplied by cotangents of 0; NULL: none */
-  fl_kset carried;      /* variables that the next iteration of the loop around reads; NULL: none */
+  fl_kset wished;            /* arrays that are restored only where that is easy: their old values
+                             ** are only multiplied by cotangents that are 0; NULL: none */
+  fl_kset carried;      /* variables that the next iteration of the enclosing loop reads; NULL:
+                        ** none */
   struct fl_kad_seen *seen;  /* values of the current statement that are already in a variable */
   struct fl_kad_choice *first_choice, *last_choice;       /* ad_tell.c */
 } fl_kad_state;
@@ -116,21 +117,21 @@ int fl_kad_var(fl_kad_state *d, int kind, int type, const char *name, int64_t co
 static inline int fl_kad_local(fl_kad_state *d, int type, const char *name) {
   return fl_kad_var(d, FL_KV_LOCAL, type, name, 1);
 }
-/* for (v = first; v < count; v += by): its body; NULL: no memory. */
+/* Adds the loop for (v = first; v < count; v += by) and returns its body; NULL: no memory. */
 fl_kblock *fl_kad_for(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *first, fl_kexpr *count,
                       fl_kexpr *by);
 int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, int type,
                      int is_pointer, int is_const);                   /* its variable */
 const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);
 
-/* ad.c: the steps that both modes share */
+/* ad.c: the passes that both modes share */
 typedef struct fl_kad_pass {
   const char *name;
   void (*run)(fl_kad_state *d);
   uint8_t makes;             /* it makes a new d->body, which is then checked and may be printed */
 } fl_kad_pass;
-/* Derives f by these n passes, until one refuses. The result has the name that the request asks
-** for, or that of f with this ending. */
+/* Derives f by these n passes, until one refuses. The result has the name that the request gives,
+** or that of f with this suffix. */
 fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pass, int n,
                       const char *ending);
 void fl_kad_variables(fl_kad_state *d);       /* passes of both modes */
@@ -142,7 +143,7 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
 /* Copies 'count' elements of shared memory by all threads of the block, between barriers. */
 void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
                         fl_kexpr *from_at, fl_kexpr *count);
-int fl_kad_shared_bytes(fl_kad_state *d);     /* variable of the FL_KAD_SHARED parameter */
+int fl_kad_shared_bytes(fl_kad_state *d);     /* the variable of the FL_KAD_SHARED parameter */
 fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as launched */
 /* ad_strong.c: strong_var */
 void fl_kad_strong(fl_kad_state *d);
@@ -189,18 +190,19 @@ fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
 /* ad_expr.c: the adjoint of the value of x, seeded with 'seed', appended to *b */
 void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed);
 fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
-/* The derivative of call x, made again as 'call' with value r, by operand i; NULL: refused. */
+/* The derivative with respect to operand i of call x, which was copied as 'call' and has the value
+** r; NULL: refused. */
 fl_kexpr *fl_kad_slope(fl_kad_state *d, const fl_kexpr *x, const fl_kexpr *call, int i,
                        fl_kexpr *r);
 fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index);   /* index in the shadow */
 /* ad_sweep.c: forward and reverse code of a block */
 /* A copy of one statement without its parts. */
 fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
-/* Where the replay needs s, which assigns to v: s in *f. If the old value of v will be read, *f
-** keeps it before and *r begins with its return. Returns whether s has an adjoint. */
+/* If the replay needs s, which assigns to v, appends s to *f. If the old value of v will be read,
+** *f saves it first, and *r begins by restoring it. Returns whether s has an adjoint. */
 int fl_kad_redo(fl_kad_state *d, const fl_kstmt *s, int v, fl_kset keep, fl_kblock *f,
                 fl_kblock *r);
-/* The cotangent of v, which is then 0. */
+/* Returns the cotangent of v, and adds to r that it becomes 0. */
 fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r);
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
@@ -214,7 +216,7 @@ void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f,
 /* ad_loop.c */
 void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);
-/* ad_sums.c: sums that a loop makes into one element are made in a register */
+/* ad_sums.c: sums that a loop adds to one element are collected in a register */
 void fl_kad_sum_loops(fl_kad_state *d);
 /* ad_tidy.c: drops unused code, renumbers variables and accesses */
 void fl_kad_tidy(fl_kad_state *d);

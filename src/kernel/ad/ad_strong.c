@@ -1,15 +1,16 @@
 /*
-** Where a cotangent may be 0 for the branch that was taken: variables that are read or overwritten
-** inside a branch, in an arm of ?:, or in min and max, local arrays whose index depends on reals,
-** and all that these are computed from. There 0 times a slope is 0 even where the slope is infinite
-** or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
+** Finds where a cotangent may be 0 in the branch that was taken: variables that are read or
+** overwritten inside a branch, in an arm of ?:, or in min and max, local arrays whose index depends
+** on reals, and all that these are computed from. There 0 times a slope is 0 even where the slope
+** is infinite or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
 */
 #include "kernel/ad/ad_state.h"
 
 typedef struct walk {
   fl_kad_state *d;
   fl_kset read, assigned, chosen;          /* chosen: integers that depend on reals */
-  int32_t *lost, *inside;  /* assignments in the IF that lose an old value; all assignments there */
+  int32_t *lost, *inside;  /* number of assignments in the IF that lose an old value; number of all
+                           ** assignments there */
   int changed;
 } walk;
 

@@ -1,5 +1,5 @@
 /*
-** Sums that a loop of the reverse code makes into one element. The adjoint of
+** Sums that a loop of the reverse code adds to one element. The adjoint of
 **   for (int j = 0; j < n; j++) s += w[i] * x[j];
 ** adds to grad_w[i] in each round. Where neither the index nor what it is made of changes in the
 ** loop, and the loop does nothing else with the array, the thread sums in a register and adds once:
@@ -56,7 +56,7 @@ static int see_load(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* ---- an index in terms of what the loop does not change ---------------------------------- */
+/* ---- an index expressed by what the loop does not change ---------------------------------- */
 
 static fl_kexpr *fixed(void *sums, fl_kexpr *x);
 
@@ -81,13 +81,13 @@ static fl_kexpr *fixed(void *of, fl_kexpr *x) {
 
 /* ---- rewriting -------------------------------------------------------------------------- */
 
-/* Other code may read the array before the kernel ends. */
+/* May other code read the array before the kernel ends? */
 static int is_read(const fl_kad_state *d, int v) {
   const fl_kvar *x = &d->f->vars[v];
   return x->kind != FL_KV_POINTER || x->param < 0 || d->res->params[x->param].role != FL_KAD_GRAD;
 }
 
-/* The sum into that element; NULL: there are too many. */
+/* The record of the sum that is added to that element; NULL: there are too many sums. */
 static sum *sum_of(sums *l, const fl_kstmt *s, fl_kexpr *index) {
   fl_kad_state *d = l->d;
   for (int i = 0; i < l->n; i++) {

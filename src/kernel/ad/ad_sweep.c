@@ -63,7 +63,8 @@ fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r) {
   return kx_var(d, t);
 }
 
-/* The adjoint of x, the value that s gives to v; the cotangent 'seed' may be 0. */
+/* Emits the adjoint of x, the value that an assignment gives to v, whose cotangent 'seed' may be
+** 0. */
 static void value(fl_kad_state *d, int v, const fl_kexpr *x, fl_kexpr *seed, fl_kblock *r) {
   d->strong = d->strong_var[v];
   fl_kad_expr(d, r, x, seed);
@@ -84,8 +85,8 @@ static int meets(const fl_kad_state *d, const fl_kstmt *s) {
   return fl_kad_meets_of(d, s->site);
 }
 
-/* The cotangent of the element that s writes, in a variable. Where s overwrites the element, the
-** cotangent is cleared: immediately where other threads may take it too. */
+/* Puts the cotangent of the element that s writes into a variable. If s overwrites the element, the
+** cotangent is then cleared: in the same step if other threads may take it too. */
 static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, int clear) {
   const int to = d->shadow[s->var];
   fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;
@@ -106,8 +107,9 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
 }
 
 /* May each thread that wrote an element restore its old value, although others may still read the
-** new one? Where threads keep what they read, only loops that are run again need that. In global
-** memory, and where rounds are undone, two parts of an array count as different if they look so. */
+** new one? Where threads keep what they read, only loops that are run again need the old value. In
+** global memory, and where rounds are undone, two parts of an array count as different if their
+** indices look different. */
 static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
   const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
                                        || (d->taken_back && fl_kset_has(d->taken_back, s->var));

@@ -63,8 +63,9 @@ static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use
   return fl_kexpr_over(l->d->a, x, k);
 }
 
-/* The conditions, known to by_counters, under which a round reaches 'goal' in b; NULL: always.
-** *use: the statement of the body that holds it. 0: not known. */
+/* Finds the conditions under which a round reaches 'goal' in b, as by_counters expresses them
+** (NULL: always), and *use, the statement of the body that holds 'goal'. 0: the conditions are not
+** known. */
 static int guard_of(const fl_kloop *l, const fl_kblock *b, const fl_kstmt *goal,
                     const fl_kstmt **use, fl_kexpr **guard) {
   fl_kad_state *d = l->d;
@@ -109,7 +110,7 @@ static int from_argument(fl_kloop *l, const undo *u, int first) {
   return fresh || original >= 0;
 }
 
-/* The old elements come from arrays that fl_kloop_keep_round fills. */
+/* Makes the arrays from which the old elements come; fl_kloop_keep_round fills them. */
 static int from_copies(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
   for (int i = first; i < l->n_undo; i++) {
@@ -127,8 +128,8 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
   return 1;
 }
 
-/* A shared array of floats, or a pointer parameter or member: for these the proof of owners
-** (facts/own.c) can show that no other thread accesses an element. */
+/* Is it a shared array of floats, or a pointer parameter or member? For these facts/own.c can prove
+** that no other thread accesses an element. */
 static int is_array(const fl_kad_state *d, const fl_kvar *x) {
   if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
   return x->kind == FL_KV_POINTER && x->param >= 0

@@ -2,9 +2,9 @@
 ** Shuffles, forward and reverse: a lane receives the derivatives of all lanes that read its value.
 ** A lane is read only if it is active: named in the mask and not returned, as a ballot tells.
 **
-** Where all lanes shift by the same distance, the lane that read this one's value is known: one
-** shuffle. Where all read one lane, it receives the sum over the group. Otherwise each lane asks
-** all others which lane they read.
+** If all lanes shift by the same distance, the lane that read this one's value is known, and one
+** shuffle is enough. If all read one lane, it receives the sum over the group. Otherwise each lane
+** finds out from all others which lane they read.
 */
 #include "kernel/ad/ad_state.h"
 #include "kernel/facts/uniform.h"
@@ -15,8 +15,8 @@ typedef struct back {
   const fl_kstmt *s;
   fl_kexpr *seed, *zero;
   fl_kexpr *here;                /* U32: who is there */
-  fl_kexpr *self, *lane, *base;  /* I32: number of this lane in the warp, in its group of 'width',
-                                 ** and first lane of the group */
+  fl_kexpr *self, *lane, *base;  /* I32: index of this lane in the warp, index in its group of
+                                 ** 'width' lanes, and first lane of the group */
   fl_kexpr *by;                  /* I32: x[2] */
   int width;
 } back;
@@ -42,7 +42,7 @@ int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kex
 
 /* ---- asking other lanes ----------------------------------------------------------------- */
 
-/* The number of this lane in groups of 'width' lanes. */
+/* The index of this lane in its group of 'width' lanes. */
 static fl_kexpr *lane_of(fl_kad_state *d, int width) {
   fl_kexpr *t = fl_kexpr_number(d->a, FL_KT_U32, FL_KSPECIAL_TID_X, FL_KSPECIAL_BDIM_X);
   return kx_op(d, FL_KO_AND, cast_i32(d, t), i32(d, width - 1));
@@ -68,7 +68,7 @@ static fl_kexpr *is_there(back *w, fl_kblock *b, fl_kexpr *lane, fl_kexpr *also)
   return fl_kad_atom(d, b, kx_both(d, also, in));
 }
 
-/* The value that x has in the lane, if 'valid'. */
+/* The value that x has in lane 'lane' or, unless 'valid', in this lane. */
 static fl_kexpr *ask(back *w, fl_kblock *b, fl_kexpr *x, fl_kexpr *lane, fl_kexpr *valid) {
   fl_kad_state *d = w->d;
   const int t = x ? fl_ktemp(d->f, x->type) : -1;
@@ -105,7 +105,8 @@ static fl_kexpr *shifted_back(back *w) {
   return kx_op(d, FL_KO_ADD, given, own);
 }
 
-/* for (j = 0; j < width; ++j): its body; *lane is lane j of the group, in the warp. */
+/* Adds a loop for (j = 0; j < width; ++j) and returns its body; *lane: the index in the warp of
+** lane j of the group. */
 static fl_kblock *each_lane(back *w, fl_kblock *b, fl_kexpr **lane) {
   fl_kad_state *d = w->d;
   const int j = fl_ktemp(d->f, FL_KT_I32);
@@ -114,8 +115,8 @@ static fl_kblock *each_lane(back *w, fl_kblock *b, fl_kexpr **lane) {
   return in;
 }
 
-/* All lanes read lane 'by' of their group, so it receives the sum: by halving where the warp is
-** whole. */
+/* All lanes read lane 'by' of their group, so it receives the sum: by shuffles of halves if the
+** warp is complete. */
 static fl_kexpr *sum_back(back *w) {
   fl_kad_state *d = w->d;
   const int sum = fl_ktemp(d->f, w->seed->type);
@@ -138,13 +139,14 @@ static fl_kexpr *sum_back(back *w) {
   return fl_kexpr_select(d->a, kx_op(d, FL_KO_EQ, w->lane, read), kx_var(d, sum), w->zero);
 }
 
-/* The number in its group of the lane that this lane read. */
+/* The index, in the group, of the lane that this lane has read. */
 static fl_kexpr *taken(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *to = NULL, *in = NULL;
   switch (w->s->op) {
   case FL_KSH_IDX: return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
-  case FL_KSH_XOR:                                  /* of the warp; a later group is not reached */
+  case FL_KSH_XOR:                                  /* index in the warp; a lane of a later group is
+                                                    ** not read */
     to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
     in = kx_op(d, FL_KO_LE, to, kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1)));
     return fl_kexpr_select(d->a, in, to, w->self);

@@ -1,10 +1,10 @@
 /*
 ** Adjoints that add into neighbours, inverted. The adjoint of v[i] = u[i - 1] + u[i + 1] adds
 ** to grad_u[i - 1] and grad_u[i + 1]: atomics, or slow sums in a fixed order. Element j receives
-** these sums from threads j + 1 and j - 1, so one thread per j can collect them: for each place of
-** the source where the array is read (a "site", gather_site.c) it finds the thread that read j
-** there, runs that thread's adjoint again and takes what it adds at this place. No atomics, no
-** zeros to begin with, always the same order.
+** these sums from threads j + 1 and j - 1, so one thread per j can collect them: for each access of
+** the source that reads the array (a "site", gather_site.c) it finds the thread that read j there,
+** runs that thread's adjoint again and takes what it adds for this access. No atomics, no zeros to
+** begin with, always the same order.
 **
 ** It works on the finished adjoint, a function of the language, and gives another one; so it serves
 ** tangent kernels and their adjoints (second order) too. Where it fails, it is tried again with
@@ -40,8 +40,8 @@ static int see_load(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* Statements are seen in the order of the text; after a loop, all that it read counts as read after
-** it was written. */
+/* Statements are visited in the order of the text. After a loop, everything that it read counts as
+** read after it was written. */
 static int see_statement(void *arg, fl_kstmt *s) {
   survey *x = arg;
   fl_kgathering *g = x->g;
@@ -54,7 +54,7 @@ static int see_statement(void *arg, fl_kstmt *s) {
     g->assigned[s->var] = 1;
     g->late[s->var] |= (uint8_t)x->loops;
     g->n_sums += is_gradient(g, s->var);
-    /* only one of several threads takes it */
+    /* only one of several threads takes the value */
     if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;
     break;
   default: x->strange = 1;                        /* threads work together */
@@ -113,7 +113,7 @@ static int see_sum(void *arg, fl_kstmt *s) {
 }
 
 /* Chooses the arrays that have a sum which needs an atomic, and all of whose sums are at a site;
-** arrays with plain sums too where nothing else is then left to do. Returns how many. */
+** arrays with plain sums are chosen too if nothing else is left to do then. Returns how many. */
 static int choose(fl_kgathering *g) {
   const fl_kvisitor see = {see_sum, NULL, g};
   int others = 0, n = 0, all = 1;
@@ -128,7 +128,8 @@ static int choose(fl_kgathering *g) {
   }
   uint8_t *wanted = fl_karena_new(g->d.a, (size_t)g->src->n_vars + 1);
   if (!wanted) return 0;
-  for (int i = 0; i < g->n_sums; i++) {           /* bits: 1: an atomic, 2: a sum without a site */
+  for (int i = 0; i < g->n_sums; i++) {           /* bits: 1: it has an atomic, 2: it has a sum
+                                                  ** without a site */
     const fl_ksum *s = &g->sum[i];
     wanted[s->s->var] |=
         (uint8_t)((s->s->kind == FL_KS_ATOMIC && s->s->mode != FL_KM_BLOCK) | (s->site < 0) << 1);

@@ -9,20 +9,23 @@
 
 enum { FL_KG_CHAINS = 4, FL_KG_RANGES = 9, FL_KG_NEAR = 1 << 20, FL_KG_CARRIES = 64 };
 
-/* How an element's number is taken apart: j = b[0] + m[0] * (b[1] + m[1] * b[2]), once per thread;
-** then the number of a nearby source thread needs no division. m are the absolute values of the
-** source's moduli. The moduli of an index are positive wherever a thread reaches it; if they are
-** not, the highest b is far below 0. For a number of the thread, 'sign' is the sign of C's
-** quotient. */
+/* How the index of an element is split into digits: j = b[0] + m[0] * (b[1] + m[1] * b[2]), once
+** per thread; then finding the index of a nearby source thread needs no division. m are the
+** absolute values of the source's moduli. The moduli of an index are positive wherever a thread
+** reaches it; if they are not, the highest b is far below 0. For an index of the thread, 'sign' is
+** the sign of C's quotient. */
 typedef struct fl_kchain {
   int n;                         /* moduli, 1 or 2 */
   fl_kterm whole[2];             /* m[0], m[0] * m[1] */
-  int32_t symbol;               /* symbol of the thread whose number is taken apart; -1: an index */
+  int32_t symbol;               /* the symbol of the thread that is split; -1: an index of the array
+                                ** is split */
   int32_t m[2], b[3];            /* variables */
-  int32_t given[2], sign[2];     /* the moduli as given and their signs; sign -1: surely positive */
+  int32_t given[2], sign[2];     /* the moduli as given and their signs; sign -1: certainly
+                                 ** positive */
 } fl_kchain;
 
-/* Accesses of one array with one index: the sums that one thread makes into one element. */
+/* Accesses of one array with one index: a thread of the gather kernel sums their contributions to
+** one element. */
 typedef struct fl_ksite {
   int32_t grad;                  /* the array summed into, a variable of the adjoint */
   fl_kdigits digits;
@@ -53,10 +56,10 @@ typedef struct fl_kgathering {
 } fl_kgathering;
 
 /* gather_digits.c */
-void fl_kg_chains(fl_kgathering *g);            /* chooses how numbers are taken apart */
+void fl_kg_chains(fl_kgathering *g);            /* chooses how indices are split into digits */
 void fl_kg_bases(fl_kgathering *g, fl_kblock *b);
-int fl_kg_range(int32_t symbol);            /* index of the extent of a thread's number:
-                                            ** FL_KAD_LAUNCH's 'count' */
+int fl_kg_range(int32_t symbol);            /* which extent of the launch bounds a symbol of the
+                                            ** thread, as 'count' of FL_KAD_LAUNCH */
 fl_kexpr *fl_kg_extent(fl_kgathering *g, int32_t symbol);
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p);
 fl_kexpr *fl_kg_number(fl_kgathering *g, const fl_kpoly *shift, int type);
@@ -66,7 +69,7 @@ int fl_kg_is_division(const fl_kexpr *x);
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,
                   fl_kterm *below, fl_kterm *whole);
 /* gather_site.c */
-/* Adds to 'total' what the threads that access element j at the site add there. */
+/* Adds to 'total' the contributions to element j of all threads that access it at the site. */
 void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total);
 
 /* Short builders */

@@ -1,7 +1,7 @@
 /*
-** Numbers in a gather: the sizes of the launch, how an element's number j is taken apart (chains),
-** and the digits of t = j - shift. Integer divisions would be most of the work: the digits of j are
-** taken once (fl_kg_bases), those of t follow by adding and one carry.
+** Indices in a gather: the sizes of the launch, how the index j of an element is split into digits
+** (chains), and the digits of t = j - shift. Integer divisions would be most of the work: the
+** digits of j are taken once (fl_kg_bases), those of t follow by adding and one carry.
 **
 ** Example: v[i] += u[i - 1] + u[i + w] in a picture of width w = 100, thread i = 100 y + x. The
 ** gradient of u[j] is the sum of the cotangents of v at the threads that read it:
@@ -9,8 +9,8 @@
 **   -1, t = j + 1: x = 34 + 1 = 35 is below 100, no carry: (35, 12)
 **                         of j = 1299: x = 99 + 1 = 100 carries: (0, 13)
 **   u[i + w]              shift w, t = j - 100: the digit y alone, 12 - 1: (34, 11)
-** Then t's digits stand for x and y in what the thread computed, and in the conditions under which
-** it read: "if (x > 0)" tests 35, without a division of t.
+** The digits of t then replace x and y in what the thread computed and in the conditions under
+** which it read: "if (x > 0)" tests 35, without dividing t.
 */
 #include "kernel/ad/gather.h"
 #include <assert.h>
@@ -90,10 +90,11 @@ static fl_kexpr *poly_value(fl_kgathering *g, const fl_kpoly *p) {
   return less_poly(g, kx_int(&g->d, 0), &minus);
 }
 
-/* ---- chains: how numbers are taken apart ------------------------------------------------ */
+/* ---- chains: how indices are split into digits
+** ------------------------------------------------ */
 
-/* Is x the quotient / m or remainder % m of the thread's number 'symbol' (or of a quotient of it)?
-** *below, *whole: what the number was divided by before, and including m. */
+/* Is x the quotient / m or the remainder % m of the thread's index 'symbol' (or of a quotient of
+** it)? *below: what the index was divided by before that; *whole: the same times m. */
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,
                    fl_kterm *below, fl_kterm *whole) {
   int ok;
@@ -141,7 +142,8 @@ static int find_divisions(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* The divisors of the thread's number in the source: the smallest, and a multiple of it. */
+/* Makes a chain of the divisors by which the source divides the thread's index: the smallest one,
+** and a multiple of it. */
 static int chain_of_symbol(fl_kgathering *g, int32_t symbol, fl_kchain *c) {
   finder f = {.g = g, .symbol = symbol};
   const fl_kvisitor see = {find_divisions, NULL, &f};
@@ -171,7 +173,7 @@ static int chain_of_index(const fl_kdigits *x, fl_kchain *c) {
   return ok;
 }
 
-/* Splits the shift into digits of the chain. They must be constants, or the site is not 'near'. */
+/* Splits the shift into digits of the chain. The site is 'near' only if they are constants. */
 static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
   int ok;
   s->near = s->digits.scale == 1;
@@ -219,7 +221,7 @@ void fl_kg_chains(fl_kgathering *g) {
   }
 }
 
-/* A modulus as an int; INT_MAX stands for one that no element's number reaches. */
+/* A modulus as an int; INT_MAX stands for one that is larger than any index. */
 static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
   fl_kad_state *d = &g->d;
   const int single = t->c == 1 && t->n == 1, s = single ? t->s[0] : 0;
@@ -241,8 +243,8 @@ static int is_positive(const fl_kterm *t) {
   return t->c > 0;
 }
 
-/* Sets modulus k of the chain, to 1 where it is 0. Returns the condition that it is positive; NULL:
-** it surely is. */
+/* Sets modulus k of the chain; where it is 0 it becomes 1. Returns the condition that it is
+** positive; NULL: it certainly is. */
 static fl_kexpr *set_modulus(fl_kgathering *g, fl_kblock *b, fl_kchain *c, int k) {
   fl_kad_state *d = &g->d;
   int ok;
@@ -299,8 +301,8 @@ void fl_kg_bases(fl_kgathering *g, fl_kblock *b) {
 
 /* ---- the digits of t -------------------------------------------------------------------- */
 
-/* Brings v into 0 … m - 1 and carries to the digit above, in at most this many steps of m. A few
-** steps are written out without a branch, so that the reads of several sites can overlap. */
+/* Brings digit v into 0 … m - 1, in at most 'steps' steps of m, and carries to the next digit. A
+** few steps are written out without a branch, so that the reads of several sites can overlap. */
 static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int up, int steps) {
   enum { WRITTEN_OUT = 2 };
   fl_kad_state *d = &g->d;
@@ -318,12 +320,14 @@ static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int u
   }
   fl_kstmt *s = fl_kstmt_loop(d->f, b, kg_op(g, beyond, v, limit));
   if (!s) return;
-  s->op = 1;                                      /* it is not of the source (gather.c: cost) */
+  s->op = 1;                                      /* marks a loop that is not in the source
+                                                  ** (gather.c: cost) */
   kx_set(d, &s->body, v, kg_op(g, back, v, kx_var(d, m)));
   kx_set(d, &s->body, above, kg_op(g, on, above, kg_int(g, 1)));
 }
 
-/* With moduli made positive, digit i of the shift takes the signs of all moduli below it. */
+/* Digit i of the shift. As moduli are made positive, it takes the signs of all moduli of lower
+** digits. */
 static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain *c, int i) {
   fl_kexpr *b = kx_var(&g->d, c->b[i]), *by = kg_int(g, s->by[i]);
   int signs = 0;
@@ -337,7 +341,8 @@ static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const
   int down = 0, up = 0;
   int64_t steps = 0;                   /* steps of one digit, which bound the carry into the next */
   for (int i = 0; i <= c->n; i++) kx_set(&g->d, b, v[i], near_digit(g, s, c, i));
-  for (int i = 0; i < c->n; i++) {                /* a carry from below may cause another */
+  for (int i = 0; i < c->n; i++) {                /* a carry from the lower digit may cause another
+                                                  ** one */
     const int any = i && s->by[i] && c->sign[0] >= 0;
     down |= s->by[i] > 0 || any;
     up |= s->by[i] < 0 || any;
@@ -348,7 +353,7 @@ static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const
   }
 }
 
-/* By division; t is not negative. */
+/* Finds the digits by division; t is not negative. */
 static void far_digits(fl_kgathering *g, fl_kblock *b, const fl_kchain *c, fl_kexpr *t,
                        const int *v) {
   fl_kad_state *d = &g->d;
@@ -378,7 +383,7 @@ void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t
 }
 
 /* Is the shift a constant and at most one int, added or subtracted? Then j - shift is exact in U32:
-** a result that is negative or too large is no thread's number either. */
+** a result that is negative or too large is not the index of a thread in U32 either. */
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p) {
   int ints = 0;
   for (int i = 0; i < p->n; i++) {

@@ -1,7 +1,7 @@
 /*
-** The code of one access in a gather: the number of the thread that touches element j there, and
-** that thread's adjoint with its numbers substituted for threadIdx and blockIdx. The guards are
-** tested again as ordinary code; of the sums only those of this access stay.
+** The code of one access in a gather: the index of the thread that accesses element j there, and
+** that thread's adjoint, in which threadIdx and blockIdx are replaced by its indices. The guards
+** are tested again as ordinary code; of the sums only those of this access stay.
 */
 #include "kernel/ad/gather.h"
 
@@ -11,9 +11,9 @@ typedef struct thread {
   fl_kgathering *g;
   const fl_ksite *site;
   int32_t *map;                  /* variables of the source -> of this copy */
-  int32_t at[FL_KG_RANGES];      /* the thread's numbers (U32), -1: not known; index as
-                                 ** fl_kgathering.range */
-  int32_t v[3];               /* digits of the thread's number in the site's chain; v[0] -1: none */
+  int32_t at[FL_KG_RANGES];      /* the thread's indices (U32), in the order of fl_kgathering.range;
+                                 ** -1: not known */
+  int32_t v[3];               /* digits of the thread's index in the site's chain; v[0] -1: none */
   int total;
   fl_kplace place;
   const fl_kstmt *placed;        /* the statement of 'place' */
@@ -50,7 +50,8 @@ static int level_in(const fl_kchain *c, const fl_kterm *t) {
   return -1;
 }
 
-/* x / m or x % m of the thread's number, whose digits are known. */
+/* The value of x, if it is a quotient or remainder of the thread's index, whose digits are
+** known. */
 static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
   const fl_kchain *c = &y->g->chain[y->site->chain];
   fl_kad_state *d = &y->g->d;
@@ -67,7 +68,7 @@ static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
   return as(y, x->type, r);
 }
 
-/* The value of x, whose form is p. The site's index is the target's number j; where x differs from
+/* The value of x, whose form is p. The site's index is the index j of the target; if x differs from
 ** it by something that is the same in all threads, x is j minus that. NULL: it does not. */
 static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
   fl_kgathering *g = y->g;
@@ -80,7 +81,7 @@ static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
   return as(y, x->type, fl_kg_number(g, &by, near ? FL_KT_I32 : narrow ? FL_KT_U32 : FL_KT_I64));
 }
 
-/* The value of x where it follows from the thread's known numbers; NULL: it does not. */
+/* The value of x if it follows from the thread's known indices; else NULL. */
 static fl_kexpr *known(thread *y, const fl_kstmt *s, const fl_kexpr *x) {
   const int division = fl_kg_is_division(x) && y->v[0] >= 0 &&
                        y->g->chain[y->site->chain].symbol >= 0;
@@ -184,7 +185,7 @@ static void run_thread(thread *y, fl_kblock *b) {
 
 /* ---- the site --------------------------------------------------------------------------- */
 
-/* x < the extent of a symbol */
+/* The condition x < the extent of a symbol. */
 static fl_kexpr *within(fl_kgathering *g, fl_kexpr *x, int32_t symbol) {
   return x ? kx_op(&g->d, FL_KO_LT, x, fl_kexpr_cast(g->d.a, x->type, fl_kg_extent(g, symbol)))
            : NULL;
@@ -208,7 +209,7 @@ static void one_digit(thread *y, fl_kblock *b, fl_kexpr *t) {
   run_thread(y, &in->body);
 }
 
-/* The only digits that give t, for digits below their moduli. */
+/* Finds the only digits that give t, if digits are below their moduli. */
 static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   const fl_kdigits *x = &y->site->digits;
@@ -223,8 +224,8 @@ static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   run_thread(y, &in->body);
 }
 
-/* All (d0, d1) with d0 + m * d1 = t, for any m: where m is positive, from the d1 with the smallest
-** d0 upwards; else all d1. */
+/* Loops over all (d0, d1) with d0 + m * d1 = t: if m is positive, from the d1 with the smallest d0
+** upwards; otherwise over all d1. */
 static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   fl_kad_state *d = &g->d;

@@ -5,7 +5,7 @@
 ** - Every construct that can be left has one BOOL: 'skip' (the rest of this body is not run);
 **   loops a second, 'stop' (no further iteration). A jump sets the flags of all constructs that it
 **   leaves.
-** - What follows a branch that always jumps moves into the other branch: the common early
+** - Statements after a branch that always jumps move into the other branch: the common early
 **   exits then need no flag at all (a flag that is not read is dropped with the dead code).
 ** - The condition of a loop left by a jump becomes "!stop && condition", so it is evaluated
 **   as often as before; the step is guarded by !stop.
@@ -84,8 +84,8 @@ static int holds_return(const fl_kstmt *s) {
   return 0;
 }
 
-/* A thread that has returned is not counted by a barrier; one that only skips the rest is. So the
-** condition of the return is noted. */
+/* Notes the condition of a return: a thread that has returned is not counted by a barrier, but one
+** that only skips the rest is. */
 static void note_gone(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *when, int line) {
   if (d->n_gone < FL_KAD_GONE) d->gone[d->n_gone++] = (fl_kad_gone){s, when, line};
   else fl_kad_refuse(d, line, "so many returns before barriers");
@@ -128,7 +128,7 @@ static void lower_loop(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, 
   *jumps |= in.crossed;
 }
 
-/* Has the block only statements that no other thread and no output can see? */
+/* Has the block only statements whose effects no other thread and no output can see? */
 static int is_quiet(const fl_kad_state *d, const fl_kblock *b) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s->kind == FL_KS_STORE && d->f->vars[s->var].kind != FL_KV_ARRAY) return 0;

@@ -12,8 +12,8 @@ static int is_held(const void *in_thread, const fl_kexpr *x) {
   return x->kind == FL_KX_LOAD && ((const uint8_t *)in_thread)[x->var];
 }
 
-/* The condition under which operand i of x is evaluated, if x is under 'when' (NULL: always). The
-** operands of x before i are rewritten already. */
+/* The condition under which operand i of x is evaluated, if x itself is evaluated under 'when'
+** (NULL: always). The operands of x before i are rewritten already. */
 static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i) {
   if (!i) return when;
   if (x->kind == FL_KX_SELECT)
@@ -42,7 +42,7 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b) {
   fl_kblock out = {NULL, NULL};
   hold h = {d, &out};
   for (fl_kstmt *s; !d->a->failed && (s = fl_kblock_take(&b));) {
-    /* conditions of control flow stay as they are */
+    /* conditions of control flow are not changed */
     const int control = s->kind == FL_KS_IF || s->kind == FL_KS_LOOP;
     for (int i = 0; i < 4 && !control; i++) s->x[i] = held(&h, s->x[i], NULL);
     s->body = walk(d, s->body);

@@ -1,9 +1,9 @@
 /*
 ** Elements that a kernel only reads, and reads again: x[e] * x[e] becomes t = x[e]; t * t, so the
-** reverse code adds to the element once, from a register. The second read finds the first one in
-** its block or in one around it, as long as nothing of the index is assigned in between.
-**
-** The body is walked twice: to count the reads of each first one, and to rewrite those of several.
+** reverse code adds to the element once, from a register. The second read uses the first one, in
+** the same or in an enclosing block, as long as no variable of the index is assigned in between.
+** The body is walked twice: to count how often each first read is repeated, and to rewrite those
+** that are.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -15,7 +15,7 @@ typedef struct reads {
   fl_kad_state *d;
   uint8_t *only;                 /* by variable: an array of reals with a gradient, only read */
   uint8_t *written;              /* by variable: an array that is written */
-  uint8_t *assigned;             /* by variable, by the current statement */
+  uint8_t *assigned;             /* by variable: the current statement assigns to it */
   int32_t *count, next, most;    /* by id, in the order of the walk: how often it is read */
   int n_vars, rewrite;
   first at[MOST_READS];          /* that hold here */
@@ -44,7 +44,7 @@ static const first *known(const reads *w, const fl_kexpr *load) {
   return NULL;
 }
 
-/* What replaces a load with the operand e: x; lazy: it may not be made. */
+/* What replaces the load x when its operand is e; lazy: the load may not be evaluated. */
 static fl_kexpr *read(reads *w, fl_kblock *out, const fl_kexpr *x, fl_kexpr *e, int lazy) {
   const first *old = known(w, x);
   if (old && !w->rewrite) w->count[old->id]++;

@@ -1,4 +1,4 @@
-/* Derivatives of the functions of builtins.def, read from their texts there (partial.h). */
+/* Derivatives of the functions of builtins.def, parsed from their texts there (partial.h). */
 #include "kernel/ad/partial.h"
 #include "kernel/front/source.h"
 #include "kernel/tree/builtins.h"

@@ -1,5 +1,5 @@
 /*
-** Border indices in pieces (pieces.h). D is not negative (the number of a thread, its quotients and
+** Border indices in pieces (pieces.h). D is not negative (the index of a thread, its quotients and
 ** remainders), and less than w by the conditions around it or because it is a remainder. Then
 **   max(D - r, 0)      is D - r, else D - r + 1, … else D, the first of them that is >= 0
 **   min(D + r, w - 1)  is D + r, else D + r - 1, … else D, the first that is < w
@@ -20,7 +20,8 @@ typedef struct splitter {
   const fl_kstmt *s;             /* the statement at work */
   fl_kplace place;
   uint8_t *positive;
-  int done, pieces, changed;     /* pieces of all indices; pieces and change of the current index */
+  int done, pieces, changed;     /* number of pieces of all indices; number of pieces of the current
+                                 ** index; was it changed? */
 } splitter;
 
 static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) {
@@ -146,8 +147,8 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   fl_kterm m;
   int down = -1;
   const int64_t c = fl_kpoly_take_constant(&d);
-  for (int i = 0; i < d.n && d.n > 1; i++)            /* the term of D - m that has no thread's
-                                                      ** number in it */
+  for (int i = 0; i < d.n && d.n > 1; i++)            /* the term of D - m that has no index of the
+                                                      ** thread in it */
     if (d.t[i].c < 0 && fl_kterm_all(&d.t[i], fl_kpoly_is_uniform, y->k)) down = i;
   if (down >= 0) {
     m = d.t[down];
@@ -164,8 +165,8 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   return 1;
 }
 
-/* The value e of a branch of a choice. Where the condition leaves one value for D (x > 0 ? … : 0),
-** D minus that value, which is 0 there, is added to e. */
+/* The value e of a branch of a choice. If the condition allows only one value for D (x > 0 ? … :
+** 0), adds D minus that value, which is 0, to e. */
 static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
   if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT ||
       c->op > FL_KO_NE
@@ -189,7 +190,7 @@ static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
   return e;
 }
 
-/* The operation x on operands k, with choices among them moved outside. */
+/* The operation x on operands k; choices among the operands are moved outside of it. */
 static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
   for (int i = 0; i < x->n; i++) {
     fl_kexpr *s = k[i];
@@ -241,7 +242,7 @@ static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
   fl_kexpr *k[FL_K_MAX_ARGS] = {0};
   if (depth > DEPTH || y->pieces > MOST_PIECES) return NULL;
   if (!has_choice(y, x, 0)) return x;
-  const fl_kpoly p = poly_of(y, x);                /* a remainder that cancels needs nothing */
+  const fl_kpoly p = poly_of(y, x);                /* a remainder that cancels need not be split */
   if (!p.bad && fl_kpoly_all(&p, is_no_quotient, NULL)) return x;
   if (x->kind == FL_KX_VAR) {
     fl_kexpr *def = (fl_kexpr *)(uintptr_t)fl_kdef_only(y->k->defs, x->var);

@@ -1,5 +1,5 @@
 /*
-** Indices at a border, split into pieces each of which is the thread's number plus something
+** Indices at a border, split into pieces. Each piece is the index of the thread plus something
 ** uniform: for a thread x < w, (x + 1) % w is x + 1 or x + 1 - w, max(x - 1, 0) is x - 1 or x.
 */
 #ifndef FL_KERNEL_PIECES_H

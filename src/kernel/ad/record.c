@@ -45,8 +45,8 @@ static fl_kexpr *index_of(const recording *r, int place) {
   return op(r, FL_KO_ADD, op(r, FL_KO_MUL, fl_kexpr_int(r->a, FL_KT_I64, place), all), thread);
 }
 
-/* The atomic s, alone in *one, with the recording of its result after it or the replay before
-** it. */
+/* Returns the block with the atomic s, which is alone in 'one', and code that records its result
+** after it or, in a replay, sets the result to the recorded one before it. */
 static fl_kblock recorded(recording *r, fl_kstmt *s, fl_kblock one) {
   const int type = r->f->vars[s->result].type;
   fl_kexpr *at = index_of(r, r->n++);

@@ -8,7 +8,7 @@
 #define FL_KERNEL_RECORD_H
 #include "kernel/tree/tree.h"
 
-/* How many places need this: atomics of integers outside loops whose results are used. */
+/* How many operations need this: atomics of integers, outside of loops, whose results are used. */
 int fl_krecord_count(const fl_kfunc *f);
 /* f with one more parameter, "recorded": long long[count * threads of the launch]. replay = 0: the
 ** kernel writes the results there; 1: it reads them (const) instead. NULL: no memory. */

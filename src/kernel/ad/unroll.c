@@ -1,6 +1,6 @@
 /*
 ** Short loops written out (unroll.h), outer ones first, so that the bounds of an inner loop that
-** depend on an outer counter are numbers by then. CONTINUE and BREAK become LEAVEs of a block
+** depend on an outer counter are known numbers then. CONTINUE and BREAK become LEAVEs of a block
 ** around the round or around all rounds; other loops stay.
 */
 #include "kernel/ad/unroll.h"
@@ -24,7 +24,7 @@ typedef struct counting { int32_t var; int64_t first, bound, step; int op; } cou
 static int is_var(const fl_kexpr *x, int32_t v) { return x->kind == FL_KX_VAR && x->var == v; }
 static int is_const(const fl_kexpr *x) { return x->kind == FL_KX_CONST && fl_kt_is_int(x->type); }
 
-/* for (v = first; v op bound; v += step) with numbers for all three */
+/* Is it a loop for (v = first; v op bound; v += step) where all three are numbers? */
 static int counts(const fl_kfunc *f, const fl_kstmt *before, const fl_kstmt *s, counting *c) {
   fl_kcount n;
   if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) ||
@@ -192,7 +192,7 @@ static void expand(unroller *u, fl_kblock *out, const fl_kstmt *s, const countin
 
 static fl_kblock unroll(unroller *u, fl_kblock b);
 
-/* Replaces a branch on a constant by the branch taken. */
+/* Replaces a branch on a constant with the branch taken. */
 static void settle(unroller *u, fl_kblock *out, fl_kstmt *s) {
   s->body = unroll(u, s->body);
   s->other = unroll(u, s->other);

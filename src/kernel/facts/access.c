@@ -1,8 +1,8 @@
 /*
-** Access classes: one walk in program order. 'Written before' is decided by facts "this
-** thread stored to variable v at index e", which hold until a variable of e is assigned and
-** only where the store surely happened (a branch, a loop body or a block that can be left
-** takes its facts with it).
+** Access classes: one walk in program order. Whether an element was written before is decided by
+** facts "this thread stored to variable v at index e", which hold until a variable of e is assigned
+** and only where the store surely happened (a branch, a loop body or a block that can be left takes
+** its facts with it).
 */
 #include "kernel/facts/access.h"
 #include "kernel/facts/defs.h"
@@ -98,7 +98,8 @@ static void note_write(walk *w, const fl_kstmt *s) {
 
 static void walk_block(walk *w, fl_kblock b);
 
-/* Walks a part that may not run, or not to its end: its facts end with it. */
+/* Walks a part that may not run, or may be left before its end: facts found in it are dropped at
+** its end. */
 static void walk_apart(walk *w, fl_kblock b) {
   int64_t n = 0;
   w->depth++;

@@ -26,7 +26,7 @@ char fl_kaccess_class(const fl_kaccess *x);
 /* access[f->n_vars] is filled. Returns 0 when memory is out. */
 int fl_kaccess_find(fl_mem *m, const fl_kfunc *f, fl_kaccess *access);
 
-/* Which threads may have the same value of an index. */
+/* Which threads may have the same index. */
 typedef enum {
   FL_KI_OTHER,               /* nothing known */
   FL_KI_UNIFORM_GRID,        /* the same in all threads of the launch */
@@ -39,13 +39,14 @@ typedef enum {
 } fl_kindex;
 
 typedef struct fl_kindices fl_kindices;      /* facts about the variables of one function */
-/* geometry: which extents of the launch are surely 1. */
+/* geometry: which extents of the launch are certainly 1. */
 enum {
   FL_KONE_BLOCK_Y = 1, FL_KONE_BLOCK_Z = 2, FL_KONE_GRID_Y = 4, FL_KONE_GRID_Z = 8,
   FL_KONE_ALL = 15                              /* a one-dimensional launch */
 };
 fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry);
-/* Returns 0 if memory ran out (or k is NULL): then less may have been proven than could be. */
+/* Returns 0 if memory ran out at some time (or k is NULL): then fewer facts may have been proven
+** than with more memory. */
 int fl_kindices_free(fl_kindices *k);
 /* 's': the statement that holds the expression (its place decides which loops are around it). */
 fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
@@ -67,7 +68,7 @@ typedef struct fl_klaunched {
 } fl_klaunched;
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* As fl_kindex_owner, for an element that one thread accesses at p and one at q, in any rounds of
-** loops: are they one thread? */
+** loops: are they the same thread? */
 typedef struct fl_kaccess_at { const fl_kstmt *s; const fl_kexpr *index; } fl_kaccess_at;
 int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q);
 /* An index as core + rest, core a multiple of mod (0: there is none; 1, 0: nothing known). Indices

@@ -8,7 +8,7 @@ typedef struct finder {
   fl_kblocks *out;
   uint8_t asks[3];           /* it reads blockDim */
   int32_t line[3];           /* of the first threadIdx */
-  int64_t room[3];           /* most threads that an array holds; 0: none says */
+  int64_t room[3];           /* most threads that an array has room for; 0: no array tells */
   const fl_kstmt *at;        /* the statement that is looked at */
 } finder;
 
@@ -27,7 +27,8 @@ static void read_from(reading *r, const fl_kexpr *x) {
   r->depth--;
 }
 
-/* Does a condition on the thread's place in its block, and not in the grid, hold at s? */
+/* Does a condition hold at s that depends on the thread's index in its block, and not on its index
+** in the grid? */
 static int is_guarded(const finder *f, const fl_kstmt *s) {
   fl_kroute r = { .k = f->k, .goal = s };
   if (!fl_kroute_find(&r)) return 1;

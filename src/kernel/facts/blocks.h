@@ -1,14 +1,14 @@
 /*
-** Which blocks of threads a kernel may have, as far as its text tells: for a block that is not
-** named. In
+** Which blocks of threads a kernel may have, as far as its text shows: used where the script does
+** not give a block. In
 **   __shared__ float s[128];  s[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
 ** the array holds 128 threads along x, and loops over it may count to 128: that is the block.
 ** Where an array leaves room (s[16][17], s[128 + 2]) the largest power of two that fits is meant,
 ** if the text asks for blockDim. A kernel that reads threadIdx.x, has no such array and never
-** asks for blockDim.x counts on a block that only its author knows.
+** asks for blockDim.x relies on a block that only its author knows.
 **
-** This is no proof that all other blocks give the same result: who asks for a block to be chosen
-** says so.
+** This is not a proof that all other blocks give the same result: a script that asks for a block to
+** be chosen asserts that.
 */
 #ifndef FL_KERNEL_BLOCKS_H
 #define FL_KERNEL_BLOCKS_H
@@ -16,8 +16,8 @@
 
 typedef struct fl_kblocks {
   uint8_t reads[3];          /* along x, y, z: does it read threadIdx? */
-  int64_t fixed[3];          /* the threads that its arrays are made for; 0: they do not say */
-  int32_t line;              /* of an access that tells why no block can be chosen … */
+  int64_t fixed[3];          /* the number of threads that its arrays are made for; 0: unknown */
+  int32_t line;              /* line of an access because of which no block can be chosen … */
   int axis;                  /* … along this axis; -1: one can */
 } fl_kblocks;
 

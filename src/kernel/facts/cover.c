@@ -2,9 +2,9 @@
 ** Stores that surely happen (cover.h): one walk in program order over all statements that every
 ** thread reaches. Integers are followed as forms of the launch, conditions as lists of
 ** inequalities; what is neither is unknown. A store under known conditions is kept with them; one
-** under an unknown condition counts where the other branch stores to the same element. After a jump
-** nothing is sure until the end of the construct that it, or a later jump, leaves; after a return
-** under a known condition the opposite of the condition guards all that follows.
+** under an unknown condition counts only if the other branch stores to the same element. After a
+** jump nothing is sure until the end of the construct that it, or a later jump, leaves; after a
+** return under a known condition the opposite of the condition guards all that follows.
 */
 #include "kernel/facts/access.h"
 #include "kernel/facts/cover_form.h"
@@ -81,7 +81,8 @@ static int add_guards(guards *g, const guards *more) {
   return 1;
 }
 
-/* p + 1 in whole numbers, beyond the program's own arithmetic: it may cancel a constant of p. */
+/* p + 1 in whole numbers. The program does not compute this sum, which may cancel a constant of
+** p. */
 static const poly *next_of(walk *w, const poly *p) {
   if (!p) return NULL;
   poly r = *p;
@@ -175,7 +176,7 @@ static void join(walk *w, const fl_kc_store *a, const fl_kc_store *b, int na, in
 
 typedef struct arm { fl_kc_store *list; int known, n, left; } arm;
 
-/* Walks one branch under its condition; its stores are removed from the list. */
+/* Walks one branch under its condition; its stores are moved from the list into the result. */
 static arm branch(walk *w, const fl_kexpr *c, int truth, fl_kstmt *first) {
   const guards before = w->now;
   fl_kc_store *const list = w->list;
@@ -219,7 +220,7 @@ static int either(walk *w, const fl_kexpr *c, fl_kstmt *body, fl_kstmt *other) {
   keep_known(w, &a);
   keep_known(w, &b);
   if (a.left == NOWHERE && b.left == NOWHERE) return NOWHERE;
-  /* the threads that return are known: the guards hold for the others */
+  /* it is known which threads return: the guards hold for the others */
   guards stay = { 0 };
   const int left = a.left < b.left ? a.left : b.left;
   if (left == 0 && (a.left == NOWHERE || b.left == NOWHERE) &&
@@ -343,8 +344,8 @@ static int see_jump(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* The outermost construct that threads may leave by now, after a jump of some threads out of
-** construct 'left': the others may leave more. */
+/* The outermost construct that some thread may have left so far: some threads have jumped out of
+** construct 'left', and others may leave more. */
 static int outermost_jump(const walk *w, fl_kstmt *s, int left) {
   reach r = { w, left };
   const fl_kvisitor see = { see_jump, NULL, &r };

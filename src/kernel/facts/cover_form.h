@@ -11,7 +11,8 @@ enum { FL_KC_GUARDS = 12 };
 /* Forms here have symbols of the launch (FL_KSYM_GLOBAL + axis after joining), COUNTER + k: counter
 ** k (loops[k]), and VAR + v: variable v, an integer parameter as it was given. No form is unsure,
 ** so the sum of its magnitudes bounds all steps; if it is narrow that sum must stay below 2^31. */
-enum { FL_KC_ROOM = 1 << 15 };   /* a guard may be this much less than the number it is made of */
+enum { FL_KC_ROOM = 1 << 15 };   /* a guard may be smaller by this much than the number that it is
+                                 ** made from */
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
 
 /* Threads for which all guards hold store to element 'at' of the variable, whatever else they do;

@@ -2,8 +2,8 @@
 ** The stores of cover.c against one launch: everything except the threads and the counters is a
 ** number now. An index is read as a number in mixed radix: each digit (a thread's place along an
 ** axis, in its block or in the launch, or a counter) takes all values below its range,
-** independently of the others; where each weight is the product of the ranges below it, the index
-** takes all values below the product of all ranges.
+** independently of the others; if each weight is the product of the ranges of the lower digits, the
+** index takes all values below the product of all ranges.
 */
 #include "kernel/facts/cover_form.h"
 #include "kernel/tree/verify.h"
@@ -140,7 +140,7 @@ static int range_of(ask *q, digit *d) {
 }
 
 /* Guards on one digit limit its range; guards on no digit must hold. For a digit that is not in the
-** index it suffices that some value passes: 0 does if any does. 0: not understood, or never
+** index it is enough that some value passes: if any does, 0 does. 0: not understood, or never
 ** true. */
 static int limit(ask *q, digit *d, int n) {
   for (int g = 0; g < q->s->n_guards; g++) {
@@ -184,9 +184,9 @@ static int limit_flat(ask *q, const number *at, int64_t *most) {
   return 1;
 }
 
-/* Which digits of the threads p depends on, including those that its counters begin with, as bits:
-** 0 to 2 the place in the block along an axis, 3 to 5 that of the block, 6 to 8 that in the launch.
-** *apart = 0: one occurs twice. */
+/* The set of the threads' digits that p depends on, including those at which its counters begin.
+** Bits 0 to 2: the index in the block along an axis, 3 to 5: that of the block, 6 to 8: that in the
+** launch. Sets *apart to 0 if one occurs twice. */
 static unsigned threads_of(const ask *q, const number *p, int nest, int *apart) {
   unsigned all = 0;
   for (int i = 0; i < p->n; i++) {
@@ -215,7 +215,7 @@ static int independent(const ask *q, const number *at) {
   return apart && ignored && !((all >> 6) & (all | all >> 3) & 7);
 }
 
-/* How many of the values 0, unit, 2 * unit, … the digits surely take; *unit: their lowest
+/* How many of the values 0, unit, 2 * unit, … the digits certainly take; *unit: their lowest
 ** weight. */
 static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
   digit d[MAX_DIGITS];
@@ -241,7 +241,7 @@ static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
   return all < room ? all : room;
 }
 
-/* How many of the values first, first + 1, … p surely takes. */
+/* How many of the values first, first + 1, … p certainly takes. */
 static int64_t covered(ask *q, const fl_kpoly *p, int64_t first) {
   number at;
   int64_t unit;

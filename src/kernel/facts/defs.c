@@ -45,8 +45,8 @@ int fl_kjumps(fl_kblock b) { return fl_kblock_any(b, is_jump, NULL); }
 typedef struct finder { fl_kdefs *d; int32_t order; int changed; } finder;
 
 /* Notes how far definitions in a block hold. In the block of a loop they hold up to place 'end', in
-** this round: those in labelled blocks within it too, unless a jump may skip them. Outside of loops
-** there is one value. */
+** this round: those in labelled blocks inside it as well, unless a jump may skip them. Outside of
+** loops there is one value. */
 static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;
@@ -96,8 +96,8 @@ static int see_nonzero(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Finds variables that are assigned only 0 or one another: indices into arrays that pointers switch
-** between. */
+/* Finds variables that are assigned only 0 or one another: such as the indices of pointers that are
+** exchanged. */
 static void find_zeros(finder *x) {
   const fl_kvisitor see = { see_nonzero, NULL, x };
   const fl_kvar *of = x->d->f->vars;

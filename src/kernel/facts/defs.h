@@ -70,14 +70,14 @@ int fl_kjumps(fl_kblock b);                           /* does it hold a BREAK, C
 /* x without conversions between integers of 32 bits and more. */
 const fl_kexpr *fl_kuncast(const fl_kexpr *x);
 
-/* v = v + by, v = by + v or v = v - by of an integer. 'exact': the conversions in it keep v's bits,
-** so that n steps give v + n * by in v's type. */
+/* A statement v = v + by, v = by + v or v = v - by, for an integer v. 'exact': the conversions in
+** it keep v's bits, so that n steps give v + n * by in v's type. */
 typedef struct fl_kstep { int32_t var; int op; const fl_kexpr *by; int exact; } fl_kstep;
 int fl_kstep_of(const fl_kfunc *f, const fl_kstmt *s, fl_kstep *out);
 
-/* while (v op bound) { body; v += by; } where the step does nothing else. op: LT to NE, with v on
-** the left; 'direct': v is compared without conversions. The caller checks that the body does not
-** assign to v (fl_kassigned). */
+/* A loop while (v op bound) { body; v += by; } whose step does nothing else. op: LT to NE, with v
+** on the left; 'direct': v is compared without conversions. The caller checks that the body does
+** not assign to v (fl_kassigned). */
 typedef struct fl_kcount {
   fl_kstep step;
   int op, direct;

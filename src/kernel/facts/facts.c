@@ -58,9 +58,10 @@ static void classify_block(classify *c, const fl_kblock *b) {
 
 /* ---- owners ----------------------------------------------------------------------------- */
 
-/* A store may meet others unless its element is proven to belong to one thread (in shared memory:
-** to one of the block). Where all threads write the same value ("m = x[0];" in every thread) that
-** is no race. Two stores may meet although each writes only what its thread owns. */
+/* A store may write the element of another thread's store, unless its element is proven to belong
+** to one thread (in shared memory: to one thread of the block). If all threads write the same value
+** ("m = x[0];" in every thread) that is not a race. Two stores may write one element although each
+** writes only what its thread owns. */
 
 enum { MOST_STORES = 64 };
 

@@ -19,7 +19,7 @@ typedef struct fl_kfact {
   fl_kshape shape;
 } fl_kfact;
 
-/* Two stores such that one thread writes each element with both of them. */
+/* Two stores such that, if both write an element, one thread does both. */
 typedef struct fl_kpair { int32_t site, other; struct fl_kpair *next; } fl_kpair;
 
 typedef struct fl_kfacts {
@@ -40,7 +40,7 @@ static inline const fl_kfact *fl_kfact_of(const fl_kfacts *x, int32_t site) {
   static const fl_kfact none = { .shape = { 1, 0, 0, 0 } };
   return x && site >= 0 && site < x->n ? &x->at[site] : &none;
 }
-/* Does one thread write each element that both stores write? */
+/* Is each element that both stores write written by one thread only? */
 int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other);
 
 /* ---- two accesses of one array ---- */
@@ -51,9 +51,9 @@ int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b);
 static inline int fl_kfact_is_one(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.alike && a->shape.core == b->shape.core && a->shape.rest == b->shape.rest;
 }
-/* Are they the same function up to the names of counters that count alike? If so, and both indices
-** differ between threads, both are numbers in mixed radix with the thread among the digits; the
-** digits of an element are the same whichever of the two made it, and so is the thread. */
+/* Are they the same function, except that counters which count alike may have other names? If so,
+** and both indices differ between threads, both are numbers in mixed radix with the thread among
+** the digits. An element then has the same digits in both, so the same thread. */
 static inline int fl_kfact_is_alike(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.alike && a->shape.alike == b->shape.alike;
 }

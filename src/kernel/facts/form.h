@@ -40,7 +40,7 @@ typedef struct fl_kpoly {
 typedef struct fl_kquotient { fl_kpoly a; fl_kterm m; int type; } fl_kquotient;
 /* All quotients that were read, each once, in an arena; pointers to them stay valid. */
 typedef struct fl_kquotients { fl_karena *a; int n, cap; fl_kquotient *at; } fl_kquotients;
-/* Sums that were read: equal sums have the same number. */
+/* The sums that were read so far, numbered: equal sums have the same number. */
 typedef struct fl_kpolys {
   fl_karena *a;
   int n, cap;
@@ -62,7 +62,7 @@ enum { FL_KDIGIT_SEVERAL = -2 };
 typedef int fl_kis_known(const void *arg, int32_t s);
 int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg);
 int fl_kterm_all(const fl_kterm *t, fl_kis_known *is, const void *arg);    /* of all its symbols? */
-/* Is s the number of a thread or a block along an axis, or a global index? */
+/* Is s the index of a thread or a block along an axis, or a global index? */
 static inline int fl_ksym_is_number(int32_t s) {
   return s <= FL_KSPECIAL_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_GLOBAL + 3);
 }
@@ -100,12 +100,12 @@ static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
 typedef struct fl_kreader fl_kreader;
 struct fl_kreader {
   fl_kpoly (*var)(const fl_kreader *r, int32_t var, int depth);
-  /* The form of an x that is no sum or product; NULL: such an x is bad. */
+  /* Gives the form of an x that is not a sum or product; NULL: such an x is bad. */
   fl_kpoly (*other)(const fl_kreader *r, const fl_kexpr *x);
   fl_kquotients *quotients;                 /* NULL: divisions are not read */
   const void *arg;
 };
-/* depth: how many variables were replaced and operands entered so far; 0 from outside. The result
-** is not joined. */
+/* depth: how many variables were replaced and operands entered so far; 0 at the first call. The
+** result is not joined. */
 fl_kpoly fl_kform_read(const fl_kreader *r, const fl_kexpr *x, int depth);
 #endif

@@ -1,10 +1,10 @@
 /*
-** Loads that only guess what an atomicCAS of the same element will find:
+** Loads that are only a guess of what an atomicCAS of the same element will find:
 **
 **   int old = *p, assumed;
 **   do { assumed = old; old = atomicCAS(p, assumed, next(assumed)); } while (old != assumed);
 **
-** If another thread changes the element in between, the guess is wrong, and nothing else is.
+** If another thread changes the element in between, only the guess is wrong.
 */
 #ifndef FL_KERNEL_GUESS_H
 #define FL_KERNEL_GUESS_H

@@ -1,10 +1,10 @@
 /*
 ** Index classes: in which threads of a launch an index is equal (uniform.h), and whether it is a
-** mixed-radix number made of the thread's numbers (and loop counters). Written as a sum of stride *
-** digit, the smallest stride a nonzero constant, each next stride the one before times a bound that
-** its digit is known to stay under. Bounds come from the conditions around the access and from the
-** launch (threadIdx.x < blockDim.x). Sums are taken as exact: an index that overflows its type is
-** no index.
+** mixed-radix number made of indices of the thread (and loop counters): a sum of stride * digit,
+** where the smallest stride is a nonzero constant, and each next stride is the previous one times a
+** bound below which the previous digit is known to stay. Bounds come from the conditions around the
+** access and from the launch (threadIdx.x < blockDim.x). Sums are taken as exact: an index that
+** overflows its type is not a valid index anyway.
 */
 #include "kernel/facts/route.h"
 #include "kernel/tree/builtins.h"
@@ -77,7 +77,7 @@ static int cover(const route *r, int32_t s, coverage *c) {
 }
 
 /* Splits p into digits and a shift that is the same in all threads; 0: a term has two digits, or
-** one that is of no thread. */
+** one that does not come from a thread. */
 static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c,
                  fl_kpoly *shift) {
   *n = 0;
@@ -141,7 +141,7 @@ int64_t fl_kdivisor(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
-/* Does x depend on no thread's number, except through variable v? */
+/* Is x independent of all indices of the thread, except through variable v? */
 static int is_thread_free(const fl_kindices *k, const fl_kexpr *x, int32_t v) {
   if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
   if (x->var >= 0 && x->var != v && !fl_kdef_is_given(k->defs, x->var)) return 0;
@@ -150,7 +150,7 @@ static int is_thread_free(const fl_kindices *k, const fl_kexpr *x, int32_t v) {
   return 1;
 }
 
-/* A counter that is equal in all threads that are in the same round of its loop. */
+/* Is s a counter that is equal in all threads that are in the same round of its loop? */
 static int is_free_counter(const fl_kindices *k, int32_t s) {
   const int32_t v = s - FL_KSYM_VAR;
   if (s < FL_KSYM_VAR || s >= FL_KSYM_COUNTER || !fl_kdef_is_counter(k->defs, v)) return 0;
@@ -219,8 +219,8 @@ int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
   return 1;
 }
 
-/* Digit i of the answer: the one of d whose stride is 'unit' times a product, with the smallest
-** stride. */
+/* The next digit of the answer: the one of d with the smallest stride that is 'unit' times a
+** product. */
 static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit,
                       fl_kterm *q) {
   for (int i = 0; i < n; i++) {
@@ -237,7 +237,8 @@ static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm
   return -1;
 }
 
-/* Does each set of digits belong to one thread? No axis may appear twice or be missing. */
+/* Are these all the digits, so that each set of them belongs to one thread? No axis may appear
+** twice or be missing. */
 static int are_all(const route *r, const digit *d, int n, const coverage *c) {
   const fl_kindex class = judge(r, c);
   for (int i = 0; i < n; i++)
@@ -289,12 +290,12 @@ static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need)
   return t->c > 0;
 }
 
-/* Is p the number of a thread? */
+/* Is p an index of the thread? */
 static int is_one_number(const fl_kpoly *p) {
   return p->n == 1 && p->t[0].n == 1 && p->t[0].c == 1 && fl_ksym_is_number(p->t[0].s[0]);
 }
 
-/* Is d = a % m for a number a of the thread, or a quotient of one? */
+/* Is d = a % m, where a is an index of the thread or a quotient of one? */
 static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
   fl_kpoly a;
   const fl_kquotient *q = fl_kpoly_remainder(k->quotients, d, &a, m);
@@ -314,7 +315,7 @@ int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, 
   const fl_kquotient *q = s0 < FL_KSYM_QUOTIENT ? NULL : fl_kquotient_of(k, s0);
   if (!q || !is_one_number(&q->a) || !need_positive(k, &q->m, need)) return 0;
   if (!m) return 1;
-  /* i / w < h where i < w * h or i / w < h is known */
+  /* i / w < h holds if i < w * h or i / w < h is known */
   const fl_kterm whole = fl_kterm_product(&q->m, m, &ok);
   if (!ok || !need_positive(k, m, need)) return 0;
   if (fl_kroute_stays_below(&r, q->a.t[0].s[0], &whole)) return 1;

@@ -1,9 +1,9 @@
 /*
-** Which thread owns an element? Two threads that make the same index agree in it, and in both sides
-** of each equality that holds there: "if (lane == 0) y[i / 32] = ...". From each such sum follow
-** the numbers in which they must agree: all digits of a chain (route.h). A sum with quotients a /
-** m, a / n of one a is written with remainders: a is m * (a / m) + a % m. Two threads that agree in
-** the block and in the place in it are one.
+** Which thread owns an element? Two threads that compute the same index agree in its value, and in
+** both sides of each equality that holds there: "if (lane == 0) y[i / 32] = ...". If they agree in
+** such a sum, they must agree in all of its digits, if these form a chain (route.h). A sum with
+** quotients a / m, a / n of one a is written with remainders: a is m * (a / m) + a % m. Two threads
+** that agree in the block and in their index in it are the same thread.
 **
 ** Example, with i = blockIdx.x * blockDim.x + threadIdx.x:
 **   if (i % 32 == 0) y[i / 32] = v;
@@ -11,9 +11,9 @@
 **   i / 32           the index. It is one digit, the quotient, which is known from now on
 **   i - 32 (i / 32)  the condition, 0 for both. With 32 (i / 32) + i % 32 for the unit i the stride
 **                    of the quotient is 32 - 32 = 0, which leaves one digit: i % 32
-** Quotient and remainder of i by one number give i, the place in the launch: they are one thread.
-** It owns the element, whose sum needs no atomic. With "i % 64 == 0" i still follows, since 32 is
-** at most 64; without a condition 32 threads share an element.
+** Quotient and remainder of i by one number give i, the index in the launch: they are the same
+** thread. It owns the element, whose sum needs no atomic. With "i % 64 == 0" i still follows, since
+** 32 is at most 64; without a condition 32 threads share an element.
 */
 #include "kernel/facts/own.h"
 #include <stdlib.h>
@@ -75,7 +75,7 @@ static void add_sum(search *w, const fl_kpoly *p) {
 
 /* ---- sums as digits --------------------------------------------------------------------- */
 
-/* p / s for the terms with a factor s, which leave p; 0: a term has s twice. */
+/* p / s for the terms with a factor s, which are removed from p; 0: a term has s twice. */
 static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
   *r = (fl_kpoly){ 0 };
   for (int i = p->n - 1; i >= 0; i--) {
@@ -114,7 +114,7 @@ static int take_unit(fl_kpoly *p, const fl_kpoly *unit, fl_kpoly *r) {
 
 static int add_digit(fl_kdigit *d, int *n, fl_kdigit x, const fl_kpoly *stride) {
   if (stride->bad || stride->n > 1 || *n == FL_KPOLY_TERMS) return 0;
-  if (!stride->n) return 1;                               /* it is not in the sum */
+  if (!stride->n) return 1;                               /* the unit is not in the sum */
   x.stride = stride->t[0];
   d[(*n)++] = x;
   return 1;
@@ -147,7 +147,8 @@ static int is_rest_known(const search *w, const fl_kdigit *x) {
   return 0;
 }
 
-/* The digits of p that are remainders and quotients of one unit; they leave p. 0: impossible. */
+/* Finds the digits of p that are remainders and quotients of one unit, and removes them from p. 0:
+** impossible. */
 static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdigit *d, int *n) {
   fl_kpoly stride, more;
   fl_kterm low = ONE, by;
@@ -173,7 +174,8 @@ static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdi
   return add_digit(d, n, x, &stride);
 }
 
-/* Is a a unit: not negative, a sum of the threads' numbers and of counters that begin at one? */
+/* Is a a unit: not negative, and a sum of indices of the thread and of counters that begin at
+** one? */
 static int is_unit(const search *w, const fl_kpoly *a) {
   if (fl_kpoly_is_natural(a)) return 1;
   return a->n == 1 && a->t[0].n == 1 && a->t[0].c > 0 &&
@@ -209,7 +211,7 @@ static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
 
 /* ---- conclusions ----------------------------------------------------------------------- */
 
-/* Is t surely not 0: a number times sizes of the launch and positive parameters? */
+/* Is t certainly not 0: a number times sizes of the launch and positive parameters? */
 static int is_nonzero(const search *w, const fl_kterm *t) {
   for (int i = 0; i < t->n; i++)
     if ((t->s[i] < FL_KSPECIAL_BDIM_X || t->s[i] > FL_KSPECIAL_GDIM_Z) &&
@@ -217,7 +219,7 @@ static int is_nonzero(const search *w, const fl_kterm *t) {
   return t->c != 0;
 }
 
-/* Adds the digits of a sum in which the two threads agree to what is known. */
+/* The two threads agree in sum i: adds its digits to what is known. */
 static void use_sum(search *w, int i) {
   fl_kdigit d[FL_KPOLY_TERMS];
   int n;
@@ -234,7 +236,8 @@ static void use_sum(search *w, int i) {
 static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   const fl_kpoly x = unknown_part(w, a), y = unknown_part(w, b);
   if (fl_kpoly_same(&x, &y)) return 1;
-  for (int axis = 0; axis < 3; axis++)             /* in one block the index is the place */
+  for (int axis = 0; axis < 3; axis++)             /* in one block the global index gives the index
+                                                   ** in the block */
     if (has(w, FL_KSPECIAL_BID_X + axis)
         && ((fl_kpoly_is(&x, FL_KSPECIAL_TID_X + axis) && fl_kpoly_is(&y, FL_KSYM_GLOBAL + axis))
             || (fl_kpoly_is(&y, FL_KSPECIAL_TID_X + axis) &&
@@ -242,7 +245,8 @@ static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   return 0;
 }
 
-/* From a / m and b % n, with a and b alike and m <= n, a follows, and all quotients of a. */
+/* If a / m and b % n are known, where b - a is known and m <= n, then a is known, and all quotients
+** of a. */
 static void join_rests(search *w) {
   for (int i = 0; i < w->n_rests; i++) {
     const rest *x = &w->rests[i];
@@ -261,8 +265,8 @@ static void join_rests(search *w) {
   }
 }
 
-/* b + c * (n + k * m) with b known and a thread's number n < m makes n known; a % m + k * m makes a
-** % m known. */
+/* If b + c * (n + k * m) and b are known, and n < m is an index of the thread, n is known; a % m +
+** k * m makes a % m known. */
 static void use_counter(search *w, int32_t var) {
   fl_kpoly first, step, a;
   fl_kterm m;
@@ -280,8 +284,8 @@ static void use_counter(search *w, int32_t var) {
     add_rest(w, &a, &ONE, &m);
 }
 
-/* An index in the grid gives the place in the block and the block, and these two give the index; a
-** counter gives its first value. */
+/* A known index in the grid makes the index in the block and the block known, and these two make it
+** known; a counter makes its first value known. */
 static void close_axes(search *w) {
   for (int i = 0; i < w->n_known; i++) {
     const int32_t s = w->known[i];
@@ -435,7 +439,8 @@ static int has_round(const search *w, int32_t loop) {
   return 0;
 }
 
-/* Assumes one thread in one round of the loops around the first'th: all its numbers are known. */
+/* Assumes that the accesses are by one thread, in one round of each of the 'first' outermost loops:
+** all its indices are known. */
 static void know_round(search *w, int first) {
   w->n_known = w->n_rests = 0;
   memset(w->used, 0, sizeof w->used);
@@ -467,7 +472,7 @@ uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
 
 /* ---- reads of later elements than writes ----------------------------------------------- */
 
-/* m is at least 1, since a thread's number is below it here. */
+/* Is m at least 1? It is if an index of the thread is known to be below it. */
 static int is_positive(const fl_kroute *r, fl_kterm m) {
   if (!m.n) return m.c != 0;
   if (m.c < 0) m.c = -m.c;
@@ -491,7 +496,8 @@ static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
   return any;
 }
 
-/* An index that moves with a loop: rest + times * counter; a round adds 'step' to the counter. */
+/* An index that changes with a loop: rest + times * counter; each round adds 'step' to the
+** counter. */
 typedef struct moving { int32_t counter; fl_kterm times, step; } moving;
 
 /* Is p such an index in the loop, which is directly around r's place? */
@@ -536,7 +542,8 @@ int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const f
 /* ---- elements of one round -------------------------------------------------------------- */
 
 /* Is rest + times * a different from rest + times * b + e for any values a, b of the loop's
-** counter? It is if e is less than one round's change, or if the counter stays below e / times. */
+** counter? It is if e is smaller than the change of one round, or if the counter stays below e /
+** times. */
 static int keeps_off(const search *w, const search *other, const moving *m, const fl_kterm *e) {
   int ok;
   int64_t move;

@@ -1,7 +1,7 @@
 /*
-** One element at two places. Where both indices are one function of the thread and of counters that
-** begin and step alike, the proof for one place holds for both, if it uses no condition that does
-** not hold at the other.
+** One element accessed at two places. If both indices are the same function of the thread and of
+** counters that begin and step alike, the proof for one place holds for both, as long as it uses
+** only conditions that hold at the other place too.
 */
 #include "kernel/facts/own.h"
 
@@ -23,7 +23,7 @@ static int are_alike(const search *a, int32_t u, const search *b, int32_t v) {
          fl_kpoly_same(&first, &other) && fl_kpoly_same(&step, &by);
 }
 
-/* Is it a number of the thread, a size of the launch or a parameter? */
+/* Is it an index of the thread, a size of the launch or a parameter? */
 static int is_no_counter(const void *f, int32_t s) {
   return s < FL_KSYM_VAR ||
          (s < FL_KSYM_QUOTIENT && ((const fl_kfunc *)f)->vars[s - FL_KSYM_VAR].param >= 0);
@@ -45,7 +45,7 @@ static int32_t twin(const search *a, const search *b, int32_t s) {
   return -1;
 }
 
-/* The value of x at b's place, in symbols of a's place. */
+/* The form of x at b's place, expressed in symbols of a's place. */
 static fl_kpoly seen_from(const search *a, const search *b, const fl_kexpr *x, int32_t order) {
   fl_kplace at = b->r.at;
   at.order = order;

@@ -17,12 +17,13 @@ int fl_kpoly_is_uniform(const void *indices, int32_t s) {
   return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
 }
 
-/* here: the place asked about, if unknown parts get symbols; -1: they do not. */
+/* here: the place in question, if unknown parts get symbols; -1: they do not. */
 typedef struct asked { const fl_kindices *k; fl_kplace at; int32_t here; } asked;
 
 static fl_kpoly expand(const asked *q, const fl_kexpr *x, int depth);
 
-/* Is the place in the body of the loop? A value computed before the loop is not. */
+/* Is the place in the body of the loop? (The place of a value that is computed before the loop is
+** not.) */
 static int in_loop(const asked *q, int32_t loop) {
   for (int i = 0; i < q->at.n_loops; i++)
     if (q->at.loops[i] == loop) return q->at.order > q->k->defs->loop_order[loop];
@@ -61,7 +62,8 @@ int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *
        : at->same == FL_KSAME_IN_BLOCK && fl_kuniform_in_block(k, x);
 }
 
-/* A value in which the considered threads agree becomes one symbol, whatever it is. */
+/* The form of another expression: if its value is the same in the threads that are compared, it is
+** one symbol. */
 static fl_kpoly expand_other(const fl_kreader *r, const fl_kexpr *x) {
   const asked *q = r->arg;
   if (q->here >= 0 && fl_kt_is_int(x->type)) return unknown(q, x);

@@ -29,21 +29,21 @@ struct fl_kindices {
   fl_kdefs *defs;
   fl_kuniform *uniform;
   fl_kpolys *seen;                          /* cores of indices that were read: fl_kshape */
-  fl_kunknown **unknown;                    /* the parts of these indices that are no form */
+  fl_kunknown **unknown;                    /* the parts of these indices that are not forms */
   fl_kquotients *quotients;
 };
 
-/* Where an expression stands: the number of its statement, the loops around it. 'same': the
-** considered threads are in the same round of all loops, so a value that is equal in a block (a
-** grid) is one number. */
+/* Where an expression stands: the number of its statement, the loops around it. 'same': the threads
+** that are compared are in the same round of all loops, so a value that is equal in a block (a
+** grid) counts as one number. */
 typedef enum { FL_KSAME_NONE, FL_KSAME_IN_BLOCK, FL_KSAME_IN_GRID } fl_ksame;
 typedef struct fl_kplace {
   int32_t order; int32_t loops[FL_KPOLY_LOOPS]; int n_loops; fl_ksame same;
 } fl_kplace;
 
-/* The form of integer expression x at the place; 'bad' where it has none. */
+/* The form of integer expression x at the place; 'bad' if it has none. */
 fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
-/* The same with symbols for parts that are no form: one symbol for equal expressions at one
+/* The same, but parts that are not forms become symbols: one symbol for equal expressions at one
 ** place. */
 fl_kpoly fl_kpoly_guess(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
 int64_t fl_kdivisor(int64_t a, int64_t b);                   /* the greatest common one */
@@ -53,11 +53,11 @@ int fl_kpoly_is_uniform(const void *k, int32_t s);
 static inline const fl_kquotient *fl_kquotient_of(const fl_kindices *k, int32_t s) {
   return &k->quotients->at[s - FL_KSYM_QUOTIENT];
 }
-/* Is x one number in all threads that are considered at the place? */
+/* Has x the same value in all threads that are compared at the place? */
 int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
 
-/* An index as digits of the thread: shift + scale * (d0 + m0 * (d1 + m1 * d2)). Each thread of the
-** launch has one set of digits, and no other thread has the same. */
+/* An index made of digits of the thread: shift + scale * (d0 + m0 * (d1 + m1 * d2)). Each thread of
+** the launch has one set of digits, and no other thread has the same. */
 enum { FL_KDIGITS = 3 };
 typedef struct fl_kdigits {
   int n;
@@ -67,7 +67,7 @@ typedef struct fl_kdigits {
   fl_kpoly whole, shift;             /* the index; the part of it that is the same in all threads */
   uint8_t unique;                           /* d0 < m0, d1 < m1 wherever the place is reached */
 } fl_kdigits;
-/* 0: the index of statement s is not of that form, or s stands in a loop. */
+/* 0: the index of statement s is not of that form, or s is in a loop. */
 int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
                      fl_kdigits *out);
 /* Is 0 <= d < m wherever s is reached (m NULL: only 0 <= d)? 'need' (a byte per parameter of the

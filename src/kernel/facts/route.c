@@ -1,6 +1,6 @@
 /*
-** The way to a statement (route.h), and what it says about digits. A condition that was kept in a
-** variable is read as at the place where the variable was set.
+** The way to a statement (route.h), and what it says about digits. A condition that was stored in a
+** variable is evaluated at the place where the variable was set.
 */
 #include "kernel/facts/route.h"
 #include <stdlib.h>
@@ -10,7 +10,8 @@ typedef fl_kroute route;
 /* ---- conditions ------------------------------------------------------------------------- */
 
 static void learn(route *r, const fl_kexpr *c, int truth, int32_t order) {
-  if (c->kind == FL_KX_VAR) {               /* a condition computed before and kept in a variable */
+  if (c->kind == FL_KX_VAR) {               /* a condition that was computed earlier and stored in a
+                                            ** variable */
     const fl_kdef *v = &r->k->defs->var[c->var];
     if (fl_kdef_at(r->k->defs, c->var, order)) learn(r, v->value, truth, v->order);
     return;
@@ -75,8 +76,8 @@ static int is_monomial(const fl_kterm *a, const fl_kterm *b, int64_t factor) {
   return a->c == b->c * factor && fl_kterm_same(a, b);
 }
 
-/* Does low < high imply s < m, with constants as the only difference (s + 1 < m, s < m - 2)? In
-** signed numbers, which do not wrap. */
+/* Does low < high imply s < m? The two may differ only by constants (s + 1 < m, s < m - 2). Numbers
+** are signed, so they do not wrap. */
 static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m) {
   fl_kpoly_subtract(&high, &low);
   fl_kterm bound = *m;
@@ -113,15 +114,15 @@ static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
          ? v : NULL;
 }
 
-/* As fl_klimit can express it: a block has at least one thread along x, so threads <= BLOCK * n
-** implies n > 0; it has at most BLOCK, so n > 0 implies that. */
+/* Written as an fl_klimit: a block has at least one thread along x, so threads <= BLOCK * n implies
+** n > 0; and it has at most BLOCK threads, so n > 0 implies that limit. */
 int fl_kroute_is_positive(const route *r, int32_t s) {
   enum { BLOCK = 1024 };
   const fl_kvar *v = parameter(r->k, s);
   return v && fl_kroute_launched(r, 0, v->param, BLOCK);
 }
 
-/* In a comparison of unsigned numbers a negative bound m is a large number; is m surely not
+/* In a comparison of unsigned numbers a negative bound m is a large number; is m certainly not
 ** negative? */
 static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m) {
   const fl_klaunched *l = k->launched;
@@ -135,7 +136,7 @@ static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m
   return 1;
 }
 
-/* Condition i as low < high, in that order; 0: it is no such condition. */
+/* Writes condition i as *low < *high; 0: it does not have this form. */
 static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
   const fl_kexpr *c = r->cond[i];
   if (c->kind != FL_KX_BINARY) return 0;
@@ -204,8 +205,8 @@ int fl_kroute_counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step)
   return !first->bad && !step->bad;
 }
 
-/* Is s surely not negative? It is if it is a counter that starts at a constant >= 0, at an index of
-** the thread or at a remainder of it, and steps upwards; or if a condition says so. */
+/* Is s certainly not negative? It is if it is a counter that starts at a constant >= 0, at an index
+** of the thread or at a remainder of it, and steps upwards; or if a condition says so. */
 int fl_kroute_not_negative(const route *r, int32_t s) {
   fl_kpoly p, step, a;
   fl_kterm m;
@@ -231,7 +232,7 @@ static int begins_below(const route *r, int32_t s, const fl_kterm *m) {
          first.t[0].c < 0;
 }
 
-/* Does the number s of a thread stay below m in this launch? */
+/* Does the index s of the thread stay below m in this launch? */
 static int is_launched_below(const route *r, int32_t s, const fl_kterm *m) {
   const int which = s >= FL_KSYM_GLOBAL ? 6 + s - FL_KSYM_GLOBAL : s - FL_KSPECIAL_TID_X;
   if (!fl_ksym_is_number(s)) return 0;
@@ -257,8 +258,7 @@ int fl_kroute_stays_below(const route *r, int32_t s, const fl_kterm *m) {
   return begins_below(r, s, m) || is_launched_below(r, s, m);
 }
 
-/* Is |a| <= |b| wherever it matters? A remainder is less than its divisor whatever sign that
-** has. */
+/* Is |a| <= |b|? The signs do not matter: a remainder is less than its divisor in magnitude. */
 static int is_at_most(const fl_kterm *a, const fl_kterm *b) {
   return fl_kterm_same(a, b) && a->c <= b->c;
 }

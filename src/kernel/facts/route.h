@@ -12,22 +12,24 @@ typedef struct fl_kroute {
   const fl_kstmt *goal;
   const fl_kexpr *cond[FL_KROUTE_FACTS];
   uint8_t truth[FL_KROUTE_FACTS];
-  int32_t order[FL_KROUTE_FACTS];           /* place at which the condition was evaluated */
+  int32_t order[FL_KROUTE_FACTS];           /* place (defs.h) at which the condition was
+                                            ** evaluated */
   int n;
   fl_kplace at;
   fl_klimits *used;                         /* NULL: proofs may not use the extents of the launch */
 } fl_kroute;
 /* k and goal are set by the caller; 0: not found. */
 int fl_kroute_find(fl_kroute *r);
-/* The same for a goal that is no loop and not in too many of them. */
+/* The same; 0 also if the goal is a loop, or is nested in too many loops. */
 int fl_kroute_is_place(fl_kroute *r);
-/* What a round adds to counter var at the place. */
+/* What each round adds to counter var, as a form at the place. */
 fl_kpoly fl_kroute_step(const fl_kroute *r, int32_t var);
-/* The first value of a counter, and its step; 0: symbol s is no counter, or these are no forms. */
+/* The first value of a counter, and its step; 0: symbol s is not a counter, or these are not
+** forms. */
 int fl_kroute_counts(const fl_kroute *r, int32_t s, fl_kpoly *first, fl_kpoly *step);
 
-/* A digit: one of the numbers by which evaluations of an index differ, and its stride. REM: (unit /
-** low) % (high / low) for a quotient's unit; LAST: unit / high; else symbol s. */
+/* A digit: one of the values in which two evaluations of an index may differ, and its stride. REM:
+** (unit / low) % (high / low) for a quotient's unit; LAST: unit / high; else symbol s. */
 typedef enum { FL_KDIGIT_SYMBOL, FL_KDIGIT_REM, FL_KDIGIT_LAST } fl_kdigit_kind;
 typedef struct fl_kdigit {
   int32_t s;
@@ -45,12 +47,13 @@ int fl_kroute_launched(const fl_kroute *r, int which, int32_t param, int64_t m);
 int fl_kroute_is_positive(const fl_kroute *r, int32_t s);
 /* Do the strides form a chain: is each, times the bound of its digit, at most the next? */
 int fl_kroute_is_chain(const fl_kroute *r, const fl_kdigit *d, int n);
-/* Is p a remainder a - a / m * m, where a is not negative, a thread's number or similar? */
+/* Is p a remainder a - a / m * m, where a is an index of the thread or another form that is not
+** negative? */
 int fl_kroute_is_remainder(const fl_kroute *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m);
-/* Is symbol s surely not negative? */
+/* Is symbol s certainly not negative? */
 int fl_kroute_not_negative(const fl_kroute *r, int32_t s);
-/* In which symbol of the thread a counter that begins at a thread's index differs: FL_KSYM_GLOBAL +
-** axis for a grid stride, threadIdx for a block stride; -1: it is the same in all threads. -2:
-** unknown. */
+/* The symbol of the thread in which a counter that begins at the thread's index differs between
+** threads: FL_KSYM_GLOBAL + axis for a grid stride, threadIdx for a block stride; -1: it is the
+** same in all threads. -2: unknown. */
 int32_t fl_kroute_counter(const fl_kroute *r, int32_t var);
 #endif

@@ -4,7 +4,7 @@
 
 static int worse(int a, int b) { return a > b ? a : b; }
 
-/* A variable in memory that is not written, or that the caller takes to be constant. */
+/* Is it a variable in memory that is not written, or that the caller takes to be constant? */
 static int is_steady(const fl_kuniform *u, int32_t var) {
   const fl_kvar *v = &u->f->vars[var];
   switch (v->kind) {
@@ -28,7 +28,8 @@ int fl_kuniform_level(const fl_kuniform *u, const fl_kexpr *x) {
 
 /* ---- the way to a statement -------------------------------------------------------------- */
 
-/* A construct around the statement; all: the least equal of its condition and those around it. */
+/* An enclosing construct; all: the lowest level (the least equal) of its condition and those of the
+** constructs around it. */
 typedef struct way {
   const struct way *up;
   const fl_kstmt *s;
@@ -36,7 +37,7 @@ typedef struct way {
   int jump, all;
 } way;
 
-/* The least equal condition in the block that decides about a jump. */
+/* The lowest level of a condition in the block that decides about a jump. */
 static int jump_level(const fl_kuniform *u, fl_kblock b) {
   int l = FL_KEQUAL_GRID;
   for (const fl_kstmt *s = b.first; s; s = s->next) {
@@ -55,8 +56,9 @@ static int condition_level(const fl_kuniform *u, const fl_kstmt *s) {
 
 static int is_around(const way *w, int32_t order) { return order > w->enter && order <= w->leave; }
 
-/* What decides whether threads at 'place' have all passed, for a variable declared at 'decl';
-** *again: a loop is around this and not around the declaration. */
+/* For an assignment to a variable declared at 'decl': the level of the conditions that decide
+** whether the threads at 'place' have all passed it. *again: there is a loop around the assignment
+** that is not around the declaration. */
 static int way_level(const fl_kuniform *u, const way *w, int32_t decl, int *again) {
   if (!w) return FL_KEQUAL_GRID;
   int l = way_level(u, w->up, decl, again);

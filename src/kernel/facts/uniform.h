@@ -23,7 +23,8 @@ typedef struct fl_kuniform {
   uint8_t *level;            /* by variable: FL_KEQUAL_… */
   int32_t *decl;             /* by variable: place of its DECL; 0: none */
   int32_t place, order;      /* number of 'place' (0: any place); number of the current statement */
-  uint8_t shared;            /* elements of shared memory count as equal where their indices are */
+  uint8_t shared;            /* elements of shared memory count as equal if their indices are
+                             ** equal */
   uint8_t lost;              /* 'place' is not in the body: nothing is known */
   uint8_t changed;
 } fl_kuniform;

@@ -1,8 +1,8 @@
 /*
-** Addresses of wide types: "*(float4 *)(x + i)" where i is not a multiple of 4. A GPU faults at
-** such an address, so a check is added wherever the address is not known to be a multiple. Memory
-** begins at a multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y
-** and z of a float3 is fine: of these, only an access that begins inside an element is refused.
+** Alignment of wide types: in "*(float4 *)(x + i)" i may not be a multiple of 4. A GPU faults at
+** such an address, so a check is added unless the address is known to be aligned. Memory begins at
+** a multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y and z of a
+** float3 is fine: of these, only an access that begins inside an element is refused.
 */
 #include "kernel/front/front.h"
 
@@ -60,8 +60,8 @@ void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line) {
                              fl_ctype_text(a, v->type), var->source, (int)align);
 }
 
-/* Removes the address check at the end of the block. 'before': the block's last statement before
-** the place was read, after which a check may follow. */
+/* Removes the address check at the end of the block. 'before': the last statement of the block
+** before the place was read; the check can only come after it. */
 void fl_align_forget(fl_front *p, const fl_kstmt *before) {
   fl_kstmt *last = p->failed || !p->b ? NULL : p->b->last, *s = NULL;
   if (!last || last == before || last->kind != FL_KS_ASSERT || !last->x[1]) return;

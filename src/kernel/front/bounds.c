@@ -5,7 +5,7 @@
 */
 #include "kernel/front/front.h"
 
-/* in an expression: a compiler's time grows with the square of its terms */
+/* in an expression, since the time of a compiler grows with the square of the number of terms */
 enum { MOST_TOKENS = 20000 };
 
 static int ends_statement(const fl_ktok *t) {
@@ -65,9 +65,9 @@ static void check_array(fl_front *p, int64_t i, int64_t bytes) {
   }
 }
 
-/* The token of the first declared name where token i begins a declaration ("float a[4]": that of
-** a); 0: it begins none. *bytes: size of the smallest type named before it, so "unsigned char" has
-** 1; 0: no known type is named. */
+/* If token i begins a declaration, the token of the first declared name ("float a[4]": that of a);
+** else 0. *bytes: size of the smallest type named before it, so "unsigned char" has 1; 0: no known
+** type is named. */
 static int64_t declared_name(fl_front *p, int64_t i, int64_t *bytes) {
   int names = 0;
   *bytes = 0;

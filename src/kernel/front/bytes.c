@@ -63,7 +63,8 @@ static fl_cvalue as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   return fl_cast_to(p, fl_ctype_pointer(p->a, t, v.is_const), v, line);
 }
 
-/* Chooses the type to copy by: that of the memory, or numbers where the memory is bytes. */
+/* Chooses the type of the elements that are copied: that of the memory, or numbers if the memory is
+** bytes. */
 static void copy(fl_front *p, copied *c, fl_kexpr *bytes, int32_t line) {
   const fl_ctype *t = is_byte(c->to.type) ? c->from.type : c->to.type;
   if (is_byte(t) || !divides(t, bytes)) t = fl_ctype_scalar(FL_KT_U8);

@@ -37,7 +37,7 @@ int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
 
 /* ---- inlining -------------------------------------------------------------------------------- */
 
-/* The place with its index in a temporary, since the callee may change variables that the index
+/* Puts the index of a place into a temporary, since the callee may change variables that the index
 ** reads. */
 static fl_cvalue settled(fl_front *p, fl_cvalue v) {
   if (v.idx) v.idx = fl_val_stable(p, v.idx);
@@ -137,7 +137,7 @@ static void bind_reference(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_
   fl_front_bind(p, f->name, FL_SYM_REFERENCE, v);
 }
 
-/* An initialiser list as an argument is read in the caller's scope, before the callee's names
+/* Reads an initialiser list that is an argument in the caller's scope, before the callee's names
 ** exist. */
 static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
   const int64_t at = p->at;
@@ -201,7 +201,7 @@ static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   s->called = 1;
 }
 
-/* The object for the result. It is made at the start, unless the result is auto or a place: then
+/* The object for the result. It is made before the body, unless the result is auto or a place: then
 ** the first return determines it. */
 static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (!d->result || d->returns != FL_RETURNS_VALUE) return (fl_cvalue){ .kind = FL_V_NONE };
@@ -209,7 +209,8 @@ static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
   return fl_decl_object(p, d->result, d->name, line);
 }
 
-/* Messages about a function of our own library (library.cu) name the line that calls it. */
+/* Changes a message about a function of our own library (library.cu) to name the line that calls
+** it. */
 static void blame(fl_front *p, int64_t body, int32_t line) {
   int depth = 0;
   for (int64_t i = body; i < p->toks.n; i++) {
@@ -267,7 +268,7 @@ static int fold_statement(fl_front *p, fl_kexpr **result) {
   return done || p->failed;
 }
 
-/* Calls a function of constants where no statement may stand. */
+/* Calls a function of constants at a place where statements are not allowed. */
 static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   const fl_kbookmark back = fl_front_open(p, d->body, d->scope);
   const int64_t frame = p->frame;
@@ -314,8 +315,8 @@ static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
   return p->failed;
 }
 
-/* Reads the body with its parameters bound into *body; afterwards the parser's state is the
-** caller's again. */
+/* Reads the body, with its parameters bound, into *body, and restores the parser's state for the
+** caller. */
 static fl_cvalue read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblock *body,
                            int *label) {
   const fl_front saved = *p;
@@ -390,7 +391,7 @@ static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *
   return v.parts ? v : fl_val_none();
 }
 
-/* __ldg and similar: accesses with cache hints, read as plain accesses. */
+/* Reads __ldg and similar functions, accesses with cache hints, as plain accesses. */
 static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                   fl_cvalue *out) {
   static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",
@@ -405,7 +406,7 @@ static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
   return 1;
 }
 
-/* sincosf(x, &s, &c): two assignments. */
+/* Reads sincosf(x, &s, &c) as two assignments. */
 static int by_address(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                       fl_cvalue *out) {
   const int pi = fl_ktok_is(t, "sincospif") || fl_ktok_is(t, "sincospi");
@@ -448,8 +449,8 @@ static int is_built_in(fl_front *p, const fl_ktok *t) {
          fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
-/* Calls the function that the call at the tokens means. *other: it means a built-in function; then
-** no tokens are taken. */
+/* Calls the function that the call at the tokens means. *other: the call means a built-in function;
+** no tokens are taken then. */
 static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
                          int *other) {
   fl_symbol given[FL_K_MAX_TPARAMS];

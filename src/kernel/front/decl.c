@@ -21,7 +21,7 @@ static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
   return v;
 }
 
-/* The type that a name stands for here, NULL: none. Variables hide types. */
+/* The type that a name stands for here; NULL: it is not a type. Variables hide types. */
 static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t) {
   const fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s) return vector_type(p, t);
@@ -105,7 +105,7 @@ int32_t fl_decl_bounds(fl_front *p) {
   const int64_t open = p->at;
   int64_t most = 0;
   if (fl_front_take(p, '(')) most = fl_decl_constant(p, "a launch bound");
-  if (!p->a->failed && !p->sized) p->failed = 0;         /* only its value is unknown then */
+  if (!p->a->failed && !p->sized) p->failed = 0;         /* (only the value is unknown then) */
   if (p->failed || most < 1 || most > INT32_MAX) most = 0;
   p->at = open;
   fl_front_skip(p);
@@ -142,7 +142,7 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
   return 1;
 }
 
-/* The type that the symbol named at the tokens is; NULL: it is none. */
+/* The type that the symbol named at the tokens is; NULL: it is not a type. */
 static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s) {
   if (!s || (s->kind != FL_SYM_TYPE && s->kind != FL_SYM_TEMPLATE)) return NULL;
   fl_front_next(p);
@@ -279,7 +279,8 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
       fl_decl_depth(p, t);
     } else if (fl_front_take(p, '&')) {
       *ref = 1;
-    } else if (fl_front_take(p, FL_PU_LAND)) {             /* of a variable, or a copy of a value */
+    } else if (fl_front_take(p, FL_PU_LAND)) {             /* binds to a variable, or to a copy of a
+                                                           ** value */
       *ref = 2;
     } else if (!pointer_qualifier(p)) {
       break;
@@ -320,8 +321,8 @@ void fl_decl_assert(fl_front *p) {
   fl_front_take(p, ';');
 }
 
-/* Refuses an array that no thread has room for, or that a compiler would write out. Other large
-** arrays may be separate memory. */
+/* Refuses an array that is too large for a thread, or that a compiler would write out. Other large
+** arrays may be in separate memory. */
 static void refuse_array(fl_front *p, int32_t line) {
   const int written_out = p->f || fl_front_is(p, '=') || fl_front_is(p, '{');
   void (*const refuse)(fl_front *, int32_t, const char *, ...) =

@@ -212,7 +212,7 @@ static fl_cvalue local_object(fl_front *p, const fl_ctype *t, const char *name, 
          ? v : fl_decl_object(p, t, name, line);
 }
 
-/* "T v = e" or "T v(…)". */
+/* Reads the initialiser of "T v = e" or "T v(…)". */
 static void initialised(fl_front *p, fl_cvalue v, int set, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   const int n = set ? 1 : fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
@@ -377,7 +377,7 @@ static int parse_using(fl_front *p) {
   return 1;
 }
 
-/* Declares "auto [a, b] = v": names for the members or elements of a copy of v, or with & of v
+/* Declares "auto [a, b] = v": names for the members or elements of a copy of v, or, with &, of v
 ** itself. At '[', after &. */
 static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   const char *name[16];
@@ -454,8 +454,8 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   if (e) fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
 }
 
-/* Is the variable memory that begins as zeros, after '=' or at '{'? Others are constants, which are
-** read and never written. */
+/* Is the variable memory that begins as zeros? (The parser is after '=' or at '{'.) Other variables
+** are constants, which are never written. */
 static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
   if (s->is_constant ? set || list : !s->is_device || s->is_const) return 0;
   for (int k = 0; set || list; k++) {

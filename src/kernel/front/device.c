@@ -13,8 +13,8 @@ static int is_attribute(const fl_ktok *t) {
   return fl_ktok_among(t, words, sizeof words / sizeof *words) >= 0;
 }
 
-/* "operator+(", "operator()(" with 'operator' at k: its name, and *open.
-** "operator T()" is FL_CONVERTS. */
+/* The name of the operator in "operator+(" or "operator()(", where 'operator' is at k; *open: its
+** '('. "operator T()" is named FL_CONVERTS. */
 static const char *operator_name(fl_front *p, int k, int *open) {
   char name[24] = "operator";
   if (fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME) {
@@ -34,8 +34,8 @@ static const char *operator_name(fl_front *p, int k, int *open) {
          ? fl_karena_str(p->a, name, strlen(name)) : NULL;
 }
 
-/* The name before a '(' that declares a function; k: where to look from. *special: where the <…> of
-** an explicit specialisation begins. */
+/* The name before a '(' that declares a function; k: where the search begins. *special: where the
+** <…> of an explicit specialisation begins. */
 static const char *find_name(fl_front *p, int *open, int *special) {
   *special = 0;
   for (int k = 0;; k++) {
@@ -162,7 +162,7 @@ static void formal(fl_front *p, fl_kformal *f) {
 
 enum { MAX_FORMALS = FL_K_MAX_GIVEN };
 
-/* Expands "T... v" at the tokens into a formal for each element. 0: it is no pack. */
+/* Expands "T... v" at the tokens into a formal for each element. 0: it is not a pack. */
 static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
   int dots = 0;
   while (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS) && !fl_front_is_at(p, dots, ',') &&
@@ -285,7 +285,7 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
   for (fl_kdevice *o = s ? s->device : NULL; o; o = o->next) {
     if (o->why || d->why || !same_formals(o, d)) continue;
     if (o->body >= 0 && d->body >= 0 && o->line && o->on_device != d->on_device) {
-      d->next = o->next;                                  /* the other one is the host's */
+      d->next = o->next;                                  /* the other overload is for the host */
       if (d->on_device) *o = *d;
       return;
     }

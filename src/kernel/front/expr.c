@@ -1,7 +1,7 @@
 /*
 ** Expressions: precedence climbing over values. An operand that may not be evaluated (right
-** of && || ?:) is read into a separate block; if that stays empty the lazy operator stays,
-** else it becomes an IF over a temporary.
+** of && || ?:) is read into a separate block; if no statement was added there the operator is kept,
+** otherwise it becomes an IF that sets a temporary.
 */
 #include "kernel/front/forms.h"
 #include <string.h>
@@ -328,7 +328,8 @@ static void move_to(fl_front *p, const fl_symbol *s, const fl_cvalue *from, int3
   put(p, p->b, s->offset, fl_val_at(p, from), line);
 }
 
-/* Refuses values that pointer s may not take. 'turn' is set if s can point to several arrays. */
+/* Refuses values that may not be assigned to pointer s. 'turn' is set if s can point into several
+** arrays. */
 static void check_pointer(fl_front *p, const fl_symbol *s, const fl_kturn *turn,
                           const fl_cvalue *from, int32_t line) {
   if (from->when != s->v.when)
@@ -423,8 +424,8 @@ static fl_cvalue from_list(fl_front *p, fl_cvalue to) {
   return v;
 }
 
-/* The right side of an assignment. Its statements come before those of the left side 'to', which
-** begin at m. */
+/* Reads the right side of an assignment. Its statements are placed before those of the left side
+** 'to', which begin at m. */
 static fl_cvalue right_side(fl_front *p, const fl_kmark *m, fl_cvalue to, int32_t line) {
   const fl_kblock left = fl_order_cut(m);
   const int list = fl_front_is(p, '{') && to.kind == FL_V_PLACE;

@@ -5,17 +5,17 @@
 
 #define FL_UNNAMED "struct"                  /* the name of a struct or union without a name */
 const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
-/* fl_union_part: the member 'name' of a union, as a place in its bytes; the other: the names of all
-** its members. */
+/* fl_union_part: the member 'name' of a union, as a place in its bytes. fl_union_open: adds the
+** names of all its members to the scope. */
 fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 
 fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line);
-/* a += b of structs: operator+= if there is one, else operator+ and an assignment */
+/* a += b for structs: operator+= if there is one, else operator+ and an assignment */
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
 
 void fl_call_printf(fl_front *p, const fl_ktok *name);
-/* Takes "name = "text";" at the '=' after "const char *name": a name of the literal. 0: it is no
-** such declaration. */
+/* Takes "name = "text";" at the '=' after "const char *name": a name of the literal. 0: it is not
+** such a declaration. */
 int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name);
 #endif

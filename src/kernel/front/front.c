@@ -45,8 +45,8 @@ int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what) {
   return !p->failed;
 }
 
-/* Returns x, refused if NULL. After a first refusal operands are missing everywhere, which is no
-** separate failure. */
+/* Returns x; NULL is refused. After a first refusal operands are missing everywhere: that is not a
+** new failure. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x) {
   if (p->a->failed == FL_KARENA_MISSING && p->failed) p->a->failed = 0;
   if (p->a->failed == FL_KARENA_DEEP) {
@@ -245,7 +245,7 @@ fl_symbol *fl_front_bind(fl_front *p, const char *name, int kind, fl_cvalue v) {
   return s;
 }
 
-/* what: the thing and its verb, before "outside the language" */
+/* what: subject and verb, which come before "outside the language" */
 static const struct { const char *word, *what; } reserved[] = {
   { "asm", "inline asm is" }, { "__asm__", "inline asm is" }, { "__asm", "inline asm is" },
   { "goto", "goto is" }, { "volatile", "volatile is" }, { "new", "new is" },

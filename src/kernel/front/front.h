@@ -121,7 +121,7 @@ typedef struct fl_kmembers {
   int has_inits;
   int plain;                     /* there is "V() = default" */
   int64_t at;                    /* its first token after the name */
-  const struct fl_kmembers *around;  /* of the struct around it, whose names it sees; or NULL */
+  const struct fl_kmembers *around;  /* the enclosing struct's, which it sees; or NULL */
   const struct fl_ktemplate *of; /* it is an instance of this: arguments come first in 'inner' */
   int n_args;  /* number of template arguments, and of the parameters of a partial specialisation */
 } fl_kmembers;
@@ -144,7 +144,7 @@ typedef struct fl_ktemplate {    /* of structs */
   fl_ktparam *tparams;
   int32_t n_tparams;
   int64_t at;                    /* the token after 'struct' */
-  const fl_symbol *outer;        /* of a member: the names of the struct around it so far */
+  const fl_symbol *outer;        /* of a member: the names of the enclosing struct so far */
   int64_t n_outer;
   struct fl_kinstance {
     fl_symbol *args;
@@ -198,7 +198,7 @@ typedef struct fl_front {
   fl_ktok end;               /* the token that is read after a refusal */
   struct { fl_symbol *at; int64_t n, cap; } syms;
   int64_t globals, frame;    /* symbols of the file; first symbol of the current function */
-  const fl_kscope *up;       /* symbols of the scopes around a lambda, looked up after the frame */
+  const fl_kscope *up;       /* symbols of scopes that enclose a lambda, used after the frame */
   fl_kfunc *f;               /* kernel being read; NULL: file scope */
   fl_kblock *b;              /* statements are added here; NULL: nothing with effects is allowed */
   const fl_symbol *enumerators;  /* enumerators of the type that was read last; NULL: it has none */
@@ -254,7 +254,7 @@ int fl_front_past(fl_front *p, int k);                        /* the token after
 void fl_front_skip_to(fl_front *p, int a, int b);
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Refuses a text that no compiler takes, so that none gets it (fl_ksource.too_large). */
+/* Refuses a text that is too large for any compiler; none gets it (fl_ksource.too_large). */
 void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void fl_refuse_bad(fl_front *p, const fl_ktok *t);           /* for a token of kind BAD */
@@ -270,8 +270,8 @@ typedef struct fl_kbookmark {
 } fl_kbookmark;
 fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
 void fl_front_close(fl_front *p, fl_kbookmark back);
-/* Reading that is undone if it is refused: 0 if it cannot be, since the text is too large or memory
-** is out. */
+/* An attempt to read, which fl_front_undo takes back after a refusal: 0 if it cannot, since the
+** text is too large or memory is out. */
 typedef struct fl_kattempt { int64_t at, syms; int nest, half, angle; } fl_kattempt;
 fl_kattempt fl_front_try(const fl_front *p);
 int fl_front_undo(fl_front *p, const fl_kattempt *from);
@@ -394,9 +394,9 @@ void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line);
 void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);
 /* is 'from' the type t itself, or a base of it? */
 int fl_member_derives(const fl_ctype *t, const fl_ctype *from);
-/* that part of v, v itself */
+/* that base of v, or v itself */
 fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line);
-/* a field, also of a base */
+/* a field of v or of one of its bases */
 fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 /* into a new object */
 void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
@@ -481,11 +481,12 @@ int fl_view_stored(const fl_front *p, const char *name);
 /* Notes that the variables from 'var' on are the object of type t declared at the tokens. */
 void fl_view_settle(fl_front *p, const fl_ctype *t, const char *name, int32_t var, int32_t n);
 fl_cvalue fl_view_chosen(fl_front *p, int type, int32_t line);       /* a number that an IF sets */
-/* Requests elements of type 'want' for the object of variable 'var'. leaf: it has a variable per
-** leaf; CAST: and a pointer to it is cast. 1: it gets them when the body is read again. */
+/* Requests elements of type 'want' for the object of variable 'var'. leaf: LEAF if it has a
+** variable per leaf; CAST if in addition a pointer to it is cast. 1: it gets them when the body is
+** read again. */
 enum { FL_VIEW_LEAF = 1, FL_VIEW_CAST };
 int fl_view_note(fl_front *p, int32_t var, int want, int leaf);
-/* The unit of v.idx for a place of type t, in 'bytes'. */
+/* The size of a value of type t, or of 'bytes' bytes, in the units of v.idx. */
 int64_t fl_view_units(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line);
 int64_t fl_view_units_in(const fl_front *p, const fl_cvalue *v, int64_t bytes);
 void fl_view_meet(fl_front *p, fl_cvalue *x, fl_cvalue *y);   /* gives x and y the same unit */
@@ -493,7 +494,7 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* v counts sc
 fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v);       /* of the variable */
 fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line);
 void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
-/* Copies element by element. 0: the two have different elements, or those of their type. */
+/* Copies element by element. 0: nothing is copied: elements differ, or neither is a view. */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
 void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line);   /* align.c: v is accessed */
@@ -515,7 +516,7 @@ void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int ad
 ** operands in unspecified order. */
 void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
                    fl_cvalue *y, int32_t line);
-/* Argument args[n], whose order relative to the n before it is unspecified. */
+/* The same for argument args[n], whose order relative to the n before it is unspecified. */
 void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
                        int n, int32_t line);
 
@@ -531,15 +532,15 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 
 typedef struct fl_kturn fl_kturn;
 fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an ordinary array */
-/* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn? It may if 'of'
-** is a number, or a struct of contiguous numbers of one type. */
+/* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn (fl_kturn)? It
+** may if 'of' is a number, or a struct of contiguous numbers of one type. */
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
 /* Called if x and y point into two arrays. 1: turns are in use; 0: they are not yet, and may be
 ** when the body is read again. */
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
-/* Is the pointer assigned between token 'at', 'depth' blocks deep, and the end of its block? */
+/* Is the pointer assigned from token 'at', 'depth' blocks deep, to the end of its block? */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
-/* The same for a pointer that is stepped, too; 'passed': or that is an argument by itself. */
+/* The same, but ++ and += count too, and with 'passed' its use as an argument by itself. */
 int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
 /* Is the name at token i an argument by itself? It may be taken by reference and assigned. */
 int fl_turn_passed(const fl_front *p, int64_t i);

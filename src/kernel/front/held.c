@@ -1,7 +1,7 @@
 /*
 ** Pointers that are members of objects: "View v = { x, n }; v.data += n; f(v.data)". Such a leaf is
 ** a variable with an index; the array that it indexes is set by the first assignment in the text,
-** is kept here, and does not change. With p->turning (turn.c) it may be one or another array.
+** is kept here, and does not change. With p->turning (turn.c) it may be one of several arrays.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -45,7 +45,7 @@ int fl_held_alone(const fl_front *p, const fl_cvalue *v) {
          (!v->linear && !v->idx && p->f->vars[v->var].count == 1);
 }
 
-/* Sets what a pointer that has no value yet points to from now on. */
+/* Sets the array of a pointer that has no value yet. */
 static void begin(fl_front *p, fl_kheld *h, fl_cvalue place, fl_cvalue from, int32_t line) {
   const fl_ctype *of = place.type->of;
   h->v = from;

@@ -117,14 +117,14 @@ static size_t operand(const char *s, int folders) {
   return fl_kincludes_known(s + 1, n) || (folders && is_plain(s + 1, n)) ? n + 2 : 0;
 }
 
-/* Replaces the text of a dropped directive by its newlines, so that lines keep their numbers. */
+/* Replaces the text of a dropped directive with its newlines, so that lines keep their numbers. */
 static const char *drop(fl_text *t, const char *from, const char *to) {
   for (; from < to; from++)
     if (*from == '\n') fl_text_puts(t, "\n");
   return to;
 }
 
-/* Replaces "__has_include" (…) and similar by 1 or 0. Returns the place after it. */
+/* Replaces "__has_include" (…) and similar with 1 or 0. Returns the address after it. */
 static const char *put_asked(fl_text *t, const char *s, int folders) {
   const char *at = skip(s + word_length(s));
   if (*at == '(') {
@@ -136,7 +136,7 @@ static const char *put_asked(fl_text *t, const char *s, int folders) {
     at += strcspn(at, ")\r\n");
     return drop(t, s, *at == ')' ? at + 1 : at);
   }
-  /* "#ifdef __has_include", "defined(__has_include)": it counts as not defined */
+  /* "#ifdef __has_include", "defined(__has_include)": "__has_include" counts as not defined */
   fl_text_puts(t, "fl_has_include");
   return s + word_length(s);
 }
@@ -148,7 +148,7 @@ static int asks(const char *s, size_t n) {
 }
 
 /* Handles the directive at s, whose '#' ends at 'at', if it names a file or sets line numbers:
-** writes what may stay of it and returns the end of it. NULL: it is another directive. */
+** writes what may remain of it, and returns its end. NULL: it is another directive. */
 static const char *put_directive(fl_text *t, const char *s, const char *at, int folders) {
   const char *word = skip(at);
   const size_t n = word_length(word);
@@ -173,12 +173,12 @@ static const char *put_directive(fl_text *t, const char *s, const char *at, int 
 
 /* ---- names made by ## ------------------------------------------------------------------------ */
 
-/* Words of the text that are parts of the name that is searched for: piece[k][n] is its n
+/* Which words of the text are parts of the name that is searched for: piece[k][n] is its n
 ** characters from k on. */
 enum { NAME_MOST = 20 };
 typedef struct pasted { const char *name; char piece[NAME_MOST][NAME_MOST + 1]; } pasted;
 
-/* Notes the places in the name at which this word occurs. */
+/* Notes at which positions in the name this word occurs. */
 static void note_word(pasted *p, const char *s, size_t n) {
   const size_t whole = strlen(p->name);
   for (size_t k = 0; n < whole && k + n <= whole; k++)

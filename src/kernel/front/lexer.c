@@ -112,7 +112,8 @@ static void floating(fl_ktok *t, const char *s, const char *end, int hex) {
     if (stop[-1] == 'f' || stop[-1] == 'F') is_f32 = 1, stop--;
     else if (stop[-1] == 'l' || stop[-1] == 'L') stop--;
   }
-  /* the decimal point of the host program's locale must not change a kernel */
+  /* fl_read_number, so that the decimal point of the host program's locale does not change a
+  ** kernel */
   if (!fl_read_number(s, (size_t)(stop - s), is_f32, &t->value.d)) {
     bad(t, "malformed number");
     return;
@@ -143,7 +144,7 @@ static void number(lexer *l, fl_ktok *t) {
 
 /* ---- characters and strings ----------------------------------------------------------------- */
 
-/* One character of a literal at l->at, whose backslash, if any, has been read; -1: none. */
+/* Reads one character of a literal at l->at, which may be an escape sequence; -1: there is none. */
 static int escaped(lexer *l) {
   static const char from[] = "ntr0abfv\\'\"?", to[] = "\n\t\r\0\a\b\f\v\\'\"?";
   int c = ahead(l, 0);

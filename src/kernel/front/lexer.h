@@ -8,7 +8,7 @@
 
 typedef enum {
   FL_TOK_END, FL_TOK_NAME, FL_TOK_INT, FL_TOK_FLOAT, FL_TOK_CHAR, FL_TOK_STRING, FL_TOK_PUNCT,
-  FL_TOK_BAD     /* text is what is wrong with it; type 1: no compiler takes it (fl_refuse_size) */
+  FL_TOK_BAD     /* text says what is wrong; type 1: no compiler accepts it (fl_refuse_size) */
 } fl_ktokkind;
 
 /* Punctuators: a character stands for itself, these are the longer ones. */
@@ -60,11 +60,11 @@ static inline int fl_ktok_punct(const fl_ktok *t) {
   return t->kind == FL_TOK_PUNCT ? t->punct : 0;
 }
 static inline int fl_is_punct(const fl_ktok *t, int c) { return fl_ktok_punct(t) == c; }
-/* The place of t among n names; -1: it is none of them. */
+/* The index of t among n names; -1: it is not one of them. */
 int fl_ktok_among(const fl_ktok *t, const char *const *names, int n);
 
-/* Is token t the name, and is it assigned to or stepped? preceded: there is a token before it;
-** there always is one after it. */
+/* Is token t the name, and is it assigned to, or changed by ++ or --? preceded: there is a token
+** before it; there is always one after it. */
 static inline int fl_ktok_changes(const fl_ktok *t, int preceded, const char *name) {
   if (!fl_ktok_is(t, name)) return 0;
   const fl_ktok *next = t + 1, *last = preceded ? t - 1 : t;

@@ -1,6 +1,6 @@
 /*
-** Does a source use anything of the library? The library's text is read only then, since most
-** kernels are parsed faster than the library is.
+** Does a source use anything of the library? The library's text is parsed only then, since that
+** takes longer than parsing most kernels.
 */
 #include "kernel/front/library.h"
 #include <ctype.h>
@@ -55,7 +55,8 @@ static int is_space(const groups *g, const fl_ktok *t) {
   return is;
 }
 
-/* The number of tokens of "namespace a = own;" or "using namespace a;" at t; 0: it is neither. */
+/* The number of tokens of "namespace a = own;" or "using namespace a;" at t; 0: it is neither of
+** these. */
 static int declares(groups *g, const fl_ktok *t, int64_t left) {
   if (left > 4 && fl_ktok_is(t, "namespace") && fl_is_punct(t + 2, '=') && is_space(g, t + 3) &&
       fl_is_punct(t + 4, ';')) {
@@ -83,7 +84,7 @@ static const char *own_name(const groups *g, const fl_ktok *t) {
   return strstr(g->text, made) ? fl_karena_str(g->a, name, (size_t)n) : NULL;
 }
 
-/* Replaces names of the namespace by the library's. 1: there were some. */
+/* Replaces names of the namespace with the library's. 1: there were some. */
 static int name_groups(fl_karena *a, const char *own, const char *prefix, const char *text,
                        fl_ktoks *toks) {
   groups g = { .a = a, .own = own, .prefix = prefix, .text = text };
@@ -121,8 +122,8 @@ static int is_asked(const fl_ktoks *toks) {
 
 /* ---- namespace std ---- */
 
-/* Macros for the names of namespace std that the source uses and std.cu defines; NULL: none. min
-** and max without an argument in <…> are CUDA's. */
+/* The definitions of macros for those names of namespace std that the source uses and std.cu
+** defines; NULL: none. min and max without an argument in <…> are CUDA's. */
 static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
   const char *asked = NULL;
   for (int64_t i = 0; i + 3 < toks->n; i++) {

@@ -1,7 +1,8 @@
 /*
-** Calls of the functions of builtins.def by their C names: types as NVRTC chooses the
-** overload. Floats stay float for the overloaded names (sin(x) of a float is the float
-** function), integers alone become double, a half is computed in f32 and rounded.
+** Calls of the functions of builtins.def by their C names: the overload, and so the type, is chosen
+** as NVRTC does. Floats stay float for the overloaded names (sin(x) of a float is the float
+** function), if all operands are integers the result is double, a half is computed in f32 and
+** rounded.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -41,7 +42,7 @@ int fl_math_known(const fl_ktok *name) {
   return find(name, &type) >= 0 || special(name);
 }
 
-/* min, max and abs of floats are fminf, fmaxf and fabsf. */
+/* The function for floats: min, max and abs of floats are fminf, fmaxf and fabsf. */
 static int for_floats(int id) {
   return id == FL_KB_IMIN   ? FL_KB_FMIN
          : id == FL_KB_IMAX ? FL_KB_FMAX

@@ -69,7 +69,7 @@ typedef struct body {            /* of a struct being read */
   pending *first, *last;
 } body;
 
-/* The number of template arguments of an instance, which are its first names and are not
+/* The number of template arguments of an instance: they are the first of its names, and are not
 ** inherited. */
 static int arguments_of(const fl_kmembers *m) { return m ? m->n_args : 0; }
 
@@ -117,7 +117,7 @@ static void read_bases(fl_front *p, body *b) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Takes "struct { … };" or a declaration of a type alone. 1: it was one. */
+/* Takes "struct { … };", or a declaration that consists of a type alone. 1: it was one of these. */
 static int unnamed_member(fl_front *p, body *b, const fl_ctype *t) {
   if (!fl_front_take(p, ';')) return 0;
   if (t->kind != FL_C_STRUCT || strcmp(t->s->name, FL_UNNAMED)) return 1;
@@ -247,8 +247,8 @@ static void member(fl_front *p, body *b) {
   field_lines(p, b);
 }
 
-/* 1: the signature was read. 0: it was refused, or it is a host function with types of the host,
-** which is skipped. */
+/* 1: the signature was read. 0: it was refused, or it is a function of the host with types of the
+** host, and was skipped. */
 static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
   const fl_kattempt from = fl_front_try(p);
   d->owner = owner;
@@ -259,8 +259,8 @@ static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
   return read;
 }
 
-/* Has the type a function of that name that takes another object of the type: a copy constructor,
-** operator=? */
+/* Has the type a function of that name that takes another object of this type, such as a copy
+** constructor or operator=? */
 static int takes_own(const fl_ctype *t, const char *name) {
   const fl_symbol *s = fl_member_find(t, name, (int32_t)strlen(name));
   for (const fl_kdevice *d = s ? s->device : NULL; d; d = d->next)
@@ -396,7 +396,7 @@ static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, i
   }
 }
 
-/* Adds the names of the structs around one with these members. */
+/* Adds the names of the structs that enclose the one with these members. */
 static void open_around(fl_front *p, const fl_kmembers *m) {
   if (!m || !m->around) return;
   open_around(p, m->around);
@@ -476,7 +476,7 @@ void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, 
     fl_member_default(p, place, i, line);
 }
 
-/* Takes "V(a) : V(a, 0) {}", where another constructor initialises the object. 0: it is no such
+/* Takes "V(a) : V(a, 0) {}", where another constructor initialises the object. 0: it is not such a
 ** constructor. */
 static int hands_over(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
   p->at = d->inits + 1;

@@ -2,8 +2,8 @@
 ** Variables of file scope in device memory: __constant__ arrays without a value, which the script
 ** sets, and __device__ variables that begin as zeros. A kernel that uses one has an additional
 ** parameter for it, after those of its text; a variable that it never writes is an input. Each
-** launch begins with the contents that the text gives, so a value that one kernel leaves for
-** another must be an argument named by the script, or the kernel is outside the language.
+** launch begins with the contents that the text gives, so if one kernel leaves a value for another,
+** the script must name the variable as an argument; otherwise the kernel is outside the language.
 */
 #include "kernel/front/front.h"
 #include <string.h>

@@ -28,7 +28,7 @@ static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t li
   return var;
 }
 
-/* An object whose elements have another type (view.c). */
+/* Makes an object whose elements are stored as another type (view.c). */
 static fl_cvalue stored_as(fl_front *p, const fl_ctype *t, int type, const char *name,
                            fl_kvkind kind, int32_t line) {
   const int64_t n = fl_ctype_size(t) / fl_kt_size(type);
@@ -83,7 +83,7 @@ int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *
   return 1;
 }
 
-/* Does operator[] of the struct index from the address of a member: "(&x)[i]", "((float
+/* Does operator[] of the struct count from the address of a member: "(&x)[i]", "((float
 ** *)this)[i]"? */
 static int counts_itself(fl_front *p, const fl_ctype *t) {
   while (t->kind == FL_C_ARRAY) t = t->of;
@@ -112,7 +112,7 @@ fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
-/* Puts one value into its place: by a statement, or in the table that is being collected. */
+/* Stores one value: by a statement, or into the table that is being collected. */
 static void put(fl_front *p, fl_cvalue place, fl_cvalue v, int32_t line) {
   if (p->failed) return;
   if (!p->table) { fl_val_assign(p, place, v, line); return; }
@@ -346,7 +346,7 @@ int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line
   return 1;
 }
 
-/* Tries to read a const array or struct as a table; undone if it is not constant. */
+/* Tries to read a const array or struct as a table; if it is not constant, nothing is taken. */
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   const fl_kattempt from = fl_front_try(p);
   if (fl_decl_table(p, t, name, line)) return 1;

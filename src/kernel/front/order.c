@@ -46,7 +46,8 @@ static int see_use(void *arg, fl_kstmt *s) {
   return !e->found;
 }
 
-/* Does reading v read what e writes? With 'address': does its address, if v is a place? */
+/* Does reading v read what e writes? With 'address': does computing the address of v, if it is a
+** place? */
 static int reads(effect *e, const fl_cvalue *v, int address) {
   const fl_kvisitor see = { NULL, see_read, e };
   const int place = v->kind == FL_V_PLACE && v->var >= 0 && v->type->kind != FL_C_ARRAY &&
@@ -83,8 +84,8 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
   return cut;
 }
 
-/* Which effects are collected: those on variables below 'first', which existed before; with PLAIN
-** without those of called functions. */
+/* Which effects are collected: only those on variables below 'first', which existed before; with
+** PLAIN effects of called functions are left out. */
 enum { PLAIN = 1, ALL };
 typedef struct effects {
   int32_t first; int which, found; int (*meet)(void *with, effect *e); void *with;
@@ -168,8 +169,8 @@ static void refuse(fl_front *p, int32_t found, int32_t line) {
                        p->f->vars[found - 1].source);
 }
 
-/* Prepares v for use beside operands with the effects 'of'. An argument that is a place is only
-** marked, since referring to it reads nothing. */
+/* Prepares v for use beside operands with the effects in 'of'. An argument that is a place is only
+** marked, since passing a reference reads nothing. */
 static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v, int argument,
                          int32_t line) {
   reader r = { v, argument, 0 };
@@ -197,7 +198,8 @@ void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
   fl_order_before(p, x, n, middle, 0, line);
 }
 
-/* Saves the present value of a place in temporaries for later reads: in v's 'e' or 'parts'. */
+/* Saves the current value of a place in temporaries, for later reads: v's 'e' or 'parts' refers to
+** them. */
 static void hold(fl_front *p, fl_cvalue *v, int32_t line) {
   if (v->kind != FL_V_PLACE || v->torn || fl_ctype_has_array(v->type)) return;
   const fl_cvalue now = kept(p, *v, 0, line);

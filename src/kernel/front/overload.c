@@ -38,7 +38,7 @@ static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? EXACT : -1;
   if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER)
     return -1;
-  /* a reference to a variable of exactly that type */
+  /* is it a reference that needs a variable of exactly that type? */
   const int own = f->by_reference == 1 && !f->is_const;
   if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t))
     return fl_ctype_same(t, v->type) ? EXACT : CONVERTED;
@@ -53,7 +53,8 @@ static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   return rank_scalar(t->scalar, v->type->scalar);
 }
 
-/* ranks[0]: rank of the object, then of the arguments. 0: the function cannot be called so. */
+/* ranks[0]: rank of the object, then of the arguments. 0: the function cannot be called with
+** these. */
 static int ranks_of(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int *ranks) {
   if (c->n > d->n_params || c->n > MAX_ARGS) return 0;
   if (c->self ? d->is_static == 2 : d->owner && !d->is_static && !d->is_maker) return 0;

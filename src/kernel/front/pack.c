@@ -24,7 +24,7 @@ fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s) {
   return name ? fl_front_find(p, name, (int32_t)strlen(name)) : NULL;
 }
 
-/* The number of elements of the packs that tokens from … end - 1 name; -1: they name none. All
+/* The number of elements of the packs that tokens from … end - 1 name; -1: they name no pack. All
 ** packs in one expansion must have the same number. */
 static int64_t count(fl_front *p, int64_t from, int64_t end) {
   int64_t n = -1;

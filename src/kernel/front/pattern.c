@@ -1,6 +1,6 @@
 /*
 ** Partial specialisations: "template <class T> struct V<T *>", "V<T, 0>", "V<T, T>", "V<Vec<T,
-** N>>". A parameter is deduced where it stands alone, before a '*' or as an argument of another
+** N>>". A parameter is deduced where it occurs alone, before a '*' or as an argument of another
 ** template; then the pattern is read with the deduced parameters and must give the arguments.
 */
 #include "kernel/front/template.h"

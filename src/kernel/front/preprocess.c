@@ -30,13 +30,13 @@ typedef struct pre {
   macro *macros;
   struct { uint8_t taken, outer, last; int32_t line; } ifs[MAX_IFS];    /* last: #else was read */
   int n_ifs, live, depth, stop, expansions;
-  const char *why;           /* why it stopped; NULL: it did not, or memory is out */
+  const char *why;           /* why the text ended early; NULL: it did not, or memory is out */
   int32_t line;
 } pre;
 
 static const char too_long[] = "the text is too long after macro expansion";
 
-/* Ends the text here: no compiler takes it. */
+/* Ends the text here: no compiler accepts it. */
 static void stop(pre *p, int32_t line, const char *why) {
   if (!p->why) p->why = why, p->line = line;
   p->stop = 1;
@@ -57,7 +57,7 @@ static void emit_bad(pre *p, int32_t line, const char *why) {
   emit(p, &t);
 }
 
-/* Is there room for item n of a list? If not, a BAD token tells why. */
+/* Is there room for item n of a list? If not, adds a BAD token with the reason. */
 static int room(pre *p, int64_t n, int64_t most, const char *what, int32_t line) {
   const char *why = fl_kfull(p->a, n, most, what);
   if (why) emit_bad(p, line, why);
@@ -139,7 +139,7 @@ static void paste(pre *p, const fl_ktok *t) {
   FL_DROP(p->a->mem, &one);
 }
 
-/* Writes the tokens of the body unchanged, or those of an argument beside ## (not expanded). */
+/* Writes tokens without expanding them: those of the body, or those of an argument beside ##. */
 static void put_plain(pre *p, span s, int pasted) {
   for (; s.at < s.end && !p->stop; s.at++, pasted = 0) {
     if (pasted && p->out->n) paste(p, s.at);
@@ -232,7 +232,7 @@ static int parameter(pre *p, macro *m, span *s) {
   return 1;
 }
 
-/* Reads "(a, b, ...)" of macro m at s->at; 0: it is not that; -1: they are too many. */
+/* Reads "(a, b, ...)" of macro m at s->at; 0: it is something else; -1: there are too many. */
 static int parameters(pre *p, macro *m, span *s) {
   int read;
   m->n_params = 0;
@@ -272,7 +272,7 @@ static void define(pre *p, int32_t line, span s) {
 }
 
 /* Conditions: integers, names (0), and C's operators by precedence climbing. 'wrong': something
-** else was found, and the condition decides nothing. */
+** else was found, so the condition has no value. */
 typedef struct cond { const fl_ktok *at, *end; int depth, wrong; } cond;
 static int64_t condition(cond *c, int level);
 
@@ -309,7 +309,7 @@ static int64_t apply(int op, int64_t x, int64_t y) {
   return v.i;
 }
 
-/* Operators of a higher level than this one. */
+/* Evaluates an expression whose operators have a higher level than this one. */
 static int64_t condition(cond *c, int level) {
   if (++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
   int64_t v = primary(c);
@@ -330,7 +330,7 @@ static int64_t condition(cond *c, int level) {
   return v;
 }
 
-/* Replaces "defined X" by 1 or 0 and copies other tokens. */
+/* Replaces "defined X" with 1 or 0 and copies other tokens. */
 static void put_defined(pre *p, span s) {
   while (s.at < s.end && !p->stop) {
     if (!fl_ktok_is(s.at, "defined")) { emit(p, s.at++); continue; }
@@ -347,7 +347,7 @@ static void put_defined(pre *p, span s) {
   }
 }
 
-/* Replaces "defined X" and macros, then evaluates the condition. */
+/* Decides a condition: replaces "defined X" and macros, then evaluates it. */
 static int decide(pre *p, int32_t at, span s) {
   fl_ktoks asked = { NULL, 0, 0 }, line = { NULL, 0, 0 }, *out = p->out;
   p->out = &asked;

@@ -20,7 +20,7 @@ typedef struct printed {
   int n;
 } printed;
 
-/* Takes the text at the tokens: literals, or a name of one. NULL: there is none. */
+/* Takes the string at the tokens: literals, or the name of one. NULL: there is none. */
 static const char *text(fl_front *p) {
   const fl_ktok *t = fl_front_tok(p);
   const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;

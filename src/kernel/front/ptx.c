@@ -18,7 +18,7 @@ typedef struct statement {
   const fl_ktok *toks;
   operand operands[MOST_OPERANDS];
   int n, known;
-  fl_text text;                  /* in the language; operand k is named fl_op_k */
+  fl_text text;                  /* the statement in the language; operand k is named fl_op_k */
 } statement;
 
 /* ---- instructions ---- */
@@ -66,7 +66,7 @@ static size_t word(const char *s, const char *end) {
   return n;
 }
 
-/* Is it a part of a name that tells how a load is cached or how exact a function is? */
+/* Is it a part of a name that only says how a load is cached or how exact a function is? */
 static int is_idle(const char *s, size_t n) {
   static const char *const idle[] = {
     "ca", "cg", "cs", "cv", "lu", "nc", "wb", "wt", "volatile", "relaxed", "gpu", "global",
@@ -191,7 +191,7 @@ static void put_instruction(statement *x, const char *s, const char *end) {
 /* ---- statements ---- */
 
 /* Reads "asm volatile ( "…" : "=r"(x) … );" at token i: its text and operands. Returns the token
-** after its ';'; 0: it is no such statement. */
+** after its ';'; 0: it is not such a statement. */
 static int64_t read_statement(statement *x, int64_t i, int64_t end, const fl_ktok **text) {
   const fl_ktok *t = x->toks;
   if (!fl_ktok_is(&t[i], "asm") && !fl_ktok_is(&t[i], "__asm__") && !fl_ktok_is(&t[i], "__asm"))

@@ -202,8 +202,8 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
   append(r, k);
 }
 
-/* Declares a function that is no kernel, after '('. What it cannot do is reported when it is
-** called. */
+/* Declares a function that is not a kernel, after '('. If it is outside the language, that is
+** reported when it is called. */
 static void add_device(fl_front *p, const char *name, int64_t head, const fl_ctype *result,
                        const fl_specifiers *s, int ref, int32_t line) {
   fl_kdevice *d = fl_karena_new(p->a, sizeof *d);
@@ -243,8 +243,8 @@ static void add_refused(reader *r, const fl_ktok *name, const char *text, const 
   append(r, k);
 }
 
-/* Notes a declaration that could not be read: code that uses its name is told why. A kernel is
-** listed as refused. */
+/* Notes a declaration that could not be read, and why, for messages about code that uses its name.
+** A kernel is listed as refused. */
 static void note_wrong(reader *r, int64_t from) {
   fl_front *p = &r->p;
   const char *why = p->why;
@@ -409,7 +409,7 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   if (s) s->type = t->of, s->offset = offset;
 }
 
-/* The variables that are read: unread results of atomics are dropped. */
+/* Which variables are read: results of atomics that are not read are dropped. */
 typedef struct used { uint8_t *at; } used;
 static int see_var(void *arg, fl_kexpr *x) {
   if (x->kind == FL_KX_VAR) ((used *)arg)->at[x->var] = 1;
@@ -481,9 +481,9 @@ static void read_again(fl_front *p, pending *k, const fl_kfunc *before) {
 
 enum { MOST_READINGS = 16 };
 
-/* Reads the body, and reads it again if needed: with objects of other element types (view.c), or as
-** declared if that does not succeed; with pointers into one of several arrays and to structs of
-** numbers, if it fails without them. */
+/* Reads the body, and reads it again if needed: with other element types of objects (view.c), or as
+** declared if that fails; with pointers into one of several arrays (turn.c), if it fails without
+** them. */
 static void read_body(fl_front *p, pending *k) {
   const fl_kfunc before = *k->f;
   int left = MOST_READINGS, good = 0;

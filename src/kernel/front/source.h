@@ -17,8 +17,8 @@ typedef struct fl_ksource {
   int host;                  /* it has host code, which NVRTC would not read */
   int32_t error_line;    /* line of the error in a text whose signatures cannot be found; 0: none */
   const char *error;         /* the error; NULL: none. Kernels before that line are listed */
-  int32_t too_large_line;    /* line of what no compiler takes: too large (arrays, nesting, length)
-                             ** or a wrong directive; 0: none */
+  int32_t too_large_line;    /* line of something that no compiler accepts: it is too large (arrays,
+                             ** nesting, length), or is a wrong directive; 0: none */
   const char *too_large;     /* what it is; NULL: nothing. Such a text is given to no compiler */
 } fl_ksource;
 

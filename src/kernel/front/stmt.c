@@ -1,7 +1,7 @@
 /*
 ** Statements. Conditions with effects move into the loop: while (i++ < n) becomes for (;;) {
 ** effects; if (!c) break; … }. A switch becomes an if-chain if every group ends with a jump out,
-** else a block in which group g runs if the switch enters at g or before it.
+** otherwise a block in which group g runs if the switch enters at g or at an earlier group.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -210,7 +210,7 @@ static int is_range(fl_front *p) {
   return 0;
 }
 
-/* Declares the variable of a round: a name of the element, or a copy. */
+/* Declares the variable of a range loop's round: another name of the element, or a copy. */
 static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
                          const char *name, fl_cvalue e, int32_t line) {
   fl_cvalue v = e;
@@ -284,7 +284,7 @@ static void parse_range(fl_front *p, int32_t line) {
   loop_body(p, loop);
 }
 
-/* Names declared in the loop's header end with the loop. */
+/* Reads a for loop. Names declared in its header end with the loop. */
 static void parse_for(fl_front *p, int32_t line) {
   const int64_t scope = p->syms.n;
   fl_kblock effects = { NULL, NULL }, step = { NULL, NULL };
@@ -337,7 +337,8 @@ static int ends(const fl_kstmt *s) {
          (s->kind == FL_KS_RETURN || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
 }
 
-/* Does no group fall through into the next, and does each jump out only at its end? */
+/* Can the switch be an if-chain? It can if no group falls through into the next, and each jumps out
+** only at its end. */
 enum { MOST_CHAINED = 64 };   /* more groups than this become ifs in sequence instead of nested
                               ** ifs */
 
@@ -414,7 +415,7 @@ static int parse_labels(fl_front *p, group *g, fl_kexpr *v) {
 }
 
 /* Reads the groups. They may become nested ifs (emit_chain), so each is read one level deeper than
-** the last. */
+** the previous one. */
 static group *parse_groups(fl_front *p, fl_kexpr *v) {
   group *first = NULL, *last = NULL;
   int n = 0;
@@ -535,7 +536,8 @@ static int declares_of_array(fl_front *p) {
 
 static void statement(fl_front *p) {
   skip_attributes(p);
-  if (fl_front_is(p, '}')) return;                           /* a hint was the last in its block */
+  if (fl_front_is(p, '}')) return;                           /* a hint may be the last statement of
+                                                             ** its block */
   const fl_ktok *t = fl_front_tok(p);
   const int32_t line = t->line;
   if (skip_hint(p)) return;
@@ -561,7 +563,7 @@ static void statement(fl_front *p) {
 }
 
 void fl_parse_statement(fl_front *p) {
-  /* names declared in their headers are in a separate block */
+  /* (names declared in their headers are in a separate block) */
   static const char *const heads[] = { "if", "for", "while", "switch" };
   const int64_t outer = p->scope;
   if (fl_ktok_among(fl_front_tok(p), heads, 4) >= 0) p->scope = p->syms.n;

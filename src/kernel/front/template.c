@@ -8,7 +8,8 @@
 
 /* ---- < … > ----------------------------------------------------------------------------------- */
 
-/* Is the '<' at + k a bracket? It is after a template's name; otherwise it compares numbers. */
+/* Is the '<' at + k a bracket? After the name of a template it is; otherwise it compares
+** numbers. */
 static int opens(fl_front *p, int k) {
   return fl_front_is_at(p, k, '<') && p->at + k > 0 &&
          p->toks.at[p->at + k - 1].kind == FL_TOK_NAME;
@@ -72,7 +73,8 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
     t->type = fl_ctype_void();
   } else if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
     t->type = NULL;
-  } else if (known) {       /* a parameter whose type is an earlier parameter: the value as given */
+  } else if (known) {       /* the type of this parameter is an earlier parameter: the value is used
+                            ** as given */
     p->at++;
     t->type = fl_ctype_void();
   } else if (fl_ktok_is(fl_front_tok(p), "template")) {
@@ -179,7 +181,7 @@ int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
   return 1;
 }
 
-/* Does the type exist that an enable_if is asked for? */
+/* Does the type exist that an enable_if must have? */
 static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) {
   const fl_kbookmark back = fl_front_open(p, t->check, NULL);
   fl_front_push(p, env, n);
@@ -192,7 +194,8 @@ static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) 
 int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
   for (int i = 0; i < n && !p->failed; i++) {
     if (t[i].check && !holds(p, &t[i], env, i)) return 0;
-    if (!env[i].name && t[i].init < 0) {           /* a null pointer argument: no name deduces it */
+    if (!env[i].name && t[i].init < 0) {           /* the argument is a null pointer, from which
+                                                   ** nothing can be deduced */
       const fl_symbol one = { .kind = FL_SYM_CONSTANT, .offset = -1,
                               .v = fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)) };
       fl_template_give(&env[i], &t[i], &one);
@@ -229,7 +232,8 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   fl_device_signature(p, one);
   const int drops = fl_pattern_drops(p, one->head);
   fl_front_close(p, back);
-  fl_front_check(p, NULL);                                   /* was the failure a lack of memory? */
+  fl_front_check(p, NULL);                                   /* refuses if the failure was a lack of
+                                                             ** memory */
   if (drops) return 0;
   for (int i = 0; i < one->n_params && !p->failed; i++) {
     fl_kformal *f = &one->params[i];
@@ -315,7 +319,8 @@ static struct fl_kinstance *instance_of(fl_front *p, fl_ktemplate *t, fl_symbol 
   return t->instances = one;
 }
 
-/* Adds the names around a member template that its n arguments do not hide; how many these are. */
+/* Adds the names that enclose a member template and are not hidden by its n arguments; returns how
+** many these are. */
 static int outer_names(const fl_ktemplate *t, fl_symbol *args, int n) {
   int more = 0;
   for (int64_t i = 0; i < t->n_outer; i++)
@@ -449,8 +454,8 @@ static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
   if (s) s->structs = t;
 }
 
-/* Takes "template <…> constexpr T name = e;" after '>'. 0: it is no such declaration, and nothing
-** is taken. */
+/* Takes "template <…> constexpr T name = e;" after '>'. 0: it is not such a declaration, and
+** nothing is taken. */
 static int declare_value(fl_front *p, fl_ktparam *params, int n) {
   const int64_t at = p->at;
   int angle = 0, constant = 0;
@@ -514,8 +519,8 @@ static fl_cvalue value_of(const fl_ctype *t, int is_const) {
                       .is_const = pointer ? t->const_of : (uint8_t)is_const };
 }
 
-/* Finds the arguments of "template <> R f(types)", or of "f<…>(types)" that omits some: those for
-** which a template f has these types. */
+/* Finds the template arguments of "template <> R f(types)", or of "f<…>(types)" that omits some:
+** those with which a template f has these types. */
 static void find_special(fl_front *p, fl_kdevice *d, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN], result;
   const int64_t end = p->at;
@@ -543,7 +548,8 @@ static void find_special(fl_front *p, fl_kdevice *d, int32_t line) {
 void fl_template_declare(fl_front *p) {
   fl_ktparam *params = NULL;
   const int32_t line = fl_front_tok(p)->line;
-  if (!fl_front_is(p, '<')) {                  /* an explicit instantiation: calls make their own */
+  if (!fl_front_is(p, '<')) {                  /* an explicit instantiation is ignored: calls make
+                                               ** their own instances */
     fl_front_skip_declaration(p, p->at);
     return;
   }

@@ -55,7 +55,7 @@ const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_
 /* The alignment that "struct alignas(N * sizeof(T)) name" has with these arguments. */
 int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbol *args);
 /* Takes "typename std::enable_if<…>::type" as the type of a constant and returns its first token;
-** 0: it is none. */
+** 0: it is not one. */
 int64_t fl_pattern_condition(fl_front *p);
 /* Forgets a refusal in tokens from … that ask enable_if for a type. 1: it was such a refusal. */
 int fl_pattern_drops(fl_front *p, int64_t from);

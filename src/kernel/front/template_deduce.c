@@ -62,7 +62,8 @@ void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *o
   for (int k = 0; k < of->n_tparams; k++, i += 2) {
     const int which = fl_deduce_index(d, &p->toks.at[i + 1]);
     const int c = p->toks.at[i + 2].kind == FL_TOK_PUNCT ? p->toks.at[i + 2].punct : 0;
-    if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* more than a name: not deduced */
+    if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* it is more than a name, so nothing is
+                                                            ** deduced */
     if (which < 0) continue;
     if (args[k].kind == FL_SYM_TYPE) fl_deduce_type(d, which, args[k].type);
     else fl_deduce_value(p, d, which, args[k].v.e->value.i);
@@ -109,7 +110,8 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   const fl_ktok *const open = &p->toks.at[name + 1];
   const fl_symbol *s = which < 0 && fl_is_punct(open, '<')
                        ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;
-  if (s && fl_scope_is_template(s))               /* inside itself the name means the instance */
+  if (s && fl_scope_is_template(s))               /* inside a template its name means the
+                                                  ** instance */
     fl_deduce_struct(p, d, s->kind == FL_SYM_TEMPLATE ? s->structs : s->type->s->members->of,
                      name + 1, type);
 }
@@ -131,7 +133,8 @@ static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t 
   fl_template_give_pack(p, to, t, list, n);
 }
 
-/* Deduces from the result type, which precedes the name of f, where it is the first parameter. */
+/* Deduces the parameter that is the result type of f, which precedes f's name, from the type that
+** the call must return. */
 static void deduce_result(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
                           const fl_cvalue *v) {
   for (int64_t i = f->head; i + 1 < f->open; i++)

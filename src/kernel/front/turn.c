@@ -6,8 +6,8 @@
 ** says which, by the arrays' variable numbers. After the body is read every access to it becomes a
 ** choice between accesses to these arrays.
 **
-** Another name of such a place (a copy, a formal) is a pointer with a separate choice, so that it
-** keeps its value when the first is assigned again.
+** Another pointer to such a place (a copy, a formal) has a separate choice, so that it keeps its
+** value when the first pointer is assigned again.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -47,8 +47,8 @@ int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y) {
 }
 
 /* Does the name appear between token 'at' and the end of its block where it is assigned, with 'any'
-** in any way, or with 'passed' is an argument by itself? By the tokens: a name that is shadowed
-** only makes the answer careful. */
+** in any way, or with 'passed' is an argument by itself? This looks at tokens only: a name that is
+** shadowed may make the answer true without need. */
 static int appears(const fl_front *p, int64_t at, int depth, const char *name, int any,
                    int passed) {
   for (int64_t i = at; i + 1 < p->toks.n; i++) {
@@ -80,7 +80,7 @@ int fl_turn_passed(const fl_front *p, int64_t i) {
 
 static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_KT_I32, v); }
 
-/* Notes which arrays 'from' may point into, and returns which one it is, as a value. */
+/* Notes which arrays 'from' may point into, and returns the value that selects one of them. */
 static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   const fl_kturn *other = fl_turn_of(p, from.var);
   int known = from.var == t->var;
@@ -93,8 +93,8 @@ static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
 }
 
-/* Makes a turn. Its variable has a value from the start and needs no DECL, whose scope could be one
-** branch of another choice. */
+/* Makes a turn. Its variable has a value from the start and gets no DECL, since a DECL could be in
+** one branch of another choice. */
 static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int declared,
                       int32_t line) {
   fl_kturn *t = fl_karena_new(p->a, sizeof *t);
@@ -246,7 +246,7 @@ void fl_turn_lower(fl_front *p) {
   flatten(p);
   lower_block(p, &p->f->body);
   for (const fl_kturn *t = p->turns; t; t = t->next) {
-    p->f->vars[t->var].kind = FL_KV_LOCAL;                 /* no statement mentions it any more */
+    p->f->vars[t->var].kind = FL_KV_LOCAL;                 /* (no statement mentions it any more) */
     p->f->vars[t->var].count = 1;
   }
 }

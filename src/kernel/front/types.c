@@ -132,7 +132,8 @@ fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int
   for (int i = 0; i < n; i++) {
     const int64_t at = fl_ctype_align(fields[i].type);
     if (fields[i].type->depth >= t->depth) t->depth = (uint16_t)(fields[i].type->depth + 1);
-    assert(at > 0);                /* the type is complete: checked where the field was read */
+    assert(at > 0);                /* the type is complete, which was checked when the field was
+                                   ** read */
     fields[i].offset = (s->size + at - 1) / at * at;
     fields[i].leaf = s->n_leaves;
     if (!fields[i].base || fl_ctype_leaves(fields[i].type))

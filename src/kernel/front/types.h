@@ -34,7 +34,8 @@ typedef struct fl_cstruct {      /* vectors too */
   int32_t n_fields, n_leaves;
   int64_t size, align;
   uint8_t width;                 /* number of components of a vector type; 0: a struct */
-  uint8_t element;               /* fl_ktype of all scalars if they are packed; else VOID */
+  uint8_t element;               /* fl_ktype of all scalars if they have one type and are packed;
+                                 ** else VOID */
   int64_t n_scalars;             /* if 'element' is known */
   const struct fl_ctype *parts;  /* for a union: a struct with its members; its only field is its
                                  ** bytes */

@@ -39,7 +39,8 @@ static fl_cvalue cast_memory(fl_front *p, const fl_ctype *to, fl_cvalue v, int32
   v.member |= !v.linear && v.type->kind == FL_C_STRUCT && v.type->s->n_leaves > 1;
   if (!v.linear && v.type->kind == FL_C_SCALAR && size && !v.member &&
       (views ? v.idx != NULL : var->kind != FL_KV_LOCAL))
-    v.linear = 1;                                         /* elements of one array, indexed alike */
+    v.linear = 1;                                         /* the elements are in one array, and are
+                                                          ** indexed in the same way */
   if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID) {
     v = view_shared(p, v, want);
   } else if (v.linear && (size || var->type == want || fl_kt_size(var->type) == 1)) {
@@ -165,7 +166,8 @@ static fl_cvalue named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
   return v;
 }
 
-/* Shared memory of the file: each kernel that names it has its own variable. */
+/* Uses shared memory that is declared at file scope: each kernel that names it gets its own
+** variable. */
 static fl_cvalue named_shared(fl_front *p, fl_symbol *s, int32_t line) {
   if (!p->f) return fl_val_refuse(p, line, "shared memory in a constant expression");
   if (s->of != p->f)
@@ -214,7 +216,7 @@ static fl_cvalue list_of(fl_front *p, const fl_ctype *t, int32_t line) {
   return v;
 }
 
-/* V(…) for a struct; V() without constructors gives zeros. */
+/* Makes a struct from V(…); V() without constructors gives zeros. */
 static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line) {
   fl_cvalue v = fl_decl_object(p, t, "made", line);
   if (p->failed) return fl_val_none();
@@ -224,7 +226,7 @@ static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int
   return v;
 }
 
-/* T(x), T{…}: at the token of the type. */
+/* Reads T(x) or T{…}; the parser is at the token of the type. */
 static fl_cvalue constructed(fl_front *p) {
   const int32_t line = fl_front_tok(p)->line;
   const fl_specifiers s = fl_decl_specifiers(p);

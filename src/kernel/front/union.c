@@ -1,13 +1,14 @@
 /*
-** Unions: bytes that are viewed as one member or another. The elements of an object have the type
-** that the text reads (view.c), so that a value stored as a real and read as a real keeps its
-** gradient.
+** Unions: bytes that are viewed as one member or another. The elements of an object are stored as
+** the type that the kernel reads (view.c), so that a value stored as a real and read as a real
+** keeps its gradient.
 */
 #include "kernel/front/forms.h"
 #include <assert.h>
 #include <string.h>
 
-/* Can the member be viewed in bytes: numbers of one type, or an unnamed struct of such members? */
+/* Can the member be viewed as bytes? It can if it is numbers of one type, or an unnamed struct of
+** such members. */
 static int is_seen(const fl_cfield *f) {
   int64_t n;
   const fl_cstruct *s = f->base && f->type->s->parts ? f->type->s->parts->s
@@ -39,7 +40,8 @@ const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line) {
   return t;
 }
 
-/* The member of that name, also in unnamed ones; *offset: where it begins, in bytes. */
+/* The member of that name, which may be inside unnamed members; *offset: where it begins, in
+** bytes. */
 static const fl_cfield *find(const fl_ctype *t, const char *name, int32_t n, int64_t *offset) {
   const fl_cstruct *s = t->s->parts ? t->s->parts->s : t->s;
   for (int i = 0; i < s->n_fields; i++) {

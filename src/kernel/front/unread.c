@@ -18,7 +18,8 @@ void fl_front_skip_declaration(fl_front *p, int64_t from) {
   }
 }
 
-/* The token after "template <…>" at 'from', or 'from': its parameters are no names of the file. */
+/* The token after "template <…>" at 'from', or 'from' itself: parameters of a template are not
+** names of the file. */
 static int64_t behind_parameters(fl_front *p, int64_t from) {
   const int64_t at = p->at;
   p->at = from + 1;
@@ -28,8 +29,8 @@ static int64_t behind_parameters(fl_front *p, int64_t from) {
   return from;
 }
 
-/* The name that a declaration we could not read, from 'from' to here, would have had: the one
-** before '(', '=', '[' or ';', or after struct. */
+/* The name that a declaration which could not be read, from 'from' to here, would have declared:
+** the one before '(', '=', '[' or ';', or after 'struct'. */
 const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   const fl_ktok *name = NULL;
   *is_kernel = 0;
@@ -50,7 +51,8 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   return name;
 }
 
-/* Notes a type that could not be read inside a declaration, so that code that uses it is told. */
+/* Notes a type that could not be read inside a declaration, for messages about code that uses
+** it. */
 static void leave_unread(fl_front *p, const fl_kattempt *from) {
   const char *why = p->why;
   const int32_t line = p->line;
@@ -63,7 +65,7 @@ static void leave_unread(fl_front *p, const fl_kattempt *from) {
   if (s) s->why = fl_karena_printf(p->a, "%s (line %d)", why, (int)line);
 }
 
-/* Is the {…} at token + k all that is left of the declaration? */
+/* Is the {…} at token + k the rest of the declaration? */
 static int is_alone(fl_front *p, int k) {
   int depth = 0;
   do {

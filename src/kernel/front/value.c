@@ -102,7 +102,7 @@ fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line) {
   return NULL;
 }
 
-/* v as a condition. Pointers are never null: the launcher refuses nil. */
+/* v as a condition. Pointer parameters are never null, since the launcher refuses nil. */
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line) {
   const int pointer = v.kind == FL_V_POINTER ||
                       (v.kind == FL_V_PLACE &&
@@ -231,8 +231,8 @@ static fl_kstmt *not_null(fl_front *p, fl_kexpr *is, int32_t line) {
   return s;
 }
 
-/* A place to which a null pointer points: the program tests the pointer before it, or threads that
-** reach the access are stopped. */
+/* The place that a null pointer points to: either the program tests the pointer first, or threads
+** that reach the access are stopped. */
 static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
   if (!not_null(p, fl_kexpr_int(p->a, FL_KT_BOOL, 0), line)) return fl_val_none();
   const fl_cvalue v = fl_decl_object(p, t, "null", line);
@@ -325,8 +325,8 @@ static int writable(fl_front *p, fl_cvalue v, int32_t line) {
   return !p->failed;
 }
 
-/* Writes volatile memory of a block: the threads of a warp that run in step have all read before
-** any of them stores, and then see the store. */
+/* Writes volatile memory of a block: all threads of a warp that run in step have read before any of
+** them stores, and see the store afterwards. */
 static fl_kexpr *in_step(fl_front *p, fl_cvalue *to, fl_kexpr *e, int32_t line) {
   to->idx = fl_val_stable(p, to->idx);
   e = fl_val_stable(p, e);

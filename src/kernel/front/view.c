@@ -4,10 +4,10 @@
 ** or are parts of one. A number that is assembled and taken apart again gives its original parts,
 ** so that a value copied through a wider type keeps its gradient.
 **
-** The elements of an object have the type that the text reads: when a body is read, objects that
-** are accessed as another type are noted (fl_view_note), and the body is read again with such
-** objects as arrays of that type. The notes are kept by place in the text and name. Halves must
-** hold real numbers: if other bits are stored in them, they become integers.
+** The elements of an object are stored as the type that the kernel reads: when a body is read,
+** objects that are accessed as another type are noted (fl_view_note), and the body is read again
+** with such objects as arrays of that type. The notes are found by name and by the place in the
+** text. Halves must hold real numbers: if other bits are stored in them, they become integers.
 */
 #include "kernel/front/front.h"
 #include "tensor/dtype.h"
@@ -59,9 +59,10 @@ static int is_byte(int type) { return type == FL_KT_I8 || type == FL_KT_U8; }
 
 static int is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }
 
-/* Should an object with elements of type 'now' be read with elements of type 'want'? Yes if 'want'
-** is smaller, or real where 'now' is an integer type. If 'now' is still the declared type, also if
-** 'want' is larger and either 'want' is real or the object consists of bytes. */
+/* Should an object with elements of type 'now' be read with elements of type 'want'? It should if
+** 'want' is smaller, or if it is real and 'now' is an integer type. If 'now' is still the declared
+** type, it also should if 'want' is larger and either 'want' is real or the object consists of
+** bytes. */
 static int is_better(int want, int now, int declared) {
   const int a = fl_kt_size(want), b = fl_kt_size(now),
             real = fl_kt_is_float(want) && !fl_kt_is_float(now);
@@ -92,7 +93,7 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   while (of->kind == FL_C_ARRAY) of = of->of;
   if (declared <= FL_KT_BOOL || (s && s->fixed)) return 0;
   if (leaf == FL_VIEW_CAST && !fl_kt_is_float(want) && fl_kt_size(want) < fl_kt_size(now))
-    want = declared;               /* parts are read from the declared elements, if they are read */
+    want = declared;               /* if parts are read, they are read from the declared elements */
   else if (of->kind == FL_C_SCALAR && fl_kt_size(want) == fl_kt_size(now)) return 0;
   if (leaf && !s && fl_kt_size(want) > fl_kt_size(now) && !is_better(want, now, 1)) want = now;
   if (!(leaf && !s) && !is_better(want, now, !s)) return 0;
@@ -100,8 +101,8 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   return 1;
 }
 
-/* Notes that elements of 'var' are set in parts, or that halves are set to bits that are no number,
-** which elements of their type would not keep. */
+/* Notes that elements of 'var' are set in parts, or that halves are set to bits that are not a
+** number: elements of the half type would not keep these. */
 static void note_bits(fl_front *p, int32_t var, int type) {
   const home *h = p->as_declared ? NULL : p->f->vars[var].note;
   const fl_kstored *s = h ? find(p, h->at, h->name) : NULL;
@@ -189,7 +190,7 @@ static int bits_in(const fl_kexpr *e) {
   return n < all ? n : all;
 }
 
-/* The number of 'type' whose bits make up all of e; NULL: there is none. */
+/* The number of 'type' whose bits e consists of; NULL: there is none. */
 static fl_kexpr *whole(fl_kexpr *e, int type) {
   const int size = fl_kt_size(type);
   for (;;) {
@@ -205,8 +206,8 @@ static fl_kexpr *whole(fl_kexpr *e, int type) {
   }
 }
 
-/* The bits of e from 'from' on as the number of 'type' that they came from. NULL: they came from no
-** number. */
+/* The bits of e from 'from' on as the number of 'type' that they came from. NULL: they did not come
+** from a number. */
 static fl_kexpr *field(fl_kexpr *e, int from, int type) {
   const int n = 8 * fl_kt_size(type);
   for (;;) {
@@ -227,7 +228,7 @@ static fl_kexpr *field(fl_kexpr *e, int from, int type) {
   }
 }
 
-/* The bits of a constant from 'from' on; NULL: they are no real number. */
+/* The bits of a constant from 'from' on; NULL: they are not a real number. */
 static fl_kexpr *constant_part(fl_front *p, const fl_kexpr *e, int from, int type) {
   uint64_t u = (uint64_t)e->value.i;
   const float f = (float)e->value.d;
@@ -263,7 +264,7 @@ static fl_kexpr *known_part(fl_front *p, fl_kexpr *e, int from, int type) {
   return field(e, from, type);
 }
 
-/* ... or if they are not, made from the bits. */
+/* The same; if they are not such a number, it is made from the bits. */
 static fl_kexpr *part_of(fl_front *p, fl_kexpr *e, int from, int type, int *real) {
   fl_kexpr *k = e ? known_part(p, e, from, type) : NULL;
   if (k || !e) return k;
@@ -334,7 +335,7 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to) {
   v->unit = (uint8_t)(unit == own ? 0 : unit);
 }
 
-/* The element in which the place begins; *bits: the offset in it, NULL: 0. */
+/* The element in which the place begins; *bits: the offset inside it (NULL: 0). */
 static fl_kexpr *element_of(fl_front *p, const fl_cvalue *v, fl_kexpr **bits) {
   fl_kexpr *i = fl_val_at(p, v);
   const int own = own_size(p, v), unit = unit_of(p, v);
@@ -393,8 +394,8 @@ static int unsigned_of(int type) {
   return n == 8 ? FL_KT_U64 : n == 4 ? FL_KT_U32 : n == 2 ? FL_KT_U16 : FL_KT_U8;
 }
 
-/* Stores a part of an element whose other parts other threads may write: one atomic clears the
-** part, one sets the new bits. */
+/* Stores a part of an element, whose other parts may be written by other threads: one atomic clears
+** the part, another one sets the new bits. */
 static void part_of_memory(fl_front *p, int32_t var, fl_kexpr *i, fl_kexpr *mask, fl_kexpr *now,
                            int32_t line) {
   fl_kexpr *rest = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_INVERT, mask));
@@ -464,7 +465,7 @@ void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line) 
   for (int k = 0; k < n; k++) put(p, to->var, k ? binary(p, FL_KO_ADD, i, k) : i, part[k], line);
 }
 
-/* Has the place another type than the elements of its memory? */
+/* Does the type of the place differ from that of the elements of its memory? */
 static int is_view(const fl_front *p, const fl_cvalue *v) {
   int64_t n;
   return v->linear && fl_ctype_element(v->type, &n) != p->f->vars[v->var].type;
@@ -496,7 +497,8 @@ int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_
 
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to) {
   if (!e || p->failed || e->type == to) return e;
-  fl_kexpr *of = peel(e);           /* bits of a real that are converted back to a real: the real */
+  fl_kexpr *of = peel(e);           /* bits of a real that are converted back to a real are that
+                                    ** real */
   if (fl_kt_is_float(to) && of->type == to) return of;
   if (fl_kt_size(to) == 2 && (fl_kt_is_float(to) || fl_kt_is_float(e->type)))
     return of_raw(p, raw_of(p, e), to);

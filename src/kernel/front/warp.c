@@ -31,8 +31,7 @@ static int atomic_type_ok(int op, int type) {
   }
 }
 
-/* Functions for sums in a fixed order, in the text of a derived kernel of a saved program
-** (text.h). */
+/* The functions by which derived kernels in saved programs sum in a fixed order (text.h). */
 static const char *const sums[] = { [FL_KM_ORDERED] = "fl_ordered_add",
                                     [FL_KM_BLOCK] = "fl_ordered_block_add" };
 enum { SUMS = sizeof sums / sizeof *sums };
@@ -46,7 +45,7 @@ int fl_atomic_known(const fl_ktok *t) {
 }
 
 /* An atomic at the place that 'at' points to; its result, or NULL if it is unused or refused. sum:
-** a kind of sums, or -1. */
+** FL_KM_* for one of the functions in 'sums', or -1. */
 static fl_kexpr *atomic_at(fl_front *p, const fl_ktok *t, int op, int sum, fl_cvalue at,
                            const fl_cvalue *given, int unused) {
   fl_kexpr *index = NULL, *x[2] = { NULL, NULL };
@@ -68,7 +67,7 @@ static fl_kexpr *atomic_at(fl_front *p, const fl_ktok *t, int op, int sum, fl_cv
   return result < 0 ? NULL : fl_kexpr_var(p->f, result);
 }
 
-/* atomicAdd of a vector: one for each of its numbers. 0: it is no vector. */
+/* atomicAdd of a vector: one for each of its numbers. 0: it is not a vector. */
 static int add_vector(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int unused,
                       fl_cvalue *out) {
   const fl_ctype *of = args[0].kind == FL_V_POINTER ? args[0].type : NULL;
@@ -153,7 +152,7 @@ void fl_emit_here(fl_front *p, int32_t line) {
   p->f->uses_warp = 1;
 }
 
-/* The result of a statement that all lanes of a warp do together. */
+/* Emits a statement that all lanes of a warp do together, and returns its result. */
 static fl_cvalue of_warp(fl_front *p, fl_kskind kind, int op, int type, fl_kexpr *const *x, int n,
                          int32_t line) {
   const int result = p->failed ? -1 : fl_front_temp(p, type, line);
@@ -166,7 +165,7 @@ static fl_cvalue of_warp(fl_front *p, fl_kskind kind, int op, int type, fl_kexpr
   return fl_val_expr(fl_kexpr_var(p->f, result));
 }
 
-/* x[1] of the lane that x gives. */
+/* The value of x[1] in the lane that x[2] gives. */
 static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x) {
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
   const int type = x[1]->type == FL_KT_BF16 || x[1]->type == FL_KT_F16

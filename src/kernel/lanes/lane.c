@@ -19,8 +19,8 @@ typedef struct fl_lane_place_ctx {
   struct fl_lane_place_ctx *outer;
   const fl_kstmt *stmt;
   int flags, mask;
-  int32_t restore, exit, next;      /* chains of jumps through ins.x, ended by -1: to where a mask
-                                    ** is restored, to the end, to the loop's step */
+  int32_t restore, exit, next;      /* lists of jumps, linked through ins.x and ended by -1: to
+                                    ** where a mask is restored, to the end, to the loop's step */
 } around;
 
 static void block(fl_lane_builder *b, const fl_kblock *body);
@@ -86,7 +86,7 @@ static void change(fl_lane_builder *b, int var) {
   if (reg >= 0) b->version.at[reg] = ++b->clock;
 }
 
-/* Values that a loop's body changes are unknown at its head. */
+/* Forgets values that a loop's body changes: they are unknown at its head. */
 static int change_stmt(void *arg, fl_kstmt *s) {
   fl_lane_builder *b = arg;
   if (s->kind == FL_KS_ASSIGN) change(b, s->var);
@@ -140,7 +140,7 @@ static void store(fl_lane_builder *b, const fl_kstmt *s) {
   touch(b, s->var);
 }
 
-/* The result of an atomic, shuffle or vote is first put in a separate vector. */
+/* Puts the result of an atomic, shuffle or vote into a separate vector first. */
 static void result(fl_lane_builder *b, const fl_kstmt *s, int flags, int32_t reg) {
   if (s->result < 0 || b->failed) return;
   fl_lane_assign(b, b->var_reg[s->result], reg, (flags & FL_SHAPE_BLEND) != 0, here(b));
@@ -271,7 +271,8 @@ static void branch(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   }
 }
 
-/* Continues the loop where the condition holds; else jumps to its end. */
+/* Emits the test of a loop: lanes for which the condition holds continue; if there are none, it
+** jumps to the end. */
 static void loop_test(fl_lane_builder *b, around *a, const fl_kstmt *s) {
   if (!s->x[0]) return;
   const int32_t cond = fl_lane_expr(b, s->x[0]);
@@ -296,8 +297,8 @@ static void loop(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   land(b, &a.next);
   b->known.n = known;
   change_in(b, &s->body);
-  /* When no lane is left in a round, lanes that left the loop continue at its end; if the loop has
-  ** no separate mask, all have returned. */
+  /* when no lane is left in a round, lanes that left the loop continue at its end; if the loop has
+  ** no separate mask, all lanes have returned */
   if (rounds) back(b, a.mask + 1, masked ? &a.exit : restore_of(a.outer));
   block(b, &s->other);
   b->line = line;
@@ -325,8 +326,8 @@ static void labelled(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   if (flags & FL_SHAPE_MASKED) back(b, a.mask, restore_of(b->around));
 }
 
-/* BREAK, CONTINUE and LEAVE: a jump if all lanes of the construct are active, else the active lanes
-** are removed from the masks. */
+/* Emits BREAK, CONTINUE and LEAVE: a jump if all lanes of the construct are active; otherwise the
+** active lanes are removed from the masks. */
 static void part(fl_lane_builder *b, const fl_kstmt *s) {
   around *a = b->around;
   while (a->stmt && !(s->kind == FL_KS_LEAVE
@@ -353,7 +354,7 @@ static void declare(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   if (kind == FL_KV_LOCAL && (flags & FL_SHAPE_TRACK)) {
     if (b->var_track[s->var] < 0) b->var_track[s->var] = b->code->n_tracks++;
   } else if (kind != FL_KV_ARRAY) {
-    is_set(b, s->var);               /* tracked under another number, not here */
+    is_set(b, s->var);               /* it is tracked under another number, not here */
     return;
   }
   fl_lane_ins *p = fl_lane_emit(b, FL_LI_BEGIN);
@@ -405,7 +406,7 @@ void fl_lane_slot(void *out, int type, fl_kvalue v) {
   else memcpy(out, &i, 4);
 }
 
-/* A table in slots, in the format of registers; offset: in cells of 8 bytes. */
+/* Adds the contents of a table, in the format of registers; its offset counts cells of 8 bytes. */
 static void add_table(fl_lane_builder *b, fl_lane_array *a, const fl_kvar *v) {
   const int64_t size = a->wide ? 8 : 4, cells = (v->count * size + 7) / 8;
   a->offset = b->code->tables.n;
@@ -415,7 +416,7 @@ static void add_table(fl_lane_builder *b, fl_lane_array *a, const fl_kvar *v) {
   for (int64_t k = 0; k < v->count; k++) fl_lane_slot(to + k * size, a->type, v->data[k]);
 }
 
-/* Memory of pointer members: numbered in the order of the parameter's variables. */
+/* Adds an array. Pointer members are numbered in the order of the parameter's variables. */
 static void add_array(fl_lane_builder *b, int var, int32_t *leaf) {
   const fl_kvar *v = &b->f->vars[var];
   fl_lane_code *c = b->code;

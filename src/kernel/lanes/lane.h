@@ -83,7 +83,8 @@ typedef struct fl_lane_report {
   int32_t rank;                   /* rank of the array: 'index' is flat, 'dims' are as declared */
   int64_t dims[FL_K_MAX_RANK];
   int64_t index, size;            /* elements */
-  fl_lane_place at, other;   /* RACED: the other thread. BARRIER: a thread that does not reach it */
+  fl_lane_place at, other;   /* RACED: the place of the other thread. BARRIER: that of a thread that
+                             ** does not reach it */
   uint32_t grid[3], block[3];     /* of the launch */
 } fl_lane_report;
 
@@ -92,8 +93,8 @@ fl_lane_code *fl_lane_compile(fl_mem *m, const fl_kfunc *f, fl_error *e);
 void fl_lane_free(fl_lane_code *c);                 /* NULL is fine */
 
 /* 1: the blocks must run in order, on one thread, because of global atomics, arrays that are read
-** and written (unless each thread accesses only its own element), one array given twice, printf, or
-** the race check. */
+** and written (unless each thread accesses only its own element), an array that is given twice,
+** printf, or the race check. */
 int fl_lane_serial(const fl_lane_code *c, const fl_lane_launch *l);
 /* 0 with an error: the geometry or the arguments can not be run. Called once per launch. */
 int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);

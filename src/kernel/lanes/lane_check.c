@@ -3,15 +3,15 @@
 ** by zero. Two accesses of different threads to one element, at least one a write, are a race
 ** unless a barrier (__syncthreads, or __syncwarp within a warp) lies between them; no barrier
 ** separates threads of two blocks. Atomics do not race with each other, nor with loads that only
-** guess what an atomicCAS will find (facts/guess.h); nor do writes of a value that is there
-** already. A kernel with fences (__threadfence) may order its blocks itself: accesses of different
+** guess what an atomicCAS will find (facts/guess.h); nor do writes of the value that is already
+** there. A kernel with fences (__threadfence) may order its blocks itself: accesses of different
 ** blocks are then not compared.
 **
 ** An access is recorded as a stamp, a number that grows with time. From its highest bits: the
 ** block, the barriers that it has met so far, the instruction, 'same' (a write: other threads wrote
 ** this value too), the lane. So one comparison tells whether an access belongs to this launch, to
 ** this block, or to the time since a barrier, and tables need no clearing (lane_shadow.c).
-** An array that is only read, or only changed by atomics, has no marks.
+** An array that is only read, or only changed by atomics, needs no marks.
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -58,7 +58,8 @@ static int race(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t in
   return 0;
 }
 
-/* The later of two recorded accesses by other threads that may race with this one; 0: none. */
+/* Of two recorded accesses, the later one that is by another thread and may race with this one; 0:
+** none. */
 static int64_t met(const fl_lane_state *s, const fl_lane_order *o, const int64_t *last,
                    const int64_t *other, int64_t lane) {
   if (!last) return 0;
@@ -134,7 +135,8 @@ int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_
 
 /* ---- many lanes at once -------------------------------------------------------------- */
 
-/* Were all accesses to these elements, by lanes from 'lane' on, before those of now? */
+/* Did all recorded accesses to these elements happen before the present ones, by lanes from 'lane'
+** on? */
 static int all_ordered(const fl_lane_state *s, const fl_lane_ins *p, int64_t first, int64_t n,
                        int64_t lane, int how) {
   const fl_lane_view *v = &s->views[p->var];
@@ -168,7 +170,8 @@ static void record_all(fl_lane_state *s, const fl_lane_ins *p, int64_t first, in
   else s->table->stamp_read(m.read, m.reader, n, now, s->order.block);
 }
 
-/* Indices that rise by 1 in each row of the block: rows may be the same, or far enough apart. */
+/* Records accesses whose indices rise by 1 in each row of the block: rows must be equal, or far
+** enough apart. */
 static int all_rows(fl_lane_state *s, const fl_lane_ins *p, int how) {
   const int64_t *at = s->reg[p->a], w = s->launch->block[0], rows = s->n / w;
   int same = 1, apart = 1;
@@ -184,7 +187,7 @@ static int all_rows(fl_lane_state *s, const fl_lane_ins *p, int how) {
   return 1;
 }
 
-/* Checks accesses of each thread to one element of its local array. */
+/* Records and checks accesses by each thread to one element of its local array. */
 static int all_local(fl_lane_state *s, const fl_lane_ins *p, int how) {
   if (p->x >= 0) return 0;
   uint8_t *set = local_flag(s, &s->code->arrays[p->var], *(const int64_t *)s->reg[p->a], 0);
@@ -194,7 +197,8 @@ static int all_local(fl_lane_state *s, const fl_lane_ins *p, int how) {
   return 1;
 }
 
-/* Each row of lanes reads one element: of all its readers the last two are recorded. */
+/* Records that each row of lanes reads one element: only the last two readers of an element are
+** kept. */
 static int all_flat(fl_lane_state *s, const fl_lane_ins *p, int how) {
   const int64_t *at = s->reg[p->a], w = s->width;
   const int same = s->rows == 1 || at[0] == at[1];
@@ -220,7 +224,7 @@ int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how) {
     if (how == FL_LANE_WRITE || !all_ordered(s, p, index, 1, NO_LANE, how)) return 0;
     int64_t k = i < j ? j - 1 : j;
     while (!s->now.at[k]) k--;
-    record_all(s, p, index, 1, k, how);               /* of all that read it: the last two */
+    record_all(s, p, index, 1, k, how);               /* of all its readers the last two */
     if (k < j) record_all(s, p, index, 1, j, how);
     return 1;
   }

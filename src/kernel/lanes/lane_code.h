@@ -33,8 +33,9 @@ typedef void (*fl_lane_fn)(void *y, const void *a, const void *b, const void *c,
 typedef struct fl_lane_order { int64_t from, block, epoch; } fl_lane_order;
 enum { FL_LANE_LANES = 1023 };                     /* the bits of a stamp that tell the lane */
 
-/* A vector of f32 that is read where it lies in memory: row r of the block has the elements from
-** base + r step on (on 1), or base[r step] in all its lanes (on 2). on 0: it is in its register. */
+/* A vector of f32 that is read where it lies in memory: with on = 1, row r of the block has the
+** elements from base + r step on; with on = 2, base[r step] in all its lanes; with on = 0 the
+** vector is in its register. */
 typedef struct fl_lane_rows { const float *base; int64_t step; int32_t on; } fl_lane_rows;
 
 enum { FL_LANE_CASTS = FL_KT_COUNT };
@@ -60,8 +61,8 @@ typedef struct fl_lane_table {
   /* 1 when a[i] == a[0] + i in 64 bits, by class (integers). */
   int (*in_a_row[FL_LC_COUNT])(const void *a, int64_t n);
   void (*ramp[2])(void *y, int64_t n, int64_t first, int64_t step);     /* by wide */
-  /* load_rows: for each row of w lanes the w elements from at[row] on; the other: the element
-  ** at[row]. By wide. */
+  /* load_rows: for each row of w lanes, the w elements from at[row] on. The other: the element
+  ** at[row] in each lane. Indexed by 'wide'. */
   void (*load_rows[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
   void (*load_flat[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
   void (*range)(const int64_t *a, int64_t n, int64_t *low, int64_t *high);
@@ -91,9 +92,10 @@ const fl_lane_table *fl_lane_choose(void);          /* the best one for this mac
 typedef enum {
   FL_LI_EVAL,        /* dst = fn(a, b, c) */
   FL_LI_MULADD,      /* EVAL of a product of f32 that the next instruction, an EVAL too, adds to c
-                     ** (sub bit 0: takes from c; bit 1: c is its operand b): both at once, with
-                     ** two roundings, and the next one is skipped; or alone. sub bit 2: the one
-                     ** after that stores the result and nothing else reads it */
+                     ** (sub bit 0: subtracts from c; bit 1: c is its operand b). Both are done in
+                     ** one step, with two roundings, and the next instruction is skipped; or only
+                     ** the product is computed. sub bit 2: the instruction after these stores the
+                     ** result, and nothing else reads it */
   FL_LI_EVAL_STORE,  /* EVAL whose result the next instruction stores, and nothing else reads it: it
                      ** may be written to memory at once */
   FL_LI_INDEX,       /* computes info x of integer register a of type 'type'; dst: the index as I64,
@@ -130,7 +132,8 @@ typedef struct fl_lane_ins {
   uint8_t uni;             /* EVAL: which operands are uniform */
   uint8_t once;            /* the result is uniform: only one lane is computed */
   uint8_t masked, wide;    /* see above; of dst */
-  uint8_t lazy;            /* bits 0 to 3: a, b, c, m may be linear, not written yet */
+  uint8_t lazy;            /* bits 0 to 3: a, b, c, m may be linear values that are not written to
+                           ** registers yet */
   uint8_t linear;          /* EVAL: how a linear result is computed; 0: never (lane_linear.c) */
   int32_t fn, dst, a, b, c, x, m;
   int32_t line, var;
@@ -138,14 +141,15 @@ typedef struct fl_lane_ins {
 
 enum { FL_LANE_LAZY_RESULT = 16 };                 /* dst may be linear */
 
-/* How many operands it may have, registers and -1 among them: fl_lane_operand. */
+/* The number of operand positions that it has (see fl_lane_operand); each may be a register or
+** -1. */
 static inline int fl_lane_n_operands(const fl_lane_ins *p) {
   return p->op == FL_LI_PRINTF ? -1 - p->a : 4;
 }
 
 typedef struct fl_lane_reg {
   uint8_t uniform, wide, temporary;
-  int32_t slot;            /* number of its cell, or place among the vectors of its width */
+  int32_t slot;            /* index of its cell, or its index among the vectors of its width */
 } fl_lane_reg;
 
 /* A cell or vector that has a value at the start of each block (parameters) or of the launch

@@ -28,7 +28,7 @@ fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op) {
   fl_lane_ins *p = FL_PUSH(b->mem, &b->code->ins);
   if (!p) {
     b->failed = 1;
-    p = b->code->ins.at;      /* the first one: lane.c reserved it */
+    p = b->code->ins.at;      /* use the first instruction, which lane.c has reserved */
   }
   assert(p);
   memset(p, 0, sizeof *p);
@@ -112,7 +112,7 @@ static void remember(fl_lane_builder *b, fl_lane_known k, int32_t reg) {
   else b->failed = 1;
 }
 
-/* Applies fn to registers (-1: none), which are uniform or vectors as 'fn' needs them. The result
+/* Applies fn to registers (-1: none), which must be uniform, or vectors, as fn requires. The result
 ** is uniform if all of them are, unless 'spread' is set. */
 static int32_t apply(fl_lane_builder *b, int fn, int wide, int spread, int32_t x, int32_t y,
                      int32_t z) {
@@ -216,7 +216,7 @@ static int divides(const fl_kexpr *x) {               /* by what may be zero */
          fl_kt_is_int(x->type) && !(x->x[1]->kind == FL_KX_CONST && x->x[1]->value.i);
 }
 
-/* May x fault, so that lanes which do not need it must not compute it? */
+/* May x fault? Then lanes that do not need it must not compute it. */
 static int may_fault(const void *of, const fl_kexpr *x) {
   const fl_lane_builder *b = of;
   return x->kind == FL_KX_LOAD || divides(x) || (x->kind == FL_KX_VAR && b->var_track[x->var] >= 0);
@@ -236,8 +236,8 @@ static void patch(fl_lane_builder *b, int64_t at) {
   if (!b->failed) b->code->ins.at[at].x = (int32_t)b->code->ins.n;
 }
 
-/* Puts c ? x : y in t, computing one arm or none for each lane; NULL: an arm whose value t already
-** holds. */
+/* Puts c ? x : y in t, computing one arm or none for each lane; An arm that is NULL is the value
+** that t already has. */
 static void guarded(fl_lane_builder *b, int32_t t, int32_t c, const fl_kexpr *x,
                     const fl_kexpr *y) {
   if (b->failed) return;
@@ -302,7 +302,8 @@ static int32_t choice(fl_lane_builder *b, const fl_kexpr *x) {
 static int32_t shift(fl_lane_builder *b, const fl_kexpr *x, int32_t left) {
   const int type = x->x[1]->type;
   int32_t count = fl_lane_expr(b, x->x[1]);
-  if (is_wide(type) && !is_wide(x->type)) {           /* shift counts of 64 bits: limited to 64 */
+  if (is_wide(type) && !is_wide(x->type)) {           /* shift counts of 64 bits are limited to
+                                                      ** 64 */
     const int32_t top = fl_lane_constant(b, FL_KT_U64, (fl_kvalue){ .i = 64 });
     const int32_t in = fl_lane_binary(b, FL_KO_LT, FL_KT_U64, count, top);
     count = eval(b, FL_LANE_FN(select[1]), 1, in, count, top);

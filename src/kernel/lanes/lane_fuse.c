@@ -1,15 +1,15 @@
 /*
 ** Finished code with fewer passes over vectors: a load whose value is only read by operators,
 ** before anything is stored, need not copy. Its register may be the memory itself (ins.fn 1;
-** lane_memory.c decides at run time). A product of f32 and the sum that alone uses it become one
-** pass, with the two roundings that they have; what they load may stay rows of memory (ins.fn 2).
+** lane_memory.c decides at run time). A product of f32, and the sum that is its only use, become
+** one pass, in which both are rounded as before; their loads may stay rows of memory (ins.fn 2).
 */
 #include "kernel/lanes/lane_build.h"
 
 typedef struct fuser {
   fl_lane_code *code;
-  int32_t *defs, *last, *uses;     /* by register: how many instructions set it; its last use; how
-                                   ** many there are */
+  int32_t *defs, *last, *uses;     /* by register: how many instructions set it; its last use; its
+                                   ** number of uses */
   uint8_t *target;                 /* by instruction: jumped to */
 } fuser;
 
@@ -70,7 +70,8 @@ static void pair(const fuser *f, int32_t k) {
   p->sub = (uint8_t)(minus | (q->a == p->dst) << 1);
 }
 
-/* Does the instruction after the one at k store its result, which nothing else reads? */
+/* Does the instruction after the one at k store the result of that one, which nothing else
+** reads? */
 static int is_stored(const fuser *f, int32_t k) {
   const fl_lane_code *c = f->code;
   const fl_lane_ins *p = &c->ins.at[k], *q = p + 1;
@@ -82,7 +83,7 @@ static int is_stored(const fuser *f, int32_t k) {
          fl_kt_is_float(a->type) && fl_kt_size(a->type) == (a->wide ? 8 : 4);
 }
 
-/* Does only a product of a pair read what the load at k gives? */
+/* Is the value loaded at k read only by the product of a pair? */
 static int for_pair(const fuser *f, int32_t k) {
   const fl_lane_ins *p = &f->code->ins.at[k];
   return f->uses[p->dst] == 1 && f->code->ins.at[f->last[p->dst]].op == FL_LI_MULADD &&

@@ -35,7 +35,8 @@ typedef struct meeting {
   char *scratch;
   size_t stride;
   int64_t blocks;
-  int64_t waiting, ended;            /* a block that waits at the barrier, that has ended; -1 */
+  int64_t waiting, ended;            /* a block that waits at the barrier; a block that has ended;
+                                     ** -1: none */
 } meeting;
 
 static fl_lane_state *state_of(const meeting *m, int64_t block) {
@@ -54,7 +55,7 @@ static void meet(const meeting *m) {
   }
 }
 
-/* Reports the fault that a block waits at the barrier for one that has ended. */
+/* Reports the fault that one block waits at the barrier while another one has ended. */
 static int alone(const meeting *m) {
   fl_lane_state *s = state_of(m, m->waiting);
   return fl_lane_absent(s, &m->code->ins.at[s->pc - 1], FL_LANE_BARRIER, fl_lane_first(s),

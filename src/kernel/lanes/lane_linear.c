@@ -1,6 +1,6 @@
 /*
-** Integers that are linear in the place of a thread: u + x i + y r for place i (threadIdx.x) in row
-** r of the block. Indices and their conditions mostly are. Such a value is computed in a few
+** Integers that are linear in the position of a thread: u + x i + y r for position i (threadIdx.x)
+** in row r of the block. Indices and their conditions mostly are. Such a value is computed in a few
 ** instructions for the whole block, and its register is written only when an operation needs the
 ** lanes one by one; a comparison whose result is the same for all lanes narrows no mask.
 **
@@ -12,7 +12,8 @@
 #include <string.h>
 
 enum { COPY = FL_KO_COUNT, CAST };
-static const int64_t most = (int64_t)1 << 46;      /* of any number here: sums do not overflow */
+static const int64_t most = (int64_t)1 << 46;      /* bound of all numbers here, so that sums do not
+                                                   ** overflow */
 
 /* ---- at compile time ----------------------------------------------------------------- */
 
@@ -37,7 +38,7 @@ static int kind_of(const fl_lane_ins *p, int *cls, int *to) {
   return *cls != FL_LC_F32 && *cls != FL_LC_F64 && fl_kt_is_int(*to) ? CAST : 0;
 }
 
-/* Is a linear value of use to this instruction? */
+/* Can this instruction use a linear value? */
 static int wants(const fl_lane_ins *p, const uint8_t *wanted) {
   if (p->op == FL_LI_INDEX || p->op == FL_LI_IF || p->op == FL_LI_AND) return 1;
   if (!p->linear) return 0;
@@ -120,7 +121,7 @@ static void set_constant(fl_lane_linear *l, int64_t v) {
   l->x = l->y = 0;
 }
 
-/* One number at a time: a copy by vectors would wait for the stores of these numbers. */
+/* Copies one number at a time: a copy by vectors would wait for the stores of these numbers. */
 static void set(fl_lane_linear *to, const fl_lane_linear *from) {
   to->u = from->u;
   to->x = from->x;
@@ -131,7 +132,8 @@ static void set(fl_lane_linear *to, const fl_lane_linear *from) {
 
 static int is_constant(const fl_lane_linear *l) { return !(l->x | l->y); }
 
-/* Register r as a linear value of class 'cls', in *constant if it is uniform; NULL: it is none. */
+/* Register r as a linear value of class 'cls', which is put into *constant if r is uniform; NULL: r
+** is not linear. */
 static const fl_lane_linear *operand(const fl_lane_state *s, int32_t r, int cls,
                                      fl_lane_linear *constant) {
   const fl_lane_linear *l = &s->linear[r];
@@ -221,7 +223,7 @@ static int result(const fl_lane_state *s, const fl_lane_ins *p, fl_lane_linear *
   }
 }
 
-/* Does a value of this type hold all of it? */
+/* Does the whole range of the value fit its type? */
 static int holds(const fl_lane_ins *p, const fl_lane_linear *l) {
   if (p->linear != CAST) return p->linear == COPY || fits(p->type, l->low, l->high);
   const int type = p->sub, bits = 8 * fl_kt_size(type), is_signed = fl_ktypes[type].is_signed;

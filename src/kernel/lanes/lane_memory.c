@@ -62,7 +62,7 @@ void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p) {
   s->table->range(at, n, &q->low, &q->high);
 }
 
-/* The index of each lane, in memory that may be overwritten. */
+/* The indices of all lanes, in memory that the caller may overwrite. */
 static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_info *q = p->x >= 0 ? &s->infos[p->x] : NULL;
   if (!q || q->row) {
@@ -82,7 +82,8 @@ static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
   return s->at;
 }
 
-/* Are the indices of all active lanes in range? The indices of the others are then set to be so. */
+/* Are the indices of all active lanes in range? If so, sets those of the other lanes to valid
+** ones. */
 static int check_lanes(fl_lane_state *s, const fl_lane_ins *p, int64_t *at, int64_t count) {
   int64_t good = 0;
   for (int64_t i = 0; i < s->n; i++) {
@@ -166,7 +167,7 @@ static void load_rows(const fl_lane_state *s, const fl_lane_view *v, const fl_la
   }
 }
 
-/* Lets the register be rows of memory. */
+/* Leaves the value in memory: the register refers to the rows there. */
 static void keep_rows(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_info *q) {
   const float *base = (const float *)(const void *)s->views[p->var].base;
   s->rows_of[p->dst] = (fl_lane_rows){ base + q->first, q->step, 1 + q->flat };

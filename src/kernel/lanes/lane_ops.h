@@ -26,7 +26,7 @@
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 
-/* Names that builtins.def needs from the file that includes it. */
+/* Functions that builtins.def expects in the file that includes it. */
 static inline float ops_round_f32(float x) { return roundf(x); }
 static inline double ops_round_f64(double x) { return round(x); }
 #define ops_fma_f32 fmaf
@@ -64,7 +64,7 @@ static inline double ops_erfcx(double x) {
       EACH { const T x = a[i], y = b[i]; out[i] = (R)(v); } \
     } \
   }
-/* Functions: operands are never uniform, except for n = 1. */
+/* For functions: operands are never uniform, unless n = 1. */
 #define BOTH(name, T, R, v) \
   static void name(ARGS) { \
     (void)c_; (void)uni; \
@@ -209,7 +209,7 @@ UNARY(round_to_bf16, float, float, fl_round_bf16(x))
 #undef T
 #undef S
 
-/* Are all f32 of the block below 2^49 in magnitude? Then sin and cos have a faster way with the
+/* Is each f32 of the block below 2^49 in magnitude? Then sin and cos have a faster way with the
 ** same bits. */
 static int all_near(const float *a, int64_t n) {
   int32_t far = 0;
@@ -341,7 +341,7 @@ static void range_i64(const int64_t *a, int64_t n, int64_t *low, int64_t *high) 
     T *y = y_; const T *p = p_; \
     for (int64_t r = 0; r < rows; r++, y += n) { const T x = p[at[r]]; EACH y[i] = x; } \
   }
-/* y = c + or - a b; a product has no order. */
+/* y = c + a b or c - a b, where the order of the factors does not matter. */
 #define MUL_ADD(name, op) \
   static void name(ARGS) { \
     float *y = y_; const float *a = uni & 2 ? b_ : a_, *b = uni & 2 ? a_ : b_, *c = c_; \

@@ -171,7 +171,7 @@ static void set_block(fl_lane_state *s, const fl_lane_init *i) {
   if (i->special == FL_KSPECIAL_BID_Z) *out = (uint32_t)(y / grid[1]);
 }
 
-/* Sets scalar parameters, which are variables that the kernel may change. */
+/* Sets a scalar parameter, which is a variable that the kernel may change. */
 static void set_param(fl_lane_state *s, const fl_lane_init *i) {
   uint64_t slot = 0;
   const fl_lane_reg *r = &s->code->regs.at[i->reg];
@@ -259,7 +259,7 @@ static void set_mask(fl_lane_state *s, fl_lane_mask *m, const fl_lane_mask *from
   m->at = m->own;
 }
 
-/* now &= a, or & ~a: 1 while a lane is left. a may be uniform. */
+/* now &= a, or now &= ~a if 'negated'. Returns 1 if a lane is left. a may be uniform. */
 static int narrow(fl_lane_state *s, const fl_lane_ins *p, int negated) {
   const int32_t *c = s->reg[p->a];
   if (s->code->regs.at[p->a].uniform) return negated ? !*c : *c;
@@ -330,7 +330,8 @@ static void evaluate_lanes(fl_lane_state *s, const fl_lane_ins *p, const fl_lane
   if (p->lazy & FL_LANE_LAZY_RESULT) s->linear[p->dst].on = 0;
 }
 
-/* Would a result of slots like this at 'to' overwrite lanes of the register that are read later? */
+/* Would writing a result of such slots at 'to' overwrite lanes of the register that are read
+** later? */
 static int spoils(const fl_lane_state *s, const char *to, int wide, int32_t reg) {
   if (reg < 0) return 0;
   const char *from = s->reg[reg];
@@ -339,8 +340,9 @@ static int spoils(const fl_lane_state *s, const char *to, int wide, int32_t reg)
          to < from + s->n * (other ? 8 : 4);
 }
 
-/* Where the store q puts a value that is computed of these registers (-1: none): consecutive
-** elements of all lanes that are no other part of an operand; NULL: it is not that simple. */
+/* The address to which the store q writes a value computed from these registers (-1: none), if it
+** stores all lanes to consecutive elements that do not overlap operands in another way; else
+** NULL. */
 static void *target_of(const fl_lane_state *s, const fl_lane_ins *q, int32_t a, int32_t b,
                        int32_t c) {
   const fl_lane_info *i = &s->infos[q->x];
@@ -352,7 +354,7 @@ static void *target_of(const fl_lane_state *s, const fl_lane_ins *q, int32_t a, 
   return spoils(s, to, wide, a) || spoils(s, to, wide, b) || spoils(s, to, wide, c) ? NULL : to;
 }
 
-/* 1: the next instruction, which stores the result, is done as well. */
+/* Evaluates p, whose result the next instruction stores. 1: that instruction was done as well. */
 static int evaluate_into(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns) {
   void *to = p->lazy ? NULL : target_of(s, p + 1, p->a, p->b, p->c);
   if (to) fns[p->fn](to, s->reg[p->a], p->b >= 0 ? s->reg[p->b] : NULL,
@@ -367,8 +369,8 @@ static fl_lane_rows rows_or_register(const fl_lane_state *s, int32_t reg, int is
   return (fl_lane_rows){ s->reg[reg], is_uniform ? 0 : s->width, 1 + is_uniform };
 }
 
-/* The product at p and the sum after it, and perhaps the store after that: how many instructions
-** after p are done. */
+/* Does the product at p and the sum after it, and perhaps the store after that. Returns how many
+** instructions after p are done. */
 static int mul_add(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns) {
   const fl_lane_ins *q = p + 1;
   const int second = p->sub >> 1 & 1, minus = p->sub & 1, uniform = q->uni >> second & 1;

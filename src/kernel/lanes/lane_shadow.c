@@ -19,8 +19,8 @@ static int bits_of(int64_t n) {
 
 /* ---- which arrays need marks --------------------------------------------------------- */
 
-/* An array may be the argument of two parameters: the first variable with the same array as this
-** one; -1: it is no array. */
+/* The first variable with the same array as this one, since an array may be passed for two
+** parameters; -1: it is not an array. */
 static int first_of(const fl_lane_code *c, const fl_lane_launch *l, int k) {
   const fl_lane_array *a = &c->arrays[k];
   if (a->kind != FL_KV_POINTER || a->param < 0) return -1;
@@ -173,7 +173,7 @@ fail:
 
 enum { N_ORDERS = 1 + FL_LANE_MAX_BLOCK / FL_LANE_WARP };
 
-/* The number, among the last barriers, of the one that x follows. */
+/* The index, among the last barriers, of the one after which x was recorded. */
 static int64_t rank(const int64_t *orders, int64_t x) {
   int64_t n = 0;
   for (int k = 0; k < N_ORDERS; k++) n += orders[k] <= x;

@@ -189,7 +189,7 @@ static void visit_block(shape *s, const fl_kblock *b, int level) {
   int32_t declared[MOST_DECLS];
   int n = 0;
   for (const fl_kstmt *st = b->first; st; st = st->next) {
-    /* A DECL inside the block of another DECL of the same variable keeps the lower level. */
+    /* a DECL inside the block of another DECL of the same variable keeps the lower level */
     const int var = begins(s, st, s->id), fresh = var >= 0 && s->level[var] < 0;
     visit(s, st, level);
     if (!fresh) continue;
@@ -240,7 +240,7 @@ typedef struct uses {
   int atomic;
 } uses;
 
-/* Variables with one value are replaced by it; nothing else is known of a variable. */
+/* A variable with only one value is replaced by it; other variables have no form. */
 static fl_kpoly of_variable(const fl_kreader *r, int32_t var, int depth) {
   const uses *u = r->arg;
   const fl_kexpr *value = fl_kdef_only(u->defs, var);

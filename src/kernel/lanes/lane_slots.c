@@ -18,7 +18,7 @@ static void find_lives(const fl_lane_code *c, life *l) {
     live_at(l, p->dst, k);
     for (int j = 0; j < fl_lane_n_operands(p); j++) live_at(l, fl_lane_operand(c, p, j), k);
   }
-  /* A value from before a loop that the loop uses is needed in all its rounds. */
+  /* A value that is computed before a loop and used in it is needed in all rounds. */
   for (int32_t k = 0; k < (int32_t)c->ins.n; k++) {
     if (c->ins.at[k].op != FL_LI_LOOP) continue;
     for (int64_t r = 0; r < c->regs.n; r++)

@@ -13,29 +13,30 @@ typedef struct fl_lane_info {
                            ** register holds the first index of each row */
   uint8_t flat;            /* in each row indices are equal; the register holds that of each row.
                            ** If none of these is set, it holds all indices */
-  uint8_t linear;          /* rows or flat: that of row r is first + r step */
+  uint8_t linear;          /* with 'rows' or 'flat': the index of row r is first + r step */
   int64_t first, low, high, step;
 } fl_lane_info;
 
 /* A register's value in lane i of row r of the block is u + x i + y r (lane_linear.c). */
 typedef struct fl_lane_linear {
   int64_t u, x, y, low, high;
-  uint8_t on;              /* 0: not known to be; 1: the register is not written yet; 2: it is */
+  uint8_t on;              /* 0: it may not be linear; 1: it is, and the register is not written
+                           ** yet; 2: it is, and the register is written */
 } fl_lane_linear;
 
 typedef struct fl_lane_mask { int32_t count; const int32_t *at; int32_t *own; } fl_lane_mask;
 
 /* Recorded accesses of one array, by element (lane_check.c); NULL: not needed. 'change' and 'read'
-** are the last atomic change and the last read, 'changer' and 'reader' the last ones by another
-** thread than these. */
+** are the last atomic change and the last read, 'changer' and 'reader' the last ones by a thread
+** other than that of these. */
 typedef struct fl_lane_marks { int64_t *write, *change, *changer, *read, *reader; } fl_lane_marks;
 
 /* The tables of marks: kept from launch to launch, as stamps grow (lane_shadow.c). */
 struct fl_lane_shadow {
   fl_mem *mem;
-  int64_t *cells, n_cells, n_used;     /* n_used: the cells that this launch uses */
+  int64_t *cells, n_cells, n_used;     /* n_used: the number of cells that this launch uses */
   int64_t next;                        /* all stamps so far are below this one */
-  /* of this launch: its first stamp; number of blocks with different stamps */
+  /* of this launch: its first stamp; the number of blocks that have different stamps */
   int64_t first, most;
   int32_t n_vars, tick_bits, tick_shift, block_shift;
   fl_lane_marks *of;                   /* by variable */
@@ -81,9 +82,9 @@ int fl_lane_go_on(fl_lane_state *s);
 int fl_lane_grid_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);
 /* Reports a fault of this kind at p, found in 'lane': fills the report and returns 0. */
 int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane);
-/* … at this element of an array. */
+/* … for this element of an array. */
 int fl_lane_fault_at(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane, int64_t index);
-/* … because 'other' does not come to the operation p at which 'lane' is. */
+/* … because lane 'other' does not reach the operation p, which 'lane' has reached. */
 int fl_lane_absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane,
                    fl_lane_place other);
 fl_lane_place fl_lane_place_of(const fl_lane_state *s, int64_t lane, int line);
@@ -105,7 +106,7 @@ int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q
 /* All return 0 on a fault. */
 void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out);
-/* Copies the register's rows into it, where it is not written yet. */
+/* If the register's values were left in memory (fl_lane_rows), copies them into the register. */
 void fl_lane_settle(fl_lane_state *s, int32_t reg);
 int fl_lane_do_store(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_atomic(fl_lane_state *s, const fl_lane_ins *p);
@@ -122,16 +123,17 @@ int fl_lane_do_check(fl_lane_state *s, const fl_lane_ins *p);
 /* Records that lane 'lane' does 'how' to element 'index' (in range) of p's array. 'same': the value
 ** written is already there. */
 int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how);
-/* The same for all active lanes at once, where that is easy and there can be no fault; 0: nothing
-** is recorded. */
+/* The same for all active lanes at once, if that is easy and there can be no fault; 0: nothing was
+** recorded. */
 int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how);
 
-/* Time of the race check (lane_shadow.c): a block begins; threads have met at a barrier, so
-** accesses from now on are later than all before. */
+/* Time of the race check (lane_shadow.c): the first is called when a block begins, the other when
+** threads have met at a barrier, so that later accesses get later stamps. */
 void fl_lane_time_begin(fl_lane_state *s);
-/* All blocks have met. 1: stamps begin again, so that marks of shared memory have to be cleared. */
+/* Called when all blocks have met at a barrier of the grid. 1: stamps begin again, so marks of
+** shared memory have to be cleared. */
 int fl_lane_shadow_again(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l);
 void fl_lane_time_tick(fl_lane_state *s);
-/* Places the marks of shared memory from 'base' on; NULL: only counts them. */
+/* Puts the marks of shared memory at 'base' (NULL: only counts them), and returns their number. */
 int64_t fl_lane_shared_marks(fl_lane_state *s, int64_t *base);
 #endif

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A lane of this block that has not returned and is not active; -1: none. */
+/* The first lane of this block that has not returned and is not active; -1: none. */
 static int64_t somebody_else(const fl_lane_state *s) {
   for (int64_t i = 0; i < s->n; i++)
     if (!s->now.at[i] && !s->gone[i]) return i;

@@ -31,7 +31,7 @@ static void put_element(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_puts(w->t, "]");
 }
 
-/* Writes the value of a store, or for 'accumulate' (element)((type of value)var[i] + value). */
+/* Writes the value of a store; with 'accumulate' as (element)((type of value)var[i] + value). */
 static void put_stored(fl_kwriter *w, const fl_kstmt *s) {
   const fl_kvar *v = &w->f->vars[s->var];
   const int type = s->x[1]->type;
@@ -299,7 +299,8 @@ static void put_if(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
   fl_text_puts(w->t, "}\n");
 }
 
-/* The name of a chunk from a string contains quotes. */
+/* Writes a #line. The name of a chunk that was loaded from a string contains quotes, which are
+** escaped. */
 void fl_ktext_line(fl_text *t, const char *file, int line) {
   fl_text_printf(t, "#line %d \"", line);
   for (const char *s = file; *s; s++) {
@@ -448,7 +449,7 @@ static void put_variable(fl_kwriter *w, int i) {
   fl_text_puts(w->t, ";\n");
 }
 
-/* Moves each pointer to the part that the block works on. */
+/* Writes code that moves each pointer to the part of the batch that the block works on. */
 static void put_parts(fl_kwriter *w) {
   for (int i = 0; i < w->f->n_params; i++) {
     const fl_kparam *p = &w->f->params[i];

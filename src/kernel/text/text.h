@@ -17,7 +17,7 @@ void fl_ktext_kernel(fl_text *t, const fl_kfunc *f);
 ** is 1 + the number of p's sum, 0 for none (n_params entries). Returns how many there are. */
 int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot);
 enum { FL_KTEXT_PARTS = 43 };          /* pointers of fl_kbatch */
-/* How a kernel is printed. slot: as fl_ktext_sums finds them, those sums are exact, and the kernel
+/* How a kernel is printed. slot: as found by fl_ktext_sums; these sums are exact, and the kernel
 ** has two more parameters: int fl_pass, const fl_fixed *fl_fix (one for each sum); NULL: in any
 ** order. batch: its last parameter is an fl_kbatch (kernel/function.h), one launch is all parts of
 ** a batch. file, line: where the source begins; before each statement a #line tells its place.

@@ -16,7 +16,7 @@ typedef struct fl_kcheck {
   int64_t cells;             /* cells of the static arrays; those of the dynamic arrays follow */
   uint8_t *guess;            /* by site: facts/guess.h */
   int n_sites;
-  uint8_t waits, fences;     /* it has barriers, shuffles or votes; it has __threadfence */
+  uint8_t waits, fences;     /* the kernel has barriers, shuffles or votes; it has __threadfence */
   int sites;                 /* numbered so far */
 } fl_kcheck;
 

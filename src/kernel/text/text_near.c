@@ -2,7 +2,7 @@
 ** Which atomic additions are kept in registers until the end of the kernel (text_near.h): those to
 ** a global array that this kernel only adds to, at base - 1, base and base + 1, where base has one
 ** value in a thread (its variables are assigned once, outside loops) and grows by one from lane to
-** lane. A kernel with a RETURN has none: all threads must reach the end.
+** lane. A kernel with a RETURN has no such sums, since all threads must reach its end.
 **
 ** Whether lanes are neighbours is decided when the kernel runs: if the bases of two lanes differ by
 ** one, the lane that owns an element adds the other lane's sum for it; otherwise the other lane
@@ -55,7 +55,7 @@ static int see(void *arg, fl_kstmt *s) {
 
 /* ---- indices ----------------------------------------------------------------------- */
 
-/* Has x the same value in neighbouring lanes? */
+/* Does x have the same value in neighbouring lanes? */
 static int is_still(const fl_knear *k, const fl_kexpr *x, int chain) {
   if (x->kind == FL_KX_LOAD || !fl_kt_is_int(x->type) || chain > MAX_CHAIN) return 0;
   if (x->kind == FL_KX_SPECIAL) return x->op != FL_KSPECIAL_TID_X;
@@ -77,7 +77,7 @@ static int is_still_symbol(const fl_knear *k, int32_t s) {
   return is_still(k, u->x, 0);
 }
 
-/* Is one term the thread's number along x, and are the others equal in neighbouring threads? */
+/* Is one term the thread's index along x, and are the others equal in neighbouring threads? */
 static int steps_by_one(const fl_knear *k, const fl_kpoly *p) {
   int ones = 0;
   for (int i = 0; i < p->n; i++) {
@@ -172,7 +172,7 @@ void fl_knear_free(fl_knear *k) {
 
 /* ---- text -------------------------------------------------------------------------- */
 
-/* All threads of the block reach this code, so a warp consists of all its lanes that exist. */
+/* All threads of the block reach this code, so all lanes of a warp that exist are active. */
 static const char prelude[] =
   "#ifndef FL_NEAR\n"
   "#define FL_NEAR\n"

@@ -1,7 +1,7 @@
 /*
-** Sums into neighbours: the adjoint of a stencil adds to p[i - 1], p[i], p[i + 1] in
-** each thread, three atomics, although neighbouring lanes hold parts of the same sums. The CUDA
-** text keeps such sums in registers and combines them in the warp at the kernel's end.
+** Sums into neighbours: the adjoint of a stencil adds to p[i - 1], p[i], p[i + 1] in each thread.
+** These are three atomics, although neighbouring lanes hold parts of the same sums. The CUDA text
+** keeps such sums in registers and combines them in the warp at the kernel's end.
 */
 #ifndef FL_KERNEL_TEXT_NEAR_H
 #define FL_KERNEL_TEXT_NEAR_H

@@ -55,9 +55,8 @@ static const char prelude[] =
 ** prepares and reads them (cuda/call/ordered.c). low begins as 0x80 in each byte, so that it rarely
 ** overflows either way. Lanes of a warp that add to one element at one time sum their integers
 ** first, in three parts of 22, 22 and 20 bits: which lanes meet does not matter, as integers add in
-** any order. Where the second launch has a summand far above the first's (another thread
-** took the cotangent of an element that several wrote), the sum is NaN: no number rather than a
-** wrong one. */
+** any order. If the second launch has a summand far above those of the first (since another thread
+** took the cotangent of an element that several write), the sum is NaN rather than wrong. */
 static const char ordered[] =
   "struct fl_fixed { unsigned long long *low, *high, *peak; unsigned *special; long long bits; };\n"
   "FL_FN void fl_ordered_put(const fl_fixed &x, long long i, long long high,"
@@ -117,9 +116,9 @@ static const char ordered[] =
   "  }\n"
   "}\n";
 
-/* The barrier of a grid whose blocks run at the same time. The other blocks add 1 each to the word,
-** the first one what is left to 2^31: its highest bit changes when all have come, and its other
-** bits are 0 again for the next barrier or launch. */
+/* The barrier of a grid whose blocks run at the same time. Each block adds 1 to the word, but the
+** first one adds 2^31 minus the number of the others: when all have arrived the highest bit has
+** changed, and the other bits are 0 again for the next barrier or launch. */
 static const char grid[] =
   "static __device__ unsigned fl_grid_word;\n"
   "static __device__ __noinline__ void fl_sync_grid() {\n"

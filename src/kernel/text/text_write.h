@@ -14,8 +14,8 @@ typedef struct fl_kwriter {
   struct fl_kcheck *check;       /* accesses are checked (text_check.c); NULL: they are not */
   const char *index;             /* text for the index of the element that is written; or NULL */
   uint8_t batch;                 /* blockIdx.z counts the launches of a batch, too */
-  const char *file;              /* of the script, and where the source begins in it: each statement
-                                 ** tells its place; NULL: none does */
+  const char *file;              /* the script's file, and the line at which the source begins: each
+                                 ** statement then gets a #line; NULL: none does */
   int first;
   uint8_t saved;                 /* the text will be read again: exact sums keep their names */
   int line, asserts;             /* line of the statement; number of asserts so far */

@@ -217,8 +217,8 @@ int64_t fl_kvar_offset(const fl_kvar *v, int64_t e) {
   return at;
 }
 
-/* Returns NULL for a missing operand: memory ran out, which the arena has recorded, or the operand
-** was refused. */
+/* Notes that an operand is missing, and returns NULL. Either memory ran out, which the arena has
+** recorded, or the operand was refused. */
 static void *missing(fl_karena *a) {
   if (!a->failed) a->failed = FL_KARENA_MISSING;
   return NULL;
@@ -458,7 +458,7 @@ void fl_kstmt_set_upright(fl_karena *a, fl_kstmt *s) {
   s->x[0] = fl_kexpr_unary(a, FL_KO_NOT, s->x[0]);
 }
 
-/* A statement with expressions, none of which may be missing. */
+/* Adds a statement with expressions; NULL if one of them is missing. */
 static fl_kstmt *with(fl_kfunc *f, fl_kblock *b, int kind, int var, fl_kexpr *x, fl_kexpr *y) {
   fl_kstmt *s = fl_kstmt_new(f->arena, b, kind, x ? x->line : 0);
   if (!s) return NULL;

@@ -106,7 +106,8 @@ typedef struct fl_kvar {
   int64_t count;             /* elements; 0: unknown (POINTER, dynamic); 1 for LOCAL */
   int32_t line;
   int32_t param;             /* index of the parameter it comes from; -1: none */
-  int64_t offset;            /* bytes from the parameter's begin (leaves of structs and vectors) */
+  int64_t offset;            /* bytes from the start of the parameter (leaves of structs and
+                             ** vectors) */
   int64_t stride[FL_K_MAX_RANK];   /* bytes between elements along dims, in the parameter */
   const fl_kvalue *data;     /* TABLE: count values */
   void *note;                /* for the current pass (activity, registers); NULL after parsing */
@@ -179,7 +180,8 @@ typedef enum {
   FL_KS_BREAK, FL_KS_CONTINUE,   /* leaves or continues the innermost LOOP (BLOCKs in between are
                                  ** left) */
   FL_KS_BLOCK,     /* body; label */
-  FL_KS_LEAVE,     /* jumps to the end of the enclosing BLOCK 'label', out of loops in between */
+  FL_KS_LEAVE,     /* jumps to the end of the enclosing BLOCK 'label', also out of loops inside
+                   ** it */
   FL_KS_RETURN,    /* of the kernel */
   FL_KS_BARRIER,   /* op: fl_kbarrier; x[0]: the mask of __syncwarp or NULL */
   FL_KS_SHUFFLE,   /* result = value of x[1] in another lane; op: fl_kshuffle; x[0] mask (U32),
@@ -264,7 +266,7 @@ typedef struct fl_kparam {
 typedef struct fl_kfield {
   const char *path;
   uint8_t type, is_pointer, is_const, rank;
-  int64_t offset, count;     /* bytes from the begin; elements (1: not an array) */
+  int64_t offset, count;     /* bytes from the start; elements (1: not an array) */
   int64_t dims[FL_K_MAX_RANK], stride[FL_K_MAX_RANK];   /* elements; bytes */
 } fl_kfield;
 
@@ -318,8 +320,8 @@ fl_kexpr *fl_kexpr_zero(fl_karena *a, int type);                    /* of any ty
 fl_kexpr *fl_kexpr_var(fl_kfunc *f, int var);                       /* LOCAL */
 fl_kexpr *fl_kexpr_load(fl_kfunc *f, int var, fl_kexpr *index);     /* index of any integer type */
 fl_kexpr *fl_kexpr_special(fl_karena *a, int special);
-/* x + size_x * (y + size_y * z), of the three specials from 'at' on and those from 'size' on
-** (threadIdx and blockDim); size_x * (size_y * size_z). */
+/* x + size_x * (y + size_y * z), where x, y, z are the specials from 'at' on (threadIdx.x …) and
+** the sizes those from 'size' on (blockDim.x …); the other is size_x * (size_y * size_z). */
 fl_kexpr *fl_kexpr_number(fl_karena *a, int type, int at, int size);
 fl_kexpr *fl_kexpr_volume(fl_karena *a, int type, int size);
 fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x);
@@ -330,8 +332,9 @@ fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);
 fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *const *x);
 /* Recomputes the depth of x after its operands were replaced. 0: too deep. */
 int fl_kexpr_settle(fl_karena *a, fl_kexpr *x);
-/* A copy of x with other operands; it keeps x's site. With those that 'to' gives for x's own, which
-** is x itself if they are the same; NULL: one of them is NULL. */
+/* The first copies x with other operands; the copy keeps x's site. The second calls 'to' for each
+** operand and copies x with the results; if none has changed it returns x itself, and NULL if one
+** is NULL. */
 fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operands);
 fl_kexpr *fl_kexpr_mapped(fl_karena *a, fl_kexpr *x, fl_kexpr *(*to)(void *arg, fl_kexpr *x),
                           void *arg);
@@ -353,7 +356,8 @@ void fl_kblock_put(fl_kblock *b, fl_kstmt *s);                      /* appends o
 /* Takes the first statement off a block, for walks that build another one; NULL: it is empty. */
 fl_kstmt *fl_kblock_take(fl_kblock *b);
 void fl_kblock_drop_last(fl_kblock *b);
-/* An IF with nothing but an 'other' gets that as body, under the opposite condition. */
+/* If s is an IF whose body is empty and whose 'other' is not, negates the condition and makes
+** 'other' the body. */
 void fl_kstmt_set_upright(fl_karena *a, fl_kstmt *s);
 
 /* Copies with variables renumbered by map[old] (NULL: unchanged) and new sites, for use within one
@@ -391,7 +395,7 @@ int fl_kblock_holds(fl_kblock b, const fl_kstmt *s);
 ** expressions have equal values only if nothing in between assigned to what they read. */
 int fl_kexpr_same(const fl_kexpr *a, const fl_kexpr *b);
 int fl_kleaves(fl_kblock b, int32_t label);     /* how many LEAVEs of that BLOCK there are in b */
-/* Is 'is' true for x or a part of x? x NULL: no. */
+/* Is 'is' true for x or a part of x? If x is NULL it is not. */
 int fl_kexpr_any(const fl_kexpr *x, int (*is)(const void *arg, const fl_kexpr *x), const void *arg);
 
 /* Prints the tree for people and golden tests: one statement per line, constants with types. */
