@@ -17,8 +17,7 @@
 
 enum { SPARE_BYTES = 1 << 20, FEW = 24 };
 
-/* The memory that a run uses. All arrays are in one block, which is the array 'few' if they fit
-** there. */
+/* The memory that a run uses. All arrays are in one block, 'few' if they fit there. */
 typedef struct run {
   fl_program program;
   fl_plan *plan;
@@ -315,8 +314,8 @@ static const fl_node *failed_input(const fl_node *n) {
   return NULL;
 }
 
-/* Fails nodes that depend on failed ones but were not in the program, since only some values had
-** been requested; a write by such a node is refused. */
+/* Fails nodes that depend on failed ones but were not in the program, since only some values were
+** requested; a write by such a node is refused. */
 static void fail_dependents(flame_context *c) {
   fl_engine *e = c->engine;
   for (int64_t i = 0; i < c->win.nodes.n; i++) {
