@@ -143,12 +143,14 @@ end
 --- Makes the class of a rule from its declaration, in which OPTIONS stands for the options of all
 --- rules. update(group, p, g, state) records one step of one parameter, or of a part of it, flat;
 --- check(opt) checks a new optimiser. whole: the update needs whole parameters; the text says what
---- else to do. Returns the class; class.step may be replaced.
-local function make_class(text, update, check, whole)
+--- else to do. run(group, first, …), for updates that C does: does the same to the group's
+--- parameters from 'first' on (src/lua/update.c), or nil. Returns the class; class.step may be
+--- replaced.
+local function make_class(text, update, check, whole, run)
   text = text:gsub("OPTIONS", "*, maximize = false, " .. PLAIN):gsub("PLAIN", "*, " .. PLAIN)
   local name = text:match("%.(%w+)%(")
   local class = setmetatable({ what = name, update = update, whole = whole, names = {},
-    options = {}, in_groups = { params = true, initial_lr = true }, of_groups = {} },
+    options = {}, in_groups = { params = true, initial_lr = true }, of_groups = {}, run = run },
     { __index = Optimizer })
   local read = reader(class, text)
   class.read = internal.declare(text, "", read)
@@ -234,31 +236,42 @@ local function follow(self)
   for p, state in pairs(self.state) do self.state[p] = state_for(p, state) end
 end
 
+--- Steps one parameter; returns whether a backward has added to a gradient that was used.
+local function update_one(self, group, p, changed, shared_out)
+  local x, g, part = parts.take(p)
+  if not g then return false end
+  local state = state_of(self, p)
+  if part then
+    parts.settle(part, state)
+    shared_out[#shared_out + 1] = p
+  end
+  state.step = state.step + 1
+  local added = internal.gradient_used(g, self.seen.number)
+  self.update(group, x, rawget(group, "maximize") and -g or g, state)
+  if part then parts.use_up(part) end
+  changed[#changed + 1] = x
+  for _, value in pairs(state) do
+    if type(value) == "userdata" then
+      internal.hold(value)                       -- scopes do not close it
+      changed[#changed + 1] = value
+    end
+  end
+  return added
+end
+
 --- Returns what has changed, and a list of the parameters of which parts have.
 local function update_all(self)
-  local changed, shared_out, mine, added = {}, {}, self.seen.number, false
+  local changed, shared_out, added = {}, {}, false
   follow(self)
+  local run = next(parts.of) == nil and getmetatable(self).run
   for _, group in ipairs(self.groups) do
-    for _, p in ipairs(group.params) do
-      local x, g, part = parts.take(p)
-      if g then
-        local state = state_of(self, p)
-        if part then
-          parts.settle(part, state)
-          shared_out[#shared_out + 1] = p
-        end
-        state.step = state.step + 1
-        added = internal.gradient_used(g, mine) or added
-        self.update(group, x, rawget(group, "maximize") and -g or g, state)
-        if part then parts.use_up(part) end
-        changed[#changed + 1] = x
-        for _, value in pairs(state) do
-          if type(value) == "userdata" then
-            internal.hold(value)                       -- scopes do not close it
-            changed[#changed + 1] = value
-          end
-        end
-      end
+    local params, i, more = group.params, 1, false
+    local all = run and not rawget(group, "maximize") and run
+    while params[i] ~= nil do
+      if all then i, more = all(group, i, self.state, changed, self.seen.number) end
+      local p = params[i]
+      if p ~= nil then more = update_one(self, group, p, changed, shared_out) or more end
+      added, i = added or more, i + 1
     end
   end
   if added then slips.added() end
@@ -326,8 +339,8 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   before_step(self)
   self.steps = self.steps + 1
   local changed, shared_out = flame.no_grad(update_in_scope, self)
-  if #changed > 0 then flame.eval(table.unpack(changed)) end
-  flame.no_grad(parts.spread, shared_out)
+  if #changed > 0 then internal.eval_list(changed) end
+  if #shared_out > 0 then flame.no_grad(parts.spread, shared_out) end
   local after = rawget(internal, "after_step")                   -- set by flame-lua --watch
   if after then after() end
   return loss
@@ -423,6 +436,10 @@ make_class([[optim.SGD(params: T|T[]|table[], lr = 1e-3, momentum = 0, dampening
       g = group.nesterov and g + state.momentum_buffer * group.momentum or state.momentum_buffer
     end
     p:copy_(p - g * group.lr)
+  end, nil, nil,
+  function(group, first, states, changed, reader)
+    return internal.sgd_run(group.params, first, states, changed, reader, group.lr,
+      group.momentum, group.dampening, group.weight_decay, group.nesterov)
   end)
 
 -- The update of Adam and AdamW; the ops are recorded in C (fl_adam_step).
@@ -444,15 +461,25 @@ local function adam(always)
   end
 end
 
+-- The same for many parameters whose state is there.
+local function adam_run(always)
+  return function(group, first, states, changed, reader)
+    if group.amsgrad or rawget(group, "capturable") then return first, false end
+    return internal.adam_run(group.params, first, states, changed, reader, group.lr,
+      group.betas[1], group.betas[2], group.eps, group.weight_decay,
+      always or group.decoupled_weight_decay)
+  end
+end
+
 --- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay =
 --- true, acts as AdamW's.
 make_class([[optim.Adam(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
   weight_decay = 0, amsgrad = false, OPTIONS, decoupled_weight_decay = false) -> Optimizer]],
-  adam(false))
+  adam(false), nil, nil, adam_run(false))
 
 --- Loshchilov and Hutter 2019: the decay acts on the parameter, not on the gradient.
 make_class([[optim.AdamW(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
-  weight_decay = 0.01, amsgrad = false, OPTIONS) -> Optimizer]], adam(true))
+  weight_decay = 0.01, amsgrad = false, OPTIONS) -> Optimizer]], adam(true), nil, nil, adam_run(true))
 
 --- Tieleman and Hinton 2012, PyTorch's form.
 make_class([[optim.RMSprop(params: T|T[]|table[], lr = 1e-2, alpha = 0.99, eps = 1e-8,

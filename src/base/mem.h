@@ -77,6 +77,7 @@ typedef struct fl_slab {
 } fl_slab;
 void fl_slab_init(fl_slab *s, fl_mem *m, size_t object_size);
 void *fl_slab_new(fl_slab *s);                        /* uninitialised, or NULL */
+void *fl_slab_zeroed(fl_slab *s);                     /* the same, of zeros */
 void fl_slab_free(fl_slab *s, void *object);
 void fl_slab_close(fl_slab *s);                       /* all chunks back to mem */
 

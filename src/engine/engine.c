@@ -277,11 +277,11 @@ void flame_close(flame_context *c) {
   if (c->drop_programs) c->drop_programs(c);
   if (e) fl_group_close(c);
   if (e) fl_dry_free(c);                         /* it holds tensors */
+  if (e) fl_plans_close(&e->plans);              /* they hold layouts */
   const int free_now = fl_tensor_close(c);
   if (e) {
     fl_profile_free(c);
-    fl_plans_close(&e->plans);
-    fl_program_free(&e->spare);
+    fl_engine_drop_spare(c);
     for (int i = FL_MAX_DEVICES - 1; i >= 0; i--) {
       if (!e->open[i]) continue;
       fl_engine_drop_arena(c, i);

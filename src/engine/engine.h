@@ -42,6 +42,7 @@ typedef struct fl_engine {
   const fl_node *making;              /* node for which memory is being reserved; NULL: not known */
   void *place;                                    /* where that memory should be; NULL: anywhere */
   fl_program spare;                         /* an empty program with the last evaluation's memory */
+  void *block; size_t block_bytes;                /* memory of a run for its arrays; NULL: none */
   int threads;
   struct { uint64_t *at; int64_t n, cap; } texts; /* hashes of the kernel structures for which text
                                                   ** was generated */

@@ -30,8 +30,8 @@ typedef struct run {
   void *few[FEW];
 } run;
 
-/* Keeps a program's memory for the next evaluation: small evaluations would spend a third of their
-** time on allocating it. */
+/* Memory of a run is kept for the next one: small evaluations would spend a third of their time on
+** allocating it. */
 static void keep_program(fl_engine *e, fl_program *p) {
   if (e->spare.mem || p->key.cap > SPARE_BYTES) {
     fl_program_free(p);
@@ -46,13 +46,41 @@ static void take_program(fl_engine *e, fl_program *p) {
   memset(&e->spare, 0, sizeof e->spare);
 }
 
+static void keep_block(flame_context *c, fl_engine *e, void *block, size_t bytes) {
+  if (e->block || bytes > SPARE_BYTES) {
+    fl_free(&c->mem, block, bytes);
+    return;
+  }
+  e->block = block;
+  e->block_bytes = bytes;
+}
+
+void fl_engine_drop_spare(flame_context *c) {
+  fl_engine *e = c->engine;
+  fl_program_free(&e->spare);
+  memset(&e->spare, 0, sizeof e->spare);
+  fl_free(&c->mem, e->block, e->block_bytes);
+  e->block = NULL;
+}
+
+/* 'bytes' zeros; *have: how many there are. */
+static void *take_block(flame_context *c, size_t bytes, size_t *have) {
+  fl_engine *e = c->engine;
+  *have = bytes;
+  if (!e->block || e->block_bytes < bytes) return fl_zalloc(&c->mem, bytes);
+  void *block = e->block;
+  *have = e->block_bytes;
+  e->block = NULL;
+  return memset(block, 0, bytes);
+}
+
 static void close_run(flame_context *c, run *r) {
   for (int32_t i = 0; r->made && i < r->plan->nout; i++) fl_buffer_release(c, r->made[i]);
   for (int64_t i = 0; r->saved && i < r->program.homes.n; i++) {
     fl_buffer_release(c, r->saved[i]);
     fl_buffer_release(c, r->old[i]);
   }
-  if (r->block != r->few) fl_free(&c->mem, r->block, r->bytes);
+  if (r->block && r->block != r->few) keep_block(c, c->engine, r->block, r->bytes);
   keep_program(c->engine, &r->program);
   memset(r, 0, sizeof *r);
 }
@@ -97,8 +125,8 @@ static flame_status find_plan(flame_context *c, run *r) {
 static int lay_out(flame_context *c, run *r) {
   const size_t ne = (size_t)r->plan->next, no = (size_t)r->plan->nout,
                nh = (size_t)r->program.homes.n;
-  r->bytes = (ne + 2 * no + 2 * nh + 1) * sizeof(void *);
-  r->block = r->bytes <= sizeof r->few ? r->few : fl_zalloc(&c->mem, r->bytes);
+  const size_t bytes = (ne + 2 * no + 2 * nh + 1) * sizeof(void *);
+  r->block = bytes <= sizeof r->few ? r->few : take_block(c, bytes, &r->bytes);
   if (!r->block) return 0;
   r->ext = r->block;
   r->out = r->ext + ne;
@@ -111,28 +139,13 @@ static int lay_out(flame_context *c, run *r) {
 /* Does a node in a home's buffer need its value after the run? A handle or a gradient rule may read
 ** it; uses by the program, and by writes that this run decides, do not count if the whole window
 ** runs. */
-static int survives(const run *r, const fl_node *x, int whole, const int32_t *inner) {
+static int survives(const run *r, const fl_node *x, int whole) {
   if (x->held > 0 || (x->entry && x->entry->reads_out && x->grefs > 0)) return 1;
   if (!whole) return x->uses > 0 || x->guards > 0;
   if (x->uses == 0) return 0;
   const int32_t s = x->slot;
   const int in = s >= 0 && s < r->program.ext.n && r->program.ext.at[s] == x;
-  return x->uses > (in ? inner[s] : 0);
-}
-
-static int count_uses(flame_context *c, const run *r, int32_t **inner) {
-  const fl_program *p = &r->program;
-  *inner = fl_zalloc(&c->mem, sizeof **inner * (size_t)(p->ext.n + 1));
-  for (int64_t i = 0; *inner && i < p->nodes.n; i++) {
-    const fl_node *n = p->nodes.at[i];
-    if (n->base) {
-      if (n->base->state == FL_STORED) (*inner)[n->base->slot]++;
-      continue;
-    }
-    for (int k = 0; k < n->nin; k++)
-      if (n->in[k] && n->in[k]->state == FL_STORED) (*inner)[n->in[k]->slot]++;
-  }
-  return *inner != NULL;
+  return x->uses > (in ? r->program.uses.at[s] : 0);
 }
 
 /* Memory for n's value, at address 'at' if that is free. If memory is out, the error names n. */
@@ -151,20 +164,17 @@ static fl_buffer *new_buffer(flame_context *c, const fl_node *n, int device, int
 /* Reserves separate memory for old values that are still held: the writer keeps its address. */
 static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   fl_program *p = &r->program;
-  int32_t *inner = NULL;
   flame_status e = FLAME_OK;
   if (p->homes.n == 0 || FL_PLANTED(c, FL_PLANT_COPY)) return FLAME_OK;
-  if (!count_uses(c, r, &inner)) return no_host(c);
   for (int64_t h = 0; e == FLAME_OK && h < p->homes.n; h++) {
     int keep = 0;
     for (const fl_node *x = p->homes.at[h]->nodes; x && !keep; x = x->bnext)
-      keep = survives(r, x, whole, inner);
+      keep = survives(r, x, whole);
     if (!keep) continue;
     r->saved[h] = new_buffer(c, p->homes.at[h]->nodes, p->device, p->homes.at[h]->bytes,
                              NULL);
     if (!r->saved[h]) e = c->err.code;
   }
-  fl_free(&c->mem, inner, sizeof *inner * (size_t)(p->ext.n + 1));
   return e;
 }
 
@@ -197,12 +207,10 @@ static flame_status reserve(flame_context *c, run *r, int whole) {
 
 static flame_status save_snapshots(flame_context *c, run *r, fl_device *d, int whole) {
   fl_program *p = &r->program;
-  int32_t *inner = NULL;
   flame_status e = FLAME_OK;
   int any = 0;
   for (int64_t h = 0; h < p->homes.n; h++) any |= r->saved[h] != NULL;
   if (!any) return FLAME_OK;
-  if (!count_uses(c, r, &inner)) return no_host(c);
   for (int64_t h = 0; e == FLAME_OK && h < p->homes.n; h++) {
     fl_buffer *home = p->homes.at[h];
     if (!r->saved[h]) continue;
@@ -210,10 +218,9 @@ static flame_status save_snapshots(flame_context *c, run *r, fl_device *d, int w
     c->stats.copies++;
     for (fl_node *x = home->nodes, *next; e == FLAME_OK && x; x = next) {
       next = x->bnext;
-      if (survives(r, x, whole, inner)) fl_node_move(x, r->saved[h]);
+      if (survives(r, x, whole)) fl_node_move(x, r->saved[h]);
     }
   }
-  fl_free(&c->mem, inner, sizeof *inner * (size_t)(p->ext.n + 1));
   return e;
 }
 
@@ -269,6 +276,7 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
   int32_t k = 0;
   for (int64_t i = 0; i < p->nodes.n; i++) {
     fl_node *n = p->nodes.at[i];
+    if (!r->plan->live[i] && !p->live.at[i] && !later) continue;     /* goes with its consumers */
     const int is_out = k < r->plan->nout && r->plan->out[k].node == i;
     const int rests = checked ? n->rests : CLEAN;
     const int wait = later && rests != RESTS;
@@ -482,9 +490,8 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
   if (s != FLAME_NO_MEMORY || *effects) return s;
   fl_engine_collect(c);                    /* this may free nodes: the program is made again */
   fl_engine_drop_arena(c, device);
+  fl_engine_drop_spare(c);
   fl_engine *e = c->engine;
-  fl_program_free(&e->spare);
-  memset(&e->spare, 0, sizeof e->spare);
   if (e->open[device]) e->device[device].table->trim(&e->device[device]);
   c->err = before;
   return run_roots(c, device, roots, nroots, effects);

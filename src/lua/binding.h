@@ -227,6 +227,9 @@ void fl_sites_close(fl_lua *b);
 /* Reports something that is no error but rarely intended, once for each line of the script.
 ** (slip.c) */
 void fl_lua_slip(lua_State *L, fl_lua *b, const char *text);
+/* A step of optimiser k reads the gradient g. Has a backward added to it since an earlier step of k
+** read it? */
+int fl_gradient_used(flame_tensor *g, int64_t k);
 void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x);
 
 /* ---- boxes (box.c) ------------------------------------------------------------------------ */
@@ -375,7 +378,7 @@ int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, 
 enum { FL_IN_MODULE = 1, FL_IN_METHODS = 2, FL_IN_BOTH = 3 };
 typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_lua_reg;
 extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[],
-fl_reg_neural[],
+fl_reg_neural[], fl_reg_update[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_memory[], fl_reg_scope[],
   fl_reg_internal[], fl_reg_io[], fl_reg_kernel[], fl_reg_explain[], fl_reg_watch[],
   fl_reg_profile[], fl_reg_stacks[],

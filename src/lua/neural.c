@@ -3,7 +3,6 @@
 ** norms, activations with a switch, embedding, cross entropy, dropout.
 */
 #include "lua/binding.h"
-#include "tensor/update.h"
 
 /* An optional tensor: fl_none if it was omitted. */
 static fl_node *node_or_none(fl_lua *b, const fl_box *x) { return x ? node_of(b, x) : &fl_none; }
@@ -275,27 +274,6 @@ static int l_group_norm(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n && wn && bn ? n_group_norm(n, groups, wn, bn, eps) : NULL);
 }
 
-/* (p, g, m, v, largest v or nil, lr, beta1, beta2, eps, decay, decoupled, step,
-** the step as a tensor or nil). For optim.lua. */
-static int l_adam(lua_State *L) {
-  static const char op[] = "adam";
-  fl_lua *b = self_of(L);
-  fl_box *p = fl_arg_tensor(L, 1, op, "p"), *g = fl_arg_tensor(L, 2, op, "grad");
-  fl_box *m = fl_arg_tensor(L, 3, op, "exp_avg"), *v = fl_arg_tensor(L, 4, op, "exp_avg_sq");
-  fl_box *largest = fl_arg_tensor_or_nil(L, 5, op, "max_exp_avg_sq"),
-         *count = fl_arg_tensor_or_nil(L, 13, op, "count");
-  const fl_adam rule = { .lr = fl_arg_num(L, 6, op, "lr"), .beta1 = fl_arg_num(L, 7, op, "beta1"),
-      .beta2 = fl_arg_num(L, 8, op, "beta2"), .eps = fl_arg_num(L, 9, op, "eps"),
-      .decay = fl_arg_num(L, 10, op, "weight_decay"), .decoupled = lua_toboolean(L, 11),
-      .step = luaL_checkinteger(L, 12), .count = count ? count->t : NULL };
-  const int64_t mark = fl_lua_enter(L, b);
-  fl_node *grad = node_of(b, g);
-  const int open = grad && node_of(b, p) && node_of(b, m) && node_of(b, v) &&
-                   (!largest || node_of(b, largest)) && (!count || node_of(b, count));
-  return fl_lua_leave_status(L, b, mark, open ? fl_adam_step(p->t, grad, m->t, v->t,
-      largest ? largest->t : NULL, &rule) : (flame_status)b->c->err.code);
-}
-
 const fl_lua_reg fl_reg_neural[] = {
   { "matmul(x: T, y: T) -> T @half\n"
     "--- matrix product; vectors, batches, broadcasting",
@@ -350,6 +328,6 @@ const fl_lua_reg fl_reg_neural[] = {
     "--- -log softmax at the class; classes on axis 2, ids from 1 or probabilities",
     l_cross_entropy, 0 },
   { "classes", l_classes, 0 }, { "positions", l_positions, 0 }, { "normalise", l_normalise, 0 },
-  { "grouped_norm", l_group_norm, 0 }, { "piecewise", l_piecewise, 0 }, { "adam", l_adam, 0 },
+  { "grouped_norm", l_group_norm, 0 }, { "piecewise", l_piecewise, 0 },
   { NULL, NULL, 0 }
 };

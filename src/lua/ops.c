@@ -110,7 +110,21 @@ static void binary_read(lua_State *L, int op, binary_args *a) {
       "x or y must be a tensor, both are numbers");
 }
 
+/* op of operands of which at least one is a tensor. */
+static inline fl_node *operands_node(fl_lua *b, int op, const fl_operand_arg *x,
+                                     const fl_operand_arg *y) {
+  const fl_operand_arg *number = x->box == NULL ? x : y;
+  if (number->box == NULL) {
+    fl_node *n = node_of(b, number == x ? y->box : x->box);
+    const fl_scalar v = number->isint ? (fl_scalar){ .i = number->i } : (fl_scalar){ .d = number->d };
+    return fl_build_number(op, n, number->isint, v, number == x);
+  }
+  fl_node *xn = node_of(b, x->box), *yn = node_of(b, y->box);
+  return xn && yn ? fl_build_binary(op, xn, yn) : NULL;
+}
+
 static fl_node *binary_node(fl_lua *b, int op, const binary_args *a) {
+  if (a->alpha == 1 && a->rounding == 0) return operands_node(b, op, &a->x, &a->y);
   fl_node *x = fl_operand_node(b, &a->x), *y = fl_operand_node(b, &a->y);
   if (x == NULL || y == NULL) return NULL;
   if (a->alpha != 1) {
@@ -118,8 +132,7 @@ static fl_node *binary_node(fl_lua *b, int op, const binary_args *a) {
     else y = a->y.isint ? fl_factor_node(b, a->y.d * a->alpha) : n_num(b->c, a->y.d * a->alpha);
   }
   if (a->rounding == 1) return n_floordiv(x, y);
-  if (a->rounding == 2) return n_truncdiv(x, y);
-  return fl_build_binary(op, x, y);
+  return a->rounding == 2 ? n_truncdiv(x, y) : fl_build_binary(op, x, y);
 }
 
 static int op_binary(lua_State *L) {
@@ -151,8 +164,7 @@ static inline int arithmetic(lua_State *L, int op) {
   const fl_operand_arg y = fl_arg_operand(L, 2, fl_ops[op].name, "y");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
-  fl_node *xn = fl_operand_node(b, &x), *yn = fl_operand_node(b, &y);
-  return fl_lua_leave(L, b, m, out, xn && yn ? fl_build_binary(op, xn, yn) : NULL);
+  return fl_lua_leave(L, b, m, out, operands_node(b, op, &x, &y));
 }
 static int mm_add(lua_State *L) { return arithmetic(L, FL_OP_add); }
 static int mm_sub(lua_State *L) { return arithmetic(L, FL_OP_sub); }
@@ -414,7 +426,7 @@ static int op_copy_(lua_State *L) {
   if (n != NULL && v != NULL) {
     if (v->device != n->device) v = fl_to_device(b->c, v, n->device);
     if (v != NULL) v = n_cast(v, n->dtype);
-    if (v != NULL) v = n_expand(v, n->shape->rank, n->shape->size);
+    if (v != NULL && v->shape != n->shape) v = n_expand(v, n->shape->rank, n->shape->size);
     e = v ? fl_tensor_write(x->t, n_copy(v), "copy_") : b->c->err.code;
   }
   return leave_written(L, b, m, e, "copy_");

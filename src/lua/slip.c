@@ -47,10 +47,15 @@ static int slip(lua_State *L) {
 ** since an earlier step of k read it? Each of 127 optimisers has a different number. */
 static int gradient_used(lua_State *L) {
   flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
-  const uint8_t reader = (uint8_t)(2 * (luaL_checkinteger(L, 2) % 127 + 1));
-  lua_pushboolean(L, g->used == (reader | FL_GRAD_ADDED));
-  g->used = reader;
+  lua_pushboolean(L, fl_gradient_used(g, luaL_checkinteger(L, 2)));
   return 1;
+}
+
+int fl_gradient_used(flame_tensor *g, int64_t k) {
+  const uint8_t reader = (uint8_t)(2 * (k % 127 + 1));
+  const int added = g->used == (reader | FL_GRAD_ADDED);
+  g->used = reader;
+  return added;
 }
 
 /* core.gradient_mark(g[, mark]): reads or sets this note on g, for writes that do not begin a new

@@ -48,6 +48,7 @@ static int same_key(const fl_plan *q, const fl_program *p) {
 /* How many values q keeps that p does not need; -1: q lacks one that p needs. */
 static int64_t surplus(const fl_plan *q, const fl_program *p) {
   int64_t extra = 0;
+  if (p->live.n == 0 || !memcmp(p->live.at, q->live, (size_t)p->live.n)) return 0;
   for (int64_t i = 0; i < p->live.n; i++) {
     if (p->live.at[i] && !q->live[i]) return -1;
     extra += q->live[i] && !p->live.at[i];

@@ -336,6 +336,22 @@ static int order_faults(const fl_planner *P, fl_plan *plan) {
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
+static int64_t count_layouts(const fl_plan *p) { return 2 * (int64_t)p->nnode + p->next; }
+
+/* Holds the layouts of the key. */
+static int hold_layouts(fl_planner *P, fl_plan *plan) {
+  const fl_program *p = P->p;
+  fl_layout **at = fl_alloc(P->mem, sizeof *at * (size_t)count_layouts(plan));
+  plan->layout = at;
+  plan->layouts = &P->c->layouts;
+  for (int64_t i = 0; at && i < p->nodes.n; i++) {
+    *at++ = fl_layout_retain(p->nodes.at[i]->shape);
+    *at++ = fl_layout_retain(p->nodes.at[i]->layout);
+  }
+  for (int64_t i = 0; at && i < p->ext.n; i++) *at++ = fl_layout_retain(p->ext.at[i]->layout);
+  return at != NULL;
+}
+
 static int describe(fl_planner *P, fl_plan *plan) {
   const fl_program *p = P->p;
   fl_mem *m = P->mem;
@@ -355,7 +371,9 @@ static int describe(fl_planner *P, fl_plan *plan) {
   plan->fault = fl_zalloc(m, sizeof *plan->fault * (size_t)plan->nfault);
   plan->live = fl_zalloc(m, (size_t)plan->nnode);
   plan->key = fl_zalloc(m, plan->key_bytes);
-  if (!plan->ext || !plan->out || !plan->fault || !plan->live || !plan->key) return 0;
+  if (!plan->ext || !plan->out || !plan->fault || !plan->live || !plan->key ||
+      !hold_layouts(P, plan))
+    return 0;
   if (p->live.n) memcpy(plan->live, p->live.at, (size_t)p->live.n);
   if (p->key.n) memcpy(plan->key, p->key.at, (size_t)p->key.n);
   for (int32_t i = 0; i < plan->next; i++) plan->ext[i].dtype = p->ext.at[i]->dtype;
@@ -443,6 +461,9 @@ void fl_plan_free(fl_plan *p) {
   if (p->fault) fl_free(m, p->fault, sizeof *p->fault * (size_t)p->nfault);
   if (p->live) fl_free(m, p->live, (size_t)p->nnode);
   if (p->key) fl_free(m, p->key, p->key_bytes);
+  const int64_t n = p->layout ? count_layouts(p) : 0;
+  for (int64_t i = 0; i < n; i++) fl_layout_release(p->layouts, p->layout[i]);
+  if (p->layout) fl_free(m, p->layout, sizeof *p->layout * (size_t)n);
   fl_free(m, p->scan, sizeof *p->scan * (size_t)p->nscan);
   fl_free(m, p, sizeof *p);
 }

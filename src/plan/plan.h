@@ -91,6 +91,8 @@ enum { FL_PLAN_READS = 4 };
 typedef struct fl_plan {
   uint64_t hash;
   uint8_t *key; size_t key_bytes;
+  fl_layout **layout;            /* those that the key names (references): 2 by node, then 1 by */
+  fl_layouts *layouts;           /* external; and the table that they are in */
   uint8_t *live; int32_t nnode;  /* by program node: is it kept (an out)? */
   uint8_t device, checks;        /* checks: a step checks indices */
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
@@ -120,6 +122,8 @@ typedef struct fl_program {
   struct { fl_node **at; int64_t n, cap; } ext;        /* STORED inputs, in order of first use */
   struct { int32_t *at; int64_t n, cap; } same;        /* by external i: the first external with the
                                                        ** same first element */
+  struct { int32_t *at; int64_t n, cap; } uses;        /* by external: how often the nodes name
+                                                       ** it */
   struct { int32_t *at; int64_t n, cap; } bin;         /* hash table of externals by that element:
                                                        ** open addressing, -1: none */
   struct { fl_buffer **at; int64_t n, cap; } homes;    /* buffers that are written, in order of
@@ -127,7 +131,6 @@ typedef struct fl_program {
   struct { fl_scalar *at; int64_t n, cap; } scalars;
   struct { uint8_t *at; int64_t n, cap; } live;        /* one a node */
   struct { uint8_t *at; int64_t n, cap; } key;         /* signature, compared bytewise */
-  struct { fl_node **at; int64_t n, cap; } roots, todo;        /* while it is made */
   uint64_t hash;
 } fl_program;
 

@@ -3,7 +3,8 @@
 ** roots need are collected in recorded order and written as bytes that contain everything a plan
 ** depends on except values: ops, dtypes, shapes, indexing, which inputs, which buffers are written.
 ** Scalars, addresses, offsets of stored inputs and the live set are not in the key (docs/design.md
-** 1.2), so a repeated step finds its plan.
+** 1.2), so a repeated step finds its plan. Layouts are in it by their address: equal ones are one
+** (tensor/layout.h), and a plan holds those of its key, so that no other can have that address.
 */
 #include "plan/plan.h"
 #include "base/hash.h"
@@ -13,53 +14,42 @@
 #include "tensor/form.h"
 #include <string.h>
 
-static int is_root(const fl_node *n) {
-  return n->effect || n->held > 0 || (n->entry && n->entry->reads_out && n->grefs > 0);
+/* Most bytes of the key for a node without what it has in addition, and for an input. */
+enum { NODE_BYTES = 80, INPUT_BYTES = 24 };
+
+/* Of fl_node.mark, while a program is made: it is needed; its value is needed after the run. */
+enum { NEEDED = 1, KEPT = 2 };
+
+static int is_kept(const fl_node *n) {
+  return n->effect || n->held > 0 || n->home ||
+         (n->entry && n->entry->reads_out && n->grefs > 0);
 }
 
-static int64_t slot_of(fl_program *p, fl_node *n) {    /* slot of a node that is in the program
-                                                       ** already, or -1 */
-  const int64_t s = n->slot;
-  if (n->state == FL_PENDING) return s >= 0 && s < p->nodes.n && p->nodes.at[s] == n ? s : -1;
-  return s >= 0 && s < p->ext.n && p->ext.at[s] == n ? s : -1;
-}
-
-/* Marks all PENDING nodes that 'roots' need. Uses an explicit stack. */
-static int mark_needed(fl_program *p, fl_node *const *roots, int64_t nroots) {
-  int ok = 1;
-  for (int64_t r = 0; ok && r < nroots; r++) {
-    fl_node *n = roots[r];
-    if (!n || n->state != FL_PENDING || n->device != p->device || n->mark) continue;
-    n->mark = 1;
-    fl_node **top = FL_PUSH(p->mem, &p->todo);
-    ok = top != NULL;
-    if (ok) *top = n;
-    while (ok && p->todo.n) {
-      fl_node *x = p->todo.at[--p->todo.n];
-      const int nin = x->base ? 1 : x->nin;
-      for (int i = 0; ok && i < nin; i++) {
-        fl_node *q = x->base ? x->base : x->in[i];
-        if (!q || q->state != FL_PENDING || q->mark) continue;
-        q->mark = 1;
-        top = FL_PUSH(p->mem, &p->todo);
-        ok = top != NULL;
-        if (ok) *top = q;
-      }
+/* Marks all PENDING nodes that the marked ones need, and returns how many are marked. Inputs are
+** recorded before what reads them, so one way through the window, from its end, is enough. With
+** 'whole', those on the device that are kept are marked on the way. */
+static int64_t mark_needed(flame_context *c, int device, int whole) {
+  int64_t n = 0;
+  for (int64_t i = c->win.nodes.n - 1; i >= 0; i--) {
+    fl_node *x = c->win.nodes.at[i];
+    if (!x) continue;
+    if (is_kept(x) && (x->mark || (whole && x->device == device))) x->mark = NEEDED | KEPT;
+    if (!x->mark) continue;
+    n++;
+    if (x->base) {
+      if (x->base->state == FL_PENDING) x->base->mark = NEEDED;
+      continue;
     }
+    for (int k = 0; k < x->nin; k++)
+      if (x->in[k] && x->in[k]->state == FL_PENDING) x->in[k]->mark = NEEDED;
   }
-  return ok;
+  return n;
 }
 
-typedef struct { uint8_t *at, *end; } writer;
+typedef struct { uint8_t *at; } writer;
 static inline void put(writer *w, const void *v, size_t n) { memcpy(w->at, v, n); w->at += n; }
 #define PUT(w, value, type) \
   do { const type put_ = (type)(value); put((w), &put_, sizeof put_); } while (0)
-
-static void put_layout(writer *w, const fl_layout *l, int strides) {
-  PUT(w, l->rank, uint8_t);
-  put(w, l->size, sizeof l->size[0] * (size_t)l->rank);
-  if (strides) put(w, l->stride, sizeof l->stride[0] * (size_t)l->rank);
-}
 
 int32_t fl_program_home(const fl_program *p, const fl_buffer *b) {
   const int32_t s = b->slot;
@@ -81,8 +71,8 @@ static int is_same(const fl_node *a, const fl_node *b) {
 
 /* The bin of the external with q's first element, or the free bin for it. */
 static int64_t bin_of(const fl_program *p, const fl_node *q) {
-  const uint64_t key[2] = { (uint64_t)(uintptr_t)q->buffer, (uint64_t)q->offset };
-  int64_t k = (int64_t)(fl_hash64(key, sizeof key, q->dtype) & (uint64_t)(p->bin.n - 1));
+  const uint64_t key = fl_mix64((uint64_t)(uintptr_t)q->buffer, (uint64_t)q->offset + q->dtype);
+  int64_t k = (int64_t)(key & (uint64_t)(p->bin.n - 1));
   while (p->bin.at[k] >= 0 && !is_same(p->ext.at[p->bin.at[k]], q)) k = (k + 1) & (p->bin.n - 1);
   return k;
 }
@@ -92,7 +82,7 @@ static int grow_bins(fl_program *p) {
   const int64_t n = p->bin.n ? 2 * p->bin.n : 64;
   if (!FL_RESERVE(p->mem, &p->bin, n)) return 0;
   p->bin.n = n;
-  for (int64_t k = 0; k < n; k++) p->bin.at[k] = -1;
+  memset(p->bin.at, 0xff, sizeof *p->bin.at * (size_t)n);      /* -1 */
   for (int32_t i = 0; i < p->same.n; i++)
     if (p->same.at[i] == i) p->bin.at[bin_of(p, p->ext.at[i])] = i;
   return 1;
@@ -102,33 +92,40 @@ static int grow_bins(fl_program *p) {
 static int add_ext(fl_program *p, fl_node *q) {
   if (2 * p->ext.n >= p->bin.n && !grow_bins(p)) return 0;
   fl_node **e = FL_PUSH(p->mem, &p->ext);
-  int32_t *same = e ? FL_PUSH(p->mem, &p->same) : NULL;
-  if (!same) return 0;
+  int32_t *same = e ? FL_PUSH(p->mem, &p->same) : NULL, *uses = same ? FL_PUSH(p->mem, &p->uses)
+                                                                     : NULL;
+  if (!uses) return 0;
   *e = q;
+  *uses = 0;
   q->slot = *same = (int32_t)(p->ext.n - 1);
   int32_t *bin = &p->bin.at[bin_of(p, q)];
   if (*bin >= 0) *same = *bin; else *bin = q->slot;
   return 1;
 }
 
+static int put_new_ext(fl_program *p, writer *w, fl_node *q) {
+  if (!add_ext(p, q)) return 0;
+  const uintptr_t address = (uintptr_t)q->buffer->ptr +
+                            (uintptr_t)(q->offset * fl_dtype_size(q->dtype));
+  PUT(w, ~q->slot, int32_t);
+  PUT(w, p->same.at[q->slot], int32_t);
+  PUT(w, q->dtype, uint8_t);
+  PUT(w, address % 16 == 0, uint8_t);
+  PUT(w, q->layout, const fl_layout *);
+  return 1;
+}
+
 /* An input: slot of a program node (>= 0), or the complement of an external's slot. */
-static int put_input(fl_program *p, writer *w, fl_node *q) {
+static inline int put_input(fl_program *p, writer *w, fl_node *q) {
   if (!q) { PUT(w, INT32_MIN, int32_t); return 1; }            /* a scalar stands there */
-  int64_t s = slot_of(p, q);
-  if (q->state == FL_PENDING) { PUT(w, s, int32_t); return s >= 0; }
-  if (s < 0) {
-    if (!add_ext(p, q)) return 0;
-    s = q->slot;
-    PUT(w, ~s, int32_t);
-    PUT(w, p->same.at[s], int32_t);
-    PUT(w, q->dtype, uint8_t);
-    const uintptr_t address = (uintptr_t)q->buffer->ptr +
-                              (uintptr_t)(q->offset * fl_dtype_size(q->dtype));
-    PUT(w, address % 16 == 0, uint8_t);
-    put_layout(w, q->layout, 1);
-    return 1;
+  const int32_t s = q->slot;
+  if (q->state == FL_PENDING) {
+    PUT(w, s, int32_t);
+    return s >= 0 && s < p->nodes.n && p->nodes.at[s] == q;
   }
-  PUT(w, ~s, int32_t);
+  if (s >= 0 && s < p->ext.n && p->ext.at[s] == q) PUT(w, ~s, int32_t);
+  else if (!put_new_ext(p, w, q)) return 0;
+  p->uses.at[q->slot]++;
   return 1;
 }
 
@@ -158,19 +155,21 @@ static void put_attr(writer *w, const fl_node *n) {
 }
 
 static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
-  const size_t need = 4096 + (size_t)n->nin * 160 + form_bytes(n);
+  const size_t need = NODE_BYTES + (size_t)n->nin * INPUT_BYTES + form_bytes(n) +
+                      (n->attr ? sizeof *n->attr : 0) +
+                      (n->attr && n->attr->call ? sizeof *n->attr->call : 0);
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + (int64_t)need)) return 0;
-  writer w = { p->key.at + p->key.n, NULL };
+  writer w = { p->key.at + p->key.n };
   PUT(&w, n->op, uint16_t);
   PUT(&w, n->dtype, uint8_t);
   PUT(&w, n->axes, uint8_t);
-  PUT(&w, n->nin, uint8_t);
+  PUT(&w, n->nin, int32_t);
   PUT(&w, n->home ? fl_program_home(p, n->home) : -1, int32_t);
-  put_layout(&w, n->shape, 0);
+  PUT(&w, n->shape, const fl_layout *);
   if (FL_PLANTED(c, FL_PLANT_SCALAR)) put(&w, n->scal, sizeof n->scal);
   if (n->base) {
     if (!FL_PLANTED(c, FL_PLANT_STALE)) {
-      put_layout(&w, n->layout, 1);
+      PUT(&w, n->layout, const fl_layout *);
       PUT(&w, n->offset, int64_t);
     }
     if (!put_input(p, &w, n->base)) return 0;
@@ -179,12 +178,8 @@ static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
     if (n->attr && !FL_PLANTED(c, FL_PLANT_STALE)) put_attr(&w, n);
   }
   p->key.n = w.at - p->key.at;
-  fl_scalar *s = NULL;
-  for (int i = 0; i < 4; i++) {
-    s = FL_PUSH(p->mem, &p->scalars);
-    if (!s) return 0;
-    *s = n->scal[i];
-  }
+  memcpy(p->scalars.at + p->scalars.n, n->scal, sizeof n->scal);
+  p->scalars.n += 4;
   return 1;
 }
 
@@ -200,34 +195,37 @@ static int put_call_scalars(fl_program *p, const fl_node *n) {
 
 /* Which external is in which home, known only after all are collected. */
 static int put_homes(fl_program *p) {
+  if (p->homes.n == 0) return 1;
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + 4 * p->ext.n)) return 0;
-  writer w = { p->key.at + p->key.n, NULL };
+  writer w = { p->key.at + p->key.n };
   for (int64_t i = 0; i < p->ext.n; i++)
-    PUT(&w, p->homes.n ? fl_program_home(p, p->ext.at[i]->buffer) : -1, int32_t);
+    PUT(&w, fl_program_home(p, p->ext.at[i]->buffer), int32_t);
   p->key.n = w.at - p->key.at;
   return 1;
 }
 
-static int collect(flame_context *c, fl_program *p) {
-  for (int64_t i = 0; i < c->win.nodes.n; i++) {
+/* Takes the marked nodes, of which there are 'count'. */
+static int collect(flame_context *c, fl_program *p, int64_t count) {
+  int calls = 0;
+  if (!FL_RESERVE(p->mem, &p->nodes, count) || !FL_RESERVE(p->mem, &p->live, count) ||
+      !FL_RESERVE(p->mem, &p->scalars, 4 * count))
+    return 0;
+  for (int64_t i = 0; p->nodes.n < count; i++) {
     fl_node *n = c->win.nodes.at[i];
     if (!n || !n->mark) continue;
+    uint8_t live = n->mark >> 1;
     n->mark = 0;
-    fl_node **e = FL_PUSH(p->mem, &p->nodes);
-    uint8_t *live = FL_PUSH(p->mem, &p->live);
-    if (!e || !live) return 0;
-    *e = n;
-    n->slot = (int32_t)(p->nodes.n - 1);
-    *live = is_root(n) || n->home != NULL;
-    if (FL_PLANTED(c, FL_PLANT_DEAD) && n->uses > 0 && !n->home) *live = 0;
+    n->slot = (int32_t)p->nodes.n;
+    if (FL_PLANTED(c, FL_PLANT_DEAD) && n->uses > 0 && !n->home) live = 0;
+    if (live && n->base && n->base->state == FL_PENDING)
+      p->live.at[n->base->slot] = 1;               /* a view that is kept keeps its base */
+    p->live.at[p->live.n++] = live;
+    p->nodes.at[p->nodes.n++] = n;
+    calls |= n->op == FL_OP_call;
     if (n->home && !add_home(p, n->home)) return 0;
-  }
-  for (int64_t i = 0; i < p->nodes.n; i++) {          /* a view that is kept keeps its base */
-    fl_node *n = p->nodes.at[i];
-    if (p->live.at[i] && n->base && n->base->state == FL_PENDING) p->live.at[n->base->slot] = 1;
     if (!put_node(c, p, n)) return 0;
   }
-  for (int64_t i = 0; i < p->nodes.n; i++)    /* the calls' own scalars follow those of the nodes */
+  for (int64_t i = 0; calls && i < count; i++)  /* the calls' own scalars follow those of the nodes */
     if (!put_call_scalars(p, p->nodes.at[i])) return 0;
   return put_homes(p);
 }
@@ -236,21 +234,10 @@ flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots
                              fl_program *p) {
   p->mem = &c->mem;
   p->device = (uint8_t)device;
-  int ok = 1;
-  if (roots) {
-    ok = mark_needed(p, roots, nroots);
-  } else {
-    for (int64_t i = 0; ok && i < c->win.nodes.n; i++) {
-      fl_node *n = c->win.nodes.at[i];
-      if (!n || n->device != device || !(is_root(n) || n->home)) continue;
-      fl_node **e = FL_PUSH(p->mem, &p->roots);
-      ok = e != NULL;
-      if (ok) *e = n;
-    }
-    ok = ok && mark_needed(p, p->roots.at, p->roots.n);
-  }
-  ok = ok && collect(c, p);
-  if (!ok) {
+  for (int r = 0; r < nroots; r++)
+    if (roots[r] && roots[r]->state == FL_PENDING && roots[r]->device == device)
+      roots[r]->mark = NEEDED;
+  if (!collect(c, p, mark_needed(c, device, roots == NULL))) {
     for (int64_t i = 0; i < c->win.nodes.n; i++)
       if (c->win.nodes.at[i]) c->win.nodes.at[i]->mark = 0;
     fl_program_free(p);
@@ -262,7 +249,7 @@ flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots
 
 void fl_program_empty(fl_program *p) {
   p->nodes.n = p->ext.n = p->homes.n = p->scalars.n = p->live.n = p->key.n = 0;
-  p->roots.n = p->todo.n = p->same.n = p->bin.n = 0;
+  p->same.n = p->uses.n = p->bin.n = 0;
 }
 
 void fl_program_free(fl_program *p) {
@@ -270,11 +257,10 @@ void fl_program_free(fl_program *p) {
   FL_DROP(p->mem, &p->nodes);
   FL_DROP(p->mem, &p->ext);
   FL_DROP(p->mem, &p->same);
+  FL_DROP(p->mem, &p->uses);
   FL_DROP(p->mem, &p->bin);
   FL_DROP(p->mem, &p->homes);
   FL_DROP(p->mem, &p->scalars);
   FL_DROP(p->mem, &p->live);
   FL_DROP(p->mem, &p->key);
-  FL_DROP(p->mem, &p->roots);
-  FL_DROP(p->mem, &p->todo);
 }

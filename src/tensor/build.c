@@ -330,19 +330,24 @@ static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
   return NULL;
 }
 
-/* A faster path for two common cases: floats of one dtype, shape and device; and a float and a
-** number. The caller has checked that the op computes in its operands' dtype. The result is the
-** same. */
-static fl_node *short_way(int op, fl_node *x1, fl_node *x2, const fl_node *lead) {
+/* A faster path for the common cases: floats of one dtype, shape and device, and a float with a
+** number, for which NULL and a scalar stand. The caller has checked that the op computes in its
+** operands' dtype. The result is the same. */
+static fl_node *short_way(int op, fl_node *x1, fl_node *x2) {
+  fl_node *in[2] = { x1, x2 };
+  const fl_node *lead = x1 ? x1 : x2;
   flame_context *c = lead->ctx;
-  fl_node *in[2] = { fl_is_number(x1) ? NULL : x1, fl_is_number(x2) ? NULL : x2 };
   fl_node *y =
       fl_node_new(c, op, lead->dtype, lead->device, fl_layout_retain(lead->shape), 2, in);
   if (!y) return fl_no_memory(c, fl_ops[op].name);
-  if (!in[0]) y->scal[0].d = x1->isint ? (double)x1->scal[0].i : x1->scal[0].d;
-  if (!in[1]) y->scal[1].d = x2->isint ? (double)x2->scal[0].i : x2->scal[0].d;
-  if (!c->grad_mode || !((in[0] && in[0]->entry) || (in[1] && in[1]->entry))) return y;
+  if (!c->grad_mode || !((x1 && x1->entry) || (x2 && x2->entry))) return y;
   return fl_entry_attach(y) ? y : fl_no_memory(c, fl_ops[op].name);
+}
+
+static fl_node *short_number(int op, fl_node *x, int isint, fl_scalar v, int first) {
+  fl_node *y = short_way(op, first ? NULL : x, first ? x : NULL);
+  if (y) y->scal[!first].d = isint ? (double)v.i : v.d;
+  return y;
 }
 
 /* A value of a float dtype that can be read. */
@@ -350,18 +355,28 @@ static inline int plain_float(const fl_node *x) {
   return x->state <= FL_STORED && fl_is_float(x->dtype);
 }
 
+/* Does op compute floats in their own dtype, whatever the number beside them? */
+static inline int takes_floats(int op) { return fl_ops[op].kind <= FL_KIND_SAME && op != FL_OP_pow; }
+
+fl_node *fl_build_number(int op, fl_node *x, int isint, fl_scalar v, int first) {
+  if (!x) return NULL;
+  if (takes_floats(op) && plain_float(x)) return short_number(op, x, isint, v, first);
+  fl_node *number = fl_node_number(x->ctx, isint, v);
+  return first ? fl_build_binary(op, number, x) : fl_build_binary(op, x, number);
+}
+
 fl_node *fl_build_binary(int op, fl_node *x1, fl_node *x2) {
   if (!x1 || !x2) return NULL;
   const fl_op_info *o = &fl_ops[op];
   fl_node *x[2] = { x1, x2 };
   flame_context *c = x1->ctx;
-  if (o->kind <= FL_KIND_SAME && op != FL_OP_pow) {
+  if (takes_floats(op)) {
     const int p1 = plain_float(x1), p2 = plain_float(x2);
     if (p1 && p2 && x1->dtype == x2->dtype && x1->shape == x2->shape &&
         x1->device == x2->device)
-      return short_way(op, x1, x2, x1);
-    if (p1 && fl_is_number(x2)) return short_way(op, x1, x2, x1);
-    if (p2 && fl_is_number(x1)) return short_way(op, x1, x2, x2);
+      return short_way(op, x1, x2);
+    if (p1 && fl_is_number(x2)) return short_number(op, x1, x2->isint, x2->scal[0], 0);
+    if (p2 && fl_is_number(x1)) return short_number(op, x2, x1->isint, x1->scal[0], 1);
   }
   if (fl_is_number(x1) && fl_is_number(x2)) {
     x[0] = fl_as_tensor(x1, FLAME_F32, c->default_device, o->name);

@@ -20,6 +20,15 @@ fl_node *n_int(flame_context *c, int64_t v);
 
 fl_node *fl_build_unary(int op, fl_node *x);
 fl_node *fl_build_binary(int op, fl_node *x1, fl_node *x2);
+/* x op v, or with 'first' v op x, for a number v (isint: of v.i): as with the node of n_num or n_int,
+** which mostly is not made. */
+fl_node *fl_build_number(int op, fl_node *x, int isint, fl_scalar v, int first);
+static inline fl_node *n_mul_num(fl_node *x, double v) {
+  return fl_build_number(FL_OP_mul, x, 0, (fl_scalar){ .d = v }, 0);
+}
+static inline fl_node *n_add_num(fl_node *x, double v) {
+  return fl_build_number(FL_OP_add, x, 0, (fl_scalar){ .d = v }, 0);
+}
 fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3);
 /* axes: bit set over x's axes. keepdim 0 drops them by a reshape view. Empty set: all axes
 ** when 'axes' is ~0u; for 0 axes the result is x itself (sum) or the equivalent. */

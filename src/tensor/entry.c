@@ -98,12 +98,11 @@ uint8_t fl_rule_reads(int op) {
 /* ---- entries ----------------------------------------------------------------------- */
 
 static fl_entry *entry_new(flame_context *c) {
-  fl_entry *e = fl_slab_new(&c->entries);
+  fl_entry *e = fl_slab_zeroed(&c->entries);
   if (!e) {
     FL_FAIL(c, FLAME_NO_MEMORY, "memory", "no host memory for a gradient entry");
     return NULL;
   }
-  memset(e, 0, sizeof *e);
   e->refs = 1;
   e->sequence = c->sequence++;
   e->site = c->site;

@@ -48,35 +48,40 @@ int64_t fl_numel(int rank, const int64_t *size) {
   return empty ? 0 : n;
 }
 
-/* Fills in rank, sizes, strides in normal form, numel and contiguous. Strides that no program can
-** observe (of size-1 axes; all strides of an empty array) are replaced by those of the shape. */
-static void normalise(fl_layout *l, int rank, const int64_t *size,
-                      const int64_t *stride) {
-  int64_t row[FL_MAX_AXES];
-  memset(l, 0, sizeof *l);
-  l->rank = (int8_t)rank;
-  l->numel = fl_numel(rank, size);
-  l->contiguous = 1;
-  fl_row_major(rank, size, row);
+/* Writes the strides in normal form, in which those that no program can observe (of size-1 axes;
+** all strides of an empty array) are those of the shape; returns the hash. */
+static uint64_t normalise(int rank, const int64_t *size, const int64_t *stride, int64_t *norm) {
+  fl_row_major(rank, size, norm);
+  uint64_t h = (uint64_t)rank + 1;
+  int empty = 0;
+  for (int k = 0; k < rank; k++) empty |= size[k] == 0;
   for (int k = 0; k < rank; k++) {
-    l->size[k] = size[k];
-    if (size[k] == 1) continue;
-    l->stride[k] = stride && l->numel > 0 ? stride[k] : row[k];
-    if (l->stride[k] != row[k]) l->contiguous = 0;
+    if (size[k] == 1) norm[k] = 0;
+    else if (stride && !empty) norm[k] = stride[k];
+    h = fl_mix64(h ^ (uint64_t)size[k], (uint64_t)norm[k] + (uint64_t)k);
   }
-}
-
-static uint64_t hash_of(const fl_layout *l) {
-  uint64_t h = (uint64_t)l->rank + 1;
-  for (int k = 0; k < l->rank; k++)
-    h = fl_mix64(h ^ (uint64_t)l->size[k], (uint64_t)l->stride[k] + (uint64_t)k);
   return h;
 }
 
-static int same(const fl_layout *a, const fl_layout *b) {
-  const size_t bytes = (size_t)a->rank * sizeof a->size[0];
-  return a->rank == b->rank && !memcmp(a->size, b->size, bytes) &&
-         !memcmp(a->stride, b->stride, bytes);
+static inline int same(const fl_layout *a, uint64_t hash, int rank, const int64_t *size,
+                       const int64_t *stride) {
+  if (a->hash != hash || a->rank != rank) return 0;
+  for (int k = 0; k < rank; k++)
+    if (a->size[k] != size[k] || a->stride[k] != stride[k]) return 0;
+  return 1;
+}
+
+static void fill(fl_layout *l, uint64_t hash, int rank, const int64_t *size,
+                 const int64_t *stride) {
+  int64_t row[FL_MAX_AXES];
+  *l = (fl_layout){ .hash = hash, .refs = 1, .rank = (int8_t)rank, .contiguous = 1,
+                    .numel = fl_numel(rank, size) };
+  fl_row_major(rank, size, row);
+  for (int k = 0; k < rank; k++) {
+    l->size[k] = size[k];
+    l->stride[k] = stride[k];
+    if (size[k] != 1 && stride[k] != row[k]) l->contiguous = 0;
+  }
 }
 
 /* Doubles the bins; on failure the chains only get longer. */
@@ -99,25 +104,22 @@ static void grow(fl_layouts *t) {
 
 fl_layout *fl_layout_of(fl_layouts *t, int rank, const int64_t *size,
                         const int64_t *stride) {
-  fl_layout key;
-  normalise(&key, rank, size, stride);
-  key.hash = hash_of(&key);
-  for (fl_layout *l = t->bin[key.hash & (uint64_t)(t->nbin - 1)]; l; l = l->next)
-    if (l->hash == key.hash && same(l, &key)) return fl_layout_retain(l);
+  int64_t norm[FL_MAX_AXES];
+  const uint64_t hash = normalise(rank, size, stride, norm);
+  for (fl_layout *l = t->bin[hash & (uint64_t)(t->nbin - 1)]; l; l = l->next)
+    if (same(l, hash, rank, size, norm)) return fl_layout_retain(l);
   if (t->n >= t->nbin) grow(t);
   fl_layout *l = fl_slab_new(&t->slab);
   if (!l) return NULL;
-  fl_layout **bin = &t->bin[key.hash & (uint64_t)(t->nbin - 1)];
-  *l = key;
-  l->refs = 1;
+  fill(l, hash, rank, size, norm);
+  fl_layout **bin = &t->bin[hash & (uint64_t)(t->nbin - 1)];
   l->next = *bin;
   *bin = l;
   t->n++;
   return l;
 }
 
-void fl_layout_release(fl_layouts *t, fl_layout *l) {
-  if (!l || --l->refs > 0) return;
+void fl_layout_end(fl_layouts *t, fl_layout *l) {
   fl_layout **at = &t->bin[l->hash & (uint64_t)(t->nbin - 1)];
   while (*at != l) at = &(*at)->next;
   *at = l->next;

@@ -34,7 +34,10 @@ void fl_layouts_close(fl_layouts *t);
 ** Strides of size-1 axes are normalised to 0. */
 fl_layout *fl_layout_of(fl_layouts *t, int rank, const int64_t *size, const int64_t *stride);
 static inline fl_layout *fl_layout_retain(fl_layout *l) { l->refs++; return l; }
-void fl_layout_release(fl_layouts *t, fl_layout *l);
+void fl_layout_end(fl_layouts *t, fl_layout *l);       /* of a layout without references */
+static inline void fl_layout_release(fl_layouts *t, fl_layout *l) {
+  if (l && --l->refs <= 0) fl_layout_end(t, l);
+}
 
 /* Row-major strides of 'size' (not normalised for size-1 axes: true strides). */
 void fl_row_major(int rank, const int64_t *size, int64_t *stride);

@@ -32,7 +32,7 @@ flame_status fl_node_raise(const fl_node *n) {
 }
 
 /* Fails for an input that will have no value, with that input's failure. */
-static int usable(const fl_node *n) {
+static inline int usable(const fl_node *n) {
   if (n->state == FL_FAILED) {
     fl_node_raise(n);
     return 0;
@@ -76,13 +76,12 @@ static fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout 
     FL_FAIL(c, FLAME_NO_MEMORY, "memory", "one more value can not be recorded; the limit of the "
             "context is %lld nodes, and %lld are in use", (long long)most,
             (long long)c->nodes.live);
-  fl_node *n = full ? NULL : fl_slab_new(&c->nodes);
+  fl_node *n = full ? NULL : fl_slab_zeroed(&c->nodes);
   if (!n) {
     fl_layout_release(&c->layouts, shape);
     fl_layout_release(&c->layouts, layout);
     return no_memory(c);
   }
-  memset(n, 0, sizeof *n);
   n->ctx = c;
   n->held = 1;
   n->op = (uint16_t)op;
@@ -126,8 +125,12 @@ __attribute__((noinline)) static void inherit_lost(fl_node *n) {
 
 fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      int nin, fl_node *const *in) {
-  int ok = may_record(c, device, shape);
-  for (int i = 0; ok && i < nin; i++) ok = !in[i] || usable(in[i]);
+  int ok = may_record(c, device, shape), untracked = 0;
+  for (int i = 0; ok && i < nin; i++) {
+    if (!in[i]) continue;
+    ok = usable(in[i]);
+    untracked |= in[i]->lost != 0 || (in[i]->entry && !c->grad_mode);
+  }
   if (!ok) {
     fl_layout_release(&c->layouts, shape);
     return NULL;
@@ -145,25 +148,21 @@ fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout 
   if (many) n->in = many;
   n->nin = (uint8_t)nin;
   n->checks = op == FL_OP_index;
-  uint32_t lost = 0;
   for (int i = 0; i < nin; i++) {
     n->in[i] = in[i];
     if (!in[i]) continue;
     in[i]->uses++;
     n->checks |= in[i]->state == FL_PENDING && in[i]->checks;
-    lost |= in[i]->lost;
   }
-  if (lost || !c->grad_mode) inherit_lost(n);
+  if (untracked) inherit_lost(n);
   enter_window(c, n);
   return n;
 }
 
 fl_attr *fl_node_attr(fl_node *n) {
   if (n->attr) return n->attr;
-  n->attr = fl_slab_new(&n->ctx->attrs);
-  if (!n->attr) return no_memory(n->ctx);
-  memset(n->attr, 0, sizeof *n->attr);
-  return n->attr;
+  n->attr = fl_slab_zeroed(&n->ctx->attrs);
+  return n->attr ? n->attr : no_memory(n->ctx);
 }
 
 static void join_buffer(fl_node *n, fl_buffer *b) {
@@ -260,8 +259,8 @@ fl_node *fl_node_stored(flame_context *c, int dtype, fl_buffer *buf, fl_layout *
 
 /* ---- ends -------------------------------------------------------------------------- */
 
-static int needed(const fl_node *n) {
-  return (n->effect && n->state == FL_PENDING) || n->held > 0 || n->uses > 0 || n->guards > 0 ||
+static inline int needed(const fl_node *n) {
+  return n->held > 0 || n->uses > 0 || n->guards > 0 || (n->effect && n->state == FL_PENDING) ||
          (n->grefs > 0 && n->entry && n->entry->reads_out);
 }
 
@@ -276,7 +275,7 @@ static void leave_window(fl_node *n) {
   while (c->win.nodes.n > 0 && !c->win.nodes.at[c->win.nodes.n - 1]) c->win.nodes.n--;
 }
 
-static void unuse(fl_node *n) {
+static inline void unuse(fl_node *n) {
   assert(n->uses > 0);
   if (--n->uses == 0 && !needed(n)) fl_node_settle(n);
 }
@@ -325,7 +324,7 @@ static void end_pending(fl_node *n, fl_state state) {
     for (int i = 0; i < n->nin; i++)
       if (n->in[i]) unuse(n->in[i]);
   }
-  if (!keeps_inputs(n)) fl_node_forget_inputs(n);
+  if ((n->nin || n->attr) && !keeps_inputs(n)) fl_node_forget_inputs(n);
 }
 
 /* Frees the value; an entry and the shape may remain for later entries. */
@@ -341,7 +340,7 @@ static void drop_value(fl_node *n) {
 static void destroy(fl_node *n) {
   flame_context *c = n->ctx;
   if (n->entry) fl_entry_detach(n);
-  fl_node_forget_inputs(n);
+  if (n->nin || n->attr) fl_node_forget_inputs(n);
   fl_layout_release(&c->layouts, n->layout);
   fl_layout_release(&c->layouts, n->shape);
   if (n->error) fl_free(&c->mem, n->error, strlen(n->error) + 1);
@@ -484,9 +483,8 @@ static void count_out(flame_context *c, const fl_buffer *b) {
 }
 
 static fl_buffer *buffer_struct(flame_context *c, int device, int64_t bytes) {
-  fl_buffer *b = fl_slab_new(&c->buffers);
+  fl_buffer *b = fl_slab_zeroed(&c->buffers);
   if (!b) return no_memory(c);
-  memset(b, 0, sizeof *b);
   b->refs = 1;
   b->device = (uint8_t)device;
   b->bytes = bytes;

@@ -20,12 +20,11 @@
 flame_tensor *fl_tensor_new(flame_context *c, fl_node *n) {
   if (n && n->named && n->state != FL_NUMBER) n = n_alias(n);
   if (!n) return NULL;
-  flame_tensor *t = fl_slab_new(&c->tensors);
+  flame_tensor *t = fl_slab_zeroed(&c->tensors);
   if (!t) {
     FL_FAIL(c, FLAME_NO_MEMORY, "memory", "no host memory for a tensor");
     return NULL;
   }
-  memset(t, 0, sizeof *t);
   t->refs = 1;
   t->ctx = c;
   t->node = n;

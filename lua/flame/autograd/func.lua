@@ -151,9 +151,13 @@ function func.zero_grad(op, list, set_to_none)
     set_to_none = arguments.options(op, set_to_none, { set_to_none = true }).set_to_none
   end
   if set_to_none ~= nil then arguments.need_flag(op, "set_to_none", set_to_none) end
+  if set_to_none ~= false then
+    local bad = internal.clear_grads(list)
+    if bad then list[bad].grad = nil end                        -- raises
+  end
+  if set_to_none ~= false and next(parts.of) == nil then return end
   for _, p in ipairs(list) do
-    if set_to_none ~= false then p.grad = nil
-    elseif p.grad then p.grad:zero_() end
+    if set_to_none == false and p.grad then p.grad:zero_() end
     parts.clear(p, set_to_none)
   end
 end

@@ -1,0 +1,181 @@
+/*
+** What optimisers do for each of their parameters, for optim.lua. A rule of which each step has the
+** same few values of state runs over a list of parameters here, without a box for each gradient; it
+** stops at a parameter for which anything is unusual, and optim.lua does that one.
+*/
+#include "lua/binding.h"
+#include "tensor/update.h"
+
+/* (p, g, m, v, largest v or nil, lr, beta1, beta2, eps, decay, decoupled, step,
+** the step as a tensor or nil). For optim.lua. */
+static int adam(lua_State *L) {
+  static const char op[] = "adam";
+  fl_lua *b = self_of(L);
+  fl_box *p = fl_arg_tensor(L, 1, op, "p"), *g = fl_arg_tensor(L, 2, op, "grad");
+  fl_box *m = fl_arg_tensor(L, 3, op, "exp_avg"), *v = fl_arg_tensor(L, 4, op, "exp_avg_sq");
+  fl_box *largest = fl_arg_tensor_or_nil(L, 5, op, "max_exp_avg_sq"),
+         *count = fl_arg_tensor_or_nil(L, 13, op, "count");
+  const fl_adam rule = { .lr = fl_arg_num(L, 6, op, "lr"), .beta1 = fl_arg_num(L, 7, op, "beta1"),
+      .beta2 = fl_arg_num(L, 8, op, "beta2"), .eps = fl_arg_num(L, 9, op, "eps"),
+      .decay = fl_arg_num(L, 10, op, "weight_decay"), .decoupled = lua_toboolean(L, 11),
+      .step = luaL_checkinteger(L, 12), .count = count ? count->t : NULL };
+  const int64_t mark = fl_lua_enter(L, b);
+  fl_node *grad = node_of(b, g);
+  const int open = grad && node_of(b, p) && node_of(b, m) && node_of(b, v) &&
+                   (!largest || node_of(b, largest)) && (!count || node_of(b, count));
+  return fl_lua_leave_status(L, b, mark, open ? fl_adam_step(p->t, grad, m->t, v->t,
+      largest ? largest->t : NULL, &rule) : (flame_status)b->c->err.code);
+}
+
+/* A rule and its numbers. Stack of a run: 1 the parameters, 2 the first to be stepped, 3 the states
+** by parameter, 4 the list of what has changed, 5 the optimiser's number; then the numbers. */
+enum { PARAMS = 1, FIRST, STATES, CHANGED, READER, NUMBERS, MOST_FIELDS = 2 };
+typedef struct run {
+  int nfields;
+  const char *field[MOST_FIELDS];
+  int names;                           /* stack index of the fields' names, then "step" */
+  lua_Integer changed;
+  int added;                           /* a backward has added to a gradient that was used */
+  int is_adam;
+  fl_adam adam;
+  fl_sgd sgd;
+} run;
+
+/* The usable box on top; NULL: there is none. */
+static fl_box *usable(lua_State *L) {
+  fl_box *x = box_at(L, -1);
+  return x != NULL && x->t != NULL && x->t->node != NULL ? x : NULL;
+}
+
+static int alike(const fl_node *a, const fl_node *b) {
+  return a->shape == b->shape && a->dtype == b->dtype && a->device == b->device;
+}
+
+static void append(lua_State *L, run *r, int i) {
+  lua_pushvalue(L, i);
+  lua_rawseti(L, CHANGED, ++r->changed);
+}
+
+static flame_status record(const run *r, fl_box *p, fl_node *g, fl_box *const *x) {
+  if (r->is_adam) return fl_adam_step(p->t, g, x[0]->t, x[1]->t, NULL, &r->adam);
+  return fl_sgd_step(p->t, g, r->nfields ? x[0]->t : NULL, &r->sgd);
+}
+
+/* Steps parameter i, or passes over one without a gradient; 0: neither can be done here. */
+static int step(lua_State *L, fl_lua *b, run *r, lua_Integer i) {
+  fl_box *x[MOST_FIELDS] = { NULL };
+  const int top = lua_gettop(L);
+  lua_rawgeti(L, PARAMS, i);
+  fl_box *p = usable(L);
+  if (p == NULL) return 0;
+  flame_tensor *grad = p->t->grad;
+  if (grad == NULL) return 1;
+  lua_pushvalue(L, top + 1);
+  if (grad->node == NULL || !alike(p->t->node, grad->node) ||
+      lua_rawget(L, STATES) != LUA_TTABLE) return 0;
+  for (int k = 0; k < r->nfields; k++) {
+    lua_pushvalue(L, r->names + k);
+    lua_rawget(L, top + 2);
+    x[k] = usable(L);
+    if (x[k] == NULL || !alike(p->t->node, x[k]->t->node)) return 0;
+  }
+  lua_pushvalue(L, r->names + r->nfields);
+  if (lua_rawget(L, top + 2) != LUA_TNUMBER || !lua_isinteger(L, -1)) return 0;
+  r->adam.step = lua_tointeger(L, -1) + 1;
+  lua_pushvalue(L, r->names + r->nfields);
+  lua_pushinteger(L, r->adam.step);
+  lua_rawset(L, top + 2);
+  r->added |= fl_gradient_used(grad, luaL_checkinteger(L, READER));
+  const int64_t mark = fl_lua_enter(L, b);
+  fl_lua_leave_status(L, b, mark, record(r, p, grad->node, x));
+  append(L, r, top + 1);
+  for (int k = 0; k < r->nfields; k++) {
+    fl_box_untrack(b, x[k]);
+    append(L, r, top + 3 + k);
+  }
+  lua_settop(L, top);
+  return 1;
+}
+
+/* -> the first parameter that was not done, were gradients added to */
+static int run_all(lua_State *L, run *r) {
+  fl_lua *b = self_of(L);
+  lua_Integer i = luaL_checkinteger(L, FIRST);
+  const lua_Integer n = (lua_Integer)lua_rawlen(L, PARAMS);
+  luaL_checkstack(L, 16, "a step");
+  for (int t = PARAMS; t <= CHANGED; t++) if (t != FIRST) luaL_checktype(L, t, LUA_TTABLE);
+  r->changed = (lua_Integer)lua_rawlen(L, CHANGED);
+  r->names = lua_gettop(L) + 1;
+  for (int k = 0; k < r->nfields; k++) lua_pushstring(L, r->field[k]);
+  lua_pushliteral(L, "step");
+  const int top = lua_gettop(L);
+  while (i <= n && step(L, b, r, i)) {
+    lua_settop(L, top);
+    i++;
+  }
+  lua_pushinteger(L, i);
+  lua_pushboolean(L, r->added);
+  return 2;
+}
+
+/* core.adam_run(…, lr, beta1, beta2, eps, decay, decoupled) */
+static int adam_run(lua_State *L) {
+  static const char op[] = "adam";
+  run r = { .nfields = 2, .field = { "exp_avg", "exp_avg_sq" }, .is_adam = 1 };
+  r.adam = (fl_adam){ .lr = fl_arg_num(L, NUMBERS, op, "lr"),
+      .beta1 = fl_arg_num(L, NUMBERS + 1, op, "beta1"),
+      .beta2 = fl_arg_num(L, NUMBERS + 2, op, "beta2"),
+      .eps = fl_arg_num(L, NUMBERS + 3, op, "eps"),
+      .decay = fl_arg_num(L, NUMBERS + 4, op, "weight_decay"),
+      .decoupled = lua_toboolean(L, NUMBERS + 5) };
+  return run_all(L, &r);
+}
+
+/* core.sgd_run(…, lr, momentum, dampening, decay, nesterov) */
+static int sgd_run(lua_State *L) {
+  static const char op[] = "SGD";
+  run r = { .field = { "momentum_buffer" } };
+  r.sgd = (fl_sgd){ .lr = fl_arg_num(L, NUMBERS, op, "lr"),
+      .momentum = fl_arg_num(L, NUMBERS + 1, op, "momentum"),
+      .dampening = fl_arg_num(L, NUMBERS + 2, op, "dampening"),
+      .decay = fl_arg_num(L, NUMBERS + 3, op, "weight_decay"),
+      .nesterov = lua_toboolean(L, NUMBERS + 4) };
+  r.nfields = r.sgd.momentum != 0;
+  return run_all(L, &r);
+}
+
+/* core.clear_grads(list) -> the first in it that has no gradients, as it is no usable tensor */
+static int clear_grads(lua_State *L) {
+  fl_lua *b = self_of(L);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  const int64_t m = fl_lua_enter(L, b);
+  lua_Integer i = 1;
+  for (; lua_rawgeti(L, 1, i) == LUA_TUSERDATA && usable(L) != NULL; i++) {
+    flame_zero_grad(usable(L)->t);
+    lua_settop(L, 1);
+  }
+  fl_scope_end(b->c, m);
+  if (!lua_isnil(L, -1)) lua_pushinteger(L, i);
+  return 1;
+}
+
+/* core.eval_list(list): flame.eval of what is in it. */
+static int eval_list(lua_State *L) {
+  fl_lua *b = self_of(L);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  const int64_t m = fl_lua_enter(L, b);
+  flame_status e = FLAME_OK;
+  for (lua_Integer i = 1; e == FLAME_OK && lua_rawgeti(L, 1, i) != LUA_TNIL; i++) {
+    fl_box *x = box_at(L, -1);
+    fl_node *n = x ? node_of(b, x) : NULL;
+    if (n == NULL) e = b->c->err.code;
+    else if (n->state != FL_STORED && !b->c->trace) e = b->c->up->evaluate(b->c, n);
+    lua_settop(L, 1);
+  }
+  return fl_lua_leave_status(L, b, m, e);
+}
+
+const fl_lua_reg fl_reg_update[] = {
+  { "adam", adam, 0 }, { "adam_run", adam_run, 0 }, { "sgd_run", sgd_run, 0 },
+  { "clear_grads", clear_grads, 0 }, { "eval_list", eval_list, 0 }, { NULL, NULL, 0 }
+};
