@@ -112,12 +112,14 @@ local function reader(class, text)
   return function(params, ...)
     local values = {}
     if #class.names == 0 then
+      local names = {}
       for i, p in ipairs(internal.declaration(text)[1].params) do
-        class.names[i] = p.name
+        names[i] = p.name
         if i > 1 and not without_effect[p.name] then
           class.options[p.name], class.in_groups[p.name] = true, true
         end
       end
+      class.names = names                  -- last: if memory is out before, the next call does it
     end
     for i = 2, #class.names do
       if class.options[class.names[i]] then values[class.names[i]] = (select(i - 1, ...)) end
@@ -261,7 +263,7 @@ end
 
 --- Returns what has changed, and a list of the parameters of which parts have.
 local function update_all(self)
-  local changed, shared_out, added = {}, {}, false
+  local changed, shared_out, added = internal.room(3 * #self.groups[1].params), {}, false
   follow(self)
   local run = next(parts.of) == nil and getmetatable(self).run
   for _, group in ipairs(self.groups) do
@@ -437,8 +439,8 @@ make_class([[optim.SGD(params: T|T[]|table[], lr = 1e-3, momentum = 0, dampening
     end
     p:copy_(p - g * group.lr)
   end, nil, nil,
-  function(group, first, states, changed, reader)
-    return internal.sgd_run(group.params, first, states, changed, reader, group.lr,
+  function(group, first, states, changed, mine)
+    return internal.sgd_run(group.params, first, states, changed, mine, group.lr,
       group.momentum, group.dampening, group.weight_decay, group.nesterov)
   end)
 
@@ -463,9 +465,9 @@ end
 
 -- The same for many parameters whose state is there.
 local function adam_run(always)
-  return function(group, first, states, changed, reader)
+  return function(group, first, states, changed, mine)
     if group.amsgrad or rawget(group, "capturable") then return first, false end
-    return internal.adam_run(group.params, first, states, changed, reader, group.lr,
+    return internal.adam_run(group.params, first, states, changed, mine, group.lr,
       group.betas[1], group.betas[2], group.eps, group.weight_decay,
       always or group.decoupled_weight_decay)
   end
@@ -479,7 +481,8 @@ make_class([[optim.Adam(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, 
 
 --- Loshchilov and Hutter 2019: the decay acts on the parameter, not on the gradient.
 make_class([[optim.AdamW(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
-  weight_decay = 0.01, amsgrad = false, OPTIONS) -> Optimizer]], adam(true), nil, nil, adam_run(true))
+  weight_decay = 0.01, amsgrad = false, OPTIONS) -> Optimizer]],
+  adam(true), nil, nil, adam_run(true))
 
 --- Tieleman and Hinton 2012, PyTorch's form.
 make_class([[optim.RMSprop(params: T|T[]|table[], lr = 1e-2, alpha = 0.99, eps = 1e-8,
@@ -501,28 +504,6 @@ make_class([[optim.RMSprop(params: T|T[]|table[], lr = 1e-2, alpha = 0.99, eps =
       g = state.momentum_buffer
     end
     p:copy_(p - g * group.lr)
-  end)
-
---- Duchi, Hazan and Singer 2011.
-make_class([[optim.Adagrad(params: T|T[]|table[], lr = 1e-2, lr_decay = 0, weight_decay = 0,
-  initial_accumulator_value = 0, eps = 1e-10, OPTIONS) -> Optimizer]],
-  function(group, p, g, state)
-    if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
-    state.sum = state.sum or flame.full_like(p, group.initial_accumulator_value)
-    state.sum:copy_(state.sum + g * g)
-    p:copy_(
-      p - g / (state.sum:sqrt() + group.eps) * (group.lr / (1 + (state.step - 1) * group.lr_decay)))
-  end)
-
---- Chen et al. 2023: the sign of an interpolated momentum; the decay acts on the parameter.
-make_class([[optim.Lion(params: T|T[]|table[], lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0,
-  OPTIONS) -> Optimizer]],
-  function(group, p, g, state)
-    state.exp_avg = state.exp_avg or flame.zeros_like(p)
-    local b1, b2 = group.betas[1], group.betas[2]
-    local direction = (state.exp_avg * b1 + g * (1 - b1)):sign()
-    p:copy_(p * (1 - group.lr * group.weight_decay) - direction * group.lr)
-    state.exp_avg:copy_(state.exp_avg * b2 + g * (1 - b2))
   end)
 
 -- ---- gradients ----------------------------------------------------------------------------------

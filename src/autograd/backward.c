@@ -19,12 +19,45 @@ static flame_status no_memory(walk *w) {
   return FL_FAIL(w->c, FLAME_NO_MEMORY, w->op, "host memory is out");
 }
 
-/* ---- ordering ---------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------- */
 
-static int sorted(const item *a, int64_t n) {
-  for (int64_t i = 1; i < n; i++) if (a[i - 1].sequence < a[i].sequence) return 0;
-  return 1;
+enum { SPARE_BYTES = 1 << 16 };
+
+static void take_list(flame_context *c, int which, void **at, int64_t *cap, size_t elem) {
+  fl_spare *s = &c->spare[which];
+  *at = s->at;
+  *cap = (int64_t)(s->bytes / elem);
+  *s = (fl_spare){ 0 };
 }
+
+static void keep_list(flame_context *c, int which, void *at, int64_t cap, size_t elem) {
+  fl_spare *s = &c->spare[which];
+  const size_t bytes = (size_t)cap * elem;
+  if (!s->at && bytes <= SPARE_BYTES) *s = (fl_spare){ at, at ? bytes : 0 };
+  else fl_free(&c->mem, at, bytes);
+}
+#define TAKE(w, k, list) \
+  take_list((w)->c, k, (void **)&(w)->list.at, &(w)->list.cap, sizeof *(w)->list.at)
+#define KEEP(w, k, list) keep_list((w)->c, k, (w)->list.at, (w)->list.cap, sizeof *(w)->list.at)
+
+static void take_lists(walk *w) {
+  w->c->walking++;
+  TAKE(w, 0, order);
+  TAKE(w, 1, todo);
+  TAKE(w, 2, targets);
+  TAKE(w, 3, leaves);
+  TAKE(w, 4, lates);
+}
+
+static void keep_lists(walk *w) {
+  KEEP(w, 0, order);
+  KEEP(w, 1, todo);
+  KEEP(w, 2, targets);
+  KEEP(w, 3, leaves);
+  KEEP(w, 4, lates);
+}
+
+/* ---- ordering ---------------------------------------------------------------------- */
 
 static void sift(item *a, int64_t i, int64_t n) {        /* a heap with the smallest item on top */
   const item v = a[i];
@@ -36,9 +69,17 @@ static void sift(item *a, int64_t i, int64_t n) {        /* a heap with the smal
   a[i] = v;
 }
 
-/* Sorts by descending sequence. A chain is sorted already. */
+/* Sorts by descending sequence. A chain is sorted already, and what branches little nearly so:
+** there, moving each item to its place is less work than a heap. */
 static void sort_items(item *a, int64_t n) {
-  if (sorted(a, n)) return;
+  int64_t left = 8 * n;
+  for (int64_t i = 1; i < n; i++) {
+    const item v = a[i];
+    int64_t k = i;
+    for (; k > 0 && a[k - 1].sequence < v.sequence && left > 0; k--, left--) a[k] = a[k - 1];
+    a[k] = v;
+  }
+  if (left > 0) return;
   for (int64_t i = n / 2; i-- > 0;) sift(a, i, n);
   for (int64_t k = n - 1; k > 0; k--) {
     const item least = a[0];
@@ -352,10 +393,7 @@ static void end(walk *w, flame_status e) {
   }
   for (int64_t k = 0; k < w->leaves.n; k++) fl_node_drop(w->leaves.at[k].g);
   fl_late_close(w);
-  FL_DROP(&c->mem, &w->order);
-  FL_DROP(&c->mem, &w->todo);
-  FL_DROP(&c->mem, &w->targets);
-  FL_DROP(&c->mem, &w->leaves);
+  keep_lists(w);
 }
 
 /* Hand a held node to the caller's scope. */
@@ -370,7 +408,7 @@ flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
                           fl_node *const *seeds, int n, fl_node *const *wrt,
                           fl_node **out, fl_backward how) {
   walk w = { .c = c, .op = "gradients", .out = out, .how = how };
-  c->walking++;
+  take_lists(&w);
   for (int i = 0; i < n; i++) out[i] = NULL;
   flame_status e = add_targets(&w, n, wrt);
   if (e == FLAME_OK) e = begin(&w, nroots, roots, seeds, n, wrt);
@@ -389,7 +427,7 @@ flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
 flame_status fl_cut(flame_context *c, int nroots, fl_node *const *roots, int64_t since,
                     fl_nodes *out) {
   walk w = { .c = c, .op = "checkpoint", .how = { .since = since } };
-  c->walking++;
+  take_lists(&w);
   flame_status e = FLAME_OK;
   for (int r = 0; e == FLAME_OK && r < nroots; r++)
     if (roots[r]->entry) e = collect(&w, 1, &roots[r]);
@@ -459,7 +497,7 @@ flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
   walk w = { .c = c, .op = "backward", .into_leaves = 1, .how = how };
   fl_node *r = root->node, *s = seed ? seed->node : NULL;
   const int64_t sequence = c->sequence;
-  c->walking++;
+  take_lists(&w);
   fl_node_hold(r);                       /* a hook may close the handle */
   flame_status e = begin(&w, 1, &r, &s, 0, NULL);
   if (e == FLAME_OK) e = descend(&w);

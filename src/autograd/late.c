@@ -10,10 +10,9 @@
 */
 #include "autograd/walk.h"
 
-/* FEW: this many elements may always be copied to have a single product, since a launch costs more
-** than such a copy; more only if they are no more than the elements of the product. MOST: most
-** elements of all cotangents that wait for one value. */
-enum { FEW = 1 << 16, MOST = 1 << 23 };
+/* FEW: most elements that may be copied to have a single product: as many as the products have that
+** are saved, or so few that a launch costs more. MOST: elements of all that wait for one value. */
+enum { FEW = 1 << 16, MOST = 1 << 23, FEW_WAIT = 8 };
 
 /* ---- which wait ---- */
 
@@ -107,7 +106,6 @@ static void drop(fl_late *x) {
 
 void fl_late_close(walk *w) {
   for (int64_t i = 0; i < w->lates.n; i++) drop(&w->lates.at[i]);
-  FL_DROP(&w->c->mem, &w->lates);
 }
 
 static fl_node *joined(flame_context *c, int n, fl_node **x) {
@@ -123,14 +121,14 @@ static fl_node *total(flame_context *c, fl_node *b, int n, fl_node **a, fl_node 
 }
 
 /* Collects the waiting cotangents of one kind, the latest first: n values of 'a', or slices, then n
-** of 'g', in *list. -1: no memory. */
-static int gather(walk *w, int32_t first, int kind, fl_node ***list) {
+** of 'g', in *list, which is 'few' if they fit. -1: no memory. */
+static int gather(walk *w, int32_t first, int kind, fl_node **few, fl_node ***list) {
   const fl_late *all = w->lates.at;
   int n = 0, k = 0;
   for (int32_t i = first; i >= 0; i = all[i].next) n += all[i].kind == kind;
-  *list = n ? fl_alloc(&w->c->mem, 2 * (size_t)n * sizeof **list) : NULL;
-  if (n && !*list) return no_memory(w);
   if (n == 0) return 0;
+  *list = n <= FEW_WAIT ? few : fl_alloc(&w->c->mem, 2 * (size_t)n * sizeof **list);
+  if (!*list) return no_memory(w);
   for (int32_t i = first; i >= 0; i = all[i].next) {
     if (all[i].kind != kind) continue;
     (*list)[k] = kind == FL_LATE_SLICE ? all[i].slice : all[i].a;
@@ -143,13 +141,13 @@ static fl_node *sum_of(walk *w, int32_t first, fl_node *b) {
   flame_context *c = w->c;
   fl_node *sum = NULL;
   for (int kind = 0; kind < FL_LATE_KINDS; kind++) {
-    fl_node **list;
-    const int n = gather(w, first, kind, &list);
+    fl_node *few[2 * FEW_WAIT], **list;
+    const int n = gather(w, first, kind, few, &list);
     if (n == 0) continue;
     fl_node *part = n < 0 ? NULL
                   : kind == FL_LATE_SLICE ? fl_slices_join(w, b, n, list, list + n)
                   : total(c, b, n, list, list + n, kind == FL_LATE_TURNED);
-    if (n > 0) fl_free(&c->mem, list, 2 * (size_t)n * sizeof *list);
+    if (n > FEW_WAIT) fl_free(&c->mem, list, 2 * (size_t)n * sizeof *list);
     if (part) part = n_cast(part, b->dtype);
     sum = part && sum ? fl_add_cotangents(sum, part) : part;
     if (!sum) return NULL;

@@ -152,12 +152,6 @@ int fl_grow(fl_mem *m, void **at, int64_t *cap, int64_t need, size_t elem) {
 ** stays allocated. */
 typedef struct chunk { struct chunk *next; size_t bytes; } chunk;
 
-static void push_free(fl_slab *s, void *object) {
-  *(void **)object = s->free_list;
-  s->free_list = object;
-  fl_mem_close(object, s->size);
-}
-
 void fl_slab_init(fl_slab *s, fl_mem *m, size_t object_size) {
   const size_t word = sizeof(void *) * 2;                /* alignment of any C object */
   const size_t size = object_size < word ? word : object_size;
@@ -165,7 +159,7 @@ void fl_slab_init(fl_slab *s, fl_mem *m, size_t object_size) {
 }
 
 /* Adds one chunk, with its objects on the free list in address order. */
-static int slab_refill(fl_slab *s) {
+int fl_slab_refill(fl_slab *s) {
   const size_t room = CHUNK_BYTES - ALIGNMENT;
   const size_t n = s->size > room ? 1 : room / s->size;
   size_t bytes;
@@ -176,30 +170,9 @@ static int slab_refill(fl_slab *s) {
   *c = (chunk){ s->chunks, bytes };
   s->chunks = c;
   char *first = (char *)c + ALIGNMENT;
-  for (size_t i = n; i-- > 0;) push_free(s, first + i * s->size);
+  s->live += (int64_t)n;
+  for (size_t i = n; i-- > 0;) fl_slab_free(s, first + i * s->size);
   return 1;
-}
-
-void *fl_slab_new(fl_slab *s) {
-  void **p = s->free_list;
-  if (!p && slab_refill(s)) p = s->free_list;
-  if (!p) return NULL;
-  fl_mem_open(p, s->size);
-  s->free_list = *p;
-  s->live++;
-  return p;
-}
-
-/* A call of memset: of a size that it knew, gcc would store words one by one. */
-void *fl_slab_zeroed(fl_slab *s) {
-  void *p = fl_slab_new(s);
-  return p ? memset(p, 0, s->size) : NULL;
-}
-
-void fl_slab_free(fl_slab *s, void *object) {
-  if (!object) return;
-  push_free(s, object);
-  s->live--;
 }
 
 void fl_slab_close(fl_slab *s) {

@@ -9,6 +9,7 @@
 #define FL_BASE_MEM_H
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct fl_mem {
   int64_t live_bytes, live_blocks, peak_bytes;  /* held now; the most bytes held so far */
@@ -76,9 +77,27 @@ typedef struct fl_slab {
   int64_t live;
 } fl_slab;
 void fl_slab_init(fl_slab *s, fl_mem *m, size_t object_size);
-void *fl_slab_new(fl_slab *s);                        /* uninitialised, or NULL */
-void *fl_slab_zeroed(fl_slab *s);                     /* the same, of zeros */
-void fl_slab_free(fl_slab *s, void *object);
+int fl_slab_refill(fl_slab *s);                        /* 0: no memory */
+static inline void *fl_slab_new(fl_slab *s) {          /* uninitialised, or NULL */
+  if (!s->free_list && !fl_slab_refill(s)) return NULL;
+  void **p = (void **)s->free_list;
+  fl_mem_open(p, s->size);
+  s->free_list = *p;
+  s->live++;
+  return p;
+}
+/* The same, of zeros. A call of memset: for a size that it knows, gcc stores words one by one. */
+static inline void *fl_slab_zeroed(fl_slab *s) {
+  void *p = fl_slab_new(s);
+  return p ? memset(p, 0, s->size) : NULL;
+}
+static inline void fl_slab_free(fl_slab *s, void *object) {
+  if (!object) return;
+  *(void **)object = s->free_list;
+  s->free_list = object;
+  fl_mem_close(object, s->size);
+  s->live--;
+}
 void fl_slab_close(fl_slab *s);                       /* all chunks back to mem */
 
 /* Growable array. Declare a field as  struct { T *at; int64_t n, cap; } name;

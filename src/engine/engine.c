@@ -123,6 +123,14 @@ void fl_engine_drop_arena(flame_context *c, int device) {
   e->arena_bytes[device] = 0;
 }
 
+void fl_engine_drop_spare(flame_context *c) {
+  fl_engine *e = c->engine;
+  fl_program_free(&e->spare);
+  memset(&e->spare, 0, sizeof e->spare);
+  fl_free(&c->mem, e->block, e->block_bytes);
+  e->block = NULL;
+}
+
 void *fl_engine_arena(flame_context *c, int device, int64_t bytes) {
   fl_engine *e = c->engine;
   fl_device *d = &e->device[device];

@@ -55,14 +55,6 @@ static void keep_block(flame_context *c, fl_engine *e, void *block, size_t bytes
   e->block_bytes = bytes;
 }
 
-void fl_engine_drop_spare(flame_context *c) {
-  fl_engine *e = c->engine;
-  fl_program_free(&e->spare);
-  memset(&e->spare, 0, sizeof e->spare);
-  fl_free(&c->mem, e->block, e->block_bytes);
-  e->block = NULL;
-}
-
 /* 'bytes' zeros; *have: how many there are. */
 static void *take_block(flame_context *c, size_t bytes, size_t *have) {
   fl_engine *e = c->engine;

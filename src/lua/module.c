@@ -506,11 +506,11 @@ static void add_group(lua_State *L, fl_lua *b, const char *group) {
 
 /* What each file registers. */
 static const fl_lua_reg *const registered[] = {
-  fl_reg_make, fl_reg_ops, fl_reg_shape, fl_reg_index, fl_reg_neural, fl_reg_update, fl_reg_grad, fl_reg_value,
-  fl_reg_inspect, fl_reg_memory, fl_reg_scope, fl_reg_internal, fl_reg_io, fl_reg_kernel,
-  fl_reg_explain, fl_reg_watch, fl_reg_profile, fl_reg_stacks, fl_reg_declare, fl_reg_cast,
-  fl_reg_slip, fl_reg_tokenizer, fl_reg_crew, fl_reg_group, fl_reg_sandbox, fl_reg_files,
-  fl_reg_program, fl_reg_dlpack
+  fl_reg_make, fl_reg_ops, fl_reg_shape, fl_reg_index, fl_reg_neural, fl_reg_grad, fl_reg_update,
+  fl_reg_value, fl_reg_inspect, fl_reg_memory, fl_reg_scope, fl_reg_internal, fl_reg_io,
+  fl_reg_kernel, fl_reg_explain, fl_reg_watch, fl_reg_profile, fl_reg_stacks, fl_reg_declare,
+  fl_reg_cast, fl_reg_slip, fl_reg_tokenizer, fl_reg_crew, fl_reg_group, fl_reg_sandbox,
+  fl_reg_files, fl_reg_program, fl_reg_dlpack
 };
 
 static int build(lua_State *L) {

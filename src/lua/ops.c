@@ -116,7 +116,8 @@ static inline fl_node *operands_node(fl_lua *b, int op, const fl_operand_arg *x,
   const fl_operand_arg *number = x->box == NULL ? x : y;
   if (number->box == NULL) {
     fl_node *n = node_of(b, number == x ? y->box : x->box);
-    const fl_scalar v = number->isint ? (fl_scalar){ .i = number->i } : (fl_scalar){ .d = number->d };
+    fl_scalar v = { .d = number->d };
+    if (number->isint) v.i = number->i;
     return fl_build_number(op, n, number->isint, v, number == x);
   }
   fl_node *xn = node_of(b, x->box), *yn = node_of(b, y->box);

@@ -118,6 +118,13 @@ static int run_all(lua_State *L, run *r) {
   return 2;
 }
 
+/* core.room(n): an empty list with room for so many. */
+static int room(lua_State *L) {
+  const lua_Integer n = luaL_checkinteger(L, 1);
+  lua_createtable(L, n > 0 && n < 1 << 20 ? (int)n : 0, 0);
+  return 1;
+}
+
 /* core.adam_run(…, lr, beta1, beta2, eps, decay, decoupled) */
 static int adam_run(lua_State *L) {
   static const char op[] = "adam";
@@ -151,7 +158,7 @@ static int clear_grads(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   lua_Integer i = 1;
   for (; lua_rawgeti(L, 1, i) == LUA_TUSERDATA && usable(L) != NULL; i++) {
-    flame_zero_grad(usable(L)->t);
+    fl_tensor_set_grad(usable(L)->t, NULL);
     lua_settop(L, 1);
   }
   fl_scope_end(b->c, m);
@@ -177,5 +184,6 @@ static int eval_list(lua_State *L) {
 
 const fl_lua_reg fl_reg_update[] = {
   { "adam", adam, 0 }, { "adam_run", adam_run, 0 }, { "sgd_run", sgd_run, 0 },
-  { "clear_grads", clear_grads, 0 }, { "eval_list", eval_list, 0 }, { NULL, NULL, 0 }
+  { "room", room, 0 }, { "clear_grads", clear_grads, 0 }, { "eval_list", eval_list, 0 },
+  { NULL, NULL, 0 }
 };

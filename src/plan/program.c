@@ -225,7 +225,7 @@ static int collect(flame_context *c, fl_program *p, int64_t count) {
     if (n->home && !add_home(p, n->home)) return 0;
     if (!put_node(c, p, n)) return 0;
   }
-  for (int64_t i = 0; calls && i < count; i++)  /* the calls' own scalars follow those of the nodes */
+  for (int64_t i = 0; calls && i < count; i++)    /* the calls' own follow those of the nodes */
     if (!put_call_scalars(p, p->nodes.at[i])) return 0;
   return put_homes(p);
 }

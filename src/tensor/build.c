@@ -356,7 +356,9 @@ static inline int plain_float(const fl_node *x) {
 }
 
 /* Does op compute floats in their own dtype, whatever the number beside them? */
-static inline int takes_floats(int op) { return fl_ops[op].kind <= FL_KIND_SAME && op != FL_OP_pow; }
+static inline int takes_floats(int op) {
+  return fl_ops[op].kind <= FL_KIND_SAME && op != FL_OP_pow;
+}
 
 fl_node *fl_build_number(int op, fl_node *x, int isint, fl_scalar v, int first) {
   if (!x) return NULL;

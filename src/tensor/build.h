@@ -20,8 +20,8 @@ fl_node *n_int(flame_context *c, int64_t v);
 
 fl_node *fl_build_unary(int op, fl_node *x);
 fl_node *fl_build_binary(int op, fl_node *x1, fl_node *x2);
-/* x op v, or with 'first' v op x, for a number v (isint: of v.i): as with the node of n_num or n_int,
-** which mostly is not made. */
+/* x op v, or with 'first' v op x, for a number v (isint: of v.i): as with the node of n_num or
+** n_int, which mostly is not made. */
 fl_node *fl_build_number(int op, fl_node *x, int isint, fl_scalar v, int first);
 static inline fl_node *n_mul_num(fl_node *x, double v) {
   return fl_build_number(FL_OP_mul, x, 0, (fl_scalar){ .d = v }, 0);

@@ -44,6 +44,10 @@ typedef struct fl_walked {
   uint32_t cuts[FL_WALK_CUTS];       /* tracked (tensor/lost.h); the first of these */
 } fl_walked;
 
+/* Memory of the lists of the last backward, which the next one takes. */
+enum { FL_WALK_LISTS = 5 };
+typedef struct fl_spare { void *at; size_t bytes; } fl_spare;
+
 struct fl_krule;
 
 /* Functions that tensor/ and autograd/ need from higher layers; set by engine/. */
@@ -130,6 +134,7 @@ typedef struct flame_context {
   void (*drop_programs)(struct flame_context *c);
   int32_t walking;               /* backward walks under way: they hold nodes that no
                                  ** handle may reach */
+  fl_spare spare[FL_WALK_LISTS];
   fl_walked walked;              /* facts for explanations (autograd/why.c) */
   uint8_t anomaly, deterministic;  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t scan;                  /* FLAME_CHECK=nan: plans look for NaN as they run (plan/scan.c) */

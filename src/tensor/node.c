@@ -46,10 +46,15 @@ static void *no_memory(flame_context *c) {
   return NULL;
 }
 
+static void say_full(flame_context *c, int64_t most) {
+  FL_FAIL(c, FLAME_NO_MEMORY, "memory", "one more value can not be recorded; the limit of the "
+          "context is %lld nodes, and %lld are in use", (long long)most, (long long)c->nodes.live);
+}
+
 /* May this call record a node for the device? Makes room in the window and in the scope first. A
 ** NULL layout means that memory ran out. */
-static int may_record(flame_context *c, int device, const fl_layout *shape) {
-  assert(!c->evaluating);
+__attribute__((noinline)) static int make_room(flame_context *c, int device,
+                                               const fl_layout *shape) {
   const int lost = fl_is_lost(c, device);
   if (lost && c->err.code == FLAME_OK) c->err = c->lost[device];
   if (lost || c->err.code == FLAME_DEVICE_LOST || c->err.code == FLAME_INTERRUPTED) return 0;
@@ -66,16 +71,20 @@ static int may_record(flame_context *c, int device, const fl_layout *shape) {
   return 0;
 }
 
+static inline int may_record(flame_context *c, int device, const fl_layout *shape) {
+  assert(!c->evaluating);
+  if (shape && !c->dead && c->err.code == FLAME_OK && c->win.nodes.n < c->win.nodes.cap &&
+      c->borrowed.n < c->borrowed.cap) return 1;
+  return make_room(c, device, shape);
+}
+
 /* Makes the struct, held once by the innermost scope, in which may_record made room. Consumes one
 ** reference each of shape and layout, also on failure: every node has both. */
-static fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout *shape,
+static inline fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      fl_layout *layout) {
   const int64_t most = c->limits.most[FLAME_NODES];
   const int full = most > 0 && c->nodes.live >= most;
-  if (full)
-    FL_FAIL(c, FLAME_NO_MEMORY, "memory", "one more value can not be recorded; the limit of the "
-            "context is %lld nodes, and %lld are in use", (long long)most,
-            (long long)c->nodes.live);
+  if (full) say_full(c, most);
   fl_node *n = full ? NULL : fl_slab_zeroed(&c->nodes);
   if (!n) {
     fl_layout_release(&c->layouts, shape);

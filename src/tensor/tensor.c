@@ -149,6 +149,8 @@ int fl_tensor_close(flame_context *c) {
   fl_effects_drop(c);
   FL_DROP(&c->mem, &c->win.nodes);
   FL_DROP(&c->mem, &c->borrowed);
+  for (int i = 0; i < FL_WALK_LISTS; i++) fl_free(&c->mem, c->spare[i].at, c->spare[i].bytes);
+  memset(c->spare, 0, sizeof c->spare);
   fl_slab_close(&c->nodes);
   fl_slab_close(&c->entries);
   fl_slab_close(&c->attrs);

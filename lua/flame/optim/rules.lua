@@ -9,6 +9,28 @@ return function(_, shared)
     return group.weight_decay ~= 0 and g + p * group.weight_decay or g
   end
 
+  --- Duchi, Hazan and Singer 2011.
+  make_class([[optim.Adagrad(params: T|T[]|table[], lr = 1e-2, lr_decay = 0, weight_decay = 0,
+    initial_accumulator_value = 0, eps = 1e-10, OPTIONS) -> Optimizer]],
+    function(group, p, g, state)
+      g = decayed(group, p, g)
+      state.sum = state.sum or flame.full_like(p, group.initial_accumulator_value)
+      state.sum:copy_(state.sum + g * g)
+      local rate = group.lr / (1 + (state.step - 1) * group.lr_decay)
+      p:copy_(p - g / (state.sum:sqrt() + group.eps) * rate)
+    end)
+
+  --- Chen et al. 2023: the sign of an interpolated momentum; the decay acts on the parameter.
+  make_class([[optim.Lion(params: T|T[]|table[], lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0,
+    OPTIONS) -> Optimizer]],
+    function(group, p, g, state)
+      state.exp_avg = state.exp_avg or flame.zeros_like(p)
+      local b1, b2 = group.betas[1], group.betas[2]
+      local direction = (state.exp_avg * b1 + g * (1 - b1)):sign()
+      p:copy_(p * (1 - group.lr * group.weight_decay) - direction * group.lr)
+      state.exp_avg:copy_(state.exp_avg * b2 + g * (1 - b2))
+    end)
+
   --- Zeiler 2012: it has no rate to tune.
   make_class([[optim.Adadelta(params: T|T[]|table[], lr = 1.0, rho = 0.9, eps = 1e-6,
     weight_decay = 0, OPTIONS) -> Optimizer]],
