@@ -10,8 +10,9 @@
 */
 #include "autograd/walk.h"
 
-/* FEW: most elements that may be copied to have a single product: as many as the products have that
-** are saved, or so few that a launch costs more. MOST: elements of all that wait for one value. */
+/* FEW: this many elements may always be copied to have a single product, since a launch costs more
+** than such a copy; more only if they are no more than the elements of the product. MOST: most
+** elements of all cotangents that wait for one value. FEW_WAIT: so many need no allocation. */
 enum { FEW = 1 << 16, MOST = 1 << 23, FEW_WAIT = 8 };
 
 /* ---- which wait ---- */
