@@ -513,8 +513,9 @@ FLAME_API flame_kernel *flame_kernel_open(flame_context *c, const char *source, 
                                           int nopt, const flame_value *options);
 FLAME_API void flame_kernel_free(flame_kernel *k);
 /* grid, block NULL: as configured for the kernel. The arguments are those of the signature without
-** outputs; with a name they are options of this launch ("shape"). Recorded and differentiated like
-** an op; there are as many results as the kernel has. */
+** outputs, FLAME_NIL for a null pointer that the kernel asks about; with a name they are options of
+** this launch ("shape"). Recorded and differentiated like an op; there are as many results as the
+** kernel has, NULL for an inout that is nil. */
 FLAME_API flame_status flame_kernel_run(flame_kernel *k, const int64_t grid[3],
                                         const int64_t block[3], int narg, const flame_value *arg,
                                         int nout, flame_tensor **out);

@@ -431,6 +431,31 @@ static void kernels_run_with_gradients(flame_context *c) {
   flame_kernel_free(k);
 }
 
+static void kernels_take_nil(flame_context *c) {
+  static const char text[] = "__global__ void k(float *a, const float *x, const float *b, float *y, "
+    "int n) {\n  int i = threadIdx.x;\n  if (i >= n) return;\n  if (a) a[i] += 1;\n"
+    "  y[i] = (a ? a[i] : 0.f) + (b != nullptr ? x[i] * b[i] : x[i] * x[i]);\n}\n";
+  flame_value name = { .kind = FLAME_STRING, .as.s = "a" }, inout = LIST(1, &name);
+  inout.name = "inout";
+  flame_kernel *k = flame_kernel_open(c, text, NULL, 1, &inout);
+  flame_tensor *x = ramp(c, 2, 3), *y[2];
+  float g[6];
+  const flame_value nil = { .kind = FLAME_NIL };
+  CHECK(k && flame_requires_grad(x, 1) == FLAME_OK);
+  CHECK(flame_kernel_run(k, NULL, NULL, ARGS(nil, TENSOR(x), nil), 2, y) == FLAME_OK);
+  CHECK(y[0] == NULL && flame_read(y[1], g, sizeof g) == FLAME_OK && g[5] == 25);
+  flame_tensor *s = flame_sum_all(y[1]);
+  CHECK(flame_backward(s, NULL) == FLAME_OK);
+  flame_tensor *d = flame_grad_of(x);
+  CHECK(flame_read(d, g, sizeof g) == FLAME_OK && g[1] == 2 && g[5] == 10);
+  CHECK(flame_kernel_run(k, NULL, NULL, ARGS(nil, nil, nil), 2, y) == FLAME_BAD_ARGUMENT);
+  CHECK(strstr(flame_error(c), "x must be a tensor, got nil, and the kernel never asks"));
+  flame_clear_error(c);
+  flame_tensor *all[] = { x, y[1], s, d };
+  for (int i = 0; i < 4; i++) flame_free(all[i]);
+  flame_kernel_free(k);
+}
+
 static void kernels_are_checked(flame_context *c) {
   flame_value odd = INT(3);
   result[0].kind = FLAME_NIL;
@@ -513,7 +538,8 @@ int main(void) {
   now = "outliving", objects_outlive_their_context();
   now = "own state", a_state_answers_for_its_own_context();
   now = "callbacks", calls_go_on_in_callbacks(c);
-  now = "kernels", kernels_run_with_gradients(c), kernels_are_checked(c), kernels_survive();
+  now = "kernels", kernels_run_with_gradients(c), kernels_take_nil(c);
+  kernels_are_checked(c), kernels_survive();
   flame_values_free(1, NULL);
   now = "limits", limits_hold_for_the_hidden_state();
   now = "memory", memory_runs_out_anywhere();

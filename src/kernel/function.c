@@ -401,12 +401,21 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   return k;
 }
 
+/* Is something of the tree known from a call, so that the text alone is another kernel? */
+static int is_formed(const fl_kfunc *f) {
+  int n = 0;
+  for (int i = 0; i < f->n_params && f->has_body; i++) n += f->params[i].is_null;
+  return n;
+}
+
 void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
   if (k->sums) {
     put_prelude(t, k->f);
     fl_ktext_saved(t, k->f);
   } else if (k->ad) {
     fl_text_add(t, k->text, k->text_bytes);
+  } else if (is_formed(k->f)) {
+    put_tree(k->unit, t, k->f, NULL, 0);
   } else {
     fl_text_puts(t, k->unit->source->text);
   }

@@ -88,6 +88,7 @@ static int run(lua_State *L) {
   const int n = lua_gettop(L) - callee + 1;
   if (n != r->nout) fl_lua_fail_in(L, r->b, "kernel", "it has %d results, room for %d", n, r->nout);
   for (int i = 0; i < n; i++) {
+    if (lua_isnil(L, callee + i)) continue;                /* of an argument that is nil */
     const fl_box *x = box_at(L, callee + i);
     if (x == NULL || x->t == NULL) fl_lua_fail_in(L, r->b, "kernel", "result %d is no tensor", i);
     r->out[i] = fl_tensor_retain(x->t);

@@ -93,6 +93,8 @@ void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p) {
     if (p->hidden[i]) continue;
     k->nout += fl_kprogram_writes(p, i);
     k->taken += p->role[i] != FL_KROLE_OUT;
+    k->nils += fl_kparam_gave_nil(&p->k->f->params[i]);
+    k->formed |= p->k->f->params[i].asked && !p->k->f->params[i].is_null;
   }
 }
 
@@ -213,23 +215,30 @@ static void tell_interrupt(flame_context *c) {
   fl_interrupted(c, "kernel");
 }
 
-/* (source, entry or nil, options, inout) -> kernel */
+/* Where the text stands: in a file, where a kernel of the same text says, or in the script. */
+static int place_of(lua_State *L, const char *text, char label[LUA_IDSIZE]) {
+  const char *file = luaL_optstring(L, 5, NULL);
+  const fl_kernel_box *of = fl_kernel_at(L, 7);
+  if (!file && !of) return fl_kernel_place(L, text, label);
+  snprintf(label, LUA_IDSIZE, "%s", file ? file : of->k->unit->label);
+  return file ? 1 : of->k->unit->first_line;
+}
+
+/* (source, entry or nil, options, inout, file or nil[, forms, a kernel of the same text]): one */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n;
   const char *text = luaL_checklstring(L, 1, &n), *entry = luaL_optstring(L, 2, NULL);
-  const char *option[MOST_OPTIONS];
+  const char *option[MOST_OPTIONS], *forms = luaL_optstring(L, 6, NULL);
   char label[LUA_IDSIZE];
   luaL_checktype(L, 3, LUA_TTABLE);
   if (b->c == NULL || !fl_may(b->c, FLAME_KERNELS, "kernel")) return fl_lua_raise(L, b);
-  const char *file = luaL_optstring(L, 5, NULL);         /* that the text is of */
-  const int first = file ? 1 : fl_kernel_place(L, text, label);
-  if (file) snprintf(label, sizeof label, "%s", file);
+  const int first = place_of(L, text, label);
   const int noption = read_options(L, option);
   fl_kernel_box *k = fl_kernel_push(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_ksource *s = fl_ksource_parse_until(&b->c->mem, &b->c->err, text, n, option, noption,
-                                         &b->c->interrupted);
+                                         forms, &b->c->interrupted);
   if (!s && b->c->err.code == FLAME_INTERRUPTED) tell_interrupt(b->c);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   if (u) settle_memory(L, s, 4);

@@ -20,17 +20,23 @@ typedef struct fl_kernel_box {
   fl_kprogram *p;                      /* a reference; NULL: closed */
   fl_kfunction *k;                     /* of p */
   int nout, taken, nhidden;            /* nout, taken: of results and arguments of a call */
+  int nils;                            /* results that are nil: of null pointers that it writes */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
   uint8_t has_threads, lua_threads;    /* how many threads the grid is to have, in place of grid */
   uint8_t chosen;                      /* block = "auto": 1 + device that 'block' was chosen for, or
                                        ** FL_KERNEL_OPEN; 0: the block is as the script says */
   uint8_t given;                       /* the script computes the gradient */
+  uint8_t formed;                      /* another kernel runs in its place where arguments have a
+                                       ** form that the text asks for: nil (kernel_form.c) */
   int64_t grid[3], threads[3], block[3], shared;
   fl_sizes shape;
   int unread_output, unread_line;      /* output that is read before it is written, and its line;
                                        ** -1: none */
   int unread_adds;                     /* it is only added to */
 } fl_kernel_box;
+
+/* In the place of such a parameter's result a call has nil. */
+static inline int fl_kparam_gave_nil(const fl_kparam *q) { return q->is_null && !q->is_const; }
 
 /* A launch that is being prepared: its inputs are boxes until the context is entered. */
 typedef struct fl_kplan {
@@ -48,6 +54,14 @@ typedef struct fl_kplan {
 ** (kernel_args.c). */
 void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
+
+/* The kernel at 1, or for arguments from stack 'at' on that are nil the one of the same text in
+** which these pointers are null; it is put in the place of the other (kernel_form.c). */
+fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at);
+
+/* Keeps the results on top, without those of hidden parameters and with nil for an inout that is
+** nil: returns how many there are. */
+int fl_kernel_visible(lua_State *L, const fl_kernel_box *k, int nout);
 
 /* The innermost frame of the script: its label, and the line where the text begins, 0 if that is
 ** unknown (kernel_place.c). */

@@ -25,6 +25,9 @@ static void must(lua_State *L, flame_status e) {
 /* ---- tensors ---- */
 
 static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, int arg, int i) {
+  if (lua_isnil(L, i) && !k->k->f->params[arg].asked)
+    fl_lua_fail(L, p->l.name, "%s must be a tensor, got nil, and the kernel never asks whether it "
+                "is null", k->k->f->params[arg].name);
   fl_box *x = fl_arg_tensor(L, i, p->l.name, k->k->f->params[arg].name);
   if (!fl_launch_takes(&p->l, arg, fl_kprogram_index(k->p), x->t->node))
     fl_lua_raise(L, self_of(L));
@@ -247,6 +250,7 @@ static void read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int gi
       hidden_argument(L, p, k, i);
     if (k->p->role[i] == FL_KROLE_OUT || k->p->hidden[i]) continue;
     if (i == k->p->omit && given < k->taken) continue;
+    if (k->p->role[i] == FL_KROLE_NONE) { at++; continue; }
     if (k->p->role[i] == FL_KROLE_SCALAR) fl_kplan_scalar(L, p, q, i, at);
     else if (k->p->role[i] == FL_KROLE_STRUCT) fl_kplan_struct(L, p, q, i, at);
     else read_array(L, p, k, i, at, first);
@@ -286,17 +290,6 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
   if (k->nout == 0)
     fl_lua_fail(L, p->l.name, "it has no outputs (non-const pointers)" FL_DO ": use :launch");
   return n;
-}
-
-/* Keeps the results on top, without those of hidden parameters: returns how many remain. */
-static int visible(lua_State *L, const fl_kernel_box *k, int nout) {
-  int at = lua_gettop(L) - nout + 1;
-  for (int i = 0; i < k->p->nparam; i++) {
-    if (k->p->role[i] != FL_KROLE_OUT && k->p->role[i] != FL_KROLE_INOUT) continue;
-    if (k->p->hidden[i]) lua_remove(L, at);
-    else at++;
-  }
-  return k->nout;
 }
 
 /* Pushes a table of the n values from 'first' on. */
@@ -380,6 +373,7 @@ static int call(lua_State *L, int64_t batch, uint64_t each) {
   const int given = lua_gettop(L) - 1;
   fl_sizes first;
   plan p;
+  if (k->formed) k = fl_kernel_formed(L, k, 2);
   begin(L, b, &p, k);
   p.l.batch = batch;
   p.each = each;
@@ -408,7 +402,7 @@ static int call(lua_State *L, int64_t batch, uint64_t each) {
   fl_krule **proof = of_script && b->c->up->prove ? fl_kernel_push_rule(L) : NULL;
   const int nout = results(L, b, &p, tracked && (proof || !of_script) ? k->p : NULL, proof);
   if (of_script) return track_given(L, &p, given, n, nout, proof && *proof);
-  return k->nhidden ? visible(L, k, nout) : nout;
+  return k->nhidden || k->nils ? fl_kernel_visible(L, k, nout) : nout;
 }
 
 int fl_kernel_call(lua_State *L) { return call(L, 0, 0); }
@@ -476,6 +470,7 @@ static void check_target(lua_State *L, const plan *p, const char *name, const fl
 static void launch_pointer(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at,
                            fl_box **target) {
   const fl_kparam *q = &k->k->f->params[i];
+  if (k->p->role[i] == FL_KROLE_NONE) return;
   fl_box *x = tensor_arg(L, p, k, i, at);
   const int input = add_input(L, p, x);
   for (int o = 0; o < p->l.nout; o++) {
@@ -514,6 +509,7 @@ static flame_status write_targets(fl_lua *b, plan *p, fl_box **target) {
 int fl_kernel_launch(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "launch");
+  if (k->formed) k = fl_kernel_formed(L, k, 3);
   const fl_kfunc *f = k->k->f;
   plan p;
   fl_box *target[FL_KP_MAX_ARGS] = { NULL };

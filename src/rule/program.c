@@ -19,6 +19,7 @@ static int is_integer(const fl_kparam *q) {
 }
 
 static int role_of(const fl_kparam *q, int inout) {
+  if (q->is_null) return FL_KROLE_NONE;
   if (q->is_pointer) return q->is_const ? FL_KROLE_IN : inout ? FL_KROLE_INOUT : FL_KROLE_OUT;
   return q->is_struct || q->width > 1 ? FL_KROLE_STRUCT : FL_KROLE_SCALAR;
 }

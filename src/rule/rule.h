@@ -32,7 +32,7 @@
 #include "kernel/ad/ad.h"
 #include "tensor/entry.h"
 
-/* What a parameter is to a caller. NONE: it has no argument. */
+/* What a parameter is to a caller. NONE: it has no array, and is a null pointer in each launch. */
 typedef enum { FL_KROLE_SCALAR, FL_KROLE_STRUCT, FL_KROLE_IN, FL_KROLE_OUT, FL_KROLE_INOUT,
                FL_KROLE_NONE } fl_krole;
 

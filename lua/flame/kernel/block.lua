@@ -11,10 +11,27 @@ local fail = arguments.fail
 local function copy(k)
   local config = {}
   for name, v in pairs(internal.kernel_info(k).config) do config[name] = v end
+  config.own = nil
   local memory = config.memory or {}
   config.memory = {}
   for name, v in pairs(memory) do config.memory[name] = v end
   return config
+end
+
+--- The same kernel with arguments of these forms (src/lua/kernel_form.c): read once for all that
+--- have another geometry of it, configured once for this one.
+function internal.kernel_formed(k, forms)
+  local config = internal.kernel_info(k).config
+  local read, own = config.formed, config.own or {}
+  config.own = own
+  if not own[forms] then
+    read[forms] = read[forms] or read.make(forms, k)
+    local its = {}
+    for name, v in pairs(config) do its[name] = v end      -- .memory is shared: k:constant sets it
+    its.own = nil
+    own[forms] = internal.kernel_with(read[forms], its)
+  end
+  return own[forms]
 end
 
 local function volume(block)

@@ -59,8 +59,14 @@ local function new_kernel(text, entry, block, grid, threads, shared, shape, inou
   k = k or internal.kernel_new(source, name, list, inout, label)
   check_names("kernel", "inout", inout, k)
   check_names("kernel", "nodiff", nodiff, k)
+  local function formed(forms, of)
+    local other = internal.kernel_new(source, name, list, inout, nil, forms, of)
+    internal.kernel_rule(other, nodiff, vjp)
+    return other
+  end
   local config = { vjp = vjp, nodiff = nodiff, shape = shape, grid = grid,
-    threads = threads, block = block, shared = shared, memory = {}, again = again }
+    threads = threads, block = block, shared = shared, memory = {}, again = again,
+    formed = { make = formed } }
   for _, q in ipairs(internal.kernel_info(k).params) do
     if q.hidden and q.zeros and q.role == "in" then
       config.memory[q.name] = flame.zeros(q.count, { dtype = q.dtype })

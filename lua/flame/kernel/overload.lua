@@ -16,20 +16,24 @@ local function state_of(self)
     arguments.word(self))
 end
 
---- How a parameter of the template is found from a call: the formal "const T *x" that has its type,
---- its position among all formals, and among those that a call takes (nil: it is an output).
+--- How a parameter of the template is found from a call: the formals "const T *x" of its type,
+--- their positions among all formals, and among those that a call takes (nil: it is an output).
+--- Outputs come last.
 local function places(template, inout)
-  local list, named, given = {}, {}, 0
+  local list, outputs, named, given = {}, {}, {}, 0
   for _, name in ipairs(type(inout) == "table" and inout or {}) do named[name] = true end
   for i, formal in ipairs(template.formals) do
     local base, name = formal:match("^(.-)%s*%*.-([%a_][%w_]*)%s*$")
     local is_input = not base or base:find("%f[%w_]const%f[^%w_]") or named[name]
     if is_input then given = given + 1 end
     local kind = base and base:gsub("%f[%w_]const%f[^%w_]", ""):match("^%s*([%a_][%w_]*)%s*$")
-    if kind and not (list[kind] and (list[kind].given or not is_input)) then
-      list[kind] = { name = name, place = i, given = is_input and given or nil }
+    if kind then
+      list[kind], outputs[kind] = list[kind] or {}, outputs[kind] or {}
+      table.insert((is_input and list or outputs)[kind],
+        { name = name, place = i, given = is_input and given or nil })
     end
   end
+  for kind, of in pairs(outputs) do table.move(of, 1, #of, #list[kind] + 1, list[kind]) end
   return list
 end
 
@@ -55,10 +59,15 @@ end
 local function chosen(self, where, first, ...)
   local state, types = state_of(self), {}
   for _, p in ipairs(state.template.parameters) do
-    local from = p.is_type and state.places[p.name]
-    local at = from and from[where]
-    if at then
-      local x = select(at + first - 1, ...)
+    local list = p.is_type and state.places[p.name]
+    local from, x                                        -- the first, of those that are not nil
+    for _, formal in ipairs(list or {}) do
+      if x == nil and formal[where] then
+        x = select(formal[where] + first - 1, ...)
+        from = (x ~= nil or not from) and formal or from
+      end
+    end
+    if from then
       if not flame.is_tensor(x) then
         fail(state.template.name, "%s must be a tensor, got %s", from.name, arguments.word(x))
       end
@@ -139,7 +148,7 @@ end)
 local function is_known(template, inout)
   local list = places(template, inout)
   for _, p in ipairs(template.parameters) do
-    if not p.default and not (p.is_type and list[p.name] and list[p.name].given) then
+    if not p.default and not (p.is_type and list[p.name] and list[p.name][1].given) then
       return false
     end
   end

@@ -24,7 +24,7 @@ local function values_of(params, args, n, memory)
     elseif q.role ~= "out" then
       at = at + 1
       local v = args[at]
-      if v == nil then v = n end
+      if v == nil and not q.null then v = n end
       values[i] = is_tensor(v) and internal.snapshot(v) or v
     end
   end
@@ -156,13 +156,15 @@ end
 --- Called for a result that is to be tracked (src/lua/kernel_call.c). rule: for a proof, or nil.
 function internal.kernel_given(k, results, args, geometry, n, rule)
   local p = internal.kernel_info(k)
-  local list, at = table.pack(track_all(p, results, args, geometry, n, rule)), 0
+  local list, out, from, at = table.pack(track_all(p, results, args, geometry, n, rule)), {}, 0, 0
   for _, q in ipairs(p.params) do
-    if is_output(q) then
-      if q.hidden then table.remove(list, at + 1) else at = at + 1 end
+    if is_output(q) then from = from + 1 end
+    if is_output(q) and not q.hidden or q.gave_nil then
+      at = at + 1
+      out[at] = not q.null and list[from] or nil
     end
   end
-  return table.unpack(list, 1, at)
+  return table.unpack(out, 1, at)
 end
 
 -- ---- as text ------------------------------------------------------------------------------------

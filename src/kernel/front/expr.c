@@ -59,6 +59,12 @@ static int is_address(fl_cvalue v) {
 
 /* Differences and comparisons of pointers into one array; comparisons with null. */
 static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
+  if (x.null) fl_val_asked(p, &y, line);
+  if (y.null) fl_val_asked(p, &x, line);
+  if (x.null || y.null || ((op == FL_KO_EQ || op == FL_KO_NE) && x.var != y.var)) {
+    x.null = (uint8_t)fl_val_is_null(&x);
+    y.null = (uint8_t)fl_val_is_null(&y);
+  }
   if (x.null || y.null) {
     if (op != FL_KO_EQ && op != FL_KO_NE)
       fl_refuse(p, line, "arithmetic with the null pointer");
@@ -219,6 +225,9 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
   y = fl_val_pointer(p, y, line);
   if (p->failed) return x;
   if (c->kind == FL_KX_CONST) return c->value.i ? x : y;
+  x.null = (uint8_t)fl_val_is_null(&x);
+  y.null = (uint8_t)fl_val_is_null(&y);
+  if (x.null && y.null) return x.type->kind == FL_C_VOID ? y : x;
   if (x.null != y.null && p->b) return choose_null(p, c, x, y);
   fl_view_meet(p, &x, &y);
   if (x.when || y.when) fl_refuse(p, line, "one or another pointer, which may be null");
@@ -345,10 +354,14 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   fl_symbol *s = &p->syms.at[to.sym - 1];
   from = fl_val_pointer(p, from, line);
   if (p->failed) return to;
+  if (from.when != s->v.when) from.null = (uint8_t)fl_val_is_null(&from);
   if (s->may_be_null && p->b) {
     put(p, p->b, s->v.when->var, from.null ? fl_kexpr_int(p->a, FL_KT_BOOL, 0) : from.when
         ? from.when : fl_kexpr_int(p->a, FL_KT_BOOL, 1), line);
+    if (from.null && from.type->kind != FL_C_VOID && !s->v.type) s->v.type = from.type;
     if (from.null) return to;
+    if (s->v.null && s->v.type)
+      fl_refuse(p, line, "pointer '%s', which was null, is assigned again", s->name);
     from.when = s->v.when;
   }
   if (s->v.type && s->v.unit) fl_view_meet(p, &from, &(fl_cvalue){ .linear = 1, .var = s->v.var,

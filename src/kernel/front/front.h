@@ -13,7 +13,6 @@
 #include "kernel/front/types.h"
 
 /* ---- values while an expression is read ---------------------------------------------------- */
-
 typedef enum {
   FL_V_NONE,        /* failed, or void */
   FL_V_EXPR,        /* a scalar: e */
@@ -36,7 +35,7 @@ typedef struct fl_cvalue {
   uint8_t member;   /* not LINEAR: a member of an element: the next member is in another variable */
   int32_t sym;            /* POINTER: 1 + index of the symbol that it was just read from; 0: none */
   const fl_ctype *type;
-  fl_kexpr *when;        /* POINTER: it is null if this variable is false; NULL: it is never null */
+  fl_kexpr *when;        /* POINTER: null if false (0: an argument that is); NULL: never null */
   fl_kexpr *e;
   int32_t var;
   fl_kexpr *idx;
@@ -231,9 +230,9 @@ typedef struct fl_front {
   int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
   struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
+  const char *forms;         /* of source.h */
   int turning, turn_wanted;  /* the body is read with turns; it should be (2: for all structs) */
-  const fl_ctype *vectors[64];
-  int n_vectors;
+  const fl_ctype *vectors[64]; int n_vectors;
 } fl_front;
 
 /* ---- front.c: tokens, names, refusals -------------------------------------------------------- */
@@ -445,6 +444,8 @@ fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line);
 /* the value of v, which is loaded if v is a place */
 fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);     /* as BOOL */
+int fl_val_is_null(const fl_cvalue *v);                             /* for sure */
+void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line);   /* whether it is null */
 fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line);    /* leaves of a struct */
 fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type);
 fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);

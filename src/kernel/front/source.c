@@ -132,6 +132,14 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   return t;
 }
 
+/* Is the pointer null, by the forms? */
+static int is_null(const fl_front *p, const char *name) {
+  const size_t n = strlen(name);
+  for (const char *s = p->forms; s && *s; s += strcspn(s, ",") + 1)
+    if (!strncmp(s, name, n) && s[n] == '=') return s[n + 1] == '0';
+  return 0;
+}
+
 enum { MAX_PARAMETERS = 256 };
 
 /* Behind '('; takes ')'. */
@@ -145,6 +153,7 @@ static void parameters(fl_front *p, fl_kfunc *f, pending *k) {
     fl_kparam *q = &f->params[f->n_params];
     k->types[f->n_params] = parameter(p, f, q);
     if (p->a->failed) break;
+    q->is_null = q->is_pointer && is_null(p, q->name);
     f->n_params++;
     q->offset = (at + q->align - 1) / q->align * q->align;
     at = q->offset + q->size;
@@ -403,6 +412,7 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   }
   fl_cvalue v = { .kind = FL_V_POINTER, .linear = 1, .is_const = q->is_const, .type = t->of,
                   .var = q->first_var };
+  if (q->is_null) v.when = fl_kexpr_int(p->a, FL_KT_BOOL, 0);
   if (offset >= 0 && fl_turn_fits(p, t->of, &v) && fl_turn_later(p, p->at, 0, q->name))
     v = fl_turn_new(p, t->of, q->is_const, q->name, &v, q->line);
   fl_symbol *s = fl_front_bind(p, q->name, FL_SYM_POINTER, v);
@@ -544,11 +554,11 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
 
 fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
                                   const char *const *option, int n_options) {
-  return fl_ksource_parse_until(m, e, text, n, option, n_options, NULL);
+  return fl_ksource_parse_until(m, e, text, n, option, n_options, NULL, NULL);
 }
 
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
-                                   const char *const *option, int n_options,
+                                   const char *const *option, int n_options, const char *forms,
                                    const atomic_int *stop) {
   fl_ksource *s = fl_zalloc(m, sizeof *s);
   reader r;
@@ -563,6 +573,7 @@ fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, siz
   s->text = fl_karena_str(&s->arena, text, n);
   r.p.a = &s->arena;
   r.p.src = s;
+  r.p.forms = forms;
   r.p.end.kind = FL_TOK_END;
   r.p.statement_call = -1;
   const char *given = fl_kpreprocess_options(&s->arena, option, n_options);

@@ -28,9 +28,12 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
 /* The same text as a compiler with these options sees it: -D, -U and their long forms count. */
 fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
                                   const char *const *option, int n_options);
-/* The same; if *stop becomes nonzero it fails with FLAME_INTERRUPTED. */
+/* The same; if *stop becomes nonzero it fails with FLAME_INTERRUPTED. forms: what is known of
+** arguments before the text is read, or NULL: "bias=0,mask=0," says that these parameters are null
+** pointers. What the text asks of them is then answered while it is read, so that no access to them
+** is left: where a thread would follow one, a statement stops it. */
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
-                                   const char *const *option, int n_options,
+                                   const char *const *option, int n_options, const char *forms,
                                    const atomic_int *stop);
 void fl_ksource_free(fl_ksource *s);                           /* s may be NULL */
 fl_kfunc *fl_ksource_kernel(const fl_ksource *s, const char *name);   /* NULL: no such kernel */

@@ -102,12 +102,39 @@ fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line) {
   return NULL;
 }
 
-/* v as a condition. Pointer parameters are never null, since the launcher refuses nil. */
+int fl_val_is_null(const fl_cvalue *v) {
+  return v->null || (v->when && v->when->kind == FL_KX_CONST && !v->when->value.i);
+}
+
+/* Emits a statement that stops a thread for which 'is' is false. */
+static fl_kstmt *must_be(fl_front *p, fl_kexpr *is, const char *what, int32_t line) {
+  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, line);
+  if (!s) return NULL;
+  s->x[0] = is;
+  s->text = what;
+  return s;
+}
+
+/* A null pointer that was moved is no longer null on a device. */
+void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line) {
+  if (!p->f || v->null || v->var < 0 || v->var >= p->f->n_vars) return;
+  const fl_kvar *of = &p->f->vars[v->var];
+  if (of->kind != FL_KV_POINTER || of->param < 0) return;
+  p->f->params[of->param].asked = 1;
+  if (!p->b || !v->idx || !fl_val_is_null(v)) return;
+  fl_kexpr *zero = fl_kexpr_int(p->a, v->idx->type, 0);
+  must_be(p, fl_front_check(p, fl_kexpr_binary(p->a, FL_KO_EQ, v->idx, zero)),
+          "a null pointer is not moved", line);
+}
+
+/* v as a condition. An array is never null; an argument is one that was given, or its 'when' says
+** that it is null. */
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line) {
   const int pointer = v.kind == FL_V_POINTER ||
                       (v.kind == FL_V_PLACE &&
                        (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
   if (fl_held_is(p, &v)) v = fl_held_read(p, v, line);
+  if (pointer) fl_val_asked(p, &v, line);
   if (pointer && v.when) return v.when;
   if (pointer) return fl_kexpr_int(p->a, FL_KT_BOOL, !v.null);
   fl_kexpr *e = fl_val_scalar(p, v, line);
@@ -224,11 +251,7 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
 }
 
 static fl_kstmt *not_null(fl_front *p, fl_kexpr *is, int32_t line) {
-  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, line);
-  if (!s) return NULL;
-  s->x[0] = is;
-  s->text = "a pointer that is followed is not null";
-  return s;
+  return must_be(p, is, "a pointer that is followed is not null", line);
 }
 
 /* The place that a null pointer points to: either the program tests the pointer first, or threads
@@ -243,8 +266,9 @@ static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
 fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
   v = fl_val_pointer(p, v, line);
   if (p->failed) return v;
-  if (v.null && v.type->kind != FL_C_VOID && p->b) return null_place(p, v.type, line);
-  if (v.null) fl_refuse(p, line, "the null pointer is read");
+  const int null = fl_val_is_null(&v);
+  if (null && v.type->kind != FL_C_VOID && p->b) return null_place(p, v.type, line);
+  if (null) fl_refuse(p, line, "the null pointer is read");
   if (v.when && p->b) not_null(p, v.when, line);
   if (v.type->kind == FL_C_VOID) fl_refuse(p, line, "a void pointer is read");
   if (v.type->kind == FL_C_POINTER)

@@ -244,6 +244,9 @@ typedef struct fl_kparam {
   const char *name, *type_name;  /* type_name as written, without const and *: "float4", "Params" */
   int32_t line;
   uint8_t is_pointer, is_const, is_struct;   /* is_const: of the pointee, for pointers */
+  uint8_t asked;             /* a pointer of which the text asks whether it is null */
+  uint8_t is_null;           /* a pointer that is null in every launch: no statement names its
+                             ** variable, and its argument is NULL */
   uint8_t known;             /* 0: a type that could not be read (then the body is refused too) */
   uint8_t type;              /* scalar, or scalar of a vector; element type of pointers; VOID for
                              ** structs with mixed leaves and for void* */

@@ -1,0 +1,335 @@
+--- What a call may give for a pointer of a kernel beside one tensor: nil. Values against g++ on the
+--- same text, gradients against central differences, generated texts compiled by NVRTC where there
+--- is one. On the default device.
+local flame = require "flame"
+local helper = require "spec.support.helper"
+local proof = dofile("spec/kernel/kernel_proof.lua")
+local internal = flame.internal
+
+local f64 <const> = { dtype = "f64" }
+local N <const> = 5
+local message = helper.message
+
+local function numbers(n, shift)
+  local list = {}
+  for i = 1, n do list[i] = math.floor(4096 * math.sin(1.3 * i + shift)) / 4096 end
+  return list
+end
+
+local function row(n, shift) return flame.tensor(numbers(n, shift), f64) end
+
+--- What g++ computes: calls are lists of C expressions, each the arguments of k before y and n.
+--- nil: there is no g++.
+local function judged(text, calls, before)
+  local name = os.tmpname()
+  local f = assert(io.open(name .. ".cpp", "w"))
+  f:write("#include <cstdio>\n#include <cmath>\n#define __global__ static\n#define __device__\n",
+    "static struct { int x, y, z; } threadIdx, blockIdx, blockDim = {32, 1, 1};\n", text, "\n",
+    "int main() {\n", before, "double y[", N, "];\n")
+  for _, call in ipairs(calls) do
+    f:write("for (double &v : y) v = 0;\nfor (int t = 0; t < 32; t++) { threadIdx.x = t; k(", call,
+      ", y, ", N, "); }\nfor (double v : y) printf(\"%.17g \", v);\nprintf(\"\\n\");\n")
+  end
+  f:write("}\n")
+  f:close()
+  local lines
+  local compiled = ("g++ -std=c++17 -w -O0 -ffp-contract=off -o %s.out %s.cpp"):format(name, name)
+  if os.execute(compiled) then
+    lines = {}
+    for l in io.popen(name .. ".out"):lines() do
+      local list = {}
+      for v in l:gmatch("%S+") do list[#list + 1] = tonumber(v) end
+      lines[#lines + 1] = list
+    end
+  end
+  for _, ending in ipairs { "", ".cpp", ".out" } do os.remove(name .. ending) end
+  return lines
+end
+
+local function c_array(name, list)
+  for i, v in ipairs(list) do list[i] = ("%.17g"):format(v) end
+  return ("const double %s[] = {%s};\n"):format(name, table.concat(list, ", "))
+end
+
+local function near(got, want, what)
+  for i, v in ipairs(want) do
+    assert(math.abs(got[i] - v) <= 1e-12 * (1 + math.abs(v)),
+      ("%s: element %d is %.17g, g++ has %.17g"):format(what, i, got[i], v))
+  end
+end
+
+local plain = flame.kernel("__global__ void k(const float *x, float *y) { y[0] = x[0]; }")
+local has_nvrtc = plain:report().registers > 0
+-- A GPU makes accesses that are not there, and is lost, unless it checks them.
+local stops = flame.default_device() == "cpu" or (os.getenv "FLAME_CHECK" or ""):find "bounds"
+
+--- The kernel's text and its adjoint's compile.
+local function compiles(k)
+  if flame.default_device() ~= "cpu" then return end
+  local report = k:report()
+  assert((report.registers > 0) == has_nvrtc, "the kernel does not compile")
+  assert(not report.adjoint.refusal, report.adjoint.refusal)
+  assert((report.adjoint.registers > 0) == has_nvrtc, "its adjoint does not compile")
+end
+
+-- ---- nil ----------------------------------------------------------------------------------------
+
+local BEFORE <const> = [[
+  __device__ double at(const double *p, int i, double other) { return p ? p[i] : other; }
+  template <typename P> __device__ double first(P p, int i) { if (p == nullptr) return 2.; return p[i]; }
+  struct View {
+    const double *p; int n;
+    __device__ double at(int i) const { return p != nullptr ? p[i % n] : 3.; }
+  };
+  struct Rows {
+    const double *p;
+    __device__ Rows(const double *q) : p(q) {}
+    __device__ bool some() const { return p != nullptr; }
+    __device__ double operator[](int i) const { return p[i]; }
+  };
+]]
+
+local asked <const> = {
+  "double v = x[i] * x[i]; if (b) v += b[i] * x[i]; if (c != nullptr) v *= c[i]; y[i] = v;",
+  "y[i] = (b ? b[i] : 0.) + (c ? c[i] * x[i] : x[i]);",
+  "const double *q = c; if (q) y[i] = q[i]; if (b == nullptr) y[i] += x[i]; else y[i] += *(b + i);",
+  "const double *r = b + i; if (b) y[i] = *r * x[i]; if (nullptr != c) y[i] -= c[0] * c[i];",
+  "if (!b) { y[i] = sin(x[i]); return; } y[i] = b[i] * x[i] + (c && i > 0 ? c[i - 1] : 0.);",
+  "y[i] = at(b, i, 1.) * x[i] + at(c, i, x[i]);",
+  "y[i] = first(b, i) * x[i] - first(c, i);",
+  "View v{b, n}, w = {c, n}; y[i] = v.at(i + 1) * w.at(i) + x[i];",
+  "Rows r(b), s(c); y[i] = x[i]; if (r.some()) y[i] += r[i] * x[i]; if (s.some()) y[i] *= s[i];",
+  "auto f = [=](int j) { return b ? b[j] * x[j] : x[j]; }; y[i] = f(i) * (c ? c[i] : 1.);",
+  "const double *p = nullptr; if (b) p = b; if (p) y[i] = p[i]; y[i] += c ? c[i] : x[i];",
+  "double s = 0; for (int j = 0; j < n; ++j) { if (c) s += c[j] * x[j]; if (b && j < i) s += b[j]; } y[i] = s;",
+  "double s = 1; if (b) for (const double *p = b; p < b + n; ++p) s += *p * x[i]; y[i] = c ? s * c[i] : s;",
+  "const double *p = b ? b : x; y[i] = p[i] * x[i]; if (c) y[i] += c[i];",
+  "const double *p = b ? b + i : nullptr; y[i] = p ? *p : x[i]; y[i] += p && c ? *p * c[i] : 0.;",
+  "bool has = b != 0, both = b && c; y[i] = has ? x[i] * b[i] : x[i]; if (both) y[i] += b[i] * c[i];",
+  "switch ((b ? 1 : 0) + (c ? 2 : 0)) { case 0: y[i] = x[i]; break; case 1: y[i] = b[i]; break;"
+    .. " case 2: y[i] = c[i] * x[i]; break; default: y[i] = b[i] * c[i]; }",
+  "if (b) { b += i; y[i] = b[0]; } else y[i] = x[i]; if (c) { c += n - 1; y[i] += c[-i]; }",
+  "int k = 0; if (c) for (const double *p = c; p != c + n; ++p) k += *p > 0; y[i] = k + (b ? b[i] : x[i]);",
+}
+
+local function asking(body)
+  return BEFORE .. "__global__ void k(const double *x, const double *b, const double *c, double *y, "
+    .. "int n) {\n  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n  "
+    .. body .. "\n}"
+end
+
+--- Calls f(bits, forms, b, c) for each set of nils.
+local function each_nils(f)
+  for bits = 0, 3 do
+    local no_b, no_c = bits & 1 > 0, bits & 2 > 0
+    f((no_b and "b=0," or "") .. (no_c and "c=0," or ""), not no_b and row(N, 1) or nil,
+      not no_c and row(N, 2) or nil)
+  end
+end
+
+describe("nil for a pointer", function()
+  for _, body in ipairs(asked) do
+    it("is a null pointer: " .. body, function()
+      local k, x, at = flame.kernel(asking(body)), row(N, 0), 0
+      local right = judged(asking(body), { "x, b, c", "x, nullptr, c", "x, b, nullptr",
+        "x, nullptr, nullptr" }, c_array("x", numbers(N, 0)) .. c_array("b", numbers(N, 1))
+        .. c_array("c", numbers(N, 2)))
+      each_nils(function(forms, b, c)
+        at = at + 1
+        if right then near(k(x, b, c):totable(), right[at], body .. forms) end
+        local inputs = { x, b }
+        inputs[#inputs + 1] = c
+        proof.check(function(...)
+          local given, n = { ... }, 1
+          local function next_one(of)
+            n = of and n + 1 or n
+            return of and given[n]
+          end
+          return k(given[1], next_one(b) or nil, next_one(c) or nil)
+        end, inputs)
+        compiles(forms == "" and k or internal.kernel_formed(k, forms))
+      end)
+    end)
+  end
+end)
+
+local function of_two(body, more)
+  local how = { source = asking(body) }
+  for name, v in pairs(more or {}) do how[name] = v end
+  return flame.kernel(how)
+end
+
+local SIMPLE <const> = "double v = x[i]; if (b) v += b[i] * x[i]; if (c) v *= c[i]; y[i] = v;"
+
+describe("a call with nil", function()
+  it("is refused where the text never asks", function()
+    local k = of_two "y[i] = x[i] + b[i] + (c ? c[i] : 0.);"
+    local x = row(N, 0)
+    assert.matches("b must be a tensor, got nil, and the kernel never asks whether it is null",
+      message(k, x, nil, x))
+    assert.matches("x must be a tensor, got nil, and the kernel never asks", message(k, nil, x, x))
+    assert.same(k(x, x, nil):totable(), (x + x):totable())
+    assert.matches("2 arguments, need 3 or 4", message(k, x, x))
+    assert.matches("n must be a number", message(k, x, x, x, nil))
+  end)
+
+  it("stops the thread that follows the pointer, with the line", function()
+    if not stops then return end
+    local x = row(N, 0)
+    local k = of_two "y[i] = b || i == 3 ? x[i] * b[i] : x[i];"
+    assert.matches("line 16.*a pointer that is followed is not null.*thread %(3, 0, 0%)",
+      message(function() return k(x, nil, x):totable() end))
+    near(k(x, x, x):totable(), (x * x):totable(), "given")
+    assert.matches("c must be a tensor", message(k, x, nil, nil))
+  end)
+
+  it("tells a null pointer that is asked after it was moved", function()
+    if not stops then return end
+    local k, x = of_two "const double *r = b + i; y[i] = r ? *r : x[i];", row(N, 0)
+    assert.matches("a null pointer is not moved.*thread %(1, 0, 0%)",
+      message(function() return k(x, nil, x):totable() end))
+    near(k(x, x, x):totable(), x:totable(), "given")
+  end)
+
+  it("is refused with the line where the pointer is set to another array", function()
+    if flame.default_device() ~= "cpu" then return end      -- a GPU runs the text
+    local k, x = of_two "if (!b) b = x; y[i] = b[i];", row(N, 0)
+    near(k(x, x, x):totable(), x:totable(), "given")
+    assert.matches("line 16", message(function() return k(x, nil, x):totable() end))
+  end)
+
+  it("has results of inout pointers, nil for one that is nil", function()
+    local k = flame.kernel { inout = { "a", "b" }, source = [[
+      __global__ void k(double *a, const double *x, double *b, double *y, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        if (a) a[i] += x[i] * x[i];
+        if (b) b[i] *= x[i];
+        y[i] = (a ? a[i] : 1.) * (b ? b[i] : 1.);
+      }]] }
+    local a, x, b = row(N, 1), row(N, 0), row(N, 2)
+    local na, nb, ny = k(nil, x, b)
+    assert.equal(nil, na)
+    near(nb:totable(), (b * x):totable(), "b")
+    near(ny:totable(), (b * x):totable(), "y")
+    na, nb, ny = k(a, x, nil)
+    assert.equal(nil, nb)
+    near(na:totable(), (a + x * x):totable(), "a")
+    near(ny:totable(), (a + x * x):totable(), "y")
+    assert.equal(3, select("#", k(nil, x, nil)))
+    proof.check(function(v, w) return select(2, k(nil, v, w)) end, { x, b })
+    proof.check(function(v, w) local p, _, q = k(v, w, nil) return p, q end, { a, x })
+  end)
+
+  it("of a plain launch may leave out outputs", function()
+    local k = flame.kernel [[
+      __global__ void k(const double *x, double *y, double *z, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        if (y != nullptr) y[i] = 2 * x[i];
+        if (z != nullptr) z[i] = 3 * x[i];
+      }]]
+    local x, y, z = row(N, 0), flame.zeros(N, f64), flame.zeros(N, f64)
+    local how = { grid = { 1 }, block = { 8 } }
+    assert.equal(z, k:launch(how, x, nil, z, N))
+    assert.equal(y, k:launch(how, x, y, nil, N))
+    near(y:totable(), (x * 2):totable(), "y")
+    near(z:totable(), (x * 3):totable(), "z")
+    assert.matches("no parameter is written",
+      message(function() k:launch(how, x, nil, nil, N) end))
+    assert.matches("x must be a tensor, got nil",
+      message(function() k:launch(how, nil, y, z, N) end))
+  end)
+
+  it("goes with other geometries, shape functions, constants, blocks and choices", function()
+    local text = "__constant__ double by[1];\n"
+      .. asking(SIMPLE):gsub("y%[i%] = v", "y[i] = v * by[0]")
+    local seen = 0
+    local k = flame.kernel { source = text, block = "auto", shape = function(x, b)
+      seen = seen + (b == nil and 1 or 0)
+      return x.shape
+    end }
+    local x, c = row(N, 0), row(N, 2)
+    k:constant("by", 2)
+    near(k(x, nil, c):totable(), (x * c * 2):totable(), "two")
+    k:constant("by", 3)
+    near(k(x, nil, c):totable(), (x * c * 3):totable(), "three")
+    near(k:with { block = { 32 } }(x, nil, c):totable(), (x * c * 3):totable(), "with")
+    near(k:tune({ 32, 64 }, x, nil, c)(x, nil, c):totable(), (x * c * 3):totable(), "tuned")
+    assert.is_true(seen >= 3)
+  end)
+
+  it("chooses a template by the tensors that there are", function()
+    local k = flame.kernel [[
+      template <typename T> __global__ void k(const T *b, const T *x, T *y, int n) {
+        int i = threadIdx.x;
+        if (i < n) y[i] = b ? b[i] * x[i] : x[i] + T(1);
+      }]]
+    local x = flame.tensor({ 1, 2 }, { dtype = "i32" })
+    assert.same({ 2, 3 }, k(nil, x):totable())
+    assert.same({ 1, 4 }, k(x, x):totable())
+    assert.same({ 2, 3 }, k(nil, x:half()):totable())
+    assert.matches("b must be a tensor", message(k, nil, nil))
+  end)
+
+  it("is one launch of a batch", function()
+    local k = of_two(SIMPLE)
+    local x, c = row(3 * N, 0):reshape(3, N), row(N, 2)
+    local f = flame.vmap(function(v, w) return k(v, nil, w) end, { 1, false })
+    near(f(x, c):flatten():totable(), (x * c):flatten():totable(), "batch")
+    proof.check(f, { x, c })
+  end)
+
+  it("goes to the script's own gradient, which has nil in its place", function()
+    local got
+    local k = of_two(SIMPLE, { vjp = function(g, x, b, c, n)
+      got = { b, n }
+      return g * (c or 1), nil, c and g * x
+    end })
+    local x, c = row(N, 0):requires_grad_(true), row(N, 2)
+    k(x, nil, c):sum():backward()
+    near(x.grad:totable(), c:totable(), "by x")
+    assert.equal(nil, got[1])
+    assert.equal(N, got[2])
+    local by_text = of_two(SIMPLE, { vjp = [[
+      __global__ void back(const double *x, const double *b, const double *c, int n, const double *g, double *dx) {
+        dx[threadIdx.x] = 1;
+      }]] })
+    assert.matches("parameter 2, b, does not fit",
+      message(function() by_text(x, nil, c):sum():backward() end))
+  end)
+
+  it("reads the text once for each set of nils", function()
+    local k = of_two(SIMPLE)
+    local x = row(N, 0)
+    k(x, nil, x)
+    local first = internal.kernel_info(k).config.formed["b=0,"]
+    k(x, nil, x)
+    k:with { block = { 32 } }(x, nil, x)
+    assert.equal(first, internal.kernel_info(k).config.formed["b=0,"])
+    assert.equal(nil, internal.kernel_info(k).config.formed["c=0,"])
+  end)
+end)
+
+-- ---- other ways to run --------------------------------------------------------------------------
+
+describe("a kernel with nil", function()
+  it("is saved with a program as it runs", function()
+    local k, x, path = of_two(SIMPLE), row(N, 0), os.tmpname()
+    flame.export(path, function(v) return k(v, nil, v) end, { x })
+    local f = flame.program(path)
+    near(f(x):totable(), (x * x):totable(), "program")
+    os.remove(path)
+  end)
+
+  it("counts as an op in a rehearsal, under replay, in a graph of changing nils", function()
+    local k, c = of_two(SIMPLE), row(N, 2)
+    for round = 1, 12 do
+      local x = row(N, round):requires_grad_(true)
+      local b = round % 3 == 0 and row(N, 1) or nil
+      k(x, b, c):sum():backward()
+      local want = b and c * (b + 1) or c
+      near(x.grad:totable(), want:totable(), "round " .. round)
+    end
+  end)
+end)
