@@ -15,6 +15,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 typedef struct fake_dim { unsigned x, y, z; } fake_dim;
 typedef struct fake_lanes { unsigned mask, lane; unsigned char value[32][32]; } fake_lanes;
@@ -81,11 +84,40 @@ static void fake_shuffle(unsigned *a, unsigned n) {
   }
 }
 
+/* ---- ASan has to know on which stack the program is ---- */
+
+#ifdef __SANITIZE_ADDRESS__
+static const void *fake_base;              /* the scheduler's stack … */
+static size_t fake_base_bytes;
+static void *fake_base_frames;             /* … and what is kept of it while a fiber runs */
+static void fake_to_fiber(fake_fiber *f) {
+  __sanitizer_start_switch_fiber(&fake_base_frames, f->stack, STACK);
+}
+static void fake_in_fiber(void) {
+  __sanitizer_finish_switch_fiber(NULL, &fake_base, &fake_base_bytes);
+}
+static void fake_to_scheduler(void) {
+  __sanitizer_start_switch_fiber(NULL, fake_base, fake_base_bytes);
+}
+static void fake_in_scheduler(void) {
+  __sanitizer_finish_switch_fiber(fake_base_frames, NULL, NULL);
+}
+#else
+static void fake_to_fiber(fake_fiber *f) { (void)f; }
+static void fake_in_fiber(void) {}
+static void fake_to_scheduler(void) {}
+static void fake_in_scheduler(void) {}
+#endif
+
 /* ---- what a fiber calls ---- */
 
 static void fake_yield(void) {
   fake_fiber *f = &gpu.fiber[gpu.now];
-  if (_setjmp(f->here) == 0) _longjmp(gpu.scheduler, 1);
+  if (_setjmp(f->here) == 0) {
+    fake_to_scheduler();
+    _longjmp(gpu.scheduler, 1);
+  }
+  fake_in_fiber();
 }
 
 static void fake_fail(const char *why, const char *what) {
@@ -93,6 +125,7 @@ static void fake_fail(const char *why, const char *what) {
   if (!gpu.failure[0])
     snprintf(gpu.failure, sizeof gpu.failure, "%s %s (block %u %u %u, thread %u %u %u)", why, what,
              m->block.x, m->block.y, m->block.z, m->thread.x, m->thread.y, m->thread.z);
+  fake_to_scheduler();
   _longjmp(gpu.scheduler, 1);
 }
 
@@ -217,6 +250,7 @@ static void fake_leave(void) { _longjmp(gpu.fiber[gpu.now].top, 1); }
 
 /* The loop of a fiber: it runs a thread's kernel each time it is chosen as a new one. */
 static void fake_begin(void) {
+  fake_in_fiber();
   for (;;) {
     fake_fiber *const f = &gpu.fiber[gpu.now];
     if (_setjmp(f->top) == 0) gpu.run(gpu.params);
@@ -247,9 +281,14 @@ static void fake_step(unsigned t) {
   m->thread = (fake_dim){ t % m->threads.x, t / m->threads.x % m->threads.y,
                           t / m->threads.x / m->threads.y };
   f->state = READY;
-  if (_setjmp(gpu.scheduler)) return;
-  if (f->made) _longjmp(f->here, 1);
-  fake_make(f);
+  if (_setjmp(gpu.scheduler)) {
+    fake_in_scheduler();
+    return;
+  }
+  const int made = f->made;
+  if (!made) fake_make(f);
+  fake_to_fiber(f);
+  if (made) _longjmp(f->here, 1);
   setcontext(&f->first);
 }
 

@@ -60,8 +60,8 @@ function ranks.run(count, text, o)
   local f <close> = assert(io.open(folder .. "/train.lua", "w"))
   f:write((PRELUDE:format(o.timeout or WAIT):gsub("\n", " ")), text)
   f:close()
-  local start = ("TOP=$PWD; export TOP ASAN_OPTIONS=detect_leaks=0; cd %s && (%s)"):format(folder,
-    command(count, o))
+  local start = ("TOP=$PWD; export TOP ASAN_OPTIONS=detect_leaks=%d; cd %s && (%s)"):format(
+    o.by == "tcp" and 1 or 0, folder, command(count, o))                 -- MPI itself leaks
   if o.signal then
     local done = folder .. "/done"
     os.execute(("(%s; echo $? >%s) 2>/dev/null &"):format(start, done))
