@@ -279,7 +279,6 @@ static void random_store(sample *s, int v) {
   const fl_instr *x = &s->instr[v];
   const unsigned mask = x->level ? all_mask(&s->k) : kept_mask(&s->k);
   if (s->k.noperand >= MAX_OPERANDS) return;
-  if (s->k.kind == FL_K_COL && x->level) return;
   const int o = s->k.noperand;
   s->store[s->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o };
   for (int i = 0; i < s->k.ninstr && pick(3) == 0; i++) {

@@ -210,7 +210,7 @@ static void gathers(void) {
   const int d = mk_op(&m, FL_OP_sub, F, x, mean, 0);
   const int sum = mk_reduce(&m, FL_OP_sum, F, mk_op(&m, FL_OP_mul, F, d, d, 0));
   const int best = mk_reduce(&m, FL_OP_argmin, FLAME_I64, d);
-  mk_out(&m, mk_op(&m, FL_OP_add, F, mk_op(&m, FL_OP_mul, F, sum, k, 0), mean, 0), 3);
+  mk_out(&m, mk_op(&m, FL_OP_add, F, mk_op(&m, FL_OP_mul, F, sum, k, k), mean, mean), 3);
   mk_out(&m, best, 3);
   add(&m, 0);
 }
@@ -264,6 +264,8 @@ static void compile_all(void) {
   every_random();
   every_cast();
   row_of_dims(16), row_of_dims(5), row_of_dims(1000);
+  for (int d = 0; d < FLAME_DTYPE_COUNT; d++)
+    if (fl_is_float(d)) gelu_grad_of(&m, 300, 65, d), add(&m, 0);
   gathers();
   long_rows();
   end_source("random, casts, dims, gathers");

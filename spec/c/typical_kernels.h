@@ -145,6 +145,21 @@ static void columns_of(maker *m, int64_t n, int64_t cols, int dtype, int op, int
 
 static void bias_grad(maker *m) { columns_of(m, 16384, 768, FLAME_F32, FL_OP_sum, FLAME_F32); }
 
+/* The gradient before gelu, and the sums of its columns. */
+static void gelu_grad_of(maker *m, int64_t n, int64_t cols, int dtype) {
+  const int64_t size[] = { cols, n };
+  const int order[] = { 1, 0 };
+  mk_begin(m, FL_K_COL, 1, 1, size);
+  const int g = mk_load(m, mk_operand(m, dtype, 3, order), 1),
+            h = mk_load(m, mk_operand(m, dtype, 3, order), 1);
+  const int x = mk_op(m, FL_OP_add, dtype, h, mk_load(m, mk_operand(m, dtype, 1, NULL), 0), 0);
+  const int y = mk_op(m, FL_OP_gelu_tanh_back, dtype, g, x, 0);
+  mk_store(m, y, mk_operand(m, dtype, 3, order));
+  mk_out(m, mk_reduce(m, FL_OP_sum, dtype, y), 1);
+}
+
+static void gelu_grad(maker *m) { gelu_grad_of(m, 16384, 3072, FLAME_BF16); }
+
 static void cross_entropy(maker *m) {      /* rows over a vocabulary; the target's logit gathered */
   const int64_t size[] = { 1024, 50257 };
   mk_begin(m, FL_K_ROW, 1, 1, size);
@@ -194,6 +209,7 @@ static const struct { const char *name; void (*make)(maker *); } typical[] = {
   { "chain", chain }, { "adamw", adamw }, { "bias_half", bias }, { "transposed", transposed },
   { "embedding", embedding }, { "dropout", dropout }, { "softmax", softmax },
   { "layer_norm", layer_norm }, { "sum_all", sum_all }, { "bias_grad", bias_grad },
+  { "gelu_grad", gelu_grad },
   { "cross_entropy", cross_entropy }, { "dropout_norm", dropout_norm },
   { "gated_norm", gated_norm }, { "many_columns", many_columns },
 };

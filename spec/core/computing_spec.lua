@@ -344,6 +344,66 @@ print(table.concat(g, " "))]==]
     end
   end)
 
+  -- One launch stores a gradient and sums its columns (text_col.c). The values must be those of the
+  -- ops one by one; the oracle computes in f64, on the CPU.
+  local columns = [==[
+local function near(x, y)
+  return ((x:to("f64"):cpu() - y):abs():amax() / (y:abs():amax() + 1e-30)):item()
+end
+local hash, most = 5381, 0
+local function check(rows, cols, dtype, shift, kept)
+  flame.seed(rows)
+  local function data(n)
+    local x = flame.randn(n + shift):to(dtype)
+    flame.eval(x)
+    return x:narrow(1, shift + 1, n)
+  end
+  local h, g = data(rows * cols):reshape(rows, cols), data(rows * cols):reshape(rows, cols)
+  local b = data(cols)
+  local function all(h, g, b, half)
+    local function round(x) return half and x:to(dtype):to "f64" or x end
+    local x = round(h + b)
+    local d = round(g * (x * 2):tanh())
+    return d, round(d):sum(1), (d * h):sum(1), rows > 0 and d:amax(1) or d
+  end
+  for _ = 1, 3 do                                          -- the third is replayed
+    local d, s, t, m = all(h, g, b)
+    local w = (d * 0.5):sum(2)                             -- another kernel reads it
+    flame.eval(kept and d or s, s, t, m, w)
+    for _, x in ipairs { s, t, m, w, kept and d or s } do
+      for _, v in ipairs(x:to("f64"):cpu():flatten():totable()) do
+        hash = (hash * 33 + string.unpack("i8", string.pack("d", v))) % (1 << 48)
+      end
+    end
+    local far = dtype == "f64" and 1e-12 or dtype == "f32" and 1e-5 or 0.05
+    local f = {}
+    for i, x in ipairs { h, g, b } do f[i] = x:to("f64"):cpu() end
+    local _, s64, t64 = all(f[1], f[2], f[3], dtype ~= "f64" and dtype ~= "f32")
+    most = math.max(most, near(s, s64) / far, near(t, t64) / far)
+  end
+end
+for _, rows in ipairs { 64, 65, 300, 530 } do
+  for i, cols in ipairs { 64, 65, 130 } do
+    for j, dtype in ipairs { "f32", "bf16", "f16", "f64" } do
+      if (i + j + rows) % 2 == 0 then check(rows, cols, dtype, (i + j) // 2 % 2, i % 2 == 0) end
+    end
+  end
+end
+for _, rows in ipairs { 0, 1, 15 } do check(rows, 7, "f32", 0, true) end
+print(hash, most < 1 or most)]==]
+
+  case("sums the columns of what it stores, to the bits of the ops one by one", function()
+    local function line(environment) return run(columns, environment):match "^[^\n]*" end
+    local expected = line "FLAME_EAGER=1"
+    assert.truthy(expected:find("\ttrue$"), expected)
+    for _, replay in ipairs { "", "FLAME_REPLAY=0", "FLAME_REPLAY=2" } do
+      assert.equal(expected, line(replay))
+    end
+    -- the loop of such kernels alone: it leaves rows out
+    assert.not_equal(expected, line(
+      "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='at < end; at += |at < end; at += 64 + '"))
+  end)
+
   case("tells no fault of a row that threads without one repeat, where rows are written in place",
   function()
     -- the positions of nine windows replace what they are made of; other threads have no window

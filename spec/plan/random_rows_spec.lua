@@ -8,7 +8,7 @@ local count, first = tonumber(os.getenv "FLAME_FUZZ") or 300,
 if os.getenv "FLAME_SANITIZE" then count = 40 end
 
 local LENGTHS = { 1025, 5000, 9001, 20001, 33000, 66001 }
-local ROWS = { 1, 2, 3, 4, 40 }                   -- 40 of at most 5000 elements
+local ROWS = { 1, 2, 3, 4, 40, 66 }               -- 40 and 66 of at most 5000 elements
 
 --- The program of a seed: sizes, the reduced axis, {op, operand, operand} of each step, and which
 --- values are results.

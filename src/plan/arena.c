@@ -2,7 +2,7 @@
 ** Addresses of values that no handle holds: each stored cell of the arena has a place from the
 ** stage that writes it to the last that reads it.
 **
-** In place: if a MAP or ROW kernel reads a cell for the last time, each element at the point where
+** In place: if a kernel reads a cell for the last time, each element at the point where
 ** it stores an element of another cell, that other cell takes its memory (the gradient of logits
 ** takes that of the logits). It may also gather elements of the row itself. Values per row have
 ** separate memory: they are small, and lanes beyond the last row read its values too. A run that is
@@ -196,11 +196,11 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
                   int32_t *from) {
   for (int64_t i = 0; i < n; i++) {
     const fl_group *G = turns[i].group >= 0 ? &P->group.at[turns[i].group] : NULL;
-    if (!G || (G->kind != FL_K_MAP && G->kind != FL_K_ROW)) continue;
+    if (!G || !fl_plan_is_kernel(G)) continue;
     for (int64_t s = 0; s < G->access.n; s++) {
       const fl_access *w = &G->access.at[s];
       if (!w->store || w->ref < 0 || accesses_of(G, w->ref) != 1 || from[w->ref] >= 0 ||
-          (G->kind == FL_K_ROW && !fl_plan_moves_in_row(G, &w->map))) continue;
+          (G->kind != FL_K_MAP && !fl_plan_moves_in_row(G, &w->map))) continue;
       const fl_cell *b = &P->cell.at[w->ref];
       if (!in_arena(b) || b->first != i || b->pieces >= 0 ||
           !is_alone(P, turns, n, i, w->ref)) continue;

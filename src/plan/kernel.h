@@ -8,8 +8,8 @@
 **        Several reductions with elementwise work between and after them. The full reduction
 **        is a ROW with one row.
 **   COL  as ROW in meaning, but the kept innermost dim is the one contiguous in memory (the
-**        reduced index is outer); one level of reductions, then kept-level work; no full-level
-**        stores.
+**        reduced index is outer); one level of reductions, then kept-level work; full-level stores
+**        of values of pass 0 alone, which the planner makes for a GPU.
 **   A ROW or COL has at least one reduction.
 **   A ROW or COL of rows without elements (n == 0) has only reductions of values that read no
 **   memory, and no full-level stores; operands of level-0 values are in memory that exists.

@@ -154,7 +154,7 @@ int fl_piece_join(fl_planner *P, int32_t g, int32_t t, int piece) {
   int64_t row[FL_MAX_AXES];
   fl_map m, to = { 0 };
   int level;
-  if (!fl_plan_natural(G, &s, &m, &level) || !fl_place_takes(G, level)) return FL_EMIT_REJECT;
+  if (!fl_plan_natural(G, &s, &m, &level) || !fl_place_takes(P, G, level)) return FL_EMIT_REJECT;
   fl_row_major(n->shape->rank, n->shape->size, row);
   to.offset = start_of(n, piece) * row[n->attr->axis];
   if (!compose(G, &s, row, &m, &to)) return FL_EMIT_REJECT;

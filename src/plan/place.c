@@ -73,6 +73,8 @@ void fl_place_commit(fl_planner *P, int32_t g, int32_t stage) {
 int fl_place_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value, const fl_map *m) {
   fl_group *G = fl_plan_group(P, g);
   if (G->access.n >= FL_MAX_OPERANDS) return FL_EMIT_REJECT;
+  if (G->kind == FL_K_COL && G->instr.at[value].pass && fl_plan_moves_in_row(G, m))
+    return FL_EMIT_REJECT;
   fl_access *a = FL_PUSH(P->mem, &G->access);
   if (!a) return FL_EMIT_MEMORY;
   *a = (fl_access){ .ref = ref, .dtype = (uint8_t)dtype, .store = 1, .value = (uint16_t)value,
@@ -96,8 +98,17 @@ static int row_program(const fl_group *G, uint32_t red) {
   return n > 0 && n <= FL_ROW_LIMIT && (rows >= 32 || n <= 8192);
 }
 
-int fl_place_takes(const fl_group *G, int level) {
-  return !level || G->kind == FL_K_MAP || (G->kind == FL_K_ROW && row_program(G, G->red));
+/* May the group sum columns beside the values of each point that it stores? On a GPU alone, and
+** not if the tiles of a launch would be little filled or a program long. */
+static int column_program(const fl_planner *P, const fl_group *G, uint32_t red) {
+  return P->p->device && G->nd > 1 && G->size[G->nd - 1] >= FL_COLUMNS_LEAST &&
+         row_length(G, red) >= FL_COLUMN_LEAST && G->instr.n <= FL_COLUMN_JOIN;
+}
+
+int fl_place_takes(const fl_planner *P, const fl_group *G, int level) {
+  if (!level || G->kind == FL_K_MAP) return 1;
+  return G->kind == FL_K_ROW ? row_program(G, G->red)
+                             : G->full && column_program(P, G, G->red);
 }
 
 /* Lets an elementwise cell join g. Returns an instruction id, or a refusal. */
@@ -105,7 +116,7 @@ static int join_map(fl_planner *P, int32_t g, int32_t t) {
   fl_group *G = fl_plan_group(P, g);
   fl_map m;
   int level;
-  if (!fl_plan_natural(G, P->cell.at[t].shape, &m, &level) || !fl_place_takes(G, level))
+  if (!fl_plan_natural(G, P->cell.at[t].shape, &m, &level) || !fl_place_takes(P, G, level))
     return FL_EMIT_REJECT;
   int v = fl_plan_find(G, t, &m);           /* t may have been emitted before, as a deferred cell */
   if (v >= 0) G->shared++;
@@ -132,6 +143,29 @@ static uint32_t reduced_dims(const fl_node *n, const fl_layout *in, int *kind) {
   }
   if (!red) *kind = FL_K_ROW;
   return red;
+}
+
+/* The same as dims of a group whose space is that of the input, perhaps divided in another way;
+** 0: it is not. */
+static uint32_t reduced_here(const fl_group *G, const fl_node *n, const fl_layout *in) {
+  uint32_t red = 0;
+  int a = 0;
+  for (int d = 0; d < G->nd;) {
+    int64_t here = G->size[d], there = 1;
+    uint32_t dims = 1u << d++;
+    int flags = 0;
+    while (here != there) {
+      if (there > here && d == G->nd) return 0;
+      if (there > here) { dims |= 1u << d; here *= G->size[d++]; continue; }
+      if (a == in->rank) return 0;
+      if (in->size[a] != 1) flags |= n->axes >> a & 1 ? 1 : 2;
+      there *= in->size[a++];
+    }
+    if (flags == 3) return 0;
+    if (flags == 1) red |= dims;
+  }
+  while (a < in->rank && in->size[a] == 1) a++;
+  return a == in->rank ? red : 0;
 }
 
 /* The map of the results of a reduction over 'red': row-major over the kept dims. */
@@ -163,20 +197,24 @@ static int pull_row(fl_planner *P, int32_t g, const fl_node *n, const fl_map *m)
 static int join_reduce(fl_planner *P, int32_t g, int32_t t) {
   fl_group *G = fl_plan_group(P, g);
   const fl_node *n = P->cell.at[t].node, *q = n->in[0];
-  int kind, level;
-  const uint32_t red = reduced_dims(n, q->shape, &kind), had = G->red;
-  const int had_kind = G->kind;
+  int kind, level = 1;
+  uint32_t red = reduced_dims(n, q->shape, &kind);
+  const uint32_t had = G->red;
+  const int had_kind = G->kind, columns = kind == FL_K_COL && G->full;
+  if (columns) red = reduced_here(G, n, q->shape);
   if (G->kind == FL_K_MAP) {
-    if (G->full && (kind != FL_K_ROW || !red || !row_program(G, red))) return FL_EMIT_REJECT;
+    if (G->full && !(red && (kind == FL_K_ROW ? row_program(G, red) : column_program(P, G, red))))
+      return FL_EMIT_REJECT;
     G->red = red;
     G->kind = (uint8_t)kind;
   } else if (G->red != red || !red || G->kind != kind) return FL_EMIT_REJECT;
-  fl_map m;
-  int v = fl_plan_natural(G, q->shape, &m, &level) && level
+  fl_map m = results_of(G, 0);                                    /* of each point */
+  int v = (columns || fl_plan_natural(G, q->shape, &m, &level)) && level
           ? pull_row(P, g, n, &m) : FL_EMIT_REJECT;
   G = fl_plan_group(P, g);
   const int single = G->kind == FL_K_COL || row_length(G, red) > FL_ROW_LIMIT;
   if (v >= 0 && single && G->instr.at[v].pass > 0) v = FL_EMIT_REJECT;
+  if (v >= 0 && columns && !column_program(P, G, red)) v = FL_EMIT_REJECT;
   if (v >= 0) {
     const fl_map out = results_of(G, red);
     v = fl_plan_add(P, g, (fl_instr){ .code = FL_I_REDUCE, .dtype = n->dtype, .from = q->dtype,

@@ -28,7 +28,7 @@ void fl_place_drop(fl_planner *P, const fl_place_was *was);
 void fl_place_commit(fl_planner *P, int32_t g, int32_t stage);
 int fl_place_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value, const fl_map *m);
 /* Can the group store at each point (level 1) or once per row (level 0)? */
-int fl_place_takes(const fl_group *G, int level);
+int fl_place_takes(const fl_planner *P, const fl_group *G, int level);
 
 /* Places cell t, or its piece 'piece' (-1: the cell), in a new group; or in group g if the two
 ** share a load or a value and g's stage allows it: then 1, else 0. n: number of pieces from 'piece'

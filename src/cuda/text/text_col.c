@@ -3,7 +3,8 @@
 ** neighbouring columns (one load where aligned) and every 16th index of the chunk. The 16 lanes are
 ** combined in shared memory; with more than one chunk the results are put in scratch and the last
 ** block of the tile combines them, by 16 lanes again. Kept-level work is done by 64 threads, a
-** column each. Reads each operand once.
+** column each. Reads each operand once. What the loop computes it may also store, as the gradient
+** of an activation of which it sums the columns.
 **
 ** Names: tile (of columns, over all outer kept indices; neighbouring blocks read neighbouring
 ** tiles of the same rows), chunk, x column of the tile, y lane,
@@ -21,10 +22,17 @@ enum { LONG = 16, LONG_BLOCKS = 3, SEVERAL_BLOCKS = 4, BLOCKS = 6 };
 typedef struct col_writer {
   text_writer *w;
   uint8_t all[FL_MAX_INSTR], inside[FL_MAX_INSTR], after[FL_MAX_INSTR];
+  int stores;                     /* values of each point are stored */
+  uint8_t cached[FL_MAX_INSTR];   /* values of a column that are computed once, as k<v> */
 } col_writer;
 
 static int is_reduce(const col_writer *c, int v) {
   return c->all[v] && c->w->f->k->instr[v].code == FL_I_REDUCE;
+}
+
+/* Is store s one of each point? */
+static int is_full(const text_form *f, int s) {
+  return f->k->instr[f->k->store[s].value].level == 1;
 }
 
 /* inside: values in the loop over reduced indices; after: values of the kept level. */
@@ -33,7 +41,10 @@ static void choose(col_writer *c) {
   uint8_t have[FL_MAX_INSTR];
   for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, c->all);
   for (int v = 0; v < f->k->ninstr; v++) have[v] = f->k->instr[v].code == FL_I_REDUCE;
-  for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, have, c->after);
+  for (int s = 0; s < f->k->nstore; s++) {
+    c->stores |= is_full(f, s);
+    fl_text_need(f, f->k->store[s].value, have, is_full(f, s) ? c->inside : c->after);
+  }
   for (int v = 0; v < f->k->ninstr; v++)
     if (is_reduce(c, v)) fl_text_need(f, f->k->instr[v].a, have, c->inside);
 }
@@ -64,12 +75,13 @@ static void put_loads(col_writer *c, int vector) {
     const int o = f->k->instr[v].arg;
     if (!c->inside[v] || !fl_text_packed(f, v)) continue;
     const int whole = vector && f->in[o] == 1, one = f->vary[v] == V_UNIFORM;
-    if (one) fl_text_printf(w->out, "l%d[0].put(0, p%d[", v, o);
-    else if (whole) fl_text_printf(w->out, "l%d[0] = load<%d>(p%d + ", v, f->vector, o);
+    if (one) fl_text_printf(w->out, "l%d%s.put(0, p%d[", v, w->slot, o);
+    else if (whole)
+      fl_text_printf(w->out, "l%d%s = load<%d>(p%d + ", v, w->slot, f->vector, o);
     else
       fl_text_printf(w->out,
-                     "for (int q = 0; q < %d; q++) if (column + q < cols) l%d[0].put(q, p%d[",
-                     f->vector, v, o);
+                     "for (int q = 0; q < %d; q++) if (column + q < cols) l%d%s.put(q, p%d[",
+                     f->vector, v, w->slot, o);
     w->plus = whole || one ? NULL : "q";
     fl_text_offset(w, o);
     fl_text_puts(w->out, whole ? ");\n" : "]);\n");
@@ -89,35 +101,65 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
-/* The number of rows that are loaded at once: 64 bytes per thread, or two rows for a longer
-** program. */
+/* The number of rows that are loaded at once: 64 bytes per thread, or 32 where their results wait to
+** be stored and as many blocks as may be are on a multiprocessor; two for a longer program. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
+  const int few = c->stores && f->blocks == BLOCKS, room = few ? 32 : 64, least = few ? 1 : 4;
   int bytes = 0, rows = 16;
   for (int v = 0; v < f->k->ninstr; v++)
     if (c->inside[v] && fl_text_packed(f, v))
       bytes += f->vector * fl_dtype_size(f->k->instr[v].dtype);
-  while (rows > 4 && rows * bytes > 64) rows /= 2;
+  while (rows > least && rows * bytes > room) rows /= 2;
   while (rows > 1 && rows * f->vector * fl_text_kernel_weight(f) > 4000) rows /= 2;
   return f->k->ninstr > 48 ? 1 : f->k->ninstr > LONG && rows > 2 ? 2 : rows;
 }
 
-static void put_loop(col_writer *c, int vector) {
+/* Vectors of values of each point: room for them, or (done) their stores. */
+static void put_vectors(col_writer *c, int vector, int done) {
   text_writer *w = c->w;
   const text_form *f = w->f;
-  fl_text_printf(w->out, "#pragma unroll %d\nfor (long long i = start; i < end; i += %d) {\n",
-                 rows_in_flight(c), COL_LANES);
-  fl_text_coords(w, f->k->nkept, f->ndim, "i");
-  fl_text_packs(w, c->inside, f->vector, "1");
-  put_loads(c, vector);
-  w->slot = "[0]";
+  for (int s = 0; s < f->k->nstore; s++) {
+    const int o = f->k->store[s].operand;
+    if (!is_full(f, s) || !vector || f->in[o] != 1) continue;
+    if (!done) {
+      fl_text_printf(w->out, "pack<%s, %d> o%d = {};\n",
+                     fl_text_storage(f->k->operand[o].dtype), f->vector, s);
+      continue;
+    }
+    fl_text_printf(w->out, "store(p%d + ", o);
+    fl_text_offset(w, o);
+    fl_text_printf(w->out, ", o%d);\n", s);
+  }
+}
+
+/* Element q of them, into its vector or at once into memory. */
+static void put_point(col_writer *c, int vector) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  for (int s = 0; s < f->k->nstore; s++) {
+    const int o = f->k->store[s].operand, whole = vector && f->in[o] == 1;
+    if (!is_full(f, s)) continue;
+    fl_text_printf(w->out, whole ? "o%d.put(q, " : "p%d[", whole ? s : o);
+    if (!whole) fl_text_offset(w, o);
+    if (!whole) fl_text_puts(w->out, "] = ");
+    fl_text_out(w, o, f->k->store[s].value);
+    fl_text_puts(w->out, whole ? ");\n" : ";\n");
+  }
+}
+
+/* What is done with one reduced index, once its packs are loaded. */
+static void put_index(col_writer *c, int vector) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  put_vectors(c, vector, 0);
   fl_text_values(w, c->inside, V_UNIFORM, V_UNIFORM);
   fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < %d; q++) ", f->vector);
   fl_text_puts(w->out, vector ? "{\n" : "if (column + q < cols) {\n");
   w->plus = "q";
   fl_text_values(w, c->inside, V_KEPT, V_KEPT);
   fl_text_values(w, c->inside, V_ELEMENT, V_ELEMENT);
-  w->slot = NULL;
+  put_point(c, vector);
   w->plus = NULL;
   for (int v = 0; v < f->k->ninstr; v++) {
     if (!is_reduce(c, v)) continue;
@@ -127,7 +169,73 @@ static void put_loop(col_writer *c, int vector) {
     fl_text_reduce_input(w, v, "i");
     fl_text_puts(w->out, ");\n");
   }
-  fl_text_puts(w->out, "}\n}\n");
+  fl_text_puts(w->out, "}\n");
+  put_vectors(c, vector, 1);
+}
+
+static void put_loop(col_writer *c, int vector) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  fl_text_printf(w->out, "#pragma unroll %d\nfor (long long i = start; i < end; i += %d) {\n",
+                 rows_in_flight(c), COL_LANES);
+  fl_text_coords(w, f->k->nkept, f->ndim, "i");
+  fl_text_packs(w, c->inside, f->vector, "1");
+  w->slot = "[0]";
+  put_loads(c, vector);
+  put_index(c, vector);
+  w->slot = NULL;
+  fl_text_puts(w->out, "}\n");
+}
+
+/* Computes the values of a thread's columns. */
+static void put_cached(col_writer *c) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  int any = 0;
+  for (int v = 0; v < f->k->ninstr; v++) {
+    c->cached[v] = c->inside[v] && f->vary[v] == V_KEPT && !is_reduce(c, v);
+    if (!c->cached[v]) continue;
+    const int size = fl_dtype_reg(f->k->instr[v].dtype) % 2 ? 4 : 8;
+    fl_text_printf(w->out, "pack<s%d, %d> k%d = {};\n", size, f->vector, v);
+    any = 1;
+  }
+  if (!any) return;
+  fl_text_printf(w->out, "for (int q = 0; q < %d; q++) if (column + q < cols) {\n", f->vector);
+  w->plus = "q";
+  fl_text_values(w, c->cached, V_KEPT, V_KEPT);
+  w->plus = NULL;
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (c->cached[v])
+      fl_text_printf(w->out, "k%d.put(q, out_%s(v%d));\n", v,
+                     fl_text_suffix(fl_dtype_reg(f->k->instr[v].dtype)), v);
+  fl_text_puts(w->out, "}\n");
+}
+
+/* The same where values of each point are stored: as no load passes a store, those of several
+** indices, and of what is the same for all, come before. */
+static void put_storing_loop(col_writer *c, int vector) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  const int rows = rows_in_flight(c);
+  char count[16];
+  put_cached(c);
+  w->cached = c->cached;
+  snprintf(count, sizeof count, "%d", rows);
+  fl_text_printf(w->out, "#pragma unroll 1\nfor (long long at = start; at < end; at += %d) {\n",
+                 rows * COL_LANES);
+  fl_text_packs(w, c->inside, f->vector, count);
+  w->slot = "[u]";
+  for (int loaded = 0; loaded < 2; loaded++) {
+    fl_text_printf(w->out, "#pragma unroll\nfor (int u = 0; u < %d; u++) {\n"
+                   "const long long i = at + u * %d;\nif (i >= end) break;\n", rows, COL_LANES);
+    fl_text_coords(w, f->k->nkept, f->ndim, "i");
+    if (loaded) put_index(c, vector);
+    else put_loads(c, vector);
+    fl_text_puts(w->out, "}\n");
+  }
+  w->slot = NULL;
+  w->cached = NULL;
+  fl_text_puts(w->out, "}\n");
 }
 
 static void put_tile(col_writer *c) {
@@ -138,9 +246,10 @@ static void put_tile(col_writer *c) {
   fl_text_printf(w->out, "const long long start = chunk * w[%d] + y;\n"
                  "long long end = (chunk + 1) * w[%d];\nif (end > n) end = n;\n"
                  "if (column < cols) {\nif (vector) {\n", W_SPAN, W_SPAN);
-  put_loop(c, 1);
+  void (*const put)(col_writer *, int) = c->stores ? put_storing_loop : put_loop;
+  put(c, 1);
   fl_text_puts(w->out, "} else {\n");
-  put_loop(c, 0);
+  put(c, 0);
   fl_text_puts(w->out, "}\n}\n}\n");
 }
 
@@ -200,6 +309,7 @@ static void put_kept(col_writer *c) {
   }
   for (int s = 0; s < f->k->nstore; s++) {
     const int o = f->k->store[s].operand;
+    if (is_full(f, s)) continue;
     fl_text_printf(w->out, "p%d[", o);
     fl_text_offset(w, o);
     fl_text_puts(w->out, "] = ");
