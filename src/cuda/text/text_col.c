@@ -101,8 +101,8 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
-/* The number of rows that are loaded at once: 64 bytes per thread, or 32 where their results wait to
-** be stored and as many blocks as may be are on a multiprocessor; two for a longer program. */
+/* The number of rows that are loaded at once: 64 bytes per thread, or two rows for a longer program;
+** 32 bytes where results wait to be stored, if a multiprocessor holds many blocks. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
   const int few = c->stores && f->blocks == BLOCKS, room = few ? 32 : 64, least = few ? 1 : 4;
