@@ -101,7 +101,7 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
-/* The number of rows that are loaded at once: 64 bytes per thread, or two rows for a longer program;
+/* The number of rows that are loaded at once: 64 bytes per thread, or two rows for a long program;
 ** 32 bytes where results wait to be stored, if a multiprocessor holds many blocks. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
