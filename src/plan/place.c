@@ -98,11 +98,19 @@ static int row_program(const fl_group *G, uint32_t red) {
   return n > 0 && n <= FL_ROW_LIMIT && (rows >= 32 || n <= 8192);
 }
 
-/* May the group sum columns beside the values of each point that it stores? On a GPU alone, and
-** not if the tiles of a launch would be little filled or a program long. */
+/* May the group sum columns beside the values of each point that it stores? On a GPU alone, where
+** that saves a launch, and the sum's reads. Not if tiles of columns would be little filled, or the
+** group reads so much that what is lost by going through it in tiles is more. */
 static int column_program(const fl_planner *P, const fl_group *G, uint32_t red) {
-  return P->p->device && G->nd > 1 && G->size[G->nd - 1] >= FL_COLUMNS_LEAST &&
-         row_length(G, red) >= FL_COLUMN_LEAST && G->instr.n <= FL_COLUMN_JOIN;
+  const int last = G->nd - 1;
+  int reads = 0;
+  if (!P->p->device || last < 1 || G->size[last] < FL_COLUMNS_LEAST ||
+      row_length(G, red) < FL_COLUMN_LEAST || G->instr.n > FL_COLUMN_JOIN) return 0;
+  for (int64_t i = 0; i < G->access.n; i++) {
+    const fl_access *a = &G->access.at[i];
+    reads += !a->store && !a->iota && a->map.stride[last];
+  }
+  return reads <= FL_COLUMN_READS;
 }
 
 int fl_place_takes(const fl_planner *P, const fl_group *G, int level) {

@@ -43,9 +43,10 @@ enum {
   FL_WIDE = 4,             /* a broadcast by a smaller factor does not count as a broadcast */
   FL_FRESH_ARRAYS = 8,     /* number of new arrays that a cell may always add to a group of rows or
                            ** columns */
-  FL_COLUMNS_LEAST = 64,   /* columns, */
-  FL_COLUMN_LEAST = 64,    /* their length, */
-  FL_COLUMN_JOIN = 64,     /* and most instructions, of a group that stores values of each point and
+  FL_COLUMNS_LEAST = 64,   /* fewest columns, */
+  FL_COLUMN_LEAST = 64,    /* shortest columns, */
+  FL_COLUMN_READS = 4,     /* most arrays that are read, and ... */
+  FL_COLUMN_JOIN = 32,     /* most instructions, of a group that stores values of each point and
                            ** sums columns too */
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
   FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait
