@@ -27,7 +27,7 @@ struct R_sum_f32 {
 #undef M
 #endif
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS 6
+#define MIN_BLOCKS 5
 #endif
 struct params_gelu_grad { long long w[21]; };
 extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) gelu_grad(const __grid_constant__ params_gelu_grad params) {
@@ -64,11 +64,11 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) gelu_grad(const __
           k2.put(q, out_f32(v2));
         }
 #pragma unroll 1
-        for (long long at = start; at < end; at += 32) {
-          pack<s2, 4> l0[2] = {};
-          pack<s2, 4> l1[2] = {};
+        for (long long at = start; at < end; at += 64) {
+          pack<s2, 4> l0[4] = {};
+          pack<s2, 4> l1[4] = {};
 #pragma unroll
-          for (int u = 0; u < 2; u++) {
+          for (int u = 0; u < 4; u++) {
             const long long i = at + u * 16;
             if (i >= end) break;
             const long long c1 = i;
@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) gelu_grad(const __
             l1[u] = load<4>(p1 + c0 + c1 * w[16]);
           }
 #pragma unroll
-          for (int u = 0; u < 2; u++) {
+          for (int u = 0; u < 4; u++) {
             const long long i = at + u * 16;
             if (i >= end) break;
             const long long c1 = i;
@@ -101,11 +101,11 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) gelu_grad(const __
           k2.put(q, out_f32(v2));
         }
 #pragma unroll 1
-        for (long long at = start; at < end; at += 32) {
-          pack<s2, 4> l0[2] = {};
-          pack<s2, 4> l1[2] = {};
+        for (long long at = start; at < end; at += 64) {
+          pack<s2, 4> l0[4] = {};
+          pack<s2, 4> l1[4] = {};
 #pragma unroll
-          for (int u = 0; u < 2; u++) {
+          for (int u = 0; u < 4; u++) {
             const long long i = at + u * 16;
             if (i >= end) break;
             const long long c1 = i;
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) gelu_grad(const __
             for (int q = 0; q < 4; q++) if (column + q < cols) l1[u].put(q, p1[(c0 + q) + c1 * w[16]]);
           }
 #pragma unroll
-          for (int u = 0; u < 2; u++) {
+          for (int u = 0; u < 4; u++) {
             const long long i = at + u * 16;
             if (i >= end) break;
             const long long c1 = i;

@@ -15,9 +15,10 @@
 #include <string.h>
 
 /* LONG: a program with this many instructions is long. The others: how many blocks should be
-** resident per multiprocessor for a long program, for a short one with several sums, and for one
-** with a single sum: as many as the accumulators and the rows in flight leave registers for. */
-enum { LONG = 16, LONG_BLOCKS = 3, SEVERAL_BLOCKS = 4, BLOCKS = 6 };
+** resident per multiprocessor for a long program, for a short one with several sums, for one with a
+** single sum that stores values of each point, and for one that does not: as many as the
+** accumulators and the rows in flight leave registers for. */
+enum { LONG = 16, LONG_BLOCKS = 3, SEVERAL_BLOCKS = 4, STORING_BLOCKS = 5, BLOCKS = 6 };
 
 typedef struct col_writer {
   text_writer *w;
@@ -102,15 +103,15 @@ static void put_accumulators(col_writer *c) {
 }
 
 /* The number of rows that are loaded at once: 64 bytes per thread, or two rows for a long program;
-** 32 bytes where results wait to be stored, if a multiprocessor holds many blocks. */
+** four or more, unless results wait to be stored. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
-  const int few = c->stores && f->blocks == BLOCKS, room = few ? 32 : 64, least = few ? 1 : 4;
+  const int least = c->stores ? 1 : 4;
   int bytes = 0, rows = 16;
   for (int v = 0; v < f->k->ninstr; v++)
     if (c->inside[v] && fl_text_packed(f, v))
       bytes += f->vector * fl_dtype_size(f->k->instr[v].dtype);
-  while (rows > least && rows * bytes > room) rows /= 2;
+  while (rows > least && rows * bytes > 64) rows /= 2;
   while (rows > 1 && rows * f->vector * fl_text_kernel_weight(f) > 4000) rows /= 2;
   return f->k->ninstr > 48 ? 1 : f->k->ninstr > LONG && rows > 2 ? 2 : rows;
 }
@@ -332,9 +333,12 @@ static int widest(const col_writer *c) {
 
 void fl_text_col_plan(text_writer *w) {
   text_form *f = w->f;
+  int stores = 0;
+  for (int s = 0; s < f->k->nstore; s++) stores |= is_full(f, s);
   f->threads = COL_LANES * COL_WIDTH / f->vector;
   if (f->threads == COL_THREADS)
-    f->blocks = f->k->ninstr > LONG ? LONG_BLOCKS : f->nred > 1 ? SEVERAL_BLOCKS : BLOCKS;
+    f->blocks = f->k->ninstr > LONG ? LONG_BLOCKS : f->nred > 1 ? SEVERAL_BLOCKS
+                : stores ? STORING_BLOCKS : BLOCKS;
 }
 
 void fl_text_col(text_writer *w) {
