@@ -127,7 +127,7 @@ flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const in
 
 void *fl_launch_room(fl_launch *l, int i, int64_t bytes) {
   const int64_t n = (bytes + 7) / 8;
-  if (n > 4 * FL_KP_MAX_ARGS - l->nscalar) {
+  if (n > FL_KP_SCALARS - l->nscalar) {
     FAIL(l, "its scalar arguments take too many bytes");
     return NULL;
   }

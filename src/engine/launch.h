@@ -30,7 +30,7 @@ typedef struct fl_launch {
   fl_kfunction *k;
   const char *name;                    /* of the kernel */
   int64_t p[FL_CALL_PARAMS];           /* FL_KP_… */
-  fl_scalar scalar[4 * FL_KP_MAX_ARGS];
+  fl_scalar scalar[FL_KP_SCALARS];
   int nscalar, nin, nout, device;      /* device: the default one, then that of the first array */
   fl_node *in[FL_CALL_INPUTS];
   struct fl_launch_out {

@@ -243,7 +243,7 @@ static fl_kfunction *kernel(cursor *r) {
 
 static fl_node *call(cursor *r) {
   int64_t size[FL_MAX_AXES], p[FL_CALL_PARAMS] = { 0 };
-  fl_scalar s[4 * FL_KP_MAX_ARGS];
+  fl_scalar s[FL_KP_SCALARS];
   fl_node *in[FL_CALL_INPUTS] = { NULL };
   const int kind = r->l->call;
   flame_context *c = r->c;
@@ -253,7 +253,7 @@ static fl_node *call(cursor *r) {
   sizes(r, rank, size);
   const int np = (int)within(r, 0, FL_CALL_PARAMS);
   sizes(r, np, p);
-  const int ns = (int)within(r, 0, 4 * FL_KP_MAX_ARGS);
+  const int ns = (int)within(r, 0, FL_KP_SCALARS);
   for (int i = 0; i < ns; i++) s[i].i = integer(r);
   fl_kfunction *k = kind == FL_CALL_kernel ? kernel(r) : NULL;
   const int nin = rest_values(r, FL_CALL_INPUTS, in);

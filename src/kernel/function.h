@@ -21,7 +21,8 @@
 ** and what is known of the kernel, are those of one such launch. */
 enum { FL_KP_GRID = 0, FL_KP_BLOCK = 3, FL_KP_SHARED = 6, FL_KP_COUNT_ARGS = 7, FL_KP_CHECKS = 8,
        FL_KP_ARGS = 9, FL_KP_BATCH = FL_CALL_PARAMS - 1,
-       FL_KP_MAX_ARGS = (FL_CALL_PARAMS - FL_KP_ARGS) / 2 };
+       FL_KP_MAX_ARGS = (FL_CALL_PARAMS - FL_KP_ARGS) / 2,
+       FL_KP_SCALARS = 172 };    /* words of numbers and structs by value of one launch */
 typedef struct fl_kunit {
   int32_t refs;
   fl_mem *mem;

@@ -42,11 +42,10 @@ static inline int fl_kparam_gave_nil(const fl_kparam *q) { return q->is_null && 
 typedef struct fl_kplan {
   fl_launch l;
   fl_box *in[FL_CALL_INPUTS];
-  fl_box *number[FL_KP_MAX_ARGS];      /* by parameter: the tensor from which its number was read;
-                                       ** set if it is tracked */
-  uint64_t numbers;                    /* bit i: number[i] is set */
-  uint64_t each;                       /* bit i: argument i has a part for each launch of a
-                                       ** batch */
+  struct { fl_box *of; int param; } number[FL_KP_MAX_ARGS];   /* numbers read from tensors */
+  int numbers;
+  uint64_t each;                       /* bit i: argument i, of the first 64, has a part for each
+                                       ** launch of a batch */
   int tracked;
 } fl_kplan;
 

@@ -106,8 +106,8 @@ void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
       fl_lua_fail(L, p->l.name, "%s must be a number (%s), got a tensor", q->name,
                   fl_ktypes[q->type].c);
     if (n->entry) p->tracked = 1;
-    p->number[arg] = (fl_box *)(uintptr_t)x;
-    p->numbers |= UINT64_C(1) << arg;
+    p->number[p->numbers].of = (fl_box *)(uintptr_t)x;
+    p->number[p->numbers++].param = arg;
     lua_getfield(L, i, "item");
     lua_pushvalue(L, i);
     lua_call(L, 1, 1);

@@ -14,7 +14,8 @@ static void begin(lua_State *L, fl_lua *b, plan *p, const fl_kernel_box *k) {
   if (!b->c) fl_lua_raise(L, b);
   fl_launch_begin(&p->l, b->c, k->k);
   p->tracked = 0;
-  p->numbers = p->each = 0;
+  p->numbers = 0;
+  p->each = 0;
 }
 
 /* Continues if e is FLAME_OK, else raises. */
@@ -91,8 +92,8 @@ static flame_status record(fl_lua *b, plan *p, fl_node **value) {
 /* The tensors from which numbers were read, by parameter; NULL for the others. */
 static flame_status number_nodes(fl_lua *b, const plan *p, fl_node **number) {
   memset(number, 0, sizeof *number * (size_t)p->l.p[FL_KP_COUNT_ARGS]);
-  for (int i = 0; p->numbers >> i; i++)
-    if (p->numbers >> i & 1 && !(number[i] = node_of(b, p->number[i]))) return b->c->err.code;
+  for (int i = 0; i < p->numbers; i++)
+    if (!(number[p->number[i].param] = node_of(b, p->number[i].of))) return b->c->err.code;
   return FLAME_OK;
 }
 
@@ -224,7 +225,7 @@ static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i
 ** are. */
 static void read_array(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at,
                        fl_sizes *first) {
-  const int each = p->each >> (at - 2) & 1;
+  const int each = at < 66 && p->each >> (at - 2) & 1;
   fl_box *x = tensor_arg(L, p, k, i, at);
   const fl_node *n = x->t->node;
   if (each && (n->shape->rank < 1 || n->shape->size[0] != p->l.batch))

@@ -130,11 +130,20 @@ static inline int put_input(fl_program *p, writer *w, fl_node *q) {
 }
 
 /* A cached plan holds the callee, so an address in a key can not be that of another one. */
-static void put_call(writer *w, const fl_call *call) {
-  fl_call k = *call;
-  k.scalar = NULL;
-  memset(k.few, 0, sizeof k.few);
-  put(w, &k, sizeof k);
+static void put_call(writer *w, const fl_call *k) {
+  int np = FL_CALL_PARAMS;
+  while (np > 0 && k->p[np - 1] == 0) np--;
+  PUT(w, k->kind, uint16_t);
+  PUT(w, k->nin, uint8_t);
+  PUT(w, k->dtype, uint8_t);
+  PUT(w, np, int32_t);
+  PUT(w, k->nscalar, int32_t);
+  PUT(w, k->numel, int64_t);
+  PUT(w, k->callee, fl_callee *);
+  put(w, k->in_dtype, k->nin);
+  put(w, k->in_numel, sizeof *k->in_numel * k->nin);
+  put(w, k->p, sizeof *k->p * (size_t)np);
+  put(w, k->what, sizeof k->what);
 }
 
 static size_t form_bytes(const fl_node *n) {

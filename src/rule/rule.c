@@ -2,6 +2,7 @@
 ** Rules of calls (rule.h): what the entries of a kernel's results own, and the second derivative.
 */
 #include "rule/rule.h"
+#include "base/hash.h"
 #include "tensor/build.h"
 #include <assert.h>
 #include <string.h>
@@ -196,8 +197,7 @@ flame_status fl_krule_again(const fl_krule *r, int n, fl_node *x, fl_node **out)
 
 int fl_krule_unproven(fl_krule *r) {
   fl_kprogram *p = r->call->p;
-  uint64_t set = 0;
-  for (int j = 0; j < r->nactive; j++) set |= UINT64_C(1) << r->active[j];
+  const uint64_t set = fl_hash64(r->active, (size_t)r->nactive, 1);
   for (int64_t i = 0; i < p->proven.n; i++) if (p->proven.at[i] == set) return 0;
   uint64_t *slot = FL_PUSH(p->k->mem, &p->proven);
   if (slot) *slot = set;

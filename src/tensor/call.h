@@ -16,7 +16,7 @@
 #include "tensor/node.h"
 
 enum { FL_NONZERO_COUNTS = 8192 };             /* what nonzero_count gives */
-enum { FL_CALL_PARAMS = 96, FL_CALL_INPUTS = 40, FL_CALL_FAULT = 384 };
+enum { FL_CALL_PARAMS = 266, FL_CALL_INPUTS = 96, FL_CALL_FAULT = 384 };
 
 #define CALL(name, faults, doc) FL_CALL_##name,
 typedef enum fl_call_kind {

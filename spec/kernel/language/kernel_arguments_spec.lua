@@ -333,3 +333,70 @@ describe("a kernel with nil", function()
     end
   end)
 end)
+
+-- ---- many parameters ----------------------------------------------------------------------------
+
+--- A kernel of n pointers, s = sum of i * x[i] * x[i + 1], and its arguments.
+local function many(n, count)
+  local formals, body, xs = {}, {}, {}
+  for i = 1, n do
+    formals[i] = ("const double *x%d"):format(i)
+    body[i] = ("  s += %d * x%d[i] * x%d[i];"):format(i, i, i % n + 1)
+    xs[i] = row(count or 2, i)
+  end
+  return flame.kernel("__global__ void k(" .. table.concat(formals, ", ")
+    .. ", double *y, int n) {\n  int i = threadIdx.x;\n  if (i >= n) return;\n  double s = 0;\n"
+    .. table.concat(body, "\n") .. "\n  y[i] = s;\n}"), xs
+end
+
+local function sum_of(xs)
+  local s = 0
+  for i, x in ipairs(xs) do s = s + i * x * xs[i % #xs + 1] end
+  return s
+end
+
+describe("a kernel of many pointers", function()
+  for _, n in ipairs { 22, 30, 43, 62 } do
+    it("has its gradients: " .. n, function()
+      local k, xs = many(n)
+      near(k(table.unpack(xs)):totable(), sum_of(xs):totable(), "value")
+      for _, x in ipairs(xs) do x.requires_grad = true end
+      local got = k(table.unpack(xs)):sum():gradients(xs)
+      local want = sum_of(xs):sum():gradients(xs)
+      for _, x in ipairs(xs) do near(got[x]:totable(), want[x]:totable(), "gradient") end
+      compiles(k)
+    end)
+  end
+
+  it("has tangents and second derivatives", function()
+    local k, xs = many(30)
+    local forward, reverse = proof.both_modes(k, xs)
+    assert(math.abs(forward - reverse) < 1e-9 * math.abs(forward))
+    for _, x in ipairs(xs) do x.requires_grad = true end
+    local g = k(table.unpack(xs)):sum():gradients({ xs[30] }, { create_graph = true })[xs[30]]
+    near(g:sum():gradients({ xs[1] })[xs[1]]:totable(), { 30, 30 }, "second")
+  end)
+
+  it("is a batch up to 64 of them, and separate launches beyond", function()
+    for _, n in ipairs { 60, 70, 90 } do
+      local k, xs = many(n, 6)
+      local axes = {}
+      for i, x in ipairs(xs) do xs[i], axes[i] = x:reshape(3, 2), 1 end
+      axes[n] = false
+      xs[n] = xs[n][1]:clone()
+      near(flame.vmap(k, axes)(table.unpack(xs)):flatten():totable(),
+        sum_of(xs):flatten():totable(), "batch of " .. n)
+    end
+  end)
+
+  it("is refused with its number where they are too many", function()
+    assert.matches("'k' has 129 parameters, at most 128", message(many, 127))
+    local k, xs = many(94)
+    near(k(table.unpack(xs)):totable(), sum_of(xs):totable(), "value")
+    for _, x in ipairs(xs) do x.requires_grad = true end
+    assert.matches("'k_vjp' has %d+ parameters, at most 128",
+      message(function() k(table.unpack(xs)):sum():backward() end))
+    k, xs = many(97)
+    assert.matches("more than 96 tensors", message(k, table.unpack(xs)))
+  end)
+end)
