@@ -11,13 +11,14 @@
 ** before all of it, which leaves the forward pass out) or, with TYPE 1, attention_f32.cu.
 **
 ** Shapes: q (b, h, t, d), k and v (b, hk, s, d), h a multiple of hk, all sizes at least 1. Strides
-** are in elements, that of d is 1. Rows that do not lie on 16 bytes are read by elements, slowly.
+** are in elements, that of d is 1. Rows that are not aligned to 16 bytes are read by elements,
+** slowly.
 **   packed   out in TYPE with strides os over (b, h, t), b * h * t * d elements, then lse (b, h, t)
 **            in f32: the log of a row's sum of exponentials
 **   result   of attention_forward: packed; of attention_queries dq, with strides dqs
 **   dk, dv   of attention_keys, with strides dks
 **   scratch  of the gradients: delta (b, h, t) in f32, the sum of dout * out along a row
-** All rows of these lie on 16 bytes in half types.
+** All rows of these are aligned to 16 bytes in half types.
 **
 ** A warp owns 16 * TILES rows of a result and walks over the other axis in steps of WIDTH columns,
 ** which all four warps of a block read from shared memory while the next ones are on their way.
@@ -168,7 +169,7 @@ struct matrix {
   const element *p;
   long long stride;
   int n, d;
-  bool whole;                                     /* rows lie on 16 bytes */
+  bool whole;                                     /* rows are aligned to 16 */
   FN matrix(const element *from, long long over, int rows, int columns)
       : p(from), stride(over), n(rows), d(columns),
       whole((((long long)from | over * 2) & 15) == 0) {}
@@ -208,7 +209,7 @@ template <int ROWS> struct stream {
     copy_rows<ROWS>(stage(n), x, n * ROWS);
     copy_rows<ROWS>(stage(n) + ROWS * LD, y, n * ROWS);
   }
-  /* Waits for block n, and returns where it lies in shared memory. */
+  /* Waits for block n, and returns its address in shared memory. */
   FN element *take(int n, int count) const {
     if (STAGES == 1 && n > 0) {
       __syncthreads();                            /* block n - 1 was read by all */
@@ -360,8 +361,8 @@ FN void put_rows(element *to, long long over, int n, int d, int skip, element *o
 #ifndef BACKWARD
 /* ---- forward ---- */
 
-/* The online softmax of a warp's rows: largest score so far, sum of exponentials under it (of this
-** lane's columns until the end). */
+/* The online softmax of a warp's rows: largest score so far, sum of exponentials relative to it (of
+** this lane's columns until the end). */
 template <int T> struct running {
   float top[T][2], sum[T][2];
   FN void begin() {

@@ -1,6 +1,6 @@
 /*
 ** Convolutions where cuDNN is not used: implicit products, one kernel text for the three
-** derivatives (src/tensor/call_conv.h). After prelude.cu; S, ACC, IN, OUT come by definition.
+** derivatives (src/tensor/call_conv.h). After prelude.cu; S, ACC, IN, OUT are defined before it.
 **
 ** rows x columns = sum over terms, for each group:
 **   conv_y  outputs of the group   x  (image, output position)  over (channel, kernel)

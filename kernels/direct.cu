@@ -1,7 +1,7 @@
 /*
 ** Convolutions of f32 that cuDNN does badly without atomics, summed in an order that
-** the sizes alone decide. Header-free; KX and STEP (the kernel's size and the stride along x) come
-** by definition, KY and STEP_Y for the depthwise ones, WIDE (16, 32 or 64) for the weight's.
+** the sizes alone decide. Header-free; KX and STEP (the kernel's size and the stride along x) are
+** defined before it, KY and STEP_Y for the depthwise ones, WIDE (16, 32 or 64) for the weight's.
 **   direct_y, direct_x
 **                  a depthwise convolution and the gradient of its x: one thread per element of the
 **                  result. Bytes: the input KX KY / strides times from the caches, the result once.

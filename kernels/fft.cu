@@ -27,7 +27,7 @@ typedef long long i64;
 enum { COMPLEX, TO_HALF, FROM_HALF, KERNEL };
 struct pair { real re, im; };
 
-/* As cuda/call/call_fft.c has it. */
+/* As in cuda/call/call_fft.c. */
 struct job {
   i64 outer, size_in, inner, n, size_out;      /* as tensor/call_fft.h */
   /* m: length in shared memory; rows, columns: shape of a long transform */
@@ -126,7 +126,8 @@ FN i64 reversed(i64 k, int bits) { return bits ? (i64)(__brev((unsigned)k) >> (3
 FN void passes(pair *room, i64 m, i64 pack) {
   for (i64 half = 1; half < m; half *= 2) {
     for (i64 b = threadIdx.x; b < pack * (m / 2); b += blockDim.x) {
-      const i64 k = b & (half - 1), i = 2 * (b - k) + k;  /* m / 2 butterflies a signal, in order */
+      const i64 k = b & (half - 1), i = 2 * (b - k) + k;  /* m / 2 butterflies per signal, in
+                                                          ** order */
       pair w;
       SINCOSPI((real)k / (real)half, &w.im, &w.re);
       w.im = -w.im;

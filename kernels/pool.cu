@@ -1,5 +1,5 @@
 /*
-** Pooling (src/tensor/call_conv.h). After prelude.cu; S, ACC, IN, OUT come by definition, INDEX
+** Pooling (src/tensor/call_conv.h). After prelude.cu; S, ACC, IN, OUT are defined before it, INDEX
 ** is int where all sizes fit. One thread per result, in row-major order, so neighbouring threads
 ** read neighbouring elements; the overlap of windows comes from the cache. Adjoints gather: an
 ** element sums over the windows that contain it, in order, so nothing is atomic and sums have one

@@ -2,17 +2,18 @@
 ** Scans along the middle axis of (outer, n, inner): sums, products, log-sum-exp, positions of
 ** running extremes, first-order recurrences. Header-free; compiled for one dtype and op, with
 ** these lines before it:
-**   TYPE 0 f64, 1 f32, 2 f16, 3 bf16, 4 i64, 5 i32, 6 i16, 7 i8, 8 u8, 9 bool
-**   OP 0 sum, 1 product, 2 log-sum-exp, 3 maximum, 4 minimum, 5 y[k] = a[k] y[k-1] + b[k];
-**   VALUES 1: of an extreme its value, 0: its position
+**   TYPE    0 f64, 1 f32, 2 f16, 3 bf16, 4 i64, 5 i32, 6 i16, 7 i8, 8 u8, 9 bool
+**   OP      0 sum, 1 product, 2 log-sum-exp, 3 maximum, 4 minimum, 5 y[k] = a[k] y[k-1] + b[k]
+**   VALUES  1: the value of an extreme, 0: its position
 ** Sums of f32 are kept in f64, of half types in f32, of integers in i64, wrapping.
 ** States are joined in an order that the sizes alone decide; a join may not commute.
-**   inner 1: scan_short, one warp per row; or tiles of 4096 elements (2048 of wide states) by
-**   blocks of 256, one per row or, of few long rows, one per chunk: scan_chunks (states of chunks),
-**   then scan_rows, whose blocks first join the states of the chunks before. Bytes: 2 readings and
-**   1 writing, at least 1 and 1. inner > 1: one thread per column, or a segment of one when columns
-**   are few: scan_columns (states of segments), scan_before (of those before), scan_columns. Bytes:
-**   2 readings and 1 writing.
+**   inner 1    scan_short, one warp per row; or tiles of 4096 elements (2048 of wide states) by
+**              blocks of 256, one per row or, of few long rows, one per chunk: scan_chunks (states
+**              of chunks), then scan_rows, whose blocks first join the states of the chunks before.
+**              Bytes: 2 readings and 1 writing, at least 1 and 1.
+**   inner > 1  one thread per column, or per segment of one when columns are few: scan_columns
+**              (states of segments), scan_before (of those before), scan_columns. Bytes: 2 readings
+**              and 1 writing.
 */
 typedef unsigned char u8;
 typedef unsigned short u16;

@@ -2,8 +2,9 @@
 ** Sorting and selecting rows by radix: positions, 1-based, of the order that a stable sort
 ** gives; bit for bit those of src/cpu (sort_keys.h has the same keys). Header-free; compiled
 ** for one kind of keys, with these lines before it:
-**   BITS 8, 16, 32 or 64 of an element; KIND 0 float, 1 signed, 2 unsigned, 3 truth; INF the
-**   bits of a float's infinity.
+**   BITS   of an element: 8, 16, 32 or 64
+**   KIND   0 float, 1 signed, 2 unsigned, 3 truth
+**   INF    the bits of a float's infinity
 ** Rows of at most 256 elements: sort_rows, a bitonic network in shared memory over pairs of
 ** key and position, no two of which are equal; several short rows share a block. Rows of at most
 ** 2048: sort_tile, the passes of long rows within one block.

@@ -1,6 +1,6 @@
 /*
 ** Weights as whole numbers and their running sums, for draws: a block of 1024 per row, each thread
-** some neighbours. Header-free; T, float or double, comes by definition. Quotients and roundings
+** some neighbours. Header-free; T, float or double, is defined before it. Quotients and roundings
 ** are those of IEEE 754 and sums of integers do not depend on the order, so the results are those
 ** of the CPU. Bytes: rows, which are short, are read three times, twice from a cache.
 */

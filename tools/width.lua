@@ -1,6 +1,6 @@
 --- width: no line of C, CUDA or Lua has more than 100 columns, C code has i++ where the value of an
 -- increment is not used; no function of C or CUDA has more than 40 lines; and no file of src/,
--- lua/flame/, kernels/ or spec/ has more than 600 lines, tables of cases apart ('tables'). Prints
+-- lua/flame/, kernels/ or spec/ has more than 600 lines, except tables of cases ('tables'). Prints
 -- what is wrong; exit code 1 then. Before that it must find faults planted here, and accept correct
 -- lines.
 --

@@ -3,7 +3,7 @@
 -- differentiates and runs on each device.
 --
 -- A multivector is a tensor whose axis 1 holds its components, by grade: 1, e1, e2, e3, e12, e13,
--- e23, e123 for Cl(3,0). Between it and the last axis, the features, stand any batch axes:
+-- e23, e123 for Cl(3,0). Between it and the last axis, the features, there may be batch axes:
 -- (components, …, features), the layout of flash-clifford. x[1] is the scalar part; features are
 -- adjacent in memory.
 --
@@ -270,9 +270,9 @@ end)
 --- y_j over the pairs of blades whose product is c times the component's. Axes after the first
 --- broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand is
 --- multiplied by that of its path, the grades of x, of y and of the result (algebra.paths):
---- features meet their like, and each has its own weights. Half types are computed in f32.
---- x (size, …, features); without a weight any axes, weight (#paths, features); gives (size, …,
---- features).
+--- each feature is multiplied with the same feature of y, and has separate weights. Half types are
+--- computed in f32. x (size, …, features); without a weight any axes, weight (#paths, features);
+--- gives (size, …, features).
 put("Algebra:product(x: T, y: T, weight?: T) -> T", function(self, x, y, weight)
   local whole
   x, y = need(self, "product", "x", x), need(self, "product", "y", y)
@@ -382,8 +382,8 @@ put("Algebra:norm(x: T) -> T", function(self, x)
 end)
 
 --- The inverse of versors, products of vectors that do not square to 0: the reverse divided by the
---- scalar part of v times its reverse. Of other multivectors it is no inverse; where that scalar is
---- 0, it is not finite.
+--- scalar part of v times its reverse. For other multivectors it is not an inverse; where that
+--- scalar is 0, it is not finite.
 --- v (size, …); gives (size, …).
 put("Algebra:inverse(v: T) -> T", function(self, v)
   v = need(self, "inverse", "v", v)

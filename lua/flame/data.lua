@@ -157,7 +157,7 @@ local function order_of(self)
   return flame.tensor(order, { dtype = "i64", device = "cpu" })
 end
 
--- The order for parts on x's device.
+-- The order as a tensor on the device of the parts.
 local function order_on(self, device)
   if not self.order[device] then
     -- no scope of a step may close it
@@ -178,8 +178,8 @@ local function check_size(op, size)
   if size > LARGEST then fail(op, "size is %d, need at most %d", size, LARGEST) end
 end
 
---- {k, n} of an option 'shard', and the seed: true is this rank of the group, whose ranks must
---- agree on a seed that is given, and have rank 1's otherwise.
+--- {k, n} for an option 'shard', and the seed. true means this rank of the group; its ranks must
+--- agree on a given seed, and without one they use rank 1's.
 local function shard_of(op, shard, s, given)
   if not shard then return { 1, 1 }, s.seed end
   if shard == true then
@@ -339,7 +339,8 @@ require "flame.data.files"(data, shared)
 
 -- ---- digits that need no file -------------------------------------------------------------------
 
--- Segments of a seven-segment digit: from (x, y) to (x, y) on a 2 by 4 grid; which digit has which.
+-- The segments of a seven-segment digit, each from (x, y) to (x, y) on a 2 by 4 grid; then the
+-- segments of each digit.
 local segments = { { 0, 0, 2, 0 }, { 2, 0, 2, 2 }, { 2, 2, 2, 4 }, { 0, 4, 2, 4 }, { 0, 2, 0, 4 },
   { 0, 0, 0, 2 }, { 0, 2, 2, 2 } }
 local strokes = { [0] = "123456", "23", "12754", "12734", "6723", "16734", "165437", "123",

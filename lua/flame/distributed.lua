@@ -83,10 +83,11 @@ local function record(c)
     like and like.dtype or "u8")
 end
 
---- Does what is recorded now of x have a gradient?
+--- Will ops recorded now on x have a gradient?
 local function is_tracked(x) return x.requires_grad and flame.is_grad_enabled() end
 
---- run(x, tracked) with its gradient, back(g, x, y). Ranks agree on whether there will be one.
+--- A function that records run(x, tracked) and has the gradient back(g, x, y). Ranks agree on
+--- whether there will be a gradient.
 local function differentiable(name, run, back)
   local f = flame.func {
     name = name,
@@ -151,7 +152,7 @@ end, function(g, how, x, y)
   return all_reduce(g, { op = how.op, reduce = "sum" }) * share(how.op, x, y)
 end)
 
---- How a reduction is done: its functions; keep: the gradient needs x and y.
+--- The functions that do a reduction; keep: its gradient needs x and y.
 local function how_of(op, reduce)
   return { op = op, reduce = reduce, keep = reduce == "max" or reduce == "min" }
 end
@@ -329,7 +330,7 @@ put(distributed, "distributed.barrier()", function()
   flame.eval(record { op = "barrier", what = BARRIER, shape = { 0 } })
 end)
 
---- Raises on all ranks where they do not give the same number.
+--- Raises on all ranks if they do not pass the same number.
 local function agree(op, note)
   record { op = op, what = BARRIER, shape = { 0 }, note = note }
 end

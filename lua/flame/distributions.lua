@@ -3,9 +3,9 @@
 -- batch; a value has the batch's axes and after them those of one event. Gradients go to the
 -- parameters, also through draws by rsample.
 --
--- Draws are made of ops that have the same bits on every device. Nothing loops until a value is
--- accepted but flame.poisson and flame.binomial: the rejection of a gamma variate is a fixed
--- number of rounds (distributions/gamma.lua).
+-- Draws are made of ops that have the same bits on every device. Only flame.poisson and
+-- flame.binomial loop until a value is accepted: the rejection of a gamma variate is a fixed number
+-- of rounds (distributions/gamma.lua).
 --
 -- distributions/real.lua: the line and half-lines; distributions/gamma.lua: gamma, beta and what
 -- is made of them; distributions/count.lua: classes and counts; distributions/joint.lua: vectors,

@@ -143,7 +143,7 @@ local files = require "flame.models.files"(parts, kind_of, build)
 
 --- The model in a folder of Hugging Face's form, with its weights converted to dtype, in evaluation
 --- mode. architecture: the class, such as "BertModel", if not that of config.json. strict = false:
---- names that only the files or only the model have are no error; they are the second result,
+--- names that only the files or only the model have are not an error; they are the second result,
 --- {missing_keys, unexpected_keys}.
 declare([[from_pretrained(folder: str, *, architecture?: str, strict = true, device?: device,
   dtype: dtype = "f32") -> Module, table]], function(folder, architecture, strict, device, dtype)

@@ -1,9 +1,9 @@
 --- Plots: lines, points, bars, histograms, matrices as colours, images and contours, shown in the
 -- terminal and written as SVG or PNG. plot.line(y) and similar functions make a plot, which has
 -- methods of the same names that add to it: plot.line(x, y, {label = "a"}):line(x, z, {label =
--- "b"}):save("both.svg"). Values are read when they are given: later writes to a tensor change no
--- plot. A point that an axis can not show (NaN, an infinity, on a logarithmic axis a number that is
--- not above 0) leaves a gap, and the picture says how many such points there are.
+-- "b"}):save("both.svg"). Values are read when they are given: later writes to a tensor do not
+-- change a plot. A point that an axis can not show (NaN, an infinity, on a logarithmic axis a
+-- number that is not above 0) leaves a gap, and the picture says how many such points there are.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -224,7 +224,7 @@ local function named_points(names, y)
   return xs, ys
 end
 
--- The least distance of two of the numbers, 1 if there is only one.
+-- The smallest distance between two of the numbers, 1 if there is only one.
 local function least_distance(list)
   local sorted, least = table.move(list, 1, #list, 1, {}), huge
   table.sort(sorted, function(a, b) return a < b or (b ~= b and a == a) end)

@@ -723,8 +723,8 @@ function Algebra:grade_norm(x, eps) end
 ---@field v? flame.Tensor
 
 --- The inverse of versors, products of vectors that do not square to 0: the reverse divided by the
---- scalar part of v times its reverse. Of other multivectors it is no inverse; where that scalar is
---- 0, it is not finite.
+--- scalar part of v times its reverse. For other multivectors it is not an inverse; where that
+--- scalar is 0, it is not finite.
 --- v (size, …); gives (size, …).
 ---@param v flame.Tensor
 ---@overload fun(options: flame.options.Algebra:inverse): flame.Tensor
@@ -780,9 +780,9 @@ function Algebra:norm(x) end
 --- y_j over the pairs of blades whose product is c times the component's. Axes after the first
 --- broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand is
 --- multiplied by that of its path, the grades of x, of y and of the result (algebra.paths):
---- features meet their like, and each has its own weights. Half types are computed in f32.
---- x (size, …, features); without a weight any axes, weight (#paths, features); gives (size, …,
---- features).
+--- each feature is multiplied with the same feature of y, and has separate weights. Half types are
+--- computed in f32. x (size, …, features); without a weight any axes, weight (#paths, features);
+--- gives (size, …, features).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param weight? flame.Tensor|flame.options.Algebra:product
@@ -3219,7 +3219,8 @@ function Tensor:char() end
 ---@return any ...
 function flame.check_finite(...) end
 
---- f's results without keeping what is inside: backward runs f again, with the same random numbers.
+--- f's results, without keeping intermediate values: backward runs f again, with the same random
+--- numbers.
 ---@param f function
 ---@param ... any
 ---@return any ...
@@ -4005,12 +4006,12 @@ function data.csv(path) end
 ---@field item? function|string
 ---@field given? any
 
---- A dataset of n items by a function, or of a table. item(i, given, random) gives the parts of
---- item i, one or more: tensors, numbers, strings, plain tables of them. random() is uniform in
---- [0, 1) and depends only on the loader's seed, the epoch and i, as do flame's random numbers in
---- the function. item may also be the source text of a function, or the name of a module that
---- returns one. A table is a list of items, or {name = tensor or list}, of which an item is {name
---- = element}.
+--- A dataset of n items that a function makes, or of the items of a table. item(i, given, random)
+--- gives the parts of item i, one or more: tensors, numbers, strings, plain tables of them.
+--- random() is uniform in [0, 1) and depends only on the loader's seed, the epoch and i, as do
+--- flame's random numbers in the function. item may also be the source text of a function, or the
+--- name of a module that returns one. A table is a list of items, or {name = tensor or list}, of
+--- which an item is {name = element}.
 ---@param n integer
 ---@param item function|string
 ---@return flame.Dataset
@@ -4065,13 +4066,13 @@ function data.licences() end
 ---@field shard? boolean|integer[]
 
 --- for i, x, y in data.loader(dataset, {size = 64, shuffle = true, workers = 4}) do … end
---- Batches of a dataset, one epoch a loop: the parts of items, each collated: tensors stacked,
+--- Batches of a dataset, one epoch per loop: the parts of items, each collated: tensors stacked,
 --- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of
---- each part instead. Tensors go to 'device'. With workers, threads with separate Lua states
---- make them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function
---- must then use no local of the script but modules, which are required again, and
---- no global that the script made; what it needs is 'given', of which each worker gets a copy.
---- shard: as data.batches.
+--- each part instead. Tensors go to 'device'. With workers, threads with separate Lua states make
+--- them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function must
+--- then use no local of the script but modules, which are required again, and no global that the
+--- script made; what it needs is 'given', of which each worker gets a copy. shard: as
+--- data.batches.
 ---@param dataset flame.Dataset|table
 ---@param size? integer|flame.options.data.loader  32
 ---@return flame.Loader
@@ -4542,8 +4543,8 @@ function distributed.is_initialized() end
 ---@return integer
 function distributed.local_rank() end
 
---- f(…) without bringing gradients together: they add up on each rank till a backward outside,
---- as for all but the last of several batches of a step.
+--- f(…) without bringing gradients together: they add up on each rank until a backward outside of
+--- it, as for all but the last of several batches of a step.
 ---@param f function
 ---@param ... any
 ---@return any ...
@@ -6383,8 +6384,8 @@ Tensor.ifftshift = flame.ifftshift
 ---@class flame.options.igamma
 ---@field x? flame.Tensor|number
 
---- The regularised lower incomplete gamma function; differentiable by x,
---- backward raises where a is tracked.
+--- The regularised lower incomplete gamma function; differentiable with respect to x, backward
+--- raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -6396,8 +6397,8 @@ flame.igamma_ = flame.igamma
 ---@class flame.options.igammac
 ---@field x? flame.Tensor|number
 
---- The regularised upper incomplete gamma function; differentiable by x,
---- backward raises where a is tracked.
+--- The regularised upper incomplete gamma function; differentiable with respect to x, backward
+--- raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -7100,8 +7101,9 @@ flame.le_ = flame.le
 ---@class flame.options.leakcheck
 ---@field n? integer  5
 
---- Runs f once, then n more times; raises if the number of tensors, their bytes, or the values that
---- histories keep have grown, with the run in which it began and the line that made the values.
+--- Runs f once, then n more times. Raises if the number of tensors, their bytes, or the number of
+--- values that the tape keeps has grown; the message names the run in which that began and the line
+--- that made the values.
 ---@param f function
 ---@param n? integer|flame.options.leakcheck  5
 ---@return boolean
@@ -8497,7 +8499,7 @@ function models.from_config(config) end
 
 --- The model in a folder of Hugging Face's form, with its weights converted to dtype, in evaluation
 --- mode. architecture: the class, such as "BertModel", if not that of config.json. strict = false:
---- names that only the files or only the model have are no error; they are the second result,
+--- names that only the files or only the model have are not an error; they are the second result,
 --- {missing_keys, unexpected_keys}.
 ---@param folder string
 ---@return flame.Module
@@ -11957,7 +11959,7 @@ function nn.utils.register_parametrization(module, name, parametrization) end
 ---@field name? string
 ---@field leave_parametrized? boolean  true
 
---- Makes the name a parameter again, with its present value, or with leave_parametrized = false
+--- Makes the name a parameter again, with its current value, or with leave_parametrized = false
 --- the value of original.
 ---@param module flame.Module
 ---@param name string
@@ -11970,7 +11972,7 @@ function nn.utils.remove_parametrizations(module, name, leave_parametrized) end
 ---@field module? flame.Module
 ---@field name? string  "weight"
 
---- The weight as a parameter again, with its present value.
+--- The weight as a parameter again, with its current value.
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.remove_spectral_norm  "weight"
 ---@overload fun(options: flame.options.nn.utils.remove_spectral_norm): flame.Module
@@ -11981,7 +11983,7 @@ function nn.utils.remove_spectral_norm(module, name) end
 ---@field module? flame.Module
 ---@field name? string  "weight"
 
---- The weight as a parameter again, with its present value.
+--- The weight as a parameter again, with its current value.
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.remove_weight_norm  "weight"
 ---@overload fun(options: flame.options.nn.utils.remove_weight_norm): flame.Module

@@ -4,7 +4,7 @@
 ** pointers that are null or members of an object, volatile memory, variables of file scope.
 **
 ** A program is a body over macros, which are defined twice: in these forms, and plainly, with loops
-** and barriers written out. The plain twin has no line of such a form; values of both must be the
+** and barriers written out. The plain twin contains none of these forms; values of both must be the
 ** same to the bit, and the derivatives of the first are checked as kernel_fuzz.c does it.
 **
 ** forms_fuzz [programs [seed [list]]]: see random_kernel.h.

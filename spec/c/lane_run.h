@@ -32,7 +32,7 @@ typedef struct job {
   fl_lane_shadow *shadow;
   void (*print)(void *, const char *, size_t);
   fl_lane_memory memory[16];     /* of the pointers in order */
-  const void *value[16];         /* the other parameters, by their number */
+  const void *value[16];         /* the other parameters, by their position */
 } job;
 
 static fl_lane_report report;
@@ -129,7 +129,7 @@ static inline void fill(void) {
   memset(lo, 0, sizeof lo); memset(lr, 0, sizeof lr);
 }
 
-/* The head of a kernel in which i is the thread's number. */
+/* The head of a kernel in which i is the thread's index. */
 #define HEAD "__global__ void k(const float *x, float *out, int n) {\n" \
              "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
 #endif

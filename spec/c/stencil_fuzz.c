@@ -1,8 +1,8 @@
 /*
-** Random stencils in the kernel language: one to three dimensions, one thread an element or threads
-** along the axes, neighbours in every spelling of an index, guarded for each of them or for all;
-** arrays smaller and larger than the launch. Checked as in kernel_fuzz.c: reverse against forward
-** mode against differences, and the gather against the sums by atomics (kernel_problem.h).
+** Random stencils in the kernel language: one to three dimensions, one thread per element or
+** threads along the axes, neighbours in every spelling of an index, guarded for each of them or for
+** all; arrays smaller and larger than the launch. Checked as in kernel_fuzz.c: reverse against
+** forward mode against differences, and the gather against the sums by atomics (kernel_problem.h).
 **
 ** stencil_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
@@ -142,7 +142,7 @@ static void window(gen *g) {
   say(g, b >= 0 ? "\n    }\n  }" : "\n  }");
 }
 
-/* A neighbour whose number is clamped or wraps around, along one axis. */
+/* A neighbour whose index is clamped or wraps around, along one axis. */
 static void border(gen *g) {
   const int a = pick(g, g->dims), by = 1 + (pick(g, 4) == 0), left = pick(g, 2);
   const char *x = coordinate[a], *w = size_name[a];

@@ -1,6 +1,6 @@
 /*
 ** Random kernels whose loops read elements that do not change: at an index that depends on the
-** thread's number, an outer counter, memory, or a variable that each round sets again; and loops
+** thread's index, an outer counter, memory, or a variable that each round sets again; and loops
 ** that only look like this. Some rounds and some loops do nothing, or end early. The arrays are
 ** only read, or written before and after the loop, or in it; global or shared. Checked as in
 ** kernel_fuzz.c.

@@ -19,7 +19,7 @@ static void check(int ok, const char *what) {
   else { failed++; fprintf(stderr, "FAILED: %s\n", what); }
 }
 
-/* ---- the CPU's side: one function an op, from the same lines --------------------------- */
+/* ---- the CPU's side: one function per op, from the same lines --------------------------- */
 
 #define ON_FLOAT(...) __VA_ARGS__
 #define ON_NUM(...) __VA_ARGS__

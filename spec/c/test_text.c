@@ -190,7 +190,7 @@ static void row_of_dims(int64_t last) {
   add(&m, 0);
 }
 
-/* x[idx] with an index for each element, and kept-level work after a column sum. */
+/* x[idx] with an index for each element, and work on each result of a column sum. */
 static void gathers(void) {
   static maker m;
   const int64_t size[] = { 6, 40, 300 };

@@ -9,9 +9,9 @@ local machine = require "spec.support.machine"
 local run, agree, fails = group.run, group.agree, group.fails
 local _, over_tcp, over_both = group.cases(it, pending)
 
--- net and alone have equal parameters, of sizes that 2 and 4 ranks do not share evenly, of one
--- element, none, and 0-d. both(i) leaves in net what ranks bring together of their parts of batch
--- i, and in alone, on each rank, the sum of what each part gives.
+-- net and alone have equal parameters, of sizes that 2 and 4 do not divide, of one element, without
+-- elements, and 0-d. both(i) leaves in net what ranks bring together of their parts of batch i, and
+-- in alone, on each rank, the sum of what each part gives.
 local NETS = [[
   local nn, optim = flame.nn, flame.optim
   local function make()

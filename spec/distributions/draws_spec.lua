@@ -372,8 +372,8 @@ describe("distributions: gradients of draws", function()
     end
     return (moved(h) - moved(-h)) / (2 * h)
   end
-  --- Gradients of draws by each parameter, element by element, must agree with differences of
-  --- 'again', which gives the same draws for other parameters.
+  --- Gradients of draws with respect to each parameter, element by element, must agree with
+  --- differences of 'again', which gives the same draws for other parameters.
   local function agree(name, args, again_of)
     local params, tracked = {}, {}
     for i, v in ipairs(args) do

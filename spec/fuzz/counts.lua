@@ -1,12 +1,12 @@
 --- Every public function with counts that no tensor has: each parameter of its declarations that is
 -- a number, an axis or a list of such gets the values of COUNTS, and each that is a tensor gets one
--- with such elements, while the others have values with which the call works where such are found.
--- It is a fault when an error is no string, names no op or is Lua's own, as spec/fuzz/calls.lua
--- judges. What a call gives is evaluated.
+-- with such elements, while the others have values with which the call works, if such are found. It
+-- is a fault if an error is not a string, names no op, or is one of Lua's own, as in
+-- spec/fuzz/calls.lua. What a call gives is evaluated.
 --   flame-lua spec/fuzz/counts.lua [PART OF [AFTER]]
 -- writes each name before its calls, so the last one is that of a call that did not end, its faults
 -- as "fault: …", and at the end how many calls were made. The caller limits time and memory
--- (spec/limits/counts_spec.lua). AFTER: names up to it are left out; COUNTS_TRACE=1 tells each
+-- (spec/limits/counts_spec.lua). AFTER: names up to it are left out; COUNTS_TRACE=1 writes each
 -- call.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
@@ -33,8 +33,8 @@ local SHAPES = { { 4 }, { 3, 3 }, { 2, 4, 4 }, { 1, 2, 4, 4 }, { 1, 2, 4, 4, 4 }
 local FIXED = { bool = false, str = "a", dtype = "f32", fn = function(x) return x end }
 
 -- ---- what is called -----------------------------------------------------------------------------
--- Left out: what calls a function of the script as often as it is told to, or changes the session,
--- or ends it.
+-- Left out: functions that call a function of the script as often as an argument says, or that
+-- change or end the session.
 local SKIP = { bench = true, leakcheck = true, bisect = true, compare = true, debug = true,
   seed = true, manual_seed = true, cuda = true, ["data.seed"] = true, ["data.options"] = true }
 
@@ -59,7 +59,7 @@ local OBJECTS = {
   EventWriter = function() return data.events("events") end,
   Progress = function() return data.progress { steps = 9, unit = "a" } end,
 }
---- A function that does what none may.
+--- A function with planted faults.
 local function planted()
   local f = flame.internal.declare("planted(n: int)", "", function(n)
     if n == -1 then return n.field end
@@ -190,7 +190,7 @@ local function add_tensors(values, shape)
     if #shape ~= 1 then values[#values + 1] = flame.full({ 3 }, e[1], { dtype = e[2] }) end
   end
 end
---- What a parameter is given in turn.
+--- The values that a parameter is given, one after the other.
 local function counts_for(p, theme)
   local values, one, list = {}, false, false
   for kind in p.type:gmatch "[^|]+" do

@@ -35,7 +35,7 @@ describe("equations", function()
     local a = (q * s):matmul(t(p))                                   -- condition number 1e8
     local x = randn(n, 2)
     is_close(flame.solve(a, a:matmul(x)), x, 1e-16 * 1e8 * 100)
-    is_close(linalg.svdvals(a), s, 4 * n * 2.0^-52)         -- of q, p, their product and the values
+    is_close(linalg.svdvals(a), s, 4 * n * 2.0^-52)         -- errors of q, p, q p and the values
     local ratio = linalg.cond(a):item()
     assert.is_true(math.abs(ratio / 1e8 - 1) < 1e-6, tostring(ratio))
   end)
@@ -303,8 +303,8 @@ describe("norms and products", function()
 end)
 
 describe("products of half types", function()
-  -- whole numbers, small enough that every sum is exact; rows of 257, 261, …
-  -- begin at no multiple of 16 bytes
+  -- whole numbers, small enough that every sum is exact; most rows of 257, 261, … begin at
+  -- addresses that are not multiples of 16 bytes
   local function whole(...) return flame.randint({ ... }, -1, 1):double() end
 
   it("are exact wherever their rows begin, alone and with what follows them", function()

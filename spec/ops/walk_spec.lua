@@ -290,7 +290,8 @@ end
 local function f64(shape, draw, kind)
   return (select(3, views.make(flame, kind or "contiguous", shape, "f64", draw)))
 end
---- f by its tensor arguments: first and second order, and the forward product against differences.
+--- Derivatives of f with respect to its tensor arguments: first and second order, and the forward
+--- product against differences.
 local function derivatives(what, f, xs)
   local ok, e = pcall(flame.gradcheck, f, xs)
   assert(ok, what .. ": " .. tostring(e))

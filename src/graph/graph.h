@@ -8,7 +8,7 @@
 ** written one per line, in recorded order. Three kinds of stored values are at the leaves:
 **   inputs     placeholders, each in a separate buffer, by which it is known
 **   states     tensors older than f that f wrote to. They are found by the first trace, moved to
-**   separate buffers, and recognised by these from the second trace on
+**              separate buffers, and recognised by these from the second trace on
 **   constants  everything else: weights. By content, so that each is saved once
 ** At the end all older handles name the nodes that they named before.
 **

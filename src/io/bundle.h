@@ -4,7 +4,7 @@
 **
 **   0   "flame-bundle 1\n\0"                      16 bytes
 **       entries, 8; bytes of the index, 8
-**       of each entry: kind, offset, size, bytes of the name, 8 each; SHA-256, 32; the name, and
+**       for each entry: kind, offset, size, bytes of the name, 8 each; SHA-256, 32; the name, and
 **       zeros to a multiple of 8
 **       data; that of files at multiples of 4096
 **

@@ -224,7 +224,7 @@ flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *
 /* Free what the sites hold. */
 void fl_sites_close(fl_lua *b);
 
-/* Reports something that is no error but rarely intended, once for each line of the script.
+/* Reports something that is not an error but rarely intended, once for each line of the script.
 ** (slip.c) */
 void fl_lua_slip(lua_State *L, fl_lua *b, const char *text);
 /* A step of optimiser k reads the gradient g. Has a backward added to it since an earlier step of k

@@ -128,8 +128,8 @@ typedef enum fl_decl_misfit_kind {
   FL_MISFIT_LENGTH,            /* the list at 'at' does not have the length that dims(n) requires */
   FL_MISFIT_COUNT,             /* the length of a list, at 'at', is too large or no count */
   FL_MISFIT_MISSING, FL_MISFIT_TWICE,
-  FL_MISFIT_OPTION,                    /* the key at 'at' is no parameter */
-  FL_MISFIT_KEY,                       /* the key at 'at' is no string */
+  FL_MISFIT_OPTION,                    /* the key at 'at' is not a parameter */
+  FL_MISFIT_KEY,                       /* the key at 'at' is not a string */
   FL_MISFIT_MIXED                      /* numbers and a list in "id..." */
 } fl_decl_misfit_kind;
 typedef struct fl_decl_misfit {

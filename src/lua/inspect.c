@@ -278,7 +278,7 @@ static int load_core(lua_State *L) {
   return 0;
 }
 
-/* core.hint(word, known): the hint in a message about a word that is no key of the table. */
+/* core.hint(word, known): the hint in a message about a word that is not a key of the table. */
 static int hint(lua_State *L) {
   char out[64];
   luaL_checktype(L, 2, LUA_TTABLE);

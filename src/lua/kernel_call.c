@@ -82,7 +82,7 @@ static void make_ready(lua_State *L, fl_lua *b, plan *p) {
 
 /* ---- results ---- */
 
-/* Records the launch with the present values of the input handles. */
+/* Records the launch with the current values of the input handles. */
 static flame_status record(fl_lua *b, plan *p, fl_node **value) {
   for (int i = 0; i < p->l.nin; i++)
     if (!(p->l.in[i] = node_of(b, p->in[i]))) return b->c->err.code;

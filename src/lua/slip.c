@@ -1,5 +1,5 @@
 /*
-** Slips: things that a script does that are no errors but rarely intended. Each is reported once
+** Slips: things that a script does that are not errors but rarely intended. Each is reported once
 ** for each line of the script, to the callback that the host has set, else by Lua's warn. They are
 ** detected below, in tools/slips.lua and in optim.lua. If a correct program may do the same thing,
 ** and the two can not be told apart, nothing is reported.

@@ -107,7 +107,7 @@ static void anchor_inputs(fl_planner *P, const fl_node *n) {
 
 /* On the CPU a scatter checks its index itself if no other step reads the index and its source is
 ** in memory: positions then take no memory. But a write in place may not fail half-way, and one
-** into no elements is no step, so their indices are checked separately. */
+** into no elements is not a step, so their indices are checked separately. */
 static void take_check(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node, *q = n->op == FL_OP_scatter && P->p->device == 0 ? n->in[1] : NULL;

@@ -216,7 +216,7 @@ int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m
 /* pieces.c. The component of form t within which m stays, over group g's dims; -1: none. */
 int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m);
 /* Does map m over dims of 'size' stay within one piece of cat 'ref'? Then *to is that piece and the
-** map into it. 0: no, or 'ref' is no cat. */
+** map into it. 0: no, or 'ref' is not a cat. */
 int fl_plan_piece(const fl_planner *P, fl_ref ref, int nd, const int64_t *size, const fl_map *m,
                   fl_ref *to, fl_map *out);
 /* Is node q within one piece of a cat, or in no cat? */

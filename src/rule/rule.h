@@ -5,12 +5,12 @@
 **
 ** Three kinds of objects, each with a count of references, belong to one context and are used on
 ** the thread that has entered it:
-**   program a kernel, given or derived, with the meaning of its parameters, and all that was
-**   derived from it. A derivative is a program again, so gradients have gradients.
+**   program   a kernel, given or derived, with the meaning of its parameters, and all that was
+**             derived from it. A derivative is a program again, so gradients have gradients.
 **   call      one launch of a program: geometry, numbers as bytes, arrays as nodes that are held,
 **             so that later writes do not reach them.
-**   rule a call, and which of its arguments get gradients. The entries of its results own it; it is
-**   freed with them, or by the backward that spends them.
+**   rule      a call, and which of its arguments get gradients. The entries of its results own it;
+**             it is freed with them, or by the backward that spends them.
 **
 ** The life of one call, y = k(x) with a tracked x, y:sum():backward():
 **   fl_launch_record(&l, y)              y[0]: the result, not tracked
@@ -164,7 +164,7 @@ flame_status fl_kgive_bytes(fl_launch *l, int i, const fl_kcall *k, int of);
 /* Gives the original's argument 'of' for parameter i. */
 flame_status fl_kgive_original(fl_launch *l, const fl_kprogram *p, int i, const fl_kcall *k,
                                int of);
-/* The contents of parameter i before the launch; zeros for an output that is no argument. */
+/* The contents of parameter i before the launch; zeros for an output that is not an argument. */
 fl_node *fl_kcall_contents(const fl_kcall *k, int i);
 /* x as contiguous elements of a kernel's type. */
 fl_node *fl_kflat(fl_node *x, int type);

@@ -14,7 +14,7 @@ typedef enum {
   FL_LOST_NO_GRAD,               /* recorded without tracking */
   FL_LOST_GRADIENT,              /* the same, by a backward walk without create_graph */
   FL_LOST_DETACH,
-  FL_LOST_OP,                    /* the op has no gradient, or its result is no float */
+  FL_LOST_OP,                    /* the op has no gradient, or its result is not a float */
   FL_LOST_RESET                  /* autograd.reset */
 } fl_lost_reason;
 

@@ -25,7 +25,7 @@ int fl_vocab_index(fl_vocab *v, int64_t nids);                 /* makes ids find
 const fl_token *fl_vocab_of(const fl_vocab *v, int64_t id);
 void fl_vocab_drop(fl_vocab *v);
 
-/* 64-bit keys to 64-bit values; ~0 is no key. */
+/* 64-bit keys to 64-bit values; ~0 is not a key. */
 typedef struct fl_table {
   fl_mem *mem;
   uint64_t *at;                 /* pairs */

@@ -86,7 +86,7 @@ def([[.gradcheck(f: fn, inputs: T|any[], *, eps?: num, atol?: num, rtol?: num,
     end
   end
   if #xs == 0 then fail("gradcheck", "inputs has no float tensor") end
-  if #xs < n then                                          -- the others are f's as they are
+  if #xs < n then                                 -- the other arguments are passed unchanged
     f = function(...)
       local all = { table.unpack(inputs, 1, n) }
       for k, i in ipairs(place) do all[i] = (select(k, ...)) end

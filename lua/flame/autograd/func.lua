@@ -102,7 +102,7 @@ def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, 
     if not backward then fail(name, "has no backward: the result can not be tracked") end
     local n, results, like, made, at = values.n, {}, {}, {}, {}
     for i = 1, n do
-      if is_tensor(values[i]) then                       -- anything else is given back as it is
+      if is_tensor(values[i]) then                       -- anything else is returned unchanged
         made[#made + 1], at[#at + 1], results[values[i]] = values[i], i, #at + 1
         like[i] = n > 1 and values[i]:detach() or nil    -- forward may return what is tracked
       end
@@ -162,8 +162,8 @@ function func.zero_grad(op, list, set_to_none)
   end
 end
 
---- Runs f with the tensors in 'kept' and 'args' elsewhere, from the state 'rng' of the generator,
---- which is restored afterwards.
+--- Runs f with the tensors in 'kept' and, at the other positions, the values in 'args'. The
+--- generator starts from the state 'rng' and is restored afterwards.
 local function again(f, args, kept, rng)
   local now <const> = flame.rng_state()
   local _ <close> = setmetatable({}, { __close = function() flame.rng_state(now) end })
@@ -174,7 +174,8 @@ local function again(f, args, kept, rng)
   return table.pack(f(table.unpack(fresh, 1, args.n)))
 end
 
---- f's results without keeping what is inside: backward runs f again, with the same random numbers.
+--- f's results, without keeping intermediate values: backward runs f again, with the same random
+--- numbers.
 def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
   if not flame.is_grad_enabled() then return f(...) end
   f = autocast.with_casts(f)

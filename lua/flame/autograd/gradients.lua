@@ -1,4 +1,4 @@
---- Gradients in Lua: the map of gradients(), flame.grad and its kin, functions of the
+--- Gradients in Lua: the map of gradients(), flame.grad and related functions, functions of the
 -- script. The walk itself is C (internal.gradients).
 local flame = require "flame"
 local internal = flame.internal

@@ -1,11 +1,11 @@
---- Parameters that are shared out among processes, as data_parallel{shard = true} leaves them. Of
--- such a parameter this process has the summed gradient of its part of the elements alone, and
--- .grad is nil; an optimiser steps that part, whose state is all that it keeps, and all processes
--- get the new values of all.
+--- Parameters that are divided among processes, as data_parallel{shard = true} leaves them. Of such
+-- a parameter this process has the summed gradient of its part of the elements alone, and .grad is
+-- nil; an optimiser steps that part, whose state is all that it keeps, and all processes get the
+-- new values of all.
 --
 -- parts.of[p] is a part, or nil: {shape = p.shape; all = its elements; first =, count =: those of
 -- p:reshape(-1) that are this process's; grad = their gradient, nil: there is none; value = their
--- new value, from the update till all processes have it; group = what the processes do together:
+-- new value, from the update until all processes have it; group = what the processes do together:
 -- each calls the same in the same order}. A group has total(op, x, reduce), the x of all processes
 -- reduced; whole(part, x), the parts of all joined, in p's shape; spread(list), which gives
 -- parameters the values of all parts.
@@ -17,8 +17,7 @@ local parts = { of = of }
 
 local function text_of(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
---- Sets part.grad or part.value, which lives till it is replaced, and no longer, whatever scopes
---- end.
+--- Sets part.grad or part.value, which lives until it is replaced, whichever scopes end.
 local function set(part, name, x)
   local _ <close> = part[name]
   part[name] = x and internal.hold(x)
@@ -44,7 +43,7 @@ function parts.add(p, g)
   set(part, "grad", part.grad and part.grad + g or g)
 end
 
---- What zero_grad does to p, beside its .grad.
+--- What zero_grad does to p, in addition to its .grad.
 function parts.clear(p, set_to_none)
   local part = of[p]
   if not part or not part.grad then return end
@@ -62,11 +61,11 @@ function parts.take(p)
   return part.value, g, part
 end
 
---- The step has recorded the part's new value: it has used the gradient up.
+--- Called when the step has recorded the part's new value: the gradient is used up.
 function parts.use_up(part) set(part, "grad") end
 
---- Makes an optimiser's state of a whole parameter, as a checkpoint has it, that of the part: what
---- has the parameter's shape. State that is of the part already stays as it is.
+--- Cuts an optimiser's state for a whole parameter, as a checkpoint has it, to the part: all values
+--- that have the parameter's shape. State of the part is unchanged.
 function parts.settle(part, state)
   if part.count == part.all and #part.shape == 1 then return end      -- the part is the whole
   for name, x in pairs(state) do
@@ -104,7 +103,7 @@ function parts.total(op, params, x, reduce)
   return x
 end
 
---- After the parts of these parameters were stepped: all processes get all values.
+--- Called after the parts of these parameters were stepped: gives all processes all values.
 function parts.spread(params)
   local groups, lists = {}, {}
   for _, p in ipairs(params) do

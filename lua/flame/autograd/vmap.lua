@@ -1,6 +1,6 @@
 --- flame.vmap: a function of one example, for all examples of a batch. It runs once for each, in
--- turns: at a call of a kernel each example waits for the others, and what they ask of it is one
--- launch (internal.kernel_each).
+-- turns: at a call of a kernel each example waits for the others, and their calls are one launch
+-- (internal.kernel_each).
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -10,7 +10,7 @@ local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 local whole_of = setmetatable({}, { __mode = "k" })
 local examples = setmetatable({}, { __mode = "k" })        -- coroutines that run one
 local CALL <const> = {}                                    -- what they yield first
-local FAILED <const> = {}                                  -- what a call that failed gives them
+local FAILED <const> = {}                         -- what examples get from a call that failed
 
 -- ---- batches of values --------------------------------------------------------------------------
 
@@ -20,7 +20,8 @@ local function part(whole, i)
   return x
 end
 
---- Tensors along a new first axis: what they are the parts of, if they are all of it in order.
+--- Stacks tensors along a new first axis; if they are all parts of one tensor, in order, gives that
+--- tensor.
 local function joined(list)
   local first = whole_of[list[1]]
   local whole = first and first.whole
@@ -78,7 +79,8 @@ local function one_launch(calls, info)
   return bits ~= 0 and bits or nil, args
 end
 
---- The kernel with sizes that are no functions, those for the arguments of one call.
+--- The kernel with numbers in place of functions for its sizes: those for the arguments of one
+--- call.
 local function sized(k, config, call)
   local geometry
   for _, name in ipairs { "shape", "grid", "threads" } do
@@ -90,7 +92,7 @@ local function sized(k, config, call)
   return geometry and k:with(geometry) or k
 end
 
---- Each of the calls gets .results from f(calls, …); where it raises, they fail.
+--- Each call gets its .results from f(calls, …); if f raises, the calls fail.
 local function attempt(calls, f, ...)
   local ok, why = pcall(f, calls, ...)
   for _, call in ipairs(ok and {} or calls) do call.results = { n = 2, FAILED, why } end
@@ -122,7 +124,7 @@ end
 
 local function modes() return flame.is_grad_enabled(), flame.autocast(), internal.scopes() end
 
---- Ends those that an error has left in the middle.
+--- Ends the examples that an error has left suspended.
 local function close(list)
   for _, x in ipairs(list) do coroutine.close(x.thread) end
 end

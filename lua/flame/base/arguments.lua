@@ -15,7 +15,7 @@ local is_tensor = flame.is_tensor
 local function word(v) return is_tensor(v) and "a tensor" or type(v) end
 arguments.word = word
 
---- The same where a number is needed: for a tensor also how to get one.
+--- The same where a number is needed: for a tensor it adds how to get its number.
 local function no_number(v) return is_tensor(v) and "a tensor\1: write x:item()" or word(v) end
 
 local function need_tensor(op, name, x)

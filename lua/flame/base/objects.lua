@@ -161,7 +161,7 @@ local function is_object(v) return type(v) == "table" and getmetatable(v) ~= nil
 --- Messages from inside keep the names that they give (internal.checked would put the function's
 --- there).
 function objects.limit(t)
-  local made, names = {}, {}                  -- two names of one function stay two names of one
+  local made, names = {}, {}                      -- two names of one function share one wrapper
   for name, f in next, t do
     if type(f) == "function" and not name:find("^__") then names[#names + 1] = name end
   end

@@ -1,4 +1,5 @@
---- Facts about recording for functions that are composed in Lua.
+--- What functions composed in Lua need to know about recording: which line their ops belong to, and
+--- whether a gradient is needed.
 local flame = require "flame"
 local internal = flame.internal
 local recording = {}

@@ -1,12 +1,12 @@
 --- flame.save and flame.load: nested tables with tensors, numbers, strings and booleans.
--- Tensors stand in the file under dotted names, as other programs expect; the rest (the shape
--- of the table, types of keys, exact numbers) is one text in the file's metadata under
--- "flame". It is data, never code: reading it builds tables and nothing else.
+-- Tensors are stored in the file under dotted names, as other programs expect; the rest (the shape
+-- of the table, types of keys, exact numbers) is one text in the file's metadata under "flame". It
+-- is data, never code: reading it builds tables and nothing else.
 --
 -- The text: "1:" and a value.
 --   value = i<digits>; | d<16 hex digits of the big-endian double>; | s<text>; | T | F
 --         | t<name of a tensor>; | { [value … ] key value … }       list part first, in order
--- Bytes other than letters, digits, _ and - stand as %XX.
+-- Bytes other than letters, digits, _ and - are written as %XX.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"

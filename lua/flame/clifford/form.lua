@@ -14,7 +14,7 @@
 -- belongs in the result.
 --
 -- Operands are (components, …, features). A shared one (weights) is (components, features): it has
--- no axes in between, and a derivative by it is summed over them. Results are in memory in the
+-- no axes in between, and its derivative is summed over them. Results are in memory in the
 -- order of their axes; with inside = true their components come directly before the features, for a
 -- matrix product over both.
 local flame = require "flame"

@@ -93,7 +93,7 @@ local function read_tensor(from)
   from.at = at
   from.blob = from.blob + 1
   local bytes = from.message[from.blob]
-  from.message[from.blob] = false                        -- it may go when the tensor has it
+  from.message[from.blob] = false                        -- freed once the tensor has it
   return flame.from_bytes(bytes, shape, dtype, { device = from.device })
 end
 
@@ -117,7 +117,7 @@ end
 
 -- ---- functions ------------------------------------------------------------------------------
 
---- The function that a source text returns, or that a module of that name is.
+--- The function that a source text returns, or the function that is the module of that name.
 local function of_text(text, what)
   local f
   if text:find("^[%a_][%w_%.%-]*$") then

@@ -97,7 +97,7 @@ return function(data, shared)
   end
 
   local spelled = { nan = 0 / 0, inf = math.huge, infinity = math.huge }
-  -- The number that a field contains; nil: it is no number. An empty field is NaN.
+  -- The number that a field contains; nil: it is not a number. An empty field is NaN.
   local function number_of(field)
     if field == "" then return 0 / 0 end
     local v = tonumber(field)
@@ -134,7 +134,7 @@ return function(data, shared)
   end
 
   -- ---- columns ----------------------------------------------------------------------------------
-  --- The column k as its type says; of "class" with its classes, sorted.
+  --- The values of column k as its type says; for "class" also its classes, sorted.
   local function classes_of(rows, k)
     local id_of, classes, ids = {}, {}, {}
     for _, fields in ipairs(rows) do

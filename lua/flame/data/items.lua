@@ -137,7 +137,7 @@ local function settled(before, i, ok, ...)
   flame.rng_state(before)
   if not ok then
     local why = tostring((...))
-    -- Ctrl-C is no error of the item
+    -- Ctrl-C is not an error of the item
     if why:find("interrupted!$") then error(why, 0) end
     error({ item = i, why = why }, 0)
   end
@@ -248,8 +248,8 @@ local function columns_of(list, at)
   return columns
 end
 
---- The batch of the items 'at', {n =, part, …}; raises {item =, why =} or text. how: the function
---- that makes parts of lists of parts; nil: collate.
+--- The batch of the items 'at', {n =, part, …}; raises {item =, why =} or text. how: makes the
+--- batch's parts from lists of the items' parts; nil: collate.
 function items.batch(get, how, at, seed, epoch)
   local list = {}
   for k, i in ipairs(at) do list[k] = items.parts(get, i, seed, epoch) end

@@ -62,12 +62,12 @@ return function(data, shared)
     return dataset_of(table_recipe(op, d))
   end
 
-  --- A dataset of n items by a function, or of a table. item(i, given, random) gives the parts of
-  --- item i, one or more: tensors, numbers, strings, plain tables of them. random() is uniform in
-  --- [0, 1) and depends only on the loader's seed, the epoch and i, as do flame's random numbers in
-  --- the function. item may also be the source text of a function, or the name of a module that
-  --- returns one. A table is a list of items, or {name = tensor or list}, of which an item is {name
-  --- = element}.
+  --- A dataset of n items that a function makes, or of the items of a table. item(i, given, random)
+  --- gives the parts of item i, one or more: tensors, numbers, strings, plain tables of them.
+  --- random() is uniform in [0, 1) and depends only on the loader's seed, the epoch and i, as do
+  --- flame's random numbers in the function. item may also be the source text of a function, or the
+  --- name of a module that returns one. A table is a list of items, or {name = tensor or list}, of
+  --- which an item is {name = element}.
   put(data, [[data.dataset(n: int, item: fn|str, *, given?: any) -> Dataset
 data.dataset(items: table) -> Dataset]], function(n, item, given)
     if n < 1 then fail("dataset", "n must be a positive integer, got %d", n) end
@@ -288,13 +288,13 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   end
 
   --- for i, x, y in data.loader(dataset, {size = 64, shuffle = true, workers = 4}) do … end
-  --- Batches of a dataset, one epoch a loop: the parts of items, each collated: tensors stacked,
+  --- Batches of a dataset, one epoch per loop: the parts of items, each collated: tensors stacked,
   --- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of
-  --- each part instead. Tensors go to 'device'. With workers, threads with separate Lua states
-  --- make them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function
-  --- must then use no local of the script but modules, which are required again, and
-  --- no global that the script made; what it needs is 'given', of which each worker gets a copy.
-  --- shard: as data.batches.
+  --- each part instead. Tensors go to 'device'. With workers, threads with separate Lua states make
+  --- them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function must
+  --- then use no local of the script but modules, which are required again, and no global that the
+  --- script made; what it needs is 'given', of which each worker gets a copy. shard: as
+  --- data.batches.
   put(data, [[data.loader(dataset: Dataset|table, size: int = 32, *, shuffle = false,
     drop_last = false, workers: int = 0, prefetch: int = 2, collate?: fn|str, device?: device,
     seed?: int, state?: table, shard?: bool|int[]) -> Loader]],

@@ -75,8 +75,8 @@ return function(distributed, shared)
     return letters
   end
 
-  --- Lists of letters that have one dtype of gradients and one device, each with at most
-  --- 'limit' bytes or a single letter; on GPUs at most 'beside', if that is given.
+  --- Lists of letters with one dtype of gradients and one device. Each has at most 'limit' bytes,
+  --- on GPUs at most 'beside' if that is given, or is a single letter.
   local function buckets_of(letters, limit, beside)
     local buckets, last = {}, nil
     for _, letter in ipairs(letters) do
@@ -154,7 +154,7 @@ return function(distributed, shared)
   -- ---- beginning --------------------------------------------------------------------------------
 
   --- Sets parameters and buffers of all ranks to those of rank 1; they must have the same names,
-  --- and one option shard.
+  --- and the same option shard.
   local function equalise(net, shard)
     local names, list = { shard and "shard" or nil }, {}
     for _, pairs_of in ipairs { net.named_parameters, net.named_buffers } do
@@ -198,8 +198,8 @@ return function(distributed, shared)
       return net
     end)
 
-  --- f(…) without bringing gradients together: they add up on each rank till a backward outside,
-  --- as for all but the last of several batches of a step.
+  --- f(…) without bringing gradients together: they add up on each rank until a backward outside of
+  --- it, as for all but the last of several batches of a step.
   put(distributed, "distributed.no_sync(f: fn, ...) -> ...", function(f, ...)
     quiet = quiet + 1
     local _ <close> = setmetatable({}, { __close = function() quiet = quiet - 1 end })

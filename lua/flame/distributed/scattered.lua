@@ -2,9 +2,9 @@
 -- for its part of each parameter, an optimiser steps that (autograd/parts.lua), and all ranks
 -- gather the new values: of b bytes each rank sends (n - 1) / n twice, as an all_reduce does.
 --
--- Each parameter is shared out by itself, flat, in n parts of equal size; what lacks at its end is
--- zeros while it is sent. So a rank has an n-th of each whatever their sizes are, an optimiser's
--- groups stay as they are, and on a GPU gradients are sent from where they lie.
+-- Each parameter is divided by itself, flat, into n parts of equal size; it is padded with zeros
+-- while it is sent. So a rank has an n-th of each, whatever their sizes are, an optimiser's groups
+-- stay as they are, and on a GPU gradients are sent from their own memory.
 local flame = require "flame"
 local parts = require "flame.autograd.parts"
 
@@ -66,7 +66,8 @@ return function(distributed, shared)
     end
   end
 
-  --- The group of a network (autograd/parts.lua) whose new values go by so many bytes.
+  --- The group (autograd/parts.lua) of a network; new values are sent in buckets of this many
+  --- bytes.
   local function group_of(limit)
     return { total = total, whole = whole, spread = function(list)
       do
@@ -89,7 +90,7 @@ return function(distributed, shared)
       first = math.min(first + 1, math.max(count, 1)), group = job.group }
   end
 
-  --- Shares the parameters of a network out.
+  --- Divides the parameters of a network among the ranks.
   function shared.share_out(job, net)
     for _, p in ipairs(net:parameters()) do
       if parts.of[p] or p.grad then
@@ -125,7 +126,8 @@ return function(distributed, shared)
     return sums
   end
 
-  --- The same where they are copied together; sums that are parts of one array become their own.
+  --- The same for gradients that are copied together; sums that are parts of one array become
+  --- separate arrays.
   local function reduce_flat(job, bucket)
     local all, sums, n, at = {}, {}, distributed.size(), 1
     for k, letter in ipairs(bucket) do
@@ -140,7 +142,7 @@ return function(distributed, shared)
     return sums
   end
 
-  --- Leaves of the gradients in .grad this rank's parts of their sums.
+  --- Replaces the gradients in .grad with this rank's parts of their sums.
   function shared.scatter(job, bucket)
     local sums = (bucket.device ~= "cpu" or job.ordered) and reduce_each(job, bucket)
       or reduce_flat(job, bucket)

@@ -5,7 +5,8 @@
 -- variables", 2000) as its logarithm, which does not underflow for small concentrations, in f64.
 -- Rejection is a fixed number of rounds for all elements at once, of which the last that accepted
 -- counts: nothing looks at a value, and draws fuse into one kernel. A round accepts with a chance
--- of 0.95 or more; where none of 8 does, once in 3e10 draws, the mode of the hat stands.
+-- of 0.95 or more; if none of 8 does, which happens once in 3e10 draws, the mode of the hat is
+-- taken.
 local flame = require "flame"
 local dtypes = require "flame.base.dtypes"
 local where = flame.where
@@ -31,7 +32,7 @@ return function(distributions, shared)
       local fits = u:log():lt(n:square() * 0.5 + d * (1 - root * root * root + new_log))
       log = where(inside:logical_and(fits), new_log, log)
     end
-    -- x of a + 1 times u^(1 / a) is one of a; the wait is -log u
+    -- a variate of a + 1 times u^(1 / a) is a variate of a; shared.waits gives -log u
     return d:log() + log - where(small, shared.waits(shape, a) / a, 0)
   end
   local log_variate = flame.func {

@@ -1,5 +1,5 @@
---- Functions that distributions need and flame has not: the derivative of a gamma variate with
--- respect to its concentration, the regularised incomplete beta function, inverses of both
+--- Functions that distributions need and flame does not have: the derivative of a gamma variate
+-- with respect to its concentration, the regularised incomplete beta function, inverses of both
 -- incomplete functions. All in f64. Given the table that the parts of flame.distributions share,
 -- adds to it.
 local flame = require "flame"
@@ -164,9 +164,9 @@ end
 -- ---- inverses -----------------------------------------------------------------------------------
 local TRIES <const> = 200
 
---- t with shares(t) = lower, upper, by Newton's steps on the logarithm of the smaller share, kept
---- between bounds that bisection narrows. log_slope(t) is the logarithm of the derivative by t.
---- It looks at values, so it evaluates.
+--- The t for which shares(t) gives lower and upper, by Newton's steps on the logarithm of the
+--- smaller share, kept between bounds that bisection narrows. log_slope(t) is the logarithm of the
+--- derivative with respect to t. It looks at values, so it evaluates.
 local function solve(lower, upper, shares, log_slope, start, first, last)
   if start:numel() == 0 then return start end
   local t, low, high = start, flame.full_like(start, first), flame.full_like(start, last)
@@ -210,8 +210,8 @@ local function beta_quantile(a, b, lower, upper)
     (a / b):log() + lower * 0, -800, 800)
 end
 
---- x, at which share lies below; one step of Newton on values as they are gives it the gradient
---- that cdf has: dx = (dshare - dcdf) / density.
+--- x, the value below which the probability is 'share', with the gradient of cdf's inverse: one
+--- step of Newton's method on detached values gives dx = (dshare - dcdf) / density.
 local function followed(x, share, cdf, log_density)
   if not flame.is_grad_enabled() or not recording.tracked(share, cdf) then return x end
   return x + where(x:isfinite(), (share - share:detach() - (cdf - cdf:detach()))

@@ -41,7 +41,7 @@ local function volume(block)
   return n
 end
 
---- Bytes of shared memory of a block of so many threads.
+--- Bytes of shared memory of a block of this many threads.
 local function bytes_of(info, threads)
   local shared = info.config.shared
   if math.type(shared) or shared == nil then return shared or 0 end
@@ -81,7 +81,7 @@ end
 local SIZES <const> = { 256, 128, 64, 32 }
 local MOST_SHARED <const> = 227 * 1024
 
---- A block of about so many threads: 32 wide where the kernel has rows of threads. axes: see
+--- A block of about this many threads: 32 wide if the kernel has rows of threads. axes: see
 --- internal.kernel_blocks.
 local function shaped(axes, threads)
   local block, open = {}, 0

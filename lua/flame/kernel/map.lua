@@ -73,7 +73,7 @@ local function over_numbers(name)
   end
 end
 for id, name in pairs(same) do N[id] = over_numbers(name) end
--- The number where the other is NaN, as C has it.
+-- A binary function as in C: if one operand is NaN, the result is the other one.
 local function not_nan(f)
   return function(x, y)
     x, y = is_tensor(x) and x or flame.full_like(y, x), is_tensor(y) and y or flame.full_like(x, y)
@@ -142,7 +142,7 @@ def(".map(text: str) -> fn", function(text)
     fail("map", "need \"x, y -> expression\": names, an arrow, an expression; got \"%s\"", text)
   end
   local compiled = {}
-  do                              -- what is wrong with the text is told now
+  do                              -- errors of the text are reported now
     local f32 = {}
     for i = 1, n do f32[i] = "f32" end
     compiled[table.concat(f32, " ")] = compile_map(text, f32)

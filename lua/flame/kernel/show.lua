@@ -21,7 +21,8 @@ function Kernel:source(which)
   return table.concat(texts, "\n")
 end
 
--- Registers and local bytes into r: of the device that compiled it last, else of NVRTC for sm_90.
+-- Puts registers and local bytes into r: from the device that compiled the kernel last, else from
+-- NVRTC for sm_90.
 local function put_usage(r, kernel, name)
   local info = internal.kernel_info(kernel)
   r.shared_bytes = math.max(r.shared_bytes or 0, info.shared_bytes)

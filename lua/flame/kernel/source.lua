@@ -79,7 +79,7 @@ local function brackets(text, i)
   end
 end
 
---- What stands between commas that are in no brackets.
+--- The parts of a text between commas that are not in brackets.
 local function split(text)
   local list, from = {}, 1
   for at, c, angle, round in brackets(text, 1) do
@@ -144,8 +144,8 @@ end
 
 local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
 
---- The entry with "<>" where it, or where there is no entry the one kernel of the text, is a
---- template all of whose parameters have defaults.
+--- The entry (by default the only kernel of the text), with "<>" added if it is a template all of
+--- whose parameters have defaults.
 local function by_defaults(source, entry)
   if (entry and not entry:find("^[%a_][%w_]*$")) or not source:find("%f[%w_]template%s*<") then
     return entry
@@ -378,7 +378,7 @@ local function give(parameters, given)
   return parameters
 end
 
---- The kernel that is meant where it is a template and named without arguments, or with "auto"
+--- The kernel that is meant if it is a template and is named without arguments, or with "auto"
 --- among them: {name, parameters, formals}. nil: it is another kind of kernel, or there are
 --- several.
 local function template_of(source, constants, entry)

@@ -14,7 +14,7 @@ local function list_set(list)
   return set
 end
 
---- The arguments by parameter, tensors with their present values. memory: the values that
+--- The arguments by parameter, tensors with their current values. memory: the values that
 --- k:constant has set.
 local function values_of(params, args, n, memory)
   local values, at = {}, 0
@@ -108,7 +108,7 @@ local function handed_over(call)
   end
 end
 
---- The outputs by their parameters, with their present values; and these parameters in order.
+--- The outputs by their parameters, with their current values; and these parameters in order.
 local function outputs_of(params, results)
   local by_param, order = {}, {}
   for i, q in ipairs(params) do
@@ -132,7 +132,7 @@ local function track_all(p, results, args, geometry, n, rule)
   end
   if #active == 0 then return table.unpack(results) end
   local by_param, out_params = outputs_of(p.params, results)
-  local floats, list = {}, {}                      -- places of the float results, and they
+  local floats, list = {}, {}                      -- positions of the float results, these results
   for j, r in ipairs(results) do
     if r:is_floating_point() then floats[#floats + 1], list[#list + 1] = j, r end
   end
@@ -168,8 +168,8 @@ function internal.kernel_given(k, results, args, geometry, n, rule)
 end
 
 -- ---- as text ------------------------------------------------------------------------------------
---- What a gradient's parameters get: their kinds and values, the parameters of p that its outputs
---- are gradients of, and the elements of the largest.
+--- What is passed for the parameters of a gradient: their kinds and values; also which parameters
+--- of p its outputs are the gradients of, and the largest number of elements of these.
 local function bind_vjp(p, params, args, values)
   local wanted, kinds, vals = {}, {}, {}
   for i, q in ipairs(p.params) do

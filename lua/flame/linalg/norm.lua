@@ -91,7 +91,7 @@ local function matrix_norm(op, x, ord, d, keepdim)
   local y = brought_last(x, a, b)
   local function sums(axis) return y:abs():sum(axis) end
   local m, n = y.shape[y.ndim - 1], y.shape[y.ndim]
-  local left = math.abs(tonumber(ord) or 0)                       -- what the largest of is taken
+  local left = math.abs(tonumber(ord) or 0)                       -- 1: of columns; inf: of rows
   if (left == 1 and n or left == math.huge and m or left == 2 and m * n) == 0 then
     fail(op, "ord = %s has no value for a matrix without elements, x has shape %s", tostring(ord),
       shape_text(x))

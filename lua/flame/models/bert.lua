@@ -145,7 +145,7 @@ return function(parts)
       function(self, x) return self.classifier(self.dropout(x)) end),
   }
   return { prefix = "bert", architectures = architectures, usual = "BertForMaskedLM",
-    -- what files of other heads have
+    -- tensors that only files of other heads use
     unused = { BertForMaskedLM = { "^cls%.seq_relationship%.", "^bert%.pooler%." },
       BertForTokenClassification = { "^bert%.pooler%." } } }
 end

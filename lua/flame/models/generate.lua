@@ -139,8 +139,8 @@ return function(parts, models)
     return (at:gather(2, drawn:clamp(0) + 1) - 1):masked_fill(drawn:lt(0), -1)
   end
 
-  --- The length of a cache for so many positions. It is rounded up to one of few lengths (above 256
-  --- by at most a quarter), so that most calls find the plans and kernels of earlier calls.
+  --- The length of a cache for this many positions. It is rounded up to one of few lengths (above
+  --- 256 by at most a quarter), so that most calls find the plans and kernels of earlier calls.
   local function room_for(length)
     local unit = 64
     while unit * 4 < length do unit = unit * 2 end

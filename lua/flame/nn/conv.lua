@@ -61,7 +61,7 @@ return function(nn, shared)
       self.groups > 1 and ", groups=" .. self.groups or "")
   end
 
-  --- What :pad takes, from the last axis backwards, for a padding of n axes.
+  --- The argument of :pad, from the last axis backwards, for a padding of n axes.
   local function pad_list(self, n)
     local list, k = {}, self.kernel_size
     for i = n, 1, -1 do

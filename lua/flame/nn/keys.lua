@@ -7,7 +7,7 @@ local objects = require "flame.base.objects"
 
 return function(_, shared)
   local fail, positive = shared.raise, shared.count
-  local WIDEST <const> = 65536                             -- features of a head that turn
+  local WIDEST <const> = 65536                             -- most rotated features of a head
   local keys = {}
   shared.keys = keys
 
@@ -52,7 +52,8 @@ return function(_, shared)
         local wave = 2 * math.pi / rate                  -- positions of a full turn
         local turns = scaling.original_max_position_embeddings / wave
         local low, high = scaling.low_freq_factor, scaling.high_freq_factor
-        -- low rates are divided by the factor, high ones stay, those between are interpolated
+        -- low rates are divided by the factor, high ones are unchanged, those in between are
+        -- interpolated
         local share = math.max(0, math.min(1, (turns - low) / (high - low)))
         rate = rate * (share + (1 - share) / scaling.factor)
       end

@@ -96,7 +96,7 @@ return function(nn, shared)
       return value
     end)
   end)
-  --- The weight as a parameter again, with its present value.
+  --- The weight as a parameter again, with its current value.
   restore 'nn.utils.remove_weight_norm(module: Module, name: str = "weight") -> Module'
 
   --- Miyato et al. 2018: the weight divided by its largest singular value, which one step of power
@@ -132,6 +132,6 @@ return function(nn, shared)
       return value
     end)
   end)
-  --- The weight as a parameter again, with its present value.
+  --- The weight as a parameter again, with its current value.
   restore 'nn.utils.remove_spectral_norm(module: Module, name: str = "weight") -> Module'
 end

@@ -77,7 +77,7 @@ return function(nn, shared)
     return module
   end)
 
-  --- Makes the name a parameter again, with its present value, or with leave_parametrized = false
+  --- Makes the name a parameter again, with its current value, or with leave_parametrized = false
   --- the value of original.
   put(utils, [[nn.utils.remove_parametrizations(module: Module, name: str,
     leave_parametrized = true) -> Module]], function(module, name, leave)

@@ -77,7 +77,7 @@ return function(nn, shared)
       self["bias_ih" .. suffix], self["bias_hh" .. suffix]
     local projection = self.proj_size > 0 and self["weight_hr" .. suffix]
     local n, out = #inputs, {}
-    -- after parametrisations, which are code of the script
+    -- after parametrisations, which run code of the script
     local _ <close> = recording.unpin
     recording.pin()
     local gx = rows(flame.linear(flame.stack(inputs), wx, bx))

@@ -241,8 +241,9 @@ for _, reverse in ipairs { false, true } do
   }
 end
 
---- y[k] = a[k] y[k - 1] + b[k] along d (from the back: y[k + 1]). u, the gradient by b, is a
---- recurrence in the other direction: u[k] = g[k] + a[k + 1] u[k + 1]; by a it is u[k] y[k - 1].
+--- y[k] = a[k] y[k - 1] + b[k] along d (from the back: y[k + 1]). u, the gradient with respect to
+--- b, is a recurrence in the other direction: u[k] = g[k] + a[k + 1] u[k + 1]; with respect to a it
+--- is u[k] y[k - 1].
 local recurrence = {}
 for _, reverse in ipairs { false, true } do
   recurrence[reverse] = flame.func {

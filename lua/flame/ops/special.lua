@@ -289,11 +289,11 @@ local function gamma_share(name, which)
       share(a:detach():double(), x:double()):to(dtypes.float_of(a, x)), a)
   end)
 end
---- The regularised lower incomplete gamma function; differentiable by x,
---- backward raises where a is tracked.
+--- The regularised lower incomplete gamma function; differentiable with respect to x, backward
+--- raises where a is tracked.
 gamma_share("igamma", 1)
---- The regularised upper incomplete gamma function; differentiable by x,
---- backward raises where a is tracked.
+--- The regularised upper incomplete gamma function; differentiable with respect to x, backward
+--- raises where a is tracked.
 gamma_share("igammac", 2)
 
 -- ---- extremes that ignore NaN ------------------------------------------------------------------

@@ -56,7 +56,8 @@ return function(optim, shared)
     return list, params
   end
 
-  -- How many gradients hold NaN or Inf, in a part that any process has: one read for all of them.
+  -- How many gradients hold NaN or Inf, counting the parts of all processes: one read for all of
+  -- them.
   local function count_bad(gradients, params)
     local bad = {}
     for i, g in ipairs(gradients) do bad[i] = g:isfinite():all():logical_not():to("cpu") end

@@ -2,8 +2,8 @@
 --- a function of the number of calls of step(), so that a resumed run is bit for bit the same. Call
 --- step() once after each opt:step() (or once an epoch, with counts of epochs).
 --
---- schedule.name{opt = opt, …}, or schedule.name(opt, …) with torch's arguments in its order, which
---- the declaration says (src/lua/declare.h).
+--- schedule.name{opt = opt, …}, or schedule.name(opt, …) with torch's arguments in its order, as
+--- its declaration lists them (src/lua/declare.h).
 local flame = require "flame"
 local objects = require "flame.base.objects"
 

@@ -74,7 +74,7 @@ end
 
 function colour.hex(c) return ("#%06X"):format(c) end
 
---- The colour that v is: "#0072B2", 0x0072B2 or a position in the palette; nil: v is no colour.
+--- The colour that v is: "#0072B2", 0x0072B2 or a position in the palette; nil: v is not a colour.
 function colour.of(v)
   if math.type(v) == "integer" and v >= 1 and v <= #colour.palette then return colour.palette[v] end
   if math.type(v) == "integer" and v >= 0 and v <= 0xFFFFFF then return v end

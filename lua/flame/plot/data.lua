@@ -40,7 +40,7 @@ function data.list(op, name, v)
   return out
 end
 
---- The two lists of points. Without x the positions 1, 2, … are.
+--- The two lists of points. Without x the positions are 1, 2, …
 function data.points(op, x, y)
   if y == nil then x, y = nil, x end
   local ys = data.list(op, "y", y)

@@ -16,7 +16,7 @@ end
 
 -- ---- one line -----------------------------------------------------------------------------------
 
--- The text cut to so many columns.
+-- The text cut to this many columns.
 local function cut(p, text, columns)
   if p.width(text) <= columns then return text end
   local out, used = {}, 1
@@ -121,7 +121,7 @@ local function inline(p, v, room, above)
   return "{" .. table.concat(parts, ", ") .. "}", math.max(used - 2, 0) + (#parts > 0 and 0 or 2)
 end
 
---- One line on a value, at most so many columns wide.
+--- One line on a value, at most this many columns wide.
 function show.line(p, v, columns)
   local text = inline(p, v, columns, { depth = 0 })
   if text then return text end

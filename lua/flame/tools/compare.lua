@@ -116,8 +116,8 @@ def(".check_finite(...) -> ...", function(...)
   return ...
 end)
 
---- What is alive after all pending work is computed: tensors, their bytes, and recorded values, of
---- which a history of the tape may keep more than there are tensors.
+--- What is alive once all pending work is computed: the number of tensors, their bytes, and the
+--- number of recorded values (the tape may keep more values than there are tensors).
 local function alive()
   flame.eval()
   collectgarbage()
@@ -144,8 +144,9 @@ local function grown(before)
   return line == "" and "" or ("; most at %s, %d values of %d bytes"):format(line, values, bytes)
 end
 
---- Runs f once, then n more times; raises if the number of tensors, their bytes, or the values that
---- histories keep have grown, with the run in which it began and the line that made the values.
+--- Runs f once, then n more times. Raises if the number of tensors, their bytes, or the number of
+--- values that the tape keeps has grown; the message names the run in which that began and the line
+--- that made the values.
 def(".leakcheck(f: fn, n: int = 5) -> bool", function(f, n)
   f()
   local before, census, first = alive(), internal.census(), nil

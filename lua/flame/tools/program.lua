@@ -206,7 +206,7 @@ local function at_size(text, n)
   end))
 end
 
---- Numbers of blocks as the integers that they are.
+--- Replaces numbers of blocks with plain integers.
 local function plain(text)
   return (text:gsub("(%d+)/(%d+)", function(a, b) return ("%d"):format((a + b - 1) // b) end))
 end

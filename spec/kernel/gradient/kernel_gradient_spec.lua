@@ -292,7 +292,7 @@ describe("the derived gradient of a kernel with", function()
     end, x, f64 { 1, 2, 3 })
     assert.allclose((x:sin() * -1 * w * w * f64 { 1, 2, 3 }):totable(), hv:totable(),
       { rtol = 1e-12 })
-    -- the outer derivative is by an argument that the inner one did not request
+    -- the outer derivative is with respect to an argument that the inner one did not request
     local a, b = x:detach():requires_grad_(true), w:detach():requires_grad_(true)
     local g = k(a, b):sum():gradients({ a }, { create_graph = true })[a]
     local mixed = g:sum():gradients({ b })[b]

@@ -1,5 +1,5 @@
 --- Random kernels in which several threads read and write one element, all with the same value:
--- with indices made of the thread's numbers, quotients, remainders, counters and tables, under
+-- with indices made of the thread's indices, quotients, remainders, counters and tables, under
 -- guards, in global and in shared memory. The value stored at an element depends on the element
 -- only, so there is no race. The gradient is compared with a difference along one direction, and
 -- the derived kernel runs under the race check (a child interpreter). OWNER_RUNS=1000 OWNER_SEED=5:

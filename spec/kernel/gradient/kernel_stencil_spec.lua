@@ -31,7 +31,8 @@ __global__ void wave(const double *u, const double *k, double a, double *v, int 
 }]], shape = function(u) return u.shape end, block = { 8, 4 },
   grid = function(u) return { (u.shape[2] + 7) // 8, (u.shape[1] + 3) // 4 } end }
 
---- The gradients of k(…) by 'inputs', in a mode; most: the limit set by internal.kernel_gather.
+--- The gradients of k(…) with respect to 'inputs', in a mode; most: the limit set by
+--- internal.kernel_gather.
 local function gradients(k, inputs, args, g, ordered, most)
   local before, limit = flame.deterministic(), internal.kernel_gather()
   flame.deterministic(ordered)

@@ -8,8 +8,8 @@
 **   call_conv.c    entries, passes, integers
 **   conv_gemm.c    a pass as a product: packed weights times packed pixels
 **   conv_shift.c   the same product, but pixels are not packed: tiles read padded planes in place
-**   conv_lanes.c the transposed product: outputs are the lanes, pixels the rows, and a tap is left
-**   out where it lies outside the source
+**   conv_lanes.c   the transposed product: outputs are the lanes, pixels the rows, and a tap is
+**                  left out where it lies outside the source
 **   conv_flat.c    few output channels per group, and gradients of such weights: whole rows of
 **                  padded planes, shifted by tap
 **   conv_few.c     the weight's gradient of few outputs per group: outputs times taps and channels

@@ -1,7 +1,7 @@
 /*
 ** The state of a CPU device, which all of cpu/ shares. Folders, each of which uses those before it:
 **   vm/       the loops over registers, a table for each instruction set
-**   state/ this struct, worker threads (pool.c), freed memory kept for reuse (blocks.c)
+**   state/    this struct, worker threads (pool.c), freed memory kept for reuse (blocks.c)
 **   program/  kernels of plans: lowered to programs, and run
 **   gemm/     matrix products
 **   conv/ linalg/ fft/ sort/ scan/ attention/    calls (tensor/call.h)

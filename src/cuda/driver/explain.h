@@ -19,6 +19,6 @@ void fl_cuda_explain_none(char *out, size_t size);
 int fl_cuda_fits_driver(int driver, char *out, size_t size);
 int fl_cuda_fits_arch(const fl_nvrtc *rtc, int major, int minor, int arch, char *out, size_t size);
 int fl_cuda_fits_version(int major, int minor, int driver, char *out, size_t size);
-/* The architecture of a cubin; 0: the image is no cubin. */
+/* The architecture of a cubin; 0: the image is not a cubin. */
 int fl_cuda_image_arch(const void *image, size_t bytes);
 #endif

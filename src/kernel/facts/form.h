@@ -6,7 +6,7 @@
 **
 ** A form gives the expression's value in whole numbers. The flags 'narrow' and 'unsure' tell where
 ** the program's own arithmetic may differ. Clients that take sums as exact ("an index that
-** overflows its type is no index") do not look at these.
+** overflows its type is not an index") do not look at these.
 */
 #ifndef FL_KERNEL_FORM_H
 #define FL_KERNEL_FORM_H

@@ -7,7 +7,7 @@
 ** For any two threads, wherever they are: in
 **   int n = m / blockDim.x;  if (threadIdx.x < 4) n++;  for (int j = 0; j < m; j++) s += x[j];
 ** m and j are the same in the grid (j: in one round), n is not, as some threads step it, and s is
-** not, as other threads may have written x (x is no const array).
+** not, as other threads may have written x (x is not a const array).
 ** For threads that have reached a statement together ('place'), all of them passed the conditions
 ** around it, so what is assigned under these conditions has the level of its value. A variable from
 ** outside a loop may still depend on how many rounds its thread has made.

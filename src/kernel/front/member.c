@@ -160,7 +160,7 @@ static void field_lines(fl_front *p, body *b) {
   fl_front_need(p, ';');
 }
 
-/* Takes "~V() {}", which does nothing, or refuses it. 0: it is no destructor. */
+/* Takes "~V() {}", which does nothing, or refuses it. 0: it is not a destructor. */
 static int destructor(fl_front *p) {
   int k = 0;
   while (fl_front_ahead(p, k)->kind == FL_TOK_NAME) k++;

@@ -22,7 +22,7 @@ typedef struct fl_ksource {
   const char *too_large;     /* what it is; NULL: nothing. Such a text is given to no compiler */
 } fl_ksource;
 
-/* NULL only when memory is out (*e is FLAME_NO_MEMORY). A wrong text is no failure: see 'error',
+/* NULL only when memory is out (*e is FLAME_NO_MEMORY). A wrong text is not a failure: see 'error',
 ** and the refusal of each kernel. The text has n bytes; a NUL inside ends it. */
 fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n);
 /* The same text as a compiler with these options sees it: -D, -U and their long forms count. */

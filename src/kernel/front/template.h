@@ -65,7 +65,7 @@ int fl_pattern_drops(fl_front *p, int64_t from);
 typedef struct fl_kpacked { int64_t at, n; int k, outer; } fl_kpacked;
 fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);     /* the element that its name means now */
 /* Number of elements of the pack expansion at the tokens, in a list with commas: "f(v)..." (0: it
-** is taken); -1: it is no expansion. */
+** is taken); -1: it is not an expansion. */
 int64_t fl_pack_count(fl_front *p, int angle);               /* angle: the list is <…> */
 /* before the expansion is read for the first time; n: its number of elements */
 fl_kpacked fl_pack_open(fl_front *p, int64_t n);
