@@ -1,9 +1,9 @@
 /*
 ** Fourier transforms along the middle axis of (outer, size, inner) in shared memory. Header-free;
 ** compiled with TYPE 0 (f64) or 1 (f32) before it.
-**   fft_short    'pack' signals a block; a length with other factors than 2 as a convolution with
-**                a chirp, of a length m that is a power of two; 'kernel' is the transform of its
-**                other side, which fft_short makes as well (mode KERNEL)
+**   fft_short    a block transforms 'pack' signals. Lengths that are not powers of two are done as
+**                convolutions with a chirp, of length m, a power of two; 'kernel' is the chirp's
+**                transform, which fft_short makes as well (mode KERNEL)
 **   fft_columns, fft_lines   a long power of two as a matrix of rows x columns: down the columns,
 **                times roots of unity, into 'middle'; then along the rows. Signals or columns side
 **                by side in memory go to one block, so that reads and writes are whole lines.

@@ -372,7 +372,7 @@ FLAME_API flame_tensor *flame_unsqueeze(flame_tensor *x, int axis);    /* one of
 /* ---- indexing: idx holds positions from 1, or negative ones, of any integer dtype ---------- */
 /* the parts x[…, idx, …] along the axis */
 FLAME_API flame_tensor *flame_index_select(flame_tensor *x, int axis, flame_tensor *idx);
-/* by element: idx has the shape of the result, and is no larger than x in the other axes */
+/* by element: idx has the shape of the result, and is not larger than x in the other axes */
 FLAME_API flame_tensor *flame_gather(flame_tensor *x, int axis, flame_tensor *idx);
 /* x with src stored, or added, at the positions of flame_gather … */
 FLAME_API flame_tensor *flame_scatter(flame_tensor *x, int axis, flame_tensor *idx,
@@ -424,8 +424,8 @@ typedef struct flame_function {
   flame_status (*forward)(flame_context *c, void *arg, flame_tensor *const *in,
                           flame_tensor **out);
   /* Runs once in each walk that reaches it; its ops are recorded, so gradients have gradients.
-  ** dout[i] is NULL if out[i] is no float, zeros if nothing depends on it; din[i] has in[i]'s shape
-  ** and may stay NULL for no gradient. backward NULL: the results are not tracked. */
+  ** dout[i] is NULL if out[i] is not a float, zeros if nothing depends on it; din[i] has in[i]'s
+  ** shape and may stay NULL for no gradient. backward NULL: the results are not tracked. */
   flame_status (*backward)(flame_context *c, void *arg, flame_tensor *const *in,
                            flame_tensor *const *out, flame_tensor *const *dout,
                            flame_tensor **din);

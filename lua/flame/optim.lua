@@ -261,7 +261,7 @@ local function update_one(self, group, p, changed, shared_out)
   return added
 end
 
---- Returns what has changed, and a list of the parameters of which parts have.
+--- Returns what has changed, and a list of the parameters whose parts have changed.
 local function update_all(self)
   local changed, shared_out, added = internal.room(3 * #self.groups[1].params), {}, false
   follow(self)

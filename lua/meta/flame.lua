@@ -7391,7 +7391,7 @@ function flame.linalg.kron(x, y) end
 ---@class flame.options.linalg.ldl_factor
 ---@field hermitian? boolean  false
 
---- x = L D L' for symmetric matrices, of which the lower half is read, as LAPACK packs it.
+--- x = L D L' for symmetric matrices, packed as LAPACK does it; only the lower half of x is read.
 ---@param x flame.Tensor
 ---@return flame.Tensor LD
 ---@return flame.Tensor pivots

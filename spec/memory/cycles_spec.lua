@@ -329,7 +329,7 @@ describe("in random graphs", function()
               ("%s, round %d, tensor %d"):format(mode, round, id))
           end
         end
-        -- a box from before the watch takes one more collection
+        -- a box that was made before the watch began is freed one collection later
         live()
         live()
         assert.is_true(live() - before < 8, ("%s: %d tensors"):format(mode, live() - before))

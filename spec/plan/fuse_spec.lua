@@ -268,7 +268,8 @@ describe("operations of one trip", function()
           assert.same(dots, p:totable())
           assert.same(kept == V and a or b, kept:totable())
         end
-        -- alone; across rows; and the sum of what another op reads
+        -- sums of widened values: the values alone, sums across rows, and a sum of values that
+        -- another op reads
         for _, kept in ipairs { true, false } do
           local V, W, T = X:to("f32"), Z:to("f32"), X:to("f32")
           local r, t, u = V:sum(2), W:sum(1), T:sum(2, true) - T:exp() * 0

@@ -1,9 +1,9 @@
 --- Steps of random programs from which a planner may make one kernel ('siblings'): values are cut
---- into slices along an axis, each slice is computed with, the results are joined again along some
---- axis, and slices of the join are read; some are overwritten with slices of each other. And
---- writes that wait for each other ('crossed'): two evaluated arrays, of which one is written and
---- then the other with the old values of the first, while a kernel that checks positions has to run
---- before both. 'tools': the functions with which programs.lua draws.
+--- into slices along an axis, the same is computed from each slice, the results are joined again
+--- along some axis, and slices of the joined value are read; some are overwritten with others. Also
+--- writes that wait for each other ('crossed'): there are two evaluated arrays; the first is
+--- written, then the second with the old values of the first, and a kernel that checks positions
+--- has to run before both writes. 'tools': the functions with which programs.lua draws.
 return function(tools)
   local O, pick, x_of = tools.O, tools.pick, tools.x_of
 

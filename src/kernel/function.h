@@ -105,8 +105,9 @@ typedef enum {
   FL_KARG_RAW,         /* like OUT, but not zeroed: it is proven that the launch writes all of it */
   FL_KARG_IN_EACH            /* like IN, with a part for each launch of the batch */
 } fl_karg_kind;
-/* First integer: kind + 8 * a for IN, COPY, VALUE; kind + 8 * bytes for OUT, RAW. Second integer:
-** b. For a batch these are the bytes of all its launches in OUT, COPY and RAW. */
+/* Argument i of a launch, two integers of the call. The first one is kind + 8 * a for IN, COPY,
+** VALUE and kind + 8 * bytes for OUT, RAW; the second one is b. In OUT, COPY and RAW of a batch the
+** bytes are those of all its launches. */
 static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64_t *b) {
   const int64_t w = c->p[FL_KP_ARGS + 2 * i];
   *a = w >> 3;

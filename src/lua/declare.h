@@ -139,7 +139,7 @@ typedef struct fl_decl_misfit {
   int64_t element;
 } fl_decl_misfit;
 
-/* Does the table at i have a string key, and is it no object? */
+/* Is the table at i a table of options: not an object, and with a string key? */
 int fl_declare_is_options(lua_State *L, int i);
 /* Is the value at i an object of the class with this name, or of one derived from it? */
 int fl_declare_is_of_class(lua_State *L, fl_decl_span name, int i);

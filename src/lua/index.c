@@ -55,8 +55,8 @@ typedef struct address {
   fl_node *linear;              /* checked 0-based positions */
 } address;
 
-/* The index tensors of the key, where masks are replaced by theirs; axes are counted without
-** dropped ones. */
+/* The index tensors of the key, with each mask replaced by the positions of its true elements; axes
+** that are dropped are not counted. */
 static int gather_items(fl_lua *b, const fl_key *k, address *a) {
   a->n = 0;
   for (int i = 0; i < k->nitem; i++) {

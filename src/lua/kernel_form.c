@@ -1,6 +1,6 @@
 /*
-** Arguments that choose among the kernels of one text. A pointer of which the text asks whether it
-** is null may be nil in a call:
+** Arguments that choose among the kernels of one text. If the text tests whether a pointer is null,
+** that argument may be nil in a call:
 **
 **   k(x, nil, y)            kernel_call.c finds a nil where the parameter is 'asked'
 **   "bias=0,"               the forms of these arguments; lua/flame/kernel/block.lua reads the text

@@ -361,7 +361,7 @@ local function ldl(op, x)
   return func.opaque(op, made(list, "f64", x.shape):to(x.dtype), x), made(pivots, "i32", lead),
     made(info, "i32", alone)
 end
---- x = L D L' for symmetric matrices, of which the lower half is read, as LAPACK packs it.
+--- x = L D L' for symmetric matrices, packed as LAPACK does it; only the lower half of x is read.
 def("linalg.ldl_factor(x: T, *, hermitian = false) -> LD: T, pivots: T", function(x)
   local ld, pivots, info = ldl("ldl_factor", x)
   if info:ne(0):any():item() then fail("ldl_factor", "D is singular: ldl_factor_ex says where") end

@@ -1,7 +1,7 @@
 /*
 ** Convolutions by cuDNN (cudnn.h): the graph of one operation (cudnn_graph.h), and the conversion
-** of half types to channels last. If no plan can be made that is no error: our own kernel does the
-** call then.
+** of half types to channels last. If no plan can be made, that is not an error: our own kernel does
+** the call then.
 */
 #include "cuda/library/cudnn_graph.h"
 #include "base/num.h"

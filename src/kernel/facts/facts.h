@@ -51,9 +51,9 @@ int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b);
 static inline int fl_kfact_is_one(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.alike && a->shape.core == b->shape.core && a->shape.rest == b->shape.rest;
 }
-/* Are they the same function, except that counters which count alike may have other names? If so,
-** and both indices differ between threads, both are numbers in mixed radix with the thread among
-** the digits. An element then has the same digits in both, so the same thread. */
+/* Are the two indices the same function, except that equal counters may have different names? If
+** so, and both indices differ between threads, both are numbers in mixed radix with the thread
+** among the digits. An element then has the same digits in both, so the same thread. */
 static inline int fl_kfact_is_alike(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.alike && a->shape.alike == b->shape.alike;
 }

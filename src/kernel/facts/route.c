@@ -114,8 +114,8 @@ static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
          ? v : NULL;
 }
 
-/* Written as an fl_klimit: a block has at least one thread along x, so threads <= BLOCK * n implies
-** n > 0; and it has at most BLOCK threads, so n > 0 implies that limit. */
+/* Is n > 0? It is asked as a limit (fl_klimit): a block has at least one thread along x, so threads
+** <= BLOCK * n implies n > 0; and it has at most BLOCK threads, so n > 0 implies that limit. */
 int fl_kroute_is_positive(const route *r, int32_t s) {
   enum { BLOCK = 1024 };
   const fl_kvar *v = parameter(r->k, s);

@@ -352,7 +352,7 @@ void fl_decl_assert(fl_front *p);                            /* takes a static_a
 /* ---- device.c, overload.c: functions that are inlined; template.c; member.c: structs, lambdas */
 
 /* Scans a function that begins at the tokens: its name, '(' and what follows, and unless it is a
-** template its formal parameters. owner: its struct, or NULL. Returns NULL if it is no function
+** template its formal parameters. owner: its struct, or NULL. Returns NULL if it is not a function
 ** (nothing is taken) or was refused. */
 fl_kdevice *fl_device_scan(fl_front *p, const char *owner);
 void fl_device_formals(fl_front *p, fl_kdevice *d);     /* behind '(', takes ')' */

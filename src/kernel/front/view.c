@@ -264,7 +264,7 @@ static fl_kexpr *known_part(fl_front *p, fl_kexpr *e, int from, int type) {
   return field(e, from, type);
 }
 
-/* The same; if they are not such a number, it is made from the bits. */
+/* The same; if the bits are not already such a number, the number is made from them. */
 static fl_kexpr *part_of(fl_front *p, fl_kexpr *e, int from, int type, int *real) {
   fl_kexpr *k = e ? known_part(p, e, from, type) : NULL;
   if (k || !e) return k;

@@ -141,7 +141,7 @@ typedef struct fl_lane_ins {
 
 enum { FL_LANE_LAZY_RESULT = 16 };                 /* dst may be linear */
 
-/* The number of operand positions that it has (see fl_lane_operand); each may be a register or
+/* The number of operand positions of instruction p (see fl_lane_operand); each may be a register or
 ** -1. */
 static inline int fl_lane_n_operands(const fl_lane_ins *p) {
   return p->op == FL_LI_PRINTF ? -1 - p->a : 4;
