@@ -1,15 +1,15 @@
 /*
-** Linear values and loads in place against the plain interpreter: random kernels of
-** integers run twice, the second time with every instruction done lane by lane (the marks that
-** lane_linear.c and lane_fuse.c leave are cleared). Memory and faults must be the same. Blocks of
-** many shapes,
-** several blocks, types, branches, loops and early returns; sums of products against C.
+** Linear values, what is done once in a launch, and loads in place against the plain interpreter:
+** random kernels of integers and sums of f32 run twice, the second time with every instruction done
+** lane by lane in each block (the marks that lane_linear.c, lane_hoist.c and lane_fuse.c leave are
+** cleared). Memory and faults must be the same. Blocks of many shapes, grids, types, branches,
+** loops and early returns; sums of products against C.
 */
 #include "lane_run.h"
 #include "kernel/lanes/lane_code.h"
 #include <stdarg.h>
 
-enum { CELLS = 512, ROUNDS = 1500 };
+enum { CELLS = 512, FLOATS = 4096, ROUNDS = 1500 };
 
 /* ---- a random kernel ----------------------------------------------------------------- */
 
@@ -31,8 +31,9 @@ static const char *const variable[] = { "a", "b", "c", "e", "h", "q" };
 static void leaf(void) {
   static const char *const leaves[] = {
     "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockDim.x", "n", "u", "m", "t",
-    "t", "1", "2", "16", "-1", "3u", "2147483647", "0x80000000u", "65535", "40000000000ll" };
-  if (draw(5) > 1) put("%s", draw(2) ? variable[draw(6)] : leaves[draw(10)]);
+    "blockIdx.y", "i", "t", "1", "2", "16", "-1", "3u", "2147483647", "0x80000000u",
+    "65535", "40000000000ll" };
+  if (draw(5) > 1) put("%s", draw(2) ? variable[draw(6)] : leaves[draw(12)]);
   else put("%s", leaves[draw((int)(sizeof leaves / sizeof *leaves))]);
 }
 
@@ -60,7 +61,9 @@ static void expression(int most) {
   static const char *const casts[] = { "int", "unsigned", "long long", "unsigned long long",
                                        "short", "unsigned char", "signed char", "bool", "float" };
   if (most <= 0) { leaf(); return; }
-  switch (draw(9)) {
+  switch (draw(10)) {
+    case 9: put(draw(2) ? "min((long long)(" : "max((long long)("); expression(most - 1);
+            put("), (long long)("); expression(most - 1); put("))"); return;
     case 0: put("(%s)(", casts[draw(9)]); expression(most - 1); put(")"); return;
     case 1: put("-("); expression(most - 1); put(")"); return;
     case 2: put("d[("); expression(most - 1); put(") & 63]"); return;
@@ -83,6 +86,29 @@ static void index_of(int size) {
   put("(int)((");
   expression(2);
   put(") & %d)", draw(60) ? 255 : 1023);
+}
+
+/* A place of the arrays of f32: rows and planes of several strides. */
+static void place(void) {
+  static const char *const row[] = { "0", "1", "blockDim.x", "17", "40", "-3" };
+  put("[threadIdx.x %s%d + threadIdx.y * %s + threadIdx.z * %d%s]", draw(9) ? "+ " : "* ",
+      draw(draw(20) ? 200 : 4000), row[draw(6)], draw(100), draw(3) ? "" : " + 9 * blockIdx.y");
+}
+
+/* Sums and products of rows, stored apart from them or among them. */
+static void rows(void) {
+  static const char *const array[] = { "x", "x", "w" };
+  put("%s", array[1 + draw(2)]);
+  place();
+  put(" = ");
+  for (int k = 1 + draw(4); k >= 0; k--) {
+    put("%s", array[draw(3)]);
+    place();
+    if (draw(3)) put(" %c ", "+-*"[draw(3)]);
+    else put(" * p %c ", "+-"[draw(2)]);
+  }
+  put(draw(3) ? "%s[i]" : "2.5f * %s[i]", array[draw(3)]);
+  put(";\n");
 }
 
 static void statement(void);
@@ -150,11 +176,13 @@ static void sweep(void) {
 
 static void statement(void) {
   depth++;
-  switch (draw(depth > 3 ? 4 : 9)) {
+  switch (draw(depth > 3 ? 5 : 10)) {
+    case 9: put("if ("); condition(1); put(") return;\n"); break;
+    case 4: rows(); break;
     case 0: store(); break;
     case 1: load(); break;
     case 2: case 3: assign(); break;
-    case 4: branch(); break;
+    case 8: branch(); break;
     case 5: loop(); break;
     case 6: sweep(); break;
     case 7:
@@ -164,15 +192,16 @@ static void statement(void) {
       expression(1);
       put("));\n");
       break;
-    default: put("if ("); condition(1); put(") return;\n"); break;
+    default: break;
   }
   depth--;
 }
 
 static void random_kernel(void) {
   text[0] = 0;
-  put("__global__ void k(int *g, const int *d, long long m, unsigned u, int n) {\n__shared__ int "
-      "s[256]; int t = threadIdx.x + blockDim.x * threadIdx.y;\nint a = t, b = blockIdx.x * blockDim.x"
+  put("__global__ void k(int *g, const int *d, long long m, unsigned u, int n, float *x, float *w, "
+      "float p) {\n__shared__ int "
+      "s[256]; int t = threadIdx.x + blockDim.x * threadIdx.y;\nint i = blockIdx.y * 100 + t, a = t, b = blockIdx.x * blockDim.x"
       " + threadIdx.x; unsigned c = threadIdx.y * 16 + n; long long e = b * m; short h = t; "
       "unsigned long long q = c;\n");
   for (int i = 1 + draw(9); i > 0; i--) statement();
@@ -185,30 +214,38 @@ static void random_kernel(void) {
 static void make_plain(fl_lane_code *c) {
   for (int64_t k = 0; k < c->ins.n; k++) {
     fl_lane_ins *p = &c->ins.at[k];
-    p->lazy = p->linear = 0;
+    p->lazy = p->linear = p->hoist = 0;
     if (p->op == FL_LI_LOAD) p->fn = -1;
   }
 }
 
 static int finished;
 
-static int runs_the_same(fl_lane_launch *l, const fl_kfunc *f, int *g, int *linear) {
-  static int first[CELLS], kept[CELLS];
+/* Memory that a kernel changes. */
+typedef struct changed { int g[CELLS]; float x[FLOATS], w[FLOATS]; } changed;
+
+static int runs_the_same(fl_lane_launch *l, const fl_kfunc *f, changed *g, int *linear) {
+  static changed first, kept;
   fl_lane_report report_of[2];
   int ok[2];
-  memcpy(kept, g, sizeof kept);
+  kept = *g;
   for (int w = 0; w < 2; w++) {
     fl_error e = { 0 };
     fl_lane_code *code = fl_lane_compile(&memory, f, &e);
-    memcpy(g, kept, sizeof kept);
-    for (int64_t k = 0; !w && k < code->ins.n; k++) *linear += code->ins.at[k].linear != 0;
+    *g = kept;
+    for (int64_t k = 0; !w && k < code->ins.n; k++) {
+      const fl_lane_ins *p = &code->ins.at[k];
+      linear[0] += p->linear != 0;
+      linear[1] += p->hoist == FL_LANE_FORM || p->hoist == FL_LANE_TEST;
+      linear[2] += p->op == FL_LI_LOAD && p->fn == 3;
+    }
     if (w) make_plain(code);
     ok[w] = fl_lane_run(&memory, code, l, &report_of[w], &e);
     fl_lane_free(code);
-    if (!w) memcpy(first, g, sizeof first);
+    if (!w) first = *g;
   }
   finished += ok[0];
-  return ok[0] == ok[1] && !memcmp(first, g, sizeof first) &&
+  return ok[0] == ok[1] && !memcmp(&first, g, sizeof first) &&
          report_of[0].kind == report_of[1].kind && report_of[0].index == report_of[1].index &&
          !memcmp(&report_of[0].at, &report_of[1].at, sizeof report_of[0].at);
 }
@@ -222,28 +259,32 @@ static void random_arguments(int64_t *m, uint32_t *u, int32_t *n, int *g, int *d
 }
 
 static void test_random(int rounds) {
-  static int g[CELLS], d[64];
+  static changed g;
+  static int d[64];
   static const uint32_t shapes[][3] = {
     { 256 }, { 32, 8 }, { 16, 16 }, { 8, 8, 4 }, { 7, 5 }, { 1, 40 }, { 33 }, { 4, 4 }, { 1 },
     { 3, 3, 3 }, { 64, 2 }, { 5, 1, 6 }, { 10, 24 } };
-  int ran = 0, linear = 0;
+  int ran = 0, linear[3] = { 0 };
+  const float p = 1.1f;
   for (int i = 0; i < rounds; i++) {
     fl_error e = { 0 };
     random_kernel();
     fl_ksource *s = fl_ksource_parse(&memory, &e, text, strlen(text));
     if (s && s->n_kernels && s->kernels[0]->has_body) {
-      const fl_lane_memory mem[2] = { MEM(g), MEM(d) };
+      const fl_lane_memory mem[] = { MEM(g.g), MEM(d), MEM(g.x), MEM(g.w) };
       int64_t m;
       uint32_t u;
       int32_t n;
-      random_arguments(&m, &u, &n, g, d);
+      random_arguments(&m, &u, &n, g.g, d);
+      for (int k = 0; k < FLOATS; k++) g.x[k] = (float)draw(999) / 7, g.w[k] = (float)draw(99) / 3;
       const fl_lane_arg args[] = { { 0, &mem[0] }, { 0, &mem[1] }, { &m, 0 }, { &u, 0 },
-                                   { &n, 0 } };
-      fl_lane_launch l = { .grid = { 1 + (uint32_t)draw(3), 1, 1 }, .args = args, .n_args = 5,
+                                   { &n, 0 }, { 0, &mem[2] }, { 0, &mem[3] }, { &p, 0 } };
+      fl_lane_launch l = { .grid = { 1 + (uint32_t)draw(3), 1 + (uint32_t)draw(3), 1 },
+                           .args = args, .n_args = 8,
                            .checks = draw(3) ? 0 : 7, .max_steps = 100000 };
       const uint32_t *shape = shapes[draw((int)(sizeof shapes / sizeof *shapes))];
       for (int k = 0; k < 3; k++) l.block[k] = shape[k] ? shape[k] : 1;
-      const int same = runs_the_same(&l, s->kernels[0], g, &linear);
+      const int same = runs_the_same(&l, s->kernels[0], &g, linear);
       if (!same) fprintf(stderr, "kernel %d, block %u %u %u:\n%s", i, shape[0], shape[1],
                          shape[2], text);
       CHECK(same);
@@ -251,9 +292,10 @@ static void test_random(int rounds) {
     }
     fl_ksource_free(s);
   }
-  if (finished < rounds / 2)
+  if (finished < rounds / 3)
     fprintf(stderr, "%d of %d ran, %d to the end\n", ran, rounds, finished);
-  CHECK(finished >= rounds / 2 && linear > 4 * ran);
+  CHECK(finished >= rounds / 3 && linear[0] > 4 * ran && linear[1] > 4 * ran);
+  CHECK(2 * linear[2] > ran);
 }
 
 /* Sums and products that wrap in some lanes must equal those of C's unsigned integers. */

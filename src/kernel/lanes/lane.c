@@ -480,8 +480,8 @@ static void build(fl_lane_builder *b) {
   land(b, &top.restore);
   b->around = NULL;
   fl_lane_emit(b, FL_LI_END);
-  if (!b->failed && !(fl_lane_fuse(b->code) && fl_lane_give_slots(b) &&
-                      fl_lane_find_linear(b->code))) b->failed = 1;
+  if (!b->failed && !(fl_lane_fuse(b->code) && fl_lane_find_linear(b->code) &&
+                      fl_lane_find_hoisted(b->code) && fl_lane_give_slots(b))) b->failed = 1;
   const int serial = fl_lane_is_serial(b->mem, b->f, b->code->arrays);
   if (serial < 0) b->failed = 1;
   b->code->serial = serial > 0;

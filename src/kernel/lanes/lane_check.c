@@ -173,7 +173,7 @@ static void record_all(fl_lane_state *s, const fl_lane_ins *p, int64_t first, in
 /* Records accesses whose indices rise by 1 in each row of the block: rows must be equal, or far
 ** enough apart. */
 static int all_rows(fl_lane_state *s, const fl_lane_ins *p, int how) {
-  const int64_t *at = s->reg[p->a], w = s->launch->block[0], rows = s->n / w;
+  const int64_t *at = fl_lane_starts(s, p), w = s->width, rows = s->rows;
   int same = 1, apart = 1;
   for (int64_t r = 1; r < rows; r++) {
     same &= at[r] == at[0];
@@ -200,8 +200,9 @@ static int all_local(fl_lane_state *s, const fl_lane_ins *p, int how) {
 /* Records that each row of lanes reads one element: only the last two readers of an element are
 ** kept. */
 static int all_flat(fl_lane_state *s, const fl_lane_ins *p, int how) {
-  const int64_t *at = s->reg[p->a], w = s->width;
-  const int same = s->rows == 1 || at[0] == at[1];
+  const int64_t *at = fl_lane_starts(s, p), w = s->width;
+  int same = 1;
+  for (int64_t r = 1; r < s->rows; r++) same &= at[r] == at[0];
   if (how == FL_LANE_WRITE) return 0;
   for (int64_t r = 0; r < (same ? 1 : s->rows); r++)
     if (!all_ordered(s, p, at[r], 1, NO_LANE, how)) return 0;

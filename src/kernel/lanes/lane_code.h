@@ -15,6 +15,9 @@
 #include "kernel/tree/builtins.h"
 #include "kernel/lanes/lane.h"
 
+/* Functions that run once a launch or for few values are made small in files that are made fast. */
+#define FL_LANE_SELDOM __attribute__((cold, noinline))
+
 /* Classes of arithmetic; slots of 4 bytes first. */
 typedef enum {
   FL_LC_I32, FL_LC_U32, FL_LC_F32, FL_LC_I64, FL_LC_U64, FL_LC_F64, FL_LC_COUNT
@@ -33,10 +36,10 @@ typedef void (*fl_lane_fn)(void *y, const void *a, const void *b, const void *c,
 typedef struct fl_lane_order { int64_t from, block, epoch; } fl_lane_order;
 enum { FL_LANE_LANES = 1023 };                     /* the bits of a stamp that tell the lane */
 
-/* A vector of f32 that is read where it lies in memory: with on = 1, row r of the block has the
-** elements from base + r step on; with on = 2, base[r step] in all its lanes; with on = 0 the
-** vector is in its register. */
-typedef struct fl_lane_rows { const float *base; int64_t step; int32_t on; } fl_lane_rows;
+/* A vector of f32 that is read where it lies in memory: with on = 1, row j of plane k of the block
+** has the elements from base + j step + k plane on (in bytes); with on = 2, the one there in all
+** its lanes; with on = 0 the vector is in its register. */
+typedef struct fl_lane_rows { const char *base; int64_t step, plane; int32_t on; } fl_lane_rows;
 
 enum { FL_LANE_CASTS = FL_KT_COUNT };
 typedef struct fl_lane_table {
@@ -49,7 +52,9 @@ typedef struct fl_lane_table {
   fl_lane_fn all, any;                              /* eager && and || */
   fl_lane_fn mul_add[2];                            /* f32: c + a b and c - a b, both rounded */
   void (*mul_add_rows)(float *y, const float *c, const fl_lane_rows *a, const fl_lane_rows *b,
-                       int64_t rows, int64_t w);    /* b: on 1 */
+                       int64_t rows, int64_t w);    /* b: on 1; of one plane */
+  void (*by_rows[2])(float *y, const fl_lane_rows *a, const fl_lane_rows *b, int64_t rows,
+                     int64_t w);                    /* a + b, a - b; on 1; of one plane */
   fl_lane_fn blend[2];                              /* y where the mask c is 0, a elsewhere */
   /* Copies memory to slots and back, for elements of type t. 'at' counts elements. */
   void (*load[FL_KT_COUNT])(void *y, const void *p, int64_t n);
@@ -101,7 +106,8 @@ typedef enum {
   FL_LI_INDEX,       /* computes info x of integer register a of type 'type'; dst: the index as I64,
                      ** if it is needed */
   FL_LI_LOAD,        /* dst = var[a]; x: info, -1: a is uniform (I64); sub: facts/guess.h; fn 1: dst
-                     ** may be the memory itself, 2: also rows of it (fl_lane_rows) */
+                     ** may be the memory itself, 2: also rows of it (fl_lane_rows), 3: if each has
+                     ** several elements */
   FL_LI_STORE,       /* var[a] = b; b uniform only if a is */
   FL_LI_ATOMIC,      /* dst (-1: unused) = op sub on var[a] with b, c: vectors */
   FL_LI_JUMP,        /* x */
@@ -135,11 +141,13 @@ typedef struct fl_lane_ins {
   uint8_t lazy;            /* bits 0 to 3: a, b, c, m may be linear values that are not written to
                            ** registers yet */
   uint8_t linear;          /* EVAL: how a linear result is computed; 0: never (lane_linear.c) */
+  uint8_t hoist;           /* fl_lane_hoist */
   int32_t fn, dst, a, b, c, x, m;
   int32_t line, var;
 } fl_lane_ins;
 
-enum { FL_LANE_LAZY_RESULT = 16 };                 /* dst may be linear */
+enum { FL_LANE_LAZY_RESULT = 16,                   /* dst may be linear */
+       FL_LANE_LAZY_ROWS = 32 };                   /* EVAL: by_rows; a and b may be rows */
 
 /* The number of operand positions of instruction p (see fl_lane_operand); each may be a register or
 ** -1. */
@@ -147,8 +155,17 @@ static inline int fl_lane_n_operands(const fl_lane_ins *p) {
   return p->op == FL_LI_PRINTF ? -1 - p->a : 4;
 }
 
+/* How an EVAL, or the INDEX of its result, may be done for all blocks of a launch (lane_hoist.c):
+** not at all; its value is the same in all; as a form of places; as a test of one. */
+typedef enum { FL_LANE_EACH, FL_LANE_ONCE, FL_LANE_FORM, FL_LANE_TEST } fl_lane_hoist;
+
+/* Kinds of linear results besides the operators of integers. */
+enum { FL_LANE_COPY = FL_KO_COUNT, FL_LANE_CAST, FL_LANE_SELECT, FL_LANE_LEAST, FL_LANE_MOST };
+
 typedef struct fl_lane_reg {
   uint8_t uniform, wide, temporary;
+  uint8_t fixed;           /* uniform, and one value in a launch */
+  uint8_t kept;            /* it may be set before the first instruction */
   int32_t slot;            /* index of its cell, or its index among the vectors of its width */
 } fl_lane_reg;
 
@@ -158,6 +175,7 @@ typedef struct fl_lane_init {
   int32_t reg, special;    /* fl_kspecial, or -1 */
   int32_t param;           /* or -1: constant */
   uint8_t type;
+  uint8_t changes;         /* a parameter that the kernel changes */
   int64_t offset;
   fl_kvalue value;
 } fl_lane_init;
@@ -222,6 +240,10 @@ int fl_lane_scopes(fl_mem *m, const fl_kfunc *f, int32_t n_stmts, int32_t *first
 int fl_lane_varying(const fl_lane_shape *s, const fl_kfunc *f, const fl_kexpr *x);
 int fl_lane_fuse(fl_lane_code *c);                          /* 0: no memory */
 int fl_lane_find_linear(fl_lane_code *c);                   /* 0: no memory */
+/* What a linear result comes from: an operator, FL_LANE_COPY and so on; 0: nothing. *cls: of its
+** operands; *to: the type of a cast. */
+int fl_lane_linear_kind(const fl_lane_ins *p, int *cls, int *to);
+int fl_lane_find_hoisted(fl_lane_code *c);                  /* 0: no memory */
 /* 1: the result depends on the order of blocks; -1: no memory. Fills 'touched'. */
 int fl_lane_is_serial(fl_mem *m, const fl_kfunc *f, fl_lane_array *arrays);
 #endif

@@ -2,7 +2,8 @@
 ** Finished code with fewer passes over vectors: a load whose value is only read by operators,
 ** before anything is stored, need not copy. Its register may be the memory itself (ins.fn 1;
 ** lane_memory.c decides at run time). A product of f32, and the sum that is its only use, become
-** one pass, in which both are rounded as before; their loads may stay rows of memory (ins.fn 2).
+** one pass, in which both are rounded as before. What these, and other sums of f32, load
+** may stay rows of memory (ins.fn 2 and 3).
 */
 #include "kernel/lanes/lane_build.h"
 
@@ -10,6 +11,7 @@ typedef struct fuser {
   fl_lane_code *code;
   int32_t *defs, *last, *uses;     /* by register: how many instructions set it; its last use; its
                                    ** number of uses */
+  int32_t *by_rows;                /* by register: uses by operators that read rows of memory */
   uint8_t *target;                 /* by instruction: jumped to */
 } fuser;
 
@@ -54,7 +56,7 @@ static int may_stay(const fuser *f, int32_t k) {
 }
 
 static int is_f32(const fl_lane_ins *p, int op) {
-  return p->op == FL_LI_EVAL && !p->once && p->fn == FL_LANE_FN(op[0][FL_LC_F32]) +
+  return !p->once && p->fn == FL_LANE_FN(op[0][FL_LC_F32]) +
                                                      op * FL_LC_COUNT;
 }
 
@@ -63,7 +65,8 @@ static void pair(const fuser *f, int32_t k) {
   fl_lane_ins *p = &f->code->ins.at[k];
   const fl_lane_ins *q = p + 1;
   const int add = is_f32(q, FL_KO_ADD), minus = is_f32(q, FL_KO_SUB);
-  if (!is_f32(p, FL_KO_MUL) || p->masked || !(add || minus) || f->target[k + 1]) return;
+  if (p->op != FL_LI_EVAL || q->op != FL_LI_EVAL || !is_f32(p, FL_KO_MUL) || p->masked) return;
+  if (!(add || minus) || f->target[k + 1]) return;
   if (!f->code->regs.at[p->dst].temporary || f->defs[p->dst] != 1 || f->uses[p->dst] != 1) return;
   if (q->b != p->dst && !(add && q->a == p->dst)) return;
   p->op = FL_LI_MULADD;
@@ -83,20 +86,42 @@ static int is_stored(const fuser *f, int32_t k) {
          fl_kt_is_float(a->type) && fl_kt_size(a->type) == (a->wide ? 8 : 4);
 }
 
-/* Is the value loaded at k read only by the product of a pair? */
-static int for_pair(const fuser *f, int32_t k) {
+/* Is the instruction at k a product of a pair, or a sum or difference of two vectors by itself? */
+static int reads_rows(const fl_lane_code *c, int32_t k) {
+  const fl_lane_ins *p = &c->ins.at[k];
+  if (p->op == FL_LI_MULADD) return 1;
+  return (p->op == FL_LI_EVAL || p->op == FL_LI_EVAL_STORE) && !p->uni &&
+         (is_f32(p, FL_KO_ADD) || is_f32(p, FL_KO_SUB)) &&
+         !(k && c->ins.at[k - 1].op == FL_LI_MULADD);
+}
+
+/* May what the load at k gives be rows of memory? 1: for products of pairs, 2: for others too. */
+static int as_rows(const fuser *f, int32_t k) {
   const fl_lane_ins *p = &f->code->ins.at[k];
-  return f->uses[p->dst] == 1 && f->code->ins.at[f->last[p->dst]].op == FL_LI_MULADD &&
-         f->code->arrays[p->var].type == FL_KT_F32;
+  if (f->by_rows[p->dst] != f->uses[p->dst] || f->code->arrays[p->var].type != FL_KT_F32) return 0;
+  return 1 + !(f->uses[p->dst] == 1 && f->code->ins.at[f->last[p->dst]].op == FL_LI_MULADD);
+}
+
+static void find_rows(const fuser *f) {
+  fl_lane_code *c = f->code;
+  for (int32_t k = 0; k < (int32_t)c->ins.n; k++) {
+    if (!reads_rows(c, k)) continue;
+    f->by_rows[c->ins.at[k].a]++;
+    f->by_rows[c->ins.at[k].b]++;
+    if (c->ins.at[k].op != FL_LI_MULADD) c->ins.at[k].lazy = FL_LANE_LAZY_ROWS;
+  }
+  for (int32_t k = 0; k < (int32_t)c->ins.n; k++)
+    if (may_stay(f, k)) c->ins.at[k].fn = 1 + as_rows(f, k);
 }
 
 int fl_lane_fuse(fl_lane_code *c) {
   const size_t regs = (size_t)c->regs.n, ins = (size_t)c->ins.n;
-  const size_t bytes = 3 * regs * sizeof(int32_t) + ins;
+  const size_t bytes = 4 * regs * sizeof(int32_t) + ins;
   int32_t *space = fl_zalloc(c->mem, bytes);
   if (!space) return 0;
   fuser f = { .code = c, .defs = space, .last = space + regs,
-              .uses = space + 2 * regs, .target = (uint8_t *)(space + 3 * regs) };
+              .uses = space + 2 * regs, .by_rows = space + 3 * regs,
+              .target = (uint8_t *)(space + 4 * regs) };
   count(&f);
   for (int32_t k = 0; k + 1 < (int32_t)ins; k++) pair(&f, k);
   for (int32_t k = 0; k + 1 < (int32_t)ins; k++) {
@@ -104,8 +129,7 @@ int fl_lane_fuse(fl_lane_code *c) {
     if (k && c->ins.at[k - 1].op == FL_LI_MULADD) c->ins.at[k - 1].sub |= 4;
     else c->ins.at[k].op = FL_LI_EVAL_STORE;
   }
-  for (int32_t k = 0; k < (int32_t)ins; k++)
-    if (may_stay(&f, k)) c->ins.at[k].fn = 1 + for_pair(&f, k);
+  find_rows(&f);
   fl_free(c->mem, space, bytes);
   return 1;
 }

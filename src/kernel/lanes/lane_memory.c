@@ -62,20 +62,25 @@ void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p) {
   s->table->range(at, n, &q->low, &q->high);
 }
 
+const int64_t *fl_lane_starts(fl_lane_state *s, const fl_lane_ins *p) {
+  const fl_lane_info *q = &s->infos[p->x];
+  if (!q->linear) return s->reg[p->a];
+  int64_t at = q->first, r = 0;
+  for (int64_t k = 0; k < s->depth; k++, at += q->turn)
+    for (int64_t j = 0; j < s->height; j++, at += q->step) s->starts[r++] = at;
+  return s->starts;
+}
+
 /* The indices of all lanes, in memory that the caller may overwrite. */
 static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_info *q = p->x >= 0 ? &s->infos[p->x] : NULL;
   if (!q || q->row) {
     const int64_t first = q ? q->first : *(const int64_t *)s->reg[p->a];
     for (int64_t i = 0; i < s->n; i++) s->at[i] = q ? first + i : first;
-  } else if (q->rows) {
-    const int64_t *start = s->reg[p->a], w = s->launch->block[0];
-    for (int64_t r = 0; r * w < s->n; r++)
-      for (int64_t i = 0; i < w; i++) s->at[r * w + i] = start[r] + i;
-  } else if (q->flat) {
-    const int64_t *start = s->reg[p->a];
+  } else if (q->rows || q->flat) {
+    const int64_t *start = fl_lane_starts(s, p), w = s->width, step = q->rows;
     for (int64_t r = 0; r < s->rows; r++)
-      for (int64_t i = 0; i < s->width; i++) s->at[r * s->width + i] = start[r];
+      for (int64_t i = 0; i < w; i++) s->at[r * w + i] = start[r] + i * step;
   } else {
     memcpy(s->at, s->reg[p->a], (size_t)s->n * sizeof *s->at);
   }
@@ -167,23 +172,27 @@ static void load_rows(const fl_lane_state *s, const fl_lane_view *v, const fl_la
   }
 }
 
-/* Leaves the value in memory: the register refers to the rows there. */
+/* Leaves the value, f32, in memory: the register refers to the rows there. */
 static void keep_rows(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_info *q) {
-  const float *base = (const float *)(const void *)s->views[p->var].base;
-  s->rows_of[p->dst] = (fl_lane_rows){ base + q->first, q->step, 1 + q->flat };
+  const char *base = s->views[p->var].base;
+  s->rows_of[p->dst] = (fl_lane_rows){ base + q->first * 4, q->step * 4,
+                                       (q->turn + q->step * s->height) * 4, 1 + q->flat };
 }
 
 void fl_lane_settle(fl_lane_state *s, int32_t reg) {
   fl_lane_rows *x = &s->rows_of[reg];
   if (!x->on) return;
-  for (int64_t r = 0; r < s->rows; r++) s->at[r] = r * x->step;
-  (x->on == 2 ? s->table->load_flat : s->table->load_rows)[0](s->reg[reg], x->base, s->at, s->rows,
-                                                              s->width);
+  int64_t r = 0;
+  for (int64_t k = 0; k < s->depth; k++)
+    for (int64_t j = 0; j < s->height; j++)
+      s->starts[r++] = (j * x->step + k * x->plane) / 4;
+  (x->on == 2 ? s->table->load_flat : s->table->load_rows)[0](s->reg[reg], x->base, s->starts,
+                                                              s->rows, s->width);
   x->on = 0;
 }
 
 int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
-  if (p->fn == 2) s->rows_of[p->dst].on = 0;
+  if (p->fn >= 2) s->rows_of[p->dst].on = 0;
   if (p->x < 0) return load_uniform(s, p, out);
   const fl_lane_info *q = &s->infos[p->x];
   const fl_lane_view *v = &s->views[p->var];
@@ -193,10 +202,9 @@ int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   if (q->row && a->kind != FL_KV_ARRAY && !watched) return load_row(s, p, out, q->first);
   const int good = q->low >= 0 && q->high < v->count;
   if (good && !watched && a->kind != FL_KV_ARRAY) {
-    const int64_t *at = s->reg[p->a];
-    if (p->fn == 2 && q->linear && (q->rows || q->flat)) keep_rows(s, p, q);
-    else if (q->rows || q->flat) load_rows(s, v, a, q, at, out);
-    else s->table->gather[type](out, v->base, at, s->n);
+    if (q->linear && ((p->fn >= 2 && q->rows) || (p->fn == 2 && q->flat))) keep_rows(s, p, q);
+    else if (q->rows || q->flat) load_rows(s, v, a, q, fl_lane_starts(s, p), out);
+    else s->table->gather[type](out, v->base, s->reg[p->a], s->n);
     return 1;
   }
   int64_t *at = lane_indices(s, p);
@@ -275,8 +283,8 @@ int fl_lane_do_store(fl_lane_state *s, const fl_lane_ins *p) {
       return 1;
     }
   } else if (q->rows && full && good) {
-    const int64_t *at = s->reg[p->a], w = s->launch->block[0];
-    for (int64_t r = 0; r * w < n; r++)
+    const int64_t *at = fl_lane_starts(s, p), w = s->width;
+    for (int64_t r = 0; r < s->rows; r++)
       s->table->store[a->type](v->base + at[r] * size, from + r * w * slot, w);
     return 1;
   }

@@ -356,6 +356,18 @@ static void range_i64(const int64_t *a, int64_t n, int64_t *low, int64_t *high) 
 MUL_ADD(mul_add_f32, +)
 MUL_ADD(mul_sub_f32, -)
 
+#define BY_ROW(name, op) \
+  static void name(float *y, const fl_lane_rows *a, const fl_lane_rows *b, int64_t rows, \
+                   int64_t n) { \
+    const char *p = a->base, *q = b->base; \
+    for (int64_t r = 0; r < rows; r++, y += n, p += a->step, q += b->step) { \
+      const float *u = (const float *)(const void *)p, *v = (const float *)(const void *)q; \
+      EACH y[i] = u[i] op v[i]; \
+    } \
+  }
+BY_ROW(add_rows, +)
+BY_ROW(sub_rows, -)
+
 static inline void add_row(float *y, const float *c, float x, const float *b, int64_t n) {
   EACH y[i] = c[i] + x * b[i];
 }
@@ -365,8 +377,9 @@ static inline void add_whole_row(float *y, const float *c, float x, const float 
 }
 static void mul_add_rows(float *y, const float *c, const fl_lane_rows *a, const fl_lane_rows *b,
                          int64_t rows, int64_t n) {
-  const float *p = a->base, *q = b->base;
-  for (int64_t r = 0; r < rows; r++, y += n, c += n, p += a->step, q += b->step) {
+  const float *p = (const float *)(const void *)a->base, *q = (const float *)(const void *)b->base;
+  const int64_t step = a->step / 4, other = b->step / 4;
+  for (int64_t r = 0; r < rows; r++, y += n, c += n, p += step, q += other) {
     if (a->on == 1) EACH y[i] = c[i] + p[i] * q[i];
     else if (n % 8 == 0) add_whole_row(y, c, *p, q, n);
     else add_row(y, c, *p, q, n);
@@ -461,6 +474,7 @@ const fl_lane_table FL_ISA_NAME(fl_lane) = {
   .select = { select_4, select_8 }, .copy = { copy_4, copy_8 }, .splat = { splat_4, splat_8 },
   .all = and_i32, .any = or_i32, .blend = { blend_4, blend_8 },
   .mul_add = { mul_add_f32, mul_sub_f32 }, .mul_add_rows = mul_add_rows,
+  .by_rows = { add_rows, sub_rows },
   .load = BY_TYPE(load), .store = BY_TYPE(store), .gather = BY_TYPE(gather),
   .scatter = BY_TYPE(scatter),
   .in_a_row = { in_a_row_i32, in_a_row_u32, NULL, in_a_row_i64, in_a_row_i64, NULL },

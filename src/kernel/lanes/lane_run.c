@@ -22,11 +22,15 @@ static void *cut(cutter *c, size_t bytes) {
   return p;
 }
 
-static void cut_registers(cutter *c, fl_lane_state *s, const fl_lane_code *k, size_t n) {
+FL_LANE_SELDOM static void cut_registers(cutter *c, fl_lane_state *s, const fl_lane_code *k,
+                                         size_t n) {
   s->reg = cut(c, (size_t)k->regs.n * sizeof *s->reg);
   s->home = cut(c, (size_t)k->regs.n * sizeof *s->home);
   s->linear = cut(c, (size_t)k->regs.n * sizeof *s->linear);
   s->rows_of = cut(c, (size_t)k->regs.n * sizeof *s->rows_of);
+  s->forms = cut(c, (size_t)k->regs.n * sizeof *s->forms);
+  s->next = cut(c, (size_t)k->ins.n * sizeof *s->next);
+  s->fresh = cut(c, (size_t)k->ins.n * sizeof *s->fresh);
   const size_t narrow = (n * 4 + 63) / 64 * 64, wide = (n * 8 + 63) / 64 * 64;
   char *cells = cut(c, (size_t)k->n_cells * 8);
   char *v4 = cut(c, (size_t)k->n_narrow * narrow), *v8 = cut(c, (size_t)k->n_wide * wide);
@@ -37,7 +41,7 @@ static void cut_registers(cutter *c, fl_lane_state *s, const fl_lane_code *k, si
   }
 }
 
-static void cut_masks(cutter *c, fl_lane_state *s, const fl_lane_code *k, size_t n) {
+FL_LANE_SELDOM static void cut_masks(cutter *c, fl_lane_state *s, const fl_lane_code *k, size_t n) {
   s->masks = cut(c, (size_t)k->n_masks * sizeof *s->masks);
   for (int m = 0; m < k->n_masks; m++) {
     int32_t *own = cut(c, n * 4);
@@ -48,8 +52,8 @@ static void cut_masks(cutter *c, fl_lane_state *s, const fl_lane_code *k, size_t
   s->gone = cut(c, n * 4);
 }
 
-static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane_code *k,
-                       const fl_lane_launch *l, size_t n) {
+FL_LANE_SELDOM static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane_code *k,
+                                      const fl_lane_launch *l, size_t n) {
   s->views = cut(c, (size_t)k->n_vars * sizeof *s->views);
   s->shared_bytes = (k->shared_bytes + 15) / 16 * 16;
   s->shared = cut(c, (size_t)(s->shared_bytes + l->shared_bytes));
@@ -86,7 +90,7 @@ static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane_code *k,
 }
 
 /* Lays out the scratch memory; the state itself comes first. */
-static size_t layout(const fl_lane_code *k, const fl_lane_launch *l, void *scratch) {
+FL_LANE_SELDOM static size_t layout(const fl_lane_code *k, const fl_lane_launch *l, void *scratch) {
   cutter c = { scratch, 0 };
   fl_lane_state spare = { 0 }, *s = cut(&c, sizeof spare);
   const size_t n = lanes_of(l);
@@ -96,12 +100,15 @@ static size_t layout(const fl_lane_code *k, const fl_lane_launch *l, void *scrat
   s->launch = l;
   s->n = (int64_t)n;
   s->width = l->block[0];
-  s->rows = (int64_t)l->block[1] * l->block[2];
+  s->height = l->block[1];
+  s->depth = l->block[2];
+  s->rows = s->height * s->depth;
   cut_registers(&c, s, k, n);
   cut_masks(&c, s, k, n);
   s->infos = cut(&c, (size_t)k->n_infos * sizeof *s->infos);
   s->spare = cut(&c, n * 8);
   s->at = cut(&c, n * 8);
+  s->starts = cut(&c, (size_t)s->rows * 8);
   cut_arrays(&c, s, k, l, n);
   return c.at;
 }
@@ -112,7 +119,7 @@ size_t fl_lane_scratch(const fl_lane_code *c, const fl_lane_launch *l) {
 
 /* ---- values at the begin ------------------------------------------------------------- */
 
-static void set_special(fl_lane_state *s, const fl_lane_init *i) {
+FL_LANE_SELDOM static void set_special(fl_lane_state *s, const fl_lane_init *i) {
   const uint32_t *block = s->launch->block, *grid = s->launch->grid;
   uint32_t *out = s->reg[i->reg];
   for (int64_t k = 0; i->special <= FL_KSPECIAL_TID_Z && k < s->n; k++) {
@@ -120,10 +127,11 @@ static void set_special(fl_lane_state *s, const fl_lane_init *i) {
     out[k] = i->special == FL_KSPECIAL_TID_X ? t % block[0]
            : i->special == FL_KSPECIAL_TID_Y ? t / block[0] % block[1] : t / (block[0] * block[1]);
   }
-  const int row = i->special == FL_KSPECIAL_TID_X, column = i->special == FL_KSPECIAL_TID_Y;
-  if (row || (column && block[2] == 1))
-    s->linear[i->reg] = (fl_lane_linear){ .x = row, .y = column, .on = 2,
-                                          .high = (int64_t)block[row ? 0 : 1] - 1 };
+  if (i->special <= FL_KSPECIAL_TID_Z)
+    s->linear[i->reg] = (fl_lane_linear){ .x = i->special == FL_KSPECIAL_TID_X,
+                                          .y = i->special == FL_KSPECIAL_TID_Y,
+                                          .z = i->special == FL_KSPECIAL_TID_Z, .on = 2,
+                                          .high = (int64_t)block[i->special] - 1 };
   if (i->special >= FL_KSPECIAL_BDIM_X && i->special <= FL_KSPECIAL_BDIM_Z)
     out[0] = block[i->special - FL_KSPECIAL_BDIM_X];
   if (i->special >= FL_KSPECIAL_GDIM_X && i->special <= FL_KSPECIAL_GDIM_Z)
@@ -131,7 +139,7 @@ static void set_special(fl_lane_state *s, const fl_lane_init *i) {
 }
 
 /* Finds the arrays that must be watched, and places the marks of their elements. */
-static void watch(fl_lane_state *s) {
+FL_LANE_SELDOM static void watch(fl_lane_state *s) {
   const fl_lane_launch *l = s->launch;
   const int race = (l->checks & FL_LANE_RACE) != 0, unset = (l->checks & FL_LANE_UNINIT) != 0;
   if (race) {
@@ -147,30 +155,6 @@ static void watch(fl_lane_state *s) {
   }
 }
 
-void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch) {
-  layout(c, l, scratch);
-  fl_lane_state *s = scratch;
-  s->table = c->table;
-  memset(s->ones, -1, (size_t)s->n * 4);
-  memset(s->linear, 0, (size_t)c->regs.n * sizeof *s->linear);
-  memset(s->rows_of, 0, (size_t)c->regs.n * sizeof *s->rows_of);
-  watch(s);
-  for (int64_t k = 0; k < c->inits.n; k++) {
-    const fl_lane_init *i = &c->inits.at[k];
-    if (i->special >= 0) set_special(s, i);
-    else if (i->param < 0) fl_lane_slot(s->reg[i->reg], i->type, i->value);
-  }
-}
-
-static void set_block(fl_lane_state *s, const fl_lane_init *i) {
-  const uint32_t *grid = s->launch->grid;
-  const int64_t x = s->block % grid[0], y = s->block / grid[0];
-  uint32_t *out = s->reg[i->reg];
-  if (i->special == FL_KSPECIAL_BID_X) *out = (uint32_t)x;
-  if (i->special == FL_KSPECIAL_BID_Y) *out = (uint32_t)(y % grid[1]);
-  if (i->special == FL_KSPECIAL_BID_Z) *out = (uint32_t)(y / grid[1]);
-}
-
 /* Sets a scalar parameter, which is a variable that the kernel may change. */
 static void set_param(fl_lane_state *s, const fl_lane_init *i) {
   uint64_t slot = 0;
@@ -183,8 +167,25 @@ static void set_param(fl_lane_state *s, const fl_lane_init *i) {
   }
 }
 
+FL_LANE_SELDOM void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch) {
+  layout(c, l, scratch);
+  fl_lane_state *s = scratch;
+  s->table = c->table;
+  memset(s->ones, -1, (size_t)s->n * 4);
+  memset(s->linear, 0, (size_t)c->regs.n * sizeof *s->linear);
+  memset(s->rows_of, 0, (size_t)c->regs.n * sizeof *s->rows_of);
+  watch(s);
+  for (int64_t k = 0; k < c->inits.n; k++) {
+    const fl_lane_init *i = &c->inits.at[k];
+    if (i->special >= 0) set_special(s, i);
+    else if (i->param < 0) fl_lane_slot(s->reg[i->reg], i->type, i->value);
+    else set_param(s, i);
+  }
+  fl_lane_do_hoist(s);
+}
+
 /* Copies array members of struct parameters: each thread has a copy. */
-static void set_local(fl_lane_state *s, const fl_lane_array *a) {
+FL_LANE_SELDOM static void set_local(fl_lane_state *s, const fl_lane_array *a) {
   const fl_kvar *v = &s->code->func->vars[a->var];
   const char *from = s->launch->args[a->param].value;
   for (int64_t e = 0; e < a->count; e++) {
@@ -198,10 +199,17 @@ static void set_local(fl_lane_state *s, const fl_lane_array *a) {
 static void begin_block(fl_lane_state *s) {
   const fl_lane_code *c = s->code;
   const size_t shared = (size_t)(s->shared_bytes + s->launch->shared_bytes), n = (size_t)s->n;
+  const uint32_t *grid = s->launch->grid;
+  const int64_t row = s->block / grid[0];
+  s->place[0] = s->block % grid[0];
+  s->place[1] = row % grid[1];
+  s->place[2] = row / grid[1];
+  fl_lane_renew(s);
   for (int64_t k = 0; k < c->inits.n; k++) {
     const fl_lane_init *i = &c->inits.at[k];
-    if (i->param >= 0) set_param(s, i);
-    else if (i->special >= FL_KSPECIAL_BID_X && i->special <= FL_KSPECIAL_BID_Z) set_block(s, i);
+    if (i->changes) set_param(s, i);
+    else if (i->special >= FL_KSPECIAL_BID_X && i->special <= FL_KSPECIAL_BID_Z)
+      *(uint32_t *)s->reg[i->reg] = (uint32_t)s->place[i->special - FL_KSPECIAL_BID_X];
   }
   for (int v = 0; v < c->n_vars; v++)
     if (c->arrays[v].kind == FL_KV_ARRAY && c->arrays[v].param >= 0) set_local(s, &c->arrays[v]);
@@ -224,7 +232,7 @@ fl_lane_place fl_lane_place_of(const fl_lane_state *s, int64_t lane, int line) {
   return (fl_lane_place){ .block = s->block, .thread = (int32_t)lane, .line = line };
 }
 
-int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane) {
+FL_LANE_SELDOM int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane) {
   fl_lane_report *r = s->report;
   memset(r, 0, sizeof *r);
   r->kind = (uint8_t)kind;
@@ -354,19 +362,50 @@ static void *target_of(const fl_lane_state *s, const fl_lane_ins *q, int32_t a, 
   return spoils(s, to, wide, a) || spoils(s, to, wide, b) || spoils(s, to, wide, c) ? NULL : to;
 }
 
+static fl_lane_rows rows_or_register(const fl_lane_state *s, int32_t reg, int is_uniform) {
+  if (s->rows_of[reg].on) return s->rows_of[reg];
+  const int64_t step = is_uniform ? 0 : s->width * 4;
+  return (fl_lane_rows){ s->reg[reg], step, step * s->height, 1 + is_uniform };
+}
+
+/* Evaluates a sum or difference of two f32, which may be rows of memory. */
+static void evaluate_rows(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns) {
+  const int lie = s->rows_of[p->a].on | s->rows_of[p->b].on;
+  if (!lie || (p->masked && s->now.count != s->live)) {
+    fl_lane_settle(s, p->a);
+    fl_lane_settle(s, p->b);
+    evaluate(s, p, fns);
+    return;
+  }
+  fl_lane_rows a = rows_or_register(s, p->a, 0), b = rows_or_register(s, p->b, 0);
+  const int64_t plane = s->width * s->height;
+  float *y = s->reg[p->dst];
+  for (int64_t k = 0; k < s->depth; k++, y += plane, a.base += a.plane, b.base += b.plane)
+    s->table->by_rows[p->fn / FL_LC_COUNT - FL_KO_ADD](y, &a, &b, s->height, s->width);
+}
+
 /* Evaluates p, whose result the next instruction stores. 1: that instruction was done as well. */
 static int evaluate_into(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns) {
-  void *to = p->lazy ? NULL : target_of(s, p + 1, p->a, p->b, p->c);
+  if (p->lazy & FL_LANE_LAZY_ROWS && (s->rows_of[p->a].on | s->rows_of[p->b].on)) {
+    evaluate_rows(s, p, fns);
+    return 0;
+  }
+  const int lazy = p->lazy & ~FL_LANE_LAZY_ROWS;
+  void *to = lazy ? NULL : target_of(s, p + 1, p->a, p->b, p->c);
   if (to) fns[p->fn](to, s->reg[p->a], p->b >= 0 ? s->reg[p->b] : NULL,
                      p->c >= 0 ? s->reg[p->c] : NULL, s->n, p->uni);
-  else if (p->lazy) evaluate_lanes(s, p, fns);
+  else if (lazy) evaluate_lanes(s, p, fns);
   else evaluate(s, p, fns);
   return to != NULL;
 }
 
-static fl_lane_rows rows_or_register(const fl_lane_state *s, int32_t reg, int is_uniform) {
-  if (s->rows_of[reg].on) return s->rows_of[reg];
-  return (fl_lane_rows){ s->reg[reg], is_uniform ? 0 : s->width, 1 + is_uniform };
+/* y = c + a b, plane by plane */
+static void add_product(const fl_lane_state *s, float *y, const float *c, const fl_lane_rows *a,
+                        const fl_lane_rows *b) {
+  fl_lane_rows p = *a, q = *b;
+  const int64_t plane = s->width * s->height;
+  for (int64_t k = 0; k < s->depth; k++, p.base += p.plane, q.base += q.plane)
+    s->table->mul_add_rows(y + k * plane, c + k * plane, &p, &q, s->height, s->width);
 }
 
 /* Does the product at p and the sum after it, and perhaps the store after that. Returns how many
@@ -382,8 +421,7 @@ static int mul_add(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns
                        b = rows_or_register(s, p->b, p->uni >> 1 & 1);
     const int swapped = b.on == 2;
     if (a.on != 2 || b.on != 2) {
-      s->table->mul_add_rows(s->reg[q->dst], c, swapped ? &b : &a, swapped ? &a : &b, s->rows,
-                             s->width);
+      add_product(s, s->reg[q->dst], c, swapped ? &b : &a, swapped ? &a : &b);
       return 1;
     }
   }
@@ -444,11 +482,13 @@ static int special(fl_lane_state *s, const fl_lane_ins *p) {
 int fl_lane_go_on(fl_lane_state *s) {
   const fl_lane_ins *code = s->code->ins.at;
   const fl_lane_fn *fns = (const fl_lane_fn *)(const void *)s->table;
-  for (int64_t pc = s->pc;;) {
+  const int32_t *next = s->next;                     /* passes over what the launch has done */
+  for (int64_t pc = next[s->pc];; pc = next[pc]) {
     const fl_lane_ins *p = &code[pc++];
     switch (p->op) {
       case FL_LI_EVAL:
         if (!p->lazy) evaluate(s, p, fns);
+        else if (p->lazy & FL_LANE_LAZY_ROWS) evaluate_rows(s, p, fns);
         else if (!p->linear || !fl_lane_do_linear(s, p)) evaluate_lanes(s, p, fns);
         break;
       case FL_LI_EVAL_STORE: pc += evaluate_into(s, p, fns); break;
@@ -492,92 +532,4 @@ int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block,
     return fl_lane_fault(s, end, FL_LANE_STOPPED, 0);
   if (!may_use(l, c->ins.n)) return fl_lane_fault(s, end, FL_LANE_STOPPED, 0);
   return fl_lane_go_on(s);
-}
-
-/* ---- launches ------------------------------------------------------------------------ */
-
-/* Do two pointers overlap, one of which is written? */
-static int overlaps(const fl_lane_code *c, const fl_lane_launch *l) {
-  for (int j = 0; j < c->n_vars; j++) {
-    const fl_lane_array *a = &c->arrays[j];
-    if (a->kind != FL_KV_POINTER || !(a->touched & 2) || a->param < 0) continue;
-    const fl_lane_memory *x = &l->args[a->param].memory[a->leaf];
-    for (int k = 0; k < c->n_vars; k++) {
-      const fl_lane_array *b = &c->arrays[k];
-      if (k == j || b->kind != FL_KV_POINTER || !b->touched || b->param < 0) continue;
-      const fl_lane_memory *y = &l->args[b->param].memory[b->leaf];
-      const uintptr_t p = (uintptr_t)x->data, q = (uintptr_t)y->data;
-      if (p < q + (uintptr_t)y->bytes && q < p + (uintptr_t)x->bytes) return 1;
-    }
-  }
-  return 0;
-}
-
-int fl_lane_serial(const fl_lane_code *c, const fl_lane_launch *l) {
-  return c->serial || (l->checks & FL_LANE_RACE) || overlaps(c, l);
-}
-
-static int positive(const uint32_t *v, double limit) {
-  return v[0] && v[1] && v[2] && (double)v[0] * v[1] * v[2] <= limit;
-}
-
-int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e) {
-  const char *name = c->func->name;
-  if (!positive(l->block, FL_LANE_MAX_BLOCK)) {
-    fl_fail(e, FLAME_BAD_ARGUMENT, "kernel", "'%s': block of (%u, %u, %u) threads, at most %d",
-            name, l->block[0], l->block[1], l->block[2], FL_LANE_MAX_BLOCK);
-    return 0;
-  }
-  if (!positive(l->grid, 9e18) || l->shared_bytes < 0 || l->shared_bytes > INT32_MAX ||
-      c->shared_bytes > INT32_MAX) {
-    fl_fail(e, FLAME_BAD_ARGUMENT, "kernel", "'%s': grid of (%u, %u, %u) blocks with %lld bytes of "
-            "shared memory", name, l->grid[0], l->grid[1], l->grid[2],
-            (long long)(l->shared_bytes + c->shared_bytes));
-    return 0;
-  }
-  if (l->n_args != c->func->n_params) {
-    fl_fail(e, FLAME_BAD_ARGUMENT, "kernel", "'%s' takes %d arguments, got %d", name,
-            (int)c->func->n_params, (int)l->n_args);
-    return 0;
-  }
-  if (!fl_lane_grid_ok(c, l, e)) return 0;
-  if (c->local4 + c->local8 > (int64_t)1 << 32) {
-    fl_fail(e, FLAME_NO_MEMORY, "kernel", "'%s': local arrays of %lld elements per thread", name,
-            (long long)(c->local4 + c->local8));
-    return 0;
-  }
-  return 1;
-}
-
-void fl_lane_report_join(fl_lane_report *r, const fl_lane_report *other) {
-  if (other->kind && (!r->kind || other->at.block < r->at.block)) *r = *other;
-}
-
-int fl_lane_run(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *launch,
-                fl_lane_report *report, fl_error *e) {
-  fl_lane_launch l = *launch;
-  fl_lane_shadow *shadow = NULL;
-  memset(report, 0, sizeof *report);
-  if (!fl_lane_launch_ok(c, &l, e)) return 0;
-  if ((l.checks & FL_LANE_RACE) && !l.shadow) l.shadow = shadow = fl_lane_shadow_new(m);
-  if (l.checks & FL_LANE_RACE && (!l.shadow || !fl_lane_shadow_begin(l.shadow, c, &l, e))) {
-    fl_lane_shadow_free(shadow);
-    if (!e->code) fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory to run '%s'", c->func->name);
-    return 0;
-  }
-  const size_t bytes = fl_lane_scratch(c, &l) * (size_t)fl_lane_copies(c, &l);
-  void *scratch = fl_alloc(m, bytes);
-  int ok = scratch != NULL;
-  if (ok && fl_lane_meets(c)) {
-    ok = fl_lane_grid(c, &l, scratch, report);
-  } else if (ok) {
-    const int64_t blocks = (int64_t)l.grid[0] * l.grid[1] * l.grid[2];
-    fl_lane_begin(c, &l, scratch);
-    for (int64_t b = 0; ok && b < blocks; b++) ok = fl_lane_block(c, &l, b, scratch, report);
-  } else {
-    fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory to run '%s': %zu bytes", c->func->name, bytes);
-  }
-  fl_free(m, scratch, scratch ? bytes : 0);
-  fl_lane_shadow_free(shadow);
-  return ok;
 }

@@ -28,13 +28,15 @@ static void find_lives(const fl_lane_code *c, life *l) {
 }
 
 /* A variable lives through all loops in which it occurs, since a round may use its value from the
-** round before. A variable with a value before the first instruction lives throughout. */
+** round before; so does a value that may be set before all rounds (lane_hoist.c). A variable with a
+** value before the first instruction lives throughout. */
 static void lives_of_variables(const fl_lane_code *c, life *l) {
   for (int64_t k = c->ins.n - 1; k >= 0; k--) {       /* outer loops end last */
     const fl_lane_ins *p = &c->ins.at[k];
     if (p->op != FL_LI_LOOP) continue;
     for (int64_t r = 0; r < c->regs.n; r++)
-      if (!c->regs.at[r].temporary && l[r].first <= k && l[r].last >= p->x) {
+      if ((!c->regs.at[r].temporary || c->regs.at[r].kept) && l[r].first <= k &&
+          l[r].last >= p->x) {
         if (l[r].first > p->x) l[r].first = p->x;
         if (l[r].last < k) l[r].last = (int32_t)k;
       }

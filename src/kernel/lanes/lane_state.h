@@ -13,16 +13,38 @@ typedef struct fl_lane_info {
                            ** register holds the first index of each row */
   uint8_t flat;            /* in each row indices are equal; the register holds that of each row.
                            ** If none of these is set, it holds all indices */
-  uint8_t linear;          /* with 'rows' or 'flat': the index of row r is first + r step */
-  int64_t first, low, high, step;
+  uint8_t linear;          /* the register does not hold those of rows and flat: that of the next
+                           ** row is step more, of the first row of the next plane turn more than
+                           ** that */
+  int64_t first, low, high, step, turn;
 } fl_lane_info;
 
-/* A register's value in lane i of row r of the block is u + x i + y r (lane_linear.c). */
+/* A register's value in thread (i, j, k) of the block is u + x i + y j + z k (lane_linear.c). */
 typedef struct fl_lane_linear {
-  int64_t u, x, y, low, high;
+  int64_t u, x, y, z, low, high;
   uint8_t on;              /* 0: it may not be linear; 1: it is, and the register is not written
                            ** yet; 2: it is, and the register is written */
+  uint8_t sure;            /* FL_LANE_TEST: it is the same for all lanes of this block */
 } fl_lane_linear;
+
+/* The same in block (p, q, r): u + k[0] i + k[1] j + k[2] k + k[3] p + k[4] q + k[5] r,
+** from low to high in the whole launch (lane_hoist.c). */
+enum { FL_LANE_AXES = 6 };
+typedef struct fl_lane_form {
+  int64_t u, k[FL_LANE_AXES], low, high;
+  int64_t below, above;    /* in a block, from its first thread's value */
+  uint8_t on, needed;      /* on: it is one; needed: by instructions that are run in each block */
+} fl_lane_form;
+
+/* What a block renews: the value of a form there, as an index, a uniform value, a linear value, or
+** the result of a test of it. */
+typedef struct fl_lane_fresh {
+  int64_t u, k[3], below, above;
+  fl_lane_info *info;
+  void *cell;
+  fl_lane_linear *linear;
+  uint8_t wide, test;
+} fl_lane_fresh;
 
 typedef struct fl_lane_mask { int32_t count; const int32_t *at; int32_t *own; } fl_lane_mask;
 
@@ -58,13 +80,18 @@ typedef struct fl_lane_state {
   void **reg, **home;                /* by register: its values, its slot */
   fl_lane_linear *linear;            /* by register */
   fl_lane_rows *rows_of;             /* by register */
-  int64_t width, rows;               /* of the block: n = width * rows */
+  fl_lane_form *forms;               /* by register */
+  int32_t *next;                     /* by instruction: the one to run there, it or a later one */
+  fl_lane_fresh *fresh;
+  int32_t n_fresh;
+  int64_t place[3];                  /* of the block in the grid */
+  int64_t width, height, depth, rows;   /* of the block: n = width * rows, rows = height * depth */
   fl_lane_mask *masks, now;
   int32_t *ones, *gone, live;        /* gone: lanes that have returned */
   fl_lane_info *infos;
   fl_lane_view *views;               /* by variable */
   void *spare;                       /* n slots of 8 bytes */
-  int64_t *at;                       /* n indices */
+  int64_t *at, *starts;              /* n indices; those of the rows */
   char *shared;
   uint8_t *shared_set, *local_set;   /* UNINIT: by byte of shared memory, by element of ARRAYs */
   int32_t *tracks;                   /* n entries for each tracked variable */
@@ -102,6 +129,18 @@ int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p);
 void fl_lane_spread(fl_lane_state *s, int32_t reg);
 void fl_lane_spread_operands(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q);
+/* What kind of index u + x i + y j + z k is, for any u: 1 if its lanes need not be written. */
+int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl_lane_info *q);
+/* Do values from low to high fit into a class? */
+int fl_lane_fits(int cls, int64_t low, int64_t high);
+/* Do values from low to high fit into the type of the result of p, which is of this kind? */
+int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high);
+int64_t fl_lane_cell(const fl_lane_state *s, int32_t reg, int cls);     /* of a uniform register */
+void fl_lane_renew(fl_lane_state *s);              /* at the begin of a block: s->fresh */
+void fl_lane_do_hoist(fl_lane_state *s);           /* at the begin of a launch (lane_hoist.c) */
+
+/* The first index of each row, of an index with 'rows' or 'flat'. */
+const int64_t *fl_lane_starts(fl_lane_state *s, const fl_lane_ins *p);
 
 /* All return 0 on a fault. */
 void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p);
