@@ -10,6 +10,7 @@ local ROUNDS <const> = small and 1 or 7
 local CHECKS <const> = { "", "race", "bounds,race,uninit" }
 
 local C <const> = [[
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,48 @@ __attribute__((noipa)) static void product(int n) {
         for (int j = 0; j < 16; j++) z[(bi + i) * n + bj + j] = sum[i][j];
     }
 }
+__attribute__((noipa)) static void bordered(int w, int h) {
+  for (int r = 0; r < h; r++)
+    for (int c = 0; c < w; c++)
+      if (r > 0 && r < h - 1 && c > 0 && c < w - 1) {
+        const float *p = x + r * w + c;
+        z[r * w + c] = 0.2f * (p[0] + p[-1] + p[1] + p[-w] + p[w]);
+      }
+}
+__attribute__((noipa)) static void cube(int n) {
+  for (int k = 0; k < n; k++)
+    for (int j = 0; j < n; j++)
+      for (int i = 0; i < n; i++)
+        if (i > 0 && i < n - 1 && j > 0 && j < n - 1 && k > 0 && k < n - 1) {
+          const float *p = x + (k * n + j) * n + i;
+          z[(k * n + j) * n + i] = p[1] + p[-1] + p[n] + p[-n] + p[n * n] + p[-n * n] - 6 * p[0];
+        }
+}
+__attribute__((noipa)) static void blur(int n) {
+  for (int i = 0; i < n; i++) {
+    float sum = 0;
+    for (int d = -2; d <= 2; d++) {
+      const int k = i + d < 0 ? 0 : i + d > n - 1 ? n - 1 : i + d;
+      sum += y[d + 2] * x[k];
+    }
+    z[i] = sum;
+  }
+}
+__attribute__((noipa)) static void transpose(int n) {
+  for (int bi = 0; bi < n; bi += 32)
+    for (int bj = 0; bj < n; bj += 32)
+      for (int i = bi; i < bi + 32; i++)
+        for (int j = bj; j < bj + 32; j++) z[j * n + i] = x[i * n + j];
+}
+__attribute__((noipa)) static void softmax(int rows, int n) {
+  for (int r = 0; r < rows; r++) {
+    const float *p = x + r * n;
+    float *out = z + r * n, most = p[0], sum = 0;
+    for (int i = 1; i < n; i++) most = p[i] > most ? p[i] : most;
+    for (int i = 0; i < n; i++) sum += out[i] = expf(p[i] - most);
+    for (int i = 0; i < n; i++) out[i] /= sum;
+  }
+}
 int main(int argc, char **argv) {
   const int reps = atoi(argv[2]);
   for (int i = 0; i < 1 << 18; i++) x[i] = i % 97 * 0.01f, y[i] = i % 89 * 0.02f;
@@ -52,6 +95,12 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "saxpy")) saxpy(2.f, 1 << 18);
     if (!strcmp(argv[1], "stencil")) stencil(512, 512);
     if (!strcmp(argv[1], "product")) product(256);
+    if (!strcmp(argv[1], "bordered")) bordered(512, 512);
+    if (!strcmp(argv[1], "cube")) cube(64);
+    if (!strcmp(argv[1], "blur")) blur(1 << 18);
+    if (!strcmp(argv[1], "transpose")) transpose(512);
+    if (!strcmp(argv[1], "softmax")) softmax(256, 1024);
+    if (!strcmp(argv[1], "stride")) saxpy(2.f, 1 << 18);
   }
   clock_gettime(CLOCK_MONOTONIC, &u);
   printf("%.9g\n", ((double)(u.tv_sec - t.tv_sec) + 1e-9 * (double)(u.tv_nsec - t.tv_nsec)) / reps);
@@ -59,6 +108,17 @@ int main(int argc, char **argv) {
 }
 ]]
 
+local stencil <const> = [[
+__global__ void stencil(const float *u, float *out, int w, int h) {
+  int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+  if (r > 0 && r < h - 1 && c > 0 && c < w - 1) {
+    const float *p = u + r * w + c;
+    out[r * w + c] = 0.2f * (p[0] + p[-1] + p[1] + p[-w] + p[w]);
+  }
+}]]
+local plane <const> = { block = { 32, 8 }, grid = { 16, 64 }, shape = { 512, 512 } }
+
+-- name, count, text, launch, call; the C of 'bordered' tests each point as the kernel does.
 local kernels = {
   { "saxpy", 200, [[
 __global__ void saxpy(float a, const float *x, const float *y, float *out, int n) {
@@ -66,15 +126,8 @@ __global__ void saxpy(float a, const float *x, const float *y, float *out, int n
   if (i < n) out[i] = a * x[i] + y[i];
 }]], { block = 256, grid = 1024, shape = { 1 << 18 } },
     function(k, x, y) return k(2, x, y, 1 << 18) end },
-  { "stencil", 100, [[
-__global__ void stencil(const float *u, float *out, int w, int h) {
-  int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
-  if (r > 0 && r < h - 1 && c > 0 && c < w - 1) {
-    const float *p = u + r * w + c;
-    out[r * w + c] = 0.2f * (p[0] + p[-1] + p[1] + p[-w] + p[w]);
-  }
-}]], { block = { 32, 8 }, grid = { 16, 64 }, shape = { 512, 512 } },
-    function(k, x) return k(x, 512, 512) end },
+  { "stencil", 100, stencil, plane, function(k, x) return k(x, 512, 512) end },
+  { "bordered", 100, stencil, plane, function(k, x) return k(x, 512, 512) end },
   { "product", 20, [[
 __global__ void product(const float *a, const float *b, float *out, int n) {
   __shared__ float s[16][16], t[16][16];
@@ -90,6 +143,67 @@ __global__ void product(const float *a, const float *b, float *out, int n) {
   out[row * n + col] = sum;
 }]], { block = { 16, 16 }, grid = { 16, 16 }, shape = { 256, 256 } },
     function(k, x, y) return k(x, y, 256) end },
+  { "cube", 100, [[
+__global__ void cube(const float *u, float *out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+  int k = blockIdx.z * blockDim.z + threadIdx.z;
+  if (i > 0 && i < n - 1 && j > 0 && j < n - 1 && k > 0 && k < n - 1) {
+    const float *p = u + (k * n + j) * n + i;
+    out[(k * n + j) * n + i] = p[1] + p[-1] + p[n] + p[-n] + p[n * n] + p[-n * n] - 6 * p[0];
+  }
+}]], { block = { 32, 4, 2 }, grid = { 2, 16, 32 }, shape = { 64, 64, 64 } },
+    function(k, x) return k(x, 64) end },
+  { "blur", 50, [[
+__global__ void blur(const float *x, const float *w, float *out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float sum = 0;
+  for (int d = -2; d <= 2; d++) sum += w[d + 2] * x[min(max(i + d, 0), n - 1)];
+  out[i] = sum;
+}]], { block = 256, grid = 1024, shape = { 1 << 18 } },
+    function(k, x, y) return k(x, y, 1 << 18) end },
+  { "transpose", 50, [[
+__global__ void transpose(const float *x, float *out, int n) {
+  __shared__ float tile[32][33];
+  int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 32 + threadIdx.y;
+  for (int j = 0; j < 32; j += 8) tile[threadIdx.y + j][threadIdx.x] = x[(r + j) * n + c];
+  __syncthreads();
+  c = blockIdx.y * 32 + threadIdx.x, r = blockIdx.x * 32 + threadIdx.y;
+  for (int j = 0; j < 32; j += 8) out[(r + j) * n + c] = tile[threadIdx.x][threadIdx.y + j];
+}]], { block = { 32, 8 }, grid = { 16, 16 }, shape = { 512, 512 } },
+    function(k, x) return k(x, 512) end },
+  { "softmax", 20, [[
+__global__ void softmax(const float *x, float *out, int n) {
+  __shared__ float part[256];
+  const float *p = x + blockIdx.x * n;
+  int t = threadIdx.x;
+  float most = p[t];
+  for (int i = t + 256; i < n; i += 256) most = fmaxf(most, p[i]);
+  part[t] = most;
+  __syncthreads();
+  for (int s = 128; s > 0; s /= 2) {
+    if (t < s) part[t] = fmaxf(part[t], part[t + s]);
+    __syncthreads();
+  }
+  most = part[0];
+  __syncthreads();
+  float sum = 0;
+  for (int i = t; i < n; i += 256) sum += out[blockIdx.x * n + i] = expf(p[i] - most);
+  part[t] = sum;
+  __syncthreads();
+  for (int s = 128; s > 0; s /= 2) {
+    if (t < s) part[t] += part[t + s];
+    __syncthreads();
+  }
+  for (int i = t; i < n; i += 256) out[blockIdx.x * n + i] /= part[0];
+}]], { block = 256, grid = 256, shape = { 256, 1024 } },
+    function(k, x) return k(x, 1024) end },
+  { "stride", 100, [[
+__global__ void stride(float a, const float *x, const float *y, float *out, int n) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    out[i] = a * x[i] + y[i];
+}]], { block = 256, grid = 64, shape = { 1 << 18 } },
+    function(k, x, y) return k(2, x, y, 1 << 18) end },
 }
 
 local function measure(entry, count)
@@ -118,7 +232,7 @@ local program = os.tmpname()
 local f <close> = assert(io.open(program .. ".c", "w"))
 f:write(C)
 f:flush()
-assert(os.execute(("gcc -O2 -o %s %s.c"):format(program, program)), "gcc is needed")
+assert(os.execute(("gcc -O2 -o %s %s.c -lm"):format(program, program)), "gcc is needed")
 
 print(("%-10s %10s %10s %8s %8s %8s"):format("", "C us", "lanes us", "times C", "race", "all"))
 for _, entry in ipairs(kernels) do

@@ -117,7 +117,8 @@ describe("bench/lanes.lua", function()
     local pipe = assert(io.popen(("'%s' bench/lanes.lua small 2>&1"):format(interpreter)))
     local said = pipe:read("a")
     pipe:close()
-    for _, name in ipairs { "saxpy", "stencil", "product" } do
+    for _, name in ipairs { "saxpy", "stencil", "bordered", "product", "cube", "blur", "transpose",
+        "softmax", "stride" } do
       local _, columns = said:match(name .. "( +[%d. ]+)\n"):gsub("[%d.]+", "")
       assert.equal(5, columns, said)
     end

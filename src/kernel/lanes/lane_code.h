@@ -16,7 +16,7 @@
 #include "kernel/lanes/lane.h"
 
 /* Functions that run once a launch or for few values are made small in files that are made fast. */
-#define FL_LANE_SELDOM __attribute__((cold, noinline))
+#define FL_LANE_RARE __attribute__((cold, noinline))
 
 /* Classes of arithmetic; slots of 4 bytes first. */
 typedef enum {

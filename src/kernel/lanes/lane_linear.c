@@ -28,7 +28,7 @@ static int choice_of(const fl_lane_ins *p, int *cls) {
   return is_low ? FL_LANE_LEAST : is_high ? FL_LANE_MOST : 0;
 }
 
-FL_LANE_SELDOM int fl_lane_linear_kind(const fl_lane_ins *p, int *cls, int *to) {
+FL_LANE_RARE int fl_lane_linear_kind(const fl_lane_ins *p, int *cls, int *to) {
   const int ops = FL_KO_COUNT * FL_LC_COUNT, cast = p->fn - FL_LANE_FN(cast[0][0]);
   *cls = p->wide ? FL_LC_I64 : FL_LC_I32;
   *to = 0;
@@ -55,7 +55,7 @@ static int wants(const fl_lane_ins *p, const uint8_t *wanted) {
   return (p->linear != FL_LANE_COPY && p->linear != FL_LANE_SELECT) || wanted[p->dst];
 }
 
-FL_LANE_SELDOM static void mark(fl_lane_code *c, uint8_t *may, uint8_t *wanted) {
+FL_LANE_RARE static void mark(fl_lane_code *c, uint8_t *may, uint8_t *wanted) {
   for (int changed = 1; changed;) {
     changed = 0;
     for (int64_t k = 0; k < c->ins.n; k++) {
@@ -74,7 +74,7 @@ FL_LANE_SELDOM static void mark(fl_lane_code *c, uint8_t *may, uint8_t *wanted) 
 }
 
 /* 0: no memory. */
-FL_LANE_SELDOM int fl_lane_find_linear(fl_lane_code *c) {
+FL_LANE_RARE int fl_lane_find_linear(fl_lane_code *c) {
   const size_t n = (size_t)c->regs.n;
   uint8_t *may = fl_zalloc(c->mem, 2 * n), *wanted = may + n;
   if (!may) return 0;
@@ -274,8 +274,8 @@ static int choice(const fl_lane_state *s, const fl_lane_ins *p, const fl_lane_li
 
 /* The result of an instruction on linear values; 0: it is not linear. Most are the cases below, or
 ** were found by lane_hoist.c. */
-FL_LANE_SELDOM static int result(const fl_lane_state *s, const fl_lane_ins *p,
-                                 fl_lane_linear *out) {
+FL_LANE_RARE static int result(const fl_lane_state *s, const fl_lane_ins *p,
+                               fl_lane_linear *out) {
   fl_lane_linear constant[2];
   const int is_choice = p->linear == FL_LANE_SELECT;
   const fl_lane_linear *a = operand(s, p->a, p->uni & 1, is_choice ? FL_LC_I32 : p->type,
@@ -308,39 +308,51 @@ int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high) {
   return holds(p, kind, low, high);
 }
 
-/* The common case of a sum: one of a linear and a uniform value. */
-STEP int add_uniform(fl_lane_state *s, const fl_lane_ins *p) {
+/* The common cases: the sum or comparison of a linear and a uniform value. */
+STEP int with_uniform(fl_lane_state *s, const fl_lane_ins *p) {
   const int second = p->uni == 2;
   const fl_lane_linear *a = &s->linear[second ? p->a : p->b];
-  if (!p->uni || p->masked || !a->on || !fits(p->type, a->low, a->high)) return 0;
-  const int64_t v = cell(s->reg[second ? p->b : p->a], p->type);
-  if (!fits(p->type, v, v) || !fits(p->type, a->low + v, a->high + v)) return 0;
   fl_lane_linear *out = &s->linear[p->dst];
-  set(out, a);
-  out->u += v;
-  out->low += v;
-  out->high += v;
+  if (!p->uni || !a->on || !fits(p->type, a->low, a->high)) return 0;
+  const int64_t v = cell(s->reg[second ? p->b : p->a], p->type);
+  if (!fits(p->type, v, v)) return 0;
+  if (p->linear != FL_KO_ADD) {
+    int64_t yes;
+    if (!second || !decide(p->linear, a->low - v, a->high - v, &yes)) return 0;
+    set_constant(out, yes);
+  } else {
+    if (!fits(p->type, a->low + v, a->high + v)) return 0;
+    set(out, a);
+    out->u += v;
+    out->low += v;
+    out->high += v;
+  }
   out->on = 1;
   return 1;
 }
 
-/* Of the operators && and || on values that are the same for all lanes: the common case. */
-STEP int both_sure(fl_lane_state *s, const fl_lane_ins *p) {
-  const fl_lane_linear *a = &s->linear[p->a], *b = &s->linear[p->b];
-  fl_lane_linear *out = &s->linear[p->dst];
-  if ((p->linear != FL_KO_LAND && p->linear != FL_KO_LOR) || p->uni || p->masked || !a->on ||
-      !b->on || !logic(p->linear, a, b, out)) return 0;
-  out->on = 1;
+/* The operators && and ||, of which at least one operand is the same for all lanes. */
+STEP int with_sure(fl_lane_state *s, const fl_lane_ins *p) {
+  const fl_lane_linear *a = &s->linear[p->a], *b = &s->linear[p->b], *known = a->on ? a : b;
+  if (p->uni || !known->on) return 0;
+  if (a->on && b->on && known->u == (p->linear == FL_KO_LAND)) known = b;
+  else if (known->u == (p->linear == FL_KO_LAND)) return 0;
+  if (!is_constant(known)) return 0;
+  set_constant(&s->linear[p->dst], known->u);
+  s->linear[p->dst].on = 1;
   return 1;
 }
 
 int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p) {
   fl_lane_linear l;
-  if (p->linear == FL_KO_ADD && add_uniform(s, p)) return 1;
+  if (p->masked && s->now.count != s->live) return 0;
   if (p->hoist == FL_LANE_TEST && s->forms[p->dst].on)
     return s->linear[p->dst].on = s->linear[p->dst].sure;
-  if (both_sure(s, p)) return 1;
-  if (p->masked && s->now.count != s->live) return 0;
+  if (p->linear == FL_KO_ADD || (p->linear >= FL_KO_LT && p->linear <= FL_KO_NE)) {
+    if (with_uniform(s, p)) return 1;
+  } else if (p->linear == FL_KO_LAND || p->linear == FL_KO_LOR) {
+    if (with_sure(s, p)) return 1;
+  }
   if (!result(s, p, &l) || !holds(p, p->linear, l.low, l.high)) return 0;
   set(&s->linear[p->dst], &l);
   s->linear[p->dst].on = 1;

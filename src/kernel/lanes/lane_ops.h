@@ -9,7 +9,9 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #pragma clang diagnostic ignored "-Winitializer-overrides"
 #elif defined(__GNUC__)
+#if defined(__AVX2__) || !defined(__x86_64__)        /* others go lane by lane (CMakeLists.txt) */
 #pragma GCC optimize("O3")
+#endif
 #pragma GCC diagnostic ignored "-Wtype-limits"      /* abs of unsigned values */
 #pragma GCC diagnostic ignored "-Woverride-init"    /* sin and cos, below */
 #endif

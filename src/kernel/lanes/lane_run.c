@@ -22,8 +22,8 @@ static void *cut(cutter *c, size_t bytes) {
   return p;
 }
 
-FL_LANE_SELDOM static void cut_registers(cutter *c, fl_lane_state *s, const fl_lane_code *k,
-                                         size_t n) {
+FL_LANE_RARE static void cut_registers(cutter *c, fl_lane_state *s, const fl_lane_code *k,
+                                       size_t n) {
   s->reg = cut(c, (size_t)k->regs.n * sizeof *s->reg);
   s->home = cut(c, (size_t)k->regs.n * sizeof *s->home);
   s->linear = cut(c, (size_t)k->regs.n * sizeof *s->linear);
@@ -41,7 +41,7 @@ FL_LANE_SELDOM static void cut_registers(cutter *c, fl_lane_state *s, const fl_l
   }
 }
 
-FL_LANE_SELDOM static void cut_masks(cutter *c, fl_lane_state *s, const fl_lane_code *k, size_t n) {
+FL_LANE_RARE static void cut_masks(cutter *c, fl_lane_state *s, const fl_lane_code *k, size_t n) {
   s->masks = cut(c, (size_t)k->n_masks * sizeof *s->masks);
   for (int m = 0; m < k->n_masks; m++) {
     int32_t *own = cut(c, n * 4);
@@ -52,8 +52,8 @@ FL_LANE_SELDOM static void cut_masks(cutter *c, fl_lane_state *s, const fl_lane_
   s->gone = cut(c, n * 4);
 }
 
-FL_LANE_SELDOM static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane_code *k,
-                                      const fl_lane_launch *l, size_t n) {
+FL_LANE_RARE static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane_code *k,
+                                    const fl_lane_launch *l, size_t n) {
   s->views = cut(c, (size_t)k->n_vars * sizeof *s->views);
   s->shared_bytes = (k->shared_bytes + 15) / 16 * 16;
   s->shared = cut(c, (size_t)(s->shared_bytes + l->shared_bytes));
@@ -90,7 +90,7 @@ FL_LANE_SELDOM static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane
 }
 
 /* Lays out the scratch memory; the state itself comes first. */
-FL_LANE_SELDOM static size_t layout(const fl_lane_code *k, const fl_lane_launch *l, void *scratch) {
+FL_LANE_RARE static size_t layout(const fl_lane_code *k, const fl_lane_launch *l, void *scratch) {
   cutter c = { scratch, 0 };
   fl_lane_state spare = { 0 }, *s = cut(&c, sizeof spare);
   const size_t n = lanes_of(l);
@@ -119,7 +119,7 @@ size_t fl_lane_scratch(const fl_lane_code *c, const fl_lane_launch *l) {
 
 /* ---- values at the begin ------------------------------------------------------------- */
 
-FL_LANE_SELDOM static void set_special(fl_lane_state *s, const fl_lane_init *i) {
+FL_LANE_RARE static void set_special(fl_lane_state *s, const fl_lane_init *i) {
   const uint32_t *block = s->launch->block, *grid = s->launch->grid;
   uint32_t *out = s->reg[i->reg];
   for (int64_t k = 0; i->special <= FL_KSPECIAL_TID_Z && k < s->n; k++) {
@@ -139,7 +139,7 @@ FL_LANE_SELDOM static void set_special(fl_lane_state *s, const fl_lane_init *i) 
 }
 
 /* Finds the arrays that must be watched, and places the marks of their elements. */
-FL_LANE_SELDOM static void watch(fl_lane_state *s) {
+FL_LANE_RARE static void watch(fl_lane_state *s) {
   const fl_lane_launch *l = s->launch;
   const int race = (l->checks & FL_LANE_RACE) != 0, unset = (l->checks & FL_LANE_UNINIT) != 0;
   if (race) {
@@ -167,7 +167,7 @@ static void set_param(fl_lane_state *s, const fl_lane_init *i) {
   }
 }
 
-FL_LANE_SELDOM void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch) {
+FL_LANE_RARE void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch) {
   layout(c, l, scratch);
   fl_lane_state *s = scratch;
   s->table = c->table;
@@ -185,7 +185,7 @@ FL_LANE_SELDOM void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l
 }
 
 /* Copies array members of struct parameters: each thread has a copy. */
-FL_LANE_SELDOM static void set_local(fl_lane_state *s, const fl_lane_array *a) {
+FL_LANE_RARE static void set_local(fl_lane_state *s, const fl_lane_array *a) {
   const fl_kvar *v = &s->code->func->vars[a->var];
   const char *from = s->launch->args[a->param].value;
   for (int64_t e = 0; e < a->count; e++) {
@@ -232,7 +232,7 @@ fl_lane_place fl_lane_place_of(const fl_lane_state *s, int64_t lane, int line) {
   return (fl_lane_place){ .block = s->block, .thread = (int32_t)lane, .line = line };
 }
 
-FL_LANE_SELDOM int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane) {
+FL_LANE_RARE int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane) {
   fl_lane_report *r = s->report;
   memset(r, 0, sizeof *r);
   r->kind = (uint8_t)kind;
