@@ -251,6 +251,8 @@ static void compile_all(void) {
     softmax_of(&m, 9, lengths[i], i % 3 ? FLAME_F32 : FLAME_BF16), add(&m, 0);
     layer_norm_of(&m, 9, lengths[i], i % 2 ? FLAME_F32 : FLAME_F16), add(&m, i % 2);
   }
+  cross_once_of(&m, 9, 32776), add(&m, 0);
+  softmax_of(&m, 9, 57344, FLAME_F16), add(&m, 0);
   end_source("row lengths");
   begin_source();
   for (int d = 0; d < FLAME_DTYPE_COUNT; d++) {
@@ -359,7 +361,17 @@ static void test_geometry_of_rows(void) {
   check(g.grid == 99 && g.block == 512 && g.scratch, "three in scratch");
   softmax_of(&m, 99, 40000, FLAME_BF16);
   fl_text_geometry_of(&m.k, 0, &g);
-  check(g.grid == 99 && g.block == 512 && g.scratch, "two of elements of two bytes, too");
+  check(g.grid == 99 && g.block == 1024 && g.shared == 20 * 8192 && !g.scratch,
+        "two of elements of two bytes in registers and shared memory");
+  softmax_of(&m, 16384, 57344, FLAME_BF16);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 132 && g.shared == 28 * 8192, "where a block takes row after row");
+  softmax_of(&m, 99, 57352, FLAME_BF16);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 99 && g.block == 512 && g.scratch && !g.shared, "longer ones in scratch");
+  softmax_of(&m, 99, 40001, FLAME_BF16);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.block == 512 && g.scratch && !g.shared, "and those that lie at odd addresses");
   cross_entropy(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.faults == 1 && g.grid == 1024, "faults are asked for");

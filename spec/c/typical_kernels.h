@@ -174,6 +174,31 @@ static void cross_entropy(maker *m) {      /* rows over a vocabulary; the target
   mk_out(m, mk_op(m, FL_OP_sub, F, mk_op(m, FL_OP_add, F, ls, top, top), logit, 0), 1);
 }
 
+/* The same with the gradient of the logits, which are bf16: rows that a block reads once. */
+static void cross_once_of(maker *m, int64_t rows, int64_t n) {
+  const int64_t size[] = { rows, n };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32, I = FLAME_I64, B = FLAME_BOOL;
+  const int o = mk_operand(m, FLAME_BF16, 3, NULL);
+  const int x = mk_cast(m, F, mk_load(m, o, 1)), top = mk_reduce(m, FL_OP_amax, F, x);
+  const int e = mk_op(m, FL_OP_exp_below, F, mk_op(m, FL_OP_sub, F, x, top, top), 0, 0);
+  const int sum = mk_reduce(m, FL_OP_sum, F, e), t = mk_load(m, mk_operand(m, I, 1, NULL), 0);
+  const int most = mk_scalar(m, I), idx = mk_index(m, t, most, t, FL_INDEX_IGNORE);
+  const int pick = mk_operand(m, FLAME_BF16, 3, NULL);
+  m->operand[pick].stride[1] = 0;
+  m->operand[pick].gstride = 1;
+  const int logit = mk_cast(m, F, mk_gather(m, pick, idx, 0));
+  const int log = mk_op(m, FL_OP_log, F, sum, sum, sum);
+  const int at = mk_cast(m, FLAME_I32, mk_iota(m, 2)), own = mk_cast(m, FLAME_I32, idx);
+  const int hit = mk_op(m, FL_OP_eq, B, at, own, own), scale = mk_scalar(m, F);
+  const int y = mk_op(m, FL_OP_mul, F, e, mk_op(m, FL_OP_div, F, scale, sum, sum), sum);
+  const int z = mk_op(m, FL_OP_where, F, hit, mk_op(m, FL_OP_sub, F, y, scale, scale), y);
+  mk_out(m, mk_op(m, FL_OP_sub, F, log, mk_op(m, FL_OP_sub, F, logit, top, top), top), 1);
+  mk_out(m, mk_cast(m, FLAME_BF16, z), 3);
+}
+
+static void cross_once(maker *m) { cross_once_of(m, 16384, 50304); }
+
 /* Four gated values and their norms: too many arrays for registers, too expensive to compute
 ** twice. */
 static void gated_norm(maker *m) {
@@ -210,7 +235,8 @@ static const struct { const char *name; void (*make)(maker *); } typical[] = {
   { "embedding", embedding }, { "dropout", dropout }, { "softmax", softmax },
   { "layer_norm", layer_norm }, { "sum_all", sum_all }, { "bias_grad", bias_grad },
   { "gelu_grad", gelu_grad },
-  { "cross_entropy", cross_entropy }, { "dropout_norm", dropout_norm },
+  { "cross_entropy", cross_entropy },
+  { "cross_once", cross_once }, { "dropout_norm", dropout_norm },
   { "gated_norm", gated_norm }, { "many_columns", many_columns },
 };
 enum { TYPICAL = sizeof typical / sizeof *typical };

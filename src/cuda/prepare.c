@@ -223,6 +223,9 @@ static flame_status ready_group(fl_cuda *s, const fl_plan *p, const fl_step *t,
                                 fl_launch_group *g) {
   g->function = fl_module_function(g->module);
   flame_status e = measure(s, t, g);
+  if (e == FLAME_OK)
+    e = fl_cuda_check(s, fl_cuda_allow_shared(s, g->function, g->geometry[0].shared),
+                      "cuFuncSetAttribute");
   if (e != FLAME_OK || g->n == 1) return e;
   const size_t bytes = (size_t)g->n * (size_t)g->words * 8;
   g->sent = fl_zalloc(s->mem, bytes);

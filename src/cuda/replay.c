@@ -367,7 +367,7 @@ static flame_status note_launch(void *arg, const fl_kernel *k, const fl_launch_g
   *x = (kernel_node){
     .kernel = k, .span = (int32_t)w->spans.n, .words = g->words, .node = node,
     .launch = { .function = g->function, .grid = { (unsigned)g->grid, 1, 1 },
-                .block = { g->geometry[0].block, 1, 1 } },
+                .block = { g->geometry[0].block, 1, 1 }, .shared = g->geometry[0].shared },
     .nscalar = fl_text_scalars(k, NULL), .word = fl_alloc(w->s->mem, (size_t)g->words * 8)
   };
   x->scalar = fl_alloc(w->s->mem, (size_t)x->nscalar * sizeof *x->scalar);

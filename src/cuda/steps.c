@@ -20,10 +20,10 @@ static void operands(const fl_kernel *k, const fl_binding *b, void **at) {
 
 /* Queues one launch with one parameter by value. */
 static flame_status launch(fl_cuda *s, fl_cu_function f, int64_t grid, uint32_t block,
-                           void *param) {
+                           uint32_t shared, void *param) {
   void *params[1] = { param };
   const flame_status e = fl_cuda_check(
-    s, s->cu->LaunchKernel(f, (unsigned)grid, 1, 1, block, 1, 1, 0, s->stream, params,
+    s, s->cu->LaunchKernel(f, (unsigned)grid, 1, 1, block, 1, 1, shared, s->stream, params,
                            NULL), "cuLaunchKernel");
   if (e != FLAME_OK || !s->ctx->sync_each) return e;
   return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream),
@@ -41,7 +41,8 @@ static flame_status run_single(fl_cuda *s, const fl_kernel *k, const fl_launch_g
                                const fl_binding *b, const fl_step_notes *notes) {
   int64_t word[FL_TEXT_MAX_WORDS];
   fl_step_words(s, k, b, word);
-  const flame_status e = launch(s, g->function, g->grid, g->geometry[0].block, word);
+  const flame_status e = launch(s, g->function, g->grid, g->geometry[0].block,
+                                g->geometry[0].shared, word);
   return e == FLAME_OK && notes ? notes->launched(notes->arg, k, g, word) : e;
 }
 
@@ -80,7 +81,7 @@ static flame_status run_multi(fl_cuda *s, const fl_step *t, fl_launch_group *g,
     if (e != FLAME_OK) return e;
     g->current = 1;
   }
-  return launch(s, g->function, g->grid, g->geometry[0].block, &param);
+  return launch(s, g->function, g->grid, g->geometry[0].block, 0, &param);
 }
 
 static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b) {
@@ -103,7 +104,7 @@ static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b)
   flame_status e = FLAME_OK;
   for (int32_t i = 0; i < x.ncall && e == FLAME_OK; i++)
     if (x.call[i].grid) e = launch(s, r->entry[i], x.call[i].grid, x.call[i].block,
-                                   x.param);
+                                   0, x.param);
   return e;
 }
 

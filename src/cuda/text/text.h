@@ -52,7 +52,8 @@ typedef struct fl_text_fault { uint64_t word[8]; } fl_text_fault;
 typedef struct fl_text_aux { void *fault, *scratch, *counter; } fl_text_aux;
 
 typedef struct fl_text_geometry {
-  uint32_t grid, block;           /* blocks (x only), threads per block; no dynamic shared memory */
+  uint32_t grid, block;           /* blocks (x only), threads per block */
+  uint32_t shared;                /* bytes of dynamic shared memory */
   int32_t words;                  /* parameter: words of 8 bytes */
   uint8_t faults;                 /* 1: needs aux.fault */
   int64_t scratch, counters;      /* bytes; number of uint32 */

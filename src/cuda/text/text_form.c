@@ -317,6 +317,31 @@ static void note_quads(text_form *f) {
   }
 }
 
+/* Rows of two chunks of half floats that a block reads once (text_row.c). */
+static void plan_once(text_form *f) {
+  const fl_kernel *k = f->k;
+  const int64_t step = FEW_THREADS * FEW_VECTOR;
+  int fits = f->few && k->n % 8 == 0 && k->n <= ONCE_STEPS * step;
+  for (int v = 0; v < k->ninstr; v++) {
+    const fl_instr *i = &k->instr[v];
+    if (f->vary[v] == V_ELEMENT)
+      fits &= i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_IOTA ||
+              (i->code == FL_I_LOAD && fl_dtype_size(i->dtype) == 2);
+  }
+  for (int o = 0; o < k->noperand; o++)
+    fits &= !f->memory[o] || f->kept[o] || (k->operand[o].aligned16 && f->in[o] == 1);
+  if (!fits) return;
+  const text_form before = *f;
+  f->once = 1;
+  f->cls = C_BLOCK;
+  f->lanes = FEW_THREADS;
+  f->vector = FEW_VECTOR;
+  f->steps = (int)fl_ceil_div(k->n, step);
+  f->full = 1;
+  f->few = 0;
+  if (!fl_row_reads_once(f)) *f = before;
+}
+
 /* Rows of two chunks, in several sweeps of which a later one reads what is costly: a block of twice
 ** as many threads, each with half of a lane's vectors, which does not change the order of sums
 ** (join_vector combines what two lanes would combine otherwise). Not if elements have 2 bytes: such
@@ -326,6 +351,7 @@ static void plan_few(text_form *f) {
   f->few = f->few && f->cls == C_CHUNKS && !f->split && !f->multi &&
            chunks_of(k->n, ROW_CHUNK) == 2;
   for (int o = 0; o < k->noperand; o++) if (f->quad[o]) f->few = 0;
+  plan_once(f);
   for (int v = 0; v < k->ninstr; v++)
     if (k->instr[v].code == FL_I_LOAD && f->vary[v] == V_ELEMENT &&
         fl_dtype_size(k->instr[v].dtype) < 4) f->few = 0;
@@ -388,7 +414,7 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
   put(out, k->nkept | k->nred << 4, 1);
   put(out, f.cls | f.wide << 4 | f.runs << 5, 1);
   put(out, f.lanes, 2);
-  put(out, f.steps | f.full << 8 | f.few << 9, 2);
+  put(out, f.steps | f.full << 8 | f.few << 9 | f.once << 10, 2);
   put(out, k->ninstr, 2);
   put(out, k->noperand, 2);
   put(out, k->nstore, 2);
@@ -429,7 +455,7 @@ static void geometry(const text_form *f, fl_text_geometry *g) {
   g->block = f->cls == C_MAP ? MAP_THREADS : (uint32_t)f->threads;
   if (f->cls == C_MAP) grid = fl_ceil_div(k->points, map_span(f));
   else if (f->cls == C_GROUP) grid = fl_ceil_div(k->rows, f->threads / f->lanes);
-  else if (f->cls == C_BLOCK) grid = k->rows;
+  else if (f->cls == C_BLOCK) grid = f->once ? fl_min(k->rows, ONCE_BLOCKS) : k->rows;
   else if (f->cls == C_CHUNKS) {
     grid = f->split ? k->rows * m : k->rows;
     g->scratch = f->few ? 0 : k->rows * f->nred * m * SLOT_BYTES;
@@ -441,6 +467,7 @@ static void geometry(const text_form *f, fl_text_geometry *g) {
     if (m > 1) g->counters = tiles;
   }
   g->grid = (uint32_t)grid;
+  g->shared = f->once ? (uint32_t)(f->lanes * f->steps * f->vector * 4) : 0;
   g->words = f->words;
   g->faults = (uint8_t)f->faults;
 }

@@ -24,6 +24,7 @@ enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_CO
 enum { F_VECTOR = 1 };
 enum { MAP_THREADS = 256, ROW_VECTOR = 4, ROW_CHUNK = 32768, CHUNK_THREADS = 512,
        FEW_THREADS = 1024, FEW_VECTOR = 2,
+       ONCE_STEPS = 28, ONCE_BLOCKS = 132,
        HELD_BYTES = 640, COL_LANES = 16, COL_WIDTH = 64, COL_THREADS = 256, SLOT_BYTES = 16 };
 
 typedef struct text_form {
@@ -40,6 +41,7 @@ typedef struct text_form {
   ** bounds check is needed */
   int full;
   int split;                                /* C_CHUNKS: one block per chunk; else per row */
+  int once;           /* C_BLOCK: a block reads row after row, each once (text_row.c) */
   int few;            /* C_CHUNKS: there are two chunks, and a sweep reads a costly value of an
                       ** earlier sweep */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
@@ -113,6 +115,8 @@ void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need)
 
 void fl_text_map(text_writer *w);
 void fl_text_row(text_writer *w);
+/* Is a row, after its second sweep, needed only through one f32 value that the sweep made? */
+int fl_row_reads_once(text_form *f);
 void fl_text_row_plan(text_writer *w);       /* decides f->persist, f->threads, f->blocks */
 void fl_text_col_plan(text_writer *w);       /* decides f->blocks */
 void fl_text_col(text_writer *w);

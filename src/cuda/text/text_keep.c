@@ -159,8 +159,9 @@ static void choose_held(row_writer *r, sweep *s, int p, int count) {
     r->cached[v] = 1;
     bytes += fl_row_size(f, v);
   }
-  if (bytes && (r->held + bytes) * fl_row_room(f) <= held_most(f) &&
-      work - work_after(r, p, count, need) >= WORTH * bytes) {
+  if (f->once ? p == 1 && bytes == 4
+              : bytes && (r->held + bytes) * fl_row_room(f) <= held_most(f) &&
+                work - work_after(r, p, count, need) >= WORTH * bytes) {
     r->held += bytes;
     return;
   }
@@ -198,7 +199,7 @@ void fl_row_begin(row_writer *r, text_writer *w) {
   memset(r, 0, sizeof *r);
   r->w = w;
   for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, r->all);
-  if (f->persist) choose_early(r, fl_row_sweeps(f));
+  if (f->persist || f->once) choose_early(r, fl_row_sweeps(f));
 }
 
 /* Plans fewer rows per block if values of each row are held, since all of them are in the block's
@@ -218,6 +219,21 @@ static void plan_held(row_writer *r, text_form *f) {
   if (f->blocks * f->threads > HELD_THREADS) f->blocks = HELD_THREADS / f->threads;
 }
 
+int fl_row_reads_once(text_form *f) {
+  text_writer w = { .f = f };
+  row_writer r;
+  int loads = 0;
+  fl_row_begin(&r, &w);
+  for (int p = 0; p < 3; p++) {
+    sweep s = fl_row_sweep(&r, p, 3);
+    choose_held(&r, &s, p, 3);
+    if (p < 2) continue;
+    for (int v = 0; v < f->k->ninstr; v++) loads += s.need[v] && fl_text_packed(f, v);
+  }
+  return fl_row_sweeps(f) == 3 && f->rounds == 2 && r.held == 4 && !loads &&
+         fl_row_loads(f, r.early) == 2;
+}
+
 /* Number of instructions that are done at each point. */
 static int at_points(const row_writer *r) {
   int n = 0;
@@ -233,8 +249,9 @@ void fl_text_row_plan(text_writer *w) {
   row_writer r;
   uint8_t late[FL_MAX_INSTR] = { 0 };
   const int weight = fl_text_kernel_weight(f), elements = f->steps * f->vector;
-  f->persist = f->cls != C_CHUNKS;
+  f->persist = f->cls != C_CHUNKS && !f->once;
   f->threads = f->lanes > 32 ? f->lanes : 256;
+  if (f->once) return;
   fl_row_begin(&r, w);
   fl_row_late_loads(&r, r.all, late);
   const int threads = f->threads, row = fl_row_loads(f, r.early) * elements;

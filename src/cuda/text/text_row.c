@@ -9,7 +9,7 @@
 ** memory (h<v> of each row; each lane reads what it wrote), and fewer rows are in a block. The
 ** results of chunks are put in scratch: if there is one sweep, each block computes one chunk, and
 ** the last block of the row combines them; otherwise one block computes all chunks of a row in turn
-** (if there are few, in registers).
+** (if there are few, in registers). Rows of two chunks of half floats may be read once (put_once).
 **
 ** Names: row, lane, n; e element index of a vector's first element, j the vector of the lane;
 ** a<v> the four accumulators of reduction v, r<v> its join; h<v> its shared memory, or that of a
@@ -28,262 +28,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *held_type(const text_form *f, int v) {
-  return fl_row_size(f, v) == 4 ? "s4" : "s8";
-}
-
-static const char *index_type(const text_form *f) {
-  return f->cls == C_CHUNKS && !f->few ? "long long" : "int";
-}
-
-/* "h7[threadIdx.x / 32] + e" */
-static void put_held_place(const row_writer *r, int v) {
-  const text_form *f = r->w->f;
-  if (f->lanes > 32) fl_text_printf(r->w->out, "h%d[0] + e", v);
-  else fl_text_printf(r->w->out, "h%d[threadIdx.x / %d] + e", v, f->lanes);
-}
-
-static void put_room(const row_writer *r, int v) {
-  const text_form *f = r->w->f;
-  if (f->persist)
-    fl_text_printf(r->w->out, "%s k%d[%d];\n",
-                   fl_text_ctype(fl_dtype_reg(f->k->instr[v].dtype)), v, f->steps * f->vector);
-  else
-    fl_text_printf(r->w->out, "__shared__ __align__(16) %s h%d[%d][%d];\n", held_type(f, v), v,
-                   f->lanes > 32 ? 1 : f->threads / f->lanes, fl_row_room(f));
-}
-
-/* ---- loads ----------------------------------------------------------------------------------- */
-
-static void put_row_load(text_writer *w, int v, int vector) {
-  const int o = fl_row_instr(w, v)->arg, whole = vector && w->f->in[o] == 1;
-  if (whole) fl_text_printf(w->out, "l%d[j] = load<%d>(p%d + ", v, w->f->vector, o);
-  else if (vector)
-    fl_text_printf(w->out, "for (int q = 0; q < %d; q++) l%d[j].put(q, p%d[", w->f->vector, v, o);
-  else fl_text_printf(w->out, "l%d[j].put(q, p%d[", v, o);
-  w->plus = vector && !whole ? "q" : NULL;
-  fl_text_offset(w, o);
-  w->plus = NULL;
-  fl_text_puts(w->out, whole ? ");\n" : "]);\n");
-}
-
-/* Begins the loop over a vector's elements: all of them, or only those in the row. */
-static void put_elements(text_writer *w, int all) {
-  fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < %d; q++) %s{\n", w->f->vector,
-                 all ? "" : "if (e + q < n) ");
-}
-
-/* Begins the loop over vectors; count 0: over the batch of late loads from jb on. */
-static void put_vector_head(row_writer *r, int count) {
-  text_writer *w = r->w;
-  if (count) fl_text_printf(w->out, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", count);
-  else
-    fl_text_printf(w->out, "#pragma unroll\nfor (int j = jb; j < jb + %d; j++) {\n",
-                   fl_row_late_batch(w->f));
-  fl_text_printf(w->out, "const %s e = base + (j * %d + lane) * %d;\n", index_type(w->f),
-                 w->f->lanes, w->f->vector);
-}
-
-/* Loads all vectors in one way or all in the other, by one branch: a choice for each vector would
-** become predicated loads, which take time even if they do nothing. */
-static void put_loads(row_writer *r, const uint8_t *need, int count) {
-  text_writer *w = r->w;
-  const text_form *f = w->f;
-  if (!fl_row_loads(f, need)) return;
-  fl_text_puts(w->out, "if (vector) {\n");
-  put_vector_head(r, count);
-  fl_text_printf(w->out, "%s{\n", f->full ? "" : "if (e < n) ");
-  fl_text_coords(w, f->k->nkept, f->ndim, "e");
-  for (int v = 0; v < f->k->ninstr; v++)
-    if (need[v] && fl_text_packed(f, v)) put_row_load(w, v, 1);
-  fl_text_puts(w->out, "}\n}\n} else {\n");
-  put_vector_head(r, count);
-  put_elements(w, f->full);
-  fl_text_coords(w, f->k->nkept, f->ndim, "e + q");
-  for (int v = 0; v < f->k->ninstr; v++)
-    if (need[v] && fl_text_packed(f, v)) put_row_load(w, v, 0);
-  fl_text_puts(w->out, "}\n}\n}\n");
-}
-
-/* ---- computing ------------------------------------------------------------------------------- */
-
-/* May a lane compute beyond the row's end? Not if that would report a position. */
-static int harmless(const text_form *f, const uint8_t *need) {
-  for (int v = 0; v < f->k->ninstr; v++) {
-    const int code = f->k->instr[v].code;
-    if (need[v] && (code == FL_I_GATHER || code == FL_I_INDEX)) return 0;
-  }
-  return 1;
-}
-
-static int needs_coords(const text_form *f, const uint8_t *need, const uint8_t *cached) {
-  for (int v = 0; v < f->k->ninstr; v++) {
-    const int code = f->k->instr[v].code;
-    if (need[v] && !cached[v] && (code == FL_I_IOTA || code == FL_I_GATHER)) return 1;
-  }
-  return 0;
-}
-
-static int has_quads(const text_form *f) {
-  for (int o = 0; o < f->k->noperand; o++) if (f->quad[o]) return 1;
-  return 0;
-}
-
-/* A vector is stored when it is computed. With 'few', vectors are stored together: one branch
-** chooses between vectors and elements, where predicated stores of each vector take time even if
-** they do nothing; longer vectors would take too many registers. */
-static const char *stored_at(const text_form *f) { return f->few ? "[j]" : ""; }
-
-static void put_room_to_store(row_writer *r, int count) {
-  const text_form *f = r->w->f;
-  for (int t = 0; t < f->k->nstore; t++) {
-    if (fl_row_store_level(f, t) != 1) continue;
-    fl_text_printf(r->w->out, "pack<%s, %d> o%d",
-                   fl_text_storage(f->k->operand[f->k->store[t].operand].dtype), f->vector, t);
-    fl_text_printf(r->w->out, f->few ? "[%d] = {};\n" : " = {};\n", count);
-  }
-}
-
-static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
-  text_writer *w = r->w;
-  const text_form *f = w->f;
-  const int quads = has_quads(f);                 /* then one reduced dim */
-  if (needs_coords(f, s->need, before))
-    fl_text_coords(w, f->k->nkept, f->ndim, quads ? "e" : "e + q");
-  w->hits = 1;
-  w->slot = "[j]";
-  w->plus = quads ? "q" : NULL;
-  w->cached = before;
-  fl_text_values(w, s->need, V_UNIFORM, V_ELEMENT);
-  w->slot = w->plus = NULL;
-  w->cached = NULL;
-  w->hits = 0;
-  for (int v = 0; v < f->k->ninstr; v++) {
-    if (s->keep[v] && f->persist)
-      fl_text_printf(w->out, "k%d[j * %d + q] = v%d;\n", v, f->vector, v);
-    else if (s->keep[v])
-      fl_text_printf(w->out, "n%d.put(q, out_%s(v%d));\n", v,
-                     fl_text_suffix(fl_dtype_reg(fl_row_instr(w, v)->dtype)), v);
-    if (s->round < 0 || !fl_row_in_round(r, v, s->round)) continue;
-    fl_text_printf(w->out, "%sa%d[q] = ", f->full ? "" : "if (e + q < n) ", v);
-    fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::join(a%d[q], ", v);
-    fl_text_reduce_input(w, v, "e + q");
-    fl_text_puts(w->out, ");\n");
-  }
-  for (int t = 0; s->stores && t < f->k->nstore; t++) {
-    if (fl_row_store_level(f, t) != 1) continue;
-    if (fl_text_rounds_late(f, f->k->store[t].value)) {
-      fl_text_printf(w->out, "y%d[q] = v%d;\n", t, f->k->store[t].value);
-      continue;
-    }
-    fl_text_printf(w->out, "o%d%s.put(q, ", t, stored_at(f));
-    fl_text_out(w, f->k->store[t].operand, f->k->store[t].value);
-    fl_text_puts(w->out, ");\n");
-  }
-}
-
-/* Writes one vector of store t, or, unless 'whole', its elements one by one. */
-static void put_full_store(text_writer *w, int t, int whole) {
-  const text_form *f = w->f;
-  const int o = f->k->store[t].operand, unit = whole && f->in[o] == 1;
-  if (unit) fl_text_printf(w->out, "store(p%d + ", o);
-  else if (whole) fl_text_printf(w->out, "for (int q = 0; q < %d; q++) p%d[", f->vector, o);
-  else fl_text_printf(w->out, "p%d[", o);
-  w->plus = whole && !unit ? "q" : NULL;
-  fl_text_offset(w, o);
-  w->plus = NULL;
-  if (unit) fl_text_printf(w->out, ", o%d%s);\n", t, stored_at(f));
-  else fl_text_printf(w->out, "] = o%d%s.get(q);\n", t, stored_at(f));
-}
-
-/* Writes the stores of vector j, or of all 'count' vectors. */
-static void put_full_stores(row_writer *r, int count) {
-  text_writer *w = r->w;
-  const text_form *f = w->f;
-  for (int whole = 1; whole >= 0; whole--) {
-    fl_text_printf(w->out, whole ? "if (vector%s) {\n" : "} else %s{\n",
-                   f->cls != C_GROUP ? "" : whole ? " && on" : "if (on) ");
-    if (f->few) put_vector_head(r, count);
-    if (whole) fl_text_puts(w->out, f->full ? "{\n" : "if (e < n) {\n");
-    else put_elements(w, f->full);
-    fl_text_coords(w, f->k->nkept, f->ndim, whole ? "e" : "e + q");
-    for (int t = 0; t < f->k->nstore; t++)
-      if (fl_row_store_level(f, t) == 1) put_full_store(w, t, whole);
-    fl_text_puts(w->out, f->few ? "}\n}\n" : "}\n");
-  }
-  fl_text_puts(w->out, "}\n");
-}
-
-/* Held values: loads those that this sweep reads, and makes room for those that it writes. */
-static void put_held(row_writer *r, const sweep *s, const uint8_t *before) {
-  const text_form *f = r->w->f;
-  for (int v = 0; v < f->k->ninstr && !f->persist; v++) {
-    const char *type = held_type(f, v);
-    if (s->keep[v]) fl_text_printf(r->w->out, "pack<%s, %d> n%d = {};\n", type, f->vector, v);
-    if (!s->need[v] || !before[v]) continue;
-    fl_text_printf(r->w->out, "const pack<%s, %d> k%d = load<%d>(", type, f->vector, v, f->vector);
-    put_held_place(r, v);
-    fl_text_puts(r->w->out, ");\n");
-  }
-}
-
-static void put_holding(row_writer *r, const sweep *s) {
-  for (int v = 0; v < r->w->f->k->ninstr && !r->w->f->persist; v++) {
-    if (!s->keep[v]) continue;
-    fl_text_puts(r->w->out, "store(");
-    put_held_place(r, v);
-    fl_text_printf(r->w->out, ", n%d);\n", v);
-  }
-}
-
-/* For values that are rounded two by two: declares room for a vector of them or, when 'done', its
-** packs. */
-static void put_rounding(text_writer *w, int done) {
-  const text_form *f = w->f;
-  for (int t = 0; t < f->k->nstore; t++) {
-    const int v = f->k->store[t].value;
-    if (fl_row_store_level(f, t) != 1 || !fl_text_rounds_late(f, v)) continue;
-    if (done)
-      fl_text_printf(w->out, "o%d%s = outs_%s(y%d);\n", t, stored_at(f),
-                     fl_dtype_name(f->k->operand[f->k->store[t].operand].dtype), t);
-    else fl_text_printf(w->out, "float y%d[%d] = {};\n", t, f->vector);
-  }
-}
-
-/* Writes the position of the row's label, for each comparison with it in the sweep. Opens a block,
-** since another sweep may need the position as well. */
-static int put_targets(row_writer *r, const sweep *s, const uint8_t *before) {
-  const text_form *f = r->w->f;
-  int any = 0;
-  for (int v = 0; v < f->k->ninstr; v++) {
-    if (!s->need[v] || before[v] || !fl_text_hit(f, v)) continue;
-    if (!any++) fl_text_puts(r->w->out, "{\n");
-    fl_text_target(r->w, v);
-  }
-  return any;
-}
-
-static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, int count) {
-  text_writer *w = r->w;
-  const text_form *f = w->f;
-  const int stores = s->stores && fl_row_has_full_stores(f);
-  if (stores && f->few) put_room_to_store(r, count);
-  const int targets = put_targets(r, s, before);
-  put_vector_head(r, count);
-  put_held(r, s, before);
-  if (stores && !f->few) put_room_to_store(r, count);
-  if (stores) put_rounding(w, 0);
-  put_elements(w, f->full || harmless(f, s->need));
-  put_element(r, s, before);
-  fl_text_puts(w->out, "}\n");
-  if (stores) put_rounding(w, 1);
-  put_holding(r, s);
-  if (stores && !f->few) put_full_stores(r, count);
-  fl_text_puts(w->out, targets ? "}\n}\n" : "}\n");
-  if (stores && f->few) put_full_stores(r, count);
-}
-
 /* ---- sweeps ---------------------------------------------------------------------------------- */
 
 static void put_accumulators(row_writer *r, int round) {
@@ -291,8 +35,13 @@ static void put_accumulators(row_writer *r, int round) {
   for (int v = 0; round >= 0 && v < w->f->k->ninstr; v++) {
     if (!fl_row_in_round(r, v, round)) continue;
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A a%d[%d];\n#pragma unroll\nfor (int q = 0; q < %d; q++) a%d[q] = ",
-                   v, w->f->vector, w->f->vector, v);
+    if (w->f->once)
+      fl_text_printf(w->out, "::A a%d[2][%d];\n#pragma unroll\nfor (int q = 0; q < %d; q++) "
+                     "a%d[0][q] = a%d[1][q] = ", v, w->f->vector, w->f->vector, v, v);
+    else
+      fl_text_printf(w->out,
+                     "::A a%d[%d];\n#pragma unroll\nfor (int q = 0; q < %d; q++) a%d[q] = ",
+                     v, w->f->vector, w->f->vector, v);
     fl_text_reducer(w, v);
     fl_text_puts(w->out, "::start();\n");
   }
@@ -301,6 +50,22 @@ static void put_accumulators(row_writer *r, int round) {
 /* Writes "R::A r7 = …": combines the four accumulators and then the lanes. */
 static void put_join(row_writer *r, int v) {
   text_writer *w = r->w;
+  if (w->f->once) {
+    fl_text_puts(w->out, "const ");
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, "::A b%d[2] = { ", v);
+    for (int i = 0; i < 2; i++) {
+      fl_text_puts(w->out, "join_vector<");
+      fl_text_reducer(w, v);
+      fl_text_printf(w->out, i ? ">(a%d[1]) };\n" : ">(a%d[0]), ", v);
+    }
+    fl_text_puts(w->out, "const ");
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, "::A r%d = join_two<", v);
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, ", %d>(b%d, h%d);\n", w->f->lanes, v, v);
+    return;
+  }
   fl_text_puts(w->out, "const ");
   fl_text_reducer(w, v);
   fl_text_printf(w->out, "::A r%d = join_%s<", v, w->f->lanes > 32 ? "block" : "lanes");
@@ -357,24 +122,24 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
   char count[16];
   fl_row_late_loads(r, s->need, late);
   snprintf(count, sizeof count, "%d", f->persist ? f->steps : r->batch);
-  if (f->persist && !fl_row_loads(f, late)) {
-    put_compute(r, s, before, f->steps);
+  if (f->once || (f->persist && !fl_row_loads(f, late))) {
+    fl_row_put_compute(r, s, before, f->steps);
     return;
   }
   if (f->persist) {
     fl_text_packs(w, late, f->vector, count);
     fl_text_printf(w->out, "#pragma unroll\nfor (int jb = 0; jb < %d; jb += %d) {\n", f->steps,
                    fl_row_late_batch(f));
-    put_loads(r, late, 0);
-    put_compute(r, s, before, 0);
+    fl_row_put_loads(r, late, 0);
+    fl_row_put_compute(r, s, before, 0);
     fl_text_puts(w->out, "}\n");
     return;
   }
   fl_text_printf(w->out, "#pragma unroll 1\nfor (int base = 0; base < n; base += %d) {\n",
                  r->batch * f->lanes * f->vector);
   fl_text_packs(w, late, f->vector, count);
-  put_loads(r, late, r->batch);
-  put_compute(r, s, before, r->batch);
+  fl_row_put_loads(r, late, r->batch);
+  fl_row_put_compute(r, s, before, r->batch);
   fl_text_puts(w->out, "}\n");
 }
 
@@ -390,8 +155,8 @@ static void put_chunk_run(row_writer *r, const sweep *s, int batch) {
   else fl_text_printf(w->out, "for (; base < to; base += %d) {\n", step);
   w->f->full = batch > 1;
   fl_text_packs(w, s->need, w->f->vector, count);
-  put_loads(r, s->need, batch);
-  put_compute(r, s, r->cached, batch);
+  fl_row_put_loads(r, s->need, batch);
+  fl_row_put_compute(r, s, r->cached, batch);
   w->f->full = 0;
   fl_text_puts(w->out, "}\n");
   if (batch > 1) put_chunk_run(r, s, 1);
@@ -400,7 +165,7 @@ static void put_chunk_run(row_writer *r, const sweep *s, int batch) {
 /* Writes the sweep over one chunk; accumulators are declared outside. */
 static void put_chunk_sweep(row_writer *r, const sweep *s) {
   fl_text_printf(r->w->out, "%s base = chunk * %d, to = base + %d;\nif (to > n) to = n;\n",
-                 index_type(r->w->f), ROW_CHUNK, ROW_CHUNK);
+                 fl_row_index_type(r->w->f), ROW_CHUNK, ROW_CHUNK);
   put_chunk_run(r, s, r->batch);
 }
 
@@ -502,6 +267,33 @@ static void put_split(row_writer *r, sweep *s) {
   put_kept(r, 1);
 }
 
+/* ---- rows that are read once ------------------------------------------------------------------
+** A block does row after row. The row is in registers (l<v>), what its second sweep makes for the
+** third in shared memory, so that the next row is asked for before the third. Two barriers a row,
+** one in each round's join; the memory of a join is used again after the other's barrier. */
+
+/* The values per row that need no round: 'first' those that are read and those of which the first
+** sweep is made; once it has gone through the row the others, so that nothing waits for what an
+** index names. */
+static void put_before(row_writer *r, int first) {
+  const text_form *f = r->w->f;
+  uint8_t now[FL_MAX_INSTR] = { 0 };
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (fl_row_in_round(r, v, 0)) fl_text_need(f, fl_row_instr(r->w, v)->a, NULL, now);
+  for (int v = 0; v < f->k->ninstr; v++)
+    now[v] = r->all[v] && f->vary[v] == V_KEPT && f->round[v] == 0 &&
+             (now[v] || fl_row_instr(r->w, v)->code == FL_I_LOAD) == first;
+  fl_text_values(r->w, now, V_KEPT, V_KEPT);
+}
+
+static void put_next(row_writer *r) {
+  const text_form *f = r->w->f;
+  fl_text_puts(r->w->out, "if (row + gridDim.x < rows) {\n");
+  fl_text_coords(r->w, 0, f->k->nkept, "row + gridDim.x");
+  fl_row_put_loads(r, r->early, f->steps);
+  fl_text_puts(r->w->out, "}\n");
+}
+
 static void put_sweeps(row_writer *r, int count) {
   const text_form *f = r->w->f;
   for (int p = 0; p < count; p++) {
@@ -509,11 +301,13 @@ static void put_sweeps(row_writer *r, int count) {
     uint8_t before[FL_MAX_INSTR];
     memcpy(before, r->cached, sizeof before);
     fl_row_choose(r, &s, p, count);
-    for (int v = 0; v < f->k->ninstr; v++) if (s.keep[v]) put_room(r, v);
+    for (int v = 0; v < f->k->ninstr; v++) if (s.keep[v]) fl_row_put_room(r, v);
     if (f->cls == C_CHUNKS) put_long_sweep(r, &s);
     else {
       put_accumulators(r, s.round);
       put_short_sweep(r, &s, before);
+      if (f->once && s.round == 0) put_before(r, 0);
+      if (f->once && s.round == 1) put_next(r);
       for (int v = 0; s.round >= 0 && v < f->k->ninstr; v++)
         if (fl_row_in_round(r, v, s.round)) put_join(r, v);
     }
@@ -534,15 +328,17 @@ static void put_head(row_writer *r) {
   } else if (f->split) {
     fl_text_printf(w->out, "const int lane = threadIdx.x;\nconst long long row = block / w[%d], "
                    "chunk = block %% w[%d];\n", W_CHUNKS, W_CHUNKS);
-  } else fl_text_puts(w->out, "const int lane = threadIdx.x;\nconst long long row = block;\n");
-  fl_text_printf(w->out, "const %s n = w[%d];\nconst bool vector = w[%d] & %d;\n",
-                 index_type(f), W_N, W_FLAGS, F_VECTOR);
-  fl_text_coords(w, 0, f->k->nkept, "row");
+  } else if (f->once) fl_text_puts(w->out, "const int lane = threadIdx.x;\n");
+  else fl_text_puts(w->out, "const int lane = threadIdx.x;\nconst long long row = block;\n");
+  fl_text_printf(w->out, "const %s n = w[%d];\n", fl_row_index_type(f), W_N);
+  if (f->once) fl_text_puts(w->out, "const bool vector = true;\n");
+  else fl_text_printf(w->out, "const bool vector = w[%d] & %d;\n", W_FLAGS, F_VECTOR);
+  if (!f->once) fl_text_coords(w, 0, f->k->nkept, "row");
   for (int v = 0; f->lanes > 32 && v < f->k->ninstr; v++) {
     if (f->k->instr[v].code != FL_I_REDUCE) continue;
     fl_text_puts(w->out, "__shared__ ");
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A h%d[%d];\n", v, f->lanes / 32 * (f->few ? 2 : 1));
+    fl_text_printf(w->out, "::A h%d[%d];\n", v, f->lanes / 32 * (f->few || f->once ? 2 : 1));
   }
 }
 
@@ -561,7 +357,27 @@ static void put_row(row_writer *r) {
   snprintf(count, sizeof count, "%d", f->steps);
   fl_text_puts(w->out, "const int base = 0;\n");
   fl_text_packs(w, r->early, f->vector, count);
-  put_loads(r, r->early, f->steps);
+  fl_row_put_loads(r, r->early, f->steps);
+}
+
+static void put_once(row_writer *r) {
+  text_writer *w = r->w;
+  const text_form *f = w->f;
+  char count[16];
+  snprintf(count, sizeof count, "%d", f->steps);
+  fl_text_printf(w->out, "extern __shared__ __align__(16) s4 held[];\n"
+                 "const long long rows = w[%d];\nconst int base = 0;\n", W_ROWS);
+  fl_text_packs(w, r->early, f->vector, count);
+  fl_text_puts(w->out, "{\n");
+  fl_text_coords(w, 0, f->k->nkept, "block");
+  fl_row_put_loads(r, r->early, f->steps);
+  fl_text_puts(w->out, "}\n#pragma unroll 1\n"
+               "for (long long row = block; row < rows; row += gridDim.x) {\n");
+  fl_text_coords(w, 0, f->k->nkept, "row");
+  put_before(r, 1);
+  put_sweeps(r, fl_row_sweeps(f));
+  put_kept_stores(r);
+  fl_text_puts(w->out, "}\n");
 }
 
 void fl_text_row(text_writer *w) {
@@ -575,6 +391,10 @@ void fl_text_row(text_writer *w) {
   fl_text_pointers(w);
   put_head(&r);
   fl_text_values(w, r.all, V_CONST, V_CONST);
+  if (f->once) {
+    put_once(&r);
+    return;
+  }
   const int first = f->persist && !has_gather(&r);
   if (first) put_row(&r);
   put_kept(&r, 0);

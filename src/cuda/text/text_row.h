@@ -1,6 +1,6 @@
 /*
 ** Rows (text_row.c): what each sweep over a row computes, and what it keeps for later ones
-** (text_keep.c). Private to both.
+** (text_keep.c), and a sweep's text (text_sweep.c). Private to these.
 */
 #ifndef FL_CUDA_TEXT_ROW_H
 #define FL_CUDA_TEXT_ROW_H
@@ -42,6 +42,15 @@ int fl_row_late_batch(const text_form *f);
 ** takes there. */
 int fl_row_room(const text_form *f);
 int fl_row_size(const text_form *f, int v);
+
+/* text_sweep.c. The type of an element's index in the row. */
+const char *fl_row_index_type(const text_form *f);
+/* The registers, or the shared memory, of a value that a sweep keeps. */
+void fl_row_put_room(const row_writer *r, int v);
+/* The loads of 'need', and what the sweep computes, of 'count' vectors; 0: of the batch from jb on.
+** before: the values that earlier sweeps have kept. */
+void fl_row_put_loads(row_writer *r, const uint8_t *need, int count);
+void fl_row_put_compute(row_writer *r, const sweep *s, const uint8_t *before, int count);
 
 static inline const fl_instr *fl_row_instr(const text_writer *w, int v) {
   return &w->f->k->instr[v];
