@@ -222,6 +222,13 @@ FN typename R::A join_two(const typename R::A (&b)[2], typename R::A *shared) {
   return R::join(join_vector<R>(a), R::start());
 }
 
+/* The same, of the accumulators of both. */
+template <class R, int T>
+FN typename R::A join_parts(const typename R::A (&a)[4], typename R::A *shared) {
+  const typename R::A b[2] = { R::join(a[0], a[1]), R::join(a[2], a[3]) };
+  return join_two<R, T>(b, shared);
+}
+
 /* Threads hold V of 64 columns in 16 lanes; thread c < 64 gets column c: lanes 8 apart are joined
 ** first, then 4, 2 and 1. The shared space is free again on return. */
 template <class R, int V>

@@ -127,9 +127,9 @@ extern "C" __global__ void __launch_bounds__(1024) cross_once(const __grid_const
   for (long long row = block; row < rows; row += gridDim.x) {
     const long long c0 = row;
     const int64_t v6 = in_i64(p1[c0 * w[16]]);
-    R_amax_f32::A a2[2][2];
+    R_amax_f32::A a2[4];
 #pragma unroll
-    for (int q = 0; q < 2; q++) a2[0][q] = a2[1][q] = R_amax_f32::start();
+    for (int q = 0; q < 4; q++) a2[q] = R_amax_f32::start();
 #pragma unroll
     for (int j = 0; j < 25; j++) {
       const int e = base + (j * 1024 + lane) * 2;
@@ -138,21 +138,20 @@ extern "C" __global__ void __launch_bounds__(1024) cross_once(const __grid_const
       for (int q = 0; q < 2; q++) {
         const float v0 = in_bf16(l0[j].get(q));
         const float v1 = fl_cast_f32_f32(v0);
-        a2[j / 16][q] = R_amax_f32::join(a2[j / 16][q], (float)v1);
+        a2[j / 16 * 2 + q] = R_amax_f32::join(a2[j / 16 * 2 + q], (float)v1);
       }
     }
     const int64_t v8 = position(v6, v7, 0, 1, w[6], w[25], v6);
     const float v9 = in_bf16(p2[c0 * w[18] + v8 * w[26]]);
     const float v10 = fl_cast_f32_f32(v9);
     const int32_t v14 = fl_cast_i64_i32(v8);
-    const R_amax_f32::A b2[2] = { join_vector<R_amax_f32>(a2[0]), join_vector<R_amax_f32>(a2[1]) };
-    const R_amax_f32::A r2 = join_two<R_amax_f32, 1024>(b2, h2);
+    const R_amax_f32::A r2 = join_parts<R_amax_f32, 1024>(a2, h2);
     const float v2 = (float)r2;
     const float v21 = op_sub_f32(v10, v2);
     s4 *const h4[1] = { held };
-    R_sum_f32::A a5[2][2];
+    R_sum_f32::A a5[4];
 #pragma unroll
-    for (int q = 0; q < 2; q++) a5[0][q] = a5[1][q] = R_sum_f32::start();
+    for (int q = 0; q < 4; q++) a5[q] = R_sum_f32::start();
 #pragma unroll
     for (int j = 0; j < 25; j++) {
       const int e = base + (j * 1024 + lane) * 2;
@@ -165,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(1024) cross_once(const __grid_const
         const float v3 = op_sub_f32(v1, v2);
         const float v4 = op_exp_below_f32(v3);
         n4.put(q, out_f32(v4));
-        a5[j / 16][q] = R_sum_f32::join(a5[j / 16][q], (float)v4);
+        a5[j / 16 * 2 + q] = R_sum_f32::join(a5[j / 16 * 2 + q], (float)v4);
       }
       store(h4[0] + e, n4);
     }
@@ -194,8 +193,7 @@ extern "C" __global__ void __launch_bounds__(1024) cross_once(const __grid_const
         }
       }
     }
-    const R_sum_f32::A b5[2] = { join_vector<R_sum_f32>(a5[0]), join_vector<R_sum_f32>(a5[1]) };
-    const R_sum_f32::A r5 = join_two<R_sum_f32, 1024>(b5, h5);
+    const R_sum_f32::A r5 = join_parts<R_sum_f32, 1024>(a5, h5);
     const float v5 = (float)r5;
     const float v11 = op_log_f32(v5);
     const float v17 = op_div_f32(v16, v5);

@@ -227,8 +227,7 @@ int fl_row_reads_once(text_form *f) {
   for (int p = 0; p < 3; p++) {
     sweep s = fl_row_sweep(&r, p, 3);
     choose_held(&r, &s, p, 3);
-    if (p < 2) continue;
-    for (int v = 0; v < f->k->ninstr; v++) loads += s.need[v] && fl_text_packed(f, v);
+    loads = fl_row_loads(f, s.need);
   }
   return fl_row_sweeps(f) == 3 && f->rounds == 2 && r.held == 4 && !loads &&
          fl_row_loads(f, r.early) == 2;

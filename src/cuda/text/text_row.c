@@ -32,16 +32,12 @@
 
 static void put_accumulators(row_writer *r, int round) {
   text_writer *w = r->w;
+  const int n = w->f->once ? 2 * w->f->vector : w->f->vector;
   for (int v = 0; round >= 0 && v < w->f->k->ninstr; v++) {
     if (!fl_row_in_round(r, v, round)) continue;
     fl_text_reducer(w, v);
-    if (w->f->once)
-      fl_text_printf(w->out, "::A a%d[2][%d];\n#pragma unroll\nfor (int q = 0; q < %d; q++) "
-                     "a%d[0][q] = a%d[1][q] = ", v, w->f->vector, w->f->vector, v, v);
-    else
-      fl_text_printf(w->out,
-                     "::A a%d[%d];\n#pragma unroll\nfor (int q = 0; q < %d; q++) a%d[q] = ",
-                     v, w->f->vector, w->f->vector, v);
+    fl_text_printf(w->out, "::A a%d[%d];\n#pragma unroll\nfor (int q = 0; q < %d; q++) a%d[q] = ",
+                   v, n, n, v);
     fl_text_reducer(w, v);
     fl_text_puts(w->out, "::start();\n");
   }
@@ -50,27 +46,17 @@ static void put_accumulators(row_writer *r, int round) {
 /* Writes "R::A r7 = …": combines the four accumulators and then the lanes. */
 static void put_join(row_writer *r, int v) {
   text_writer *w = r->w;
-  if (w->f->once) {
-    fl_text_puts(w->out, "const ");
-    fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A b%d[2] = { ", v);
-    for (int i = 0; i < 2; i++) {
-      fl_text_puts(w->out, "join_vector<");
-      fl_text_reducer(w, v);
-      fl_text_printf(w->out, i ? ">(a%d[1]) };\n" : ">(a%d[0]), ", v);
-    }
-    fl_text_puts(w->out, "const ");
-    fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A r%d = join_two<", v);
-    fl_text_reducer(w, v);
-    fl_text_printf(w->out, ", %d>(b%d, h%d);\n", w->f->lanes, v, v);
-    return;
-  }
   fl_text_puts(w->out, "const ");
   fl_text_reducer(w, v);
-  fl_text_printf(w->out, "::A r%d = join_%s<", v, w->f->lanes > 32 ? "block" : "lanes");
+  fl_text_printf(w->out, "::A r%d = join_%s<", v,
+                 w->f->once ? "parts" : w->f->lanes > 32 ? "block" : "lanes");
   fl_text_reducer(w, v);
-  fl_text_printf(w->out, ", %d>(join_vector<", w->f->lanes);
+  fl_text_printf(w->out, ", %d>(", w->f->lanes);
+  if (w->f->once) {
+    fl_text_printf(w->out, "a%d, h%d);\n", v, v);
+    return;
+  }
+  fl_text_puts(w->out, "join_vector<");
   fl_text_reducer(w, v);
   fl_text_printf(w->out, w->f->lanes > 32 ? ">(a%d), h%d);\n" : ">(a%d));\n", v, v);
 }

@@ -146,10 +146,10 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
       fl_text_printf(w->out, "n%d.put(q, out_%s(v%d));\n", v,
                      fl_text_suffix(fl_dtype_reg(fl_row_instr(w, v)->dtype)), v);
     if (s->round < 0 || !fl_row_in_round(r, v, s->round)) continue;
-    const char *part = f->once ? "[j / 16]" : "";
-    fl_text_printf(w->out, "%sa%d%s[q] = ", f->full ? "" : "if (e + q < n) ", v, part);
+    const char *part = f->once ? "j / 16 * 2 + " : "";
+    fl_text_printf(w->out, "%sa%d[%sq] = ", f->full ? "" : "if (e + q < n) ", v, part);
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::join(a%d%s[q], ", v, part);
+    fl_text_printf(w->out, "::join(a%d[%sq], ", v, part);
     fl_text_reduce_input(w, v, "e + q");
     fl_text_puts(w->out, ");\n");
   }
