@@ -369,12 +369,12 @@ static int names_groups(const fl_kunit *u) {
 
 static int has_memory(const fl_kfunc *f) {
   int n = 0;
-  for (int i = 0; i < f->n_params; i++) n += f->params[i].of_file;
+  for (int i = 0; i < f->n_params; i++) n += f->params[i].of_file || f->params[i].list_of;
   return n;
 }
 
 /* The kernel's text as written. Cooperative groups (NVRTC rarely finds their headers), variables of
-** file scope, and kernels beside host code are printed from the tree instead. */
+** file scope, lists of arrays, and kernels beside host code are printed from the tree instead. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
@@ -409,7 +409,8 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
 /* Is something of the tree known from a call, so that the text alone is another kernel? */
 static int is_formed(const fl_kfunc *f) {
   int n = 0;
-  for (int i = 0; i < f->n_params && f->has_body; i++) n += f->params[i].is_null;
+  for (int i = 0; i < f->n_params && f->has_body; i++)
+    n += f->params[i].is_null || f->params[i].list_of;
   return n;
 }
 

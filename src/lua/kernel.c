@@ -92,9 +92,11 @@ void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p) {
     k->nhidden += p->hidden[i];
     if (p->hidden[i]) continue;
     k->nout += fl_kprogram_writes(p, i);
-    k->taken += p->role[i] != FL_KROLE_OUT;
-    k->nils += fl_kparam_gave_nil(&p->k->f->params[i]);
-    k->formed |= p->k->f->params[i].asked && !p->k->f->params[i].is_null;
+    const fl_kparam *q = &p->k->f->params[i];
+    k->taken += p->role[i] != FL_KROLE_OUT && fl_kparam_counts(q);
+    k->nlisted += !fl_kparam_counts(q);
+    k->forms += fl_kparam_gave_nil(q) || (q->list_of && fl_kprogram_writes(p, i));
+    k->formed |= q->asked || q->list_of;
   }
 }
 
@@ -104,7 +106,7 @@ static void take_function(lua_State *L, fl_lua *b, fl_kernel_box *k, int inout) 
   uint8_t named[FL_KP_MAX_ARGS] = { 0 };
   fl_kfunction *f = k->k;
   for (int i = 0; i < f->f->n_params && i < FL_KP_MAX_ARGS; i++)
-    named[i] = (uint8_t)is_listed(L, inout, f->f->params[i].name);
+    named[i] = (uint8_t)is_listed(L, inout, fl_kparam_title(&f->f->params[i]));
   const int64_t m = fl_lua_enter(L, b);
   k->k = NULL;
   fl_kprogram *p = fl_kprogram_new(b->c, f, inout ? named : NULL);
@@ -185,14 +187,25 @@ static int change_function(fl_kernel_box *k, fl_kfunc *f) {
   return 1;
 }
 
-/* In a state with limits no text of a script is compiled as it is, only text printed from a tree:
-** raises if there is no tree. */
+/* Has it lists of arrays; open: of a length that is not known yet? */
+static int has_lists(const fl_kfunc *f, int open) {
+  int n = 0;
+  for (int i = 0; i < f->n_params; i++)
+    n += f->params[i].list_of && (f->params[i].lists == 0) == open;
+  return n > 0;
+}
+
+/* In a state with limits no text of a script is compiled as it is, only text printed from a tree,
+** and so is a text with lists: raises if there is no tree. */
 static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k) {
   char text[480];
-  if ((!b->c->limits.any && !b->c->limits.deny) || !k || k->f->has_body) return;
+  if (!k || k->f->has_body || has_lists(k->f, 1)) return;    /* each call is of another kernel */
+  const int lists = has_lists(k->f, 0);
+  if (!lists && !b->c->limits.any && !b->c->limits.deny) return;
   const char *why = fl_ksource_refusal(k->unit->source, k->f);
   fl_kunit_message(k->unit, why ? why : "not understood", text, sizeof text);
-  fl_lua_fail(L, "kernel", "a context with limits runs only what it understands: %s", text);
+  fl_lua_fail(L, "kernel", "%s runs only what it understands: %s",
+              lists ? "a call with a list of tensors" : "a context with limits", text);
 }
 
 enum { MOST_OPTIONS = 16 };
@@ -258,7 +271,10 @@ static int kernel_new(lua_State *L) {
   if (f != k->k->f && !change_function(k, f)) return fl_lua_fail(L, "kernel", "no host memory");
   take_function(L, b, k, 4);
   find_unread(b, k);
-  if (f->has_body || fl_cuda_check_source(b->c, k->k) == FLAME_OK) return 1;
+  if (forms) k->formed = 0;
+  if (f->has_body || has_lists(f, 1)) return 1;
+  need_understood(L, b, k->k);
+  if (fl_cuda_check_source(b->c, k->k) == FLAME_OK) return 1;
   add_reason(b->c, s, f);
   return fl_kernel_raise(L, b, k->k);
 }
@@ -331,7 +347,7 @@ static int kernel_rule(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   for (int i = 0; i < k->p->nparam; i++)
-    k->p->nodiff[i] = (uint8_t)is_listed(L, 2, k->k->f->params[i].name);
+    k->p->nodiff[i] = (uint8_t)is_listed(L, 2, fl_kparam_title(&k->k->f->params[i]));
   k->given = (uint8_t)lua_toboolean(L, 3);
   const int64_t m = fl_lua_enter(L, b);
   const flame_status e = k->given ? FLAME_OK : fl_kprogram_record(b->c, k->p);

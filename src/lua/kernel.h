@@ -20,7 +20,8 @@ typedef struct fl_kernel_box {
   fl_kprogram *p;                      /* a reference; NULL: closed */
   fl_kfunction *k;                     /* of p */
   int nout, taken, nhidden;            /* nout, taken: of results and arguments of a call */
-  int nils;                            /* results that are nil: of null pointers that it writes */
+  int nlisted;                         /* parameters that are further arrays of a list */
+  int forms;                /* results that are no tensors: nil, lists */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
   uint8_t has_threads, lua_threads;    /* how many threads the grid is to have, in place of grid */
   uint8_t chosen;                      /* block = "auto": 1 + device that 'block' was chosen for, or
@@ -35,6 +36,14 @@ typedef struct fl_kernel_box {
   int unread_adds;                     /* it is only added to */
 } fl_kernel_box;
 
+enum { FL_KERNEL_LIST = 64 };            /* arrays of a list */
+
+/* The name by which a script means a parameter. */
+static inline const char *fl_kparam_title(const fl_kparam *q) {
+  return q->list_of ? q->list_of : q->name;
+}
+/* It has a separate argument: it is no further array of a list. */
+static inline int fl_kparam_counts(const fl_kparam *q) { return q->list <= 1; }
 /* In the place of such a parameter's result a call has nil. */
 static inline int fl_kparam_gave_nil(const fl_kparam *q) { return q->is_null && !q->is_const; }
 
@@ -58,8 +67,12 @@ void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
 ** which these pointers are null; it is put in the place of the other (kernel_form.c). */
 fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at);
 
-/* Keeps the results on top, without those of hidden parameters and with nil for an inout that is
-** nil: returns how many there are. */
+/* The place of q's array: 'at', or of a list there it is pushed. */
+int fl_kernel_push_listed(lua_State *L, const fl_kparam *q, int at);
+/* Pushes those of the n arguments from 'first' on that were written, or that are lists of such. */
+int fl_kernel_push_targets(lua_State *L, int first, int n, fl_box **target, int ntarget);
+/* Keeps the results on top, without those of hidden parameters, with nil for an inout that is nil
+** and those of a list as a list: returns how many there are. */
 int fl_kernel_visible(lua_State *L, const fl_kernel_box *k, int nout);
 
 /* The innermost frame of the script: its label, and the line where the text begins, 0 if that is

@@ -144,9 +144,9 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
   char list[400] = "";
   size_t n = 0;
   for (int i = 0; i < k->p->nparam; i++) {
-    if (k->p->role[i] == FL_KROLE_OUT || k->p->hidden[i]) continue;
-    const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
-                           k->k->f->params[i].name);
+    const fl_kparam *q = &k->k->f->params[i];
+    if (k->p->role[i] == FL_KROLE_OUT || k->p->hidden[i] || !fl_kparam_counts(q)) continue;
+    const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", fl_kparam_title(q));
     if (w < 0 || (n += (size_t)w) >= sizeof list) break;
   }
   const char *many = given == 1 ? "" : "s";
@@ -224,8 +224,7 @@ static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i
 /* Reads the array at stack index 'at'. The first array of a call determines how long the outputs
 ** are. */
 static void read_array(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at,
-                       fl_sizes *first) {
-  const int each = at < 66 && p->each >> (at - 2) & 1;
+                       fl_sizes *first, int each) {
   fl_box *x = tensor_arg(L, p, k, i, at);
   const fl_node *n = x->t->node;
   if (each && (n->shape->rank < 1 || n->shape->size[0] != p->l.batch))
@@ -254,8 +253,10 @@ static void read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int gi
     if (k->p->role[i] == FL_KROLE_NONE) { at++; continue; }
     if (k->p->role[i] == FL_KROLE_SCALAR) fl_kplan_scalar(L, p, q, i, at);
     else if (k->p->role[i] == FL_KROLE_STRUCT) fl_kplan_struct(L, p, q, i, at);
-    else read_array(L, p, k, i, at, first);
-    at++;
+    else read_array(L, p, k, i, fl_kernel_push_listed(L, q, at), first,
+                    !q->list_of && at < 66 && p->each >> (at - 2) & 1);
+    if (q->list_of) lua_pop(L, 1);                         /* the list holds it */
+    at += q->list == q->lists;
   }
 }
 
@@ -403,7 +404,7 @@ static int call(lua_State *L, int64_t batch, uint64_t each) {
   fl_krule **proof = of_script && b->c->up->prove ? fl_kernel_push_rule(L) : NULL;
   const int nout = results(L, b, &p, tracked && (proof || !of_script) ? k->p : NULL, proof);
   if (of_script) return track_given(L, &p, given, n, nout, proof && *proof);
-  return k->nhidden || k->nils ? fl_kernel_visible(L, k, nout) : nout;
+  return k->nhidden || k->forms ? fl_kernel_visible(L, k, nout) : nout;
 }
 
 int fl_kernel_call(lua_State *L) { return call(L, 0, 0); }
@@ -514,7 +515,7 @@ int fl_kernel_launch(lua_State *L) {
   const fl_kfunc *f = k->k->f;
   plan p;
   fl_box *target[FL_KP_MAX_ARGS] = { NULL };
-  const int given = lua_gettop(L) - 2, wanted = k->p->nparam - k->nhidden;
+  const int given = lua_gettop(L) - 2, wanted = k->p->nparam - k->nhidden - k->nlisted;
   begin(L, b, &p, k);
   if (given != wanted)
     return fl_lua_fail(L, p.l.name,
@@ -526,10 +527,11 @@ int fl_kernel_launch(lua_State *L) {
   for (int i = 0, at = 3; i < k->p->nparam; i++) {
     const fl_kparam *q = &f->params[i];
     if (k->p->hidden[i]) { hidden_argument(L, &p, k, i); continue; }
-    if (q->is_pointer) launch_pointer(L, &p, k, i, at, target);
+    if (q->is_pointer) launch_pointer(L, &p, k, i, fl_kernel_push_listed(L, q, at), target);
     else if (q->is_struct || q->width > 1) fl_kplan_struct(L, &p, q, i, at);
     else fl_kplan_scalar(L, &p, q, i, at);
-    at++;
+    if (q->list_of) lua_pop(L, 1);
+    at += q->list == q->lists;
   }
   launch_geometry(L, &p, k);
   if (k->nout == 0)
@@ -537,15 +539,7 @@ int fl_kernel_launch(lua_State *L) {
   make_ready(L, b, &p);
   const int64_t m = fl_lua_enter(L, b);
   fl_lua_leave_status(L, b, m, write_targets(b, &p, target));
-  int pushed = 0;
-  for (int o = 0; o < p.l.nout; o++)
-    for (int i = 3; target[o] && i < 3 + wanted; i++)
-      if (box_at(L, i) == target[o]) {
-        lua_pushvalue(L, i);
-        pushed++;
-        break;
-      }
-  return pushed;
+  return fl_kernel_push_targets(L, 3, wanted, target, p.l.nout);
 }
 
 /* ---- internal.kernel_run(kernel, elements, kinds, values): for a vjp in CUDA C ---- */

@@ -11,28 +11,65 @@
 **                           made of the tree in which bias is never followed, has none either
 **
 ** A GPU runs the text as it is, with a null pointer: the same cubin for all forms.
+**
+** A list of arrays, "T *const *xs", is given by a list of tensors, k({ x, y, z }):
+**
+**   "xs=3,"                 the text is read once for each length, with parameters xs[0], xs[1],
+**                           xs[2] in the place of xs: an array of the list is one of these by a
+**                           constant, or a choice among them (front/turn.c), which is checked
+**   xs[0], xs[1], xs[2]     inputs of the call like others, so each has its gradient, its checks
+**                           and its address in each replay: no memory holds a table of addresses
+**
+** A device runs what is printed of this tree, since its text has fewer parameters.
 */
 #include "lua/kernel.h"
 
-/* Is a nil at 'at' a null pointer for parameter i? */
-static int is_null(lua_State *L, const fl_kernel_box *k, int i, int at) {
-  return lua_isnil(L, at) && k->k->f->params[i].asked &&
-         k->k->f->params[i].is_pointer;
+/* Pushes "bias=0," or "xs=3," for the argument at 'at' if the text asks for its form, else "". A
+** text with lists was not read yet, so that it is not known what it asks. */
+static void push_form(lua_State *L, const fl_kparam *q, int at, const char *op, int read) {
+  const int list = q->list_of && lua_istable(L, at),
+            null = q->is_pointer && !q->list_of && (q->asked || !read) && lua_isnil(L, at);
+  const lua_Integer n = list ? (lua_Integer)lua_rawlen(L, at) : 0;
+  if (q->list_of && !list)
+    fl_lua_fail(L, op, "%s must be a list of tensors, got %s", q->name, luaL_typename(L, at));
+  if (list && (n < 1 || n > FL_KERNEL_LIST))
+    fl_lua_fail(L, op, "%s is a list of %d tensors, need 1 to %d" FL_DO ": join them in one, and "
+                "give the kernel where each begins", q->name, (int)n, FL_KERNEL_LIST);
+  if (list || null) lua_pushfstring(L, "%s=%I,", q->name, (LUAI_UACINT)n);
+  else lua_pushliteral(L, "");
+}
+
+/* Raises where a pointer is null of which the text does not ask. */
+static fl_kernel_box *need_asked(lua_State *L) {
+  fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
+  for (int i = 0; i < k->p->nparam; i++) {
+    const fl_kparam *q = &k->k->f->params[i];
+    if (q->is_null && !q->asked)
+      fl_lua_fail(L, k->k->f->name, "%s must be a tensor, got nil, and the kernel never asks whether "
+                  "it is null", q->name);
+  }
+  return k;
 }
 
 static int formed(lua_State *L) { return fl_core_call(L, "kernel_formed"); }
 
 fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at) {
   const int all = at == 3, top = lua_gettop(L);            /* of a plain launch: outputs too */
+  const char *op = k->k->f->name;
   luaL_checkstack(L, 8, "kernel");
   lua_pushcfunction(L, formed);
   lua_pushvalue(L, 1);
   lua_pushliteral(L, "");
   for (int i = 0; i < k->p->nparam; i++) {
-    if (k->p->hidden[i] || (k->p->role[i] == FL_KROLE_OUT && !all)) continue;
-    if (at <= top && is_null(L, k, i, at)) {
-      lua_pushfstring(L, "%s%s=0,", lua_tostring(L, -1), k->k->f->params[i].name);
-      lua_replace(L, -2);
+    const fl_kparam *q = &k->k->f->params[i];
+    const int out = k->p->role[i] == FL_KROLE_OUT && !all;
+    if (out && q->list_of)
+      fl_lua_fail(L, op, "%s is a list of outputs, of which a call does not tell how many" FL_DO
+                  ": name it in inout, or use :launch", q->name);
+    if (k->p->hidden[i] || out) continue;
+    if (at <= top) {
+      push_form(L, q, at, op, k->k->f->has_body);
+      lua_concat(L, 2);
     }
     at++;
   }
@@ -41,17 +78,66 @@ fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at) {
     lua_replace(L, 1);
   }
   lua_settop(L, top);
-  return fl_arg_kernel(L, 1, "kernel");
+  return need_asked(L);
+}
+
+int fl_kernel_push_listed(lua_State *L, const fl_kparam *q, int at) {
+  if (!q->list_of) return at;
+  luaL_checkstack(L, 4, q->name);
+  lua_geti(L, at, q->list);
+  return lua_gettop(L);
+}
+
+static int is_target(lua_State *L, int at, fl_box **target, int n) {
+  const fl_box *x = box_at(L, at);
+  while (x && --n >= 0) if (target[n] == x) return 1;
+  return 0;
+}
+
+static int has_target(lua_State *L, int at, fl_box **target, int n) {
+  int found = is_target(L, at, target, n);
+  for (int i = 1; lua_istable(L, at) && i <= FL_KERNEL_LIST && !found; i++) {
+    lua_geti(L, at, i);
+    found = is_target(L, -1, target, n);
+    lua_pop(L, 1);
+  }
+  return found;
+}
+
+int fl_kernel_push_targets(lua_State *L, int first, int n, fl_box **target, int ntarget) {
+  int pushed = 0;
+  luaL_checkstack(L, n + 4, "results");
+  for (int i = first; i < first + n; i++) {
+    int before = !has_target(L, i, target, ntarget);
+    for (int j = first; j < i && !before; j++) before = lua_rawequal(L, i, j);
+    if (before) continue;
+    lua_pushvalue(L, i);
+    pushed++;
+  }
+  return pushed;
+}
+
+/* The n values from 'at' on become one list. */
+static void gather_list(lua_State *L, int at, int n) {
+  lua_createtable(L, n, 0);
+  for (int j = 0; j < n; j++) {
+    lua_pushvalue(L, at + j);
+    lua_rawseti(L, -2, j + 1);
+  }
+  lua_replace(L, at);
+  for (int j = 1; j < n; j++) lua_remove(L, at + 1);
 }
 
 int fl_kernel_visible(lua_State *L, const fl_kernel_box *k, int nout) {
   const int first = lua_gettop(L) - nout + 1;
   int at = first;
   for (int i = 0; i < k->p->nparam; i++) {
-    if (fl_kparam_gave_nil(&k->k->f->params[i])) {
+    const fl_kparam *q = &k->k->f->params[i];
+    if (fl_kparam_gave_nil(q)) {
       lua_pushnil(L);
       lua_insert(L, at++);
-    } else if (fl_kprogram_writes(k->p, i)) {
+    } else if (fl_kprogram_writes(k->p, i) && fl_kparam_counts(q)) {
+      if (q->list_of) gather_list(L, at, q->lists);
       if (k->p->hidden[i]) lua_remove(L, at);
       else at++;
     }

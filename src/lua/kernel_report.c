@@ -26,6 +26,7 @@ static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
   lua_pushboolean(L, k->p->hidden[i]); lua_setfield(L, -2, "hidden");
   lua_pushboolean(L, q->of_file == 2); lua_setfield(L, -2, "zeros");
   lua_pushboolean(L, q->is_null); lua_setfield(L, -2, "null");
+  lua_pushboolean(L, q->list_of != NULL); lua_setfield(L, -2, "list");
   lua_pushboolean(L, fl_kparam_gave_nil(q)); lua_setfield(L, -2, "gave_nil");
   if (q->of_file) { lua_pushinteger(L, q->count); lua_setfield(L, -2, "count"); }
   if (!q->n_fields) return;

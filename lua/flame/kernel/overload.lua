@@ -64,6 +64,7 @@ local function chosen(self, where, first, ...)
     for _, formal in ipairs(list or {}) do
       if x == nil and formal[where] then
         x = select(formal[where] + first - 1, ...)
+        if type(x) == "table" then x = x[1] end
         from = (x ~= nil or not from) and formal or from
       end
     end

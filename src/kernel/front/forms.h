@@ -1,4 +1,5 @@
-/* Unions, operators of structs, printf: the functions of union.c, operator.c and printf.c. */
+/* Unions, operators of structs, printf, lists of arrays: the functions of union.c, operator.c and
+** printf.c, with some of value.c and turn.c. */
 #ifndef FL_KERNEL_FORMS_H
 #define FL_KERNEL_FORMS_H
 #include "kernel/front/front.h"
@@ -13,6 +14,15 @@ void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line);
 /* a += b for structs: operator+= if there is one, else operator+ and an assignment */
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
+
+/* parameter.c, behind '(' of kernel f: takes ')'. *types gets the type of each, NULL: unknown. */
+void fl_front_parameters(fl_front *p, fl_kfunc *f, const fl_ctype ***types);
+/* source.c: the body of f is outside the language, for what p was refused for. */
+void fl_refuse_body(fl_front *p, fl_kfunc *f);
+/* A statement that stops a thread for which 'is' is false. */
+fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line);
+/* Pointer number 'at' of a list of n arrays, of which 'first' points to the first. */
+fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_t line);
 
 void fl_call_printf(fl_front *p, const fl_ktok *name);
 /* Takes "name = "text";" at the '=' after "const char *name": a name of the literal. 0: it is not

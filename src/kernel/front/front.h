@@ -27,7 +27,7 @@ typedef enum {
 ** (NULL: 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
-  uint8_t null;              /* the null pointer */
+  uint8_t null, list;        /* the null pointer; to so many pointers, of variables from var on */
   uint8_t torn;              /* PLACE: an argument that another argument changes. It may be referred
                              ** to; reading it gives the value that it had, in 'e' or 'parts'; if
                              ** that is NULL it may not be read */

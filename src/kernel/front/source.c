@@ -3,7 +3,7 @@
 ** kernels, then the bodies. An error in a declaration makes that name unusable, an error in a body
 ** refuses that kernel; the rest is read as usual.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include "kernel/front/library.h"
 #include "kernel/front/template.h"
 #include "kernel/tree/verify.h"
@@ -21,20 +21,7 @@ typedef struct reader {
   pending *first, *last;
 } reader;
 
-/* ---- parameters ------------------------------------------------------------------------------ */
-
-/* Forgets a refusal and skips to the next ',' or the ')' of a parameter list. */
-static void next_parameter(fl_front *p) {
-  for (; fl_front_ahead(p, 0)->kind != FL_TOK_END; p->at++) {
-    if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
-    while (fl_front_is_at(p, 0, '(') || fl_front_is_at(p, 0, '[') ||
-           fl_front_is_at(p, 0, '{'))
-      fl_front_skip(p);
-    if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
-  }
-}
-
-static void refuse_body(fl_front *p, fl_kfunc *f) {
+void fl_refuse_body(fl_front *p, fl_kfunc *f) {
   fl_front_check(p, NULL);
   fl_front_note_size(p);
   if (!f->refusal) {
@@ -43,123 +30,6 @@ static void refuse_body(fl_front *p, fl_kfunc *f) {
   }
   f->has_body = 0;
   if (!p->a->failed) p->failed = 0;
-}
-
-/* Describes a parameter of unknown type by its words in the text. */
-static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t from) {
-  refuse_body(p, f);
-  p->at = from;
-  next_parameter(p);
-  const fl_ktok *name = NULL, *type = NULL;
-  for (int64_t i = from; i < p->at; i++) {
-    const fl_ktok *t = &p->toks.at[i];
-    if (fl_is_punct(t, '=')) break;
-    if (t->kind == FL_TOK_PUNCT && (t->punct == '*' || t->punct == '[')) out->is_pointer = 1;
-    if (fl_is_punct(t, '[')) break;
-    if (fl_ktok_is(t, "const")) out->is_const = 1;
-    if (t->kind == FL_TOK_NAME) {
-      if (!type && !fl_ktok_is(t, "const") && !fl_ktok_is(t, "volatile")) type = t;
-      name = t;
-    }
-  }
-  out->name =
-      name && name != type ? fl_karena_str(p->a, name->text, (size_t)name->n) : "?";
-  out->type_name = type ? fl_karena_str(p->a, type->text, (size_t)type->n) : "?";
-  out->size = out->align = out->is_pointer ? 8 : 0;
-  if (!out->align) out->align = 1;
-}
-
-static const char *type_name(fl_front *p, const fl_ctype *t) {
-  while (t->kind == FL_C_POINTER) t = t->of;
-  return fl_ctype_text(p->a, t);
-}
-
-static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
-  int64_t n = 1;
-  const fl_ctype *of = t->kind == FL_C_POINTER ? t->of : t;
-  out->known = 1;
-  out->is_pointer = t->kind == FL_C_POINTER;
-  out->is_const = t->const_of;
-  out->type_name = type_name(p, t);
-  out->is_struct = of->kind == FL_C_STRUCT && !of->s->width;
-  out->type = (uint8_t)fl_ctype_element(of, &n);
-  out->width = (int32_t)(out->type == FL_KT_VOID ? 1 : n);
-  out->size = fl_ctype_size(t);
-  out->align = fl_ctype_align(t);
-  out->pointee_size = out->is_pointer ? fl_ctype_size(of) : 0;
-  if (out->is_struct && out->is_pointer && !out->type) {       /* members of several types: the
-                                                               ** array is bytes */
-    out->type = FL_KT_U8;
-    out->width = (int32_t)out->pointee_size;
-  }
-  if (of->kind != FL_C_STRUCT) return;
-  fl_kfield *fields = fl_karena_new(p->a, (size_t)of->s->n_leaves * sizeof *fields);
-  if (fields && fl_ctype_fields(p->a, of, "", fields)) {
-    out->fields = fields;
-    out->n_fields = of->s->n_leaves;
-  }
-}
-
-/* The type after the specifiers, with its name; an array becomes a pointer to its elements. */
-static const fl_ctype *parameter_type(fl_front *p, const fl_specifiers *s, const char **name,
-                                      int *ref) {
-  const fl_ctype *t = fl_decl_pointers(p, s, ref), *of = fl_decl_of_array(p, t, ref, name);
-  if (of) return fl_ctype_pointer(p->a, of, s->is_const);
-  if (p->failed) return NULL;
-  *name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : NULL;
-  return *ref ? t : fl_decl_decayed(p, t, s->is_const);
-}
-
-static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
-  const int64_t from = p->at;
-  int ref = 0;
-  const char *name = NULL;
-  out->line = fl_front_tok(p)->line;
-  const fl_specifiers s = fl_decl_specifiers(p);
-  const fl_ctype *t = s.type ? parameter_type(p, &s, &name, &ref) : NULL;
-  if (t && ref) fl_refuse(p, out->line, "a kernel takes no references");
-  if (t && s.is_auto) fl_refuse(p, out->line, "auto is no type here");
-  if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");
-  if (t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER)
-    fl_refuse(p, out->line, "pointers to pointers are outside the language");
-  if (fl_front_is(p, '=')) next_parameter(p);          /* all arguments are given */
-  if (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')'))
-    fl_refuse(p, out->line, "a parameter that is not understood");
-  if (p->a->failed) return NULL;
-  if (p->failed || !t) { unknown_parameter(p, f, out, from); return NULL; }
-  out->name = name ? name : "unnamed";
-  describe_parameter(p, out, t);
-  return t;
-}
-
-/* Is the pointer null, by the forms? */
-static int is_null(const fl_front *p, const char *name) {
-  const size_t n = strlen(name);
-  for (const char *s = p->forms; s && *s; s += strcspn(s, ",") + 1)
-    if (!strncmp(s, name, n) && s[n] == '=') return s[n + 1] == '0';
-  return 0;
-}
-
-enum { MAX_PARAMETERS = 256 };
-
-/* Behind '('; takes ')'. */
-static void parameters(fl_front *p, fl_kfunc *f, pending *k) {
-  int64_t at = 0;
-  f->params = fl_karena_new(p->a, MAX_PARAMETERS * sizeof *f->params);
-  k->types = fl_karena_new(p->a, MAX_PARAMETERS * sizeof *k->types);
-  if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
-  while (f->params && k->types && !p->failed && !fl_front_is(p, ')')) {
-    if (!fl_front_room(p, f->n_params, MAX_PARAMETERS, "parameters of a kernel")) return;
-    fl_kparam *q = &f->params[f->n_params];
-    k->types[f->n_params] = parameter(p, f, q);
-    if (p->a->failed) break;
-    q->is_null = q->is_pointer && is_null(p, q->name);
-    f->n_params++;
-    q->offset = (at + q->align - 1) / q->align * q->align;
-    at = q->offset + q->size;
-    if (!fl_front_take(p, ',')) break;
-  }
-  fl_front_need(p, ')');
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -188,7 +58,7 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
   if (!k || !f) return;
   f->line = line;
   f->max_threads = s->max_threads;
-  parameters(p, f, k);
+  fl_front_parameters(p, f, &k->types);
   skip_attributes(p);
   if (p->failed) return;
   if (fl_front_take(p, ';')) return;                     /* declared only */
@@ -206,7 +76,7 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
     p->failed = 0;
     if (cut->kind == FL_TOK_BAD) fl_refuse_bad(p, cut);
     else fl_refuse(p, line, "the body is not closed");
-    refuse_body(p, f);
+    fl_refuse_body(p, f);
   }
   append(r, k);
 }
@@ -383,26 +253,7 @@ static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
   return var;
 }
 
-static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
-  fl_kparam *q = &f->params[i];
-  const int n = fl_ctype_leaves(t);
-  fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
-  if (!fields) return;
-  if (!fl_ctype_fields(p->a, t, q->name, fields)) {
-    if (!p->a->failed)
-      fl_refuse(p, q->line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK,
-                q->name);
-    return;
-  }
-  q->first_var = f->n_vars;
-  q->n_vars = n;
-  for (int k = 0; k < n; k++)
-    if (add_leaf(p, f, i, &fields[k]) < 0) return;
-  if (t->kind != FL_C_POINTER) {
-    fl_front_bind(p, q->name, FL_SYM_OBJECT,
-                  (fl_cvalue){ .kind = FL_V_PLACE, .type = t, .var = q->first_var });
-    return;
-  }
+static void bind_pointer(fl_front *p, fl_kfunc *f, const fl_kparam *q, const fl_ctype *t) {
   int offset = -1;
   if (fl_turn_moves(p, p->at, 0, q->name, 1)) {                  /* it gets an index variable */
     offset = fl_kvar_add(f, FL_KV_LOCAL, FL_KT_I64, q->name, 1);
@@ -417,6 +268,36 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
     v = fl_turn_new(p, t->of, q->is_const, q->name, &v, q->line);
   fl_symbol *s = fl_front_bind(p, q->name, FL_SYM_POINTER, v);
   if (s) s->type = t->of, s->offset = offset;
+}
+
+static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
+  fl_kparam *q = &f->params[i];
+  const int n = fl_ctype_leaves(t);
+  fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
+  if (!fields) return;
+  if (!fl_ctype_fields(p->a, q->list_of ? t->of : t, q->name, fields)) {
+    if (!p->a->failed)
+      fl_refuse(p, q->line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK,
+                q->name);
+    return;
+  }
+  q->first_var = f->n_vars;
+  q->n_vars = n;
+  for (int k = 0; k < n; k++)
+    if (add_leaf(p, f, i, &fields[k]) < 0) return;
+  if (t->kind != FL_C_POINTER) {
+    fl_front_bind(p, q->name, FL_SYM_OBJECT,
+                  (fl_cvalue){ .kind = FL_V_PLACE, .type = t, .var = q->first_var });
+    return;
+  }
+  if (q->list > 1) return;
+  if (q->list_of) {
+    fl_front_bind(p, q->list_of, FL_SYM_POINTER,
+                  (fl_cvalue){ .kind = FL_V_POINTER, .linear = 1, .type = t->of,
+                               .list = (uint8_t)q->lists, .var = q->first_var });
+    return;
+  }
+  bind_pointer(p, f, q, t);
 }
 
 /* Which variables are read: results of atomics that are not read are dropped. */
@@ -467,7 +348,7 @@ static void read_once(fl_front *p, pending *k) {
   if (!p->failed && !p->a->failed) fl_turn_lower(p);
   if (!p->failed && !p->a->failed) finish_body(p, f);
   fl_front_check(p, NULL);
-  if (p->failed) refuse_body(p, f);
+  if (p->failed) fl_refuse_body(p, f);
   for (int32_t i = 0; i < f->n_vars; i++) f->vars[i].note = NULL;
   if (!f->has_body) f->body = (fl_kblock){ NULL, NULL };
   for (int64_t i = 0; i < scope; i++)

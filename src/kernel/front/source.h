@@ -31,7 +31,8 @@ fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size
 /* The same; if *stop becomes nonzero it fails with FLAME_INTERRUPTED. forms: what is known of
 ** arguments before the text is read, or NULL: "bias=0,mask=0," says that these parameters are null
 ** pointers. What the text asks of them is then answered while it is read, so that no access to them
-** is left: where a thread would follow one, a statement stops it. */
+** is left: where a thread would follow one, a statement stops it. "xs=3," says that xs, a T **, is
+** a list of three arrays: three parameters are read in its place. */
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
                                    const char *const *option, int n_options, const char *forms,
                                    const atomic_int *stop);

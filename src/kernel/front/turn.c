@@ -9,10 +9,10 @@
 ** Another pointer to such a place (a copy, a formal) has a separate choice, so that it keeps its
 ** value when the first pointer is assigned again.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
-enum { MOST = 16 };
+enum { MOST = 64 };
 struct fl_kturn {
   int32_t var, sel, n, from[MOST];       /* from: variables of arrays and of other turns */
   struct fl_kturn *next;
@@ -140,6 +140,25 @@ fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int
   fl_cvalue r = place(t, x.type, x.is_const | y.is_const);
   r.idx = fl_val_stable(p, fl_kexpr_select(p->a, c, fl_val_at(p, &x), fl_val_at(p, &y)));
   return r;
+}
+
+fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_t line) {
+  if (!p->turning) p->turn_wanted = 1;
+  if (!p->turning || !p->b || !fl_turn_fits(p, first.type, &first))
+    return fl_val_refuse(p, line, "an array of a list of such arrays, by a number that is no constant");
+  at = fl_val_stable(p, fl_val_convert(p, at, FL_KT_I64));
+  fl_val_must(p, fl_kexpr_binary(p->a, FL_KO_LT, fl_kexpr_cast(p->a, FL_KT_U64, at),
+                                 fl_kexpr_int(p->a, FL_KT_U64, n)),
+              fl_karena_printf(p->a, "an array of the list is one of %d", n), line);
+  fl_kturn *t = make(p, first.type, "array", 0, line);
+  if (!t) return fl_val_none();
+  for (int i = 0; i < n && fl_front_room(p, i, MOST, "arrays of a list"); i++)
+    t->from[t->n++] = first.var + i;
+  fl_kexpr *which = fl_kexpr_binary(p->a, FL_KO_ADD, fl_kexpr_cast(p->a, FL_KT_I32, at),
+                                    number(p, first.var));
+  fl_kstmt *s = fl_front_check(p, which) ? fl_kstmt_assign(p->f, p->b, t->sel, which) : NULL;
+  if (s) s->line = line;
+  return place(t, first.type, first.is_const);
 }
 
 fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y) {

@@ -2,7 +2,7 @@
 ** Values while an expression is read: places, pointers, structs, conversions. This is where
 ** structs and vectors become scalars (see fl_cvalue). Index arithmetic is I64.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <assert.h>
 #include <string.h>
 
@@ -106,8 +106,7 @@ int fl_val_is_null(const fl_cvalue *v) {
   return v->null || (v->when && v->when->kind == FL_KX_CONST && !v->when->value.i);
 }
 
-/* Emits a statement that stops a thread for which 'is' is false. */
-static fl_kstmt *must_be(fl_front *p, fl_kexpr *is, const char *what, int32_t line) {
+fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line) {
   fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, line);
   if (!s) return NULL;
   s->x[0] = is;
@@ -117,13 +116,13 @@ static fl_kstmt *must_be(fl_front *p, fl_kexpr *is, const char *what, int32_t li
 
 /* A null pointer that was moved is no longer null on a device. */
 void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line) {
-  if (!p->f || v->null || v->var < 0 || v->var >= p->f->n_vars) return;
+  if (!p->f || v->null || v->list || v->var < 0 || v->var >= p->f->n_vars) return;
   const fl_kvar *of = &p->f->vars[v->var];
   if (of->kind != FL_KV_POINTER || of->param < 0) return;
   p->f->params[of->param].asked = 1;
   if (!p->b || !v->idx || !fl_val_is_null(v)) return;
   fl_kexpr *zero = fl_kexpr_int(p->a, v->idx->type, 0);
-  must_be(p, fl_front_check(p, fl_kexpr_binary(p->a, FL_KO_EQ, v->idx, zero)),
+  fl_val_must(p, fl_front_check(p, fl_kexpr_binary(p->a, FL_KO_EQ, v->idx, zero)),
           "a null pointer is not moved", line);
 }
 
@@ -239,9 +238,9 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
   }
   by = fl_val_convert(p, by, FL_KT_I64);
   if (negative) by = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NEG, by));
-  if (v.linear) {
+  if (v.linear && !v.list) {
     v.idx = add64(p, v.idx, mul64(p, by, fl_view_units(p, &v, v.type, line)));
-  } else if (v.idx && !v.member) {
+  } else if (v.list || (v.idx && !v.member)) {
     v.idx = add64(p, v.idx, by);
   } else if (by && (by->kind != FL_KX_CONST || by->value.i)) {
     p->turn_wanted = 2;
@@ -251,7 +250,7 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
 }
 
 static fl_kstmt *not_null(fl_front *p, fl_kexpr *is, int32_t line) {
-  return must_be(p, is, "a pointer that is followed is not null", line);
+  return fl_val_must(p, is, "a pointer that is followed is not null", line);
 }
 
 /* The place that a null pointer points to: either the program tests the pointer first, or threads
@@ -263,9 +262,23 @@ static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
   return v;
 }
 
+/* The pointer of a list to which v points. */
+static fl_cvalue list_element(fl_front *p, fl_cvalue v, int32_t line) {
+  fl_kexpr *at = v.idx;
+  fl_cvalue r = { .kind = FL_V_POINTER, .linear = 1, .is_const = v.type->const_of,
+                  .type = v.type->of, .var = v.var };
+  if (at && at->kind != FL_KX_CONST) return fl_turn_list(p, r, v.list, at, line);
+  const int64_t k = at ? at->value.i : 0;
+  if (k < 0 || k >= v.list)
+    return fl_val_refuse(p, line, "array %lld of a list of %d", (long long)k, v.list);
+  r.var += (int32_t)k;
+  return r;
+}
+
 fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
   v = fl_val_pointer(p, v, line);
   if (p->failed) return v;
+  if (v.list) return list_element(p, v, line);
   const int null = fl_val_is_null(&v);
   if (null && v.type->kind != FL_C_VOID && p->b) return null_place(p, v.type, line);
   if (null) fl_refuse(p, line, "the null pointer is read");

@@ -260,6 +260,10 @@ typedef struct fl_kparam {
                              ** exists; 2: one that begins as zeros */
   uint8_t shared;            /* of_file: other kernels have it too, and one of them writes it */
   int64_t count;             /* of_file: its elements */
+  const char *list_of;       /* one array of a list of arrays, "T *const *xs": the name of the list;
+                             ** NULL: it is none. 'name' is "xs[2]" */
+  int32_t list, lists;       /* its number in the list, from 1, and the list's length; 0: it is not
+                             ** known yet, and this parameter stands for the whole list */
   const struct fl_kfield *fields;  /* leaves of a struct or vector (by value or behind a pointer) */
   int32_t n_fields;
   int32_t first_var, n_vars; /* its variables in fl_kfunc.vars, in leaf order (bodies only) */

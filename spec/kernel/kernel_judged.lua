@@ -1,0 +1,69 @@
+--- For specs of kernels' arguments: g++ on the same text, and NVRTC where there is one.
+local flame = require "flame"
+
+local judged = { N = 5, f64 = { dtype = "f64" } }
+local N <const> = judged.N
+
+function judged.numbers(n, shift)
+  local list = {}
+  for i = 1, n do list[i] = math.floor(4096 * math.sin(1.3 * i + shift)) / 4096 end
+  return list
+end
+
+function judged.row(n, shift) return flame.tensor(judged.numbers(n, shift), judged.f64) end
+
+--- What g++ computes: calls are lists of C expressions, each the arguments of k before y and n.
+--- nil: there is no g++.
+function judged.values(text, calls, before)
+  local name = os.tmpname()
+  local f = assert(io.open(name .. ".cpp", "w"))
+  f:write("#include <cstdio>\n#include <cmath>\n#define __global__ static\n#define __device__\n",
+    "static struct { int x, y, z; } threadIdx, blockIdx, blockDim = {32, 1, 1};\n", text, "\n",
+    "int main() {\n", before, "double y[", N, "];\n")
+  for _, call in ipairs(calls) do
+    f:write("for (double &v : y) v = 0;\nfor (int t = 0; t < 32; t++) { threadIdx.x = t; k(", call,
+      ", y, ", N, "); }\nfor (double v : y) printf(\"%.17g \", v);\nprintf(\"\\n\");\n")
+  end
+  f:write("}\n")
+  f:close()
+  local lines
+  local compiled = ("g++ -std=c++17 -w -O0 -ffp-contract=off -o %s.out %s.cpp"):format(name, name)
+  if os.execute(compiled) then
+    lines = {}
+    for l in io.popen(name .. ".out"):lines() do
+      local list = {}
+      for v in l:gmatch("%S+") do list[#list + 1] = tonumber(v) end
+      lines[#lines + 1] = list
+    end
+  end
+  for _, ending in ipairs { "", ".cpp", ".out" } do os.remove(name .. ending) end
+  return lines
+end
+
+function judged.array(name, list)
+  for i, v in ipairs(list) do list[i] = ("%.17g"):format(v) end
+  return ("const double %s[] = {%s};\n"):format(name, table.concat(list, ", "))
+end
+
+function judged.near(got, want, what)
+  for i, v in ipairs(want) do
+    assert(math.abs(got[i] - v) <= 1e-12 * (1 + math.abs(v)),
+      ("%s: element %d is %.17g, g++ has %.17g"):format(what, i, got[i], v))
+  end
+end
+
+local plain = flame.kernel("__global__ void k(const float *x, float *y) { y[0] = x[0]; }")
+local has_nvrtc = plain:report().registers > 0
+-- A GPU makes accesses that are not there, and is lost, unless it checks them.
+judged.stops = flame.default_device() == "cpu" or (os.getenv "FLAME_CHECK" or ""):find "bounds"
+
+--- The kernel's text and its adjoint's compile.
+function judged.compiles(k)
+  if flame.default_device() ~= "cpu" then return end
+  local report = k:report()
+  assert((report.registers > 0) == has_nvrtc, "the kernel does not compile")
+  assert(not report.adjoint.refusal, report.adjoint.refusal)
+  assert((report.adjoint.registers > 0) == has_nvrtc, "its adjoint does not compile")
+end
+
+return judged

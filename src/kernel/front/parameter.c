@@ -1,0 +1,166 @@
+/*
+** The parameters of a kernel: their types, places, and what the forms of a call say of them
+** (source.h).
+*/
+#include "kernel/front/forms.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Forgets a refusal and skips to the next ',' or the ')' of a parameter list. */
+static void next_parameter(fl_front *p) {
+  for (; fl_front_ahead(p, 0)->kind != FL_TOK_END; p->at++) {
+    if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
+    while (fl_front_is_at(p, 0, '(') || fl_front_is_at(p, 0, '[') ||
+           fl_front_is_at(p, 0, '{'))
+      fl_front_skip(p);
+    if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
+  }
+}
+
+/* Describes a parameter of unknown type by its words in the text. */
+static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t from) {
+  fl_refuse_body(p, f);
+  p->at = from;
+  next_parameter(p);
+  const fl_ktok *name = NULL, *type = NULL;
+  for (int64_t i = from; i < p->at; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    if (fl_is_punct(t, '=')) break;
+    if (t->kind == FL_TOK_PUNCT && (t->punct == '*' || t->punct == '[')) out->is_pointer = 1;
+    if (fl_is_punct(t, '[')) break;
+    if (fl_ktok_is(t, "const")) out->is_const = 1;
+    if (t->kind == FL_TOK_NAME) {
+      if (!type && !fl_ktok_is(t, "const") && !fl_ktok_is(t, "volatile")) type = t;
+      name = t;
+    }
+  }
+  out->name =
+      name && name != type ? fl_karena_str(p->a, name->text, (size_t)name->n) : "?";
+  out->type_name = type ? fl_karena_str(p->a, type->text, (size_t)type->n) : "?";
+  out->size = out->align = out->is_pointer ? 8 : 0;
+  if (!out->align) out->align = 1;
+}
+
+static const char *type_name(fl_front *p, const fl_ctype *t) {
+  while (t->kind == FL_C_POINTER) t = t->of;
+  return fl_ctype_text(p->a, t);
+}
+
+static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
+  int64_t n = 1;
+  const fl_ctype *of = t->kind == FL_C_POINTER ? t->of : t;
+  out->known = 1;
+  out->is_pointer = t->kind == FL_C_POINTER;
+  out->is_const = t->const_of;
+  out->type_name = type_name(p, t);
+  out->is_struct = of->kind == FL_C_STRUCT && !of->s->width;
+  out->type = (uint8_t)fl_ctype_element(of, &n);
+  out->width = (int32_t)(out->type == FL_KT_VOID ? 1 : n);
+  out->size = fl_ctype_size(t);
+  out->align = fl_ctype_align(t);
+  out->pointee_size = out->is_pointer ? fl_ctype_size(of) : 0;
+  if (out->is_struct && out->is_pointer && !out->type) {       /* members of several types: the
+                                                               ** array is bytes */
+    out->type = FL_KT_U8;
+    out->width = (int32_t)out->pointee_size;
+  }
+  if (of->kind != FL_C_STRUCT) return;
+  fl_kfield *fields = fl_karena_new(p->a, (size_t)of->s->n_leaves * sizeof *fields);
+  if (fields && fl_ctype_fields(p->a, of, "", fields)) {
+    out->fields = fields;
+    out->n_fields = of->s->n_leaves;
+  }
+}
+
+/* The type after the specifiers, with its name; an array becomes a pointer to its elements. */
+static const fl_ctype *parameter_type(fl_front *p, const fl_specifiers *s, const char **name,
+                                      int *ref) {
+  const fl_ctype *t = fl_decl_pointers(p, s, ref), *of = fl_decl_of_array(p, t, ref, name);
+  if (of) return fl_ctype_pointer(p->a, of, s->is_const);
+  if (p->failed) return NULL;
+  *name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : NULL;
+  return *ref ? t : fl_decl_decayed(p, t, s->is_const);
+}
+
+static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
+  const int64_t from = p->at;
+  int ref = 0;
+  const char *name = NULL;
+  out->line = fl_front_tok(p)->line;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  const fl_ctype *t = s.type ? parameter_type(p, &s, &name, &ref) : NULL;
+  if (t && ref) fl_refuse(p, out->line, "a kernel takes no references");
+  if (t && s.is_auto) fl_refuse(p, out->line, "auto is no type here");
+  if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");
+  const int list = t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER;
+  if (list && (t->of->of->kind == FL_C_POINTER || t->of->of->kind == FL_C_VOID || !name))
+    fl_refuse(p, out->line, "pointers to pointers are outside the language");
+  if (fl_front_is(p, '=')) next_parameter(p);          /* all arguments are given */
+  if (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')'))
+    fl_refuse(p, out->line, "a parameter that is not understood");
+  if (p->a->failed) return NULL;
+  if (p->failed || !t) { unknown_parameter(p, f, out, from); return NULL; }
+  out->name = name ? name : "unnamed";
+  describe_parameter(p, out, list ? t->of : t);
+  if (list) out->list_of = name;
+  return t;
+}
+
+enum { MAX_PARAMETERS = 256 };
+
+/* What the forms say of a parameter: 0 for a null pointer, else the length of a list; -1:
+** nothing. */
+static int form_of(const fl_front *p, const char *name) {
+  const size_t n = strlen(name);
+  for (const char *s = p->forms; s && *s; s += strcspn(s, ",") + 1)
+    if (!strncmp(s, name, n) && s[n] == '=') return atoi(s + n + 1);
+  return -1;
+}
+
+/* Puts q behind the parameters: at a multiple of its alignment. */
+static void place(fl_kfunc *f, fl_kparam *q, int64_t *at) {
+  f->n_params++;
+  q->offset = (*at + q->align - 1) / q->align * q->align;
+  *at = q->offset + q->size;
+}
+
+/* The parameters of a list of n arrays, of which the last one of f is the first. */
+static void list_parameters(fl_front *p, fl_kfunc *f, const fl_ctype **types, int n, int64_t *at) {
+  fl_kparam *q = &f->params[f->n_params - 1];
+  const fl_ctype *t = types[f->n_params - 1];
+  q->list = 1;
+  q->lists = n > 0 ? n : 0;
+  if (n <= 0) {
+    fl_refuse(p, q->line, "'%s' is a list of arrays, whose length a call tells", q->name);
+    fl_refuse_body(p, f);
+  }
+  for (int j = 0; j < n; j++) {
+    if (j && !fl_front_room(p, f->n_params, MAX_PARAMETERS, "parameters of a kernel")) return;
+    fl_kparam *o = &q[j];
+    *o = *q;
+    o->list = j + 1;
+    o->name = fl_karena_printf(p->a, "%s[%d]", q->list_of, j);
+    types[f->n_params - (j == 0)] = t;
+    if (j) place(f, o, at);
+  }
+}
+
+/* Behind '('; takes ')'. */
+void fl_front_parameters(fl_front *p, fl_kfunc *f, const fl_ctype ***types) {
+  int64_t at = 0;
+  f->params = fl_karena_new(p->a, MAX_PARAMETERS * sizeof *f->params);
+  const fl_ctype **all = *types = fl_karena_new(p->a, MAX_PARAMETERS * sizeof **types);
+  if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
+  while (f->params && all && !p->failed && !fl_front_is(p, ')')) {
+    if (!fl_front_room(p, f->n_params, MAX_PARAMETERS, "parameters of a kernel")) return;
+    fl_kparam *q = &f->params[f->n_params];
+    all[f->n_params] = parameter(p, f, q);
+    if (p->a->failed) break;
+    const int form = form_of(p, q->name);
+    q->is_null = q->is_pointer && !q->list_of && form == 0;
+    place(f, q, &at);
+    if (q->list_of) list_parameters(p, f, all, form, &at);
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_front_need(p, ')');
+}
