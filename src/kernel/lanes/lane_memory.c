@@ -266,7 +266,7 @@ static int store_uniform(fl_lane_state *s, const fl_lane_ins *p) {
 }
 
 /* Stores the active lanes of each row, span by span. */
-static void store_spans(fl_lane_state *s, const fl_lane_ins *p, int full) {
+static void store_spans(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_array *a = &s->code->arrays[p->var];
   const int64_t *at = fl_lane_starts(s, p), w = s->width, size = element_size(a);
   const int32_t *on = s->now.at;
@@ -274,8 +274,8 @@ static void store_spans(fl_lane_state *s, const fl_lane_ins *p, int full) {
   char *base = s->views[p->var].base;
   for (int64_t r = 0; r < s->rows; r++, on += w, from += w * (a->wide ? 8 : 4))
     for (int64_t i = 0, j; i < w; i = j + 1) {
-      for (; !full && i < w && !on[i]; i++) {}
-      for (j = full ? w : i; j < w && on[j]; j++) {}
+      for (; i < w && !on[i]; i++) {}
+      for (j = i; j < w && on[j]; j++) {}
       if (i < j)
         s->table->store[a->type](base + (at[r] + i) * size, from + i * (a->wide ? 8 : 4), j - i);
     }
@@ -298,8 +298,13 @@ int fl_lane_do_store(fl_lane_state *s, const fl_lane_ins *p) {
       s->table->store[a->type](v->base + (q->first + i) * size, from + i * slot, j - i + 1);
       return 1;
     }
+  } else if (q->rows && full && good) {
+    const int64_t *at = fl_lane_starts(s, p), w = s->width;
+    for (int64_t r = 0; r < s->rows; r++)
+      s->table->store[a->type](v->base + at[r] * size, from + r * w * slot, w);
+    return 1;
   } else if (q->rows && good) {
-    store_spans(s, p, full);
+    store_spans(s, p);
     return 1;
   }
   return store_lanes(s, p, good, 0);
