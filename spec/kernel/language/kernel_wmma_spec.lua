@@ -107,8 +107,12 @@ __global__ void r(const float *x, float *y, int n) {
   int i = threadIdx.x;
   if (i < n) y[i] = nvcuda::wmma::__float_to_tf32(x[i]);
 }]]
-    local y = r(flame.tensor { 1 + 2 ^ -10, 1 + 2 ^ -11, 1 + 3 * 2 ^ -12, 3e38, -1 / 0 }):totable()
-    assert.same({ 1 + 2 ^ -10, 1, 1 + 2 ^ -10, flame.tensor(3e38):item(), -1 / 0 }, y)
+    -- ties go away from zero
+    local numbers = { 1 + 2 ^ -10, 1 + 2 ^ -11, -1 - 2 ^ -11, 1 + 3 * 2 ^ -12, 1 + 2 ^ -12, 4098 * 2 ^ 114,
+      -1 / 0, 3e38, 0, -0.0, 1 + 2 ^ -11 - 2 ^ -23 }
+    assert.same({ 1 + 2 ^ -10, 1 + 2 ^ -10, -1 - 2 ^ -10, 1 + 2 ^ -10, 1, 4100 * 2 ^ 114,
+      -1 / 0, 1806 * 2 ^ 117, 0, 0, 1 },
+      r(flame.tensor(numbers)):totable())
   end)
 
   it("may be one of an array, from shared memory, in a loop, and be changed by its elements", function()

@@ -33,9 +33,17 @@ OF(unsigned char, unsigned char, 1)
 OF(fl_wmma_precision::tf32, float, 1)
 #undef OF
 /* To 11 bits, ties to even. */
-__device__ float fl_wmma___float_to_tf32(float x) {
+__device__ float fl_wmma_bits(float x) {
   const float y = __fmul_rn(x, 8193.f);
-  return fabsf(x) < 1e34f ? __fsub_rn(y, __fsub_rn(y, x)) : x;
+  return __fsub_rn(y, __fsub_rn(y, x));
+}
+/* To 11 bits, ties away from zero: between two such numbers, what is as far from the next as from the nearest one
+   that ties to even chose is a tie. */
+__device__ float fl_wmma___float_to_tf32(float x) {
+  if (!(fabsf(x) < INFINITY)) return x;
+  const float large = fabsf(x) < 1e34f ? 1.f : 8192.f, v = x / large;
+  const float r = fl_wmma_bits(v), d = __fsub_rn(v, r), next = __fadd_rn(v, d);
+  return ((v > 0 ? d > 0 : d < 0) && fl_wmma_bits(next) == next ? next : r) * large;
 }
 template <class T> struct fl_wmma_sum { typedef float type; };
 template <> struct fl_wmma_sum<int> { typedef int type; };
