@@ -119,7 +119,8 @@ static void product(fl_device *d, int dtype, const fl_matmul *m, int64_t na, int
   void *host[3], *x[3];
   fl_matmul copy = *m;
   fl_step step = { .kind = FL_S_MATMUL, .matmul = &copy };
-  fl_plan p = { .device = 1, .next = 2, .nout = 1, .nstep = 1, .step = &step,
+  fl_out out = { .bytes = nc * size };
+  fl_plan p = { .device = 1, .next = 2, .nout = 1, .out = &out, .nstep = 1, .step = &step,
                 .mem = &d->ctx->mem };
   fl_fault fault;
   int32_t done;

@@ -237,7 +237,8 @@ static const char *kernel_of(fl_device *d, int64_t m, int64_t n, int64_t k) {
   fl_matmul p = { .dtype = FLAME_F32, .m = m, .n = n, .k = k, .as = { k, 1 }, .bs = { n, 1 },
                   .at = { FL_AT_EXT, 0, 0 }, .bt = { FL_AT_EXT, 0, 0 }, .ct = { FL_AT_OUT, 0, 0 } };
   fl_step step = { .kind = FL_S_MATMUL, .matmul = &p };
-  fl_plan plan = { .device = 1, .next = 1, .nout = 1, .nstep = 1, .step = &step,
+  fl_out out = { .bytes = 4 * (m + 1) * (n + 1) * (k + 1) };
+  fl_plan plan = { .device = 1, .next = 1, .nout = 1, .out = &out, .nstep = 1, .step = &step,
                    .mem = &d->ctx->mem };
   const int64_t size = 4 * (m + 1) * (n + 1) * (k + 1), before = fake.products;
   fl_fault fault;
