@@ -108,8 +108,8 @@ __global__ void r(const float *x, float *y, int n) {
   if (i < n) y[i] = nvcuda::wmma::__float_to_tf32(x[i]);
 }]]
     -- ties go away from zero
-    local numbers = { 1 + 2 ^ -10, 1 + 2 ^ -11, -1 - 2 ^ -11, 1 + 3 * 2 ^ -12, 1 + 2 ^ -12, 4098 * 2 ^ 114,
-      -1 / 0, 3e38, 0, -0.0, 1 + 2 ^ -11 - 2 ^ -23 }
+    local numbers = { 1 + 2 ^ -10, 1 + 2 ^ -11, -1 - 2 ^ -11, 1 + 3 * 2 ^ -12, 1 + 2 ^ -12,
+      4098 * 2 ^ 114, -1 / 0, 3e38, 0, -0.0, 1 + 2 ^ -11 - 2 ^ -23 }
     assert.same({ 1 + 2 ^ -10, 1 + 2 ^ -10, -1 - 2 ^ -10, 1 + 2 ^ -10, 1, 4100 * 2 ^ 114,
       -1 / 0, 1806 * 2 ^ 117, 0, 0, 1 },
       r(flame.tensor(numbers)):totable())

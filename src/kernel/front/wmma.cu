@@ -37,8 +37,8 @@ __device__ float fl_wmma_bits(float x) {
   const float y = __fmul_rn(x, 8193.f);
   return __fsub_rn(y, __fsub_rn(y, x));
 }
-/* To 11 bits, ties away from zero: between two such numbers, what is as far from the next as from the nearest one
-   that ties to even chose is a tie. */
+/* To 11 bits, ties away from zero: a tie is as far from the next such number as from the one
+   that ties to even chose. */
 __device__ float fl_wmma___float_to_tf32(float x) {
   if (!(fabsf(x) < INFINITY)) return x;
   const float large = fabsf(x) < 1e34f ? 1.f : 8192.f, v = x / large;
