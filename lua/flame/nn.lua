@@ -161,7 +161,8 @@ put(Module, "Module:register_forward_pre_hook(f: fn) -> table",
 
 -- ---- modules and parameters of a tree ----------------------------------------------------------
 
--- Visits every (path, value) below a module in order: tensors that are marked, and modules.
+-- Visits every (path, value) below a module in order: tensors that are marked, and modules; with
+-- prefix nil all paths are nil, which is most of the work.
 -- Shared ones are visited once; 'again', if given, is called with the further names of tensors, and
 -- 'above' are the shared modules that are being walked for that.
 local function walk(self, visit, prefix, seen, again, above)
@@ -179,7 +180,7 @@ local function walk(self, visit, prefix, seen, again, above)
     end
     seen[value] = true
     visit(path, value)
-    if not tensor then walk(value, visit, path .. ".", seen, again, above) end
+    if not tensor then walk(value, visit, path and path .. ".", seen, again, above) end
   end
   local met = {}                                      -- a key that was nil in between appears twice
   for _, key in ipairs(order[self] or {}) do
@@ -188,10 +189,12 @@ local function walk(self, visit, prefix, seen, again, above)
     if type(value) == "table" and order[value] == nil then
       if not getmetatable(value) and not seen[value] then
         seen[value] = true
-        for i, part in ipairs(value) do item(prefix .. tostring(key) .. "." .. i, part) end
+        for i, part in ipairs(value) do
+          item(prefix and prefix .. tostring(key) .. "." .. i, part)
+        end
       end
     else
-      item(prefix .. tostring(key), value)
+      item(prefix and prefix .. tostring(key), value)
     end
   end
 end
@@ -204,6 +207,14 @@ local function collect(self, wanted, again)
       list[#list + 1] = { path, value }
     end
   end, "", { [self] = true }, again)
+  return list
+end
+--- The same without names: a list of tensors of one kind or another.
+local function tensors_of(self, wanted)
+  local list = {}
+  walk(self, function(_, value)
+    if type(value) == "userdata" and wanted[kinds[value]] then list[#list + 1] = value end
+  end, nil, { [self] = true })
   return list
 end
 local parameters_only, buffers_only, saved_only = { parameter = true },
@@ -236,11 +247,11 @@ local function pairs_of(list) return setmetatable({ list = list, at = 0 }, each_
 
 --- Parameters in the order of first assignment, shared ones once.
 put(Module, "Module:parameters() -> T[]",
-  function(self) return values_of(collect(self, parameters_only)) end)
+  function(self) return tensors_of(self, parameters_only) end)
 
 --- Buffers in order of first assignment.
 put(Module, "Module:buffers() -> T[]",
-  function(self) return values_of(collect(self, buffers_only)) end)
+  function(self) return tensors_of(self, buffers_only) end)
 
 --- for name, parameter in net:named_parameters() do … end
 put(Module, "Module:named_parameters() -> fn",

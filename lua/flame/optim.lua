@@ -526,6 +526,8 @@ end
 --- The p-norm of all gradients together, for p = inf the largest magnitude; nil if there are none.
 local function joint_norm(params, p)
   local of_parts, of_all
+  local squares = p == 2 and next(parts.of) == nil and internal.square_sum(params)
+  if squares then return squares:sqrt() end
   for _, x in ipairs(params) do
     local g = parts.gradient("clip_grad_norm", x)
     if g and parts.of[x] then of_parts = joined(of_parts, power_sum(g, p), p)
@@ -563,6 +565,7 @@ put(optim, [[optim.clip_grad_norm(parameters: T|T[], max_norm: num|T, norm_type 
       fail("clip_grad_norm: the norm of the gradients is %s", tostring(norm:item()))
     end
     local scale = (max_norm / (norm + 1e-6)):minimum(1)
+    if next(parts.of) == nil and internal.scale_grads(params, scale) then return norm end
     for _, p in ipairs(params) do
       local g = parts.gradient("clip_grad_norm", p)
       if g then rescale(g, g * scale) end

@@ -31,6 +31,54 @@ describe("optimisers", function()
     end
   end)
 
+  -- A step of many parameters is one call (src/lua/update.c), except with maximize: there it goes
+  -- one by one, and of the negated loss it is the same step.
+  for _, rule in ipairs { { "Adam" }, { "Adam", weight_decay = 0.1 }, { "AdamW" }, { "SGD" },
+      { "SGD", momentum = 0.9 }, { "SGD", momentum = 0.5, nesterov = true },
+      { "SGD", momentum = 0.9, dampening = 0.2, weight_decay = 0.1 } } do
+    for _, dtype in ipairs { "f32", "f64", "bf16" } do
+      local function run(maximize)
+        local settings, p, out = { lr = 0.1, maximize = maximize }, {}, {}
+        for k, v in pairs(rule) do if k ~= 1 then settings[k] = v end end
+        flame.seed(5)
+        for k = 1, 4 do p[k] = flame.randn(k, 3, { dtype = dtype, requires_grad = true }) end
+        local opt = optim[rule[1]](p, settings)
+        for i = 1, 6 do
+          local loss = 0
+          for k = 1, 4 do
+            if k ~= 2 or i % 2 == 0 then loss = loss + (p[k] ^ 2 * k):sum() end
+          end
+          if i == 4 then opt.state[p[3]] = nil end
+          opt:zero_grad()
+          ;(maximize and -loss or loss):backward()
+          opt:step()
+        end
+        for k = 1, 4 do out[k] = { p[k]:totable(), opt.state[p[k]].step } end
+        return out
+      end
+      it(("%s of %s steps many parameters as it steps one"):format(table.concat(rule), dtype),
+        function()
+          local many = run(false)
+          assert.same(run(true), many)
+          assert.same({ 6, 3, 3, 6 }, { many[1][2], many[2][2], many[3][2], many[4][2] })
+        end)
+    end
+  end
+
+  it("raise for a parameter that was freed", function()
+    local p, q = flame.randn(3):requires_grad_(), flame.randn(3):requires_grad_()
+    local opt = optim.Adam({ p, q }, { lr = 0.1 })
+    for _ = 1, 2 do
+      opt:zero_grad()
+      ;(p:sum() + q:sum()):backward()
+      opt:step()
+    end
+    q:free()
+    assert.error_matches(function() opt:zero_grad() end, "was freed")
+    assert.is_nil(p.grad)
+    assert.error_matches(function() opt:step() end, "was freed")
+  end)
+
   it("take torch's arguments by position or by name", function()
     local p = parameter({ 1 })
     local a = optim.SGD({ p }, 0.1, 0.9, 0, 1e-4, true).groups[1]

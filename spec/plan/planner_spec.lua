@@ -305,3 +305,19 @@ describe("a value that many steps read", function()
     assert.is_true(after.bytes_moved - before.bytes_moved <= 4 * 64 * 64 * 4 + 2 * 64 * 4)
   end)
 end)
+
+describe("a plan", function()
+  it("is not taken for other shapes, wherever their layouts lie in memory", function()
+    local plans = flame.stats().plans
+    for i = 1, 60 do
+      local rows, columns = 3 + i, 211 - i
+      flame.scope(function()
+        local x = flame.full({ rows, columns }, 1)
+        flame.eval(x)
+        assert.equal(2 * rows * columns, (x + 1):sum():item())
+      end)
+      collectgarbage()
+    end
+    assert.equal(120, flame.stats().plans - plans)
+  end)
+end)

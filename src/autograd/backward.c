@@ -44,17 +44,16 @@ static void take_lists(walk *w) {
   w->c->walking++;
   TAKE(w, 0, order);
   TAKE(w, 1, todo);
-  TAKE(w, 2, targets);
-  TAKE(w, 3, leaves);
-  TAKE(w, 4, lates);
+  TAKE(w, 2, leaves);
+  TAKE(w, 3, lates);
 }
 
 static void keep_lists(walk *w) {
   KEEP(w, 0, order);
   KEEP(w, 1, todo);
-  KEEP(w, 2, targets);
-  KEEP(w, 3, leaves);
-  KEEP(w, 4, lates);
+  FL_DROP(&w->c->mem, &w->targets);
+  KEEP(w, 2, leaves);
+  KEEP(w, 3, lates);
 }
 
 /* ---- ordering ---------------------------------------------------------------------- */

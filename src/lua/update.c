@@ -4,7 +4,16 @@
 ** stops at a parameter for which anything is unusual, and optim.lua does that one.
 */
 #include "lua/binding.h"
+#include "tensor/build.h"
 #include "tensor/update.h"
+
+__attribute__((noinline)) static int64_t enter(lua_State *L, fl_lua *b) {
+  return fl_lua_enter(L, b);
+}
+
+__attribute__((noinline)) static int leave(lua_State *L, fl_lua *b, int64_t mark, flame_status e) {
+  return fl_lua_leave_status(L, b, mark, e);
+}
 
 /* (p, g, m, v, largest v or nil, lr, beta1, beta2, eps, decay, decoupled, step,
 ** the step as a tensor or nil). For optim.lua. */
@@ -15,15 +24,16 @@ static int adam(lua_State *L) {
   fl_box *m = fl_arg_tensor(L, 3, op, "exp_avg"), *v = fl_arg_tensor(L, 4, op, "exp_avg_sq");
   fl_box *largest = fl_arg_tensor_or_nil(L, 5, op, "max_exp_avg_sq"),
          *count = fl_arg_tensor_or_nil(L, 13, op, "count");
-  const fl_adam rule = { .lr = fl_arg_num(L, 6, op, "lr"), .beta1 = fl_arg_num(L, 7, op, "beta1"),
+  fl_adam rule = { .lr = fl_arg_num(L, 6, op, "lr"), .beta1 = fl_arg_num(L, 7, op, "beta1"),
       .beta2 = fl_arg_num(L, 8, op, "beta2"), .eps = fl_arg_num(L, 9, op, "eps"),
       .decay = fl_arg_num(L, 10, op, "weight_decay"), .decoupled = lua_toboolean(L, 11),
-      .step = luaL_checkinteger(L, 12), .count = count ? count->t : NULL };
-  const int64_t mark = fl_lua_enter(L, b);
+      .count = count ? count->t : NULL };
+  fl_adam_count(&rule, luaL_checkinteger(L, 12));
+  const int64_t mark = enter(L, b);
   fl_node *grad = node_of(b, g);
   const int open = grad && node_of(b, p) && node_of(b, m) && node_of(b, v) &&
                    (!largest || node_of(b, largest)) && (!count || node_of(b, count));
-  return fl_lua_leave_status(L, b, mark, open ? fl_adam_step(p->t, grad, m->t, v->t,
+  return leave(L, b, mark, open ? fl_adam_step(p->t, grad, m->t, v->t,
       largest ? largest->t : NULL, &rule) : (flame_status)b->c->err.code);
 }
 
@@ -42,7 +52,7 @@ typedef struct run {
 } run;
 
 /* The usable box on top; NULL: there is none. */
-static fl_box *usable(lua_State *L) {
+__attribute__((noinline)) static fl_box *usable(lua_State *L) {
   fl_box *x = box_at(L, -1);
   return x != NULL && x->t != NULL && x->t->node != NULL ? x : NULL;
 }
@@ -81,13 +91,14 @@ static int step(lua_State *L, fl_lua *b, run *r, lua_Integer i) {
   }
   lua_pushvalue(L, r->names + r->nfields);
   if (lua_rawget(L, top + 2) != LUA_TNUMBER || !lua_isinteger(L, -1)) return 0;
-  r->adam.step = lua_tointeger(L, -1) + 1;
+  const lua_Integer number = lua_tointeger(L, -1) + 1;
+  fl_adam_count(&r->adam, number);
   lua_pushvalue(L, r->names + r->nfields);
-  lua_pushinteger(L, r->adam.step);
+  lua_pushinteger(L, number);
   lua_rawset(L, top + 2);
   r->added |= fl_gradient_used(grad, luaL_checkinteger(L, READER));
-  const int64_t mark = fl_lua_enter(L, b);
-  fl_lua_leave_status(L, b, mark, record(r, p, grad->node, x));
+  const int64_t mark = enter(L, b);
+  leave(L, b, mark, record(r, p, grad->node, x));
   append(L, r, top + 1);
   for (int k = 0; k < r->nfields; k++) {
     fl_box_untrack(b, x[k]);
@@ -155,7 +166,7 @@ static int sgd_run(lua_State *L) {
 static int clear_grads(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
-  const int64_t m = fl_lua_enter(L, b);
+  const int64_t m = enter(L, b);
   lua_Integer i = 1;
   for (; lua_rawgeti(L, 1, i) == LUA_TUSERDATA && usable(L) != NULL; i++) {
     fl_tensor_set_grad(usable(L)->t, NULL);
@@ -166,11 +177,70 @@ static int clear_grads(lua_State *L) {
   return 1;
 }
 
+/* The gradient of parameter i of the list at 1, or NULL. *more: is there a parameter i? *fine: are
+** it and its gradient usable? Leaves the stack as it was. */
+__attribute__((noinline))
+static flame_tensor *gradient_at(lua_State *L, lua_Integer i, int *more, int *fine) {
+  *more = lua_rawgeti(L, 1, i) != LUA_TNIL;
+  const fl_box *p = usable(L);
+  flame_tensor *g = p ? p->t->grad : NULL;
+  *fine = !*more || (p && (!g || g->node));
+  lua_pop(L, 1);
+  return g;
+}
+
+/* core.square_sum(list) -> the sum of the squares of all gradients, 0-d; nil: there are none, or
+** not all that is in the list is usable. */
+static int square_sum(lua_State *L) {
+  fl_lua *b = self_of(L);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  fl_box *out = fl_box_new(L);
+  const int64_t m = enter(L, b);
+  fl_node *total = NULL;
+  int more = 1, fine = 1, any = 0;
+  for (lua_Integer i = 1; more && fine && (total || !any); i++) {
+    flame_tensor *g = gradient_at(L, i, &more, &fine);
+    if (!g || !fine) continue;
+    fl_node *one = n_sum(n_mul(g->node, g->node), ~0u, 0);
+    total = any ? n_add(total, one) : one;
+    any = 1;
+  }
+  if (fine && any) return fl_lua_leave(L, b, m, out, total);
+  fl_scope_end(b->c, m);
+  return 0;
+}
+
+/* core.scale_grads(list, s) -> true: all gradients were multiplied by s, and still count as new
+** ones; nil: nothing was done, as not all that is in the list is usable. */
+static int scale_grads(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const fl_box *by = fl_arg_tensor(L, 2, "clip_grad_norm", "scale");
+  luaL_checktype(L, 1, LUA_TTABLE);
+  int more = 1, fine = 1;
+  for (lua_Integer i = 1; more && fine; i++) gradient_at(L, i, &more, &fine);
+  if (!fine) return 0;
+  const int64_t m = enter(L, b);
+  fl_node *s = node_of(b, by);
+  flame_status e = s ? FLAME_OK : b->c->err.code;
+  more = 1;
+  for (lua_Integer i = 1; more && e == FLAME_OK; i++) {
+    flame_tensor *g = gradient_at(L, i, &more, &fine);
+    if (!g) continue;
+    const uint8_t used = g->used;
+    e = fl_tensor_write(g, n_copy(n_cast(n_mul(g->node, s), g->node->dtype)), "copy_");
+    g->used = used;
+  }
+  leave(L, b, m, e);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 /* core.eval_list(list): flame.eval of what is in it. */
 static int eval_list(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
-  const int64_t m = fl_lua_enter(L, b);
+  const int64_t m = enter(L, b);
   flame_status e = FLAME_OK;
   for (lua_Integer i = 1; e == FLAME_OK && lua_rawgeti(L, 1, i) != LUA_TNIL; i++) {
     fl_box *x = box_at(L, -1);
@@ -179,11 +249,12 @@ static int eval_list(lua_State *L) {
     else if (n->state != FL_STORED && !b->c->trace) e = b->c->up->evaluate(b->c, n);
     lua_settop(L, 1);
   }
-  return fl_lua_leave_status(L, b, m, e);
+  return leave(L, b, m, e);
 }
 
 const fl_lua_reg fl_reg_update[] = {
   { "adam", adam, 0 }, { "adam_run", adam_run, 0 }, { "sgd_run", sgd_run, 0 },
+  { "square_sum", square_sum, 0 }, { "scale_grads", scale_grads, 0 },
   { "room", room, 0 }, { "clear_grads", clear_grads, 0 }, { "eval_list", eval_list, 0 },
   { NULL, NULL, 0 }
 };

@@ -46,10 +46,12 @@ static int64_t mark_needed(flame_context *c, int device, int whole) {
   return n;
 }
 
-typedef struct { uint8_t *at; } writer;
-static inline void put(writer *w, const void *v, size_t n) { memcpy(w->at, v, n); w->at += n; }
-#define PUT(w, value, type) \
-  do { const type put_ = (type)(value); put((w), &put_, sizeof put_); } while (0)
+static inline uint8_t *put(uint8_t *at, const void *v, size_t n) {
+  memcpy(at, v, n);
+  return at + n;
+}
+#define PUT(at, value, type) \
+  do { const type put_ = (type)(value); (at) = put((at), &put_, sizeof put_); } while (0)
 
 int32_t fl_program_home(const fl_program *p, const fl_buffer *b) {
   const int32_t s = b->slot;
@@ -103,47 +105,48 @@ static int add_ext(fl_program *p, fl_node *q) {
   return 1;
 }
 
-static int put_new_ext(fl_program *p, writer *w, fl_node *q) {
-  if (!add_ext(p, q)) return 0;
+/* Appends q as an external, and writes it; NULL: no memory. */
+static uint8_t *put_new_ext(fl_program *p, uint8_t *at, fl_node *q) {
+  if (!add_ext(p, q)) return NULL;
   const uintptr_t address = (uintptr_t)q->buffer->ptr +
                             (uintptr_t)(q->offset * fl_dtype_size(q->dtype));
-  PUT(w, ~q->slot, int32_t);
-  PUT(w, p->same.at[q->slot], int32_t);
-  PUT(w, q->dtype, uint8_t);
-  PUT(w, address % 16 == 0, uint8_t);
-  PUT(w, q->layout, const fl_layout *);
-  return 1;
+  PUT(at, ~q->slot, int32_t);
+  PUT(at, p->same.at[q->slot], int32_t);
+  PUT(at, q->dtype, uint8_t);
+  PUT(at, address % 16 == 0, uint8_t);
+  PUT(at, q->layout, const fl_layout *);
+  return at;
 }
 
 /* An input: slot of a program node (>= 0), or the complement of an external's slot. */
-static inline int put_input(fl_program *p, writer *w, fl_node *q) {
-  if (!q) { PUT(w, INT32_MIN, int32_t); return 1; }            /* a scalar stands there */
+static inline uint8_t *put_input(fl_program *p, uint8_t *at, fl_node *q) {
+  if (!q) { PUT(at, INT32_MIN, int32_t); return at; }          /* a scalar stands there */
   const int32_t s = q->slot;
   if (q->state == FL_PENDING) {
-    PUT(w, s, int32_t);
-    return s >= 0 && s < p->nodes.n && p->nodes.at[s] == q;
+    PUT(at, s, int32_t);
+    return s >= 0 && s < p->nodes.n && p->nodes.at[s] == q ? at : NULL;
   }
-  if (s >= 0 && s < p->ext.n && p->ext.at[s] == q) PUT(w, ~s, int32_t);
-  else if (!put_new_ext(p, w, q)) return 0;
+  if (s >= 0 && s < p->ext.n && p->ext.at[s] == q) PUT(at, ~s, int32_t);
+  else if (!(at = put_new_ext(p, at, q))) return NULL;
   p->uses.at[q->slot]++;
-  return 1;
+  return at;
 }
 
 /* A cached plan holds the callee, so an address in a key can not be that of another one. */
-static void put_call(writer *w, const fl_call *k) {
+static uint8_t *put_call(uint8_t *at, const fl_call *k) {
   int np = FL_CALL_PARAMS;
   while (np > 0 && k->p[np - 1] == 0) np--;
-  PUT(w, k->kind, uint16_t);
-  PUT(w, k->nin, uint8_t);
-  PUT(w, k->dtype, uint8_t);
-  PUT(w, np, int32_t);
-  PUT(w, k->nscalar, int32_t);
-  PUT(w, k->numel, int64_t);
-  PUT(w, k->callee, fl_callee *);
-  put(w, k->in_dtype, k->nin);
-  put(w, k->in_numel, sizeof *k->in_numel * k->nin);
-  put(w, k->p, sizeof *k->p * (size_t)np);
-  put(w, k->what, sizeof k->what);
+  PUT(at, k->kind, uint16_t);
+  PUT(at, k->nin, uint8_t);
+  PUT(at, k->dtype, uint8_t);
+  PUT(at, np, int32_t);
+  PUT(at, k->nscalar, int32_t);
+  PUT(at, k->numel, int64_t);
+  PUT(at, k->callee, fl_callee *);
+  at = put(at, k->in_dtype, k->nin);
+  at = put(at, k->in_numel, sizeof *k->in_numel * k->nin);
+  at = put(at, k->p, sizeof *k->p * (size_t)np);
+  return put(at, k->what, sizeof k->what);
 }
 
 static size_t form_bytes(const fl_node *n) {
@@ -151,42 +154,46 @@ static size_t form_bytes(const fl_node *n) {
   return form ? sizeof *form->code * (size_t)form->n : 0;
 }
 
-static void put_attr(writer *w, const fl_node *n) {
+static uint8_t *put_attr(uint8_t *at, const fl_node *n) {
   fl_attr a = *n->attr;
   const size_t code = form_bytes(n);
   a.what = NULL;
   a.call = NULL;
   a.form = NULL;
-  put(w, &a, sizeof a);
-  if (n->attr->call) put_call(w, n->attr->call);
-  if (code) PUT(w, code, uint32_t);
-  if (code) put(w, n->attr->form->code, code);
+  at = put(at, &a, sizeof a);
+  if (n->attr->call) at = put_call(at, n->attr->call);
+  if (code) PUT(at, code, uint32_t);
+  return code ? put(at, n->attr->form->code, code) : at;
+}
+
+/* The most bytes that n takes in the key. */
+static int64_t room_of(const fl_node *n) {
+  const size_t more = n->attr ? sizeof *n->attr + form_bytes(n) : 0;
+  const size_t call = n->attr && n->attr->call ? sizeof *n->attr->call : 0;
+  return (int64_t)(NODE_BYTES + (size_t)n->nin * INPUT_BYTES + more + call);
 }
 
 static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
-  const size_t need = NODE_BYTES + (size_t)n->nin * INPUT_BYTES + form_bytes(n) +
-                      (n->attr ? sizeof *n->attr : 0) +
-                      (n->attr && n->attr->call ? sizeof *n->attr->call : 0);
-  if (!FL_RESERVE(p->mem, &p->key, p->key.n + (int64_t)need)) return 0;
-  writer w = { p->key.at + p->key.n };
-  PUT(&w, n->op, uint16_t);
-  PUT(&w, n->dtype, uint8_t);
-  PUT(&w, n->axes, uint8_t);
-  PUT(&w, n->nin, int32_t);
-  PUT(&w, n->home ? fl_program_home(p, n->home) : -1, int32_t);
-  PUT(&w, n->shape, const fl_layout *);
-  if (FL_PLANTED(c, FL_PLANT_SCALAR)) put(&w, n->scal, sizeof n->scal);
+  if (!FL_RESERVE(p->mem, &p->key, p->key.n + room_of(n))) return 0;
+  uint8_t *at = p->key.at + p->key.n;
+  PUT(at, n->op, uint16_t);
+  PUT(at, n->dtype, uint8_t);
+  PUT(at, n->axes, uint8_t);
+  PUT(at, n->nin, int32_t);
+  PUT(at, n->home ? fl_program_home(p, n->home) : -1, int32_t);
+  PUT(at, n->shape, const fl_layout *);
+  if (FL_PLANTED(c, FL_PLANT_SCALAR)) at = put(at, n->scal, sizeof n->scal);
   if (n->base) {
     if (!FL_PLANTED(c, FL_PLANT_STALE)) {
-      PUT(&w, n->layout, const fl_layout *);
-      PUT(&w, n->offset, int64_t);
+      PUT(at, n->layout, const fl_layout *);
+      PUT(at, n->offset, int64_t);
     }
-    if (!put_input(p, &w, n->base)) return 0;
+    if (!(at = put_input(p, at, n->base))) return 0;
   } else {
-    for (int i = 0; i < n->nin; i++) if (!put_input(p, &w, n->in[i])) return 0;
-    if (n->attr && !FL_PLANTED(c, FL_PLANT_STALE)) put_attr(&w, n);
+    for (int i = 0; i < n->nin; i++) if (!(at = put_input(p, at, n->in[i]))) return 0;
+    if (n->attr && !FL_PLANTED(c, FL_PLANT_STALE)) at = put_attr(at, n);
   }
-  p->key.n = w.at - p->key.at;
+  p->key.n = at - p->key.at;
   memcpy(p->scalars.at + p->scalars.n, n->scal, sizeof n->scal);
   p->scalars.n += 4;
   return 1;
@@ -206,10 +213,10 @@ static int put_call_scalars(fl_program *p, const fl_node *n) {
 static int put_homes(fl_program *p) {
   if (p->homes.n == 0) return 1;
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + 4 * p->ext.n)) return 0;
-  writer w = { p->key.at + p->key.n };
+  uint8_t *at = p->key.at + p->key.n;
   for (int64_t i = 0; i < p->ext.n; i++)
-    PUT(&w, fl_program_home(p, p->ext.at[i]->buffer), int32_t);
-  p->key.n = w.at - p->key.at;
+    PUT(at, fl_program_home(p, p->ext.at[i]->buffer), int32_t);
+  p->key.n = at - p->key.at;
   return 1;
 }
 

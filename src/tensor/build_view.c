@@ -140,19 +140,11 @@ fl_node *n_bits(fl_node *x, int dtype) {
 
 /* ---- axes ---------------------------------------------------------------------------- */
 
-fl_node *n_permute(fl_node *x, const int *perm) {
+/* perm: each axis of x once. */
+static fl_node *permuted(fl_node *x, const int *perm) {
   int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];
-  uint32_t seen = 0;
-  if (!x || !fl_usable(x, "permute")) return NULL;
   const fl_layout *l = x->layout;
   for (int k = 0; k < l->rank; k++) {
-    if (!fl_check_axis(x, perm[k], "permute")) return NULL;
-    if (seen >> perm[k] & 1) {
-      FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "permute", "axis %d appears twice",
-              (int)fl_counted(x->ctx, perm[k]));
-      return NULL;
-    }
-    seen |= 1u << perm[k];
     size[k] = l->size[perm[k]];
     stride[k] = l->stride[perm[k]];
   }
@@ -163,12 +155,27 @@ fl_node *n_permute(fl_node *x, const int *perm) {
   return view(x, to, x->offset, &how);
 }
 
+fl_node *n_permute(fl_node *x, const int *perm) {
+  uint32_t seen = 0;
+  if (!x || !fl_usable(x, "permute")) return NULL;
+  for (int k = 0; k < x->shape->rank; k++) {
+    if (!fl_check_axis(x, perm[k], "permute")) return NULL;
+    if (seen >> perm[k] & 1) {
+      FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "permute", "axis %d appears twice",
+              (int)fl_counted(x->ctx, perm[k]));
+      return NULL;
+    }
+    seen |= 1u << perm[k];
+  }
+  return permuted(x, perm);
+}
+
 fl_node *n_transpose(fl_node *x, int a, int b) {
-  int perm[FL_MAX_AXES] = { 0 };
+  int perm[FL_MAX_AXES];
   if (!x || !fl_usable(x, "transpose")) return NULL;
   if (!fl_check_axis(x, a, "transpose") || !fl_check_axis(x, b, "transpose")) return NULL;
   for (int k = 0; k < x->shape->rank; k++) perm[k] = k == a ? b : k == b ? a : k;
-  return n_permute(x, perm);
+  return permuted(x, perm);
 }
 
 /* The Lua functions have checked their positions already: this message counts from 0, as flame.h

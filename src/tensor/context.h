@@ -45,7 +45,7 @@ typedef struct fl_walked {
 } fl_walked;
 
 /* Memory of the lists of the last backward, which the next one takes. */
-enum { FL_WALK_LISTS = 5 };
+enum { FL_WALK_LISTS = 4 };
 typedef struct fl_spare { void *at; size_t bytes; } fl_spare;
 
 struct fl_krule;

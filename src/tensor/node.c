@@ -80,7 +80,7 @@ static inline int may_record(flame_context *c, int device, const fl_layout *shap
 
 /* Makes the struct, held once by the innermost scope, in which may_record made room. Consumes one
 ** reference each of shape and layout, also on failure: every node has both. */
-static inline fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout *shape,
+static fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      fl_layout *layout) {
   const int64_t most = c->limits.most[FLAME_NODES];
   const int full = most > 0 && c->nodes.live >= most;
@@ -119,26 +119,24 @@ static void enter_window(flame_context *c, fl_node *n) {
   c->stats.recorded++;
 }
 
-/* Notes why n is untracked, if it stays so: a tracked input loses tracking here; otherwise the
-** reason is that of the first input that has one. Not inlined, since most nodes have no such
-** input. */
-__attribute__((noinline)) static void inherit_lost(fl_node *n) {
-  const flame_context *c = n->ctx;
-  for (int i = 0; i < n->nin; i++) {
-    fl_node *m = n->in[i];
-    if (!m || (m->entry && c->grad_mode)) continue;
-    const uint32_t lost = fl_lost_from(m, n->op, fl_lost_untracked(c));
-    if (!n->lost || m->entry) n->lost = lost;
-  }
+/* Notes why n is untracked: an input is tracked, and the mode is off. Where none is, or n gets an
+** entry, the reason is that of the first input that has one. Not inlined, since most nodes have no
+** such input. */
+__attribute__((noinline)) static void end_tracking(fl_node *n) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && n->in[i]->entry)
+      n->lost = fl_lost_from(n->in[i], n->op, fl_lost_untracked(n->ctx));
 }
 
 fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      int nin, fl_node *const *in) {
-  int ok = may_record(c, device, shape), untracked = 0;
+  int ok = may_record(c, device, shape), ends = 0;
+  uint32_t lost = 0;
   for (int i = 0; ok && i < nin; i++) {
     if (!in[i]) continue;
     ok = usable(in[i]);
-    untracked |= in[i]->lost != 0 || (in[i]->entry && !c->grad_mode);
+    if (in[i]->entry) ends = 1;
+    else if (!lost) lost = in[i]->lost;
   }
   if (!ok) {
     fl_layout_release(&c->layouts, shape);
@@ -163,7 +161,8 @@ fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout 
     in[i]->uses++;
     n->checks |= in[i]->state == FL_PENDING && in[i]->checks;
   }
-  if (untracked) inherit_lost(n);
+  n->lost = lost;
+  if (ends && !c->grad_mode) end_tracking(n);
   enter_window(c, n);
   return n;
 }
@@ -234,7 +233,7 @@ fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
 }
 
 fl_node *fl_node_number(flame_context *c, int isint, fl_scalar v) {
-  if (!may_record(c, 0, c->scalar_shape)) return NULL;
+  if (!make_room(c, 0, c->scalar_shape)) return NULL;
   fl_node *n = born(c, FL_OP_fill, isint ? FLAME_I64 : FLAME_F32, c->default_device,
                     fl_layout_retain(c->scalar_shape), fl_layout_retain(c->scalar_shape));
   if (!n) return NULL;
@@ -248,7 +247,7 @@ fl_node *fl_node_stored(flame_context *c, int dtype, fl_buffer *buf, fl_layout *
                         int64_t offset) {
   fl_layout *shape = NULL;
   fl_node *n = NULL;
-  if (buf && may_record(c, buf->device, layout)) {
+  if (buf && make_room(c, buf->device, layout)) {
     shape = layout->contiguous
               ? fl_layout_retain(layout)
               : fl_layout_of(&c->layouts, layout->rank, layout->size, NULL);
@@ -284,7 +283,7 @@ static void leave_window(fl_node *n) {
   while (c->win.nodes.n > 0 && !c->win.nodes.at[c->win.nodes.n - 1]) c->win.nodes.n--;
 }
 
-static inline void unuse(fl_node *n) {
+static void unuse(fl_node *n) {
   assert(n->uses > 0);
   if (--n->uses == 0 && !needed(n)) fl_node_settle(n);
 }
@@ -318,6 +317,11 @@ void fl_node_forget_inputs(fl_node *n) {
   n->attr = NULL;
 }
 
+static inline void forget_inputs(fl_node *n) {
+  if (n->in != n->in0 || n->attr) fl_node_forget_inputs(n);
+  else n->nin = 0;
+}
+
 /* A PENDING node becomes 'state': it leaves the window and releases the uses of its inputs. */
 static void end_pending(fl_node *n, fl_state state) {
   leave_window(n);
@@ -333,7 +337,7 @@ static void end_pending(fl_node *n, fl_state state) {
     for (int i = 0; i < n->nin; i++)
       if (n->in[i]) unuse(n->in[i]);
   }
-  if ((n->nin || n->attr) && !keeps_inputs(n)) fl_node_forget_inputs(n);
+  if (!keeps_inputs(n)) forget_inputs(n);
 }
 
 /* Frees the value; an entry and the shape may remain for later entries. */
@@ -349,7 +353,7 @@ static void drop_value(fl_node *n) {
 static void destroy(fl_node *n) {
   flame_context *c = n->ctx;
   if (n->entry) fl_entry_detach(n);
-  if (n->nin || n->attr) fl_node_forget_inputs(n);
+  forget_inputs(n);
   fl_layout_release(&c->layouts, n->layout);
   fl_layout_release(&c->layouts, n->shape);
   if (n->error) fl_free(&c->mem, n->error, strlen(n->error) + 1);

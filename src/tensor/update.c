@@ -15,11 +15,18 @@ static fl_node *mixed(fl_node *x, double a, fl_node *y, double b) {
 /* x times a / (1 - beta^t), or times its root; if t is a tensor, that is a 0-d value of x's
 ** dtype. */
 static fl_node *corrected(fl_node *x, const fl_adam *r, double a, double beta, int root) {
-  const double left = 1 - pow(beta, (double)r->step);
+  const double left = root ? r->left2 : r->left1;
   if (!r->count || !x) return n_mul_num(x, a / (root ? sqrt(left) : left));
   flame_context *c = x->ctx;
   fl_node *y = n_sub(n_num(c, 1), n_pow(n_num(c, beta), n_cast(r->count->node, FLAME_F64)));
   return n_mul(x, n_cast(n_div(n_num(c, a), root ? n_sqrt(y) : y), x->dtype));
+}
+
+void fl_adam_count(fl_adam *r, int64_t step) {
+  if (r->step == step) return;
+  r->step = step;
+  r->left1 = 1 - pow(r->beta1, (double)step);
+  r->left2 = 1 - pow(r->beta2, (double)step);
 }
 
 /* The step itself: m divided by the root of v, both corrected for starting at 0. */

@@ -18,9 +18,10 @@ return function(nn, shared)
     return self
   end)
   function nn.Sequential:forward(...)
-    if #self == 0 then return ... end
+    local n = #self
+    if n == 0 then return ... end
     local x = self[1](...)
-    for i = 2, #self do x = self[i](x) end
+    for i = 2, n do x = self[i](x) end
     return x
   end
 

@@ -5,6 +5,7 @@
 #include "cuda/text/text_form.h"
 #include "base/num.h"
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 /* Is the row divided into chunks? Long rows are, and reductions of everything: their text then
@@ -360,8 +361,19 @@ static void plan_few(text_form *f) {
   f->vector = FEW_VECTOR;
 }
 
+static void clear(text_form *f, int ninstr) {
+  const size_t n = (size_t)ninstr;
+  memset(f, 0, offsetof(text_form, vary));
+  memset(f->vary, 0, n);
+  memset(f->round, 0, n);
+  memset(f->used, 0, n);
+  memset(f->costly, 0, n);
+  memset(f->scalar, 0, n * sizeof *f->scalar);
+  memset(f->site, 0, n * sizeof *f->site);
+}
+
 void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
-  memset(f, 0, sizeof *f);
+  clear(f, k->ninstr);
   f->k = k;
   f->multi = (uint8_t)multi;
   f->cls = (uint8_t)class_of(k);

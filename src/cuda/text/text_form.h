@@ -49,17 +49,20 @@ typedef struct text_form {
   uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (the map of an IOTA does not) */
   uint8_t kept[FL_MAX_OPERANDS];            /* only its strides along kept dims count */
   uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 per generator block */
+  int rounds;                               /* of reductions */
+  int nred;                                 /* number of REDUCE instructions */
+  uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */
+  uint16_t ptr[FL_MAX_OPERANDS], stride[FL_MAX_OPERANDS][FL_MAX_AXES], gather[FL_MAX_OPERANDS];
+  int words, faults;
+  /* By instruction. Only as many as the kernel has are set, since a run makes the form again to
+  ** fill parameters. */
   uint8_t vary[FL_MAX_INSTR];
   uint8_t round[FL_MAX_INSTR];              /* number of reductions in a chain below the value */
   uint8_t used[FL_MAX_INSTR];               /* another value is computed from it */
   uint8_t costly[FL_MAX_INSTR];             /* it is costly to compute at each element, or it is
                                             ** made of such a value */
-  int rounds;                               /* of reductions */
-  int nred; uint16_t red[FL_MAX_INSTR];     /* the REDUCE instructions */
-  uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */
-  uint16_t ptr[FL_MAX_OPERANDS], stride[FL_MAX_OPERANDS][FL_MAX_AXES], gather[FL_MAX_OPERANDS];
-  uint16_t scalar[FL_MAX_INSTR], site[FL_MAX_INSTR];
-  int words, faults;
+  uint16_t scalar[FL_MAX_INSTR], site[FL_MAX_INSTR];           /* words */
+  uint16_t red[FL_MAX_INSTR];               /* the REDUCE instructions, nred */
 } text_form;
 
 void fl_text_form(const fl_kernel *k, int multi, text_form *f);
