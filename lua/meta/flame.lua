@@ -3263,7 +3263,7 @@ Tensor.cholesky_solve = flame.cholesky_solve
 ---@field n? integer
 ---@field dim? integer  1
 
---- so many parts of equal size
+--- n parts of equal size
 ---@param x flame.Tensor
 ---@param n integer
 ---@param dim? integer|flame.options.chunk  1
@@ -8740,7 +8740,7 @@ Tensor.nansum = flame.nansum
 ---@field start? integer
 ---@field length? integer
 
---- so many positions of an axis from start on
+--- length positions of an axis, from start on
 ---@param x flame.Tensor
 ---@param dim integer
 ---@param start integer

@@ -533,7 +533,7 @@ const fl_lua_reg fl_reg_shape[] = {
     "--- expanded to y's shape",
     s_expand_as, 0 },
   { "narrow(x: T, dim: axis, start: int, length: int) -> T\n"
-    "--- so many positions of an axis from start on",
+    "--- length positions of an axis, from start on",
     s_narrow, 0 },
   { "select(x: T, dim: axis, index: int) -> T\n"
     "--- one position of an axis, which goes",
@@ -548,7 +548,7 @@ const fl_lua_reg fl_reg_shape[] = {
     "--- parts of this size, or of these sizes",
     s_split, 0 },
   { "chunk(x: T, n: int, dim: axis = 1) -> T[]\n"
-    "--- so many parts of equal size",
+    "--- n parts of equal size",
     s_chunk, 0 },
   { "unbind(x: T, dim: axis = 1) -> T[]\n"
     "--- the slices along an axis",
