@@ -31,10 +31,11 @@ static void push_form(lua_State *L, const fl_kparam *q, int at, const char *op, 
             null = q->is_pointer && !q->list_of && (q->asked || !read) && lua_isnil(L, at);
   const lua_Integer n = list ? (lua_Integer)lua_rawlen(L, at) : 0;
   if (q->list_of && !list)
-    fl_lua_fail(L, op, "%s must be a list of tensors, got %s", q->name, luaL_typename(L, at));
+    fl_lua_fail(L, op, "%s must be a list of tensors, got %s", q->name, fl_arg_found(L, at));
   if (list && (n < 1 || n > FL_KERNEL_LIST))
-    fl_lua_fail(L, op, "%s is a list of %d tensors, need 1 to %d" FL_DO ": join them in one, and "
-                "give the kernel where each begins", q->name, (int)n, FL_KERNEL_LIST);
+    fl_lua_fail(L, op, n < 1 ? "%s is a list of %d tensors, need 1 to %d in a plain table"
+                : "%s is a list of %d tensors, need 1 to %d" FL_DO ": join them in one, and give the "
+                "kernel where each begins", q->name, (int)n, FL_KERNEL_LIST);
   if (list || null) lua_pushfstring(L, "%s=%I,", q->name, (LUAI_UACINT)n);
   else lua_pushliteral(L, "");
 }

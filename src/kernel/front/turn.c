@@ -145,7 +145,7 @@ fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int
 fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_t line) {
   if (!p->turning) p->turn_wanted = 1;
   if (!p->turning || !p->b || !fl_turn_fits(p, first.type, &first))
-    return fl_val_refuse(p, line, "an array of a list of such arrays, by a number that is no constant");
+    return fl_val_refuse(p, line, "arrays of such a list are chosen by constants only");
   at = fl_val_stable(p, fl_val_convert(p, at, FL_KT_I64));
   fl_val_must(p, fl_kexpr_binary(p->a, FL_KO_LT, fl_kexpr_cast(p->a, FL_KT_U64, at),
                                  fl_kexpr_int(p->a, FL_KT_U64, n)),
