@@ -11,6 +11,7 @@ local internal = flame.internal
 local func = require "flame.autograd.func"
 local objects = require "flame.base.objects"
 local parts = require "flame.autograd.parts"
+local dtypes = require "flame.base.dtypes"
 local recording = require "flame.base.recording"
 local slips = require "flame.tools.slips"
 
@@ -510,8 +511,9 @@ make_class([[optim.RMSprop(params: T|T[]|table[], lr = 1e-2, alpha = 0.99, eps =
 
 local function list_of(params) return flame.is_tensor(params) and { params } or params end
 
---- |g1|^p + |g2|^p + … , for p = inf the largest magnitude.
+--- |g1|^p + |g2|^p + …, for p = inf the largest magnitude; of half floats in f32, for its range.
 local function power_sum(g, p)
+  if dtypes.half[g.dtype] then g = g:to("f32") end
   if p == 2 then return (g * g):sum() end
   if p < math.huge then return (g:abs() ^ p):sum() end
   if g:numel() == 0 then return flame.zeros({}, { dtype = g.dtype, device = g.device }) end

@@ -93,7 +93,7 @@ static fl_cu_result fake_DeviceGetName(char *name, int size, fl_cu_device d) {
 static fl_cu_result fake_DeviceGetAttribute(int *v, unsigned which, fl_cu_device d) {
   (void)d;
   *v = which == FL_CU_MAJOR ? fake.arch / 10 : which == FL_CU_MINOR ? fake.arch % 10
-       : which == FL_CU_SHARED_OPTIN ? FAKE_SHARED : 132;
+       : which != FL_CU_SHARED_OPTIN ? 132 : fake.shared ? fake.shared : FAKE_SHARED;
   return FL_CU_OK;
 }
 static fl_cu_result fake_DeviceTotalMem(size_t *bytes, fl_cu_device d) {

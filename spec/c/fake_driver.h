@@ -23,6 +23,7 @@ typedef struct fake_state {
   int64_t capacity;               /* bytes of device memory */
   int busy;                       /* event queries that say "not ready"; -1: all of them */
   int cleared;                    /* new memory is zero */
+  int shared;                     /* bytes of shared memory that a block can have; 0: FAKE_SHARED */
   int idle;                       /* products are not computed: the host's time alone is left */
   /* which libraries can not be opened */
   int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;

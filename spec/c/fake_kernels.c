@@ -65,7 +65,7 @@ static fl_cu_result fake_FuncGetAttribute(int *value, unsigned which, fl_cu_func
 }
 static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int v) {
   if (which != FL_CU_FUNC_DYNAMIC_SHARED) return FL_CU_OK;
-  if (v < 0 || v > FAKE_SHARED) return FL_CU_INVALID_VALUE;
+  if (v < 0 || v > (fake.shared ? fake.shared : FAKE_SHARED)) return FL_CU_INVALID_VALUE;
   ((fake_function *)(void *)f)->dynamic = (unsigned)v;
   return FL_CU_OK;
 }

@@ -20,6 +20,7 @@ typedef struct maker {
 
 static inline void mk_begin(maker *m, int kind, int nkept, int nred, const int64_t *size) {
   memset(m, 0, sizeof *m);
+  m->k.room = 227 << 10;                                           /* of one H200's block */
   m->k.kind = (uint8_t)kind;
   m->k.nkept = (uint8_t)nkept;
   m->k.nred = (uint8_t)nred;

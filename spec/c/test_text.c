@@ -359,6 +359,11 @@ static void test_geometry_of_rows(void) {
   softmax_of(&m, 99, 65537, FLAME_F32);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 99 && g.block == 512 && g.scratch, "three in scratch");
+}
+
+static void test_geometry_of_rows_read_once(void) {
+  static maker m;
+  fl_text_geometry g;
   softmax_of(&m, 99, 40000, FLAME_BF16);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 99 && g.block == 1024 && g.shared == 20 * 8192 && !g.scratch,
@@ -366,12 +371,20 @@ static void test_geometry_of_rows(void) {
   softmax_of(&m, 16384, 57344, FLAME_BF16);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 132 && g.shared == 28 * 8192, "where a block takes row after row");
+  m.k.room = 163 << 10;                                            /* of one A100's */
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 16384 && !g.shared && g.scratch, "not where a block has less memory than a row");
   softmax_of(&m, 99, 57352, FLAME_BF16);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 99 && g.block == 512 && g.scratch && !g.shared, "longer ones in scratch");
   softmax_of(&m, 99, 40001, FLAME_BF16);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.block == 512 && g.scratch && !g.shared, "and those that lie at odd addresses");
+}
+
+static void test_geometry_of_rows_gathered_or_held(void) {
+  static maker m;
+  fl_text_geometry g;
   cross_entropy(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.faults == 1 && g.grid == 1024, "faults are asked for");
@@ -484,6 +497,8 @@ int main(int argc, char **argv) {
   test_keys();
   test_geometry();
   test_geometry_of_rows();
+  test_geometry_of_rows_read_once();
+  test_geometry_of_rows_gathered_or_held();
   if (golden_dir()) test_golden(golden_dir());
   else printf("text: spec/golden not found from here, not compared\n");
   compile_steps();

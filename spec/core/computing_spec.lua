@@ -444,6 +444,9 @@ print(hash)]==]
     local same, got = lines ""
     assert.equal(fault, same)
     assert.equal(expected, got)
+    -- as on a GPU whose blocks have less memory than such a row needs
+    local _, small = lines "FAKE_CUDA=\"computes=1 shared=101376\""
+    assert.equal(expected, small)
     -- the text of such rows alone: it does not ask for the next row
     local _, wrong = lines
       "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='if (row + gridDim.x < rows)|if (false)'"

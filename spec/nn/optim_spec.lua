@@ -301,6 +301,20 @@ describe("optimisers", function()
     assert.is_true(smooth > 0.5 and smooth < 1.5, smooth)
   end)
 
+  it("clip_grad_norm takes powers of half floats in f32, whose range they keep", function()
+    for _, norm_type in ipairs { 2, 3 } do
+      for _, alone in ipairs { true, false } do
+        local a, b = parameter({ 1, 1 }):to("f16"), parameter({ 1 })
+        a = a:detach():requires_grad_()
+        a.grad, b.grad = flame.tensor({ 300, 400 }, { dtype = "f16" }), flame.zeros_like(b)
+        local norm = optim.clip_grad_norm(alone and a or { b, a }, 1, { norm_type = norm_type })
+        local want = (300.0 ^ norm_type + 400.0 ^ norm_type) ^ (1 / norm_type)
+        assert.near(want, norm:item(), 1e-3 * want)
+        assert.near(300 / want, a.grad:totable()[1], 1e-3)
+        assert.equal("f16", a.grad.dtype)
+      end
+    end
+  end)
   it("clip_grad_norm takes other norms, and refuses NaN when asked", function()
     local a = parameter({ 1, 1 })
     a.grad = flame.tensor({ 3, -4 })

@@ -217,6 +217,8 @@ static flame_status find_device(fl_cuda *s) {
         "cuDeviceGetAttribute");
   CHECK(s->cu->DeviceGetAttribute(&s->multiprocessors, FL_CU_MULTIPROCESSORS, s->device),
         "cuDeviceGetAttribute");
+  CHECK(s->cu->DeviceGetAttribute(&s->shared, FL_CU_SHARED_OPTIN, s->device),
+        "cuDeviceGetAttribute");
   s->arch = major * 10 + minor;
   CHECK(s->cu->PrimaryRetain(&s->context, s->device), "cuDevicePrimaryCtxRetain");
   return FLAME_OK;

@@ -112,6 +112,7 @@ static flame_status gather(fl_cuda *s, const fl_step *t, fl_prepared *r) {
 }
 
 static flame_status want_kernels(fl_cuda *s, const fl_step *t, fl_prepared *r) {
+  for (int32_t j = 0; j < t->count; j++) t->kernel[j].room = (uint32_t)s->shared;
   const flame_status e = gather(s, t, r);
   if (e != FLAME_OK) return e;
   for (int32_t j = 0; j < r->ngroup; j++) {

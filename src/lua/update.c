@@ -5,6 +5,7 @@
 */
 #include "lua/binding.h"
 #include "tensor/build.h"
+#include "tensor/build_util.h"
 #include "tensor/update.h"
 
 __attribute__((noinline)) static int64_t enter(lua_State *L, fl_lua *b) {
@@ -189,8 +190,8 @@ static flame_tensor *gradient_at(lua_State *L, lua_Integer i, int *more, int *fi
   return g;
 }
 
-/* core.square_sum(list) -> the sum of the squares of all gradients, 0-d; nil: there are none, or
-** not all that is in the list is usable. */
+/* core.square_sum(list) -> the sum of the squares of all gradients, 0-d, those of half floats in
+** f32, whose range they keep; nil: there are none, or not all that is in the list is usable. */
 static int square_sum(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -202,7 +203,8 @@ static int square_sum(lua_State *L) {
   for (lua_Integer i = 1; more && fine && (total || !any); i++) {
     flame_tensor *g = gradient_at(L, i, &more, &fine);
     if (!g || !fine) continue;
-    fl_node *one = n_sum(n_mul(g->node, g->node), ~0u, 0);
+    fl_node *x = fl_is_half(g->node->dtype) ? n_cast(g->node, FLAME_F32) : g->node;
+    fl_node *one = n_sum(n_mul(x, x), ~0u, 0);
     total = any ? n_add(total, one) : one;
     any = 1;
   }

@@ -105,6 +105,8 @@ typedef struct fl_kernel {
   fl_operand *operand;             /* LOAD/GATHER/IOTA maps and stores' targets */
   fl_store *store;
   uint32_t *scalar;                /* by kernel slot: scalar index in the plan */
+  uint32_t room;                   /* bytes of shared memory that a block may have on the GPU for
+                                   ** which it was prepared; 0: what every GPU has */
   /* bytes read and written, as the plan counts them (bytes_moved of docs/contract.md 6) */
   int64_t bytes;
   uint64_t key;        /* hash of the structure: all but sizes, strides, offsets, places, scalars */

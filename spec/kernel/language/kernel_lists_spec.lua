@@ -81,7 +81,7 @@ describe("a list of tensors", function()
     for j = 1, 65 do xs[j] = row(2, j) end
     assert.matches("xs is a list of 65 tensors, need 1 to 64", message(k, xs, xs[1], 65, 2))
     assert.matches("xs is a list of 0 tensors", message(k, {}, xs[1], 0, 2))
-    assert.matches("xs must be a list of tensors, got userdata", message(k, xs[1], xs[1], 1, 2))
+    assert.matches("xs must be a list of tensors, got a tensor", message(k, xs[1], xs[1], 1, 2))
     assert.matches("xs must be a list of tensors, got nil", message(k, nil, xs[1], 1, 2))
     assert.matches("xs%[1%] must be a tensor", message(k, { xs[1], 3 }, xs[1], 2, 2))
     assert.matches("xs%[1%] must be f64, got f32",

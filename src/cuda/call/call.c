@@ -31,11 +31,6 @@ flame_status fl_cuda_call_prepare(fl_cuda *s, const fl_call *c, int64_t *scratch
   return s->ctx->err.code != before.code ? s->ctx->err.code : FLAME_OK;
 }
 
-int64_t fl_cuda_shared_limit(const fl_cuda *s) {
-  int bytes = 0;
-  return s->cu->DeviceGetAttribute(&bytes, FL_CU_SHARED_OPTIN, s->device) == FL_CU_OK ? bytes : 0;
-}
-
 /* ---- run ---- */
 
 flame_status fl_cuda_call_run(fl_cuda *s, const fl_call_step *t, const fl_binding *b, char *text) {

@@ -11,9 +11,6 @@
 ** run the call. */
 flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r);
 
-/* Bytes of shared memory available to a block. */
-int64_t fl_cuda_shared_limit(const fl_cuda *s);
-
 /* Makes the arguments for cuLaunchKernel, and sets the initial contents of results. */
 flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, void **param);
 /* call_checked.c: runs k->checked instead of k, and waits for it. */

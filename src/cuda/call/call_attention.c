@@ -121,7 +121,7 @@ static int work_of(fl_cuda *s, const fl_call *c, work *w) {
   for (int i = 0; w->head < a->d; i++) w->head = heads[i];
   for (int e = w->back ? DELTA : FORWARD; e <= (w->back ? QUERIES : FORWARD); e++) {
     const shape x = shape_of(w, e);
-    if (x.blocks > INT_MAX || x.shared > fl_cuda_shared_limit(s)) return 0;
+    if (x.blocks > INT_MAX || x.shared > s->shared) return 0;
   }
   w->file = !w->half ? "attention.cu attention_f32.cu"
                      : w->back ? "attention.cu attention_back.cu" : "attention.cu";

@@ -106,7 +106,7 @@ static void try_small(fl_linalg_work *w) {
              fl_max(big, 32)) * w->width + less * 4 + 16;
     if (big > LONG_SIDE || less > (f->batch < FEW ? SMALL_ALONE : SMALL_SPECTRUM)) return;
   }
-  if (bytes > fl_cuda_shared_limit(w->s) - KEPT_FREE) return;
+  if (bytes > w->s->shared - KEPT_FREE) return;
   w->way = FL_WAY_SMALL;
   w->shared = bytes;
   w->threads = (unsigned)(32 * warps);

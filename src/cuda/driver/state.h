@@ -84,6 +84,7 @@ typedef struct fl_cuda {
   fl_cu_stream stream;
   fl_cu_event done;               /* for fl_cuda_wait_all */
   int ordinal, arch, multiprocessors, driver_version;
+  int shared;                      /* bytes of shared memory that a block can have */
   pid_t pid;                      /* the process that opened it: a forked one may not use it */
   uint8_t dead;
   uint8_t left;                   /* a wait was interrupted: the queued work may never end */

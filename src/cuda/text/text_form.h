@@ -118,6 +118,17 @@ void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need)
 
 void fl_text_map(text_writer *w);
 void fl_text_row(text_writer *w);
+/* The chunks into which a row of n elements is divided, of 'chunk' elements each. */
+static inline int64_t fl_text_count_chunks(int64_t n, int64_t chunk) {
+  return n > chunk ? (n + chunk - 1) / chunk : 1;
+}
+/* Bytes of dynamic shared memory of a block that reads rows once: an f32 value of each element. */
+static inline int64_t fl_text_once_bytes(int64_t steps) {
+  return steps * FEW_THREADS * FEW_VECTOR * 4;
+}
+int64_t fl_text_col_chunk(const fl_kernel *k);
+/* Do the vectors of a draw start at a generator block? See fl_text_value. */
+int fl_text_quads_fit(const text_form *f, int o);
 /* Is a row, after its second sweep, needed only through one f32 value that the sweep made? */
 int fl_row_reads_once(text_form *f);
 void fl_text_row_plan(text_writer *w);       /* decides f->persist, f->threads, f->blocks */
