@@ -61,7 +61,8 @@ local TEXTS = {
     relu = "a <= 0 and 0 or a", bitwise_not = "~a", bitwise_and = "a & b", bitwise_or = "a | b",
     bitwise_xor = "a ~ b", where = "a ~= 0 and b or c" },
   float = { sqrt = "sqrt(a)", rsqrt = "1 / sqrt(a)", reciprocal = "1 / a", exp = "exp(a)",
-    log = "log(a)", sin = "sin(a)", cos = "cos(a)", sigmoid = "1 / (1 + exp(-a))", div = "a / b",
+    log = "log(a)", sin = "sin(a)", cos = "cos(a)", div = "a / b",
+    sigmoid = "exp(min(a, 0)) / (1 + exp(-abs(a)))",                  -- exp does not overflow
     pow = "a ^ b", atan2 = "atan(a, b)",
     tanh = "abs(a) > 0.25 and 1 - 2 / (exp(2 * a) + 1) or a / (1 + a * a / (3 + a * a / (5 + a * a / (7 + a * a / (9 + a * a / 11)))))" },
   bool = { isnan = "a ~= a", isfinite = "abs(a) < huge", logical_not = "a == 0",
