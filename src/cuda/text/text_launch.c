@@ -139,7 +139,8 @@ static void fill(const text_form *f, void *const *address, const fl_scalar *scal
   word[W_N] = f->cls == C_MAP ? k->points : k->n;
   word[W_ROWS] = f->cls == C_COL ? col_tiles(k) : k->rows;
   word[W_SPAN] = f->cls == C_MAP ? map_span(f) : f->cls == C_COL ? fl_text_col_chunk(k) : 0;
-  word[W_CHUNKS] = f->cls == C_COL ? fl_ceil_div(k->n, word[W_SPAN]) : fl_text_count_chunks(k->n, ROW_CHUNK);
+  word[W_CHUNKS] = f->cls == C_COL ? fl_ceil_div(k->n, word[W_SPAN])
+                                   : fl_text_count_chunks(k->n, ROW_CHUNK);
   word[W_TILES] = f->cls == C_COL ? fl_ceil_div(columns_of(k), COL_WIDTH) : 0;
   word[W_FAULT] = (int64_t)(intptr_t)aux->fault;
   word[W_SCRATCH] = (int64_t)(intptr_t)aux->scratch;
