@@ -7,6 +7,7 @@
 #include "tensor/build.h"
 #include "tensor/build_util.h"
 #include "tensor/update.h"
+#include <assert.h>
 
 __attribute__((noinline)) static int64_t enter(lua_State *L, fl_lua *b) {
   return fl_lua_enter(L, b);
@@ -68,6 +69,8 @@ static void append(lua_State *L, run *r, int i) {
 }
 
 static flame_status record(const run *r, fl_box *p, fl_node *g, fl_box *const *x) {
+  assert(!r->is_adam || (x[0] && x[1]));
+  assert(!r->nfields || x[0]);
   if (r->is_adam) return fl_adam_step(p->t, g, x[0]->t, x[1]->t, NULL, &r->adam);
   return fl_sgd_step(p->t, g, r->nfields ? x[0]->t : NULL, &r->sgd);
 }
