@@ -21,7 +21,7 @@ void fl_kernel_need_blocks(lua_State *L, const fl_kernel_box *k) {
                 k->k->binary ? "a binary" : "outside the language");
   find(L, k, &x);
   if (x.axis < 0) return;
-  const int line = x.line, axis = "xyz"[x.axis];
+  const int line = x.line, axis = (unsigned char)"xyz"[x.axis];
   if (u->first_line > 0)
     fl_lua_fail(L, name, "block = \"auto\": line %d (%s:%d) reads threadIdx.%c, and the text never "
                 "asks for blockDim.%c, so that its block is fixed" FL_DO ": name it", line,

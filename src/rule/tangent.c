@@ -87,7 +87,7 @@ static flame_status make_tangent(tangents *x, fl_kprogram *p) {
   memset(x->t->of_tangent, -1, sizeof x->t->of_tangent);
   x->t->call = fl_kcall_new(c, p, geometry, x->of->nscalar + p->nparam);
   flame_status e = x->t->call ? FLAME_OK : c->err.code;
-  if (e == FLAME_OK) x->t->call->batch = x->of->batch;
+  if (x->t->call) x->t->call->batch = x->of->batch;
   for (int k = 0; k < p->nparam && e == FLAME_OK; k++) e = mean(x, k);
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;

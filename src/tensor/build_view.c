@@ -171,7 +171,7 @@ fl_node *n_permute(fl_node *x, const int *perm) {
 }
 
 fl_node *n_transpose(fl_node *x, int a, int b) {
-  int perm[FL_MAX_AXES];
+  int perm[FL_MAX_AXES] = { 0 };
   if (!x || !fl_usable(x, "transpose")) return NULL;
   if (!fl_check_axis(x, a, "transpose") || !fl_check_axis(x, b, "transpose")) return NULL;
   for (int k = 0; k < x->shape->rank; k++) perm[k] = k == a ? b : k == b ? a : k;
