@@ -5,7 +5,7 @@
 **   #define TYPE    1 f32, 2 f16, 3 bf16
 **   #define HEAD    32, 64, 96, 128, 192 or 256: the head size d, a multiple
 **                   of 8, rounded up to one of these
-**   #define CAUSAL  1: query i sees the keys j <= i; 0
+**   #define CAUSAL  1: query i sees the keys j <= i; 0: all
 **   #define MASK    0 none, 1 bool (true: seen), 2 added, of TYPE
 ** and after it, in the same program, attention_back.cu for the gradients (with "#define BACKWARD"
 ** before all of it, which leaves the forward pass out) or, with TYPE 1, attention_f32.cu.
@@ -37,7 +37,7 @@
 struct attention_args {
   const void *q, *k, *v, *mask, *dout, *packed;
   void *result, *dk, *dv, *scratch;
-  /* over (b, h, row); of the mask (b, h, query, key) */
+  /* strides in elements over (b, h, row), those of the mask over (b, h, query, key) */
   long long qs[3], ks[3], vs[3], gs[3], ms[4], os[3], dqs[3], dks[3];
   int b, h, hk, t, s, d;
   float scale;
@@ -68,7 +68,8 @@ FN float exp2_of(float x) {
 
 /* ---- places and masks ---- */
 
-/* Blocks of rows of one head have neighbouring numbers, so that they find its keys in the cache. */
+/* The rows and the head that block x computes. Blocks of one head have neighbouring numbers, so
+** that they find its keys in the cache. */
 struct place { int block, blocks, h, b; };
 FN place place_of(u32 x, int n, int rows, int heads) {
   const u32 blocks = (u32)(n + rows - 1) / rows, head = x / blocks;
@@ -118,7 +119,7 @@ struct sight {
     return 0.0f;
 #endif
   }
-  /* i: the tile's first query, j: its last key. Does the tile hold a pair that is not seen? */
+  /* May the tile whose first query is i and whose last key is j hold a pair that is not seen? */
   FN bool edge(int i, int j) const { return MASK || j >= s || (CAUSAL && j > i); }
 };
 
@@ -138,7 +139,7 @@ template <int T, int W, int B, int H> struct tiling {
 typedef tiling<FORWARD> forward_tiling;
 
 constexpr int THREADS = 128, STAGES = HEAD > 128 ? 1 : 2;
-/* from row to row in shared memory: eight rows lie in different banks */
+/* elements from one row to the next in shared memory: eight rows lie in different banks */
 constexpr int LD = HEAD + 8;
 
 FN u32 two_of(float low, float high) {
@@ -176,7 +177,7 @@ struct matrix {
 };
 
 /* Copies ROWS rows from 'first' on, with zeros for rows after the last and for columns above d. A
-** thread copies one column of all rows. */
+** thread copies the same 8 columns of every STEP-th row. */
 template <int ROWS> FN void copy_rows(element *to, const matrix &x, int first) {
   constexpr int CHUNKS = HEAD / 8, STEP = THREADS / CHUNKS;
   const int row = threadIdx.x / CHUNKS, c = threadIdx.x % CHUNKS * 8,
@@ -239,7 +240,8 @@ FN void load_transposed(u32 (&r)[4], u32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
 }
-/* Addresses for 16 x 16: quarters in the order down, then right; or right, then down. */
+/* Addresses for loading a 16 x 16 block: its 8 x 8 quarters in the order down, then right; or
+** right, then down. */
 FN u32 down_address(const element *p) {
   const int lane = threadIdx.x % 32;
   return shared_address(p + lane % 16 * LD + lane / 16 * 8);
@@ -279,7 +281,7 @@ template <int T, int N> FN void clear(float (&c)[T][N][4]) {
       for (int e = 0; e < 4; e++) c[t][n][e] = 0.0f;
 }
 
-/* c = a b', b: rows in shared memory, each a column of c. */
+/* c = a b'; the rows of b are in shared memory, and each gives a column of c. */
 template <int T, bool HELD,
 int N> FN void product_nt(float (&c)[T][N][4], left<T, HELD> &a, const element *b) {
   const u32 from = right_address(b);
@@ -300,7 +302,7 @@ int N> FN void product_nt(float (&c)[T][N][4], left<T, HELD> &a, const element *
   }
 }
 
-/* c += a b, b: 16 K rows in shared memory. */
+/* c += a b; b has 16 K rows in shared memory. */
 template <int T, int K,
 int N> FN void product_nn(float (&c)[T][N][4], const u32 (&a)[T][K][4], const element *b) {
   const u32 from = down_address(b);
@@ -318,7 +320,7 @@ int N> FN void product_nn(float (&c)[T][N][4], const u32 (&a)[T][K][4], const el
     }
 }
 
-/* Accumulators, rounded, as left operand: two tiles of 8 columns make one of 16. */
+/* Rounds accumulators to a left operand: two tiles of 8 columns make one of 16. */
 template <int T, int N> FN void round_to(u32 (&a)[T][N / 2][4], const float (&c)[T][N][4]) {
 #pragma unroll
   for (int t = 0; t < T; t++)
@@ -334,8 +336,8 @@ FN int lane_row() { return threadIdx.x % 32 / 4; }
 FN int lane_column() { return threadIdx.x % 4 * 2; }
 FN int warp_row(int tiles) { return threadIdx.x / 32 * 16 * tiles; }
 
-/* A warp's rows times by[], through its own rows of shared memory, to n rows of d elements from
-** 'to' on, 'over' apart, 'skip' columns to the right. */
+/* Writes a warp's rows, multiplied by by[], to n rows of d elements from 'to' on, 'over' apart,
+** from column 'skip' on. own: the warp's rows of shared memory, through which they go. */
 template <int T, int N>
 FN void put_rows(element *to, long long over, int n, int d, int skip, element *own,
                  const float (&c)[T][N][4], const float (&by)[T][2]) {
@@ -361,8 +363,8 @@ FN void put_rows(element *to, long long over, int n, int d, int skip, element *o
 #ifndef BACKWARD
 /* ---- forward ---- */
 
-/* The online softmax of a warp's rows: largest score so far, sum of exponentials relative to it (of
-** this lane's columns until the end). */
+/* The online softmax of a warp's rows: the largest score so far, and the sum of exponentials
+** relative to it, which until finish_rows is that of this lane's columns only. */
 template <int T> struct running {
   float top[T][2], sum[T][2];
   FN void begin() {
@@ -372,8 +374,8 @@ template <int T> struct running {
   }
 };
 
-/* Brings scores into the form that the softmax takes: in units of 1 / c, or of log2 with a mask
-** that is added. */
+/* Replaces scores that are not seen by -inf. With a mask that is added (MASK 2), scores also become
+** exponents of 2; without one, exponentials() multiplies them by c. */
 template <int T,
 int N> FN void mask_scores(float (&s)[T][N][4], const sight &w, int i0, int j0, float c) {
 #pragma unroll
@@ -417,7 +419,8 @@ FN void exponentials(float (&s)[T][N][4], float (&o)[T][D][4], running<T> &w, fl
     }
 }
 
-/* Writes the log-sum-exp of each of n rows to lse[], and to by[] the factor of a row's result. */
+/* Writes the log-sum-exp of each of n rows to lse[], and the factor of a row's result, 1 / sum, to
+** by[]. */
 template <int T> FN void finish_rows(float (&by)[T][2], running<T> &w, float c, float *lse, int n) {
 #pragma unroll
   for (int t = 0; t < T; t++)

@@ -33,7 +33,7 @@ FN float dot(u32 x, u32 y, float sum) {
   return __fmaf_rn(value_of((element)(x >> 16)), value_of((element)(y >> 16)), sum);
 }
 
-/* delta: LANES lanes per row, 8 elements per lane. */
+/* delta, the sum of dout * out along a row: LANES lanes per row, 8 elements per lane. */
 KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attention_args a) {
   constexpr int LANES = HEAD == 32 ? 4 : HEAD == 64 ? 8 : HEAD <= 128 ? 16 : 32;
   const long long row = blockIdx.x * (long long)(THREADS / LANES) + threadIdx.x / LANES;
@@ -108,9 +108,9 @@ FN void gradients(float (&s)[T][N][4], float (&dp)[T][N][4], const STATE &x, con
       }
 }
 
-/* The queries that see the keys of a block: head after head of a group, block after block of W
-** rows, from block 'first' on. A step has its place in that order; step n lies in stage n %
-** STAGES. */
+/* The queries that see the keys of a block: head after head of those that share the keys, block
+** after block of W rows, from block 'first' on. A step has its place in that order; step n lies in
+** stage n % STAGES. */
 struct query_step { int n, h, block; };
 template <int W> struct query_stream {
   const attention_args &a;
@@ -141,7 +141,8 @@ template <int W> struct query_stream {
   }
 };
 
-/* One block of queries for a warp's keys, from 'key' on. */
+/* Adds what one block of queries contributes to dk and dv of a warp's keys. i, j: the first query
+** and the first key. */
 template <int T, int W, bool HELD>
 FN void step_keys(float (&dk)[T][COLUMNS / 8][4], float (&dv)[T][COLUMNS / 8][4], left<T, HELD> &k,
                   left<T, HELD> &v, const element *q, int skip, const float *sums, const sight &see,
@@ -162,7 +163,8 @@ FN void step_keys(float (&dk)[T][COLUMNS / 8][4], float (&dv)[T][COLUMNS / 8][4]
   product_nn(dk, ds, q + skip);
 }
 
-/* dk and dv of a warp's rows, from 'row' of head h on. */
+/* Writes dk and dv of a warp's rows, from 'row' of head h on. dv is multiplied by 'bad', which is 1
+** or NaN. */
 template <int T>
 FN void put_keys(const attention_args &a, int b, int h, int row, int skip, element *own_k,
                  element *own_v, const float (&dk)[T][COLUMNS / 8][4],

@@ -30,7 +30,7 @@ FN void copy_rows(float *to, const float *from, long long over, int first, int n
   }
 }
 
-/* s = products of the thread's row and its columns, which are rows of b. */
+/* s = dot products of the thread's row with the rows of b that belong to the thread's columns. */
 FN void product_nt(float (&s)[SPAN], const float *row, const float *b) {
 #pragma unroll
   for (int i = 0; i < SPAN; i++) s[i] = 0.0f;

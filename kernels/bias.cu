@@ -5,7 +5,7 @@
 */
 typedef unsigned short u16;
 
-struct bias_args {                      /* as fl_rows_bias of src/cuda/library/rows.h */
+struct bias_args {                      /* laid out as fl_rows_bias of src/cuda/library/rows.h */
   const float *sums; long long rows, cols; const u16 *bias; u16 *to; long long step;
 };
 

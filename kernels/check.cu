@@ -156,13 +156,14 @@ static __device__ void fl_note_both(volatile fl_touch &last, volatile fl_touch &
   fl_note(last, t, how, line);
 }
 
-/* Of the touches by other threads that race with this one, the latest; 0: none. */
+/* The latest recorded access that races with this thread: 'last', or else 'other'; 0: none does. */
 static __device__ const volatile fl_touch *fl_met(const fl_thread &t, const volatile fl_touch &last,
                                                   const volatile fl_touch &other) {
   return fl_unordered(t, last) ? &last : fl_unordered(t, other) ? &other : (fl_touch *)0;
 }
 
-/* This thread does 'how' (FL_WRITE, …) to the element of cell c, whose lock it holds. */
+/* Records that this thread does 'how' (FL_WRITE, …) to the element of cell c, and reports a race.
+** The caller holds the cell's lock. */
 FL_NI void fl_meet(fl_thread &t, volatile fl_cell *c, int how, int var, long long index,
                    long long size, int line) {
   const bool atomic = how & FL_ATOMIC, writes = how & FL_WRITE, guess = how & FL_GUESS,
@@ -238,7 +239,8 @@ FL_NI bool fl_change(fl_thread &t, long long i, int a, int var, int line) {
   return true;
 }
 
-/* Shared memory: n elements of 'per' cells each, from 'cell' on. */
+/* Reads element i of a shared array of n elements. The array's cells begin at number 'cell', and
+** each element has 'per' of them. */
 template <class T> FL_NI T fl_read_shared(fl_thread &t, const T *p, long long i, long long n,
                                           int cell, int per, int var, int line,
                                           int how = 0) {
@@ -292,7 +294,8 @@ FL_NI bool fl_change_shared(fl_thread &t, long long i, long long n, int cell, in
   return true;
 }
 
-/* An array of the thread, or a table; set: NULL, or which elements have a value. */
+/* Reads element i of a local array of the thread, or of a constant table. set: NULL, or which
+** elements have a value. */
 template <class T> FL_FN T fl_read_local(fl_thread &t, const T *p, const bool *set, long long i,
                                          long long n, int var, int line) {
   if ((unsigned long long)i >= (unsigned long long)n) {
@@ -327,7 +330,7 @@ template <class T> FL_FN T fl_divisor(fl_thread &t, T v, int line) {
 
 /* ---- threads together ---------------------------------------------------------------- */
 
-/* Those lanes of the set 'of' that wait at the same place as lane k. */
+/* The lanes of the set 'of' that wait at the same place of the text as lane k, as bits. */
 FL_FN unsigned fl_beside(const volatile fl_block *b, unsigned first, unsigned of, unsigned k) {
   unsigned group = 0;
   for (unsigned j = 0; j < 32; j++)
@@ -467,7 +470,7 @@ FL_NI unsigned fl_together(fl_thread &t, unsigned mask, unsigned site, int line,
   return here;
 }
 
-/* The lane that 'me' reads: op 0 idx, 1 up, 2 down, 3 xor. */
+/* The lane whose value lane 'me' gets from a shuffle: op 0 by index, 1 up, 2 down, 3 xor. */
 static __device__ unsigned fl_source(int op, unsigned me, unsigned x, unsigned width) {
   const unsigned w = width >= 1 && width <= 32 ? width : 32, begin = me / w * w, end = begin + w;
   if (op == 0) return begin + x % w;

@@ -44,7 +44,8 @@ FN long long reader(const conv_params &v, int a, long long i, long long k) {
   return o < v.out[a] ? o : -1;
 }
 
-/* KIND 0 conv_y, 1 conv_x, 2 conv_w. A column's part of the address, found once. */
+/* The part of an element's address that its column decides, computed once. KIND below: 0 conv_y, 1
+** conv_x, 2 conv_w. */
 struct column { long long image, at; place3 p; bool real; };
 
 template <int KIND> FN long long count_rows(const conv_params &v) {
@@ -151,7 +152,8 @@ template <int KIND> FN void convolve(const conv_params &v, const S *a, const S *
   }
 }
 
-/* a: w, w, cotangent of y; b: x, cotangent of y, x. */
+/* Operands: conv_y a = w, b = x; conv_x a = w, b = cotangent of y; conv_w a = cotangent of y, b =
+** x. */
 extern "C" __global__ void conv_y(const __grid_constant__ conv_params v, const S *a,
                                   const S *b, S *out) {
   convolve<0>(v, a, b, out);

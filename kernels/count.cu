@@ -1,8 +1,8 @@
 /*
-** Places in sorted rows, counts of ids, places of what is not zero. Header-free; compiled for one
-** dtype, with these lines before it: BITS of an element; KIND 0 float, 1 signed, 2 unsigned,
-** 3 truth; HALF 1 for bf16 (f16 is the float of 16 bits otherwise).
-** Counts are integers, so the order of blocks does not show.
+** Searches in sorted rows, counts of ids, positions of elements that are not zero. Header-free;
+** compiled for one dtype, with these lines before it: BITS of an element; KIND 0 float, 1 signed, 2
+** unsigned, 3 bool; HALF 1 for bf16 (f16 is the float of 16 bits otherwise). Counts are integers,
+** so the order of blocks does not show.
 */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -55,7 +55,8 @@ FN long long rank_of(S b) { return (long long)b; }
 #endif
 #endif
 
-/* table: rows of n, or one; v: rows of m. */
+/* Searches each of v (rows of m) in its sorted row of 'table' (rows of n, or one that is
+** shared). */
 KERNEL search(const S *table, const S *v, long long *out, long long n, long long m, long long total,
               int right, int shared) {
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < total;
@@ -110,8 +111,8 @@ FN bool is_set(S b) {
 #endif
 }
 
-/* A thread takes 16 bytes at a time: which of its elements i … are set, as bits. Chunks start at
-** multiples of 512 elements, so where x is aligned to 16 bytes, all are. */
+/* Which of the MANY elements (16 bytes) from i on are set, as bits. Chunks start at multiples of
+** 512 elements, so where x is aligned to 16 bytes, all are. */
 enum { MANY = 16 / (BITS / 8), STEP = 32 * MANY };
 struct __align__(16) pack { S e[MANY]; };
 FN u32 bits_of(const S *x, long long i, long long end, bool aligned) {
@@ -135,8 +136,8 @@ template <class T> FN T sum_to(T v) {
   return v;
 }
 
-/* counts[0]: the number of all. counts[1 + i]: the number in chunk i, which nonzero_before replaces
-** by the number in the chunks before it. */
+/* counts[0]: the number of all elements that are set. counts[1 + i]: the number in chunk i, which
+** nonzero_before replaces by the number in the chunks before it. */
 KERNEL nonzero_count(const S *x, long long *counts, long long n, long long chunk) {
   const long long w = blockIdx.x * 8ll + threadIdx.x / 32, first = w * chunk;
   const long long end = first + chunk < n ? first + chunk : n;

@@ -129,7 +129,8 @@ FN void add_line(float (&sum)[4][KX], const float (*gs)[WIDE + 4], const float *
   }
 }
 
-/* Blocks: (row blocks, output blocks, shares). part: (share, o, c, kernel). */
+/* Blocks: (row blocks, output blocks, shares). part: the sums of each share, (share, o, c,
+** kernel). */
 KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, const float *g,
                                        const float *x, float *part, int lines) {
   __shared__ __align__(16) float gs[ROWS][WIDE + 4], xs[ROWS * LD];

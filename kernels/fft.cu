@@ -122,7 +122,7 @@ FN int bits_of(i64 m) {
 
 FN i64 reversed(i64 k, int bits) { return bits ? (i64)(__brev((unsigned)k) >> (32 - bits)) : 0; }
 
-/* pack signals of length m, each in bit-reversed order. */
+/* The butterflies of 'pack' signals of length m, each in bit-reversed order. */
 FN void passes(pair *room, i64 m, i64 pack) {
   for (i64 half = 1; half < m; half *= 2) {
     for (i64 b = threadIdx.x; b < pack * (m / 2); b += blockDim.x) {
@@ -154,7 +154,8 @@ FN void reorder(pair *room, i64 m, i64 pack, int bits) {
   __syncthreads();
 }
 
-/* Element e of pack * m: signal p, its element k, in the order in which they lie in memory. */
+/* Which element of which signal is element e of the pack * m in memory: p the signal, k the element
+** in it. */
 FN void place(const job &q, i64 e, i64 m, int across, i64 *p, i64 *k) {
   *p = across ? e % q.pack : e / m;
   *k = across ? e / q.pack : e % m;
@@ -251,8 +252,8 @@ FN real scaled(real v, real f) { return v * f; }
 FN pair without_imaginary(pair v) { v.im = 0; return v; }
 FN real without_imaginary(real v) { return v; }
 
-/* Element k of signal t as a library takes it: 0 beyond size_in, and the ends of a half spectrum
-** real. */
+/* Element k of signal (o, i) as a library takes it: 0 beyond size_in, and the ends of a half
+** spectrum real. */
 template <class E> FN E taken(const job &q, const E *x, i64 o, i64 i, i64 k) {
   if (k >= q.size_in) return zero(E());
   const E v = scaled(x[(o * q.size_in + k) * q.inner + i], (real)q.scale);

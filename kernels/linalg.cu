@@ -107,8 +107,8 @@ FN i64 pivot_at(const void *pivot, int wide, i64 k) {
   return wide ? ((const i64 *)pivot)[k] : ((const int *)pivot)[k];
 }
 
-/* For each row of P A its row in A: counted from 0 in room, m numbers per matrix; from 1 in y, if
-** any. One thread makes the exchanges, in shared memory if there is room. */
+/* For each row of P A its row in A: counted from 0 in room, m numbers per matrix; from 1 in y,
+** unless that is NULL. One thread makes the exchanges, in shared memory if there is room. */
 KERNEL permutations(real *y, int *room, const void *pivot, int wide, i64 m, i64 k) {
   enum { HERE = 4096 };
   __shared__ int rows[HERE], others[HERE];
@@ -416,8 +416,8 @@ template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *
 ** and 'lz' apart; the singular values, and order[i]: the column of the i-th largest. */
 struct svd_room { real *w, *z, *value; int *order, p, q, ld, lz; };
 
-/* The columns of a or, of a wide one, its rows, times f; z, where vectors are wanted,
-** is the identity. */
+/* Loads the columns of a, or the rows of a wide one, times f into w; makes z the identity where
+** vectors are wanted. */
 FN void svd_load(const svd_room &o, const real *a, real f, int n, int tall, int vectors) {
   const int p = o.p, q = o.q, ld = o.ld, lz = o.lz;
   for (int e = threadIdx.x; e < q * ld; e += blockDim.x) {

@@ -5,7 +5,7 @@
 */
 typedef unsigned short u16;
 
-struct pitch_args {                     /* as fl_rows_copy of src/cuda/library/rows.h */
+struct pitch_args {                     /* laid out as fl_rows_copy of src/cuda/library/rows.h */
   const u16 *from; long long from_step, rows, cols; u16 *to; long long to_step, to_rows, to_cols;
 };
 

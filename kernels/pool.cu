@@ -19,7 +19,7 @@ struct range { INDEX lo, hi, step; };
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (n); \
        i += gridDim.x * (long long)blockDim.x)
 
-/* n >= 0. 'wide' is d where INDEX has 64 bits. */
+/* n / d for n >= 0. 'wide' is d as a plain number, for an INDEX of 64 bits. */
 FN INDEX over(INDEX n, const divider &d, long long wide) {
   if (sizeof(INDEX) == 8) return (INDEX)((long long)n / wide);
   return (INDEX)((__umulhi((unsigned)n, d.m) + (unsigned)n) >> d.s);
@@ -163,7 +163,7 @@ FN element element_of(const pool_params &v, const pool_dividers &by, long long i
   return e;
 }
 
-/* positions: of max_pool_at with the same windows. */
+/* The adjoint of maximum pooling. at: the positions that max_pool_at gave for the same windows. */
 extern "C" __global__ void pool_put(const __grid_constant__ pool_params v,
                                     const __grid_constant__ pool_dividers by, const S *g,
                                     const long long *at, S *out, long long n) {

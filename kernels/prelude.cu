@@ -91,7 +91,7 @@ template <int V> FN pack<s2, V> outs_f16(const float (&x)[V]) {
   return r;
 }
 
-/* p is aligned to 16 bytes or the pack's size, whichever is less. */
+/* Loads V elements from p, which is aligned to 16 bytes or the pack's size, whichever is less. */
 template <int V, class S> FN pack<S, V> load(const S *p) {
   pack<S, V> r;
   constexpr int bytes = sizeof(S) * V;
@@ -137,8 +137,8 @@ FN void report(unsigned long long *record, long long site, int64_t where, int64_
 #pragma unroll 1
   for (int b = 0; b < 8; b++) atomicMin(record + b, at | ((uint64_t)given >> 8 * b & 255));
 }
-/* Checked position: 1-based 'given' on an axis of n to 0-based; see FL_I_INDEX. fault: the record
-** of reports; 0: nothing is reported. */
+/* Turns 'given', a 1-based position on an axis of n, into a 0-based one; 0 for one out of range.
+** fault: the record of reports; 0: nothing is reported. */
 FN int64_t position(int64_t given, int64_t n, int negative, int ignore, long long fault,
                     long long site, int64_t where) {
   if (ignore && given == -100) return 0;
@@ -159,8 +159,8 @@ template <class T> FN placed<T> from_lane(placed<T> x, int d) {
   return r;
 }
 
-/* Over groups of T lanes (a power of two <= 32): all lanes get the result; the lower lane's
-** value is the left operand, so that all compute the same. */
+/* Joins the values of groups of T lanes (a power of two <= 32). All lanes get the result; the lower
+** lane's value is the left operand, so that all compute the same. */
 template <class R, int T> FN typename R::A join_lanes(typename R::A x) {
   const int lane = threadIdx.x & 31;
 #pragma unroll
@@ -171,8 +171,8 @@ template <class R, int T> FN typename R::A join_lanes(typename R::A x) {
   return x;
 }
 
-/* Over a block of T threads; 'shared' holds T / 32 values and is used by one join at a time
-** (the caller puts a barrier between two uses of the same memory). All threads get it. */
+/* Joins the values of a block of T threads; 'shared' holds T / 32 values and is used by one join at
+** a time (the caller puts a barrier between two uses of the same memory). All threads get it. */
 template <class R, int T> FN typename R::A join_block(typename R::A x, typename R::A *shared) {
   x = join_lanes<R, 32>(x);
   if ((threadIdx.x & 31) == 0) shared[threadIdx.x / 32] = x;
@@ -252,7 +252,7 @@ FN typename R::A join_columns(const typename R::A (&a)[V], s8 *space) {
   return l[0];
 }
 
-/* What a launch over many instances gets: fl_text_multi. */
+/* The parameter of a launch over many instances of one kernel; see fl_text_multi. */
 struct batch { const long long *table; const int2 *chunk; const long long *scalars; };
 
 /* True in the block that is the last of 'n' to arrive; the counter is 0 again after it. What the

@@ -22,7 +22,8 @@ typedef unsigned long long u64;
 #define FN __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
 
-/* S: storage; V: value; A: of sums and products; O: storage of a result that is a value. */
+/* S: an element in memory; V: its value; A: sums and products; O: a result in memory that is a
+** value. */
 #if TYPE == 0
 typedef double S, V, A, O;
 FN V value_of(S x) { return x; }
@@ -233,7 +234,7 @@ struct tile {
   state before[PIECES];
 };
 
-/* left: how many elements of the row come from the thread's first one on. */
+/* left: the number of elements of the row from the thread's first one on. */
 FN state lift_at(const tile &t, int j, int q, int left, long long k) {
   return j * PIECE + q < left ? lift(t.x[j].e[q], OP == 5 ? t.x2[OP == 5 ? j : 0].e[q] : (S)0, k)
                               : start();
@@ -345,7 +346,7 @@ KERNEL __launch_bounds__(256) scan_chunks(const S *x, const S *x2, state *states
   if (threadIdx.x == 0) states[blockIdx.x] = s;
 }
 
-/* As scan_chunks, and writes the results. states NULL: each row is one chunk. */
+/* Writes the results; blocks are those of scan_chunks. states NULL: each row is one chunk. */
 KERNEL __launch_bounds__(256) scan_rows(const S *x, const S *x2, R *y, const state *states,
                                         long long n, long long chunk, long long chunks,
                                         int reverse) {

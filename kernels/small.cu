@@ -33,7 +33,7 @@ FN void end_stage() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-/* Waits until all stages but the newest ones have arrived, for all threads. */
+/* Waits until all but the newest STAGES - 2 stages have arrived, for all threads. */
 FN void wait_stage() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
@@ -100,7 +100,7 @@ FN void multiply(float (&sum)[TILE / 8][TILE / 4], const float *a, const float *
   }
 }
 
-/* The sums of all warps, added and stored. */
+/* Adds the sums of all warps and stores them in c. */
 FN void finish(float *shared, const float (&sum)[TILE / 8][TILE / 4], float *c, long long step,
                long long rows, long long columns) {
   const int t = threadIdx.x, lane = t % 32, warp = t / 32;

@@ -3,7 +3,7 @@
 ** gives; bit for bit those of src/cpu (sort_keys.h has the same keys). Header-free; compiled
 ** for one kind of keys, with these lines before it:
 **   BITS   of an element: 8, 16, 32 or 64
-**   KIND   0 float, 1 signed, 2 unsigned, 3 truth
+**   KIND   0 float, 1 signed, 2 unsigned, 3 bool
 **   INF    the bits of a float's infinity
 ** Rows of at most 256 elements: sort_rows, a bitonic network in shared memory over pairs of
 ** key and position, no two of which are equal; several short rows share a block. Rows of at most
@@ -161,10 +161,10 @@ FN u32 same_digit(u32 d) {
   return peers;
 }
 
-/* Places within a tile of 8 * 32 * n elements by one digit: digit[i] of element warp * 32 n + 32 i
-** + lane, place[i]. Warps rank their own elements, 32 at a time, so that ranks follow positions;
-** then counts are summed over warps and digits. *sum, start: elements of digit threadIdx.x, and of
-** lower ones. */
+/* Finds the places of a tile's 8 * 32 * n elements in the order of one digit; digit[i] and place[i]
+** are those of element warp * 32 n + 32 i + lane. Warps rank their own elements, 32 at a time, so
+** that ranks follow positions; then counts are summed over warps and digits. *sum: the number of
+** elements whose digit is threadIdx.x; start: of those with a lower one. */
 template <int MOST> FN void place_of(const u32 *digit, u32 *place, int n, u32 (*ranks)[256],
                                      u32 *start, u32 *words, u32 *sum) {
   const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
@@ -220,7 +220,8 @@ FN void sort_keys(K *mine, u32 *from, int first, int items, K *key, u32 *at) {
   }
 }
 
-/* A block of 256 per row; 'items' per thread, at most 8. Otherwise as sort_rows. */
+/* A block of 256 per row; 'items' elements per thread, at most 8. The modes are those of
+** sort_rows. */
 THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *values, int n,
                 int items, int k, u64 flip, int mode) {
   __shared__ K key[ROW];

@@ -7,10 +7,9 @@
 /* ---- scatter -----------------------------------------------------------------------------
 ** The points p of the space are split: dims along which the place in dst does not change (the
 ** group, indexed by g, row-major) and dims along which it does (kept, indexed by k). Two points
-** meet only
-** if their keys are equal:  key(g) = idx(g) * gm + gdst(g).  Where the index varies with a
-** kept dim, all dims are in the group and the key is the place in dst.
-** dst place of (key, k) = key * bm + kdst(k).
+** meet only if their keys are equal: key(g) = idx(g) * gm + gdst(g). Where the index varies with a
+** kept dim, all dims are in the group and the key is the place in dst. dst place of (key, k) = key
+** * bm + kdst(k).
 **
 ** set: owner[key] = the last g with that key, by an integer maximum; its points are stored.
 ** add: the g of each key in ascending order (count, prefix sum, fill, rank within the key; order

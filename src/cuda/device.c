@@ -82,7 +82,8 @@ static flame_status cuda_upload(fl_device *d, void *dst, const void *src, int64_
   return e;
 }
 
-/* Reports what calls have noted; everything queued has been waited for. */
+/* Reports the faults that calls have noted on the device. The caller has waited for all queued
+** work. */
 static flame_status tell_late(fl_cuda *s) {
   const uint64_t word = s->late_pending ? *s->late_host : FL_LATE_NONE;
   s->late_pending = 0;

@@ -37,6 +37,6 @@ struct fl_prepared {              /* belongs to a step */
 /* Compiles what is missing and reserves what the steps need. After an error nothing is kept. */
 flame_status fl_prepared_make(fl_cuda *s, fl_plan *p);
 void fl_prepared_free(fl_plan *p);
-/* For closing: prepared data then keeps only host memory. */
+/* Called when the device is closed: prepared data then keeps only host memory. */
 void fl_prepared_let_go(fl_cuda *s);
 #endif

@@ -25,7 +25,7 @@ typedef struct kernel_node {
   fl_text_scalar *scalar;         /* which of them are numbers of the script */
 } kernel_node;
 
-/* The table of a group, for this recording. */
+/* The device table of a group of instances, which belongs to this recording. */
 typedef struct table {
   const fl_step *step;
   const fl_launch_group *group;
@@ -38,8 +38,8 @@ struct fl_recording {
   uint64_t hash, epoch;
   int64_t used;
   void *arena;
-  int32_t nread;                /* of the plan: spans end where results are copied to the host, … */
-  uint8_t grouped;               /* … and, in a group of processes, before steps that write homes */
+  int32_t nread;                /* as in the plan: spans end where results are copied to the host */
+  uint8_t grouped;            /* in a group of processes: spans end before steps that write homes */
   int32_t nfrozen, nbound, nscalar;
   void **frozen;                  /* addresses in the parameters of others' kernels */
   void **bound;                   /* inputs and results, and … */
@@ -214,7 +214,7 @@ static void *frozen_address(const fl_binding *b, int32_t which) {
   return which < 0 ? b->out[~which] : b->ext[which];
 }
 
-/* Calls take scalars by value: a hash of the scalars that they use. */
+/* Hashes the scalars that calls use, since a graph holds those by value. */
 static uint64_t frozen_scalars(const fl_plan *p, const fl_scalar *scalar, uint64_t h) {
   for (int32_t i = 0; i < p->nstep; i++)
     if (p->step[i].kind == FL_S_CALL && p->step[i].call->call.nscalar > 0)

@@ -27,7 +27,7 @@ typedef struct fl_recording fl_recording;
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p);
 void fl_replay_free(fl_plan *p);
 int fl_replay_has(const fl_plan *p);             /* is there a recording of it? */
-/* For closing. driver: graphs are freed too; otherwise only host memory. */
+/* Called when the device is closed. driver: graphs are freed too; otherwise only host memory. */
 void fl_replay_let_go(fl_cuda *s, int driver);
 /* Called before the first step. *w: the recording for this run, or an empty one that the run fills;
 ** NULL: step by step. */

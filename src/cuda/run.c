@@ -1,6 +1,7 @@
 /*
 ** Runs of a plan: steps are queued one by one, or as the graphs of a recording (replay.h); between
-** them it sends the reports of index checks and the copy of the value that is read next.
+** steps the reports of index checks, and values that the script will read soon, are copied to the
+** host.
 */
 #include "cuda/run.h"
 #include "cuda/library/nccl.h"
@@ -94,7 +95,7 @@ static int writes_guarded(const fl_cuda *s, const fl_plan *p, int32_t from, int3
   return any;
 }
 
-/* The first step of a span that checks, or 'open' if there is one already. */
+/* The first step of the span that checks indices; 'open' if that is not -1. */
 static int32_t opened(const fl_plan *p, int32_t from, int32_t to, int32_t open) {
   for (int32_t i = from; i < to && open < 0 && p->nfault; i++)
     if (fl_step_checks(&p->step[i])) open = i;

@@ -19,7 +19,7 @@ typedef struct fl_step_notes {
 ** message about bad values. */
 flame_status fl_step_run(fl_cuda *s, const fl_step *t, const fl_binding *b,
                          const fl_step_notes *notes, char *text);
-/* The parameters of a kernel that is launched by itself. */
+/* Writes the parameters of a kernel that is launched by itself to 'word'. */
 void fl_step_words(const fl_cuda *s, const fl_kernel *k, const fl_binding *b, int64_t *word);
 /* Writes the table of a group with n > 1, n * words words, to 'rows'; returns whether it
 ** changed. */
@@ -27,8 +27,8 @@ int fl_step_table(const fl_cuda *s, const fl_step *t, const fl_launch_group *g,
                   const fl_binding *b, int64_t *rows);
 /* Is it a collective of the group? */
 int fl_step_collects(const fl_step *t);
-/* Does it read the run's checks itself before it writes a home? Only the host knows what other
-** ranks have found. */
+/* Does the step read the run's checks itself before it writes a home? Only the host knows what
+** other ranks have found. */
 int fl_step_guarded(const fl_cuda *s, const fl_step *t);
 /* Does it check indices? */
 int fl_step_checks(const fl_step *t);
@@ -37,8 +37,8 @@ int fl_step_checks(const fl_step *t);
 int fl_step_sends(const fl_plan *p, int32_t i);
 /* Before the first step: queues the emptying of the record of checks. */
 flame_status fl_step_clear(fl_cuda *s);
-/* Queues its copy to the host, and an event that tells when that is done. While a graph is captured
-** they become parts of it. */
+/* Queues the copy of the record of checks to the host, and an event that tells when that is done.
+** While a graph is captured both become parts of it. */
 flame_status fl_step_send(fl_cuda *s);
 /* Which result is copied to the host after step i (an index into p->read), from the 'k'-th on; -1:
 ** none. */

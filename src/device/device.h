@@ -56,7 +56,7 @@ typedef struct fl_device_table {
   /* Device memory; NULL if there is none (without an error: the caller collects, trims and tries
   ** again). The caller counts it. */
   void *(*alloc)(fl_device *d, int64_t bytes);
-  /* The same at address 'at' if that is free, else anywhere; NULL: addresses do not matter. */
+  /* Like alloc, at address 'at' if that is free, else anywhere; NULL: addresses do not matter. */
   void *(*alloc_at)(fl_device *d, void *at, int64_t bytes);
   void (*free)(fl_device *d, void *p, int64_t bytes);
   void (*trim)(fl_device *d);                                   /* give cached memory back */
@@ -87,8 +87,8 @@ typedef struct fl_device_table {
 /* Each fills *d (table, state) or leaves the error in c. */
 flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads);
 flame_status fl_cuda_open(flame_context *c, fl_device *d, int ordinal);
-/* Facts found without opening a context on the device; reason: why count is 0 (static or in
-** buf). */
+/* The number of CUDA devices, found without opening a context on one; if it is 0, 'reason' says
+** why. */
 int fl_cuda_count(char *reason, size_t size);
 /* The cubins on disk; clear: removes them. Needs no device. */
 void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t *bytes);

@@ -9,8 +9,8 @@ flame_status fl_dry_begin(flame_context *c);
 /* Plans what is left and restores the state from before, also after an error. Does nothing if no
 ** rehearsal is on. */
 flame_status fl_dry_end(flame_context *c);
-/* For a context that is being closed: nothing is restored. */
+/* Frees the rehearsal of a context that is being closed; nothing is restored. */
 void fl_dry_free(flame_context *c);
-/* For a device that is opened during a rehearsal. */
+/* Makes a device that is opened during a rehearsal a part of it. */
 void fl_dry_attach(fl_engine *e, fl_device *d);
 #endif

@@ -47,8 +47,8 @@ typedef struct fl_engine {
   struct { uint64_t *at; int64_t n, cap; } texts; /* hashes of the kernel structures for which text
                                                   ** was generated */
   uint8_t collecting;                             /* a collector step is being done */
-  uint8_t untold;                    /* a write was refused because a value was out of range, */
-  fl_error untold_error;                          /* and no read has raised this error yet */
+  uint8_t untold;                    /* a write was refused because a value was out of range */
+  fl_error untold_error;                 /* the error of that write, which no read has raised yet */
   int debug;                                      /* FLAME_DEBUG */
   /* scan.c: a window is run op by op; a step of its last run wrote a NaN; this evaluation has found
   ** the op that made it; the warning about its cost was given */
@@ -58,8 +58,8 @@ typedef struct fl_engine {
   struct fl_profile *profile;                     /* NULL: none is on */
   fl_suspect kernel[FL_SUSPECTS], other[FL_SUSPECTS];   /* suspects.c: rings of the last launches */
   int64_t nkernel, nother;
-  const fl_program *now;           /* the program that runs on a GPU, its plan, */
-  /* and how many of its steps have been queued; NULL: nothing runs */
+  const fl_program *now;           /* the program that runs on a GPU; NULL: nothing runs */
+  /* the plan of 'now', and how many of the plan's steps have been queued */
   const fl_plan *now_plan;
   const int32_t *now_done;
   fl_collecting collect;

@@ -21,7 +21,7 @@
 typedef struct symbol {
   const char *name;
   size_t at;                      /* offset in the table */
-  int maybe;                      /* the table has NULL for it if the library lacks it */
+  int maybe;             /* 1: the symbol is optional, and its entry NULL if the library lacks it */
 } symbol;
 
 static const symbol driver_symbols[] = {

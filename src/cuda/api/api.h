@@ -99,7 +99,7 @@ typedef struct fl_cuda_lib {
   const fl_blaslt *(*blaslt)(const char **reason);
   const struct fl_cufft *(*fft)(const char **reason);           /* cufft_api.h */
   const struct fl_cusolver *(*solver)(const char **reason);     /* cusolver_api.h, with cuBLAS */
-  const struct fl_cudnn *(*dnn)(const char **reason);     /* cudnn_api.h; a test may leave it out */
+  const struct fl_cudnn *(*dnn)(const char **reason);    /* cudnn_api.h; tests may give NULL here */
   const struct fl_nvml *(*ml)(const char **reason);       /* nvml_api.h; the same */
   const struct fl_nccl_api *(*nccl)(const char **reason); /* nccl_api.h; the same */
 } fl_cuda_lib;

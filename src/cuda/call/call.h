@@ -16,13 +16,14 @@ flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, 
 /* call_checked.c: runs k->checked instead of k, and waits for it. */
 flame_status fl_cuda_call_checked(fl_cuda *s, const struct fl_kfunction *k, const fl_call_run *r);
 
-/* call_count.c: turns a late report into an error (driver/state.h). */
+/* call_count.c: turns what a weights kernel reported, read after the run, into an error
+** (driver/state.h). */
 flame_status fl_cuda_weights_fault(fl_cuda *s, uint64_t word);
 
 /* ---- call.c, for run.c ---- */
 /* Prepares a call: queues its modules and reserves scratch. *scratch: bytes; -1: it runs on the
 ** host. */
 flame_status fl_cuda_call_prepare(fl_cuda *s, const fl_call *c, int64_t *scratch);
-/* text (FL_CALL_FAULT bytes): the problem with the values, or empty. */
+/* Runs a call. text (FL_CALL_FAULT bytes) gets the problem with the values, or is empty. */
 flame_status fl_cuda_call_run(fl_cuda *s, const fl_call_step *t, const fl_binding *b, char *text);
 #endif

@@ -85,7 +85,8 @@ static void lay_out(const fl_call *c, const fl_fft_form *f, library *b) {
   b->at_space = b->at_out + (b->rows_out ? aligned(all * b->length_out * width_out) : 0);
 }
 
-/* 0: the library can not do it, or failed with an error in the context. */
+/* Describes the transform for cuFFT. 0: the library can not do it, or failed with an error in the
+** context. */
 static int describe_library(fl_cuda *s, const fl_call *c, library *b) {
   fl_fft_form f;
   memset(b, 0, sizeof *b);

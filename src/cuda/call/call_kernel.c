@@ -139,8 +139,8 @@ static void say_unchecked(const fl_kfunction *k) {
           k->f->name, text);
 }
 
-/* Which form of k is compiled: in a context with limits no text of a script is, only the checked
-** form, which is printed from the tree; only that is launched then. */
+/* The form of k that is compiled and launched. A context with limits compiles no text of a script,
+** only the checked form, which is printed from the tree. */
 static int is_limited(const fl_cuda *s) { return s->ctx->limits.any || s->ctx->limits.deny; }
 static fl_kfunction *compiled(const fl_cuda *s, fl_kfunction *k) {
   return is_limited(s) && k->checked ? k->checked : k;

@@ -87,8 +87,8 @@ static int64_t packed(const fl_linalg_work *w, int64_t n) {
   return (n * w->width + 15) / 16 * 16 / w->width;
 }
 
-/* Uses the kernels qr_small and svd_small if the matrix fits a block's shared memory, divided as
-** they do. */
+/* Uses the kernels qr_small and svd_small if the matrix fits a block's shared memory, which is
+** divided here as in these kernels. */
 static void try_small(fl_linalg_work *w) {
   const fl_linalg_form *f = &w->f;
   const int64_t big = fl_max(f->m, f->n), less = fl_min(f->m, f->n);

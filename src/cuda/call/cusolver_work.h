@@ -30,7 +30,7 @@ typedef struct fl_linalg_work {
   fl_linalg_way way;
   int64_t shared;              /* SMALL: bytes of shared memory … */
   unsigned threads;            /* … and threads per block */
-  int lanes;                   /* … and threads for a pair of columns (svd_small) */
+  int lanes;                   /* threads per pair of columns in svd_small */
   const char *x, *y;           /* the call's inputs */
   char *part[3];               /* the parts of its result */
   /* in scratch: */

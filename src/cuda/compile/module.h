@@ -13,7 +13,8 @@ int fl_modules_open(fl_cuda *s);
 void fl_modules_close(fl_cuda *s, int host_only);
 /* The kernel's module, known or queued for fl_modules_build. NULL: error kept. */
 fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi);
-/* The same for hand-written kernels. entry: the last of those that a step launches. */
+/* The module of kernels/steps.cu with this entry, known or queued. entry: the last of those that a
+** step launches. NULL: error kept. */
 fl_module *fl_modules_steps(fl_cuda *s, const char *entry);
 /* Builds all queued modules; after a failure none of them remains. */
 flame_status fl_modules_build(fl_cuda *s);
@@ -28,10 +29,11 @@ flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
 ** kernels/prelude.cu come first. file: a name, or several separated by spaces, one after the other
 ** in one program. Queues it for compilation; 0: error kept. */
 int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude);
-/* Launches an entry of such a program, at run time. */
+/* Finds an entry of such a program at run time; *f can be launched. */
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
                                 const char *entry, fl_cu_function *f);
-/* The same for user kernels. Errors name the line of the script. */
+/* Like fl_cuda_want_file and fl_cuda_file_entry, for user kernels. Errors name the line of the
+** script. */
 int fl_cuda_want_user(fl_cuda *s, const struct fl_kfunction *k);
 void fl_cuda_put_user(const struct fl_kfunction *k, fl_text *t);     /* the text that is compiled */
 flame_status fl_cuda_user_entry(fl_cuda *s, const struct fl_kfunction *k, fl_cu_function *f);

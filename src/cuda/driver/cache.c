@@ -24,7 +24,8 @@ static const int64_t FILE_MAX_BYTES = 64 << 20;
 
 /* ---- the folder ---- */
 
-/* Where: FLAME_CACHE_DIR, XDG_CACHE_HOME/flame-lua or ~/.cache/flame-lua. 0: nowhere. */
+/* Finds the folder: FLAME_CACHE_DIR, XDG_CACHE_HOME/flame-lua or ~/.cache/flame-lua. 0: there is
+** none. */
 static int folder_path(char *path, size_t size, const char *setting) {
   const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   int n = -1;
@@ -45,7 +46,7 @@ static void make_folders(char *path) {
   mkdir(path, 0700);
 }
 
-/* Does it belong to this user, and can no other user write it? */
+/* Is it of this type, does it belong to this user, and can no other user write it? */
 static int trusted(int fd, mode_t type, struct stat *st) {
   return fstat(fd,
                st) == 0 && (st->st_mode & S_IFMT) == type && st->st_uid == geteuid() &&

@@ -27,12 +27,13 @@ typedef struct fl_pool {
 
 int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream,
                       int cached);
-/* NULL: *r says why (FL_CU_OUT_OF_MEMORY also when host memory is out). The context is
-** current in all of these. */
+/* Allocates device memory. NULL: *r says why (FL_CU_OUT_OF_MEMORY also when host memory is out).
+** The driver's context is current in all of these functions. */
 void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r);
-/* The same, only from cached blocks: it calls no driver function and needs no context. */
+/* Like fl_cuda_pool_alloc, but only from cached blocks: it calls no driver function and needs no
+** context. */
 void *fl_cuda_pool_take(fl_pool *p, int64_t bytes);
-/* The same at this address, if it is free. */
+/* Like fl_cuda_pool_take, at this address; NULL if it is not free. */
 void *fl_cuda_pool_take_at(fl_pool *p, void *at, int64_t bytes);
 fl_cu_result fl_cuda_pool_free(fl_pool *p, void *at);
 /* Returns wholly free segments to the driver; waits for the stream first. */

@@ -95,7 +95,7 @@ void fl_soon_learn(fl_cuda *s, const void *src) {
     for (int32_t i = 0; r->plan && i < r->plan->nout; i++) {
       const fl_out *o = &r->plan->out[i];
       if (!holds(o, r->out.at[i], src)) continue;
-      /* nothing comes after the last step of the newest run */
+      /* a result of the newest run's last step is not copied early: no work comes after it */
       if (o->bytes <= FL_SOON_BYTES && (k > 1 || o->step < r->plan->nstep - 1)) learn(r->plan, i);
       return;
     }

@@ -104,7 +104,7 @@ static int64_t piece(int64_t bytes, int64_t at) {
   return bytes - at < FL_STAGE_BYTES ? bytes - at : FL_STAGE_BYTES;
 }
 
-/* One piece is being copied while the previous one is copied out. */
+/* One part is copied from the device while the part before it is copied from its slot to dst. */
 flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t bytes) {
   fl_stage *g = &s->stage;
   if (bytes <= 0) return FLAME_OK;

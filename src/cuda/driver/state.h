@@ -59,7 +59,7 @@ typedef struct fl_soon {
   char *host;                     /* pinned, FL_SOON_BYTES */
   fl_cu_event there;
   const char *from;               /* device address of the source of 'host' … */
-  int64_t bytes;                  /* … and number of bytes; 0: none, or the value has changed */
+  int64_t bytes;                  /* number of bytes at 'from'; 0: none, or the value has changed */
 } fl_soon;
 
 /* A run, from which the device learns which results are read. */
@@ -85,7 +85,7 @@ typedef struct fl_cuda {
   fl_cu_event done;               /* for fl_cuda_wait_all */
   int ordinal, arch, multiprocessors, driver_version;
   int shared;                      /* bytes of shared memory that a block can have */
-  pid_t pid;                      /* the process that opened it: a forked one may not use it */
+  pid_t pid;                   /* the process that opened the device: a forked one may not use it */
   uint8_t dead;
   uint8_t left;                   /* a wait was interrupted: the queued work may never end */
   char name[96];
@@ -116,14 +116,15 @@ typedef struct fl_cuda {
   void *fault;                    /* fl_text_fault in device memory */
   fl_text_fault *fault_host;      /* pinned */
   fl_cu_event checked;            /* passes after the copy of the run's last checks */
-  uint8_t fault_pending;          /* that copy was not read yet: the wait was cut short */
+  /* the copy of the checks was not read yet: the wait for it was cut short */
+  uint8_t fault_pending;
   fl_soon soon[FL_SOON_SLOTS];    /* a ring, as … */
   fl_ran ran[FL_SOON_RUNS];       /* … this is */
   uint32_t soon_turn, ran_turn;   /* number of those that were made */
   uint8_t late_pending;           /* a call was queued that may report late */
   void *late;                /* FL_LATE_NONE, or a report (device memory, after the fault record) */
-  volatile uint64_t *late_host;   /* pinned memory for its copy, which is queued after each such
-                                  ** call */
+  /* pinned copy of *late, which is queued after each call that may report */
+  volatile uint64_t *late_host;
 } fl_cuda;
 
 /* ---- driver.c ---- */
@@ -158,14 +159,14 @@ void fl_cuda_release(fl_cuda *s, void *p);
 /* Frees memory, also on a lost device (then only the counts change). Callers need not have entered
 ** the device. Errors are reported by the next call. */
 void fl_cuda_give_back(fl_cuda *s, void *p);
-/* Allows launches of f to have this many bytes of dynamic shared memory. Its limit only rises: a
-** graph may have a launch of it with more. */
+/* Allows launches of f to have this many bytes of dynamic shared memory. The limit of f only rises,
+** since a CUDA graph may have a launch of f with more. */
 fl_cu_result fl_cuda_allow_shared(fl_cuda *s, fl_cu_function f, int64_t bytes);
 /* Queues a launch; params: addresses of the parameters, as cuLaunchKernel has them. */
 flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3],
                             const unsigned block[3], unsigned shared, void **params);
-/* The same of a kernel with a barrier of the grid: its blocks run at the same time. NOT_SUPPORTED,
-** with both numbers, where the device cannot hold them all. */
+/* Queues a launch of a kernel with a barrier of the grid: all its blocks run at the same time.
+** NOT_SUPPORTED, with both numbers, where the device cannot hold them all. */
 flame_status fl_cuda_launch_grid(fl_cuda *s, fl_cu_function f, const char *name,
                                  const unsigned grid[3], const unsigned block[3], unsigned shared,
                                  void **params);

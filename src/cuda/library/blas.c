@@ -86,7 +86,8 @@ static void collapse(const fl_matmul *m, batches *q) {
   }
 }
 
-/* The call for the innermost batch axis, without alignments; 0: the library can not do it. */
+/* Describes the library call for the innermost batch axis in *x, without alignments; 0: the library
+** can not do it. */
 static int describe(const fl_matmul *m, const batches *q, fl_blas_call *x) {
   memset(x, 0, sizeof *x);
   const int l = q->n - 1;

@@ -94,7 +94,7 @@ static int from_disk(fl_cuda *s, fl_gemm *g, const uint8_t digest[32]) {
   return g->best >= 0;
 }
 
-/* Takes the choice of the group's first process. */
+/* Takes the algorithm that the group's first process has chosen. */
 static flame_status from_first(fl_cuda *s, fl_gemm *g) {
   char fault[FL_CALL_FAULT];
   uint8_t digest[32];

@@ -91,7 +91,7 @@ static void make_in_order(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_
   p->last = last;
   fl_dnn_item graph = new_graph(&m, q->handle, c->kind, v, c->dtype, flat ? 2 : 3);
   /* for x's gradient with groups the first proposal takes three times as long as the fallback
-  ** (H200, 9.19) */
+  ** (H200, cuDNN 9.19) */
   const int odd = c->kind == FL_CALL_conv_data && c->dtype == FLAME_F32 && v->groups > 1 &&
                   v->groups < v->c, free = (int)c->p[FL_CONV_FREE];
   if (m.error == FL_DNN_OK)

@@ -20,7 +20,8 @@ int64_t fl_dnn_space(const fl_dnn_plan *p);             /* bytes of scratch */
 int fl_dnn_turns(const fl_dnn_plan *p);                 /* does it need kernels/turn.cu? */
 flame_status fl_dnn_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r);
 
-/* The same for attention, forward or backward, in half types on Hopper. */
+/* cuDNN's plan for a call of attention, forward or backward, in half types on Hopper; NULL: it has
+** none. */
 const fl_dnn_plan *fl_dnn_attention(fl_cuda *s, const fl_call *c);
 int64_t fl_dnn_attention_space(const fl_dnn_plan *p, const fl_call *c);
 flame_status fl_dnn_attention_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r);

@@ -104,7 +104,7 @@ static fl_dnn_item point(graph *g, int mode, int type, int64_t axis, const fl_dn
 static fl_dnn_item into(graph *g, int mode, fl_dnn_item x, fl_dnn_item b, fl_dnn_item y) {
   return point(g, mode, FL_DNN_F32, -1, (fl_dnn_item[]){ x, b, NULL }, y);
 }
-/* The same; the result is an f32 array of this size that exists only between operations
+/* Like into(); the result is an f32 array of this size that exists only between operations
 ** (virtual). */
 static fl_dnn_item apply(graph *g, int mode, fl_dnn_item x, fl_dnn_item b, const int64_t *size) {
   return into(g, mode, x, b, between(g, FL_DNN_F32, size));
@@ -184,7 +184,8 @@ static void forward(graph *g) {
   product(g, into(g, FL_DNN_DIV, s, sum, between(g, g->half, g->scores)), v, out);
 }
 
-/* Adds left' right, summed over the heads of a group, as a result: dk or dv. */
+/* Adds the product left' right to the graph, summed over the heads that share keys; the result is
+** dk or dv. */
 static void put_keys(graph *g, int role, fl_dnn_item left, fl_dnn_item right) {
   const fl_attention *a = g->a;
   fl_dnn_item y = stored(g, role, g->half, g->keys, role == DK ? g->to.dk : g->to.dv);

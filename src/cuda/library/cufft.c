@@ -73,7 +73,8 @@ static void unmake(const fl_cufft *lib, fl_cufft_plan *p) {
   p->made = 0;
 }
 
-/* p->ok 0: the library does not do it. */
+/* Makes the plan; if memory is out, once more after the pool's cached memory was returned. p->ok 0:
+** the library does not do it. */
 static flame_status make_or_trim(fl_cuda *s, const fl_cufft *lib, fl_cufft_plan *p) {
   fl_cufft_status r = make(s, lib, p);
   if (r == FL_CUFFT_ALLOC_FAILED) {

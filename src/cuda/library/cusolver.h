@@ -23,7 +23,7 @@ typedef struct fl_solver {
 
 /* Opened at first use; *out NULL: the libraries are missing. */
 flame_status fl_solver_get(fl_cuda *s, fl_solver **out);
-/* Converts a status of either library to one of ours; name: the function's. */
+/* Converts a status of either library to one of ours; name: the library function's. */
 flame_status fl_solver_check(fl_cuda *s, fl_sol_status r, const char *name);
 flame_status fl_solver_check_blas(fl_cuda *s, fl_sol_status r, const char *name);
 void fl_solver_close(fl_cuda *s, int host_only);

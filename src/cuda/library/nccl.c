@@ -318,8 +318,8 @@ flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane) {
 
 int fl_nccl_keeps(const fl_cuda *s) { return s->nccl && s->nccl->kept.n > 0; }
 
-/* The call whose last collective is 'last', the newest if there are several; otherwise the newest
-** of all. */
+/* The NCCL call whose last collective is 'last', the newest if there are several; if there is none,
+** the newest call. */
 static fl_nccl_slot *slot_of(fl_nccl *q, const fl_call *last) {
   for (int i = q->flying - 1; last && i >= 0; i--) {
     fl_nccl_slot *x = &q->slot[(q->oldest + i) % FL_NCCL_SLOTS];

@@ -37,7 +37,7 @@ typedef struct fl_nccl_slot {
   double seen;                       /* time at which 'begun' was seen to have passed; 0: not yet */
   uint32_t site;
   fl_header head;                        /* of its first collective */
-  const fl_call *last;                   /* the last collective in it; only compared, not read */
+  const fl_call *last;          /* the last collective in this NCCL call; only compared, not read */
 } fl_nccl_slot;
 
 typedef struct fl_nccl_kept { const fl_call *call; void *in, *out; uint32_t site; } fl_nccl_kept;
@@ -65,7 +65,8 @@ typedef struct fl_nccl {
 /* Chooses what moves this collective's arrays. May make s->nccl; if memory is out, the host moves
 ** them. */
 fl_lane fl_nccl_lane(fl_cuda *s, const fl_call *k);
-/* Queues a collective, which the ranks have agreed on; lane: not the host. As fl_group_run. */
+/* Queues a collective, which the ranks have agreed on, on a lane other than the host. Arguments and
+** result are those of fl_group_run. */
 flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane);
 /* Are there collectives that are kept and not queued yet? */
 int fl_nccl_keeps(const fl_cuda *s);

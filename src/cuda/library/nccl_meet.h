@@ -4,8 +4,8 @@
 #include "cuda/library/nccl.h"
 
 /* The ranks, which have agreed on a collective, exchange what they know of their GPUs and decide
-** whether to use NCCL. 1: it is decided, and the communicator is open if they do. Otherwise as
-** fl_group_wait. */
+** whether to use NCCL. 1: it is decided, and the communicator is open if they do. Other results are
+** those of fl_group_wait. */
 int fl_nccl_meet(fl_cuda *s, fl_turn *t);
 /* Waits until the called function is done; r is its result. 0: it failed, or the group broke:
 ** t->fault. */

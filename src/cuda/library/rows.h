@@ -5,7 +5,7 @@
 
 /* Copies rows to rows that are further apart, with zeros after them. Steps and counts in
 ** elements. */
-typedef struct fl_rows_copy {           /* as struct pitch_args of kernels/pitch.cu */
+typedef struct fl_rows_copy {           /* laid out as struct pitch_args of kernels/pitch.cu */
   const void *from;
   int64_t from_step, rows, cols;
   void *to;
@@ -14,7 +14,7 @@ typedef struct fl_rows_copy {           /* as struct pitch_args of kernels/pitch
 
 /* Adds the bias of each column to sums in f32, which are densely packed, and rounds each result
 ** once. */
-typedef struct fl_rows_bias {           /* as struct bias_args of kernels/bias.cu */
+typedef struct fl_rows_bias {           /* laid out as struct bias_args of kernels/bias.cu */
   const void *sums;
   int64_t rows, cols;
   const void *bias;
@@ -22,7 +22,8 @@ typedef struct fl_rows_bias {           /* as struct bias_args of kernels/bias.c
   int64_t step;
 } fl_rows_bias;
 
-/* Both kernels are queued in prepare (0: error kept), and run later. */
+/* want: queues the compilation of a kernel while a plan is prepared (0: error kept). run: launches
+** it. */
 int fl_rows_want_copy(fl_cuda *s);
 int fl_rows_want_bias(fl_cuda *s, int dtype);
 flame_status fl_rows_run_copy(fl_cuda *s, fl_rows_copy a);

@@ -100,7 +100,8 @@ flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_
   return out->failed ? FLAME_NO_MEMORY : FLAME_OK;
 }
 
-/* The text calls its entry fl_kernel; a macro before it makes that the name. */
+/* The text calls its entry fl_kernel; a macro before the text defines that as the generated
+** name. */
 flame_status fl_text_named(const fl_kernel *k, int multi, char name[FL_TEXT_NAME], fl_text *out) {
   char ops[FL_TEXT_NAME - sizeof "fl__12345678" + 1];
   fl_text t;

@@ -69,8 +69,8 @@ void fl_text_prelude(fl_text *out);
 /* Appends the kernel, with entry 'name'. NOT_SUPPORTED without a message if it can not be
 ** written. */
 flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out);
-/* The same with a generated name, put into 'name': "fl_mul_exp_sum_1a2b3c4d", the ops and a hash of
-** the text, so that equal texts have one name. */
+/* Appends the kernel with a generated name, which is put into 'name': "fl_mul_exp_sum_1a2b3c4d",
+** the ops and a hash of the text, so that equal texts have one name. */
 enum { FL_TEXT_NAME = 64 };
 flame_status fl_text_named(const fl_kernel *k, int multi, char name[FL_TEXT_NAME], fl_text *out);
 void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
@@ -108,13 +108,13 @@ typedef struct fl_text_step {
   size_t bytes;                               /* of param */
   int64_t param[FL_TEXT_STEP_BYTES / 8];
 } fl_text_step;
-/* dst, idx, src: addresses of the operands' places. scratch may be NULL, to learn its size; then
-** addresses may be NULL too. */
+/* Describes a scatter. dst, idx, src: addresses of the operands' places. scratch may be NULL, to
+** learn its size; then addresses may be NULL too. */
 void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void *scratch,
                      fl_text_step *out);
-/* Any strides and dtype (except bool); sums in f32 for f32 and halves, in f64, or in wrapping
-** integers. a, b, c, bias: addresses of the places. */
+/* Describes a matrix product of any strides and dtype (except bool); sums in f32 for f32 and
+** halves, in f64, or in wrapping integers. a, b, c, bias: addresses of the places. */
 void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, void *bias, fl_text_step *out);
-/* Appends the source of all such entries: prelude and steps.cu. */
+/* Appends the source of the hand-written entries: prelude and steps.cu. */
 void fl_text_steps(fl_text *out);
 #endif

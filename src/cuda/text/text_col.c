@@ -36,7 +36,8 @@ static int is_full(const text_form *f, int s) {
   return f->k->instr[f->k->store[s].value].level == 1;
 }
 
-/* inside: values in the loop over reduced indices; after: values of the kept level. */
+/* Divides the values: inside, those in the loop over reduced indices; after, those of the kept
+** level. */
 static void choose(col_writer *c) {
   const text_form *f = c->w->f;
   uint8_t have[FL_MAX_INSTR];
@@ -116,7 +117,7 @@ static int rows_in_flight(const col_writer *c) {
   return f->k->ninstr > 48 ? 1 : f->k->ninstr > LONG && rows > 2 ? 2 : rows;
 }
 
-/* Vectors of values of each point: room for them, or (done) their stores. */
+/* Writes the declarations of vectors for values of each point or, if 'done', their stores. */
 static void put_vectors(col_writer *c, int vector, int done) {
   text_writer *w = c->w;
   const text_form *f = w->f;
@@ -134,7 +135,7 @@ static void put_vectors(col_writer *c, int vector, int done) {
   }
 }
 
-/* Element q of them, into its vector or at once into memory. */
+/* Writes how element q of the values of each point gets into its vector, or at once into memory. */
 static void put_point(col_writer *c, int vector) {
   text_writer *w = c->w;
   const text_form *f = w->f;
@@ -149,7 +150,7 @@ static void put_point(col_writer *c, int vector) {
   }
 }
 
-/* What is done with one reduced index, once its packs are loaded. */
+/* Writes the text for one reduced index, whose packs are loaded. */
 static void put_index(col_writer *c, int vector) {
   text_writer *w = c->w;
   const text_form *f = w->f;
@@ -212,8 +213,8 @@ static void put_cached(col_writer *c) {
   fl_text_puts(w->out, "}\n");
 }
 
-/* The same where values of each point are stored: as no load passes a store, those of several
-** indices, and of what is the same for all, come before. */
+/* Writes the loop where values of each point are stored: as no load passes a store, the loads of
+** several indices, and of what is the same for all, come before. */
 static void put_storing_loop(col_writer *c, int vector) {
   text_writer *w = c->w;
   const text_form *f = w->f;
@@ -264,7 +265,7 @@ static void put_slot(col_writer *c, int v, const char *which, const char *column
                  f->nred, place, which, COL_WIDTH, column);
 }
 
-/* With more than one chunk: stores the results, and lets the last block combine them. */
+/* Writes the text for more than one chunk: results are stored, and the last block combines them. */
 static void put_finish(col_writer *c) {
   text_writer *w = c->w;
   const int V = w->f->vector;

@@ -181,7 +181,8 @@ int fl_text_weight(int op) {
   }
 }
 
-/* In a row, a draw whose vector shares a generator block costs a quarter. */
+/* The cost of instruction v, roughly in machine instructions. In a row, a draw whose vector shares
+** a generator block costs a quarter. */
 int fl_text_value_weight(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;
@@ -229,7 +230,8 @@ static int held_bytes(const text_form *f, int loads) {
   return loads;
 }
 
-/* Roughly, the instructions that the elements of a row share. Sizes may differ within a group. */
+/* Roughly, the instructions that the elements of a row share; 0 in a launch of several instances,
+** whose sizes may differ. */
 static int shared_weight(const text_form *f) {
   int sum = 0;
   for (int v = 0; !f->multi && f->inner >= 0 && v < f->k->ninstr; v++)
@@ -299,8 +301,9 @@ int fl_text_quads_fit(const text_form *f, int o) {
   return bits % 4 == 0;
 }
 
-/* Notes the maps of draws' indices. A MAP has one path for vectors that start at such a block and
-** one for others; in rows and columns that is part of the structure. */
+/* Notes the maps of draws' indices. A generator block gives four draws: a MAP has one path for
+** vectors that start at such a block and one for others; in rows and columns that is part of the
+** structure. */
 static void note_quads(text_form *f) {
   const fl_kernel *k = f->k;
   for (int v = 0; v < k->ninstr; v++) {

@@ -46,7 +46,7 @@ typedef struct text_form {
                       ** earlier sweep */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
-  uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (the map of an IOTA does not) */
+  uint8_t memory[FL_MAX_OPERANDS];  /* the operand addresses memory (the map of an IOTA does not) */
   uint8_t kept[FL_MAX_OPERANDS];            /* only its strides along kept dims count */
   uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 per generator block */
   int rounds;                               /* of reductions */
@@ -78,7 +78,7 @@ typedef struct text_writer {
   const uint8_t *cached;        /* values held in registers as k<v>[…], or NULL */
   const char *slot;             /* index of the current pack, "[u]" or "[j]" */
   const char *plus;             /* text added to the innermost coordinate, or NULL */
-  int hits;                     /* fl_text_target has been written for those of fl_text_hit */
+  int hits;                     /* fl_text_target has been written for the values of fl_text_hit */
 } text_writer;
 const char *fl_text_ctype(int reg);
 const char *fl_text_suffix(int reg);
@@ -98,7 +98,7 @@ void fl_text_reduce_result(text_writer *w, int v, const char *joined);
 ** each element needs one comparison with a constant. */
 int fl_text_hit(const text_form *f, int v);
 void fl_text_target(text_writer *w, int v);
-/* Is it a value that is rounded to its half type when it is stored? */
+/* Is v a value that is rounded to its half type only when it is stored? */
 int fl_text_rounds_late(const text_form *f, int v);
 /* Writes the values of 'need' with vary in [low, high], in order; reductions are omitted. */
 void fl_text_values(text_writer *w, const uint8_t *need, int low, int high);

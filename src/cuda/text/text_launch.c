@@ -112,7 +112,8 @@ static void operand_words(const text_form *f, int o, void *const *address, int64
   if (f->gather[o]) word[f->gather[o]] = x->gstride;
 }
 
-/* scalar NULL: writes the index of the scalar in the plan instead of its bits. */
+/* Writes the words of the scalars. scalar NULL: the index of each in the plan instead of its
+** bits. */
 static void scalar_words(const text_form *f, const fl_scalar *scalar, int64_t *word) {
   const fl_kernel *k = f->k;
   for (int v = 0; v < k->ninstr; v++) {

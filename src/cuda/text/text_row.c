@@ -195,7 +195,7 @@ static void put_combine(row_writer *r, int round) {
   }
 }
 
-/* For two chunks: a lane's part of each stays in a register until both are combined. */
+/* Writes a row of two chunks: a lane's part of each stays in a register until both are combined. */
 static void put_two(row_writer *r, const sweep *s) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -239,7 +239,8 @@ static void put_long_sweep(row_writer *r, const sweep *s) {
   put_combine(r, s->round);
 }
 
-/* For one block per chunk: the last block of a row continues with the results of all. */
+/* Writes the text for one block per chunk: the last block of a row continues with the results of
+** all. */
 static void put_split(row_writer *r, sweep *s) {
   text_writer *w = r->w;
   fl_row_need(r, s);
@@ -255,12 +256,12 @@ static void put_split(row_writer *r, sweep *s) {
 
 /* ---- rows that are read once ------------------------------------------------------------------
 ** A block does row after row. The row is in registers (l<v>), what its second sweep makes for the
-** third in shared memory, so that the next row is asked for before the third. Two barriers a row,
-** one in each round's join; the memory of a join is used again after the other's barrier. */
+** third in shared memory, so that the next row is asked for before the third. Two barriers per row,
+** one in each round's join; the memory of one join is used again after the barrier of the other. */
 
-/* The values per row that need no round: 'first' those that are read and those of which the first
-** sweep is made; once it has gone through the row the others, so that nothing waits for what an
-** index names. */
+/* Writes the values per row that need no round. first: those that are loaded and those that the
+** first sweep needs; else, after that sweep, the others, so that it does not wait for loads at an
+** index. */
 static void put_before(row_writer *r, int first) {
   const text_form *f = r->w->f;
   uint8_t now[FL_MAX_INSTR] = { 0 };
@@ -328,8 +329,8 @@ static void put_head(row_writer *r) {
   }
 }
 
-/* Does an early load need a position of the row? The other loads come first, while such positions,
-** and then what they point to, are being loaded. */
+/* Does an early load gather at a position that is a value of the row? The other loads come first,
+** while such positions, and then what they point to, are being loaded. */
 static int has_gather(const row_writer *r) {
   for (int v = 0; v < r->w->f->k->ninstr; v++)
     if (r->early[v] && fl_row_instr(r->w, v)->code == FL_I_GATHER) return 1;

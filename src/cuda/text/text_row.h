@@ -45,10 +45,10 @@ int fl_row_size(const text_form *f, int v);
 
 /* text_sweep.c. The type of an element's index in the row. */
 const char *fl_row_index_type(const text_form *f);
-/* The registers, or the shared memory, of a value that a sweep keeps. */
+/* Declares the registers, or the shared memory, of a value that a sweep keeps. */
 void fl_row_put_room(const row_writer *r, int v);
-/* The loads of 'need', and what the sweep computes, of 'count' vectors; 0: of the batch from jb on.
-** before: the values that earlier sweeps have kept. */
+/* Writes the loads of 'need', and what the sweep computes, for 'count' vectors; count 0: for the
+** batch from jb on. before: the values that earlier sweeps have kept. */
 void fl_row_put_loads(row_writer *r, const uint8_t *need, int count);
 void fl_row_put_compute(row_writer *r, const sweep *s, const uint8_t *before, int count);
 

@@ -130,7 +130,7 @@ void fl_text_reduce_result(text_writer *w, int v, const char *joined) {
 
 static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }
 
-/* Is it a value of a half type that is only stored? Then the store rounds it, two in one
+/* Is v a value of a half type that is only stored? Then the store rounds it, two in one
 ** instruction. */
 int fl_text_rounds_late(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
