@@ -1,12 +1,13 @@
 /*
 ** What the derivative has to know of each variable, computed for the whole function at once:
-** - varied: depends on an input through real numbers; useful: an output depends on it so;
-**   active: both. Integers, booleans and piecewise constant functions carry nothing.
-** - marks of statements: REVERSE (has an adjoint); FORWARD (part of the replay): it makes a
-**   value that is read when the derivative is computed, in a partial derivative, an index or a
-**   condition, or from which such a value is made. All else is not replayed, not stored and not
-**   restored: linear code needs nothing. The reverse code of a loop computes its marks again, for
-**   the loop alone: a value that is read only after the loop is not recomputed in it.
+** - varied: it depends on an input through real numbers; useful: an output depends on it through
+**   real numbers; active: both. Integers, booleans and piecewise constant functions carry nothing.
+** - marks of statements: REVERSE (has an adjoint); FORWARD (part of the replay, the forward code
+**   that the derivative runs again): the statement makes a value that is read when the derivative
+**   is computed, in a partial derivative, an index or a condition, or from which such a value is
+**   made. All else is not replayed, not stored and not restored: linear code needs nothing. The
+**   reverse code of a loop computes its marks again, for the loop alone: a value that is read only
+**   after the loop is not recomputed in it.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -229,8 +230,8 @@ static int mark_block(marker *m, const fl_kblock *b) {
   return marks;
 }
 
-/* Marks the statements of the block that compute what 's' says is read, and adds to 's' what they
-** read, until nothing new is found. */
+/* Marks the statements of b and 'other' that compute a variable of the set s, and adds to s the
+** variables that they read, until nothing new is found. */
 static void mark_all(fl_kad_state *d, fl_kset s, const fl_kblock *b, const fl_kblock *other) {
   marker m = {d, s};
   fl_kset before = fl_kset_new(d);
@@ -242,8 +243,8 @@ static void mark_all(fl_kad_state *d, fl_kset s, const fl_kblock *b, const fl_kb
   } while (memcmp(before, s, (size_t)d->words * sizeof *s));
 }
 
-/* Decides whether that needs barriers in the forward and in the reverse code. Returns whether one
-** of them newly does. */
+/* Decides whether the replay of the values in s (keep_forward) and the reverse code (keep_reverse)
+** need barriers. Returns whether one of the two flags has changed. */
 static int barriers(fl_kad_state *d, fl_kset s) {
   const int f = d->keep_forward, r = d->keep_reverse;
   for (int i = 0; i < d->n0; i++) {
@@ -272,8 +273,8 @@ void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition) {
 
 /* ---- accumulations v = v + e ---------------------------------------------------------- */
 
-/* x without its leftmost operand 'var', where x is a chain of + and -; NULL: x is not such a
-** chain. */
+/* The chain x of + and - (v + a - b) without its operand 'var'; NULL: x is not such a chain, or
+** reads 'var' elsewhere too. */
 static fl_kexpr *without(fl_kad_state *d, fl_kexpr *x, int var) {
   if (x->kind != FL_KX_BINARY || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return NULL;
   fl_kexpr *l = x->x[0], *r = x->x[1];

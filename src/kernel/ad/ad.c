@@ -1,7 +1,7 @@
 /*
-** The adjoint of a kernel from end to end: parameters, shadows, the sweep, and the role of each
-** parameter, for the launcher. The contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c
-** loops.
+** The adjoint of a kernel from end to end: parameters, shadows (variables that hold derivatives),
+** the sweep, and the role of each parameter, for the launcher. The contract is in ad.h; ad_sweep.c
+** reverses statements, ad_loop.c loops.
 */
 #include "kernel/ad/ad_state.h"
 #include <stdarg.h>
@@ -136,8 +136,8 @@ static void run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
   }
 }
 
-/* Finds the facts. A store may write the same elements as stores of other threads, unless these are
-** proven to belong to one thread. */
+/* Finds the facts about the kernel's accesses to memory. A store may write the same elements as
+** stores of other threads, unless these are proven to belong to one thread. */
 static void find_facts(fl_kad_state *d) {
   d->facts = fl_kfacts_new(d->a, d->source, d->r->geometry, d->r->launched, &d->res->limits);
   for (int i = 0; d->facts && i < d->n_sites0; i++)
@@ -184,7 +184,7 @@ static void clear(fl_kad_state *d, fl_kblock *b, int array, fl_kexpr *first, fl_
   fl_kstmt_store(d->f, in, array, at, fl_kexpr_zero(d->a, d->f->vars[array].type));
 }
 
-/* The linear index of the thread in its block, and the number of threads in it. */
+/* The linear index of the thread in its block, and the number of threads in the block. */
 static fl_kexpr *thread_number(fl_kad_state *d) {
   return fl_kexpr_number(d->a, FL_KT_I64, FL_KSPECIAL_TID_X, FL_KSPECIAL_BDIM_X);
 }
@@ -209,7 +209,7 @@ void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, 
                         fl_kexpr *from_at, fl_kexpr *count) {
   const int e = fl_kad_local(d, FL_KT_I64, "e");
   barrier(d, b);
-  /* each thread does all elements, or its share */
+  /* if threads may have returned ('leave'), each copies all elements; else its share */
   fl_kblock *in = d->leave ? fl_kad_for(d, b, e, kx_int(d, 0), count, kx_int(d, 1))
                            : fl_kad_for(d, b, e, thread_number(d), count, thread_count(d));
   if (!in) return;
@@ -254,7 +254,8 @@ static void make_shadows(fl_kad_state *d, fl_kblock *b) {
   if (shared) barrier(d, b);
 }
 
-/* The derivatives of scalar parameters and of arrays in structs, once per thread at the end. */
+/* Adds the derivatives of scalar parameters and of arrays in structs to the gradients, once per
+** thread at the end. */
 static void add_scalars(fl_kad_state *d, fl_kblock *b) {
   const int mode = !d->returns ? FL_KM_BLOCK : d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
   for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
@@ -369,7 +370,8 @@ static void tidy(fl_kad_state *d) {
   fl_kad_roles(d, d->source->n_params, 0);
 }
 
-/* Sets *again as described at fl_kad_state.again. */
+/* Runs the passes once. Sets *again to 0, or to 1 + a variable with which in_thread f has to be
+** derived again. */
 static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                        const uint8_t *in_thread, int32_t *again) {
   static const fl_kad_pass passes[] = {
@@ -379,10 +381,10 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
     { "variables", fl_kad_variables, 0 },      /* definitions in that form */
     { "activity", fl_kad_activity, 0 },        /* what carries a derivative */
     { "refusals", fl_kad_refuse_early, 0 },
-    { "marks", fl_kad_need, 0 },               /* what the reverse code reads of the forward */
+    { "marks", fl_kad_need, 0 },        /* values of the forward code that the reverse code reads */
     { "sums", fl_kad_modes, 0 },               /* how each array is summed into and cleared */
     { "zeros", fl_kad_strong, 0 },             /* where 0 times infinity is 0 */
-    { "synthesis", synthesise, 1 },            /* each loop chooses its strategy as it comes */
+    { "synthesis", synthesise, 1 },   /* the code; chooses a strategy for each loop that it meets */
     { "tidying", tidy, 1 },
   };
   fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread};
@@ -391,7 +393,7 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
   return res;
 }
 
-/* Derives again until no further variable has to be kept in registers (in_thread). */
+/* Derives f again until no further variable has to be kept in registers (in_thread). */
 static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   int32_t again = 0;
   fl_kad *res = adjoint(a, f, r, NULL, &again);
@@ -412,8 +414,8 @@ static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   return second && !second->refusal ? second : first;
 }
 
-/* Where an element's cotangent goes to whichever thread takes it first, no fixed order of the sums
-** is possible. */
+/* The adjoint of f. Where an element's cotangent goes to whichever thread takes it first, no fixed
+** order of the sums is possible: f is then derived again with sums in any order. */
 static fl_kad *ordered(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *res = derived(a, f, r);
   if (!res || !res->func || !r->deterministic || !res->taken_line) return res;

@@ -2,13 +2,13 @@
 ** Derivatives of user kernels: tree in, tree out. The result is again a function of the language
 ** (tree.h), so it can be printed as CUDA text, runs in lanes, and can be derived again.
 **
-** - fl_kad_tangent: (arguments, tangents) -> (outputs, tangents of outputs): the same control
-**   flow with a second number beside every active one.
+** - fl_kad_tangent: (arguments, tangents) -> (outputs, tangents of outputs): the same control flow
+**   with a second number beside every active one.
 ** - fl_kad_adjoint: (arguments, cotangents of outputs) -> gradients. Each thread repeats its own
 **   forward code from the inputs (without writes to outputs, or with writes to a scratch copy where
 **   the derivative reads them), then runs the reverse code. Loops store at most 'slot_bytes' each
 **   and recompute the rest (binomial checkpoints), whatever the trip count.
-** - If no right result can be made there is none, and 'refusal' says why, with the line.
+** - If no right result is possible, 'func' is NULL and 'refusal' says why, with the line.
 **
 ** - fl_kad_gather inverts an adjoint that adds into neighbours: each thread makes one element of
 **   the gradient, and sums what the threads that read the element contribute.
@@ -35,9 +35,9 @@ enum {
 typedef struct fl_kad_request {
   const uint8_t *want;       /* n_params entries */
   const char *name;         /* name of the derived kernel; NULL: "<kernel>_vjp" or "<kernel>_jvp" */
-  int geometry;              /* FL_KONE_… of access.h: which parts of the launch are 1 for sure */
-  const fl_klaunched *launched;   /* what proofs may use of the launch (see 'limits' of the result);
-                                  ** NULL: nothing */
+  int geometry;             /* FL_KONE_… of access.h: which extents of the launch are certainly 1 */
+  const fl_klaunched *launched;   /* facts about the launch that proofs may use (see 'limits' of the
+                                  ** result); NULL: none */
   int deterministic;         /* sums in a fixed order: FL_KM_ORDERED, else FL_KM_FREE */
   int32_t slot_bytes;        /* bytes per thread for the snapshots of one loop, but at least 4
                              ** slots; 0: 256 */
@@ -53,7 +53,7 @@ typedef enum {
   FL_KAD_RESULT,        /* tangent: an array that is written as in the original launch */
   FL_KAD_SCRATCH,       /* adjoint: writable copy of the contents before the launch (FRESH: zeros);
                         ** garbage afterwards */
-  FL_KAD_KEPT,          /* adjoint: a writable array of the original's size, with any contents;
+  FL_KAD_KEPT,          /* adjoint: a writable array as large as the argument, with any contents;
                         ** garbage afterwards */
   FL_KAD_FINAL,         /* adjoint: contents after the original launch, only read */
   FL_KAD_COTANGENT,     /* adjoint: cotangent of the contents after the launch, only read */
@@ -105,8 +105,8 @@ typedef struct fl_kad {
   int32_t n_kept;
   int32_t n_plain, n_block, n_atomic;   /* number of gradient sums done with +=, per block, and by
                                         ** atomics */
-  struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the inverted sums, with */
-  int32_t n_gather;        /* their lines and parameters of the source; others: 0 */
+  struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the inverted sums */
+  int32_t n_gather;        /* gather: length of 'gathered'; 0 for a tangent or an adjoint */
   uint8_t *positive;       /* gather: if not NULL, the result is right only where the scalar
                            ** parameters of the source that are marked here are greater than 0;
                            ** otherwise run the whole adjoint */
@@ -114,13 +114,13 @@ typedef struct fl_kad {
                            ** are atomic, in no fixed order; 0: none */
   int32_t taken_line;      /* line with an element whose cotangent goes to the thread that takes it
                            ** first; 0: none */
-  /* the request was deterministic, yet all sums are FL_KM_FREE: no bound can be found in a first
-  ** pass for values taken in that way */
+  /* the request was deterministic, yet all sums are FL_KM_FREE: cotangents that the first thread
+  ** takes (taken_line) have no bound that a first pass could find */
   uint8_t any_order;
 } fl_kad;
 
-/* Both return NULL only when memory is out. The given function is not changed. The result refers to
-** nothing of it but strings in its arena, which must stay open. */
+/* The tangent and the adjoint of f. Both return NULL only when memory is out, do not change f, and
+** share nothing with it but strings in its arena, which must stay open. */
 fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 
@@ -128,7 +128,7 @@ fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
 ** + something uniform" need no atomics: gather->func writes each element of these gradients once
 ** ('stores'), in a fixed order of additions. rest: the adjoint without these sums; NULL: nothing is
 ** left. Both NULL: no array qualifies, or the gather would be slower (or memory is out:
-** arena->failed). For launches with sizes and threads along each axis of at most
+** arena->failed). Both hold for launches whose sizes and threads along each axis are at most
 ** FL_KAD_GATHER_MOST. */
 enum { FL_KAD_GATHER_BLOCK = 256, FL_KAD_GATHER_MOST = INT32_MAX - (1 << 21) };
 typedef struct fl_kad_parts { fl_kad *gather, *rest; } fl_kad_parts;

@@ -22,8 +22,8 @@ static int is_leaf(const fl_kexpr *x) {
   return x->kind == FL_KX_VAR || x->kind == FL_KX_CONST || x->kind == FL_KX_SPECIAL;
 }
 
-/* Is x evaluated again rather than kept in a variable? Casts of leaves, leaf + constant, and
-** integers are. */
+/* Is x so cheap that it is evaluated again rather than kept in a variable? So are leaves, and short
+** integer expressions of casts, +, - and *. */
 static int is_cheap(const fl_kexpr *x) {
   if (is_leaf(x)) return 1;
   if (!fl_kt_is_int(x->type)) return 0;
@@ -32,7 +32,8 @@ static int is_cheap(const fl_kexpr *x) {
       && is_cheap(x->x[1]);
 }
 
-/* A variable that holds 'value', the value of source expression x. */
+/* The variable that holds the value of the source expression x: an earlier one where x has been
+** seen, else a new one, set to 'value'. */
 static fl_kexpr *keep(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *value) {
   for (const seen *s = d->seen; s; s = s->next)
     if (fl_kexpr_same(s->x, x)) return kx_var(d, s->var);
@@ -172,7 +173,7 @@ fl_kexpr *fl_kad_slope(fl_kad_state *d, const fl_kexpr *x, const fl_kexpr *call,
 
 static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed);
 
-/* seed op x, where op is MUL or DIV. seed: cheap enough to appear twice. */
+/* seed op x, where op is MUL or DIV. seed: an expression cheap enough to appear twice. */
 static fl_kexpr *scaled(fl_kad_state *d, int op, fl_kexpr *seed, fl_kexpr *x) {
   fl_kexpr *r = kx_op(d, op, seed, x);
   if (!d->strong || !r || x->kind == FL_KX_CONST) return r;

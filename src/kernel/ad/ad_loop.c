@@ -204,7 +204,7 @@ fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b) {
 
 /* ---- entry ------------------------------------------------------------------------------ */
 
-/* A loop with values that are needed but without a separate adjoint. */
+/* Derives a loop that has no adjoint but computes values that are needed later. */
 static void plain_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kloop_save_before(l, keep, f);
   fl_kloop_replay_loop(l, f);

@@ -31,11 +31,12 @@ typedef struct fl_kloop {
   int n_undo;
   int32_t *pre;          /* by variable: the variable that holds its value before the loop, or -1 */
   int32_t *snap;                 /* by variable: the array of its snapshots, or -1 */
-  /* the first region of dynamic shared memory that holds them */
+  /* by variable: the first region of dynamic shared memory with its value before the loop, and with
+  ** its snapshots */
   int32_t *pre_region, *snap_region;
   int32_t pos, trips, k, p, m, sp;
   int64_t slots;                 /* 0: no state */
-  int barrier;              /* fl_kbarrier + 1 of a barrier inside the loop that matters; 0: none */
+  int barrier;         /* 1 + the fl_kbarrier of a barrier in the loop that must be kept; 0: none */
 } fl_kloop;
 
 
@@ -50,7 +51,8 @@ int fl_kloop_see_usage(void *arg, fl_kstmt *s);               /* a visitor, for 
 ** do not). */
 void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kset done, int flows);
 void fl_kloop_move_marks(fl_kmarks *m, const fl_kloop *l, int back);
-/* Marks what the reverse code of the loop runs again, and finds the sets that follow from that. */
+/* Marks what the reverse code of the loop runs again, and finds the sets 'writes', 'reads' and
+** 'state' of that code. Returns 0 when memory is out. */
 int fl_kloop_look_back(fl_kloop *l, int condition);
 /* Saves the values that variables have before the loop, or restores them: those variables of 'set'
 ** that the loop assigns. */
@@ -69,9 +71,11 @@ int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
 /* ad_undo.c: can the stores to v be undone round by round? If so, they are in 'undo'. */
 int fl_kloop_can_undo(fl_kloop *l, int v);
-/* keeps the elements that the round is about to overwrite and that no argument holds */
+/* saves the elements that the iteration is about to overwrite and that no argument of the launch
+** holds */
 void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);
-void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);    /* for the round that the counters are at */
+void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);    /* for the iteration that the counters are
+                                                        ** at */
 /* ad_pass.c */
 /* Is the goal the statement s itself, or inside it? */
 static inline int fl_kloop_holds(const fl_kstmt *s, const fl_kstmt *goal) {

@@ -39,7 +39,7 @@ static const fl_kexpr *value_of(const fl_kstmt *s) {
   return fl_kwrites(s) || s->kind == FL_KS_SHUFFLE ? s->x[1] : NULL;
 }
 
-/* Collects the active loads of a block, or, unless 'loads', its writes. */
+/* Collects the active loads of a block if 'loads' is 1, or the block's writes if it is 0. */
 static void collect(accesses *l, const fl_kblock *b, int loads) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (loads && value_of(s)) loads_of(l, s, value_of(s));
@@ -83,7 +83,8 @@ static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
 
 /* ---- shared memory: which loads can follow one another without a barrier ---------------- */
 
-/* Calls 'pair' for accesses k and then i that no barrier separates. */
+/* A search for accesses of one array that no barrier separates: it calls 'pair' for each two of
+** them, k and then i. */
 typedef struct meeting meeting;
 struct meeting {
   fl_kad_state *d;
@@ -121,9 +122,9 @@ int fl_kad_has_barrier(const fl_kblock *b) { return fl_kblock_any(*b, is_barrier
 
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
 
-/* A barrier clears the whole set, so a round adds the same accesses to any set that it begins with:
-** one round without pairs finds them, and one more with them finds all pairs. So the body of a loop
-** inside k other loops is walked k + 2 times. */
+/* Walks the body of a loop. A barrier clears the set 'live', so an iteration adds the same accesses
+** to any set that it begins with: one iteration without pairs finds them, and one more with them
+** finds all pairs. So the body of a loop inside k other loops is walked k + 2 times. */
 static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
   const size_t n = (size_t)m->l->n;
   uint8_t *before = fl_karena_new(m->d->a, n);
@@ -237,7 +238,7 @@ static int overwrites(const accesses *stores, int v) {
 
 static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s->accumulate; }
 
-/* Are elements that p and q both write written by one thread? */
+/* Is each element that both p and q write written by one thread alone? */
 static int are_owned(const fl_kad_state *d, const access *p, const access *q) {
   const int how = fl_kad_meets_of(d, p->site) | fl_kad_meets_of(d, q->site);
   return !(how & FL_KAD_MEETS_JOINED) && fl_kfacts_are_paired(d->facts, p->site, q->site);

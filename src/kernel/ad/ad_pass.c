@@ -54,8 +54,8 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* Accesses of array v in the loop, each with an index that differs between rounds. Do all these
-** indices follow from one value that differs between rounds? That value is in 'span'. */
+/* Accesses of the array 'var' in the loop, each with an index that differs between rounds. Do all
+** these indices follow from one value that differs between rounds? That value is in 'span'. */
 typedef struct same_index { const fl_kloop *l; fl_kspan span; int var, ok; } same_index;
 
 static void check_index(same_index *c, int site) {
@@ -125,7 +125,7 @@ int fl_kloop_is_one_pass(fl_kloop *l) {
   return !bad;
 }
 
-/* Does anything read the state after the loop? */
+/* Does anything after the loop read a variable that the loop assigns in the forward code? */
 static int results_read(fl_kloop *l, fl_kset head) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
@@ -137,7 +137,8 @@ static int results_read(fl_kloop *l, fl_kset head) {
   return 0;
 }
 
-/* Moves arrays from one set to the other: their elements are restored one by one, by the rounds. */
+/* Moves pointers from one set to the other: iterations restore the elements of those arrays one by
+** one. */
 static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
   for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(from, v) || d->f->vars[v].kind != FL_KV_POINTER) continue;

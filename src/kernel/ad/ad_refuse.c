@@ -58,8 +58,8 @@ static void refuse_dynamic(fl_kad_state *d) {
   if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
 }
 
-/* Blocks that wait for each other by a counter may read what other blocks wrote; the reverse code
-** does not wait. */
+/* Refuses loads of elements that another block may have written. Blocks that wait for each other by
+** a counter may read them; the reverse code does not wait. */
 static int see_foreign(void *arg, fl_kexpr *x) {
   fl_kad_state *d = arg;
   if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]

@@ -53,9 +53,9 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
-/* Does each iteration write all that the loop stores in the shared array again before it reads the
-** array? It does if the stores are at the same elements in all iterations, certainly happen, and
-** come first. Other elements stay as they are, so each read finds what the array holds after the
+/* Does s store to the same elements of v in all iterations, for certain, and without reading v? If
+** all stores to a shared array are such and come before its reads, each iteration writes all that
+** it reads. Other elements stay as they are, so each read finds what the array holds after the
 ** loop. */
 static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
   if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
@@ -145,8 +145,8 @@ static int reads_final_values(const fl_kloop *l, int v) {
   return c.ok;
 }
 
-/* Bytes of a snapshot, in registers or local memory and in shared memory. The value of v before the
-** loop counts if 'keep' has it. */
+/* Bytes of a snapshot, in registers or local memory and in shared memory. Where 'keep' has a
+** variable, its value before the loop counts as well. */
 static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared,
                           int *dynamic) {
   fl_kad_state *d = l->d;

@@ -50,10 +50,10 @@ typedef struct fl_kad_state {
   uint8_t *varied, *useful, *active;   /* n0 each */
   fl_kdefs *defs;            /* of 'body' */
   int32_t *shadow;           /* n0 entries: the variable with the derivative, or -1 */
-  uint8_t *zeroes;           /* n0 entries: a STORE clears the shadow element afterwards */
+  uint8_t *zeroes;      /* n0 entries: 1: the adjoint of a STORE clears the element of the shadow */
   uint8_t *strong_var;       /* n0 entries: its cotangent may be 0 where the slopes of its value are
                              ** not finite */
-  /* such a value is being differentiated: a product with 0 is 0, also of Inf and NaN */
+  /* a value of a strong_var is being differentiated: a product with 0 is 0, also of Inf and NaN */
   uint8_t strong;
   int32_t n_sites0;
   fl_kfacts *facts;          /* facts about the source's accesses as written; NULL: tangent mode */
@@ -69,11 +69,11 @@ typedef struct fl_kad_state {
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
   uint8_t leave;             /* some threads may have returned: shared work is done by the others */
-  uint8_t returns;           /* threads may be gone at the end: no sums over the block there */
+  uint8_t returns;      /* threads may have returned before the end: no sums over the block there */
   uint8_t top;               /* all threads reach the statement that is being derived */
   uint8_t keep_forward, keep_reverse;   /* the replay, the reverse code need barriers */
-  fl_kset taken_back;        /* arrays that the enclosing loop restores round by round (ad_undo.c);
-                             ** NULL: none */
+  fl_kset taken_back;        /* arrays that the enclosing loop restores iteration by iteration
+                             ** (ad_undo.c); NULL: none */
   fl_kset wished;            /* arrays that are restored only where that is easy: their old values
                              ** are only multiplied by cotangents that are 0; NULL: none */
   fl_kset carried;      /* variables that the next iteration of the enclosing loop reads; NULL:
@@ -85,11 +85,12 @@ typedef struct fl_kad_state {
 static inline int fl_kset_has(fl_kset s, int v) { return (int)(s[v >> 6] >> (v & 63) & 1); }
 static inline void fl_kset_add(fl_kset s, int v) { s[v >> 6] |= (uint64_t)1 << (v & 63); }
 static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 << (v & 63)); }
-/* The facts about the access 'site'; for one that AD has made, nothing is known. */
+/* The facts about the access 'site'; none are known of an access that the derivative has added. */
 static inline const fl_kfact *fl_kad_fact(const fl_kad_state *d, int32_t site) {
   return fl_kfact_of(d->facts, site);
 }
-/* FL_KAD_MEETS… of a store; for one that AD has made, all of them. */
+/* The FL_KAD_MEETS… flags of the store 'site'; all of them for a store that the derivative has
+** added. */
 static inline int fl_kad_meets_of(const fl_kad_state *d, int32_t site) {
   return site >= 0 && site < d->n_sites0 ? d->site_meets[site] : ~0;
 }
@@ -130,13 +131,14 @@ typedef struct fl_kad_pass {
   void (*run)(fl_kad_state *d);
   uint8_t makes;             /* it makes a new d->body, which is then checked and may be printed */
 } fl_kad_pass;
-/* Derives f by these n passes, until one refuses. The result has the name that the request gives,
-** or that of f with this suffix. */
+/* Derives f by these n passes, until one refuses. The result has the name that the request gives;
+** without one, the name of f with the suffix 'ending'. */
 fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pass, int n,
                       const char *ending);
 void fl_kad_variables(fl_kad_state *d);       /* passes of both modes */
 void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
-/* For each variable: is an element of it read, written? Returns 0 when memory is out. */
+/* For each variable: does the derived kernel read an element of it, or write one? Returns 0 when
+** memory is out. */
 typedef struct fl_kad_touched { uint8_t *read, *written; } fl_kad_touched;
 int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t);
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
@@ -147,15 +149,15 @@ int fl_kad_shared_bytes(fl_kad_state *d);     /* the variable of the FL_KAD_SHAR
 fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as launched */
 /* ad_strong.c: strong_var */
 void fl_kad_strong(fl_kad_state *d);
-int fl_kad_chooses(const fl_kexpr *x);        /* min, max and similar functions: the slope for the
-                                              ** operands not chosen is 0 */
+int fl_kad_chooses(const fl_kexpr *x);        /* is x min, max or a similar function, which chooses
+                                              ** one operand? The slope for the others is 0 */
 /* A copy of f in which barriers of warps, in loops that all threads of the block go through
 ** together, are barriers of the block (ad_barrier.c); NULL: there are none. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 /* ad_tell.c: prints the result x of the request (FLAME_DEBUG=6); NULL: there is none */
 void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
-/* Adds a row to the table of strategies that FLAME_DEBUG=6 prints: what is done at that line with
-** variable var (-1: with a loop). Without FLAME_DEBUG=6 nothing is kept. */
+/* Adds a row to the table of strategies that FLAME_DEBUG=6 prints: what is done at 'line' with
+** variable var (-1: with a loop). Without FLAME_DEBUG=6 it does nothing. */
 void fl_kad_chose(fl_kad_state *d, int line, int var, const char *fmt, ...)
   __attribute__((format(printf, 4, 5)));
 void fl_kad_tell_strategy(const fl_kad_state *d);
@@ -164,7 +166,7 @@ void fl_kad_normalise(fl_kad_state *d);       /* makes d->body from d->f->body, 
 /* norm_memory.c */
 void fl_kad_hold_elements(fl_kad_state *d);
 /* norm_loads.c */
-void fl_kad_hold_loads(fl_kad_state *d);      /* keeps the loads of arrays that are in_thread in
+void fl_kad_hold_loads(fl_kad_state *d);      /* replaces loads of arrays that are in_thread by
                                               ** variables */
 /* norm_reads.c */
 void fl_kad_read_once(fl_kad_state *d);       /* an element that is read twice is read into a
@@ -184,32 +186,32 @@ void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
 /* is each variable of x assigned at most once? */
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
 int fl_kad_has_barrier(const fl_kblock *b);   /* does b hold a barrier of the block? */
-/* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
+/* The operand e of v = v + e (chains of + and - with v leftmost), or NULL: s has another form. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
 
 /* ad_expr.c: the adjoint of the value of x, seeded with 'seed', appended to *b */
 void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed);
 fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
-/* The derivative with respect to operand i of call x, which was copied as 'call' and has the value
-** r; NULL: refused. */
+/* The derivative with respect to operand i of the source's call x. 'call': the copy of x in the
+** derived kernel; r: its value. NULL: refused. */
 fl_kexpr *fl_kad_slope(fl_kad_state *d, const fl_kexpr *x, const fl_kexpr *call, int i,
                        fl_kexpr *r);
 fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index);   /* index in the shadow */
 /* ad_sweep.c: forward and reverse code of a block */
-/* A copy of one statement without its parts. */
+/* A copy of statement s at the end of b, without its operands and blocks. */
 fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
 /* If the replay needs s, which assigns to v, appends s to *f. If the old value of v will be read,
 ** *f saves it first, and *r begins by restoring it. Returns whether s has an adjoint. */
 int fl_kad_redo(fl_kad_state *d, const fl_kstmt *s, int v, fl_kset keep, fl_kblock *f,
                 fl_kblock *r);
-/* Returns the cotangent of v, and adds to r that it becomes 0. */
+/* Returns the cotangent of v, and adds to r the code that clears it. */
 fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r);
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse);
 void fl_kad_prepend(fl_kblock *b, fl_kblock first);
-/* ad_warp.c: does x have one value in all threads of a block that reach s? Loads of shared memory
-** count as equal where their indices are. */
+/* ad_warp.c: does x have one value in all threads of a block that reach s? A load of shared memory
+** counts as such a value if its index is one. */
 int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x);
 /* a shuffle or vote */
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r);

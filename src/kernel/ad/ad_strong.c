@@ -10,7 +10,7 @@ typedef struct walk {
   fl_kad_state *d;
   fl_kset read, assigned, chosen;          /* chosen: integers that depend on reals */
   int32_t *lost, *inside;  /* number of assignments in the IF that lose an old value; number of all
-                           ** assignments there */
+                           ** assignments in the IF */
   int changed;
 } walk;
 

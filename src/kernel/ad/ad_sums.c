@@ -1,11 +1,12 @@
 /*
 ** Sums that a loop of the reverse code adds to one element. The adjoint of
 **   for (int j = 0; j < n; j++) s += w[i] * x[j];
-** adds to grad_w[i] in each round. Where neither the index nor what it is made of changes in the
-** loop, and the loop does nothing else with the array, the thread sums in a register and adds once:
+** adds to grad_w[i] in each iteration. Where neither the index nor any variable in it changes in
+** the loop, and the loop does nothing else with the array, the thread sums in a register and adds
+** once:
 **   r = 0; for (…) { …; r += d_s * x[j]; }  if (r != 0) grad_w[i] += r;
-** A sum of 0 is not added, so an element that no round has reached is not touched (NaN != 0).
-** What is added to memory that is read later does not move over a barrier.
+** A sum of 0 is not added, so an element that no iteration has reached is not touched (NaN != 0). A
+** sum into memory that is read later does not move over a barrier.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -16,10 +17,9 @@ typedef struct sum { const fl_kstmt *of; fl_kexpr *index; int32_t reg; } sum;
 typedef struct sums {
   fl_kad_state *d;
   fl_kdefs *defs;                /* of the adjoint */
-  const fl_kexpr **value;        /* by variable: what the loop assigns, wherever it assigns to it;
-                                 ** NULL: nothing */
-  uint8_t *busy;                 /* by variable: the loop assigns several values; of an array: it
-                                 ** does more than add to it */
+  const fl_kexpr **value;       /* by variable: the value that the loop assigns to it; NULL: none */
+  uint8_t *busy;                 /* by variable: the loop assigns different values to it or, if it
+                                 ** is an array, does more than add to it */
   int n_vars, nodes, waits, leaves;
   sum at[MOST_SUMS];
   int n;
@@ -56,11 +56,12 @@ static int see_load(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* ---- an index expressed by what the loop does not change ---------------------------------- */
+/* ---- an index expressed by values that the loop does not change -------------------------- */
 
 static fl_kexpr *fixed(void *sums, fl_kexpr *x);
 
-/* The value of a variable that the loop assigns, if it is the only one that the kernel gives it. */
+/* The value that the loop assigns to variable v, if the kernel gives v no other value, in terms of
+** what the loop does not change; else NULL. */
 static fl_kexpr *fixed_variable(sums *l, int v) {
   const fl_kexpr *only = fl_kdef_only(v < l->d->n0 ? l->d->defs : l->defs, v);
   if (!only || !l->value[v] || l->busy[v] || !fl_kexpr_same(only, l->value[v])) return NULL;
@@ -68,7 +69,7 @@ static fl_kexpr *fixed_variable(sums *l, int v) {
 }
 
 /* x, or the same value without the variables that the loop assigns; NULL: the loop may change it.
-** What is computed from reals is not computed again: its last bits could differ. */
+** Real numbers are not computed again: their last bits could differ. */
 static fl_kexpr *fixed(void *of, fl_kexpr *x) {
   sums *l = of;
   if (++l->nodes > MOST_NODES) return NULL;
@@ -87,7 +88,7 @@ static int is_read(const fl_kad_state *d, int v) {
   return x->kind != FL_KV_POINTER || x->param < 0 || d->res->params[x->param].role != FL_KAD_GRAD;
 }
 
-/* The record of the sum that is added to that element; NULL: there are too many sums. */
+/* The record of the sum that s adds to the element 'index'; NULL: there are too many sums. */
 static sum *sum_of(sums *l, const fl_kstmt *s, fl_kexpr *index) {
   fl_kad_state *d = l->d;
   for (int i = 0; i < l->n; i++) {

@@ -63,8 +63,8 @@ fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r) {
   return kx_var(d, t);
 }
 
-/* Emits the adjoint of x, the value that an assignment gives to v, whose cotangent 'seed' may be
-** 0. */
+/* Adds to r the adjoint of x, the value that an assignment gives to v. The cotangent 'seed' of v
+** may be 0. */
 static void value(fl_kad_state *d, int v, const fl_kexpr *x, fl_kexpr *seed, fl_kblock *r) {
   d->strong = d->strong_var[v];
   fl_kad_expr(d, r, x, seed);
@@ -86,7 +86,7 @@ static int meets(const fl_kad_state *d, const fl_kstmt *s) {
 }
 
 /* Puts the cotangent of the element that s writes into a variable. If s overwrites the element, the
-** cotangent is then cleared: in the same step if other threads may take it too. */
+** cotangent is then cleared: in the same atomic operation if other threads may take it too. */
 static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, int clear) {
   const int to = d->shadow[s->var];
   fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;
@@ -107,9 +107,9 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
 }
 
 /* May each thread that wrote an element restore its old value, although others may still read the
-** new one? Where threads keep what they read, only loops that are run again need the old value. In
-** global memory, and where rounds are undone, two parts of an array count as different if their
-** indices look different. */
+** new one? Where threads keep what they read (in_thread), only loops that run again need the old
+** value. In global memory, and where iterations are undone, two indices that look different count
+** as different elements. */
 static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
   const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
                                        || (d->taken_back && fl_kset_has(d->taken_back, s->var));
@@ -236,8 +236,8 @@ static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   fl_kad_copy_shared(d, back, v, zero, kept, at, fl_kad_shared_count(d, v));
 }
 
-/* Keeps whole arrays around s: all threads reach s, and several may write an element whose old
-** value is needed. */
+/* Saves arrays before s and restores them after it: those of which several threads may write an
+** element whose old value is needed. All threads of the block reach s. */
 static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *back) {
   if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other))
     return;

@@ -1,7 +1,7 @@
 /*
-** Forward mode. The statement for the tangents is put before each statement on active numbers, so
-** that it reads the same values. Control flow is that of the source, jumps included. A SELECT
-** becomes an IF with its arms as branches, so guarded loads stay guarded.
+** Forward mode. Before each statement on active numbers comes the statement for the tangents, which
+** reads the same values. The control flow is that of the source, jumps included. A SELECT becomes
+** an IF with its arms as branches, so guarded loads stay guarded.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -20,7 +20,7 @@ static fl_kexpr *times(fl_kad_state *d, fl_kexpr *t, fl_kexpr *x) {
   return t ? kx_op(d, FL_KO_MUL, t, kx_real(d, x)) : NULL;
 }
 
-/* Is it a function that is finite at points where its slope is not? */
+/* Does the function have finite values at points where its slope is infinite? */
 static int has_steep_ends(int op) {
   return op == FL_KB_SQRT || op == FL_KB_CBRT || op == FL_KB_POW || op == FL_KB_FAST_POW ||
          op == FL_KB_ASIN
@@ -109,7 +109,7 @@ static fl_kexpr *tangent(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
   }
 }
 
-/* x converted to 'type'; NULL becomes a constant 0. */
+/* The tangent of x converted to 'type'; a constant 0 if x has none. */
 static fl_kexpr *value(fl_kad_state *d, fl_kblock *b, fl_kexpr *x, int type) {
   fl_kexpr *g = tangent(d, b, x);
   return g ? fl_kexpr_cast(d->a, type, g) : fl_kexpr_zero(d->a, type);
@@ -174,8 +174,8 @@ static void of_pointer(fl_kad_state *d, int v) {
                                   fl_kad_type(x.type), 1, !result);
 }
 
-/* Sets the tangent of a parameter that is passed by value: of a scalar it is a parameter too; of an
-** array in a struct it is copied into an array. */
+/* Makes the tangent of a parameter that is passed by value. The tangent of a scalar is a parameter
+** too; the tangent of an array in a struct is copied into an array. */
 static void of_value(fl_kad_state *d, int v, fl_kblock *b) {
   const fl_kvar x = d->f->vars[v];
   const int type = fl_kad_type(x.type), input = d->r->want[x.param] & FL_KAD_INPUT;

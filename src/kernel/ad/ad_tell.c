@@ -1,5 +1,5 @@
 /* What FLAME_DEBUG=6 prints about a derivative (tree/verify.h): the strategy for each loop and sum
-** as a table, and what became of the request in one line. */
+** as a table, and one line that says whether the kernel was derived or refused. */
 #include "kernel/ad/ad_state.h"
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /*
-** The last step: removes statements without effect, the branches and loops that are then empty, and
-** the variables that are no longer used; then numbers variables, accesses and loops again.
+** The last step of a derivation removes statements without effect, the branches and loops that are
+** then empty, and the variables that are no longer used; then numbers variables, accesses and loops
+** again.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -23,7 +24,7 @@ static int in_memory(const tidy *t, int v) {
 
 static int live_block(tidy *t, const fl_kblock *b);
 
-/* Does s have an effect? Then what it reads is live. */
+/* Does s have an effect (s is live)? Then everything that s reads is live as well. */
 static int live_stmt(tidy *t, const fl_kstmt *s) {
   int live;
   switch (s->kind) {

@@ -1,12 +1,12 @@
 /*
-** Loops whose stores to an array are undone: the reverse code of each round first restores the
-** array to its state before the round. The index of a store must follow from the loop's counters
-** alone, and differ between rounds. Where the old elements come from:
+** Loops whose stores to an array are undone: the reverse code of each iteration first restores the
+** array to its state before the iteration. The index of a store must follow from the loop's
+** counters alone, and differ between iterations. The old elements come from one of these:
 ** - global memory of which the loop is the first writer, each element once: the launch's argument
 **   (zeros of a fresh output);
-** - else a second array of its size, in which the rounds of the forward code keep them, one for
-**   each store that may write an element of another store. In shared memory it needs no barrier:
-**   between two barriers an element that a thread writes is its own.
+** - else a second array of the same size, in which the iterations of the forward code save them.
+**   Stores that may write each other's elements have one each. In shared memory this needs no
+**   barrier: between two barriers an element that a thread writes is its own.
 */
 #include "kernel/ad/ad_loop.h"
 
@@ -18,7 +18,7 @@ static int is_write(const void *var, const fl_kstmt *s) {
   return fl_kwrites_to(s, *(const int *)var);
 }
 
-/* Is v written by nothing that may run before the loop? */
+/* Does nothing that may run before the loop write v? */
 static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s == loop) return 1;
@@ -46,7 +46,8 @@ static int is_at_top(const fl_kloop *l, const fl_kstmt *goal) {
 }
 
 /* x, which appears in statement 'use' of the body, as a function of the loop's counters at the
-** start of a round and of values that the loop does not change; NULL: x is not such a function. */
+** start of an iteration and of values that the loop does not change; NULL: x is not such a
+** function. */
 static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use, int depth) {
   const fl_kstmt *one = NULL;
   if ((x->kind == FL_KX_LOAD && fl_kad_written(l->d, x->var)) || depth > 20) return NULL;
@@ -63,7 +64,7 @@ static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use
   return fl_kexpr_over(l->d->a, x, k);
 }
 
-/* Finds the conditions under which a round reaches 'goal' in b, as by_counters expresses them
+/* Finds the conditions under which an iteration reaches 'goal' in b, as by_counters expresses them
 ** (NULL: always), and *use, the statement of the body that holds 'goal'. 0: the conditions are not
 ** known. */
 static int guard_of(const fl_kloop *l, const fl_kblock *b, const fl_kstmt *goal,
@@ -110,7 +111,7 @@ static int from_argument(fl_kloop *l, const undo *u, int first) {
   return fresh || original >= 0;
 }
 
-/* Makes the arrays from which the old elements come; fl_kloop_keep_round fills them. */
+/* Makes the arrays from which old elements are restored; fl_kloop_keep_round fills them. */
 static int from_copies(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
   for (int i = first; i < l->n_undo; i++) {
@@ -128,8 +129,8 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
   return 1;
 }
 
-/* Is it a shared array of floats, or a pointer parameter or member? For these facts/own.c can prove
-** that no other thread accesses an element. */
+/* Is x a shared array of floats, a pointer parameter, or a pointer in a struct? Of these
+** facts/own.c can prove that no other thread accesses an element. */
 static int is_array(const fl_kad_state *d, const fl_kvar *x) {
   if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
   return x->kind == FL_KV_POINTER && x->param >= 0
@@ -160,7 +161,7 @@ static fl_kexpr *kept_at(fl_kloop *l, const struct fl_kloop_undo *u) {
                                        fl_kexpr_cast(d->a, FL_KT_I64, u->at));
 }
 
-/* The block for code that a round runs only when it reaches the store. */
+/* The block for code that runs only in iterations that reach the store u. */
 static fl_kblock *guarded(fl_kloop *l, fl_kblock *b, const struct fl_kloop_undo *u) {
   fl_kstmt *s = u->guard ? fl_kstmt_if(l->d->f, b, u->guard) : NULL;
   return s ? &s->body : b;

@@ -2,9 +2,9 @@
 ** Shuffles, forward and reverse: a lane receives the derivatives of all lanes that read its value.
 ** A lane is read only if it is active: named in the mask and not returned, as a ballot tells.
 **
-** If all lanes shift by the same distance, the lane that read this one's value is known, and one
-** shuffle is enough. If all read one lane, it receives the sum over the group. Otherwise each lane
-** finds out from all others which lane they read.
+** If all lanes shift by the same distance, each lane knows which lane read its value, and one
+** shuffle is enough. If all read one lane, that lane receives the sum over the group. Otherwise
+** each lane finds out from all others which lane they read.
 */
 #include "kernel/ad/ad_state.h"
 #include "kernel/facts/uniform.h"
@@ -15,8 +15,8 @@ typedef struct back {
   const fl_kstmt *s;
   fl_kexpr *seed, *zero;
   fl_kexpr *here;                /* U32: who is there */
-  fl_kexpr *self, *lane, *base;  /* I32: index of this lane in the warp, index in its group of
-                                 ** 'width' lanes, and first lane of the group */
+  fl_kexpr *self, *lane, *base;  /* I32: index of this lane in the warp; index in its group of
+                                 ** 'width' lanes; first lane of the group */
   fl_kexpr *by;                  /* I32: x[2] */
   int width;
 } back;
@@ -29,8 +29,8 @@ static fl_kexpr *i32(fl_kad_state *d, int64_t i) { return fl_kexpr_int(d->a, FL_
 
 /* ---- the same in all lanes? ------------------------------------------------------------- */
 
-/* Does x have one value in all threads of a block that reach s? shared: loads of shared memory
-** count as equal where their indices are. */
+/* Does x have one value in all threads of a block that reach s? shared: a load of shared memory
+** counts as such a value if its index is one. */
 static int is_equal(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x, int shared) {
   const fl_kuniform *u = fl_kuniform_new(d->a, d->f, d->body, s, shared);
   return u && fl_kuniform_level(u, x) <= FL_KEQUAL_BLOCK;
@@ -68,7 +68,7 @@ static fl_kexpr *is_there(back *w, fl_kblock *b, fl_kexpr *lane, fl_kexpr *also)
   return fl_kad_atom(d, b, kx_both(d, also, in));
 }
 
-/* The value that x has in lane 'lane' or, unless 'valid', in this lane. */
+/* The value that x has in lane 'lane' or, where 'valid' is false, in this lane. */
 static fl_kexpr *ask(back *w, fl_kblock *b, fl_kexpr *x, fl_kexpr *lane, fl_kexpr *valid) {
   fl_kad_state *d = w->d;
   const int t = x ? fl_ktemp(d->f, x->type) : -1;
@@ -91,8 +91,8 @@ static fl_kexpr *seed_of(back *w, fl_kblock *b, fl_kexpr *seed, fl_kexpr *lane, 
 
 /* ---- the ways back ---------------------------------------------------------------------- */
 
-/* Up and down are inverses of each other, except for the lanes at the edge, which kept their own
-** value. */
+/* The adjoint of a shift up or down: a shift in the other direction. Lanes at the edge kept their
+** own value, so they also keep its derivative. */
 static fl_kexpr *shifted_back(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *before = kx_op(d, FL_KO_GE, w->lane, w->by);           /* lane - by is in the group */
@@ -115,8 +115,8 @@ static fl_kblock *each_lane(back *w, fl_kblock *b, fl_kexpr **lane) {
   return in;
 }
 
-/* All lanes read lane 'by' of their group, so it receives the sum: by shuffles of halves if the
-** warp is complete. */
+/* All lanes read lane 'by' of their group, so lane 'by' receives the sum of the group. If the warp
+** is complete, the sum is made by shuffles over 16, 8, 4, 2 and 1 lanes. */
 static fl_kexpr *sum_back(back *w) {
   fl_kad_state *d = w->d;
   const int sum = fl_ktemp(d->f, w->seed->type);
@@ -139,14 +139,13 @@ static fl_kexpr *sum_back(back *w) {
   return fl_kexpr_select(d->a, kx_op(d, FL_KO_EQ, w->lane, read), kx_var(d, sum), w->zero);
 }
 
-/* The index, in the group, of the lane that this lane has read. */
+/* The index, in the group, of the lane whose value this lane has received. */
 static fl_kexpr *taken(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *to = NULL, *in = NULL;
   switch (w->s->op) {
   case FL_KSH_IDX: return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
-  case FL_KSH_XOR:                                  /* index in the warp; a lane of a later group is
-                                                    ** not read */
+  case FL_KSH_XOR:         /* from self: an index in the warp; lanes of later groups are not read */
     to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
     in = kx_op(d, FL_KO_LE, to, kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1)));
     return fl_kexpr_select(d->a, in, to, w->self);
@@ -178,8 +177,8 @@ static fl_kexpr *searched_back(back *w) {
   return kx_var(d, sum);
 }
 
-/* XOR is its own inverse while it stays in the group; for a distance that leaves the group the
-** lanes are searched. */
+/* The adjoint of a shuffle by XOR. XOR is its own inverse while it stays in the group; for a
+** distance that may leave the group the lanes are searched. */
 static fl_kexpr *exchanged_back(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *by = kx_op(d, FL_KO_AND, w->by, i32(d, 31)), *from = kx_op(d, FL_KO_XOR, w->self, by);

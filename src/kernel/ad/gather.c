@@ -1,16 +1,16 @@
 /*
-** Adjoints that add into neighbours, inverted. The adjoint of v[i] = u[i - 1] + u[i + 1] adds
-** to grad_u[i - 1] and grad_u[i + 1]: atomics, or slow sums in a fixed order. Element j receives
-** these sums from threads j + 1 and j - 1, so one thread per j can collect them: for each access of
-** the source that reads the array (a "site", gather_site.c) it finds the thread that read j there,
-** runs that thread's adjoint again and takes what it adds for this access. No atomics, no zeros to
-** begin with, always the same order.
+** Adjoints that add into neighbours, inverted. The adjoint of v[i] = u[i - 1] + u[i + 1] adds to
+** grad_u[i - 1] and grad_u[i + 1]: atomics, or slow sums in a fixed order. Element j receives these
+** sums from threads j + 1 and j - 1, so one thread per j can collect them: for each access of the
+** source that reads the array (a "site", gather_site.c) it finds the thread that read j there, runs
+** that thread's adjoint again and takes what it adds for this access. This needs no atomics and no
+** array of zeros, and the order of the sum is fixed.
 **
-** It works on the finished adjoint, a function of the language, and gives another one; so it serves
-** tangent kernels and their adjoints (second order) too. Where it fails, it is tried again with
-** short loops over neighbours written out and indices at a border split into pieces. Only arrays
-** all of whose sums are of this kind are gathered; everything else that the adjoint computes stays
-** in 'rest'.
+** This pass turns the finished adjoint, a function of the language, into another function, so it
+** serves the adjoints of tangent kernels (second order) as well. Where it fails, it is tried again
+** with short loops over neighbours written out and indices at a border split into pieces. Only
+** arrays all of whose sums are of this kind are gathered; everything else that the adjoint computes
+** stays in 'rest'.
 */
 #include "kernel/ad/gather.h"
 #include "kernel/tree/builtins.h"
@@ -19,7 +19,7 @@
 
 enum { MOST_STATEMENTS = 400, MOST_PARAMS = 42, MOST_WEIGHT = 8000 };
 /* The additional cost of a sum by an atomic, and of a sum in a fixed order, compared with a plain
-** sum, in units of weight (below); FREE_WEIGHT: the work that a GPU does while it waits for the
+** sum, in units of 'weigh' below; FREE_WEIGHT: the work that a GPU does while it waits for the
 ** memory of one element. Measured with the stencil of docs/performance.md: 96 us more than a
 ** hand-written kernel for three atomics, 1446 us in a fixed order. */
 enum { ATOMIC_WEIGHT = 40, ORDERED_WEIGHT = 400, FREE_WEIGHT = 80 };
@@ -54,7 +54,7 @@ static int see_statement(void *arg, fl_kstmt *s) {
     g->assigned[s->var] = 1;
     g->late[s->var] |= (uint8_t)x->loops;
     g->n_sums += is_gradient(g, s->var);
-    /* only one of several threads takes the value */
+    /* an atomic that is not a sum gives the value to one thread only */
     if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;
     break;
   default: x->strange = 1;                        /* threads work together */
@@ -84,8 +84,8 @@ static int same_digits(const fl_kdigits *a, const fl_kdigits *b) {
   return 1;
 }
 
-/* Can all threads of a site be found? Three digits are accepted only where they are known to be
-** small. */
+/* Can all threads of a site be found from the index? An index of three digits is accepted only
+** where each digit is known to be below its modulus. */
 static int is_solvable(const fl_kgathering *g, const fl_kstmt *s, fl_kdigits *x) {
   return !(s->kind == FL_KS_ATOMIC &&
            (s->mode == FL_KM_BLOCK || s->op != FL_KA_ADD || s->result >= 0))
@@ -112,8 +112,8 @@ static int see_sum(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Chooses the arrays that have a sum which needs an atomic, and all of whose sums are at a site;
-** arrays with plain sums are chosen too if nothing else is left to do then. Returns how many. */
+/* Chooses the arrays that need an atomic and whose sums all belong to a site; arrays with plain
+** sums are chosen too if the rest of the adjoint is then empty. Returns the number of arrays. */
 static int choose(fl_kgathering *g) {
   const fl_kvisitor see = {see_sum, NULL, g};
   int others = 0, n = 0, all = 1;
@@ -128,8 +128,8 @@ static int choose(fl_kgathering *g) {
   }
   uint8_t *wanted = fl_karena_new(g->d.a, (size_t)g->src->n_vars + 1);
   if (!wanted) return 0;
-  for (int i = 0; i < g->n_sums; i++) {           /* bits: 1: it has an atomic, 2: it has a sum
-                                                  ** without a site */
+  for (int i = 0; i < g->n_sums; i++) {           /* bits by array: 1: it has an atomic; 2: it has a
+                                                  ** sum without a site */
     const fl_ksum *s = &g->sum[i];
     wanted[s->s->var] |=
         (uint8_t)((s->s->kind == FL_KS_ATOMIC && s->s->mode != FL_KM_BLOCK) | (s->site < 0) << 1);
@@ -158,13 +158,13 @@ static int begin(fl_kgathering *g) {
   return 1;
 }
 
-/* Does parameter p's array hold the gradient when the kernel is done? */
+/* Does the array of parameter p hold a gradient when the kernel ends? */
 static int is_result(const fl_kad_state *d, const fl_kad_param *p) {
   return p->role == FL_KAD_GRAD || p->role == FL_KAD_GRAD_SCALAR
       || (p->role == FL_KAD_WORK && p->param >= 0 && d->r->want[p->param] & FL_KAD_INPUT);
 }
 
-/* Sets the roles of parameters that are no longer read or written. Returns whether any gradient is
+/* Sets the roles of the parameters from the code that is left. Returns whether any gradient is
 ** computed. */
 static int settle(fl_kad_state *d, int n_params, int gather) {
   fl_kad_touched t;
@@ -305,8 +305,8 @@ static measure measure_of(const fl_kfunc *f) {
   return m;
 }
 
-/* Does the kernel read only what the adjoint does not write, or what the writing thread has read
-** before (the cotangent of an element that its own thread replaced)? */
+/* Does the gather kernel read only memory that the adjoint does not write? Cotangents are allowed
+** where only the thread that replaces an element has read it before. */
 static int reads_inputs(fl_kgathering *g) {
   fl_kad_touched now;
   if (!fl_kad_find_touched(&g->d, &now)) return 0;
@@ -322,8 +322,8 @@ static int reads_inputs(fl_kgathering *g) {
   return 1;
 }
 
-/* Loops that could not be written out stay as they are: a gather would run them once for each
-** site. */
+/* Is the gather cheaper than the adjoint's atomics? Loops that could not be written out count as
+** too expensive: a gather would run them once per site. */
 static int is_worth_it(fl_kgathering *g) {
   const measure m = measure_of(g->d.f), before = measure_of(g->src);
   int64_t atomics = 0;
@@ -354,8 +354,8 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
   return parts;
 }
 
-/* f with short loops written out and indices at a border split into pieces; NULL: there is nothing
-** to do. */
+/* f with short loops written out and indices at a border split into cases; NULL: neither applies.
+** */
 static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                            uint8_t **positive) {
   fl_kfunc *flat = fl_kunroll(a, f), *g = flat ? flat : fl_kfunc_clone(a, f);

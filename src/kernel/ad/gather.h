@@ -1,6 +1,6 @@
 /*
 ** What gather.c (which sums, the two kernels) and gather_site.c (the code of one access) share
-** while the gather form of an adjoint is made. Contract: ad.h, fl_kad_gather.
+** while they make the gather kernel of an adjoint. Contract: ad.h, fl_kad_gather.
 */
 #ifndef FL_KERNEL_GATHER_H
 #define FL_KERNEL_GATHER_H
@@ -9,19 +9,18 @@
 
 enum { FL_KG_CHAINS = 4, FL_KG_RANGES = 9, FL_KG_NEAR = 1 << 20, FL_KG_CARRIES = 64 };
 
-/* How the index of an element is split into digits: j = b[0] + m[0] * (b[1] + m[1] * b[2]), once
-** per thread; then finding the index of a nearby source thread needs no division. m are the
-** absolute values of the source's moduli. The moduli of an index are positive wherever a thread
-** reaches it; if they are not, the highest b is far below 0. For an index of the thread, 'sign' is
-** the sign of C's quotient. */
+/* How each thread splits the index of its element into digits, once: j = b[0] + m[0] * (b[1] + m[1]
+** * b[2]). Then the digits of a nearby source thread need no division. m are the absolute values of
+** the source's moduli. Where a modulus of an array index is not positive, no thread has it, and the
+** highest b is far below 0. For an index of the thread, 'sign' is the sign of C's quotient. */
 typedef struct fl_kchain {
   int n;                         /* moduli, 1 or 2 */
   fl_kterm whole[2];             /* m[0], m[0] * m[1] */
-  int32_t symbol;               /* the symbol of the thread that is split; -1: an index of the array
-                                ** is split */
+  int32_t symbol;               /* the thread's index that is split; -1: the index of an array
+                                ** element is split */
   int32_t m[2], b[3];            /* variables */
-  int32_t given[2], sign[2];     /* the moduli as given and their signs; sign -1: certainly
-                                 ** positive */
+  int32_t given[2], sign[2];     /* the moduli as given and their signs; sign -1: the modulus is
+                                 ** certainly positive */
 } fl_kchain;
 
 /* Accesses of one array with one index: a thread of the gather kernel sums their contributions to
@@ -30,7 +29,7 @@ typedef struct fl_ksite {
   int32_t grad;                  /* the array summed into, a variable of the adjoint */
   fl_kdigits digits;
   int chain;                     /* -1: none */
-  uint8_t near;                 /* the shift is 'by' in the digits of the chain, with few carries */
+  uint8_t near;  /* the thread's digits are those of j minus the constants 'by', with few carries */
   int64_t by[3];
 } fl_ksite;
 
@@ -63,7 +62,8 @@ int fl_kg_range(int32_t symbol);            /* which extent of the launch bounds
 fl_kexpr *fl_kg_extent(fl_kgathering *g, int32_t symbol);
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p);
 fl_kexpr *fl_kg_number(fl_kgathering *g, const fl_kpoly *shift, int type);
-/* v[i]: new variables with the digits of t in the site's chain (t is not negative unless near) */
+/* v[i]: new variables with the digits of t in the site's chain (t is at least 0 unless the site is
+** 'near') */
 void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t, int *v);
 int fl_kg_is_division(const fl_kexpr *x);
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,

@@ -23,7 +23,7 @@ static const char *const range_names[FL_KG_RANGES] = {
   "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "threads_x", "threads_y",
   "threads_z" };
 
-/* The index in fl_kgathering.range of the extent of a thread's symbol. */
+/* The position in fl_kgathering.range of the extent of a thread's symbol. */
 int fl_kg_range(int32_t symbol) {
   if (symbol >= FL_KSYM_GLOBAL) return 6 + symbol - FL_KSYM_GLOBAL;
   if (symbol >= FL_KSPECIAL_GDIM_X) return 3 + symbol - FL_KSPECIAL_GDIM_X;
@@ -94,7 +94,7 @@ static fl_kexpr *poly_value(fl_kgathering *g, const fl_kpoly *p) {
 ** ------------------------------------------------ */
 
 /* Is x the quotient / m or the remainder % m of the thread's index 'symbol' (or of a quotient of
-** it)? *below: what the index was divided by before that; *whole: the same times m. */
+** it)? *below: the divisor of that quotient, or 1; *whole: *below times m. */
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,
                    fl_kterm *below, fl_kterm *whole) {
   int ok;
@@ -221,7 +221,7 @@ void fl_kg_chains(fl_kgathering *g) {
   }
 }
 
-/* A modulus as an int; INT_MAX stands for one that is larger than any index. */
+/* A modulus as an int; INT_MAX stands for any modulus that is larger. */
 static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
   fl_kad_state *d = &g->d;
   const int single = t->c == 1 && t->n == 1, s = single ? t->s[0] : 0;
@@ -243,8 +243,8 @@ static int is_positive(const fl_kterm *t) {
   return t->c > 0;
 }
 
-/* Sets modulus k of the chain; where it is 0 it becomes 1. Returns the condition that it is
-** positive; NULL: it certainly is. */
+/* Sets modulus k of the chain, with 1 in place of 0. Returns the condition that it is positive;
+** NULL: it is positive for certain. */
 static fl_kexpr *set_modulus(fl_kgathering *g, fl_kblock *b, fl_kchain *c, int k) {
   fl_kad_state *d = &g->d;
   int ok;
@@ -326,8 +326,8 @@ static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int u
   kx_set(d, &s->body, above, kg_op(g, on, above, kg_int(g, 1)));
 }
 
-/* Digit i of the shift. As moduli are made positive, it takes the signs of all moduli of lower
-** digits. */
+/* Digit i of j minus the site's shift, before carries. Moduli are made positive, so the shift's
+** digit is multiplied by the signs of the moduli of all lower digits. */
 static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain *c, int i) {
   fl_kexpr *b = kx_var(&g->d, c->b[i]), *by = kg_int(g, s->by[i]);
   int signs = 0;
@@ -339,10 +339,10 @@ static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain
 static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const fl_kchain *c,
                         const int *v) {
   int down = 0, up = 0;
-  int64_t steps = 0;                   /* steps of one digit, which bound the carry into the next */
+  int64_t steps = 0;                   /* bound on the steps of m that a digit is out of range,
+                                       ** which carry into the next digit */
   for (int i = 0; i <= c->n; i++) kx_set(&g->d, b, v[i], near_digit(g, s, c, i));
-  for (int i = 0; i < c->n; i++) {                /* a carry from the lower digit may cause another
-                                                  ** one */
+  for (int i = 0; i < c->n; i++) {        /* a carry from the lower digit may cause another carry */
     const int any = i && s->by[i] && c->sign[0] >= 0;
     down |= s->by[i] > 0 || any;
     up |= s->by[i] < 0 || any;
@@ -383,7 +383,7 @@ void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t
 }
 
 /* Is the shift a constant and at most one int, added or subtracted? Then j - shift is exact in U32:
-** a result that is negative or too large is not the index of a thread in U32 either. */
+** a result that is negative or too large is not the index of a thread when taken as U32 either. */
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p) {
   int ints = 0;
   for (int i = 0; i < p->n; i++) {

@@ -1,5 +1,5 @@
 /*
-** The code of one access in a gather: the index of the thread that accesses element j there, and
+** The code of one access in a gather: the index of the thread that accesses element j by it, and
 ** that thread's adjoint, in which threadIdx and blockIdx are replaced by its indices. The guards
 ** are tested again as ordinary code; of the sums only those of this access stay.
 */
@@ -50,8 +50,8 @@ static int level_in(const fl_kchain *c, const fl_kterm *t) {
   return -1;
 }
 
-/* The value of x, if it is a quotient or remainder of the thread's index, whose digits are
-** known. */
+/* The value of x if it is a quotient or remainder of the thread's index, from the index's digits;
+** NULL: it is not, or the digits are not known. */
 static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
   const fl_kchain *c = &y->g->chain[y->site->chain];
   fl_kad_state *d = &y->g->d;
@@ -68,8 +68,8 @@ static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
   return as(y, x->type, r);
 }
 
-/* The value of x, whose form is p. The site's index is the index j of the target; if x differs from
-** it by something that is the same in all threads, x is j minus that. NULL: it does not. */
+/* The value of x, whose polynomial is p. The site's index equals the index j of the target. If it
+** exceeds x by a value that is the same in all threads, x is j minus that value; else NULL. */
 static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
   fl_kgathering *g = y->g;
   fl_kpoly by = y->site->digits.whole;
@@ -158,7 +158,7 @@ static void copy(thread *y, fl_kblock *to, const fl_kblock *from) {
   for (const fl_kstmt *s = from->first; s && !y->g->d.a->failed; s = s->next) copy_one(y, to, s);
 }
 
-/* Makes the copy's variables. Parameters are shared with the source unless the kernel writes to
+/* Makes the variables of the copied adjoint. Parameters are not copied unless the kernel writes to
 ** them. */
 static void make_variables(thread *y) {
   fl_kad_state *d = &y->g->d;
@@ -209,7 +209,7 @@ static void one_digit(thread *y, fl_kblock *b, fl_kexpr *t) {
   run_thread(y, &in->body);
 }
 
-/* Finds the only digits that give t, if digits are below their moduli. */
+/* Finds the digits of t where they are unique: each is below its modulus. */
 static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   const fl_kdigits *x = &y->site->digits;

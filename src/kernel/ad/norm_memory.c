@@ -2,9 +2,9 @@
 ** Elements of global memory that a loop reads and writes at an index that the loop does not change
 ** are kept in registers: r = y[e] at the first access, y[e] = r after the loop. For the reverse
 ** code they are then local variables, which can be saved; elements at varying indices cannot.
-** 'held' says that r has the element, 'changed' that it must be written back: an access that the
-** source does not reach is not made here either. Several elements of one array ("v[3 * i + 1]")
-** have separate registers.
+** 'held' says that r has the element, 'changed' that it must be written back: an element that the
+** source does not access is not accessed here either. Several elements of one array ("v[3 * i +
+** 1]") have separate registers.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -33,8 +33,7 @@ static place *place_of(places *p, const fl_kexpr *index, int32_t site) {
   for (int i = 0; i < p->n; i++)
     if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];
   int ok = p->n < MOST_PLACES;
-  for (int i = 0; ok && i < p->n; i++)                   /* the loop does not change either of the
-                                                         ** two */
+  for (int i = 0; ok && i < p->n; i++)             /* the loop changes neither of the two indices */
     ok = fl_kfact_differs(fl_kad_fact(p->d, p->at[i].seen), fl_kad_fact(p->d, site));
   if (!ok) {
     p->bad = 1;
@@ -135,7 +134,8 @@ static fl_kblock rewritten(place *p, fl_kblock b) {
   return out;
 }
 
-/* Adds code for the loop s, which is not in a block: to *before and *after. */
+/* Holds the element in a register around the loop s, which is taken out of its block: code for
+** before the loop goes to *before, code for after it to *after. */
 static void hold_place(place *p, fl_kstmt *s, fl_kblock *before, fl_kblock *after) {
   fl_kad_state *d = p->d;
   p->reg = fl_kad_local(d, d->f->vars[p->var].type, fl_kad_name(d, "held_", p->var));

@@ -13,12 +13,12 @@ typedef struct first { const fl_kexpr *load; int32_t id, temp; } first;
 
 typedef struct reads {
   fl_kad_state *d;
-  uint8_t *only;                 /* by variable: an array of reals with a gradient, only read */
+  uint8_t *only;              /* by variable: an array of reals with a gradient that is only read */
   uint8_t *written;              /* by variable: an array that is written */
   uint8_t *assigned;             /* by variable: the current statement assigns to it */
-  int32_t *count, next, most;    /* by id, in the order of the walk: how often it is read */
+  int32_t *count, next, most;  /* by id, in the order of the walk: how often the load is repeated */
   int n_vars, rewrite;
-  first at[MOST_READS];          /* that hold here */
+  first at[MOST_READS];          /* whose index is unchanged up to here */
   int n;
 } reads;
 
@@ -44,7 +44,7 @@ static const first *known(const reads *w, const fl_kexpr *load) {
   return NULL;
 }
 
-/* What replaces the load x when its operand is e; lazy: the load may not be evaluated. */
+/* The replacement of the load x, whose rewritten form is e; lazy: the load may not be evaluated. */
 static fl_kexpr *read(reads *w, fl_kblock *out, const fl_kexpr *x, fl_kexpr *e, int lazy) {
   const first *old = known(w, x);
   if (old && !w->rewrite) w->count[old->id]++;

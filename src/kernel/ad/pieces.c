@@ -1,10 +1,11 @@
 /*
-** Border indices in pieces (pieces.h). D is not negative (the index of a thread, its quotients and
-** remainders), and less than w by the conditions around it or because it is a remainder. Then
-**   max(D - r, 0)      is D - r, else D - r + 1, … else D, the first of them that is >= 0
-**   min(D + r, w - 1)  is D + r, else D + r - 1, … else D, the first that is < w
-**   (D + r) % w        is D + r, else D + r - w, … the first that is < w (likewise down, for r < 0
-**                      and some w more)
+** Splits indices at a border into cases, the "pieces" (pieces.h). D is not negative (the index of a
+** thread, its quotients and remainders), and less than w by the conditions around it or because it
+** is a remainder. Then
+**   max(D - r, 0)      is D - r, else D - r + 1, … else D, the first of them that is >= 0 min(D +
+**   r, w - 1)  is D + r, else D + r - 1, … else D, the first that is < w (D + r) % w        is D +
+**   r, else D + r - w, … the first that is < w (likewise upwards for r < 0,
+**                      also where k * w is added)
 ** with few steps r.
 */
 #include "kernel/ad/pieces.h"
@@ -21,14 +22,15 @@ typedef struct splitter {
   fl_kplace place;
   uint8_t *positive;
   int done, pieces, changed;     /* number of pieces of all indices; number of pieces of the current
-                                 ** index; was it changed? */
+                                 ** index; was the current index changed? */
 } splitter;
 
 static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) {
   return fl_kpoly_of(y->k, &y->place, x);
 }
 
-/* Is 0 <= D (m NULL) or 0 <= D < m, if the marked parameters are positive? */
+/* Is 0 <= d (m NULL), or 0 <= d < m? Marks in y->positive the parameters that must be positive for
+** that. */
 static int is_below(splitter *y, const fl_kpoly *d, const fl_kterm *m) {
   uint8_t need[64] = {0};
   const int n = y->f->n_params;
@@ -37,7 +39,7 @@ static int is_below(splitter *y, const fl_kpoly *d, const fl_kterm *m) {
   return 1;
 }
 
-/* ---- expressions in pieces: a tree of SELECTs over them -------------------------------------- */
+/* ---- a piecewise expression: a tree of SELECTs over its pieces ------------------------------- */
 
 static fl_kexpr *plus(splitter *y, fl_kexpr *x, int64_t c) {
   if (!x || !c) return x;
@@ -49,7 +51,7 @@ static fl_kexpr *compare(splitter *y, int op, fl_kexpr *x, fl_kexpr *z) {
   return fl_kexpr_binary(y->f->arena, op, x, z);
 }
 
-/* The choice c ? a : b; NULL if a or b is NULL, or if there are too many pieces. */
+/* The choice c ? a : b, counted as one more piece; NULL if c, a or b is NULL. */
 static fl_kexpr *choose(splitter *y, fl_kexpr *c, fl_kexpr *a, fl_kexpr *b) {
   y->pieces++;
   return c && a && b ? fl_kexpr_select(y->f->arena, c, a, b) : NULL;
@@ -68,7 +70,7 @@ static fl_kexpr *above_zero(splitter *y, fl_kexpr *x) {
   return e;
 }
 
-/* The m of an expression m - 1, if it is a single term. */
+/* Is x of the form m - 1, where m is a single term? If so, *m is that term. */
 static int modulus_of(splitter *y, const fl_kexpr *x, fl_kpoly *m) {
   *m = poly_of(y, x);
   if (m->bad || fl_kpoly_take_constant(m) != -1) return 0;
@@ -88,7 +90,8 @@ static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
   return e;
 }
 
-/* x % m, where x splits into D + r + k * m with k >= 0. */
+/* x % by, where x splits into D + r + k * by with k >= 0; NULL: it does not, or has too many
+** steps. */
 static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
   fl_karena *a = y->f->arena;
   fl_kpoly d = poly_of(y, x), m = poly_of(y, by);
@@ -206,7 +209,7 @@ static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
   return leaf(y, x, k);
 }
 
-/* The only value of the variable, if it is set before the statement; NULL: there is none. */
+/* The only value of the variable, if it is set before the statement y->s; NULL: there is none. */
 static const fl_kexpr *value_before(const splitter *y, int32_t var) {
   return y->k->defs->var[var].order <= y->place.order ? fl_kdef_only(y->k->defs, var) : NULL;
 }
@@ -226,7 +229,8 @@ static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
   return 0;
 }
 
-/* Can x be evaluated at the statement as well as where its variable was set? */
+/* Does x keep its value up to the statement y->s? It does if it reads no memory, and only variables
+** that are set once, before that statement. */
 static int is_steady(const splitter *y, const fl_kexpr *x, int depth) {
   if (x->kind == FL_KX_LOAD || depth > DEPTH) return 0;
   if (x->kind == FL_KX_VAR && !fl_kdef_is_given(y->k->defs, x->var) && !value_before(y, x->var))
@@ -242,7 +246,8 @@ static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
   fl_kexpr *k[FL_K_MAX_ARGS] = {0};
   if (depth > DEPTH || y->pieces > MOST_PIECES) return NULL;
   if (!has_choice(y, x, 0)) return x;
-  const fl_kpoly p = poly_of(y, x);                /* a remainder that cancels need not be split */
+  const fl_kpoly p = poly_of(y, x);                /* a sum in which quotients and remainders cancel
+                                                   ** need not be split */
   if (!p.bad && fl_kpoly_all(&p, is_no_quotient, NULL)) return x;
   if (x->kind == FL_KX_VAR) {
     fl_kexpr *def = (fl_kexpr *)(uintptr_t)fl_kdef_only(y->k->defs, x->var);

@@ -8,7 +8,8 @@
 #define FL_KERNEL_RECORD_H
 #include "kernel/tree/tree.h"
 
-/* How many operations need this: atomics of integers, outside of loops, whose results are used. */
+/* The number of atomics of f to record: those of integers, outside of loops, whose results are
+** used. */
 int fl_krecord_count(const fl_kfunc *f);
 /* f with one more parameter, "recorded": long long[count * threads of the launch]. replay = 0: the
 ** kernel writes the results there; 1: it reads them (const) instead. NULL: no memory. */

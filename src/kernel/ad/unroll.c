@@ -1,7 +1,7 @@
 /*
-** Short loops written out (unroll.h), outer ones first, so that the bounds of an inner loop that
-** depend on an outer counter are known numbers then. CONTINUE and BREAK become LEAVEs of a block
-** around the round or around all rounds; other loops stay.
+** Short loops written out (unroll.h), outer ones first, so that bounds of an inner loop that depend
+** on an outer counter are numbers when it is written out. CONTINUE and BREAK become LEAVEs of a
+** block around one iteration or around all; other loops stay.
 */
 #include "kernel/ad/unroll.h"
 #include "kernel/facts/defs.h"
@@ -24,7 +24,8 @@ typedef struct counting { int32_t var; int64_t first, bound, step; int op; } cou
 static int is_var(const fl_kexpr *x, int32_t v) { return x->kind == FL_KX_VAR && x->var == v; }
 static int is_const(const fl_kexpr *x) { return x->kind == FL_KX_CONST && fl_kt_is_int(x->type); }
 
-/* Is it a loop for (v = first; v op bound; v += step) where all three are numbers? */
+/* Is s, after the statement 'before', a loop for (v = first; v op bound; v += step) where all three
+** are numbers? */
 static int counts(const fl_kfunc *f, const fl_kstmt *before, const fl_kstmt *s, counting *c) {
   fl_kcount n;
   if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) ||
@@ -48,7 +49,7 @@ static int goes_on(const counting *c, int64_t v) {
   }
 }
 
-/* The number of rounds; -1: too many, or the counter would overflow. */
+/* The number of iterations; -1: too many, or the counter would overflow. */
 static int rounds(const counting *c, int is_signed) {
   int64_t v = c->first;
   for (int n = 0; n <= MOST_ROUNDS; n++, v += c->step) {
@@ -108,8 +109,8 @@ static int put_statement(void *arg, fl_kstmt *s) {
 
 /* ---- rounds written out ---------------------------------------------------------------------- */
 
-/* Turns CONTINUE and BREAK of the loop itself into LEAVEs of these blocks. Returns which occur: 1,
-** 2. */
+/* Turns CONTINUE and BREAK of the loop itself into LEAVEs of the blocks 'round' and 'all' (-1: only
+** looks). Returns 1 if there is a CONTINUE, plus 2 if there is a BREAK. */
 static int leave(fl_kblock *b, int32_t round, int32_t all) {
   int any = 0;
   for (fl_kstmt *s = b->first; s; s = s->next) {
@@ -130,7 +131,7 @@ static int rename_declared(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* New variables for this round, one for each that the body declares. */
+/* New variables for this iteration, one for each that the body declares. */
 static int32_t *fresh_variables(unroller *u, const fl_kblock *body) {
   fl_kfunc *f = u->f;
   const int n = f->n_vars;
@@ -154,7 +155,7 @@ static void set_counter(unroller *u, fl_kblock *out, const counting *c, int64_t 
   fl_kstmt_assign(u->f, out, c->var, fl_kexpr_int(u->f->arena, u->f->vars[c->var].type, v));
 }
 
-/* Writes out one round. The counter is set too, since it may be read after a jump out of the
+/* Writes out one iteration. The counter is set too, since it may be read after a jump out of the
 ** loop. */
 static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int64_t v,
                      int32_t all) {

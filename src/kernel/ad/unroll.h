@@ -1,12 +1,12 @@
 /*
-** Unrolls loops whose rounds are known from the text.
+** Unrolls loops whose iterations are known from the text.
 */
 #ifndef FL_KERNEL_UNROLL_H
 #define FL_KERNEL_UNROLL_H
 #include "kernel/tree/tree.h"
 
-/* A copy of f without its short loops "for (int d = -1; d <= 1; ++d)": each round with its
-** counter's value substituted and with separate variables. NULL: there are none, it would be long,
-** or memory is out. */
+/* A copy of f without its short loops "for (int d = -1; d <= 1; ++d)": each iteration with its
+** counter's value substituted and with separate variables. NULL: there are no such loops, it would
+** be long, or memory is out. */
 fl_kfunc *fl_kunroll(fl_karena *a, const fl_kfunc *f);
 #endif

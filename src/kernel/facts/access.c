@@ -27,8 +27,8 @@ static void forget(walk *w, int32_t var) {
   w->facts.n = n;
 }
 
-/* Forgets the facts about all variables that the block assigns: a loop may change these before its
-** body is entered. */
+/* A visitor: forgets the facts about variables that s assigns. It runs over a loop before the body
+** is entered, since an earlier iteration may have assigned them. */
 static int forget_stmt(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL) forget(arg, s->var);
   if (s->result >= 0) forget(arg, s->result);
@@ -98,7 +98,7 @@ static void note_write(walk *w, const fl_kstmt *s) {
 
 static void walk_block(walk *w, fl_kblock b);
 
-/* Walks a part that may not run, or may be left before its end: facts found in it are dropped at
+/* Walks a block that may not run, or may be left before its end: facts found in it are dropped at
 ** its end. */
 static void walk_apart(walk *w, fl_kblock b) {
   int64_t n = 0;

@@ -1,4 +1,4 @@
-/* Blocks that fit a kernel's shared arrays (blocks.h). */
+/* Finds the thread blocks that fit the sizes of a kernel's shared arrays (blocks.h). */
 #include "kernel/facts/blocks.h"
 #include "kernel/facts/route.h"
 #include <string.h>
@@ -8,11 +8,11 @@ typedef struct finder {
   fl_kblocks *out;
   uint8_t asks[3];           /* it reads blockDim */
   int32_t line[3];           /* of the first threadIdx */
-  int64_t room[3];           /* most threads that an array has room for; 0: no array tells */
+  int64_t room[3];           /* most threads that an array has room for; 0: unknown */
   const fl_kstmt *at;        /* the statement that is looked at */
 } finder;
 
-/* What an expression reads, through variables with one value. */
+/* Whether an expression reads threadIdx or blockIdx, also through variables that have one value. */
 typedef struct reading { const fl_kdefs *defs; uint8_t thread, block; int depth; } reading;
 
 static void read_from(reading *r, const fl_kexpr *x) {
@@ -40,8 +40,8 @@ static int is_guarded(const finder *f, const fl_kstmt *s) {
   return 0;
 }
 
-/* The threads along an axis that v holds, if the index has 'c' times threadIdx there and 'rest'
-** more: counted in the first dimension whose stride is at most c. */
+/* The number of threads along an axis for which array v has room, if its index is 'c' times
+** threadIdx plus 'rest': counted in the first dimension whose stride is at most c. */
 static int64_t threads_in(const fl_kvar *v, int64_t c, int64_t rest) {
   int64_t extent = v->count;               /* of that dimension, in elements */
   for (int d = 0; d + 1 < v->rank && v->dims[d] > 0 && extent / v->dims[d] > c; d++)

@@ -16,7 +16,8 @@
 
 typedef struct fl_kblocks {
   uint8_t reads[3];          /* along x, y, z: does it read threadIdx? */
-  int64_t fixed[3];          /* the number of threads that its arrays are made for; 0: unknown */
+  int64_t fixed[3];          /* the number of threads along an axis that the arrays are sized for;
+                             ** 0: unknown */
   int32_t line;              /* line of an access because of which no block can be chosen … */
   int axis;                  /* … along this axis; -1: one can */
 } fl_kblocks;

@@ -1,9 +1,9 @@
 /*
 ** Stores that surely happen (cover.h): one walk in program order over all statements that every
-** thread reaches. Integers are followed as forms of the launch, conditions as lists of
-** inequalities; what is neither is unknown. A store under known conditions is kept with them; one
-** under an unknown condition counts only if the other branch stores to the same element. After a
-** jump nothing is sure until the end of the construct that it, or a later jump, leaves; after a
+** thread reaches. Integers are followed as polynomials in facts of the launch (form.h), conditions
+** as lists of inequalities; all else is unknown. A store under known conditions is kept with them;
+** one under an unknown condition counts only if the other branch stores to the same element. After
+** a jump nothing is sure until the end of the construct that it, or a later jump, leaves; after a
 ** return under a known condition the opposite of the condition guards all that follows.
 */
 #include "kernel/facts/access.h"
@@ -29,7 +29,7 @@ typedef struct walk {
   fl_kc_store *list;         /* newest first */
   int32_t label[MAX_CONSTRUCTS];   /* labels of the loops and blocks around; [0]: the function */
   uint8_t is_loop[MAX_CONSTRUCTS];
-  int depth, branches, off;  /* off: inside a loop whose rounds are not known */
+  int depth, branches, off;  /* off: not 0 inside a loop whose iterations are not known */
   int32_t n_loops;           /* counters given so far */
 } walk;
 
@@ -51,7 +51,7 @@ static int is_index_type(int type) {
   return type == FL_KT_I32 || type == FL_KT_U32 || type == FL_KT_I64 || type == FL_KT_U64;
 }
 
-/* The form of a variable: that of the value assigned to it last. */
+/* The polynomial of a variable: that of the value assigned to it last. */
 static poly of_variable(const fl_kreader *r, int32_t var, int depth) {
   const walk *w = r->arg;
   (void)depth;
@@ -81,8 +81,8 @@ static int add_guards(guards *g, const guards *more) {
   return 1;
 }
 
-/* p + 1 in whole numbers. The program does not compute this sum, which may cancel a constant of
-** p. */
+/* p + 1 as an exact sum: the kernel does not compute it, so it does not overflow, and the 1 may
+** cancel a constant of p. */
 static const poly *next_of(walk *w, const poly *p) {
   if (!p) return NULL;
   poly r = *p;
@@ -248,8 +248,8 @@ static int is_size(const void *none, int32_t s) {
 static int is_uniform(const poly *p) { return p && fl_kpoly_all(p, is_size, NULL); }
 
 /* The counter v of the loop for (v = …; v < to; v += by), or -1. Casts keep a v that stays in range
-** (cover_launch.c). If a counter begins at another counter, it has other values in each round of
-** the other loop. */
+** (cover_launch.c). If a counter begins at another counter, it has other values in each iteration
+** of the other loop. */
 static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc_loop *l) {
   fl_kcount c;
   if (!fl_kcount_of(w->f, s, &c) || c.step.op != FL_KO_ADD || c.op != FL_KO_LT) return -1;
@@ -259,7 +259,7 @@ static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc
 }
 
 /* Keeps the stores inside the loop, down to 'end' of the list, whose index moves with the counter;
-** others are dropped, since a loop may have no rounds. */
+** others are dropped, since a loop may have no iterations. */
 static void keep_moving(walk *w, fl_kc_store *end, int32_t counter) {
   fl_kc_store **at = &w->list;
   while (*at != end) {
@@ -402,7 +402,7 @@ static void find_used(fl_kcover *c, int32_t n_loops) {
 
 /* ---- the whole ----------------------------------------------------------------------- */
 
-/* Finds the outputs that are only stored to, so that no value from before is read. */
+/* Finds the outputs that are only stored to, so that no value from before the launch is read. */
 static int find_fit(fl_mem *m, const fl_kfunc *f, uint8_t *fit) {
   const size_t bytes = ((size_t)f->n_vars + 1) * sizeof(fl_kaccess);
   fl_kaccess *access = fl_zalloc(m, bytes);

@@ -1,6 +1,6 @@
 /*
-** What cover.c (the walk over the tree) and cover_launch.c (the answer for one launch) share:
-** what was found about stores, as forms of numbers that a launch knows.
+** What cover.c (the walk over the tree) and cover_launch.c (the answer for one launch) share: what
+** was found about stores, as polynomials in numbers that are known at a launch.
 */
 #ifndef FL_KERNEL_COVER_FORM_H
 #define FL_KERNEL_COVER_FORM_H
@@ -8,15 +8,16 @@
 #include "kernel/facts/form.h"
 
 enum { FL_KC_GUARDS = 12 };
-/* Forms here have symbols of the launch (FL_KSYM_GLOBAL + axis after joining), COUNTER + k: counter
-** k (loops[k]), and VAR + v: variable v, an integer parameter as it was given. No form is unsure,
-** so the sum of its magnitudes bounds all steps; if it is narrow that sum must stay below 2^31. */
+/* The polynomials here have symbols of the launch (FL_KSYM_GLOBAL + axis after joining), COUNTER +
+** k: counter k (loops[k]), and VAR + v: variable v, an integer parameter as it was given. None is
+** 'unsure', so the sum of the magnitudes of its terms bounds all steps of its computation; if it is
+** 'narrow' that sum must stay below 2^31. */
 enum { FL_KC_ROOM = 1 << 15 };   /* a guard may be smaller by this much than the number that it is
                                  ** made from */
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
 
 /* Threads for which all guards hold store to element 'at' of the variable, whatever else they do;
-** if counters are in it, for all values that the loops give them. */
+** if 'at' has counters, they do so for all values that the loops give these. */
 typedef struct fl_kc_store {
   int32_t var, n_guards;
   const fl_kpoly *at;

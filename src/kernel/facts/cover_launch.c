@@ -1,7 +1,7 @@
 /*
-** The stores of cover.c against one launch: everything except the threads and the counters is a
-** number now. An index is read as a number in mixed radix: each digit (a thread's place along an
-** axis, in its block or in the launch, or a counter) takes all values below its range,
+** The stores of cover.c against one launch: here everything except the threads and the counters is
+** a known number. An index is read as a number in mixed radix: each digit (a thread's place along
+** an axis, in its block or in the launch, or a counter) takes all values below its range,
 ** independently of the others; if each weight is the product of the ranges of the lower digits, the
 ** index takes all values below the product of all ranges.
 */
@@ -59,7 +59,8 @@ static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
   return 1;
 }
 
-/* The value of a term, or of a polynomial without digits. */
+/* The value of a term; in 'constant', of a polynomial without digits. 0: unknown, or it
+** overflows. */
 static int value_of(const ask *q, const fl_kterm *t, int64_t *v) {
   int64_t x;
   *v = t->c;
@@ -139,9 +140,9 @@ static int range_of(ask *q, digit *d) {
   return begins >= by;
 }
 
-/* Guards on one digit limit its range; guards on no digit must hold. For a digit that is not in the
-** index it is enough that some value passes: if any does, 0 does. 0: not understood, or never
-** true. */
+/* Applies the guards to the n digits d of the index: a guard on one digit limits its range, and a
+** guard on no digit must hold. For a digit that is not in the index it is enough that some value
+** passes: if any does, 0 does. 0: a guard is not understood, or never true. */
 static int limit(ask *q, digit *d, int n) {
   for (int g = 0; g < q->s->n_guards; g++) {
     const fl_kc_guard *x = &q->s->guard[g];
@@ -203,7 +204,8 @@ static unsigned threads_of(const ask *q, const number *p, int nest, int *apart) 
   return all;
 }
 
-/* Are all digits of the index and of the guards independent? Each must be one symbol throughout. */
+/* Are all digits of the index and of the guards independent? Each axis must appear everywhere as
+** the index in the launch, or everywhere as the indices of thread and block. */
 static int independent(const ask *q, const number *at) {
   int apart = 1, ignored = 1;
   unsigned all = threads_of(q, at, 0, &apart);
@@ -252,7 +254,8 @@ static int64_t covered(ask *q, const fl_kpoly *p, int64_t first) {
 
 /* ---- the answer ---------------------------------------------------------------------- */
 
-/* Stores at k * (digits) + 0 … k - 1 together (vectors); one store: k = 1. */
+/* Does store s, with the other stores of its vector, write n elements? A vector of k elements is k
+** stores at k * (digits) + 0 … k - 1; for a scalar k is 1. */
 static int store_covers(const fl_kcover *c, const fl_kc_store *s, int64_t n,
                         const fl_kcover_launch *l) {
   ask q = { c, l, s, 0 };

@@ -44,9 +44,9 @@ int fl_kjumps(fl_kblock b) { return fl_kblock_any(b, is_jump, NULL); }
 
 typedef struct finder { fl_kdefs *d; int32_t order; int changed; } finder;
 
-/* Notes how far definitions in a block hold. In the block of a loop they hold up to place 'end', in
-** this round: those in labelled blocks inside it as well, unless a jump may skip them. Outside of
-** loops there is one value. */
+/* Sets 'until', the place up to which the definitions in a block hold: in the block of a loop
+** 'end', in the same iteration, also for labelled blocks inside it unless a jump may skip them.
+** Outside of loops a variable has one value. */
 static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;
@@ -139,7 +139,8 @@ const fl_kexpr *fl_kuncast(const fl_kexpr *x) {
   return x;
 }
 
-/* x without the conversion, and whether that keeps the low bits of a number of 'type'. */
+/* x without its outer conversions between wide integers. *exact: set to 0 if they lose low bits of
+** a number of 'type'. */
 static const fl_kexpr *uncast(const fl_kexpr *x, int type, int *exact) {
   for (; x->kind == FL_KX_CAST && is_wide(x->type); x = x->x[0])
     *exact &= fl_kt_size(x->type) >= fl_kt_size(type);

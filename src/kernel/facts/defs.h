@@ -19,7 +19,7 @@ typedef struct fl_kdef {
   uint8_t in_loop;           /* one of them is in a loop */
   uint8_t zero;              /* an integer that is assigned only 0, or another such integer */
   int32_t order, until;      /* place of its first assignment; place up to which the variable keeps
-                             ** that value, in one round */
+                             ** that value, in one iteration */
   const fl_kexpr *value;     /* the value first assigned; NULL: it is the result of a statement */
   const fl_kexpr *step;      /* the value assigned second, in the step of while loop step_loop */
   int32_t step_loop;
@@ -41,17 +41,17 @@ static inline const fl_kexpr *fl_kdef_only(const fl_kdefs *d, int32_t var) {
   const fl_kdef *v = &d->var[var];
   return v->count == 1 && !v->param ? v->value : NULL;
 }
-/* The same, if the variable has that value at place 'order': it was set before, in the same
-** round. */
+/* fl_kdef_only if the variable has that value at place 'order' (set before it, in the same
+** iteration of the loops around it); else NULL. */
 static inline const fl_kexpr *fl_kdef_at(const fl_kdefs *d, int32_t var, int32_t order) {
   const fl_kdef *v = &d->var[var];
   return v->order <= order && order <= v->until ? fl_kdef_only(d, var) : NULL;
 }
-/* Is it a parameter that is never assigned? */
+/* Is the variable a parameter that is never assigned? */
 static inline int fl_kdef_is_given(const fl_kdefs *d, int32_t var) {
   return d->var[var].param && !d->var[var].count;
 }
-/* Is it assigned once before a loop, and once more in the loop's step? */
+/* Is the variable assigned once before a loop, and once more in the loop's step? */
 int fl_kdef_is_counter(const fl_kdefs *d, int32_t var);
 
 /* ---- without the table: assignments in a part of the tree ---- */
@@ -63,7 +63,7 @@ void fl_kassigned_by(const fl_kstmt *s, uint8_t *set);
 int fl_kreads(const fl_kexpr *x, int32_t var);              /* x NULL: no */
 /* Does x read memory, or a variable of 'set', which may be NULL? */
 int fl_kreads_of(const fl_kexpr *x, const uint8_t *set);
-int fl_kjumps(fl_kblock b);                           /* does it hold a BREAK, CONTINUE or LEAVE? */
+int fl_kjumps(fl_kblock b);                           /* does b hold a BREAK, CONTINUE or LEAVE? */
 
 /* ---- counting ---- */
 

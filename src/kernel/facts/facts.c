@@ -6,8 +6,9 @@
 
 /* ---- indices ---------------------------------------------------------------------------- */
 
-/* 'loop': the outermost loop around the statement, which assigns 'inside'; 'before': the statement
-** just before that loop (NULL: none), where indices computed before it are classified. */
+/* loop: the outermost loop around the statement s; inside: the variables that the loop assigns;
+** before: the statement just before the loop (NULL: none), at which indices that the loop does not
+** change are classified. */
 typedef struct classify {
   fl_kfacts *x;
   const fl_kindices *k;
@@ -15,8 +16,8 @@ typedef struct classify {
   uint8_t *inside;
 } classify;
 
-/* An index that is computed before the loop and used in it differs between threads, and is the same
-** in all rounds of one thread. */
+/* Fills in the facts about the index of a site. An index that is computed before the loop and used
+** in it may differ between threads, and is the same in all iterations of one thread ('own'). */
 static void classify_index(classify *c, int site, const fl_kexpr *index) {
   assert(c->x);
   if (site < 0 || site >= c->x->n) return;

@@ -1,8 +1,8 @@
 /*
 ** The facts about the accesses of a function, found once and kept by the number of the access
 ** (site), which stays when AD rewrites the tree: how its index differs between threads, which
-** thread owns an element, which rounds of loops share elements. Each fact is proven; a fact that is
-** not set says nothing.
+** thread owns an element, which iterations of loops share elements. Each fact is proven; a fact
+** that is not set says nothing.
 */
 #ifndef FL_KERNEL_FACTS_H
 #define FL_KERNEL_FACTS_H
@@ -11,11 +11,13 @@
 typedef struct fl_kfact {
   uint8_t class;             /* fl_kindex */
   uint8_t own;              /* no other thread has the same index, but this one may have it again */
-  uint8_t stored;            /* it is a plain STORE to shared or global memory, and: */
-  uint8_t owned;           /* no two threads that share the memory store to the same element here */
-  uint64_t rounds;           /* the loops, by label, that fl_kindex_rounds returns */
-  uint64_t final;            /* LOAD: the loops in which it finds what the element holds after the
-                             ** loop: fl_kindex_is_behind holds for all stores to its array */
+  uint8_t stored;            /* it is a plain STORE to shared or global memory */
+  uint8_t owned;     /* if 'stored': no two threads that share the memory write one element by it */
+  uint64_t rounds;           /* a bit per loop label: the index differs in each iteration of a
+                             ** thread (fl_kindex_rounds) */
+  uint64_t final;            /* LOAD: the loops (bits) in which it finds the value that the element
+                             ** has after the loop: fl_kindex_is_behind holds for all stores to its
+                             ** array */
   fl_kshape shape;
 } fl_kfact;
 
@@ -26,13 +28,14 @@ typedef struct fl_kfacts {
   const fl_kfunc *f;
   int32_t n;                 /* sites */
   fl_kfact *at;
-  uint64_t *var_rounds;      /* by variable: the loops in which the array has several elements per
-                             ** round, none of which belongs to another round too: see rounds.c */
+  uint64_t *var_rounds;      /* by variable: the loops in which each iteration accesses several
+                             ** elements of the array, none of which another iteration accesses
+                             ** (rounds.c) */
   fl_kpair *pairs;
 } fl_kfacts;
 
-/* launched (NULL: any launch), used: as for fl_kindices_launch. The table is in 'a'; NULL: no
-** memory. */
+/* The facts about all accesses of f. launched (NULL: any launch), used: see fl_kindices_launch. The
+** table is in 'a'; NULL: no memory. */
 fl_kfacts *fl_kfacts_new(fl_karena *a, const fl_kfunc *f, int geometry,
                          const fl_klaunched *launched, fl_klimits *used);
 /* The facts of an access; if it was not in f, or x is NULL, nothing is known. */
@@ -45,9 +48,9 @@ int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other);
 
 /* ---- two accesses of one array ---- */
 
-/* Do their indices always differ, in any two threads at any time? */
+/* Do the indices of the two accesses always differ, in any two threads at any time? */
 int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b);
-/* Are their indices the same function of the thread and of the counters around them? */
+/* Are the two indices the same function of the thread and of the counters around them? */
 static inline int fl_kfact_is_one(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.alike && a->shape.core == b->shape.core && a->shape.rest == b->shape.rest;
 }
@@ -57,14 +60,15 @@ static inline int fl_kfact_is_one(const fl_kfact *a, const fl_kfact *b) {
 static inline int fl_kfact_is_alike(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.alike && a->shape.alike == b->shape.alike;
 }
-/* Do their indices differ whenever all variables have the same values for both? */
+/* Do the two indices differ whenever all variables have the same values for both? */
 static inline int fl_kfact_differs(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.core && a->shape.core == b->shape.core && a->shape.rest != b->shape.rest;
 }
-/* Accesses whose indices have the same core and rests that differ by less than its mod: each
-** element belongs to one value of the core. */
+/* A set of accesses whose indices have the same core, and rests that differ by less than
+** fl_kshape.mod: each element belongs to one value of the core. */
 typedef struct fl_kspan { int32_t core; int64_t least, most; uint8_t any, split; } fl_kspan;
-/* split: the rests differ by more, or the cores differ */
+/* Adds an access to the set. Sets 'split' if the rests then differ by mod or more, or the cores
+** differ. */
 void fl_kspan_add(fl_kspan *s, const fl_kfact *x);
 /* rounds.c: var_rounds, fl_kfact.final */
 void fl_kfacts_rounds(fl_kfacts *x, const fl_kindices *k);

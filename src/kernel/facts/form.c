@@ -1,6 +1,6 @@
 /*
-** Forms (form.h). Constants of unsigned types beyond INT_MAX are the negative numbers that they
-** were in the source (i + ~0u).
+** Index expressions as polynomials (form.h). Constants of unsigned types beyond INT_MAX are the
+** negative numbers that they were in the source (i + ~0u).
 */
 #include "kernel/facts/form.h"
 #include "base/hash.h"
@@ -227,7 +227,7 @@ static const fl_kquotient *quotient_of(const fl_kquotients *all, const fl_kpoly 
          ? &all->at[t->s[0] - FL_KSYM_QUOTIENT] : NULL;
 }
 
-/* The form of a / m; (b / m) / n becomes b / (m * n). */
+/* The polynomial of a / m, with a symbol for the quotient; (b / m) / n becomes b / (m * n). */
 static fl_kpoly quotient(fl_kquotients *all, fl_kpoly a, const fl_kpoly *by, int type) {
   fl_kquotient q = { .a = a, .m = by->t[0], .type = type };
   if (!all || by->bad || a.bad || by->n != 1 || q.m.c <= 0) return bad();
@@ -276,7 +276,7 @@ const fl_kquotient *fl_kpoly_remainder(const fl_kquotients *all, const fl_kpoly 
   return NULL;
 }
 
-/* The form of a / b, or with 'rest' of a % b. */
+/* The polynomial of a / b, or with 'rest' of a % b. */
 static fl_kpoly divide(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
                        const fl_kpoly *b, int rest) {
   const fl_kpoly q = quotient(r->quotients, *a, b, x->type);
@@ -287,7 +287,7 @@ static fl_kpoly divide(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a
   return left;
 }
 
-/* The forms of a & (m - 1) and a >> n where a is not negative: a % m and a / m. */
+/* The polynomials of a & (m - 1) and a >> n where a is not negative: a % m and a / m. */
 static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
                      const fl_kpoly *b) {
   const int64_t c = b->n == 1 && b->t[0].n == 0 ? b->t[0].c : -1, most = (int64_t)1 << 30;
@@ -299,7 +299,8 @@ static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
 
 /* ---- expressions ------------------------------------------------------------------------ */
 
-/* Is p an unsigned product with a factor so large that it wraps, as in a hash? */
+/* Is p a constant factor of the unsigned product x that is so large that the product wraps, as in a
+** hash? */
 static int wraps(const fl_kexpr *x, const fl_kpoly *p) {
   const int64_t large = 1 << 20, c = p->n == 1 && p->t[0].n == 0 ? p->t[0].c : 0;
   return x->type == FL_KT_U32 && (c >= large || c <= -large);

@@ -1,12 +1,12 @@
 /*
-** Forms: integers as sums of products of symbols, and how an expression is read as one. The client
-** says what a variable stands for (fl_kreader). In a kernel
+** Forms: integer expressions as polynomials (sums of products of symbols), and how an expression is
+** read as one. The client says what a variable stands for (fl_kreader). In a kernel
 **   int i = blockIdx.x * blockDim.x + threadIdx.x;  y[3 * i + n]
 ** the index is read as 3 * GLOBAL.x + n: the two terms with blockIdx and threadIdx are joined.
 **
-** A form gives the expression's value in whole numbers. The flags 'narrow' and 'unsure' tell where
-** the program's own arithmetic may differ. Clients that take sums as exact ("an index that
-** overflows its type is not an index") do not look at these.
+** A form gives the exact value of the expression. The flags 'narrow' and 'unsure' tell where the
+** kernel's own arithmetic may overflow. Clients that take sums as exact ("an index that overflows
+** its type is not an index") do not look at these.
 */
 #ifndef FL_KERNEL_FORM_H
 #define FL_KERNEL_FORM_H
@@ -15,9 +15,9 @@
 enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8 };
 
 /* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number
-** that the threads at a place have in common; VAR + variable; COUNTER + number of a loop, since a
-** variable may count in several loops; QUOTIENT + number; UNKNOWN + number: some fixed but unknown
-** number (poly.h). */
+** that is equal in the threads that are compared; VAR + variable; COUNTER + number of a loop, since
+** a variable may count in several loops; QUOTIENT + number; UNKNOWN + number: some fixed but
+** unknown number (poly.h). */
 enum { FL_KSYM_GLOBAL = 100, FL_KSYM_SAME = 199, FL_KSYM_VAR = 200, FL_KSYM_COUNTER = 1 << 23,
        FL_KSYM_QUOTIENT = 1 << 24, FL_KSYM_UNKNOWN = 1 << 25 };
 
@@ -31,16 +31,17 @@ typedef struct fl_kterm {
 ** have cancelled, so that the sum of magnitudes of the remaining terms does not bound all steps. */
 typedef struct fl_kpoly {
   int n;
-  uint8_t bad, narrow, unsure;      /* bad: the expression is no such sum, or the sum is too long */
+  uint8_t bad, narrow, unsure;      /* bad: the expression is not such a polynomial, or has too many
+                                    ** terms */
   fl_kterm t[FL_KPOLY_TERMS];
 } fl_kpoly;
 
-/* a / m in C, for integers of one type. a % m is written a - m * (a / m), so that a number taken
-** apart and put together again cancels. */
+/* a / m in C, for integers of one type. a % m is written a - m * (a / m), so that the quotient
+** cancels where a number is split by / and % and put together again. */
 typedef struct fl_kquotient { fl_kpoly a; fl_kterm m; int type; } fl_kquotient;
 /* All quotients that were read, each once, in an arena; pointers to them stay valid. */
 typedef struct fl_kquotients { fl_karena *a; int n, cap; fl_kquotient *at; } fl_kquotients;
-/* The sums that were read so far, numbered: equal sums have the same number. */
+/* The polynomials that were read so far, numbered: equal ones have the same number. */
 typedef struct fl_kpolys {
   fl_karena *a;
   int n, cap;
@@ -84,10 +85,11 @@ int64_t fl_kpoly_take_constant(fl_kpoly *p);                 /* p = rest + it */
 int fl_kpoly_has_negative(const fl_kpoly *p);                /* a coefficient below 0 */
 int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
 int fl_kpoly_all(const fl_kpoly *p, fl_kis_known *is, const void *arg);    /* of all its symbols? */
-/* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes P times the global index along a. */
+/* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes P times the index in the launch along axis
+** a. */
 void fl_kpoly_join(fl_kpoly *p);
-/* Is p a remainder a - m * (a / m), with a of one term? NULL: no; else the quotient a / m, which is
-** x / (w * m) if a is x / w. */
+/* The quotient a / m if p is the remainder a - m * (a / m) and a has one term; if a is x / w, the
+** quotient is x / (w * m). NULL: p is no such remainder. */
 const fl_kquotient *fl_kpoly_remainder(const fl_kquotients *all, const fl_kpoly *p, fl_kpoly *a,
                                        fl_kterm *m);
 /* Is p the single symbol s? */
@@ -100,12 +102,12 @@ static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
 typedef struct fl_kreader fl_kreader;
 struct fl_kreader {
   fl_kpoly (*var)(const fl_kreader *r, int32_t var, int depth);
-  /* Gives the form of an x that is not a sum or product; NULL: such an x is bad. */
+  /* The form of an expression x that is not a sum or product; NULL: such an x is 'bad'. */
   fl_kpoly (*other)(const fl_kreader *r, const fl_kexpr *x);
   fl_kquotients *quotients;                 /* NULL: divisions are not read */
   const void *arg;
 };
 /* depth: how many variables were replaced and operands entered so far; 0 at the first call. The
-** result is not joined. */
+** terms of blockIdx and threadIdx are not joined in the result. */
 fl_kpoly fl_kform_read(const fl_kreader *r, const fl_kexpr *x, int depth);
 #endif

@@ -5,13 +5,13 @@
 typedef struct search {
   const fl_kfunc *f;
   uint8_t *guess, *compared;     /* guess[site]: the load is a guess; compared[variable]: an
-                                 ** atomicCAS compares with its value */
+                                 ** atomicCAS compares with the variable's value */
   struct { const fl_kstmt **at; int64_t n, cap; } swaps;
   int changed, failed;
   fl_mem *mem;
 } search;
 
-/* x without conversions between numbers, and between numbers and their bits. */
+/* x without conversions between numbers, and from numbers to their bits or back. */
 static const fl_kexpr *plain(const fl_kexpr *x) {
   while (x && (x->kind == FL_KX_CAST || (x->kind == FL_KX_CALL && x->n == 1))) x = x->x[0];
   return x;

@@ -76,8 +76,8 @@ static int cover(const route *r, int32_t s, coverage *c) {
   return 1;
 }
 
-/* Splits p into digits and a shift that is the same in all threads; 0: a term has two digits, or
-** one that does not come from a thread. */
+/* Splits p into digits and a shift that is the same in all threads; 0: a term has two digits, or a
+** digit that is not an index of the thread. */
 static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c,
                  fl_kpoly *shift) {
   *n = 0;
@@ -150,14 +150,14 @@ static int is_thread_free(const fl_kindices *k, const fl_kexpr *x, int32_t v) {
   return 1;
 }
 
-/* Is s a counter that is equal in all threads that are in the same round of its loop? */
+/* Is s a counter that is equal in all threads that are in the same iteration of its loop? */
 static int is_free_counter(const fl_kindices *k, int32_t s) {
   const int32_t v = s - FL_KSYM_VAR;
   if (s < FL_KSYM_VAR || s >= FL_KSYM_COUNTER || !fl_kdef_is_counter(k->defs, v)) return 0;
   return is_thread_free(k, k->defs->var[v].value, v) && is_thread_free(k, k->defs->var[v].step, v);
 }
 
-/* Orders terms by their factors that are not such counters. */
+/* Orders terms by their factors that are not free counters (is_free_counter). */
 static int compare_fixed(const fl_kindices *k, const fl_kterm *a, const fl_kterm *b) {
   if (a->c != b->c) return a->c < b->c ? -1 : 1;
   for (int i = 0, j = 0;; i++, j++) {
@@ -168,7 +168,7 @@ static int compare_fixed(const fl_kindices *k, const fl_kterm *a, const fl_kterm
   }
 }
 
-/* p with such counters numbered in that order. */
+/* p with its free counters numbered in the order of compare_fixed. */
 static fl_kpoly renamed(const fl_kindices *k, fl_kpoly p) {
   int32_t met[FL_KPOLY_TERMS * FL_KPOLY_FACTORS];
   int n = 0;
@@ -219,7 +219,7 @@ int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
   return 1;
 }
 
-/* The next digit of the answer: the one of d with the smallest stride that is 'unit' times a
+/* The next digit of the index: the digit of d with the smallest stride that is 'unit' times a
 ** product. */
 static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit,
                       fl_kterm *q) {
@@ -237,8 +237,8 @@ static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm
   return -1;
 }
 
-/* Are these all the digits, so that each set of them belongs to one thread? No axis may appear
-** twice or be missing. */
+/* Do these digits determine the thread? Each axis of the launch must be among them, and none may
+** appear twice. */
 static int are_all(const route *r, const digit *d, int n, const coverage *c) {
   const fl_kindex class = judge(r, c);
   for (int i = 0; i < n; i++)

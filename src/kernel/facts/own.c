@@ -1,19 +1,19 @@
 /*
 ** Which thread owns an element? Two threads that compute the same index agree in its value, and in
-** both sides of each equality that holds there: "if (lane == 0) y[i / 32] = ...". If they agree in
-** such a sum, they must agree in all of its digits, if these form a chain (route.h). A sum with
-** quotients a / m, a / n of one a is written with remainders: a is m * (a / m) + a % m. Two threads
-** that agree in the block and in their index in it are the same thread.
+** both sides of each equality that holds at the access: "if (lane == 0) y[i / 32] = ...". If they
+** agree in such a sum, they agree in all of its digits, provided that these form a chain (route.h).
+** A sum with quotients a / m, a / n of one a is written with remainders: a is m * (a / m) + a % m.
+** Two threads that agree in the block and in their index in it are the same thread.
 **
 ** Example, with i = blockIdx.x * blockDim.x + threadIdx.x:
 **   if (i % 32 == 0) y[i / 32] = v;
 ** Two threads that write one element of y agree in
-**   i / 32           the index. It is one digit, the quotient, which is known from now on
-**   i - 32 (i / 32)  the condition, 0 for both. With 32 (i / 32) + i % 32 for the unit i the stride
+**   i / 32           the index. It is one digit, the quotient, which is known from now on i - 32 (i
+**   / 32)  the condition, 0 for both. With 32 (i / 32) + i % 32 for the unit i the stride
 **                    of the quotient is 32 - 32 = 0, which leaves one digit: i % 32
-** Quotient and remainder of i by one number give i, the index in the launch: they are the same
-** thread. It owns the element, whose sum needs no atomic. With "i % 64 == 0" i still follows, since
-** 32 is at most 64; without a condition 32 threads share an element.
+** Quotient and remainder of i by one number give i, the index in the launch: the two threads are
+** the same. This thread owns the element, whose sum needs no atomic. With "i % 64 == 0" i still
+** follows, since 32 is at most 64; without a condition 32 threads share an element.
 */
 #include "kernel/facts/own.h"
 #include <stdlib.h>
@@ -89,7 +89,7 @@ static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
   return 1;
 }
 
-/* The multiple of 'unit' in p, found by the unit's first term; it is removed from p. */
+/* The multiple of 'unit' in p, found by the unit's first term. That multiple is removed from p. */
 static int take_unit(fl_kpoly *p, const fl_kpoly *unit, fl_kpoly *r) {
   *r = (fl_kpoly){ 0 };
   if (unit->n == 1 && unit->t[0].n == 1 && unit->t[0].c == 1)
@@ -120,7 +120,8 @@ static int add_digit(fl_kdigit *d, int *n, fl_kdigit x, const fl_kpoly *stride) 
   return 1;
 }
 
-/* The quotient of 'unit' in p with the smallest divisor that 'low' divides; -1: none. */
+/* The symbol of the quotient unit / m in p with the smallest divisor that 'low' divides; -1:
+** none. */
 static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly *unit,
                              const fl_kterm *low, fl_kterm *by) {
   int32_t best = -1;
@@ -174,8 +175,8 @@ static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdi
   return add_digit(d, n, x, &stride);
 }
 
-/* Is a a unit: not negative, and a sum of indices of the thread and of counters that begin at
-** one? */
+/* Is a a unit (an integer whose quotients and remainders may be digits)? It must not be negative,
+** and must be a sum of indices of the thread, or a counter that begins at one. */
 static int is_unit(const search *w, const fl_kpoly *a) {
   if (fl_kpoly_is_natural(a)) return 1;
   return a->n == 1 && a->t[0].n == 1 && a->t[0].c > 0 &&
@@ -219,7 +220,7 @@ static int is_nonzero(const search *w, const fl_kterm *t) {
   return t->c != 0;
 }
 
-/* The two threads agree in sum i: adds its digits to what is known. */
+/* The two threads that are compared agree in sum i: adds its digits to what is known. */
 static void use_sum(search *w, int i) {
   fl_kdigit d[FL_KPOLY_TERMS];
   int n;
@@ -232,12 +233,12 @@ static void use_sum(search *w, int i) {
   }
 }
 
-/* Is the difference between units a and b known? */
+/* Is the difference between the units a and b known? */
 static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   const fl_kpoly x = unknown_part(w, a), y = unknown_part(w, b);
   if (fl_kpoly_same(&x, &y)) return 1;
-  for (int axis = 0; axis < 3; axis++)             /* in one block the global index gives the index
-                                                   ** in the block */
+  for (int axis = 0; axis < 3; axis++)             /* in one block the index in the launch gives the
+                                                   ** index in the block */
     if (has(w, FL_KSPECIAL_BID_X + axis)
         && ((fl_kpoly_is(&x, FL_KSPECIAL_TID_X + axis) && fl_kpoly_is(&y, FL_KSYM_GLOBAL + axis))
             || (fl_kpoly_is(&y, FL_KSPECIAL_TID_X + axis) &&
@@ -245,8 +246,8 @@ static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   return 0;
 }
 
-/* If a / m and b % n are known, where b - a is known and m <= n, then a is known, and all quotients
-** of a. */
+/* If a / m and b % n are known, where b - a is known and m <= n, then a and all its quotients are
+** known. */
 static void join_rests(search *w) {
   for (int i = 0; i < w->n_rests; i++) {
     const rest *x = &w->rests[i];
@@ -284,8 +285,8 @@ static void use_counter(search *w, int32_t var) {
     add_rest(w, &a, &ONE, &m);
 }
 
-/* A known index in the grid makes the index in the block and the block known, and these two make it
-** known; a counter makes its first value known. */
+/* A known index in the launch makes the index in the block and the block known, and these two make
+** it known. A known counter makes its first value known. */
 static void close_axes(search *w) {
   for (int i = 0; i < w->n_known; i++) {
     const int32_t s = w->known[i];
@@ -368,8 +369,8 @@ static int is_continue(const void *none, const fl_kstmt *s) {
   return s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
 }
 
-/* Does every round of the loop pass a barrier of the block? Then threads that store at one place in
-** it, with no barrier in between, are in the same round. */
+/* Does every iteration of the loop pass a barrier of the block? Then threads that run one store in
+** it, with no barrier in between, are in the same iteration. */
 static int is_in_step(const fl_kstmt *loop) {
   int barrier = 0;
   for (const fl_kstmt *s = loop->body.first; s; s = s->next)
@@ -377,7 +378,7 @@ static int is_in_step(const fl_kstmt *loop) {
   return barrier && !fl_kblock_any(loop->body, is_continue, NULL);
 }
 
-/* Is that true of all loops around the goal? -1: the goal is not in the block. */
+/* Does is_in_step hold for all loops around the goal? -1: the goal is not in the block. */
 static int all_in_step(const fl_kstmt *goal, fl_kblock b) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     if (s == goal) return 1;
@@ -422,7 +423,7 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
 
 /* ---- rounds of loops -------------------------------------------------------------------- */
 
-/* The loop whose counter s is, if s changes in each of its rounds; -1: none. */
+/* The loop of which s is the counter, if s changes in each of its iterations; -1: none. */
 static int32_t loop_of(const search *w, int32_t s) {
   if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT ||
       !fl_kdef_is_counter(w->r.k->defs, s - FL_KSYM_VAR))
@@ -439,8 +440,8 @@ static int has_round(const search *w, int32_t loop) {
   return 0;
 }
 
-/* Assumes that the accesses are by one thread, in one round of each of the 'first' outermost loops:
-** all its indices are known. */
+/* Assumes that the accesses are by one thread, in one iteration of each of the 'first' outermost
+** loops: all indices of the thread are known, and the counters of these loops. */
 static void know_round(search *w, int first) {
   w->n_known = w->n_rests = 0;
   memset(w->used, 0, sizeof w->used);
@@ -483,7 +484,7 @@ static int is_positive(const fl_kroute *r, fl_kterm m) {
   return 0;
 }
 
-/* Does symbol s differ between rounds of the loop? */
+/* Does symbol s differ between iterations of the loop? */
 static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
   if (s < FL_KSYM_QUOTIENT)
     return s >= FL_KSYM_VAR && fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) &&
@@ -496,11 +497,11 @@ static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
   return any;
 }
 
-/* An index that changes with a loop: rest + times * counter; each round adds 'step' to the
+/* An index that changes with a loop: rest + times * counter; each iteration adds 'step' to the
 ** counter. */
 typedef struct moving { int32_t counter; fl_kterm times, step; } moving;
 
-/* Is p such an index in the loop, which is directly around r's place? */
+/* Is p an index that changes with the loop ('moving')? The loop is directly around r's place. */
 static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m) {
   int n = 0;
   for (int i = 0; i < p->n; i++)
@@ -516,7 +517,7 @@ static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m
   return n && w->r.at.n_loops && w->r.at.loops[w->r.at.n_loops - 1] == loop;
 }
 
-/* *move: what one round adds to the index. */
+/* Is p an index that moves with the loop by one term? *move: what each iteration adds to it. */
 static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kterm *move) {
   moving m;
   if (!is_moving(w, p, loop, &m) || m.step.n) return 0;
@@ -542,8 +543,8 @@ int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const f
 /* ---- elements of one round -------------------------------------------------------------- */
 
 /* Is rest + times * a different from rest + times * b + e for any values a, b of the loop's
-** counter? It is if e is smaller than the change of one round, or if the counter stays below e /
-** times. */
+** counter? It is if e is smaller than the change of one iteration, or if the counter stays below e
+** / times. */
 static int keeps_off(const search *w, const search *other, const moving *m, const fl_kterm *e) {
   int ok;
   int64_t move;

@@ -20,7 +20,7 @@ typedef struct fl_kown_search {
   int changed;
 } fl_kown_search;
 
-/* Returns FL_KI_OWNED_…; step: what the threads that are compared have in common, in a grid and in
-** a block. */
+/* Returns FL_KI_OWNED_…. step[0], step[1]: which values are equal in the threads that are compared,
+** for the proof in a grid and for that in a block. */
 int fl_kown_prove(fl_kown_search *w, const fl_kexpr *index, const fl_ksame step[2]);
 #endif

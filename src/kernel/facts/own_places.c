@@ -1,7 +1,7 @@
 /*
-** One element accessed at two places. If both indices are the same function of the thread and of
-** counters that begin and step alike, the proof for one place holds for both, as long as it uses
-** only conditions that hold at the other place too.
+** One element accessed at two places. The proof of own.c for one place holds for both if both
+** indices are the same function of the thread and of counters that begin and step alike, and if it
+** uses only conditions that hold at both.
 */
 #include "kernel/facts/own.h"
 
@@ -13,7 +13,7 @@ static int is_around(const search *w, int32_t loop) {
   return 0;
 }
 
-/* Do counters u, at a's place, and v, at b's, have the same first value and step? */
+/* Do counter u at a's place and counter v at b's have the same first value and step? */
 static int are_alike(const search *a, int32_t u, const search *b, int32_t v) {
   const fl_kvar *vars = a->r.k->f->vars;
   fl_kpoly first, step, other, by;
@@ -23,13 +23,13 @@ static int are_alike(const search *a, int32_t u, const search *b, int32_t v) {
          fl_kpoly_same(&first, &other) && fl_kpoly_same(&step, &by);
 }
 
-/* Is it an index of the thread, a size of the launch or a parameter? */
+/* Is symbol s an index of the thread, a size of the launch or a parameter? */
 static int is_no_counter(const void *f, int32_t s) {
   return s < FL_KSYM_VAR ||
          (s < FL_KSYM_QUOTIENT && ((const fl_kfunc *)f)->vars[s - FL_KSYM_VAR].param >= 0);
 }
 
-/* The symbol of a's place that corresponds to symbol s of b's; -1: there is none. */
+/* The symbol of a's place that corresponds to symbol s of b's place; -1: there is none. */
 static int32_t twin(const search *a, const search *b, int32_t s) {
   const fl_kindices *k = a->r.k;
   if (s >= FL_KSYM_QUOTIENT) {

@@ -1,6 +1,6 @@
 /*
-** Forms at a place of a kernel (poly.h): variables with one value are replaced by it; parameters
-** and counters of the loops around are symbols.
+** Index expressions as polynomials at a place of a kernel (poly.h): a variable with one value is
+** replaced by that value; parameters and counters of the loops around are symbols.
 */
 #include "kernel/facts/poly.h"
 
@@ -17,7 +17,7 @@ int fl_kpoly_is_uniform(const void *indices, int32_t s) {
   return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
 }
 
-/* here: the place in question, if unknown parts get symbols; -1: they do not. */
+/* here: the place of the expression, if unknown parts get symbols; -1: they do not. */
 typedef struct asked { const fl_kindices *k; fl_kplace at; int32_t here; } asked;
 
 static fl_kpoly expand(const asked *q, const fl_kexpr *x, int depth);
@@ -62,8 +62,8 @@ int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *
        : at->same == FL_KSAME_IN_BLOCK && fl_kuniform_in_block(k, x);
 }
 
-/* The form of another expression: if its value is the same in the threads that are compared, it is
-** one symbol. */
+/* The form of an expression that is not a sum or product: one symbol, if its value is the same in
+** the threads that are compared. */
 static fl_kpoly expand_other(const fl_kreader *r, const fl_kexpr *x) {
   const asked *q = r->arg;
   if (q->here >= 0 && fl_kt_is_int(x->type)) return unknown(q, x);

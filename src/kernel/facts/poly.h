@@ -1,7 +1,7 @@
 /*
-** What is known of the variables of one function, and the forms of its index expressions at a
-** place: what index.c (classes, digits), own.c (which thread owns an element) and ad/gather*.c
-** (which thread touched an element) read. Internal to the analysis of one function.
+** What is known of the variables of one function, and its index expressions as polynomials at a
+** place. index.c (classes, digits), own.c (which thread owns an element) and ad/gather*.c (which
+** thread accessed an element) read it. Internal to the analysis of one function.
 */
 #ifndef FL_KERNEL_POLY_H
 #define FL_KERNEL_POLY_H
@@ -12,7 +12,7 @@
 
 enum { FL_KPOLY_LOOPS = 32 };
 
-/* An expression of unknown value, at a place. order 0: the place of the question. */
+/* An expression of unknown value at a place (defs.h). order 0: the place where it is used. */
 typedef struct fl_kunknown {
   const fl_kexpr *x;
   int32_t order, symbol;
@@ -29,22 +29,22 @@ struct fl_kindices {
   fl_kdefs *defs;
   fl_kuniform *uniform;
   fl_kpolys *seen;                          /* cores of indices that were read: fl_kshape */
-  fl_kunknown **unknown;                    /* the parts of these indices that are not forms */
+  fl_kunknown **unknown;                   /* the parts of these indices that are not polynomials */
   fl_kquotients *quotients;
 };
 
-/* Where an expression stands: the number of its statement, the loops around it. 'same': the threads
-** that are compared are in the same round of all loops, so a value that is equal in a block (a
-** grid) counts as one number. */
+/* The place of an expression: the number of its statement and the loops around it. same: the
+** threads that are compared are in the same iteration of all loops, so a value that is equal in a
+** block (a grid) counts as one number. */
 typedef enum { FL_KSAME_NONE, FL_KSAME_IN_BLOCK, FL_KSAME_IN_GRID } fl_ksame;
 typedef struct fl_kplace {
   int32_t order; int32_t loops[FL_KPOLY_LOOPS]; int n_loops; fl_ksame same;
 } fl_kplace;
 
-/* The form of integer expression x at the place; 'bad' if it has none. */
+/* The polynomial of integer expression x at the place; 'bad' if it has none. */
 fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
-/* The same, but parts that are not forms become symbols: one symbol for equal expressions at one
-** place. */
+/* fl_kpoly_of, but with symbols for the parts that are not polynomials: one symbol for equal
+** expressions at one place. */
 fl_kpoly fl_kpoly_guess(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
 int64_t fl_kdivisor(int64_t a, int64_t b);                   /* the greatest common one */
 /* Is symbol s the same in all threads of the launch? k: a fl_kindices. */
@@ -67,13 +67,14 @@ typedef struct fl_kdigits {
   fl_kpoly whole, shift;             /* the index; the part of it that is the same in all threads */
   uint8_t unique;                           /* d0 < m0, d1 < m1 wherever the place is reached */
 } fl_kdigits;
-/* 0: the index of statement s is not of that form, or s is in a loop. */
+/* Finds the digits of the index of statement s; 0: it does not have this form, or s is in a
+** loop. */
 int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
                      fl_kdigits *out);
-/* Is 0 <= d < m wherever s is reached (m NULL: only 0 <= d)? 'need' (a byte per parameter of the
-** function): marks the parameters that must be positive for that. */
+/* Is 0 <= d < m wherever s is reached (m NULL: only 0 <= d)? need: a byte for each parameter of the
+** function, set to 1 if the parameter must be positive for that. */
 int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,
                     uint8_t *need);
-/* The place of s, with the conditions around it passed; 0: not found. */
+/* The place of statement s, which is behind the conditions around it; 0: not found. */
 int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at);
 #endif

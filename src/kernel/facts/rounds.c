@@ -1,12 +1,12 @@
 /*
-** Which rounds of a loop share elements (facts.h).
-** - Loops whose rounds each access several elements of an array, but none that another round
-**   accesses: a pair of neighbours, two halves of a row that are exchanged. Only for arrays that
-**   the loop writes and whose accesses are directly in it, not in an inner loop.
-** - Loops that write an array in global or shared memory and read it, but never an element before
-**   they write it: y[j] = f(y[j - 1]). Each read finds what the element holds after the loop, so
-**   the reverse code needs no older values of it. Only for loops without barriers whose accesses
-**   of the array are directly in them.
+** Which iterations of a loop share elements (facts.h).
+** - Loops in which each iteration accesses several elements of an array, but none that another
+**   iteration accesses: a pair of neighbours, two halves of a row that are exchanged. Only for
+**   arrays that the loop writes and whose accesses are directly in it, not in an inner loop.
+** - Loops that write an array in global or shared memory and read it, but never read an element
+**   before they write it: y[j] = f(y[j - 1]). Each read finds what the element holds after the
+**   loop, so the reverse code needs no older values of it. Only for loops without barriers whose
+**   accesses of the array are directly in them.
 */
 #include "kernel/facts/facts.h"
 

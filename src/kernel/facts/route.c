@@ -1,6 +1,6 @@
 /*
-** The way to a statement (route.h), and what it says about digits. A condition that was stored in a
-** variable is evaluated at the place where the variable was set.
+** The conditions and loops around a statement (route.h), and the bounds of digits that follow. A
+** condition that was stored in a variable is evaluated at the place where the variable was set.
 */
 #include "kernel/facts/route.h"
 #include <stdlib.h>
@@ -76,8 +76,8 @@ static int is_monomial(const fl_kterm *a, const fl_kterm *b, int64_t factor) {
   return a->c == b->c * factor && fl_kterm_same(a, b);
 }
 
-/* Does low < high imply s < m? The two may differ only by constants (s + 1 < m, s < m - 2). Numbers
-** are signed, so they do not wrap. */
+/* Does low < high imply s < m? The two inequalities may differ only by constants (s + 1 < m, s < m
+** - 2). Numbers are signed, so they do not wrap. */
 static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m) {
   fl_kpoly_subtract(&high, &low);
   fl_kterm bound = *m;
@@ -107,15 +107,16 @@ int fl_kroute_launched(const route *r, int which, int32_t param, int64_t m) {
   return l->extent[which] <= most && note_limit(r->used, (fl_klimit){ which, param, m });
 }
 
-/* The parameter that symbol s is, if it is a number. */
+/* The parameter that symbol s stands for, if it is a scalar; else NULL. */
 static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
   const fl_kvar *v = s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT ? &k->f->vars[s - FL_KSYM_VAR] : NULL;
   return v && v->param >= 0 && v->kind == FL_KV_LOCAL && !k->f->params[v->param].is_struct
          ? v : NULL;
 }
 
-/* Is n > 0? It is asked as a limit (fl_klimit): a block has at least one thread along x, so threads
-** <= BLOCK * n implies n > 0; and it has at most BLOCK threads, so n > 0 implies that limit. */
+/* Is n > 0? The question is put as a limit (fl_klimit): a block has at least one thread along x, so
+** threads <= BLOCK * n implies n > 0; and it has at most BLOCK threads, so n > 0 implies that
+** limit. */
 int fl_kroute_is_positive(const route *r, int32_t s) {
   enum { BLOCK = 1024 };
   const fl_kvar *v = parameter(r->k, s);
@@ -136,7 +137,7 @@ static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m
   return 1;
 }
 
-/* Writes condition i as *low < *high; 0: it does not have this form. */
+/* Writes condition i as *low < *high; 0: the condition does not have this form. */
 static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
   const fl_kexpr *c = r->cond[i];
   if (c->kind != FL_KX_BINARY) return 0;

@@ -1,6 +1,6 @@
 /*
-** The way to a statement: the conditions that hold there and the loops around it. It gives bounds
-** to index.c (classes, digits) and own.c (which thread owns an element).
+** The conditions that hold at a statement and the loops around it. They give bounds to index.c
+** (classes, digits) and own.c (which thread owns an element).
 */
 #ifndef FL_KERNEL_ROUTE_H
 #define FL_KERNEL_ROUTE_H
@@ -18,14 +18,15 @@ typedef struct fl_kroute {
   fl_kplace at;
   fl_klimits *used;                         /* NULL: proofs may not use the extents of the launch */
 } fl_kroute;
-/* k and goal are set by the caller; 0: not found. */
+/* Finds the conditions and loops around r->goal in r->k; the caller has set both. 0: goal not
+** found. */
 int fl_kroute_find(fl_kroute *r);
-/* The same; 0 also if the goal is a loop, or is nested in too many loops. */
+/* fl_kroute_find that also returns 0 if the goal is a loop, or is nested in too many loops. */
 int fl_kroute_is_place(fl_kroute *r);
-/* What each round adds to counter var, as a form at the place. */
+/* What each iteration adds to counter var, as a polynomial at the place. */
 fl_kpoly fl_kroute_step(const fl_kroute *r, int32_t var);
-/* The first value of a counter, and its step; 0: symbol s is not a counter, or these are not
-** forms. */
+/* The first value of a counter, and its step; 0: symbol s is not a counter, or they are not
+** polynomials. */
 int fl_kroute_counts(const fl_kroute *r, int32_t s, fl_kpoly *first, fl_kpoly *step);
 
 /* A digit: one of the values in which two evaluations of an index may differ, and its stride. REM:
@@ -41,14 +42,15 @@ typedef struct fl_kdigit {
 /* Does condition i imply s < m, or 0 <= s < m? m: a monomial. */
 int fl_kroute_says_below(const fl_kroute *r, int i, int32_t s, const fl_kterm *m);
 int fl_kroute_stays_below(const fl_kroute *r, int32_t s, const fl_kterm *m);
-/* Is extent 'which' of the launch at most m, times the value of 'param' unless that is -1? */
+/* Is extent 'which' of the launch at most m, or, unless param is -1, m times the value of
+** 'param'? */
 int fl_kroute_launched(const fl_kroute *r, int which, int32_t param, int64_t m);
 /* Is s a parameter that is positive in the launch? */
 int fl_kroute_is_positive(const fl_kroute *r, int32_t s);
 /* Do the strides form a chain: is each, times the bound of its digit, at most the next? */
 int fl_kroute_is_chain(const fl_kroute *r, const fl_kdigit *d, int n);
-/* Is p a remainder a - a / m * m, where a is an index of the thread or another form that is not
-** negative? */
+/* Is p a remainder a - a / m * m, where a is an index of the thread or another polynomial that is
+** not negative? */
 int fl_kroute_is_remainder(const fl_kroute *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m);
 /* Is symbol s certainly not negative? */
 int fl_kroute_not_negative(const fl_kroute *r, int32_t s);

@@ -6,11 +6,11 @@
 **
 ** For any two threads, wherever they are: in
 **   int n = m / blockDim.x;  if (threadIdx.x < 4) n++;  for (int j = 0; j < m; j++) s += x[j];
-** m and j are the same in the grid (j: in one round), n is not, as some threads step it, and s is
-** not, as other threads may have written x (x is not a const array).
-** For threads that have reached a statement together ('place'), all of them passed the conditions
-** around it, so what is assigned under these conditions has the level of its value. A variable from
-** outside a loop may still depend on how many rounds its thread has made.
+** m and j are the same in the grid (j: in one iteration). n is not, since some threads increment
+** it, and s is not, since other threads may have written x (x is not a const array). For threads
+** that have reached a statement together ('place'), all of them passed the conditions around it, so
+** what is assigned under these conditions has the level of its value. A variable from outside a
+** loop may still depend on how many iterations its thread has made.
 */
 #ifndef FL_KERNEL_UNIFORM_H
 #define FL_KERNEL_UNIFORM_H
@@ -29,7 +29,8 @@ typedef struct fl_kuniform {
   uint8_t changed;
 } fl_kuniform;
 
-/* place NULL: for any threads. 'shared': see above. In 'a'; NULL: no memory. */
+/* The levels for threads at statement 'place' (NULL: for any threads). shared: see fl_kuniform. The
+** result is in 'a'; NULL: no memory. */
 fl_kuniform *fl_kuniform_new(fl_karena *a, const fl_kfunc *f, fl_kblock body,
                              const fl_kstmt *place, int shared);
 int fl_kuniform_level(const fl_kuniform *u, const fl_kexpr *x);      /* FL_KEQUAL_… */

@@ -2,7 +2,7 @@
 ** Alignment of wide types: in "*(float4 *)(x + i)" i may not be a multiple of 4. A GPU faults at
 ** such an address, so a check is added unless the address is known to be aligned. Memory begins at
 ** a multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y and z of a
-** float3 is fine: of these, only an access that begins inside an element is refused.
+** float3 is allowed; only an access that begins inside an element is refused there.
 */
 #include "kernel/front/front.h"
 
@@ -61,7 +61,7 @@ void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line) {
 }
 
 /* Removes the address check at the end of the block. 'before': the last statement of the block
-** before the place was read; the check can only come after it. */
+** before the memory operand was read; the check can only come after it. */
 void fl_align_forget(fl_front *p, const fl_kstmt *before) {
   fl_kstmt *last = p->failed || !p->b ? NULL : p->b->last, *s = NULL;
   if (!last || last == before || last->kind != FL_KS_ASSERT || !last->x[1]) return;

@@ -1,11 +1,12 @@
 /*
-** Finds what is too large for any compiler in the tokens of the whole text. Functions that are
-** never called are read only here, but a compiler writes out their arrays too. Only names of the
-** file are known, so a size that depends on other names is not bounded here.
+** Finds arrays and expressions that are too large for any compiler, in the tokens of the whole
+** text. Functions that are never called are read only here, but a compiler writes out their arrays
+** too. Only names of the file are known, so a size that depends on other names is not bounded here.
 */
 #include "kernel/front/front.h"
 
-/* in an expression, since the time of a compiler grows with the square of the number of terms */
+/* most tokens of an expression, since the time of a compiler grows with the square of the number of
+** terms */
 enum { MOST_TOKENS = 20000 };
 
 static int ends_statement(const fl_ktok *t) {
@@ -24,7 +25,8 @@ static void check_expressions(fl_front *p) {
   }
 }
 
-/* Are tokens from … up to the next ']' only numbers, names and operators? *end: that ']'. */
+/* Are the tokens from index 'from' up to the next ']' only numbers, names and operators? *end: that
+** ']'. */
 static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
   int64_t i = from;
   for (; i + 1 < p->toks.n && !fl_is_punct(&p->toks.at[i], ']'); i++) {
@@ -38,7 +40,7 @@ static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
   return i > from && i + 1 < p->toks.n;
 }
 
-/* The value of the expression in tokens from … end - 1; 0: not known here. */
+/* The value of the expression in tokens 'from' to end - 1; 0: it is not known. */
 static int64_t number_at(fl_front *p, int64_t from, int64_t end) {
   const fl_kbookmark back = fl_front_open(p, from, NULL);
   int64_t n = fl_decl_constant(p, "a size");

@@ -1,4 +1,4 @@
-/* memcpy and memset: element by element of the type that the memory has. */
+/* memcpy and memset: copied element by element, in the type of the memory. */
 #include "kernel/front/front.h"
 #include <string.h>
 
@@ -20,7 +20,7 @@ static fl_cvalue at(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
   return fl_val_deref(p, fl_val_advance(p, v, i, 0, line), line);
 }
 
-/* Writes zero bytes, whatever a constructor would do. */
+/* Sets all bytes to zero, whatever a constructor of the type would do. */
 static void zero(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_ctype *t = v.type, *of = t;
   while (of->kind == FL_C_ARRAY) of = of->of;
@@ -63,8 +63,8 @@ static fl_cvalue as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   return fl_cast_to(p, fl_ctype_pointer(p->a, t, v.is_const), v, line);
 }
 
-/* Chooses the type of the elements that are copied: that of the memory, or numbers if the memory is
-** bytes. */
+/* Chooses the type of the elements that are copied: the type of the memory, or of the other operand
+** if that memory is bytes. */
 static void copy(fl_front *p, copied *c, fl_kexpr *bytes, int32_t line) {
   const fl_ctype *t = is_byte(c->to.type) ? c->from.type : c->to.type;
   if (is_byte(t) || !divides(t, bytes)) t = fl_ctype_scalar(FL_KT_U8);

@@ -1,6 +1,6 @@
 /*
-** Calls: arguments, __device__ functions (inlined: their tokens are read again with the
-** parameters bound), builtins. References and pointers are bound to the caller's places.
+** Calls: arguments, __device__ functions (inlined: their tokens are read again with the parameters
+** bound), builtins. References and pointers are bound to the caller's objects.
 */
 #include "kernel/front/template.h"
 #include <string.h>
@@ -37,14 +37,14 @@ int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
 
 /* ---- inlining -------------------------------------------------------------------------------- */
 
-/* Puts the index of a place into a temporary, since the callee may change variables that the index
-** reads. */
+/* Puts the index of an lvalue into a temporary, since the callee may change variables that the
+** index reads. */
 static fl_cvalue settled(fl_front *p, fl_cvalue v) {
   if (v.idx) v.idx = fl_val_stable(p, v.idx);
   return v;
 }
 
-/* Binds a formal "T *&p", which the body assigns, as another name for the caller's pointer. */
+/* Binds a parameter "T *&p", which the body assigns, as another name for the caller's pointer. */
 static void bind_other_name(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
   const fl_symbol of = v.kind == FL_V_POINTER && v.sym ? p->syms.at[v.sym - 1]
                                                        : (fl_symbol){ .offset = -1 };
@@ -73,7 +73,7 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
   const int alone = !v.null && fl_held_alone(p, &v);
   const int moves = fl_turn_moves(p, body, 0, f->name, !alone);
   int offset = -1;
-  if (v.null) {                               /* it stays null, so that tests of it are known */
+  if (v.null) {                   /* the pointer stays null, so that tests for null are constants */
     fl_front_bind(p, f->name, FL_SYM_POINTER, v);
     return;
   }
@@ -110,8 +110,8 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t bo
   fl_front_bind(p, f->name, FL_SYM_OBJECT, to);
 }
 
-/* Does the formal "const float4 &v" need an array, because the body accesses it as one? Then a copy
-** that is an array is made. */
+/* Does the parameter "const float4 &v" need an array, because the body accesses it as one? Then it
+** is bound to a copy that is an array. */
 static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body, int32_t line) {
   if (!f->is_const || v.linear || !fl_decl_counted(p, f->type, f->name, body)) return 0;
   const fl_cvalue one = fl_decl_formal(p, f->type, f->name, body, line);
@@ -148,7 +148,7 @@ static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t l
   return to;
 }
 
-/* The default value of a formal, read in the scope of the function. */
+/* The default value of a parameter, read in the scope of the function. */
 static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f, int64_t frame,
                             int32_t line) {
   const int64_t at = p->at, outer = p->frame;
@@ -185,8 +185,8 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
   p->frame = frame;
 }
 
-/* Appends the body as a block. If its only LEAVE is the last statement, neither block nor LEAVE is
-** needed. */
+/* Appends the body of an inlined function as a block. If its only LEAVE is the last statement,
+** neither block nor LEAVE is needed. */
 static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   for (fl_kstmt *s = body.first; s; s = s->next) s->called = 1;
   const int leaves = fl_kleaves(body, label);
@@ -201,16 +201,16 @@ static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   s->called = 1;
 }
 
-/* The object for the result. It is made before the body, unless the result is auto or a place: then
-** the first return determines it. */
+/* The object for the result. It is made before the body, unless the result is auto or a reference:
+** then the first return determines it. */
 static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (!d->result || d->returns != FL_RETURNS_VALUE) return (fl_cvalue){ .kind = FL_V_NONE };
   if (d->result->kind == FL_C_VOID) return fl_val_none();
   return fl_decl_object(p, d->result, d->name, line);
 }
 
-/* Changes a message about a function of our own library (library.cu) to name the line that calls
-** it. */
+/* Gives the tokens of a function of our own library (library.cu) the line that calls it, so that
+** messages name that line. */
 static void blame(fl_front *p, int64_t body, int32_t line) {
   int depth = 0;
   for (int64_t i = body; i < p->toks.n; i++) {
@@ -293,7 +293,7 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   return fl_val_expr(r);
 }
 
-/* Is the call a constant? A constexpr function of constants is. */
+/* Is the call a constant? A call of a constexpr function with constant arguments is. */
 static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
   int marked = 0;
   for (int64_t i = d->head; i < d->open; i++) marked |= fl_ktok_is(&p->toks.at[i], "constexpr");
@@ -391,7 +391,8 @@ static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *
   return v.parts ? v : fl_val_none();
 }
 
-/* Reads __ldg and similar functions, accesses with cache hints, as plain accesses. */
+/* Reads __ldg and similar functions, accesses with cache hints, as plain accesses. 0: it is none of
+** them. */
 static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                   fl_cvalue *out) {
   static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",
@@ -406,7 +407,7 @@ static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
   return 1;
 }
 
-/* Reads sincosf(x, &s, &c) as two assignments. */
+/* Reads sincosf(x, &s, &c) as two assignments. 0: it is no such function. */
 static int by_address(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                       fl_cvalue *out) {
   const int pi = fl_ktok_is(t, "sincospif") || fl_ktok_is(t, "sincospi");
@@ -441,16 +442,16 @@ static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *ar
   return p->failed ? fl_val_none() : fl_call_math(p, name, x, n);
 }
 
-/* Is there a built-in function of that name? Then a user's function for other types is an overload
-** of it. */
+/* Is there a built-in function with the name t? Then a user's function for other types is an
+** overload of it. */
 static int is_built_in(fl_front *p, const fl_ktok *t) {
   return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5) &&
                               fl_ctype_named(p->a, t->text + 5, t->n - 5)) ||
          fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
-/* Calls the function that the call at the tokens means. *other: the call means a built-in function;
-** no tokens are taken then. */
+/* Calls the function that overload resolution chooses for the call at the tokens. *other: that is a
+** built-in function; no tokens are taken then. */
 static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
                          int *other) {
   fl_symbol given[FL_K_MAX_TPARAMS];

@@ -27,7 +27,7 @@ const fl_kdevice *fl_member_converts(const fl_ctype *t) {
          s->device->result->kind == FL_C_SCALAR ? s->device : NULL;
 }
 
-/* The member "operator T *()"; for a const object only the const one. */
+/* The member "operator T *()"; for a const object only if the member is const. */
 static fl_kdevice *to_pointer(const fl_cvalue *v) {
   const fl_symbol *s = fl_member_find(v->type, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
   fl_kdevice *found = NULL;

@@ -1,4 +1,4 @@
-/* Types as written, and struct, enum and typedef. */
+/* Reads types as written in the text, and struct, enum and typedef. */
 #include "kernel/front/forms.h"
 #include "kernel/front/template.h"
 #include <string.h>
@@ -142,7 +142,7 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
   return 1;
 }
 
-/* The type that the symbol named at the tokens is; NULL: it is not a type. */
+/* The type that symbol s, named at the current token, stands for; NULL: it is not a type. */
 static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s) {
   if (!s || (s->kind != FL_SYM_TYPE && s->kind != FL_SYM_TEMPLATE)) return NULL;
   fl_front_next(p);
@@ -151,7 +151,7 @@ static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s) {
   return s->kind == FL_SYM_TYPE ? s->type : fl_template_struct(p, s->structs);
 }
 
-/* The type of decltype(e), after the word. */
+/* The type of decltype(e); the word "decltype" has been read. */
 static const fl_ctype *type_of_expression(fl_front *p) {
   fl_kblock side = { NULL, NULL };
   fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);           /* not evaluated */
@@ -279,8 +279,8 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
       fl_decl_depth(p, t);
     } else if (fl_front_take(p, '&')) {
       *ref = 1;
-    } else if (fl_front_take(p, FL_PU_LAND)) {             /* binds to a variable, or to a copy of a
-                                                           ** value */
+    } else if (fl_front_take(p, FL_PU_LAND)) {             /* T && binds to a variable, or to a copy
+                                                           ** of a value */
       *ref = 2;
     } else if (!pointer_qualifier(p)) {
       break;
@@ -301,7 +301,7 @@ int64_t fl_decl_constant(fl_front *p, const char *what) {
   return e && !p->failed ? e->value.i : 0;
 }
 
-/* An assertion that cannot be evaluated here is left to NVRTC. */
+/* Reads a static_assert. One that cannot be evaluated here is left to NVRTC. */
 void fl_decl_assert(fl_front *p) {
   const int32_t line = fl_front_tok(p)->line;
   const fl_kattempt from = fl_front_try(p);

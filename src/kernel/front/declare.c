@@ -1,5 +1,5 @@
 /*
-** Declarations, of a thread and of the file: objects, shared memory, pointers into arrays,
+** Declarations, in functions and at file scope: objects, shared memory, pointers into arrays,
 ** references, auto.
 */
 #include "kernel/front/forms.h"
@@ -74,7 +74,8 @@ static void declare_null(fl_front *p, const fl_ctype *of, const char *name, fl_c
   if (s) s->type = of, s->line = line;
 }
 
-/* Is the pointer null at first and assigned later? Then a variable tells whether it is null. */
+/* Makes the variable that tells whether a pointer is null, for one that is null at first and
+** assigned later. -1: no memory. */
 static int null_at_first(fl_front *p, const char *name) {
   const int var = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_BOOL, name, 1);
   if (var < 0) return -1;
@@ -83,7 +84,7 @@ static int null_at_first(fl_front *p, const char *name) {
   return var;
 }
 
-/* from: what the pointer points to at first; NULL: nothing. */
+/* Declares the pointer 'name'. from: what it points to at first; NULL: nothing. */
 static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
                             const char *name, fl_cvalue *from, int32_t line) {
   int offset = -1;
@@ -204,7 +205,7 @@ fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64
          ? v : fl_decl_object(p, t, name, line);
 }
 
-/* Makes an object of a thread. Its scalars are one array if they are accessed by an index. */
+/* Makes a local object. Its scalars are one array if they are accessed by an index. */
 static fl_cvalue local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   fl_cvalue v;
   const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, p->at, name);
@@ -227,7 +228,7 @@ static void initialised(fl_front *p, fl_cvalue v, int set, int32_t line) {
   else fl_member_make(p, v, args, n, line);
 }
 
-/* Declares a scalar, struct or array of a thread with its initialiser. */
+/* Declares a local scalar, struct or array with its initialiser. */
 static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
                            const char *name, int32_t line) {
   const int set = fl_front_take(p, '=');
@@ -378,7 +379,7 @@ static int parse_using(fl_front *p) {
 }
 
 /* Declares "auto [a, b] = v": names for the members or elements of a copy of v, or, with &, of v
-** itself. At '[', after &. */
+** itself. The parser is at '[', after &. */
 static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   const char *name[16];
   const int32_t line = fl_front_tok(p)->line;

@@ -34,8 +34,8 @@ static const char *operator_name(fl_front *p, int k, int *open) {
          ? fl_karena_str(p->a, name, strlen(name)) : NULL;
 }
 
-/* The name before a '(' that declares a function; k: where the search begins. *special: where the
-** <…> of an explicit specialisation begins. */
+/* The name before the '(' at *open that declares a function. *special: where the <…> of an explicit
+** specialisation begins; 0: none. */
 static const char *find_name(fl_front *p, int *open, int *special) {
   *special = 0;
   for (int k = 0;; k++) {
@@ -212,7 +212,7 @@ void fl_device_formals(fl_front *p, fl_kdevice *d) {
 
 void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_specifiers *s,
                       int ref) {
-  /* decltype of the formals: what the function returns */
+  /* a decltype of the formals is read as auto: the type that the function returns */
   if (d->arrow && fl_ktok_is(&p->toks.at[d->arrow], "decltype")) {
     d->result = NULL;
     return;
@@ -268,7 +268,8 @@ static int same_formals(const fl_kdevice *a, const fl_kdevice *b) {
   return !a->n_tparams;
 }
 
-/* Was an overload of that name unreadable? Then it is unknown which one a call means. */
+/* Was an overload of 'name' refused as outside the language? Then it is unknown which function a
+** call means. */
 static int has_wrong(const fl_front *p, const char *name, int64_t from) {
   if (from || !strncmp(name, "operator", 8)) return 0;
   for (int64_t i = 0; i < p->syms.n; i++)

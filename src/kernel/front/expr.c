@@ -57,7 +57,8 @@ static int is_address(fl_cvalue v) {
           (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
 }
 
-/* Differences and comparisons of pointers into one array; comparisons with null. */
+/* The difference or comparison of two pointers into one array, or the comparison of a pointer with
+** null. */
 static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (x.null) fl_val_asked(p, &y, line);
   if (y.null) fl_val_asked(p, &x, line);
@@ -332,7 +333,7 @@ static fl_cvalue parse_ternary(fl_front *p) {
 
 /* ---- assignment ------------------------------------------------------------------------------ */
 
-/* Assigns the index of pointer 'from' to the variable of pointer s's index. */
+/* Assigns the index of pointer 'from' to the variable that holds the index of pointer s. */
 static void move_to(fl_front *p, const fl_symbol *s, const fl_cvalue *from, int32_t line) {
   put(p, p->b, s->offset, fl_val_at(p, from), line);
 }

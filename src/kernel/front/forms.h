@@ -6,8 +6,8 @@
 
 #define FL_UNNAMED "struct"                  /* the name of a struct or union without a name */
 const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
-/* fl_union_part: the member 'name' of a union, as a place in its bytes. fl_union_open: adds the
-** names of all its members to the scope. */
+/* fl_union_part: the member 'name' of a union, as an lvalue in the union's bytes. fl_union_open:
+** adds the names of all members of t to the scope. */
 fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 
@@ -15,17 +15,19 @@ fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, in
 /* a += b for structs: operator+= if there is one, else operator+ and an assignment */
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
 
-/* parameter.c, behind '(' of kernel f: takes ')'. *types gets the type of each, NULL: unknown. */
+/* parameter.c: reads the parameters of kernel f, from after its '(' to its ')'. *types: the type of
+** each; NULL: unknown. */
 void fl_front_parameters(fl_front *p, fl_kfunc *f, const fl_ctype ***types);
-/* source.c: the body of f is outside the language, for what p was refused for. */
+/* source.c: notes that the body of f is outside the language, with the reason for which p refused
+** it. */
 void fl_refuse_body(fl_front *p, fl_kfunc *f);
-/* A statement that stops a thread for which 'is' is false. */
+/* Adds a statement that stops a thread for which 'is' is false. */
 fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line);
 /* Pointer number 'at' of a list of n arrays, of which 'first' points to the first. */
 fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_t line);
 
 void fl_call_printf(fl_front *p, const fl_ktok *name);
-/* Takes "name = "text";" at the '=' after "const char *name": a name of the literal. 0: it is not
-** such a declaration. */
+/* Takes "name = "text";" at the '=' after "const char *name", and makes 'name' stand for the
+** literal. 0: it is not such a declaration. */
 int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name);
 #endif

@@ -17,25 +17,25 @@ typedef enum {
   FL_V_NONE,        /* failed, or void */
   FL_V_EXPR,        /* a scalar: e */
   FL_V_PLACE,       /* an object of 'type' (an lvalue unless 'rvalue') */
-  FL_V_POINTER,     /* address of such a place; 'type' is the pointee's */
+  FL_V_POINTER,     /* address of an object; 'type' is the type of that object */
   FL_V_PARTS,       /* a struct without arrays: parts[leaf] */
   FL_V_LIST         /* { … } at token 'at', not read yet */
 } fl_vkind;
 
-/* Where an object lies. LEAF: each leaf of the declared object is a separate variable, the
-** leaves of this part begin at var; idx counts elements along the dimensions passed so far
-** (NULL: 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
+/* Where an object lies. LEAF: each leaf (scalar or array) of the declared object is a separate
+** variable; those of this part of it begin at var; idx counts elements along the dimensions passed
+** so far (NULL: 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
-  uint8_t null, list;        /* the null pointer; to so many pointers, of variables from var on */
+  uint8_t null, list;   /* the null pointer; 0, or to how many pointers, in variables from var on */
   uint8_t torn;              /* PLACE: an argument that another argument changes. It may be referred
                              ** to; reading it gives the value that it had, in 'e' or 'parts'; if
                              ** that is NULL it may not be read */
-  uint8_t unit;              /* LINEAR: bytes that idx counts in, 0: those of an element (view.c) */
-  uint8_t member;   /* not LINEAR: a member of an element: the next member is in another variable */
+  uint8_t unit;           /* LINEAR: the unit of idx in bytes; 0: the size of an element (view.c) */
+  uint8_t member;   /* not LINEAR: a member of an element: the next one is in another variable */
   int32_t sym;            /* POINTER: 1 + index of the symbol that it was just read from; 0: none */
   const fl_ctype *type;
-  fl_kexpr *when;        /* POINTER: null if false (0: an argument that is); NULL: never null */
+  fl_kexpr *when;    /* POINTER: false if it is null (0: a null argument); NULL: it is never null */
   fl_kexpr *e;
   int32_t var;
   fl_kexpr *idx;
@@ -47,8 +47,8 @@ typedef struct fl_cvalue {
 
 typedef enum {
   FL_SYM_OBJECT,    /* variable(s): place in v (LEAF) */
-  FL_SYM_POINTER,   /* pointer variable: v is the place pointed to; offset: variable of its index,
-                    ** or -1 (never assigned again); v.type NULL: no value yet */
+  FL_SYM_POINTER,   /* pointer variable: v is what it points to; offset: the variable that holds its
+                    ** index, or -1 (never assigned again); v.type NULL: no value yet */
   FL_SYM_REFERENCE, /* another name of v */
   FL_SYM_CONSTANT,  /* v.e is a constant */
   FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; it gets variables when used */
@@ -58,14 +58,14 @@ typedef enum {
   FL_SYM_TYPE, FL_SYM_FUNCTION,
   FL_SYM_TEMPLATE,  /* of structs */
   FL_SYM_SPACE,     /* a namespace; the names declared in it are symbols without its prefix */
-  FL_SYM_PACK,    /* of a template: n_inner symbols in 'inner'; NULL: variables "name k" (pack.c) */
+  FL_SYM_PACK,    /* a pack: n_inner symbols in 'inner', or NULL and variables "name k" (pack.c) */
   FL_SYM_TEXT,      /* a string literal for printf: 'why' */
   FL_SYM_WRONG      /* known, but outside the language for the reason 'why' */
 } fl_symkind;
 
 typedef struct fl_symbol fl_symbol;
 
-/* Symbols low … high - 1 are visible in a lambda, after its own. */
+/* Symbols low … high - 1 are visible in a lambda, after the lambda's own symbols. */
 typedef struct fl_kscope { int64_t low, high; const struct fl_kscope *up; } fl_kscope;
 
 typedef struct fl_ktparam {      /* parameter of a template: a type, or a constant of 'type' */
@@ -107,21 +107,20 @@ typedef struct fl_kdevice {
   fl_symbol *env;     /* names visible inside: template arguments, variables that a lambda copied */
   int64_t n_env;
   const fl_kscope *scope;        /* of a lambda */
-  const char *pack;             /* its last parameters are this pack's, which has n_pack elements */
+  const char *pack;         /* the pack whose n_pack elements are the last parameters; NULL: none */
   int n_pack;
   struct fl_kdevice *next;       /* overload of the same name */
 } fl_kdevice;
 
 /* What a struct has in addition to its fields. */
 typedef struct fl_kmembers {
-  fl_symbol *inner;              /* functions (constructors: FL_MAKER), constants,
-                                 ** types, template arguments */
+  fl_symbol *inner;   /* functions (constructors: FL_MAKER), constants, types, template arguments */
   int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults; 0: none */
   int has_inits;
   int plain;                     /* there is "V() = default" */
   int64_t at;                    /* its first token after the name */
-  const struct fl_kmembers *around;  /* the enclosing struct's, which it sees; or NULL */
-  const struct fl_ktemplate *of; /* it is an instance of this: arguments come first in 'inner' */
+  const struct fl_kmembers *around;  /* members of the enclosing struct, visible here; or NULL */
+  const struct fl_ktemplate *of; /* its template, whose arguments begin 'inner'; NULL: none */
   int n_args;  /* number of template arguments, and of the parameters of a partial specialisation */
 } fl_kmembers;
 #define FL_MAKER "()"
@@ -197,7 +196,7 @@ typedef struct fl_front {
   fl_ktok end;               /* the token that is read after a refusal */
   struct { fl_symbol *at; int64_t n, cap; } syms;
   int64_t globals, frame;    /* symbols of the file; first symbol of the current function */
-  const fl_kscope *up;       /* symbols of scopes that enclose a lambda, used after the frame */
+  const fl_kscope *up;       /* symbols of the scopes around a lambda, searched after its own */
   fl_kfunc *f;               /* kernel being read; NULL: file scope */
   fl_kblock *b;              /* statements are added here; NULL: nothing with effects is allowed */
   const fl_symbol *enumerators;  /* enumerators of the type that was read last; NULL: it has none */
@@ -211,7 +210,7 @@ typedef struct fl_front {
   int breaks, continues;     /* FL_BREAK_*: what break means here; whether continue is allowed */
   int32_t break_label;
   const fl_kdevice *inside;  /* the function being inlined; NULL: in the kernel */
-  fl_cvalue returned;         /* its result; no type before the first return of auto or a place */
+  fl_cvalue returned;  /* result of 'inside'; its type may be set by the first return (auto, T &) */
   fl_kblock *outside;        /* the block before its body */
   int32_t return_label;
   int statement;             /* the next assignment is a whole statement: its value is unused */
@@ -224,14 +223,15 @@ typedef struct fl_front {
   int64_t scope;             /* first symbol of the block being read */
   int pack;                  /* 1 + the element that names of packs stand for; 0: none */
   fl_kstored *stored;        /* objects whose elements have another type than declared (view.c) */
-  int restored, as_declared; /* the body is to be read again with them; without them */
+  int restored, as_declared; /* read the body again with 'stored'; with the declared types */
   int angle;            /* inside <…>, outside of brackets there: '>' and '>>' end the expression */
   int spaces;                /* there are namespaces, so a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
   struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
   const char *forms;         /* of source.h */
-  int turning, turn_wanted;  /* the body is read with turns; it should be (2: for all structs) */
+  int turning, turn_wanted;  /* the body is read with turns; read it again so (2: for all
+                             ** structs) */
   const fl_ctype *vectors[64]; int n_vectors;
 } fl_front;
 
@@ -253,7 +253,7 @@ int fl_front_past(fl_front *p, int k);                        /* the token after
 void fl_front_skip_to(fl_front *p, int a, int b);
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Refuses a text that is too large for any compiler; none gets it (fl_ksource.too_large). */
+/* Refuses a text that is too large for any compiler; no compiler gets it (fl_ksource.too_large). */
 void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void fl_refuse_bad(fl_front *p, const fl_ktok *t);           /* for a token of kind BAD */
@@ -278,10 +278,10 @@ void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
 const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length);
 fl_symbol fl_front_symbol(const char *name, int kind);
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
-/* The same, for a name of v; NULL if the text was refused. */
+/* fl_front_add for a name that stands for v; NULL if the text was refused. */
 fl_symbol *fl_front_bind(fl_front *p, const char *name, int kind, fl_cvalue v);
-/* What is outside the language, whatever the name stands for, with its verb ("goto is"); NULL: it
-** is none of these. */
+/* The description of a word that is outside the language in any meaning, with its verb ("goto is");
+** NULL: t is no such word. */
 const char *fl_front_reserved(const fl_ktok *t);
 
 /* ---- meant.c ---- */
@@ -322,12 +322,12 @@ void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specif
 int64_t fl_decl_alignment(fl_front *p);      /* takes __align__(…), alignas(…); 0: there are none */
 const fl_ctype *fl_decl_struct(fl_front *p, int is_union);   /* after 'struct' or 'union' */
 void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
-/* Declares extern __shared__ T name[]: a variable, returned as a pointer to its start. */
+/* fl_decl_dynamic: declares extern __shared__ T name[] and returns a pointer to its start. */
 fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
-/* Declares a formal parameter of the function with its body at token 'body': an object, or an array
-** if it is a vector that the body indexes. */
+/* fl_decl_formal: declares a formal parameter of the function with its body at token 'body'. It
+** becomes an array if it is a vector that the body indexes (fl_decl_counted). */
 int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body);
 fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body,
                          int32_t line);
@@ -381,7 +381,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
                                  const fl_ktemplate *of, const fl_symbol *args, int n_args,
                                  const fl_ctype **type);
-/* A variable with the result of over->name(), begin() or end(). */
+/* A new variable with the result of over->name(): begin() or end() of a range-based for. */
 fl_cvalue fl_member_bound(fl_front *p, const fl_cvalue *over, const char *name, int32_t line);
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
 int fl_member_made(const fl_ctype *t);           /* does an object of type t need fl_member_make? */
@@ -414,8 +414,8 @@ fl_cvalue fl_parse_lambda(fl_front *p);                       /* at '[' */
 
 /* ---- bounds.c ---- */
 
-void fl_front_bounds(fl_front *p);      /* at the end: notes what is too large */
-void fl_front_note_size(fl_front *p);   /* the first refusal for size becomes the text's */
+void fl_front_bounds(fl_front *p);      /* at the end: refuses what is too large for any compiler */
+void fl_front_note_size(fl_front *p);   /* makes the first refusal for size that of the text */
 
 /* ---- unread.c ---- */
 
@@ -439,9 +439,9 @@ static inline int fl_val_is_object(fl_cvalue v) {             /* of a struct */
 }
 fl_kexpr *fl_val_at(fl_front *p, const fl_cvalue *v);         /* idx, or 0 */
 fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line);    /* of a struct */
-/* v in a new object, unless it is a place. */
+/* v as an object: v itself if it is an lvalue, else a new object with its value. */
 fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line);
-/* the value of v, which is loaded if v is a place */
+/* the value of v, which is loaded if v is an lvalue */
 fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);     /* as BOOL */
 int fl_val_is_null(const fl_cvalue *v);                             /* for sure */
@@ -507,17 +507,17 @@ void fl_align_forget(fl_front *p, const fl_kstmt *before);            /* its add
 typedef struct fl_kmark { fl_kblock *b; fl_kstmt *last; int32_t vars; } fl_kmark;
 fl_kmark fl_order_mark(const fl_front *p);
 fl_kblock fl_order_since(const fl_kmark *m);        /* the statements added since m, still linked */
-fl_kblock fl_order_cut(const fl_kmark *m);         /* the same statements, taken out of the block */
+fl_kblock fl_order_cut(const fl_kmark *m);      /* the statements since m, taken out of the block */
 /* Makes the n values v independent of the statements added since m: a value that they change is
 ** saved in a variable before them. address: only the address of v is saved, not what is stored
 ** there. */
 void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
                      int32_t line);
-/* The n values x, whose statements begin at m, and y, whose statements begin at 'middle', are
-** operands in unspecified order. */
+/* Makes operands in unspecified order independent of each other's statements, or refuses them: the
+** n values x, whose statements begin at m, and y, whose statements begin at 'middle'. */
 void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
                    fl_cvalue *y, int32_t line);
-/* The same for argument args[n], whose order relative to the n before it is unspecified. */
+/* fl_order_open for argument args[n] and the n arguments before it, in unspecified order. */
 void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
                        int n, int32_t line);
 
@@ -541,12 +541,12 @@ int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 /* Is the pointer assigned from token 'at', 'depth' blocks deep, to the end of its block? */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
-/* The same, but ++ and += count too, and with 'passed' its use as an argument by itself. */
+/* fl_turn_later that also counts ++ and +=, and with 'passed' uses as an argument by itself. */
 int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
 /* Is the name at token i an argument by itself? It may be taken by reference and assigned. */
 int fl_turn_passed(const fl_front *p, int64_t i);
 fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */
-/* A turn that points to the start of an array. from: where it points at first, or NULL. */
+/* Makes a turn (a pointer into one of several arrays). from: where it points at first, or NULL. */
 fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
                       const fl_cvalue *from, int32_t line);
 void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line);
@@ -581,7 +581,7 @@ fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self
                            const fl_ktok *name);
 fl_kexpr *fl_parse_constant(fl_front *p);            /* does not take '>', for template arguments */
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
-/* 1: it was one of these functions, *out is its value */
+/* the functions below: 1: 'name' was one of their functions, and *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 /* bytes.c: memcpy, memset */
 int fl_call_bytes(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out);

@@ -1,7 +1,8 @@
 /*
-** Pointers that are members of objects: "View v = { x, n }; v.data += n; f(v.data)". Such a leaf is
-** a variable with an index; the array that it indexes is set by the first assignment in the text,
-** is kept here, and does not change. With p->turning (turn.c) it may be one of several arrays.
+** Pointers that are members of objects: "View v = { x, n }; v.data += n; f(v.data)". Such a member
+** is a variable with an index. The array that it indexes is set by the first assignment in the
+** text, is kept in fl_kheld.v, and does not change. With p->turning (turn.c) it may be one of
+** several arrays.
 */
 #include "kernel/front/front.h"
 #include <string.h>

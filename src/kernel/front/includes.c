@@ -173,8 +173,8 @@ static const char *put_directive(fl_text *t, const char *s, const char *at, int 
 
 /* ---- names made by ## ------------------------------------------------------------------------ */
 
-/* Which words of the text are parts of the name that is searched for: piece[k][n] is its n
-** characters from k on. */
+/* Which parts of 'name' occur as words in the text: piece[k][n] is set if the n characters of the
+** name from k on do. */
 enum { NAME_MOST = 20 };
 typedef struct pasted { const char *name; char piece[NAME_MOST][NAME_MOST + 1]; } pasted;
 

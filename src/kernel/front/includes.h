@@ -9,8 +9,8 @@
 #define FL_KERNEL_INCLUDES_H
 #include "base/text.h"
 
-/* folders: the caller named some, so relative names of files are allowed. Lines keep their
-** numbers. */
+/* Adds the rewritten text to t; lines keep their numbers. folders: the caller named folders for
+** includes, so relative names of files are allowed. */
 void fl_kincludes_put(fl_text *t, const char *text, int folders);
 /* Could a macro (of the text or of a header) paste the name of an include directive from words of
 ** the text (as written by fl_kincludes_put) and the options? Called before the text goes to a

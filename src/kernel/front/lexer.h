@@ -35,9 +35,9 @@ typedef struct fl_ktoks { fl_ktok *at; int64_t n, cap; } fl_ktoks;    /* ends wi
 
 /* The tokens of 'text' without preprocessing. 0: no memory. Free with FL_DROP(m, out). */
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out);
-/* The same, preprocessed after the directives in 'given' ("" or the #defines of options). A wrong
-** expansion becomes a BAD token at its place; a wrong directive one of type 1, which ends the
-** text. */
+/* The tokens of 'text' after preprocessing. given: directives that are read before it ("" or the
+** #defines of options). A wrong expansion becomes a BAD token at its place; a wrong directive one
+** of type 1, which ends the text. */
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out);
 
 /* The directives that a compiler's options ("-DN=4") stand for. NULL: no memory. */

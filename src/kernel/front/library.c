@@ -1,6 +1,6 @@
 /*
-** Does a source use anything of the library? The library's text is parsed only then, since that
-** takes longer than parsing most kernels.
+** Does a source use anything of the library (library.h)? The library's text is parsed only then,
+** since that takes longer than parsing most kernels.
 */
 #include "kernel/front/library.h"
 #include <ctype.h>
@@ -16,8 +16,8 @@ extern const char fl_kwmma_text[];           /* kernel/front/wmma.cu, embedded *
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Is a function defined at s? On the line of a definition no '(' precedes its name; rows of macros
-** start with the name that they define. */
+/* Is s, a name in the library's text, the name of a function that is defined there? On the line of
+** a definition no '(' precedes its name; rows of macros start with the name that they define. */
 static int is_definition(const char *s) {
   const char *line = s;
   while (line > fl_klibrary_text && line[-1] != '\n') line--;
@@ -72,8 +72,8 @@ static int declares(groups *g, const fl_ktok *t, int64_t left) {
   return opens && fl_is_punct(t + 3, ';') ? 4 : 0;
 }
 
-/* The library's name for a name of the namespace; NULL: it has none. For CHOICE(NAME, E) it is
-** NAME. */
+/* The library's name for a name of the namespace; NULL: it has none. A row CHOICE(NAME, E) of the
+** library defines one as well. */
 static const char *own_name(const groups *g, const fl_ktok *t) {
   char name[56], made[56];
   if (t->kind != FL_TOK_NAME || t->n > 40) return NULL;

@@ -9,13 +9,14 @@
 
 typedef struct named { const char *name; uint16_t id; uint8_t type; } named;
 
-/* Names in addition to name32 and name64 of the table; type VOID: overloaded. */
+/* Names in addition to name32 and name64 of fl_kbuiltins; type VOID: overloaded. */
 static const named aliases[] = {
 #define ALIAS(name, id, type) { name, FL_KB_##id, FL_KT_##type },
 #include "kernel/tree/builtins.def"
 };
 
-/* type: the type that the name determines (VOID: overloaded). -1: no such function. */
+/* The builtin that t names. *type: the type that the name determines (VOID: overloaded). -1: no
+** such function. */
 static int find(const fl_ktok *t, int *type) {
   for (int i = 0; i < FL_KB_COUNT; i++) {
     const fl_kbuiltin_info *b = &fl_kbuiltins[i];

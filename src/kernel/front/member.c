@@ -1,6 +1,6 @@
 /*
 ** Structs: fields, functions, constructors and constants inside. A member function is inlined like
-** any other; in its body the names of fields stand for the places of its object's fields.
+** any other; in its body the names of fields stand for the fields of its object.
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/template.h"
@@ -16,7 +16,7 @@ static const char *class_name(const fl_ctype *t) {
 
 static int has_field(const fl_ctype *t, const char *name, int32_t n);
 
-/* The base of t that has such a field; NULL: none. Unnamed members count as bases. */
+/* The base of t that has a field 'name'; NULL: none. Unnamed members count as bases. */
 static const fl_ctype *base_with(const fl_ctype *t, const char *name, int32_t n) {
   for (int i = 0; i < t->s->n_fields; i++) {
     if (!t->s->fields[i].base) continue;
@@ -160,7 +160,8 @@ static void field_lines(fl_front *p, body *b) {
   fl_front_need(p, ';');
 }
 
-/* Takes "~V() {}", which does nothing, or refuses it. 0: it is not a destructor. */
+/* Takes a destructor "~V() {}", which does nothing, and refuses any other. 0: it is not a
+** destructor. */
 static int destructor(fl_front *p) {
   int k = 0;
   while (fl_front_ahead(p, k)->kind == FL_TOK_NAME) k++;
@@ -213,7 +214,7 @@ static int function(fl_front *p, body *b, int is_friend) {
   return 1;
 }
 
-/* Is it "friend", also after __device__ and similar? */
+/* Takes "friend", also after __device__ and similar words. 0: it is not there. */
 static int befriends(fl_front *p) {
   static const char *const words[] = { "__device__", "__host__", "__forceinline__", "inline",
                                        "constexpr" };
@@ -259,8 +260,8 @@ static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
   return read;
 }
 
-/* Has the type a function of that name that takes another object of this type, such as a copy
-** constructor or operator=? */
+/* Has type t a function 'name' that takes another object of type t, such as a copy constructor or
+** operator=? */
 static int takes_own(const fl_ctype *t, const char *name) {
   const fl_symbol *s = fl_member_find(t, name, (int32_t)strlen(name));
   for (const fl_kdevice *d = s ? s->device : NULL; d; d = d->next)
@@ -287,7 +288,7 @@ void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   else fl_val_assign(p, to, from, line);
 }
 
-/* Keeps what the struct has in addition to fields; all of it is at the end of the symbols, from
+/* Keeps what the struct has in addition to fields: its symbols, which are the last ones, from
 ** 'mark' on. */
 static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_ktemplate *of,
                          const fl_symbol *args, int n_args, int64_t mark) {
@@ -378,7 +379,7 @@ int fl_member_made(const fl_ctype *t) {
   return 0;
 }
 
-/* Adds the names of a struct, then those of its bases. self: NULL if there is no object. */
+/* Adds the names of a struct and of its bases to the scope. self: NULL if there is no object. */
 static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int is_base,
                         int32_t line) {
   const fl_kmembers *m = t->s->members;

@@ -1,4 +1,4 @@
-/* Objects: variables per leaf, initialisers, tables of constants. */
+/* Objects: a variable for each leaf (scalar or array), initialisers, tables of constants. */
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -112,7 +112,8 @@ fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
-/* Stores one value: by a statement, or into the table that is being collected. */
+/* Initialises 'place' with v: by a statement, or in the table of constants (p->table) that is being
+** collected. */
 static void put(fl_front *p, fl_cvalue place, fl_cvalue v, int32_t line) {
   if (p->failed) return;
   if (!p->table) { fl_val_assign(p, place, v, line); return; }
@@ -152,7 +153,7 @@ static void rest(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   else fl_decl_zero(p, part(p, place, i, line), line);
 }
 
-/* Sets elements from … count of an array to zero: by a loop if there are many. */
+/* Sets the elements of an array from index 'from' on to zero: by a loop if there are many. */
 static void zero_array(fl_front *p, fl_cvalue place, int64_t from, int32_t line) {
   const int64_t n = place.type->count;
   if (n - from <= 8) {
@@ -188,8 +189,8 @@ static int more(fl_front *p) {
   return !p->failed;
 }
 
-/* Initialises the parts of 'place', which is written without braces; 'first' is the clause already
-** read. */
+/* Initialises the parts of 'place', whose initialisers are written without braces. first: the
+** clause that is already read. */
 static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t line) {
   const int64_t n = parts_of(place.type);
   int64_t i = 0;

@@ -1,4 +1,5 @@
-/* Operators of structs: members, friends or free functions; conversions where there is none. */
+/* Operators of structs: members, friends or free functions; conversions where there is no such
+** operator. */
 #include "kernel/front/forms.h"
 #include <string.h>
 

@@ -30,14 +30,14 @@ static int see_read(void *arg, fl_kexpr *x) {
   return !e->found;
 }
 
-/* The variable that s writes; its index in *index. -1: none, or memory that other threads see in
-** any order. */
+/* The variable that s writes; its index in *index. -1: none. Atomics do not count, since other
+** threads may come first anyway. */
 static int32_t written(const fl_kstmt *s, const fl_kexpr **index) {
   *index = s->kind == FL_KS_STORE ? s->x[0] : NULL;
   return s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE ? s->var : -1;
 }
 
-/* Notes uses outside of the functions that are called. */
+/* Notes whether s writes what e writes. Statements of called functions are left out. */
 static int see_use(void *arg, fl_kstmt *s) {
   effect *e = arg;
   const fl_kexpr *index;
@@ -46,8 +46,8 @@ static int see_use(void *arg, fl_kstmt *s) {
   return !e->found;
 }
 
-/* Does reading v read what e writes? With 'address': does computing the address of v, if it is a
-** place? */
+/* Does reading v read what e writes? With 'address': does computing the address of v, if v is an
+** lvalue? */
 static int reads(effect *e, const fl_cvalue *v, int address) {
   const fl_kvisitor see = { NULL, see_read, e };
   const int place = v->kind == FL_V_PLACE && v->var >= 0 && v->type->kind != FL_C_ARRAY &&
@@ -169,8 +169,8 @@ static void refuse(fl_front *p, int32_t found, int32_t line) {
                        p->f->vars[found - 1].source);
 }
 
-/* Prepares v for use beside operands with the effects in 'of'. An argument that is a place is only
-** marked, since passing a reference reads nothing. */
+/* Prepares v for use beside operands with the effects in 'of'. An argument that is an lvalue is
+** only marked, since passing a reference reads nothing. */
 static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v, int argument,
                          int32_t line) {
   reader r = { v, argument, 0 };
@@ -198,8 +198,8 @@ void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
   fl_order_before(p, x, n, middle, 0, line);
 }
 
-/* Saves the current value of a place in temporaries, for later reads: v's 'e' or 'parts' refers to
-** them. */
+/* Saves the current value of an lvalue in temporaries, for later reads: 'e' or 'parts' of v refer
+** to them. */
 static void hold(fl_front *p, fl_cvalue *v, int32_t line) {
   if (v->kind != FL_V_PLACE || v->torn || fl_ctype_has_array(v->type)) return;
   const fl_cvalue now = kept(p, *v, 0, line);

@@ -53,8 +53,8 @@ static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   return rank_scalar(t->scalar, v->type->scalar);
 }
 
-/* ranks[0]: rank of the object, then of the arguments. 0: the function cannot be called with
-** these. */
+/* ranks[0]: rank of the object; then the ranks of the arguments. 0: the function cannot be called
+** with these arguments. */
 static int ranks_of(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int *ranks) {
   if (c->n > d->n_params || c->n > MAX_ARGS) return 0;
   if (c->self ? d->is_static == 2 : d->owner && !d->is_static && !d->is_maker) return 0;

@@ -24,8 +24,8 @@ fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s) {
   return name ? fl_front_find(p, name, (int32_t)strlen(name)) : NULL;
 }
 
-/* The number of elements of the packs that tokens from … end - 1 name; -1: they name no pack. All
-** packs in one expansion must have the same number. */
+/* The number of elements of the packs that tokens 'from' to end - 1 name; -1: they name no pack.
+** All packs in one expansion must have the same number. */
 static int64_t count(fl_front *p, int64_t from, int64_t end) {
   int64_t n = -1;
   for (int64_t i = from; i < end && !p->failed; i++) {
@@ -101,7 +101,7 @@ static fl_cvalue combine(fl_front *p, const fold *f, fl_cvalue x, fl_cvalue y) {
   return f->op == ',' ? y : fl_binary(p, f->kind, x, y, f->line);
 }
 
-/* && and ||: the operand is evaluated only if the result depends on it. */
+/* Adds an operand of a fold over && or ||, which is evaluated only if the result depends on it. */
 static void add_lazily(fl_front *p, fold *f) {
   fl_kblock side = { NULL, NULL };
   fl_kblock *out = fl_front_into(p, p->b && f->n ? &side : p->b);

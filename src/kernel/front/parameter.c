@@ -1,6 +1,6 @@
 /*
-** The parameters of a kernel: their types, places, and what the forms of a call say of them
-** (source.h).
+** The parameters of a kernel: their types, offsets, and what a call says about its arguments (the
+** 'forms' of source.h).
 */
 #include "kernel/front/forms.h"
 #include <stdlib.h>
@@ -108,8 +108,8 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
 
 enum { MAX_PARAMETERS = 256 };
 
-/* What the forms say of a parameter: 0 for a null pointer, else the length of a list; -1:
-** nothing. */
+/* What the forms of the call (source.h) say of parameter 'name': 0 for a null pointer, else the
+** length of a list; -1: nothing. */
 static int form_of(const fl_front *p, const char *name) {
   const size_t n = strlen(name);
   for (const char *s = p->forms; s && *s; s += strcspn(s, ",") + 1)
@@ -124,7 +124,8 @@ static void place(fl_kfunc *f, fl_kparam *q, int64_t *at) {
   *at = q->offset + q->size;
 }
 
-/* The parameters of a list of n arrays, of which the last one of f is the first. */
+/* Adds the parameters of a list of n arrays. The first of them is the last parameter of f so
+** far. */
 static void list_parameters(fl_front *p, fl_kfunc *f, const fl_ctype **types, int n, int64_t *at) {
   fl_kparam *q = &f->params[f->n_params - 1];
   const fl_ctype *t = types[f->n_params - 1];

@@ -5,7 +5,7 @@
 */
 #include "kernel/front/template.h"
 
-/* Deduces from one argument of the pattern, tokens from … end - 1. 0: const types and references
+/* Deduces from one argument of the pattern, tokens 'from' to end - 1. 0: const types and references
 ** fit no argument. */
 static int deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
                   const fl_symbol *arg) {

@@ -17,7 +17,7 @@ static int is_idle(const fl_ktok *t) {
          fl_ktok_punct(t) == '&' || fl_ktok_punct(t) == FL_PU_LAND;
 }
 
-/* The formal's type from token *at on; *at is moved past its ','. 0: not understood. */
+/* Reads the type of formal i from token *at on, and moves *at past its ','. 0: not understood. */
 static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pattern *out) {
   int depth = 0, set = 0;
   out->n = 0;

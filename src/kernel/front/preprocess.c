@@ -196,7 +196,8 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   FL_DROP(p->a->mem, &body);
 }
 
-/* line: the line where the outermost macro is used; 0: the tokens' own lines. */
+/* Writes the tokens of s with macros expanded. line: the line where the outermost macro is used; 0:
+** the tokens' own lines. */
 static void expand(pre *p, span s, int32_t line) {
   if (++p->depth > MAX_EXPANSION) stop(p, line, "macros nested too deeply");
   while (s.at < s.end && !p->stop) {
@@ -302,7 +303,7 @@ static int64_t primary(cond *c) {
   return v;
 }
 
-/* x op y; 0 where it is not defined. */
+/* x op y; 0 where the result is not defined. */
 static int64_t apply(int op, int64_t x, int64_t y) {
   fl_kvalue v = { .i = 0 };
   fl_kfold_binary(op, FL_KT_I64, (fl_kvalue){ .i = x }, (fl_kvalue){ .i = y }, &v);

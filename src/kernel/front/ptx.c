@@ -27,8 +27,8 @@ extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Does ptx.cu define an instruction of that name? MEMORY(T, TYPE) and similar macros paste
-** theirs. */
+/* Does ptx.cu define an instruction of that name? MEMORY(T, TYPE) and similar macros paste the
+** names that they define. */
 static int is_defined(const char *name) {
   const char *type = strrchr(name, '_');
   const size_t n = strlen(name);
@@ -104,8 +104,8 @@ static const char *put_offset(statement *x, const char *s, const char *end) {
   return skip_space(s + n, end);
 }
 
-/* Writes the operand at s: one of the statement's, a register, a number, or an address with an
-** offset. */
+/* Writes the operand at s: an operand of the asm statement ("%0"), a register, a number, or an
+** address with an offset. */
 static const char *put_operand(statement *x, const char *s, const char *end) {
   s = skip_space(s, end);
   const int address = s < end && *s == '[';
