@@ -173,7 +173,7 @@ end)
 
 describe("a mistake in a function of the script", function()
   local here = debug.getinfo(1, "S").short_src
-  --- forward makes two results; 'gives' are the values that backward returns.
+  --- The error message of a backward pass through a function whose backward is 'gives'.
   local function message(gives)
     local double = flame.func { name = "double", forward = function(_, x) return x * 2 end,
       backward = gives }
@@ -211,8 +211,8 @@ end)
 describe("cotangents of slices", function()
   local R, C = 6, 12
   local seeds = flame.randint({ R, C }, -8, 8):float()          -- exact in any order
-  -- {rows, columns} for each reading by index; the gradient with respect to x is the sum of the
-  -- seeds at these places
+  -- Each case is a list of indices {rows, columns} by which x is read. The gradient of x is the sum
+  -- of the parts of 'seeds' under these indices, the k-th times k.
   local cases = {
     ["parts of the last axis"] = { { {}, { 1, 4 } }, { {}, { 5, 8 } }, { {}, { 9, 12 } } },
     ["parts in another order"] = { { {}, { 9, 12 } }, { {}, { 1, 4 } }, { {}, { 5, 8 } } },
@@ -239,7 +239,7 @@ describe("cotangents of slices", function()
         expected[p] = expected[p]:clone() + seeds[p] * k
         total = total + (x[p] * (seeds[p] * k)):sum()
       end
-      -- evaluated now, since the sums below are made in one evaluation
+      -- evaluated here, so that the gradient below is computed in an evaluation without it
       flame.eval(expected)
       total:backward()
       assert.is_true(x.grad:equal(expected), name)

@@ -68,7 +68,7 @@ describe("functions of functions", function()
       twice(function(a)
         return select(2, flame.value_and_grad(function(b) return (a * b):sum() end)(a))
       end))
-    local w = d2({ 2, -1 }):requires_grad_(true)         -- a leaf of the script is passed as it is
+    local w = d2({ 2, -1 }):requires_grad_(true)         -- w is a leaf: grad passes w itself
     assert.same({ 4, -2 }, flame.grad(function() return (w * w):sum() end)(w):totable())
     assert.same({ 4, -2 },
       select(2, flame.value_and_grad(function() return (w * w):sum() end)({ w }))[1]:totable())
@@ -153,7 +153,7 @@ end)
 
 describe("checkpoint", function()
   local nn = require "flame.nn"
-  --- Gradients of x and of the parameters with 'call' in place of a plain call.
+  --- Gradients by x and 'others' of a loss of call(f, x); 'call' may be flame.checkpoint.
   local function gradients(call, f, make, others)
     flame.seed(11)
     local x = make()
@@ -180,7 +180,7 @@ describe("checkpoint", function()
     same(net, row, net:parameters())
     assert.is_nil(net[1].weight.grad)
     local x = row()
-    local h = x * 2                                 -- of the value outside, which depends on x too
+    local h = x * 2                                 -- f closes over h, which depends on x
     flame.checkpoint(function(v) return (v * h):sum() end, x):backward()
     assert.same({ 4, 8, 12, 16, 20, 24, 28, 32 }, x.grad:totable())
     flame.checkpoint(net, flame.ones(8)):sum():backward()      -- no argument is tracked
@@ -297,7 +297,7 @@ describe("gradcheck", function()
           { order = 2 }))
         local z = read(f(x))
         collectgarbage() collectgarbage()
-        flame.eval(z)                                  -- only z is held: the softmax itself is gone
+        flame.eval(z)                                  -- only z is held: softmax's result is freed
         local g = (z * c):sum():gradients({ x }, { create_graph = true })[x]
         local kept = f(x)
         local h = (read(kept) * c):sum():gradients({ x }, { create_graph = true })[x]

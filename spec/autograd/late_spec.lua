@@ -1,5 +1,5 @@
--- A weight and a bias that are used again and again: their cotangents wait for one another
--- (autograd/late.c). Compared with the same where each use has its own copy of the weight.
+-- A weight and a bias that are used many times: the products for their gradients wait and are made
+-- as one (autograd/late.c). The gradients are compared with those where each use has its own copy.
 local flame = require "flame"
 
 local function data(...)
@@ -8,7 +8,7 @@ local function data(...)
   return x
 end
 
---- The gradients of f(use) by 'list', where use(x) is x itself or a copy, as lists of numbers.
+--- The gradients of f(use) by the tensors of 'list'; use(x) is x, or with 'copies' a copy of x.
 local function gradients(list, f, copies, options)
   local function use(x) return copies and x * 1.0 or x end
   local y = f(use)
@@ -30,7 +30,7 @@ local function compare(list, f)
   for i = 1, #list do close(a[i], b[i]) end
 end
 
---- steps of h = tanh(x + h w' + b)
+--- The sum of squares of h after 'steps' steps of h = tanh(x + h w' + b) from h = x.
 local function recurrence(steps, x, w, b, use)
   local h = x
   for _ = 1, steps do h = (x + flame.linear(h, use(w), use(b))):tanh() end
@@ -184,7 +184,7 @@ describe("the step of a recurrent layer", function()
       end
       return s
     end
-    -- forward 2, backward 3 (one of them for the product of the joined cotangents)
+    -- per step at most 2 launches forward and 3 backward, one of these for the joined product
     assert.is_true(launches(40) - launches(20) <= 20 * 5 + 6, launches(40) - launches(20))
   end)
 end)

@@ -1,12 +1,12 @@
 -- Cotangents of the slices of one value wait for one another and are joined if the slices divide it
--- (autograd/tiles.c). Compared with the sums of weights of each element, computed in Lua.
+-- (autograd/tiles.c). The gradient is compared with sums of weights that are computed in Lua.
 local flame = require "flame"
 
 local function numbers(x) return x:detach():cpu():double():totable() end
 
---- The gradient of the sum over slices of slice * weight, weights different for each element and
---- slice; and the same by adding the weights up in Lua. cuts: lists {axis, first, count[, step]},
---- in the order of recording.
+--- Two tables: the gradient of x for total = sum over slices of x of (slice * weight):sum(), and
+--- the gradient expected, the sum of the weights of each element. 'cuts' lists the slices as
+--- {axis, first, count[, step]}; with(x, want) may add to the total and to what is expected.
 local function both(rows, columns, cuts, with)
   local want = {}
   for r = 1, rows do

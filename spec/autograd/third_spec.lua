@@ -10,7 +10,7 @@ local function mixed(t)
   return (t * (flame.arange(t:numel(), D):reshape(t.shape) * 0.37):cos()):sum()
 end
 
---- The quantity after 'order' steps, and its gradients.
+--- f(leaves) for order 0; for order n, half the sum of squares of the gradient of order n - 1.
 local function level(f, order, leaves)
   local l = f(table.unpack(leaves))
   for _ = 1, order do

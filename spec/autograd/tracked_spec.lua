@@ -1,12 +1,12 @@
 --- No gradient is silently missing: every public function is called with f64 tensors, and its slope
--- along a direction of each of them, by differences, must be that of the tape. A function that
--- gives a float and has no sample here fails, unless it is among those that take no tensor of
--- floats. A function may also refuse backward. TRACKED_PART=2/8: every eighth function, for
--- machines that run it in several processes.
+-- along a direction of each tensor, by central differences, must be that of backward. A function
+-- that returns floats and has no sample arguments here fails the spec, unless WITHOUT names it. A
+-- function may also raise in backward. TRACKED_PART=2/8 tests every eighth function only, so that
+-- eight processes can share the work.
 local helper = require "spec.support.helper"
 local flame = require "flame"
 local D = { dtype = "f64" }
--- loads the functions that are written in Lua
+-- loads all functions of flame that are written in Lua, so that the lists below are complete
 flame.internal.load()
 local STEP = 1e-6
 
@@ -15,7 +15,7 @@ local function x(...) return flame.uniform({ ... }, 0.2, 0.9, D) end
 local function ids(list) return flame.tensor(list, { dtype = "i64" }) end
 local function mask(...) return flame.uniform({ ... }, 0, 1):gt(0.5) end
 
--- Arguments: most functions take one of these forms.
+-- Sample arguments: most functions accept those of one of these makers.
 local FORMS = {
   function() return x(3, 3) end, function() return x(3, 3), x(3, 3) end,
   function() return x(3, 3), x(3, 3), x(3, 3) end,
@@ -124,7 +124,7 @@ local OWN = {
   ["linalg.lstsq"] = function() return x(4, 2), x(4), { driver = "gelss" } end,
 }
 
--- Functions that take no tensor of floats, or return none of its numbers.
+-- Functions that take no tensor of floats, or whose results are not computed from its values.
 local WITHOUT = {}
 for name in ([[allclose arange autocast backward bartlett_window bench backward_trace best_device bincount bitwise_and
   bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
@@ -149,13 +149,13 @@ for name in ([[all any argmax argmin argsort argwhere bool bucketize byte char c
   WITHOUT[name] = "no float out"
 end
 
--- Functions with results that change with their arguments but have no gradient, and why.
+-- Functions that have no gradient although their results depend on their arguments, and why.
 local DETACHED = { detach = "what it is for", normal = "a draw",
   new_tensor = "a copy that no tape sees" }
--- Functions that round, so that differences over a small step mean nothing.
+-- Functions that round to a narrower dtype: a difference over a small step is only rounding error.
 local ROUNDED = { bfloat16 = true, float = true, half = true }
 
--- Only half of a matrix is read, and the gradient is that for a symmetric matrix.
+-- eigh and cholesky read one triangle, as of a symmetric matrix: tested as functions of a + a'.
 local function of_symmetric(f) return function(a, ...) return f(a + a.mT, ...) end end
 local function of_positive(f)
   return function(a, ...) return f(a:matmul(a.mT) + flame.eye(a.shape[a.ndim], D), ...) end
@@ -196,7 +196,7 @@ local function each_float(v, f)
 end
 local function wave(n, phase) return (flame.arange(1.0, n, D) * 0.7 + phase):cos() end
 
---- One number made of all floats that the function gives; nil if it gives none.
+--- A weighted sum (a scalar tensor) of all float tensors that f(args) returns; nil without any.
 local function total(f, args)
   flame.seed(7)
   local results, sum, k = table.pack(f(table.unpack(args, 1, args.n))), nil, 0
@@ -211,7 +211,7 @@ local function total(f, args)
   return sum
 end
 
--- The places of f64 tensors among the arguments, in lists too: {get, set} each.
+-- A function per f64 tensor in args or tables in it: returns the tensor; replaces it if given one.
 local function places(args)
   local list = {}
   for i = 1, args.n do
@@ -234,8 +234,8 @@ local function places(args)
   return list
 end
 
---- The slope of f's total as the tensor at 'place' moves along a wave, by differences and by
---- backward; "refused" if backward raises.
+--- The slope of total(f, args) along a fixed direction of the tensor at 'place' (a function of
+--- 'places'): by central differences, and by backward, or "refused" if backward raises.
 local function slopes(f, args, place)
   local at = place()
   local along = wave(at:numel(), 0.3):reshape(at.shape)

@@ -1,9 +1,9 @@
---- Why a gradient is missing: the sentences of x:why(), backward, gradients and similar functions.
+--- What x:why(), backward, gradients and similar functions say of a gradient that is missing.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
 local function leaf() return flame.ones(2, { requires_grad = true }) end
---- The line of the code that calls this, as messages name it.
+--- "why_spec.lua:LINE", where LINE is that of the caller less 'back', as error messages have it.
 local function here(back)
   return ("why_spec.lua:%d"):format(debug.getinfo(2, "l").currentline - (back or 0))
 end

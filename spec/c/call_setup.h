@@ -1,5 +1,6 @@
 /*
-** What the tests of calls on the CPU share: numbers from a seed, and a context with a CPU device.
+** What the tests of the CPU's calls (cpu/calls.h) share: random numbers from a seed, and a context
+** with a CPU device.
 */
 #ifndef CALL_SETUP_H
 #define CALL_SETUP_H
@@ -27,12 +28,13 @@ static inline setup *open_setup(int threads) {
   ((fl_cpu *)s->d.state)->stop = &s->c->interrupted;
   return s;
 }
-/* A setup with an environment variable that the device reads when it is opened. */
+/* Opens a setup after setting an environment variable, which the device reads as it is opened. */
 static inline setup *open_setup_with(int threads, const char *name, const char *value) {
   setenv(name, value, 1);
   return open_setup(threads);
 }
-/* Each call gets exactly the memory that it requested, so that tools detect when it uses more. */
+/* Frees the scratch memory that the device keeps. The next call then gets exactly as much as it
+** asks for, so that a sanitizer sees when it uses more. */
 static inline void drop_scratch(setup *s) {
   fl_cpu *cpu = s->d.state;
   fl_free(&s->c->mem, cpu->shared, (size_t)cpu->shared_bytes);

@@ -1,6 +1,6 @@
 /*
-** Compared with the toolkit's headers, where a machine has them: signatures and constants
-** of src/cuda/api/api.def and api.h. Nothing runs; that it compiles is the test:
+** Compares the signatures and constants of src/cuda/api/api.def and api.h with the toolkit's
+** headers, where a machine has them. Nothing runs; that it compiles is the test:
 **   cc -std=c11 -Isrc -I<toolkit>/include -Werror -fsyntax-only spec/c/check_abi.c
 ** (with -Werror wrong pointer types are errors). The macros give our names the toolkit's
 ** types, so that the parameter lists of api.def are checked word for word.
@@ -138,7 +138,8 @@ SYMBOL(cuFuncSetAttribute, "cuFuncSetAttribute");
 SYMBOL(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
 SYMBOL(cuLaunchKernel, "cuLaunchKernel");
 
-/* Signatures: our parameter lists, the toolkit's types and functions. */
+/* Signatures: our parameter lists are compiled with the toolkit's types, and its functions assigned
+** to them. */
 #define fl_cu_result CUresult
 #define fl_cu_device CUdevice
 #define fl_cu_ptr CUdeviceptr

@@ -36,7 +36,8 @@ SYMBOL(nvmlInit, "nvmlInit_v2");
 SYMBOL(nvmlDeviceGetHandleByPciBusId, "nvmlDeviceGetHandleByPciBusId_v2");
 SYMBOL(nvmlDeviceGetComputeRunningProcesses, "nvmlDeviceGetComputeRunningProcesses_v3");
 
-/* Our parameter lists with the library's types; an enum is an unsigned number. */
+/* Our parameter lists are compiled with NVML's types, and its functions assigned to them; an enum
+** is an unsigned number. */
 #define fl_ml_device nvmlDevice_t
 #define fl_ml_memory nvmlMemory_t
 #define fl_ml_process nvmlProcessInfo_t

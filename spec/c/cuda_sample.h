@@ -35,7 +35,7 @@ typedef struct sample {
   fl_out out[2];
 } sample;
 
-/* out[to] = ext[0] op ext[1] over n elements */
+/* Makes kernel i of the sample: out[to] = ext[0] op ext[1] over n elements. */
 static void make_kernel(sample *p, int i, int op, int64_t n, int to) {
   fl_kernel *k = &p->kernel[i];
   *k = (fl_kernel){ .kind = FL_K_MAP, .nkept = 1, .size = { n }, .points = n, .rows = n,
@@ -58,7 +58,8 @@ static void make_kernel(sample *p, int i, int op, int64_t n, int to) {
   p->store[i] = (fl_store){ .value = 2, .operand = 2 };
 }
 
-/* Two kernels, three of one structure as one step, a product of 10 x 10 matrices, a copy. */
+/* A plan of five steps: a kernel (add), a kernel ('extra_op'), three kernels of one structure (mul)
+** as one launch, a product of 10 x 10 matrices, and a copy of N floats. */
 static void make_sample(sample *p, flame_context *c, int extra_op) {
   memset(p, 0, sizeof *p);
   make_kernel(p, 0, FL_OP_add, N, 0);
@@ -95,7 +96,8 @@ static void set_element(void *p, int dtype, int64_t i, double v) {
                   fl_is_float(dtype) ? (fl_scalar){ .d = v } : (fl_scalar){ .i = (int64_t)v });
 }
 
-/* How many elements of c are wrong; small integers are exact in every dtype. */
+/* How many elements of c differ from a times b. The elements are small integers, so that products
+** and sums are exact in every dtype. */
 static int wrong(const fl_matmul *m, const void *a, const void *b, const void *c) {
   const int64_t b0 = m->nbatch > 0 ? m->batch[0] : 1, b1 = m->nbatch > 1 ? m->batch[1] : 1;
   int bad = 0;
@@ -112,7 +114,7 @@ static int wrong(const fl_matmul *m, const void *a, const void *b, const void *c
   return bad;
 }
 
-/* One product on the device; na, nb, nc: elements of the buffers. */
+/* Checks one product on the device; na, nb, nc: numbers of elements of the buffers of a, b, c. */
 static void product(fl_device *d, int dtype, const fl_matmul *m, int64_t na, int64_t nb,
                     int64_t nc) {
   const int64_t n[3] = { na, nb, nc }, size = fl_dtype_size(dtype);
@@ -148,7 +150,8 @@ static void product(fl_device *d, int dtype, const fl_matmul *m, int64_t na, int
   }
 }
 
-/* Every combination of orders, padding, offsets and sizes of one or none. */
+/* Checks products of row-major and transposed matrices, padded rows, offsets, batches, and sizes of
+** 1 and 0. */
 static inline void products(fl_device *d, int dtype) {
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } },
           12, 20, 15);

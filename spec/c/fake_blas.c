@@ -1,7 +1,8 @@
 /*
-** cuBLASLt of the fake driver (fake_driver.h), included by fake_driver.c. Products are
-** computed, one sum in double precision for each element; under capture they become nodes. With
-** 'ways' there are several algorithms, which write their number and take the times set by a test.
+** cuBLASLt of the fake driver (fake_driver.h), included by fake_driver.c. Products are computed,
+** one sum in double precision for each element; while a stream is captured, a product becomes a
+** node of the graph instead. Where fake.ways is set, there are so many algorithms: each writes its
+** number instead of the product and takes the time that a test has set for it.
 */
 
 typedef struct fake_layout { unsigned type; int64_t rows, cols, ld,
@@ -107,7 +108,8 @@ static double fake_get(const void *p, unsigned type, int64_t i) {
   memcpy(&x, &b, 4);
   return type == FL_LT_R_16F ? fake_of_half(h) : (double)x;
 }
-/* Rounds to 'bits' bits and exponents from 'low' on, ties to even. */
+/* x rounded to 'bits' significant bits, ties to even. A value whose exponent (of frexp) is below
+** 'low' is rounded as a subnormal: to the spacing of values at 'low'. */
 static double fake_near(double x, int bits, int low) {
   int e;
   if (x == 0 || !isfinite(x)) return x;
@@ -136,7 +138,8 @@ static void fake_store(void *p, unsigned type, int64_t i, double x) {
   memcpy(&b, &f, 4);
   *h = isnan(x) ? 0x7fff : (uint16_t)(b >> 16);
 }
-/* A product as requested: a graph computes it later, when its descriptors may be gone. */
+/* A product with copies of its descriptors: a graph computes it later, when the caller may have
+** destroyed them. */
 struct fake_product {
   fake_desc d;
   fake_layout a, b, c, o;

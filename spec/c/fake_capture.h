@@ -1,4 +1,4 @@
-/* What a stream records for a graph; included by fake_driver.c. */
+/* Nodes that a captured stream records for a graph; included by fake_driver.c. */
 /* A captured node: work of a stream, which each launch of its graph does. */
 typedef struct fake_node {
   struct fake_node *next;
@@ -15,7 +15,7 @@ typedef struct fake_node {
 typedef struct fake_graph { fake_node *first, **end; fake_node *last; int64_t n; } fake_graph;
 static fake_graph *fake_capturing;      /* of the stream */
 
-/* A node at the end of the capture; NULL: nothing is being captured. */
+/* Appends a node to the capture and returns it; NULL if no stream is being captured. */
 static fake_node *fake_capture(int kind) {
   if (!fake_capturing) return NULL;
   fake_node *x = calloc(1, sizeof *x);

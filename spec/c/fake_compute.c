@@ -53,7 +53,7 @@ static void fake_write_file(const char *folder, const char *name, const char *te
   fclose(f);
 }
 
-/* The text with FAKE_CUDA_PLANT's old part replaced everywhere. */
+/* Writes the text to the file text.cu, with 'old' of FAKE_CUDA_PLANT="old|new" replaced. */
 static void fake_write_text(const fake_source *s, const char *text) {
   const char *plant = getenv("FAKE_CUDA_PLANT"), *bar = plant ? strchr(plant, '|') : NULL;
   fake_out o = { NULL, 0, 0, 0 };
@@ -108,7 +108,7 @@ static void fake_source_free(void *source) {
   free(s);
 }
 
-/* Runs g++ in the source's folder; its messages are added to the log. 1: it went well. */
+/* Runs g++ in the source's folder and adds its messages to the log; returns 1 if it succeeds. */
 static int fake_gxx(fake_source *s, const char **argv) {
   posix_spawn_file_actions_t act;
   char path[160];
@@ -206,7 +206,7 @@ static void *fake_object_open(const char *image, size_t n) {
 }
 static void fake_object_close(void *so) { dlclose(so); }
 
-/* A kernel of that name with C linkage. */
+/* Finds the kernel 'name' (with C linkage) in the shared object and fills *e; 0 if it has none. */
 static int fake_object_entry(void *so, const char *name, fake_entry *e) {
   char word[128];
   int (*sizes)(unsigned *);

@@ -1,5 +1,5 @@
 /*
-** The part of CUB that kernels of the specs use, for blocks with one axis: threads exchange values
+** The part of CUB that the specs' kernels use, for one-dimensional blocks: threads exchange values
 ** through arrays in TempStorage, and values are combined in the order of threads.
 */
 #pragma once

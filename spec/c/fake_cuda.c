@@ -1,11 +1,11 @@
 /*
 ** The fake driver as a file: a shared object that holds every entry point of src/cuda/api, for
 ** specs that place copies of it as libcuda.so.1 and so on in the folder FLAME_TEST_MACHINE.
-** FAKE_CUDA describes the machine, in words "name=number" (see 'settings'); "fail=MemAlloc:2:700"
-** lets the second call of cuMemAlloc, and all after it, fail with 700. Memory is zero, and kernels
-** write nothing, unless it has "computes=1" (fake_compute.c). With "idle=1"
-** products are left out too, "tell=2" counts the calls of each entry point: the host's part of a
-** program.
+** FAKE_CUDA describes the machine: pairs "name=number" (see 'settings'). "fail=MemAlloc:2:700"
+** makes the second call of cuMemAlloc, and all after it, fail with 700. Memory is zero, and kernels
+** write nothing, unless FAKE_CUDA has "computes=1" (fake_compute.c). With "idle=1" matrix products
+** are not computed either, which leaves the host's part of a program to measure. "tell=2" prints
+** how often each entry point was called.
 */
 #include "fake_driver.c"
 #include "fake_compute.c"
@@ -17,9 +17,9 @@
 static struct {
   int mig, processes, ecc, hidden;      /* hidden: MiB that other processes use */
   int fast;                             /* the fastest of cuBLASLt's algorithms */
-  int computes;                         /* texts are compiled for the CPU, kernels run */
+  int computes;                         /* kernel texts are compiled for the CPU and run */
   int seed;                             /* seed for the order of threads and blocks */
-  int tell;                             /* at the end, print the graphs launched; 2: all calls */
+  int tell;                             /* print at exit 1: graph launches; 2: all calls */
 } card;
 
 static const struct { const char *name; int *at; } settings[] = {
@@ -111,7 +111,7 @@ __attribute__((destructor)) static void tell(void) {
 #define CUBLAS CUSOLVER
 #include "cuda/api/cusolver.def"
 
-/* Not implemented yet: a device that asks for a plan is refused, and uses our own kernels. */
+/* No function of cuDNN works: the device asks it for a plan, is refused, and uses our kernels. */
 #define DNN(name, params) \
   SHOWN fl_dnn_status name params; \
   fl_dnn_status name params { return 1; }

@@ -19,8 +19,7 @@ static void close_fake(flame_context *c, fl_device *d) {
   CHECK(c->mem.live_bytes == 0 && c->mem.live_blocks == 0);
 }
 
-/* A device with the sample of cuda_sample.h on it, which reads and writes a single piece of
-** memory. */
+/* A device with the sample plan of cuda_sample.h. All inputs and results are the same memory. */
 typedef struct rig {
   flame_context c;
   fl_device d;
@@ -30,7 +29,7 @@ typedef struct rig {
   int32_t done;
 } rig;
 
-/* Opens a rig with these libraries; nothing is prepared yet. */
+/* Opens a rig (a device with the sample plan) on these libraries; the plan is not yet prepared. */
 static inline rig *open_rig_on(const fl_cuda_lib *libraries) {
   static rig r;
   memset(&r, 0, sizeof r);
@@ -42,7 +41,7 @@ static inline rig *open_rig_on(const fl_cuda_lib *libraries) {
   return &r;
 }
 
-/* Opens a rig with 'count' steps of the sample prepared, from step 'first' on. */
+/* Opens a rig and prepares 'count' steps of its sample plan, beginning at step 'first'. */
 static inline rig *open_rig(int first, int count) {
   rig *r = open_rig_on(&fake_libraries);
   r->p.plan.step += first;

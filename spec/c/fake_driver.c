@@ -39,7 +39,7 @@ static int fake_is_sticky(fl_cu_result r) {
   return r >= 700 && r < 800 && r != FL_CU_LAUNCH_OUT_OF_RESOURCES;
 }
 
-/* Counts a call; 1 if it is to fail. A sticky error stays. */
+/* Counts a call; 1 if it is to fail. After a sticky error (700 to 799) every call fails. */
 static int fake_trip(const char *name) {
   pthread_mutex_lock(&fake_lock);
   int bad = 0;
@@ -258,7 +258,7 @@ static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n,
 
 #include "fake_kernels.c"
 
-/* Not counted and never failing, since they report failures. */
+/* GetErrorName and GetErrorString are not counted and never fail, since they report failures. */
 static fl_cu_result fake_GetErrorName(fl_cu_result r, const char **name) {
   static const struct { fl_cu_result r; const char *name; } names[] = {
     { FL_CU_OUT_OF_MEMORY, "OUT_OF_MEMORY" }, { FL_CU_STUB, "STUB_LIBRARY" },

@@ -2,10 +2,10 @@
 ** A CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER and cuBLAS that need no GPU, behind the tables of
 ** src/cuda/api/api.def, cufft.def and cusolver.def.
 ** Device memory is host memory, copies are memcpy, launches are recorded, the matrix product is
-** computed (f32 and f64), compiled kernels are their texts' hashes. The k-th call can be made to
-** fail, once or for ever, with any result; everything created is counted until it is released, so
-** that a test can ask for leaks after a failure at any place. A test includes fake_driver.c; there
-** is one fake per program.
+** computed (f32 and f64), the image of a compiled kernel is a hash of its text. The k-th call can
+** be made to fail, alone or with all calls after it, with any result. Everything created is counted
+** until it is released, so that a test finds leaks after a failure at any place. A test includes
+** fake_driver.c; there is one fake per program.
 */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
@@ -17,28 +17,28 @@ typedef struct fake_launch { char name[64]; unsigned grid, block, shared; } fake
 typedef struct fake_state {
   /* what to do */
   int64_t fail_at;                /* this call fails (1: the next after fake_reset); 0: none */
-  int forever;                    /* and all after it */
-  fl_cu_result code;          /* … and returns this result (for NVRTC and cuBLASLt one of theirs) */
-  const char *only;               /* fail_at counts, and fails, only calls with this name */
+  int forever;                    /* all calls after that one fail as well */
+  fl_cu_result code;          /* result of a failing call (a code of the function's library) */
+  const char *only;               /* if set, only calls of this function count for fail_at */
   int64_t capacity;               /* bytes of device memory */
-  int busy;                       /* event queries that say "not ready"; -1: all of them */
+  int busy;                       /* so many event queries answer "not ready"; -1: all of them */
   int cleared;                    /* new memory is zero */
-  int shared;                     /* bytes of shared memory that a block can have; 0: FAKE_SHARED */
-  int idle;                       /* products are not computed: the host's time alone is left */
+  int shared;                     /* bytes of shared memory per block; 0 means FAKE_SHARED */
+  int idle;                       /* products are not computed, so that only the host takes time */
   /* which libraries can not be opened */
   int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;
   int devices, version, arch;     /* version of the driver, 1000 major + 10 minor */
-  int nvrtc;                      /* its version, 10 major + minor */
-  int image;                    /* the architecture of its images, which the driver sees; 0: arch */
+  int nvrtc;                      /* version of NVRTC, 10 major + minor */
+  int image;                    /* the architecture that NVRTC's images are for; 0 means 'arch' */
   void *launch_writes;            /* every launch writes launch_bytes here, as a kernel might */
   const void *launch_bytes;
-  void (*on_launch)(void **params);    /* … or this runs instead of the kernel */
+  void (*on_launch)(void **params);    /* if set, a launch calls it instead of a kernel */
   const char *word;                /* counts the texts for NVRTC that contain this word */
   int texts, with_word;
   /* number of cuBLASLt's algorithms, which write their number; 0: one, which computes */
   int ways;
   float way_ms[8];                /* the time of each algorithm */
-  /* events have the time of the clock, not of the fake's algorithms */
+  /* events have the time of the host's clock, not the sum of way_ms of the algorithms that ran */
   int clock;
   size_t launch_size;
   /* what happened */
@@ -56,7 +56,7 @@ typedef struct fake_state {
           plans, solver, graphs, execs;
 } fake_state;
 
-/* A kernel that can be run: it gets the addresses of its arguments. */
+/* A kernel that can be run: 'run' gets the addresses of its n arguments, of size[i] bytes each. */
 enum { FAKE_ARGS = 160 };
 typedef struct fake_entry { void (*run)(void **args); int n; unsigned size[FAKE_ARGS]; } fake_entry;
 
@@ -77,7 +77,7 @@ extern const fake_computer *fake_computes;
 
 extern fake_state fake;
 extern const fl_cuda_lib fake_libraries;
-/* Zeroes counts and requests; living objects stay counted. */
+/* Sets all counts and requested failures to 0, except the counts of objects not yet released. */
 void fake_reset(void);
 /* Number of objects created and not released, and contexts left current. */
 int64_t fake_leaks(void);

@@ -136,8 +136,8 @@ static inline flame_tensor *parameter(flame_context *c) {
 typedef struct test { const char *name; void (*run)(flame_context *c); } test;
 #define TEST(name) {#name, name}
 
-/* Runs 'program' in separate contexts, with each single allocation failing, and with all from it
-** on. */
+/* Runs 'program' again and again, each time in a new context: the k-th allocation fails, for every
+** k, first alone and then with all that follow it. */
 static inline void survive_failing_allocations(void (*program)(flame_context *c)) {
   for (int forever = 0; forever < 2; forever++) {
     int clean = 0;

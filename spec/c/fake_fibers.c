@@ -1,11 +1,11 @@
 /*
 ** Launches of the fake GPU: each block's threads are fibers on separate stacks, one of which
-** runs at a time. A fiber goes on until it waits (for the block, for lanes, for what is active) or
-** ends. Blocks, and the threads of a block in each round, run in an order that FAKE_CUDA's "seed"
-** shuffles, so that results that depend on the order differ between runs. Shared memory of a new
-** block holds invalid numbers, and its dynamic part is what the launch says: what a kernel reads or
-** writes beyond it is an error. Errors of a kernel end the launch with a text: a wait that never
-** ends, lanes with different operations, an assertion.
+** runs at a time. A fiber goes on until it ends or waits (at a barrier, at a warp's operation, at
+** __activemask()). Blocks, and the threads of a block in each round, run in an order that the
+** "seed" of FAKE_CUDA shuffles, so that results that depend on the order differ between seeds.
+** Shared memory of a new block holds invalid numbers, and its dynamic part has the length that the
+** launch gives: an access beyond it is an error. An error of a kernel ends the launch with a
+** message: a wait that never ends, lanes at different operations, an assertion.
 */
 #include <setjmp.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ typedef struct fake_fiber {
   jmp_buf here, top;
   ucontext_t first;
   fake_state_of state;
-  int kind, p;                    /* kind and parameter of a warp's operation, of a barrier */
+  int kind, p;                    /* kind: of a warp's operation; p: a barrier's predicate */
   unsigned mask, got;
   unsigned char value[32];
   unsigned size;
@@ -55,19 +55,19 @@ static struct {
   fake_machine m;
   fake_fiber fiber[FIBERS];
   unsigned order[FIBERS];
-  unsigned n, left, waiting;      /* number of threads in the block; those not ended; those at the
-                                  ** barrier */
+  unsigned n, left, waiting;      /* numbers of threads: in the block; that have not ended; that
+                                  ** wait at the barrier */
   unsigned now;
   jmp_buf scheduler;
   ucontext_t base;
   void (*run)(void **params);
   void **params;
   uint64_t seed;
-  int parts;                      /* active lanes may have diverged */
-  unsigned char *dynamic;         /* DYNAMIC bytes between pages that can not be touched; a launch's
-                                  ** part is at their end, and the rest of its pages is checked */
-  unsigned shared;                /* bytes of that part */
-  int asked;                      /* a fiber polls: a round without another step is no deadlock */
+  int parts;                      /* __activemask() may leave out lanes, as if they had diverged */
+  unsigned char *dynamic;         /* DYNAMIC bytes between inaccessible pages. A launch uses the end
+                                  ** of it; the rest of its first page must stay as it was filled */
+  unsigned shared;                /* dynamic shared memory of the launch, in bytes */
+  int asked;                      /* a fiber polls: a round in which no other runs is no deadlock */
   char failure[400];
 } gpu;
 
@@ -84,12 +84,12 @@ static void fake_shuffle(unsigned *a, unsigned n) {
   }
 }
 
-/* ---- ASan has to know on which stack the program is ---- */
+/* ---- AddressSanitizer has to be told which stack is in use ---- */
 
 #ifdef __SANITIZE_ADDRESS__
-static const void *fake_base;              /* the scheduler's stack … */
+static const void *fake_base;              /* the scheduler's stack */
 static size_t fake_base_bytes;
-static void *fake_base_frames;             /* … and what is kept of it while a fiber runs */
+static void *fake_base_frames;             /* ASan's state of that stack while a fiber runs */
 static void fake_to_fiber(fake_fiber *f) {
   __sanitizer_start_switch_fiber(&fake_base_frames, f->stack, STACK);
 }
@@ -156,7 +156,7 @@ static unsigned fake_barrier(int id, unsigned n, int p) {
 }
 static unsigned fake_arrived(void) { return gpu.left; }
 
-/* The lanes of the mask that have not ended. */
+/* Those lanes of 'mask' in the warp whose threads have not ended. */
 static unsigned fake_alive(unsigned warp, unsigned mask) {
   unsigned r = 0;
   for (unsigned i = 0; i < 32 && warp * 32 + i < gpu.n; i++)
@@ -164,7 +164,7 @@ static unsigned fake_alive(unsigned warp, unsigned mask) {
   return r;
 }
 
-/* The lanes that f waits for have arrived: each gets its result. */
+/* All lanes of a warp operation have arrived: each gets its result and can run again. */
 static void fake_finish_all(unsigned warp, unsigned alive) {
   fake_fiber *w = &gpu.fiber[warp * 32];
   static fake_lanes l;
@@ -179,7 +179,7 @@ static void fake_finish_all(unsigned warp, unsigned alive) {
   }
 }
 
-/* Can the warp operation of thread t complete? */
+/* Completes the warp operation that thread t waits for, if all lanes of its mask wait there. */
 static void fake_try_warp(unsigned t) {
   const fake_fiber *f = &gpu.fiber[t];
   const unsigned warp = t / 32, alive = fake_alive(warp, f->mask);
@@ -210,7 +210,8 @@ static void fake_warp(int kind, unsigned mask, const void *value, unsigned size,
   fake_yield();
 }
 
-/* When nothing else can continue, lanes at the same place are active together. */
+/* __activemask() at the code address 'at': waits until no other thread can run. Lanes of the warp
+** that wait at the same address then count as active together. */
 static unsigned fake_active(void *at) {
   fake_fiber *f = &gpu.fiber[gpu.now];
   f->at = at;
@@ -248,7 +249,8 @@ static void fake_end(unsigned t) {
 
 static void fake_leave(void) { _longjmp(gpu.fiber[gpu.now].top, 1); }
 
-/* The loop of a fiber: it runs a thread's kernel each time it is chosen as a new one. */
+/* What a fiber executes: it runs the kernel for one thread, yields, and when it is used for another
+** thread runs the kernel again. */
 static void fake_begin(void) {
   fake_in_fiber();
   for (;;) {
@@ -308,7 +310,7 @@ static void fake_report_waits(void) {
                      n[s], what[s], first[s]);
 }
 
-/* The first page of the launch's dynamic memory. */
+/* The first page of the launch's dynamic shared memory. */
 static unsigned char *fake_page(void) {
   return gpu.dynamic + (gpu.m.dynamic - gpu.dynamic) / PAGE * PAGE;
 }
@@ -365,7 +367,7 @@ static void fake_watch(int on) {
     else sigaction(fake_faults[i], &before[i], NULL);
 }
 
-/* After a failure fibers are left in the middle of kernels: forgets them. */
+/* After a failure fibers stopped in the middle of kernels; they are made again when next used. */
 static void fake_forget(void) {
   for (unsigned i = 0; i < FIBERS; i++) gpu.fiber[i].made = 0;
 }
@@ -380,7 +382,7 @@ static void fake_open_gpu(void) {
                           .leave = fake_leave };
 }
 
-/* Run a kernel over its grid. NULL, or why it failed. */
+/* Runs a kernel over its grid. Returns NULL, or a message if it failed. */
 static const char *fake_run_grid(void (*run)(void **), void **params, fake_dim grid,
                                  fake_dim threads, unsigned shared) {
   const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;

@@ -1,4 +1,5 @@
-/* Graphs of the fake driver, included by fake_driver.c: an exec is its graph. */
+/* CUDA graphs of the fake driver, included by fake_driver.c. An instantiated graph (exec) is a
+** pointer to the graph it was made of. */
 /* ---- graphs ---- */
 
 static fl_cu_result fake_StreamBeginCapture(fl_cu_stream s, unsigned mode) {

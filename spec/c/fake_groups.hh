@@ -1,6 +1,6 @@
 /*
-** The part of cooperative groups that kernels of the specs use, for the fake GPU. A group is a mask
-** of lanes, or the whole block; reductions and scans go from the lowest rank up.
+** The part of cooperative groups that the specs' kernels use, for the fake GPU. A group is a mask
+** of lanes, or the whole block; reductions and scans combine values from the lowest rank up.
 */
 #pragma once
 namespace cooperative_groups {

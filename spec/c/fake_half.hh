@@ -1,7 +1,7 @@
 /*
-** Halves: conversions by integer arithmetic, to the nearest value, ties to even, with the GPU's
-** NaN; and the types __half and __nv_bfloat16. Their operations round once, since the sum and the
-** product of two halves are exact in f64. <cuda_fp16.h> and <cuda_bf16.h> are empty.
+** The types __half and __nv_bfloat16, and conversions by integer arithmetic: to the nearest value,
+** ties to even, with the GPU's NaN. Operations on halves are computed in f64, where the sum and the
+** product of two halves are exact, and rounded once. <cuda_fp16.h> and <cuda_bf16.h> are empty.
 */
 FAKE fake_u16 fake_f16(float x) {
   const fake_u32 b = __float_as_uint(x), a = b & 0x7fffffff;

@@ -1,18 +1,21 @@
 /*
-** Modules, launches and NVRTC of the fake driver (fake_driver.h), included by fake_driver.c. With a
-** computer (fake_computes), its images follow the head that other images consist of.
+** Modules, launches and NVRTC of the fake driver (fake_driver.h), included by fake_driver.c. An
+** image that NVRTC makes is a head of FAKE_IMAGE bytes. Where kernels are computed (fake_computes
+** is set), the shared object with the compiled kernel follows the head.
 */
 const fake_computer *fake_computes;
-static char fake_why[400];                           /* the last launch failed */
+static char fake_why[400];                           /* why the last launch failed */
 
-/* NVRTC's result is the head of an ELF file, with the architecture in its flags. */
+/* The head of an image: that of an ELF file, with the architecture among its flags (FAKE_ARCH) and,
+** at FAKE_BYTES, the number of bytes that follow it. */
 enum { FAKE_IMAGE = 64, FAKE_BYTES = 32 /* that follow */, FAKE_ARCH = 48 };
-/* A module remembers the functions requested from it, which are released with it. */
+/* A function of a module. A module is a list of them: its head, which holds the object, and the
+** functions that were requested from it, which are freed with it. */
 typedef struct fake_function {
   struct fake_function *next;
   char name[64];
   fake_entry entry;
-  unsigned dynamic;                                  /* shared memory that a launch may ask for */
+  unsigned dynamic;                                  /* dynamic shared memory allowed, in bytes */
   void *object;                                      /* of a module */
 } fake_function;
 static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
@@ -69,7 +72,8 @@ static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int 
   ((fake_function *)(void *)f)->dynamic = (unsigned)v;
   return FL_CU_OK;
 }
-/* A multiprocessor of 2,048 threads and 228 KB of shared memory, 1 KB of which each block takes. */
+/* Occupancy on a multiprocessor of 2,048 threads and 228 KB of shared memory, of which each block
+** takes 1 KB more than it asks for. */
 static fl_cu_result fake_Occupancy(int *blocks, fl_cu_function f, int threads, size_t shared) {
   (void)f;
   const int by_threads = 2048 / threads, by_shared = (int)((228 * 1024) / (shared + 1024));
@@ -77,7 +81,7 @@ static fl_cu_result fake_Occupancy(int *blocks, fl_cu_function f, int threads, s
   if (*blocks > 32) *blocks = 32;
   return FL_CU_OK;
 }
-/* A node of a graph: arguments are copied, as the driver does. */
+/* Sets a kernel node of a graph: the arguments are copied, as the real driver does. */
 static void fake_set_node(fake_node *x, const fake_function *f, const unsigned *grid,
                           const unsigned *block, unsigned shared, void **params) {
   size_t bytes = 0;
@@ -130,7 +134,8 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
   if (fake.launch_size) memcpy(fake.launch_writes, fake.launch_bytes, fake.launch_size);
   return fake_compute(g, grid, block, shared, params);
 }
-/* Where kernels are computed, blocks run one after the other: several can not meet. */
+/* Where kernels are computed, blocks run one after the other and cannot wait for one another, so a
+** cooperative launch of several blocks is refused. */
 static fl_cu_result fake_LaunchCooperative(fl_cu_function f, unsigned gx, unsigned gy, unsigned gz,
                                            unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                            fl_cu_stream s, void **params) {
@@ -148,7 +153,7 @@ static fl_rtc_result fake_nvrtcVersion(int *major,
   *minor = fake.nvrtc % 10;
   return FL_RTC_OK;
 }
-/* The architectures of NVRTC; version 13 no longer has the first ones. */
+/* The architectures of NVRTC: up to version 12 the first nine, in version 13 all from 75 on. */
 static const int fake_archs[] = { 50, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120 };
 static fl_rtc_result fake_nvrtcGetNumSupportedArchs(int *n) {
   *n = fake.nvrtc >= 130 ? 7 : 9;

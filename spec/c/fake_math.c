@@ -1,9 +1,9 @@
 /*
 ** cuFFT, cuSOLVER and cuBLAS of the fake driver (fake_driver.h), included by fake_driver.c.
-** Transforms are computed, by their definition. For matrices nothing is computed: a call writes
-** every byte of the memory it was given and of its results, so that tools detect when there is too
-** little, and reports success. Kernels do not run here, so addresses that they make are not
-** followed.
+** Fourier transforms are computed by their definition. Factorisations are not: a call fills its
+** workspace and its results with a byte, so that a sanitizer detects a buffer that is too small,
+** and reports success. Arrays of addresses for batched calls are not read, since the kernels that
+** would write them do not run.
 */
 #include "cuda/api/cufft_api.h"
 #include "cuda/api/cusolver_api.h"
@@ -74,7 +74,7 @@ static void fake_put(void *x, int wide, long long i, double v) {
   else ((float *)x)[i] = (float)v;
 }
 
-/* The transform of two axes of row-major complex numbers. */
+/* The two-dimensional transform of row-major complex numbers ('wide': of doubles). */
 static void fake_transform_two(const fake_plan *p, const void *x, void *y, int sign, int wide) {
   for (long long t = 0; t < p->batch; t++)
     for (long long k = 0; k < p->across * p->n; k++) {
@@ -93,8 +93,8 @@ static void fake_transform_two(const fake_plan *p, const void *x, void *y, int s
     }
 }
 
-/* The transform in a direction, -1 or 1. A real side has one number per element, a complex one
-** two. */
+/* A transform of real or complex numbers with the sign -1 or 1 in its exponent. real_in, real_out:
+** input or result is real, one number per element instead of two; wide: numbers are doubles. */
 static fl_cufft_status fake_transform(int plan, const void *x, void *y, int sign, int real_in,
                                       int real_out, int wide) {
   const fake_plan *p = &fake_plans[plan];
@@ -147,14 +147,15 @@ static fl_cufft_status fake_cufftExecZ2D(int p, void *x, void *y) {
 
 static size_t fake_width(fl_sol_type t) { return t == FL_SOL_R_64F ? 8 : 4; }
 
-/* Like the library, which cannot be captured: it fails, and the next call fails too. */
+/* 1 if a call is to fail: one that is made while a stream is captured, which cuSOLVER does not
+** support, and the call after it. */
 static int fake_failed;
 static int fake_fails(void) {
   const int captured = fake_capturing != NULL, before = fake_failed;
   fake_failed = captured;
   return captured || before;
 }
-/* Writes to the memory that a call of the X kind is given. */
+/* A call of the 64-bit interface (cusolverDnX…): fills the workspaces that it was given. */
 static fl_sol_status fake_lent(void *device, size_t bytes, void *host, size_t host_bytes,
                                int *info) {
   if (bytes < FAKE_SPACE || host_bytes < 64 || !host) return 3;

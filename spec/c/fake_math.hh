@@ -1,6 +1,6 @@
 /*
 ** CUDA's functions for bits, conversions, integers and floats, implemented with those of the C
-** library and the compiler. Functions with "__" are as exact as the others here.
+** library and the compiler. Intrinsics such as __expf are as exact as expf here.
 */
 #define FAKE_BITS(NAME, T, U) FAKE T NAME(U x) { T r; memcpy(&r, &x, sizeof r); return r; }
 FAKE_BITS(__float_as_int, int, float) FAKE_BITS(__float_as_uint, unsigned, float)
@@ -92,7 +92,7 @@ extern "C" { int abs(int); long labs(long); long long llabs(long long); }
 FAKE long abs(long x) { return x < 0 ? -x : x; }
 FAKE long long abs(long long x) { return x < 0 ? -x : x; }
 
-/* ---- functions of one, two and three floats: NAME of doubles, NAMEf, NAME of floats ---- */
+/* ---- functions of one, two and three floats, each as N(double), Nf(float) and N(float) ---- */
 #define FAKE_F1(N) \
   extern "C" double N(double); extern "C" float N##f(float); \
   FAKE float N(float x) { return N##f(x); } \

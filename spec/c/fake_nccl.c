@@ -2,9 +2,9 @@
 ** NCCL without a GPU, part of fake_cuda.c: device memory is host memory, and processes of one host
 ** meet in shared memory that is named after the unique id. As with a non-blocking communicator,
 ** calls are queued at ncclGroupEnd and done by a thread: ncclCommGetAsyncError returns IN_PROGRESS
-** until all ranks have reached them. Arrays have at most FAKE_ARRAY bytes. FAKE_NCCL: words
-** "rank:what:count": at its call number 'count' that rank "dies" (SIGKILL), "hangs" (the call never
-** ends) or "fails" (the call returns an error).
+** until all ranks have reached them. Arrays have at most FAKE_ARRAY / FAKE_RANKS bytes. FAKE_NCCL
+** plans a fault as "rank:what:count": at its call number 'count' the rank "dies" (SIGKILL), "hangs"
+** (the call never ends) or "fails" (the call returns an error).
 */
 #include "cuda/api/nccl_api.h"
 #include "group/group.h"
@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 enum { FAKE_RANKS = 4, FAKE_ARRAY = 1 << 18, FAKE_OPS = 256 };
-/* Data that a rank sends to all ranks (in the box to itself) or to one. */
+/* A buffer in shared memory for data that a rank sends to all ranks (fake_room.all) or to one
+** (fake_room.pair). posted: number of messages written; taken: of those read, by each reader. */
 typedef struct { atomic_long posted, taken[FAKE_RANKS]; char data[FAKE_ARRAY]; } fake_box;
 typedef struct {
   atomic_int there;
@@ -39,13 +40,13 @@ struct ncclComm {
   long serial, sent[FAKE_RANKS], got[FAKE_RANKS];
   fake_op op[FAKE_OPS];
   int n;
-  atomic_int busy, over;                /* calls were given to the thread; the thread must end */
+  atomic_int busy, over;                /* busy: the thread has calls to do; over: it must end */
   pthread_t thread;
 };
 
 static const int fake_dtype[] = { FLAME_I8, FLAME_U8, FLAME_I32, -1, FLAME_I64, -1, FLAME_F16,
                                   FLAME_F32, FLAME_F64, FLAME_BF16 };
-static fl_nccl_comm fake_comm;          /* calls are queued for it; one per process */
+static fl_nccl_comm fake_comm;          /* the communicator with queued calls; one per process */
 
 static size_t fake_bytes(const fake_op *o) {
   return o->n * (size_t)fl_dtype_size(fake_dtype[o->type]);
@@ -79,7 +80,7 @@ static void fake_finish(fl_nccl_comm c, const fake_op *o) {
   }
 }
 
-/* Advances one call of all ranks; 1: it is done. */
+/* Advances a collective of all ranks as far as possible without waiting; returns 1 when done. */
 static int fake_common(fl_nccl_comm c, fake_op *o) {
   fake_box *mine = &c->room->all[c->rank];
   const size_t bytes = fake_bytes(o) * (o->kind == FAKE_SCATTER ? (size_t)c->ranks : 1);
@@ -108,7 +109,8 @@ static int fake_pair(fl_nccl_comm c, fake_op *o) {
   return 1;
 }
 
-/* Returns 1 if everything queued is done. Pairs of one call complete in any order. */
+/* Advances the queued calls; returns 1 when all are done. Sends and receives complete in any order,
+** collectives in the order of the queue. */
 static int fake_progress(fl_nccl_comm c) {
   int left = 0;
   for (int i = 0; i < c->n; i++) {
@@ -131,7 +133,7 @@ static void *fake_work(void *arg) {
   return NULL;
 }
 
-/* Applies what FAKE_NCCL says about this call. */
+/* Counts a call, and does the fault that FAKE_NCCL plans for it, if any. */
 static void fake_fate(fl_nccl_comm c) {
   const char *text = getenv("FAKE_NCCL");
   char what[8];

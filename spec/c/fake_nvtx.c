@@ -1,6 +1,6 @@
 /*
 ** A tool that listens to NVTX, for fake_cuda.c: it writes each event to the standard error, one per
-** line, indented by the open ranges. NVTX_REFUSE: it refuses the process.
+** line, indented by the open ranges. If NVTX_REFUSE is set, the tool refuses the process.
 */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
 ** Asm statements of CUDA texts: fake_rewrite.c writes asm("t" : outs : ins) as
-** fake_ptx<fake_form("t")>::run("t", outs, ins). A form is the instruction that a text contains,
-** one of the list below. A text with another one makes the launch fail with a message that names
-** it.
+** fake_ptx<fake_form("t")>::run("t", outs, ins). fake_form is the position of the instruction's
+** text in the list fake_forms. An asm statement that is not in the list makes the launch fail with
+** a message that quotes it.
 */
 constexpr bool fake_is(const char *a, const char *b) {
   for (; *a == ' ' || *a == '\n' || *a == '\t'; a++) {}
@@ -64,8 +64,8 @@ FAKE float fake_extreme(float a, float b, int most) {
 FAKE_FORM(5, float &r, float a, float b) { r = fake_extreme(a, b, 1); } };
 FAKE_FORM(6, float &r, float a, float b) { r = fake_extreme(a, b, 0); } };
 FAKE_FORM(7) { fake_m->leave(); } };
-/* Approximate instructions have an error in the last place, whose sign depends on the value;
-** subnormal values become zero. */
+/* The result of an approximate instruction (.approx.ftz): x with an error of -1, 0 or 1 in the last
+** place, which depends on the value; subnormal values become zero. */
 FAKE float fake_flush(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0, x) : x; }
 FAKE float fake_about(float x) {
   const float y = fake_flush(x);
@@ -89,9 +89,9 @@ FAKE_FORM(11) {} };
 FAKE_FORM(12, int) {} };
 FAKE_FORM(13) {} };
 
-/* Four matrices of 8 x 8 halves: lane i has the address of row i % 8 of matrix i / 8. Of each
-** matrix lane j gets the halves 2 (j % 4) and 2 (j % 4) + 1 of row j / 4, with 'trans' those of
-** column j / 4. */
+/* ldmatrix.x4: loads four matrices of 8 x 8 halves. Lane i has the address of row i % 8 of matrix
+** i / 8. Of each matrix lane j gets the halves 2 (j % 4) and 2 (j % 4) + 1 of row j / 4, or of
+** column j / 4 for .trans (T = 1). */
 template <int T> FAKE void fake_gather(const fake_lanes *l, void *p) {
   fake_u32 *r = (fake_u32 *)p;
   const unsigned row = l->lane / 4, col = l->lane % 4 * 2;
@@ -118,9 +118,9 @@ FAKE void fake_ldmatrix(fake_u32 &a, fake_u32 &b, fake_u32 &c, fake_u32 &d, fake
 FAKE_FORM(14, FAKE_FOUR(fake_u32), fake_u32 at) { fake_ldmatrix<0>(a, b, c, d, at); } };
 FAKE_FORM(15, FAKE_FOUR(fake_u32), fake_u32 at) { fake_ldmatrix<1>(a, b, c, d, at); } };
 
-/* d += a b of 16 x 16 and 16 x 8 halves. Lane 4 g + t has these elements: of a rows g and g + 8,
-** columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9; of b rows 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, column g;
-** of d rows g and g + 8, columns 2 t and 2 t + 1. */
+/* mma.m16n8k16: d += a b of 16 x 16 and 16 x 8 halves. Lane 4 g + t has these elements: of a rows
+** g and g + 8, columns 2 t, 2 t + 1, 2 t + 8, 2 t + 9; of b rows 2 t, 2 t + 1, 2 t + 8, 2 t + 9,
+** column g; of d rows g and g + 8, columns 2 t and 2 t + 1. */
 struct fake_fragment { fake_u32 a[4], b[2]; };
 template <int B> FAKE float fake_half_at(fake_u32 w, unsigned k) {
   const fake_u16 h = (fake_u16)(w >> 16 * k);

@@ -25,7 +25,7 @@ static void fake_say(fake_out *o, const char *s) { fake_add_text(o, s, strlen(s)
 
 static int fake_word(int c) { return isalnum(c) || c == '_'; }
 
-/* The end of the token at s: a word, a literal, a character. */
+/* The end of the token at s. A token is a word, a string or character literal, or one character. */
 static const char *fake_token(const char *s) {
   if (fake_word((unsigned char)*s)) {
     while (fake_word((unsigned char)*s)) s++;
@@ -47,7 +47,8 @@ static int fake_at_word(const char *s, const char *word) {
   return strncmp(s, word, n) == 0 && !fake_word((unsigned char)s[n]);
 }
 
-/* From s to one of the characters 'ends' outside brackets. */
+/* Skips from s to the next of the characters 'ends' outside brackets, or to an unmatched closing
+** bracket or the end of the text; returns where it is. */
 static const char *fake_until(const char *s, const char *ends) {
   int depth = 0;
   while (*s && (depth || !strchr(ends, *s))) {
@@ -59,7 +60,8 @@ static const char *fake_until(const char *s, const char *ends) {
   return s;
 }
 
-/* Operands of one section: the expressions in brackets. */
+/* Writes the operands of one section of an asm statement: the expressions in parentheses, without
+** the constraints before them. Returns the place after the section. */
 static const char *fake_operands(fake_out *o, const char *s) {
   for (;;) {
     s = fake_until(s, "(:");
@@ -87,8 +89,8 @@ static const char *fake_asm(fake_out *o, const char *s) {
   return *end ? end + 1 : end;
 }
 
-/* The name that the declarator at s gives: its last word before a bracket, outside the brackets of
-** types. *end: the ',' or ';' after it. */
+/* The name that the declarator at s declares, and its length *n: the last word before '[' or '='
+** outside brackets. *end: the ',' or ';' after the declarator. */
 static const char *fake_declared(const char *s, size_t *n, const char **end) {
   const char *name = s;
   int depth = 0, named = 0;
@@ -115,7 +117,7 @@ static const char *fake_attributes(const char *s) {
   return s;
 }
 
-/* Converts "__shared__ …;" at s, after the word __shared__. */
+/* Converts a declaration of static shared memory; s is after the word __shared__. */
 static const char *fake_put_shared(fake_out *o, const char *s, int depth) {
   const char *end = fake_until(s, ";"), *type = fake_attributes(s), *part = type;
   fake_add_text(o, s, (size_t)(type - s));
@@ -137,7 +139,7 @@ static const char *fake_put_shared(fake_out *o, const char *s, int depth) {
   return end + 1;
 }
 
-/* Converts "extern __shared__ T name[];", after these two words. */
+/* Converts "extern __shared__ T name[];"; s is after the word __shared__. */
 static const char *fake_dynamic(fake_out *o, const char *s, int depth) {
   const char *type = fake_attributes(s), *end;
   size_t n;
@@ -156,8 +158,8 @@ static const char *fake_dynamic(fake_out *o, const char *s, int depth) {
 
 typedef struct fake_names { char name[256][80]; int n; } fake_names;
 
-/* Notes the name of the kernel declared at s, after "__global__": the word before the first
-** bracket. A declaration without a body, or a template, is not noted. */
+/* Adds the name of the kernel defined at s, after "__global__", to the list: the word before its
+** parameters. A declaration without a body is not added. */
 static void fake_note_kernel(fake_names *k, const char *s) {
   const char *open = fake_until(s, "(;{");
   while (*open == '(') {
@@ -180,7 +182,7 @@ static int fake_of_template(const char *start, const char *s) {
   return s > start && s[-1] == '>';
 }
 
-/* If "__global__", or what it expands to, is at s: the place after it. Else NULL. */
+/* The place after "__global__", or the attribute it expands to, if that is at s; else NULL. */
 static const char *fake_kernel_word(const char *s) {
   static const char *const parts[] = { "__attribute__", "(", "(", "global", ")", ")" };
   if (fake_at_word(s, "__global__")) return fake_token(s);
@@ -214,11 +216,11 @@ static const char *fake_one(fake_out *o, fake_names *k, const char *start, const
   return next;
 }
 
-/* The text for g++, which the caller frees. */
+/* Converts a preprocessed text of NVRTC to C++; the caller frees the result. */
 static char *fake_rewrite(const char *text) {
   fake_names kernels;
   fake_out o = { NULL, 0, 0, 0 };
-  int depth = 0, outer = 0;        /* depth of braces; of those of namespaces and of "extern" */
+  int depth = 0, outer = 0;        /* open braces; those of namespaces and extern "C" */
   kernels.n = 0;
   for (const char *s = text; *s;) {
     const int place = fake_at_word(s, "namespace") ||

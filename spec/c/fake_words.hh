@@ -1,7 +1,7 @@
 /*
 ** Definitions of CUDA's keywords and functions for a CPU, which g++ reads before each text that the
 ** fake NVRTC compiles (fake_compute.c). A thread is a fiber of fake_fibers.c; 'fake_m' points to
-** the state of the running one. Blocks run one at a time, and threads between two waits too, so
+** the state of the running one. One block, and one thread of it, runs at a time until it waits, so
 ** atomics are plain operations. No header is included: texts for NVRTC define the names of the C
 ** library themselves. fake_math.hh has functions, fake_half.hh halves, fake_ptx.hh asm statements.
 */
@@ -78,11 +78,11 @@ struct dim3 {
   operator uint3() const { return uint3{ x, y, z }; }
 };
 
-/* ---- the machine: fake_fibers.h says the same in C ---- */
+/* ---- the machine: fake_fibers.c declares the same structs in C ---- */
 /* the values that the lanes of a warp have passed to one operation */
 struct fake_lanes {
   unsigned mask;                 /* the lanes that have passed a value */
-  unsigned lane;                 /* whose result is wanted */
+  unsigned lane;                 /* the lane whose result is computed */
   unsigned char value[32][32];
 };
 enum fake_kind { FAKE_SYNC, FAKE_SHFL, FAKE_VOTE, FAKE_MATCH, FAKE_REDUCE, FAKE_MMA };
@@ -90,11 +90,11 @@ struct fake_machine {
   uint3 thread, block;
   uint3 threads, blocks;
   unsigned linear;               /* of the thread in its block */
-  unsigned run;                  /* number of the run of a block: another one for each */
-  unsigned char *dynamic;        /* shared memory asked for at the launch */
-  /* returns the number of threads that arrived with p set */
+  unsigned run;                  /* a number that differs for each block that runs */
+  unsigned char *dynamic;        /* dynamic shared memory of the launch */
+  /* __syncthreads(): waits, and returns the number of threads that passed p != 0 */
   unsigned (*barrier)(int id, unsigned n, int p);
-  /* the number of threads that arrived at the last barrier */
+  /* the number of threads of the block that have not ended, which all meet at a barrier */
   unsigned (*arrived)(void);
   void (*warp)(int kind, unsigned mask, const void *value, unsigned size,
                void (*finish)(const fake_lanes *, void *), void *arg);
@@ -109,15 +109,15 @@ extern "C" { __attribute__((visibility("default"))) fake_machine *fake_m = 0; }
 #define gridDim (fake_m->blocks)
 #define warpSize 32
 
-/* The contents of shared memory are undefined when a block begins: fills it with bytes that are no
-** valid number. */
+/* Shared memory is undefined when a block begins: the first thread that meets the declaration fills
+** the variable with bytes that are unlikely values. */
 FAKE void fake_shared(unsigned *seen, void *p, size_t n) {
   if (*seen == fake_m->run) return;
   *seen = fake_m->run;
   memset(p, 0xa5 + (fake_m->run & 0x5a), n);
 }
-/* Addresses of shared memory have 32 bits: distances from fake_near, or for dynamic shared memory
-** 2^31 and its offset. */
+/* Addresses of shared memory have 32 bits: 2^31 plus the offset in dynamic shared memory, or 2^30
+** plus the distance of a static shared variable from fake_near. */
 static char fake_near[1];
 FAKE size_t __cvta_generic_to_shared(const void *p) {
   const size_t far = (size_t)p - (size_t)fake_m->dynamic;
@@ -129,7 +129,7 @@ FAKE void *fake_at_shared(unsigned at) {
 }
 template <class T> FAKE int __isShared(const T *) { return 0; }
 
-/* ---- launches: a function that takes its arguments from an array of addresses ---- */
+/* ---- launches: fake_start calls a kernel with arguments from an array of their addresses ---- */
 template <int... I> struct fake_list {};
 template <int N, int... I> struct fake_count : fake_count<N - 1, N - 1, I...> {};
 template <int... I> struct fake_count<0, I...> { typedef fake_list<I...> list; };
@@ -175,7 +175,7 @@ template <class T> struct fake_shuffle { unsigned from; T got; };
 template <class T> FAKE void fake_shuffled(const fake_lanes *l, void *p) {
   fake_shuffle<T> *s = (fake_shuffle<T> *)p;
   if (l->mask >> s->from & 1) memcpy(&s->got, l->value[s->from], sizeof(T));
-  else memset(&s->got, 0xa5, sizeof(T));     /* from a lane that has not passed a value */
+  else memset(&s->got, 0xa5, sizeof(T));     /* the source lane takes no part: undefined */
 }
 template <class T> FAKE T fake_shfl(unsigned mask, T v, unsigned from) {
   fake_shuffle<T> s = { from & 31, v };

@@ -3,9 +3,9 @@
 ** of 16 bytes over doubles and halves, memcpy and memset, packs of a template, bits of a number,
 ** pointers that are null or members of an object, volatile memory, variables of file scope.
 **
-** A program is a body over macros, which are defined twice: in these forms, and plainly, with loops
-** and barriers written out. The plain twin contains none of these forms; values of both must be the
-** same to the bit, and the derivatives of the first are checked as kernel_fuzz.c does it.
+** A program is a kernel body that uses macros. The macros are defined twice: in these forms, and as
+** plain loops over elements. Both kernels must compute the same bits, and the derivatives of the
+** first are checked as in kernel_fuzz.c.
 **
 ** forms_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
@@ -15,12 +15,12 @@ enum { THREADS = 8, BLOCKS = 2, N = THREADS * BLOCKS };
 
 struct gen {
   writer w;
-  size_t body;                   /* where the text begins that both meanings of the macros share */
+  size_t body;                   /* offset in the text of the body, which both kernels share */
   int halves, loops, budget, loop_id;
   char plain[sizeof(((writer *)0)->text)];
 };
 
-/* ---- two meanings of the macros -------------------------------------------------------------- */
+/* ---- the two definitions of the macros ------------------------------------------------------- */
 
 static const char *const copies[] = {
   "*(int4 *)(d) = *(const int4 *)(s); ((int4 *)(d))[1] = *((const int4 *)(s) + 1);",

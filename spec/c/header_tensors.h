@@ -1,5 +1,5 @@
 /*
-** What the tests of flame.h share: a context, tensors described by a word, and their values.
+** What the tests of flame.h share: a context, tensors made from a word ("f23"), and their values.
 */
 #ifndef HEADER_TENSORS_H
 #define HEADER_TENSORS_H
@@ -11,8 +11,8 @@ static inline flame_context *open_context(void) {
 
 enum { ROOM = 64 };
 
-/* A tensor described by a word: a letter for its contents and a digit for each size. f: f32 k + 1
-** over 4; s: those minus 1; i: i64 1 2 1 2 …; b: bool 1 0 1 0 …. */
+/* A tensor described by a word: a letter for dtype and values, and a digit for each size. f: f32,
+** element k (from 0) is (k + 1) / 4; s: (k + 1) / 4 - 1; i: i64, 1 2 1 2 …; b: bool, 1 0 1 0 …. */
 static inline flame_tensor *made(flame_context *c, const char *word) {
   int64_t size[8], n = 1;
   int ndim = 0;
@@ -30,7 +30,7 @@ static inline flame_tensor *made(flame_context *c, const char *word) {
   return flame_from_data(c, FLAME_F32, ndim, size, f);
 }
 
-/* Elements as doubles; -1: they can not be read. */
+/* Writes the elements of x to 'out' as doubles; returns how many, or -1 if reading fails. */
 static inline int64_t values_of(flame_tensor *x, double *out) {
   const int64_t n = flame_numel(x);
   flame_tensor *wide = flame_cast(x, FLAME_F64);

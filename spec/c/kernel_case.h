@@ -1,17 +1,17 @@
 /*
-** A case of the prover (kernel_problem.h) as text: source, arguments, launch.
+** Reads a test case (kernel_problem.h) from text: source, arguments, launch.
 **
-** Arguments, in the order of the signature: dN double array of N (fN float, hN half: reverse
-** against forward only), iN int array of N, D double, F float, I int, B a struct of doubles
-** (bytes). Numbers of an int: "=9" is 9, "%4" 0 to 3, "=1%4" 1 to 4. Then letters: i differentiate
-** with respect to it, o output, z zeros. Values are in (-1, 1), with p in (0.2, 1.2).
+** One word per argument, in the order of the signature: dN an array of N doubles (fN floats, hN
+** halves: reverse is compared with forward mode only), iN of N ints; D double, F float, I int, BN a
+** struct of N doubles. Values of ints: "=9" is 9, "%4" 0 to 3, "=1%4" 1 to 4. Then letters: i
+** differentiate with respect to it, o output, z zeros. Floats are in (-1, 1), with p in (0.2, 1.2).
 */
 #ifndef KERNEL_CASE_H
 #define KERNEL_CASE_H
 #include "kernel_problem.h"
 #include <stdarg.h>
 
-/* The parsed source of 'text'; *why is NULL or the reason why its first kernel cannot run. */
+/* Parses 'text'. *why is the reason why its first kernel cannot run, or NULL if it can. */
 static inline fl_ksource *read_kernel(fl_mem *m, const char *text, const char **why) {
   fl_error e = {0};
   fl_ksource *s = fl_ksource_parse(m, &e, text, strlen(text));
@@ -33,7 +33,7 @@ static inline void fill(argument *a, const char *flags, uint64_t *seed, int64_t 
   }
 }
 
-/* Reads one argument of a list; moves 'text' after it. */
+/* Reads the word of one argument, makes the argument with random values, and moves *text on. */
 static inline void parse_argument(problem *p, const char **text, uint64_t *seed) {
   char word[64], *rest;
   size_t k = strcspn(*text, " ");

@@ -1,8 +1,8 @@
 /*
-** Random programs of the kernel language, as source text: parsed, run, derived, and checked:
-** reverse against forward mode, forward mode against central differences in f64; for some, the
-** derived kernels are derived and checked again. A program whose differences do not settle (a
-** branch near the point) is checked reverse against forward only.
+** Random programs of the kernel language as source text. Each is parsed, run and differentiated:
+** reverse mode is compared with forward mode, and forward mode with central differences in f64. For
+** some programs the derived kernels are differentiated and checked again. Where the differences of
+** two steps disagree (a branch changes near the point), only the two modes are compared.
 **
 ** kernel_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
@@ -95,7 +95,7 @@ static void expression(gen *g, int depth) {
   }
 }
 
-/* A value that does not grow without bound in loops. */
+/* Writes an expression whose value does not grow without bound in loops. */
 static void bounded(gen *g) {
   switch (pick(g, g->loops ? 3 : 4)) {
   case 0: say(g, "sin("); expression(g, 2); say(g, ")"); return;
@@ -169,7 +169,7 @@ static void switches(gen *g, int depth) {
   say(g, "}");
 }
 
-/* An element given by the caller is overwritten. */
+/* Writes a statement that overwrites or updates z[i], which the caller has filled. */
 static void in_place(gen *g) {
   if (g->loops) say(g, "z[i] += ");
   else say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
@@ -177,7 +177,7 @@ static void in_place(gen *g) {
   say(g, ";");
 }
 
-/* Writes one line; 0: the form 'way' is not possible here. */
+/* Writes a statement of the kind 'way'; 0 if that kind is not allowed here. */
 static int simple(gen *g, int way, int breaks) {
   switch (way) {
   case 0: case 1: case 2: case 3: say(g, "v%d = ", pick(g, 4)); bounded(g); say(g, ";"); return 1;
@@ -209,7 +209,7 @@ static int simple(gen *g, int way, int breaks) {
     if (!g->atomics) return 0;
     say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");");
     return 1;
-  default: {                  /* all threads write the same value, and each reads its own element */
+  default: {                  /* all threads write the same value to u[e] and read it back */
     if (pick(g, 3)) { in_place(g); return 1; }
     const int e = pick(g, 2);
     say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];",
@@ -247,8 +247,8 @@ static void block(gen *g, int depth, int breaks) {
   say(g, "}");
 }
 
-/* Threads that read in two branches, that write the same value, or that continue with what others
-** wrote: between barriers. */
+/* Writes statements between two barriers: threads read shared memory in two branches, write the
+** same value, or read what other threads wrote. */
 static void together(gen *g) {
   const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 4);
   switch (pick(g, 8)) {
@@ -285,7 +285,7 @@ static void together(gen *g) {
   }
 }
 
-/* Shuffles from different lanes, in groups, in a branch; votes. */
+/* Writes a shuffle (from computed lanes, in groups of lanes, in a branch) or a vote. */
 static void lanes(gen *g, const char *value) {
   const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 3), by = pick(g, 9);
   switch (pick(g, 8)) {
@@ -319,7 +319,7 @@ static void lanes(gen *g, const char *value) {
   }
 }
 
-/* A value from another lane of the warp. */
+/* Writes a statement that reads a value of another lane of the warp. */
 static void shuffle(gen *g) {
   char value[32], text[96];
   snprintf(value, sizeof value, pick(g, 2) ? "v%d" : "sin(v%d)", pick(g, 4));
@@ -335,7 +335,8 @@ static void shuffle(gen *g) {
   say(g, "v%d = 0.7 * %s + w[1] * v%d;", pick(g, 4), text, pick(g, 4));
 }
 
-/* Values that all threads have stored in shared memory are read, summed and rewritten in rounds. */
+/* Writes loops over shared memory, in which values that all threads stored are read, summed and
+** rewritten between barriers. */
 static void rounds_of(gen *g) {
   switch (pick(g, 6)) {
   case 3:
@@ -364,7 +365,7 @@ static void rounds_of(gen *g) {
   }
 }
 
-/* A phase in which the threads of a block exchange values. */
+/* Writes statements by which the threads of a block or warp exchange values. */
 static void exchange(gen *g) {
   line(g);
   if (g->shared == 2) { shuffle(g); return; }

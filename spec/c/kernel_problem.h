@@ -1,7 +1,8 @@
 /*
 ** A kernel with its arguments, run on the CPU, and the checks of its derivatives: reverse
 ** against forward mode (<Jv, u> = <v, J'u>) and both against central differences in f64.
-** Derived kernels are bound by their role table, and can be checked in the same way again.
+** The arguments of a derived kernel follow from the role of each of its parameters (fl_kad_param).
+** A derived kernel can be made a problem and checked again.
 */
 #ifndef KERNEL_PROBLEM_H
 #define KERNEL_PROBLEM_H
@@ -29,7 +30,7 @@ typedef struct problem {
   int deterministic, slot_bytes;
   /* not 0: central differences are not compared, and reverse and forward mode may differ by this */
   double loose;
-  int races;                     /* runs with the race check, which proves that plain += is right */
+  int races;                     /* run with the race check, which shows that plain += is safe */
   int gathered;                  /* number of inverted sums in all checks so far */
   fl_mem *mem;
   fl_karena *arena;
@@ -152,7 +153,8 @@ static inline void write_slots(const slots *s, argument *arg, const double *x) {
           *x++);
 }
 
-/* Position in the vector of the slot of (arg, leaf); -1: none. */
+/* Where the values of field 'leaf' of argument 'arg' (leaf -1: of the whole argument) begin in a
+** vector over the slots; -1 if it has no slot. */
 static inline int64_t slot_at(const slots *s, int arg, int leaf) {
   int64_t at = 0;
   for (int i = 0; i < s->n; at += s->at[i].n, i++)
@@ -198,8 +200,8 @@ static inline double launch_number(const problem *p, int which) {
   return which < 3 ? block : which < 6 ? grid : block * grid;
 }
 
-/* Binds the arguments of derived kernel k; 'x': vector over the inputs (tangents) or outputs
-** (cotangents). */
+/* Makes the arguments of the derived kernel k. 'x' has the tangents of all inputs or the cotangents
+** of all outputs, in the order of the slots s. */
 static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, const double *x,
                             argument *to) {
   if (k->n_params > MAX_ARGS) return 0;
@@ -257,8 +259,8 @@ static inline int run_derived(problem *p, const fl_kad *k, argument *arg) {
   return ok;
 }
 
-/* J'u (reverse = 1; x over outputs, y over inputs) or Jv (x over inputs, y over outputs); a part of
-** an adjoint leaves the rest of y unchanged. */
+/* Runs the derived kernel k: y = J'x (reverse = 1; x is over outputs, y over inputs) or y = Jx (x
+** over inputs, y over outputs). Elements of y that k does not compute stay as they were. */
 static inline int apply(problem *p, const fl_kad *k, int reverse, const double *x, double *y) {
   const slots in = find_slots(p, FL_KAD_INPUT), out = find_slots(p, FL_KAD_OUTPUT);
   const slots *from = reverse ? &out : &in, *to = reverse ? &in : &out;
@@ -297,7 +299,7 @@ static inline double uniform(uint64_t *s) {
   return (double)(next_random(s) >> 11) / 9007199254740992.0 * 2 - 1;
 }
 
-/* out(x + h v), a vector over outputs. */
+/* Runs the kernel with its inputs at x + h v; y becomes the vector of all outputs. */
 static inline int shifted(problem *p, const slots *in, const slots *out, const double *x,
                           const double *v, double h, double *y) {
   argument arg[MAX_ARGS];
@@ -316,7 +318,8 @@ static inline int near(double a, double b, double scale, double tolerance) {
   return fabs(a - b) <= tolerance * (fabs(a) + fabs(b) + scale) || (isnan(a) && isnan(b));
 }
 
-/* The adjoint in parts must give the same as the whole: g, which receives the parts' values. */
+/* Checks that the adjoint as two kernels (a gather, and the rest) computes the gradient g, which
+** the adjoint as one kernel has computed; replaces g by the values of the two. */
 static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_request *r,
                               const double *u, double *g, int64_t n) {
   const fl_kad_parts parts = fl_kad_gather(p->arena, p->f, whole, r);
@@ -337,12 +340,12 @@ static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_requ
   return ok;
 }
 
-/* The data of one direction of a check: 'in' and 'out' are vectors over the inputs and outputs. */
+/* The data of one direction of a check. in, out: where inputs and outputs lie in vectors. */
 typedef struct probe {
   slots in, out;
   double *x, *v, *g;               /* over inputs: the point, the direction, J'u */
-  double *u, *jv, *fd[2], *y[2];   /* over outputs: u, Jv, differences with two steps, and the
-                                   ** values at both ends */
+  double *u, *jv, *fd[2], *y[2];   /* over outputs: u, Jv, central differences with two steps,
+                                   ** and the outputs at x + h v and x - h v */
 } probe;
 
 static inline int probe_open(probe *b, const problem *p) {
@@ -363,8 +366,8 @@ static inline void probe_close(probe *b) {
   for (int i = 0; i < 9; i++) free(all[i]);
 }
 
-/* Differences along v with a larger and a smaller step, without the race check, which was done
-** before. */
+/* Central differences along v with a larger and a smaller step. The race check is off here: the
+** kernel has passed it already. */
 static inline int differences(problem *p, probe *b) {
   static const double step[2] = {1e-5, 2.5e-6};
   const int races = p->races;
@@ -380,8 +383,8 @@ static inline int differences(problem *p, probe *b) {
   return ok;
 }
 
-/* Is <Jv, u> = <v, J'u>, and is Jv equal to the differences where these are reliable? *smooth: they
-** are. */
+/* 1 if <Jv, u> = <v, J'u>, and Jv equals the differences where these are reliable. *smooth is set
+** to 0 where they are not: the differences of the two steps disagree. */
 static inline int all_agree(problem *p, const probe *b, int *smooth) {
   const double *y = b->y[0], *near_step = b->fd[1];
   double size = 1e-3, terms = 0;
@@ -399,8 +402,9 @@ static inline int all_agree(problem *p, const probe *b, int *smooth) {
   return 1;
 }
 
-/* 1: all agree. 0: see why. -1: refused (why). -2: not smooth here (the differences with the two
-** steps disagree), so no conclusion is possible. */
+/* Checks a kernel's derivatives. 1: all agree. 0: they do not, or a run failed; p->why says which.
+** -1: the kernel is refused, for the reason p->why. -2: the differences of two steps disagree (not
+** smooth here), so nothing follows. */
 static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(p, want);
@@ -423,7 +427,7 @@ static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   return ok && !smooth && p->loose == 0 ? -2 : ok;
 }
 
-/* Makes the derived kernel a separate problem (tangent: reverse = 0). */
+/* Makes *to the problem of p's adjoint kernel (reverse = 1) or tangent kernel (reverse = 0). */
 static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem *to) {
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(p, want);

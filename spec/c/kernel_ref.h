@@ -1,7 +1,7 @@
 /*
-** A naive executor of kernels, for tests: one row at a time, one value at a time, every value of
-** the row kept. It follows plan/kernel.h literally, the order of reductions included, and
-** shares nothing with cpu/ but the numbers of tensor/math.h.
+** A naive executor of the planner's kernels, for tests. It goes row by row and value by value, and
+** stores every value of a row. It follows plan/kernel.h literally, the order of reductions
+** included, and shares nothing with cpu/ but the functions of tensor/math.h.
 */
 #ifndef FL_SPEC_KERNEL_REF_H
 #define FL_SPEC_KERNEL_REF_H
@@ -13,10 +13,10 @@ typedef union ref_value { double f64; float f32; int64_t i64; int32_t i32; } ref
 
 typedef struct ref_run {
   const fl_kernel *k;
-  char *const *buffer;              /* of operand i: the address of its element 0 */
+  char *const *buffer;              /* buffer[i]: the address of element 0 of operand i */
   const fl_scalar *scalar;
   fl_fault fault;
-  ref_value **val;                  /* by instruction: one value (level 0) or n (level 1) */
+  ref_value **val;                  /* val[i]: instruction i's value (level 0) or n values (1) */
   int64_t coord[FL_MAX_AXES];
 } ref_run;
 
@@ -220,7 +220,7 @@ static ref_value ref_combine(int op, int dtype, ref_value a, ref_value b) {
                  op == FL_OP_amin || op == FL_OP_argmin ? FL_OP_minimum :
                  op == FL_OP_any ? FL_OP_logical_or : FL_OP_logical_and;
   static const int of_register[] = { FLAME_F64, FLAME_F32, FLAME_I64, FLAME_I32 };
-  /* wide: computed in the register type and rounded once, at the end */
+  /* 'wide' is the register's dtype: a reduction is computed in it and rounded once, at the end */
   const int wide = of_register[fl_dtype_reg(dtype)];
   const fl_instr x = { .code = FL_I_OP, .op = (uint16_t)as, .from = (uint8_t)wide,
                        .dtype = (uint8_t)wide };
@@ -427,7 +427,8 @@ static void ref_row(ref_run *r, int64_t row) {
   }
 }
 
-/* Runs the kernel on copies made by the caller; returns the first fault. */
+/* Runs the kernel. buffer[i] is the memory of operand i, which the kernel may write to. Returns the
+** first fault (its site is -1 if there is none). */
 static fl_fault ref_kernel(const fl_kernel *k, char *const *buffer, const fl_scalar *scalar) {
   ref_run r = { .k = k, .buffer = buffer, .scalar = scalar, .fault = { .site = -1 } };
   const int64_t rows = k->kind == FL_K_MAP ? k->points : k->rows;

@@ -1,4 +1,5 @@
-/* Kernels inside the language and refused ones, for the specs of src/kernel/. */
+/* Kernel texts that must be accepted, and texts that must be refused with a message, for the tests
+** of src/kernel/. */
 #ifndef FL_SPEC_KERNEL_SOURCES_H
 #define FL_SPEC_KERNEL_SOURCES_H
 

@@ -1,5 +1,5 @@
-/* Cases of test_kernel_ad.c: reads of neighbours, whose adjoint is a gather (TURNED) or stays a sum
-** into neighbours (STAYS). Fields as in kernel_ad_cases.h. */
+/* Cases of test_kernel_ad.c: kernels that read neighbours. Their adjoint must become a gather
+** (TURNED) or stay a scatter into neighbours (STAYS). Fields as in kernel_ad_cases.h. */
 
 #define XY(args) "__global__ void k(" args ") {\n" \
   "  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"

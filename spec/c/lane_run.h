@@ -1,6 +1,6 @@
 /*
-** What the tests of kernel/lane*.c share: running a text with its arguments, or seeing it fail with
-** a message, and arrays of values.
+** What the tests of kernel/lanes/ share: running a kernel text with arguments, or seeing it fail
+** with a message, and arrays of values.
 */
 #ifndef LANE_RUN_H
 #define LANE_RUN_H
@@ -31,14 +31,14 @@ typedef struct job {
   const atomic_int *stop;
   fl_lane_shadow *shadow;
   void (*print)(void *, const char *, size_t);
-  fl_lane_memory memory[16];     /* of the pointers in order */
+  fl_lane_memory memory[16];     /* of the pointer parameters, in order */
   const void *value[16];         /* the other parameters, by their position */
 } job;
 
 static fl_lane_report report;
 static char message[1000];
 
-/* 1: it ran; 0: a fault, or it could not run, with 'message'. */
+/* Compiles and runs the kernel; returns 1, or 0 after a fault or an error, with 'message' set. */
 static inline int execute(const job *j) {
   fl_error e = { 0 };
   int ok = 0;

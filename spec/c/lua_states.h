@@ -25,8 +25,8 @@ static inline void note_left(flame_context *c) {
   free(c);
 }
 
-/* lua_close; 1 if the context then held nothing: a handle of ours keeps its struct for the check. A
-** state without a context is allowed. */
+/* Closes L; returns 1 if its context then held no memory. A tensor that this function holds keeps
+** the context's struct alive until that is checked. A state may have no context. */
 static inline int close_clean(lua_State *L) {
   flame_context *c = flame_lua_context(L);
   flame_tensor *kept = c ? flame_full(c, FLAME_F32, 0, NULL, 1.0) : NULL;

@@ -1,7 +1,7 @@
 /*
-** Kernels by hand, for tests of cuda/text*.c: a few calls build what the planner would.
-** Sizes, then operands with row-major strides over chosen dims, then instructions; each call
-** gives the number of the operand or value.
+** Builds kernels by hand, as the planner would, for tests of cuda/text/. First mk_begin with the
+** sizes, then operands with row-major strides over chosen dims, then instructions; each call
+** returns the number of its operand or value.
 */
 #ifndef FL_SPEC_MAKE_KERNEL_H
 #define FL_SPEC_MAKE_KERNEL_H
@@ -15,12 +15,12 @@ typedef struct maker {
   fl_operand operand[FL_MAX_OPERANDS];
   fl_store store[FL_MAX_OPERANDS];
   uint32_t scalar[FL_MAX_SCALARS];
-  int64_t elements[FL_MAX_OPERANDS];       /* in the memory that operand o spans */
+  int64_t elements[FL_MAX_OPERANDS];       /* [o]: elements of operand o's memory */
 } maker;
 
 static inline void mk_begin(maker *m, int kind, int nkept, int nred, const int64_t *size) {
   memset(m, 0, sizeof *m);
-  m->k.room = 227 << 10;                                           /* of one H200's block */
+  m->k.room = 227 << 10;                                           /* bytes per block on an H200 */
   m->k.kind = (uint8_t)kind;
   m->k.nkept = (uint8_t)nkept;
   m->k.nred = (uint8_t)nred;
@@ -37,8 +37,8 @@ static inline void mk_begin(maker *m, int kind, int nkept, int nred, const int64
   m->k.scalar = m->scalar;
 }
 
-/* Operand over the dims of 'mask'; memory order: 'order' lists dims from the slowest to the
-** fastest (NULL: as they are). */
+/* Adds an operand that has the dims of the bit set 'mask'. 'order' lists all dims from the slowest
+** to the fastest in memory (NULL: row-major). */
 static inline int mk_operand(maker *m, int dtype, unsigned mask, const int *order) {
   const int o = m->k.noperand++, dims = m->k.nkept + m->k.nred;
   fl_operand *x = &m->operand[o];
@@ -147,7 +147,7 @@ static inline int mk_store(maker *m, int v, int o) {
   return o;
 }
 
-/* A store to separate memory over the dims of 'mask'. */
+/* Adds a store of value v to a new operand that has the dims of the bit set 'mask'. */
 static inline int mk_out(maker *m, int v, unsigned mask) {
   return mk_store(m, v, mk_operand(m, m->instr[v].dtype, mask, NULL));
 }

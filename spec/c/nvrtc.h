@@ -1,5 +1,5 @@
 /*
-** NVRTC for tests that compile texts: its functions, found in the installed library.
+** NVRTC for tests that compile kernel texts: loads its functions from the installed library.
 */
 #ifndef SPEC_NVRTC_H
 #define SPEC_NVRTC_H

@@ -1,8 +1,7 @@
 /*
-** For C tests of builders and gradients without a device: a bare context whose memory is
-** malloc's, and an evaluator that computes every node of the window in recorded order in f64,
-** element by element. It shares the op values of ops.def with the library and nothing else: no
-** planner, no kernels.
+** For C tests of builders and gradients without a device: a bare context whose memory is malloc's,
+** and an evaluator that computes every recorded node in order, in f64, element by element. Of the
+** library it uses only the C expressions of ops.def: no planner, no kernels.
 */
 #ifndef SPEC_ORACLE_H
 #define SPEC_ORACLE_H
@@ -51,7 +50,7 @@ static void close_context(flame_context *c) {
   free(c);
 }
 
-/* STORED node with these values (in the class of dtype), borrowed. */
+/* Makes a STORED node with the values v, converted to dtype. The result is borrowed. */
 static fl_node *stored(flame_context *c, int dtype, int rank, const int64_t *size,
                        const double *v) {
   fl_layout *l = fl_layout_of(&c->layouts, rank, size, NULL);
@@ -72,8 +71,8 @@ static int64_t known_n;
 
 static double *values_of(fl_node *n);
 
-/* Row-major element i of shape s, as an index with 'stride' into an array aligned at the last
-** axis. */
+/* The offset in an array of 'rank' axes, broadcast to shape s, of row-major element i of s. Axes
+** are aligned at the last one; an axis of size 1 is repeated. */
 static int64_t index_in(const fl_layout *s, int64_t i, int rank, const int64_t *size,
                         const int64_t *stride) {
   int64_t at = 0;
@@ -298,7 +297,7 @@ static void eval_elementwise(fl_node *n, double *v) {
 
 static double *fresh_values(fl_node *n) {
   double *v = malloc(sizeof *v * (size_t)(n->shape->numel + 1));
-  if ((known_n & (known_n - 1)) == 0)            /* full at powers of two: the room is doubled */
+  if ((known_n & (known_n - 1)) == 0)            /* the array is full: its size is doubled */
     known_at = realloc(known_at, sizeof *known_at * (size_t)(known_n ? 2 * known_n : 1));
   known_at[known_n++] = (known){ n, v };
   n->slot = (int32_t)known_n - 1;
@@ -330,13 +329,13 @@ static double *values_of(fl_node *n) {
   return v;
 }
 
-/* Values of n, row-major; valid until the next call. */
+/* The values of n, row-major. The array is valid until the next call of read_node. */
 static const double *read_node(fl_node *n) {
   flame_context *c = n->ctx;
   for (int64_t i = 0; i < known_n; i++) free(known_at[i].v);
   known_n = 0;
   for (int64_t i = 0; n->state == FL_PENDING && i < n->index;
-       i++) /* oldest first, so there is no deep recursion */
+       i++) /* oldest node first, so that values_of does not recurse deeply */
     if (c->win.nodes.at[i]) values_of(c->win.nodes.at[i]);
   return values_of(n);
 }

@@ -1,13 +1,13 @@
 /*
-** Random kernels that use one array in parts: rows, halves, offsets, members, pointers into the
-** middle; in static and dynamic shared memory, in locals, in global memory. Each is checked as
-** kernel_fuzz.c does it: reverse against forward mode, forward mode against central differences in
-** f64, all with the race check.
+** Random kernels that use one array in several parts: rows, ranges at an offset, members of a
+** struct, pointers into the middle. The array is in static or dynamic shared memory, in locals, or
+** in global memory. Each kernel is checked as in kernel_fuzz.c: reverse against forward mode,
+** forward mode against central differences in f64, all with the race check.
 **
 ** A program is a list of phases with barriers in between. In a phase a part is either written, by
-** each thread at its own place, or read by all: so there is no race, and values of one part that a
-** gradient needs must survive changes of another. In memory that belongs to one thread (locals, a
-** row of global memory) every element may be read and written.
+** each thread at one element, or read by all, so there is no race. Values of one part that a
+** gradient needs must survive writes to another part. In memory that belongs to one thread (locals,
+** a row of global memory) every element may be read and written.
 **
 ** parts_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
@@ -23,11 +23,11 @@ struct gen {
   int parts, layout, place, fresh, loops, budget, loop_id;
   int counter;                   /* of the innermost loop, -1: none */
   int reading;                   /* nothing is stored */
-  int by_e;                /* inside a loop with counter e, which is not assigned elsewhere in it */
-  int still;                     /* inside a loop without barriers, which may store only rarely, or
-                                 ** it would be refused */
-  int written, once;    /* parts written in this phase; those of them written by one thread alone */
-  int turn[MOST_PARTS];          /* which place of a part belongs to the thread in this phase */
+  int by_e;                /* inside a loop over e, where statements must not assign e */
+  int still;                     /* inside a loop without barriers: a kernel that stores much in it
+                                 ** would be refused, so stores are rare */
+  int written, once;    /* bit sets: parts written in this phase; of these, by one thread only */
+  int turn[MOST_PARTS];          /* per part: which element is the thread's in this phase */
 };
 
 static int is_private(const gen *g) { return g->place == LOCAL || g->place == GLOBAL_ROW; }
@@ -49,7 +49,7 @@ static void element(gen *g, int part, const char *at) {
   }
 }
 
-/* The place of 'part' that no other thread accesses in this phase. */
+/* The index in 'part' of the element that only this thread, t, accesses in this phase. */
 static const char *own_place(const gen *g, int part) {
   static const char *const turns[] = {"t", "t", "t", "3 - t", "(t ^ 1)", "((t + 1) & 3)"};
   return turns[g->turn[part]];
@@ -81,8 +81,8 @@ static void leaf(gen *g) {
   }
 }
 
-/* A value of at most 1, or a small part of another value, so that nothing grows without bound in
-** loops. */
+/* Writes an expression whose value is at most 1 or a small fraction of another value, so that
+** nothing grows without bound in loops. */
 static void value(gen *g) {
   static const char *const shells[] = {"sin(", "cos(", "tanh(", "0.1 * ("};
   const int shell = pick(g, 4);
@@ -141,7 +141,8 @@ static void small_loop(gen *g, int depth) {
   g->counter = outer;
 }
 
-/* A loop with a counter that exists after it; its final value may be read or not. */
+/* Writes a loop whose counter e is declared outside it, so that later statements may read its final
+** value. */
 static void loop_of_e(gen *g, int depth) {
   if (g->by_e || !depth) { say(g, "v0 += e;"); return; }
   if (pick(g, 3) == 0) { say(g, "e = %d;", pick(g, WIDTH)); return; }
@@ -205,7 +206,7 @@ static void phase(gen *g) {
   barrier(g);
 }
 
-/* Uses one part again, which is then read beside the others. */
+/* Writes a phase that stores new values into one part and then reads all parts. */
 static void tile(gen *g) {
   const int part = pick(g, g->parts);
   g->turn[part] = pick(g, 6);
@@ -292,7 +293,7 @@ static void choose(gen *g) {
   g->budget = 6 + pick(g, 14);
 }
 
-/* Fills all elements, usually: a launch's array has values before. */
+/* Writes statements that fill all parts, unless the array is an argument that has values. */
 static void fill_parts(gen *g) {
   if (g->place >= GLOBAL_ROW && !g->fresh) return;
   for (int k = 0; k < g->parts; k++) {

@@ -20,8 +20,8 @@
 ** the program has read everything that was typed and waits for more input. Output is read in small
 ** pieces, so that a sequence of steps that lacks a wait also fails on an idle machine.
 **
-** The screen is emulated here: wrapping, wide and combining characters as wcwidth(3) has them, and
-** the sequences that a line editor needs. Others are written as "?SEQUENCE".
+** The screen is emulated here: wrapping, wide and combining characters as in wcwidth(3), and the
+** escape sequences that a line editor needs. Other sequences appear on the screen as "?SEQUENCE".
 */
 #include <fcntl.h>
 #include <locale.h>
@@ -40,7 +40,7 @@
 
 enum { MOST_COLS = 300, MOST_ROWS = 100, CELL = 32, LIMIT = 20, TAKEN = 7 };
 
-/* UTF-8; "" is blank, "\1" the right half of a wide one */
+/* the screen: a character in UTF-8 per cell; "": blank; "\1": right half of a wide character */
 static char cell[MOST_ROWS][MOST_COLS][CELL];
 static int cols, rows, row, col, pending;    /* pending: the next character wraps to the next row */
 static char sequence[64];
@@ -137,7 +137,7 @@ static int has_ended(void) {
   return waitid(P_PID, (id_t)child, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid == child;
 }
 
-/* Reads output that arrives within the time; 0: no more will come. */
+/* Reads output of the program that arrives within 'ms' milliseconds; 0 if no more will come. */
 static int pump(int ms) {
   unsigned char part[TAKEN];
   struct pollfd in = { terminal, POLLIN, 0 };
@@ -183,13 +183,13 @@ static void await(const char *text) {
   if (!strstr(screen_text(), text)) never(text);
 }
 
-/* Is there input that the program has not read? poll(2) also sees what is still being delivered. */
+/* 1 if the program has not read all its input. poll(2) also sees input that is still on its way. */
 static int has_unread(void) {
   return poll(&(struct pollfd){ other_end, POLLIN, 0 }, 1, 0) > 0;
 }
 
-/* Does the program sleep in a call that waits for input? On other systems the answer is always
-** yes. */
+/* 1 if the program sleeps in a system call that waits for input. On systems without /proc the
+** answer is always 1. */
 static int is_asleep(void) {
   char path[64], text[128] = "";
   snprintf(path, sizeof path, "/proc/%d/syscall", (int)child);
@@ -207,7 +207,7 @@ static int is_asleep(void) {
          (call == SYS_read && first == 0);
 }
 
-/* Has the program done all that was requested, and does the screen show it? */
+/* 1 if the program has read all input and waits for more; then its output is on the screen. */
 static int is_settled(void) {
   if (has_unread() || !is_asleep()) return 0;
   while (poll(&(struct pollfd){ terminal, POLLIN, 0 }, 1, 0) > 0 && pump(0)) {}
@@ -253,7 +253,8 @@ static size_t unescape(char *s) {
   return (size_t)(to - s);
 }
 
-/* The terminal's buffer is small, so output is read meanwhile. */
+/* Types n bytes. The program's output is read meanwhile: the terminal's buffer is small, and a
+** program that cannot write would not read. */
 static void type(const char *p, size_t n) {
   while (n > 0) {
     const ssize_t k = write(terminal, p, n < 256 ? n : 256);
@@ -262,7 +263,7 @@ static void type(const char *p, size_t n) {
   }
 }
 
-/* A narrower terminal wraps its long rows again, and the cursor moves with them. */
+/* Makes the screen c columns wide: long rows are wrapped again, and the cursor moves with them. */
 static void narrow(int c) {
   static char old[MOST_ROWS][MOST_COLS][CELL];
   const int old_row = row, old_col = col, count = rows;

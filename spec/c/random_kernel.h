@@ -1,11 +1,11 @@
 /*
-** Random kernels, checked one after another: functions with which their generators (kernel_fuzz.c,
-** parts_fuzz.c, forms_fuzz.c, stencil_fuzz.c) write, and the loop over seeds. Each program is
-** checked by kernel_problem.h, and for every fifth a derived kernel too: its adjoint for every
-** third seed, its tangent for the others and where the adjoint's derivative is refused.
+** What the generators of random kernels (kernel_fuzz.c, parts_fuzz.c, forms_fuzz.c, stencil_fuzz.c)
+** share: functions that write text, and the loop over seeds. Each program is checked by
+** kernel_problem.h. For every fifth program a derived kernel is differentiated and checked too: the
+** adjoint for every third seed, the tangent for the others and where the adjoint is refused.
 **
-** X_fuzz [programs [seed [list]]]: prints the seed and source of each failure; with "list" what
-** became of each seed, of a single one its source too. One program alone: X_fuzz 1 <its seed>.
+** X_fuzz [programs [seed [list]]]: prints the seed and source of each failure; with "list" the
+** result of each seed, and of a single one the source. One program alone: X_fuzz 1 <its seed>.
 */
 #ifndef RANDOM_KERNEL_H
 #define RANDOM_KERNEL_H
@@ -13,7 +13,7 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-typedef struct gen gen;          /* the generator's state; it begins with its writer */
+typedef struct gen gen;          /* a generator's state, a struct whose first member is a writer */
 typedef struct writer {
   uint64_t r;
   char text[65536];
@@ -37,7 +37,7 @@ static inline void line(gen *g) {
   say(g, "\n%*s", 2 * ((const writer *)g)->indent, "");
 }
 
-/* Arguments from a list of kernel_case.h. */
+/* Adds the problem's arguments: fmt gives a list of words as in kernel_case.h. */
 static inline void give(problem *p, uint64_t *seed, const char *fmt, ...)
   __attribute__((format(printf, 3, 4)));
 static inline void give(problem *p, uint64_t *seed, const char *fmt, ...) {
@@ -53,12 +53,12 @@ static inline void give(problem *p, uint64_t *seed, const char *fmt, ...) {
 
 typedef struct fuzzer {
   const char *name;
-  uint64_t salt;                /* mixed into the seed, so that each generator gets other numbers */
+  uint64_t salt;                /* mixed into the seed: generators get different numbers */
   size_t bytes;                  /* of its gen */
   void (*program)(gen *);
-  void (*launch)(gen *, problem *);      /* sets arguments, grid, block and what is checked */
-  int gathered;       /* of this many programs at least one must have inverted sums; 0: none need */
-  const char *(*twin)(const gen *);      /* a text with the same values; NULL: there is none */
+  void (*launch)(gen *, problem *);      /* sets arguments, grid, block and options of the check */
+  int gathered;       /* n: at least one in n programs must have its sums inverted; 0: any number */
+  const char *(*twin)(const gen *);      /* another kernel that must compute the same; or NULL */
 } fuzzer;
 
 typedef struct tally {
@@ -73,7 +73,7 @@ static inline void fault(tally *t, const char *what, const char *why, const gen 
          ((const writer *)g)->text);
 }
 
-/* Counts the result of a check of 'p'; 'what' was checked. */
+/* Reports and counts the result of check_derivatives for 'p'; 'what' names what was checked. */
 static inline void count(tally *t, int result, const problem *p, const gen *g, const char *what) {
   char why[sizeof p->why + 100];
   snprintf(why, sizeof why, "%s\n(%u %u %u) x (%u %u %u), %s", p->why, p->grid[0], p->grid[1],
@@ -85,7 +85,7 @@ static inline void count(tally *t, int result, const problem *p, const gen *g, c
   if (!result) fault(t, what, why, g);
 }
 
-/* The derivatives of a derived kernel; 1: not refused. */
+/* Checks the derivatives of the adjoint (reverse = 1) or tangent kernel; 0 if they are refused. */
 static inline int prove_derived(tally *t, problem *p, const gen *g, int reverse) {
   const char *what = reverse ? " (adjoint derived)" : " (tangent derived)";
   problem q;
@@ -116,7 +116,7 @@ static inline void prove(tally *t, fl_mem *m, fl_ksource *s, gen *g, int second)
   free_args(p.arg, p.n);
 }
 
-/* Does the twin give the same floats, bit for bit? */
+/* 1 if the twin kernel 'other' writes the same bytes to all arguments. */
 static inline int same_values(problem *p, const fl_kfunc *other) {
   argument a[MAX_ARGS] = {{0}}, b[MAX_ARGS] = {{0}};
   copy_args(p, a);

@@ -1,8 +1,8 @@
 /*
-** Random stencils in the kernel language: one to three dimensions, one thread per element or
-** threads along the axes, neighbours in every spelling of an index, guarded for each of them or for
-** all; arrays smaller and larger than the launch. Checked as in kernel_fuzz.c: reverse against
-** forward mode against differences, and the gather against the sums by atomics (kernel_problem.h).
+** Random stencils in the kernel language: one to three dimensions, a flat index or one per axis,
+** indices of neighbours written in many ways, bounds checked for each neighbour or for all at once;
+** arrays smaller and larger than the launch. Each kernel is checked as in kernel_fuzz.c, and its
+** adjoint by gathers is compared with the one by atomics (kernel_problem.h).
 **
 ** stencil_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
@@ -12,7 +12,7 @@ enum { SITES = 9 };
 struct gen {
   writer w;
   int dims, flat, single, reach, guard_all, twice, minus;
-  int size[3];                   /* of the grid of elements */
+  int size[3];                   /* elements along each axis */
   int at[SITES][3], n_sites;     /* shifts */
 };
 
@@ -35,7 +35,7 @@ static void moved(gen *g, const int *at, int axis) {
   say(g, ")");
 }
 
-/* The index of the element at that shift, in one of its spellings. */
+/* Writes the index of the neighbour at the shift 'at', in one of several ways. */
 static void index_of(gen *g, const int *at) {
   if (g->dims == 1 || pick(g, 2)) {
     say(g, "i");
@@ -117,7 +117,7 @@ static void use_site(gen *g, int k) {
   }
 }
 
-/* A loop over neighbours along one axis or two. */
+/* Writes a loop over neighbours along one or two axes. */
 static void window(gen *g) {
   const int a = pick(g, g->dims), b = g->dims > 1 && pick(g, 2) ? (a + 1) % g->dims : -1,
             r = 1 + pick(g, 2);
@@ -142,7 +142,7 @@ static void window(gen *g) {
   say(g, b >= 0 ? "\n    }\n  }" : "\n  }");
 }
 
-/* A neighbour whose index is clamped or wraps around, along one axis. */
+/* Writes a read of a neighbour whose index is clamped, or wraps around, along one axis. */
 static void border(gen *g) {
   const int a = pick(g, g->dims), by = 1 + (pick(g, 4) == 0), left = pick(g, 2);
   const char *x = coordinate[a], *w = size_name[a];
@@ -241,7 +241,7 @@ static void program(gen *g) {
 
 /* ---- the launch ------------------------------------------------------------------------------ */
 
-/* Blocks of any shape, in a number somewhat too large or too small. */
+/* Chooses a random block, and a grid that covers the elements, has a block more or a block less. */
 static void geometry(problem *p, gen *g) {
   const int n = g->size[0] * g->size[1] * g->size[2], axes = g->flat ? 1 : g->dims;
   for (int k = 0; k < axes; k++) {
@@ -264,7 +264,7 @@ static void launch(gen *g, problem *p) {
        g->size[0], g->size[1], g->size[2]);
 }
 
-/* At least a third of the programs must have inverted sums. */
+/* At least a third of the programs must have sums that were inverted to gathers. */
 static const fuzzer fuzz = {"stencil_fuzz", 0x7654321, sizeof(gen), program, launch, 3, NULL};
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

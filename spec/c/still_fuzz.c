@@ -1,9 +1,9 @@
 /*
-** Random kernels whose loops read elements that do not change: at an index that depends on the
-** thread's index, an outer counter, memory, or a variable that each round sets again; and loops
-** that only look like this. Some rounds and some loops do nothing, or end early. The arrays are
-** only read, or written before and after the loop, or in it; global or shared. Checked as in
-** kernel_fuzz.c.
+** Random kernels whose loops read an element that is the same in every iteration: its index depends
+** on the thread's index, an outer counter, memory, or a variable that each iteration sets again. In
+** other loops it only looks the same. Some iterations and loops do nothing, or end early. Arrays
+** are global or shared; they are only read, or also written outside or inside the loop. Each kernel
+** is checked as in kernel_fuzz.c.
 **
 ** still_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
@@ -12,8 +12,8 @@
 enum { VALUES = 3, THREADS = 8 };
 struct gen {
   writer w;
-  int shared, atomics, own, budget, loop_id;       /* own: may loops write the thread's row of z? */
-  int counter[8], depth;         /* the loops around */
+  int shared, atomics, own, budget, loop_id;       /* own: loops may write the thread's row of z */
+  int counter[8], depth;         /* numbers of the enclosing loops */
   /* number of an integer that the innermost loop declares; -1: none */
   int local;
 };
@@ -148,7 +148,7 @@ static void statements(gen *g) {
   for (int k = 1 + pick(g, 4); k > 0 && g->budget > 0; k--) statement(g);
 }
 
-/* All threads store, and then read what all have stored. */
+/* Writes a store to shared memory by every thread, and a barrier. */
 static void exchange(gen *g) {
   line(g);
   say(g, "s[threadIdx.x] = "), value(g), say(g, ";");

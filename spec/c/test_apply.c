@@ -1,6 +1,6 @@
 /*
-** flame_apply: functions of the host on the tape. Values and gradients of both orders, how often
-** each callback runs, who frees what, and what a callback may not do.
+** flame_apply: functions of a host program with their own backward. Tests values, first and second
+** gradients, how often each callback runs, who frees what, and what a callback may not do.
 */
 #include "autograd/autograd.h"
 #include "engine/engine.h"
@@ -17,7 +17,7 @@ static void check(int ok, const char *text, int line) {
   if (!ok) printf("test_apply.c:%d: %s: %s\n", line, now, text);
 }
 
-/* What the callbacks received, and which mistake they make. */
+/* The callbacks' state: how often each was called, and which mistake they are to make. */
 typedef struct note {
   int forwards, backwards, releases;
   int mistake;
@@ -68,7 +68,7 @@ static flame_status cube(flame_context *c, void *arg, flame_tensor *const *in, f
   return flame_error_code(c);
 }
 
-/* 3 y / x g: a function of the result as well as of the input. */
+/* The backward of y = x^3 as (3 y / x) dy, which uses the result as well as the input. */
 static flame_status cube_back(flame_context *c, void *arg, flame_tensor *const *in,
                               flame_tensor *const *out, flame_tensor *const *dout,
                               flame_tensor **din) {
@@ -92,7 +92,7 @@ static void values_and_gradients(flame_context *c) {
   f.name = name;
   flame_tensor *x = leaf(c, 2, (double[]){ 2, 3 }), *y = NULL;
   CHECK(flame_apply(c, &f, &x, &y) == FLAME_OK && n.forwards == 1 && n.releases == 0);
-  /* the library has copied f and its name */
+  /* f and its name may go: flame_apply has copied them */
   memset(&f, 0, sizeof f);
   name[0] = 0;
   CHECK(first(y) == 8 && n.forwards == 1);
@@ -119,8 +119,8 @@ static void gradients_of_gradients(flame_context *c) {
     t[order] = fl_tensor_new(c, g = of_g);
   }
   CHECK(first(t[0]) == 12 && first(t[1]) == 12 && first(t[2]) == 6);
-  CHECK(n.backwards == 4); /* once for y, and once for each of the two handles that replaced it
-                           ** later */
+  CHECK(n.backwards == 4); /* over the three orders together: each derivative has y in it, so
+                           ** y is differentiated again */
   FL_LEAVE(c);
   for (int i = 0; i < 3; i++) flame_free(t[i]);
   flame_free(x), flame_free(y);
@@ -145,7 +145,7 @@ static void nothing_tracked_is_released_at_once(flame_context *c) {
 static void without_backward_there_is_no_gradient(flame_context *c) {
   note n = { 0 };
   flame_function f = cubing(&n);
-  /* a struct of an older version, without 'backward' */
+  /* a struct of an older version of the header, whose size ends before 'backward' */
   f.size = offsetof(flame_function, backward);
   flame_tensor *x = leaf(c, 1, (double[]){ 2 }), *y = NULL;
   CHECK(flame_apply(c, &f, &x, &y) == FLAME_OK && n.releases == 1 && first(y) == 8);
@@ -157,7 +157,7 @@ static void without_backward_there_is_no_gradient(flame_context *c) {
 
 /* ---- several results ------------------------------------------------------------------------ */
 
-/* (x, w) to x w, an i64 that is not used, and exp(x) in f32. */
+/* Maps (x, w) to three results: x w, x as i64, which no test uses further, and exp(x) as f32. */
 static flame_status several(flame_context *c, void *arg, flame_tensor *const *in,
                             flame_tensor **out) {
   flame_tensor *e = flame_exp(in[0]);
@@ -236,7 +236,7 @@ static void several_results_twice_differentiated(flame_context *c) {
 
 /* ---- what forward may do -------------------------------------------------------------------- */
 
-/* Reads, writes to its inputs, has a gradient and calls another function. */
+/* A forward callback that writes its input, and returns a gradient of another function of it. */
 static flame_status busy(flame_context *c, void *arg, flame_tensor *const *in, flame_tensor **out) {
   note inner = { 0 };
   const flame_function f = cubing(&inner);
@@ -265,7 +265,7 @@ static void forward_may_call_everything(flame_context *c) {
   flame_free(x), flame_free(y);
 }
 
-/* Scalars are inputs too, and an input may be unused. */
+/* A forward callback that uses no input and returns the scalar 7. */
 static flame_status seven(flame_context *c, void *arg, flame_tensor *const *in,
                           flame_tensor **out) {
   (void)in;
@@ -535,7 +535,7 @@ static double program(flame_context *c, note *n) {
   return v;
 }
 
-/* One run in which the k-th allocation fails (forever: and all after it). 1: there were fewer. */
+/* One run in which the k-th allocation fails (forever: and all after it). 1: there are fewer. */
 static int with_failure(int64_t k, int forever, double expected) {
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1));
   note n = { 0 };

@@ -1,6 +1,6 @@
 /*
-** Tests of src/base: counting, failure on purpose, slabs, text, hashes,
-** errors, switches, writing, signals.
+** Tests of src/base: counted memory, allocations that fail on request, slabs, text, hashes, errors,
+** environment variables, writing, signals.
 */
 #include "base/env.h"
 #include "base/error.h"
@@ -55,7 +55,7 @@ static void counts_and_aligns(void) {
   CHECK(m.live_bytes == 0 && m.live_blocks == 0);
 }
 
-/* Large blocks are aligned so that they can have huge pages. */
+/* Large blocks are aligned to 2 MB, so that the system can give them huge pages. */
 static void aligns_large_blocks(void) {
   fl_mem m = { 0 };
   const size_t size = ((size_t)4 << 20) + 8;
@@ -220,7 +220,7 @@ static void remedies_are_told_apart(void) {
   CHECK(!strcmp(hint_of(&e, FL_DO "use f(x)"), "use f(x)") && !strcmp(hint_of(&e, FL_DO), "") &&
         !strcmp(hint_of(&e, ""), ""));
   CHECK(!strcmp(hint_of(&e, "a" FL_DO "b" FL_DO "; c"), "c") && !strcmp(e.message, "ab; c"));
-  for (size_t n = 760; n < 990; n++) {         /* facts that do not fit leave room for the remedy */
+  for (size_t n = 760; n < 990; n++) {         /* a long message is cut before its hint */
     memset(text, 'y', n);
     strcpy(text + n, FL_DO "; use z");
     CHECK(!strcmp(hint_of(&e, text), "use z") &&
@@ -256,8 +256,8 @@ static void switches_are_read(void) {
 static volatile sig_atomic_t signals;
 static void on_limit(int number) { signals += number == SIGXFSZ; }
 
-/* The host's handler is not called for our write, and is still called for signals that the host
-** sends. */
+/* A write beyond RLIMIT_FSIZE fails with EFBIG. The host's handler for SIGXFSZ is not called for
+** it, but still for signals that the host raises. */
 static void a_limit_of_sizes_is_an_error(void) {
   struct rlimit before = { 0 }, small;
   struct sigaction own = { 0 }, host = { .sa_handler = on_limit };
@@ -288,17 +288,18 @@ static volatile sig_atomic_t ours, theirs;
 static void on_ours(int number) { (void)number; ours++; }
 static void on_theirs(int number) { (void)number; theirs++; }
 
-/* Acts like a library that installs signal handlers; two at once leave its handler behind. */
+/* A second thread that holds signals back while the first does, and acts like a library that
+** installs its own handler for SIGINT meanwhile. */
 static void *another_holds(void *arg) {
   sigset_t mask, none;
   sigemptyset(&none);
-  pthread_sigmask(SIG_SETMASK, &none, NULL);         /* not the mask of the creating thread, which
-                                                     ** blocks them */
+  pthread_sigmask(SIG_SETMASK, &none, NULL);         /* threads inherit the signal mask of their
+                                                     ** creator, which blocks all signals */
   fl_signals_hold(&mask);
   signal(SIGINT, on_theirs);
   kill(getpid(), SIGINT);
   CHECK(fl_signals_pending(&mask) == 1 && ours == 0);
-  pthread_sigmask(SIG_BLOCK, arg, &none);            /* left to the other one */
+  pthread_sigmask(SIG_BLOCK, arg, &none);            /* the first thread handles it */
   fl_signals_release(arg);
   return NULL;
 }
@@ -314,15 +315,15 @@ static void signals_are_held(void) {
   sigset_t blocked;
   sigfillset(&blocked);
   pthread_create(&thread, NULL, another_holds, &blocked);
-  pthread_join(thread, NULL);           /* the signal belongs to the process: it is still pending */
+  pthread_join(thread, NULL);           /* SIGINT was sent to the process: it is still pending */
   CHECK(fl_signals_pending(&mask) == 1 && ours == 0 && theirs == 0);
   fl_signals_release(&mask);
   sigaction(SIGINT, &before, &after);
   CHECK(ours == 1 && theirs == 0);
   CHECK(after.sa_handler == on_ours && (after.sa_flags & SA_NODEFER));
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &mask);         /* signals that the host has blocked are not
-                                                   ** waited for */
+  pthread_sigmask(SIG_BLOCK, &all, &mask);         /* a signal that the host itself has blocked
+                                                   ** is not reported as pending */
   fl_signals_hold(&blocked);
   raise(SIGTERM);
   CHECK(fl_signals_pending(&blocked) == 0);

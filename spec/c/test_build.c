@@ -1,7 +1,7 @@
 /*
 ** Builders: promotion, numbers, broadcasting, shapes and dtypes of results, error texts,
 ** and views (chains of random views of pending and stored values against plain copies).
-** Structure is checked on the nodes, values through the oracle of oracle.h.
+** The structure of nodes is checked directly; values are computed by the evaluator in oracle.h.
 */
 #include "oracle.h"
 
@@ -20,7 +20,7 @@ static int shape_is(const fl_node *n, int rank, int64_t a, int64_t b, int64_t d)
   return 1;
 }
 
-/* The error is there and says 'text'; it is cleared. */
+/* 1 if n is NULL and the context's error contains 'text'; clears the error. */
 static int says(flame_context *c, const fl_node *n, const char *text) {
   const int ok = !n && strstr(flame_error(c), text);
   if (!ok) printf("  got '%s', need '%s'\n", flame_error(c), text);
@@ -301,8 +301,8 @@ static int64_t below(int64_t n) {
   return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* What a view refers to: the element at coordinates k is the model's at start + k * step on axis
-** from[a]; -1: a new axis. */
+/* A view: coordinate k along its axis a is coordinate start[f] + k * step[f] along axis f = from[a]
+** of the model; from[a] = -1: a new axis. */
 typedef struct { int64_t start[8], step[8]; int from[8]; } view;
 
 static void model_map(const model *x, model *y, const view *v) {
@@ -387,7 +387,7 @@ static fl_node *overlapping_windows(fl_node *n, const model *x, model *y) {
   return n_strided(n, 2, y->size, (int64_t[]){ 1, 1 }, 0);
 }
 
-/* A random view of n, and the same done to the model by copying. */
+/* Makes a random view of n, and y by copying the same elements of the model x. */
 static fl_node *random_view(fl_node *n, const model *x, model *y) {
   view v = { .start = { 0 } };
   for (int a = 0; a < x->rank; a++) { v.step[a] = 1; v.from[a] = a; }

@@ -1,8 +1,8 @@
 /*
-** Attention as calls on the CPU: random shapes, strides, masks and groups of heads against plain
-** sums in double, every float dtype, every instruction set, and bit for bit the same with one and
-** three workers (which take one pass and two). Inputs have exactly the bytes that their strides
-** reach, so that a sanitizer detects a read beyond them.
+** Attention on the CPU: random shapes, strides, masks and groups of heads are compared with plain
+** sums in double, in every float dtype, on every instruction set. One and three workers, which
+** compute the backward in one pass and in two, must give the same bits. Inputs have exactly the
+** bytes that their strides reach, so that a sanitizer detects a read beyond them.
 */
 #include "call_setup.h"
 #include "cpu/attention/attention.h"
@@ -37,8 +37,8 @@ static array noise(int64_t n, int dtype) {
   return a;
 }
 
-/* Row-major strides of (b, h, t) with rows of n, or with t before h and padded rows; returns the
-** number of elements covered. */
+/* Random strides of axes (b, h, t) with rows of n elements: t or h is the inner axis, rows may be
+** padded, and b may have stride 0. Returns the number of elements from the first to the last. */
 static int64_t strides(int64_t b, int64_t h, int64_t t, int64_t n, int64_t *stride) {
   const int64_t row = n + (pick(0, 2) ? 0 : pick(1, 5)), swapped = pick(0, 1);
   stride[swapped ? 1 : 2] = row;
@@ -97,7 +97,8 @@ static void drop(problem *x) {
 
 /* ---- plain sums ---- */
 
-/* p: a row's weights; NaN for a row that sees no key. Returns the log-sum-exp. */
+/* Writes the softmax weights of query i to p, which are NaN if all its keys are masked; returns the
+** log-sum-exp of its scores. */
 static double weights(const problem *x, int64_t b, int64_t h, int64_t i, double *p) {
   const fl_attention *a = &x->a;
   const int64_t hk = h / (a->h / a->hk);
@@ -121,7 +122,7 @@ static double weights(const problem *x, int64_t b, int64_t h, int64_t i, double 
   return top + log(sum);
 }
 
-/* out then lse; dq, dk and dv one after the other. */
+/* Expected values: outputs, the log-sum-exp of each row, and dq, dk, dv one after the other. */
 typedef struct plain { double *out, *lse, *grad; int64_t n_out, n_lse, n_grad; } plain;
 
 static plain oracle(const problem *x) {
@@ -203,8 +204,8 @@ static void near(const array *got, const double *want, int64_t n, double tol, co
   check(worst <= tol, what, worst);
 }
 
-/* Copies a row of 'n' elements for each of (b, h, t), with layout 'stride' from element 'first' on,
-** to row-major order from element 'at' of 'to' on. */
+/* Copies b * h * t rows of n elements from 'from', where they begin at element 'first' and lie at
+** 'stride', to row-major order in 'to', from its element 'at' on. */
 static void take_rows(const array *from, int64_t first, const int64_t stride[3], int64_t b,
                       int64_t h, int64_t t, int64_t n, const array *to, int64_t at) {
   const int64_t size = fl_dtype_size(from->dtype);

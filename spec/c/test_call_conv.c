@@ -1,8 +1,8 @@
 /*
-** Convolutions and pooling as calls on the CPU: random shapes against plain sums in double,
-** every float dtype, every instruction set, and bit for bit the same with one and three workers.
-** The three kinds of convolution are derivatives of one sum, so one oracle serves all of them:
-** the list of (x, w, y) triples that are multiplied.
+** Convolutions and pooling on the CPU: random shapes are compared with plain sums in double, in
+** every float dtype, on every instruction set; one and three workers must give the same bits.
+** Forward, gradient of x and gradient of w multiply the same triples of elements of (x, w, y), so
+** one loop over these computes the expected values of all three.
 */
 #include "call_setup.h"
 #include "cpu/conv/gemm_conv.h"
@@ -36,8 +36,7 @@ static void *noise(int64_t n, int dtype) {
 }
 
 enum { BEHIND = 512 };
-/* Runs one call with the setup; the result is in malloced memory, after which nothing may be
-** written. */
+/* Runs one call and checks that it writes nothing beyond its result, which the caller frees. */
 static void *run(setup *s, fl_call *k, const void *a, const void *b) {
   char fault[200] = "";
   const size_t bytes = (size_t)k->numel * (size_t)fl_dtype_size(k->dtype);
@@ -70,7 +69,7 @@ static double *wide(const void *p, int64_t n, int dtype) {
   return r;
 }
 
-/* The element of a plane of x that output q reads for tap k; -1: none. */
+/* The index in a plane of x of the element that output q multiplies by tap k; -1: in padding. */
 static int64_t met(const fl_conv *c, int64_t q, int64_t k) {
   const int64_t at[3] = { q / c->out[2] / c->out[1], q / c->out[2] % c->out[1], q % c->out[2] };
   const int64_t tap[3] = { k / c->k[2] / c->k[1], k / c->k[2] % c->k[1], k % c->k[2] };
@@ -83,7 +82,8 @@ static int64_t met(const fl_conv *c, int64_t q, int64_t k) {
   return xi;
 }
 
-/* what: the array that is computed from the other two: 0 y, 1 x, 2 w. */
+/* The array 'what' (0 y, 1 the gradient of x, 2 that of w), computed from the two others in xwy.
+** *size: for each element the sum of the magnitudes of its terms. The caller frees both. */
 static double *conv_oracle(const fl_conv *c, int what, const double *const xwy[3], double **size) {
   const int64_t cg = c->c / c->groups, og = c->o / c->groups, vi = volume(c->in), vk = volume(c->k),
                 vo = volume(c->out);
@@ -109,7 +109,8 @@ static double *conv_oracle(const fl_conv *c, int what, const double *const xwy[3
   return r;
 }
 
-/* By how much the worst element exceeds its error bound. size: sums of magnitudes. */
+/* By how much the worst element of r exceeds its error bound, which is proportional to size[i], the
+** sum of magnitudes of its terms; 0 if none does. */
 static double excess(const void *r, int64_t n, double *want, const double *size, int dtype) {
   const double eps[] = { 1e-15, 6e-7, 2e-3, 1.6e-2 };
   double worst = 0;
@@ -182,8 +183,8 @@ static fl_conv random_conv(int big) {
   return c;
 }
 
-/* A convolution with rows of whole vectors and enough outputs that padded planes are read in place
-** (cpu/conv/conv_shift.c). */
+/* A convolution whose result has rows of whole vectors and enough channels that padded planes of
+** the input are read in place (cpu/conv/conv_shift.c). */
 static fl_conv whole_rows(void) {
   fl_conv c = random_conv(1);
   for (int a = 1; a < 3; a++) {
@@ -199,9 +200,9 @@ static fl_conv whole_rows(void) {
   return c;
 }
 
-/* A convolution with enough channels and outputs that outputs are the lanes (cpu/conv/conv_lanes.c)
-** and taps of a weight's gradient are separate; one image or many per block, one block or many,
-** some pixels without any tap. */
+/* A convolution with so many channels that the lanes of a vector are output channels
+** (cpu/conv/conv_lanes.c) and the taps of a weight's gradient are separate products; one image or
+** many per block, one block or many, some pixels that no tap reads. */
 static fl_conv many_channels(void) {
   fl_conv c = random_conv(0);
   const int flat = pick(0, 1) == 0, lines = !flat && pick(0, 1) == 0;
@@ -221,8 +222,8 @@ static fl_conv many_channels(void) {
   return c;
 }
 
-/* Few outputs per group (cpu/conv/conv_few.c): chunks of some rows of a plane,
-** lines above and below the source. */
+/* A convolution with few output channels per group (cpu/conv/conv_few.c): planes are done in chunks
+** of rows, and taps reach above and below the input. */
 static fl_conv few_outputs(void) {
   fl_conv c = random_conv(0);
   c.n = pick(1, 3);
@@ -239,8 +240,8 @@ static fl_conv few_outputs(void) {
   return c;
 }
 
-/* One channel per group, and rows of results slightly longer than whole blocks of vectors: they are
-** written in place. */
+/* A depthwise convolution with rows slightly longer than a multiple of a block of vectors, which
+** are written directly to the result. */
 static fl_conv wide_rows(void) {
   fl_conv c = random_conv(0);
   c.n = pick(1, 2);
@@ -305,7 +306,8 @@ static int span(const fl_pooling *s, int a, int64_t o, int64_t *lo, int64_t *ste
   return (int)s->k[a];
 }
 
-/* Visits the window of result o (0-based, three axes): positions inside, in order. */
+/* Lists in 'at' the input elements in the window of result o (three axes, from 0) in order, without
+** padding; returns how many. *divisor: what an average divides by. */
 static int64_t window_of(const fl_pooling *s, const int64_t o[3], int64_t *at, double *divisor) {
   int64_t lo[3], step[3], n = 0;
   int len[3];

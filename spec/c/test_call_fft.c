@@ -1,7 +1,7 @@
 /*
-** Fourier transforms on the CPU against sums in long double: all lengths up to 70, long ones of
-** every kind, all modes, inputs and outputs that are cut or filled with zeros, any axis; the bits
-** must not depend on the number of workers or the instruction set.
+** Fourier transforms on the CPU against sums in long double: all lengths up to 70, long ones for
+** each algorithm, all modes, inputs and outputs that are cut or padded with zeros, any axis. The
+** bits must not depend on the number of workers or the instruction set.
 */
 #include "call_setup.h"
 #include "tensor/call_fft.h"
@@ -63,7 +63,8 @@ static void *transform(setup *d, const sample *s) {
   return out;
 }
 
-/* Input element k of signal (o, q); for a half spectrum also its mirror image. */
+/* v: element k (real, imaginary) of the signal with outer index o and inner index q. In a half
+** spectrum, elements above n / 2 are the conjugates of those that mirror them. */
 static void input(const sample *s, int64_t o, int64_t q, int64_t k, long double v[2]) {
   int mirror = 0;
   v[0] = v[1] = 0;
@@ -75,7 +76,7 @@ static void input(const sample *s, int64_t o, int64_t q, int64_t k, long double 
   if (s->mode == FL_FFT_FROM_HALF && (k == 0 || 2 * k == s->n)) v[1] = 0;
 }
 
-/* Cosines and sines of n parts of a turn; the last ones are cached. */
+/* The n-th roots of unity: cosines c and sines z of 2 pi i / n. The last table is cached. */
 typedef struct root { long double c, z; } root;
 static root *roots_of(int64_t n) {
   static root *kept;
@@ -90,7 +91,8 @@ static root *roots_of(int64_t n) {
   return kept;
 }
 
-/* Root mean square of the error over that of the result, of 'count' elements (0: all). */
+/* The root mean square of the error divided by that of the expected result, over 'count' random
+** elements (0: all). */
 static double error(const sample *s, const void *out, int64_t count) {
   const int sign = s->mode == FL_FFT_FROM_HALF ||
                    (s->mode == FL_FFT_COMPLEX && s->inverse) ? 1 : -1;

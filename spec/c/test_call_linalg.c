@@ -1,6 +1,6 @@
 /*
-** Calls on matrices on the CPU: with LAPACK and without, f32 and f64, sizes on both sides of the
-** limit between the two ways. Factorisations are checked by multiplying the factors.
+** Linear algebra on the CPU: with LAPACK and without, f32 and f64, sizes on both sides of the limit
+** above which LAPACK is used. Factorisations are checked by multiplying the factors.
 */
 #include "call_setup.h"
 #include "tensor/call_linalg.h"
@@ -17,7 +17,7 @@ static void check(int ok, const char *what, long a, long b, double seen) {
   if (failed < 30) printf("call_linalg: FAILED %s (%s, %ld, %ld): %g\n", what, mode, a, b, seen);
 }
 
-/* ---- one call: doubles in and out, whatever the dtype --------------------------------------- */
+/* ---- one call: its inputs and result are converted from and to doubles ---------------------- */
 
 typedef struct result { double *at; char fault[200]; int fits; } result;
 
@@ -62,7 +62,8 @@ static double *random_matrix(int64_t n, int is64) {
   return a;
 }
 
-/* Largest element of op(a) op(b) - c; ta: a is (k, m). */
+/* The largest element of |op(a) op(b) - c|, all m x n; c NULL: the identity. ta: a is stored
+** transposed, as (k, m); tb: b is (n, k). */
 static double off_product(int64_t m, int64_t n, int64_t k, const double *a, int ta, const double *b,
                           int tb, const double *c) {
   double most = 0;
@@ -190,8 +191,8 @@ static void lu_and_qr(setup *s, int is64, int64_t m, int64_t n) {
   free(a);
 }
 
-/* By form: 1 the last rows are repeated, 2 singular values down to 1e-8, 3 zeros, 4 ones on the
-** diagonal, 5 small numbers. *most: the largest element. */
+/* A matrix of a kind given by 'form': 0 random, 1 the last rows repeat the first, 2 rows shrink to
+** 1e-8, 3 zeros, 4 identity, 5 tiny numbers. *most: the largest magnitude. The caller frees it. */
 static double *matrix_of(int is64, int64_t m, int64_t n, int form, double *most) {
   double *a = random_matrix(m * n, is64);
   *most = 1e-300;
@@ -322,8 +323,8 @@ static void determinants(setup *s, int is64, int n, int rank) {
     for (int k = 0; k < n * n; k++) {
       double side[2], kept = a[k];
       for (int q = 0; q < 2; q++) {
-        a[k] = kept + (q ? 1e-3 : -1e-3);      /* det is linear in one element, so the step does not
-                                               ** matter */
+        a[k] = kept + (q ? 1e-3 : -1e-3);      /* a determinant is linear in each element, so a
+                                               ** difference with any step is exact */
         side[q] = 0;
         for (int i = 0; i < n; i++)
           for (int j = 0; j < n; j++) side[q] += g[i * n + j] * cofactor_of(n, a, i, j);
@@ -430,7 +431,7 @@ static void all(setup *s) {
   faults(s, 40);
 }
 
-/* The bits do not depend on the number of workers. */
+/* Checks that singular values have the same bits on the setups a and b, with different workers. */
 static void same_bits(setup *a, setup *b) {
   const int64_t n = 9, batch = 3000;
   double *x = random_matrix(batch * n * n, 1);

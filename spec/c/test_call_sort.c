@@ -1,7 +1,7 @@
 /*
-** cpu/sort/call_sort.c, call_select.c, call_count.c, call_scan.c, run as calls made by hand,
-** against plain loops: every dtype, lengths around the limits of the algorithms, ties, NaN,
-** infinities and zeros of both signs; one worker and three must give the same bits.
+** Tests of call_sort.c, call_select.c and call_count.c in cpu/sort/ and of scans, against plain
+** loops: every dtype, lengths around the limits between algorithms, ties, NaN, infinities and zeros
+** of both signs; one worker and three must give the same bits.
 */
 #include "cpu/calls.h"
 #include "tensor/context.h"
@@ -68,7 +68,7 @@ static void fill(void *x, int dtype, int64_t n, int pattern) {
   }
 }
 
-/* Is a before b? NaN is above all. */
+/* 1 if a comes before b in ascending order. NaN is above all numbers. */
 static int below(double a, double b) {
   if (a != a) return 0;
   return b != b || a < b;
@@ -90,7 +90,8 @@ static fl_call call_of(int kind, int in_dtype, int64_t in_numel, int dtype, int6
   return c;
 }
 
-/* The result in allocated memory; both devices must agree. fault: 200 bytes. */
+/* Runs the call on the devices 'one' and 'three' (workers), which must agree. Returns the result,
+** which the caller frees. fault: 200 bytes for an error in the values. */
 static void *run(const fl_call *c, void *in0, void *in1, char *fault) {
   const size_t bytes = (size_t)(c->numel * fl_dtype_size(c->dtype));
   void *a = malloc(bytes + 1), *b = malloc(bytes + 1);
@@ -127,7 +128,7 @@ static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int de
   }
   check(valid, "positions are distinct and in range");
   check(order, "values are in order and ties stable");
-  if (k < n && k > 0 && valid) {                 /* the rest must not be before the last */
+  if (k < n && k > 0 && valid) {                 /* no value left out may come before these */
     const double last = value(x, dtype, at[k - 1] - 1);
     int rest = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -142,7 +143,8 @@ static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int de
   free(seen);
 }
 
-/* The k-th of each row must be the first position of the k-th value in the sorted row 'at'. */
+/* Checks the call kth: for each row it must give the first position of the k-th smallest value. The
+** rows of 'at' are the positions in sorted order. */
 static void verify_kth(void *x, int dtype, int64_t rows, int64_t n, int64_t k, const int64_t *at) {
   char fault[200];
   const fl_call h = call_of(FL_CALL_kth, dtype, rows * n, FLAME_I64, rows, 4,

@@ -1,8 +1,8 @@
 /*
 ** The CPU device against the naive executor of kernel_ref.h: random kernels of all dtypes,
-** strides and sizes, on every instruction set this machine has and on 1 and 2 threads. All must
-** give the bits of the reference (NaNs compare equal). Then products, scatter, memory, faults,
-** interrupts.
+** strides and sizes, on every instruction set that this machine has and on 1 and 2 threads. All
+** must have the bits of the reference (NaNs compare equal). Products, scatter, memory, faults and
+** interrupts are tested in test_cpu_steps.h.
 */
 #include "kernel_ref.h"
 #include "cpu/program/program.h"
@@ -82,8 +82,8 @@ static void random_element(char *p, int dtype) {
   fl_scalar_store(p, dtype, v);
 }
 
-/* Strides of a random layout over the dims in 'dims' (a mask): permuted, gapped, reversed.
-** Returns the number of elements it spans; *offset is that of the first point. */
+/* Gives o a random layout over the dims in the bit set 'dims': permuted, with gaps, reversed
+** ('plain': row-major). Sets its strides and offset; returns the number of elements to allocate. */
 static int64_t random_layout(const fl_kernel *k, fl_operand *o, unsigned dims, int plain) {
   int order[FL_MAX_AXES], n = k->nkept + k->nred;
   int64_t span = 1;
@@ -162,7 +162,8 @@ static int iota(sample *s, int level) {
 static int is_map(const sample *s) { return s->k.kind == FL_K_MAP; }
 static int random_level(const sample *s) { return is_map(s) || pick(3) > 0; }
 
-/* A value of 'dtype' of at most level 'level': an earlier one, cast if necessary, or a new one. */
+/* The number of a value of 'dtype' and of at most 'level' (0: one per row, 1: one per point): an
+** earlier value, cast if necessary, or a new load or scalar. */
 static int value_of(sample *s, int dtype, int level) {
   for (int tries = 0; tries < 4 && s->k.ninstr; tries++) {
     const int v = pick(s->k.ninstr);
@@ -240,7 +241,8 @@ static void random_draw(sample *s) {
                      .arg = (uint16_t)slot });
 }
 
-/* index of an i64 operand, then a gather from a table of 'size' rows */
+/* Adds a gather from a table of 1 to 9 rows by the checked indices in an i64 operand, of which some
+** are out of range if 'wrong'. */
 static void random_gather(sample *s, int wrong) {
   if (s->k.nscalar > 12 || s->k.noperand > MAX_OPERANDS - 8 || s->k.ninstr > MAX_VALUES - 8) return;
   const int level = random_level(s), size = 1 + pick(9), flags = pick(4),
@@ -274,7 +276,8 @@ static void random_gather(sample *s, int wrong) {
                      .a = (uint16_t)v, .arg = (uint16_t)src });
 }
 
-/* In place if the value's dtype and level allow it: over the operand of a load. */
+/* Adds a store of value v: sometimes in place, over an operand that is loaded with the same dtype
+** and level, else to a new operand. */
 static void random_store(sample *s, int v) {
   const fl_instr *x = &s->instr[v];
   const unsigned mask = x->level ? all_mask(&s->k) : kept_mask(&s->k);
@@ -309,7 +312,7 @@ static int random_size(void) {
 static void random_space(sample *s) {
   fl_kernel *k = &s->k;
   const int wide = pick(12) == 0;
-  int64_t span;          /* number of points as if no dim had size 0, which determines the memory */
+  int64_t span;          /* number of points, dims of size 0 counted as 1: bounds the memory used */
   do {
     k->kind = (uint8_t)pick(3);
     k->nkept = (uint8_t)pick(4);
@@ -326,8 +329,8 @@ static void random_space(sample *s) {
   } while (span > (wide ? 200000 : 30000) || k->rows > 30000 || k->n > 200000);
 }
 
-/* The planner makes a ROW or COL kernel only where something is reduced. The loops read nothing of
-** one without reductions and stores of its points; the reference reads and checks its indices. */
+/* Adds a reduction to a ROW or COL kernel that has none, since the planner makes no such kernel. In
+** one the device's loops could skip reads whose indices the reference checks. */
 static void require_reduction(sample *s) {
   for (int i = 0; i < s->k.ninstr; i++) if (s->instr[i].code == FL_I_REDUCE) return;
   const uint8_t dtype = s->instr[0].dtype;
@@ -360,7 +363,8 @@ static sample *random_kernel(long seed, int wrong) {
   return s;
 }
 
-/* The space of one row, or of one column, for each kept index. */
+/* Makes a ROW kernel of shape[0] rows of shape[1], or if shape[2] a COL kernel that reduces over
+** the first of these axes. */
 static void set_shape(sample *s, const int *shape) {
   const int cols = shape[2];
   fl_kernel *k = &s->k;
@@ -375,8 +379,8 @@ static void set_shape(sample *s, const int *shape) {
   k->scalar = s->scalar;
 }
 
-/* One reduction, or one of squares, of an operand without changes: shapes around the sizes at which
-** the loops change. */
+/* A kernel that reduces an operand, or the squares of its elements, and does nothing else. The
+** shapes are around the sizes at which the device chooses another loop. */
 static sample *streaming_kernel(long seed) {
   static const int shapes[][3] = { { 5000, 16 }, { 70, 16 }, { 300, 1030 }, { 40, 4096 },
                                    { 9, 17000 }, { 3, 140000 },
@@ -463,7 +467,7 @@ static void describe(const sample *s) {
     printf("  store %d -> %d\n", k->store[i].value, k->store[i].operand);
 }
 
-/* A plan of one step with 'n' kernels; each operand has an ext slot. */
+/* Runs n kernels as one step of a plan. Operand i of kernel j is the memory at[j][i]. */
 static flame_status run_samples(setup *u, sample **s, int n, char *at[][MAX_OPERANDS],
                                 fl_fault *fault) {
   fl_kernel k[3];
@@ -526,7 +530,7 @@ static void compare(setup **u, int nu, sample **s, int n, long seed) {
              (long)want.position);
       for (int j = 0; j < n; j++) describe(s[j]);
     }
-    int empty = 0;                      /* then an index that no stored value needs is not read */
+    int empty = 0;                      /* with no points, indices may not be read, nor checked */
     for (int j = 0; j < n; j++) empty |= s[j]->k.points == 0;
     check(empty || (fault.site == want.site && (want.site < 0 || fault.position == want.position)),
           "fault", seed);

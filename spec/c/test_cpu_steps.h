@@ -1,13 +1,13 @@
 /*
-** Second half of test_cpu.c: products in every dtype and stride, scatter, copies, memory under
-** failing allocations, interrupts. Products compare within a bound that follows from k and the
-** dtype; integers, scatter and copies exactly.
+** Second half of test_cpu.c: products in every dtype and with many strides, scatter, copies, memory
+** when allocations fail, interrupts. Float products are compared within a bound that follows from
+** k and the dtype; integers, scatters and copies exactly.
 */
 #include <math.h>
 #include <pthread.h>
 #include <time.h>
 
-static fl_scalar step_scalar;            /* the plan's only one */
+static fl_scalar step_scalar;            /* the scalar of plans */
 
 static flame_status run_step(setup *u, fl_step *step, void **ext, int nfault) {
   fl_plan p = { .nstep = 1, .nfault = nfault, .step = step, .mem = &u->c->mem };
@@ -32,7 +32,7 @@ static double epsilon(int dtype) {
          ? 0x1p-10 : 0x1p-7;
 }
 
-/* Is one element of the product equal to the sum in f64 or in wrapping i64? */
+/* 1 if element (i, j) of one product equals the sum in f64 within its bound, or in i64 exactly. */
 static int right(const fl_matmul *m, const char *a, const char *b, const char *c, int64_t ao,
                  int64_t bo, int64_t co, int64_t i, int64_t j) {
   double sum = 0, size = 0;
@@ -63,7 +63,8 @@ static char *numbers(int64_t n, int dtype) {
   return p;
 }
 
-/* Random strides of a matrix: rows x cols; plain, transposed, padded, or odd. */
+/* Random strides s of a rows x cols matrix: row-major or transposed, perhaps padded; odd 1: with
+** elements two apart; odd 2: one stride is 0. Returns a number of elements that is enough. */
 static int64_t matrix(int64_t rows, int64_t cols, int64_t s[2], int odd) {
   const int64_t gap = pick(3) ? 0 : 1 + pick(9);
   if (pick(2)) { s[0] = cols + gap; s[1] = 1; }
@@ -73,7 +74,7 @@ static int64_t matrix(int64_t rows, int64_t cols, int64_t s[2], int odd) {
   return (rows + 2) * (cols + 2) * 2 + (rows + cols + 40) * 20;
 }
 
-/* Are some elements of the batches of c = a b right? Also 1 if a batch is empty. */
+/* 1 if 40 random elements of the batched product c = a b are right, or if there are no elements. */
 static int right_somewhere(const fl_matmul *m, const char *a, const char *b, const char *c) {
   for (int tries = 0; tries < 40 && m->m && m->n; tries++) {
     int64_t ao = 0, bo = 0, co = 0;
@@ -124,7 +125,7 @@ static void random_product(setup *u, long seed) {
   free(c);
 }
 
-/* The same bits whatever the number of threads. */
+/* Checks that a product has the same bits on both setups, one with more threads than the other. */
 static void same_product(setup *one, setup *two) {
   const int64_t n = 300;
   char *a = numbers(n * n, FLAME_F32), *b = numbers(n * n, FLAME_F32),
@@ -164,7 +165,8 @@ static void reference_scatter(const fl_scatter *s, char *dst, const int64_t *idx
   free(sum);
 }
 
-/* The same step with 1-based indices, which it checks; then with one that is out of range. */
+/* Runs the scatter s with 1-based indices that are checked, which must give 'want'; then with one
+** index out of range, which must fail. */
 static void checked_scatter(setup *u, fl_scatter s, void **ext, const char *want, char *dst,
                             long seed) {
   int64_t *idx = ext[1];
@@ -182,7 +184,8 @@ static void checked_scatter(setup *u, fl_scatter s, void **ext, const char *want
   check(run_step(u, &step, ext, 1) == FLAME_INTERNAL, "scatter that reports", seed);
 }
 
-/* Rows of src into rows of dst chosen by idx (one index per row, or per element). */
+/* Tests a scatter: rows of src are copied to, or added to, the rows of dst that idx names. idx has
+** one index per row or per element. */
 static void random_scatter(setup *u, long seed) {
   state = (uint64_t)seed * 7717;
   const int64_t rows = 1 + pick(seed % 7 == 0 ? 900 : 40), cols = 1 + pick(60),
@@ -256,8 +259,8 @@ static void test_memory(setup *u) {
   }
 }
 
-/* Every allocation of prepare fails once, then all from it on: there must be an error, and nothing
-** lost. */
+/* The k-th allocation of prepare fails, for every k, alone and then with all that follow it. There
+** must be an error and no leak. */
 static void test_failing(void) {
   for (int forever = 0; forever < 2; forever++) {
     sample *s = random_kernel(4242, 0);
@@ -291,7 +294,8 @@ static void *interrupt_soon(void *arg) {
   return NULL;
 }
 
-/* A product that would take long stops with FLAME_INTERRUPTED, and the flag is cleared. */
+/* A long product stops soon after the flag 'interrupted' is set, returns FLAME_INTERRUPTED, and
+** clears the flag. */
 static void test_interrupt(setup *u, const char *what) {
   const int64_t n = 4096;
   char *a = calloc((size_t)(n * n), 4), *b = calloc((size_t)(n * n), 4),

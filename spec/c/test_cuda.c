@@ -1,12 +1,12 @@
 /*
-** Tests of the CUDA device against the fake driver: pool, copies, waiting, interrupts, errors, and
-** the failure of every call at every place. Kernels are in test_cuda_kernels.c.
+** Tests of the CUDA device on the fake driver: pool, copies, waiting, interrupts, errors, and the
+** failure of each call of the driver. Kernels are in test_cuda_kernels.c.
 */
 #include "fake_device.h"
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- the whole life of a device, failing at one place ---- */
+/* ---- a device from open to close, while one call of the driver fails ---- */
 
 typedef struct life {
   flame_context c;
@@ -14,7 +14,7 @@ typedef struct life {
   flame_status first;         /* first failure */
   int retry;                  /* a failed call is tried again and must then succeed */
   int broken;                 /* a retry failed too */
-  int64_t told;               /* calls up to here must not fail without an error */
+  int64_t told;               /* if a call up to this number fails, there must be an error */
 } life;
 
 /* Counts a failed call; 1: the caller must try it again. */
