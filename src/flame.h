@@ -35,7 +35,8 @@ typedef enum flame_status {
   FLAME_OK = 0,
   FLAME_BAD_ARGUMENT,     /* misuse: type, shape, dtype, axis, a view written, … */
   FLAME_BAD_VALUE,        /* found while computing: an index out of range */
-  FLAME_NO_MEMORY,        /* host or device; the message says which, asked, free and live */
+  FLAME_NO_MEMORY,        /* host or device; the message says which, and the bytes asked for, free
+                          ** and in use */
   FLAME_NO_DEVICE,        /* no such device, driver or library */
   FLAME_DEVICE_LOST,      /* sticky: the first cause is repeated from now on */
   FLAME_INTERRUPTED,      /* by flame_interrupt, or a limit is used up: the message says which */
@@ -73,7 +74,7 @@ typedef enum flame_permission {
   FLAME_WRITE = 2,        /* create, change and remove files */
   FLAME_KERNELS = 4,      /* compile kernels of the user */
   FLAME_CODE = 8,         /* Lua's load */
-  FLAME_WORKERS = 16,     /* threads of loaders: never in a state with limits */
+  FLAME_WORKERS = 16,     /* threads of data loaders; always denied in a state with limits */
   FLAME_DEVICES = 32,     /* devices other than the default one */
   FLAME_LIBRARIES = 64,   /* the host's BLAS and LAPACK, which can not be stopped half-way */
   FLAME_CLOCK = 128       /* os.time, os.clock, os.date, flame.timer */
@@ -94,7 +95,7 @@ typedef struct flame_options {
   void (*warn)(void *arg, const char *s);  /* hints about likely mistakes, once per line; NULL:
                                            ** Lua's warn */
   void *arg;
-  uint32_t allow;               /* FLAME_LIBRARIES: also if a limit can be used up */
+  uint32_t allow;               /* FLAME_LIBRARIES: limits that can be used up do not deny it */
 } flame_options;
 #define FLAME_OPTIONS(...) (&(flame_options){ .size = sizeof(flame_options), __VA_ARGS__ })
 
@@ -107,13 +108,13 @@ FLAME_API const char *flame_error(flame_context *c);
 FLAME_API flame_status flame_error_code(flame_context *c);
 FLAME_API void flame_clear_error(flame_context *c);
 FLAME_API void flame_interrupt(flame_context *c);           /* async-signal-safe, any thread */
-/* Returns the previous limit, 0: none; most < 0 only asks. Allowed during a call: the new limit
-** holds from then on. -1: no such limit. */
+/* Sets a limit, 0: none, and returns the previous one; most < 0 only returns it. Allowed during a
+** call: the new limit holds from then on. -1: no such limit. */
 FLAME_API int64_t flame_limit_set(flame_context *c, flame_limit which, int64_t most);
 FLAME_API int64_t flame_limit_used(flame_context *c, flame_limit which);
 /* Resets the counts of what is used up, and makes the context usable again. */
 FLAME_API void flame_limit_restart(flame_context *c);
-/* Keeps an error, as functions of this header do; for callbacks of the library. Returns the
+/* Stores an error in c, as functions of this header do; for callbacks of the library. Returns the
 ** code. */
 FLAME_API flame_status flame_fail(flame_context *c, flame_status code, const char *op,
                                   const char *message);
@@ -134,7 +135,7 @@ FLAME_API flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim,
 FLAME_API flame_tensor *flame_from_dlpack(flame_context *c, void *managed);
 /* A DLManagedTensor * for another library, which calls its deleter: a copy, unless give_away is
 ** true (then x is freed, and its own memory is handed over if nothing else uses it). Copies of CPU
-** tensors outlive the context, other exports must be deleted before it is closed. Evaluates. */
+** tensors outlive the context, other exports must be deleted before it is closed. Evaluates x. */
 FLAME_API void *flame_to_dlpack(flame_tensor *x, int give_away);
 FLAME_API flame_tensor *flame_full(flame_context *c, flame_dtype t, int ndim, const int64_t *shape,
                                    double value);
@@ -185,7 +186,7 @@ FLAME_API void flame_empty_cache(flame_context *c);     /* frees cached memory *
 ** safetensors, any number. The old file stays until the new one is complete. */
 FLAME_API flame_status flame_save(flame_context *c, const char *path, int n,
                                   const char *const *names, flame_tensor *const *x);
-/* The tensor of that name, on the default device; NULL: the only one. */
+/* The tensor of that name, on the default device; name NULL: the file's only tensor. */
 FLAME_API flame_tensor *flame_load(flame_context *c, const char *path, const char *name);
 /* All tensors in the file's order: take owns x from then on, the name is valid during the call. A
 ** status other than FLAME_OK ends it. */
@@ -357,7 +358,7 @@ FLAME_API flame_tensor *flame_stack(flame_context *c, int n, flame_tensor *const
 /* adds this many elements at the sides of each axis; < 0: removes them */
 FLAME_API flame_tensor *flame_pad(flame_tensor *x, const int64_t *before, const int64_t *after,
                                   double value);
-/* Views. One size of reshape may be -1; of expand: the size stays. */
+/* Views. One size of reshape may be -1; sizes of expand that are -1 stay as they are. */
 FLAME_API flame_tensor *flame_reshape(flame_tensor *x, int ndim, const int64_t *shape);
 FLAME_API flame_tensor *flame_permute(flame_tensor *x, const int *axes);
 FLAME_API flame_tensor *flame_transpose(flame_tensor *x, int axis1, int axis2);
@@ -374,17 +375,18 @@ FLAME_API flame_tensor *flame_unsqueeze(flame_tensor *x, int axis);    /* one of
 FLAME_API flame_tensor *flame_index_select(flame_tensor *x, int axis, flame_tensor *idx);
 /* by element: idx has the shape of the result, and is not larger than x in the other axes */
 FLAME_API flame_tensor *flame_gather(flame_tensor *x, int axis, flame_tensor *idx);
-/* x with src stored, or added, at the positions of flame_gather … */
+/* x with src stored, or added, at the positions that flame_gather reads */
 FLAME_API flame_tensor *flame_scatter(flame_tensor *x, int axis, flame_tensor *idx,
                                       flame_tensor *src);
 FLAME_API flame_tensor *flame_scatter_add(flame_tensor *x, int axis, flame_tensor *idx,
                                           flame_tensor *src);
-/* … and of flame_index_select */
+/* x with src stored, or added, at the positions that flame_index_select reads */
 FLAME_API flame_tensor *flame_index_copy(flame_tensor *x, int axis, flame_tensor *idx,
                                          flame_tensor *src);
 FLAME_API flame_tensor *flame_index_add(flame_tensor *x, int axis, flame_tensor *idx,
                                         flame_tensor *src);
-/* the lower and the upper triangle of the last two axes; k: diagonals above the middle one */
+/* the lower triangle of the last two axes, up to diagonal k, and the upper one, from diagonal k on;
+** diagonal 0 is the main one, 1 the one above it */
 FLAME_API flame_tensor *flame_tril(flame_tensor *x, int64_t k);
 FLAME_API flame_tensor *flame_triu(flame_tensor *x, int64_t k);
 
@@ -396,7 +398,7 @@ FLAME_API flame_tensor *flame_detach(flame_tensor *x);
 /* x gets the value v (same shape; v is cast). A view handle, or a tracked leaf outside no_grad, is
 ** refused. */
 FLAME_API flame_status flame_write(flame_tensor *x, flame_tensor *v);
-/* The same for the elements first, first + step, … of an axis: v is broadcast to them. */
+/* Writes v, broadcast, to the elements first, first + step, … of an axis of x. */
 FLAME_API flame_status flame_write_slice(flame_tensor *x, int axis, int64_t first, int64_t count,
                                          int64_t step, flame_tensor *v);
 
@@ -419,7 +421,8 @@ typedef struct flame_function {
   const char *name;             /* in messages */
   int nin, nout;                /* inputs and results: at most 255, nout 1 or more */
   void *arg;
-  void (*release)(void *arg);   /* called once, when 'arg' is no longer needed; may only free */
+  void (*release)(void *arg);   /* called once, when 'arg' is no longer needed; may do nothing but
+                                ** free memory */
   /* Runs once, in flame_apply, outside the tape. */
   flame_status (*forward)(flame_context *c, void *arg, flame_tensor *const *in,
                           flame_tensor **out);
@@ -465,7 +468,7 @@ FLAME_API flame_status flame_program_run(flame_program *p, int nin, flame_tensor
 /* Functions, modules, optimisers and their methods, as scripts call them: "cat", "nn.Linear",
 ** "optim.Adam", "linalg.svd". Arguments are checked by the declarations that docs/ops.md shows;
 ** axes count from 0, also in messages (those within the lists of tensordot excepted), and every
-** other number means what it means there. The first call makes a hidden Lua state, which exists as
+** other number means what that page says. The first call makes a hidden Lua state, which exists as
 ** long as the context; a context that was made by a state uses that state. */
 typedef enum flame_kind {
   FLAME_NIL, FLAME_BOOLEAN, FLAME_INTEGER, FLAME_NUMBER, FLAME_STRING, FLAME_TENSOR, FLAME_LIST,
@@ -513,9 +516,9 @@ FLAME_API flame_kernel *flame_kernel_open(flame_context *c, const char *source, 
                                           int nopt, const flame_value *options);
 FLAME_API void flame_kernel_free(flame_kernel *k);
 /* grid, block NULL: as configured for the kernel. The arguments are those of the signature without
-** outputs, FLAME_NIL for a null pointer that the kernel asks about; with a name they are options of
-** this launch ("shape"). Recorded and differentiated like an op; there are as many results as the
-** kernel has, NULL for an inout that is nil. */
+** outputs, FLAME_NIL for a null pointer if the kernel tests that one for NULL; with a name they are
+** options of this launch ("shape"). Recorded and differentiated like an op; there are as many
+** results as the kernel has, NULL for an inout that is nil. */
 FLAME_API flame_status flame_kernel_run(flame_kernel *k, const int64_t grid[3],
                                         const int64_t block[3], int narg, const flame_value *arg,
                                         int nout, flame_tensor **out);

@@ -1,5 +1,5 @@
 /*
-** flame_apply: functions of the host on the tape.
+** flame_apply: functions of the host program on the tape.
 **
 ** The forward function runs at once, outside the tape, on separate handles. Its results become the
 ** values of custom nodes (tensor/entry.h), whose rule is the backward function. A walk must call
@@ -63,7 +63,8 @@ static void function_release(void *arg) {
 
 static fl_rule_fn function_back;
 
-/* The caller has the first reference. Frees what f holds if memory is out. */
+/* A new function; the caller has the first reference. If memory is out, NULL, and what f holds is
+** freed. */
 static function *function_new(flame_context *c, const flame_function *f) {
   char *name = fl_strdup(&c->mem, f->name);
   function *k = name ? fl_zalloc(&c->mem, size_of(f)) : NULL;
@@ -163,8 +164,8 @@ static flame_status rename_error(flame_context *c, const char *name) {
   return code;
 }
 
-/* The status of a callback's run. 'before': the code of an error that was kept before it. An error
-** that the callback leaves in the context counts, even if it returns FLAME_OK. */
+/* The status of a callback's run. 'before': the context's error code before it. An error that the
+** callback leaves in the context counts, even if it returns FLAME_OK. */
 static flame_status outcome(const call *r, flame_status e, flame_status before, const char *which) {
   flame_context *c = r->k->c;
   const char *name = r->k->f.name;
@@ -214,7 +215,8 @@ static flame_status takeable(const call *r, int i) {
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Adds the cotangent of a result to its part of the joint's. 'arg': the offset of that part. */
+/* Adds the cotangent of a result to its part of the joint's cotangent (see above). 'arg': the
+** offset of that part. */
 static flame_status piece_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                fl_node **gin) {
   fl_node *joint = y->in[0];
@@ -225,7 +227,8 @@ static flame_status piece_back(flame_context *c, void *arg, fl_node *y, fl_node 
   return gin[0] ? FLAME_OK : c->err.code;
 }
 
-/* A node over the inputs that the results depend on, of a dtype that holds theirs. */
+/* The joint (see above): a node with the function's inputs, on which all float results depend, of a
+** dtype that holds theirs. */
 static fl_node *joint_of(function *k) {
   int64_t all = 0;
   int dtype = -1;

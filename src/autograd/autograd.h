@@ -1,5 +1,5 @@
 /*
-** Autograd: the backward walk over entries (tensor/entry.h). Needs only builders, so that
+** Autograd: the backward walk over the tape (tensor/entry.h). Needs only builders, so that
 ** what it records fuses and can be differentiated again.
 */
 #ifndef FL_AUTOGRAD_AUTOGRAD_H

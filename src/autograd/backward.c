@@ -249,7 +249,7 @@ static flame_status run_rule(walk *w, item *it, fl_node *g) {
   return e;
 }
 
-/* Runs the rule of one item with its whole cotangent. */
+/* Runs the rule of one item with its complete cotangent. */
 static flame_status step(walk *w, item *it) {
   flame_context *c = w->c;
   fl_node *n = it->node, *g = n->grad;

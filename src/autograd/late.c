@@ -113,7 +113,7 @@ static fl_node *joined(flame_context *c, int n, fl_node **x) {
   return n == 1 ? x[0] : n_cat(c, n, x, 0);
 }
 
-/* The sum of the n products of 'a' and 'g', or of the rows of 'g' (a[0] is NULL). */
+/* The sum of the n products of 'a' and 'g', or, if a[0] is NULL, of the rows of 'g'. */
 static fl_node *total(flame_context *c, fl_node *b, int n, fl_node **a, fl_node **g, int turned) {
   fl_node *rows = joined(c, n, g);
   if (!a[0]) return rows ? fl_sum_to(rows, b->shape) : NULL;

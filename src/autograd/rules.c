@@ -1,6 +1,6 @@
 /*
 ** Gradient rules of the elementwise ops and reductions: one function per op and input,
-** made from the gradient text of ops.def, in a table by op; and the helpers that text
+** made from the gradient text of ops.def, in a table by op; and the helpers that it
 ** names.
 **
 ** Rules. A rule is a graph of builders over x (or x1 x2 x3), y and g, so it fuses and
@@ -200,7 +200,7 @@ static fl_node *pair_up(fl_node *v, level *l) {
   return l->odd ? n_cat(v->ctx, 2, up, 1) : up[0];
 }
 
-/* The reverse: cotangents of the columns of a level from those of the level above. */
+/* The reverse of pair_up: cotangents of the columns of a level from those of the level above. */
 static fl_node *pair_down(fl_node *e, const level *l) {
   flame_context *c = e->ctx;
   fl_node *d = l->odd ? n_slice(e, 1, 0, l->pairs, 1) : e;

@@ -25,7 +25,7 @@ typedef struct fl_late {
 ** whose transpose b is. */
 void fl_product_rule(fl_node *y, fl_node *g, fl_node **gin);
 fl_node *fl_right_cotangent(fl_node *a, fl_node *g, fl_node *b, int turned);
-fl_node *fl_as_rows(fl_node *x);            /* x as a matrix of its last axis */
+fl_node *fl_as_rows(fl_node *x);            /* x (…, n) as a matrix (rows, n) */
 /* Zeros of a shape, in g's dtype and on its device. */
 fl_node *fl_zeros_like(fl_node *g, const fl_layout *shape);
 /* Views, gather, scatter, setslice, cat, matmul, custom. */

@@ -134,8 +134,8 @@ static fl_node *product_like(fl_node *p, fl_node *q, const fl_node *like) {
   return lies_turned(like) ? turned(n_matmul(turned(q), turned(p))) : n_matmul(p, q);
 }
 
-/* da = g b', db = a' g; the row that is added has cotangent g, which the walk sums. If many
-** matrices a have one b, db is one product over all their rows. */
+/* da = g b', db = a' g; the bias in[2] gets g, which the walk sums over the rows. If many matrices
+** a have one b, db is one product over all their rows. */
 static void matmul_rule(fl_node *y, fl_node *g, fl_node **gin) {
   fl_node *a = y->in[0], *b = y->in[1];
   fl_product_rule(y, g, gin);

@@ -77,20 +77,20 @@ static inline int add_into(fl_node **sum, fl_node *g) {
 
 /* ---- late.c: cotangents that wait for others ---- */
 
-/* Lets the cotangent of the second factor of the product 'it' wait. 1: it waits; 0: it can not; -1:
-** an error is kept. */
+/* Lets the cotangent of the second factor of the product 'it' wait for others (late.c). 1: it
+** waits; 0: it can not; -1: an error. */
 int fl_late_factor(walk *w, const item *it, fl_node *g);
-/* The same for the sum of g's rows, a cotangent of 'in'. */
+/* Like fl_late_factor, for the sum of g's rows, which is a cotangent of 'in'. */
 int fl_late_rows(walk *w, fl_node *in, fl_node *g);
-/* The same for the cotangent of a slice (tiles.c). */
+/* Like fl_late_factor, for the cotangent of a slice (tiles.c). */
 int fl_late_slice(walk *w, const item *it, fl_node *g);
 /* The cotangent of x from the cotangents g of n slices of it; the latest come first. */
 fl_node *fl_slices_join(walk *w, const fl_node *x, int n, fl_node **slice, fl_node **g);
-/* Adds x to the cotangents that wait for the item. 1, or -1: an error is kept. */
+/* Adds x to the cotangents that wait for the item. Returns 1, or -1 with an error. */
 int fl_late_wait(walk *w, item *it, fl_late x, int64_t copied);
 /* The item of a node that is walked later, or NULL. */
 item *fl_walk_item(walk *w, const fl_node *n);
-/* Adds the cotangents that wait for the item to its sum. 0: an error is kept. */
+/* Adds the cotangents that wait for the item to its sum. 0: an error. */
 int fl_late_join(walk *w, item *it);
 void fl_late_close(walk *w);
 #endif

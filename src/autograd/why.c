@@ -66,7 +66,7 @@ char *fl_why_untracked(const fl_node *n, char out[FL_WHY_TEXT]) {
   return lost_text(n->ctx, n->lost, out);
 }
 
-/* Can a path that a walk searched end in this way? */
+/* Can tracking end for this reason on a path that a walk has searched? */
 static int is_end(uint32_t lost) { return fl_lost_why(lost) > FL_LOST_GRADIENT ||
                                           fl_lost_why(lost) == FL_LOST_NO_GRAD; }
 
@@ -109,7 +109,7 @@ static int made_of(flame_context *c, fl_node *n, const fl_entry *e, list *seen) 
   return found;
 }
 
-/* The last value that has a name, was made from the value of e, and can still be walked. */
+/* The latest value of a handle that was made from the value of e and can still be walked. */
 static fl_node *last_use(flame_context *c, const fl_entry *e) {
   fl_node *last = NULL;
   list seen = { 0 };

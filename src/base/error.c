@@ -32,7 +32,7 @@ static void set_hint(fl_error *e, const char *remedy) {
   e->hint[n] = '\0';
 }
 
-/* A text that is too long loses the end of its facts and keeps the remedy. */
+/* A text that is too long loses the end of what is before its remedy (error.h) and keeps that. */
 static void set_message(fl_error *e, char *text) {
   char *mark = strrchr(text, FL_DO[0]), remedy[sizeof e->hint + 16] = "";
   if (mark) {

@@ -27,7 +27,7 @@ typedef struct fl_error {
   char hint[160];     /* the remedy at the end of the message, without its punctuation; may be "" */
 } fl_error;
 
-/* Keeps the error unless one is kept already; always returns 'code', for: return fl_fail(…). */
+/* Stores the error unless one is stored already; always returns 'code', for: return fl_fail(…). */
 flame_status fl_fail(fl_error *e, flame_status code, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 4, 5)));
 flame_status fl_fail_list(fl_error *e, flame_status code, const char *op, const char *fmt,

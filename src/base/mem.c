@@ -15,7 +15,7 @@
 
 enum { ALIGNMENT = 64, CHUNK_BYTES = 64 * 1024, LARGE_PAGE = 2 << 20, LARGE = 2 * LARGE_PAGE };
 
-/* The size requested from malloc: a multiple of the alignment, never 0; 0 when it overflows. */
+/* The size requested from malloc: a multiple of the alignment, at least one; 0: it overflows. */
 static size_t rounded(size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX - ALIGNMENT) return 0;
   if (bytes == 0) bytes = 1;
@@ -58,7 +58,7 @@ int fl_mem_count(fl_mem *m, int64_t bytes) {
 
 void fl_mem_put_inside(fl_mem *m, fl_mem *outer) { m->outer = outer; }
 
-/* 'size' is rounded. The request for huge pages may be refused: then pages are small. */
+/* 'size' is rounded up already. The request for huge pages may be refused: then pages are small. */
 static void *obtain(size_t size) {
 #if defined(MADV_HUGEPAGE)
   void *p;

@@ -12,7 +12,8 @@
 #include <string.h>
 
 typedef struct fl_mem {
-  int64_t live_bytes, live_blocks, peak_bytes;  /* held now; the most bytes held so far */
+  int64_t live_bytes, live_blocks, peak_bytes;  /* allocations requested so far; tests choose one of
+                                                ** them to fail */
   int64_t calls;        /* allocations requested so far (used to choose k) */
   int64_t fail_at;      /* with test hooks, the call with this number fails (counted by 'calls'); 0:
                         ** none */
@@ -86,7 +87,8 @@ static inline void *fl_slab_new(fl_slab *s) {          /* uninitialised, or NULL
   s->live++;
   return p;
 }
-/* The same, of zeros. A call of memset: for a size that it knows, gcc stores words one by one. */
+/* Like fl_slab_new, but of zeros. By a call of memset: for a constant size gcc would store words
+** one by one. */
 static inline void *fl_slab_zeroed(fl_slab *s) {
   void *p = fl_slab_new(s);
   return p ? memset(p, 0, s->size) : NULL;

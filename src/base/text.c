@@ -67,7 +67,7 @@ void fl_text_puts(fl_text *t, const char *s) {
   fl_text_add(t, s, strlen(s));
 }
 
-/* Formats into the remaining space, and if that is too small again after growing. */
+/* Formats into the remaining space, and again after growing if that is too small. */
 void fl_text_printf(fl_text *t, const char *fmt, ...) {
   if (!reserve(t, 128)) return;
   for (int attempt = 0; attempt < 2; attempt++) {

@@ -1,7 +1,7 @@
 /*
 ** A write beyond the limit of a file's size must fail, not end the process. SIGXFSZ is blocked in
 ** this thread during the call, and consumed if the call raised it: the kernel sends it to the
-** thread that writes. One that was pending before belongs to the host and stays.
+** thread that writes. A SIGXFSZ that was pending before belongs to the host and stays.
 */
 #include "base/write.h"
 #include <errno.h>

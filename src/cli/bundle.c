@@ -24,7 +24,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Overwritten in the copy; volatile: the compiler must not assume its contents. */
+/* The executable's stamp, overwritten in a bundle; volatile: the compiler must not assume its
+** contents. */
 typedef struct stamp { char magic[16]; uint64_t offset, size, index; uint8_t digest[32]; } stamp;
 static const volatile stamp own = { .magic = "\177flame-stamp\1\2\3" };
 
@@ -146,7 +147,7 @@ static int io_open(lua_State *L) {
   return 1;
 }
 
-/* Modules come from the bundle alone, and io.open finds its files. */
+/* Modules come from the bundle alone, and io.open also finds the bundle's files. */
 static void install(lua_State *L, const fl_bundle *b) {
   lua_getglobal(L, "package");
   lua_pushliteral(L, "");

@@ -40,8 +40,8 @@ int fl_cli_is_bundle(void);
 /* Runs the script of the bundle that this executable is, with all of argv. Reports errors; returns
 ** success. */
 int fl_cli_run_bundle(fl_cli *c);
-/* --Makes a bundle with the words from argv[at] on, or checks one (--bundle-check). Reports errors;
-** returns success. */
+/* Makes a bundle (--bundle) from the words from argv[at] on, or checks one (--bundle-check).
+** Reports errors; returns success. */
 int fl_cli_bundle(const fl_cli *c, int at, int check);
 
 /* ---- jupyter.c ------------------------------------------------------------------------ */

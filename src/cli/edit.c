@@ -219,7 +219,7 @@ static void tab_key(fl_edit *e) {
   else e->tab(e);
 }
 
-/* The result of a key: 1 to continue, else how the reading ends. */
+/* The result of a key: GO_ON to continue, else FL_EDIT_*: how the reading ends. */
 enum { GO_ON = 2 };
 static int take_key(fl_edit *e, int key) {
   char bytes[4];

@@ -88,7 +88,7 @@ static int short_option(char **argv, int *i) {
   }
 }
 
-/* Flags of all options; *script: where the script stands, or the bad option. */
+/* Flags of all options; *script: the index in argv of the script, or of the bad option. */
 static int read_options(char **argv, int *script) {
   int flags = 0, i = 1;
   for (; argv[i]; i++) {

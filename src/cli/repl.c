@@ -265,7 +265,7 @@ static void report(session *s, int status) {
   fl_cli_report(s->c, status);
 }
 
-/* The same on a terminal: prompt.load gives the chunk (or nil and a message),
+/* Runs the entry on a terminal: prompt.load gives the chunk (or nil and a message),
 ** prompt.show the results. */
 static void run_entry(session *s) {
   lua_State *L = s->c->L;

@@ -3,8 +3,8 @@
 ** file, script with arguments, library, LUA_INIT).
 **
 ** Ctrl-C: the first makes running Lua code stop at its next instruction (lua/hook.h), and makes the
-** library stop what it is computing; a second press of the keys ends the process. Whichever of the
-** two had nothing to stop is cleared after the call.
+** library stop what it is computing; a second press of the keys ends the process. If one of the two
+** requests had nothing to stop, it is cleared after the call.
 */
 #include "cli/cli.h"
 #include "flame.h"
@@ -49,8 +49,8 @@ static void on_interrupt(int number) {
   flame_interrupt(interrupted);
 }
 
-/* When a rank has died its launcher ends all ranks this way: a rank that waits for it reports
-** where. Otherwise the signal acts as usual. */
+/* When a rank has died, its launcher ends all ranks by this signal: a rank that waits for the dead
+** one reports where it waits. In other cases the signal acts as usual. */
 static void on_terminate(int number) {
   if (computing && interrupted && fl_group_terminate(interrupted)) {
     flame_interrupt(interrupted);

@@ -1,7 +1,7 @@
 /*
 ** csv: a table of numbers as text, one row per line, with commas between. A float has as many
-** digits as are needed to read the same number again, 17 of f64 and 9 of the narrower ones; NaN and
-** infinities are the words nan, inf and -inf. Reading is lua/flame/data.lua.
+** digits as are needed to read the same number again, 17 for f64 and 9 for narrower dtypes; NaN and
+** infinities are the words nan, inf and -inf. lua/flame/data.lua reads such files.
 */
 #include "io/io.h"
 #include "base/text.h"

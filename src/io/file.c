@@ -145,7 +145,7 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
   return FLAME_OK;
 }
 
-/* The room for one byte more than expected shows if there are more. */
+/* The output has room for one byte more than expected, which shows whether there are more. */
 flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out,
                                size_t bytes) {
   enum { PART = 1 << 30 };
@@ -448,8 +448,8 @@ static void sync_folder(const fl_writer *o) {
   fl_free(&o->c->mem, folder, n + 2);
 }
 
-/* Renamed while it is open, because its lock ends when it is closed. fsync has reported all errors
-** that closing it could report. */
+/* The file is renamed while it is open, because closing it ends its lock. fsync has reported all
+** errors that closing it could report. */
 flame_status fl_writer_commit(fl_writer *o) {
   const flame_status e = write_raw(o, o->buffer, o->fill);
   o->fill = 0;

@@ -26,11 +26,11 @@ typedef struct fl_reader {
   const char *op, *path;        /* for messages; owned by the caller while this is open */
   int fd;
   const char *mapped;           /* the file's bytes, if it is in a bundle (then fd is -1) */
-  int64_t raw;                  /* and the next byte of them to be read */
+  int64_t raw;                  /* number of bytes of 'mapped' that have been read */
   int64_t size;                 /* of the file on the disk */
   int64_t at;                   /* bytes returned so far; for gzip, decompressed ones */
   struct fl_unzip *unzip;       /* NULL: plain */
-  int member;                   /* it is inside a member of a zip file: */
+  int member;                   /* 1: what is read is a member of a zip file: */
   int64_t packed_left;          /* bytes of it still to be read */
   int64_t whole;                /* and its size, unpacked */
   uint32_t crc;                 /* of what was given */
@@ -120,7 +120,7 @@ void fl_io_swap(void *p, size_t bytes, int element);         /* reverse the byte
 void *fl_io_bytes_of(flame_context *c, fl_node *n, size_t *bytes);
 /* Unsigned integers that flame does not have are read as the next wider type: u16 as i32, u32 and
 ** u64 as i64. packed: bytes of such an integer in the file, 0: elements have the same size there.
-** bytes: at p. */
+** bytes: how many are at p. */
 flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap);
 /* in the file; -1: too many */
 int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size);
@@ -147,8 +147,8 @@ flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *pa
 fl_node *fl_safetensors_read(fl_archive *a, const fl_saved *t, int device);
 void fl_safetensors_close(fl_archive *a);
 
-/* A list of safetensors files: key is a tensor, value its file. By name, none twice; the spans
-** point into 'text'. The caller closes it, also after a failure. */
+/* A list of safetensors files: key is a tensor, value its file. Sorted by name, none twice; the
+** spans point into 'text'. The caller closes it, also after a failure. */
 typedef struct fl_parts {
   fl_reader in;
   struct { char *at; int64_t n, cap; } text;

@@ -2,7 +2,7 @@
 ** Opens all files that a script names (tools/check refuses other ways). A context may forbid
 ** reading or writing, and may have a folder: then paths are relative to it, and nothing outside can
 ** be reached, by "..", by a link or by an absolute path. Only regular files and folders are opened:
-** it never waits for a pipe or reads a device.
+** opening never waits for a pipe or reads a device.
 */
 #include "io/io.h"
 #include <errno.h>
@@ -81,7 +81,7 @@ static int open_beneath(const flame_context *c, const char *path, int flags, uns
   return fd;
 }
 
-/* Opens without waiting; then the kind of file decides. */
+/* Opens without waiting; then the kind of file decides whether it stays open. */
 int fl_file_open(flame_context *c, const char *path, int flags, unsigned mode) {
   struct stat s;
   if (!may(c, is_write(flags) ? FLAME_WRITE : FLAME_READ)) return -1;

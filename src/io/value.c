@@ -1,6 +1,6 @@
 /*
 ** Between files and nodes: nodes from bytes that a reader gives, bytes of nodes for writers.
-** All files here are little-endian or swapped; so is every machine that this runs on.
+** Memory is little-endian on every machine that this runs on; files that are not are swapped.
 */
 #include "io/io.h"
 #include <string.h>

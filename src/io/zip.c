@@ -1,7 +1,7 @@
 /*
 ** zip, as far as npz needs it: members stored or deflated, 64-bit sizes. The directory at the
 ** end is what counts; a member's local header is only read to find where its data begins.
-** Refused: encryption, other packings, names that are absolute or climb, names twice, members
+** Refused: encryption, other packings, absolute names and names with "..", names twice, members
 ** that lie outside the file or over one another (one small member named a million times would
 ** fill the memory), sizes that deflate can not reach, wrong checksums. A .pt file of PyTorch is
 ** a zip of a pickle: it is refused with the line that converts it.

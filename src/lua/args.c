@@ -15,7 +15,7 @@ const char *fl_arg_found(lua_State *L, int i) {
   return box_at(L, i) != NULL ? "a tensor" : luaL_typename(L, i);
 }
 
-/* The same where a number is needed: for a tensor it adds how to get its number. */
+/* Like fl_arg_found, where a number is needed: for a tensor it adds how to get its number. */
 const char *fl_arg_no_number(lua_State *L, int i) {
   return box_at(L, i) != NULL ? "a tensor" FL_DO ": write x:item()" : fl_arg_found(L, i);
 }

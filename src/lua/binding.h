@@ -6,7 +6,7 @@
 **   1. read and check the arguments: may raise, owns nothing;
 **   2. make the boxes of the results: owners before resources;
 **   3. fl_lua_enter … builders … fl_lua_leave: nothing here raises;
-**   4. fill the boxes, or raise what the context keeps.
+**   4. fill the boxes, or raise the error that is stored in the context.
 ** Entering may evaluate and so run the collector and scripts' __gc functions; a node is
 ** therefore read from its box (node_of) only after entering.
 */
@@ -84,8 +84,8 @@ typedef struct fl_lua {
                               ** never are */
   int pinned;                 /* > 0: library code has set the site once for several ops */
   int depth;                  /* the level at which the last site was found */
-  const char *naming;   /* the name by which messages call the next op on positions (core.naming);
-                        ** NULL: its own */
+  const char *naming;   /* the name that messages give to the next op that takes positions
+                        ** (core.naming); NULL: the op's own */
   uint32_t pin;
   struct { fl_site *at; int64_t n, cap; } sites;
   uint32_t *bins;             /* site ids by text, open addressing */
@@ -109,7 +109,7 @@ typedef struct fl_lua {
   fl_error last;              /* for flame.last_error */
   uint8_t has_error;  /* registry[fl_key_error] holds a callback's error, which will be raised
                       ** again */
-  uint64_t loading;           /* chapters that are being loaded (library.c), one bit each */
+  uint64_t loading; /* chapters (files of lua/flame) being loaded, a bit each: library.c */
   uint8_t core_loaded, after_backward;      /* after_backward: a function is set to run after each
                                             ** backward (grad.c) */
   uint8_t generational;       /* the mode in which the host's collector was last seen */
@@ -150,9 +150,10 @@ static inline lua_State *fl_lua_thread(const fl_lua *b) {
   return lua_status(b->L) == LUA_OK ? b->L : b->main;
 }
 
-/* Payload of the tensor at i, or NULL. No call into the registry: see reliability C4. */
-/* in args.c: a function or a value with __call; not a tensor, which is indexed by it */
+/* Is the value at i a function, or has it __call? A tensor, where a call is indexing, is none.
+** (args.c) */
 int fl_is_callable(lua_State *L, int i);
+/* The box of the tensor at i, or NULL. Recognises the userdata without the registry. */
 static inline fl_box *box_at(lua_State *L, int i) {
   const fl_box_ref *x = (const fl_box_ref *)lua_touserdata(L, i);
   if (x == NULL || lua_rawlen(L, i) != sizeof *x || x->magic != FL_BOX_MAGIC) return NULL;
@@ -179,7 +180,7 @@ int fl_lua_push_copy(lua_State *L, const char *p, size_t n);
 uint32_t fl_lua_site(lua_State *L, fl_lua *b);
 /* "train.lua:8" or "" into buf; returns buf. */
 char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
-/* Raises the error that the context keeps, as docs/contract.md 7 says. */
+/* Raises the error that is stored in the context, as docs/contract.md 7 says. */
 int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 
 /* The context of a call; raises if the state is being closed. */
@@ -202,7 +203,7 @@ static inline void set_text(lua_State *L, const char *name, const char *text) {
   lua_pushstring(L, text);
   lua_setfield(L, -2, name);
 }
-/* The name by which messages call an op on positions: 'op', or the name that core.naming has
+/* The name that messages give to an op that takes positions: 'op', or the name that core.naming has
 ** set. */
 const char *fl_lua_named(fl_lua *b, const char *op);
 /* A public function that is written in Lua, see declare.h. Upvalues: state, metatable, the
@@ -216,10 +217,10 @@ int fl_args(lua_State *L);
 void fl_lua_dotted(lua_State *L, fl_error *e, lua_Debug *caller, lua_Debug *callee);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 3, 4), noreturn));
-/* The same in a trampoline, which has no upvalues. */
+/* Like fl_lua_fail, in a C function that has no upvalues, such as one that lua_pcall runs. */
 int fl_lua_fail_in(lua_State *L, fl_lua *b, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 4, 5), noreturn));
-/* Calls f(arg) under pcall on the thread that entered; an error is kept for fl_lua_raise. */
+/* Calls f(arg) under pcall on the thread that entered; an error is stored for fl_lua_raise. */
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op);
 /* Free what the sites hold. */
 void fl_sites_close(fl_lua *b);
@@ -237,7 +238,7 @@ fl_box *fl_box_new(lua_State *L);          /* pushed, empty; upvalue 2 is the me
 fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same outside our closures */
 /* Pushes the one box of a handle; the caller owns a reference of the handle. */
 void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
-/* the same if there is one; 0: nothing is pushed */
+/* pushes the handle's box if it has one; 0: nothing is pushed */
 int fl_box_find(lua_State *L, const flame_tensor *t);
 /* x, new and on top, becomes t's one box */
 void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t);
@@ -247,8 +248,8 @@ void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
 /* for the userdata at i, which is being finalised: its box can be reused */
 void fl_box_finalise(lua_State *L, fl_lua *b, int i);
 /* ---- callbacks (callback.c) and what they keep alive (cycles.c) ------------------------------ */
-/* Pops the function on top and anchors it under a new id; before the C phase, since it may
-** raise. */
+/* Pops the function on top and anchors it under a new id; to be called before fl_lua_enter, since
+** it may raise. */
 int64_t fl_callback_anchor(lua_State *L, fl_lua *b);
 void fl_callback_forget(fl_lua *b, int64_t id);
 fl_callback *fl_callback_new(fl_lua *b, int64_t id, int nkept);     /* NULL: no memory */
@@ -285,14 +286,14 @@ static inline fl_node *node_of(fl_lua *b, const fl_box *x) {
   return x->t != NULL && x->t->node != NULL ? x->t->node : fl_box_dead(b, x);
 }
 
-/* Fills 'out' with a handle on n and leaves; raises if n is NULL. Returns 1. */
+/* Fills 'out' with a handle on n and ends the call's scope; raises if n is NULL. Returns 1. */
 static inline int fl_lua_leave(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n) {
   if (b->c->anomaly && n != NULL && b->c->up->anomaly(b->c, mark) != FLAME_OK) n = NULL;
   out->t = fl_tensor_new(b->c, n);
   fl_scope_end(b->c, mark);
   return out->t != NULL ? 1 : fl_lua_raise(L, b);
 }
-/* The same for a function 'op' that is composed of other ops. */
+/* Like fl_lua_leave, for a function 'op' that is composed of other ops. */
 static inline int fl_lua_leave_as(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n,
                                   const char *op) {
   if (n == NULL) fl_error_own(&b->c->err, op);
@@ -304,7 +305,7 @@ static inline int fl_lua_leave_view(lua_State *L, fl_lua *b, int64_t mark, fl_bo
   fl_scope_end(b->c, mark);
   return out->t != NULL ? 1 : fl_lua_raise(L, b);
 }
-/* Leaves without a result; raises unless e is FLAME_OK. */
+/* Ends the call's scope without a result; raises unless e is FLAME_OK. */
 static inline int fl_lua_leave_status(lua_State *L, fl_lua *b, int64_t mark, flame_status e) {
   if (b->c->anomaly && e == FLAME_OK) e = b->c->up->anomaly(b->c, mark);
   fl_scope_end(b->c, mark);
@@ -357,7 +358,7 @@ void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
 /* sizes.c: the first pushes a list of sizes or strides in the form that scripts get; the second: is
 ** the value at i such a list? */
 void fl_push_sizes(lua_State *L, int n, const int64_t from[FL_MAX_AXES]);
-/* The same with the metatable at index 'meta', since x.shape is read often. */
+/* fl_push_sizes with the metatable of such lists at index 'meta', since x.shape is read often. */
 void fl_push_sizes_with(lua_State *L, int meta, int n, const int64_t from[FL_MAX_AXES]);
 int fl_is_sizes(lua_State *L, int i);
 void fl_sizes_metatable(lua_State *L, fl_lua *b);
@@ -399,9 +400,9 @@ int fl_lua_call_along(lua_State *L);           /* internal.along */
 int fl_lua_attention(lua_State *L);            /* internal.attention */
 int fl_lua_attention_rows(lua_State *L);       /* internal.attention_rows */
 int fl_lua_form(lua_State *L);                 /* internal.form */
-/* A name of a function written in Lua (library.c): loads the chapter that defines it and pushes the
-** field of the table at 'table'; otherwise pushes nothing and returns LUA_TNIL. group: "" for flame
-** and tensors, "linalg.", "^" for the internals. */
+/* A name of a function written in Lua (library.c): loads the file (chapter) that defines it and
+** pushes the field of the table at 'table'; otherwise pushes nothing and returns LUA_TNIL. group:
+** "" for flame and tensors, "linalg.", "^" for the internals. */
 int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const char *name);
 int fl_core_load(lua_State *L, fl_lua *b);     /* all chapters, once; 1 if they were loaded now */
 int fl_core_call(lua_State *L, const char *name);

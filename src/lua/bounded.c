@@ -44,7 +44,7 @@ static int polled(lua_State *L) {
   return own->f(L);
 }
 
-/* The same for a function whose time depends on its results, such as string.byte. */
+/* Like polled, for a function whose time depends on its results, such as string.byte. */
 static int polled_after(lua_State *L) {
   const own_function *own = (const own_function *)lua_touserdata(L, lua_upvalueindex(1));
   const int n = own->f(L);

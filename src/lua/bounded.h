@@ -8,13 +8,13 @@
 /* Adds functions of the table at 'from' to the table on top, wrapped so that they poll before each
 ** call. names: separated by blanks. */
 void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names);
-/* The same, but each call is charged by the number of its results. */
+/* Like fl_bounded_poll, but each call is charged by the number of its results. */
 void fl_bounded_poll_after(lua_State *L, fl_lua *b, int from, const char *names);
 /* Adds functions with the binding as upvalue 1 to the table on top. */
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list);
 /* Writes text to the script's output; counted, raises at the limit. */
 void fl_bounded_write(lua_State *L, fl_lua *b, const char *s, size_t n);
-/* The libraries of the globals at 'to', with Lua's own at 'own'. */
+/* Fill the libraries of the globals at 'to', from Lua's own globals at 'own'. */
 void fl_bounded_table(lua_State *L, fl_lua *b, int own, int to);
 void fl_bounded_string(lua_State *L, fl_lua *b, int own, int to);
 void fl_bounded_io(lua_State *L, fl_lua *b, int own, int to);

@@ -1,6 +1,6 @@
 /*
-** Worker threads of a loader (lua/flame/data/loader.lua): each has a Lua state and a context
-** . Requests and answers cross as messages, lists of strings that are copied; their meaning is
+** Worker threads of a loader (lua/flame/data/loader.lua): each has a Lua state and a context.
+** Requests and answers cross as messages, lists of strings that are copied; their meaning is
 ** defined by data/items.lua. Requests are taken in order; an answer is requested by its ticket.
 **
 ** A crew is in its context's memory and in a list of the binding, not in its userdata: Lua frees a
@@ -24,7 +24,7 @@ extern __attribute__((weak)) void luaL_openlibs(lua_State *L);
 
 enum { WAIT_NS = 20000000, MOST_THREADS = 256 };
 
-/* Followed by n sizes, then the bytes of n strings. */
+/* A request or answer, followed in memory by n sizes, then the bytes of n strings. */
 typedef struct message {
   struct message *next;
   int64_t ticket;

@@ -405,8 +405,9 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
 ** the last survey examined. */
 int fl_cycles_due(const fl_lua *b) { return b->c->sequence - b->surveyed >= b->survey_cost; }
 
-/* Needs no memory, since the keys exist. If a finaliser made a graph survive whose functions the
-** collector has removed, their table becomes strong until the next survey stores them again. */
+/* Undoes fl_cycles_loosen. Needs no memory, since the keys exist. If a finaliser made a graph
+** survive whose functions the collector has removed, the table of these becomes strong until the
+** next survey stores them again. */
 void fl_cycles_anchor(void *binding) {
   fl_lua *b = (fl_lua *)binding;
   lua_State *L = fl_lua_thread(b);

@@ -36,8 +36,8 @@ const fl_declared *fl_declared_here(lua_State *L) {
   return d;
 }
 
-/* An argument whose type the declaration leaves open (an element of a table) is wrong: Lua's own
-** error in one of flame's files. It is raised again with the function's name and forms. */
+/* Takes Lua's own error in one of flame's files as a wrong argument, one whose type the declaration
+** leaves open (an element of a table), and raises it again with the function's name and forms. */
 static int misfit(lua_State *L) {
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", *rest = NULL;
   if (self_of(L)->c != NULL && fl_is_stuck(self_of(L)->c)) return lua_error(L);

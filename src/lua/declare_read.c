@@ -227,7 +227,7 @@ static int param_of(const fl_declared *d, const fl_decl_form *f, const char *nam
   return -1;
 }
 
-/* Was parameter j given by position, as one of m? */
+/* Was parameter j given by position, as one of the first m arguments? */
 static int came(lua_State *L, const fl_decl_form *f, int j, int m) {
   return j < f->npos && j < m && !lua_isnil(L, j + 1);
 }
@@ -248,7 +248,8 @@ static int option_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f
   return list ? rest_fits(L, d, p, at, at, why) : fits(L, d, p, at, why);
 }
 
-/* Leaves the misfit on the stack, for the message. */
+/* Does the form fit the arguments? If not, the value that does not fit is left on the stack, for
+** the message. */
 static int form_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, const call *c,
     fl_decl_misfit *why) {
   const int m = by_position(d, f, c), opts = m < c->n ? c->n : 0;

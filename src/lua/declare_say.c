@@ -244,8 +244,8 @@ static int how_far(const fl_declared *d, const fl_decl_form *f, const fl_decl_mi
   return j < positional ? 0 : 2;
 }
 
-/* The form meant by a call with a table of options at the end: of those whose arguments by position
-** fit the only one, or the only one that has the names; -1: there are several. */
+/* The form meant by a call with a table of options at the end: the one that matches furthest
+** (how_far). -1: several do, or the arguments by position fit none. */
 static int meant(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n) {
   int best = 0, form = -1;
   if (n == 0 || !fl_declare_is_options(L, n)) return -1;

@@ -85,7 +85,7 @@ static int handle(lua_State *L) {
   return 1;
 }
 
-/* Makes a plan for x and its ancestors, which is not run. NULL with the error kept. */
+/* Makes a plan for x and its ancestors, which is not run. NULL with an error. */
 static fl_plan *plan_of(flame_context *c, fl_node *x) {
   fl_program p;
   fl_plan *plan = NULL;
@@ -102,7 +102,7 @@ static fl_plan *plan_of(flame_context *c, fl_node *x) {
 enum { KINDS = FL_S_CALL + 1 };
 typedef struct outline { int64_t count[KINDS], bytes, arena, nodes; } outline;
 
-/* 1 if x is pending and its plan could be made; 0: it has a value, or the error is kept. */
+/* 1 if x is pending and its plan could be made; 0: it has a value, or there is an error. */
 static int describe(flame_context *c, fl_node *x, fl_text *text, outline *o) {
   if (x->state == FL_FAILED) fl_node_raise(x);
   fl_plan *p = x->state == FL_PENDING ? plan_of(c, x) : NULL;

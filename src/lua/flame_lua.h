@@ -18,8 +18,8 @@ struct lua_State;
 FLAME_API int luaopen_flame(struct lua_State *L);
 /* The context of L's module; NULL when luaopen_flame was not called. Owned by the state. */
 FLAME_API flame_context *flame_lua_context(struct lua_State *L);
-/* Pushes a box for x; nil for NULL or without the module. The caller keeps its reference. Raises if
-** memory is out, or x is not of L's context. */
+/* Pushes a box, the userdata of a tensor, for x; nil for NULL or without the module. The caller
+** keeps its reference. Raises if memory is out, or x is not of L's context. */
 FLAME_API void flame_lua_push(struct lua_State *L, flame_tensor *x);
 /* The tensor of the box at idx; NULL if there is none. Borrowed: valid while the box is. */
 FLAME_API flame_tensor *flame_lua_get(struct lua_State *L, int idx);

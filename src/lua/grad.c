@@ -1,7 +1,7 @@
 /*
 ** Gradients: backward, the raw form of gradients(), grad modes, functions and hooks of the
-** script. A function of the script is called under pcall in a trampoline that has no
-** upvalues (making one would need memory); its error is raised again where the walk began.
+** script. A function of the script is called under pcall by a C function without upvalues, a
+** trampoline (a closure would need memory); its error is raised again where the walk began.
 */
 #include "lua/binding.h"
 #include "autograd/why.h"
@@ -323,7 +323,7 @@ static flame_status custom_backward(flame_context *c, void *arg, fl_node *y, fl_
   const uint8_t inside = b->inside;
   (void)c;
   b->calling = &call;
-  b->inside = 1;             /* it computes in the dtypes of the forward pass */
+  b->inside = 1;             /* backward computes in the dtypes of the forward pass */
   const flame_status e = fl_lua_callback(b, custom_trampoline, &call, "func");
   b->inside = inside;
   b->calling = call.outer;
@@ -400,7 +400,7 @@ static int g_custom(lua_State *L) {
   return nv;
 }
 
-/* (values, since, backward): the same for tracked values. The nodes recorded since 'since' are
+/* (values, since, backward): like g_custom, for tracked values. The nodes recorded since 'since' are
 ** dropped from the graph; the inputs are the earlier tensors that those nodes read. */
 static int g_checkpointed(lua_State *L) {
   fl_lua *b = self_of(L);

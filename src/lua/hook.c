@@ -14,7 +14,7 @@ fl_lua *fl_hook_of(lua_State *L) {
 }
 
 /* Sets L's hook to the normal state. A hook of the script's own stays unless ours is needed. A
-** recent strike has priority. */
+** recent strike (fl_hook_strike) has priority. */
 static void settle(lua_State *L, const fl_lua *b) {
   const int each = b->each && fl_is_stuck(b->c) ? 1 : b->each, ours = lua_gethook(L) == hook;
   const int mask = (each > 0 ? LUA_MASKCOUNT : 0) | (b->noted ? CALLS : 0);

@@ -26,7 +26,7 @@ enum { FL_HOOK_EACH = 1000 };
 struct fl_lua *fl_hook_of(struct lua_State *L);
 /* Sets the hook in L and keeps it set, in the running coroutine and in those that are resumed. */
 void fl_hook_stand(struct lua_State *L, struct fl_lua *b);
-/* Raises if the work must end; otherwise continues. C functions poll with this. */
+/* Raises if the work must end; otherwise returns. C functions poll with this. */
 void fl_hook_look(struct lua_State *L, struct fl_lua *b);
 /* The same after charging n more steps. */
 void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);

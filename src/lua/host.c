@@ -54,7 +54,7 @@ fl_lua *fl_host_of(flame_context *c) {
 
 /* ---- a call -------------------------------------------------------------------------------- */
 
-/* Keeps the message on top as an error of the context. */
+/* Stores the message on top as an error of the context. */
 static void keep_error(lua_State *L, fl_lua *b, int status, const char *op) {
   flame_context *c = b->c;
   char text[sizeof c->err.message + 64], said[sizeof text];

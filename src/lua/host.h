@@ -19,7 +19,7 @@ typedef struct fl_host_call {
   flame_value *result;
 } fl_host_call;
 
-/* The binding of c's state, which is made if necessary; NULL: the error is kept. (host.c) */
+/* The binding of c's state, which is made if necessary; NULL with an error. (host.c) */
 fl_lua *fl_host_of(flame_context *c);
 /* Runs f(arg) under pcall in the state of b, counted as a call by the host; axes in messages count
 ** from 0. */

@@ -46,7 +46,8 @@ static int fits(int64_t v, int dtype) {
   }
 }
 
-/* The number in the class of 'dtype'; 0 with an error when an integer does not fit. */
+/* Stores the number x in *out as a double or an integer, as 'dtype' needs it. Returns 0 with an
+** error if x does not fit in an integer dtype. */
 static int number_as(fl_node *x, int dtype, const char *op, fl_scalar *out) {
   if (fl_is_float(dtype)) {
     out->d = x->isint ? (double)x->scal[0].i : x->scal[0].d;
@@ -200,7 +201,8 @@ int fl_broadcast(int ra, const int64_t *a, int rb, const int64_t *b, int64_t *ou
   return r;
 }
 
-/* Shape of an elementwise result: a reference to the caller. */
+/* The shape of an elementwise result of n operands, with a reference for the caller; NULL: an
+** error. */
 static fl_layout *joint_shape(int n, fl_node *const *x, const char *op) {
   const fl_layout *first = NULL;
   int64_t size[FL_MAX_AXES];
@@ -310,7 +312,8 @@ fl_node *fl_build_unary(int op, fl_node *x) {
                    fl_layout_retain(x->shape), 1, &x);
 }
 
-/* Constant exponents with an exact or cheaper form. 'done' 0: there is none. */
+/* x to a constant power e that has an exact or cheaper form, such as a square. Sets *done to 0 if
+** there is no such form. */
 static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
   const double p = e->isint ? (double)e->scal[0].i : e->scal[0].d;
   fl_node *both[2] = { x, e };
@@ -332,7 +335,7 @@ static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
 
 /* A faster path for the common cases: floats of one dtype, shape and device, and a float with a
 ** number, for which NULL and a scalar stand. The caller has checked that the op computes in its
-** operands' dtype. The result is the same. */
+** operands' dtype. elementwise() gives the same result. */
 static fl_node *short_way(int op, fl_node *x1, fl_node *x2) {
   fl_node *in[2] = { x1, x2 };
   const fl_node *lead = x1 ? x1 : x2;

@@ -2,8 +2,8 @@
 ** Checked builders: they contain every shape, dtype and device rule of the library. They return a
 ** node borrowed from the innermost scope (fl_scope_begin), or NULL with the error in the context;
 ** NULL in gives NULL out, so gradient rules are single expressions. They infer, promote (inserting
-** casts), record, and, when the grad mode is on and an input is tracked, attach an entry
-** (fl_entry_attach). A view of a view refers to the same base; a reshape that strides can not
+** casts), record, and, when the grad mode is on and an input is tracked, attach an entry of the
+** tape (fl_entry_attach). A view of a view refers to the same base; a reshape that strides can not
 ** express records a copy first. 'op' names in messages are those of the public function.
 */
 #ifndef FL_TENSOR_BUILD_H
@@ -11,7 +11,8 @@
 #include "tensor/context.h"
 #include "tensor/entry.h"
 
-/* 1: the caller gave the required list of n sizes or axes ('what'). */
+/* Returns 1 if the caller gave the list of n sizes or axes, else 0 with an error. what: "sizes"
+** … */
 int fl_given(flame_context *c, const void *list, int n, const char *op, const char *what);
 
 /* Numbers: not rounded to any dtype before use; as operands they become scalar slots. */
@@ -20,8 +21,8 @@ fl_node *n_int(flame_context *c, int64_t v);
 
 fl_node *fl_build_unary(int op, fl_node *x);
 fl_node *fl_build_binary(int op, fl_node *x1, fl_node *x2);
-/* x op v, or with 'first' v op x, for a number v (isint: of v.i): as with the node of n_num or
-** n_int, which mostly is not made. */
+/* x op v, or with 'first' v op x, for a number v: v.i if 'isint', else v.d. In common cases no node
+** is made for v, as n_num and n_int would. */
 fl_node *fl_build_number(int op, fl_node *x, int isint, fl_scalar v, int first);
 static inline fl_node *n_mul_num(fl_node *x, double v) {
   return fl_build_number(FL_OP_mul, x, 0, (fl_scalar){ .d = v }, 0);
@@ -30,8 +31,8 @@ static inline fl_node *n_add_num(fl_node *x, double v) {
   return fl_build_number(FL_OP_add, x, 0, (fl_scalar){ .d = v }, 0);
 }
 fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3);
-/* axes: bit set over x's axes. keepdim 0 drops them by a reshape view. Empty set: all axes
-** when 'axes' is ~0u; for 0 axes the result is x itself (sum) or the equivalent. */
+/* axes: a bit for each axis of x; ~0u: all axes. keepdim 0 drops the reduced axes by a reshape
+** view. Without axes the result is x itself, or positions of 1. */
 fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim);
 /* The first of the axes whose length 0 leaves the reduction 'op' without a result; -1: none. */
 int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
@@ -112,8 +113,8 @@ fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what);
 ** x[idx]. n_gather_axis: idx has x's rank and is the result's shape (torch.gather). */
 fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx);
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx);
-/* The adjoints of these: a copy of x with src stored, or added, at the indices, in row-major order
-** of src, so that the last store wins and sums have a fixed order. */
+/* The adjoints of n_take_axis and n_gather_axis: a copy of x with src stored, or added, at the
+** indices, in row-major order of src, so that the last store wins and sums have a fixed order. */
 /* idx like src (torch.scatter) */
 fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
 /* src has the shape of n_take_axis' result (index_add, index_copy) */
@@ -121,7 +122,7 @@ fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
 
 /* Products: vectors, matrices, batches with broadcasting, as torch.matmul. */
 fl_node *n_matmul(fl_node *a, fl_node *b);
-/* The same for at least two axes in a half type; bias (n) is added before rounding. */
+/* n_matmul of operands of a half type with at least two axes; bias (n) is added before rounding. */
 fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias);
 
 /* Composites of the functions above, which fuse. Axes count from 0. */
@@ -133,9 +134,9 @@ fl_node *n_softmax(fl_node *x, int axis);
 /* Is y the tracked result of a softmax along this axis? */
 int fl_is_softmax(const fl_node *y, int axis);
 fl_node *n_log_softmax(fl_node *x, int axis);
-/* over the last naxes; w, b may be NULL: use fl_none */
+/* normalises over the last naxes axes; w, b: fl_none if absent */
 fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps);
-/* channels: axis 1; w, b (channels) or fl_none */
+/* channels are axis 1; w, b: one number per channel, or fl_none */
 fl_node *n_group_norm(fl_node *x, int64_t groups, fl_node *w, fl_node *b, double eps);
 /* piecewise.c: of a float x; hardtanh between a and b, leaky_relu with slope
 ** a, the others without numbers. */
@@ -156,16 +157,18 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
 ** more; mask: bool (true: the key is used) or of q's dtype, broadcast to (b, h, t, s), untracked,
 ** or fl_none. */
 fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal);
-/* The same for heads in the rows of x (b, t, h + 2 hk, d): q, k and v side by side, without a mask.
-** The result is (b, t, h, d), and the gradient is one array with the layout of x. */
+/* Attention like n_attention, without a mask, for heads in the rows of x (b, t, h + 2 hk, d): q, k
+** and v side by side. The result is (b, t, h, d); the gradient is one array with the layout of
+** x. */
 fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int causal);
 fl_node *n_truncdiv(fl_node *x, fl_node *y);              /* x / y towards 0; of integers exact */
 fl_node *n_dropout(fl_node *x, double p);                 /* training form: scales by 1 / (1 - p) */
 /* keeps the lower (upper: the upper) triangle of the last two axes */
 fl_node *n_tril(fl_node *x, int64_t k, int upper);
 
-/* The value itself with the host's gradient: in[0] = value (not differentiated through), in[1..n] =
-** the function's inputs. 'which': number of this result. custom: borrowed, retained. */
+/* 'value' with a gradient that 'custom', a function of the script, computes: in[0] = value (not
+** differentiated through), in[1..n] = the function's inputs. 'which': the number of this result
+** among the function's results. custom: borrowed, retained. */
 fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which);
 /* n_custom with a rule of the library; 'arg' is released with the entry, or now if there is no
 ** entry. */

@@ -53,7 +53,7 @@ static fl_node *call(const attention *s, int kind, int nin, fl_node *const *in, 
                 1, &scale);
 }
 
-/* Elements from 'first' on as an array of x's sizes. */
+/* The elements of 'packed' from 'first' on, as an array with x's sizes. */
 static fl_node *part(fl_node *packed, int64_t first, const fl_node *x) {
   return n_reshape(n_slice(packed, 0, first, x->shape->numel, 1), 4, x->shape->size);
 }
@@ -102,7 +102,7 @@ static fl_node *grouped(fl_node *x, int64_t group) {
   return n_reshape(x, 5, (int64_t[]){ n[0], n[1] / group, group, n[2], n[3] });
 }
 
-/* Which scores are masked out (bool, or NULL), and the scores themselves. */
+/* Returns the scores; *hidden: which of them are masked out (bool), or NULL if none are. */
 static fl_node *scores_of(const attention *s, fl_node *q, fl_node *k, int64_t group,
                           fl_node **hidden) {
   flame_context *c = s->c;

@@ -88,7 +88,8 @@ static fl_form_code *form_of(flame_context *c, const char *what, const void *cod
   return NULL;
 }
 
-/* Sizes of the result, except its components; components of each input. Returns 0 with an error. */
+/* Finds 'size', the sizes of the result except its number of components, and 'many', the number of
+** components of each input. Returns 0 with an error. */
 static int form_sizes(flame_context *c, const char *what, int axis, int nin, fl_node *const *in,
                       int64_t *size, int64_t *many) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];

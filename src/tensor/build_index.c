@@ -43,8 +43,8 @@ static int index_ok(fl_node *x, fl_node *idx, int axis, const char *op) {
   if (!fl_usable(x, op) || !fl_usable(idx, op) || !fl_check_axis(x, axis, op)) return 0;
   if (!fl_same_device(x, idx, op)) return 0;
   if (idx->op == FL_OP_index && idx->attr && idx->attr->axis == 0)
-    idx->attr->axis = (int8_t)(axis + 1);   /* for the message; the caller may have named another
-                                            ** axis */
+    idx->attr->axis = (int8_t)(axis + 1);   /* A message about a bad index names this axis, unless
+                                            ** the caller has set another one. */
   if (idx->dtype == FLAME_I64) return 1;
   FL_FAIL(x->ctx, FLAME_INTERNAL, op, "the index did not pass through n_index");
   return 0;
@@ -222,7 +222,7 @@ static int skipped(const fl_node *x, int rank) { /* torch.cat ignores pieces of 
   return x->shape->rank == 1 && x->shape->size[0] == 0 && rank != 1;
 }
 
-/* Common dtype and shape of the pieces; 0 with an error. */
+/* The common dtype and shape of the tensors to be joined; 0 with an error. */
 static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *dtype,
                      int64_t *size, int *rank) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];

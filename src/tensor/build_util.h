@@ -1,6 +1,6 @@
 /*
 ** What the builders share: operand checks, recording and error texts. Only for the files
-** of src/tensor/build*.c and composite.c. Every helper here that returns NULL or 0 has kept an
+** of src/tensor/build*.c and composite.c. Every helper here that returns NULL or 0 has stored an
 ** error in the context.
 */
 #ifndef FL_TENSOR_BUILD_UTIL_H
@@ -23,23 +23,25 @@ int fl_usable(fl_node *x, const char *op);
 int fl_same_device(const fl_node *x, const fl_node *y, const char *op);
 /* Shape of sizes, one reference to the caller; checks rank and product. */
 fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const char *op);
-/* A new node with its entry if an input is tracked. A NULL input stands for a scalar slot, which
-** the caller fills. */
+/* A new node, with an entry of the tape if an input is tracked. A NULL input stands for a scalar
+** slot, which the caller fills. */
 fl_node *fl_record(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                    int nin, fl_node *const *in);
-/* Attaches the entry of a node made by fl_node_new if an input is tracked; NULL: no memory. */
+/* Attaches an entry of the tape to a node of fl_node_new if an input is tracked; NULL: no
+** memory. */
 fl_node *fl_finish(fl_node *n);
 /* x as a tensor: itself, or a 0-d fill if it is a number, in this dtype. */
 fl_node *fl_as_tensor(fl_node *x, int dtype, int device, const char *op);
 /* The dtype in which x1 .. xn (tensors, numbers, fl_none) compute; -1 on error. */
 int fl_operand_dtype(int n, fl_node *const *x, const char *op);
-/* Keeps the error "out of memory" of 'op'; returns NULL. */
+/* Stores the error "out of memory" of 'op' in the context; returns NULL. */
 void *fl_no_memory(flame_context *c, const char *op);
 /* Broadcasts two size lists into out; returns the rank, or -1 if they are incompatible. */
 int fl_broadcast(int ra, const int64_t *a, int rb, const int64_t *b, int64_t *out);
-/* Axes checked against the rank; 0 with an error when one is out of range. */
+/* Is 'axis' one of x's axes? Returns 0 with an error if it is not. */
 int fl_check_axis(fl_node *x, int axis, const char *op);
-/* Does the box start/step/count fit x's axes? count is 1 where 'drop' has a bit. */
+/* Does the box start/step/count fit x's axes? count must be 1 where 'drop' has a bit. 0: an
+** error. */
 int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step,
                 const int64_t *count, uint32_t drop, const char *op);
 /* The box that is all of x. */

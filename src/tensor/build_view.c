@@ -13,8 +13,8 @@
 /* Does a view of x get an entry? Only then is it recorded how the view was made. */
 static inline int tracks(const fl_node *x) { return x->ctx->grad_mode && x->entry; }
 
-/* A view of x; 'layout' is consumed and may be NULL (memory is out). how NULL:
-** untracked. */
+/* A view of x; 'layout' is consumed and may be NULL (memory is out). how: the kind of view and its
+** numbers, for the gradient; NULL: the view is untracked. */
 static fl_node *view(fl_node *x, fl_layout *layout, int64_t offset, const fl_attr *how) {
   flame_context *c = x->ctx;
   fl_layout *shape = NULL;
@@ -350,7 +350,8 @@ fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *str
   return view(x, to, at, &how);
 }
 
-/* A view of the value whose entry names the function's inputs instead of the value. */
+/* Returns a view of 'value'. Its entry on the tape names the custom function's inputs, not 'value',
+** as the inputs of the gradient. */
 fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom,
                   int which) {
   if (!value || !fl_usable(value, "custom")) return NULL;

@@ -26,7 +26,7 @@ int64_t fl_call_product(int n, const int64_t *size) {
   return empty ? 0 : p;
 }
 
-/* p0: first byte. The result's bytes are within in[0]. */
+/* Call 'part': the result's bytes are those of in[0] from byte p[0] on. */
 int fl_call_fits_part(const fl_call *k) {
   const int64_t bytes = k->numel * fl_dtype_size(k->dtype);
   return k->nin == 1 && k->in_dtype[0] == FLAME_U8 && k->p[0] >= 0 &&
@@ -44,7 +44,8 @@ void fl_call_free(flame_context *c, fl_call *call) {
   fl_slab_free(&c->calls, call);
 }
 
-/* The call as data; owns its scalars and a reference of the callee. */
+/* A new description of the call, which owns its scalars and a reference of the callee; NULL with an
+** error. */
 static fl_call *describe(flame_context *c, int kind, const char *what, int np, const int64_t *p,
                          fl_callee *callee, int nscalar, const fl_scalar *scalar) {
   fl_call *k = fl_slab_new(&c->calls);
@@ -65,7 +66,8 @@ static fl_call *describe(flame_context *c, int kind, const char *what, int np, c
   return k;
 }
 
-/* Puts row-major inputs, all on one device, in 'made'. */
+/* Makes the inputs row-major and puts them in 'made'. Returns 0 with an error, also if an input is
+** not on 'device'. */
 static int prepare(fl_call *k, int nin, fl_node *const *in, int device, fl_node **made) {
   for (int i = 0; i < nin; i++) {
     if (!in[i] || !fl_usable(in[i], k->what)) return 0;
@@ -104,8 +106,9 @@ static fl_node *record(flame_context *c, fl_call *k, fl_node *const *in, int dev
   return n;
 }
 
-/* An effect on this device comes after the pending one, *before (NULL: there is none), which
-** becomes its last input. A pending effect of another device is run first. 0: that failed. */
+/* Finds the pending effect (node.h) that an effect on this device follows: *before, which becomes
+** its last input; NULL: there is none. A pending effect of another device is run first. 0: that
+** failed. */
 static int effect_before(flame_context *c, int device, fl_node **before) {
   if (c->effect && c->effect->device != device && c->up->evaluate_all(c) != FLAME_OK) return 0;
   *before = c->effect;

@@ -1,7 +1,7 @@
 /*
 ** Calls: steps that are neither expressions nor products. Sorts, scans, factorisations, transforms,
 ** convolutions and user kernels are all nodes of one op, FL_OP_call. A call is described by data:
-** its kind (calls.def), integers, row-major inputs and one result. Plans copy it.
+** its kind (calls.def), integers, row-major inputs and one result. A plan has a copy.
 **
 ** A call has no gradient rule: its recorder (a composite in Lua through flame.func, a user
 ** kernel) provides the rule in terms of other nodes. Several results are packed in one, which

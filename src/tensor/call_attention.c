@@ -12,7 +12,7 @@ static int inside(int axes, const int64_t *size, const int64_t *stride, int64_t 
   return last < n;
 }
 
-/* The same for strides over the first three axes, with a last axis of n adjacent elements. */
+/* Like 'inside', for strides over the first three axes and a last axis of n adjacent elements. */
 static int rows_inside(int64_t b, int64_t h, int64_t t, int64_t n, const int64_t *stride,
                        int64_t numel) {
   return inside(4, (const int64_t[]){ b, h, t, n },
@@ -29,7 +29,8 @@ static int sizes_fit(const fl_attention *a) {
          fl_call_product(4, (const int64_t[]){ a->b, a->hk, a->s, 2 * FL_HEAD_MOST }) > 0;
 }
 
-/* Elements of the packed result of 'attention', of dq, dk and dv; all below 2^63 by sizes_fit. */
+/* Elements of the packed result of 'attention', and below, of dq, dk and dv together. sizes_fit has
+** checked that the products are below 2^63. */
 static int64_t packed_size(const fl_attention *a, int dtype) {
   return a->b * a->h * a->t * (a->d2 + fl_lse_width(dtype));
 }

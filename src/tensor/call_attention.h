@@ -19,12 +19,12 @@
 
 enum { FL_HEAD_MOST = 1024 };     /* most of d and d2: the size of scratch memory depends on them */
 enum { FL_MASK_NONE, FL_MASK_BOOL, FL_MASK_FLOAT };
-/* p: the first nine as here, then qs ks vs gs ms, by_row. */
+/* p: the first nine fields of fl_attention, then its qs, ks, vs, gs, ms and by_row. */
 enum { FL_AP_SIZES = 9, FL_AP_COUNT = FL_AP_SIZES + 17 };
 typedef struct fl_attention {
   int64_t b, h, hk, t, s, d, d2, causal;       /* causal: key j is seen by row i where j <= i */
-  int64_t free;                           /* gradients may differ in their last bits between runs */
-  /* strides over (b, h, t) or (b, hk, s), of dout (gs); mask: (b, h, t, s) */
+  int64_t free;                           /* 1: gradients may differ in last bits between runs */
+  /* strides of q, k, v and dout (gs) over (b, h, t) or (b, hk, s); of the mask over (b, h, t, s) */
   int64_t qs[3], ks[3], vs[3], gs[3], ms[4];
   int64_t by_row;                              /* layout of the results, see above */
 } fl_attention;

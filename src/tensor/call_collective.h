@@ -1,13 +1,13 @@
 /*
 ** Collectives as calls of kind 'collective': what the parameters say. in[0] is the array, if there
-** is one (ARRAYS is 1), followed by the effect that was recorded before, if that was PENDING;
+** is one (ARRAYS is 1), followed by the effect (node.h) before it, if that was PENDING;
 ** scalar[0].i is the site that recorded it. group/ runs them.
 */
 #ifndef FL_TENSOR_CALL_COLLECTIVE_H
 #define FL_TENSOR_CALL_COLLECTIVE_H
 #include "tensor/call.h"
 
-/* n ranks. Sizes of the result: */
+/* n ranks, of which this is rank r. Sizes of the result: */
 enum {
   FL_COLLECT_BARRIER,        /* 0 */
   FL_COLLECT_ALL_REDUCE,     /* the size of the array; each element is reduced over all ranks */

@@ -23,7 +23,7 @@ static int outs(fl_linalg_form *f, int64_t a, int64_t b, int64_t c) {
   return 1;
 }
 
-/* Reads the sizes of a kind whose matrices are n x n; k: only if the kind has it. */
+/* Reads the size of a kind whose matrices are n x n; 0 if it is out of range. */
 static int square(const int64_t *p, fl_linalg_form *f) {
   f->m = f->n = p[2];
   return f->n >= 0 && f->n < INT_MAX / 8;

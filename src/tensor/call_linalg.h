@@ -22,6 +22,6 @@ int fl_linalg_form_of(const fl_call *call, fl_linalg_form *f);
 /* Why a matrix has no result. */
 enum { FL_LINALG_OK, FL_LINALG_SINGULAR, FL_LINALG_INDEFINITE, FL_LINALG_NOT_FINITE,
        FL_LINALG_NO_CONVERGENCE };
-/* The call's message (FL_CALL_FAULT bytes) about the matrix at 'at', from 0. */
+/* Writes a message of FL_CALL_FAULT bytes to 'fault': why matrix 'at' (from 0) has no result. */
 void fl_linalg_fault(const fl_linalg_form *f, int64_t at, int why, char *fault);
 #endif

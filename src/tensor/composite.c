@@ -35,8 +35,8 @@ static int64_t reduced_count(const fl_node *x, uint32_t axes) {
   return n;
 }
 
-/* The largest value along 'axes', which are kept, untracked: recorded with the grad mode off rather
-** than on a detached alias, which would be a second operand for the same memory. */
+/* The largest value along 'axes', which stay with size 1. It is untracked, as it is recorded with
+** the grad mode off: a detached alias would be a second operand for the same memory. */
 static fl_node *range_of(fl_node *x, uint32_t axes) {
   if (!x) return NULL;
   const uint8_t mode = x->ctx->grad_mode;
@@ -60,7 +60,7 @@ fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim) {
   return back_to(n_div(n_sum(w, axes, keepdim), n_num(x->ctx, n)), dtype);
 }
 
-/* The same values as sqrt; the other form is recorded if a gradient may be needed. */
+/* sqrt(x), whose gradient at 0 is 0. Where no gradient is needed plain sqrt is recorded. */
 fl_node *n_root(fl_node *x) {
   if (!x || !need_float(x, "sqrt")) return NULL;
   if (!x->entry || !x->ctx->grad_mode) return n_sqrt(x);
@@ -323,8 +323,8 @@ static fl_node *is_class(fl_node *id, const fl_node *x, int axis) {
   return n_eq(along(classes, x, axis), id);
 }
 
-/* The input as it is in memory anyway: itself, or the value that autocast has cast. NULL: it is not
-** in memory. */
+/* An array in memory with the values of x: x, or what autocast cast to x, if it is stored or the
+** result of a product or call. NULL: there is none. */
 static fl_node *in_memory(fl_node *x) {
   if (x->state == FL_PENDING && x->op == FL_OP_cast && !x->base) x = x->in[0];
   const fl_node *b = x->base ? x->base : x;
@@ -356,7 +356,7 @@ static void log_loss_release(void *arg) {
   fl_free(m, k, sizeof *k);
 }
 
-/* (p - 1) g at the class, p g elsewhere. */
+/* The gradient of log_loss: (p - 1) g at the target's class, p g elsewhere. */
 static flame_status log_loss_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                   fl_node **gin) {
   const kept_loss *k = arg;

@@ -52,7 +52,7 @@ struct fl_krule;
 
 /* Functions that tensor/ and autograd/ need from higher layers; set by engine/. */
 typedef struct fl_upcalls {
-  /* Evaluate 'n' (and, if it can be, the whole window). After FLAME_OK n is STORED. */
+  /* Evaluates 'n' (and, if possible, all recorded nodes). After FLAME_OK n is STORED. */
   flame_status (*evaluate)(struct flame_context *c, fl_node *n);
   flame_status (*evaluate_all)(struct flame_context *c);
   void (*collect)(struct flame_context *c);     /* a full collection; NULL: there is no collector */
@@ -65,9 +65,11 @@ typedef struct fl_upcalls {
                            int64_t bytes);
   /* Reports that 'bytes' bytes for 'what' could not be allocated. NULL: a short message is used. */
   flame_status (*no_memory)(struct flame_context *c, int device, int64_t bytes, const char *what);
-  /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
+  /* Runs the hooks of a tensor: they may replace its gradient *g by a borrowed node of that shape.
+  ** NULL: there are none. */
   flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);
-  /* With c->watched: a backward walk is at n with the whole cotangent g. May run scripts. */
+  /* If c->watched: a backward walk has reached n, whose complete cotangent is g. May run
+  ** scripts. */
   flame_status (*walked)(struct flame_context *c, fl_node *n, fl_node *g);
   /* "train.lua:8" for a line of the script, "" if there is none. NULL: lines are not known. */
   char *(*place)(struct flame_context *c, uint32_t site, char buf[96]);
@@ -75,25 +77,25 @@ typedef struct fl_upcalls {
   flame_status (*anomaly)(struct flame_context *c, int64_t mark);
   /* The launches that may have caused a fault of the device: "" or "; it may be of …". */
   void (*suspects)(struct flame_context *c, int device, char *out, size_t size);
-  /* Compares the gradient of a kernel's call with differences. NULL: not requested. */
+  /* Compares the gradient of a kernel's call with finite differences. NULL: not requested. */
   flame_status (*prove)(struct flame_context *c, struct fl_krule *r);
 } fl_upcalls;
 
-/* What the binding gives the engine (NULL: nothing). All but heap may run scripts. */
+/* The garbage collector of the host language, as the binding gives it to the engine (NULL: there is
+** none). All functions but 'heap' may run scripts. */
 typedef struct fl_collector {
   int64_t (*heap)(void *arg);    /* KB of the host language's heap; -1: its collector is stopped */
   /* collects young objects, if the collector has such a mode and is in it */
   void (*step)(void *arg);
   void (*full)(void *arg, int times);  /* 'times' full collections */
-  void (*anchor)(void *arg);     /* while 'loose': called before the graph grows, and ends that
-                                 ** state */
+  void (*anchor)(void *arg); /* while 'loose': called before the graph grows, and ends that state */
   void *arg;
-  uint8_t loose;                 /* the host's collector knows what the graph keeps at present */
+  uint8_t loose;         /* 1: the graph has not grown since the host's collector was told of it */
 } fl_collector;
 
 typedef struct flame_context {
   fl_mem mem;
-  fl_mem room;                   /* counts memory held from the drivers of GPUs */
+  fl_mem room;                   /* counts the memory that GPU drivers have given to c */
   fl_error err;
   fl_slab nodes, tensors, entries, attrs, calls, buffers;
   fl_layouts layouts;
@@ -102,7 +104,7 @@ typedef struct flame_context {
   struct flame_tensor *handles;  /* all live handles, linked through next/prev */
   fl_window win;
   fl_node *effect;               /* the newest PENDING effect: borrowed */
-  /* Called when an effect will not run, before it is gone. NULL: no caller needs it. */
+  /* Called before an effect (node.h) that will not run is freed. May be NULL. */
   void (*effect_failed)(struct flame_context *c, const char *message, uint32_t site);
   struct fl_group *group;        /* of processes (group/group.h), or NULL */
   fl_rng rng;
@@ -114,8 +116,8 @@ typedef struct flame_context {
   uint8_t settling, flushing, closed;
   int64_t sequence;              /* of entries */
   uint32_t site;                 /* script line now recording */
-  int64_t budget;                /* nodes in the window that force an evaluation */
-  int64_t cut;                   /* nodes left in the window by an interrupted run: values are then
+  int64_t budget;                /* so many recorded nodes force an evaluation */
+  int64_t cut;                   /* recorded nodes that an interrupted run has left: values are then
                                  ** read one by one */
   uint8_t grad_mode;             /* 1: builders make entries */
   uint8_t default_device;
@@ -139,7 +141,7 @@ typedef struct flame_context {
   uint8_t anomaly, deterministic;  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t scan;                  /* FLAME_CHECK=nan: plans look for NaN as they run (plan/scan.c) */
   uint8_t back;              /* the op whose backward is being recorded, as fl_node.back; 0: none */
-  uint8_t watched;               /* steps of walks are reported to up->walked */
+  uint8_t watched;               /* steps of backward walks are reported to up->walked */
   uint8_t from_zero;             /* FL_FROM_ZERO_*: messages count axes and positions from 0 */
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
@@ -150,7 +152,7 @@ typedef struct flame_context {
   uint8_t kernel_checks;         /* FL_LANE_* requested: see fl_kfunction_checks */
   uint8_t planted;               /* FL_PLANT_*, read through FL_PLANTED */
   atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */
-  atomic_uintptr_t refused;   /* the last thread that was refused meanwhile, until it clears that */
+  atomic_uintptr_t refused;   /* the last thread refused while another was the holder */
   int32_t holds;                 /* how many times the holder is inside */
   atomic_int interrupted;        /* FL_INTERRUPT_*: if not 0, computations end soon */
   fl_limits limits;
@@ -163,9 +165,9 @@ typedef struct flame_context {
   /* Set if there is a hidden Lua state: flame_close calls this instead, which closes that state,
   ** whose last finaliser closes the context. */
   void (*closing)(struct flame_context *c);
-  /* for a context closed with live handles: called with the last of them */
+  /* for a context that was closed with live handles: called when the last handle ends */
   void (*gone)(struct flame_context *c);
-  /* io/stale.c: the folder examined last, and saves until the next time */
+  /* io/stale.c: the folder last searched for stale files; saves until the next search */
   struct { uint64_t device, inode; int64_t wait; } swept;
   char error_text[864];          /* of flame_error */
 } flame_context;
@@ -187,8 +189,8 @@ static inline void fl_anchor(flame_context *c) {
 }
 
 /* A function of flame.h holds the context from its first use of it until it returns, including the
-** functions that it calls. Another thread is refused meanwhile, and flame_error tells it so: if 'c'
-** is NULL or held by another thread the result is 'otherwise'. (scope.c) */
+** functions that it calls. Another thread is refused meanwhile, and flame_error tells it so. If 'c'
+** is NULL or held by another thread, FL_HOLD returns 'otherwise' from the function. (scope.c) */
 flame_context *fl_hold(flame_context *c);
 void fl_unhold(flame_context *const *held);
 int fl_held_elsewhere(const flame_context *c);

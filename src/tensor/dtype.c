@@ -1,7 +1,7 @@
 /*
 ** Dtype facts, promotion, and conversions of single elements. The rules are those of
 ** tensor/math.h, which the vector loops and the GPU text share; here they are chosen by a
-** dtype known only at run time (printing, item, scalars of a window).
+** dtype known only at run time (printing, item, scalars of recorded ops).
 */
 #include "tensor/dtype.h"
 #include "tensor/math.h"
@@ -14,7 +14,7 @@ const fl_dtype_info fl_dtypes[FLAME_DTYPE_COUNT] = {
 };
 #undef DTYPE
 
-/* flame.h, which hosts include alone, repeats the list. */
+/* flame.h, which hosts include alone, repeats the list of dtype.def: the order must be the same. */
 #define DTYPE(id, ...) AT_##id,
 enum {
 #include "tensor/dtype.def"

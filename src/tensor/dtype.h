@@ -29,8 +29,8 @@ int fl_dtype_of_name(const char *name);        /* -1: no such dtype */
 ** gives i16. */
 int fl_promote(int a, int b);
 
-/* A number from a script: data of a window, never part of a key. The dtype with which it is used
-** determines the member: i for integers and bool, d for floats. */
+/* A number from a script: data of the recorded ops, never part of the key of a plan. The dtype with
+** which it is used determines the member: i for integers and bool, d for floats. */
 typedef union fl_scalar { double d; int64_t i; } fl_scalar;
 
 /* Scalar conversions, the definition that every device follows (round to nearest even;

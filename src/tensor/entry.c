@@ -1,5 +1,5 @@
 /*
-** Entries: they keep for the backward walk only what the rule of the op needs. Which values a
+** Entries of the tape keep for the backward walk only what the op's rule needs. Which values a
 ** gradient reads is found in its text in ops.def (x, x1, x2, x3, y as whole words), by input,
 ** once per context; an entry keeps only what the gradients with respect to its tracked inputs
 ** read. So  h * 2  keeps nothing, and  w * x  with constant x keeps x but
@@ -36,7 +36,7 @@ static uint8_t meaning(const char *w, size_t n) {
   return (uint8_t)(1u << (w[1] - '1'));
 }
 
-/* Skips a function that uses only the shape of y. */
+/* Skips "fl_grad_spread(y" at s, if it is there: this function uses only the shape of y. */
 static const char *skip_shape_use(const char *s) {
   static const char use[] = "fl_grad_spread(y";
   return strncmp(s, use, sizeof use - 1) == 0 ? s + sizeof use - 1 : s;
@@ -61,7 +61,7 @@ static int no_gradient(const char *s) {
   return !s || !strcmp(s, "NULL") || !strcmp(s, "NOGRAD");
 }
 
-/* For a structural op: its row's text, one input between two semicolons. */
+/* What the gradient of a structural op reads, from its row's text: a semicolon ends each input. */
 static fl_rule_needs structural(const char *s) {
   fl_rule_needs needs = { 0 };
   if (*s == '*') needs.has = EVERY_INPUT;

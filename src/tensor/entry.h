@@ -1,9 +1,9 @@
 /*
-** Entries: how a tracked node was computed. An entry belongs to the node that it describes, and is
-** freed with it, or in backward without retain_graph. The node keeps its in[] pointers for it (one
-** gref each); 'saved' tells which inputs' values the rule reads (one held each). A leaf's entry
-** names its handle and is shared by all values the handle had (writes under no_grad keep leafhood),
-** hence the count.
+** Entries of the tape: how a tracked node was computed. An entry belongs to the node that it
+** describes, and is freed with it, or in backward without retain_graph. The node keeps its in[]
+** pointers for it (one gref each, a reference from the graph); 'saved' tells which inputs' values
+** the rule reads (one held each). A leaf's entry names its handle and is shared by all values the
+** handle had (writes under no_grad keep leafhood), hence the count.
 */
 #ifndef FL_TENSOR_ENTRY_H
 #define FL_TENSOR_ENTRY_H
@@ -31,9 +31,9 @@ struct fl_entry {
 typedef flame_status fl_rule_fn(struct flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                 fl_node **gin);
 
-/* A function with its own rule: the host's (flame.func) or the library's. backward gets the node y
-** to which it belongs, whose value may be gone, and its cotangent; it is released once, with the
-** entry. */
+/* A function with its own gradient rule: the script's (flame.func) or the library's. backward gets
+** the node y to which it belongs, whose value may be gone, and its cotangent; it is released once,
+** with the entry. */
 typedef struct fl_custom {
   int32_t refs;
   fl_rule_fn *backward;
@@ -53,10 +53,10 @@ void fl_rules_fill(fl_rule_needs *rules);      /* FL_OP_COUNT of them */
 int fl_entry_attach(fl_node *n);
 /* Detaches and frees the entry (grefs and saved values of the inputs are released). */
 void fl_entry_drop(fl_node *n);
-void fl_entry_detach(fl_node *n);              /* the same without settling n: for node.c */
+void fl_entry_detach(fl_node *n);              /* does not free n if it is unused: for node.c */
 void fl_node_forget_inputs(fl_node *n);        /* nin = 0, attr freed: for entry.c */
-/* Called when n is about to become a mere copy of b: changes its entry, if it has one,
-** accordingly. */
+/* Called when n is about to become a mere copy of b: its entry, if it has one, becomes the entry of
+** a copy, with b as its only input. */
 void fl_entry_restart(fl_node *n, fl_node *b);
 /* Releases grefs, saved values, custom and hooks but keeps the entry, marked as spent, for a
 ** backward without retain_graph, so that a second walk can report it. Leaves are unchanged. */

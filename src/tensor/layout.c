@@ -2,7 +2,7 @@
 ** Layouts: the hash-consing table and arithmetic on sizes and strides.
 ** Rules: every layout in the table is in normal form (see normalise), so that a row-major
 ** layout is the same pointer as the shape, and equal layouts are one pointer.
-** Chains are short, since the table grows when there are more layouts than bins.
+** Hash chains are short, since the table grows when there are more layouts than bins.
 */
 #include "tensor/layout.h"
 #include "base/hash.h"
@@ -187,9 +187,9 @@ static void unravel(int rank, const int64_t *size, int64_t i, int64_t *coord) {
   }
 }
 
-/* The map is strided if no coordinate of p ever carries into the next: then each view axis moves
-** the coordinates by a constant. This is checked at the extremes of every coordinate, after
-** neighbouring axes that are one contiguous run in q have been merged. */
+/* p, q and the view are those of layout.h. The map is strided if no coordinate of p ever carries
+** into the next: then each view axis moves the coordinates by a constant. This is checked at the
+** extremes of every coordinate, after neighbouring axes that are one run in q have been merged. */
 int fl_map_compose(int rank, const int64_t *size, const int64_t *qstride,
                    int n, const int64_t *vsize, const int64_t *vstride, int64_t voffset,
                    int64_t *out_stride, int64_t *qoffset) {

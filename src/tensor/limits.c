@@ -148,7 +148,7 @@ flame_status fl_interrupted(flame_context *c, const char *op) {
   return FL_FAIL(c, FLAME_INTERRUPTED, op, "%s", why);
 }
 
-/* Without a lock, since this may run in a signal handler. */
+/* Interrupts the sandbox that runs in c. Takes no lock, since it may run in a signal handler. */
 static void interrupt_inside(flame_context *c) {
   atomic_fetch_add(&c->limits.interrupting, 1);
   flame_context *inner = atomic_load(&c->limits.inside);

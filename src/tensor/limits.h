@@ -14,8 +14,8 @@
 ** until flame_limit_restart. */
 enum { FL_INTERRUPT_ONCE = 1, FL_INTERRUPT_USED_UP = 2 };
 
-/* Reasons to be stuck other than limits: the owner ends the work; an interrupt of the surrounding
-** context, which nothing in here clears. */
+/* Reasons to be stuck other than limits: the owner has ended the work; an interrupt came from the
+** surrounding context, and nothing inside the sandbox clears it. */
 enum { FL_STUCK_CLOSED = FLAME_LIMITS + 1, FL_STUCK_INTERRUPTED };
 
 /* Limits, except host bytes, which base/mem counts. Resources in use are counted where they are
@@ -30,7 +30,7 @@ typedef struct fl_limits {
   int32_t depth;                 /* calls under way whose time is counted */
   int64_t began;                 /* when the outermost of these calls began, in ns */
   int64_t collect_at;            /* number of live nodes at which a collection is done */
-  int64_t collect_bytes;         /* the same for host bytes, while nearly all are in use; else 0 */
+  int64_t collect_bytes;         /* host bytes for the same, if nearly all are in use; else 0 */
   fl_watch *watch;
   uint32_t deny, allow;          /* FLAME_READ, … */
   char *folder;
@@ -45,9 +45,11 @@ typedef struct fl_limits {
 
 /* Must the running work end? This clears an interrupt, but not a limit that is used up. */
 int fl_take_interrupt(flame_context *c);
-/* Keeps the error for work that ended for this reason; always returns FLAME_INTERRUPTED. */
+/* Stores the error of 'op', which an interrupt or a used up limit ended; returns
+** FLAME_INTERRUPTED. */
 flame_status fl_interrupted(flame_context *c, const char *op);
-/* Adds n to what is used; 0: the limit is reached, and the context stuck. Any thread. */
+/* Adds n to what is used; 0: the limit is reached, and the context is stuck (see above). Any
+** thread. */
 int fl_use(flame_context *c, int which, int64_t n);
 void fl_stick(flame_context *c, int stuck);      /* 1 + limit, or FL_STUCK_CLOSED */
 int fl_is_stuck(const flame_context *c);
@@ -56,21 +58,21 @@ void fl_stuck_text(const flame_context *c, char *out, size_t size);
 /* Writes "the limit of the context is 64 MiB; …" for the request that a limit refused last, and
 ** forgets it. 0: none was refused. */
 int fl_refused_text(flame_context *c, char *out, size_t size);
-void fl_tell_refused(flame_context *c);         /* adds the same to the message of the kept error */
+void fl_tell_refused(flame_context *c); /* adds this text to the message of the stored error */
 /* If nearly all of the host memory is in use, runs the host's collector; but not again before half
 ** of the memory that this freed is used, unless 'again' is true. 1: it was run. */
 int fl_collect_if_full(flame_context *c, int again);
-/* Begins a call by the host, whose time counts. In pairs, nested. */
+/* Begin and end a call by the host, whose time counts. Pairs may be nested. */
 void fl_time_begin(flame_context *c);
 void fl_time_end(flame_context *c);
-/* Sets the context of the sandbox that runs in c, or NULL, and returns the previous one. After it
-** returns no interrupt accesses that one. */
+/* Sets the context of the sandbox that runs in c, or NULL, and returns the previous one, which no
+** interrupt accesses any more. */
 flame_context *fl_run_inside(flame_context *c, flame_context *inner);
 /* Takes settings from options, which are checked already. 0: no memory, or no thread for the
 ** clock. */
 int fl_limits_open(flame_context *c, const flame_options *o);
 void fl_limits_close(flame_context *c);
-/* May c do this (FLAME_READ, …)? If not, keeps the error, as one of op. */
+/* May c do this (FLAME_READ, …)? If not, stores an error of 'op'. */
 int fl_may(flame_context *c, uint32_t permission, const char *op);
 /* Restarts the counts of what one call by the host uses. */
 void fl_limits_restart_call(flame_context *c);

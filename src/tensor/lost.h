@@ -12,7 +12,7 @@
 typedef enum {
   FL_LOST_NOT,                   /* nothing tracked is in it */
   FL_LOST_NO_GRAD,               /* recorded without tracking */
-  FL_LOST_GRADIENT,              /* the same, by a backward walk without create_graph */
+  FL_LOST_GRADIENT,              /* recorded by a backward walk without create_graph */
   FL_LOST_DETACH,
   FL_LOST_OP,                    /* the op has no gradient, or its result is not a float */
   FL_LOST_RESET                  /* autograd.reset */
@@ -30,13 +30,13 @@ static inline uint32_t fl_lost_site(uint32_t lost) {
 static inline fl_lost_reason fl_lost_why(uint32_t lost) {
   return (fl_lost_reason)(lost >> FL_LOST_SITE_BITS & ((1u << FL_LOST_REASON_BITS) - 1));
 }
-/* The op; from FL_OP_COUNT on, the kind of a call. */
+/* The op in the reason 'lost'; from FL_OP_COUNT on, that plus the kind of a call. */
 static inline int fl_lost_op(uint32_t lost) {
   return (int)(lost >> (FL_LOST_SITE_BITS + FL_LOST_REASON_BITS));
 }
 
 /* Notes that the tracked value m is used untracked. Work under no_grad, such as an optimiser's,
-** does not replace a reason that was intended or does not depend on the mode. */
+** does not replace a reason like detach, which was intended or does not depend on the grad mode. */
 static inline void fl_lost_note(fl_node *m, uint32_t lost) {
   const fl_lost_reason before = fl_lost_why(m->entry->lost);
   if (fl_lost_why(lost) == FL_LOST_NO_GRAD && before > FL_LOST_GRADIENT) return;

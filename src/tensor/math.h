@@ -241,8 +241,8 @@ FL_NARROW(float, f32, i8, -128, 127)
 FL_NARROW(float, f32, u8, 0, 255)
 #undef FL_NARROW
 
-/* The other casts. Casts to a half type go through f32 (two roundings from f64 and integers). NaN
-** gives true. */
+/* Casts to floats and bool, then casts of integers. Casts to a half type go through f32 (two
+** roundings from f64 and integers). NaN gives true. */
 #define FL_CASTS(F, f) \
   FL_FN float fl_cast_##f##_f16(F x) { return fl_round_f16((float)x); } \
   FL_FN float fl_cast_##f##_bf16(F x) { return fl_round_bf16((float)x); } \

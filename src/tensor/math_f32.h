@@ -1,4 +1,4 @@
-/* The numbers: functions of f32. A part of math.h, which is what to include. */
+/* Functions of f32: a part of math.h, which is the file to include. */
 #ifndef FL_TENSOR_MATH_F32_H
 #define FL_TENSOR_MATH_F32_H
 
@@ -547,7 +547,7 @@ FL_FN float fl_hypot_f32(float x, float y) {
   return (fl_isinf_f32(x) | fl_isinf_f32(y)) ? fl_highest_f32() : v;
 }
 
-/* log2 of x > 0 (finite, normal as a double) with an error below 2^-44 of it. */
+/* log2 of x > 0 (finite, normal as a double) with a relative error below 2^-44. */
 FL_FN double fl_pow_log2(double x) {
   const uint64_t b = fl_bits_f64(x) - 0x3fe6a09e00000000u;
   /* The exponent e as a double: its bits under those of 1.5 2^52; b is made positive first. */

@@ -1,4 +1,4 @@
-/* The numbers: functions of f64. A part of math.h, which is what to include. */
+/* Functions of f64: a part of math.h, which is the file to include. */
 #ifndef FL_TENSOR_MATH_F64_H
 #define FL_TENSOR_MATH_F64_H
 
@@ -10,7 +10,8 @@
 
 FL_FN double fl_sqrt_f64(double x) { return sqrt(x); }
 
-/* a + b = the result + *low, for |a| >= |b| or a = 0 (Dekker 1971); and for any (Knuth). */
+/* a + b = the result + *low, for |a| >= |b| or a = 0 (Dekker 1971); fl_two_sum: for any a and b
+** (Knuth). */
 FL_FN double fl_fast_two_sum(double a, double b, double *low) {
   const double s = a + b;
   *low = b - (s - a);
@@ -29,7 +30,7 @@ FL_FN double fl_near_reciprocal(double x) {
   return fma(i, fma(-x, i, 1.0), i);
 }
 
-/* Functions that are faster by a quarter in CUDA's library: on the GPU that one is called. Its
+/* Functions that are faster by a quarter in CUDA's library: on the GPU theirs are called. Their
 ** results differ in the last bits, by a few ulp. */
 #ifdef __CUDACC__
 #define FL_OURS(f, ours) FL_FN double fl_##f##_f64(double x) { return f(x); }
@@ -112,7 +113,7 @@ FL_FN double fl_expm1_f64(double x) {
 }
 
 FL_FN double fl_sigmoid_f64(double x) {
-  const double e = fl_exp_f64(-fl_abs_f64(x));     /* as the f32 form: subnormal results are kept */
+  const double e = fl_exp_f64(-fl_abs_f64(x)); /* like in f32, this form keeps subnormal results */
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
 
@@ -393,7 +394,8 @@ FL_FN double fl_exp_half(double x, double *low) {
   return fl_scale_f64(e, k - 1);
 }
 
-/* h + q and h - q, h + low half of e^|x|, q that of e^-|x|; d q / d h = -4 q^2. */
+/* cosh, and below sinh: h + q and h - q, where h + low is half of e^|x|, and q is half of e^-|x|,
+** with d q / d h = -4 q^2. */
 FL_FN double fl_cosh_f64(double x) {
   double low, over;
   const double a = fl_abs_f64(x), b = a > 711.0 ? 711.0 : a, h = fl_exp_half(b, &low), q = 0.25 / h;

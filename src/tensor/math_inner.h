@@ -1,6 +1,6 @@
-/* Mathematics: functions that only composites record. The exponential of numbers up to 0; gelu in
-** its tanh form, x sigmoid(w), w = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its slope. A part of
-** math.h, which is what to include. */
+/* Functions that only composites record: the exponential of numbers up to 0; gelu in its tanh form,
+** x sigmoid(w), w = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its slope. A part of math.h, which is
+** the file to include. */
 #ifndef FL_TENSOR_MATH_INNER_H
 #define FL_TENSOR_MATH_INNER_H
 
@@ -20,7 +20,7 @@ FL_FN float fl_exp_below_f32(float x) {
 /* ---- gelu, f64 ---------------------------------------------------------------------------- */
 
 /* -0 for x <= -30, x for x >= 30. The last product makes it NaN for -inf (-inf times 0, as in the
-** other form). */
+** exact form of gelu). */
 FL_FN double fl_gelu_tanh_f64(double x) {
   const double a = x < -30.0 ? -30.0 : x;
   const double y = a * fl_sigmoid_f64(a * fma(a * a, 0.07135481627260025, 1.5957691216057308));
@@ -36,9 +36,9 @@ FL_FN double fl_gelu_tanh_slope_f64(double x) {
 
 /* ---- gelu, f32 ---------------------------------------------------------------------------- */
 
-/* sigmoid(w) = *h / (*h + p), w = 1.5957691 x + 0.0713548 x^3 = log 4^v and 4^v = *h 4^r; z = x x,
-** -11 <= x <= 5.5: below it the gate is 0, above it 1. The caller does the division; *h is *s
-** squared. */
+/* With h = *s squared and p the result, sigmoid(w) = h / (h + p); the caller does the division.
+** w = 1.5957691 x + 0.0713548 x^3 = log 4^v and 4^v = h 4^r; z = x x, -11 <= x <= 5.5: below that
+** range the gate, sigmoid(w), is 0, above it 1. */
 FL_FN float fl_gelu_gate(float x, float z, float *s) {
   const float c = 0x1.8p23f + 127.0f, v = x * fmaf(z, 0.0514716198f, 1.1511041f);
   const float t = v + c, r = v - (t - c);

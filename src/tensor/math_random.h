@@ -1,4 +1,4 @@
-/* The numbers: Philox, and what is drawn from it. A part of math.h, which is what to include. */
+/* Philox and the random numbers made from it: a part of math.h, which is the file to include. */
 #ifndef FL_TENSOR_MATH_RANDOM_H
 #define FL_TENSOR_MATH_RANDOM_H
 
@@ -37,7 +37,7 @@ FL_FN uint32_t fl_random_u32(int64_t i, uint64_t base, uint64_t seed) {
 }
 
 /* Draws of 64 bits (f64, randint): words 2 (i % 2) and the next one of block base + i / 2, the
-** first word high. They use n / 2 blocks, so their builders take fl_rng_take(2 n). */
+** first word high. n draws use n / 2 blocks, so their builders take fl_rng_take(2 n). */
 FL_FN uint64_t fl_random_u64(int64_t i, uint64_t base, uint64_t seed) {
   const fl_u32x4 r = fl_philox(base + ((uint64_t)i >> 1), seed);
   const uint32_t hi = i & 1 ? r.w[2] : r.w[0], lo = i & 1 ? r.w[3] : r.w[1];

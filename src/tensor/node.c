@@ -15,7 +15,7 @@
 
 /* ---- births ------------------------------------------------------------------------ */
 
-/* Keeps the failure of n as the context's error, under the op that failed and the line that
+/* Stores the failure of n as the context's error, under the op that failed and the line that
 ** recorded it. */
 flame_status fl_node_raise(const fl_node *n) {
   flame_context *c = n->ctx;
@@ -31,7 +31,7 @@ flame_status fl_node_raise(const fl_node *n) {
   return FL_FAIL(c, fl_is_lost(c, n->device) ? FLAME_DEVICE_LOST : FLAME_BAD_VALUE, op, "%s", text);
 }
 
-/* Fails for an input that will have no value, with that input's failure. */
+/* Can n have a value? Returns 0 with the error of n if n is FAILED. */
 static inline int usable(const fl_node *n) {
   if (n->state == FL_FAILED) {
     fl_node_raise(n);
@@ -119,9 +119,9 @@ static void enter_window(flame_context *c, fl_node *n) {
   c->stats.recorded++;
 }
 
-/* Notes why n is untracked: an input is tracked, and the mode is off. Where none is, or n gets an
-** entry, the reason is that of the first input that has one. Not inlined, since most nodes have no
-** such input. */
+/* Notes that n is untracked because the grad mode is off, if an input is tracked. (An untracked
+** input passes its reason on to n in fl_node_new.) Not inlined, since most nodes have no tracked
+** input. */
 __attribute__((noinline)) static void end_tracking(fl_node *n) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && n->in[i]->entry)
@@ -412,7 +412,7 @@ void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset) {
   fl_node_drop(n);
 }
 
-/* The text may be missing when memory is out; the state is enough. */
+/* n->error may stay NULL when memory is out; the state FAILED is enough. */
 void fl_node_fail(fl_node *n, const char *message, uint32_t site) {
   assert(n->state == FL_PENDING);
   n->failed_site = site ? site : n->site;
@@ -428,7 +428,7 @@ void fl_node_effect(fl_node *n) {
   n->ctx->effect = n;
 }
 
-/* Each holds the one before it, so the newest is dropped first. */
+/* Each effect holds the effect before it, so the newest is dropped first. */
 void fl_effects_drop(flame_context *c) {
   for (int64_t i = c->win.nodes.n; i > 0; i--) {
     fl_node *n = i <= c->win.nodes.n ? c->win.nodes.at[i - 1] : NULL;

@@ -38,7 +38,7 @@ typedef struct fl_buffer {
   uint8_t device;          /* index in the context's devices: 0 is the CPU */
   uint8_t foreign;         /* memory of the host: never written, released by calling release() */
   uint8_t homed;           /* a pending write will end here: there is at most one */
-  int32_t slot;            /* index among the homes of the program made last (fl_program_home) */
+  int32_t slot; /* scratch: its number among the last program's homes (fl_program_home) */
   uint32_t site;           /* script line of the first value in it; 0: none yet */
   int64_t bytes;
   void *ptr;               /* device address */
@@ -167,7 +167,7 @@ void fl_node_refuse(fl_node *n);
 /* Moves a STORED node to another buffer of the same layout (copy on write of a snapshot); the
 ** offset stays; the node takes a separate reference. */
 void fl_node_move(fl_node *n, fl_buffer *buf);
-/* Makes n, which is new, an effect: the context's newest. */
+/* Makes n, which is new, an effect (see above): the context's newest. */
 void fl_node_effect(fl_node *n);
 /* For a context that is closed: effects that have not run are dropped. */
 void fl_effects_drop(struct flame_context *c);

@@ -1,15 +1,15 @@
 /*
 ** What layer, group, batch and instance norm have in common: x minus its mean, divided by its
-** deviation, times w, plus b, with its own gradient. The gradient that autograd would derive sums
-** terms that are 0 except for rounding (the variance's part of the mean's gradient) in a separate
-** pass and keeps the centred values; this one keeps x, the means and the inverse deviations. It
-** records the gradient of x first, so that those of w and b can share its kernel.
+** standard deviation, times w, plus b, with its own gradient. The gradient that autograd would
+** derive sums terms that are 0 except for rounding (the variance's part of the mean's gradient) in
+** a separate pass and keeps the centred values; this one keeps x, the means and the inverse
+** deviations. It records the gradient of x first, so that those of w and b can share its kernel.
 */
 #include "tensor/build_util.h"
 #include "tensor/entry.h"
 
 enum { X, W, B, INPUTS };
-/* below these, an additional kernel costs more than reading the values once less saves */
+/* below these numbers, an additional kernel costs more than reading the values once less saves */
 enum { MANY_PLACES = 16, MANY_VALUES = 1 << 16 };
 
 typedef struct norm {             /* what the backward reads; all held */
@@ -37,8 +37,8 @@ static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inve
   return d;
 }
 
-/* The axes along which w is constant: all of them (batch norm: the sums are needed anyway), or if w
-** varies along others (a group's places, not its channels) and much is read; else 0. */
+/* The axes along which w is constant, if it is cheaper to sum along them first: if they are all of
+** the norm's axes (batch norm), or if much is read (a group's places, not its channels); else 0. */
 static uint32_t shared_axes(const norm *s) {
   const fl_layout *x = s->in[X]->shape, *w = s->in[W] ? s->in[W]->shape : NULL;
   uint32_t same = 0;
@@ -53,9 +53,10 @@ static uint32_t shared_axes(const norm *s) {
 }
 
 /* With y = d r w + b, d = x - mean, r the inverse deviation and u = g w, the gradient with respect
-** to x is r (u - mean(u) - d r^2 mean(u d)), to w g d r, to b g; the walk sums. If w is constant
-** along many places, g and g d are summed along them first: all three gradients use these sums. For
-** a gradient of this the statistics are recorded again, as functions of x. */
+** to x is r (u - mean(u) - d r^2 mean(u d)), to w g d r, to b g, which the walk sums to the shapes
+** of w and b. If w is constant along many places, g and g d are summed along them first: all three
+** gradients use these sums. For a gradient of this the statistics are recorded again, as functions
+** of x. */
 static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                               fl_node **gin) {
   const norm *s = arg;
@@ -70,7 +71,7 @@ static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *
     slope = mean_of_sums(s, n_mul(sgd, w), places);
     gin[W] = n_mul(sgd, r);
     gin[B] = s->in[B] ? sg : NULL;
-  } else {                   /* if both shared a product, a row would not fit in registers */
+  } else { /* without a product that both share: with it a row would not fit in registers */
     level = mean_of(s, u);
     slope = mean_of(s, n_mul(u, d));
     gin[W] = w ? n_mul(g, n_mul(d, r)) : NULL;
@@ -89,7 +90,7 @@ static void norm_release(void *arg) {
   fl_free(&s->c->mem, s, sizeof *s);
 }
 
-/* Gives y the rule above, and takes over what s holds. */
+/* Gives y the gradient rule norm_back, which takes over what s holds. */
 static fl_node *with_rule(fl_node *y, const norm *s) {
   norm *kept = fl_zalloc(&s->c->mem, sizeof *kept);
   if (!kept) return fl_no_memory(s->c, "norm");

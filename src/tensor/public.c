@@ -11,8 +11,8 @@
 
 /* ---- shared ------------------------------------------------------------------------ */
 
-/* Are all handles usable and of one context? If not, keeps the error of the first that is not, in
-** the context of the first handle. A NULL handle is ignored: its error is already kept. */
+/* Are all handles usable and of one context? If not, stores the error of the first that is not, in
+** the context of the first handle. A NULL handle is ignored: its error is stored already. */
 int fl_public_ready(const char *op, int n, flame_tensor *const *x) {
   for (int i = 0; i < n; i++)
     if (!x[i]) return 0;
@@ -124,7 +124,8 @@ flame_tensor *flame_normal(flame_context *c, flame_dtype t, int ndim,
   return random_tensor(c, FL_OP_normal, t, ndim, shape, mean, deviation);
 }
 
-/* A whole v is an integer number, so that integer tensors combined with it keep their dtype. */
+/* A number without a fraction becomes an integer, so that integer tensors combined with it keep
+** their dtype. */
 flame_tensor *flame_number(flame_context *c, double v) {
   FL_HOLD(c, NULL);
   FL_ENTER(c);

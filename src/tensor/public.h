@@ -1,21 +1,20 @@
-/* What the functions of flame.h that call builders share: see public.c. Nothing else includes
-** this. */
+/* What the functions of flame.h that call builders share (public*.c). */
 #ifndef FL_TENSOR_PUBLIC_H
 #define FL_TENSOR_PUBLIC_H
 #include "tensor/build.h"
 #include "tensor/tensor.h"
 
-/* Are all handles usable and of one context? If not, keeps the error of the first that is not, in
-** the context of the first handle. A NULL handle is ignored: its error is already kept. */
+/* Are all handles usable and of one context? If not, stores the error of the first that is not, in
+** the context of the first handle. A NULL handle is ignored: its error is stored already. */
 int fl_public_ready(const char *op, int n, flame_tensor *const *x);
 /* A handle on n; ends the scope of the call. n NULL: NULL. */
 flame_tensor *fl_public_result(flame_context *c, int64_t mark, fl_node *n);
 flame_tensor *fl_public_view(flame_context *c, int64_t mark, fl_node *n, const char *made_by);
-/* The axis counted from 0; -1: it does not exist, and the error is kept. */
+/* The axis counted from 0; -1 with an error if it does not exist. */
 int fl_public_axis(flame_tensor *x, int axis, const char *op);
-/* The set of the axes, of all if naxes is 0; 0: the error is kept. */
+/* Writes the set of the axes, of all if naxes is 0, to *set. Returns 0 with an error. */
 int fl_public_axes(flame_tensor *x, const char *op, int naxes, const int *axes, uint32_t *set);
-/* v as a value of dtype t; 0: it does not fit, and the error is kept. */
+/* Writes v as a value of dtype t to *out; 0 with an error if it does not fit. */
 int fl_public_scalar(flame_context *c, double v, int t, const char *op, fl_scalar *out);
 int fl_public_dtype(flame_context *c, int t, const char *op);
 /* v as a value for a part of 'old', in its dtype; NULL if that is impossible. */

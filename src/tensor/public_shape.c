@@ -30,7 +30,7 @@ flame_tensor *flame_randint(flame_context *c, flame_dtype t, int ndim, const int
 
 typedef fl_node *joins(flame_context *c, int n, fl_node *const *x, int axis);
 
-/* room: the number of axes that the result has in addition to those of the pieces. */
+/* room: how many axes the result has in addition to those of the joined tensors. */
 static flame_tensor *join(flame_context *c, int n, flame_tensor *const *x, int axis,
                           const char *op, joins *build, int room) {
   FL_HOLD(c, NULL);
@@ -173,7 +173,7 @@ flame_tensor *flame_unsqueeze(flame_tensor *x, int axis) {
 
 /* ---- indexing ------------------------------------------------------------------------------ */
 
-/* The positions in idx, checked where they are computed, along axis k of x. */
+/* The positions in idx along axis k of x, as an index that is checked when it is computed. */
 static fl_node *positions(flame_tensor *x, int k, flame_tensor *idx, const char *op) {
   return n_index(idx->node, x->node->shape->size[k], FL_INDEX_NEGATIVE, op);
 }

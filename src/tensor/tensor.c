@@ -1,10 +1,11 @@
 /*
 ** Handles, writes, and the public functions that need no more than this layer.
 ** A handle names a value; a write makes it name another (docs/design.md 1.3). The old value's
-** memory becomes the home of the new one if the handle's own value was computed into it (a view or
-** an alias only refers to it) and no other write has taken it, so that parameters keep their
-** address; the engine gives a copy to a handle that still holds the old value. Handles are linked
-** in the context: closing takes their values and leaves the structs to their owners.
+** memory becomes the home of the new one, where it is written, if the handle's own value was
+** computed into it (a view or an alias only refers to it) and no other write has taken it: so
+** parameters keep their address. The engine gives a copy to a handle that still holds the old
+** value. Handles are linked in the context: closing takes their values and leaves the structs to
+** their owners.
 */
 #include "tensor/call.h"
 #include "tensor/tensor.h"
@@ -15,8 +16,8 @@
 
 /* ---- life -------------------------------------------------------------------------- */
 
-/* A value that another handle has named already gets a separate identity, so that leafhood,
-** tracking and writes belong to one handle. Builders may return their operand. */
+/* If another handle has named the value already, the new handle names an alias of it, so that
+** leafhood, tracking and writes belong to one handle. Builders may return their operand. */
 flame_tensor *fl_tensor_new(flame_context *c, fl_node *n) {
   if (n && n->named && n->state != FL_NUMBER) n = n_alias(n);
   if (!n) return NULL;
@@ -233,13 +234,13 @@ static flame_status fits(const flame_tensor *t, const fl_node *n, const char *op
 /* Views, aliases and results of host functions refer to the memory of another value. */
 static int is_guest(const fl_node *n) { return fl_ops[n->op].fuse == FL_FUSE_V; }
 
-/* Was it made in this call, and does only the scope hold it? */
+/* Was n recorded in this call, and does only the scope hold it? */
 static int fresh(const fl_node *n) {
   return n->state == FL_PENDING && !n->named && !n->effect && n->held == 1 && n->uses == 0 &&
          n->grefs == 0 && !is_guest(n);
 }
 
-/* Is it a stored value that was computed into separate memory for its handle? */
+/* Is n a stored value that was computed into separate memory for its handle? */
 static int owns_memory(const fl_node *n) {
   return n->state == FL_STORED && !is_guest(n) && n->layout == n->shape &&
          n->offset == 0 && !n->buffer->foreign && !n->buffer->homed &&

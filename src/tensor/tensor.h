@@ -6,7 +6,7 @@
 #define FL_TENSOR_TENSOR_H
 #include "tensor/context.h"
 
-enum { FL_GRAD_ADDED = 1 };   /* flag of 'used': a backward has added to it since */
+enum { FL_GRAD_ADDED = 1 };   /* flag of 'used': a backward has added to .grad since */
 
 struct flame_tensor {
   int32_t refs;
@@ -33,11 +33,11 @@ void fl_tensor_release(flame_tensor *t);        /* flame_free for callers that a
 void fl_tensor_shut(flame_tensor *t);
 /* Sets .grad to 'grad' (taking a reference); NULL: none. */
 void fl_tensor_set_grad(flame_tensor *t, flame_tensor *grad);
-/* Does t name a value? If not, keeps the error "the tensor was freed". */
+/* Does t name a value? If not, stores the error "the tensor was freed". */
 int fl_tensor_open(const flame_tensor *t, const char *op);
 /* Makes the handle name n (checks: not a view, not a tracked leaf outside no_grad, same shape,
-** dtype, device). n gets the old value's memory as home if the handle owned it; unless n is a new
-** PENDING node of this call it is copied first. A leaf stays a leaf. */
+** dtype, device). n is computed into the old value's memory, its home, if the handle owned that;
+** unless n is a new PENDING node of this call it is copied first. A leaf stays a leaf. */
 flame_status fl_tensor_write(flame_tensor *t, fl_node *n, const char *op);
 /* Sets the handle's value to n, of any dtype and device but the same shape (x:to_); n is made
 ** outside the tape. A leaf stays the same leaf; views and tracked values are refused. */

@@ -12,8 +12,8 @@ static fl_node *mixed(fl_node *x, double a, fl_node *y, double b) {
   return n_add(n_mul_num(x, a), n_mul_num(y, b));
 }
 
-/* x times a / (1 - beta^t), or times its root; if t is a tensor, that is a 0-d value of x's
-** dtype. */
+/* x a / (1 - beta^t), or with 'root' x a / sqrt(1 - beta^t); t is the number of the step. If t is a
+** tensor (r->count), the factor is a 0-d value of x's dtype. */
 static fl_node *corrected(fl_node *x, const fl_adam *r, double a, double beta, int root) {
   const double left = root ? r->left2 : r->left1;
   if (!r->count || !x) return n_mul_num(x, a / (root ? sqrt(left) : left));

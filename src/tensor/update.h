@@ -19,8 +19,8 @@ void fl_adam_count(fl_adam *rule, int64_t step);       /* sets the number of the
 flame_status fl_adam_step(flame_tensor *p, fl_node *g, flame_tensor *m, flame_tensor *v,
                           flame_tensor *largest, const fl_adam *rule);
 
-/* One step of gradient descent; moving: the momentum's buffer, NULL for a momentum of 0. What is
-** written is a copy, as the ops of Lua write it. */
+/* One step of gradient descent; moving: the momentum's buffer, NULL for a momentum of 0. Copies are
+** written, since the ops that the Lua form of this step records are copies too. */
 typedef struct fl_sgd { double lr, momentum, dampening, decay; int nesterov; } fl_sgd;
 flame_status fl_sgd_step(flame_tensor *p, fl_node *g, flame_tensor *moving, const fl_sgd *rule);
 #endif

@@ -129,8 +129,8 @@ static flame_status cut(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece
 }
 
 /* ---- those that write ------------------------------------------------------------------------ */
-/* ByteLevel: a prefix, GPT-2's pattern, and the spelling. The pattern is a separate pass before
-** this. */
+/* The spelling of ByteLevel. Its prefix and GPT-2's pattern, if requested, are separate passes
+** before this one. */
 static flame_status spell(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece, int first) {
   fl_tok_empty(&s->out);
   fl_bytes_spell(&s->out, piece);

@@ -269,7 +269,7 @@ static void forget(fl_model *m) {
   m->lists.n = 0;
 }
 
-/* Keeps the ids of a word: those from 'first' on. */
+/* Stores the ids of a word, those from 'first' on, for the next time it occurs. */
 static int keep(fl_model *m, fl_span word, const fl_ids *ids, int64_t first) {
   const int64_t n = ids->n - first;
   fl_mem *mem = m->vocab.mem;

@@ -68,7 +68,7 @@ enum { FL_CLEAN = 1, FL_CHINESE = 2, FL_ACCENTS = 4, FL_LOWER = 8 };    /* flags
 typedef struct fl_pass {
   uint8_t kind, behaviour, invert, flags;
   uint8_t regex;                /* rx is used, not the text */
-  uint8_t on[2];                /* left and right; or: prefix or its kind, split */
+  uint8_t on[2];                /* strip: left, right; Metaspace: FL_ALWAYS …, split; cleanup */
   int64_t count[2];             /* of a decoder's strip */
   fl_span text, with;           /* the pattern; its replacement */
   fl_regex rx;
@@ -148,7 +148,7 @@ static inline void fl_tok_empty(fl_text *t) {
   t->failed = 0;
 }
 
-/* These return the error that the context keeps. */
+/* These return the code of the error in the context. */
 flame_status fl_tok_no_memory(flame_context *c);
 flame_status fl_tok_poll(flame_context *c);
 /* Limits how long passes may make a text of n bytes, since each pass of a long list could multiply
@@ -161,7 +161,7 @@ flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text);
 flame_status fl_tok_cut(fl_tokenizer *t, fl_span piece, int first);
 flame_status fl_tok_text(fl_tokenizer *t, fl_span text);       /* a whole text */
 flame_status fl_model_word(fl_tokenizer *t, fl_span word);
-/* The matches of a step's pattern at or after from. As fl_regex_find. */
+/* The first match of a pass's pattern at or after 'from'. Returns what fl_regex_find does. */
 int fl_pass_find(fl_tokenizer *t, fl_pass *s, fl_span text, const char *from, const char **first,
                  const char **last);
 flame_status fl_pass_replace(fl_tokenizer *t, fl_pass *s, fl_span *text);

@@ -169,8 +169,8 @@ static const char *char_before(const char *p) {
   return p;
 }
 
-/* Does the token count here? If so, extends it by the space that it strips around it, on its left
-** not beyond 'from'. */
+/* Is the added token one at this place? If so, extends it by the space that it strips around it, on
+** its left not beyond 'from'. */
 static int counts(const fl_tokenizer *t, const fl_added *a, fl_span text, const char *from,
                   const char **first, const char **last) {
   const char *end = text.at + text.n;
@@ -206,7 +206,7 @@ static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, i
     if (first > from)
       e = f(t, (fl_span){ from, (size_t)(first - from) }, starts && from == text.at);
     if (e != FLAME_OK) return e;
-    if (first >= last) continue;               /* of which nothing is left if it strips space too */
+    if (first >= last) continue;       /* nothing is left of a token that strips the same space */
     if (!push_id(t, a->id)) return fl_tok_no_memory(t->c);
     from = last;
   }

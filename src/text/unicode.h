@@ -21,7 +21,7 @@ int fl_uc_category(uint32_t c);                 /* 0 … 29, in the order of fl_
 static inline int fl_uc_is(uint32_t c, uint32_t categories) {
   return (int)(categories >> fl_uc_category(c) & 1);
 }
-/* The same in an older Unicode, 8 or 9, for marks, punctuation and 'other'. */
+/* As fl_uc_is, but in Unicode 8 or 9, for marks, punctuation and 'other'. */
 int fl_uc_was(uint32_t c, uint32_t categories, int version);
 int fl_uc_space(uint32_t c);                    /* White_Space */
 int fl_uc_word(uint32_t c);                     /* \w */
@@ -30,8 +30,8 @@ int fl_uc_punct(uint32_t c);              /* P of Unicode 8.0, or ASCII except l
 /* The categories that a name stands for (L, Lu, …), as bits; 0: none. */
 uint32_t fl_uc_named(const char *name, size_t n);
 int fl_uc_script(const char *name, size_t n);   /* 0: not known */
-/* The first run of characters with equal properties is number 0; *last: its last character. 0:
-** there are no more. */
+/* Finds run 'number', from 0, of characters with equal properties; *last: its last character. 0:
+** there is no such run. */
 int fl_uc_run(int number, uint32_t *first, uint32_t *last, int *category, int *script, int *word);
 
 void fl_uc_lower(fl_text *out, uint32_t c);
