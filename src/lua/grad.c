@@ -400,8 +400,8 @@ static int g_custom(lua_State *L) {
   return nv;
 }
 
-/* (values, since, backward): like g_custom, for tracked values. The nodes recorded since 'since' are
-** dropped from the graph; the inputs are the earlier tensors that those nodes read. */
+/* (values, since, backward): like g_custom, for tracked values. The nodes recorded from 'since' on
+** are dropped from the graph; the inputs are the earlier tensors that those nodes read. */
 static int g_checkpointed(lua_State *L) {
   fl_lua *b = self_of(L);
   const int nv = (int)lua_rawlen(L, 1);
