@@ -14,7 +14,7 @@ static const char op_name[] = FL_INDEXING;
 /* ---- masks on the host --------------------------------------------------------------------- */
 /* 1-based positions of the true elements, one i64 tensor per axis (axes = 1: of the flattened
 ** mask), each of 'count' elements. Evaluates, and so may run scripts: the caller's nodes are held
-** by its scope. 0 with the error kept. */
+** by its scope. 0 with an error. */
 static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
   flame_context *c = b->c;
   if (!fl_scope_hold(c, mask)) return 0;
@@ -193,7 +193,7 @@ static fl_node *put(fl_lua *b, fl_node *x, const fl_key *k, fl_node *v) {
   return n_setslice(x, k->start, k->step, k->count, with_dropped(r, k->drop, x->shape->rank));
 }
 
-/* x, with the new axes of the key, after the write. */
+/* The value of x, with the new axes of the key, after the write. */
 static fl_node *set_wide(fl_lua *b, fl_node *x, const fl_key *k, const fl_operand_arg *value) {
   fl_node *v = fl_stored_value(b, value, x, op_name);
   if (k->nitem > 0) v = fl_scope_hold(b->c, v);
@@ -297,7 +297,8 @@ static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a)
   return y && n.scalar ? n_reshape(y, 0, NULL) : y;
 }
 
-/* core.naming(op): the next op on positions is part of that op, and its messages use that name. */
+/* core.naming(op): the next op that takes positions is a part of 'op': its messages use this
+** name. */
 static int i_naming(lua_State *L) {
   static const char *const names[] = { "put", "take_along_dim", "scatter_reduce", "index_reduce",
                                        "embedding_bag",

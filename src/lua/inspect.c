@@ -261,8 +261,8 @@ static int x_last_error(lua_State *L) {
   return 1;
 }
 
-/* core.fail(op, message): raises like the C functions. However long the facts are, the remedy is
-** included. */
+/* core.fail(op, message): raises like the C functions. However long the message is, its remedy
+** (base/error.h) is included. */
 static int fail(lua_State *L) {
   const char *text = luaL_checkstring(L, 2), *remedy = strrchr(text, FL_DO[0]);
   const size_t facts = remedy != NULL ? (size_t)(remedy - text) : strlen(text);
@@ -313,14 +313,14 @@ static int is_tensor(lua_State *L) {
   return 1;
 }
 
-/* core.is_view(x): writes to this handle raise. */
+/* core.is_view(x): is x a handle of a view, to which writes raise? */
 static int is_view(lua_State *L) {
   const fl_box *x = box_at(L, 1);
   lua_pushboolean(L, x != NULL && x->t != NULL && x->t->view);
   return 1;
 }
 
-/* core.metamethod(name[, f]): an operator of tensors; sets it. */
+/* core.metamethod(name[, f]): returns an operator of tensors, or sets it to f. */
 static int metamethod(lua_State *L) {
   lua_settop(L, 2);
   if (!lua_isnil(L, 2)) lua_setfield(L, lua_upvalueindex(2), luaL_checkstring(L, 1));

@@ -78,7 +78,7 @@ static void holder_close(holder *h) {
 
 /* ---- tensors out of files -------------------------------------------------------------------- */
 
-/* Leaves with n in the box on top, or closes the file and raises. */
+/* Puts n into the box on top and ends the call's scope, or closes the file and raises. */
 static void fill_box(lua_State *L, holder *h, int64_t mark, fl_box *out, fl_node *n) {
   if (n == NULL) holder_close(h);
   fl_lua_leave(L, self_of(L), mark, out, n);
@@ -217,7 +217,7 @@ static void drop_all(fl_to_save *s, int64_t n) {
   for (int64_t i = 0; i < n; i++) fl_node_drop(s[i].node);
 }
 
-/* (path, names, tensors, keys, values): a safetensors file. */
+/* (path, names, tensors, keys, values): writes a safetensors file. */
 static int io_save(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t n;
@@ -238,7 +238,7 @@ static int io_save(lua_State *L) {
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* (path, names, tensors): a file of another kind, which 'save' writes. */
+/* (path, names, tensors): writes a file of another kind by 'save'. */
 static int save_as(lua_State *L, flame_status (*save)(flame_context *, const char *, int64_t,
                                                       const fl_to_save *)) {
   fl_lua *b = self_of(L);
@@ -439,7 +439,6 @@ static int io_make_folder(lua_State *L) {
   return 2;
 }
 
-/* The seconds of a clock that is never set back. */
 /* (path) -> a value that changes when the file is written again; nil: it can not be read */
 static int io_stamp(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -454,6 +453,7 @@ static int io_stamp(lua_State *L) {
   return 1;
 }
 
+/* The seconds of a clock that is never set back. */
 static int io_now(lua_State *L) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

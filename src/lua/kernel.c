@@ -187,7 +187,7 @@ static int change_function(fl_kernel_box *k, fl_kfunc *f) {
   return 1;
 }
 
-/* Has it lists of arrays; open: of a length that is not known yet? */
+/* Has f lists of arrays; open: of a length that is not known yet? */
 static int has_lists(const fl_kfunc *f, int open) {
   int n = 0;
   for (int i = 0; i < f->n_params; i++)
@@ -195,8 +195,8 @@ static int has_lists(const fl_kfunc *f, int open) {
   return n > 0;
 }
 
-/* In a state with limits no text of a script is compiled as it is, only text printed from a tree,
-** and so is a text with lists: raises if there is no tree. */
+/* In a state with limits, and for a text with lists, only text that is printed from the kernel's
+** tree is compiled, not the script's: raises if there is no tree. */
 static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k) {
   char text[480];
   if (!k || k->f->has_body || has_lists(k->f, 1)) return;    /* each call is of another kernel */
@@ -210,7 +210,7 @@ static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k
 
 enum { MOST_OPTIONS = 16 };
 
-/* The strings of the list at 3, which stay on the stack; how many. */
+/* Reads the strings of the list at 3, which stay on the stack. Returns how many there are. */
 static int read_options(lua_State *L, const char *option[MOST_OPTIONS]) {
   const int given = (int)lua_rawlen(L, 3);
   int n = 0;
@@ -228,7 +228,8 @@ static void tell_interrupt(flame_context *c) {
   fl_interrupted(c, "kernel");
 }
 
-/* Where the text stands: in a file, where a kernel of the same text says, or in the script. */
+/* Finds the place of the text, for messages: the file at 5, the place of the kernel at 7, which has
+** the same text, or a place in the script. Returns the line there, 0 if it is unknown. */
 static int place_of(lua_State *L, const char *text, char label[LUA_IDSIZE]) {
   const char *file = luaL_optstring(L, 5, NULL);
   const fl_kernel_box *of = fl_kernel_at(L, 7);
@@ -237,7 +238,8 @@ static int place_of(lua_State *L, const char *text, char label[LUA_IDSIZE]) {
   return file ? 1 : of->k->unit->first_line;
 }
 
-/* (source, entry or nil, options, inout, file or nil[, forms, a kernel of the same text]): one */
+/* (source, entry or nil, options, inout, file or nil[, forms, kernel of the same text]) -> a
+** kernel */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n;
@@ -420,7 +422,7 @@ static int is_kernel(lua_State *L) {
   return 1;
 }
 
-/* core.kernel_call([f]): the function that runs for a call of a kernel; sets it. */
+/* core.kernel_call([f]): returns the function that runs for a call of a kernel, or sets it to f. */
 static int kernel_call_by(lua_State *L) {
   lua_settop(L, 1);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_kernel);
@@ -431,7 +433,7 @@ static int kernel_call_by(lua_State *L) {
   return 1;
 }
 
-/* (methods): the table of k:with and other methods; called once by kernel/methods.lua. */
+/* (methods): sets the table of k:with and other methods; called once by kernel/methods.lua. */
 static int kernel_methods(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);

@@ -19,7 +19,7 @@ typedef struct fl_kernel_box {
   uint64_t magic;
   fl_kprogram *p;                      /* a reference; NULL: closed */
   fl_kfunction *k;                     /* of p */
-  int nout, taken, nhidden;            /* nout, taken: of results and arguments of a call */
+  int nout, taken, nhidden;            /* nout, taken: numbers of results and arguments of a call */
   int nlisted;                         /* parameters that are further arrays of a list */
   int forms;                /* results that are no tensors: nil, lists */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
@@ -42,9 +42,9 @@ enum { FL_KERNEL_LIST = 64 };            /* arrays of a list */
 static inline const char *fl_kparam_title(const fl_kparam *q) {
   return q->list_of ? q->list_of : q->name;
 }
-/* It has a separate argument: it is no further array of a list. */
+/* Has q a separate argument? All arrays of a list have one together. */
 static inline int fl_kparam_counts(const fl_kparam *q) { return q->list <= 1; }
-/* In the place of such a parameter's result a call has nil. */
+/* Does a call return nil in the place of q's result, since q is a null pointer? */
 static inline int fl_kparam_gave_nil(const fl_kparam *q) { return q->is_null && !q->is_const; }
 
 /* A launch that is being prepared: its inputs are boxes until the context is entered. */
@@ -63,11 +63,12 @@ typedef struct fl_kplan {
 void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 
-/* The kernel at 1, or for arguments from stack 'at' on that are nil the one of the same text in
-** which these pointers are null; it is put in the place of the other (kernel_form.c). */
+/* Returns the kernel at 1 or, if arguments from stack index 'at' on are nil, the kernel of the same
+** text in which these pointers are null, which then replaces k at 1. (kernel_form.c) */
 fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at);
 
-/* The place of q's array: 'at', or of a list there it is pushed. */
+/* The stack index of q's array: 'at' or, if there is a list, that of its element, which is
+** pushed. */
 int fl_kernel_push_listed(lua_State *L, const fl_kparam *q, int at);
 /* Pushes those of the n arguments from 'first' on that were written, or that are lists of such. */
 int fl_kernel_push_targets(lua_State *L, int first, int n, fl_box **target, int ntarget);
@@ -79,9 +80,9 @@ int fl_kernel_visible(lua_State *L, const fl_kernel_box *k, int nout);
 ** unknown (kernel_place.c). */
 int fl_kernel_place(lua_State *L, const char *text, char label[LUA_IDSIZE]);
 fl_kernel_box *fl_kernel_at(lua_State *L, int i);          /* NULL: none */
-/* The same, or raises an error of op. */
+/* As fl_kernel_at, but raises an error of op if there is none. */
 fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op);
-/* Raise the error, about a kernel, that the context keeps. */
+/* Raises the error in the context, which is about kernel k. */
 int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k);
 /* Pushes the value that the script has set for hidden parameter q of the kernel at 1; may raise. */
 void fl_kernel_push_constant(lua_State *L, const char *kernel, const fl_kparam *q);
@@ -112,7 +113,7 @@ int fl_kernel_again(lua_State *L);
 int fl_kernel_tangent(lua_State *L);
 int fl_kernel_adjoint(lua_State *L);
 int fl_kernel_facts(lua_State *L);
-/* Pushes the owner of a rule that is made later, for a proof. */
+/* Pushes a userdata that will own a rule, which is made later, for a proof (FLAME_CHECK=grad). */
 fl_krule **fl_kernel_push_rule(lua_State *L);
 void fl_kernel_prove(fl_lua *b);           /* FLAME_CHECK=grad: makes the context prove its rules */
 int fl_kernel_cache(lua_State *L);         /* internal.kernel_cache */

@@ -50,8 +50,8 @@ void fl_kernel_choose(lua_State *L, fl_kernel_box *k, int device, int sized) {
   k->chosen = own->chosen;
 }
 
-/* kernel -> list of the axes' threads that its arrays are made for (0: open, -1: it does not read
-** threadIdx there), the most threads of a block (0: not given) */
+/* kernel -> list, by axis, of the threads per block that its arrays are made for (0: unknown, -1:
+** it does not read threadIdx there), the most threads of a block (0: not given) */
 int fl_kernel_blocks(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   fl_kblocks x;
@@ -103,7 +103,8 @@ int fl_kernel_resident(lua_State *L) {
   return 1;
 }
 
-/* (kernel, device, x, y, z, bytes): the block and its shared memory, chosen for the device. */
+/* (kernel, device, x, y, z, bytes): stores the block and its shared memory, chosen for the
+** device. */
 int fl_kernel_settle(lua_State *L) {
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   k->chosen = (uint8_t)(1 + fl_arg_device(L, 2, "kernel"));

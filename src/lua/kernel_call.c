@@ -97,7 +97,7 @@ static flame_status number_nodes(fl_lua *b, const plan *p, fl_node **number) {
   return FLAME_OK;
 }
 
-/* The rule of the recorded launch; none if nothing is tracked. */
+/* The gradient rule of the recorded launch; none if nothing is tracked. */
 static flame_status rule_of(fl_lua *b, const plan *p, fl_kprogram *of, fl_node **value,
                             fl_krule **r) {
   fl_node *number[FL_KP_MAX_ARGS];
@@ -304,7 +304,7 @@ static void push_list(lua_State *L, int first, int n) {
 }
 
 /* For a gradient that the script computes: kernel_given(kernel, results, arguments, geometry, n,
-** rule or nil) makes the tracked results. The rule, for a proof, is before the results. */
+** rule or nil) makes the tracked results. A rule, for a proof, is below the results. */
 static int track_given(lua_State *L, const plan *p, int given, int64_t n, int nout, int proof) {
   const int first = lua_gettop(L) - nout + 1;
   luaL_checkstack(L, 12, p->l.name);

@@ -40,7 +40,7 @@ static void push_form(lua_State *L, const fl_kparam *q, int at, const char *op, 
   else lua_pushliteral(L, "");
 }
 
-/* Raises where a pointer is null of which the text does not ask. */
+/* Raises if a pointer is null although the text never asks whether it is. */
 static fl_kernel_box *need_asked(lua_State *L) {
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   for (int i = 0; i < k->p->nparam; i++) {

@@ -61,7 +61,7 @@ static flame_status prove(flame_context *c, fl_krule *r) {
   proof p = { b, r };
   const uint8_t inside = b->inside;
   if (!fl_krule_unproven(r)) return FLAME_OK;
-  b->inside = 1;             /* it computes in the dtypes of the forward pass */
+  b->inside = 1;             /* the proof computes in the dtypes of the forward pass */
   const flame_status e = fl_lua_callback(b, prove_trampoline, &p, "kernel");
   b->inside = inside;
   return e;

@@ -182,7 +182,7 @@ void fl_key_read(lua_State *L, fl_key *k, const fl_layout *l) {
       l->rank, l->rank == 1 ? "axis" : "axes");
   luaL_checkstack(L, n + 4, "too many positions");
   for (int i = 1; i <= n; i++) lua_rawgeti(L, 2, i);
-  /* they stay on the stack: a finaliser may change the table */
+  /* the items stay on the stack: a finaliser may change the table */
   fl_key_read_items(L, base + 1, base + n, k, l);
 }
 

@@ -37,7 +37,7 @@ void *fl_lua_marked(lua_State *L, int i, const void *mark) {
 }
 
 /* ---- collector ---------------------------------------------------------------------------- */
-/* These work in any mode of the host's collector; engine/collect.c decides when they are due. */
+/* These functions work in any mode of the host's collector; engine/collect.c calls them. */
 /* Finds the collector's mode. Lua returns it only when a mode is set, so the last known mode is
 ** set, which does nothing if it is still the mode; otherwise the host's mode is set again, which
 ** costs a full collection for each change by the host. */

@@ -1,6 +1,6 @@
 /*
-** The functions of networks whose graph the core knows as a whole: products, softmax,
-** norms, activations with a switch, embedding, cross entropy, dropout.
+** Functions of networks whose graphs are recorded in C, mostly by one builder (tensor/build.h):
+** products, softmax, norms, activations with a switch, embedding, cross entropy, dropout.
 */
 #include "lua/binding.h"
 
@@ -227,8 +227,8 @@ static int l_positions(lua_State *L) {
   return checked_ids(L, "index", lua_toboolean(L, 3) ? FL_INDEX_NEGATIVE : 0);
 }
 
-/* core.normalise(op, x, axes, eps[, w, b]): x minus its mean, divided by its deviation, times w,
-** plus b, at least in f32. */
+/* core.normalise(op, x, axes, eps[, w, b]): x minus its mean, divided by its standard deviation,
+** times w, plus b, at least in f32. */
 static int l_normalise(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *op = luaL_checkstring(L, 1);

@@ -27,7 +27,7 @@ static flame_status write_back(fl_lua *b, fl_box *x, fl_node *v, const char *op)
   return fl_tensor_write(x->t, v, op);
 }
 
-/* Leaves after a write; an error of the builder is reported for 'name_'. */
+/* Ends the call's scope after a write; an error of the builder is reported for 'name_'. */
 static int leave_written(lua_State *L, fl_lua *b, int64_t mark, flame_status e, const char *op) {
   fl_error *err = &b->c->err;
   if (e != FLAME_OK && err->code == FLAME_BAD_ARGUMENT && err->op[0] != 0)
@@ -47,7 +47,7 @@ static int op_unary(lua_State *L) {
   return fl_lua_leave(L, b, m, out, fl_build_unary(op, node_of(b, x)));
 }
 
-/* If it has parameters that the op lacks, a function written in Lua does it. */
+/* A call with parameters that the op lacks is done by a function written in Lua. */
 static int op_softplus(lua_State *L) {
   if (fl_plain(L, 1, 0)) return op_unary(L);
   fl_args(L);

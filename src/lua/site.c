@@ -132,9 +132,9 @@ static void here_text(lua_State *L, char buf[96]) {
 }
 
 /* A mistake found inside a function that is written in Lua is reported for the outermost library
-** function between here and the script; methods and constructors of classes keep inner names. An
-** error of an op that was recorded earlier keeps that op's name. It also adds the hint about a
-** method called with a dot. */
+** function between here and the script, not counting methods and constructors of classes. An error
+** of an op that was recorded earlier keeps that op's name. Also adds the hint about a method called
+** with a dot. */
 static void name_outermost(lua_State *L, fl_error *e) {
   lua_Debug ar, inner;
   if (e->code != FLAME_BAD_ARGUMENT || !lua_checkstack(L, 8)) return;

@@ -58,8 +58,8 @@ int fl_gradient_used(flame_tensor *g, int64_t k) {
   return added;
 }
 
-/* core.gradient_mark(g[, mark]): reads or sets this note on g, for writes that do not begin a new
-** gradient. */
+/* core.gradient_mark(g[, mark]): reads or sets the note on g that tells which optimiser has read it
+** (flame_tensor.used), for writes that do not begin a new gradient. */
 static int gradient_mark(lua_State *L) {
   flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
   lua_pushinteger(L, g->used);

@@ -5,8 +5,8 @@
 
 struct fl_lua;
 
-/* With what luaopen_flame opens the context: light userdata under fl_key_options, during the
-** call. */
+/* How luaopen_flame is to open the context; during its call the registry has the address of this
+** as light userdata under fl_key_options. */
 typedef struct fl_lua_start {
   const flame_options *options;
   flame_context *outer;

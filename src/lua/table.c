@@ -210,8 +210,8 @@ static void sort_few(lua_State *L, steps *s, lua_Integer from, int n) {
 }
 
 /* Pops the value on top and inserts it at 'root' into the heap of the first n values after
-** 'before'. It came from the heap's end, so the larger children are moved up as far as a leaf
-** without comparing them with it, and then it moves up from there: half the comparisons. */
+** 'before'. The value came from the heap's end, so the larger children are moved up as far as a
+** leaf without comparing them with it, and then it moves up from there: half the comparisons. */
 static void sink(lua_State *L, steps *s, lua_Integer before, lua_Integer root, lua_Integer n) {
   lua_Integer at = root;
   for (lua_Integer child; (child = 2 * at) <= n; at = child) {

@@ -44,7 +44,7 @@ static fl_span span_at(lua_State *L, int i) {
   return s;
 }
 
-/* Adds the file's name to the message of the kept error. */
+/* Adds the file's name to the message of the error in the context. */
 static flame_status in_file(flame_context *c, const char *path) {
   const fl_error e = c->err;
   if (!path || e.code != FLAME_IO) return e.code;

@@ -112,7 +112,7 @@ static int step(lua_State *L, fl_lua *b, run *r, lua_Integer i) {
   return 1;
 }
 
-/* -> the first parameter that was not done, were gradients added to */
+/* -> the first parameter that was not done, has a backward added to a gradient that was used? */
 static int run_all(lua_State *L, run *r) {
   fl_lua *b = self_of(L);
   lua_Integer i = luaL_checkinteger(L, FIRST);

@@ -76,7 +76,7 @@ static void set_grad(lua_State *L, fl_lua *b) {
                 fl_dtype_name(g->t->node->dtype), fl_dtype_name(x->t->node->dtype));
   fl_box_remember(L, 3);
   fl_box_untrack(b, g);
-  /* a finaliser may have freed one of them */
+  /* a finaliser may have freed x or g */
   if (x->t != NULL && g->t != NULL) fl_tensor_set_grad(x->t, g->t);
 }
 
