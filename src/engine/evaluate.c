@@ -128,9 +128,9 @@ static int lay_out(flame_context *c, run *r) {
   return 1;
 }
 
-/* Does a node in a home's buffer need its value after the run? A handle or a gradient rule may read
-** it; uses by the program, and by writes that this run decides, do not count if the whole window
-** runs. */
+/* Is the value of x, which is in the buffer of a home (where a write ends), needed after the run? A
+** handle or a gradient rule may read it; uses by the program, and by writes that this run decides,
+** do not count if the whole window runs. */
 static int survives(const run *r, const fl_node *x, int whole) {
   if (x->held > 0 || (x->entry && x->entry->reads_out && x->grefs > 0)) return 1;
   if (!whole) return x->uses > 0 || x->guards > 0;
@@ -153,7 +153,8 @@ static fl_buffer *new_buffer(flame_context *c, const fl_node *n, int device, int
   return b;
 }
 
-/* Reserves separate memory for old values that are still held: the writer keeps its address. */
+/* Reserves separate memory for old values that are still held: the written tensor keeps its
+** address. */
 static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   fl_program *p = &r->program;
   flame_status e = FLAME_OK;
@@ -297,7 +298,8 @@ static void note_refused(flame_context *c, const run *r) {
   }
 }
 
-/* The same for writes that a failed run did not reach: their targets are unchanged. */
+/* Makes the next read raise the error also for writes that a failed run did not reach: their
+** targets are unchanged. */
 static void note_unwritten(flame_context *c, const fl_plan *p, int32_t done) {
   fl_engine *e = c->engine;
   for (int32_t i = 0; i < p->nout && !e->untold; i++) {
@@ -362,7 +364,7 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
                  (long long)f->value, (long long)f->position + 1, where, range, size);
 }
 
-/* Is it a GPU's collective that is made in one call with the next one? */
+/* Is the step a GPU's collective that NCCL makes in one call with the next collective? */
 static int joins_next(const fl_plan *p, const fl_step *s) {
   return p->device && s->kind == FL_S_CALL && s->call->call.kind == FL_CALL_collective &&
          s->call->call.p[FL_COLLECT_JOINS];

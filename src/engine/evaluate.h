@@ -5,8 +5,8 @@
 
 flame_status fl_evaluate(flame_context *c, fl_node *n);
 flame_status fl_evaluate_all(flame_context *c);
-flame_status fl_evaluate_alone(flame_context *c, fl_node *n);    /* and the values that it depends
-                                                                 ** on, no others */
+/* evaluates n and the values that it depends on, no others */
+flame_status fl_evaluate_alone(flame_context *c, fl_node *n);
 flame_status fl_anomaly_check(flame_context *c, int64_t mark);   /* anomaly.c */
 /* Computes n, and fails if it has values that 'mode' (FL_ANOMALY_*) does not allow and its operands
 ** have none. */
@@ -21,7 +21,7 @@ void fl_suspects_tell(flame_context *c, int device, char *out, size_t size);
 ** before planning. */
 void fl_engine_collect(flame_context *c);
 void fl_engine_collect_before(flame_context *c);
-/* at least this large; NULL: no memory left */
+/* the device's arena, at least this large; NULL: no memory left */
 void *fl_engine_arena(flame_context *c, int device, int64_t bytes);
 void fl_engine_drop_arena(flame_context *c, int device);
 void fl_engine_drop_spare(flame_context *c);      /* what evaluations keep for the next one */

@@ -110,7 +110,7 @@ static void tell_library(const fl_teller *t, const char *name, const char *versi
   fl_tell(t, name, found, text);
 }
 
-/* Writes a version that is a number in thousands and hundreds with dots. */
+/* Writes a version number with dots: 91100 with unit 10000 as "9.11.0". */
 static void dotted(char out[40], long long v, long long unit) {
   snprintf(out, 40, "%lld.%lld.%lld", v / unit, v % unit / 100, v % 100);
 }

@@ -243,7 +243,7 @@ static int64_t own_result(const fl_launch *l, int i) {
 }
 
 /* Finds the results that this launch is proven to write completely, which need no initial value.
-** With checks they keep it. */
+** While checks are on all results have one. */
 static void find_whole(fl_launch *l) {
   for (int i = 0; i < l->p[FL_KP_COUNT_ARGS]; i++) {
     const int64_t bytes = own_result(l, i);
@@ -255,7 +255,8 @@ static void find_whole(fl_launch *l) {
 /* One node for all results: the array of a single result, or the packed bytes of several. */
 static fl_node *packed(fl_launch *l) {
   const unsigned checks = fl_kfunction_checks(l->c);
-  /* snapshots of derived kernels copy local arrays before they are written */
+  /* derived kernels copy local arrays before these are written, so unset elements are not
+  ** reported */
   l->p[FL_KP_CHECKS] = l->k->ad ? checks & ~(unsigned)FL_LANE_UNINIT : checks;
   find_whole(l);
   const int one = l->nout == 1, used = FL_KP_ARGS + 2 * (int)l->p[FL_KP_COUNT_ARGS];

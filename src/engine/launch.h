@@ -51,10 +51,11 @@ int fl_launch_hold(fl_launch *l, fl_node *x);
 static inline void fl_launch_input(fl_launch *l, int i, int held) {
   l->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)held;
 }
-/* The same for an array that has a part for each launch of the batch. 0: the parts differ in size,
-** or begin at addresses that the kernel can not read. */
+/* Passes a held array that has a part for each launch of the batch as argument i. 0: the parts
+** differ in size, or begin at addresses that the kernel can not read. */
 int fl_launch_each(fl_launch *l, int i, int held);
-/* Adds a result of that shape, of one launch; 'input' as in fl_launch_out, of the whole batch. */
+/* Adds a result; dtype and shape are those of one launch. input: the held array with the initial
+** contents, for the whole batch; -1: zeros. */
 flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const int64_t *size,
                               int input);
 /* Memory for a number or a struct of that many bytes as CUDA lays it out; NULL: too many. */

@@ -8,7 +8,8 @@
 typedef struct fl_owner { uint32_t site; int64_t bytes, values; } fl_owner;
 /* Writes at most 'most' owners, the largest first, and returns their number. Allocates nothing. */
 int fl_engine_owners(const flame_context *c, int device, fl_owner *out, int most);
-/* For a device that was not opened: what is known without opening it. */
+/* The memory that a device uses; for a device that was not opened, what is known without opening
+** it. */
 void fl_engine_usage(flame_context *c, int device, fl_usage *u);
 flame_status fl_engine_no_memory(flame_context *c, int device, int64_t bytes, const char *what);
 int64_t fl_engine_live_bytes(const flame_context *c);

@@ -39,14 +39,15 @@ static const fl_node *made_by(const fl_program *g, const fl_plan *p, int32_t i) 
   return NULL;
 }
 
-/* The same, or a value that is not kept. */
+/* A value that step i computes: a kept one if it completes any. */
 const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i) {
   const fl_node *n = made_by(g, p, i);
   const int32_t own = p->step[i].node;
   return n ? n : g->nodes.at[own >= 0 && own < g->nodes.n ? own : g->nodes.n - 1];
 }
 
-/* The line of that value. *own: the value that the step completes, or NULL. */
+/* The line of the value that fl_step_value gives. *own: the kept value that the step completes, or
+** NULL. */
 static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i, const fl_node **own) {
   *own = NULL;
   if (g == NULL || g->nodes.n == 0) return 0;

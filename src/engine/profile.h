@@ -59,7 +59,7 @@ void fl_profile_span(fl_profile *f, fl_profile_kind kind, int device, double sta
 
 /* Begins a profile; 0: one is on already, or no memory. */
 int fl_profile_start(flame_context *c);
-/* Ends it: devices record nothing more. The events remain until fl_profile_free. */
+/* Ends the profile: devices record nothing more. The events remain until fl_profile_free. */
 void fl_profile_stop(flame_context *c);
 void fl_profile_free(flame_context *c);
 #endif

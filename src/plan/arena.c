@@ -1,6 +1,6 @@
 /*
-** Addresses of values that no handle holds: each stored cell of the arena has a place from the
-** stage that writes it to the last that reads it.
+** Addresses of values that no handle holds: each cell (a node as the planner sees it) that is
+** stored in the arena has a place there from the stage that writes it to the last that reads it.
 **
 ** In place: if a kernel reads a cell for the last time, each element at the point where
 ** it stores an element of another cell, that other cell takes its memory (the gradient of logits
@@ -124,7 +124,8 @@ static int touches(const fl_planner *P, const fl_turn *t, fl_ref ref) {
   return 0;
 }
 
-/* Is turn i the only one of its stage that accesses the cell? */
+/* Is turns[i], a step in the order of the plan, the only one of its stage that accesses the
+** cell? */
 static int is_alone(const fl_planner *P, const fl_turn *turns, int64_t n, int64_t i, fl_ref ref) {
   int64_t j = i;
   while (j > 0 && turns[j - 1].stage == turns[i].stage) j--;
@@ -217,8 +218,9 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* The planted bug: all floats whose lives begin in step s are put at the address of the first of
-** them. Positions are excluded, so that the run is wrong but in bounds; nothing is freed. */
+/* A bug that tests plant: all floats whose lives begin in step s are put at the address of the
+** first of them. Positions are excluded, so that the run is wrong but in bounds; nothing is
+** freed. */
 static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int64_t s) {
   int32_t first = -1;
   for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {

@@ -1,6 +1,6 @@
 /*
-** The plan cache: found by the hash of the key, compared bytewise; bounded by bytes, least recently
-** used plans are dropped first.
+** The plan cache: plans are found by the hash of the key, and keys compared bytewise; it is bounded
+** by bytes, and least recently used plans are dropped first.
 */
 #include "plan/plan.h"
 #include <string.h>

@@ -1,5 +1,6 @@
 /*
-** Makes cells from program nodes: which are anchored and which stay deferred (planner.h).
+** Makes cells from program nodes: which are anchored (computed in one group) and which stay
+** deferred (written into each group that needs them); see planner.h.
 */
 #include "plan/planner.h"
 #include "tensor/form.h"
@@ -68,8 +69,8 @@ static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   return fl_ops[n->op].memory >> (i < 7 ? i : 7) & 1;
 }
 
-/* A node in pieces needs memory if a consumer reads more than one of them or needs its input in
-** memory. A form reads its inputs by component. */
+/* A node that is written in pieces (a cat, a form) needs memory if a consumer reads more than one
+** of them or needs its input in memory. A form reads its inputs by component. */
 static void anchor_pieced(fl_planner *P, const fl_node *n) {
   for (int i = 0; i < n->nin && n->op != FL_OP_form; i++) {
     int64_t offset;
@@ -147,7 +148,7 @@ static void note_read(fl_cell *cell, const fl_node *x) {
   }
 }
 
-/* Does reading its arrays at each use cost more than storing the cell once? */
+/* Does reading the cell's arrays at each use cost more than storing the cell once? */
 static int is_costly_to_repeat(const fl_cell *cell) {
   int64_t bytes = 0;
   const int pieces = cell->node->op == FL_OP_form ? fl_form_components(cell->node->attr->form) : 1;
@@ -193,7 +194,8 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   cell->reduced = (uint8_t)reduced;
 }
 
-/* The same for the largest component of a form; its inputs count as often as it reads them. */
+/* Computes length and number of leaves of the largest component of a form; inputs count as often as
+** the component reads them. */
 static void measure_form(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;

@@ -1,8 +1,8 @@
 /*
-** Forms (tensor/form.h) in kernels. A component is an expression over slices of the inputs, emitted
-** as ordinary instructions; the whole is written component by component, as a cat is piece by piece
-** (pieces.c). The operations and their order depend only on the code, so a component has the same
-** bits wherever it is emitted.
+** Forms, tensors whose components are sums of products of slices (tensor/form.h), in kernels. A
+** component is an expression over slices of the inputs, emitted as ordinary instructions; the whole
+** is written component by component, as a cat is piece by piece (pieces.c). The operations and
+** their order depend only on the code, so a component has the same bits wherever it is emitted.
 */
 #include "plan/planner.h"
 #include "tensor/form.h"

@@ -1,7 +1,7 @@
 /*
-** Writes in place: for a cell that has a home, which groups write the cell and which read the
-** home's old value, and therefore whether the cell may be stored directly into its home
-** (planner.h).
+** Writes in place: for a cell that has a home (the buffer that a handle owns), which groups write
+** the cell and which read the home's old value, and therefore whether the cell may be stored
+** directly into its home (planner.h).
 */
 #include "base/hooks.h"
 #include "plan/planner.h"
@@ -48,8 +48,8 @@ static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int3
   return reads;
 }
 
-/* Is it a product that takes longer than an interrupt may wait? Steps that write a home are not
-** interrupted. */
+/* Is the group a product, or a call, that may take longer than an interrupt may wait? Steps that
+** write a home are not interrupted. */
 static int is_long(const fl_planner *P, const fl_group *G) {
   if (G->kind == FL_G_CALL) return 1;              /* not known */
   if (G->kind != FL_G_MATMUL) return 0;
@@ -128,8 +128,8 @@ static int32_t last_reader(const fl_planner *P, const fl_homes *h, int32_t t, in
   return last;
 }
 
-/* Keeps the groups that read the old value before its writers, also when they are moved because
-** they write another home. */
+/* Keeps the groups that read the old value of t's home before those that write it, also when the
+** readers are moved because they write another home. */
 static void hold_readers(fl_planner *P, const fl_homes *h, int32_t t) {
   const int32_t home = P->cell.at[t].home;
   int32_t first = INT32_MAX;

@@ -12,7 +12,7 @@
 
 static int stride_class(int64_t s) { return s == 0 ? 0 : s == 1 ? 1 : 2; }
 
-/* powers of two from 32, on which executors specialise */
+/* The size class of rows, by powers of two from 32: executors specialise on it. */
 static int row_class(const fl_kernel *k) {
   int c = 0;
   if (k->kind == FL_K_MAP) return 0;

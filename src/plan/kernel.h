@@ -97,7 +97,7 @@ enum { FL_MAX_INSTR = 1280, FL_MAX_OPERANDS = 160, FL_MAX_READS = 96, FL_MAX_SCA
 
 typedef struct fl_kernel {
   uint8_t kind, nkept, nred, passes;
-  uint8_t guard;                  /* on a GPU: it stores nothing if a check of the run has failed */
+  uint8_t guard;          /* on a GPU: the kernel stores nothing if a check of the run has failed */
   int64_t size[FL_MAX_AXES];       /* kept dims, then reduced dims */
   int64_t points, rows, n;         /* products of all, of the kept, and of the reduced sizes */
   uint16_t ninstr, noperand, nstore, nscalar;

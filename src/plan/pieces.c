@@ -167,7 +167,7 @@ int fl_piece_join(fl_planner *P, int32_t g, int32_t t, int piece) {
   return v;
 }
 
-/* The groups that compute the inputs of a piece. */
+/* The groups that compute the inputs of a piece, in near[]; returns how many. */
 static int near_groups(fl_planner *P, int32_t t, int piece, int32_t *near, int most) {
   const fl_node *n = P->cell.at[t].node;
   if (n->op == FL_OP_form) return fl_plan_dep_groups(P, t, near, most);

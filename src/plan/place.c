@@ -98,9 +98,9 @@ static int row_program(const fl_group *G, uint32_t red) {
   return n > 0 && n <= FL_ROW_LIMIT && (rows >= 32 || n <= 8192);
 }
 
-/* May the group sum columns beside the values of each point that it stores? On a GPU alone, where
-** that saves a launch, and the sum's reads. Not if tiles of columns would be little filled, or the
-** group reads so much that what is lost by going through it in tiles is more. */
+/* May the group sum columns beside the values of each point that it stores? Only on a GPU, where
+** that saves a launch and the sum's loads. Not if tiles of columns would be mostly empty, or if the
+** group reads so much that going through it in tiles costs more. */
 static int column_program(const fl_planner *P, const fl_group *G, uint32_t red) {
   const int last = G->nd - 1;
   int reads = 0;
@@ -153,7 +153,7 @@ static uint32_t reduced_dims(const fl_node *n, const fl_layout *in, int *kind) {
   return red;
 }
 
-/* The same as dims of a group whose space is that of the input, perhaps divided in another way;
+/* The reduced dims as dims of G, if its space is that of the input, perhaps divided in another way;
 ** 0: it is not. */
 static uint32_t reduced_here(const fl_group *G, const fl_node *n, const fl_layout *in) {
   uint32_t red = 0;
@@ -264,8 +264,8 @@ static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   return fresh > FL_FRESH_ARRAYS && fresh > G->shared;
 }
 
-/* Would moving to that stage delay a small sum of everything that others wait for? Such a group has
-** no kept dim. */
+/* Would moving G to that stage delay a small sum of everything (a group without kept dims) that
+** other cells wait for? */
 static int delays(const fl_planner *P, const fl_group *G, int32_t stage) {
   if (stage <= G->stage || G->kind != FL_K_ROW || G->red + 1 != 1u << G->nd ||
       row_length(G, G->red) > FL_AWAIT_LIMIT) return 0;

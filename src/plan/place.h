@@ -35,7 +35,8 @@ int fl_place_takes(const fl_planner *P, const fl_group *G, int level);
 ** on, all or none are placed; 1 for a cell. */
 int fl_place_own(fl_planner *P, int32_t t, int piece, const fl_layout *space, int32_t *first);
 int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n);
-/* The same in one of k groups, or in one of the newest groups of its space. */
+/* Like fl_place_try in one of the k groups near[], or in one of the newest groups of the cell's
+** space. */
 int fl_place_near(fl_planner *P, int32_t t, int piece, int n, const int32_t *near, int k);
 int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout *space);
 

@@ -42,7 +42,7 @@ typedef struct fl_scatter {
   int64_t dst_numel;
 } fl_scatter;
 
-/* A call: a copy of the node's, with the places of its arrays. */
+/* A copy of a node's call, with the places of its arrays. */
 typedef struct fl_call_step {
   fl_call call;                    /* holds its callee; call.scalar is NULL */
   fl_place in[FL_CALL_INPUTS], out;
@@ -91,14 +91,14 @@ enum { FL_PLAN_READS = 4 };
 typedef struct fl_plan {
   uint64_t hash;
   uint8_t *key; size_t key_bytes;
-  fl_layout **layout;            /* those that the key names (references): 2 by node, then 1 by */
-  fl_layouts *layouts;           /* external; and the table that they are in */
+  fl_layout **layout;      /* references to the layouts that the key names: 2 per node, 1 per ext */
+  fl_layouts *layouts;           /* the table that these layouts are in */
   uint8_t *live; int32_t nnode;  /* by program node: is it kept (an out)? */
   uint8_t device, checks;        /* checks: a step checks indices */
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
   int64_t arena_bytes;          /* size of the intermediates at planned offsets, 256-byte aligned */
-  int32_t widest;                /* the program's node with the largest of these; -1: none */
+  int32_t widest;                /* the program's node with the largest intermediate; -1: none */
   int64_t total_bytes;           /* host memory of the plan, and of what a device prepared for it */
   int64_t serial;                /* number among all plans of the context */
   struct fl_plan *chain, *newer, *older;  /* next in the hash chain; neighbours in order of last
@@ -106,8 +106,8 @@ typedef struct fl_plan {
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
   void *replay;                  /* the device's data: what it keeps of runs, for repeating them */
   int32_t nread, read[FL_PLAN_READS];     /* small results that were read after earlier runs */
-  int32_t nscan, *scan;          /* FLAME_CHECK=nan (scan.c): byte i of the arena from scan_at on */
-  int64_t scan_at;               /* tells whether step scan[i] has written a NaN */
+  int32_t nscan, *scan;          /* FLAME_CHECK=nan (scan.c): steps that write floats */
+  int64_t scan_at;         /* arena byte scan_at + i tells whether step scan[i] has written a NaN */
   uint8_t prepared;
   fl_mem *mem;
 } fl_plan;
@@ -124,8 +124,8 @@ typedef struct fl_program {
                                                        ** same first element */
   struct { int32_t *at; int64_t n, cap; } uses;        /* by external: how often the nodes name
                                                        ** it */
-  struct { int32_t *at; int64_t n, cap; } bin;         /* hash table of externals by that element:
-                                                       ** open addressing, -1: none */
+  /* hash table of externals by their first element: open addressing, -1: none */
+  struct { int32_t *at; int64_t n, cap; } bin;
   struct { fl_buffer **at; int64_t n, cap; } homes;    /* buffers that are written, in order of
                                                        ** first use */
   struct { fl_scalar *at; int64_t n, cap; } scalars;

@@ -33,8 +33,9 @@ enum {
   FL_FORM_LIMIT = 600,     /* longest expression of a component of a form */
   FL_LEAF_LIMIT = 48,      /* most values that such an expression reads */
   FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
-  FL_ROW_JOIN_LIMIT = 400, /* to a group of rows or columns with this many instructions ... */
-  FL_ROW_JOIN_MOST = 64,   /* ... a cell may add at most this many */
+  /* a group of rows or columns with this many instructions is a long one */
+  FL_ROW_JOIN_LIMIT = 400,
+  FL_ROW_JOIN_MOST = 64,   /* most instructions that a cell may add to such a long group */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
   FL_REPEAT_READS = 3,     /* an expression that reads this many arrays of its size (in bytes) is
                            ** stored, not recomputed */
@@ -46,8 +47,8 @@ enum {
   FL_COLUMNS_LEAST = 64,   /* fewest columns, */
   FL_COLUMN_LEAST = 64,    /* shortest columns, */
   FL_COLUMN_READS = 4,     /* most arrays that are read, and ... */
-  FL_COLUMN_JOIN = 32,     /* most instructions, of a group that stores values of each point and
-                           ** sums columns too */
+  /* most instructions of a group that stores values of each point and sums columns as well */
+  FL_COLUMN_JOIN = 32,
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
   FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait
                            ** for, is not delayed to join another */
@@ -61,14 +62,15 @@ typedef int32_t fl_ref;    /* cell index >= 0, or ~ext slot */
 
 typedef struct fl_cell {
   fl_node *node;          /* NULL: a planner's copy of 'source' */
-  fl_ref source; int64_t view_offset;   /* for such a copy: what it copies, read through 'view' */
+  /* for a copy that the planner makes: its source, read through 'view' */
+  fl_ref source; int64_t view_offset;
   fl_layout *view;        /* the copy owns a reference to each of these layouts */
   uint8_t checks;         /* it is a scatter that checks its index itself */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: its expression contains an INDEX */
   uint8_t wide, reduced;  /* a consumer broadcasts it; it is computed from a reduction of its
                           ** shape */
-  uint8_t awaited;     /* it, or a deferred cell of its size made from it, is broadcast */
+  uint8_t awaited;     /* the cell, or a deferred cell of its size made from it, is broadcast */
   uint8_t hoist;       /* FL_HOIST_*: deferred, but a group that would recompute it may anchor it */
   int32_t cost, leaves, consumers, out, home;
   const fl_node *reads[FL_REPEAT_READS];   /* arrays of its size or larger that it is computed
@@ -111,8 +113,8 @@ typedef struct fl_group {
   struct { fl_access *at; int64_t n, cap; } access;
   struct { uint32_t *at; int64_t n, cap; } scalar;        /* program scalar indices */
   struct { int32_t *at; int64_t n, cap; } deps;           /* groups read from */
-  int64_t noted;           /* number of deps that have it in their lists of readers */
-  int32_t reader;          /* first link of the groups that read from it (raise.c); -1: none */
+  int64_t noted;           /* number of deps that have this group in their lists of readers */
+  int32_t reader;         /* first link of the groups that read from this one (raise.c); -1: none */
   int32_t need, shared;    /* for the current emission: highest stage read, values found again */
 } fl_group;
 typedef struct fl_group_link { int32_t group, next; } fl_group_link;
@@ -169,7 +171,7 @@ int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t);
 /* kernelize.c: makes the kernel of a group; places of operands and targets of stores are those of
 ** the cells. Returns 0 when memory is out. *empty: there is nothing to run. */
 int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty);
-/* Sets its sizes, bytes and rounds, after all else is set. */
+/* Sets the sizes, bytes and rounds of a kernel, after all else is set. */
 void fl_kernel_measure(const fl_planner *P, fl_kernel *k);
 /* The values that an instruction reads, and their number; does its 'arg' name an operand? */
 int fl_instr_inputs(const fl_instr *x, uint16_t v[3]);
@@ -236,10 +238,10 @@ int32_t fl_plan_ready(const fl_planner *P, int32_t on);
 /* Makes collectives wait for attention, and puts the readers of the last ones at the end of their
 ** stage; finds the commits. 0: no memory. */
 int fl_plan_order_lanes(fl_plan *plan);
-/* Sets the joins of steps, and whether the plan checks indices. */
+/* Sets which collectives each step waits for (joins), and whether the plan checks indices. */
 void fl_plan_note_lanes(fl_plan *plan);
-/* Adds steps that look for NaN after those that write floats; called before the two above.
-** (scan.c) */
+/* Adds steps that look for NaN after those that write floats; called before fl_plan_order_lanes and
+** fl_plan_note_lanes. (scan.c) */
 int fl_plan_scan(fl_plan *plan);
 /* Removes the newest cell, which is a copy. */
 void fl_plan_drop_copy(fl_planner *P);

@@ -14,10 +14,11 @@
 #include "tensor/form.h"
 #include <string.h>
 
-/* Most bytes of the key for a node without what it has in addition, and for an input. */
+/* Most bytes of the key for a node, apart from its attributes and call, and for an input. */
 enum { NODE_BYTES = 80, INPUT_BYTES = 24 };
 
-/* Of fl_node.mark, while a program is made: it is needed; its value is needed after the run. */
+/* Bits of fl_node.mark while a program is made: the node is needed; its value is needed after the
+** run. */
 enum { NEEDED = 1, KEPT = 2 };
 
 static int is_kept(const fl_node *n) {
@@ -241,7 +242,7 @@ static int collect(flame_context *c, fl_program *p, int64_t count) {
     if (n->home && !add_home(p, n->home)) return 0;
     if (!put_node(c, p, n)) return 0;
   }
-  for (int64_t i = 0; calls && i < count; i++)    /* the calls' own follow those of the nodes */
+  for (int64_t i = 0; calls && i < count; i++)  /* the scalars of calls follow those of the nodes */
     if (!put_call_scalars(p, p->nodes.at[i])) return 0;
   return put_homes(p);
 }

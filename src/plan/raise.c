@@ -1,8 +1,8 @@
 /*
-** A group moved to a later stage together with the groups that read from it. A cell that needs what
-** is ready at stage s may then join a group that would be at an earlier one: the gradient of a
-** classifier's logits needs the number of valid labels, and joins the rows that sum the
-** exponentials, so that the logits are read once.
+** Moves a group to a later stage together with the groups that read from it. A cell that needs a
+** value that is ready at stage s may then join a group that would be at an earlier one: the
+** gradient of a classifier's logits needs the number of valid labels, and joins the rows that sum
+** the exponentials, so that the logits are read once.
 **
 ** Each group has a list of its readers. Only kernels that cells may still join are moved, few at a
 ** time; steps and closed groups stay.

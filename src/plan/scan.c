@@ -142,7 +142,8 @@ static int make_looks(fl_plan *p, fl_step *look, int32_t *site) {
   return 1;
 }
 
-/* Inserts each after its step. 'site' then has indices among all steps. */
+/* Inserts each of the n steps that look right after the step that it looks at. 'site' then has
+** indices among all steps. */
 static void weave(const fl_plan *p, const fl_step *look, int32_t *site, int32_t n, fl_step *out) {
   int32_t at = 0, k = 0;
   for (int32_t i = 0; i < p->nstep; i++) {

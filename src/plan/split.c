@@ -1,5 +1,5 @@
 /*
-** Splits kernels whose stored values have nothing in common, because each joined another's loop. As
+** Splits kernels whose stored values have nothing in common; place.c has put them into one loop. As
 ** separate kernels those of equal structure are instances of one launch, side by side (finish.c).
 ** On a GPU that pays for
 ** - full reductions, like the squares of many gradients: a kernel of one row is one block (or a
