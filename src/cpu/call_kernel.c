@@ -36,7 +36,7 @@ static void set_geometry(const fl_call *c, fl_lane_launch *l) {
   l->n_args = (int32_t)c->p[FL_KP_COUNT_ARGS];
 }
 
-/* Called when the launch is known, but addresses are not. */
+/* The scratch bytes of a launch. Called when its sizes are known, but its addresses are not. */
 int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
   const fl_kfunction *k = function_of(call);
   fl_lane_launch l = { 0 };

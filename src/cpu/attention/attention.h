@@ -33,7 +33,7 @@ typedef struct fl_attention_fns {
   /* Replaces scores (n, nr) with exp(score - top), rounded; top: maxima so far, sum: sum of weights
   ** so far, both updated; fade: the factor for sums of weights so far. */
   void (*weigh)(void *c, int64_t n, void *top, void *sum, void *fade);
-  /* acc (n, nr) times factor of each lane. */
+  /* Multiplies acc (n, nr) by the factor of each lane. */
   void (*fade)(void *acc, int64_t n, const void *factor);
   /* out[lane * step + u] = acc (n, nr) times the lane's factor. */
   void (*put)(const void *acc, int64_t n, int64_t lanes, const void *factor, int64_t step,

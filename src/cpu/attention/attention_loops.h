@@ -8,8 +8,8 @@
 enum { NAME(NR) = 2 * FL_ISA_BYTES / (int)sizeof(T) };
 #define LANES _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < NAME(NR); l++)
 
-/* A weight. One below the smallest normal number becomes 0: hidden keys give many such weights, and
-** processors are slow with subnormal numbers. */
+/* The weight e^x. A weight below the smallest normal number becomes 0: hidden keys give many such
+** weights, and processors are slow with subnormal numbers. */
 static inline T NAME(weight)(T x) {
   const T e = EXP(x < LEAST ? (T)0 : x);
   return x < LEAST ? (T)0 : e;

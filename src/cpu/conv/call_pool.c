@@ -171,8 +171,8 @@ static void take_columns(const pool *q, const char *row, char *y) {
   }
 }
 
-/* Divides y[o] by the number of positions that its window counts: that of the row's axes times that
-** of its columns. */
+/* Divides y[o] by the number of positions that its window counts: the count on the axes of rows
+** times the count on that of columns. */
 static void divide_row(const pool *q, char *y, int64_t d, int64_t h, range rd, range rh) {
   const fl_pooling *s = &q->s;
   const int padded = s->include_pad && !s->adaptive;

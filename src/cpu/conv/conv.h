@@ -32,7 +32,7 @@ typedef struct fl_conv_axis {
 
 typedef struct fl_conv_pass {
   fl_conv_axis ax[3];
-  int64_t n, groups, rows, chans;       /* rows: outputs of a group; chans: sources of it */
+  int64_t n, groups, rows, chans; /* rows: output channels of a group; chans: its source channels */
   int64_t wg, wr, wc;                   /* steps of the weight: group, row, source channel; kernel
                                         ** indices are innermost */
   int64_t kernel[3];
@@ -152,7 +152,7 @@ void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p);
 int fl_conv_flat_weight_fits(const fl_conv_pass *p);
 void fl_conv_flat_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);
 
-/* conv_few.c: the same for few outputs per group. */
+/* conv_few.c: the weight's gradient for few outputs per group. */
 int fl_conv_few_fits(const fl_conv_pass *p);
 int64_t fl_conv_few_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_few(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);

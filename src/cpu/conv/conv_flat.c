@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { SOURCE = 48 << 10, RESULT = 12 << 10 };           /* elements */
-/* FEW: rows of a weight's gradient; ROWS: of a pass */
+/* FEW: most rows of a weight's gradient; ROWS: most rows of a pass */
 enum { TAPS = 64, MOST_TAPS = 1024, FEW = 2, ROWS = 8 };
 
 typedef struct flat {
@@ -102,7 +102,8 @@ static void fill(const flat *q, char *to, int64_t at, int64_t t0, int64_t r0, in
   memset(to + q->box.planes * q->box.plane * size, 0, (size_t)(2 * FL_CONV_BLOCK * size));
 }
 
-/* Computes, for each tap, what is the same for all blocks. */
+/* Finds for each tap where it begins in the buffer, and its index in the kernel: they are the same
+** for all blocks. */
 static void find_taps(flat *q) {
   for (int64_t i = 0; i < fl_conv_taps(q->p); i++) {
     int64_t tap[3];

@@ -19,7 +19,8 @@ typedef struct product {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   int wide, mr, nr, lanes;
-  int64_t taps, terms, parts, kc; /* of a sum; blocks of terms and their length */
+  /* taps and terms of a sum; its blocks of terms and their length */
+  int64_t taps, terms, parts, kc;
   int64_t channels; /* of a part whose taps are innermost; 0: channels are innermost */
   int64_t index[FEW_TAPS]; /* kernel indices of the taps, if few */
   int64_t panels, panel_rows; /* of the weights of a group */

@@ -16,11 +16,12 @@
 
 enum { PIXELS = 256, LEAST_COLS = 4, MOST_COLS = 256, MOST_TAPS = 128, LEAST = 32 };
 enum { UNITS = 4 };                     /* of a worker */
-/* most channels of a part, and times kernel indices; elements of a cache line */
+/* PART: most channels of a part; SLOTS: most channels times kernel indices; LINE: elements of a
+** cache line */
 enum { PART = 128, SLOTS = 4096, LINE = 16 };
 static const int64_t most_weights = 32 << 20, most_source = 4 << 20;       /* bytes */
 
-/* source offsets, results of axis 2, place in the kernel */
+/* off: source offsets; lo, hi: the results of axis 2 that it reaches; index: in the kernel */
 typedef struct tap { int64_t off[3], lo, hi, index; } tap;
 
 typedef struct lanes {
@@ -161,7 +162,8 @@ static void find_taps(lanes *q) {
   }
 }
 
-/* Units of a block each transpose the source, unless it is shared. */
+/* Divides the panels among units. Units of a block each transpose the source, unless it is
+** shared. */
 static void plan_units(lanes *q) {
   const int64_t want = UNITS * q->job->workers, least = q->fresh ? 1 : 3;
   q->panels = fl_ceil_div(q->p->rows, q->nr);

@@ -22,7 +22,7 @@ typedef struct shift {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   int wide, lanes, whole;
-  int64_t taps, channels, parts;        /* of a sum; channels of a part and parts */
+  int64_t taps, channels, parts;        /* taps of a sum; channels of a part, and number of parts */
   int64_t panels, panel_rows;           /* of the weights of a group */
   int64_t row_panels, row_blocks;       /* panels of a unit; units of all panels */
   int64_t blocks1, blocks;              /* number of blocks of rows of results in a plane, and in

@@ -45,7 +45,7 @@ typedef struct fl_conv_loops {
   /* y[i] = or += sum over t of w[t] x[t][i]; n is rounded up to whole blocks of 4 vectors */
   void (*flat32)(float *y, int64_t n, int taps, const float *const *x, const float *w, int add);
   void (*flat64)(double *y, int64_t n, int taps, const double *const *x, const double *w, int add);
-  /* the same for four rows, ldy apart, of weights w[t * 4 + row] */
+  /* like flat32 and flat64 for four rows, ldy apart, of weights w[t * 4 + row] */
   void (*four32)(float *y, int64_t ldy, int64_t n, int taps, const float *const *x,
                  const float *w, int add);
   void (*four64)(double *y, int64_t ldy, int64_t n, int taps, const double *const *x,
