@@ -222,8 +222,8 @@ static void lowest_fault(const fl_cpu *cpu, fl_fault *fault) {
   }
 }
 
-/* Stops after the step that reports a fault, which does not count as done: what it wrote, and what
-** later steps would have written, must not be used. */
+/* Runs the plan. Stops after the step that reports a fault, which does not count as done: what it
+** wrote, and what later steps would have written, must not be used. */
 static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                             int32_t *done) {
   fl_cpu *cpu = cpu_of(d);
@@ -287,7 +287,7 @@ static const fl_device_table cpu_table = {
   .close = cpu_close,
 };
 
-/* Chooses the best tables for this machine; FLAME_ISA limits the choice. */
+/* Chooses the best tables of loops for this machine; FLAME_ISA limits the choice. */
 static void choose_loops(fl_cpu *s) {
   s->vm = &fl_vm_base;
   s->scan = &fl_scan_base;

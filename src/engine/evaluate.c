@@ -298,8 +298,7 @@ static void note_refused(flame_context *c, const run *r) {
   }
 }
 
-/* Makes the next read raise the error also for writes that a failed run did not reach: their
-** targets are unchanged. */
+/* Makes the next read raise the error for writes that a failed run did not reach. */
 static void note_unwritten(flame_context *c, const fl_plan *p, int32_t done) {
   fl_engine *e = c->engine;
   for (int32_t i = 0; i < p->nout && !e->untold; i++) {

@@ -50,7 +50,8 @@ static int pack_pieces(float *b, int64_t ldb, int64_t width, int64_t n, const fl
   pieces p;
   if (!cut_runs(&p, width, step, runs, run)) return 0;
   for (int64_t k = 0; k < n; k++, b += ldb, x += plane) {
-    volatile float *single = b;               /* otherwise the compiler makes it a call of memset */
+    /* volatile: otherwise the compiler makes the loop below a call of memset */
+    volatile float *single = b;
     if (p.gaps < 0) memset(b, 0, (size_t)width * sizeof *b);
     for (int g = 0; g < p.gaps; g++) single[p.gap[g]] = 0;
     if (step == 1) for (int i = 0; i < p.n; i++) memcpy(b + p.to[i], x + p.from[i], 8 * sizeof *b);

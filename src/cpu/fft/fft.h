@@ -29,7 +29,8 @@ typedef struct fl_fft_lanes {
   double scale;                      /* of stores */
 } fl_fft_lanes;
 
-/* For one element type. x, y: as above; tables: complex numbers of the element type. */
+/* The loops for one element type. x, y: signal groups, see the head of this file; tables: complex
+** numbers of the element type. */
 typedef struct fl_fft_loops {
   int lanes;
   void *(*run)(const fl_fft_plan *p, void *x, void *y);      /* result: x or y; the other is
@@ -44,9 +45,9 @@ typedef struct fl_fft_loops {
   ** x[0 … n]; merge: the inverse. table[k] = exp(-pi i k / n). */
   void (*split)(void *x, int64_t n, const void *table);
   void (*merge)(void *x, int64_t n, const void *table);
-  /* The same for one signal of consecutive complex numbers, for elements from <= k < to and n - k,
-  ** with 'to' at most n / 2 + 1. split: multiplied by scale. merge: with real and imaginary parts
-  ** exchanged. */
+  /* split and merge for one signal of consecutive complex numbers, for elements from <= k < to and
+  ** n - k, with 'to' at most n / 2 + 1. split: multiplied by scale. merge: with real and imaginary
+  ** parts exchanged. */
   void (*split_one)(const void *y, int64_t n, int64_t from, int64_t to, const void *table,
                     void *half, double scale);
   void (*merge_one)(const void *half, int64_t n, int64_t from, int64_t to,

@@ -24,9 +24,9 @@ typedef struct fl_fft_job {
   int64_t transforms;
   int packed;                     /* a real signal of even length as complex pairs */
   int64_t length;                 /* complex numbers transformed: n or n / 2 */
-  int64_t core;      /* length of the transforms that are run: the same, or that of a convolution */
+  int64_t core;      /* length of the transforms that are run: 'length', or that of a convolution */
   int chirp;                      /* the length has a large prime factor: Bluestein */
-  int wide;                       /* with signals as lanes; otherwise in columns and rows */
+  int wide;            /* 1: signals are the lanes; 0: one signal is a matrix of columns and rows */
   int64_t columns, rows;          /* core = rows * columns */
   double scale;
   /* tables, in the call's scratch or kept: */

@@ -26,7 +26,8 @@ static void stored(const fl_fft_job *j, int64_t k, double v[2]) {
   if (!real) v[1] = fl_fft_get(j, at, k * f->inner * 2 + 1);
 }
 
-/* The same for a half spectrum; its first and last element have no imaginary part. */
+/* Element k of a half spectrum as it is stored, 0 beyond its end; the first and the last element
+** have no imaginary part. */
 static void spectrum(const fl_fft_job *j, int64_t k, double v[2]) {
   stored(j, k, v);
   if (k == 0 || 2 * k == j->f.n) v[1] = 0;
@@ -155,8 +156,8 @@ static void behind(void *arg, int64_t u, int worker) {
   }
 }
 
-/* Is it half spectra that are complete and contiguous, of simple lengths? They are done without
-** examining each element. */
+/* Are the half spectra complete and contiguous, and is no chirp needed? Then no element has to be
+** examined. */
 static int plain_half(const fl_fft_job *j, int64_t size) {
   return j->packed && !j->chirp && j->f.inner == 1 && size >= j->length + 1;
 }

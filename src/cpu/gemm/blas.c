@@ -18,8 +18,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { LIBRARIES = 2, MOST_CALLERS = 64 };      /* those of fl_blas and fl_lapack; callers in a
-                                                ** limited process */
+/* LIBRARIES: one for fl_blas, one for fl_lapack; MOST_CALLERS: of a process with limited memory */
+enum { LIBRARIES = 2, MOST_CALLERS = 64 };
 static const size_t mega = 1 << 20;
 
 typedef struct library {
@@ -32,7 +32,8 @@ typedef struct library {
 } library;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static library opened[LIBRARIES];        /* all of this is protected by the lock, except … */
+/* protected by the lock, as are the variables below except 'blas' */
+static library opened[LIBRARIES];
 static int count, tried, level;
 static fl_blas blas;                 /* … constant once 'tried' */
 static void (*omp_set)(int);         /* for a library built on OpenMP: sets the threads of the

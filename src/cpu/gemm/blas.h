@@ -8,8 +8,8 @@ typedef struct fl_blas {
                 int lda, const float *b, int ldb, float beta, float *c, int ldc);
   void (*dgemm)(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a,
                 int lda, const double *b, int ldb, double beta, double *c, int ldc);
-  /* its threads can not be turned off: one caller at a time, and results may differ in the last
-  ** bits */
+  /* the library's threads can not be turned off: one caller at a time, and results may differ in
+  ** the last bits */
   int alone;
 } fl_blas;
 
@@ -22,8 +22,8 @@ enum { FL_BLAS_ROW_MAJOR = 101, FL_BLAS_PLAIN = 111, FL_BLAS_TRANS = 112 };
 const fl_blas *fl_blas_get(const char *name, int callers, int least);
 
 /* For lapack.c, which may open the same library. Opens the first of the files (terminated by NULL)
-** that has all functions required by 'fits', and turns off its threads; NULL: none. callers: as
-** above. */
+** that has all functions required by 'fits', and turns off its threads; NULL: none. callers: as for
+** fl_blas_get. */
 void *fl_blas_open(const char *const *files, int (*fits)(void *h), int callers);
 /* Is there room for this many simultaneous callers of h? Called when there are more of them than
 ** when h was opened. */

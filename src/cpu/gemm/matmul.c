@@ -110,7 +110,7 @@ static int64_t parts_of(int64_t n, int64_t least_size) {
   return fl_max(1, fl_min(n / least_size, PARTS));
 }
 
-/* The size of a part, in whole panels of the library's. */
+/* The size of a part: a multiple of 32, since the library works in panels of that width. */
 static int64_t even_part(int64_t n, int64_t parts) {
   return parts < 2 ? n : fl_round_up(fl_ceil_div(n, parts), 32);
 }

@@ -26,7 +26,7 @@ static void transpose64(int64_t n, double *x) {
     }
 }
 
-/* u, s, vh of a square a (destroyed). */
+/* The singular value decomposition u, s, vh of a square a (destroyed). */
 static int svd64(const fl_linalg_one *o, int64_t n, double *a, double *u, double *s,
                  double *vh, room r) {
   const int in = (int)n, lwork = as_length(svd_work(n, n));

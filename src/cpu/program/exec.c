@@ -239,8 +239,8 @@ static void report_index(fl_tile *t, const fl_vop *x, int64_t size, int64_t n) {
   t->g->vm->report(t->reg[x->a], size, t->reg[x->c], n, x->uni, x->flags, x->arg, t->fault);
 }
 
-/* Positions are needed only for a report. The next tile's indices are prefetched: nothing else
-** hides the latency, as hardware prefetches only within a page. */
+/* Checks n indices; positions are needed only for a report. The next tile's indices are prefetched:
+** nothing else hides the latency, as hardware prefetches only within a page. */
 static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_vm *vm = t->g->vm;
   const int64_t size = *(const int64_t *)t->reg[x->b];

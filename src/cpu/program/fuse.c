@@ -90,8 +90,8 @@ static int is_half(const fuse *f, const fl_vop *x) {
          f->g->reg.at[x->v].kind == FL_KIND_FULL && !f->g->reg.at[x->v].lives;
 }
 
-/* Is it a sum, or a sum of products, whose operands are such loads of bf16? It then reads bf16
-** itself. */
+/* Is it a sum, or a sum of products, whose operands are all loads of bf16 (is_half)? It then reads
+** bf16 itself. */
 static int sums_halves(const fuse *f, const fl_vop *x) {
   if (x->code != FL_V_REDUCE || f->g->red.at[x->arg].op != FL_OP_sum ||
       f->g->red.at[x->arg].reg != FL_REG_F32)
@@ -294,7 +294,8 @@ static void append_or_load(fl_chain *c, const fl_chain *part, uint16_t v, int un
   else add_link(c, FL_LINK_load, v, uni);
 }
 
-/* The same after a test of x itself: the value need not be loaded again. */
+/* Appends a part after a test of x: if the part begins with a load of x, that value need not be
+** loaded again. */
 static void go_on(fl_chain *c, const fl_chain *part, uint16_t v, int uni, uint16_t x) {
   const int at = part->n && part->link[0].op == FL_LINK_load ? part->link[0].v : part->n
                  ? FL_NO_REG : v;
@@ -302,8 +303,8 @@ static void go_on(fl_chain *c, const fl_chain *part, uint16_t v, int uni, uint16
   else if (part->n) append_from(c, part, 1);
 }
 
-/* A test is valid only until the next one: so a value that contains a test comes first, and if both
-** do, one of them is saved. 0: too long. */
+/* Builds the chain of a choice. A test is valid only until the next one: so a value that contains a
+** test comes first, and if both do, one of them is saved. 0: too long. */
 static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
   const fl_vop *x = w->x, *t = w->test;
   const int early = has_test(&w->a) ? 1 : w->b.n && (w->a.n || has_test(&w->b)) ? 2 : 0;

@@ -179,8 +179,9 @@ static void emit_op(lower *b, int sec, int level, int i) {
     emit_round(b, sec, level, (uint16_t)i, x->dtype);
 }
 
-/* May a load be by reference? In LONG and COL a ROW value must stay valid for longer than the unit;
-** a value that is stored unchanged must not be overwritten by an earlier store of the tile. */
+/* May a load be by reference, with the operand's memory as its register? In LONG and COL a ROW
+** value must stay valid for longer than the unit; a value that is stored unchanged must not be
+** overwritten by an earlier store of the tile. */
 static int by_reference(const lower *b, int sec, int level, int i) {
   const fl_kernel *k = b->k;
   if (b->g->vm->round[k->instr[i].dtype] || sec == FL_SEC_BIND) return 0;
