@@ -1,5 +1,6 @@
 /*
-** Kernels that can be launched (function.h): units, their functions, and the CUDA text of each.
+** Kernels that can be launched (function.h): units (a source and what is derived from it), their
+** functions, and the CUDA text of each.
 */
 #include "kernel/function.h"
 #include "base/hash.h"
@@ -355,7 +356,7 @@ static void put_given(const fl_kunit *u, fl_text *t) {
   fl_text_free(&own);
 }
 
-/* Does the source use cooperative groups, outside of comments and literals? */
+/* Does the source use cooperative groups, CUB, GLM or Thrust, outside of comments and literals? */
 static int names_groups(const fl_kunit *u) {
   fl_karena arena;
   asked a = { { NULL, 0, 0 } };
@@ -373,8 +374,9 @@ static int has_memory(const fl_kfunc *f) {
   return n;
 }
 
-/* The kernel's text as written. Cooperative groups (NVRTC rarely finds their headers), variables of
-** file scope, lists of arrays, and kernels beside host code are printed from the tree instead. */
+/* A kernel with its text as written. Kernels with cooperative groups and similar libraries (NVRTC
+** rarely finds their headers), variables of file scope, or host code beside them are printed from
+** the tree instead; so are lists of arrays. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
@@ -406,7 +408,8 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   return k;
 }
 
-/* Is something of the tree known from a call, so that the text alone is another kernel? */
+/* Was the tree read with facts of a call (null pointers, lengths of lists), so that the text alone
+** is another kernel? */
 static int is_formed(const fl_kfunc *f) {
   int n = 0;
   for (int i = 0; i < f->n_params && f->has_body; i++)

@@ -73,7 +73,8 @@ fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f);
 /* A function that AD derived; its text is printed here. exact: sums do not depend on their order
 ** (text.h). */
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact);
-/* Writes text and function for a saved program; its exact sums stay exact. */
+/* fl_kfunction_save writes the text of k for a saved program, fl_kfunction_saved makes a function
+** of it again. Exact sums stay exact. */
 void fl_kfunction_save(const fl_kfunction *k, fl_text *t);
 fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f);
 /* Makes k->checked for these FL_LANE_* checks. 0: no memory. A kernel without a tree gets none, nor

@@ -69,7 +69,7 @@ void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at,
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);
 /* Where region k (NULL: none) of an array in shared memory begins, in elements. */
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
-/* ad_undo.c: can the stores to v be undone round by round? If so, they are in 'undo'. */
+/* ad_undo.c: can the stores to v be undone iteration by iteration? If so, they are in 'undo'. */
 int fl_kloop_can_undo(fl_kloop *l, int v);
 /* saves the elements that the iteration is about to overwrite and that no argument of the launch
 ** holds */

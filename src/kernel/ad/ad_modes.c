@@ -211,7 +211,7 @@ static int most_writes(const fl_kblock *b, int var) {
 }
 
 /* Does the index of p differ between all threads that access its array and, with 'rounds', also
-** between the rounds of loops? */
+** between the iterations of loops? */
 static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
   const int class = class_of(d, p);
   if (class == FL_KI_INJECTIVE) return 1;
@@ -220,8 +220,8 @@ static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
                          d->f->vars[p->var].kind == FL_KV_SHARED));
 }
 
-/* Does each element that p and q both access belong to one thread (in one round)? It does if both
-** indices are one number that differs between threads. */
+/* Does each element that p and q both access belong to one thread (in one iteration)? It does if
+** both indices are one number that differs between threads. */
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
   const fl_kfact *a = fl_kad_fact(d, p->site), *b = fl_kad_fact(d, q->site);
   return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) && fl_kfact_is_alike(a, b) &&

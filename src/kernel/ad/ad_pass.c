@@ -54,8 +54,9 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* Accesses of the array 'var' in the loop, each with an index that differs between rounds. Do all
-** these indices follow from one value that differs between rounds? That value is in 'span'. */
+/* Accesses of the array 'var' in the loop, each with an index that differs between iterations. Do
+** all these indices follow from one value that differs between iterations? That value is in
+** 'span'. */
 typedef struct same_index { const fl_kloop *l; fl_kspan span; int var, ok; } same_index;
 
 static void check_index(same_index *c, int site) {
@@ -147,9 +148,9 @@ static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
   }
 }
 
-/* Keeps the values that a round starts with and that a later round or the code after the loop
-** reads: the reverse code 'rb' leaves the first round's values, so those of the last round are
-** saved after 'fb' and restored by 'again'. */
+/* Keeps the values that an iteration starts with and that a later iteration or the code after the
+** loop reads: the reverse code 'rb' leaves the values of the first iteration, so those of the last
+** one are saved after 'fb' and restored by 'again'. */
 static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb,
                          fl_kblock *again) {
   fl_kad_state *d = l->d;
@@ -162,8 +163,8 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
   }
 }
 
-/* Does each round read only the element of v that it also writes? If that element is overwritten
-** after the loop, its cotangent is 0, and what the round reads does not matter. */
+/* Does each iteration read only the element of v that it also writes? If that element is
+** overwritten after the loop, its cotangent is 0, and what the iteration reads does not matter. */
 static int stays_in_element(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   same_index c = {.l = l, .var = v, .ok = 1};
@@ -179,7 +180,7 @@ static int stays_in_element(fl_kloop *l, int v) {
   return ok;
 }
 
-/* The forward code drops the loop, so it must keep the values that the first round reads. */
+/* The forward code drops the loop, so it must keep the values that the first iteration reads. */
 static void keep_begin(fl_kloop *l, fl_kset head, fl_kset keep) {
   fl_kad_state *d = l->d;
   if (!d->wished && !(d->wished = fl_kset_new(d))) return;
@@ -207,8 +208,8 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   if (!replay) fl_kloop_save_before(l, keep, r);
   fl_kset outer = d->carried;
   d->carried = fl_kset_copy(d, head);
-  for (int v = 0; d->carried && v < d->n0; v++)         /* no round reads elements that belong to
-                                                        ** another */
+  for (int v = 0; d->carried && v < d->n0; v++)         /* no iteration reads elements that belong
+                                                        ** to another one */
     if (d->f->vars[v].kind == FL_KV_POINTER) fl_kset_del(d->carried, v);
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);

@@ -104,8 +104,8 @@ static int see_later(void *arg, fl_kstmt *s) {
   return !c->found;
 }
 
-/* Does anything store to v after the loop, in the same round of the enclosing loop, at an element
-** that the loop does not store to? */
+/* Does anything store to v after the loop, in the same iteration of the enclosing loop, at an
+** element that the loop does not store to? */
 static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
   later c = {l, v, 0};
   const fl_kvisitor see = {see_later, NULL, &c};
@@ -291,8 +291,8 @@ static void choose_step(fl_kloop *l, fl_kblock *b) {
                            fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, right, most), right, most)));
 }
 
-/* Undoes rounds k to p, the last first, since a round may have overwritten what an earlier one
-** wrote. */
+/* Undoes iterations k to p, the last first, since an iteration may have overwritten what an earlier
+** one wrote. */
 static void undo_rounds(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   const int q = fl_kad_local(d, FL_KT_I64, "back");

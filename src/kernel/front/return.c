@@ -1,9 +1,9 @@
-/* return, in a kernel and in functions that are inlined, whose result is an object, a place or a
-** pointer. */
+/* return, in a kernel and in functions that are inlined, whose result is an object, a reference or
+** a pointer. */
 #include "kernel/front/front.h"
 
-/* Returns a place or a pointer: it must be in the same variable in all returns; its index is in a
-** temporary that is declared before the body. */
+/* Returns a reference or a pointer. It must refer to the same variable in all returns; its index is
+** in a temporary that is declared before the body. */
 static void return_place(fl_front *p, int32_t line) {
   const fl_kdevice *d = p->inside;
   fl_cvalue v = fl_parse_expr(p), *r = &p->returned;

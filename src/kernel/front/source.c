@@ -300,7 +300,7 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   bind_pointer(p, f, q, t);
 }
 
-/* Which variables are read: results of atomics that are not read are dropped. */
+/* Which variables are read. drop_result removes results of atomics that are not read. */
 typedef struct used { uint8_t *at; } used;
 static int see_var(void *arg, fl_kexpr *x) {
   if (x->kind == FL_KX_VAR) ((used *)arg)->at[x->var] = 1;

@@ -210,7 +210,7 @@ static int is_range(fl_front *p) {
   return 0;
 }
 
-/* Declares the variable of a range loop's round: another name of the element, or a copy. */
+/* Declares the loop variable of a range-based for: another name of the element, or a copy. */
 static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
                          const char *name, fl_cvalue e, int32_t line) {
   fl_cvalue v = e;
@@ -224,7 +224,7 @@ static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
   fl_front_bind(p, name, ref ? FL_SYM_REFERENCE : FL_SYM_OBJECT, v);
 }
 
-/* Reads the list of "for (int v : {1, 2, 3})" as an array of that type. */
+/* Reads the list of "for (int v : {1, 2, 3})" as an array of type 'of'. */
 static fl_cvalue listed(fl_front *p, const fl_ctype *of, int32_t line) {
   const fl_ctype *t = of ? fl_decl_sized(p, fl_ctype_array(p->a, of, 0), line) : NULL;
   if (!of) fl_refuse(p, line, "auto of a list" FL_DO ": write the type");
@@ -233,7 +233,8 @@ static fl_cvalue listed(fl_front *p, const fl_ctype *of, int32_t line) {
   return v;
 }
 
-/* A range loop over an object with begin() and end(), whose results have !=, * and ++. */
+/* Reads a range-based for over an object with begin() and end(), whose results have !=, * and
+** ++. */
 static void range_of_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
                             const char *name, fl_cvalue over, int32_t line) {
   fl_cvalue v, it[2] = { fl_member_bound(p, &over, "begin", line),
@@ -563,7 +564,7 @@ static void statement(fl_front *p) {
 }
 
 void fl_parse_statement(fl_front *p) {
-  /* (names declared in their headers are in a separate block) */
+  /* statements whose headers may declare names, which are in a separate scope */
   static const char *const heads[] = { "if", "for", "while", "switch" };
   const int64_t outer = p->scope;
   if (fl_ktok_among(fl_front_tok(p), heads, 4) >= 0) p->scope = p->syms.n;

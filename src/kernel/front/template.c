@@ -181,7 +181,7 @@ int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
   return 1;
 }
 
-/* Does the type exist that an enable_if must have? */
+/* Is the condition of the enable_if of parameter t true, so that its type exists? */
 static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) {
   const fl_kbookmark back = fl_front_open(p, t->check, NULL);
   fl_front_push(p, env, n);

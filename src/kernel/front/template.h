@@ -13,10 +13,11 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
 fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
-/* Reads "V<…>" where V is an instance: that instance, or another one. At '<'. */
+/* Reads "V<…>" from '<' on, where V names the instance 'type' inside its own template: the result
+** is that instance, or another one. */
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
 int fl_template_angle(fl_front *p, int k);                 /* tokens of <…> at + k; 0: not closed */
-int fl_template_splits(fl_front *p, int k);           /* its last token is the first half of '>>' */
+int fl_template_splits(fl_front *p, int k);           /* does it end in the first half of '>>'? */
 
 /* prefer.c: compares the formals of a call. 1: a is preferred to b; -1: b to a; 0: neither. */
 int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count);
@@ -57,7 +58,8 @@ int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbo
 /* Takes "typename std::enable_if<…>::type" as the type of a constant and returns its first token;
 ** 0: it is not one. */
 int64_t fl_pattern_condition(fl_front *p);
-/* Forgets a refusal in tokens from … that ask enable_if for a type. 1: it was such a refusal. */
+/* Forgets a refusal, if it comes from an enable_if without a type in the tokens from index 'from'
+** on. 1: it does. */
 int fl_pattern_drops(fl_front *p, int64_t from);
 
 /* ---- pack.c ---- */
@@ -65,9 +67,9 @@ int fl_pattern_drops(fl_front *p, int64_t from);
 typedef struct fl_kpacked { int64_t at, n; int k, outer; } fl_kpacked;
 fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);     /* the element that its name means now */
 /* Number of elements of the pack expansion at the tokens, in a list with commas: "f(v)..." (0: it
-** is taken); -1: it is not an expansion. */
+** has been skipped); -1: it is not an expansion. */
 int64_t fl_pack_count(fl_front *p, int angle);               /* angle: the list is <…> */
-/* before the expansion is read for the first time; n: its number of elements */
+/* called before the expansion is read for the first time; n: its number of elements */
 fl_kpacked fl_pack_open(fl_front *p, int64_t n);
 int fl_pack_next(fl_front *p, fl_kpacked *x);      /* after each reading: is it to be read again? */
 int fl_pack_fold(fl_front *p, fl_cvalue *out);         /* after '(', takes ')': 1: it was a fold */

@@ -83,7 +83,7 @@ static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_
   return type;
 }
 
-/* Deduces from one formal, tokens i … end - 1. For "T a[M][N]" and "T (*a)[N]" the pointer is to
+/* Deduces from one formal, tokens i to end - 1. For "T a[M][N]" and "T (*a)[N]" the pointer is to
 ** arrays of N. */
 static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
                        const fl_cvalue *v) {
@@ -116,7 +116,7 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
                      name + 1, type);
 }
 
-/* Deduces the types of a pack from the remaining arguments: "const T &... v" at tokens i … end -
+/* Deduces the types of a pack from the remaining arguments: "const T &... v" at tokens i to end -
 ** 1. */
 static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
                         const fl_cvalue *v, int n) {

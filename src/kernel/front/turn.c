@@ -6,8 +6,8 @@
 ** says which, by the arrays' variable numbers. After the body is read every access to it becomes a
 ** choice between accesses to these arrays.
 **
-** Another pointer to such a place (a copy, a formal) has a separate choice, so that it keeps its
-** value when the first pointer is assigned again.
+** A copy of such a pointer, or a formal that is bound to it, has a separate 'sel', so that it keeps
+** its value when the first pointer is assigned again.
 */
 #include "kernel/front/forms.h"
 #include <string.h>
@@ -24,7 +24,7 @@ fl_kturn *fl_turn_of(const fl_front *p, int32_t var) {
   return t;
 }
 
-/* Is it a number, or a struct of numbers of one type? */
+/* Is the type a number, or a struct of numbers of one type? */
 static int is_packed(const fl_ctype *of) {
   int64_t n;
   return of->kind == FL_C_SCALAR ||
@@ -93,8 +93,8 @@ static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
 }
 
-/* Makes a turn. Its variable has a value from the start and gets no DECL, since a DECL could be in
-** one branch of another choice. */
+/* Makes a turn. Its variable has a value from the start and gets no DECL, since a DECL could be
+** inside one branch of an IF. */
 static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int declared,
                       int32_t line) {
   fl_kturn *t = fl_karena_new(p->a, sizeof *t);

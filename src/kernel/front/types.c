@@ -1,4 +1,5 @@
-/* Types of the source: construction, CUDA's layout, leaves. The parser bounds their depth. */
+/* Types of the source: construction, CUDA's layout, leaves (types.h). The parser bounds their
+** depth. */
 #include "kernel/front/types.h"
 #include <assert.h>
 #include <stdio.h>

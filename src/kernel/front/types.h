@@ -39,7 +39,7 @@ typedef struct fl_cstruct {      /* vectors too */
   int64_t n_scalars;             /* if 'element' is known */
   const struct fl_ctype *parts;  /* for a union: a struct with its members; its only field is its
                                  ** bytes */
-  struct fl_kmembers *members;   /* the front end's functions and constants; NULL: none */
+  struct fl_kmembers *members;   /* functions and constants of the struct (front.h); NULL: none */
 } fl_cstruct;
 
 const fl_ctype *fl_ctype_scalar(int type);                     /* static */

@@ -1,5 +1,5 @@
 /*
-** Values while an expression is read: places, pointers, structs, conversions. This is where
+** Values while an expression is read: lvalues, pointers, structs, conversions. This is where
 ** structs and vectors become scalars (see fl_cvalue). Index arithmetic is I64.
 */
 #include "kernel/front/forms.h"
@@ -114,7 +114,8 @@ fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line)
   return s;
 }
 
-/* A null pointer that was moved is no longer null on a device. */
+/* Notes that the text tests v for null. A null pointer that was moved is not null on a device, so a
+** thread that has moved one is stopped. */
 void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line) {
   if (!p->f || v->null || v->list || v->var < 0 || v->var >= p->f->n_vars) return;
   const fl_kvar *of = &p->f->vars[v->var];
@@ -126,8 +127,7 @@ void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line) {
           "a null pointer is not moved", line);
 }
 
-/* v as a condition. An array is never null; an argument is one that was given, or its 'when' says
-** that it is null. */
+/* v as a condition. A pointer is true unless it is null ('null'), or as its 'when' says. */
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line) {
   const int pointer = v.kind == FL_V_POINTER ||
                       (v.kind == FL_V_PLACE &&
@@ -253,8 +253,8 @@ static fl_kstmt *not_null(fl_front *p, fl_kexpr *is, int32_t line) {
   return fl_val_must(p, is, "a pointer that is followed is not null", line);
 }
 
-/* The place that a null pointer points to: either the program tests the pointer first, or threads
-** that reach the access are stopped. */
+/* The object that a null pointer points to, filled with zeros: threads that reach the access are
+** stopped. */
 static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
   if (!not_null(p, fl_kexpr_int(p->a, FL_KT_BOOL, 0), line)) return fl_val_none();
   const fl_cvalue v = fl_decl_object(p, t, "null", line);

@@ -1,8 +1,8 @@
 /*
 ** Memory viewed as numbers of another type: "*(int4 *)x" over halves, "(half *)&v" of an int4. A
-** LINEAR place is in a variable of one type; its scalars are assembled from elements of that type,
-** or are parts of one. A number that is assembled and taken apart again gives its original parts,
-** so that a value copied through a wider type keeps its gradient.
+** LINEAR lvalue (front.h) is in a variable of one type; its scalars are assembled from elements of
+** that type, or are parts of one. A number that is assembled and taken apart again gives its
+** original parts, so that a value copied through a wider type keeps its gradient.
 **
 ** The elements of an object are stored as the type that the kernel reads: when a body is read,
 ** objects that are accessed as another type are noted (fl_view_note), and the body is read again
@@ -228,7 +228,8 @@ static fl_kexpr *field(fl_kexpr *e, int from, int type) {
   }
 }
 
-/* The bits of a constant from 'from' on; NULL: they are not a real number. */
+/* The bits of a constant from bit 'from' on, as a number of 'type'; NULL: they are not a real
+** number. */
 static fl_kexpr *constant_part(fl_front *p, const fl_kexpr *e, int from, int type) {
   uint64_t u = (uint64_t)e->value.i;
   const float f = (float)e->value.d;
@@ -264,7 +265,8 @@ static fl_kexpr *known_part(fl_front *p, fl_kexpr *e, int from, int type) {
   return field(e, from, type);
 }
 
-/* The same; if the bits are not already such a number, the number is made from them. */
+/* known_part; if the bits are not such a number already, the number is made from them, and *real
+** becomes 0. */
 static fl_kexpr *part_of(fl_front *p, fl_kexpr *e, int from, int type, int *real) {
   fl_kexpr *k = e ? known_part(p, e, from, type) : NULL;
   if (k || !e) return k;
@@ -335,7 +337,7 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to) {
   v->unit = (uint8_t)(unit == own ? 0 : unit);
 }
 
-/* The element in which the place begins; *bits: the offset inside it (NULL: 0). */
+/* The element in which v begins; *bits: the offset inside it (NULL: 0). */
 static fl_kexpr *element_of(fl_front *p, const fl_cvalue *v, fl_kexpr **bits) {
   fl_kexpr *i = fl_val_at(p, v);
   const int own = own_size(p, v), unit = unit_of(p, v);
@@ -437,7 +439,7 @@ static void put_within(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t li
   put(p, to->var, i, of_raw(p, fl_kexpr_binary(p->a, FL_KO_OR, old, now), own), line);
 }
 
-/* The variable that e is, if it is one. */
+/* The variable that e reads, if e is nothing but that; else -1. */
 static int32_t read_from(const fl_kexpr *e) {
   return e->kind == FL_KX_VAR || e->kind == FL_KX_LOAD ? e->var : -1;
 }
@@ -465,7 +467,7 @@ void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line) 
   for (int k = 0; k < n; k++) put(p, to->var, k ? binary(p, FL_KO_ADD, i, k) : i, part[k], line);
 }
 
-/* Does the type of the place differ from that of the elements of its memory? */
+/* Does the type of v differ from that of the elements of its memory? */
 static int is_view(const fl_front *p, const fl_cvalue *v) {
   int64_t n;
   return v->linear && fl_ctype_element(v->type, &n) != p->f->vars[v->var].type;

@@ -18,7 +18,7 @@ void fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n) {
 
 /* ---- atomics --------------------------------------------------------------------------------- */
 
-/* Is it one of CUDA's overloads? Others would not compile either. */
+/* Has CUDA an overload of the atomic 'op' for this type? Others would not compile either. */
 static int atomic_type_ok(int op, int type) {
   const int word = type == FL_KT_I32 || type == FL_KT_U32,
             wide = type == FL_KT_I64 || type == FL_KT_U64;
@@ -44,8 +44,8 @@ int fl_atomic_known(const fl_ktok *t) {
   return fl_ktok_among(&base, fl_katomic_text, FL_KA_COUNT);
 }
 
-/* An atomic at the place that 'at' points to; its result, or NULL if it is unused or refused. sum:
-** FL_KM_* for one of the functions in 'sums', or -1. */
+/* An atomic on the element that 'at' points to; its result, or NULL if it is unused or refused.
+** sum: FL_KM_* for one of the functions in 'sums', or -1. */
 static fl_kexpr *atomic_at(fl_front *p, const fl_ktok *t, int op, int sum, fl_cvalue at,
                            const fl_cvalue *given, int unused) {
   fl_kexpr *index = NULL, *x[2] = { NULL, NULL };

@@ -5,7 +5,8 @@
 ** leave, and where no lane is left the code continues at the next place that restores a mask (the
 ** 'restore' of the construct). Other constructs are plain jumps.
 **
-** Masks of a masked IF: m (all), m + 1 (else). LOOP: m (at entry), m + 1 (this round). BLOCK: m.
+** Masks of a masked IF: m (all), m + 1 (else). LOOP: m (at entry), m + 1 (this iteration). BLOCK:
+** m.
 */
 #include "kernel/lanes/lane_build.h"
 #include "base/hash.h"
@@ -297,8 +298,8 @@ static void loop(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   land(b, &a.next);
   b->known.n = known;
   change_in(b, &s->body);
-  /* when no lane is left in a round, lanes that left the loop continue at its end; if the loop has
-  ** no separate mask, all lanes have returned */
+  /* when no lane is left in an iteration, lanes that left the loop continue at its end; if the loop
+  ** has no separate mask, all lanes have returned */
   if (rounds) back(b, a.mask + 1, masked ? &a.exit : restore_of(a.outer));
   block(b, &s->other);
   b->line = line;
@@ -354,7 +355,7 @@ static void declare(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   if (kind == FL_KV_LOCAL && (flags & FL_SHAPE_TRACK)) {
     if (b->var_track[s->var] < 0) b->var_track[s->var] = b->code->n_tracks++;
   } else if (kind != FL_KV_ARRAY) {
-    is_set(b, s->var);               /* it is tracked under another number, not here */
+    is_set(b, s->var);           /* another DECL has this variable tracked: it counts as set here */
     return;
   }
   fl_lane_ins *p = fl_lane_emit(b, FL_LI_BEGIN);

@@ -41,7 +41,8 @@ int32_t fl_lane_expr(fl_lane_builder *b, const fl_kexpr *x);
 /* The same as a vector. */
 int32_t fl_lane_vector(fl_lane_builder *b, const fl_kexpr *x);
 int32_t fl_lane_splat(fl_lane_builder *b, int32_t reg);
-/* The register of an index, and its info (-1: the register is a uniform I64). */
+/* The register of an index. *info: number of its fl_lane_info, which FL_LI_INDEX computes; -1: the
+** register is a uniform I64. */
 int32_t fl_lane_index(fl_lane_builder *b, const fl_kexpr *x, int32_t *info);
 /* site: number of the access; -1: none */
 int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, int line,

@@ -15,7 +15,8 @@
 #include "kernel/tree/builtins.h"
 #include "kernel/lanes/lane.h"
 
-/* Functions that run once a launch or for few values are made small in files that are made fast. */
+/* For functions that run once per launch or for few values: they are compiled for size, in files
+** that are compiled for speed. */
 #define FL_LANE_RARE __attribute__((cold, noinline))
 
 /* Classes of arithmetic; slots of 4 bytes first. */
@@ -54,20 +55,20 @@ typedef struct fl_lane_table {
   void (*mul_add_rows)(float *y, const float *c, const fl_lane_rows *a, const fl_lane_rows *b,
                        int64_t rows, int64_t w);    /* b: on 1; of one plane */
   void (*by_rows[2])(float *y, const fl_lane_rows *a, const fl_lane_rows *b, int64_t rows,
-                     int64_t w);                    /* a + b, a - b; on 1; of one plane */
+                     int64_t w);                    /* a + b, a - b of rows (on 1) of one plane */
   fl_lane_fn blend[2];                              /* y where the mask c is 0, a elsewhere */
   /* Copies memory to slots and back, for elements of type t. 'at' counts elements. */
   void (*load[FL_KT_COUNT])(void *y, const void *p, int64_t n);
   void (*store[FL_KT_COUNT])(void *p, const void *y, int64_t n);
   void (*gather[FL_KT_COUNT])(void *y, const void *p, const int64_t *at, int64_t n);
-  /* Only lanes of the mask, in lane order. */
+  /* Stores the lanes of the mask only, in lane order. */
   void (*scatter[FL_KT_COUNT])(void *p, const void *y, const int64_t *at, const int32_t *mask,
                                int64_t n);
   /* 1 when a[i] == a[0] + i in 64 bits, by class (integers). */
   int (*in_a_row[FL_LC_COUNT])(const void *a, int64_t n);
   void (*ramp[2])(void *y, int64_t n, int64_t first, int64_t step);     /* by wide */
-  /* load_rows: for each row of w lanes, the w elements from at[row] on. The other: the element
-  ** at[row] in each lane. Indexed by 'wide'. */
+  /* load_rows: for each row of w lanes, the w elements from at[row] on. load_flat: the element
+  ** at[row] in all w lanes. Indexed by 'wide'. */
   void (*load_rows[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
   void (*load_flat[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
   void (*range)(const int64_t *a, int64_t n, int64_t *low, int64_t *high);
@@ -103,11 +104,11 @@ typedef enum {
                      ** result, and nothing else reads it */
   FL_LI_EVAL_STORE,  /* EVAL whose result the next instruction stores, and nothing else reads it: it
                      ** may be written to memory at once */
-  FL_LI_INDEX,       /* computes info x of integer register a of type 'type'; dst: the index as I64,
-                     ** if it is needed */
-  FL_LI_LOAD,        /* dst = var[a]; x: info, -1: a is uniform (I64); sub: facts/guess.h; fn 1: dst
-                     ** may be the memory itself, 2: also rows of it (fl_lane_rows), 3: if each has
-                     ** several elements */
+  FL_LI_INDEX,       /* computes fl_lane_info x of the index in register a, of type 'type'; dst: the
+                     ** index as I64, if it is needed */
+  FL_LI_LOAD,        /* dst = var[a]; x: its fl_lane_info, -1: a is uniform (I64); sub: a guess
+                     ** (facts/guess.h); fn 1: dst may be the memory itself, 2: also rows of it
+                     ** (fl_lane_rows), 3: if each has several elements */
   FL_LI_STORE,       /* var[a] = b; b uniform only if a is */
   FL_LI_ATOMIC,      /* dst (-1: unused) = op sub on var[a] with b, c: vectors */
   FL_LI_JUMP,        /* x */
@@ -121,7 +122,7 @@ typedef enum {
   FL_LI_REMOVE,      /* removes the current lanes from masks[m] */
   FL_LI_RETURN,      /* the current lanes have returned */
   FL_LI_BARRIER,     /* sub: fl_kbarrier; a: mask or -1 */
-  FL_LI_GRID,        /* the same, of the block, which then waits for the other blocks */
+  FL_LI_GRID,        /* a barrier of the block, which then waits for the other blocks of the grid */
   FL_LI_SHUFFLE,   /* dst = b of another lane; sub: fl_kshuffle; a mask, c lane, m width: vectors */
   FL_LI_VOTE,        /* dst = result; sub: fl_kvote; a mask or -1, b BOOL */
   FL_LI_PRINTF,      /* x: statement in 'texts' */
@@ -147,7 +148,7 @@ typedef struct fl_lane_ins {
 } fl_lane_ins;
 
 enum { FL_LANE_LAZY_RESULT = 16,                   /* dst may be linear */
-       FL_LANE_LAZY_ROWS = 32 };                   /* EVAL: by_rows; a and b may be rows */
+       FL_LANE_LAZY_ROWS = 32 };      /* EVAL that may use by_rows: a and b may be rows of memory */
 
 /* The number of operand positions of instruction p (see fl_lane_operand); each may be a register or
 ** -1. */
@@ -156,7 +157,8 @@ static inline int fl_lane_n_operands(const fl_lane_ins *p) {
 }
 
 /* How an EVAL, or the INDEX of its result, may be done for all blocks of a launch (lane_hoist.c):
-** not at all; its value is the same in all; as a form of places; as a test of one. */
+** EACH: not at all; ONCE: its value is the same in all; FORM: as a linear function of the block's
+** position; TEST: as a comparison of one. */
 typedef enum { FL_LANE_EACH, FL_LANE_ONCE, FL_LANE_FORM, FL_LANE_TEST } fl_lane_hoist;
 
 /* Kinds of linear results besides the operators of integers. */

@@ -28,7 +28,7 @@ fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op) {
   fl_lane_ins *p = FL_PUSH(b->mem, &b->code->ins);
   if (!p) {
     b->failed = 1;
-    p = b->code->ins.at;      /* use the first instruction, which lane.c has reserved */
+    p = b->code->ins.at;   /* no memory: returns the first instruction, which lane.c has reserved */
   }
   assert(p);
   memset(p, 0, sizeof *p);
@@ -236,7 +236,7 @@ static void patch(fl_lane_builder *b, int64_t at) {
   if (!b->failed) b->code->ins.at[at].x = (int32_t)b->code->ins.n;
 }
 
-/* Puts c ? x : y in t, computing one arm or none for each lane; An arm that is NULL is the value
+/* Puts c ? x : y in t, computing one arm or none for each lane. An arm that is NULL is the value
 ** that t already has. */
 static void guarded(fl_lane_builder *b, int32_t t, int32_t c, const fl_kexpr *x,
                     const fl_kexpr *y) {

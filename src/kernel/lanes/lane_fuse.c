@@ -2,8 +2,8 @@
 ** Finished code with fewer passes over vectors: a load whose value is only read by operators,
 ** before anything is stored, need not copy. Its register may be the memory itself (ins.fn 1;
 ** lane_memory.c decides at run time). A product of f32, and the sum that is its only use, become
-** one pass, in which both are rounded as before. What these, and other sums of f32, load
-** may stay rows of memory (ins.fn 2 and 3).
+** one pass, in which both are rounded as before. The loads of such products, and of other sums of
+** f32, may give rows of memory (ins.fn 2 and 3).
 */
 #include "kernel/lanes/lane_build.h"
 
@@ -60,7 +60,7 @@ static int is_f32(const fl_lane_ins *p, int op) {
                                                      op * FL_LC_COUNT;
 }
 
-/* Makes a pair of the product at k and the sum after it. */
+/* Marks the product at k and the sum after it as a pair (FL_LI_MULADD), if they are one. */
 static void pair(const fuser *f, int32_t k) {
   fl_lane_ins *p = &f->code->ins.at[k];
   const fl_lane_ins *q = p + 1;
@@ -95,7 +95,8 @@ static int reads_rows(const fl_lane_code *c, int32_t k) {
          !(k && c->ins.at[k - 1].op == FL_LI_MULADD);
 }
 
-/* May what the load at k gives be rows of memory? 1: for products of pairs, 2: for others too. */
+/* May the result of the load at k stay rows of memory? 0: no; 1: a product of a pair reads it; 2:
+** sums or differences read it as well. */
 static int as_rows(const fuser *f, int32_t k) {
   const fl_lane_ins *p = &f->code->ins.at[k];
   if (f->by_rows[p->dst] != f->uses[p->dst] || f->code->arrays[p->var].type != FL_KT_F32) return 0;

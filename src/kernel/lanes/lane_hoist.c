@@ -1,8 +1,9 @@
 /*
-** What is the same in all blocks of a launch, or differs by the block's place alone, is computed
-** once in a launch: uniform values of parameters and constants, and integers that are linear in the
-** places of the thread and of its block. A block then only adds its place to those that it needs
-** (fl_lane_take_forms), and the instructions that made them are passed over.
+** Values that are the same in all blocks of a launch, or differ only by the block's position in the
+** grid, are computed once per launch: uniform values of parameters and constants, and integers that
+** are linear in the positions of the thread and of its block ("forms"). A block then only adds its
+** position to the forms that it needs (fl_lane_renew), and the instructions that made them are
+** passed over.
 **
 ** fl_lane_find_hoisted marks such instructions: they alone set their result, for all lanes, from
 ** results marked before. Whether a value fits into its type in all threads of all blocks is known
@@ -13,7 +14,8 @@
 
 /* ---- at compile time ----------------------------------------------------------------- */
 
-/* By register: a value of the launch, a form of places, or neither. */
+/* The kind of the result of p, given the kinds of all registers ('known'): one value in the launch,
+** a form, or neither. */
 static fl_lane_hoist kind_of(const fl_lane_ins *p, const uint8_t *known, int *cls, int *to) {
   const int32_t operand[3] = { p->a, p->b, p->c };
   int fixed = p->once;
@@ -72,7 +74,7 @@ static int64_t extent(const fl_lane_state *s, int axis) {
   return axis < 3 ? s->launch->block[axis] : s->launch->grid[axis - 3];
 }
 
-/* Finds the range of a form. Its numbers may be so large that it is none. */
+/* Finds the range of form f; sets f->on to 0 if its numbers are too large for exact sums. */
 static void set_range(const fl_lane_state *s, fl_lane_form *f) {
   int64_t low = 0, high = 0, v;
   f->on = fl_lane_fits(FL_LC_I64, f->u, f->u);
@@ -87,7 +89,8 @@ static void set_range(const fl_lane_state *s, fl_lane_form *f) {
   f->high = f->u + high;
 }
 
-/* Register r as a form; 'on' is 0 if it is none that the class holds in all lanes. */
+/* Register r as a form. Its 'on' is 0 if r has no form, or if its values do not all fit the
+** class. */
 static fl_lane_form operand(const fl_lane_state *s, int32_t r, int cls) {
   fl_lane_form f = s->forms[r];
   if (s->code->regs.at[r].fixed)
@@ -116,7 +119,7 @@ static void multiply(fl_lane_form *a, const fl_lane_form *b) {
   if (bad) a->on = 0;
 }
 
-/* Finds the form of the result of p, or of the difference that it tests; 0: it is none. */
+/* Finds the form of the result of p, or of the difference that it tests; 0: there is none. */
 static int form_of(fl_lane_state *s, const fl_lane_ins *p) {
   int cls, to;
   const int kind = fl_lane_linear_kind(p, &cls, &to);
@@ -134,7 +137,7 @@ static int form_of(fl_lane_state *s, const fl_lane_ins *p) {
   return 1;
 }
 
-/* 1: p need not be run in each block. */
+/* Runs p for all blocks at once, if that is possible. 1: p need not be run in each block. */
 static int hoist(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_fn *fns = (const fl_lane_fn *)(const void *)s->table;
   if (p->hoist == FL_LANE_ONCE) {
@@ -148,7 +151,7 @@ static int hoist(fl_lane_state *s, const fl_lane_ins *p) {
   return f.on && fl_lane_classify(s, f.k[0], f.k[1], f.k[2], &s->infos[p->x]);
 }
 
-/* Marks the forms that instruction k needs, which each block runs. */
+/* Marks the forms that instruction k, which each block runs, reads. */
 static void need(fl_lane_state *s, int64_t k) {
   const fl_lane_ins *p = &s->code->ins.at[k];
   for (int j = 0; j < fl_lane_n_operands(p); j++) {
@@ -157,7 +160,7 @@ static void need(fl_lane_state *s, int64_t k) {
   }
 }
 
-/* Notes what a block has to renew of the result of p. */
+/* Notes how each block updates the result of p from the block's position. */
 static void renew(fl_lane_state *s, const fl_lane_ins *p, int hoisted) {
   const int is_index = p->op == FL_LI_INDEX, is_test = p->hoist == FL_LANE_TEST;
   if (p->hoist <= FL_LANE_ONCE || hoisted == is_test) return;

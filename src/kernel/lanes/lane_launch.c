@@ -1,4 +1,5 @@
-/* Launches: whether one can be run, whether its blocks need an order, and a whole one. */
+/* Launches: whether one can be run, whether its blocks need an order, and running one as a
+** whole. */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
 

@@ -17,7 +17,7 @@
 
 /* ---- at compile time ----------------------------------------------------------------- */
 
-/* The builtin or selection that chooses among values; 0: neither. */
+/* FL_LANE_SELECT, _LEAST or _MOST if p is a selection, a minimum or a maximum; 0: none of these. */
 static int choice_of(const fl_lane_ins *p, int *cls) {
   for (int w = 0; w < 2; w++)
     if (p->fn == FL_LANE_FN(select[0]) + w) return FL_LANE_SELECT;
@@ -106,7 +106,7 @@ FL_LANE_RARE int fl_lane_find_linear(fl_lane_code *c) {
 
 /* ---- at run time --------------------------------------------------------------------- */
 
-/* The small steps that each block does many times. */
+/* Marks small functions that each block calls many times: they are always inlined. */
 #define STEP static inline __attribute__((always_inline))
 
 STEP int is_small(int64_t v) { return v >= -MOST && v <= MOST; }
@@ -202,7 +202,8 @@ static int range_of(const fl_lane_state *s, const fl_lane_linear *a, const fl_la
   return 1;
 }
 
-/* Is the comparison of a difference from low to high with 0 the same for all? Then it is *yes. */
+/* Does a comparison with 0 give the same result for all numbers from low to high? Then *yes is that
+** result. */
 STEP int decide(int op, int64_t low, int64_t high, int64_t *yes) {
   int is, no;
   switch (op) {
@@ -252,7 +253,7 @@ static int of_one(const fl_lane_state *s, int op, const fl_lane_linear *a, fl_la
   return op != FL_KO_NOT || is_constant(a);
 }
 
-/* The lesser or the greater of two values that do not cross. */
+/* The lesser or the greater of two values that do not cross; 0: they do. */
 static int extreme(const fl_lane_state *s, int op, const fl_lane_linear *a, const fl_lane_linear *b,
                    fl_lane_linear *out) {
   int64_t low, high;
@@ -272,8 +273,8 @@ static int choice(const fl_lane_state *s, const fl_lane_ins *p, const fl_lane_li
   return l != NULL;
 }
 
-/* The result of an instruction on linear values; 0: it is not linear. Most are the cases below, or
-** were found by lane_hoist.c. */
+/* The result of an instruction on linear values; 0: it is not linear. Most instructions do not come
+** here: with_uniform and with_sure do the common cases, lane_hoist.c others. */
 FL_LANE_RARE static int result(const fl_lane_state *s, const fl_lane_ins *p,
                                fl_lane_linear *out) {
   fl_lane_linear constant[2];
@@ -359,7 +360,7 @@ int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p) {
   return 1;
 }
 
-/* Is a value the same function of the lane's number all over the block? */
+/* Is the linear value u + x i + y j + z k simply u + x * lane in the whole block? */
 static int is_even(const fl_lane_state *s, int64_t x, int64_t y, int64_t z) {
   return (s->height == 1 || y == x * s->width) && (s->depth == 1 || z == x * s->width * s->height);
 }
@@ -415,7 +416,7 @@ void fl_lane_spread_operands(fl_lane_state *s, const fl_lane_ins *p) {
   if (p->lazy & 4) fl_lane_spread(s, p->c);
   if (p->lazy & 8) fl_lane_spread(s, p->m);
   if ((p->lazy & FL_LANE_LAZY_RESULT) && p->masked && s->now.count != s->live)
-    fl_lane_spread(s, p->dst);                        /* lanes that take no part keep their value */
+    fl_lane_spread(s, p->dst);                        /* inactive lanes keep their value */
 }
 
 int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl_lane_info *q) {

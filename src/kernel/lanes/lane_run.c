@@ -338,8 +338,8 @@ static void evaluate_lanes(fl_lane_state *s, const fl_lane_ins *p, const fl_lane
   if (p->lazy & FL_LANE_LAZY_RESULT) s->linear[p->dst].on = 0;
 }
 
-/* Would writing a result of such slots at 'to' overwrite lanes of the register that are read
-** later? */
+/* Would a result with slots of 4 or 8 ('wide') bytes, written at 'to', overwrite lanes of register
+** 'reg' that are read later? */
 static int spoils(const fl_lane_state *s, const char *to, int wide, int32_t reg) {
   if (reg < 0) return 0;
   const char *from = s->reg[reg];

@@ -1,8 +1,8 @@
 /*
 ** Finds where variables without DECL begin, of which derivatives have many. If the first mention of
 ** a variable is an assignment, in the block around all its mentions, no earlier value can be read:
-** it counts as declared there (each round of a loop begins with that assignment, or never mentions
-** it).
+** it counts as declared there (each iteration of a loop begins with that assignment, or never
+** mentions it).
 */
 #include "kernel/lanes/lane_code.h"
 

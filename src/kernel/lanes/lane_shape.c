@@ -2,7 +2,7 @@
 ** Which values are the same for all lanes, and where lanes diverge.
 **
 ** A region has a level: how many masked constructs and dirty loop bodies (where some lanes have
-** gone on to the next round) are around it. Lanes that take part in a region agree about a
+** gone on to the next iteration) are around it. Lanes that take part in a region agree about a
 ** variable if it is assigned uniform values only, at the level of its declaration: then every lane
 ** that can read it was active. The same comparison tells whether an assignment must keep the old
 ** value of inactive lanes. A variable without DECL, or used outside the block of its DECL, begins
@@ -240,14 +240,14 @@ typedef struct uses {
   int atomic;
 } uses;
 
-/* A variable with only one value is replaced by it; other variables have no form. */
+/* A variable with only one value is replaced by it; other variables have no polynomial. */
 static fl_kpoly of_variable(const fl_kreader *r, int32_t var, int depth) {
   const uses *u = r->arg;
   const fl_kexpr *value = fl_kdef_only(u->defs, var);
   return value ? fl_kform_read(r, value, depth + 1) : (fl_kpoly){ .bad = 1 };
 }
 
-/* blockIdx.x * blockDim.x + threadIdx.x, in any order. */
+/* Is x blockIdx.x * blockDim.x + threadIdx.x, in any order of the operands? */
 static int is_thread_id(const uses *u, const fl_kexpr *x) {
   const fl_kreader r = { .var = of_variable, .arg = u };
   fl_kpoly p = fl_kform_read(&r, x, 0);

@@ -18,7 +18,7 @@ static void find_lives(const fl_lane_code *c, life *l) {
     live_at(l, p->dst, k);
     for (int j = 0; j < fl_lane_n_operands(p); j++) live_at(l, fl_lane_operand(c, p, j), k);
   }
-  /* A value that is computed before a loop and used in it is needed in all rounds. */
+  /* A value that is computed before a loop and used in it is needed in all iterations. */
   for (int32_t k = 0; k < (int32_t)c->ins.n; k++) {
     if (c->ins.at[k].op != FL_LI_LOOP) continue;
     for (int64_t r = 0; r < c->regs.n; r++)
@@ -27,9 +27,9 @@ static void find_lives(const fl_lane_code *c, life *l) {
   }
 }
 
-/* A variable lives through all loops in which it occurs, since a round may use its value from the
-** round before; so does a value that may be set before all rounds (lane_hoist.c). A variable with a
-** value before the first instruction lives throughout. */
+/* A variable lives through all loops in which it occurs, since an iteration may use its value from
+** the one before; so does a value that may be set before all blocks (lane_hoist.c). A variable with
+** a value before the first instruction lives throughout. */
 static void lives_of_variables(const fl_lane_code *c, life *l) {
   for (int64_t k = c->ins.n - 1; k >= 0; k--) {       /* outer loops end last */
     const fl_lane_ins *p = &c->ins.at[k];

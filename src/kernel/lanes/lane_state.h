@@ -11,11 +11,11 @@ typedef struct fl_lane_info {
   uint8_t row;             /* the index of lane i is first + i; the register is not written */
   uint8_t rows;            /* in each row of the block (along x) indices are consecutive; the
                            ** register holds the first index of each row */
-  uint8_t flat;            /* in each row indices are equal; the register holds that of each row.
-                           ** If none of these is set, it holds all indices */
-  uint8_t linear;          /* the register does not hold those of rows and flat: that of the next
-                           ** row is step more, of the first row of the next plane turn more than
-                           ** that */
+  uint8_t flat;            /* in each row indices are equal; the register holds the index of each
+                           ** row. If none of these is set, it holds all indices */
+  uint8_t linear;          /* the register does not hold the indices of 'rows' and 'flat': the index
+                           ** of the next row is 'step' more, that of the first row of the next
+                           ** plane 'turn' more than that */
   int64_t first, low, high, step, turn;
 } fl_lane_info;
 
@@ -27,17 +27,18 @@ typedef struct fl_lane_linear {
   uint8_t sure;            /* FL_LANE_TEST: it is the same for all lanes of this block */
 } fl_lane_linear;
 
-/* The same in block (p, q, r): u + k[0] i + k[1] j + k[2] k + k[3] p + k[4] q + k[5] r,
-** from low to high in the whole launch (lane_hoist.c). */
+/* A register's value in thread (i, j, k) of block (p, q, r) is u + k[0] i + k[1] j + k[2] k + k[3]
+** p + k[4] q + k[5] r, from low to high in the whole launch (lane_hoist.c). */
 enum { FL_LANE_AXES = 6 };
 typedef struct fl_lane_form {
   int64_t u, k[FL_LANE_AXES], low, high;
-  int64_t below, above;    /* in a block, from its first thread's value */
-  uint8_t on, needed;      /* on: it is one; needed: by instructions that are run in each block */
+  int64_t below, above;    /* lowest and highest value in a block, less the value of its first
+                           ** thread */
+  uint8_t on, needed;     /* on: there is one; needed: by instructions that are run in each block */
 } fl_lane_form;
 
-/* What a block renews: the value of a form there, as an index, a uniform value, a linear value, or
-** the result of a test of it. */
+/* What each block updates from a form: an index, a uniform value, a linear value, or the result of
+** a comparison. */
 typedef struct fl_lane_fresh {
   int64_t u, k[3], below, above;
   fl_lane_info *info;
@@ -81,7 +82,7 @@ typedef struct fl_lane_state {
   fl_lane_linear *linear;            /* by register */
   fl_lane_rows *rows_of;             /* by register */
   fl_lane_form *forms;               /* by register */
-  int32_t *next;                     /* by instruction: the one to run there, it or a later one */
+  int32_t *next;     /* by instruction: the next one to run from there on: itself, or a later one */
   fl_lane_fresh *fresh;
   int32_t n_fresh;
   int64_t place[3];                  /* of the block in the grid */
@@ -109,9 +110,10 @@ int fl_lane_go_on(fl_lane_state *s);
 int fl_lane_grid_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);
 /* Reports a fault of this kind at p, found in 'lane': fills the report and returns 0. */
 int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane);
-/* … for this element of an array. */
+/* Reports a fault of this kind at element 'index' of p's array. */
 int fl_lane_fault_at(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane, int64_t index);
-/* … because lane 'other' does not reach the operation p, which 'lane' has reached. */
+/* Reports a fault of this kind at p: 'other' does not reach the operation, which lane 'lane' has
+** reached. */
 int fl_lane_absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane,
                    fl_lane_place other);
 fl_lane_place fl_lane_place_of(const fl_lane_state *s, int64_t lane, int line);
@@ -123,21 +125,22 @@ static inline int fl_lane_first(const fl_lane_state *s) {
 
 void fl_lane_span(const fl_lane_state *s, int64_t *first, int64_t *last);    /* active lane */
 
-/* lane_linear.c: the first computes the result of p as a linear value (0: it must be computed lane
-** by lane); the others write linear values to their registers, one of them or all that p needs. */
+/* lane_linear.c: fl_lane_do_linear computes the result of p as a linear value (0: it must be
+** computed lane by lane); the fl_lane_spread functions write linear values to their registers, one
+** or all that p needs. */
 int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p);
 void fl_lane_spread(fl_lane_state *s, int32_t reg);
 void fl_lane_spread_operands(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q);
-/* What kind of index u + x i + y j + z k is, for any u: 1 if its lanes need not be written. */
+/* Classifies the index u + x i + y j + z k, for any u, in *q. 1: its lanes need not be written. */
 int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl_lane_info *q);
 /* Do values from low to high fit into a class? */
 int fl_lane_fits(int cls, int64_t low, int64_t high);
 /* Do values from low to high fit into the type of the result of p, which is of this kind? */
 int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high);
 int64_t fl_lane_cell(const fl_lane_state *s, int32_t reg, int cls);     /* of a uniform register */
-void fl_lane_renew(fl_lane_state *s);              /* at the begin of a block: s->fresh */
-void fl_lane_do_hoist(fl_lane_state *s);           /* at the begin of a launch (lane_hoist.c) */
+void fl_lane_renew(fl_lane_state *s);    /* at the start of a block: computes what s->fresh lists */
+void fl_lane_do_hoist(fl_lane_state *s);           /* at the start of a launch (lane_hoist.c) */
 
 /* The first index of each row, of an index with 'rows' or 'flat'. */
 const int64_t *fl_lane_starts(fl_lane_state *s, const fl_lane_ins *p);
@@ -162,12 +165,12 @@ int fl_lane_do_check(fl_lane_state *s, const fl_lane_ins *p);
 /* Records that lane 'lane' does 'how' to element 'index' (in range) of p's array. 'same': the value
 ** written is already there. */
 int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how);
-/* The same for all active lanes at once, if that is easy and there can be no fault; 0: nothing was
-** recorded. */
+/* fl_lane_touched for all active lanes at once, if that is easy and there can be no fault; 0:
+** nothing was recorded. */
 int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how);
 
-/* Time of the race check (lane_shadow.c): the first is called when a block begins, the other when
-** threads have met at a barrier, so that later accesses get later stamps. */
+/* Time of the race check (lane_shadow.c): fl_lane_time_begin is called when a block begins,
+** fl_lane_time_tick when threads have met at a barrier, so that later accesses get later stamps. */
 void fl_lane_time_begin(fl_lane_state *s);
 /* Called when all blocks have met at a barrier of the grid. 1: stamps begin again, so marks of
 ** shared memory have to be cleared. */

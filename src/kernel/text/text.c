@@ -470,7 +470,8 @@ static int uses_dynamic(const fl_kfunc *f) {
   return 0;
 }
 
-/* w: the special features of the text; the other fields are set here. */
+/* Writes one kernel. w: the options of its text (slot, check, batch, …); the other fields are set
+** here. */
 static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   const uint8_t *slot = w.slot;
   fl_kcheck *check = w.check;

@@ -9,7 +9,7 @@
 /* Writes what all generated kernels of one text need once, before the first (half conversions). */
 void fl_ktext_prelude(fl_text *t);
 void fl_ktext_grid(fl_text *t);       /* the barrier of a grid, for kernels that use it */
-/* The exact sums (text_prelude.c): part of fl_ktext_as. */
+/* Writes the functions of exact sums (text_prelude.c); fl_ktext_as calls it. */
 void fl_ktext_ordered(fl_text *t);
 /* One kernel: extern "C" __global__ void f->name(parameters as in f->params). */
 void fl_ktext_kernel(fl_text *t, const fl_kfunc *f);
@@ -20,8 +20,8 @@ enum { FL_KTEXT_PARTS = 128 };          /* pointers of fl_kbatch */
 /* How a kernel is printed. slot: as found by fl_ktext_sums; these sums are exact, and the kernel
 ** has two more parameters: int fl_pass, const fl_fixed *fl_fix (one for each sum); NULL: in any
 ** order. batch: its last parameter is an fl_kbatch (kernel/function.h), one launch is all parts of
-** a batch. file, line: where the source begins; before each statement a #line tells its place.
-** NULL: none does. */
+** a batch. file, line: where the source begins; before each statement a #line tells its place (file
+** NULL: there is no #line). */
 typedef struct fl_ktext_form {
   const uint8_t *slot;
   uint8_t batch;
@@ -31,7 +31,7 @@ typedef struct fl_ktext_form {
 void fl_ktext_as(fl_text *t, const fl_kfunc *f, const fl_ktext_form *form);
 /* Writes a #line directive. */
 void fl_ktext_line(fl_text *t, const char *file, int line);
-/* As fl_ktext_kernel, for reading again by front/: exact sums are calls of fl_ordered_add and
+/* fl_ktext_kernel in a form that front/ can read again: exact sums are calls of fl_ordered_add and
 ** fl_ordered_block_add. */
 void fl_ktext_saved(fl_text *t, const fl_kfunc *f);
 void fl_ktext_expr(fl_text *t, const fl_kfunc *f, const fl_kexpr *x);

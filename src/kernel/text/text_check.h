@@ -1,6 +1,7 @@
 /*
 ** A kernel with its checks: the text calls the functions of kernels/check.cu for each access,
-** barrier, shuffle and round of a loop. The fields tell what the launcher must give such a kernel.
+** barrier, shuffle and iteration of a loop. The fields tell what the launcher must give such a
+** kernel.
 */
 #ifndef FL_KERNEL_TEXT_CHECK_H
 #define FL_KERNEL_TEXT_CHECK_H
@@ -8,8 +9,8 @@
 
 typedef struct fl_kcheck {
   unsigned checks;           /* FL_LANE_* */
-  int n_vars, n_arrays;      /* number of arrays in global memory … */
-  int32_t *array;            /* … by variable: their number in fl_check.array; else -1 */
+  int n_vars, n_arrays;      /* number of variables; of arrays in global memory */
+  int32_t *array;            /* by variable: index of its array in fl_check.array; -1: none */
   int32_t *cell;             /* by variable: SHARED: the array's first cell in the block's cells */
   uint8_t *tracked;          /* by variable: a flag in the text tells whether it has a value */
   int grain;                 /* bytes of shared memory per cell; 0: there are no cells */
@@ -23,8 +24,8 @@ typedef struct fl_kcheck {
 /* 0: no memory. */
 int fl_kcheck_open(fl_kcheck *c, fl_mem *m, const fl_kfunc *f, unsigned checks);
 void fl_kcheck_close(fl_kcheck *c, fl_mem *m);
-/* As fl_ktext_kernel, after the prelude and kernels/check.cu; with one more parameter: const
-** fl_check *fl_c. */
+/* Writes the checked kernel (the prelude and kernels/check.cu come before it). It has one more
+** parameter: const fl_check *fl_c. */
 void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks);
 /* The text of the n-th ASSERT (which FL_LANE_ASSERT reports as variable); NULL: there is none. */
 const char *fl_kcheck_assert(const fl_kfunc *f, int n);
@@ -33,7 +34,7 @@ const char *fl_kcheck_assert(const fl_kfunc *f, int n);
 void fl_kcheck_load(fl_kwriter *w, const fl_kexpr *x);
 void fl_kcheck_var(fl_kwriter *w, const fl_kexpr *x);
 void fl_kcheck_divisor(fl_kwriter *w, const fl_kexpr *x, const fl_kexpr *divisor);
-/* Writes the element's place and "(…)": 'value' is called to write the stored value. */
+/* Writes the call that checks a store and does it; 'value' writes the stored value. */
 void fl_kcheck_store(fl_kwriter *w, const fl_kstmt *s,
                      void (*value)(fl_kwriter *w, const fl_kstmt *s));
 /* Writes the check that precedes the atomic operation, which uses the index fl_i. */

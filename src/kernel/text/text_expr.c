@@ -138,7 +138,8 @@ static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
   fl_text_puts(w->t, ")");
 }
 
-/* A checked kernel is launched some blocks at a time, so blockIdx gets an offset. */
+/* Writes a built-in variable. A checked kernel is launched some blocks at a time, and a batch has
+** more blocks along z, so blockIdx and gridDim are computed there. */
 static void put_special(fl_kwriter *w, int op) {
   if (w->batch && op == FL_KSPECIAL_BID_Z) fl_text_puts(w->t, "(blockIdx.z % fl_b.blocks)");
   else if (w->batch && op == FL_KSPECIAL_GDIM_Z) fl_text_puts(w->t, "fl_b.blocks");

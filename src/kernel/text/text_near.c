@@ -26,7 +26,7 @@ struct fl_knear {
   fl_mem *m;
   const fl_kfunc *f;
   fl_kindices *k;
-  uint8_t *used;             /* by variable: it is read or written in another way */
+  uint8_t *used;             /* by variable: it is read, or written other than by such sums */
   int returns, n;
   group at[MAX_SEEN];
 };

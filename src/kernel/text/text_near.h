@@ -15,6 +15,6 @@ void fl_knear_free(fl_knear *k);
 void fl_knear_prelude(fl_text *t);
 void fl_knear_begin(const fl_knear *k, fl_text *t);
 void fl_knear_end(const fl_knear *k, fl_text *t);
-/* 1: the ATOMIC is one of those sums, and is written without ';'. */
+/* 1: the ATOMIC is one of the combined sums, and is written without ';'. */
 int fl_knear_put(const fl_knear *k, fl_text *t, const fl_kstmt *s);
 #endif

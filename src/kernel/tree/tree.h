@@ -37,8 +37,8 @@ typedef struct fl_karena {
   const atomic_int *stop;           /* polled when memory is taken: if it is not 0, the arena fails;
                                     ** NULL: nothing can stop it */
 } fl_karena;
-/* DEEP: deeper than FL_K_MAX_DEPTH; MISSING: an operand was NULL; LARGE: more than 'most'; STOPPED:
-** by 'stop'. */
+/* Why an arena has failed. DEEP: an expression deeper than FL_K_MAX_DEPTH; MISSING: an operand was
+** NULL; LARGE: more bytes than 'most'; STOPPED: 'stop' was set. */
 enum { FL_KARENA_MEMORY = 1, FL_KARENA_DEEP, FL_KARENA_MISSING, FL_KARENA_LARGE,
        FL_KARENA_STOPPED };
 void fl_karena_init(fl_karena *a, fl_mem *m);
@@ -123,7 +123,7 @@ typedef enum {
   FL_KX_UNARY,      /* op x0: FL_KO_NEG, FL_KO_INVERT (integers), FL_KO_NOT (BOOL) */
   FL_KX_BINARY,     /* x0 op x1, both of one type (shifts: x1 any arithmetic integer type) */
   FL_KX_SELECT,     /* x0 (BOOL) ? x1 : x2, where only the chosen operand is evaluated */
-  FL_KX_CAST,       /* (type)x0. Float to integer truncates, saturates, and gives 0 for NaN, as the
+  FL_KX_CAST,       /* (type)x0. Float to integer truncates, saturates, and gives 0 for NaN, as on a
                     ** GPU */
   FL_KX_CALL        /* op: fl_kbuiltin of x0..x[n-1]; types as kernel/tree/builtins.def says */
 } fl_kxkind;
@@ -190,7 +190,7 @@ typedef enum {
   FL_KS_VOTE,      /* result (U32 or I32) of op: fl_kvote; x[0] mask (NULL for ACTIVE), x[1] BOOL */
   FL_KS_PRINTF,    /* text: format, args */
   FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written. If x[1] (I64) is not NULL: x[0]
-                   ** tells whether a wide type may begin at this byte; a GPU checks that itself */
+                   ** tells whether a wide type may begin at byte x[1]; a GPU checks that itself */
 } fl_kskind;
 
 /* HERE: a barrier of those threads of a warp that reach it together, in any lanes */
@@ -214,8 +214,8 @@ typedef enum {
 typedef struct fl_kstmt fl_kstmt;
 typedef struct fl_kblock { fl_kstmt *first, *last; } fl_kblock;     /* linked by 'next' */
 struct fl_kstmt {
-  uint8_t kind, op, mode;    /* fl_kskind; fl_katomic …; fl_kmode. BARRIER of the block, mode 1: of
-                             ** all blocks of the launch, which run at the same time */
+  uint8_t kind, op, mode;    /* fl_kskind; fl_katomic …; fl_kmode. BARRIER of the block with mode 1:
+                             ** a barrier of all blocks of the launch, which run at the same time */
   uint8_t accumulate;        /* STORE */
   uint8_t as;           /* ATOMIC: fl_ktype with the element's size; VOID: the element's own type */
   uint8_t called;            /* while parsing: it is in the body of a function that was called */
@@ -269,7 +269,7 @@ typedef struct fl_kparam {
   int32_t first_var, n_vars; /* its variables in fl_kfunc.vars, in leaf order (bodies only) */
 } fl_kparam;
 
-/* A leaf of a struct or vector: the path from Lua ("center.x"), its type and place. */
+/* A leaf of a struct or vector: the path from Lua ("center.x"), its type and offset. */
 typedef struct fl_kfield {
   const char *path;
   uint8_t type, is_pointer, is_const, rank;
@@ -328,20 +328,20 @@ fl_kexpr *fl_kexpr_var(fl_kfunc *f, int var);                       /* LOCAL */
 fl_kexpr *fl_kexpr_load(fl_kfunc *f, int var, fl_kexpr *index);     /* index of any integer type */
 fl_kexpr *fl_kexpr_special(fl_karena *a, int special);
 /* x + size_x * (y + size_y * z), where x, y, z are the specials from 'at' on (threadIdx.x …) and
-** the sizes those from 'size' on (blockDim.x …); the other is size_x * (size_y * size_z). */
+** the sizes those from 'size' on (blockDim.x …); fl_kexpr_volume: size_x * (size_y * size_z). */
 fl_kexpr *fl_kexpr_number(fl_karena *a, int type, int at, int size);
 fl_kexpr *fl_kexpr_volume(fl_karena *a, int type, int size);
 fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x);
 fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y); /* types must agree */
 fl_kexpr *fl_kexpr_select(fl_karena *a, fl_kexpr *c, fl_kexpr *x, fl_kexpr *y);
-/* x itself if it already has the type */
+/* x converted to 'type'; x itself if it already has the type */
 fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);
 fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *const *x);
 /* Recomputes the depth of x after its operands were replaced. 0: too deep. */
 int fl_kexpr_settle(fl_karena *a, fl_kexpr *x);
-/* The first copies x with other operands; the copy keeps x's site. The second calls 'to' for each
-** operand and copies x with the results; if none has changed it returns x itself, and NULL if one
-** is NULL. */
+/* fl_kexpr_over copies x with other operands; the copy keeps x's site. fl_kexpr_mapped calls 'to'
+** for each operand and copies x with the results; if none has changed it returns x itself, and NULL
+** if one is NULL. */
 fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operands);
 fl_kexpr *fl_kexpr_mapped(fl_karena *a, fl_kexpr *x, fl_kexpr *(*to)(void *arg, fl_kexpr *x),
                           void *arg);

@@ -12,7 +12,7 @@
 typedef struct verifier {
   const fl_kfunc *f;
   const char *fault;             /* the first one */
-  uint8_t *declared;             /* by variable: 1: it has a DECL somewhere, 2: and is in scope */
+  uint8_t *declared;         /* by variable: 1: it has a DECL somewhere; 2: that DECL is in scope */
   uint8_t *label, *loop;         /* taken numbers */
   int32_t line;
 } verifier;
@@ -161,7 +161,7 @@ static int check_kind(verifier *v, const fl_kexpr *x) {
   }
 }
 
-/* Depth is bounded by FL_K_MAX_DEPTH. */
+/* Checks an expression and its operands. Their depth is bounded by FL_K_MAX_DEPTH. */
 static int check_expr(verifier *v, const fl_kexpr *x) {
   int depth = 0;
   if (v->fault) return 0;
