@@ -17,7 +17,7 @@ typedef struct life {
   int64_t told;               /* if a call up to this number fails, there must be an error */
 } life;
 
-/* Counts a failed call; 1: the caller must try it again. */
+/* Notes that a call failed (e); returns 1 if the caller is to try it once more. */
 static int again(life *l, flame_status e, int *tries) {
   if (e == FLAME_OK) return 0;
   if (l->first == FLAME_OK) l->first = e;
@@ -63,7 +63,7 @@ static void live(life *l) {
   STEP(l, l->d.table->download(&l->d, back, x[2], 4 * N));
   l->told = fake.calls;
   l->d.table->memory(&l->d, &use);
-  CHECK(memcmp(host, back, sizeof host) == 0);          /* the copy made by the plan's last step */
+  CHECK(memcmp(host, back, sizeof host) == 0);          /* copied by the plan's last step */
   l->d.table->trim(&l->d);
 done:
   drop_sample(&p);
@@ -203,7 +203,7 @@ static void gives_cached_memory_back_before_it_fails(void) {
   CHECK(a != NULL);
   CHECK(d.table->alloc(&d, 60 << 20) == NULL && c.err.code == FLAME_OK);
   d.table->free(&d, a, 60 << 20);
-  a = d.table->alloc(&d, 80 << 20);                          /* a and b fit only one at a time */
+  a = d.table->alloc(&d, 80 << 20);                          /* memory for a or b, not both */
   CHECK(a != NULL);
   d.table->free(&d, a, 80 << 20);
   close_fake(&c, &d);
@@ -285,8 +285,8 @@ static void an_interrupt_ends_a_run_before_its_first_step(void) {
   close_rig(r);
 }
 
-/* The user has interrupted a kernel that never ends: closing must not wait for it, so it frees
-** nothing in the driver. In a child process, whose end frees the fake's memory. */
+/* After the user has interrupted a kernel that never ends, closing must not wait for it: it leaves
+** the driver's objects as they are. Tested in a child process, so that its end frees them. */
 static void closing_leaves_an_endless_kernel_behind(void) {
   fflush(stdout);
   const pid_t child = fork();
@@ -310,7 +310,7 @@ static void closing_leaves_an_endless_kernel_behind(void) {
 
 static void a_run_with_index_checks_tells_its_fault(void) {
   rig *r = open_rig(0, 2);
-  for (int i = 0; i < 2; i++) {         /* only now is it known that the steps check indices */
+  for (int i = 0; i < 2; i++) {         /* turn both kernels into ones that check an index */
     r->p.instr[i][1].code = FL_I_INDEX;
     r->p.instr[i][1].arg = (uint16_t)(2 + i);
   }
@@ -333,7 +333,7 @@ static void a_run_with_index_checks_tells_its_fault(void) {
   close_rig(r);
 }
 
-static flame_context *struck;           /* interrupted by a Ctrl-C at its launch number 'strike' */
+static flame_context *struck;           /* gets a Ctrl-C at its launch number 'strike' */
 static int strike;
 
 static void strike_at_launch(void **params) {
@@ -341,8 +341,9 @@ static void strike_at_launch(void **params) {
   if (--strike == 0) atomic_store(&struck->interrupted, 1);
 }
 
-/* A write that reads the checks itself is queued before the host has read them: the record tells
-** whether it wrote, and an interrupt waits until that is known. */
+/* A kernel that writes a home and looks at the result of index checks itself (guard = 1) is queued
+** before the host has read that result. An interrupt then waits until it is known whether it
+** wrote. */
 static void a_guarded_write_does_not_wait_for_the_host(void) {
   rig *r = open_rig(0, 2);
   fl_text_fault record;
@@ -375,7 +376,8 @@ static void a_guarded_write_does_not_wait_for_the_host(void) {
 
 /* ---- errors ---- */
 
-/* A call that is not waited for reports in device memory: the next read or sync raises it, once. */
+/* A call whose check nothing waits for writes its report to device memory: the next read or sync
+** raises it, once. */
 static void a_late_report_is_told_by_the_next_read(void) {
   static const struct { uint64_t word; const char *text; } reports[] = {
     { (UINT64_C(4) << 16) | 7,

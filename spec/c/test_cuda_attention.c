@@ -1,7 +1,7 @@
 /*
-** Attention on a CUDA device against the fake driver, with the texts through the real NVRTC where
-** there is one: which calls run on the device, which kernels are launched for them, and whether
-** grids and shared memory are those that the texts require.
+** Attention on the CUDA device, on the fake driver: which calls run on the device, which kernels
+** are launched for them, and whether grids and shared memory are those that the kernels require.
+** Where there is a real NVRTC, it compiles the kernel texts.
 */
 #include "fake_device.h"
 #include "cuda/call/call.h"
@@ -9,7 +9,7 @@
 
 static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
 
-/* q (2, 4, t, d), k and v (2, 2, s, d), row-major. */
+/* A call with q of shape (2, 4, t, d), k (2, 2, s, d) and v (2, 2, s, d2), row-major. */
 static fl_call call_of(int kind, int dtype, int64_t t, int64_t s, int64_t d, int64_t d2, int mask,
                        int causal) {
   const int back = kind == FL_CALL_attention_back, first = back ? 2 : 0;
@@ -72,7 +72,7 @@ static void what_kernels_do_not_take_goes_over_the_host(void) {
 /* blocks of 128 threads */
 typedef struct expected { const char *name; unsigned grid, shared; } expected;
 
-/* The call must run by exactly these launches. */
+/* Runs the call and checks that it makes exactly these n launches. */
 static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   static char memory[64];
   char fault[FL_CALL_FAULT];
@@ -82,8 +82,8 @@ static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   const fl_binding b = { .ext = at, .out = at, .scalar = &scale };
   for (int i = 0; i < c->nin; i++) t.in[i] = (fl_place){ FL_AT_EXT, 0, 0 };
   fake.nlaunch = 0;
-  s->scratch_bytes = 1 << 30;              /* it is not allocated, since the fake driver runs none
-                                           ** of these kernels */
+  s->scratch_bytes = 1 << 30;              /* says that there is scratch memory: no kernel runs
+                                           ** here that would use it */
   CHECK(fl_cuda_call_run(s, &t, &b, fault) == FLAME_OK);
   s->scratch_bytes = 0;
   CHECK(fake.nlaunch == n);
@@ -94,7 +94,7 @@ static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   }
 }
 
-/* Launches must have the numbers that the comments at the heads of the texts give. */
+/* Grids and shared memory must be those that the comments at the heads of the kernel files give. */
 static void a_call_is_launched_as_its_text_says(void) {
   static const expected half[] = { { "attention_forward", 8 * 3, 55296 },
                                    { "attention_delta", 300 * 8 / 16, 0 },
@@ -123,7 +123,7 @@ static void a_call_is_launched_as_its_text_says(void) {
     }
 }
 
-/* Compiled by the real NVRTC: each head size once, together covering all masks. */
+/* Compiles the kernels with the real NVRTC: each head size once, all kinds of mask among them. */
 static void real_nvrtc_takes_the_texts(void) {
   static const int heads[] = { 32, 64, 96, 128, 192, 256 }, dtypes[] = { FLAME_F16, FLAME_BF16 };
   bench b;

@@ -1,7 +1,7 @@
 /*
-** The launch of a kernel with its checks (cuda/call/call_checked.c) against the fake driver: the
-** kernel's parameters, the division of its blocks into waves, the conversion of its record into the
-** CPU's message, and the failure of every call at every place.
+** The launch of a user kernel with checks (cuda/call/call_checked.c), on the fake driver: the
+** kernel's parameters, the division of its blocks into waves, its report of an error, which must
+** give the same message as on the CPU, and the failure of each call of the driver.
 */
 #include "fake_driver.c"
 #include "cuda/call/call.h"
@@ -69,7 +69,7 @@ typedef struct life {
   flame_context c; fl_device d; fl_kfunction *k; char fault[FL_CALL_FAULT]; int64_t told;
 } life;
 
-/* The call of the kernel: N elements in and out, and n. */
+/* A call of the kernel k with an input and an output of N elements, and the number n. */
 static fl_call call_of(const flame_context *c, fl_kfunction *k) {
   fl_call call = { .nin = 1, .in_dtype = { FLAME_F32 }, .dtype = FLAME_F32, .numel = N,
                    .in_numel = { N }, .nscalar = 1 };
@@ -88,7 +88,7 @@ static flame_status one_call(fl_cuda *cuda, const fl_call_run *r) {
   return e;
 }
 
-/* Prepares the kernel and launches it once; *l gets the text of a fault or an error. */
+/* Opens a device, prepares the kernel and launches it once; *l gets the message of an error. */
 static flame_status one_launch_with(life *l, unsigned checks, uint32_t deny, int64_t nodes) {
   void *x = NULL, *y = NULL;
   fl_scalar n = { .i = N };
@@ -188,11 +188,12 @@ static void without_checks_it_is_the_kernel_itself(void) {
   CHECK(one_launch(&l, 0) == FLAME_OK && fake.nlaunch == 1);
 }
 
-/* With a permission denied, or a limit, NVRTC must get the text printed from the tree. */
+/* Where a permission is denied or a limit is set, NVRTC must not get the script's text: it gets the
+** text that is printed from the parsed tree. */
 static void texts_of_scripts_are_compiled_only_where_nothing_is_limited(void) {
   life l;
   seen.plant = NULL;
-  for (int i = 0; i < 4; i++) {              /* checks on; a permission denied; a limit set later */
+  for (int i = 0; i < 4; i++) {              /* checks; checks, denied; denied; a limit */
     fake_reset();
     fake.on_launch = look;
     fake.word = "as it is written";

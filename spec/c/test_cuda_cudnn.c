@@ -1,7 +1,6 @@
 /*
-** Attention by cuDNN, against a fake cuDNN that records its calls: which calls of the library use
-** it, which graphs are built, what is executed for large calls, and whether everything is released
-** at the end.
+** Attention by cuDNN, on a fake cuDNN that records its calls: for which attention calls it is used,
+** which graphs are built, what is executed for large calls, and whether all is released at the end.
 */
 #include "fake_device.h"
 #include "cuda/call/call.h"
@@ -84,7 +83,7 @@ static const fl_cudnn *get_recording(const char **reason) { return (void)reason,
 
 /* ---- calls ---- */
 
-/* q, k and v side by side in rows of (h + 2 hk) d. */
+/* An attention call whose q, k and v lie side by side in rows of (h + 2 hk) d elements. */
 static fl_call call_of(int back, int dtype, fl_attention a) {
   const int64_t wide = (a.h + 2 * a.hk) * a.d, lse = fl_lse_width(dtype), first = back ? 2 : 0;
   const int64_t qs[3] = { a.t * wide, a.d, wide }, ks[3] = { a.s * wide, a.d, wide },
@@ -202,8 +201,7 @@ static void graphs_have_the_operations_that_the_engines_know(void) {
   }
 }
 
-/* The address bound to this id in execution e; NULL: none. Ids in their order: q k v out lse dout
-** dq dk dv sums wide scale least one. */
+/* The address that execution e of cuDNN was given for the tensor 'id' (Q, K, … ONE), or NULL. */
 static char *at(int e, int id) {
   for (int i = 0; i < dnn.execution[e].n; i++)
     if (dnn.execution[e].id[i] == id) return dnn.execution[e].at[i];
@@ -241,7 +239,7 @@ static void a_large_gradient_is_made_in_parts(void) {
   a = (fl_attention){ .b = 2, .h = 32, .hk = 16, .t = 4096, .s = 4096, .d = 128 };
   c = call_of(1, FLAME_BF16, a);
   CHECK(run(s, &c, base) == 1024 + 4 * 16 * 4096);
-  CHECK(dnn.executions == 4);                       /* sixteen heads each: eight of k and v */
+  CHECK(dnn.executions == 4);                       /* each: 16 heads of q, 8 of k and v */
   CHECK(at(1, Q) - at(0, Q) == 2 * 16 * 128 && at(1, K) - at(0, K) == 2 * 8 * 128);
   CHECK(at(1, DK) - at(0, DK) == 2 * 8 * 4096 * 128 && at(1, LSE) - at(0, LSE) == 4 * 16 * 4096);
   CHECK(at(2, Q) - at(0, Q) == 2 * 4096 * 64 * 128 && at(0, LEAST) == NULL);

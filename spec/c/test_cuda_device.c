@@ -1,7 +1,7 @@
 /*
 ** Tests of the CUDA device on a real GPU; without one they are skipped with a message. The last
-** test loses the device on purpose; it is left out when the program has an argument (for
-** compute-sanitizer).
+** test makes the driver lose the device; it is left out if the program has any argument, as under
+** compute-sanitizer.
 */
 #include "cuda_sample.h"
 #include "base/env.h"
@@ -87,8 +87,8 @@ static void products_are_right(void) {
   fl_device d;
   if (open_device(&c, &d) != FLAME_OK) return;
   products(&d, FLAME_F32);
-  /* products that kernels/small.cu computes: edges, several rounds of k, every order, batches of
-  ** two axes */
+  /* products that kernels/small.cu computes: partial tiles, several iterations over k, row-major
+  ** and transposed matrices, batches of two axes */
   product(&d, FLAME_F32, &(fl_matmul){ .m = 17, .n = 33, .k = 200, .as = { 200, 1 },
                                        .bs = { 33, 1 } }, 3400, 6600, 561);
   product(&d, FLAME_F32, &(fl_matmul){ .m = 65, .n = 15, .k = 65, .as = { 1, 65 },
@@ -165,7 +165,7 @@ static double seconds(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Some seconds of work are queued; the wait for it ends at the interrupt, and the device is usable
+/* Queues some seconds of work. An interrupt must end the wait for it, and the device must be usable
 ** afterwards. */
 static void an_interrupt_ends_a_long_wait(void) {
   enum { SIZE = 8192 };

@@ -1,7 +1,7 @@
 /*
-** Tests of what the CUDA device compiles and launches, against the fake driver: kernels and their
-** caches in memory and on disk, traces, the tables of groups, matrix products; and the texts
-** through the real NVRTC, where there is one.
+** Tests of what the CUDA device compiles and launches, on the fake driver: kernels and their caches
+** in memory and on disk, traces, the tables of launches of several kernels, matrix products. Where
+** there is a real NVRTC, it compiles the kernel texts.
 */
 #include "fake_device.h"
 #include <dirent.h>
@@ -11,14 +11,15 @@
 
 /* ---- kernels ---- */
 
-/* The ops, then the hash of the text. */
+/* 1 if a kernel's name is 'ops' followed by 8 hexadecimal digits, the hash of its text. */
 static int is_named(const char *name, const char *ops) {
   const size_t n = strlen(ops);
   return strncmp(name, ops, n) == 0 && strlen(name) == n + 8 &&
          strspn(name + n, "0123456789abcdef") == 8;
 }
 
-/* Six ops are more than a name can contain; the text must define the launched name. */
+/* A kernel is named after its ops, as far as they fit (six do not), and the name that is launched
+** must be the one that the text defines. */
 static void a_name_tells_the_ops(void) {
   static sample q;
   fl_instr long_one[8];
@@ -79,7 +80,8 @@ static void note_time(fl_trace *t, struct fl_device *d, const struct fl_plan *p,
   x->end = w->start + w->ms;
 }
 
-/* The run is the same with or without events for measuring. */
+/* A run under a trace tells the time of each step; where no events can be made to measure it, the
+** run is the same without times. */
 static void a_trace_hears_of_each_step(void) {
   for (int64_t k = 0; k < 8; k++) {
     teller t = { .trace = { note_time } };
@@ -99,7 +101,8 @@ static void a_trace_hears_of_each_step(void) {
   }
 }
 
-/* A group's table is uploaded again only if an address in it has changed. */
+/* The table of addresses for a launch of several kernels is uploaded again only if an address in it
+** has changed. */
 static void a_table_is_sent_when_an_address_changes(void) {
   rig *r = open_rig(2, 1);
   void *y = r->d.table->alloc(&r->d, 4 * N);
@@ -114,7 +117,7 @@ static void a_table_is_sent_when_an_address_changes(void) {
   close_rig(r);
 }
 
-/* Prepares the sample in a separate context; returns how many compilations that took. */
+/* Prepares the sample plan in a new context; returns how many kernels were compiled for it. */
 static int64_t compiles_of_a_new_context(void) {
   rig *r = open_rig(0, 3);
   const int64_t n = r->c.stats.compiles;
@@ -210,7 +213,7 @@ static void products_of_every_layout_are_right(void) {
   fake.arch = 75;                                   /* no kernel of ours for small products */
   CHECK(open_fake(&c, &d) == FLAME_OK);
   products(&d, FLAME_F32);
-  /* batches: joined into one call, then broadcast, then looped over */
+  /* batched products: all in one call; in one call with b broadcast; in a loop of two calls */
   const int64_t before = fake.products;
   product(&d, FLAME_F32, &(fl_matmul){ .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5,
                                        .k = 4,
@@ -232,7 +235,7 @@ static void products_of_every_layout_are_right(void) {
   close_fake(&c, &d);
 }
 
-/* The kernel used for a product of f32, or "" if the library computes it. */
+/* The name of our kernel that computes an f32 product of this size, or "" if cuBLASLt does. */
 static const char *kernel_of(fl_device *d, int64_t m, int64_t n, int64_t k) {
   fl_matmul p = { .dtype = FLAME_F32, .m = m, .n = n, .k = k, .as = { k, 1 }, .bs = { n, 1 },
                   .at = { FL_AT_EXT, 0, 0 }, .bt = { FL_AT_EXT, 0, 0 }, .ct = { FL_AT_OUT, 0, 0 } };
@@ -292,7 +295,7 @@ static void only_f32_products_take_tf32_and_only_where_asked(void) {
   unsetenv("FLAME_TF32");
 }
 
-/* Runs a large product in a new context, twice; runs: how often each algorithm ran. */
+/* Runs a product twice in a new context; runs[i]: how often algorithm i of cuBLASLt ran. */
 static void run_large(int size, int64_t runs[8]) {
   flame_context c;
   fl_device d;
@@ -316,8 +319,8 @@ static void run_large(int size, int64_t runs[8]) {
   for (int i = 0; i < 4; i++) runs[i] = fake.way_runs[i] - before[i];
 }
 
-/* Of four algorithms the third takes 'ms', the first 1, the second fails, the fourth is much too
-** slow. */
+/* Checks how often each of four algorithms runs for a product that is timed: the first takes 1 ms,
+** the second fails, the third takes 'ms', the fourth 9 ms. */
 static void expect_ways(float ms, int size, int64_t first, int64_t second, int64_t third,
                         int64_t fourth) {
   int64_t runs[8];
@@ -335,13 +338,13 @@ static void large_products_are_timed_where_asked(void) {
   expect_ways(0.5f, LARGE, 2, 0, 0, 0);          /* not asked */
   setenv("FLAME_TUNE", "1", 1);
   expect_ways(0.5f, SMALL, 2, 0, 0, 0);
-  expect_ways(0.98f, LARGE, 6 + 2, 1, 6, 2);     /* within the noise, so the first is kept */
+  expect_ways(0.98f, LARGE, 6 + 2, 1, 6, 2);     /* too small a gain: the first is used */
   expect_ways(0.96f, LARGE, 6, 1, 6 + 2, 2);
   setenv("FLAME_CACHE_DIR", folder, 1);
   expect_ways(0.5f, LARGE, 6, 1, 6 + 2, 2);
-  expect_ways(2.0f, LARGE, 0, 0, 2, 0);      /* the choice is kept, whatever timing would say now */
+  expect_ways(2.0f, LARGE, 0, 0, 2, 0);      /* the choice is read from the file, not timed */
   CHECK(each_file(folder, damage) == 1);
-  expect_ways(2.0f, LARGE, 6 + 2, 1, 2, 2);      /* itself much too slow, found after one round */
+  expect_ways(2.0f, LARGE, 6 + 2, 1, 2, 2);      /* file unreadable: timed again */
   each_file(folder, delete);
   rmdir(folder);
   setenv("FLAME_CACHE_DIR", "off", 1);
@@ -352,7 +355,7 @@ static void large_products_are_timed_where_asked(void) {
 
 static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
 
-/* The last step of p becomes a scatter with sums. */
+/* Replaces the last step of the sample plan by a scatter that adds. */
 static void make_scatter(sample *p) {
   static fl_scatter scatter;
   scatter = (fl_scatter){ .dtype = FLAME_F32, .add = 1, .rank = 1, .size = { N },
@@ -390,7 +393,7 @@ static void real_nvrtc_takes_the_texts(void) {
 
 /* ---- registers that spill ---- */
 
-static fl_nvrtc told;               /* a compiler whose log says that 6 and 4 blocks are too many */
+static fl_nvrtc told;               /* a compiler in whose log 6 and 4 blocks spill registers */
 static int tried[8], ntried;
 
 static fl_rtc_result note_blocks(fl_rtc_program p, int n, const char *const *option) {
@@ -446,7 +449,7 @@ static void spilled_registers_ask_for_fewer_blocks(void) {
   close_fake(&c, &d);
 }
 
-/* The text that is searched for must be that of the real compiler. */
+/* The words by which a log is searched for spilled registers must be those of the real compiler. */
 static void the_real_compiler_tells_what_it_spills(void) {
   static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
                                      fake_get_solver, NULL, NULL, NULL };
@@ -476,7 +479,7 @@ static void the_real_compiler_tells_what_it_spills(void) {
   size_t n = 0;
   CHECK(s->modules.rtc->nvrtcGetProgramLogSize(job.program, &n) == FL_RTC_OK && n < sizeof log);
   if (n < sizeof log) CHECK(s->modules.rtc->nvrtcGetProgramLog(job.program, log) == FL_RTC_OK);
-  /* after at least one trial with fewer blocks */
+  /* the kernel was compiled again with fewer blocks until nothing spilled */
   CHECK(strstr(log, " 0 bytes spill stores") != NULL);
   fl_nvrtc_drop(s, &job, 1);
   fl_text_free(&t);

@@ -1,8 +1,8 @@
 /*
-** Transforms and matrices on the fake device: which implementation a call uses with the libraries
-** and without them, which plans are cached, and what happens when a library refuses a call. The
-** fake computes transforms; kernels do not run, so only calls that need none around the library are
-** compared.
+** Fourier transforms and linear algebra on the fake driver: which implementation a call uses with
+** the libraries and without them, which plans are cached, and what happens when a library refuses a
+** call. The fake cuFFT computes, but our kernels do not run, so values are compared only for
+** transforms that need no kernel before or after the library's call.
 */
 #include "fake_driver.c"
 #include "cuda/cuda.h"
@@ -37,7 +37,7 @@ static void close_context(flame_context *c) {
   CHECK(fake_leaks() == 0 && fake.bytes == 0);
 }
 
-/* Runs one call of a kind on n_in numbers; its n results in y (NULL: it is only computed). */
+/* Runs one call on n_in numbers and reads its n results into y (NULL: it is only evaluated). */
 static flame_status call_on(flame_context *c, int device, int kind, int dtype, int64_t n_in,
                             const void *x, int64_t n, void *y, int np, const int64_t *p) {
   flame_tensor *in = flame_from_data(c, (flame_dtype)dtype, 1, &n_in, x), *out = NULL;
@@ -66,7 +66,8 @@ static double at(const double *x, int64_t i, int complex_parts, int part) {
   return complex_parts == 2 ? x[2 * i + part] : part ? 0 : x[i];
 }
 
-/* The largest difference from the sums of the definition, for (outer, n, inner). */
+/* The largest difference of y from the transform of x by its definition, along the middle one of
+** the axes (outer, n, inner) = (p[0], p[3], p[2]). */
 static double wrong_by(const int64_t *p, const double *x, const double *y) {
   const int64_t outer = p[0], n = p[3], inner = p[2], last = p[5] == 1 ? n / 2 + 1 : n;
   const int parts = p[5] == 1 ? 1 : 2, sign = p[6] ? 1 : -1;
@@ -102,7 +103,7 @@ static void transforms_are_those_of_the_definition(void) {
     CHECK(call(c, FL_CALL_fft, FLAME_F64, n_in, numbers, n, results, 8, p) == FLAME_OK);
     CHECK(wrong_by(p, numbers, results) < 1e-12 && fake.nlaunch == 0);
   }
-  /* Adjacent signals in several blocks: one launch per block when they are large. */
+  /* Signals that alternate in memory, several times: large ones take one call per outer index. */
   const int64_t large[8] = { 2, 2, 1 << 18, 2, 2, 0, 0, 0 };
   const int64_t before = fake.transforms;
   CHECK(call(c, FL_CALL_fft, FLAME_F32, 1 << 21, numbers, 1 << 21, NULL, 8, large) == FLAME_OK);
@@ -110,7 +111,8 @@ static void transforms_are_those_of_the_definition(void) {
   close_context(c);
 }
 
-/* One plan for two axes, or two passes if the library refuses that: the same numbers. */
+/* A transform of two axes takes one plan, or two passes if cuFFT refuses that plan. The CPU must
+** compute the same, in one call or in two. */
 static void two_axes(void) {
   static double once[2 * 60], first[2 * 60], second[2 * 60];
   const int64_t both[9] = { 3, 5, 1, 5, 5, 0, 0, 0, 4 }, one[8] = { 3, 4, 5, 4, 4, 0, 0, 0 },
@@ -134,7 +136,7 @@ static void two_axes(void) {
   const int64_t larger[9] = { 3, 5, 1, 5, 5, 0, 0, 1, 6 };
   CHECK(call(c, FL_CALL_fft, FLAME_F64, 180, numbers, 180, NULL, 9, larger) == FLAME_OK &&
         fake.failed);
-  /* copies to rows and back, the second with the factor; then only the factor */
+  /* one pass copies to rows and back, the other one only scales: three kernels */
   CHECK(fake.transforms == 2 && fake.nlaunch == 3);
   close_context(c);
 }
@@ -231,7 +233,7 @@ static void without_the_libraries(void) {
   close_context(c);
 }
 
-/* Without elements the vectors exist nevertheless: the identity. */
+/* Factors of a matrix without elements can have elements (the identity): a kernel fills them. */
 static void matrices_without_elements(void) {
   static const struct { int kind, np; int64_t p[6], n; int64_t launches; } cases[] = {
     { FL_CALL_svd, 6, { 2, 1, 0, 3, 1, 1 }, 18, 1 },
@@ -250,7 +252,8 @@ static void matrices_without_elements(void) {
   close_context(c);
 }
 
-/* The status that a kernel writes becomes the CPU's message, or makes the CPU do the call. */
+/* The status that a kernel writes becomes the same message as on the CPU; if it says that the
+** kernel did not converge (text NULL), the call is repeated on the CPU. */
 static void statuses_become_messages(void) {
   static const struct { int kind, np; int64_t p[6], n; uint64_t status; const char *text;
                         } cases[] = {

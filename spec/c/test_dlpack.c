@@ -1,5 +1,5 @@
-/* Memory of others: flame_borrow, and DLPack in and out, with a producer and a consumer that
-** count. The structs of the standard are declared here again. */
+/* Memory that the library does not own: flame_borrow, and DLPack imports and exports, with a
+** producer and a consumer that count their releases. The structs of DLPack are declared here. */
 #include "tensor/build.h"
 #include "tensor/context.h"
 #include "tensor/tensor.h"
@@ -51,7 +51,8 @@ static void borrowed_memory_is_read_and_never_written(flame_context *c) {
   CHECK(count == 1);
 }
 
-/* Whichever allocation fails: without a tensor the memory still belongs to its owner. */
+/* Whichever allocation fails: where no tensor is made, the memory is not released, since it still
+** belongs to its owner. */
 static void memory_stays_its_owners_when_there_is_none_for_a_tensor(void) {
   float data[2] = { 1, 2 };
   int64_t shape[1] = { 2 };
@@ -93,8 +94,8 @@ static void borrowed_memory_is_there_and_aligned(flame_context *c) {
   flame_free(y);
 }
 
-/* Memory that begins at an address between two elements of a wider dtype, and a part of it that is
-** aligned. */
+/* Floats are seen as doubles: borrowed memory that is not aligned for doubles, and slices of it
+** that are, have the right bytes. */
 static void bytes_of_borrowed_memory_are_where_they_are(flame_context *c) {
   _Alignas(16) float data[9];
   for (int i = 0; i < 9; i++) data[i] = (float)i;
@@ -213,7 +214,7 @@ static void what_is_given_away_is_not_copied(flame_context *c) {
   double out[5] = { 0 };
   CHECK(z && flame_read(z, out, sizeof out) == FLAME_OK && out[2] == 6);
   flame_free(z);
-  /* the storage is shared, so the export copies */
+  /* x shares its memory with 'also', so the export must be a copy */
   flame_tensor *also = flame_detach(x);
   m = flame_to_dlpack(x, 1);
   CHECK(m && ((double *)m->t.data)[0] == 3);
@@ -225,7 +226,7 @@ static void what_is_given_away_is_not_copied(flame_context *c) {
   flame_free(also);
 }
 
-/* If memory is out nothing is exported: the tensor still belongs to its owner. */
+/* An export that finds no memory fails, and its tensor still belongs to the caller. */
 static void an_export_needs_memory(void) {
   int refused = 0;
   for (int64_t k = 1, more = 1; more && k < 500; k++) {

@@ -1,6 +1,6 @@
 /*
-** Gradients: every rule of ops.def and every structural rule against central differences
-** in f64, first and second order, through the oracle of oracle.h. And the walk:
+** Gradients: every rule of ops.def and every structural rule against central differences in f64, of
+** first and second order, computed by the evaluator in oracle.h. Then the backward walk itself:
 ** accumulation, retain_graph, create_graph, errors, depth, leaks.
 */
 #include "oracle.h"
@@ -64,8 +64,8 @@ static double loss_at(flame_context *c, builder f, int n, const input *in, int a
   return v;
 }
 
-/* Gradients of f at 'in' into out (concatenated); order 2: of the directional
-** gradient. */
+/* Writes the gradients of f at the inputs 'in' to out, one after the other; with order 2 the
+** gradients of <gradient of f, dir>. Returns 0 if backward fails. */
 static int analytic(flame_context *c, builder f, int n, const input *in, int arg,
                     int order, const double *dir, double *out) {
   fl_node *x[MAX_IN], *g[MAX_IN];
@@ -217,7 +217,8 @@ static fl_node *ids(flame_context *c, int64_t n) {
   return n_index(stored(c, FLAME_I64, 2, ids_size, ids_v), n, 0, "take");
 }
 
-/* x[0] is (3, 4); x[1] fits the form. Squares make second orders interesting. */
+/* Structural op number 'which' applied to the square of x[0], of shape (3, 4), so that its second
+** derivative is not 0. x[1] is a second input of a shape that fits. */
 static fl_node *structural(flame_context *c, fl_node **x, int which) {
   fl_node *s = n_square(x[0]), *t = x[1];
   const int64_t b[2] = { 2, 0 }, st[2] = { -2, 3 }, n[2] = { 2, 2 };
@@ -346,7 +347,7 @@ static flame_tensor *leaf(flame_context *c, int n, const double *v) {
   return t;
 }
 
-/* Is the gradient of sum(y) with respect to the leaf as expected? */
+/* 1 if the gradient of sum(y) with respect to the leaf x has the n elements 'want'. */
 static int grad_is(flame_context *c, flame_tensor *x, fl_node *y, int n, const double *want) {
   flame_tensor *loss = fl_tensor_new(c, n_sum(y, FL_ALL_AXES, 0));
   int ok = loss && flame_backward(loss, NULL) == FLAME_OK && x->grad;
@@ -450,7 +451,7 @@ static void test_misuse(void) {
   close_context(c);
 }
 
-/* gradients(): a map restricted to the requested tensors; nothing goes into .grad */
+/* fl_gradients returns gradients of the requested tensors only and leaves their .grad alone. */
 static void test_gradients_map(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
@@ -482,7 +483,7 @@ static void test_leaf_keeps_through_writes(void) {
   fl_node *g;
   const fl_backward keep = { .retain_graph = 1 };
   CHECK(fl_gradients(c, 1, &l->node, NULL, 1, &w->node, &g, keep) == FLAME_OK);
-  /* the gradient at the value that was used */
+  /* 6 = 2 w at w = 3, the value that the loss was computed with */
   CHECK(g && read_node(g)[1] == 6);
   CHECK(flame_backward(l, NULL) == FLAME_OK && w->grad && read_node(w->grad->node)[0] == 4);
   flame_tensor *r = fl_tensor_new(c, n_exp(w->node));          /* retain_grad on a result */
@@ -551,7 +552,7 @@ static void test_depth(void) {
   close_context(c);
 }
 
-/* Failure of the k-th allocation: an error, and nothing left behind. */
+/* If the k-th allocation fails, for any k, there must be an error and no leak. */
 static void test_out_of_memory(void) {
   for (int64_t k = 1; k < 400; k++) {
     flame_context *c = open_context();

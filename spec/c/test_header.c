@@ -1,7 +1,8 @@
 /*
-** Every op of flame.h: ops of the table against the same op by name, the others against values
-** computed by hand; each with NULL and with a tensor of another context as every argument, and with
-** the k-th allocation failing, for all k. Errors of single ops are checked here too.
+** Every op of flame.h: ops of the table must compute the same as the op of that name called through
+** flame_unary and so on, the others the values computed by hand. Each is called with NULL and with
+** a tensor of another context in place of each argument, and with the k-th allocation failing, for
+** all k. Errors of single ops are checked here too.
 */
 #include "header_tensors.h"
 #include <math.h>
@@ -21,15 +22,15 @@ static void check(int ok, const char *text, int line) {
 
 enum { MOST = 4 };
 
-/* Uses up cached objects, so that the next calls allocate new memory. */
+/* Forgets the free objects of all slabs, so that the next calls must allocate. */
 static void starve(flame_context *c) {
   fl_slab *all[] = { &c->nodes, &c->tensors, &c->entries, &c->attrs, &c->calls, &c->buffers,
                      &c->layouts.slab };
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->free_list = NULL;
 }
 
-/* Checks y, the result of a call whose k-th allocation was to fail. 1: the allocation was reached,
-** so there may be further ones. */
+/* Checks and frees y, the result of a call whose k-th allocation was to fail. Returns 1 if the call
+** made as many allocations, so that the next k is to be tried. */
 static int lacked(flame_context *c, int64_t k, flame_tensor *y) {
   const int reached = c->mem.calls >= c->mem.fail_at;
   c->mem.fail_at = 0;
@@ -41,7 +42,8 @@ static int lacked(flame_context *c, int64_t k, flame_tensor *y) {
   return reached && k < 100;
 }
 
-/* Runs an expression that returns a tensor, with each of its allocations failing. */
+/* Evaluates an expression that returns a tensor again and again, each time with another one of its
+** allocations failing. */
 #define LACKS(call) do { \
     int64_t k_ = 0; \
     do { \
@@ -158,7 +160,7 @@ CALL(to_device, flame_to_device(a[0], "cpu"))
 CALL(clone, flame_clone(a[0]))
 CALL(detach, flame_detach(a[0]))
 
-/* A write, done to a copy, which is returned. */
+/* Writes a slice of a copy of a[0], and returns the copy. */
 static flame_tensor *write_slice(flame_context *c, flame_tensor *const *a) {
   flame_tensor *x = flame_clone(a[0]);
   (void)c;
@@ -258,7 +260,8 @@ static void gives_the_value(flame_context *c, int i) {
   free_all(a);
 }
 
-/* A NULL gives NULL, a foreign tensor an error: for every operand that is not optional. */
+/* Calls case i with NULL in place of each operand, which must return NULL without an error (unless
+** the operand is optional), and with a tensor of another context, which must be an error. */
 static void refuses_operands(flame_context *c, flame_context *other, int i) {
   flame_tensor *a[MOST], *foreign = made(other, "f22");
   const int n = inputs(c, i, a);
@@ -292,7 +295,7 @@ static void refused(flame_tensor *x, const char *text, flame_context *c, int lin
   flame_free(x);
 }
 
-/* Functions that take an op's name, and those that make tensors. */
+/* Tests functions that take an op's name, and functions that make tensors. */
 static void names_and_makers(flame_context *c, flame_context *other) {
   flame_tensor *x = made(c, "f23"), *foreign = made(other, "f23"), *mask = made(c, "b23");
   const int64_t size = 3;
@@ -313,8 +316,8 @@ static void names_and_makers(flame_context *c, flame_context *other) {
   flame_free(x), flame_free(foreign), flame_free(mask);
 }
 
-/* The process gets no more memory after using all there is; then it is freed in parts, until a
-** context can be opened. Sanitizers use other allocators. */
+/* The process takes all memory that its limit allows, then frees it part by part until a context
+** can be opened. Not under sanitizers, whose allocators do not follow the limit. */
 static void opening_takes_memory(void) {
   struct part { struct part *next; } *taken = NULL;
   struct rlimit before, none_left;
@@ -350,7 +353,7 @@ static void opening_takes_options(void) {
   CHECK(!strcmp(flame_error(NULL), flame_error(NULL)) && flame_error_code(NULL) != FLAME_OK);
 }
 
-/* Functions that report facts, called with a NULL tensor or context. */
+/* Functions that report facts, called with NULL for the tensor or context, give empty answers. */
 static void nothing_is_known_of_nothing(flame_context *c) {
   CHECK(!flame_context_of(NULL) && flame_dtype_of(NULL) == FLAME_DTYPE_COUNT);
   CHECK(!strcmp(flame_device_of(NULL), "") && !strcmp(flame_dtype_name((flame_dtype)-1), ""));
@@ -363,7 +366,7 @@ static void nothing_is_known_of_nothing(flame_context *c) {
   flame_clear_error(c);
 }
 
-/* Makes the k-th allocation of a call and of the read of its value fail; 0: there are fewer. */
+/* Runs case i and reads its value while the k-th allocation fails; 0 if there are fewer than k. */
 static int survives(int i, int64_t k) {
   flame_context *c = open_context();
   flame_tensor *a[MOST];
@@ -477,7 +480,7 @@ static void parts_are_written(flame_context *c) {
   for (int k = 0; k < 4; k++) flame_free(all[k]);
 }
 
-/* Wrong values are reported by the read, with the axis counted from 0. */
+/* An index out of range is reported when the value is read, with the axis counted from 0. */
 static void indices_are_checked_when_computed(flame_context *c) {
   const int64_t bad[2] = { 1, 4 };
   flame_tensor *x = made(c, "f23"), *i = flame_from_data(c, FLAME_I64, 1, (int64_t[]){ 2 }, bad);
@@ -489,7 +492,8 @@ static void indices_are_checked_when_computed(flame_context *c) {
   flame_free(x), flame_free(i), flame_free(y);
 }
 
-/* A scalar function of x, w and b, made of functions that each have a rule. */
+/* A scalar function of x, w and b, composed of functions that each have a gradient rule. Returns
+** its value; *out, if not NULL, gets the tensor. */
 static double loss_of(flame_tensor *x, flame_tensor *w, flame_tensor *b, flame_tensor **out) {
   flame_tensor *h = flame_linear(x, w, b), *s = flame_silu(h), *n = flame_softmax(s, 1);
   flame_tensor *t = flame_logsumexp(n, 1, (int[]){ 0 }, 0), *v = flame_var(t, 0, NULL, 1, 0);
@@ -501,7 +505,7 @@ static double loss_of(flame_tensor *x, flame_tensor *w, flame_tensor *b, flame_t
   return y;
 }
 
-/* The gradient with respect to w, against differences. */
+/* Compares the gradient of loss_of with respect to w with central differences. */
 static void gradients_go_through(flame_context *c) {
   flame_tensor *w = made(c, "f22"), *x = made(c, "s32"), *b = made(c, "s2"), *loss;
   double g[ROOM] = { 0 };

@@ -1,6 +1,6 @@
 /*
-** Facts, devices, memory and files of flame.h: right and wrong arguments, and the k-th allocation
-** failing while a file is written and read.
+** Functions of flame.h about facts of tensors, devices, memory and files: right and wrong
+** arguments, and the k-th allocation failing while a file is written and read.
 */
 #include "header_tensors.h"
 #include <stdio.h>
@@ -111,7 +111,7 @@ static void files_that_are_refused(flame_context *c) {
   flame_free(x), flame_free(i);
 }
 
-/* The k-th allocation fails while a file is written and read. */
+/* Writes a file and reads it while the k-th allocation fails; 0 if there are fewer than k. */
 static int file_survives(int64_t k) {
   static const char path[] = "oom.safetensors";
   const char *const names[] = { "a", "b" };

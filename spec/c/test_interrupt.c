@@ -1,7 +1,7 @@
 /*
-** Interrupts at any moment of a run: a write's target holds the old or the new value, never a
-** part, other values are whole or say that they were interrupted, and the context goes on.
-** A second thread raises the flag after a delay that sweeps over the length of the run.
+** Interrupts at any moment of a run: the target of a write holds its old or its new value, never a
+** mixture; other values are complete or fail as interrupted; and the context stays usable. A second
+** thread sets the interrupt flag after a delay that sweeps over the length of the run.
 */
 #include "engine/engine.h"
 #include "flame.h"
@@ -49,7 +49,7 @@ static fl_node *filled(flame_context *c, int64_t rows, int64_t cols, double v) {
   return n_fill(c, FLAME_F32, 0, 2, (int64_t[]){ rows, cols }, (fl_scalar){ .d = v });
 }
 
-/* In place: 8 flops per element, as several kernels. */
+/* x + 1 by way of exp and log, twice: written in place, by several kernels. */
 static fl_node *elementwise(flame_context *c, fl_node *x) {
   return n_add(n_exp(n_log(n_exp(n_log(x)))), n_num(c, 1));
 }
@@ -67,7 +67,7 @@ static fl_node *joined(flame_context *c, fl_node *x) {
   return n_cat(c, 2, part, 0);
 }
 
-/* Each row is normed and shifted: a row kernel that reads what it writes. */
+/* A softmax of each row, scaled, plus 1: a kernel with row reductions that reads what it writes. */
 static fl_node *rows(flame_context *c, fl_node *x) {
   return n_add(n_mul(n_softmax(x, 1), n_num(c, COLS)), n_num(c, 1));
 }
@@ -88,14 +88,14 @@ static const struct { const char *name; maker make; } writes[] = {
   { "columns", columns }, { "scatter", scattered },
 };
 
-/* The value of all elements if they are equal, or -1. */
+/* The value of the elements of x if all are equal; else, or if the read fails, -1. */
 static double uniform_value(flame_tensor *x, float *host) {
   if (flame_read(x, host, sizeof *host * ROWS * COLS) != FLAME_OK) return -1;
   for (int i = 1; i < ROWS * COLS; i++) if (host[i] != host[0]) return -1;
   return (double)host[0];
 }
 
-/* x := f(x), and a reader of the old value, as one window. */
+/* Records x := make(x), and in *sum a sum of x's old value, to be evaluated together. */
 static flame_status write_once(flame_context *c, flame_tensor *x, maker make, flame_tensor **sum) {
   FL_ENTER(c);
   fl_node *n = make(c, x->node);
@@ -156,7 +156,7 @@ static void writes_are_whole(int turns) {
 
 /* ---- waiting time ---------------------------------------------------------------------------- */
 
-/* A product that would take long is interrupted after 50 ms: how long does it take to end? */
+/* A long product is interrupted after 50 ms and must end within 'most' seconds. */
 static void a_long_product_gives_up(double most) {
   enum { N = 3000 };
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu"));
@@ -183,7 +183,8 @@ static void a_long_product_gives_up(double most) {
   flame_close(c);
 }
 
-/* A product written into a living value: not in place if it is long. */
+/* A long product that is written to a tensor is interrupted: the tensor keeps its old value, or has
+** the new one. */
 static void a_long_written_product_gives_up(double most) {
   enum { N = 2000 };
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu"));

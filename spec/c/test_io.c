@@ -1,6 +1,6 @@
 /*
-** src/io under failing allocations and damaged bytes: nothing leaks, nothing crashes, an
-** error is kept whenever nothing is returned, and the old file survives a failed save.
+** src/io with failing allocations and damaged files: nothing leaks, nothing crashes, there is an
+** error in the context whenever nothing is returned, and the old file survives a failed save.
 */
 #include "io/io.h"
 #include "tensor/build.h"
@@ -63,7 +63,7 @@ static fl_node *load_png(flame_context *c, const char *p) {
   return n ? n_cast(n, FLAME_F32) : NULL;
 }
 
-/* Reads a csv file with the functions that the Lua code uses. */
+/* Reads a csv file of 2 x 3 numbers. */
 static fl_node *load_csv(flame_context *c, const char *p) {
   float v[6] = { 0 };
   FILE *f = fopen(p, "r");
@@ -91,7 +91,8 @@ static fl_node *load_parts(flame_context *c, const char *p) {
   return n;
 }
 
-/* One load within a scope; 1 if it gave the values, 0 if it failed with an error kept. */
+/* Loads the file once; 1 if it has the right values, 0 if that failed with an error in the context,
+** -1 if it failed without one. */
 static int load_once(flame_context *c, load_fn load) {
   float got[6];
   flame_clear_error(c);

@@ -1,9 +1,8 @@
 /*
-** Derivatives of kernels: every wrong result reported in the issue trackers of other systems, and
-** each feature of the language, reverse against forward mode against central differences; then the
-** derived kernels themselves, derived once more. Refusals name kernel and line.
-**
-** Arguments of a case are written as in kernel_case.h.
+** Derivatives of kernels. The cases are wrong results that were reported in the issue trackers of
+** other systems, and each feature of the language. Reverse mode is compared with forward mode, and
+** that with central differences; then the derived kernels are differentiated too. The message of a
+** refusal must name the kernel and the line. Arguments of a case are written as in kernel_case.h.
 */
 #include "kernel_case.h"
 #include "kernel/text/text.h"
@@ -14,8 +13,8 @@ static int passed, failed, verbose;
 typedef struct test_case {
   const char *name, *args, *source;
   uint32_t grid, block;          /* x | y << 8 | z << 16; y or z 0 means 1 */
-  int second;                    /* also derive the derived kernels: 1 the tangent, 2 all; plus
-                                 ** TURNED: sums must be inverted, or STAYS: none may be */
+  int second;                    /* derived kernels that are derived too: 1 the tangent, 2 both;
+                                 ** plus TURNED: sums must become gathers, or STAYS: none may */
   const char *refused;           /* expected text of the refusal */
   int slot_bytes;
   int64_t shared;
@@ -102,7 +101,7 @@ static void run_case(const test_case *c, int deterministic) {
 
 /* ---- no memory ------------------------------------------------------------------------------- */
 
-/* Memory runs out at different places: the result must be NULL, without a crash. */
+/* Derives the kernel while memory runs out at many places: the result must be NULL, not a crash. */
 static void run_dry(const test_case *c) {
   fl_mem m = {0}, dry = {0};
   uint64_t seed = 1;

@@ -1,9 +1,8 @@
 /*
-** Kernels with their checks compiled in (kernel/text/text_check.h): the text of every source that
-** the front end is tested with, and of the kernels of spec/kernel/gradient/kernel_plants_spec.lua,
-** compiles with kernels/check.cu in front of it; the layout of shared memory; the list of asserts.
-** The errors that the checks find need a GPU: spec/kernel/gradient/kernel_plants_spec.lua with
-** FLAME_DEVICE=cuda.
+** Kernels with checks compiled in (kernel/text/text_check.h). The CUDA text of every kernel that
+** the front end is tested with, and of those in spec/kernel/gradient/kernel_plants_spec.lua, must
+** compile after kernels/check.cu. Also tested: the layout of shared memory and the list of asserts.
+** That the checks find errors needs a GPU: kernel_plants_spec.lua with FLAME_DEVICE=cuda.
 */
 #include "cuda/text/embedded.h"
 #include "kernel/ad/ad.h"
@@ -54,9 +53,10 @@ static void compiles(const char *what, const char *text) {
 /* ---- texts --------------------------------------------------------------------------- */
 
 static int number, derived;
-enum { EACH = 3 };            /* only adjoints of every third kernel, since NVRTC is slow */
+enum { EACH = 3 };            /* NVRTC is slow, so adjoints only of every third kernel */
 
-/* Adds the adjoint of f, if it has one; without UNINIT, as the launcher does. */
+/* Adds the adjoint of f, if it has one, without the check of uninitialised reads (UNINIT), which a
+** launch of an adjoint leaves out too. */
 static void add_adjoint(fl_text *t, fl_kfunc *f, unsigned checks) {
   uint8_t want[64] = { 0 };
   for (int i = 0; i < f->n_params && i < 64; i++)
@@ -69,7 +69,7 @@ static void add_adjoint(fl_text *t, fl_kfunc *f, unsigned checks) {
   fl_ktext_checked(t, ad->func, checks & ~(unsigned)FL_LANE_UNINIT);
 }
 
-/* Appends all kernels of a source, under separate names. */
+/* Adds the checked texts of all kernels of a source, each under another name. */
 static void add(fl_text *t, const char *what, const char *source, unsigned checks) {
   fl_error e = { .code = FLAME_OK };
   fl_ksource *s = fl_ksource_parse(&mem, &e, source, strlen(source));

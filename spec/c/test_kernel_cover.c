@@ -1,9 +1,9 @@
 /*
-** Outputs that need no zeros first (kernel/facts/cover.h). The analysis is applied to each kernel
-** here with many launches and scalars; where it finds that all is written, the kernel runs on an
-** output filled with a special value, which may not be left anywhere. 'want': must the kernel be
-** recognised at its usual launch? Those with 0 write almost everything and must never be
-** recognised.
+** Proofs that a kernel writes every element of an output, which then needs no zeros before
+** (kernel/facts/cover.h). The analysis is applied to each kernel here with many launches and
+** scalars. Where it finds that all is written, the kernel runs on an output filled with a special
+** value, of which none may be left. 'want' not 0: must be recognised at the launch of usual(). 0:
+** the kernel leaves an element out and must never be recognised.
 */
 #include "kernel/facts/cover.h"
 #include "kernel/lanes/lane.h"
@@ -21,7 +21,7 @@ static void check(int ok, const char *what, const char *detail) {
   else failed++, printf("FAILED: %s: %s\n", what, detail);
 }
 
-/* Parameters of all: const float *x, float *y, then up to two integers a and b. */
+/* The parameters of each kernel are const float *x, float *y, int a, int b. */
 typedef struct kernel { const char *name; int want; const char *body; } kernel;
 #define I "int i = blockIdx.x * blockDim.x + threadIdx.x; "
 #define XY I "int j = blockIdx.y * blockDim.y + threadIdx.y; "
@@ -137,7 +137,8 @@ static int says_all(fl_kcover *c, launch *x, int64_t n) {
   return fl_kcover_all(c, 1, n, &q);
 }
 
-/* Elements with poison left after a run without a fault; -1: a fault. */
+/* Runs the kernel on an output full of a special value; returns how many elements still have it, or
+** -1 after a fault. */
 static int left_over(const fl_lane_code *code, launch *x, int n) {
   static uint32_t out[MOST];
   fl_lane_report report = { 0 };

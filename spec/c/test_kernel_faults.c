@@ -1,6 +1,6 @@
 /*
-** Planted errors in user kernels on the CPU are caught with their line, thread and block; an
-** endless one is stopped; printf prints.
+** User kernels on the CPU: planted errors are reported with line, thread and block; an endless
+** kernel can be stopped; printf prints.
 */
 #include "lane_run.h"
 
@@ -128,7 +128,7 @@ static void test_printf(void) {
   CHECK(strstr(printed, "1 of  2.50%") && strstr(printed, "101") && strstr(printed, "2 of"));
 }
 
-/* ---- an endless kernel is stopped from outside, at its next round -------------------- */
+/* ---- an endless kernel is stopped from outside, at its next loop iteration ----------- */
 
 static atomic_int enough;
 static void count_lines(void *arg, const char *text, size_t n) {

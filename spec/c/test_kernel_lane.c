@@ -1,9 +1,9 @@
 /*
-** kernel/lane*.c: user kernels on the CPU. A kernel of KERNEL(...) is the same text twice: a
-** string for the library's parser, and a C function that is called for one thread after the
-** other; the arrays must then agree in every bit (math functions: within a tolerance). Blocks give
-** the same in any order, on threads and with every instruction set.
-** What threads do together is in test_kernel_warps.c, what goes wrong in test_kernel_faults.c.
+** kernel/lanes/: user kernels on the CPU. KERNEL(...) uses a kernel's text twice: as a string for
+** the library's parser, and as a C function that is called for one thread after the other.
+** Afterwards the arrays must agree in every bit (math functions: within a tolerance). Results must
+** not depend on the order of blocks, the number of CPU threads or the instruction set. Threads that
+** work together are tested in test_kernel_warps.c, errors in test_kernel_faults.c.
 */
 #include "lane_run.h"
 #include <math.h>
@@ -414,7 +414,7 @@ static void *work(void *arg) {
   }
 }
 
-/* Blocks from the last to the first, on two threads. */
+/* Runs the kernel's blocks from the last to the first, on two CPU threads. */
 static int run_on_threads(const char *text, const fl_lane_arg *args, uint32_t grid, uint32_t block,
                           fl_lane_report *r) {
   fl_error e = { 0 };

@@ -1,9 +1,9 @@
 /*
-** Linear values, what is done once in a launch, and loads in place against the plain interpreter:
-** random kernels of integers and sums of f32 run twice, the second time with every instruction done
-** lane by lane in each block (the marks that lane_linear.c, lane_hoist.c and lane_fuse.c leave are
-** cleared). Memory and faults must be the same. Blocks of many shapes, grids, types, branches,
-** loops and early returns; sums of products against C.
+** Three optimisations of lane code against the plain interpreter: values that are linear in the
+** thread's index (lane_linear.c), instructions done once per launch (lane_hoist.c), and loads used
+** in place (lane_fuse.c). Random kernels of integers and sums of f32 run twice, the second time
+** with the marks of these files cleared, so that every instruction is done for each lane in each
+** block. Memory and faults must be the same. Sums of products are also compared with C.
 */
 #include "lane_run.h"
 #include "kernel/lanes/lane_code.h"
@@ -80,7 +80,7 @@ static void expression(int most) {
   }
 }
 
-/* An index of an array of 'size' elements, mostly in range. */
+/* Writes an index into an array of 'size' elements, mostly in range. */
 static void index_of(int size) {
   if (!draw(3)) { put("t + %d", draw(size - 255)); return; }
   put("(int)((");
@@ -88,14 +88,14 @@ static void index_of(int size) {
   put(") & %d)", draw(60) ? 255 : 1023);
 }
 
-/* A place of the arrays of f32: rows and planes of several strides. */
+/* Writes an index into an array of f32: linear in threadIdx, with rows of many strides. */
 static void place(void) {
   static const char *const row[] = { "0", "1", "blockDim.x", "17", "40", "-3" };
   put("[threadIdx.x %s%d + threadIdx.y * %s + threadIdx.z * %d%s]", draw(9) ? "+ " : "* ",
       draw(draw(20) ? 200 : 4000), row[draw(6)], draw(100), draw(3) ? "" : " + 9 * blockIdx.y");
 }
 
-/* Sums and products of rows, stored apart from them or among them. */
+/* Writes a statement that stores sums and products of elements of x and w, in x or in w itself. */
 static void rows(void) {
   static const char *const array[] = { "x", "x", "w" };
   put("%s", array[1 + draw(2)]);
@@ -163,7 +163,7 @@ static void loop(void) {
   put("}\n");
 }
 
-/* A loop in which each thread handles a part of the elements. */
+/* Writes a loop in which each thread handles every so many-th element. */
 static void sweep(void) {
   put("for (int j%d = t; j%d < %d; j%d += %d) {\n", depth, depth, 20 + draw(200), depth,
       40 + draw(90));
@@ -210,7 +210,7 @@ static void random_kernel(void) {
 
 /* ---- both ---------------------------------------------------------------------------- */
 
-/* Removes the marks, so that every instruction is done lane by lane. */
+/* Clears the marks of the optimisations, so that every instruction is done lane by lane. */
 static void make_plain(fl_lane_code *c) {
   for (int64_t k = 0; k < c->ins.n; k++) {
     fl_lane_ins *p = &c->ins.at[k];
@@ -298,7 +298,7 @@ static void test_random(int rounds) {
   CHECK(2 * linear[2] > ran);
 }
 
-/* Sums and products that wrap in some lanes must equal those of C's unsigned integers. */
+/* Sums and products that overflow in some lanes must wrap as C's unsigned integers do. */
 static void test_wrapping(void) {
   static int g[256];
   static long long e[256];

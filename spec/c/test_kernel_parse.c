@@ -1,8 +1,8 @@
 /*
-** The front end of the kernel compiler: what is inside the language has a tree whose CUDA text
-** compiles (NVRTC; skipped, said so, where there is none) and parses to a text that stays the
-** same; what is outside is refused with line and reason and keeps its signature; broken texts
-** and failing allocations neither crash nor leak.
+** The front end of the kernel compiler. The tree of an accepted kernel is printed as CUDA text,
+** which must compile (with NVRTC; without it that part is skipped with a message) and parse again
+** to the same statements. Other kernels are refused with line and reason, and their signature is
+** still known. Damaged texts and failing allocations neither crash nor leak.
 */
 #include "kernel/ad/partial.h"
 #include "kernel/facts/access.h"
@@ -67,8 +67,8 @@ static void text_of(fl_ksource *s, fl_text *t, int with_prelude) {
   for (int i = 0; i < s->n_kernels; i++) fl_ktext_kernel(t, s->kernels[i]);
 }
 
-/* A generated text, parsed again, must be stable except for the names of temporaries: the same
-** statements. */
+/* statements() counts the statements of a kernel without declarations and blocks. A printed text
+** that is parsed again must have as many. */
 static int count_stmt(void *arg, fl_kstmt *s) {
   *(int *)arg += s->kind != FL_KS_DECL && s->kind != FL_KS_BLOCK;
   return 1;
@@ -109,7 +109,7 @@ static void check_good(const good_source *g, int has_half) {
   fl_ksource_free(s);
 }
 
-/* Generated texts without goto and structs must be in the language themselves. */
+/* A printed text, unless it has goto or structs, must be accepted by the parser again. */
 static void check_round_trip(const good_source *g) {
   fl_ksource *s = parse(g->text);
   fl_text t, u;
@@ -141,7 +141,7 @@ static char *deep_source(void) {
   return text;
 }
 
-/* The message as it is shown: without the marks of remedies (base/error.h). */
+/* A message as users see it: without the marks that separate facts and hints (base/error.h). */
 static const char *shown(const char *why) {
   static char plain[1024];
   snprintf(plain, sizeof plain, "%s", why ? why : "");
@@ -367,7 +367,8 @@ static const struct { const char *text; int groups, atomics; } near_sums[] = {
   { "__global__ void k" ARGS " {"                       /* one base, by variables of two names */
     XY_OF "if (x > 0 && x < w && y < n) { int a = y, b = y, l = x - 1;"
     " atomicAdd(&p[a * w + x], g[x]); atomicAdd(&p[b * w + l], g[y]); } }", 1, 0 },
-  /* not changed: a return, a sum that is read, stored, or used, a single offset, other steps */
+  /* sums that are left as atomics: after a return; where p is also read or written, or a sum's
+  ** result is used; a single offset; offsets that are not next to each other */
   { "__global__ void k" ARGS " {"
     I_OF "if (i >= n) return; atomicAdd(p + i, g[i]); atomicAdd(&p[i + 1], 1.f); }", 0, 2 },
   { "__global__ void k" ARGS " {"
@@ -403,7 +404,7 @@ static int occurrences(const char *text, const char *what) {
   return n;
 }
 
-/* Without memory for the analysis all sums stay atomics. */
+/* If memory for the analysis of sums into neighbours runs out, nothing may leak. */
 static void check_near_memory(const fl_kfunc *f) {
   for (int64_t k = 1; k < 20; k++) {
     fl_mem m = { .fail_at = k };

@@ -1,8 +1,8 @@
 /*
-** The race check against a model of it: random kernels over shared and global arrays, run once
-** by the lanes and once thread by thread with every access remembered in full. Verdicts, places,
-** lines and values must agree. All launches share one kept shadow, whose stamps also run out and
-** whose allocations fail.
+** The race check against a model of it. Random kernels over shared and global arrays run once as
+** lane code and once in the model, thread by thread, which remembers every access. Whether there is
+** a race, its element and lines, and all values must agree. All launches share one table of
+** accesses (fl_lane_shadow), whose time stamps also run out and whose allocations fail.
 */
 #include "lane_run.h"
 #include "kernel/lanes/lane_state.h"
@@ -11,11 +11,12 @@ enum { ARRAYS = 6, CELLS = 192, THREADS = 96, STEPS = 12, BARRIER = 3, WARP = 4 
 
 /* ---- a random kernel ----------------------------------------------------------------- */
 
-/* s0, s1: shared; d0, d1: dynamic, of two types, one on the other; g0, g1: global. */
+/* s0, s1: in static shared memory; d0, d1: views of dynamic shared memory by two types, which
+** overlap; g0, g1: in global memory. */
 static const char *const array_name[ARRAYS] = { "s0", "s1", "d0", "d1", "g0", "g1" };
 typedef struct step {
-  int kind, array, guard, level;   /* kind: read, write, atomic, barriers; guard: 0 none */
-  int x, y, j, d, e;               /* index: (x tx + y ty + j j + (b b) + d ^ e) % size */
+  int kind, array, guard, level;   /* kind: 0 read, 1 write, 2 atomic, …; guard 0: none */
+  int x, y, j, d, e;               /* index: (x tx + y ty + j loop + b block + d ^ e) % size */
   int b, v, w;                     /* value written: (v t + w) % 5 */
   int line;
 } step;
@@ -253,8 +254,8 @@ static void test_random(int n) {
 
 /* ---- what random kernels do not reach ------------------------------------------------ */
 
-/* More barriers than a stamp can count: accesses before the last barrier must still be
-** distinguished from those after it, in shared and in global memory. */
+/* A kernel with more barriers than a time stamp can count: accesses before the last barrier must
+** still be distinguished from those after it, in shared and in global memory. */
 static void test_many_barriers(void) {
   const char *text =
     "__global__ void k(int *g, int n, int first) {\n__shared__ int s[64]; int t = threadIdx.x;\n"
@@ -277,8 +278,8 @@ static void test_many_barriers(void) {
         report.at.line == 6 && report.other.line == 4);
 }
 
-/* When many threads read an element, the shadow remembers the last two, since one of them may be
-** the thread that writes it. */
+/* When many threads read an element, the race check remembers the last two readers, since one of
+** them may be the thread that writes the element, which is no race. */
 static void test_last_readers(void) {
   static const char *const index[] = { "0", "threadIdx.x" };
   static int g[64];
@@ -296,7 +297,8 @@ static void test_last_readers(void) {
   }
 }
 
-/* After a launch that is stopped or has no memory for its tables the shadow must still work. */
+/* After a launch that was stopped, or had no memory for its tables, the race check must still
+** work. */
 static void test_interrupted(void) {
   static kernel k;
   static int big[100000];

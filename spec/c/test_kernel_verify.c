@@ -1,7 +1,7 @@
 /*
-** The verifier of kernel trees (kernel/tree/verify.h): a parsed tree is well formed, and each
-** invariant, broken on purpose, is detected. (That what the passes make is well formed is checked
-** while all specs run.)
+** The verifier of kernel trees (kernel/tree/verify.h): it finds nothing wrong in a parsed tree, and
+** detects each invariant that is broken on purpose. It also runs after each pass while other tests
+** run.
 */
 #include "kernel/tree/builtins.h"
 #include "kernel/front/source.h"
@@ -51,7 +51,7 @@ static fl_kexpr *expr(fl_kfunc *f, int kind, int nth) {
   return w.x;
 }
 
-/* Each function breaks one invariant; the text that the verifier must report. */
+/* Each function breaks one invariant of a tree; 'cases' below has what the verifier must report. */
 static void variable(fl_kfunc *f) { expr(f, FL_KX_VAR, 0)->var = f->n_vars; }
 static void array_as_value(fl_kfunc *f) {
   expr(f, FL_KX_VAR, 0)->var = expr(f, FL_KX_LOAD, 0)->var;
@@ -101,7 +101,7 @@ static void step_exit(fl_kfunc *f) {
 }
 static void last(fl_kfunc *f) { f->body.last = f->body.first; }
 static void kind(fl_kfunc *f) { stmt(f, FL_KS_BARRIER, 0)->kind = 200; }
-static void scope(fl_kfunc *f) {          /* v of the inner block is read at the end */
+static void scope(fl_kfunc *f) {          /* a variable of an inner block is used after it */
   fl_kblock inner = stmt(f, FL_KS_IF, 0)->body;
   fl_kstmt *s = inner.first;
   while (s->kind != FL_KS_DECL) s = s->next;

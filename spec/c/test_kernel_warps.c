@@ -1,6 +1,6 @@
 /*
-** User kernels on the CPU whose threads work together: shared memory, shuffles, votes and atomics,
-** against plain loops; and memory that runs out anywhere on the way.
+** User kernels on the CPU whose threads work together: shared memory, shuffles, votes and atomics
+** are compared with plain loops. Also: memory that runs out at any allocation.
 */
 #include "lane_run.h"
 

@@ -1,6 +1,6 @@
 /*
-** engine/launch.h: a kernel launched by a host, without Lua. Results of one and of several arrays,
-** initial contents of outputs, and the refusals of arguments and geometries with their texts.
+** engine/launch.h: kernels launched by a host program, without Lua. One result and several, initial
+** contents of outputs, and the messages for arguments and geometries that are refused.
 */
 #include "engine/launch.h"
 #include "tensor/build.h"
@@ -40,7 +40,7 @@ static int says(flame_context *c, const char *text) {
   return ok;
 }
 
-/* All arguments except the geometry; 0: one is refused. */
+/* Gives a launch all its arguments, but no geometry; 0 if one is refused. */
 static int give(fl_launch *l, flame_context *c, fl_kfunction *k, fl_node *x, fl_node *z,
                 int32_t n) {
   const two by = { 3, 4 };

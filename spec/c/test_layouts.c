@@ -1,6 +1,6 @@
 /*
-** Layouts: one pointer for equal ones, sizes near the end of int64, reshapes and composed maps
-** against walking the elements.
+** Layouts: equal ones are one pointer; sizes near the largest int64; reshapes and views of views,
+** checked element by element.
 */
 #include "fake_engine.h"
 
@@ -43,7 +43,8 @@ static void sizes_are_checked_for_overflow(flame_context *c) {
   CHECK(strlen(fl_shape_text(buf, 8, wide)) < 192);
 }
 
-/* Every way to cut 24 elements, against walking the elements. */
+/* The offset of row-major element i in a layout. It is used to check reshapes between all shapes of
+** 24 elements in 'cuts'. */
 static int64_t element(int rank, const int64_t *size, const int64_t *stride, int64_t i) {
   int64_t at = 0;
   for (int k = rank - 1; k >= 0; k--) {
@@ -81,7 +82,8 @@ static void reshapes_of_strided_arrays_walk_the_same_elements(flame_context *c) 
 
 static uint32_t draw(uint32_t *s) { return *s = *s * 1664525u + 1013904223u, *s >> 16; }
 
-/* A random view of a row-major array: sliced, flipped and permuted. */
+/* Makes a random view of a row-major array (sliced, flipped, permuted): its sizes and strides;
+** returns its offset. */
 static int64_t random_view(uint32_t *s, int rank, const int64_t *size, int64_t *vsize,
                            int64_t *vstride) {
   int64_t row[4], offset = 0;

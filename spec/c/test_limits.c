@@ -1,6 +1,6 @@
 /*
-** Limits of a context without Lua: their use, their excess, refused options, and that work
-** continues when the limit is removed.
+** Limits of a context, without Lua: what is counted, errors when a limit is exceeded, options that
+** are refused, and that work goes on when the limit is removed.
 */
 #include "tensor/context.h"
 #include <stdio.h>
@@ -40,7 +40,7 @@ static void options_that_are_refused(void) {
   flame_context *c = flame_open(&none);
   double v;
   CHECK(flame_error_code(c) == FLAME_BAD_ARGUMENT && says(c, "the options have size 0"));
-  flame_clear_error(c);                    /* the request comes back: it could not be satisfied */
+  flame_clear_error(c);                    /* each later call fails with the same error */
   CHECK(sum_of(c, 4, &v) == FLAME_BAD_ARGUMENT && says(c, "the options have size 0"));
   flame_close(c);
   c = flame_open(&later.o);                         /* a longer struct, whose further bytes are 0 */
@@ -108,7 +108,7 @@ static void nodes(void) {
   flame_close(c);
 }
 
-/* Endless work, in calls of about a millisecond each. */
+/* Works in calls of about a millisecond until one fails; returns its status. */
 static flame_status work_until_it_fails(flame_context *c) {
   double v;
   flame_status e = FLAME_OK;
@@ -145,7 +145,7 @@ static void the_time_of_a_call(void) {
   }
   flame_tensor *s = flame_sum_all(p);
   CHECK(flame_item(s, &v) == FLAME_INTERRUPTED);
-  /* asking for the time used does not count as work */
+  /* between calls the clock of the call's time stands still */
   const int64_t took = flame_limit_used(c, FLAME_CALL_NS);
   CHECK(took >= 100000000 && flame_limit_used(c, FLAME_NODES) > 0);
   CHECK(flame_limit_used(c, FLAME_CALL_NS) == took);

@@ -1,6 +1,6 @@
 /*
-** What C modules of Lua can use of flame: the table of functions in the registry, and tensors of
-** other libraries as userdata of the type "dltensor".
+** What other C modules of a Lua state can use of flame: the table of functions in the registry, and
+** the exchange of tensors as userdata of the type "dltensor".
 */
 #include "lua_states.h"
 #include "lua/flame_api.h"

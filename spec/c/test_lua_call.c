@@ -1,7 +1,7 @@
 /*
-** flame_call, flame_method and kernels from C, in a hidden state of Lua: values both ways, axes
-** from 0, objects that outlive their context, wrong arguments, limits, an interrupt, and memory
-** that runs out at every step.
+** flame_call, flame_method and kernels from C, which run in a hidden Lua state: values in both
+** directions, axes counted from 0, objects that outlive their context, wrong arguments, limits, an
+** interrupt, and memory that runs out at any allocation.
 */
 #include "engine/engine.h"
 #include "lua/flame_lua.h"
@@ -45,7 +45,7 @@ static flame_tensor *ramp(flame_context *c, int rows, int cols) {
   return flame_from_data(c, FLAME_F32, 2, (int64_t[]){ rows, cols }, v);
 }
 
-/* The only element of the tensor in r, which is freed; NaN: it is none. */
+/* The only element of the tensor in *r, or NaN if *r is no such tensor; frees *r. */
 static double number_in(flame_value *r) {
   double v = NAN;
   if (r->kind == FLAME_TENSOR && flame_item(r->as.t, &v) != FLAME_OK) v = NAN;
@@ -53,7 +53,7 @@ static double number_in(flame_value *r) {
   return v;
 }
 
-/* The call fails with this message and gives nothing. */
+/* Checks that the call fails with exactly this message and returns nothing. */
 #define REFUSED(call, text) refused((call), (text), c, __LINE__)
 static void refused(flame_status e, const char *text, flame_context *c, int line) {
   const int ok = e != FLAME_OK && e == flame_error_code(c) && !strcmp(flame_error(c), text) &&
@@ -93,7 +93,7 @@ static void functions_take_and_give_values(flame_context *c) {
   flame_free(x), flame_free(two);
 }
 
-/* The handle that is passed in is the one that is returned. */
+/* A function of Lua that returns its argument returns the same handle to C. */
 static void tensors_stay_the_same_handle(flame_context *c) {
   flame_tensor *x = ramp(c, 2, 3);
   CHECK(flame_call(c, "nn.Parameter", ARGS(TENSOR(x)), 1, result) == FLAME_OK);
@@ -333,8 +333,8 @@ static void limits_hold_for_the_hidden_state(void) {
   flame_close(c);
 }
 
-/* Memory runs out at some byte: there must be an error, nothing is lost, and with more memory it
-** works. */
+/* Calls with ever larger limits of host memory: while it is too small there must be an error, and
+** no leak; with enough of it the calls succeed. */
 static void memory_runs_out_anywhere(void) {
   int refused = 0, got = 0;
   for (int64_t most = 40 << 10; most < 24 << 20; most += most / 12) {
@@ -361,7 +361,8 @@ static void memory_runs_out_anywhere(void) {
   CHECK(refused > 10 && got > 3);
 }
 
-/* The k-th allocation of the context's own memory fails. */
+/* Calls functions and methods while the k-th allocation of the context fails; 0 if there are fewer
+** than k. */
 static int survives(flame_context *c, int64_t k) {
   flame_tensor *x = ramp(c, 2, 3);
   CHECK(flame_call(c, "version", 0, NULL, 1, result) == FLAME_OK);
@@ -385,8 +386,8 @@ static int survives(flame_context *c, int64_t k) {
   return reached;
 }
 
-/* Each in a new context, since cached objects allocate less. Of the later ones only some are
-** tried. */
+/* Each k in a new context, since one that was used has cached objects and allocates less. Of the
+** larger k only some are tried. */
 static void every_allocation_fails_once(void) {
   int64_t k = 1;
   for (int more = 1; more && k < 3000; k += 1 + k / 12) {
@@ -493,8 +494,8 @@ static void fail_later(flame_context *c, int64_t k, int forever) {
   c->mem.fail_forever = forever;
 }
 
-/* The k-th allocation of reading and running a kernel fails (from 0); it and all later ones of
-** describing a parameter (1) or its gradient (2). */
+/* Reads, runs and describes a kernel. from 0: the k-th allocation fails; 1: the k-th and all later
+** ones fail from the description of its parameter on; 2: from the text of its adjoint on. */
 static int kernel_survives(int64_t k, int from) {
   flame_context *c = open_context();
   flame_tensor *x = ramp(c, 2, 2), *y = NULL;

@@ -1,6 +1,6 @@
 /*
-** flame_lua.h: a host with Lua and flame in it. Tensors are passed both ways and stay owned by both
-** sides; those of another context are refused.
+** flame_lua.h: a host program that embeds Lua and flame. Tensors are passed in both directions and
+** are then owned by both sides; tensors of another context are refused.
 */
 #include "lua_states.h"
 #include <lauxlib.h>
@@ -29,8 +29,8 @@ static void tensors_cross_both_ways(void) {
   CHECK(luaL_dostring(L, "y = (x * 3):sum(1) x:fill_(5)") == LUA_OK);
   double first = 0;
   flame_tensor *top = flame_slice(x, 0, 0, 1, 1), *five = flame_reduce("mean", top, 0, NULL, 0);
-  CHECK(flame_item(five, &first) == FLAME_OK && first == 5);   /* it is one handle: Lua's write is
-                                                               ** visible */
+  CHECK(flame_item(five, &first) == FLAME_OK && first == 5);   /* x is the same handle in Lua:
+                                                               ** its fill_ is seen here */
   lua_getglobal(L, "y");
   flame_tensor *y = flame_lua_get(L, -1);
   CHECK(flame_read(y, sum, sizeof sum) == FLAME_OK && sum[0] == 12 && sum[2] == 12);

@@ -21,8 +21,8 @@ static void check(int ok, const char *text, int line) {
 
 static const int64_t MIB = 1 << 20, MS = 1000000;
 
-/* Runs text by flame_lua_pcall: does it fail with a message that has 'part'? NULL: it must not
-** fail. */
+/* Runs text by flame_lua_pcall; returns 1 if it fails with a message that contains 'part', or, with
+** part NULL, if it succeeds. */
 static int run_at(lua_State *L, const char *text, const char *part, int line) {
   int status = luaL_loadbuffer(L, text, strlen(text), "=script");
   if (status == LUA_OK) status = flame_lua_pcall(L, 0, 0, 0);
@@ -159,7 +159,7 @@ static void memory_raises_and_names_the_limit(void) {
   FAILS(L, "flame.eval(flame.ones(1 << 30))", "the limit of the context is 64 MiB");
   FAILS(L, "local t = {} for i = 1, 1e6 do t[i] = flame.ones(1000) flame.eval(t[i]) end",
         "the limit of the context is 64 MiB");
-  for (int i = 0; i < 2; i++) {                  /* data set by a script is there for the next */
+  for (int i = 0; i < 2; i++) {                  /* globals of a script stay for the next one */
     FAILS(L, "local t = {} for i = 1, math.huge do t[i] = flame.rand(9999) flame.eval(t[i]) end",
           "the limit of the context is 64 MiB");
     RUNS(L, "local x = flame.rand(64, 64) for i = 1, 9 do x = x:matmul(x):softmax(1) end x:sum():item()");
@@ -184,8 +184,8 @@ static void memory_raises_and_names_the_limit(void) {
   flame_free(x);
 }
 
-/* Small blocks of all sizes: the counted memory equals Lua's own count plus the rest of pages, and
-** is returned; contents survive growing and shrinking. */
+/* Small blocks of all sizes: the memory counted for the limit is Lua's own count plus unused parts
+** of pages, it goes back when blocks are freed, and contents survive growing and shrinking. */
 static void blocks_are_counted_and_go_back(void) {
   lua_State *L;
   const flame_options *o = FLAME_OPTIONS(.device = "cpu", .limit[FLAME_HOST_BYTES] = 64 * MIB);
@@ -261,7 +261,7 @@ static void interrupts_reach_the_sandbox_that_runs(void) {
   lua_pushcclosure(L, begin_interrupts, 1);
   lua_setglobal(L, "interrupt");
   CHECK(pthread_create(&i.thread, NULL, interrupt_on, &i) == 0);
-  /* also if its print has run another one */
+  /* an interrupt ends a sandbox's script, also if its print function has run another sandbox */
   FAILS(L, "local other = flame.sandbox {}\n"
            "box = flame.sandbox { time = 10, print = function()\n"
            "  other:run('return 1') interrupt() end }\n"

@@ -1,9 +1,9 @@
 /*
-** Lua's own allocator fails at the k-th request, once or from then on: opening the module, a
-** small script of every family, and closing must survive it. After each failure the state
-** still works where it was opened, and after lua_close the context holds no block and no byte. A
-** handle kept beyond the close makes that visible: the context's struct lives until it is freed.
-** Every fifth request; FLAME_OOM_STRIDE=1 (`make oom`): every one. FLAME_OOM_ONLY=name: one family.
+** Lua's allocator fails at the k-th request, once or from then on. Opening the module, a small
+** script of each kind ('families') and closing must survive it. After each failure the state still
+** works if it was opened, and after lua_close the context holds no memory. To check this, a tensor
+** is kept over the close, so that the context's struct lives until it is freed. Every fifth request
+** is tried; with FLAME_OOM_STRIDE=1 (`make oom`) every one. FLAME_OOM_ONLY=name: one family only.
 */
 #include "flame.h"
 #include "lua_states.h"
@@ -30,7 +30,8 @@ static int must_fail(heap *h) {
   return h->fail_at > 0 && (h->forever ? h->calls >= h->fail_at : h->calls == h->fail_at);
 }
 
-/* Lua relies on shrinking and freeing, so only growing fails. */
+/* Lua's allocator: counts blocks and bytes. Lua assumes that shrinking and freeing cannot fail, so
+** only requests for more memory are made to fail. */
 static void *allocate(void *ud, void *p, size_t old, size_t size) {
   heap *h = ud;
   if (!p) old = 0;
@@ -137,7 +138,7 @@ static lua_State *open_limited(heap *h) {
   return NULL;
 }
 
-/* One failure at request k. Returns 1 when it was never reached. */
+/* Runs a script while request k fails. Returns 1 if it makes fewer than k requests. */
 static int one(int family, long k, int forever, int warm, const char *expected) {
   const char *name = families[family].name;
   char out[256];
@@ -147,9 +148,9 @@ static int one(int family, long k, int forever, int warm, const char *expected) 
   if (warm) attempt(L, family, out);
   h.fail_at = h.calls + k;
   h.forever = forever;
-  /* Lua drops a finaliser for which it has no memory (lgc.c, GCTM): its tensor then lives until the
-  ** state closes. forever 1: the collector is stopped meanwhile; 2: it is not, and the end must be
-  ** clean. */
+  /* Lua skips a finaliser for which it has no memory (lgc.c, GCTM), and its tensor then lives until
+  ** the state closes. With forever 1 the collector is stopped meanwhile; with 2 it runs, and all
+  ** memory must be free after the close. */
   if (forever == 1) lua_gc(L, LUA_GCSTOP);
   const int status = attempt(L, family, out);
   const int reached = h.calls >= h.fail_at;
@@ -206,11 +207,11 @@ static int family_of(const char *name) {
   return i;
 }
 
-/* The C functions that open the module allocate first, some 800 times; then the library's files are
-** loaded, where requests are alike: there every eighth step is tested. */
+/* The next k to try. The C functions that open the module make the first requests, some 800; then
+** the library's files are loaded, where requests are alike, so of them fewer are tried. */
 static long after(long k, int step) { return k + (k < 2000 ? step : 8L * step); }
 
-/* Opening the module for the first time, with the files that this family needs. */
+/* Requests fail while the module is opened and the files that this family needs are loaded. */
 static void opening(const char *name, int step) {
   const int f = family_of(name);
   char expected[256];

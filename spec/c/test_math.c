@@ -1,9 +1,9 @@
 /*
 ** tensor/math.h, tensor/dtype.c, tensor/ops.c.
-** Accuracy: f32 functions against the C library in double, over all bit patterns in steps of
-** a prime (denormals, infinities and NaN among them); limits in units in the last place.
-** Also special values, integer division, casts, half types, Philox' published vectors, that draws
-** stay in range, and the op table. The same text on a GPU: test_math_device.c.
+** Accuracy: f32 functions against the C library in double, at every p-th bit pattern (p a prime;
+** subnormals, infinities and NaN among them), within limits in units in the last place. Also
+** special values, integer division, casts, half types, Philox's published test vectors, ranges of
+** draws, and the op table. test_math_device.c tests the same functions on a GPU.
 */
 #include "tensor/dtype.h"
 #include "tensor/math.h"
@@ -49,8 +49,8 @@ static void test_accuracy(void) {
   }
 }
 
-/* The exponential of numbers <= 0: of every 1021st, and of all near the ends of the normal and of
-** the denormal numbers. */
+/* fl_exp_below, for x <= 0, must have the bits of fl_exp: at every 1021st f32, and at all near
+** those where results become subnormal and 0. */
 static void test_exp_below(void) {
   const float ends[] = { -87.33655f, -103.27893f, -103.97208f, -104.5f, -105.0f };
   int differ = 0;
@@ -84,7 +84,7 @@ static void test_edges(void) {
     }
 }
 
-/* ---- f64 against long double, where that has more digits ------------------------------------- */
+/* ---- f64 functions against long double, where long double has more digits -------------------- */
 #if LDBL_MANT_DIG >= 64
 static const double odd[] = { 0, 0.5, 1, 1.5707963267948966, 3.141592653589793, 0.41421356237309503,
                               2.414213562373095,
@@ -95,8 +95,8 @@ static const double odd[] = { 0, 0.5, 1, 1.5707963267948966, 3.141592653589793, 
   0x1p60, 0x1p61, 0x1p500, 0x1p501, 0x1.fffffffffffffp1023, 6381956970095103e255, INFINITY, NAN };
 enum { NODD = sizeof odd / sizeof *odd, WIDE_FROM = -16 * NODD, WIDE_TO = 300000 };
 
-/* i < 0: special values, their neighbours, and the negatives of both; i >= 0: values of any bits,
-** and values below 1, 16 and 1024. */
+/* Sample i. i < 0: special values, their neighbours, and the negatives of both; i >= 0: random
+** bits, or a random number of magnitude below 1, 16 or 1024. */
 static double wide_sample(int64_t i, uint64_t which) {
   if (i >= 0) {
     const uint64_t w = (uint64_t)fl_random_u32(2 * i, 9, which) << 32 |
@@ -170,7 +170,7 @@ static void test_wide_pairs(void) {
     note_worst(&inv, wide_error(y, l_erfinv(x, y)), x, 0);
   }
   check_worst(&at, "atan2", 1.3);
-  check_worst(&hyp, "hypot", 0.7);   /* 0.5 except for subnormal results, which are rounded twice */
+  check_worst(&hyp, "hypot", 0.7);   /* more than 0.5, since subnormal results are rounded twice */
   check_worst(&inv, "erfinv", 2);
 }
 #else
@@ -276,8 +276,8 @@ static void test_f64(void) {
   check(worst < 4e-16, "the generators' log");
 }
 
-/* Gelu's tanh form is x times a sigmoid of w, so below 0 the rounding error of w is multiplied by
-** |w|. */
+/* The tanh form of gelu is x sigmoid(w). Where w < 0, that multiplies the relative error of w by
+** |w|, so the tests of it have a wider limit. */
 static double gelu_w(double x) { return 1.5957691216057308 * x + 0.07135481627260025 * x * x * x; }
 static double d_gelu(double x) { return fmax(x, -30) * d_sigmoid(gelu_w(fmax(x, -30))); }
 static double d_gelu_slope(double x) {
@@ -369,7 +369,7 @@ static void test_casts(void) {
   check(fl_scalar_load(&h, FLAME_F16).d == 300.75, "scalar store and load");
 }
 
-/* x rounded to p significant bits, lowest bit 2^low, largest value 'top'. */
+/* x rounded to p significant bits, of which none is below 2^low; above 'top' it is infinite. */
 static double rounded(double x, int p, int low, double top) {
   int e;
   if (x == 0 || x != x || isinf(x)) return x;

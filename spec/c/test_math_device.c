@@ -1,8 +1,9 @@
 /*
-** tensor/math.h as a part of GPU texts. NVRTC must compile it with a kernel for every op of ops.def
-** and every register type, for sm_90, without a warning. Where a GPU is found, every f32 op and
-** every generator must give the CPU's bits there (NaNs count as equal): over a million bit patterns
-** for each. Parts for which the machine lacks something are skipped, and the output says so.
+** tensor/math.h as a part of CUDA texts. NVRTC must compile it with a kernel for every op of
+** ops.def and every register type, for sm_90, without a warning. Where there is a GPU, every f32 op
+** and every random generator must give the same bits there as on the CPU (NaNs count as equal), for
+** a million bit patterns each. Parts for which the machine lacks something are skipped with a
+** message.
 */
 #include "cuda/text/embedded.h"
 #include "nvrtc.h"
@@ -19,7 +20,7 @@ static void check(int ok, const char *what) {
   else { failed++; fprintf(stderr, "FAILED: %s\n", what); }
 }
 
-/* ---- the CPU's side: one function per op, from the same lines --------------------------- */
+/* ---- the CPU's side: one function per op, from its line in ops.def ---------------------- */
 
 #define ON_FLOAT(...) __VA_ARGS__
 #define ON_NUM(...) __VA_ARGS__
@@ -57,7 +58,8 @@ enum { NCPU = sizeof cpu / sizeof *cpu, N = 1 << 20 };
 #undef T
 #undef M
 
-/* Draws and casts: the same expressions here and in 'more', as 64-bit words. */
+/* Random draws, casts and f64 functions: expressions that are compiled here and put into the GPU's
+** text; results are compared as 64-bit words. */
 #define PLAIN \
   word(0, fl_random_uniform_f32(i, 5, 77, -1.0f, 3.0f)) \
   word(1, fl_random_uniform_f16(i, 5, 77, 0.0f, 1.0f)) \
@@ -80,7 +82,7 @@ enum { NCPU = sizeof cpu / sizeof *cpu, N = 1 << 20 };
   WIDE(32, atan) \
   WIDE(33, sinh) WIDE(34, softplus) WIDE(35, tanh) WIDE(36, asinh) WIDE(37, acosh) WIDE(38, atanh) \
   WIDE(39, sqrt)
-/* For values with all bits of an f64, of each sign and all sizes. */
+/* An f64 function of x, changed so that all bits of the f64 matter. */
 #define WIDE(k, f) word(k, fl_##f##_f64((double)x * 1.0000000123456789 + (double)i * 1e-15))
 #define TEXT(...) TEXT_(__VA_ARGS__)
 #define TEXT_(...) #__VA_ARGS__
@@ -91,7 +93,8 @@ static double plain(int which, int64_t i, float x) { PLAIN return 0; }
 
 /* ---- the GPU's text ----------------------------------------------------------------------- */
 
-/* One kernel per op and register type, with the value texts as generated texts use them. */
+/* Writes a kernel for each op, with values of the C type t; returns the length of the text. 'name':
+** the suffix of the type's functions in math.h; whole: t is an integer type. */
 static size_t put_ops(char *at, size_t room, const char *t, const char *name, int whole) {
   size_t n = (size_t)snprintf(at, room, "#define T %s\n#define M(f) fl_##f##_%s\n", t, name);
   for (int op = 0; op < FL_OP_COUNT; op++) {

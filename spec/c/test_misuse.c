@@ -1,7 +1,7 @@
 /*
-** flame.h used wrongly by hosts: lists, room and names that are NULL, counts and positions from the
-** ends of their types, numbers where tensors must be, handles of a context that is closed. Each is
-** reported by a status or NULL with a message, and nothing is lost.
+** Wrong uses of flame.h: NULL for lists, buffers and names; the largest and smallest counts and
+** positions; numbers in place of tensors; handles of a closed context. Each is reported by a status
+** or NULL with a message, and nothing leaks.
 */
 #include "flame.h"
 #include <stdio.h>
@@ -113,7 +113,7 @@ static void numbers_are_no_tensors_but_have_a_value(flame_context *c) {
   flame_free(half);
 }
 
-/* The message is in the remaining context, and names what is wrong with the call. */
+/* An op on operands of an open and a closed context fails, with the message in the open one. */
 static void operands_of_a_closed_context(flame_context *c, flame_tensor *x) {
   flame_context *other = flame_open(NULL);
   flame_tensor *y = flame_full(other, FLAME_F32, 2, two_three, 1);

@@ -1,5 +1,5 @@
 /*
-** Nodes, the window, scopes and entries, over a fake engine.
+** Nodes, the window of pending nodes, scopes and entries of the tape, on a fake engine.
 */
 #include "fake_engine.h"
 

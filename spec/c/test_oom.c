@@ -1,7 +1,7 @@
 /*
-** The k-th allocation fails, once or from then on, for every k until the operation gets
-** through: each family of operations must end in an error, leave no tensor and no node
-** behind, and give the right answer when asked again. Run with ASan it shows leaks too.
+** The k-th allocation fails, alone or with all after it, for every k until the operation succeeds.
+** Each family of operations must then end in an error, leave no tensor and no node behind, and
+** compute the right value when it is done again. Under ASan this shows leaks too.
 */
 #include "engine/engine.h"
 #include "flame.h"
@@ -34,7 +34,7 @@ static double take(flame_tensor *x) {
   return v;
 }
 
-/* Each returns a number, or NaN after an error. Everything they make is freed. */
+/* Each family returns a number, or NaN after an error, and frees everything that it makes. */
 static double elementwise(flame_context *c) {
   flame_tensor *x = ramp(c, ROWS, COLS, 0.1), *e = flame_exp(x), *t = flame_tanh(e);
   flame_tensor *y = flame_mul(t, x);
@@ -86,7 +86,7 @@ static double numbers(flame_context *c) {
   return v;
 }
 
-/* Three layers, the gradient of the first weight. */
+/* Three layers: computes the gradient of the first weight. */
 static double gradients(flame_context *c) {
   flame_tensor *w[3], *h = ramp(c, ROWS, COLS, 0.1), *g = NULL;
   int good = h != NULL;
@@ -118,7 +118,7 @@ static flame_context *open_context(void) {
   return flame_open(&options);
 }
 
-/* One run with a failing allocation. Returns 1 if the failing allocation was not reached. */
+/* Runs a family while the k-th allocation fails. Returns 1 if it makes fewer than k. */
 static int one(int family, double expected, int64_t k, int forever) {
   const char *name = families[family].name;
   flame_context *c = open_context();
@@ -130,7 +130,7 @@ static int one(int family, double expected, int64_t k, int forever) {
   const int reached = c->mem.calls >= calls + k;
   c->mem.fail_at = 0;
 #define CHECK(x) check_at((x) != 0, #x, name, k, __LINE__)
-  CHECK(isnan(v) || v == expected);       /* an error, or the right value after an internal retry */
+  CHECK(isnan(v) || v == expected);       /* an error, or right after an internal retry */
   if (isnan(v)) CHECK(flame_error_code(c) == FLAME_NO_MEMORY);
   if (!reached) CHECK(v == expected);
   flame_clear_error(c);

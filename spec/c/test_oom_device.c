@@ -1,10 +1,10 @@
 /*
-** A whole engine on the fake driver: each call of the driver, NVRTC and the libraries fails in
-** turn, once and from then on, out of memory or lost for good, and so does each host allocation.
-** After each failure: there must be an error or a result of the right shape; at the close the
-** device and the host hold nothing; a context with a usable device can do the same work again;
-** waits for a busy device end with an interrupt. Values are not checked: the fake computes only
-** matrix products.
+** A whole engine on the fake driver. Each call of the driver, NVRTC and the libraries fails in
+** turn, alone or with all after it, as out of memory or as a lost device; and so does each host
+** allocation. After a failure there must be an error or a result of the right shape; after closing,
+** device and host hold no memory; a context whose device is usable can do the same work again; an
+** interrupt ends waits for a busy device. The fake computes only matrix products, so other values
+** are not checked.
 */
 #include "fake_driver.c"
 #include "cuda/cuda.h"
@@ -33,7 +33,8 @@ static flame_context *open_context(void) {
   return c;
 }
 
-/* Does what fl_engine_device does, with the fake libraries, until it succeeds. */
+/* Opens the device as fl_engine_device does, but with the fake libraries; 0 if that fails. Can be
+** called again. */
 static int open_device(flame_context *c) {
   fl_engine *e = c->engine;
   fl_device *d = &e->device[1];
@@ -52,7 +53,7 @@ static void look(flame_context *c) {
   free(c);
 }
 
-/* Closes with a handle kept, so that the context's struct can be examined afterwards. */
+/* Closes the context, while a tensor keeps its struct alive, and checks that it holds no memory. */
 static void close_context(flame_context *c, const char *name, int64_t k) {
   flame_clear_error(c);
   const uint32_t dead = c->dead;
@@ -173,7 +174,8 @@ static int transfers(flame_context *c) {
   return read_all(d);
 }
 
-/* One call of a kind on x (and y), with a flat result of n numbers; reads it. */
+/* Makes one call on x (and y, if not NULL) with a result of n numbers, and reads it; 0 if it
+** fails. */
 static int call(flame_context *c, int kind, flame_tensor *x, flame_tensor *y, int64_t n, int np,
                 const int64_t *p) {
   flame_tensor *out = NULL;
@@ -193,7 +195,8 @@ static flame_tensor *full(flame_context *c, int64_t n) {
   return flame_full(c, FLAME_F32, 1, &n, 0.5);
 }
 
-/* Complex, to a half spectrum and back; along an inner axis; from rows in scratch. */
+/* Fourier transforms: complex, real to a half spectrum and back, along an inner axis, with copies
+** through scratch memory. */
 static int transforms(flame_context *c) {
   flame_tensor *x = full(c, 48), *h = full(c, 8);
   const int good = call(c, FL_CALL_fft, x, NULL, 48, 8, (int64_t[]){ 4, 6, 1, 6, 6, 0, 0, 0 }) &&
@@ -225,7 +228,8 @@ static int equations(flame_context *c) {
   return good;
 }
 
-/* In shared memory, by the library, and in batches. */
+/* QR, SVD and eigenvalues: small matrices, done in shared memory by our kernels, and large ones,
+** done by cuSOLVER. */
 static int spectra(flame_context *c) {
   enum { N = 260 };
   flame_tensor *a = full(c, 18), *big = full(c, N * N);
@@ -250,8 +254,9 @@ static flame_tensor *square(flame_context *c, float number) {
   return flame_from_data(c, FLAME_F32, 2, (int64_t[]){ 4, 4 }, data);
 }
 
-/* Products of products, repeatedly: from the third time on as graphs, in which the fake computes
-** them too. One result is held, and the last runs have another input. */
+/* A chain of products, run again and again: from the third run on it is replayed as a CUDA graph,
+** in which the fake computes products too. One result is held, and the last runs have another
+** input. */
 static int replays(flame_context *c) {
   enum { RUNS = 7, HELD = 3, OTHER = 5 };
   flame_tensor *m = square(c, 0.5f), *x = square(c, 1), *x2 = square(c, 2), *held = NULL;
@@ -267,7 +272,7 @@ static int replays(flame_context *c) {
     }
     good = z && flame_read(z, last, sizeof last) == FLAME_OK &&
            flame_read(y, first, sizeof first) == FLAME_OK;
-    if (good && fake.nlaunch == 0)           /* otherwise our own kernels, which are not computed */
+    if (good && fake.nlaunch == 0)           /* else our kernels ran, which compute nothing */
       CHECK(first[3] == 2 * in && last[5] == 32 * in, "replays", run);
     flame_free(y);
     if (run == HELD) held = z;
@@ -291,7 +296,7 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 static int run_family(flame_context *c, int f) { return open_device(c) && families[f].run(c); }
 
-/* After the device is lost the CPU still computes, and values can be read. */
+/* 1 if the CPU device of the context still computes after the GPU was lost. */
 static int host_goes_on(flame_context *c) {
   float v[3] = { 0 };
   c->default_device = 0;
@@ -387,7 +392,8 @@ static void collect(void *arg, int times) {
   *garbage = NULL;
 }
 
-/* Out of memory: it must collect, trim, retry once, and only then fail, with the numbers. */
+/* If device memory is exhausted, the library must collect garbage, free cached memory and try
+** again, and only then fail, with the numbers of bytes in the message. */
 static void a_full_device_collects_before_it_fails(void) {
   fake_reset();
   flame_context *c = open_context();
@@ -418,7 +424,7 @@ static void *ring(void *arg) {
   return NULL;
 }
 
-/* The wait for a device that never finishes ends soon after the interrupt. */
+/* The wait for a device that never finishes must end soon after an interrupt. */
 static void an_interrupt_ends_the_wait(void) {
   fake_reset();
   flame_context *c = open_context();

@@ -1,8 +1,9 @@
 /*
-** The planner's hazards, one small program each: order of a write and of readers of the old value,
-** copies for snapshots, values that are kept, scalars outside the key, addresses of intermediates,
-** and indexing inside the key. Each program is right with a correct planner, and is then run with
-** the planted bug (FL_PLANT_*) that breaks exactly this: the check must detect it.
+** What a planner may get wrong, one small program each: the order of a write and of readers of the
+** old value, copies for snapshots, results that are also intermediates, scalars that are not part
+** of a plan's key, addresses of intermediates, index ranges that are part of the key. Each program
+** must be right, and must be found wrong when it runs with the planted bug (FL_PLANT_*) of its
+** kind.
 */
 #include "base/hooks.h"
 #include "engine/engine.h"
@@ -52,7 +53,7 @@ static flame_tensor *plus(flame_tensor *x, double k) {
   return free_first(flame_add(x, n), n);
 }
 
-/* Is the value of x, after evaluation, as expected? Frees x. */
+/* 1 if x has the n values 'want'; evaluates and frees x. */
 static int is(flame_tensor *x, const float *want, int n) {
   float got[64];
   if (!x || n > 64 || flame_numel(x) != n) return 0;
@@ -63,7 +64,7 @@ static int is(flame_tensor *x, const float *want, int n) {
   return ok;
 }
 
-/* A reader of the old value, in another order of elements, must wait for a sum first. */
+/* r reads x's old value backwards and waits for a sum of it. The write to x must come after r. */
 static int order_of_writes(flame_context *c) {
   flame_tensor *x = count(c), *back = flame_slice(x, 0, N - 1, N, -1), *sum = flame_sum_all(x);
   flame_tensor *r = flame_mul(back, sum), *w = plus(x, 10);
@@ -82,7 +83,7 @@ static int snapshots(flame_context *c) {
   return is(old, (float[]){ 1, 2, 3, 4, 5, 6 }, N) && now_right;
 }
 
-/* y is held and another result depends on it: one run gives both. */
+/* y is held and z is computed from it: one evaluation must give both values. */
 static int kept_values(flame_context *c) {
   flame_tensor *x = count(c), *y = times(x, 2), *z = plus(y, 1);
   int ok = flame_eval(c) == FLAME_OK && c->win.live == 0;
@@ -103,7 +104,7 @@ static int scalars(flame_context *c) {
   return ok && c->stats.plans == 1 && c->stats.hits == 2;
 }
 
-/* Two intermediates that products need in memory, alive at once. */
+/* Two intermediates, the operands of a product, are in memory at once and must not overlap. */
 static int addresses(flame_context *c) {
   flame_tensor *x = count(c), *p = plus(x, 1), *q = times(x, -1);
   flame_tensor *m = flame_reshape(p, 2, (int64_t[]){ 2, 3 }),
@@ -114,7 +115,7 @@ static int addresses(flame_context *c) {
   return is(y, (float[]){ -31, -40, -58, -76 }, 4);
 }
 
-/* The same ops and shapes, another part of the value. */
+/* Programs with the same ops and shapes that slice at another place are different plans. */
 static int indexing(flame_context *c) {
   flame_tensor *x = count(c);
   int ok = 1;
@@ -129,7 +130,7 @@ static int indexing(flame_context *c) {
   return ok;
 }
 
-/* The value at an index of x, slightly changed. */
+/* Elements of x at the indices 'at', which are checked, times k. */
 static flame_tensor *taken(flame_tensor *x, const flame_tensor *at, double k) {
   flame_context *c = flame_context_of(x);
   FL_ENTER(c);
@@ -138,7 +139,8 @@ static flame_tensor *taken(flame_tensor *x, const flame_tensor *at, double k) {
   return free_first(times(y, k), y);
 }
 
-/* Do the kernels' reports ascend from step to step? Returns how many there are, or -1. */
+/* Index checks (FL_I_INDEX) of a plan must have higher numbers in later steps. Returns how many
+** there are, or -1 if they do not. */
 static int reports_ascend(const fl_plan *p) {
   int n = 0, last = -1;
   for (int32_t i = 0; i < p->nstep; i++) {
@@ -157,8 +159,9 @@ static int reports_ascend(const fl_plan *p) {
   return n;
 }
 
-/* The second index depends on a product; the third shares the first one's kernel, which runs before
-** it: if several indices are wrong, that of the first step must be reported, as on the CPU. */
+/* If several indices are wrong, the one that is checked in the earliest step must be reported, as
+** on the CPU. Here the second take waits for a product, and the third joins the kernel of the
+** first. */
 static void reports_are_numbered_by_step(void) {
   flame_context *c = open_with(FL_PLANT_NONE);
   now = "reports are numbered in the order of the steps";
@@ -180,8 +183,8 @@ static void reports_are_numbered_by_step(void) {
   flame_close(c);
 }
 
-/* When the cache is full the least recently used plan is dropped, but never the newest or one that
-** has just grown. */
+/* Puts a plan of 100 bytes into the cache. When the cache is full, the least recently used plan is
+** dropped, but never the newest or one that has just grown. */
 static fl_plan *put_plan(fl_plans *t, uint64_t hash) {
   fl_plan *p = fl_zalloc(t->mem, sizeof *p);
   p->mem = t->mem;

@@ -1,6 +1,6 @@
 /*
-** Tests of worker threads (cpu/state/pool.h): each unit is run once, whatever the number of units
-** and the pauses between runs; a worker runs one unit at a time; workers obey a stop.
+** Tests of worker threads (cpu/state/pool.h): each unit of work is run once, for any number of
+** units and any pauses between runs; a worker runs one unit at a time; a stop flag ends a run.
 */
 #include "cpu/state/pool.h"
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void check_at(int ok, const char *what, int line) {
 #define CHECK(x) check_at((x) != 0, #x, __LINE__)
 
 typedef struct job {
-  int times[MOST];                  /* without atomics: the pool orders the workers' writes */
+  int times[MOST];                  /* not atomic: the pool must order workers' writes */
   atomic_int busy[THREADS];
   atomic_int wrong, stop;
   int64_t n, stop_at;
@@ -80,7 +80,7 @@ static void opens_and_closes(void) {
   CHECK(right && m.live_blocks == 0);
 }
 
-/* A unit that was begun is finished; after a stop none is begun. */
+/* When the stop flag is set, a unit that has begun is finished, and no other begins. */
 static void stops(void) {
   static job j;
   fl_mem m = { 0 };

@@ -1,6 +1,7 @@
 /*
-** Saved programs in C, without Lua: files of spec/golden/programs, run with right and wrong
-** arguments, from two contexts, and with the k-th allocation failing.
+** Saved programs (graph/graph.h) loaded and run from C, without Lua: the files of
+** spec/golden/programs, with right and wrong arguments, in two contexts, and with the k-th
+** allocation failing.
 */
 #include "engine/engine.h"
 #include "graph/graph.h"
@@ -97,7 +98,7 @@ static void a_batch_varies(flame_context *c) {
   flame_program_free(p);
 }
 
-/* The loss of the first step and of the last. */
+/* Runs a training program for some steps; loss: that of the first step and of the last. */
 static void train(flame_context *c, flame_program *p, int steps, double loss[2]) {
   flame_tensor *in[] = { ramp(c, 6, 5), ramp(c, 6, 1) }, *out = NULL;
   for (int i = 0; i < steps; i++) {
@@ -169,7 +170,8 @@ static void wrong_arguments_are_refused(flame_context *c) {
   flame_free(x);
 }
 
-/* Sums in a fixed order keep it in a loaded program, and their text is saved and read unchanged. */
+/* Kernels whose sums do not depend on the order of threads keep that in a loaded program, and their
+** text is the same after saving and reading it again. */
 static void sums_of_kernels_stay_exact(flame_context *c) {
   flame_program *p = load(c, "sums");
   int exact = 0;
@@ -204,7 +206,7 @@ static void a_closed_context_ends_it(void) {
 
 /* ---- memory running out ---------------------------------------------------------------------- */
 
-/* One load and run: 1: success, 0: it failed with an error, -1: anything else. */
+/* Loads and runs a program: 1 if that succeeds, 0 if it fails with an error, -1 without one. */
 static int once(flame_context *c, const char *name) {
   flame_tensor *in[2], *out[3] = { NULL, NULL, NULL };
   double loss = 0;

@@ -1,7 +1,6 @@
 /*
-** The op functions of flame.h without evaluation: shapes, dtypes, errors, ownership.
-** The engine is a fake that gives memory and computes nothing; values are tested with the
-** real one.
+** The op functions of flame.h without evaluation: shapes, dtypes, errors, ownership. The engine
+** here is a fake that gives memory and computes nothing; test_header.c tests values.
 */
 #include "fake_engine.h"
 
@@ -9,7 +8,7 @@ static flame_tensor *ones(flame_context *c, flame_dtype t, int64_t rows, int64_t
   return flame_full(c, t, 2, (int64_t[]){rows, cols}, 1);
 }
 
-/* A STORED tensor, as flame_from_data makes it. */
+/* A tensor that has its value in memory, like one of flame_from_data. */
 static flame_tensor *stored(flame_context *c, int64_t rows, int64_t cols) {
   FL_ENTER(c);
   flame_tensor *t = fl_tensor_new(c, data(c, rows, cols));

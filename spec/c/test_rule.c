@@ -1,5 +1,5 @@
 /*
-** rule/rule.h: a kernel launched and differentiated by a host, without Lua. First and second
+** rule/rule.h: kernels launched and differentiated by a host program, without Lua. First and second
 ** derivatives of arrays and numbers, tangents, arguments without a gradient, a kernel that has no
 ** derivative, and failing allocations.
 */
@@ -18,7 +18,7 @@ static void check(int ok, const char *text, int line) {
   if (!ok) printf("test_rule.c:%d: %s\n", line, text);
 }
 
-/* z keeps its contents: an argument that is also a result. */
+/* In cube, z is input and output: it is read, and its new contents are a result. */
 static const char source[] =
   "__global__ void cube(const float *x, float *y, float *z, float s, int n) {\n"
   "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
@@ -46,7 +46,8 @@ static flame_tensor *leaf(flame_context *c, int n, const float *v) {
   return x;
 }
 
-/* y and z of cube, tracked; s: the number, as a tensor or NULL. 0 with the error. */
+/* Launches cube; y[0] and y[1] become its results y and z, tracked. v: the value of the number s;
+** the node s: a tensor whose gradient it gets, or NULL. Returns 0 after an error. */
 static int cube(fl_kprogram *p, flame_context *c, fl_node *x, fl_node *z, float v, fl_node *s,
                 fl_node **y) {
   const int64_t size = N;
@@ -92,7 +93,7 @@ static void gives_gradients(flame_context *c, fl_kprogram *p, flame_tensor *x, f
   fl_scope_end(c, m);
 }
 
-/* d/dx and d/dz of the sum of 3 s x² + z, and d/ds of it. */
+/* The first gradient is 3 s x² + z. Checks the derivatives of its sum by x, z and s. */
 static void gives_second_gradients(flame_context *c, fl_kprogram *p, flame_tensor *x,
                                    flame_tensor *z, flame_tensor *s) {
   const int64_t m = fl_scope_begin(c);
@@ -153,8 +154,8 @@ static void says_why_there_is_none(flame_context *c) {
   fl_kprogram_release(p);
 }
 
-/* All of it, each time with the next allocation failing. Compiling has no context in which it could
-** report. */
+/* Compiles, launches and differentiates cube while the k-th allocation fails, for every k. Only a
+** failure of compiling leaves no error in the context, since it has none. */
 static void takes_failing_memory(flame_context *c, flame_tensor *x, flame_tensor *z) {
   int k = 0, ended = 0;
   for (; !ended && k < 3000; k++) {

@@ -1,7 +1,8 @@
 /*
-** Kernel texts (cuda/text*.c): hand-made kernels of every class, op and dtype give text that
-** NVRTC compiles for sm_90 without a warning (skipped, said so, where there is no NVRTC; no
-** GPU is needed), keys that depend on the structure alone, and parameters that match it.
+** CUDA texts of generated kernels (cuda/text/). NVRTC must compile the texts of hand-made kernels
+** of every kind, op and dtype for sm_90 without a warning (no GPU is needed; without NVRTC that
+** part is skipped with a message). Keys must depend on the structure alone, and parameters must
+** match it.
 **   test_text --golden DIR   writes the texts of the typical kernels to DIR
 **   test_text --print NAME   prints one of them
 **   test_text --all          compiles more dtypes
@@ -35,7 +36,7 @@ static void dump(const char *name, const char *text, size_t size) {
   fclose(f);
 }
 
-/* Compiles to a cubin; a warning counts as a failure. */
+/* Compiles a text to a cubin; a warning counts as a failure. */
 static void compile(const nvrtc *n, const char *source, const char *what) {
   static const char *const option[] = { "-arch=sm_90", "-fmad=false", "-default-device" };
   void *program = NULL;
@@ -102,7 +103,7 @@ static int op_accepts(int op, int dtype) {
   }
 }
 
-/* Instead of one kernel per op, each a compilation, a MAP of many outputs. */
+/* Adds kernels that contain every op with this dtype: 30 ops in a kernel, to save compilations. */
 static void every_op(int dtype) {
   static maker m;
   const int64_t size[] = { 1000 };
@@ -173,7 +174,7 @@ static void every_random(void) {
   add(&m, 0);
 }
 
-/* Rows of several reduced dims, an operand broadcast over one of them, argmax and an index. */
+/* A ROW kernel of two kept and two reduced dims, with broadcast operands and an argmax. */
 static void row_of_dims(int64_t last) {
   static maker m;
   const int64_t size[] = { 5, 7, 12, last };
@@ -190,7 +191,7 @@ static void row_of_dims(int64_t last) {
   add(&m, 0);
 }
 
-/* x[idx] with an index for each element, and work on each result of a column sum. */
+/* A MAP kernel that gathers x[idx], and a COL kernel that computes with its reductions. */
 static void gathers(void) {
   static maker m;
   const int64_t size[] = { 6, 40, 300 };
@@ -215,8 +216,8 @@ static void gathers(void) {
   add(&m, 0);
 }
 
-/* Rows so long that what their elements share is computed once for several vectors: a table row
-** selected by an index of the row, minus a number of the row. */
+/* A MAP kernel over rows so long that a thread has several vectors of one row and computes values
+** of the row once for all of them: here an index that selects a table row, and a number. */
 static void long_rows(void) {
   static maker m;
   const int64_t size[] = { 40, 70000 };
@@ -391,7 +392,7 @@ static void test_geometry_of_rows_gathered_or_held(void) {
   gated_norm(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 1024 && g.block == 128, "few rows to a block where they are held in its memory");
-  m.k.nstore = 0;                                   /* no division by a norm, so nothing is held */
+  m.k.nstore = 0;                                   /* without stores nothing is held */
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 512 && g.block == 256, "eight where nothing is");
 }
@@ -469,7 +470,7 @@ static void test_golden(const char *dir) {
   }
 }
 
-/* The folder beside this program's sources, since tests run in the root or in the build folder. */
+/* The folder of golden texts, found from the root or from a build folder, where tests run. */
 static const char *golden_dir(void) {
   static const char *const dir[] = { "spec/golden", "../spec/golden", "../../spec/golden" };
   char path[512];

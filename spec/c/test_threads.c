@@ -1,8 +1,8 @@
 /*
-** States and threads. Contexts share nothing: two states train in two threads and give the
-** bits of a single one; contexts close in any order; a state closes with live tensors, pending
-** work, tape and coroutines; errors in finalisers, os.exit and fork leave nothing behind.
-** Meant for TSan and ASan as much as for its own checks.
+** States and threads. Contexts share nothing: two states that train in two threads compute the same
+** bits as one alone; contexts close in any order; a state can close with live tensors, pending
+** work, a tape and coroutines; errors in finalisers, os.exit and fork leave nothing behind. Run
+** under TSan and ASan, it also finds races and leaks.
 */
 #include "flame.h"
 #include "lua_states.h"
@@ -30,7 +30,7 @@ static void check_at(int ok, const char *what, int line) {
 
 /* ---- states --------------------------------------------------------------------------------- */
 
-/* The script's result as text, or its error. */
+/* Runs a script; out: its result, or its error, as text. Returns 1 if it succeeds. */
 static int run(lua_State *L, const char *text, char out[4096]) {
   int status = luaL_loadstring(L, text);
   if (status == LUA_OK) status = lua_pcall(L, 0, 1, 0);
@@ -43,7 +43,7 @@ static int run(lua_State *L, const char *text, char out[4096]) {
 
 /* ---- training in threads --------------------------------------------------------------------- */
 
-/* Large enough that the worker threads of both contexts have work. */
+/* Trains a network that is large enough to be shared out among a context's worker threads. */
 static const char train[] =
   "local nn, optim = require 'flame.nn', require 'flame.optim'\n"
   "flame.seed(seed)\n"
@@ -223,8 +223,8 @@ static void *spoil(void *ud, void *p, size_t old, size_t n) {
   return q;
 }
 
-/* A host evaluates, and so collects, when the coroutine that last used the library is gone, has
-** yielded or has failed. */
+/* The host evaluates, which runs Lua's collector, after the coroutine that last used the library
+** was collected, has yielded or has failed. */
 static void hosts_outlive_coroutines(void) {
   static const char *const last[] = {
     "coroutine.resume(coroutine.create(function() b = flame.ones(3) end)) ",
@@ -250,7 +250,8 @@ static void hosts_outlive_coroutines(void) {
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Exit status of a child that runs this. TSan can not continue after a fork with threads. */
+/* The exit status of a forked process that runs the script and, if 'close', closes the state. Not
+** under TSan, which cannot go on after a fork in a process with threads. */
 static int in_child(const char *text, int close) {
   fflush(stdout);
   const pid_t pid = fork();
@@ -337,7 +338,8 @@ typedef struct meeting {
   flame_context *c; flame_tensor *x; pthread_barrier_t in, out; int refused, told, cleared;
 } meeting;
 
-/* The host's memory is released inside flame_free: there the first thread waits for the other. */
+/* A release function of borrowed memory, called inside flame_free: there the first thread waits
+** until the second one has tried to use the same context. */
 static void wait_inside(void *data, void *arg) {
   meeting *m = arg;
   (void)data;
@@ -430,7 +432,7 @@ int main(void) {
   a_second_thread_is_refused();
   threads_that_race_do_no_harm();
   if (!TSAN) {
-    setenv("FLAME_DEVICE", "cpu", 1);           /* a driver can not be used in a forked child */
+    setenv("FLAME_DEVICE", "cpu", 1);           /* CUDA cannot be used after a fork */
     os_exit_closes_the_state();
     a_forked_child_computes();
   }

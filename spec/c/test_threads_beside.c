@@ -1,11 +1,10 @@
 /*
-** Eight states in eight threads: six that compute on the CPU by random steps, one that hits limits
-** all the time, one whose device (the fake driver) is lost in the middle. The six must give the
-** same bits as when they run alone, and the other two must fail as expected.
+** Eight states in eight threads: six that do random steps on the CPU, one that exceeds its limits
+** again and again, one whose device (on the fake driver) is lost meanwhile. The six must compute
+** the same bits as when they run alone, and the other two must fail as expected. To be run under
+** TSan.
 **
-**   test_threads_beside [STEPS [SEED]]    STEPS (2,000) over all six; tools/fuzz takes 100,000
-**
-** Meant for TSan.
+**   test_threads_beside [STEPS [SEED]]    STEPS of all six together (2,000; in tools/fuzz 100,000)
 */
 #include "lua/flame_lua.h"
 #include "tensor/context.h"
@@ -28,12 +27,12 @@ static void check_at(int ok, const char *what, int line) {
 #define CHECK(x) check_at((x) != 0, #x, __LINE__)
 
 enum { STATES = 6, TEXT = 2048 };
-static atomic_int running;       /* number of states that still compute; the others end with them */
+static atomic_int running;       /* how many of the six still compute; the other two then stop */
 
 /* ---- the six ------------------------------------------------------------------------------- */
 
-/* (seed, steps) -> the bits of the results, as text. Every step takes values from the pool, and
-** puts a finite one there. */
+/* A function (seed, steps) of random steps that returns a digest of all bits of its results. Every
+** step takes tensors from the table 'pool' and puts a finite one back. */
 static const char steps_text[] =
   "local flame, seed, steps = ...\n"
   "local nn, optim = require 'flame.nn', require 'flame.optim'\n"
@@ -186,8 +185,8 @@ static lua_State *open_device(void) {
   return L;
 }
 
-/* After the fault no state gets the device again; closed ones leave nothing, and others are
-** opened. */
+/* Computes on the device until it is lost. After that no state can use it any more, but states can
+** still be opened and closed, which this repeats until the others are done. */
 static void *lose_device(void *arg) {
   loss *l = arg;
   lua_State *L = open_device();
@@ -203,7 +202,8 @@ static void *lose_device(void *arg) {
   return NULL;
 }
 
-/* Puts the fake driver, under its libraries' names, into a folder that is the whole machine. */
+/* Makes a folder with the fake driver under the names of CUDA's libraries, and lets the library
+** look for them there only (FLAME_TEST_MACHINE). */
 static void make_machine(char folder[PATH_MAX]) {
   static const char *const names[] = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" };
   char self[PATH_MAX], link[PATH_MAX + 40], file[PATH_MAX + 40];

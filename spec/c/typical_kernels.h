@@ -1,5 +1,5 @@
-/* Kernels as the planner makes them for layers, losses and optimisers; their texts are the golden
-** ones. */
+/* Kernels as the planner makes them for layers, losses and optimisers. Their texts are compared
+** with the files in spec/golden. */
 #ifndef TYPICAL_KERNELS_H
 #define TYPICAL_KERNELS_H
 #include "make_kernel.h"
@@ -32,7 +32,7 @@ static void adamw(maker *m) {              /* three states in place, one gradien
   mk_store(m, v1, op[3]);
 }
 
-static void bias(maker *m) {               /* (x + b):gelu-like, b over the last axis, halfs */
+static void bias(maker *m) {               /* y erf(y) of y = x + b, b along the last axis */
   const int64_t size[] = { 512, 768 };
   mk_begin(m, FL_K_MAP, 2, 0, size);
   const int x = mk_load(m, mk_operand(m, FLAME_BF16, 3, NULL), 1);
@@ -111,7 +111,8 @@ static void layer_norm_of(maker *m, int64_t rows, int64_t n, int dtype) {
 
 static void layer_norm(maker *m) { layer_norm_of(m, 4096, 768, FLAME_F32); }
 
-/* x + dropout(h), minus its mean: draws in a row, read by two sweeps */
+/* y = x + dropout(h), and y minus its mean: random draws in a ROW kernel that goes over the row
+** twice, with the same draws. */
 static void dropout_norm(maker *m) {
   const int64_t size[] = { 16384, 384 };
   mk_begin(m, FL_K_ROW, 1, 1, size);
@@ -145,7 +146,7 @@ static void columns_of(maker *m, int64_t n, int64_t cols, int dtype, int op, int
 
 static void bias_grad(maker *m) { columns_of(m, 16384, 768, FLAME_F32, FL_OP_sum, FLAME_F32); }
 
-/* The gradient before gelu, and the sums of its columns. */
+/* The gradient with respect to the input of gelu(h + b), and its column sums, the gradient of b. */
 static void gelu_grad_of(maker *m, int64_t n, int64_t cols, int dtype) {
   const int64_t size[] = { cols, n };
   const int order[] = { 1, 0 };
@@ -160,7 +161,7 @@ static void gelu_grad_of(maker *m, int64_t n, int64_t cols, int dtype) {
 
 static void gelu_grad(maker *m) { gelu_grad_of(m, 16384, 3072, FLAME_BF16); }
 
-static void cross_entropy(maker *m) {      /* rows over a vocabulary; the target's logit gathered */
+static void cross_entropy(maker *m) {      /* a row per position; gathers the target's logit */
   const int64_t size[] = { 1024, 50257 };
   mk_begin(m, FL_K_ROW, 1, 1, size);
   const int F = FLAME_F32, n = mk_scalar(m, FLAME_I64), o = mk_operand(m, F, 3, NULL);
@@ -174,7 +175,7 @@ static void cross_entropy(maker *m) {      /* rows over a vocabulary; the target
   mk_out(m, mk_op(m, FL_OP_sub, F, mk_op(m, FL_OP_add, F, ls, top, top), logit, 0), 1);
 }
 
-/* The same with the gradient of the logits, which are bf16: rows that a block reads once. */
+/* Cross entropy and its gradient of bf16 logits: a block reads its row from memory once. */
 static void cross_once_of(maker *m, int64_t rows, int64_t n) {
   const int64_t size[] = { rows, n };
   mk_begin(m, FL_K_ROW, 1, 1, size);
@@ -199,8 +200,8 @@ static void cross_once_of(maker *m, int64_t rows, int64_t n) {
 
 static void cross_once(maker *m) { cross_once_of(m, 16384, 50304); }
 
-/* Four gated values and their norms: too many arrays for registers, too expensive to compute
-** twice. */
+/* Four gated values, each divided by its norm: too many for registers and too expensive to compute
+** twice, so they are held in shared memory. */
 static void gated_norm(maker *m) {
   const int64_t size[] = { 4096, 512 };
   mk_begin(m, FL_K_ROW, 1, 1, size);
@@ -219,7 +220,7 @@ static void gated_norm(maker *m) {
   }
 }
 
-/* So many sums of columns that a thread has two columns, not four. */
+/* Column sums of so many arrays that a thread takes two columns instead of four. */
 static void many_columns(maker *m) {
   const int64_t size[] = { 512, 4096 };
   const int order[] = { 1, 0 };

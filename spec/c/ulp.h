@@ -1,8 +1,9 @@
 /*
 ** Errors in units in the last place (ulp) of an exact result known to more digits, for test_math.c
 ** and tools/ulp.c: f32 against double, f64 against long double of 64 bits or more. A wrong NaN,
-** infinity or sign of zero counts as 1e9; a result that rounds to infinity as the power of two
-** above the largest number. Also reference functions that the C library lacks.
+** infinity or sign of zero counts as an error of 1e9; where the exact result rounds to infinity,
+** infinity is taken as the power of two above the largest number. Also reference functions that
+** the C library lacks.
 */
 #ifndef FL_SPEC_ULP_H
 #define FL_SPEC_ULP_H
@@ -45,8 +46,8 @@ static inline long double l_softplus(long double x) {
 }
 static inline long double l_lgamma(long double x) { int s; return lgammal_r(x, &s); }
 
-/* From y, near erfinv x in double, one step of Newton's method with more digits: by erfc where erf
-** is near 1. */
+/* erfinv x in long double: one step of Newton's method from y, its value in double. Where erf is
+** near 1, erfc is used. */
 static inline long double l_erfinv(double x, double y) {
   if (!(fabs(x) < 1) || x == 0) return fabs(x) == 1 ? copysignl(INFINITY, x) : x == 0 ? x : NAN;
   const long double a = fabsl(x), z = fabsl(y), off = z < 0.5L ? erfl(z) - a : (1 - a) - erfcl(z);

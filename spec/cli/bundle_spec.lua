@@ -9,7 +9,7 @@ assert(os.execute("mkdir '" .. folder .. "/lib'"))
 teardown(files.remove)
 if not interpreter:find "^/" then interpreter = os.getenv "PWD" .. "/" .. interpreter end
 
---- What a command prints in the folder, and whether it succeeds.
+--- What a command prints when it runs in the spec's folder, and its exit status.
 local function run(command)
   local all = ("export FLAME_DEVICE=cpu; cd '%s' && { %s; } 2>&1; echo \"status $?\"")
     :format(folder, command)

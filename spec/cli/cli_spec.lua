@@ -1,5 +1,5 @@
--- flame-lua against lua5.4: each invocation is run by both and must give the same output and
--- exit status. The interpreter's own name is replaced in both outputs.
+-- flame-lua against lua5.4: each command line is run by both and must give the same output and
+-- exit status. The interpreter's name is replaced in both outputs.
 
 local interpreter = dofile("spec/support/interpreter.lua")
 
@@ -49,7 +49,7 @@ write("gc.lua", "print(collectgarbage('incremental')) setmetatable({}, {__gc = f
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 
---- Runs one interpreter in the folder: output (both streams) and exit status.
+--- Runs an interpreter in the spec's folder; returns its output (both streams) and exit status.
 local function run(program, invocation)
   local env = "env -u LUA_INIT -u LUA_INIT_5_4 -u LUA_PATH -u LUA_CPATH " .. (invocation.env or "")
   local input = invocation.stdin and ("printf '%s' " .. quote(invocation.stdin) .. " | ") or ""
@@ -69,7 +69,7 @@ if not absolute:match("^/") then
   pipe:close()
 end
 
--- Its path, as the shell finds it, since messages begin with the name of the program.
+-- The full path of lua5.4: messages begin with the program's name, which 'run' replaces.
 local found <close> = assert(io.popen "command -v lua5.4")
 local stock = found:read "l" or error "these specs need lua5.4 in PATH"
 
@@ -118,7 +118,7 @@ local invocations = {
   { "-e 'goto done do print(1) end ::done:: print(2)'" }, { "-e 'return 5'" }, { "-e '= 5'" },
 }
 
--- The status of a pipeline is that of its last command, for both programs.
+-- Where input is piped, the exit status is that of the interpreter, the last command of the pipe.
 describe("flame-lua", function()
   teardown(function() os.execute("rm -rf " .. quote(folder)) end)
 
@@ -147,7 +147,7 @@ describe("flame-lua", function()
   end)
 
   describe("the prompt without a terminal", function()
-    --- What the commands print, without prompts and without what lua5.4's line editor echoes.
+    --- What the lines of 'stdin' print at a prompt, without the prompts and the first line.
     local function answers(stdin)
       local out = run(absolute, { "-i", stdin = stdin })
       return (out:gsub("^flame%-lua[^\n]*\n", ""):gsub("^>+ ", ""):gsub("\n>+ ",
@@ -218,13 +218,13 @@ describe("flame-lua", function()
   end)
 
   describe("Ctrl-C", function()
-    -- ThreadSanitizer holds signals back until the next system call: a tight loop has none.
+    -- ThreadSanitizer delays signals to the next system call, and a tight loop makes none.
     if os.getenv("FLAME_SANITIZE") == "thread" then
       pending("stops what runs: ThreadSanitizer holds signals back")
       return
     end
 
-    --- Sends SIGINT to a script after it says "ready"; its output and status.
+    --- Runs a script, and sends it SIGINT after it prints "ready"; returns its output and status.
     local function interrupted(script)
       write("loop.lua", "local function ready() io.write('ready\\n') io.flush() end\n" .. script)
       return run("/bin/sh", { ("-c %s"):format(quote(([[
@@ -235,7 +235,7 @@ describe("flame-lua", function()
     end
 
     it("stops a Lua loop with an error and a traceback", function()
-      -- a background job of sh ignores SIGINT until the interpreter arms its own handler
+      -- sh starts background jobs with SIGINT ignored: the interpreter must set its handler
       local out, status = interrupted("ready() while os.clock() < 20 do end")
       assert.truthy(out:find("interrupted!", 1, true), out)
       assert.truthy(out:find("stack traceback", 1, true), out)

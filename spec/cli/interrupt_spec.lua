@@ -3,7 +3,7 @@
 local flame = require "flame"
 
 local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
-local LIMIT = sanitized and 20 or 1           -- seconds; 0.2 is the aim, the machine may be busy
+local LIMIT = sanitized and 20 or 1           -- seconds; 0.2 would do on an idle machine
 
 local program = dofile("spec/support/interpreter.lua")
 local helper = require("spec.support.helper")
@@ -24,7 +24,7 @@ local function all_of(path)
   return file:read("a")
 end
 
--- Polls every few milliseconds; false when 'limit' seconds are over.
+-- Polls every 'pause' seconds until question(…) is true; false after 'limit' seconds.
 local function wait(limit, pause, question, ...)
   local till = seconds() + limit
   repeat
@@ -34,8 +34,8 @@ local function wait(limit, pause, question, ...)
   return false
 end
 
--- Starts a child at its prompt, in the background, with these lines to read. exec keeps its process
--- id.
+-- Starts an interpreter at its prompt, in the background, with these lines as its input. exec keeps
+-- the process id that the shell has written to base.pid.
 local function start(base, lines, environment)
   local f <close> = assert(io.open(base, "w"))
   f:write(table.concat(lines, "\n"), "\n")
@@ -45,9 +45,9 @@ local function start(base, lines, environment)
     program, base, base))
 end
 
--- Feeds lines to a child's prompt through a pipe; the child makes a file when the long line starts,
--- and is then interrupted. Returns its output, and the time until the next command ran and made
--- another file.
+-- Runs the lines 'before', 'long' and 'after' in a child at its prompt. The child makes a file when
+-- 'long' starts, is then interrupted, and makes another file when the prompt takes the next line.
+-- Returns its output and the seconds between interrupt and second file.
 local function session(before, long, after, environment)
   local base = os.tmpname()
   local started, back, out = base .. ".started", base .. ".back", base .. ".out"
@@ -60,7 +60,7 @@ local function session(before, long, after, environment)
     "print('the end')",
   }, environment)
   local began = wait(60, 0.01, there, started)
-  os.execute("sleep 0.3")                     -- so that the long line is well under way
+  os.execute("sleep 0.3")                     -- until the long line does its work
   local at = seconds()
   os.execute(("kill -INT $(cat %s.pid)"):format(base))
   local returned = wait(60, 0.01, there, back)
@@ -98,11 +98,11 @@ describe("Ctrl-C", function()
     if os.getenv("FLAME_INTERRUPT_TIMES") then print(table.concat(took, ", ")) end
   end)
 
-  -- the device is started and the long text compiled before the interrupt, since neither can be
-  -- stopped
+  -- before the interrupt, 'keep' starts the device and compiles what is needed, since neither can
+  -- be interrupted
   local keep = "x = flame.arange(5.0) * 2 y = 7 x:sum():item()"
   local look = "print('kept ' .. x:sum():item() .. ' ' .. y)"
-  -- TSan delivers a signal at the next call of the C library: this loop makes none
+  -- TSan delays signals to the next call of the C library, and this loop makes none
   if os.getenv("FLAME_SANITIZE") ~= "thread" then
     comes_back("a tight Lua loop", keep, "while true do end", look, "kept 30.0 7")
   end
@@ -151,7 +151,7 @@ describe("Ctrl-C", function()
     "while true do a:exp():cumsum(1):sum():item() end", look, "kept 30.0 7")
   comes_back("a sort", keep .. " a = flame.rand(3000000, {device = 'cpu'})",
     "while true do a:sort():sum():item() end", look, "kept 30.0 7")
-  -- NVRTC installs a handler at times, which would end the process (base/signals.h)
+  -- NVRTC sometimes installs a signal handler, which would end the process (base/signals.h)
   local text = "source = '__global__ void k(const float *x, float *y, int n) "
     .. "{ if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] * %d; }'"
   comes_back("compiling kernels", keep .. " i = 0 " .. text,
@@ -179,7 +179,7 @@ describe("Ctrl-C", function()
 end)
 
 describe("a second Ctrl-C", function()
-  -- LAPACK ignores the first signal; the second one ends the program (130: by SIGINT)
+  -- LAPACK does not poll, so the first signal has no effect yet; the second ends the program
   local long = "x = flame.randn(3000, 3000) flame.eval(x) print('go') io.stdout:flush() flame.eval((x:svd()))"
   it("ends a script in a long call of a library", function()
     if os.getenv("FLAME_SANITIZE") == "thread" then
@@ -206,8 +206,8 @@ end)
 
 describe("an interrupt", function()
   it("during a write leaves the old or the new value, never a part", function()
-    -- the interrupt is requested before the run: the recorded operation fails or is completed, so
-    -- that its target is entirely old or entirely new
+    -- the interrupt is requested before the evaluation, which then fails or is completed: the
+    -- tensor has all of its old values or all of its new ones
     local x = flame.ones(100000)
     flame.eval(x)
     flame.internal.interrupt()

@@ -1,5 +1,5 @@
--- flame-lua --jupyter: what the kernel answers, with sockets that spec/support/jupyter_run.lua
--- replaces; and with Jupyter's own client (spec/peer/jupyter.py) if Python has it.
+-- flame-lua --jupyter: what the notebook kernel answers. spec/support/jupyter_run.lua stands in for
+-- its sockets; where Python has Jupyter's client, that is used too (spec/peer/jupyter.py).
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local files = dofile "spec/support/files.lua" ()
@@ -13,7 +13,7 @@ local config = '{"ip": "127.0.0.1", "transport": "tcp", "shell_port": 1, "iopub_
   .. '"stdin_port": 3, "control_port": 4, "hb_port": 5, "key": "secret", '
   .. '"signature_scheme": "hmac-sha256"}'
 
---- What the kernel sends in answer to the requests.
+--- The messages that the notebook kernel sends in answer to a list of requests.
 local function said(requests)
   local list = {}
   for i, r in ipairs(requests) do

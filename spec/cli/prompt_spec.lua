@@ -1,5 +1,5 @@
--- The prompt on a terminal: keys, entries, interrupts, locals, values. Tab, the history and the
--- commands are in prompt_tools_spec.lua. Without a terminal there is none of this.
+-- The prompt on a terminal: keys, entries, interrupts, locals, values. Completion by Tab, history
+-- and commands are tested in prompt_tools_spec.lua. Without a terminal the prompt is lua5.4's.
 local here = require("flame").default_device()
 local words = require "flame.prompt.words"
 local terminal = dofile "spec/support/terminal.lua"
@@ -43,7 +43,7 @@ describe("the prompt on a terminal", function()
       local out = session("send s = 'e\\xcc\\x81\\xe4\\xb8\\xad\\xf0\\x9f\\x98\\x80x\nwait x\ncursor\n"
         .. "send \\e[D\ncursor")
       assert.equal("3 14\n3 13\n", out)
-      -- > s = 'é中😀x : 2 + 5 + 1 + 2 + 2 + 1 = 13 columns, the cursor in the 14th
+      -- "> s = 'é中😀x" has 2 + 5 + 1 + 2 + 2 + 1 = 13 columns; the cursor is in the 14th
       out = session("send s = 'e\\xcc\\x81\\xe4\\xb8\\xad\\xf0\\x9f\\x98\\x80x'\nwait x'\nsend \\e[D\\e[D\\e[D\\x08\\x08y\\r"
         .. "\nsend s, utf8.len(s)\\r\nwait x    3\nscreen")
       has("y😀x    3", out)
@@ -83,7 +83,7 @@ describe("the prompt on a terminal", function()
       has("> 1 +\n>> 2\n3", session("send 1 +\\e\\r2\\r\nwait 3\nscreen"))
     end)
 
-    -- A simple model of the editor: a list of characters and a position in it.
+    -- Random keys must have the same effect as on a model: a list of characters and a position.
     it("as a model says, with random keys", function()
       local random = math.random
       math.randomseed(7)
@@ -183,8 +183,8 @@ describe("the prompt on a terminal", function()
       local out =
         session(table.concat(steps, "\n")
           .. "\nsend \\r\\r\ncursor\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen")
-      -- without 'ready': at a Ctrl-C the system drops output that was not yet read, including a
-      -- prompt
+      -- the steps do not wait for a prompt ('ready'): at a Ctrl-C the system drops output that was
+      -- not yet read, so it may be missing
       has("= 5", out)
       lacks("never came", out)
     end)
@@ -328,8 +328,8 @@ describe("the prompt on a terminal", function()
   end)
 end)
 
--- docs/prompt.md: the entries of a ```prompt block are typed, and the screen must be the block.
--- Blanks count as one, "…" stands for anything.
+-- docs/prompt.md: the entries of each ```prompt block are typed, and then the screen must show the
+-- block. Runs of blanks count as one, "…" stands for any text.
 describe("the page on the prompt", function()
   local file <close> = assert(io.open("docs/prompt.md"))
   local count = 0

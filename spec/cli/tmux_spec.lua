@@ -1,9 +1,9 @@
--- The prompt as a user sees it: in tmux, with its keys, its paste and its screen. The other specs
--- of the prompt use spec/c/pty.c as the terminal (prompt_spec.lua).
+-- The prompt in a terminal that users have: tmux, with its keys, its paste and its screen. Other
+-- specs of the prompt use spec/c/pty.c as the terminal (prompt_spec.lua).
 local terminal = dofile "spec/support/terminal.lua"
 local interpreter, output_of, folder = terminal.interpreter, terminal.output_of, terminal.folder
 
--- A separate server, which ends with the spec.
+-- A tmux server for this spec alone, which ends with it.
 local tmux = ("TMUX= tmux -S '%s/socket' -f /dev/null "):format(folder)
 local function run(command) return output_of(tmux .. command .. " 2>&1") end
 local function screen() return run("capture-pane -p -S -") end

@@ -1,4 +1,4 @@
---- The contract page (docs/contract.md), sentence by sentence: indexing, shapes and ops.
+--- Tests docs/contract.md sentence by sentence: indexing, shapes and ops.
 local flame = require "flame"
 local contract = dofile "spec/support/contract.lua"
 -- luacheck: ignore

@@ -1,5 +1,5 @@
---- The contract page (docs/contract.md), sentence by sentence, as a script of a user would see it:
--- tensors, numbers, dtypes and values. Its other parts: api_ops_spec.lua, api_training_spec.lua.
+--- Tests docs/contract.md sentence by sentence, as a user's script sees it: tensors, numbers,
+-- dtypes and values. Other parts of the page: api_ops_spec.lua, api_training_spec.lua.
 local flame = require "flame"
 local contract = dofile "spec/support/contract.lua"
 -- luacheck: ignore
@@ -189,7 +189,7 @@ describe("the contract, tensors:", function()
     flame.rng_state(s) eq(b, flame.randn(5))
     flame.seed(1) local c = flame.rand(2)
     local d = flame.rand(2):totable()
-    -- an op takes its random numbers whether it is used or not
+    -- flame.rand advances the generator even if its result is never used
     flame.seed(1) flame.rand(2)
     eq(d, flame.rand(2)) c = nil
   end)
@@ -508,7 +508,7 @@ describe("the contract, values and writes:", function()
     local b = a * 1
     local c = (b * b):sum()
     b:zero_() c:backward() eq({ 4, 6 }, a.grad)
-    -- of stores to one position the last wins; all additions count
+    -- stored to one position several times: the last value stays; added: all count
     local z = flame.zeros(3)
     z[i64 { 1, 1, 2 }] = T { 5, 6, 7 } eq({ 6, 7, 0 }, z)
     eq({ 11, 7, 0 }, flame.zeros(3):index_add(1, i64 { 1, 1, 2 }, T { 5, 6, 7 }))

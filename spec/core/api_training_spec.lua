@@ -1,5 +1,5 @@
---- The contract page (docs/contract.md), sentence by sentence: autograd, training, looking inside
--- and errors.
+--- Tests docs/contract.md sentence by sentence: autograd, training, statistics and debug output,
+-- errors.
 local flame = require "flame"
 local contract = dofile "spec/support/contract.lua"
 -- luacheck: ignore

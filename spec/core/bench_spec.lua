@@ -1,5 +1,5 @@
--- flame.bench and synchronising timers: how often functions are called, what is counted, and the
--- printed line.
+-- flame.bench and timers that synchronise: how often functions are called, what is counted, and the
+-- line that is printed.
 local flame = require "flame"
 local refused = require("spec.support.helper").raises
 

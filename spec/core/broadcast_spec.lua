@@ -1,6 +1,6 @@
--- Work on broadcast operands is done once for each row, line or block of columns
--- (src/cpu/program/lower.c). The bits are those of the same work on operands that are first
--- expanded and evaluated.
+-- Ops on broadcast operands are computed once for each row, line or block of columns
+-- (src/cpu/program/lower.c). Their results must have the bits of the same ops on operands that were
+-- expanded and evaluated before.
 local flame = require "flame"
 
 local shapes = {
@@ -9,7 +9,7 @@ local shapes = {
   { 2, 1030, 1030 },
 }
 
---- The operand's shape: axes with a bit in 'mask' are kept, the others are 1.
+--- The shape of an operand: axes whose bit is set in 'mask' are those of 'shape', the others 1.
 local function part(shape, mask)
   local s = {}
   for d = 1, #shape do s[d] = mask >> (d - 1) & 1 == 1 and shape[d] or 1 end
@@ -21,7 +21,7 @@ local function same(a, b, what)
   assert.is_true(equal, what)
 end
 
---- Compares f(x, m, k) with m and k as they are, and with both expanded by a separate step.
+--- Compares f(x, m, k) for broadcast m and k with f of m and k that were expanded to x's shape.
 local function compare(shape, dtype, f, what)
   local x = flame.randn(shape, { dtype = dtype })
   for mask = 0, (1 << #shape) - 2 do

@@ -1,5 +1,5 @@
 -- Where a function is expected, any callable value is accepted: a table or a userdata with __call,
--- a module. Other values are refused, with the name of the function that was called.
+-- or a module. Other values are refused with a message that names the function called.
 
 local flame = require "flame"
 local data = require "flame.data"
@@ -27,7 +27,7 @@ local function model(x, t) return x * 0.1 + t:to(x.dtype):reshape(-1, 1) * 1e-3 
 local function noise() return diffusion.schedule(20, "cosine") end
 local function seeded(f, ...) flame.seed(3) return f(...) end
 
--- name -> { a function f to pass, call(f) -> what to compare }
+-- name -> { f, call }: call(f) passes f to the function of that name, and returns its results
 local cases = {
   no_grad = { square, function(f) return flame.no_grad(f, x3()) end },
   enable_grad = { square, function(f) return flame.enable_grad(f, x3()) end },
@@ -261,7 +261,7 @@ describe("a function's place refuses", function()
   end
 end)
 
--- Classes and methods that a case above builds or calls under another name.
+-- Classes and methods that are tested by a case above with another name.
 local ALSO = { step = "an optimiser's step", CyclicLR = "cyclic",
   LambdaLR = "lambda", MultiplicativeLR = "multiplicative" }
 

@@ -1,17 +1,17 @@
--- The CUDA text of our kernels computes the same as the CPU. The fake driver compiles the text with
--- g++ and runs it (spec/c/fake_compute.c); its matrix products are sums in f64.
+-- The CUDA texts of kernels compute the same as the CPU. The fake driver compiles the texts with
+-- g++ and runs them (spec/c/fake_compute.c); it computes matrix products as sums in f64.
 
 local machine = dofile("spec/support/machine.lua")
 local has_gxx = os.execute("g++ --version >/dev/null 2>&1")
 local folder
 
---- What a script prints on that machine. environment: "NAME=value …".
+--- What a script prints on the machine of the fake driver. environment: "NAME=value …".
 local function run(script, environment)
   return machine.run(folder, script, ("FAKE_CUDA=\"computes=1 tell=1\" FLAME_CACHE_DIR=%s/cache "
     .. "TMPDIR=%s %s"):format(folder, folder, environment or ""))
 end
 
---- A test, or a pending one with the reason why it can not run.
+--- Defines a test, which is pending where there is no g++.
 local function case(title, test)
   it(title, has_gxx and test or function() pending "no g++" end)
 end
@@ -344,8 +344,8 @@ print(table.concat(g, " "))]==]
     end
   end)
 
-  -- One launch stores a gradient and sums its columns (text_col.c). The values must be those of the
-  -- ops one by one; the oracle computes in f64, on the CPU.
+  -- One kernel stores a gradient and sums its columns (text_col.c). Its bits must be those of the
+  -- ops one by one (FLAME_EAGER=1), and its values near those in f64 on the CPU.
   local columns = [==[
 local function near(x, y)
   return ((x:to("f64"):cpu() - y):abs():amax() / (y:abs():amax() + 1e-30)):item()
@@ -399,13 +399,13 @@ print(hash, most < 1 or most)]==]
     for _, replay in ipairs { "", "FLAME_REPLAY=0", "FLAME_REPLAY=2" } do
       assert.equal(expected, line(replay))
     end
-    -- the loop of such kernels alone: it leaves rows out
+    -- a fault in the loop of these kernels, which leaves rows out, changes the values
     assert.not_equal(expected, line(
       "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='at < end; at += |at < end; at += 64 + '"))
   end)
 
-  -- Rows of half floats that stay in registers, while what later sweeps need is in shared memory
-  -- (put_once in text_row.c); more rows than blocks.
+  -- Kernels that read a row of half floats once and hold it in registers, with what they compute of
+  -- it in shared memory (put_once in text_row.c). There are more rows than blocks.
   local once = [==[
 local hash = 5381
 local function note(...)
@@ -444,10 +444,10 @@ print(hash)]==]
     local same, got = lines ""
     assert.equal(fault, same)
     assert.equal(expected, got)
-    -- as on a GPU whose blocks have less memory than such a row needs
+    -- on a GPU with less shared memory per block than these kernels need
     local _, small = lines "FAKE_CUDA=\"computes=1 shared=101376\""
     assert.equal(expected, small)
-    -- the text of such rows alone: it does not ask for the next row
+    -- a fault in these kernels, which do not load the next row, changes the values
     local _, wrong = lines
       "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='if (row + gridDim.x < rows)|if (false)'"
     assert.not_equal(expected, wrong)
@@ -455,7 +455,7 @@ print(hash)]==]
 
   case("tells no fault of a row that threads without one repeat, where rows are written in place",
   function()
-    -- the positions of nine windows replace what they are made of; other threads have no window
+    -- nine results are written over the values they are computed from; other threads have none
     local script = [==[
 local x = flame.arange(25.0):reshape(1, 1, 5, 5)
 local y, at = flame.fractional_max_pool2d(x, 2, { output_size = 3, return_indices = true,

@@ -1,5 +1,5 @@
---- Corner cases from PyTorch's own samples of its operators: 0-d and empty inputs, batches in the
---- arguments, gradients at large values, options by name, and calls that must raise.
+--- Corner cases from PyTorch's samples for its operators: 0-d and empty inputs, batched arguments,
+--- gradients at large values, options by name, and calls that must raise.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local helper = require "spec.support.helper"

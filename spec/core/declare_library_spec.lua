@@ -2,16 +2,16 @@
 --- its declaration.
 local flame = require "flame"
 local oracle = dofile "spec/support/declare_oracle.lua"
--- loads the functions that are written in Lua
+-- loads all functions that are written in Lua, which otherwise come at their first use
 flame.internal.load()
 local internal = flame.internal
 
---- A function with these declarations, one form per line; it returns the number of the form and the
---- parameters.
+-- A tensor that is passed where a function takes one (FIRST).
+--
 
 local x = flame.ones(2, 3)
 
---- The declarations in docs/ops.md, by name.
+--- The declarations of functions in docs/ops.md: name -> text.
 local function declared_on_the_page()
   local calls = {}
   for line in io.lines("docs/ops.md") do
@@ -22,7 +22,7 @@ local function declared_on_the_page()
   end
   return calls
 end
---- All public functions of the core library, also under other names: name -> function.
+--- All public functions of the core library, under each of their names: name -> function.
 local function core_functions()
   local all = {}
   local function look(t, prefix)
@@ -39,7 +39,7 @@ local function core_functions()
   end
   return all
 end
---- The texts of all forms with this name, in the page's format.
+--- All forms of the declaration d, with this name, as one text in the format of docs/ops.md.
 local function texts_of(d, name)
   local texts = {}
   for k, form in ipairs(d) do
@@ -47,7 +47,7 @@ local function texts_of(d, name)
   end
   return table.concat(texts, "; ")
 end
---- A value that a parameter accepts, by its atoms; nil: none is known.
+--- A value for each kind of argument. value_for: one that parameter p accepts, or nil.
 local FIRST = { T = x, int = 1, num = 1, fn = print, dtype = "f32", str = "s", any = 1, bool = true,
   table = {} }
 local function value_for(p)
@@ -63,8 +63,8 @@ local function takes_table(p)
   end
 end
 
---- Calls check for each public function of the core library, and lists the problems that it
---- returns.
+--- Calls check(name, function, declaration, base name) for each public function of the core
+--- library; raises if it returns a problem for any of them.
 local function all_that(check)
   local wrong, count = {}, 0
   for name, f in pairs(core_functions()) do
@@ -94,7 +94,7 @@ describe("every public function of the core library", function()
       local first = form.positional[1]
       local key = not first or form.options_first
       local place = key and first or form.positional[2]
-      -- it would be a key of the table that is passed
+      -- an unknown name is then a key of the table that is passed, not an option
       if takes_table(place) or takes_table(first) then return end
       local wrong = names[1] and names[1] .. "q" or "nothing"
       local args = { not key and value_for(first) or nil }

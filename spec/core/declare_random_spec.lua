@@ -1,8 +1,8 @@
---- Thousands of random calls of random declarations (src/lua/declare.h) against
---- spec/support/declare_oracle.lua.
+--- Thousands of random declarations (src/lua/declare.h) with random calls: arguments or messages
+--- must be those of spec/support/declare_oracle.lua.
 local flame = require "flame"
 local oracle = dofile "spec/support/declare_oracle.lua"
--- loads the functions that are written in Lua
+-- loads all functions that are written in Lua, which otherwise come at their first use
 flame.internal.load()
 local nn = require "flame.nn"
 
@@ -97,7 +97,7 @@ local function random_call()
   return args
 end
 
---- A call that may fit the first form: values by the types in its text.
+--- Random arguments that are likely to fit the first form, chosen by the types in its text.
 local function likely_call(text)
   local args, o = { n = 0 }, nil
   if text:find("^%w+:") then args = { n = 1, layer } end

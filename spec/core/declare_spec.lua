@@ -1,8 +1,8 @@
---- Declarations of functions (src/lua/declare.h): which arguments they accept, and the messages for
---- others.
+--- Declarations of functions (src/lua/declare.h): which arguments are accepted, and the messages
+--- for other arguments.
 local flame = require "flame"
 local helper = require "spec.support.helper"
--- loads the functions that are written in Lua
+-- loads all functions that are written in Lua, which otherwise come at their first use
 flame.internal.load()
 local internal = flame.internal
 local nn = require "flame.nn"
