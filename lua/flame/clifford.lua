@@ -18,7 +18,7 @@ local contract, constant = form.contract, form.constant
 
 local clifford = {}
 
---- Raises with the script's line, however deep in the library it is called.
+--- Raises "op: message" at the line of the script, however deep in the library it is called.
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
 ---@class flame.Algebra
@@ -32,7 +32,7 @@ local Algebra = {}
 Algebra.__name = "Algebra"
 objects.classes.Algebra = Algebra
 
---- Puts a method with its declaration (src/lua/declare.h) into the class.
+--- Adds a method to the class Algebra; text declares its name and arguments (src/lua/declare.h).
 local function put(text, f)
   Algebra[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
 end
@@ -40,8 +40,8 @@ clifford.Algebra = Algebra
 
 -- ---- arguments ----------------------------------------------------------------------------------
 
---- A multivector of the algebra: a float tensor whose axis 1 has its
---- components. Integers become f32.
+--- x as a multivector of the algebra: a float tensor whose axis 1 has its components. Integers
+--- become f32; anything else raises.
 local function need(self, op, name, x)
   if x.dtype == "bool" then fail(op, "%s is bool, need numbers", name) end
   if x.ndim < 1 or x.ndim > 7 then
@@ -61,7 +61,7 @@ local function need_grade(self, op, g)
   return g
 end
 
---- Float tensors of one device, in a dtype that holds the values of all.
+--- The given float tensors in a common dtype that holds all values; raises if their devices differ.
 local function alike(op, names, ...)
   local xs, dtype = { ... }, (...).dtype
   for i, x in ipairs(xs) do
@@ -74,8 +74,8 @@ local function alike(op, names, ...)
   return table.unpack(xs)
 end
 
---- x (components, …) with the axes after the first expanded to those of y, and the other way round;
---- one axis more where there is none.
+--- Broadcasts the axes after the first of x and y (components, …) against each other. Returns x, y,
+--- each with at least one such axis, and whether that axis was added.
 local function spread(op, x, y)
   local function tail(v) return table.move(v.shape, 2, v.ndim, 1, {}) end
   local a, b, s = tail(x), tail(y), {}
@@ -98,7 +98,7 @@ local function spread(op, x, y)
   return as(x, a), as(y, b), n == 0
 end
 
---- A weight of the given sizes; {false}: any size.
+--- w, if it is a float tensor of the sizes '...' (false: any size); raises otherwise.
 local function need_weight(op, name, w, what, ...)
   if not w:is_floating_point() then fail(op, "%s is %s, need a float", name, w.dtype) end
   local fits, sizes = w.ndim == select("#", ...), { ... }
@@ -109,7 +109,7 @@ local function need_weight(op, name, w, what, ...)
     table.concat(sizes, ", "), what)
 end
 
---- A number for each component, to be multiplied by x.
+--- A list of one number per component as a tensor that broadcasts against x (components, …).
 local function by_component(self, list, x)
   local shape = { self.size }
   for d = 2, x.ndim do shape[d] = 1 end
@@ -118,10 +118,10 @@ end
 
 -- ---- forms --------------------------------------------------------------------------------------
 
---- The forms of an algebra: lists of terms for clifford/form.lua.
+--- An algebra's products and norms as multilinear forms: lists of terms for clifford/form.lua.
 local function forms_of(t)
   local size, many = { x = t.size, y = t.size, r = t.size, p = #t.paths }, {}
-  local slot, slots = {}, 0           -- by path: which it is among those with a result of its grade
+  local slot, slots = {}, 0           -- by path: its number among the paths to the same grade
   for p, path in ipairs(t.paths) do
     many[path[3]] = (many[path[3]] or 0) + 1
     slot[p], slots = many[path[3]], math.max(slots, many[path[3]])
@@ -289,18 +289,18 @@ put("Algebra:product(x: T, y: T, weight?: T) -> T", function(self, x, y, weight)
   return contract(forms[self].weighted, "r")(alike("product", { "x", "y", "weight" }, x, y, weight))
 end)
 
---- x (size, …, n) as (size, batch, n), and the axes between.
+--- x (size, …, n) reshaped to (size, batch, n), and the list of the axes '…'.
 local function flat(x)
   local between = table.move(x.shape, 2, x.ndim - 1, 1, {})
   return x:reshape(x:size(1), -1, x:size(-1)), between
 end
---- The way back.
+--- Undoes 'flat': x (size, batch, n) with the axes 'between' in place of batch.
 local function unflat(x, between)
   between[#between + 1] = x:size(-1)
   return x:reshape(x:size(1), table.unpack(between))
 end
 
---- x and y have features, and the same shape.
+--- Raises unless x and y have the same shape, with an axis of features.
 local function need_same(op, x, y)
   local a, b = table.concat(x.shape, ", "), table.concat(y.shape, ", ")
   if x.ndim < 2 then fail(op, "x has shape (%s), need (components, …, features)", a) end
@@ -328,8 +328,8 @@ put("Algebra:fully_connected(x: T, y: T, weight: T) -> T", function(self, x, y, 
   return unflat(parts:matmul(matrices), between)
 end)
 
---- y (size, batch, features) with bias (features) added to the scalar part, where mask is 1. Its
---- gradient reads the scalar part alone.
+--- y (size, batch, features) with bias (features) added to the component where mask is 1, the
+--- scalar part. The gradient of bias is therefore the scalar part of g, summed over the batch.
 local add_to_scalar = flame.func {
   name = "linear",
   forward = function(_, y, bias, mask) return y + bias * mask end,
@@ -368,8 +368,8 @@ end)
 
 -- ---- norms, inverses, motions -------------------------------------------------------------------
 
---- The scalar part of x times its reverse: in Cl(n,0) the sum of the squares, elsewhere with the
---- signs of the blades' squares; it may be negative there.
+--- The scalar part of x times its reverse, for each multivector: in Cl(n,0) the sum of its squared
+--- components; in other algebras the summands have signs, and the result may be negative.
 local function square(self, x) return (x * x * by_component(self, self.metric, x)):sum(1) end
 
 --- The norm of each multivector, the root of |scalar part of x times its

@@ -11,7 +11,7 @@ local data = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
---- Puts a function with its declaration (src/lua/declare.h) into a table; one for each form.
+--- Adds a function that 'text' declares (src/lua/declare.h) to table t; '...': one for each form.
 local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
 -- ---- random numbers, apart from the script's ----------------------------------------------------
@@ -94,9 +94,9 @@ local function shown(c)
   return c:find("^[\x20-\x7e]$") and ("'%s'"):format(c) or ("byte 0x%02x"):format(c:byte())
 end
 
---- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
---- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor. The
---- source is a file, a folder or a list of them, in which lists may be nested.
+--- A text as ids from 1, one for each byte: {ids =, vocab =, encode =, decode =}. vocab is the
+--- sorted list of the characters that occur; encode gives a list of ids, decode takes one or a
+--- tensor. The source is a file, a folder or a list of them, in which lists may be nested.
 put(data, "data.text(source: str|any[]) -> table", function(source)
   local parts = {}
   gather(source, parts, 1)
@@ -142,8 +142,8 @@ Batches.__index, Batches.__newindex = objects.closed("batches", Batches,
   { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true,
     epoch = true })
 
--- Seeds of loaders without a given seed: derived from the script's seed, different for each. The
--- count restarts when the script sets its seed again.
+-- The seed of a loader that got none: derived from the script's seed and from the number of loaders
+-- before it. This number restarts at 0 when the script sets its seed again.
 local seedings, loaders = 0, 0
 local function own_seed()
   if internal.io_seedings() ~= seedings then seedings, loaders = internal.io_seedings(), 0 end
@@ -151,16 +151,16 @@ local function own_seed()
   return mix(flame.rng_state().seed + mix(loaders))
 end
 
--- Positions 1 … n in the order of this epoch.
+-- The positions 1 … n in the order of this epoch, a CPU tensor.
 local function order_of(self)
   local order = items.order(self.n, generator(mix(self.seed) + self.epoch))
   return flame.tensor(order, { dtype = "i64", device = "cpu" })
 end
 
--- The order as a tensor on the device of the parts.
+-- The order of this epoch as a tensor on 'device'; made once per device.
 local function order_on(self, device)
   if not self.order[device] then
-    -- no scope of a step may close it
+    -- held, so that the end of a flame.scope of the script does not release it
     self.order.cpu = self.order.cpu or internal.hold(order_of(self))
     self.order[device] = internal.hold(self.order.cpu:to(device))
   end
@@ -168,9 +168,9 @@ local function order_on(self, device)
 end
 
 -- ---- shards -------------------------------------------------------------------------------------
--- Rank k of n has the k-th part of each n * size items in the order of the epoch, so that all
--- together go through the batches of one process with that size. Each has as many items as the
--- others: the last n_items % n of an epoch are left out.
+-- Rank k of n gets the k-th part of each n * size items in the order of the epoch. So a step of all
+-- ranks has the items that one process with batches of n * size would take. All ranks have equally
+-- many items: the last n_items % n of an epoch are left out.
 
 local SHARDS <const>, LARGEST <const> = 1 << 20, 1 << 40
 local function check_size(op, size)
@@ -178,8 +178,8 @@ local function check_size(op, size)
   if size > LARGEST then fail(op, "size is %d, need at most %d", size, LARGEST) end
 end
 
---- {k, n} for an option 'shard', and the seed. true means this rank of the group; its ranks must
---- agree on a given seed, and without one they use rank 1's.
+--- {k, n} for an option 'shard', and the seed. shard = true means this rank of the distributed
+--- group: raises if the ranks were given different seeds; without a given one all use rank 1's.
 local function shard_of(op, shard, s, given)
   if not shard then return { 1, 1 }, s.seed end
   if shard == true then
@@ -199,8 +199,8 @@ local function shard_of(op, shard, s, given)
   return { k, n }, s.seed
 end
 
---- First item, in the order of the epoch, and number of items of batch b (from 1 on); nil: there
---- is none.
+--- Batch b (from 1 on) of this rank: the position of its first item in the order of the epoch, and
+--- its number of items; nil if the epoch has no batch b.
 local function span(self, b)
   local k, n = self.shard[1], self.shard[2]
   local start = (b - 1) * self.size
@@ -215,15 +215,15 @@ local function batches_of(self)
   return self.drop_last and n // self.size or (n + self.size - 1) // self.size
 end
 
---- The position as it is saved; for a shard also the number of items that a step takes on all
---- ranks, so that another number of ranks can continue from it.
+--- The loader's position as a table to be saved. For a shard it has 'each', the number of items
+--- that a step takes on all ranks, so that another number of ranks can continue from it.
 local function state_of(self)
   local n = self.shard[2]
   return { seed = self.seed, epoch = self.epoch, at = self.at,
     each = n > 1 and n * self.size or nil }
 end
 
---- The number of batches done, if a step takes 'each' items.
+--- Batches of 'each' items (on all ranks) done at the saved position s; raises if it is inside one.
 local function position(op, s, each)
   local done = s.at * (s.each or each)
   if done % each ~= 0 then
@@ -240,7 +240,7 @@ local function part(self, x, first, count)
   return self.device and y:to(self.device) or y
 end
 
--- The batch after the last one made: {number, part, …}; nil at the end of the epoch.
+-- Records the batch after the last one made: {number, part, …}; nil at the end of the epoch.
 local function make(self)
   local first, count = span(self, self.made + 1)
   if not first then return nil end
@@ -300,8 +300,8 @@ end)
 --- Parts of the first axis. The loop is one epoch; the same object gives the next one in another
 --- order. 'prefetch' batches are recorded ahead, so that they are gathered (and copied to 'device')
 --- together with the work of the batch before; it changes no value and no random number.
---- 'state' is a position that state() gave. shard = true: of each size * n items this rank has its
---- part of 'size', in a group of n ranks (flame.distributed); shard = {k, n}: the k-th of n.
+--- 'state' is a position that state() gave. shard = true: of each size * n items this rank gets
+--- 'size', in a group of n ranks (flame.distributed); shard = {k, n}: it gets the k-th part of n.
 put(data, [[data.batches(tensors: T|T[], size: int = 32, *, shuffle = false, drop_last = false,
   prefetch: int = 0, device?: device, seed?: int, state?: table, shard?: bool|int[]) -> Batches]],
   function(tensors, size, shuffle, drop_last, prefetch, device, seed, state, shard)

@@ -13,7 +13,7 @@ local objects = require "flame.base.objects"
 
 local diffusion = {}
 
---- Raises with the script's line, however deep in the library it is called.
+--- Raises "op: message" at the line of the script, however deep in the library it is called.
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 local function declare(text, f)
   diffusion[text:match("^([%w_]+)")] = internal.declare(text, "", f)
@@ -29,7 +29,7 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 local NoiseSchedule = { __name = "NoiseSchedule" }
 diffusion.NoiseSchedule = NoiseSchedule
 objects.classes.NoiseSchedule = NoiseSchedule
---- Puts a method with its declaration into the class.
+--- Adds a method to the class NoiseSchedule; text declares its name and arguments.
 local function put(text, f)
   NoiseSchedule[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
 end
@@ -44,7 +44,7 @@ local function check_steps(op, n)
   if n < 1 or n > STEPS then fail(op, "steps is %d, need 1 to %d", n, STEPS) end
 end
 
---- The variances that the steps add, as numbers.
+--- The schedule's betas, the variances of noise that its n steps add, as a list of numbers.
 local function betas_of(kind, n, first, last)
   local list = {}
   for t = 1, n do
@@ -87,7 +87,7 @@ declare([[schedule(steps: int = 1000, kind: "linear"|"scaled_linear"|"cosine" = 
       alphas_cumprod = flame.tensor({ table.unpack(share) }, o) }, NoiseSchedule)
   end)
 
---- a and s of times t (batch) for x (batch, …), of x's dtype.
+--- a and s at times t (batch), in shapes (batch, 1, …) for x (batch, …), of x's dtype.
 local function amounts(self, op, x, t)
   arguments.need_tensor(op, "x", x)
   if arguments.need_integers(op, "t", t).ndim ~= 1 or x.ndim < 1 or #t ~= x:size(1) then
@@ -172,9 +172,9 @@ declare([[loss(model: fn, x: T, schedule: NoiseSchedule,
   end)
 
 -- ---- samplers -----------------------------------------------------------------------------------
--- Each starts from noise x and calls the model once for each of the times.
+-- Each sampler starts from noise x and calls the model once at each of its times.
 
---- The data and the noise that follow from a prediction.
+--- The data and the noise in x that the network's output y means; share is a² at this time.
 local function parts(kind, y, x, share, clip)
   local a, s = share ^ 0.5, (1 - share) ^ 0.5
   local clean
@@ -187,8 +187,8 @@ local function parts(kind, y, x, share, clip)
   return clean, (x - clean * a) / s
 end
 
---- Runs a rule over the times: step(x, clean, noise, share before, share after, i) gives the next
---- x.
+--- Runs a sampler from noise x. At each time it calls the model and then step(x, clean, noise,
+--- share before, share after, i), which returns the next x; shares are a² (see 'parts').
 local function descend(op, model, x, schedule, o, step)
   if x.ndim < 1 or not x:is_floating_point() then
     fail(op, "x is %s %s, need floats with an axis of examples", x.dtype, shape_text(x))
@@ -250,8 +250,8 @@ declare([[ddim(model: fn, x: T, schedule: NoiseSchedule, steps: int = 50, *, eta
     end)
   end)
 
---- One step of DPM-Solver++ from shares of before to after, on the data predicted at this time and
---- at earlier ones (last first), with their logarithms of a / s.
+--- One step of DPM-Solver++ from the share (a²) 'now' to 'after'. data: what was predicted at this
+--- time and earlier ones, latest first; logs: log(a / s) at these times.
 local function solver_step(x, now, after, data, logs, order)
   local a, s, l = after ^ 0.5, (1 - after) ^ 0.5, log_snr(now)
   if after == 1 then return data[1] end
@@ -264,7 +264,7 @@ local function solver_step(x, now, after, data, logs, order)
   if order == 2 then return y - slope * (0.5 * a * e) end
   local r1 = (logs[2] - logs[3]) / h
   local bend = (slope - (data[2] - data[3]) * (1 / r1)) * (1 / (r0 + r1))
-  -- the parabola through the three: slope + r0 bend and 2 bend are its derivatives, times h and h²
+  -- parabola through data[1 .. 3]: slope + r0 bend and 2 bend are its derivatives times h and h²
   return y + (slope + bend * r0) * (a * (e / h + 1)) - bend * (2 * a * ((e + h) / h ^ 2 - 0.5))
 end
 
@@ -303,7 +303,7 @@ declare("flow_loss(model: fn, x: T) -> T", function(model, x)
   return flame.mse_loss(y, x - noise)
 end)
 
--- One step from t over h: f(x, t) is the velocity.
+-- One step of an ODE solver from time t to t + h: f(x, t) is the velocity; returns the next x.
 local RULES = {
   euler = function(f, x, t, h) return x + f(x, t) * h end,
   midpoint = function(f, x, t, h)

@@ -1,7 +1,7 @@
 --- Several processes that train one model: a group of ranks, and collectives, which are ops with
 -- gradients. A collective runs whether or not its result is read, in the order recorded
--- (src/group/group.h). The gradient of one is that of the sum of all ranks' losses, and a
--- collective as well.
+-- (src/group/group.h). The gradient of a collective is that of the sum of all ranks' losses;
+-- computing it is a collective as well.
 local flame = require "flame"
 local internal = flame.internal
 local objects = require "flame.base.objects"
@@ -10,7 +10,7 @@ local distributed = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
---- Puts a function with its declaration (src/lua/declare.h) into a table.
+--- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h).
 local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
 -- ---- the group ----------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ put(distributed, "distributed.size() -> int", function()
   return size
 end)
 
---- Number of this process among those of its host, from 1 on: that of its GPU.
+--- This process's number among the group's processes on its host, from 1 on, and that of its GPU.
 put(distributed, "distributed.local_rank() -> int", function()
   local _, _, place = here("local_rank")
   return place
@@ -50,10 +50,10 @@ end)
 put(distributed, "distributed.is_initialized() -> bool",
   function() return internal.group_here() ~= nil end)
 
---- Totals of the collectives so far: calls; bytes of their arrays; sent: bytes of arrays that this
---- rank sent, where each sends straight to each; seconds of the host in them; waited: how many of
---- these it waited for other ranks; gpu: seconds of the GPU in them; overlapped: how many of these
---- it did other work as well; over: how arrays of GPUs are sent, nil: there were none yet.
+--- Totals of the collectives so far. calls; bytes: of their arrays; sent: bytes that this rank
+--- sent, if ranks send to each other directly; seconds: the host's; waited: those spent waiting for
+--- other ranks; gpu: the GPU's seconds; overlapped: those in which it did other work as well; over:
+--- how arrays of GPUs are sent, nil: none were sent yet.
 put(distributed, "distributed.stats() -> table", function()
   local calls, bytes, sent, seconds, waited, gpu, bare, over = internal.group_stats()
   return { calls = calls, bytes = bytes, sent = sent, seconds = seconds, waited = waited, gpu = gpu,
@@ -68,9 +68,9 @@ local reduces = { sum = 0, mean = 1, max = 2, min = 3 }
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
---- A collective c = {op =, what =, x = or nil, like = the tensor whose shape ranks agree on (x),
---- shape = of the result, reduce =, peer =, joins = the next comes before its result is read,
---- tracked =, note =}.
+--- Records a collective, c = {op =, what = ALL_REDUCE …, x = or nil, like = tensor (x) whose shape
+--- must agree on all ranks, shape = of the result, reduce =, peer = rank, joins = another one
+--- follows before the result is read, tracked = has a gradient, note = a number that must agree}.
 local function record(c)
   local _, size = here(c.op)
   local slow = internal.group_slow()
@@ -86,8 +86,8 @@ end
 --- Will ops recorded now on x have a gradient?
 local function is_tracked(x) return x.requires_grad and flame.is_grad_enabled() end
 
---- A function that records run(x, tracked) and has the gradient back(g, x, y). Ranks agree on
---- whether there will be a gradient.
+--- A function f(x, how) that records run(x, how, tracked), a collective, and has the gradient
+--- back(g, how, x, y). Ranks check that all or none of them track it.
 local function differentiable(name, run, back)
   local f = flame.func {
     name = name,
@@ -129,14 +129,14 @@ end
 
 local all_reduce, all_gather, reduce_scatter, broadcast, all_to_all
 
---- The share of the gradient for the elements that equal the maximum y.
+--- The gradient's factors for an extremum y: 1 / (ranks that have y) where x is y, else 0.
 local function share(op, x, y)
   local mask = x:eq(y):to(x.dtype)
   return mask / all_reduce(mask, { op = op, reduce = "sum" })
 end
 
---- The reduction that is recorded. A mean of half types is recorded as a sum, which is divided here
---- by the number of ranks, 'by' (NCCL would round each part).
+--- The number of the reduction to record and, for a mean of half types, the number of ranks: it is
+--- recorded as a sum, by which the caller divides (NCCL would round each part of the mean).
 local function reduce_of(x, how)
   if how.reduce == "mean" and x:element_size() < 4 then return 0, distributed.size() end
   return reduces[how.reduce]
@@ -152,15 +152,15 @@ end, function(g, how, x, y)
   return all_reduce(g, { op = how.op, reduce = "sum" }) * share(how.op, x, y)
 end)
 
---- The functions that do a reduction; keep: its gradient needs x and y.
+--- The options 'how' of a reduction; keep: its gradient reads the operand x and the result y.
 local function how_of(op, reduce)
   return { op = op, reduce = reduce, keep = reduce == "max" or reduce == "min" }
 end
 
 local REDUCE = '"sum"|"mean"|"max"|"min" = "sum"'
 
---- Each element over all ranks, on every rank, summed in the order of ranks. Of a maximum, ranks
---- that attain it share the gradient.
+--- The sum (in the order of ranks), mean, maximum or minimum of each element over all ranks; every
+--- rank gets it. The gradient of a maximum or minimum is divided among the ranks that have it.
 put(distributed, "distributed.all_reduce(x: T, reduce: " .. REDUCE .. ") -> T",
   function(x, reduce)
     need_sum("all_reduce", x, reduce)
@@ -170,7 +170,7 @@ put(distributed, "distributed.all_reduce(x: T, reduce: " .. REDUCE .. ") -> T",
 -- ---- parts of the first axis --------------------------------------------------------------------
 
 --- Checks 'sizes', the number of rows of each rank. Returns the largest, their sum, and a hash of
---- the list, by which ranks find out that theirs differ.
+--- the list, which ranks compare: it differs if their lists do.
 local function check_sizes(op, sizes)
   local _, size = here(op)
   if #sizes ~= size then fail(op, "%d sizes for %d ranks", #sizes, size) end
@@ -188,7 +188,7 @@ local function rows_of(x, count)
   return shape
 end
 
---- x with rows of zeros appended, so that there are 'count'.
+--- x with rows of zeros appended, so that it has 'count' rows.
 local function filled(x, count)
   if x:size(1) == count then return x end
   return flame.cat({ x, flame.zeros(rows_of(x, count - x:size(1)),
@@ -319,8 +319,8 @@ local receive = differentiable("receive", received, function(g, how)
   return nil
 end)
 
---- Receives the tensor that a rank sends. It has the shape and dtype of x, whose values are not
--- read. If x is tracked so is the result, and its gradient goes back.
+--- Receives the tensor that rank 'from' sends. It has the shape and dtype of x, whose values are
+-- not read. If x is tracked, so is the result, and backward sends the gradient to rank 'from'.
 put(distributed, "distributed.receive(x: T, from: int) -> T", function(x, from)
   return receive(x, { op = "receive", peer = need_other("receive", "from", from) })
 end)
@@ -337,7 +337,7 @@ end
 
 internal.same_on_ranks = agree
 
---- A number that is very rarely equal for two different texts.
+--- A hash of the text, 47 bits.
 local function hash_of(text)
   local hash = 7
   for k = 1, #text do hash = (hash * 31 + text:byte(k)) & 0x7fffffffffff end

@@ -19,7 +19,7 @@ local objects = require "flame.base.objects"
 
 local distributions = {}
 
---- Raises with the script's line, however deep in the library it is called.
+--- Raises "op: message" at the line of the script, however deep in the library it is called.
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
 ---@class flame.Distribution
@@ -37,7 +37,7 @@ local checking = true                                    -- unless a constructor
 
 -- ---- classes ------------------------------------------------------------------------------------
 
---- A missing field may be a property, which is computed; any other name raises.
+--- __index of a class: a method, or a property, which is computed; any other name raises.
 local function reader(class)
   return function(self, key)
     local f = class[key]
@@ -55,7 +55,7 @@ local function reader(class)
   end
 end
 
---- A new class: fields of its objects that may be nil are in 'optional'.
+--- A new class of distributions; optional: names of fields that may be nil, with spaces between.
 local function extend(name, parent, optional)
   parent = parent or Distribution
   local class = setmetatable({ __name = name, optional = {} }, { __index = parent })
@@ -65,8 +65,8 @@ local function extend(name, parent, optional)
   return class
 end
 
---- The constructor of a class: flame.distributions.Name reads its arguments by 'text', without
---- the name and what all have at the end, and gives f's object.
+--- Sets flame.distributions.Name, the constructor of a class: f makes the object. text declares the
+--- arguments; the name, and validate_args at the end, are added here.
 local function constructor(class, text, f)
   local name = class.__name
   distributions[name] = internal.declare(
@@ -76,7 +76,7 @@ end
 
 -- ---- parameters and values ----------------------------------------------------------------------
 
---- What a parameter or value must be: holds(x) is true where it is, 'text' says it.
+--- Conditions on parameters and values: where does x fulfil it (holds), and its text in messages.
 local number = { holds = function(x) return x:eq(x) end, text = "a number" }
 local need = {
   number = number,
@@ -110,9 +110,9 @@ local function check(op, name, x, good, text)
     text)
 end
 
---- Parameters as floats of one dtype and device, of which those named take the batch's shape:
---- { loc = x, scale = y } and {{"loc", need.number}, …}. Puts them into the object, and batch_shape
---- if all are broadcast.
+--- The parameters of a new distribution, converted to floats of one dtype and device and checked:
+--- values = { loc = x, scale = y }, list = {{"loc", need.number}, …}. Returns them in the order of
+--- the list.
 local function take(self, op, values, list)
   local like
   for _, entry in ipairs(list) do
@@ -148,8 +148,8 @@ local function new(class, validate, event_shape)
   return setmetatable({ validate = validate, event_shape = event_shape or {} }, class)
 end
 
---- An object whose parameters are numbers or tensors that are broadcast: {name, value, need}, …;
---- messages name 'op'.
+--- An object of a class whose parameters are numbers or tensors that broadcast against each other,
+--- each given as {name, value, need}; messages name 'op'.
 local function simple_as(op, class, validate, ...)
   local self, values, list = new(class, validate), {}, {}
   for i, entry in ipairs { ... } do
@@ -177,7 +177,7 @@ end
 
 local function simple(class, ...) return simple_as(class.__name, class, ...) end
 
---- probs or logits, whichever is given: its name and value.
+--- The name and value of the given one of probs and logits; raises if both or none is given.
 local function either(op, probs, logits)
   if (probs == nil) == (logits == nil) then
     fail(op, "need probs or logits, got %s", probs == nil and "none of them" or "both")
@@ -191,7 +191,7 @@ local function joined(...)
   return out
 end
 
---- The shape of draws: (3, 2), {3, 2} or nothing, with the batch's and event's axes after.
+--- The shape of draws: '...' is (3, 2), {3, 2} or nothing; the axes of batch and event follow.
 local function size_of(self, what, ...)
   local shape = { ... }
   if type(shape[1]) == "table" and #shape == 1 then shape = shape[1] end
@@ -204,7 +204,7 @@ local function size_of(self, what, ...)
   return joined(shape, self.batch_shape, self.event_shape)
 end
 
---- value as a tensor that fits the distribution; with validation each element must be 'wanted'.
+--- 'value' as a tensor; raises if its shape does not fit or, with validation, 'wanted' fails.
 local function value_of(self, what, value, wanted, like)
   local op = self.class_name
   like = like or self[self.names[1]]
@@ -237,8 +237,8 @@ local shared = { extend = extend, constructor = constructor, need = need, take =
 
 -- ---- what all have ------------------------------------------------------------------------------
 
---- Sets whether constructors and log_prob check values, and raise at the first wrong one (default:
---- true). Each check evaluates, so a tight loop may turn it off.
+--- Sets whether constructors and log_prob check values and raise at the first wrong one (default:
+--- true). A check evaluates the tensor, so a tight loop may turn checks off.
 distributions.set_default_validate_args = internal.declare(
   "set_default_validate_args(on: bool)", "", function(on) checking = on end)
 
@@ -261,7 +261,7 @@ for _, name in ipairs { "mean", "variance", "mode" } do
 end
 function Distribution.properties:stddev() return self.variance:sqrt() end
 
---- Draws through which gradients go to the parameters.
+--- Random draws that are differentiable with respect to the parameters.
 ---@param ... integer|integer[]  axes of independent draws, before the batch's
 ---@return flame.Tensor  (draws, batch, event)
 function Distribution:rsample(...)
@@ -288,11 +288,11 @@ function Distribution:log_prob(value) -- luacheck: no unused args
   missing(self, "log_prob")
 end
 
---- Minus the mean of log_prob over draws.
+--- The entropy: minus the expected value of log_prob at a draw.
 ---@return flame.Tensor  (batch)
 function Distribution:entropy() missing(self, "entropy in closed form") end
 
---- The probability of a draw up to a value.
+--- The cumulative distribution function: the probability that a draw is at most 'value'.
 ---@param value flame.Tensor|number
 ---@return flame.Tensor
 function Distribution:cdf(value) -- luacheck: no unused args

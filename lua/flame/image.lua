@@ -9,7 +9,7 @@ local objects = require "flame.base.objects"
 local image = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
---- Puts a function with its declaration into the module.
+--- Adds a function to the module; text declares its name and arguments (src/lua/declare.h).
 local function def(text, f)
   local name = text:match("^[%w_.]+")
   image[name:match("[%w_]+$")] = internal.declare(text, name, f)
@@ -47,8 +47,8 @@ def("image.save(path: str, x: T)", function(path, x)
   flame.save(path, x)
 end)
 
---- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w); padding in pixels, of
---- this value. normalize: scales the values so that the least becomes 0 and the largest 1.
+--- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w); padding: pixels of
+--- 'value' between them. normalize: scales the values to the range from 0 to 1.
 def([[image.make_grid(x: T, *, columns: int = 8, padding: int = 2, value = 0.0, normalize = false) -> T]],
 function(x, most, p, value, normalize)
   local op = "image.make_grid"
@@ -109,8 +109,8 @@ def([[image.resize(x: T, size: int|int[], *, mode: "bilinear"|"nearest"|"bicubic
   return y:round():clamp(0, x.dtype == "u8" and 255 or math.huge):to(x.dtype)
 end)
 
---- For plots and event files: the image as u8 (3, h, w), alpha over white. No
---- more than 'most' rows and columns.
+--- For plots and event files: the image as u8 (3, h, w) on the CPU, alpha over white, reduced to at
+--- most 'most' rows and columns if that is given.
 local function opaque(op, x, most)
   x = need_image(op, x):detach():cpu()
   local y = x:is_floating_point() and x:float():nan_to_num(0):clamp(0, 1) or x:float() / 255
@@ -131,7 +131,7 @@ local function opaque(op, x, most)
 end
 internal.image_opaque = opaque
 
---- Pixels 0xRRGGBB row by row, height and width.
+--- The image x as a list of pixels 0xRRGGBB, row by row; its height; its width.
 function internal.image_pixels(op, x, most)
   local y = opaque(op, x, most):to("i32")
   return (y[1] * 65536 + y[2] * 256 + y[3]):reshape(-1):totable(), y:size(2), y:size(3)

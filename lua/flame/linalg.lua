@@ -1,2 +1,2 @@
---- require "flame.linalg": the table flame.linalg (linalg/solve.lua, linalg/norm.lua).
+--- require "flame.linalg" returns the table flame.linalg, which the files in linalg/ fill.
 return require("flame").linalg

@@ -14,7 +14,7 @@ local models = {}
 local function declare(text, f) models[text:match("^([%w_]+)")] = internal.declare(text, "", f) end
 
 -- ---- decoders -----------------------------------------------------------------------------------
---- The classes of a decoder: 'base' gives hidden states, 'causal' a score for each token.
+--- Makes a decoder's classes with these names: 'base' gives hidden states, 'causal' tokens' scores.
 local function decoder(kind, base, causal)
   local Base = nn.Module.extend(base, kind.Trunk)
   local signature = [[(ids: T, attention_mask?: T, cache?: ModelCache, logits_to_keep: int = 0)
@@ -49,8 +49,8 @@ local CausalLM = nn.Module.extend("CausalLM")
 models.CausalLM = CausalLM
 objects.classes.CausalLM = CausalLM
 
---- Memory for the keys and values of 'length' positions of a batch in all layers. Each call with it
---- continues where the last one ended: model(ids, {cache = cache}). No gradient goes through it.
+--- Memory for the keys and values of 'length' positions of a batch in all layers. Each call
+--- model(ids, {cache = cache}) continues after those of the last call. No gradient goes through it.
 CausalLM.cache = internal.declare("CausalLM:cache(batch: int, length: int) -> ModelCache", "",
   function(self, batch, length)
     for name, n in pairs { batch = batch, length = length } do
@@ -74,8 +74,8 @@ CausalLM.loss = internal.declare("CausalLM:loss(ids: T, attention_mask?: T) -> T
   end)
 
 -- ---- the known models --------------------------------------------------------------------------
---- model_type -> {prefix, usual, architectures}: the field of the base model in the other classes,
---- the class that a configuration without a name means, and the classes by name.
+--- model_type -> {prefix, usual, architectures}: the field with the base model in classes with a
+--- head, the class for a configuration that names none, and the classes by name.
 local function known_kinds()
   local kinds = require "flame.models.llama"(parts)
   kinds.gpt2 = require "flame.models.gpt2"(parts)
@@ -98,7 +98,7 @@ local function names_of(t)
   table.sort(list)
   return table.concat(list, " ")
 end
---- The kind of a configuration and the name of its class.
+--- The entry of KINDS for configuration c and the name of its class; raises if one is not known.
 local function kind_of(c, architecture)
   local model_type = c:get "model_type"
   local kind = type(model_type) == "string" and KINDS[model_type]
@@ -115,7 +115,7 @@ local function kind_of(c, architecture)
   return kind, name
 end
 
---- A model made from a configuration, in evaluation mode, and its kind. The model keeps 'values'.
+--- A new model from configuration c, in evaluation mode, and its entry of KINDS.
 local function build(c, o)
   local kind, name = kind_of(c, o.architecture)
   local as = { device = o.device, dtype = o.dtype or "f32" }
@@ -151,8 +151,8 @@ declare([[from_pretrained(folder: str, *, architecture?: str, strict = true, dev
       dtype = dtype })
   end)
 
---- Writes a model into a folder in Hugging Face's form, which transformers reads too: config.json
---- and safetensors files of at most max_shard_size bytes. The folder is made where there is none.
+--- Writes a model into a folder in Hugging Face's form, which the library transformers reads:
+--- config.json and safetensors files of at most max_shard_size bytes. A missing folder is made.
 declare("save_pretrained(model: Module, folder: str, *, max_shard_size = 5e9)",
   function(model, folder, most) files.save(model, folder, most) end)
 

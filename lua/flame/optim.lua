@@ -17,7 +17,7 @@ local slips = require "flame.tools.slips"
 
 local optim = {}
 
---- Raises with the script's line, however deep in the library it is called.
+--- Raises "op: message" at the line of the script, however deep in the library it is called.
 local function fail(message, ...) internal.fail("", message:format(...)) end
 
 local pin, unpin = recording.pin, recording.unpin

@@ -7,7 +7,7 @@ local objects = require "flame.base.objects"
 
 local tokenizers = {}
 
---- Raises with the script's line, however deep in the library it is called.
+--- Raises "op: message" at the line of the script, however deep in the library it is called.
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 local function declare(text, f)
   tokenizers[text:match("^([%w_]+)")] = internal.declare(text, "", f)

@@ -862,8 +862,8 @@ function Batches:state_dict() end
 ---@field batch? integer
 ---@field length? integer
 
---- Memory for the keys and values of 'length' positions of a batch in all layers. Each call with it
---- continues where the last one ended: model(ids, {cache = cache}). No gradient goes through it.
+--- Memory for the keys and values of 'length' positions of a batch in all layers. Each call
+--- model(ids, {cache = cache}) continues after those of the last call. No gradient goes through it.
 ---@param batch integer
 ---@param length integer
 ---@overload fun(options: flame.options.CausalLM:cache): flame.ModelCache
@@ -914,12 +914,12 @@ function Dataset:item(i) end
 ---@return flame.Dataset
 function Dataset:map(f) end
 
---- The probability of a draw up to a value.
+--- The cumulative distribution function: the probability that a draw is at most 'value'.
 ---@param value flame.Tensor|number
 ---@return flame.Tensor
 function Distribution:cdf(value) end
 
---- Minus the mean of log_prob over draws.
+--- The entropy: minus the expected value of log_prob at a draw.
 ---@return flame.Tensor  (batch)
 function Distribution:entropy() end
 
@@ -938,7 +938,7 @@ function Distribution:icdf(share) end
 ---@return flame.Tensor  (…, batch)
 function Distribution:log_prob(value) end
 
---- Draws through which gradients go to the parameters.
+--- Random draws that are differentiable with respect to the parameters.
 ---@param ... integer|integer[]  axes of independent draws, before the batch's
 ---@return flame.Tensor  (draws, batch, event)
 function Distribution:rsample(...) end
@@ -948,8 +948,8 @@ function Distribution:rsample(...) end
 ---@return flame.Tensor  (draws, batch, event)
 function Distribution:sample(...) end
 
---- Closes the file; nothing can be added any more. Also at the end of a
---- block: local w <close> = data.tensorboard(…).
+--- Closes the file; nothing can be added any more. A writer declared as local w <close> is closed
+--- at the end of its block.
 function EventWriter:close() end
 
 ---@class flame.options.EventWriter:histogram
@@ -1105,8 +1105,8 @@ function GroupedQueryAttention:cache(batch, length) end
 ---@class flame.options.KernelTemplate:launch
 ---@field geometry? table
 
---- The plain launch of the kernel that these arguments choose, all parameters given: see
---- Kernel:launch.
+--- Kernel:launch of the instance that the arguments' types choose; all parameters are
+--- given.
 ---@param geometry table
 ---@param ... any
 ---@overload fun(options: flame.options.KernelTemplate:launch): ...
@@ -1116,8 +1116,8 @@ function KernelTemplate:launch(geometry, ...) end
 ---@class flame.options.KernelTemplate:of
 ---@field dtypes? string
 
---- The kernel of these dtypes, in the order of the template's types: k:of("f16") is what k(x) runs
---- for an x of f16.
+--- The template's kernel for these dtypes, one for each type parameter, in order: k:of("f16") is
+--- what k(x) runs for an x of f16.
 ---@param ... string
 ---@overload fun(options: flame.options.KernelTemplate:of): flame.Kernel
 ---@return flame.Kernel
@@ -1126,7 +1126,7 @@ function KernelTemplate:of(...) end
 ---@class flame.options.KernelTemplate:tune
 ---@field list? table
 
---- The kernel that these arguments choose, tuned: see Kernel:tune.
+--- Kernel:tune of the instance that the arguments' types choose; returns a kernel.
 ---@param list table
 ---@param ... any
 ---@overload fun(options: flame.options.KernelTemplate:tune): flame.Kernel
@@ -1155,7 +1155,7 @@ function LBFGS:step(closure) end
 ---@return flame.Tensor
 function LoRA:delta() end
 
---- Ends the workers. A loader that is dropped, or leaves a block as <close>, ends them as well.
+--- Ends the workers. They also end when the loader is collected, or leaves a block as <close>.
 function Loader:close() end
 
 ---@class flame.options.Loader:load_state
@@ -2867,7 +2867,7 @@ function Tensor:bfloat16() end
 ---@field weight? flame.Tensor
 ---@field bias? flame.Tensor
 
---- x1' weight[k] x2 + bias[k]: x1 (…, n), x2 (…, m), weight (out, n, m).
+--- Bilinear forms x1' weight[k] x2 + bias[k]: x1 (…, n), x2 (…, m), weight (out, n, m).
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
 ---@param weight flame.Tensor
@@ -3219,8 +3219,8 @@ function Tensor:char() end
 ---@return any ...
 function flame.check_finite(...) end
 
---- f's results, without keeping intermediate values: backward runs f again, with the same random
---- numbers.
+--- f's results, without keeping intermediate values for backward, which runs f again, with the same
+--- random numbers.
 ---@param f function
 ---@param ... any
 ---@return any ...
@@ -3878,8 +3878,8 @@ function flame.cuda.is_available() end
 ---@field entry? string
 ---@field params? string[]
 
---- A kernel from PTX text or a cubin image, for :launch. A parameter of 4 bytes of a cubin takes an
---- integer, or the type that params = {"float", …} names for it.
+--- A kernel from PTX text or a cubin image, for :launch. A cubin tells only the sizes of
+--- parameters: one of 4 bytes takes an integer, unless params = {"float", …} names its type.
 ---@param image string
 ---@param entry? string|flame.options.cuda.load
 ---@return flame.Kernel
@@ -3974,8 +3974,8 @@ Tensor.cumulative_trapezoid = flame.cumulative_trapezoid
 --- Parts of the first axis. The loop is one epoch; the same object gives the next one in another
 --- order. 'prefetch' batches are recorded ahead, so that they are gathered (and copied to 'device')
 --- together with the work of the batch before; it changes no value and no random number.
---- 'state' is a position that state() gave. shard = true: of each size * n items this rank has its
---- part of 'size', in a group of n ranks (flame.distributed); shard = {k, n}: the k-th of n.
+--- 'state' is a position that state() gave. shard = true: of each size * n items this rank gets
+--- 'size', in a group of n ranks (flame.distributed); shard = {k, n}: it gets the k-th part of n.
 ---@param tensors flame.Tensor|flame.Tensor[]
 ---@param size? integer|flame.options.data.batches  32
 ---@return flame.Batches
@@ -4143,9 +4143,9 @@ function data.split(dataset, parts) end
 ---@return flame.EventWriter
 function data.tensorboard(folder) end
 
---- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
---- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor. The
---- source is a file, a folder or a list of them, in which lists may be nested.
+--- A text as ids from 1, one for each byte: {ids =, vocab =, encode =, decode =}. vocab is the
+--- sorted list of the characters that occur; encode gives a list of ids, decode takes one or a
+--- tensor. The source is a file, a folder or a list of them, in which lists may be nested.
 ---@param source string|any[]
 ---@return table
 function data.text(source) end
@@ -4249,7 +4249,7 @@ Tensor.diag = flame.diag
 ---@field dim1? integer  -2
 ---@field dim2? integer  -1
 
---- x on diagonals of new matrices in axes dim1 and dim2 of the result.
+--- Matrices, in axes dim1 and dim2 of the result, with x's last axis on their diagonals, else 0.
 ---@param x flame.Tensor
 ---@param offset? integer|flame.options.diag_embed  0
 ---@param dim1? integer|flame.options.diag_embed  -2
@@ -4476,8 +4476,8 @@ function distributed.all_gather(x, sizes) end
 ---@class flame.options.distributed.all_reduce
 ---@field reduce? "sum"|"mean"|"max"|"min"  "sum"
 
---- Each element over all ranks, on every rank, summed in the order of ranks. Of a maximum, ranks
---- that attain it share the gradient.
+--- The sum (in the order of ranks), mean, maximum or minimum of each element over all ranks; every
+--- rank gets it. The gradient of a maximum or minimum is divided among the ranks that have it.
 ---@param x flame.Tensor
 ---@param reduce? "sum"|"mean"|"max"|"min"|flame.options.distributed.all_reduce  "sum"
 ---@return flame.Tensor
@@ -4517,9 +4517,9 @@ function distributed.broadcast(x, from) end
 --- two ranks; this sends n / 2 times the bytes and takes n times the memory of the gradients.
 --- half: gradients that were cast from a half dtype are sent in it if the sum has the same bits:
 --- with two GPUs, or ordered. It requires that all ranks run the same backward, so with
---- find_unused it has no effect. shard: .grad stays nil, and each rank has the sum for its part
---- of each parameter alone, which an optimiser steps, with state of that size; then all ranks get
---- all values. With it ordered sends no more bytes.
+--- find_unused it has no effect. shard: .grad stays nil; each rank has the summed gradient of its
+--- part of each parameter alone. An optimiser updates this part, with state of its size, and then
+--- all ranks get the new values of all parts. With shard, ordered sends no more bytes.
 ---@param net flame.Module
 ---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
 ---@return flame.Module
@@ -4539,12 +4539,12 @@ function distributed.init() end
 ---@return boolean
 function distributed.is_initialized() end
 
---- Number of this process among those of its host, from 1 on: that of its GPU.
+--- This process's number among the group's processes on its host, from 1 on, and that of its GPU.
 ---@return integer
 function distributed.local_rank() end
 
---- f(…) without bringing gradients together: they add up on each rank until a backward outside of
---- it, as for all but the last of several batches of a step.
+--- Runs f(…) without combining gradients: they add up on each rank until the first backward
+--- outside of no_sync. Used for all but the last of several batches of a step.
 ---@param f function
 ---@param ... any
 ---@return any ...
@@ -4557,8 +4557,8 @@ function distributed.rank() end
 ---@class flame.options.distributed.receive
 ---@field from? integer
 
---- Receives the tensor that a rank sends. It has the shape and dtype of x, whose values are not
---- read. If x is tracked so is the result, and its gradient goes back.
+--- Receives the tensor that rank 'from' sends. It has the shape and dtype of x, whose values are
+--- not read. If x is tracked, so is the result, and backward sends the gradient to rank 'from'.
 ---@param x flame.Tensor
 ---@param from integer
 ---@return flame.Tensor
@@ -4603,10 +4603,10 @@ function distributed.shard_state(opt) end
 ---@return integer
 function distributed.size() end
 
---- Totals of the collectives so far: calls; bytes of their arrays; sent: bytes of arrays that this
---- rank sent, where each sends straight to each; seconds of the host in them; waited: how many of
---- these it waited for other ranks; gpu: seconds of the GPU in them; overlapped: how many of these
---- it did other work as well; over: how arrays of GPUs are sent, nil: there were none yet.
+--- Totals of the collectives so far. calls; bytes: of their arrays; sent: bytes that this rank
+--- sent, if ranks send to each other directly; seconds: the host's; waited: those spent waiting for
+--- other ranks; gpu: the GPU's seconds; overlapped: those in which it did other work as well; over:
+--- how arrays of GPUs are sent, nil: none were sent yet.
 ---@return table
 function distributed.stats() end
 
@@ -4661,14 +4661,14 @@ function distributions.Binomial(total_count, probs, logits) end
 ---@field logits? flame.Tensor
 ---@field validate_args? boolean
 
---- Classes 1 to n by weight: probs (…, n) are scaled to sum to 1, logits are their logarithms.
+--- Classes 1 to n: weights probs (…, n) are scaled to sum to 1; logits are their logarithms.
 ---@param probs? flame.Tensor|flame.options.distributions.Categorical
 ---@param logits? flame.Tensor|flame.options.distributions.Categorical
 ---@overload fun(options: flame.options.distributions.Categorical): flame.Distribution
 ---@return flame.Distribution
 function distributions.Categorical(probs, logits) end
 
---- One transform after the other, in the order of the list.
+--- The composition of a list of transforms: the first one is applied first.
 ---@param parts any
 ---@return flame.Transform
 function distributions.ComposeTransform(parts) end
@@ -4688,7 +4688,7 @@ function distributions.ExpTransform() end
 ---@class flame.options.distributions.Exponential
 ---@field validate_args? boolean
 
---- Waiting times between events, of which 'rate' occur per unit of time on average.
+--- Exponential distribution: times between events that occur 'rate' times per unit of time.
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Exponential(rate) end
@@ -4709,7 +4709,7 @@ function distributions.Gamma(concentration, rate) end
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
---- Failures before the first success of trials that succeed with probability probs.
+--- The number of failures before the first success; trials succeed with probability probs.
 ---@param probs? flame.Tensor|number|flame.options.distributions.Geometric
 ---@param logits? flame.Tensor|number|flame.options.distributions.Geometric
 ---@overload fun(options: flame.options.distributions.Geometric): flame.Distribution
@@ -4721,7 +4721,7 @@ function distributions.Geometric(probs, logits) end
 ---@field reinterpreted_batch_ndims? integer
 ---@field validate_args? boolean
 
---- The last axes of a distribution's batch as axes of one event: log_prob sums over them.
+--- The last n axes of the base's batch become axes of an event: log_prob sums over them.
 ---@param base_dist flame.Distribution
 ---@param reinterpreted_batch_ndims integer
 ---@overload fun(options: flame.options.distributions.Independent): flame.Distribution
@@ -4732,7 +4732,7 @@ function distributions.Independent(base_dist, reinterpreted_batch_ndims) end
 ---@field scale? flame.Tensor|number
 ---@field validate_args? boolean
 
---- Laplace's distribution around loc: e to the power -|x - loc| / scale, over 2 scale.
+--- Laplace's distribution around loc, with the density exp(-|x - loc| / scale) / (2 scale).
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
 ---@return flame.Distribution
@@ -4753,8 +4753,8 @@ function distributions.LogNormal(loc, scale) end
 ---@field component_distribution? flame.Distribution
 ---@field validate_args? boolean
 
---- One of the distributions along the last axis of the component's batch, drawn by the
---- mixture, a Categorical over that axis.
+--- A mixture: each draw comes from one of the distributions along the last axis of the
+--- component's batch, chosen by 'mixture', a Categorical over that axis.
 ---@param mixture_distribution flame.Categorical
 ---@param component_distribution flame.Distribution
 ---@overload fun(options: flame.options.distributions.MixtureSameFamily): flame.Distribution
@@ -4789,7 +4789,7 @@ function distributions.Normal(loc, scale) end
 ---@class flame.options.distributions.Poisson
 ---@field validate_args? boolean
 
---- The number of independent events, 'rate' on average.
+--- The number of events that occur independently, 'rate' of them on average.
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Poisson(rate) end
@@ -4828,7 +4828,7 @@ function distributions.Transform(x) end
 ---@field transforms? any
 ---@field validate_args? boolean
 
---- The values of a distribution after a transform or a list of them.
+--- The distribution of t(x) for draws x of a base; t: a transform or a list, first to last.
 ---@param base_distribution flame.Distribution
 ---@param transforms any
 ---@overload fun(options: flame.options.distributions.TransformedDistribution): flame.Distribution
@@ -4849,7 +4849,7 @@ function distributions.Uniform(low, high) end
 ---@field p? flame.Distribution
 ---@field q? flame.Distribution
 
---- The mean of log p(x) - log q(x) over draws x of p: 0 if both are equal, else above 0.
+--- The Kullback-Leibler divergence of p from q: the mean of log p(x) - log q(x) for draws x of p.
 ---@param p flame.Distribution
 ---@param q flame.Distribution
 ---@overload fun(options: flame.options.distributions.kl_divergence): flame.Tensor
@@ -4860,15 +4860,15 @@ function distributions.kl_divergence(p, q) end
 ---@field q? string
 ---@field f? function
 
---- Adds the divergence of a pair of classes, by their names: f(p, q) gives a tensor of the
---- batch's shape. It replaces an existing one.
+--- Registers f(p, q) as the Kullback-Leibler divergence of the class named p from the class named
+--- q, in place of an existing one. f returns a tensor of the batch's shape.
 ---@param p string
 ---@param q string
 ---@param f function
 function distributions.register_kl(p, q, f) end
 
---- Sets whether constructors and log_prob check values, and raise at the first wrong one (default:
---- true). Each check evaluates, so a tight loop may turn it off.
+--- Sets whether constructors and log_prob check values and raise at the first wrong one (default:
+--- true). A check evaluates the tensor, so a tight loop may turn checks off.
 ---@param on boolean
 function distributions.set_default_validate_args(on) end
 
@@ -5823,8 +5823,8 @@ function flame.generate(model, ids, max_new_tokens) end
 ---@return flame.Tensor
 function Tensor:geometric_(p) end
 
---- R, and below its diagonal the reflections whose product is Q (see
---- linalg.householder_product); and their tau.
+--- The QR factorisation packed: one matrix with R and, below its diagonal, the reflections whose
+--- product is Q (see linalg.householder_product); and their factors tau.
 ---@param x flame.Tensor
 ---@return flame.Tensor QR
 ---@return flame.Tensor tau
@@ -5884,7 +5884,7 @@ Tensor.grad = flame.grad
 
 --- Compares f's gradients with respect to the tensors of inputs with central differences, and
 --- raises for the worst one that differs. The defaults of eps, atol and rtol depend on the dtypes;
---- order = 2: second derivatives too.
+--- order = 2 checks second derivatives as well.
 ---@param f function
 ---@param inputs flame.Tensor|any[]
 ---@return boolean
@@ -6276,7 +6276,7 @@ Tensor.huber_loss = flame.huber_loss
 ---@field x? flame.Tensor|table
 ---@field v? flame.Tensor|table
 
---- f(x), one number, and the product of its second derivatives with v, in the form of x, or ones.
+--- f(x), one number, and f's second derivatives times v, which is like x (default: ones).
 ---@param f function
 ---@param x flame.Tensor|table
 ---@param v? flame.Tensor|table|flame.options.hvp
@@ -6491,8 +6491,8 @@ function image.load(path) end
 ---@field value? number  0.0
 ---@field normalize? boolean  false
 
---- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w); padding in pixels, of
---- this value. normalize: scales the values so that the least becomes 0 and the largest 1.
+--- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w); padding: pixels of
+--- 'value' between them. normalize: scales the values to the range from 0 to 1.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function image.make_grid(x) end
@@ -6910,7 +6910,7 @@ function Tensor:item() end
 ---@field create_graph? boolean  false
 
 --- The derivative of every element of f(x) with respect to every element of x: axes of the result,
---- then of x. Several results give a list, and so do several inputs: [result][input].
+--- then of x. Several results or several inputs give lists, indexed [result][input].
 ---@param f function
 ---@param x flame.Tensor|table
 ---@return flame.Tensor|table
@@ -6954,8 +6954,8 @@ function flame.kaiser_window(n, periodic, beta) end
 ---@return any
 function flame.keep(name, init) end
 
---- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
---- the CPU, and differentiates.
+--- A kernel from CUDA C text. It runs as given on CUDA. If it keeps to the language of
+--- docs/kernels.md, it also runs on the CPU and is differentiable.
 ---@param source string
 ---@return flame.Kernel
 function flame.kernel(source) end
@@ -6963,8 +6963,8 @@ function flame.kernel(source) end
 ---@class flame.options.kernel_cache
 ---@field what? "clear"
 
---- Compiled kernels on disk: entries, bytes, and this context's hits and misses.
---- "clear" removes them.
+--- The cache of compiled kernels on disk: entries, bytes, and this context's hits and misses.
+--- "clear" empties it.
 ---@param what? "clear"|flame.options.kernel_cache
 ---@overload fun(options: flame.options.kernel_cache): table
 ---@return table
@@ -6984,7 +6984,7 @@ function flame.kernel_cache(what) end
 ---@field include? any
 ---@field constants? table
 
---- A kernel from a file of CUDA C: flame.kernel of its text, whose messages name the file and its
+--- A kernel from a file of CUDA C, as by flame.kernel; messages name the file and its
 --- lines.
 ---@param path string
 ---@return flame.Kernel
@@ -7008,7 +7008,7 @@ Tensor.kl_div = flame.kl_div
 ---@class flame.options.kron
 ---@field y? flame.Tensor
 
---- Every element of x times the whole of y: (x1 y1, x2 y2, …).
+--- The Kronecker product: a block for each element of x, that element times the whole of y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -7230,7 +7230,7 @@ function flame.linalg.cholesky(x, upper) end
 ---@field check_errors? boolean  false
 
 --- Cholesky's triangle, and the order of the first leading minor that is not positive definite
---- (i32; 0: none; otherwise the triangle is NaN). It looks at values, so it evaluates.
+--- (i32; 0: none; otherwise the triangle is NaN). It reads values, so it evaluates.
 --- check_errors: raises as linalg.cholesky does.
 ---@param x flame.Tensor
 ---@param upper? boolean|flame.options.linalg.cholesky_ex  false
@@ -7262,7 +7262,7 @@ function flame.linalg.cholesky_solve(b, l, upper) end
 ---@class flame.options.linalg.cond
 ---@field p? number|"fro"|"nuc"
 
---- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
+--- Condition numbers in the norm p: 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
 ---@param x flame.Tensor
 ---@param p? number|"fro"|"nuc"|flame.options.linalg.cond
 ---@return flame.Tensor
@@ -7289,7 +7289,7 @@ function flame.linalg.det(x) end
 ---@field dim1? integer  -2
 ---@field dim2? integer  -1
 
---- x on diagonals of new matrices in axes dim1 and dim2 of the result.
+--- Matrices, in axes dim1 and dim2 of the result, with x's last axis on their diagonals, else 0.
 ---@param x flame.Tensor
 ---@param offset? integer|flame.options.linalg.diag_embed  0
 ---@param dim1? integer|flame.options.linalg.diag_embed  -2
@@ -7366,8 +7366,8 @@ function flame.linalg.inv(x) end
 ---@class flame.options.linalg.inv_ex
 ---@field check_errors? boolean  false
 
---- The inverse, and where the diagonal of U has its first 0 (i32; 0: nowhere). The inverse of a
---- singular matrix is Inf. check_errors: raises as linalg.inv does.
+--- The inverse, and where the diagonal of U (x = P L U) has its first 0 (i32; 0: nowhere). The
+--- inverse of a singular matrix is Inf. check_errors: raises as linalg.inv does.
 ---@param x flame.Tensor
 ---@param check_errors? boolean|flame.options.linalg.inv_ex  false
 ---@return flame.Tensor inverse
@@ -7382,7 +7382,7 @@ function flame.linalg.inverse(x) end
 ---@class flame.options.linalg.kron
 ---@field y? flame.Tensor
 
---- Every element of x times the whole of y: (x1 y1, x2 y2, …).
+--- The Kronecker product: a block for each element of x, that element times the whole of y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -7413,8 +7413,8 @@ function flame.linalg.ldl_factor_ex(x) end
 ---@field B? flame.Tensor
 ---@field hermitian? boolean  false
 
---- The solution of a x = b from ldl_factor's result for a. It looks at
---- values, and has no gradient: backward raises.
+--- The solution of a x = b from ldl_factor's result for a. It reads values, and has no gradient:
+--- backward raises.
 ---@param LD flame.Tensor
 ---@param pivots flame.Tensor
 ---@param B flame.Tensor
@@ -7459,8 +7459,8 @@ function flame.linalg.lu(x, pivot) end
 ---@class flame.options.linalg.lu_factor
 ---@field pivot? boolean  true
 
---- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row
---- i was swapped with row pivots[i].
+--- The LU factorisation packed: L (below the diagonal, without its diagonal of ones) and U in one
+--- matrix, and the pivots (i32, from 1): row i was swapped with row pivots[i].
 ---@param x flame.Tensor
 ---@param pivot? boolean|flame.options.linalg.lu_factor  true
 ---@return flame.Tensor LU
@@ -7536,8 +7536,8 @@ function flame.linalg.matrix_power(x, n) end
 ---@field atol? number|flame.Tensor
 ---@field rtol? number|flame.Tensor
 
---- The number of singular values (i64) that are above atol and above rtol (max(m, n) eps) times the
---- largest, or above tol.
+--- The number of singular values (i64) that are above atol and above rtol (default: max(m, n) eps)
+--- times the largest, or above tol if that is given.
 ---@param x flame.Tensor
 ---@param tol? number|flame.Tensor|flame.options.linalg.matrix_rank
 ---@param hermitian? boolean|flame.options.linalg.matrix_rank  false
@@ -7578,7 +7578,7 @@ function flame.linalg.mv(x, y) end
 ---@field keepdim? boolean  false
 ---@field dtype? string
 
---- Without ord all elements as a vector; with two axes, or a matrix and an ord, the matrix norm.
+--- Without ord the 2-norm of all elements; with ord and two axes, or a matrix, a matrix norm.
 ---@param x flame.Tensor
 ---@param ord? number|"fro"|"nuc"|flame.options.linalg.norm
 ---@param dim? integer|integer[]|flame.options.linalg.norm
@@ -7600,8 +7600,8 @@ function flame.linalg.outer(x, y) end
 ---@field hermitian? boolean  false
 ---@field atol? number|flame.Tensor
 
---- Pseudo-inverses. Singular values up to atol, or rtol (max(m, n) eps) times the largest, count
---- as 0.
+--- Pseudo-inverses. Singular values up to atol, or up to rtol (default: max(m, n) eps) times the
+--- largest, count as 0.
 ---@param x flame.Tensor
 ---@param rtol? number|flame.Tensor|flame.options.linalg.pinv
 ---@param hermitian? boolean|flame.options.linalg.pinv  false
@@ -7641,8 +7641,8 @@ function flame.linalg.solve(a, b) end
 ---@field left? boolean  true
 ---@field check_errors? boolean  false
 
---- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
---- first 0 (i32; 0: nowhere). The solution for a singular matrix is not finite.
+--- The solution of a x = b (or x a = b with left = false), and where the diagonal of U (a = P L U)
+--- has its first 0 (i32; 0: nowhere). The solution for a singular matrix is not finite.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param left? boolean|flame.options.linalg.solve_ex  true
@@ -7657,7 +7657,7 @@ function flame.linalg.solve_ex(a, b, left, check_errors) end
 ---@field left? boolean  true
 ---@field unitriangular? boolean  false
 
---- The x with a x = b, or x a = b where left is false, for a triangle a.
+--- The x with a x = b, or x a = b if left is false, for a triangular matrix a.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param upper? boolean|flame.options.linalg.solve_triangular  false
@@ -7696,7 +7696,7 @@ function flame.linalg.tensordot(x, y, dims) end
 ---@class flame.options.linalg.tensorinv
 ---@field ind? integer  2
 
---- The inverse with respect to the first 'ind' axes and the rest.
+--- The inverse of x as a matrix whose rows are the first 'ind' axes and whose columns are the rest.
 ---@param x flame.Tensor
 ---@param ind? integer|flame.options.linalg.tensorinv  2
 ---@return flame.Tensor
@@ -7706,8 +7706,8 @@ function flame.linalg.tensorinv(x, ind) end
 ---@field b? flame.Tensor
 ---@field dims? integer[]
 
---- The tensor x with tensordot(a, x, x.ndim) = b; before, the axes of a in the list dims are moved
---- to its end.
+--- The tensor x with tensordot(a, x, x.ndim) = b. The axes of a in the list dims are first moved to
+--- the end of a.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param dims? integer[]|flame.options.linalg.tensorsolve
@@ -7722,7 +7722,7 @@ function flame.linalg.trace(x) end
 ---@class flame.options.linalg.vander
 ---@field N? integer
 
---- Columns x^0, x^1, … of each element, N of them, or as many as the last axis has elements.
+--- Vandermonde matrices: a row x^0, x^1, … of N powers per element (default: the last axis' size).
 ---@param x flame.Tensor
 ---@param N? integer|flame.options.linalg.vander
 ---@return flame.Tensor
@@ -8114,7 +8114,7 @@ Tensor.lu_solve = flame.lu_solve
 ---@class flame.options.lu_unpack
 ---@field pivots? flame.Tensor
 
---- P, L and U of lu_factor's result.
+--- P, L and U as separate matrices, from lu_factor's result.
 ---@param lu flame.Tensor
 ---@param pivots flame.Tensor
 ---@return flame.Tensor P
@@ -8127,7 +8127,7 @@ function flame.lu_unpack(lu, pivots) end
 function flame.manual_seed(seed) end
 
 --- A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
---- broadcasts, fuses with what is around it, and differentiates.
+--- broadcasts, fuses with ops before and after it, and is differentiable.
 ---@param text string
 ---@return function
 function flame.map(text) end
@@ -8511,8 +8511,8 @@ function models.from_pretrained(folder) end
 ---@field folder? string
 ---@field max_shard_size? number  5e9
 
---- Writes a model into a folder in Hugging Face's form, which transformers reads too: config.json
---- and safetensors files of at most max_shard_size bytes. The folder is made where there is none.
+--- Writes a model into a folder in Hugging Face's form, which the library transformers reads:
+--- config.json and safetensors files of at most max_shard_size bytes. A missing folder is made.
 ---@param model flame.Module
 ---@param folder string
 ---@overload fun(options: flame.options.models.save_pretrained): nil
@@ -12084,7 +12084,7 @@ Tensor.nonzero = flame.nonzero
 ---@field keepdim? boolean  false
 ---@field dtype? string
 
---- The norm of the elements as a vector, over axes; p = 2, "fro" or "nuc" too.
+--- The p-norm of the elements over axes dim (all) as one vector; also "fro" (p = 2) and "nuc".
 ---@param x flame.Tensor
 ---@param p? number|"fro"|"nuc"|flame.options.norm  2
 ---@param dim? integer|integer[]|flame.options.norm
@@ -13061,8 +13061,8 @@ Tensor.orgqr = flame.orgqr
 ---@field left? boolean  true
 ---@field transpose? boolean  false
 
---- c multiplied with the Q of the reflections in x and tau, from the left or
---- the right, or with Q transposed.
+--- Q c, or c Q with left = false, for the Q of the reflections in x and tau (as geqrf returns
+--- them); transpose = true: Q' in place of Q.
 ---@param x flame.Tensor
 ---@param tau flame.Tensor
 ---@param c flame.Tensor
@@ -13118,8 +13118,8 @@ Tensor.pairwise_distance = flame.pairwise_distance
 ---@field center? boolean  true
 ---@field niter? integer  2
 
---- svd_lowrank of x minus the mean of its rows: the q principal components of the rows, by default
---- 6 or as many as there are.
+--- The q principal components of the rows of x: svd_lowrank of x minus the mean of its rows. q is
+--- at most the number of rows and of columns.
 ---@param x flame.Tensor
 ---@param q? integer|flame.options.pca_lowrank  6
 ---@param center? boolean|flame.options.pca_lowrank  true
@@ -15019,8 +15019,8 @@ Tensor.svd = flame.svd
 ---@field M? flame.Tensor|number
 
 --- Approximations of the largest q singular values of x - M and of their vectors (Halko, Martinsson
---- and Tropp 2009): U (…, m, q), S and V (…, n, q). They need more iterations where the values
---- decrease slowly.
+--- and Tropp 2009): U (…, m, q), S and V (…, n, q). Singular values that decrease slowly need a
+--- larger niter.
 ---@param x flame.Tensor
 ---@param q? integer|flame.options.svd_lowrank  6
 ---@param niter? integer|flame.options.svd_lowrank  2
@@ -15639,7 +15639,7 @@ Tensor.upsample_nearest = flame.upsample_nearest
 ---@return flame.Guard
 function flame.use(op, reference) end
 
---- f(params, …) → value, gradients in the form of params, and what else f returned.
+--- A function (params, …) -> f's value, gradients as a table like params, f's other results.
 ---@param f function
 ---@return function
 function flame.value_and_grad(f) end
@@ -15648,7 +15648,7 @@ function flame.value_and_grad(f) end
 ---@field N? integer
 ---@field increasing? boolean  false
 
---- As torch.vander: powers decrease from left to right unless {increasing = true}.
+--- A Vandermonde matrix like torch.vander's: powers decrease from left to right unless increasing.
 ---@param x flame.Tensor
 ---@param N? integer|flame.options.vander
 ---@param increasing? boolean|flame.options.vander  false
@@ -15727,8 +15727,8 @@ Tensor.view_as = flame.view_as
 ---@field x? flame.Tensor|table
 ---@field v? flame.Tensor|table
 
---- f(x) and the product of v, in the form of the result, or ones, with its derivative: what
---- backward computes.
+--- f(x), and the product of v with f's derivative, as a table like x. v has the shape of f's result
+--- (default: ones). This product is what backward computes.
 ---@param f function
 ---@param x flame.Tensor|table
 ---@param v? flame.Tensor|table|flame.options.vjp
@@ -15739,9 +15739,9 @@ function flame.vjp(f, x, v) end
 ---@class flame.options.vmap
 ---@field axes? any
 
---- f for each example of a batch: a function of tensors that have one axis more. axes: that axis,
---- for each argument as a list, 1 by default; false where all examples have the same. Results have
---- it as their first. f runs once for each, and a call of a kernel is one launch for all of them.
+--- A function that applies f to each example of a batch; its arguments have one axis more than f's.
+--- axes: that axis (default: 1), or a list, one per argument; false: all examples share it. Results
+--- have it as axis 1. f runs once per example; calls of a kernel become one launch.
 ---@param f function
 ---@param axes? any|flame.options.vmap
 ---@return function

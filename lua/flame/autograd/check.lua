@@ -5,7 +5,7 @@ local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 
---- Weights that differ between the elements of a result, the same at each call.
+--- Fixed weights, one per element of y: the checks differentiate the sum of weight times element.
 local function weights(y)
   local n = math.max(y:numel(), 1)
   return flame.arange(0, n - 1, { dtype = y.dtype, device = y.device }):mul(0.7):cos():narrow(1, 1,
@@ -32,7 +32,7 @@ local function position_text(i, shape)
   return "(" .. table.concat(at, ", ") .. ")"
 end
 
---- Central difference of the weighted sum with respect to element i of input k.
+--- Central difference, with steps of eps, of f's weighted sum in element i of the input xs[k].
 local function numeric(f, xs, k, i, eps)
   local flat = xs[k]:reshape(-1)
   local at = flame.tensor({ i }, { dtype = "i64", device = flat.device })
@@ -74,7 +74,7 @@ end
 
 --- Compares f's gradients with respect to the tensors of inputs with central differences, and
 --- raises for the worst one that differs. The defaults of eps, atol and rtol depend on the dtypes;
---- order = 2: second derivatives too.
+--- order = 2 checks second derivatives as well.
 def([[.gradcheck(f: fn, inputs: T|any[], *, eps?: num, atol?: num, rtol?: num,
     order: int = 1) -> bool]], function(f, inputs, eps, atol, rtol, order)
   if is_tensor(inputs) then inputs = { inputs } end

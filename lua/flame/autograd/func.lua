@@ -8,7 +8,7 @@ local recording = require "flame.base.recording"
 local fail, def = arguments.fail, arguments.def
 local is_tensor = flame.is_tensor
 
---- noting: called in place of each call of such a function while ops are noted (tools/swap.lua).
+--- noting: false, or what each function of flame.func calls while tools/swap.lua notes ops.
 local func = { noting = false }
 
 -- ---- flame.func ---------------------------------------------------------------------------------
@@ -25,8 +25,8 @@ function Context:save(...)
   end
   self._saved, self._origin = saved, origin
 end
---- Called after forward: moves the saved tensors from the context, which only the collector frees,
---- to a list that the graph keeps. results: position by tensor.
+--- Called after forward: moves the saved tensors from the context, which only the garbage collector
+--- frees, to a list that the graph keeps. results: each result of forward -> its position.
 local function hand_over(ctx, results)
   local saved, origin, kept, place, which = ctx._saved, ctx._origin, {}, {}, {}
   for i in pairs(origin or {}) do
@@ -58,7 +58,7 @@ Context.save_for_backward, Context.saved_tensors = Context.save, Context.saved
 --- Called when a backward ends, also by an error: releases the values that saved() returned.
 function Context:__close() self._again, self._kept = nil, nil end
 
---- Can a gradient of shape 'given' be summed to 'shape', by undoing a broadcast?
+--- Does 'shape' broadcast to 'given', so that a gradient of shape 'given' can be summed to it?
 local function reducible(given, shape)
   for k = 0, #shape - 1 do
     local n = shape[#shape - k]
@@ -66,7 +66,7 @@ local function reducible(given, shape)
   end
   return #given >= #shape
 end
--- A missing value is an error: an explicit nil means that there is no gradient.
+-- Checks what backward returned: a missing value raises; an explicit nil means "no gradient".
 local function check_gradients(name, gradients, shapes)
   if gradients.n < #shapes then
     fail(name, "backward gave %d values, forward has %d tensors\1: return one for each, nil" ..
@@ -131,7 +131,7 @@ def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, 
   end
 end)
 
---- The value y of op, which depends on the tensors '...' but has no known gradient with respect to
+--- y, a result of op that depends on the tensors '...' but has no known gradient with respect to
 --- them: if one of them is tracked, backward raises at y instead of ignoring the dependence.
 function func.opaque(op, y, ...)
   if not is_tensor(y) or not y:is_floating_point() or not recording.tracked(...) then return y end
@@ -162,8 +162,8 @@ function func.zero_grad(op, list, set_to_none)
   end
 end
 
---- Runs f with the tensors in 'kept' and, at the other positions, the values in 'args'. The
---- generator starts from the state 'rng' and is restored afterwards.
+--- Runs f with the tensors in 'kept' and, at the other positions, the values in 'args'. The random
+--- generator starts from the state 'rng'; the script's state is restored afterwards.
 local function again(f, args, kept, rng)
   local now <const> = flame.rng_state()
   local _ <close> = setmetatable({}, { __close = function() flame.rng_state(now) end })
@@ -174,8 +174,8 @@ local function again(f, args, kept, rng)
   return table.pack(f(table.unpack(fresh, 1, args.n)))
 end
 
---- f's results, without keeping intermediate values: backward runs f again, with the same random
---- numbers.
+--- f's results, without keeping intermediate values for backward, which runs f again, with the same
+--- random numbers.
 def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
   if not flame.is_grad_enabled() then return f(...) end
   f = autocast.with_casts(f)
@@ -184,7 +184,7 @@ def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
     if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end
   end
   local since = internal.sequence()
-  -- a tracked argument is passed as a copy, in both runs: the gradient goes there
+  -- in both runs f gets copies of tracked arguments: backward returns the gradients of the copies
   for i, x in pairs(kept) do if x.requires_grad then args[i] = internal.snapshot(x) end end
   local values, tracked, at = table.pack(f(table.unpack(args, 1, args.n))), {}, {}
   for i = 1, args.n do if kept[i] then args[i] = false end end

@@ -1,5 +1,5 @@
---- Gradients in Lua: the map of gradients(), flame.grad and related functions, functions of the
--- script. The walk itself is C (internal.gradients).
+--- Gradients in Lua: the table that gradients() returns, flame.grad and the other functions that
+-- differentiate a function. The backward walk itself is C (internal.gradients).
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -9,7 +9,7 @@ local is_tensor = flame.is_tensor
 -- ---- the map ---------------------------------------------------------------------------------
 local Gradients = {}
 Gradients.__name = "flame.gradients"
--- The requested order, by map; weak, so that a map is collected like any table.
+-- map of gradients -> {order = its inputs as requested, …}; weak, so that a map can be collected.
 local asked = setmetatable({}, { __mode = "k" })
 
 function Gradients.__index(g, key)
@@ -26,7 +26,7 @@ function Gradients.__index(g, key)
   fail("gradients", "not asked for in this call%s\1: name it in gradients{…}", other and
     (" (this is the map of %s, and it is in that of %s)"):format(asked[g].place, other.place) or "")
 end
---- Iterate tensor, gradient in the order asked for.
+--- Iterates over tensor, gradient in the order in which the tensors were passed to gradients().
 function Gradients.items(g)
   local order, i = asked[g].order, 0
   return function()
@@ -35,7 +35,7 @@ function Gradients.items(g)
   end
 end
 Gradients.__pairs = function(g) return Gradients.items(g) end
---- Square root of the sum of all squares, 0-d.
+--- The norm of all gradients together: the root of the sum of all their squares, a 0-d tensor.
 function Gradients.norm(g)
   local sum
   for _, v in Gradients.items(g) do
@@ -44,7 +44,7 @@ function Gradients.norm(g)
   end
   return (sum or flame.zeros({})):sqrt()
 end
---- Scale all in place so that the norm is at most 'most'; gives the norm before.
+--- Scales all in place so that the norm of all together is at most 'most'; returns the norm before.
 function Gradients.clip(g, most)
   local norm = Gradients.norm(g)
   local _ <close> = flame.no_grad()
@@ -81,7 +81,7 @@ function(y, xs, create_graph, retain_graph, allow_unused, seed)
       strict = not allow_unused }), allow_unused)
 end)
 
---- The tensors in v, one or a list.
+--- v as a list of tensors: a tensor becomes a list of one; an empty list raises.
 local function tensors_of(name, v)
   if is_tensor(v) then return { v } end
   if #v == 0 then
@@ -109,8 +109,8 @@ function(outputs, inputs, grad_outputs, retain_graph, create_graph, _, allow_unu
 end)
 
 -- ---- functions of functions ---------------------------------------------------------------------
---- The keys of a table in a fixed order. With it collect lists all tensors of nested tables, and
---- rebuild makes tables of the same form, with other values for the tensors.
+--- The keys of a table in a fixed order. In this order 'collect' lists all tensors of nested
+--- tables, and 'rebuild' makes equal nested tables, with give(x) in place of each tensor x.
 local function sorted_keys(t)
   local keys = {}
   for k in pairs(t) do keys[#keys + 1] = k end
@@ -137,9 +137,9 @@ local function rebuild(v, give)
   for _, k in ipairs(sorted_keys(v)) do out[k] = rebuild(v[k], give) end
   return out
 end
--- Functions of functions may be nested. The tensors with respect to which the outer one
--- differentiates are 'active' while its f runs; the inner one then keeps its graph and detaches
--- nothing.
+-- flame.grad, flame.vjp and so on may be called inside an f that one of them differentiates. While
+-- f runs, the tensors with respect to which it is differentiated are 'active' (tensor -> how
+-- often); a call inside then keeps its graph and detaches nothing.
 local active = setmetatable({}, { __mode = "k" })
 local Running = { __close = function(r)
   for _, x in ipairs(r) do
@@ -148,14 +148,14 @@ local Running = { __close = function(r)
   end
 end }
 local function nested() return next(active) ~= nil and flame.is_grad_enabled() end
---- f's results, with xs active meanwhile.
+--- Runs f with the tensors xs in 'active' and returns f's results.
 local function inside(xs, f, ...)
   local running <close> = setmetatable({}, Running)
   for i, x in ipairs(xs) do running[i], active[x] = x, (active[x] or 0) + 1 end
   return f(...)
 end
---- The tensor that f gets for x: a tracked copy, x itself if it is a leaf, or an alias. If f reads
---- x in another way, that value is constant.
+--- The tensor that f gets for its argument x: a tracked copy of an untracked x, x itself if it is a
+--- leaf, else an alias. If f reaches x otherwise, as an upvalue, that x counts as constant.
 local function stand_in(x)
   if not x.requires_grad then return x:detach():requires_grad_(true) end
   return x.is_leaf and not active[x] and x or x:reshape(x.shape)
@@ -169,7 +169,7 @@ local function scalar_result(op, y)
   return y
 end
 
---- f(params, …) → value, gradients in the form of params, and what else f returned.
+--- A function (params, …) -> f's value, gradients as a table like params, f's other results.
 def(".value_and_grad(f: fn) -> fn", function(f)
   return function(params, ...)
     local create, xs = nested(), {}
@@ -218,11 +218,11 @@ def(".grad(f: fn, argnums...: int) -> fn", function(f, ...)
   end
 end)
 
--- The following functions take a tensor, a list of tensors that are f's arguments, or a nested
--- table of tensors with names that is f's only argument; results have the same form. Grad mode is
--- on inside. Inside the f of another function of functions the results keep their graph.
+-- The functions below (vjp to hessian) take a tensor x, a list of tensors, which are f's arguments,
+-- or a nested table of tensors with names, f's only argument. Grad mode is on while f runs. In an f
+-- that is being differentiated itself, their results keep the graph.
 
---- f's arguments as tracked copies (keep: aliases for tracked ones), and the results of f.
+--- Runs f on tracked copies of x (keep: aliases if x is tracked); returns these and f's results.
 local function apply(op, f, x, keep)
   local single, xs = is_tensor(x), {}
   local function track(t)
@@ -242,7 +242,7 @@ local function apply(op, f, x, keep)
   if #xs == 0 then fail(op, "x has no float tensor") end
   return xs, results
 end
---- The tensors of v, one for each of 'like' and of its shape; nil: ones.
+--- The tensors in v as a list, checked against the shapes of the list 'like'; ones if v is nil.
 local function directions(op, v, like, of, keep)
   local list = v == nil and {} or collect(v, {})
   if v ~= nil and #list ~= #like then fail(op, "v has %d tensors, %s %d", #list, of, #like) end
@@ -256,15 +256,15 @@ local function directions(op, v, like, of, keep)
   end
   return list
 end
---- One tensor as it is, several as a list.
+--- The only element of a list of n = 1, else the list.
 local function joined(list, n) if n == 1 then return list[1] end return list end
 local function values_of(results, keep)
   local out = {}
   for i = 1, results.n do out[i] = keep and results[i] or results[i]:detach() end
   return joined(out, results.n)
 end
---- A value of x's form: its float tensors are replaced in order by those of the list, others by
---- zeros.
+--- A copy of x, a tensor or nested table, in which the tensors of the list replace the float
+--- tensors, in order, and zeros replace the other tensors.
 local function like_x(x, list)
   local k = 0
   return rebuild(x, function(t)
@@ -273,7 +273,7 @@ local function like_x(x, list)
     return list[k]
   end)
 end
---- Gradients of the tracked tensors of ys with respect to xs; false where there is none.
+--- Gradients of ys (those that are tracked), weighted by seeds, for each of xs; false: none.
 local function pull(ys, seeds, xs, how)
   local y, seed = {}, {}
   for i = 1, #ys do
@@ -285,8 +285,8 @@ local function pull(ys, seeds, xs, how)
   return none
 end
 
---- f(x) and the product of v, in the form of the result, or ones, with its derivative: what
---- backward computes.
+--- f(x), and the product of v with f's derivative, as a table like x. v has the shape of f's result
+--- (default: ones). This product is what backward computes.
 def(".vjp(f: fn, x: T|table, v?: T|table) -> values: T|T[], products: T|table", function(f, x, v)
   local create = nested()
   local _ <close> = flame.enable_grad()
@@ -326,7 +326,7 @@ def(".jvp(f: fn, x: T|table, v?: T|table) -> values: T|T[], products: T|T[]", fu
   return values_of(results, create), joined(out, results.n)
 end)
 
---- f(x), one number, and the product of its second derivatives with v, in the form of x, or ones.
+--- f(x), one number, and f's second derivatives times v, which is like x (default: ones).
 def(".hvp(f: fn, x: T|table, v?: T|table) -> value: T, products: T|table", function(f, x, v)
   local create = nested()
   local _ <close> = flame.enable_grad()
@@ -353,7 +353,7 @@ local function stack_all(rows, like)
   end
   return #parts == 1 and parts[1] or flame.cat(parts, 1)
 end
---- Derivatives of one result with respect to all xs; their shapes are those of y and x joined.
+--- The derivative of y with respect to each x of xs, as a list; its axes are those of y, then of x.
 local function jacobians(y, xs, create)
   local n, rows, out = y:numel(), {}, {}
   for k = 1, #xs do rows[k] = {} end
@@ -375,7 +375,7 @@ local function jacobians(y, xs, create)
   return out
 end
 --- The derivative of every element of f(x) with respect to every element of x: axes of the result,
--- then of x. Several results give a list, and so do several inputs: [result][input].
+-- then of x. Several results or several inputs give lists, indexed [result][input].
 def(".jacobian(f: fn, x: T|table, *, create_graph = false) -> T|table", function(f, x, create)
   create = create or nested()
   local _ <close> = flame.enable_grad()

@@ -1,14 +1,14 @@
---- Parameters that are divided among processes, as data_parallel{shard = true} leaves them. Of such
--- a parameter this process has the summed gradient of its part of the elements alone, and .grad is
--- nil; an optimiser steps that part, whose state is all that it keeps, and all processes get the
--- new values of all.
+--- Parameters that are divided among processes, as data_parallel{shard = true} leaves them. Each
+-- process has the values of the whole parameter, but the summed gradient of one part of its
+-- elements alone, and .grad is nil. An optimiser updates this part and keeps state for it alone;
+-- then all processes exchange the new values.
 --
--- parts.of[p] is a part, or nil: {shape = p.shape; all = its elements; first =, count =: those of
--- p:reshape(-1) that are this process's; grad = their gradient, nil: there is none; value = their
--- new value, from the update until all processes have it; group = what the processes do together:
--- each calls the same in the same order}. A group has total(op, x, reduce), the x of all processes
--- reduced; whole(part, x), the parts of all joined, in p's shape; spread(list), which gives
--- parameters the values of all parts.
+-- parts.of[p] describes this process's part of a divided parameter p: {shape = p.shape; all = the
+-- number of p's elements; first =, count =: the part, a range of p:reshape(-1); grad = its gradient
+-- or nil; value = its new value, from the update until all processes have it; group = collectives,
+-- which all processes call in the same order}. A group has total(op, x, reduce), which reduces the
+-- x of all processes; whole(part, x), which joins all processes' parts to a tensor in p's shape;
+-- spread(list), which gives parameters the new values of all parts.
 local flame = require "flame"
 local internal = flame.internal
 
@@ -17,16 +17,16 @@ local parts = { of = of }
 
 local function text_of(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
---- Sets part.grad or part.value, which lives until it is replaced, whichever scopes end.
+--- Sets part.grad or part.value to x or nil, and releases the old one; scopes do not release x.
 local function set(part, name, x)
   local _ <close> = part[name]
   part[name] = x and internal.hold(x)
 end
 
---- This process's elements of x, which has the shape of the parameter.
+--- The elements of this process's part, from a tensor x in the parameter's shape.
 local function cut(part, x) return x:reshape(-1):narrow(1, part.first, part.count) end
 
---- The gradient of p, or of its part.
+--- p.grad, or for a divided p the gradient of this process's part.
 function parts.gradient(op, p)
   local part, g = of[p], p.grad
   if not part then return g end
@@ -43,14 +43,14 @@ function parts.add(p, g)
   set(part, "grad", part.grad and part.grad + g or g)
 end
 
---- What zero_grad does to p, in addition to its .grad.
+--- zero_grad for the gradient of this process's part of p, if p is divided.
 function parts.clear(p, set_to_none)
   local part = of[p]
   if not part or not part.grad then return end
   if set_to_none ~= false then set(part, "grad") else part.grad:zero_() end
 end
 
---- What a step updates: p and its gradient, or its part of both, and the part.
+--- What an optimiser's step updates: p, its gradient; or this process's part of both, the part.
 function parts.take(p)
   local part = of[p]
   if not part then return p, p.grad end
@@ -61,11 +61,11 @@ function parts.take(p)
   return part.value, g, part
 end
 
---- Called when the step has recorded the part's new value: the gradient is used up.
+--- Drops the part's gradient, after the optimiser's step has recorded the part's new value.
 function parts.use_up(part) set(part, "grad") end
 
---- Cuts an optimiser's state for a whole parameter, as a checkpoint has it, to the part: all values
---- that have the parameter's shape. State of the part is unchanged.
+--- Cuts an optimiser's state of a whole parameter, as a checkpoint has it, to this process's part:
+--- every tensor in the parameter's shape. State that is of the part already stays as it is.
 function parts.settle(part, state)
   if part.count == part.all and #part.shape == 1 then return end      -- the part is the whole
   for name, x in pairs(state) do
@@ -76,7 +76,7 @@ function parts.settle(part, state)
   end
 end
 
---- The state of the whole parameter, on the CPU: all processes get it, and call this.
+--- Joins all parts' optimiser state to that of the whole p, on the CPU. All processes must call it.
 function parts.whole(p, state)
   local part, names, out = of[p], {}, {}
   if not part then return state end
@@ -94,8 +94,8 @@ function parts.whole(p, state)
   return out
 end
 
---- The sum, or the maximum, over all processes of what was computed of parts of these parameters;
---- x itself where none of them is shared out.
+--- The sum, or the maximum, over all processes of an x that each computed from its parts of these
+--- parameters; x itself if none of the parameters is divided.
 function parts.total(op, params, x, reduce)
   for _, p in ipairs(params) do
     if of[p] then return of[p].group.total(op, x, reduce) end
@@ -103,7 +103,7 @@ function parts.total(op, params, x, reduce)
   return x
 end
 
---- Called after the parts of these parameters were stepped: gives all processes all values.
+--- Called after an optimiser's step on parts of params: all processes get all parts' new values.
 function parts.spread(params)
   local groups, lists = {}, {}
   for _, p in ipairs(params) do

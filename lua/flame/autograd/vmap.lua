@@ -1,16 +1,16 @@
---- flame.vmap: a function of one example, for all examples of a batch. It runs once for each, in
--- turns: at a call of a kernel each example waits for the others, and their calls are one launch
--- (internal.kernel_each).
+--- flame.vmap: applies a function of one example to all examples of a batch. Each example runs as a
+-- coroutine, which waits at a call of a kernel until the others have come to theirs; equal calls
+-- are then one launch (internal.kernel_each).
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 
--- A part of a batch: its place and the whole tensor, for as long as the part is alive.
+-- One example of a batch, x = whole[i] -> { whole =, at = i }, for as long as x is alive.
 local whole_of = setmetatable({}, { __mode = "k" })
 local examples = setmetatable({}, { __mode = "k" })        -- coroutines that run one
 local CALL <const> = {}                                    -- what they yield first
-local FAILED <const> = {}                         -- what examples get from a call that failed
+local FAILED <const> = {}                         -- a failed call's results: FAILED, the error
 
 -- ---- batches of values --------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ local function joined(list)
   return same and whole or flame.stack(list)
 end
 
---- The argument with its batch along the first axis, nil if all examples have the same.
+--- Argument i with its batch axis moved to the front; nil if it has none (all examples share x).
 local function batched(x, axis, i)
   if not is_tensor(x) or axis == false then return nil end
   axis = axis or 1
@@ -47,7 +47,7 @@ end
 
 -- ---- calls of kernels ---------------------------------------------------------------------------
 
---- What two calls must have in common to be one launch.
+--- Calls with equal keys (kernel, dtypes, devices, shapes, numbers) may become one launch.
 local function kind_of(call)
   local key = { tostring(call.k), tostring(call.n) }
   for i = 1, call.n do
@@ -58,11 +58,11 @@ local function kind_of(call)
   return table.concat(key, "\0")
 end
 
---- Can one launch make all of these calls? Then which of its arguments differ, as bits, and the
---- arguments of all.
+--- nil if one launch can not make all of these calls. Else a mask, with bit i - 1 set if argument i
+--- differs between the calls, and the arguments of the launch, those that differ stacked.
 local function one_launch(calls, info)
   local args, bits, i = { n = calls[1].n }, 0, 0
-  if info.config.vjp then return nil end                  -- it is of one launch
+  if info.config.vjp then return nil end                  -- the given vjp is that of a single call
   for _, q in ipairs(info.params) do
     if q.role ~= "out" and not q.hidden then
       i = i + 1
@@ -79,8 +79,8 @@ local function one_launch(calls, info)
   return bits ~= 0 and bits or nil, args
 end
 
---- The kernel with numbers in place of functions for its sizes: those for the arguments of one
---- call.
+--- The kernel with its shape, grid and threads as numbers, where they are functions of the call's
+--- arguments.
 local function sized(k, config, call)
   local geometry
   for _, name in ipairs { "shape", "grid", "threads" } do
@@ -92,7 +92,7 @@ local function sized(k, config, call)
   return geometry and k:with(geometry) or k
 end
 
---- Each call gets its .results from f(calls, …); if f raises, the calls fail.
+--- Runs f(calls, …), which sets .results of each call, or sets them to FAILED and f's error.
 local function attempt(calls, f, ...)
   local ok, why = pcall(f, calls, ...)
   for _, call in ipairs(ok and {} or calls) do call.results = { n = 2, FAILED, why } end
@@ -124,7 +124,7 @@ end
 
 local function modes() return flame.is_grad_enabled(), flame.autocast(), internal.scopes() end
 
---- Ends the examples that an error has left suspended.
+--- Closes the coroutines of examples that an error in another example has left suspended.
 local function close(list)
   for _, x in ipairs(list) do coroutine.close(x.thread) end
 end
@@ -163,8 +163,8 @@ local function answer(...)
   return ...
 end
 
---- The calls of kernels wait for the other examples, unless the example has changed a mode, has
---- opened a scope, or is in a function of C.
+--- What vmap puts in place of a kernel's launch: it yields, so that the examples' calls are made
+--- together, or launches at once in a changed grad or autocast mode, a scope, or a C function.
 local function waits(launch, grad, cast, scopes)
   return function(...)
     local g, c, s = modes()
@@ -174,7 +174,7 @@ local function waits(launch, grad, cast, scopes)
   end
 end
 
---- Examples of a batch: how many, and the arguments of each.
+--- The number of examples, and the list of arguments as 'batched' returns them.
 local function examples_of(axes, given)
   local whole, n = {}, nil
   for i = 1, given.n do
@@ -193,9 +193,9 @@ local function examples_of(axes, given)
   return n, whole
 end
 
---- f for each example of a batch: a function of tensors that have one axis more. axes: that axis,
---- for each argument as a list, 1 by default; false where all examples have the same. Results have
---- it as their first. f runs once for each, and a call of a kernel is one launch for all of them.
+--- A function that applies f to each example of a batch; its arguments have one axis more than f's.
+--- axes: that axis (default: 1), or a list, one per argument; false: all examples share it. Results
+--- have it as axis 1. f runs once per example; calls of a kernel become one launch.
 def(".vmap(f: fn, axes?: any) -> fn", function(f, axes)
   return function(...)
     local given, list = table.pack(...), {}

@@ -15,7 +15,7 @@ local is_tensor = flame.is_tensor
 local function word(v) return is_tensor(v) and "a tensor" or type(v) end
 arguments.word = word
 
---- The same where a number is needed: for a tensor it adds how to get its number.
+--- The word for the type of v in messages that need a number: for a tensor it adds x:item().
 local function no_number(v) return is_tensor(v) and "a tensor\1: write x:item()" or word(v) end
 
 local function need_tensor(op, name, x)
@@ -59,7 +59,7 @@ end
 
 local function is_float(x) return x:is_floating_point() end
 
---- f with its result written into x, for name_.
+--- The in-place function name_: writes f(x, …) into x; raises if x's dtype can not hold the result.
 local function in_place(f, name)
   return function(x, ...)
     local y = f(need_tensor(name .. "_", "x", x), ...)
@@ -79,7 +79,7 @@ local function def(text, f, ...)
     text, list[#list + 1] = text .. "\n" .. form, g
   end
   local group = text:match("^(%a[%w_]*)%.")
-  local own = group and group ~= "linalg" and group ~= "special"      -- told with its group
+  local own = group and group ~= "linalg" and group ~= "special"      -- messages name the group
   local public, name = internal.declare(text, own and text:match("^[%w_.]+") or "",
     table.unpack(list))
   if group then
@@ -103,8 +103,8 @@ for name in ([[keepdim hermitian training ceil_mode return_indices equal_nan acc
   increasing include_last_offset hard get_infos full density check_errors adjoint is_causal
   descending return_inverse return_counts]]):gmatch("%S+") do FLAGS[name] = true end
 
---- Is the option of the default's type: a number or a list of numbers where the default is a
---- number; padding has names too?
+--- Raises unless option v has the type of its default: for a number, a number or a list of numbers.
+--- Only 'padding' may be a string in place of a number.
 local function fits_default(op, name, default, v)
   if (default == true or default == false and FLAGS[name]) and type(v) ~= "boolean" then
     fail(op, "%s must be true or false, got %s", name, word(v))
@@ -117,7 +117,7 @@ local function fits_default(op, name, default, v)
   return v
 end
 
---- Options of a table at the end: only the names of 'known' (name -> default).
+--- A copy of 'known' (name -> default) with the values of the table 'given'; other names raise.
 local function options(op, given, known)
   local o = {}
   for k, v in pairs(known) do o[k] = v end
@@ -131,7 +131,7 @@ local function options(op, given, known)
 end
 arguments.options = options
 
---- v, or the value of a table's only field 'name'.
+--- v, or if v is a table whose only field is 'name', the value of that field.
 local function named(v, name)
   if type(v) == "table" and v[name] and not next(v, (next(v))) then return v[name] end
   return v

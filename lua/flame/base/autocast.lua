@@ -15,7 +15,7 @@ local function autocast(dtype, f, ...)
   cast_begin(block, dtype)
   return f(...)
 end
---- f with the casts that are set now, since it runs again in backward.
+--- f with the autocast dtype that is set at this moment: backward calls f again later.
 local function with_casts(f)
   local dtype = cast_dtype()
   if not dtype then return f end

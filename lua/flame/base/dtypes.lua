@@ -1,5 +1,5 @@
---- Facts of dtypes, each a table by name, from src/tensor/dtype.def; and functions of several steps
--- in the dtype that their results have.
+--- Facts of dtypes, each a table by the dtype's name, from src/tensor/dtype.def; and helpers for
+-- float functions that are composed of several ops: the dtype of the result, and of the work.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local is_tensor, need_tensor, def = flame.is_tensor, arguments.need_tensor, arguments.def
@@ -8,9 +8,9 @@ local dtypes = {
   float = {},                        -- name -> true, as the next two
   half = {}, whole = {},
   size = {},                         -- bytes of an element
-  bits = {},                         -- of the significand; integers: 2^bits is the first too large
+  bits = {},                         -- of a float's significand; for integers 2^bits is too large
   least = {},                        -- exponent: 2^(least - 1) is the smallest normal number
-  epsilon = {}, largest = {},        -- the smallest e with 1 + e > 1; the largest finite number
+  epsilon = {}, largest = {},        -- the distance from 1 to the next float; the largest finite
   kernel = {},                       -- the type's name in the text of kernels
 }
 for name, facts in pairs(flame.internal.dtypes()) do
@@ -23,8 +23,8 @@ for name, facts in pairs(flame.internal.dtypes()) do
   else dtypes.whole[name] = true end
 end
 
---- Both as tensors: a number becomes a 0-d tensor of the other's dtype if that is a float, else of
---- f32.
+--- The operands x and y of op as tensors, of which one may be a number: it becomes a 0-d tensor of
+--- the other's dtype if that is a float, else of f32.
 function dtypes.pair(op, x, y)
   local like = is_tensor(x) and x or need_tensor(op, "y", y)
   local function lift(v, name)
@@ -35,7 +35,7 @@ function dtypes.pair(op, x, y)
   return lift(x, "x"), lift(y, "y")
 end
 
---- The dtype of a float function of the two: the wider float; f32 when none is a float.
+--- The dtype of a float result of x and y: the wider float dtype; f32 if none is a float.
 function dtypes.float_of(x, y)
   local a, b = x.dtype, y.dtype
   if not y:is_floating_point() then b = a end
@@ -45,14 +45,14 @@ function dtypes.float_of(x, y)
   return (a == "f64" or b == "f64") and "f64" or "f32"
 end
 
---- f(x) for a function of several steps: integers become f32; half types are computed in f32 and
+--- f(x) for an f composed of several ops: integers become f32; half types are computed in f32 and
 --- rounded once, at the end.
 function dtypes.smooth(x, f)
   x = x:is_floating_point() and x or x:float()
   return dtypes.half[x.dtype] and f(x:float()):to(x.dtype) or f(x)
 end
 
---- Declares such a function of two operands, in their common dtype.
+--- Declares flame.name(x, y), composed of several ops, with a result in their common float dtype.
 function dtypes.binary(name, f)
   def(name .. "_?(x: T|num, y: T|num) -> T", function(x, y)
     x, y = dtypes.pair(name, x, y)

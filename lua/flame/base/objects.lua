@@ -34,8 +34,8 @@ arguments.def(".has(name: str) -> bool", function(name)
   return t ~= nil and name:find("^[%w_]") ~= nil
 end)
 
---- The right name for one that is in another table, "nn.Linear" for flame.Linear, or that is
---- PyTorch's name for a function with another name here.
+--- The end of a message for an unknown name: where it is ("write nn.Linear", for flame.Linear), or
+--- what replaces it, for PyTorch's name of a function that has another name here; nil: neither.
 local function elsewhere(what, name)
   local torch, places = require "flame.tools.elsewhere", { what, "flame", "nn", "optim", "data" }
   for _, place in ipairs(places) do
@@ -47,7 +47,7 @@ local function elsewhere(what, name)
   end
 end
 
---- The shortest known name that begins with this one: CrossEntropyLoss for CrossEntropy.
+--- A hint with the shortest known name that begins with 'name': CrossEntropyLoss for CrossEntropy.
 local function longer(name, known)
   local best
   for key in pairs(known) do
@@ -79,7 +79,7 @@ local function is_group(t)
   return next(t) ~= nil
 end
 
---- Lets a table, and the groups in it, raise for names that they do not have.
+--- Makes reading an unknown name raise, for the table t ('what') and tables of functions in it.
 function objects.namespace(t, what)
   for name, part in next, t do
     if is_group(part) then
@@ -90,7 +90,7 @@ function objects.namespace(t, what)
     { __index = function(_, name) return internal.unknown_name(t, name, what) end })
 end
 
---- pairs(flame): what it holds, then the modules that are loaded at their first use.
+--- __pairs of flame: what the table holds, then the modules that are loaded at their first use.
 function internal.pairs(t)
   local key, v
   local left, at = {}, 0
@@ -124,9 +124,9 @@ function objects.no_option(op, key, known, text)
   fail(op, "no option '%s', there is: %s%s", tostring(key), text or keys_of(known),
     internal.hint(tostring(key), known))
 end
---- __index and __newindex of objects that have these methods and fields (name -> true) and no
---- others: another name raises with the nearest one. A method can be replaced by a function.
---- refuse(self, key) may raise first.
+--- Returns __index and __newindex for objects with the methods of 'own' and these fields (name ->
+--- true) alone: another name raises, with the nearest known one. A method can be replaced by a
+--- function. refuse(self, key), if given, is called first and may raise.
 function objects.closed(what, own, fields, refuse)
   local function unknown(self, key)
     local known = {}
@@ -157,9 +157,9 @@ end
 
 local function is_object(v) return type(v) == "table" and getmetatable(v) ~= nil end
 
---- Lets the functions of a table that take a fixed number of arguments raise where there are more.
---- Messages from inside keep the names that they give (internal.checked would put the function's
---- there).
+--- Wraps the functions of a table that take a fixed number of arguments, so that more of them
+--- raise. An error inside such a function keeps the function name in its message (internal.checked
+--- would replace it by the name in the table).
 function objects.limit(t)
   local made, names = {}, {}                      -- two names of one function share one wrapper
   for name, f in next, t do

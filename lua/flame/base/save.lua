@@ -23,7 +23,7 @@ end
 
 -- ---- writing ---------------------------------------------------------------------------------
 
---- A key as a part of a tensor's name: UTF-8 text is not changed.
+--- A table's key as a part of a tensor's dotted name; control characters and non-UTF-8 are escaped.
 local function part_of(key)
   if type(key) == "string" and (not utf8.len(key) or key:find("%c")) then return escape(key) end
   return tostring(key)
@@ -53,7 +53,7 @@ local function scalar(value)
   return value and "T" or "F"
 end
 
---- State of one save: parts of the text, names and tensors, names taken, names by handle.
+--- State of one save: text (out), names and tensors of the file, names in use, names by tensor.
 local function new_writer()
   return { out = {}, names = {}, tensors = {}, taken = { ["__metadata__"] = true },
     known = {}, open = {} }
@@ -125,8 +125,8 @@ function add_value(w, value, path, depth)
   end
 end
 
---- All tensors of a table for npz, which holds nothing else, into the lists
---- of w; taken: names in use.
+--- Collects all tensors of a nested table into the lists of w. Any other value raises, since npz
+--- holds nothing else.
 local function only_tensors(w, t, path, depth)
   for _, key in ipairs(sorted_keys(t, 0, path == "" and "the table" or path)) do
     local value, name = t[key], join(path, key)
@@ -147,12 +147,12 @@ end
 local pickles = { pt = true, pth = true, pkl = true, ckpt = true, bin = true, h5 = true,
   gguf = true, onnx = true }
 
---- What follows the last dot of the file's name, in small letters; "" without one.
+--- A path's extension: what follows the last dot of the file's name, in lower case; "" without one.
 local function extension(path)
   return (path:match("[^/]%.([^./]*)$") or ""):lower()
 end
 
---- The bytes of an image: floats are taken as 0 to 1.
+--- The tensor to write to a PNG file: u8, or i32 for 16 bits, as it is; floats from 0 to 1 as u8.
 local function pixels(path, value)
   if value.dtype == "u8" then return value end
   if value.dtype == "i32" then return value end              -- 16 bits
@@ -199,7 +199,7 @@ end)
 
 -- ---- reading ------------------------------------------------------------------------------------
 
---- State of one load: the text and where it is read, the file's tensors and those that it names.
+--- r is the state of one load: text, read up to at; tensors of the file; used: those named in text.
 local function bad(r, what)
   fail("load", "%s: metadata 'flame': %s at offset %d", r.path, what, r.at - 1)
 end
@@ -265,8 +265,8 @@ function take_value(r, depth)
   return r.tensors[name]
 end
 
---- Ours is a version and a value in the characters that flame.save writes; any other text under
---- "flame" is another program's.
+--- Was the metadata text under "flame" written by flame.save? Such a text is a version and a value
+--- in flame.save's characters; any other is another program's.
 local function is_ours(text)
   return text ~= nil
     and (text:find("^%d+:{[%w_%%;{}%[%]-]*$") or text:find("^%d+:[tids][%w_%%-]*;$")) ~= nil

@@ -14,7 +14,7 @@ local function count(bits)
   return n
 end
 
---- Coefficient of the product of blades a and b: 1, -1 or 0. The blade is a ~ b.
+--- The coefficient, 1, -1 or 0, of the product of the blades a and b; the product's blade is a ~ b.
 local function coefficient(a, b, squares)
   local exchanges, above, c = 0, a >> 1, 1
   while above > 0 do above, exchanges = above >> 1, exchanges + count(above & b) end
@@ -37,7 +37,7 @@ local function blades_of(n)
   return blades
 end
 
---- "e13"; generators count from 0 where the first one squares to 0, as is usual of G(3,0,1).
+--- The blade's name, as "e13"; generators count from 0 if the first squares to 0, as in G(3,0,1).
 local function name_of(bits, squares)
   if bits == 0 then return "1" end
   local text, base = { "e" }, squares[1] == 0 and -1 or 0
@@ -45,8 +45,8 @@ local function name_of(bits, squares)
   return table.concat(text)
 end
 
---- The grades (of x, of y, of the result) that products have, numbered by the grade of x, then of
---- the result, then of y.
+--- The paths: all triples of grades (of x, of y, of the result) that occur in products of blades,
+--- sorted by the grade of x, then of the result, then of y.
 local function paths_of(terms, grades)
   local paths, number = {}, {}
   for _, t in ipairs(terms) do
@@ -68,8 +68,8 @@ local function paths_of(terms, grades)
   return paths
 end
 
---- What the layers need to know of components: which are scalar, which lie in
---- a grade all of whose blades square to 0.
+--- Adds to the tables t what the layers need to know of components: which one is the scalar part,
+--- and which lie in a grade all of whose blades square to 0.
 local function note_kinds(t, dims)
   local length = {}
   t.even, t.is_scalar, t.null, t.definite = {}, {}, {}, true
@@ -82,14 +82,14 @@ local function note_kinds(t, dims)
   for i, g in ipairs(t.grades) do t.null[i] = length[g] == 0 and 1 or 0 end
 end
 
---- squares: those of the generators, 1, -1 or 0. The result:
----   size          number of blades blades their names grades their grades, from 0
+--- The tables of an algebra from the squares (1, -1 or 0) of its generators. The result:
+---   size, blades, grades    number of blades; by component: their names; their grades, from 0
 ---   first, many   by grade (keys 0 to #squares): its first component and how many it has
----   terms         { x =, y =, r =, c =, p = }: components x times y is c (1
----                 or -1) times component r, on path p
+---   terms         { x =, y =, r =, c =, p = }: component x times component y is c (1
+---                 or -1) times component r; p is the number of the path
 ---   paths         { grade of x, of y, of the result }
----   metric        by component: the scalar part of blade times its reverse; definite: are all 1
----   reverse_signs, involute_signs   by component: the sign that it gets there
+--- metric        by component: scalar part of blade times its reverse; definite: all are 1
+---   reverse_signs, involute_signs   by component: its sign in the reverse, in the involution
 ---   is_scalar, null   by component, 1 or 0: is its grade 0; do all blades of its grade square to 0
 ---   even          the even grades
 return function(squares)

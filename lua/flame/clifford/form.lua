@@ -7,11 +7,11 @@
 -- terms with the operand and the result exchanged: so one function computes form and gradients, and
 -- gradients have gradients.
 --
--- A role's sums are one node (src/tensor/form.h). Terms of a component that have the last operand's
--- component in common are summed before they are multiplied by it: of the weighted product of
--- Cl(2,0), r[1] is (x[1] y[1]) p[1] + (x[2] y[2] + x[3] y[3]) p[5] - (x[4] y[4]) p[9]. The planner
--- writes them out in one kernel that reads each operand once and stores each component where it
--- belongs in the result.
+-- The sums for all components of a role are one recorded op (src/tensor/form.h). Terms of a
+-- component that have the last operand's component in common are summed before they are multiplied
+-- by it: of the weighted product of Cl(2,0), r[1] is (x[1] y[1]) p[1] + (x[2] y[2] + x[3] y[3])
+-- p[5] - (x[4] y[4]) p[9]. The planner makes one kernel of them, which reads each operand once and
+-- stores each component in its place in the result.
 --
 -- Operands are (components, …, features). A shared one (weights) is (components, features): it has
 -- no axes in between, and its derivative is summed over them. Results are in memory in the
@@ -31,8 +31,8 @@ local function constant(list, dtype, device)
   return made[key]
 end
 
---- The other roles, with the one by which terms are collected at the end: a shared one, or any if
---- there are three.
+--- The roles other than 'role': all of them, those that are multiplied first (factors), and the
+--- last factor or nil. The last one is a shared operand, or else the third role if there are three.
 local function others_of(form, role)
   local shared, others = form.shared or {}, {}
   for _, q in ipairs(form.order) do if q ~= role then others[#others + 1] = q end end
@@ -44,8 +44,8 @@ local function others_of(form, role)
   return others, factors, last
 end
 
---- By component of a role: lists of { at = component of 'last', terms = those that have it },
---- terms of coefficient 1 before those of -1, in both lists.
+--- By component of 'role': a list of groups { at = a component of 'last', terms = those with it },
+--- for the sum over all terms. Groups and terms of coefficient 1 come before those of -1.
 local function sums_of(form, role, last)
   local sums, groups = {}, {}
   for i = 1, form.size[role] do sums[i], groups[i] = {}, {} end
@@ -64,8 +64,8 @@ local function sums_of(form, role, last)
   return sums
 end
 
---- The sums as the code of a form (src/tensor/form.h): 16-bit integers, components from 0, -1 for
---- none. A group has the sign of its first term, and its terms theirs relative to it.
+--- The sums as a string of 16-bit integers that src/tensor/form.h reads; components from 0, -1:
+--- none. A group has the sign of its first term; its terms have signs relative to that.
 local function code_of(sums, factors, last)
   local head, body = { #factors, last and 1 or 0, #sums }, {}
   local function put(v) body[#body + 1] = v end
@@ -89,11 +89,11 @@ local function code_of(sums, factors, last)
 end
 
 local work = { f16 = "f32", bf16 = "f32" }        -- half types are computed in f32 and rounded once
-local READS = 80              -- slices that a component of one code reads, at most
-local MOST = 16               -- terms of a component in one code where all would read more
-local WIDEST = 128            -- components of one code
+local READS = 80              -- most slices that one component reads in one op (one code string)
+local MOST = 16               -- terms per component and op, where all of them would read more
+local WIDEST = 128            -- components per op
 
---- Do the sums read at most as many slices as one code may?
+--- Does each sum read at most READS slices, so that all of it can be one op?
 local function is_short(sums, others)
   for _, sum in ipairs(sums) do
     local seen, n = {}, 0
@@ -110,7 +110,7 @@ local function is_short(sums, others)
   return true
 end
 
---- Splits each sum: its first MOST terms, the rest, and whether there is a rest.
+--- Splits sums that are too long for one op: the first MOST terms, the others, are there others.
 local function split(sums, others)
   local now, later, more = {}, {}, false
   if is_short(sums, others) then return sums, later, more end
@@ -129,8 +129,8 @@ local function split(sums, others)
   return now, later, more
 end
 
---- The codes of a role, lists by range of its components, of what is to be summed; and the places
---- of their inputs among the others.
+--- How to compute a role. codes: per range of WIDEST components a list of codes whose results are
+--- added; inputs: the operands of a code, as positions in 'others'.
 local function plan_of(form, role)
   local others, factors, last = others_of(form, role)
   local plan = { others = others, inputs = {}, codes = {}, shared = form.shared or {},
@@ -152,7 +152,7 @@ local function plan_of(form, role)
   return plan
 end
 
---- The result of a plan's role from the operands, in the order of its others.
+--- Computes the role of a plan from the tensors xs of the other roles, in the order of plan.others.
 local function run(name, plan, xs)
   local rank, dtype, list = 0, xs[1].dtype, {}
   for _, x in ipairs(xs) do rank = math.max(rank, x.ndim) end

@@ -1,8 +1,8 @@
---- Modules of a Clifford algebra. Given the table of flame.clifford, adds to it. All take and give
--- (size, …, features), and all commute with the algebra's versors (algebra:sandwich): rotations,
--- reflections and, in G(3,0,1), motions; those with bias = "all" do not. Weights start normal,
--- scaled so that the sums of a step have the variance of their inputs (Ruhe, Brandstetter, Forré,
--- "Clifford group equivariant neural networks", 2023); biases start at 0.
+--- Modules of a Clifford algebra; the file returns a function that adds them to flame.clifford. All
+-- take and give (size, …, features), and commute with the algebra's versors (algebra:sandwich):
+-- rotations, reflections and, in G(3,0,1), motions; with bias = "all" they do not. Weights are
+-- normal, scaled so that the sums of a step have the variance of their inputs (Ruhe, Brandstetter,
+-- Forré, "Clifford group equivariant neural networks", 2023); biases start at 0.
 local flame = require "flame"
 local nn = require "flame.nn"
 local internal = flame.internal

@@ -1,6 +1,6 @@
---- Values that cross from one Lua state to another: nil, booleans, numbers, strings, tensors and
--- plain tables of them, as a list of strings. The first has the structure, each other one the bytes
--- of a tensor, in the order in which the structure names them.
+--- Encodes values as a message for another Lua state (that of a worker thread): nil, booleans,
+-- numbers, strings, tensors and plain tables of them. A message is a list of strings: the first has
+-- the structure, each other one the bytes of a tensor, in the structure's order.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -43,7 +43,7 @@ local function write_tensor(out, x)
   out[#out + 1] = x:bytes()
 end
 
---- Appends v, which is at 'key' of 'path', to 'out'.
+--- Appends the encoding of v to the message 'out'. path and key say where v is, for errors.
 function write(out, v, path, key, depth)
   local text, kind = out[1], type(v)
   if v == nil then text[#text + 1] = "n"
@@ -63,8 +63,8 @@ function write(out, v, path, key, depth)
   end
 end
 
---- The message of v. Raises, without a position, an error that names the part of v that can not
---- cross. name: the name of v in the error; with "" its elements keep their names.
+--- The message that encodes v. Raises, without a position, an error that names the part of v that
+--- can not be sent. name: what the error calls v; with "" elements of v keep their own names.
 function cross.pack(v, name)
   local out = { {} }
   write(out, v, name, nil, 1)
@@ -110,14 +110,14 @@ function read(from)
   return v
 end
 
---- The value of a message, its tensors on the device.
+--- Decodes a message from cross.pack; the tensors are made on 'device'.
 function cross.unpack(message, device)
   return read { text = message[1], at = 1, blob = 1, message = message, device = device }
 end
 
 -- ---- functions ------------------------------------------------------------------------------
 
---- The function that a source text returns, or the function that is the module of that name.
+--- The function that a source text returns or, if 'text' is a module's name, the module itself.
 local function of_text(text, what)
   local f
   if text:find("^[%a_][%w_%.%-]*$") then
@@ -137,8 +137,8 @@ local function of_text(text, what)
   return f
 end
 
---- The function given as a function, a source text, the name of a module, or the result of
---- cross.code.
+--- The function that f stands for: f is a function, a source text, the name of a module, or a
+--- result of cross.code.
 function cross.callable(f, what)
   if type(f) == "string" then return of_text(f, what) end
   if type(f) ~= "table" or not f.dump then return f end
@@ -157,8 +157,8 @@ local function module_of(v)
   end
 end
 
---- A function in a form that can cross; raises, without a position, the reason if there is none. A
--- local of the script that it uses must be a module, which is required again.
+--- The function f in a form that can be sent to another Lua state; raises, without a position, if
+-- it can not be. A local of the script that f uses must be a module, which is required again there.
 function cross.code(f, what)
   if type(f) == "string" then return f end
   local remedy = "\1: give what it needs as given, or the source text of a function, or the name of"

@@ -1,5 +1,5 @@
---- CSV files: numbers as one tensor, or columns of different types. Given the table of flame.data,
--- adds to it.
+--- CSV files: numbers as one tensor, or columns of different types. The file returns a function
+--- that adds them to flame.data.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -8,8 +8,8 @@ return function(data, shared)
   local fail, put = shared.fail, shared.put
 
   -- ---- fields -----------------------------------------------------------------------------------
-  -- The text without blanks around it. It reads each byte a fixed number of times, while patterns
-  -- that end in %s*$ take quadratic time.
+  -- s without blanks at its ends, in linear time: a pattern that ends in %s*$ takes quadratic
+  -- time.
   local function trimmed(s)
     local first, last = s:find("%S"), #s
     if not first then return "" end
@@ -17,8 +17,8 @@ return function(data, shared)
     return s:sub(first, last)
   end
 
-  -- The text in quotation marks, whose first is at 'open', and the position of the last; nil: there
-  -- is no last. A doubled mark inside is one mark.
+  -- The text in quotation marks that begins with the mark at 'open', and the position of the
+  -- closing mark; nil if there is none. A doubled mark inside stands for one mark.
   local function quoted(text, open)
     local close = open + 1
     while true do
@@ -41,8 +41,8 @@ return function(data, shared)
     end
   end
 
-  -- Fields of the row of 'text' from 'at' on and where the next row begins, or nil and what is
-  -- wrong. A field that begins with a quotation mark ends with one; ends of lines may be in it.
+  -- Reads the row of 'text' that begins at 'at'. Returns its fields and where the next row begins,
+  -- or nil and a message. A field in quotation marks may contain separators and ends of lines.
   local function quoted_fields(text, at, separator)
     local fields = {}
     local line_end = text:find("\n", at, true)
@@ -73,7 +73,7 @@ return function(data, shared)
     return n
   end
 
-  --- All rows that are not blank: a list of lists of fields, and the line of each.
+  --- Reads a file: a list of rows that are not blank, as lists of fields; a list of their lines.
   local function rows_of(path, separator)
     local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "") .. "\n"
     local rows, lines, at, number = {}, {}, 1, 1
@@ -97,7 +97,7 @@ return function(data, shared)
   end
 
   local spelled = { nan = 0 / 0, inf = math.huge, infinity = math.huge }
-  -- The number that a field contains; nil: it is not a number. An empty field is NaN.
+  -- The number that a field contains, or nil if it is not a number. An empty field is NaN.
   local function number_of(field)
     if field == "" then return 0 / 0 end
     local v = tonumber(field)
@@ -107,7 +107,7 @@ return function(data, shared)
     return v and (sign == "-" and -v or v)
   end
 
-  --- Removes the first row if it has names.
+  --- Removes and returns the first row if it has names: header = true, or "auto" and a non-number.
   local function names_of(rows, lines, header)
     local numeric = true
     for _, field in ipairs(rows[1]) do numeric = numeric and number_of(field) ~= nil end
@@ -134,7 +134,7 @@ return function(data, shared)
   end
 
   -- ---- columns ----------------------------------------------------------------------------------
-  --- The values of column k as its type says; for "class" also its classes, sorted.
+  --- Column k read as classes: a tensor of ids from 1, and the sorted list of distinct texts.
   local function classes_of(rows, k)
     local id_of, classes, ids = {}, {}, {}
     for _, fields in ipairs(rows) do

@@ -1,5 +1,5 @@
---- Files as datasets: folders of images, token files of any size. Given the table of flame.data,
--- adds to it.
+--- Files as datasets: folders of images, token files of any size. The file returns a function that
+--- adds them to flame.data.
 local flame = require "flame"
 local internal = flame.internal
 local items = require "flame.data.items"
@@ -21,7 +21,7 @@ return function(data, shared)
     return kind[3](x)
   end
 
-  --- The recipe of a file's blocks; no block is read here.
+  --- A dataset recipe (data/items.lua) for blocks of ids in a file; reads only the file's size.
   local function blocks(path, dtype, header, block, step)
     local size = items.token_kinds[dtype][2]
     if block < 1 then fail("tokens", "block must be a positive integer, got %d", block) end

@@ -26,7 +26,7 @@ function items.generator(seed)
   end
 end
 
---- Positions 1 … n in an order (Fisher and Yates).
+--- The positions 1 … n in random order (Fisher and Yates); draw() is uniform in [0, 1).
 function items.order(n, draw)
   local order = {}
   for i = 1, n do order[i] = i end
@@ -96,7 +96,7 @@ function kinds.images(r)
   end
 end
 
--- file element -> dtype to read, its bytes, what makes it i32
+-- type of the ids in a token file -> dtype in which they are read, bytes per id, conversion to i32
 items.token_kinds = {
   u8 = { "u8", 1, function(x) return x:int() end },
   u16 = { "i16", 2, function(x) return x:int() & 0xFFFF end },
@@ -115,10 +115,10 @@ function kinds.tokens(r)
   end
 end
 
---- get(i, random) of a recipe: the parts of item i.
+--- The function get(i, random) for a recipe: it returns the parts of item i.
 function items.get_of(recipe) return kinds[recipe.kind](recipe) end
 
---- A recipe in a form that can cross; raises the reason if there is none.
+--- A recipe for another Lua state (data/cross.lua); raises if a function in it can not be sent.
 function items.portable(r)
   if r.kind == "call" then
     return { kind = "call", n = r.n, given = r.given,
@@ -132,12 +132,12 @@ function items.portable(r)
   return r
 end
 
--- The parts of item i with flame's generator set to the item's seed, and restored afterwards.
+-- Ends the work on item i: restores the random state, checks pcall's results, packs the parts.
 local function settled(before, i, ok, ...)
   flame.rng_state(before)
   if not ok then
     local why = tostring((...))
-    -- Ctrl-C is not an error of the item
+    -- an interrupt (Ctrl-C) is passed on as it is: it is not an error of the item
     if why:find("interrupted!$") then error(why, 0) end
     error({ item = i, why = why }, 0)
   end
@@ -150,11 +150,11 @@ local function settled(before, i, ok, ...)
   return table.pack(...)
 end
 
---- The parts of item i, {n =, …}; raises {item =, why =}.
+--- The parts of item i as {n =, …}, made with the item's random seed; raises {item =, why =}.
 function items.parts(get, i, seed, epoch)
   local own, before = seed_of(seed, epoch, i), flame.rng_state()
   flame.rng_state({ seed = own, counter = 0 })
-  if items.alone then math.randomseed(own) end           -- a worker's; the script's is its own
+  if items.alone then math.randomseed(own) end           -- in a worker only: a script owns its own
   return settled(before, i, pcall(get, i, items.generator(own)))
 end
 
@@ -220,8 +220,8 @@ local function tables(list, at, path)
   return out
 end
 
---- One value of a list of them: tensors are stacked, numbers and booleans become a tensor, strings
---- stay a list, tables go by key. at: the items' numbers, path: where in them, for errors.
+--- A batch's value from a list of items' values: tensors are stacked, numbers and booleans become a
+--- tensor, strings stay a list, tables are treated key by key. at (items), path: for errors.
 function collate(list, at, path)
   local sort = sort_of(list[1])
   for k, v in ipairs(list) do
@@ -248,8 +248,8 @@ local function columns_of(list, at)
   return columns
 end
 
---- The batch of the items 'at', {n =, part, …}; raises {item =, why =} or text. how: makes the
---- batch's parts from lists of the items' parts; nil: collate.
+--- The batch of the items with the numbers 'at', {n =, part, …}; raises {item =, why =} or a text.
+--- how(list, …) makes the batch's parts from a list for each part of the items; nil: collate.
 function items.batch(get, how, at, seed, epoch)
   local list = {}
   for k, i in ipairs(at) do list[k] = items.parts(get, i, seed, epoch) end
@@ -275,7 +275,7 @@ local function message_of(ok, made)
   return cross.pack({ true, made }, "the batch")
 end
 
---- In a worker's Lua state: the function that answers requests, lists of strings as they cross.
+--- Called in a worker with the loader's settings: returns the function that answers its requests.
 function items.serve(message)
   local setup = cross.unpack(message)
   items.alone = true

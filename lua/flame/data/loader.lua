@@ -1,5 +1,5 @@
 --- Datasets and their loader: items have numbers and are made in order, by worker threads if
--- requested. Given the table of flame.data, adds to it.
+-- requested. The file returns a function that adds them to flame.data.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -11,7 +11,7 @@ return function(data, shared)
   local fail, put = shared.fail, shared.put
 
   -- ---- datasets ---------------------------------------------------------------------------------
-  local Dataset = { __name = "Dataset" }        -- its recipe says what it is: data/items.lua
+  local Dataset = { __name = "Dataset" }        -- {recipe =}, a description: data/items.lua
   objects.classes.Dataset = Dataset
   Dataset.__index, Dataset.__newindex = objects.closed("a dataset", Dataset,
     { classes = true, names = true })
@@ -27,7 +27,7 @@ return function(data, shared)
     fail(op, "column '%s' must be a tensor or a list, got %s", name, arguments.word(v))
   end
 
-  --- {name = tensor or list} as a recipe: an item has an element of each.
+  --- The recipe for {name = tensor or list, …}: item i is {name = element i of each}.
   local function columns_recipe(op, t)
     local first, n
     local names = {}
@@ -55,7 +55,7 @@ return function(data, shared)
     return recipe
   end
 
-  --- The dataset given to a public function; a table means data.dataset(table).
+  --- The dataset d that the script gave to op; a plain table t means data.dataset(t).
   local function need_dataset(op, d)
     if getmetatable(d) == Dataset then return d end
     if getmetatable(d) ~= nil then fail(op, "dataset must be a dataset or a plain table") end
@@ -92,8 +92,8 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     return new
   end)
 
-  -- Sizes of parts: integers that sum to n, or fractions that sum to 1; items left over go to the
-  -- first parts.
+  -- The sizes of the parts of n items. 'parts' are integers that sum to n, or fractions that sum to
+  -- 1; items left over by rounding go to the first parts.
   local function part_sizes(n, parts)
     local sizes, total, sum, whole = {}, 0, 0, true
     for k, p in ipairs(parts) do
@@ -147,7 +147,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     shuffle = true, drop_last = true, workers = true, prefetch = true, device = true, seed = true,
     epoch = true })
 
-  --- Raises what items.parts or items.batch raised.
+  --- Raises an error of items.parts or items.batch again, as a message of op that names the item.
   function shared.item_failed(op, why)
     if type(why) ~= "table" or not why.why then
       why = tostring(why)
@@ -158,7 +158,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
       or why.why)
   end
 
-  --- Numbers of the items of batch k, counted from 1; nil: there is none.
+  --- The numbers of the items of batch k (both from 1 on), as a list; nil if there is no batch k.
   local function items_of(self, k)
     local first, count = shared.span(self, k)
     if not first then return nil end
@@ -196,7 +196,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     if self.crew then internal.crew_forget(self.crew, self.ticket + 1) end
   end
 
-  --- Requests the batches that are due, up to 'prefetch' per worker.
+  --- Sends requests to the workers until 'prefetch' batches per worker are requested ahead.
   local function ask(self)
     if not self.crew then start(self) end
     while self.asked < self.at + self.workers * self.prefetch do
@@ -209,7 +209,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     end
   end
 
-  --- Batch k from the workers; raises as items.batch does.
+  --- Waits for batch k from the workers and returns it; raises what items.batch raised there.
   local function taken(self, k)
     local answer, why
     repeat answer, why = internal.crew_take(self.crew, self.tickets[k]) until answer ~= true
@@ -271,14 +271,14 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     forget(self)
   end)
   Loader.load_state_dict = Loader.load_state
-  --- Ends the workers. A loader that is dropped, or leaves a block as <close>, ends them as well.
+  --- Ends the workers. They also end when the loader is collected, or leaves a block as <close>.
   put(Loader, "Loader:close()", function(self)
     if self.crew then internal.crew_close(self.crew) end
     self.crew, self.closed = false, true
   end)
   function Loader:__close() self:close() end
 
-  --- The initial state of a loader; false means nil.
+  --- A loader of options o at position s; absent fields are false, since reading nil raises.
   local function new_loader(o, s)
     local at = shared.position("loader", s, o.size * o.shard[2])
     o.n, o.seed, o.epoch, o.at, o.asked = o.recipe.n, s.seed, s.epoch, at, at

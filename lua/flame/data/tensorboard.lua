@@ -36,7 +36,7 @@ local function record(event)
     .. string.pack("<I4", masked_crc(event))
 end
 
--- ---- messages: a field is its number and how it is written, then its value ----------------------
+-- ---- messages: a field is its number and the kind of encoding, then its value -------------------
 
 local function varint(v)
   local out = {}
@@ -66,8 +66,8 @@ end
 local Writer = { __name = "EventWriter" }
 objects.classes.EventWriter = Writer
 
---- Puts a method with its declaration (src/lua/declare.h) into the class; messages call it
---- tensorboard.name.
+--- Adds a method to the class Writer; text declares its name and arguments (src/lua/declare.h).
+--- Error messages call it tensorboard.name.
 local function put(text, f)
   local name = text:match(":([%w_]+)%(")
   Writer[name] = internal.declare(text, "tensorboard." .. name, f)
@@ -119,7 +119,7 @@ put("EventWriter:image(tag: str, x: T, step: int) -> self", function(self, tag, 
     bytes(4, integer(1, h) .. integer(2, w) .. integer(3, 3) .. bytes(4, internal.io_png_bytes(y))))
 end)
 
--- Limits and counts of bins of equal width.
+-- BINS bins of equal width from lo to hi: the list of their upper limits and that of their counts.
 local function bins_of(x, lo, hi)
   if lo == hi then
     local span = math.max(math.abs(lo) * 1e-6, 1e-12)
@@ -148,8 +148,8 @@ put("EventWriter:histogram(tag: str, x: T, step: int) -> self", function(self, t
     .. double(5, squares) .. doubles(6, limits) .. doubles(7, counts)))
 end)
 
---- Closes the file; nothing can be added any more. Also at the end of a
---- block: local w <close> = data.tensorboard(…).
+--- Closes the file; nothing can be added any more. A writer declared as local w <close> is closed
+--- at the end of its block.
 put("EventWriter:close()", function(self)
   if self.file then self.file:close() end
   self.file = false

@@ -1,19 +1,19 @@
 --- Data parallel training: each rank has the network and a part of each batch; gradients are
--- brought together after backward. Given the table of flame.distributed, adds to it.
+-- brought together after backward. The file returns a function that adds them to flame.distributed.
 --
--- Gradients go in buckets: arrays of one dtype, in the reverse order of the parameters, which is
--- the order in which backward makes them. The order follows from the network alone, so it is that
--- of all ranks.
+-- Gradients are sent in buckets: lists of arrays of one dtype, in the reverse order of the
+-- parameters, which is the order in which backward makes them. It depends on the network alone, so
+-- all ranks have the same order.
 local flame = require "flame"
 local internal = flame.internal
 
 return function(distributed, shared)
   local fail, put = shared.fail, shared.put
 
-  -- Networks in the order of registration; the state of each (Job).
+  -- networks: those given to data_parallel, in order; jobs: network -> its options and state.
   local networks, count, jobs = setmetatable({}, { __mode = "v" }), 0,
     setmetatable({}, { __mode = "k" })
-  local quiet = 0                                        -- calls of no_sync that are open
+  local quiet = 0                                        -- depth of nested calls of no_sync
 
   -- ---- what has a gradient ----------------------------------------------------------------------
 
@@ -29,8 +29,8 @@ return function(distributed, shared)
     return #list > 3 and ("%s and %d more"):format(some, #list - 3) or some
   end
 
-  --- The parameters, last first, whose gradients are combined; those without one here but with one
-  --- on another rank get zeros.
+  --- The parameters whose gradients are to be combined, last one first. A parameter without a
+  --- gradient on this rank raises; with find_unused it gets zeros if another rank has a gradient.
   local function due(job, net)
     local list, missing, named = {}, {}, {}
     for name, p in net:named_parameters() do
@@ -60,9 +60,9 @@ return function(distributed, shared)
 
   -- ---- buckets ----------------------------------------------------------------------------------
 
-  --- What is sent for each parameter of the list: its gradient, or, where gradients are gathered
-  --- and then summed, the gradient in the half dtype from which it was cast (as autocast casts
-  --- them), which has half the bytes. For two ranks the sum has the bits of an all_reduce.
+  --- For each parameter a 'letter', {p =, x = what is sent, …}: x is its gradient or, if gradients
+  --- are gathered and then summed, the one in the half dtype from which autocast cast it, which has
+  --- half the bytes. For two ranks that sum has the bits of an all_reduce.
   local function letters_of(job, list)
     local letters = {}
     for k, p in ipairs(list) do
@@ -75,8 +75,8 @@ return function(distributed, shared)
     return letters
   end
 
-  --- Lists of letters with one dtype of gradients and one device. Each has at most 'limit' bytes,
-  --- on GPUs at most 'beside' if that is given, or is a single letter.
+  --- Divides letters, in order, into buckets: lists of one dtype and device and of at most 'limit'
+  --- bytes (on GPUs: 'beside', if given), or with a single letter.
   local function buckets_of(letters, limit, beside)
     local buckets, last = {}, nil
     for _, letter in ipairs(letters) do
@@ -91,7 +91,7 @@ return function(distributed, shared)
     return buckets
   end
 
-  --- The sum of the ranks' arrays all[1], …, in their order, as all_reduce computes it on the CPU.
+  --- The sum of arrays all[1], …, one per rank, in rank order, as all_reduce does on the CPU.
   local function add_up(all, dtype, how)
     local total = all[1]:to(dtype)
     for k = 2, distributed.size() do total = total + all[k] end
@@ -105,8 +105,8 @@ return function(distributed, shared)
   shared.buckets_of, shared.add_up = buckets_of, add_up
   require "flame.distributed.scattered"(distributed, shared)
 
-  --- Gradients on a GPU are not copied together: each is a collective, and the device does all of
-  --- them in one call.
+  --- Reduces the gradients of a bucket, one collective for each; on a GPU the device does all of
+  --- them in one call, so they need not be copied into one array.
   local function reduce_each(job, bucket)
     for k, letter in ipairs(bucket) do
       local p, how = letter.p,
@@ -153,8 +153,8 @@ return function(distributed, shared)
 
   -- ---- beginning --------------------------------------------------------------------------------
 
-  --- Sets parameters and buffers of all ranks to those of rank 1; they must have the same names,
-  --- and the same option shard.
+  --- Sets parameters and buffers of all ranks to those of rank 1. Raises if their names, or the
+  --- option 'shard', differ between ranks.
   local function equalise(net, shard)
     local names, list = { shard and "shard" or nil }, {}
     for _, pairs_of in ipairs { net.named_parameters, net.named_buffers } do
@@ -176,9 +176,9 @@ return function(distributed, shared)
   --- two ranks; this sends n / 2 times the bytes and takes n times the memory of the gradients.
   --- half: gradients that were cast from a half dtype are sent in it if the sum has the same bits:
   --- with two GPUs, or ordered. It requires that all ranks run the same backward, so with
-  --- find_unused it has no effect. shard: .grad stays nil, and each rank has the sum for its part
-  --- of each parameter alone, which an optimiser steps, with state of that size; then all ranks get
-  --- all values. With it ordered sends no more bytes.
+  --- find_unused it has no effect. shard: .grad stays nil; each rank has the summed gradient of its
+  --- part of each parameter alone. An optimiser updates this part, with state of its size, and then
+  --- all ranks get the new values of all parts. With shard, ordered sends no more bytes.
   put(distributed, [[distributed.data_parallel(net: Module, *, bucket: int = 25000000,
     find_unused = false, reduce: "mean"|"sum" = "mean", ordered = false, half = true,
     shard = false) -> Module]],
@@ -198,8 +198,8 @@ return function(distributed, shared)
       return net
     end)
 
-  --- f(…) without bringing gradients together: they add up on each rank until a backward outside of
-  --- it, as for all but the last of several batches of a step.
+  --- Runs f(…) without combining gradients: they add up on each rank until the first backward
+  --- outside of no_sync. Used for all but the last of several batches of a step.
   put(distributed, "distributed.no_sync(f: fn, ...) -> ...", function(f, ...)
     quiet = quiet + 1
     local _ <close> = setmetatable({}, { __close = function() quiet = quiet - 1 end })

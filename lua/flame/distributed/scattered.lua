@@ -1,10 +1,10 @@
 --- Gradients in parts (data_parallel{shard = true}; ZeRO, stages 1 and 2): each rank gets the sum
--- for its part of each parameter, an optimiser steps that (autograd/parts.lua), and all ranks
--- gather the new values: of b bytes each rank sends (n - 1) / n twice, as an all_reduce does.
+-- for its part of each parameter, an optimiser updates that part (autograd/parts.lua), and all
+-- ranks gather the new values. Of b bytes, a rank sends (n - 1) / n twice, as an all_reduce does.
 --
--- Each parameter is divided by itself, flat, into n parts of equal size; it is padded with zeros
--- while it is sent. So a rank has an n-th of each, whatever their sizes are, an optimiser's groups
--- stay as they are, and on a GPU gradients are sent from their own memory.
+-- Each parameter is flattened, padded with zeros, and divided into n parts of equal size, one for
+-- each rank. So every rank has an n-th of each parameter, an optimiser's groups stay as they are,
+-- and on a GPU gradients are sent from their own memory.
 local flame = require "flame"
 local parts = require "flame.autograd.parts"
 
@@ -15,7 +15,7 @@ return function(distributed, shared)
     return (count + distributed.size() - 1) // distributed.size()
   end
 
-  --- A flat x with zeros appended, so that there are 'count' elements.
+  --- A 1-d x with zeros appended, so that it has 'count' elements.
   local function filled(x, count)
     local lack = count - x:numel()
     if lack == 0 then return x end
@@ -44,8 +44,8 @@ return function(distributed, shared)
     return letters
   end
 
-  --- Gives each parameter of a bucket the values of all ranks' parts. On a GPU, where no other work
-  --- is beside it, a bucket is all of one dtype, which the device gathers in one call.
+  --- Sets a bucket's parameters to the new values of all ranks' parts: on a GPU by a collective for
+  --- each, which the device does in one call; on the CPU copied into one array.
   local function gather(bucket)
     local n, whole_of = distributed.size(), {}
     if bucket.device ~= "cpu" then
@@ -66,8 +66,8 @@ return function(distributed, shared)
     end
   end
 
-  --- The group (autograd/parts.lua) of a network; new values are sent in buckets of this many
-  --- bytes.
+  --- The collectives for a network's divided parameters (a group in autograd/parts.lua). On the CPU
+  --- new values are sent in buckets of at most 'limit' bytes.
   local function group_of(limit)
     return { total = total, whole = whole, spread = function(list)
       do
@@ -90,7 +90,7 @@ return function(distributed, shared)
       first = math.min(first + 1, math.max(count, 1)), group = job.group }
   end
 
-  --- Divides the parameters of a network among the ranks.
+  --- Divides each parameter of a network among the ranks: fills parts.of (autograd/parts.lua).
   function shared.share_out(job, net)
     for _, p in ipairs(net:parameters()) do
       if parts.of[p] or p.grad then
@@ -105,7 +105,7 @@ return function(distributed, shared)
 
   -- ---- after backward ---------------------------------------------------------------------------
 
-  --- The parts of a flat x, one for each rank.
+  --- A 1-d x cut into equal parts, one for each rank.
   local function parts_of(x)
     local n, list = distributed.size(), {}
     local each = x:numel() // n
@@ -113,7 +113,7 @@ return function(distributed, shared)
     return list
   end
 
-  --- Gradients on a GPU stay in place: one collective each, which the device does in one call.
+  --- This rank's parts of a bucket's summed gradients, each by a collective: one call on a GPU.
   local function reduce_each(job, bucket)
     local sums, n = {}, distributed.size()
     for k, letter in ipairs(bucket) do
@@ -126,8 +126,8 @@ return function(distributed, shared)
     return sums
   end
 
-  --- The same for gradients that are copied together; sums that are parts of one array become
-  --- separate arrays.
+  --- This rank's parts of the summed gradients of a bucket, by one collective for all gradients,
+  --- copied into one array. The parts of its result are copied to separate arrays.
   local function reduce_flat(job, bucket)
     local all, sums, n, at = {}, {}, distributed.size(), 1
     for k, letter in ipairs(bucket) do
@@ -142,7 +142,7 @@ return function(distributed, shared)
     return sums
   end
 
-  --- Replaces the gradients in .grad with this rank's parts of their sums.
+  --- Sums a bucket's gradients over all ranks: parts.of gets this rank's part, .grad is nil then.
   function shared.scatter(job, bucket)
     local sums = (bucket.device ~= "cpu" or job.ordered) and reduce_each(job, bucket)
       or reduce_flat(job, bucket)

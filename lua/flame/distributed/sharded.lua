@@ -1,6 +1,6 @@
---- Sharded optimiser state (ZeRO, stage 1): each rank keeps the state of a part of the parameters
--- and makes their steps; then all get the new values from the rank that made them. Given the table
--- of flame.distributed, adds to it.
+--- Sharded optimiser state (ZeRO, stage 1): each rank keeps the state of some of the parameters and
+-- updates these; then all ranks get the new values from the rank that computed them. The file
+-- returns a function that adds shard_state to flame.distributed.
 local flame = require "flame"
 local parts = require "flame.autograd.parts"
 
@@ -8,7 +8,7 @@ return function(distributed, shared)
   local fail, put = shared.fail, shared.put
   local jobs = setmetatable({}, { __mode = "k" })
 
-  --- Which rank has which parameter: the largest first, each to the rank with the fewest elements.
+  --- Assigns each parameter to a rank: the largest first, to the rank with the fewest elements.
   local function share_out(list, size)
     local order, load, owner = {}, {}, {}
     for k = 1, #list do order[k] = k end
@@ -46,7 +46,7 @@ return function(distributed, shared)
     return own
   end
 
-  --- Runs f while the groups have only the parameters that this rank updates.
+  --- Runs f with only this rank's parameters in the optimiser's groups; then restores the groups.
   local function with_own(opt, job, f)
     local whole, own = {}, {}
     for k, group in ipairs(opt.groups) do
@@ -59,7 +59,7 @@ return function(distributed, shared)
     return f(opt)
   end
 
-  --- The new values, from the ranks that made them.
+  --- After a step: sets each parameter to its new value, broadcast from the rank that updates it.
   local function spread(opt, job)
     local list = {}
     for _, p in ipairs(parameters_of(opt)) do if p.grad then list[#list + 1] = p end end

@@ -1,5 +1,5 @@
 --- Classes and counts: Bernoulli, Geometric, Binomial, Poisson, Categorical. Draws have no
--- gradient. Given the table of flame.distributions, adds to it.
+-- gradient. The file returns a function that adds them to flame.distributions.
 local flame = require "flame"
 local dtypes = require "flame.base.dtypes"
 local where = flame.where
@@ -9,7 +9,7 @@ return function(distributions, shared)
   local need, value_of, new, take = shared.need, shared.value_of, shared.new, shared.take
   local fail, either = shared.fail, shared.either
 
-  --- A distribution by a probability or its log-odds, whichever is given; the other is a property.
+  --- A class with the parameter probs or its log-odds, logits; the one not given is a property.
   local function by_chance(name, parent)
     local class = extend(name, parent)
     class.properties.has_rsample = shared.never
@@ -20,10 +20,10 @@ return function(distributions, shared)
     end
     return class
   end
-  --- log p, whose gradient at p = 0 is 0 and not infinite. There it is the logarithm of 'least'
-  --- (0), where a product with p is what counts: p log p is 0, and its slope a large number.
+  --- log p, with the gradient 0 at p = 0 instead of an infinite one. With 'least', a small number,
+  --- log p is log(least) at p = 0, for callers that multiply it by p: p log p is then 0 there.
   function shared.log(p, least) return where(p:detach():eq(0), least or 0, p):log() end
-  --- log p and log(1 - p), exact from what was given.
+  --- log p and log(1 - p) without cancellation, from probs or logits, whichever was given.
   function shared.logs(self, least)
     local logits, p = rawget(self, "logits"), self.probs
     if logits then return logits:logsigmoid(), (-logits):logsigmoid() end
@@ -32,7 +32,7 @@ return function(distributions, shared)
   end
   local logs = shared.logs
   local function epsilon(p) return dtypes.epsilon[p.dtype] end
-  --- count times log, and 0, also for gradients, where the count is 0 and the logarithm infinite.
+  --- count times log; where count is 0 and log infinite, 0 with gradients of 0 instead of NaN.
   local function times(count, log)
     return count * where(count:detach():eq(0):logical_and(log:detach():isinf()), 0, log)
   end
@@ -71,7 +71,7 @@ return function(distributions, shared)
   -- ---- Geometric --------------------------------------------------------------------------------
   local Geometric = by_chance "Geometric"
   constructor(Geometric, "probs?: T|num, logits?: T|num",
-    --- Failures before the first success of trials that succeed with probability probs.
+    --- The number of failures before the first success; trials succeed with probability probs.
     function(probs, logits, validate)
       local name, x = either("Geometric", probs, logits)
       return simple(Geometric, validate,
@@ -148,7 +148,7 @@ return function(distributions, shared)
   local Poisson = extend "Poisson"
   Poisson.properties.has_rsample = shared.never
   constructor(Poisson, "rate: T|num",
-    --- The number of independent events, 'rate' on average.
+    --- The number of events that occur independently, 'rate' of them on average.
     function(rate, validate)
       return simple(Poisson, validate, { "rate", rate, need.not_negative })
     end)
@@ -170,7 +170,7 @@ return function(distributions, shared)
   local Categorical = extend("Categorical")
   Categorical.properties.has_rsample = shared.never
   constructor(Categorical, "probs?: T, logits?: T",
-    --- Classes 1 to n by weight: probs (…, n) are scaled to sum to 1, logits are their logarithms.
+    --- Classes 1 to n: weights probs (…, n) are scaled to sum to 1; logits are their logarithms.
     function(probs, logits, validate)
       local self, name, x = new(Categorical, validate), either("Categorical", probs, logits)
       if x.ndim < 1 or x:size(-1) < 1 then
@@ -187,7 +187,7 @@ return function(distributions, shared)
         end
         self.probs = x / total
       else self.logits = x:log_softmax(-1) end
-      -- draws use the given weights: sums over classes have another order on each device
+      -- draws use weights as given: their sum, as other sums, differs in bits between devices
       self.weights = x:detach()
       self.names, self.shown = { name, "weights" }, { name }
       self.batch_shape = table.move(x.shape, 1, x.ndim - 1, 1, {})
@@ -210,7 +210,7 @@ return function(distributions, shared)
     end
     return flame.multinomial(rows, count, { replacement = true }):t():reshape(size):clone()
   end
-  --- The value's position among the classes, which holds separate values for a mixture.
+  --- Log-probabilities of classes 1 to num_events; value and batch broadcast against each other.
   function Categorical:log_prob(value)
     local log = self.logits
     local class = { text = "1 to " .. self.num_events, holds = function(x)

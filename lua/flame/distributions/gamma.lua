@@ -1,5 +1,5 @@
---- Gamma variates and what is made of them: Gamma, Beta, Dirichlet, StudentT. Given the table of
--- flame.distributions, adds to it.
+--- Gamma variates and what is made of them: Gamma, Beta, Dirichlet, StudentT. The file returns a
+--- function that adds them to flame.distributions.
 --
 -- A gamma variate is drawn by Marsaglia and Tsang's method ("A simple method for generating gamma
 -- variables", 2000) as its logarithm, which does not underflow for small concentrations, in f64.
@@ -18,7 +18,7 @@ return function(distributions, shared)
   local fail, followed = shared.fail, shared.followed
 
   -- ---- variates ---------------------------------------------------------------------------------
-  --- log x for each concentration in a (f64).
+  --- The logarithms of gamma variates, one for each concentration in a (f64), of rate 1.
   local function draw(a)
     local like, shape = { dtype = "f64", device = a.device }, a.shape
     local small = a:lt(1)
@@ -32,7 +32,7 @@ return function(distributions, shared)
       local fits = u:log():lt(n:square() * 0.5 + d * (1 - root * root * root + new_log))
       log = where(inside:logical_and(fits), new_log, log)
     end
-    -- a variate of a + 1 times u^(1 / a) is a variate of a; shared.waits gives -log u
+    -- if a < 1: a variate of a + 1 times u^(1 / a) is a variate of a; shared.waits gives -log u
     return d:log() + log - where(small, shared.waits(shape, a) / a, 0)
   end
   local log_variate = flame.func {
@@ -44,7 +44,7 @@ return function(distributions, shared)
     end,
     backward = function(ctx, g) return g * shared.gamma_slope(ctx:saved()) end,
   }
-  --- Logarithms of gamma variates of concentration a, expanded to 'size'; a's gradient follows.
+  --- Logarithms of gamma variates of concentration a, of shape 'size'; differentiable in a.
   local function variates(a, size) return log_variate(a:double():expand(size)) end
   --- The smallest positive number of the dtype.
   local function least(dtype) return 2.0 ^ (dtypes.least[dtype] - 1) end
@@ -56,7 +56,7 @@ return function(distributions, shared)
     return x:clamp(least(dtype), 1 - dtypes.epsilon[dtype] / 2):to(dtype)
   end
 
-  --- Infinity for shares above a half, else 'low', in the dtype of p.
+  --- icdf where no quantile is finite: infinity for probabilities p above a half, else 'low'.
   local function beyond(p, low)
     return where(p:detach():gt(0.5), flame.full_like(p, math.huge), low)
   end
@@ -148,8 +148,8 @@ return function(distributions, shared)
     local a, b = self.concentration1, self.concentration0
     return a * b / ((a + b):square() * (a + b + 1))
   end
-  --- The densest point for the concentrations along the last axis; a corner if none of them is
-  --- above 1.
+  --- The mode of Dirichlet's distribution for the concentrations c along the last axis; if all of
+  --- them are below 1, the corner (a one-hot vector) of the largest.
   local function densest(c)
     local more = (c - 1):clamp { min = 0 }
     local none = c:lt(1):all(-1, { keepdim = true })
@@ -185,7 +185,7 @@ return function(distributions, shared)
     return above_zero(x / shared.halved_sum(x), a.dtype)
   end
   local simplex = { text = "shares that sum to 1", holds = function(x)
-    -- they sum to 1 up to rounding, and as each is at least the smallest number
+    -- tolerance for the sum of x: rounding, and each element being raised to the smallest number
     local near = 1e-6 + dtypes.epsilon[x.dtype] + x:size(-1) * least(x.dtype)
     local off = (x:double():sum(-1, { keepdim = true }) - 1):abs()
     return x:ge(0):logical_and(off:le(near))
@@ -221,7 +221,7 @@ return function(distributions, shared)
   function StudentT:draw(size)
     local df, dtype = self.df, self.df.dtype
     local z = flame.randn(size, { dtype = "f64", device = df.device })
-    -- the mean square of df normal numbers: a gamma variate of df / 2, over df / 2
+    -- log of the mean square of df normal numbers: a gamma variate of df / 2, over df / 2
     local log = variates(df * 0.5, size) - (df * 0.5):double():log()
     return self.loc + self.scale * (z * (log * -0.5):exp()):to(dtype)
   end
@@ -250,7 +250,7 @@ return function(distributions, shared)
     local q = where(inside, p:detach(), 0.25):double()
     local df = self.df:detach():double() + q * 0
     local tail = q:minimum(1 - q) * 2
-    -- of z² / (df + z²) = 1 - x: log(x / (1 - x)) = log(df / z²)
+    -- t = log(x / (1 - x)) for x = df / (df + z²), hence z² = df exp(-t)
     local t = shared.beta_quantile(df * 0.5, flame.full_like(df, 0.5), tail, 1 - tail)
     local z = df:sqrt() * (t * -0.5):exp() * where(q:lt(0.5), -1, 1)
     local y = self.loc:detach() + self.scale:detach() * z:to(p.dtype)

@@ -1,5 +1,5 @@
 --- Distributions of vectors and those made of others: MultivariateNormal, Independent,
--- MixtureSameFamily. Given the table of flame.distributions, adds to it.
+-- MixtureSameFamily. The file returns a function that adds them to flame.distributions.
 local flame = require "flame"
 local where, linalg = flame.where, flame.linalg
 local LOG_2PI <const> = math.log(2 * math.pi)
@@ -33,7 +33,7 @@ return function(distributions, shared)
     end
     return root
   end
-  --- The lower triangular root of the inverse: the root of p with both axes reversed, inverted.
+  --- The lower triangular root of p's inverse, by inverting the root of p with both axes reversed.
   local function root_of_precision(self, p)
     local root = root_of(self, "precision_matrix", p:flip(-1, -2)):flip(-1, -2):transpose(-1, -2)
     local one = flame.eye(p:size(-1), { dtype = p.dtype, device = p.device })
@@ -85,8 +85,8 @@ return function(distributions, shared)
   function properties:mean() return self.loc:clone() end
   properties.mode = properties.mean
   function properties:variance() return self.scale_tril:square():sum(-1) end
-  --- root z for vectors z (…, n). Few columns are added in their order, which is one kernel and has
-  --- the same bits on every device; many by a product.
+  --- The matrix root times vectors z (…, n). Up to FEW columns are added in their order: one
+  --- kernel, with the same bits on every device; more take a matrix product.
   local FEW <const> = 64
   local function spread(root, z)
     local n = z:size(-1)
@@ -131,7 +131,7 @@ return function(distributions, shared)
   end
   local Independent = extend "Independent"
   constructor(Independent, "base_dist: Distribution, reinterpreted_batch_ndims: int",
-    --- The last axes of a distribution's batch as axes of one event: log_prob sums over them.
+    --- The last n axes of the base's batch become axes of an event: log_prob sums over them.
     function(base, n, validate)
       local self, batch = new(Independent, validate), base.batch_shape
       if n < 0 or n > #batch then
@@ -172,8 +172,8 @@ return function(distributions, shared)
   Mixture.properties.has_rsample = shared.never
   constructor(Mixture,
     "mixture_distribution: Categorical, component_distribution: Distribution",
-    --- One of the distributions along the last axis of the component's batch, drawn by the
-    --- mixture, a Categorical over that axis.
+    --- A mixture: each draw comes from one of the distributions along the last axis of the
+    --- component's batch, chosen by 'mixture', a Categorical over that axis.
     function(mixture, component, validate)
       local self, batch = new(Mixture, validate), component.batch_shape
       if #batch < 1 or batch[#batch] ~= mixture.num_events then
@@ -189,15 +189,15 @@ return function(distributions, shared)
       self.batch_shape, self.event_shape = outer, component.event_shape
       return self
     end)
-  --- An axis of components before the event's axes.
+  --- x with an axis of size 1 for the mixture's components, before the axes of an event.
   local function lifted(self, x) return x:unsqueeze(-1 - #self.event_shape) end
-  --- The weights with an axis for each of an event's.
+  --- The mixture's weights with an axis of size 1 appended for each axis of an event.
   local function weights(self)
     local p = self.mixture_distribution.probs
     for _ = 1, #self.event_shape do p = p:unsqueeze(-1) end
     return p
   end
-  --- A parameter of the innermost distribution, for its dtype and device.
+  --- A parameter of the innermost distribution in d; tells the dtype and device of values.
   local function like_of(d)
     local inner = rawget(d, "base_dist") or rawget(d, "component_distribution")
     if inner then return like_of(inner) end

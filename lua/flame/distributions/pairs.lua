@@ -1,5 +1,5 @@
---- Divergences of pairs of distributions in closed form: kl_divergence, register_kl. Given the
--- table of flame.distributions, adds to it.
+--- Divergences of pairs of distributions in closed form: kl_divergence, register_kl. The file
+--- returns a function that adds them to flame.distributions.
 local flame = require "flame"
 local internal, where, linalg = flame.internal, flame.where, flame.linalg
 
@@ -7,13 +7,13 @@ return function(distributions, shared)
   local fail, joined, log_beta = shared.fail, shared.joined, shared.log_beta
   local known = {}                                       -- "P Q" -> f(p, q)
 
-  --- Adds the divergence of a pair of classes, by their names: f(p, q) gives a tensor of the
-  --- batch's shape. It replaces an existing one.
+  --- Registers f(p, q) as the Kullback-Leibler divergence of the class named p from the class named
+  --- q, in place of an existing one. f returns a tensor of the batch's shape.
   distributions.register_kl = internal.declare("register_kl(p: str, q: str, f: fn)", "",
     function(p, q, f) known[p .. " " .. q] = f end)
   local register = distributions.register_kl
 
-  --- The mean of log p(x) - log q(x) over draws x of p: 0 if both are equal, else above 0.
+  --- The Kullback-Leibler divergence of p from q: the mean of log p(x) - log q(x) for draws x of p.
   distributions.kl_divergence = internal.declare(
     "kl_divergence(p: Distribution, q: Distribution) -> T", "", function(p, q)
       local f = known[p.class_name .. " " .. q.class_name]
@@ -25,7 +25,7 @@ return function(distributions, shared)
       return f(p, q)
     end)
 
-  --- count log(a / b), 0 with its gradients where the count is 0.
+  --- count (a - b), for logarithms a and b; where count is 0, 0 with gradients of 0.
   local function part(count, a, b)
     local none = count:detach():eq(0)
     return where(none, 0, count * where(none, 0, a - b))

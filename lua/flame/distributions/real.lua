@@ -1,5 +1,5 @@
 --- Distributions on the line and on half-lines that have closed forms: Normal, Uniform, Laplace,
--- Exponential. Given the table of flame.distributions, adds to it.
+-- Exponential. The file returns a function that adds them to flame.distributions.
 local flame = require "flame"
 local where = flame.where
 local HALF_LOG_2PI <const> = 0.5 * math.log(2 * math.pi)
@@ -85,7 +85,7 @@ return function(distributions, shared)
   -- ---- Laplace ----------------------------------------------------------------------------------
   local Laplace = extend "Laplace"
   constructor(Laplace, "loc: T|num, scale: T|num",
-    --- Laplace's distribution around loc: e to the power -|x - loc| / scale, over 2 scale.
+    --- Laplace's distribution around loc, with the density exp(-|x - loc| / scale) / (2 scale).
     function(loc, scale, validate)
       return simple(Laplace, validate, { "loc", loc, need.finite },
         { "scale", scale, need.positive })
@@ -118,7 +118,7 @@ return function(distributions, shared)
   -- ---- Exponential ------------------------------------------------------------------------------
   local Exponential = extend "Exponential"
   constructor(Exponential, "rate: T|num",
-    --- Waiting times between events, of which 'rate' occur per unit of time on average.
+    --- Exponential distribution: times between events that occur 'rate' times per unit of time.
     function(rate, validate)
       return simple(Exponential, validate, { "rate", rate, need.positive })
     end)

@@ -1,6 +1,6 @@
 --- Maps of values and the distributions that they make: AffineTransform, ExpTransform,
--- SigmoidTransform, TanhTransform, ComposeTransform, TransformedDistribution, LogNormal. Given the
--- table of flame.distributions, adds to it.
+-- SigmoidTransform, TanhTransform, ComposeTransform, TransformedDistribution, LogNormal. The file
+-- returns a function that adds them to flame.distributions.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local internal, where = flame.internal, flame.where
@@ -29,7 +29,7 @@ return function(distributions, shared)
     return class
   end
 
-  -- A class has apply(x), undo(y) and slope(x, y).
+  -- Each class of transforms has apply(x), its inverse undo(y), and slope(x, y) = log |dy / dx|.
   --- y = t(x), elementwise and strictly monotone.
   method("Transform:forward(x: T) -> T", function(self, x) return self:apply(x) end)
   --- x with t(x) = y.
@@ -37,7 +37,7 @@ return function(distributions, shared)
   --- log |dy / dx|, element by element; y is t(x).
   method("Transform:log_abs_det_jacobian(x: T, y: T) -> T",
     function(self, x, y) return self:slope(x, y) end)
-  --- 1 where y grows with x, -1 where it falls; a tensor where that differs.
+  --- 1 for a map that increases, -1 for one that decreases; a tensor if that differs by element.
   Transform.sign = 1
 
   local Affine = map("AffineTransform", "(loc: T|num, scale: T|num)", function(class)
@@ -94,7 +94,7 @@ return function(distributions, shared)
     return parts
   end
   local Compose = map("ComposeTransform", "(parts: any)", function(class)
-    --- One transform after the other, in the order of the list.
+    --- The composition of a list of transforms: the first one is applied first.
     return function(parts)
       if type(parts) ~= "table" then
         fail("ComposeTransform", "need a list of transforms, got %s", arguments.word(parts))
@@ -123,7 +123,7 @@ return function(distributions, shared)
 
   -- ---- TransformedDistribution ------------------------------------------------------------------
   local Transformed = extend "TransformedDistribution"
-  --- A distribution of this class: the base's draws, sent through the maps.
+  --- A distribution whose draws are those of 'base', mapped by the transforms 'maps'.
   local function transformed(class, base, maps, validate)
     if getmetatable(maps) ~= nil then maps = { maps } end
     local self = new(class, validate, base.event_shape)
@@ -133,7 +133,7 @@ return function(distributions, shared)
     return self
   end
   constructor(Transformed, "base_distribution: Distribution, transforms: any",
-    --- The values of a distribution after a transform or a list of them.
+    --- The distribution of t(x) for draws x of a base; t: a transform or a list, first to last.
     function(base, maps, validate)
       if type(maps) ~= "table" then
         fail("TransformedDistribution", "transforms is a %s, need a transform or a list of them",
@@ -150,7 +150,7 @@ return function(distributions, shared)
     return self.base_dist:log_prob(x)
       - shared.inner_sum(self.map:log_abs_det_jacobian(x, y), #self.event_shape)
   end
-  --- p where the map grows, 1 - p where it falls.
+  --- The probability p where the map increases, 1 - p where it decreases.
   local function turned(self, p)
     local sign = self.map.sign
     if flame.is_tensor(sign) then return where(sign:lt(0), 1 - p, p) end

@@ -1,4 +1,4 @@
---- The blocks of threads of a kernel: block = "auto", shared memory by their size, and k:tune.
+--- A kernel's block size: block = "auto", shared memory as a function of the block, and k:tune.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -7,7 +7,7 @@ local fail = arguments.fail
 
 -- ---- configurations -----------------------------------------------------------------------------
 
---- A copy of a kernel's configuration, to be changed.
+--- A copy of a kernel's configuration, which the caller may change without changing the kernel.
 local function copy(k)
   local config = {}
   for name, v in pairs(internal.kernel_info(k).config) do config[name] = v end
@@ -18,8 +18,8 @@ local function copy(k)
   return config
 end
 
---- The same kernel with arguments of these forms (src/lua/kernel_form.c): read once for all that
---- have another geometry of it, configured once for this one.
+--- The kernel k for arguments of these forms (src/lua/kernel_form.c). Its text is parsed once for
+--- all kernels that differ from k in geometry only, and configured once for k's geometry.
 function internal.kernel_formed(k, forms)
   local config = internal.kernel_info(k).config
   local read, own = config.formed, config.own or {}
@@ -41,7 +41,7 @@ local function volume(block)
   return n
 end
 
---- Bytes of shared memory of a block of this many threads.
+--- Bytes of dynamic shared memory for a block of this many threads.
 local function bytes_of(info, threads)
   local shared = info.config.shared
   if math.type(shared) or shared == nil then return shared or 0 end
@@ -75,14 +75,14 @@ end
 
 -- ---- block = "auto" -----------------------------------------------------------------------------
 
--- Sizes in the order in which they are preferred if a multiprocessor can hold equally many threads.
--- None is larger, since the gradient runs with the same block, and its threads may need all
--- registers that a thread can have.
+-- Threads per block, in the order in which they are preferred if a multiprocessor can hold equally
+-- many threads of each. 256 is the largest: the gradient runs with the same block, and its threads
+-- may need all registers that a thread can have.
 local SIZES <const> = { 256, 128, 64, 32 }
 local MOST_SHARED <const> = 227 * 1024
 
---- A block of about this many threads: 32 wide if the kernel has rows of threads. axes: see
---- internal.kernel_blocks.
+--- A block {nx, ny, nz} of about this many threads, 32 along x if more than one axis is free. axes,
+--- by axis: a fixed size, 0 if it is free (internal.kernel_blocks).
 local function shaped(axes, threads)
   local block, open = {}, 0
   for i = 1, 3 do
@@ -100,7 +100,7 @@ local function shaped(axes, threads)
   return block
 end
 
---- The blocks to choose from, the preferred one first.
+--- The list of blocks from which block = "auto" chooses, the preferred one first.
 local function blocks_of(axes, most)
   local list, met = {}, {}
   for _, n in ipairs(SIZES) do
@@ -114,9 +114,9 @@ local function blocks_of(axes, most)
   return #list > 0 and list or { shaped(axes, most) }
 end
 
---- Chooses the block of a kernel for a device: on a GPU the one of which most threads run at a
---- time. The choice is kept; a CPU takes the one that is kept, else the first. sized: the grid is
---- given, or its threads.
+--- Chooses the block of a kernel with block = "auto" for a device: on a GPU the one of which a
+--- multiprocessor holds most threads. The choice is stored with the compiled kernels; a CPU takes
+--- the stored one, else the first. sized: the script gave the grid, or its threads.
 function internal.kernel_auto(k, device, sized)
   local info, axes, most = internal.kernel_info(k), internal.kernel_blocks(k)
   if not sized and (axes[2] >= 0 or axes[3] >= 0) then
@@ -168,7 +168,7 @@ local function need_list(what, list, such)
     type(list) == "table" and "none" or arguments.word(list))
 end
 
---- The choices to be tried, {block =, template =} each, and all of them as a text.
+--- The choices that tune tries, a list of {block =, template =}; and their text, for the key.
 local function choices_of(list)
   local named = type(list) == "table" and (list.block ~= nil or list.template ~= nil)
   for key in pairs(named and list or {}) do
@@ -205,8 +205,8 @@ local function made(k, choice)
   return configured(other, config)
 end
 
---- The key under which a choice is kept: the kernel's text and entry, the choices, types and shapes
---- of the arguments.
+--- The key under which tune stores its choice: the kernel's text and entry, the list of choices,
+--- types and shapes of the arguments. Second result: the device of the arguments.
 local function key_of(k, texts, ...)
   local parts, device = { "tune 1", internal.kernel_info(k).digest, texts }, flame.default_device()
   for i = 1, select("#", ...) do
@@ -228,7 +228,7 @@ local function seconds(k, ...)
   return clock()
 end
 
---- Which of these runs fastest: each in turn, five times; the first unless a median is 3 % lower.
+--- Times the kernels in turn, five times: position of the fastest; the first, unless 3 % slower.
 local function fastest(list, ...)
   local _ <close> = flame.no_grad()
   local medians = {}

@@ -1,4 +1,4 @@
---- Facts in a kernel's binary: the declarations of PTX text, and the .nv.info sections of a cubin,
+--- Reads a kernel's binary: the declarations in PTX text, and the .nv.info sections of a cubin,
 --- which have only the sizes of parameters.
 local unpack = string.unpack
 
@@ -7,7 +7,7 @@ local PTX_TYPES = { u64 = "void *", b64 = "void *", s64 = "long long", u32 = "un
   b16 = "unsigned short", s16 = "short", u8 = "unsigned char", b8 = "unsigned char",
   s8 = "signed char" }
 
--- What a PTX text declares: entries in order, and the parameter types of each.
+-- The kernels that a PTX text declares: the list of entries, and entry -> list of parameter types.
 local function ptx_entries(ptx)
   local order, params = {}, {}
   for name, list in ptx:gmatch("%.entry%s+([%w_$]+)%s*%(([^)]*)%)") do
@@ -26,8 +26,8 @@ end
 
 local function holds(image, at, bytes) return at >= 0 and bytes >= 0 and at <= #image - bytes end
 
--- Sections of a cubin: f(name, offset, size, info) for each; true where all headers and names lie
--- in the image.
+-- Calls f(name, offset, size, info) for each section of a cubin (an ELF file). Returns true if all
+-- headers and names lie inside the image, nil as soon as one does not.
 local function each_section(image, f)
   if #image < 64 then return end
   local shoff, shentsize = unpack("<I8", image, 41), unpack("<I2", image, 59)
@@ -49,8 +49,8 @@ local function each_section(image, f)
   return true
 end
 
--- Attributes of an .nv.info section: f(attribute, place of its value, bytes); true where they lie
--- in the image.
+-- Calls f(attribute, position of its value, bytes) for each attribute of an .nv.info section.
+-- Returns true if all of them lie inside the image, else nil.
 local function each_attribute(image, offset, size, f)
   if not holds(image, offset, size) then return end
   local at, stop = offset + 1, offset + size
@@ -66,8 +66,8 @@ local function each_attribute(image, offset, size, f)
   return true
 end
 
--- Sizes of the parameters that a cubin's .nv.info section of the entry names (EIATTR_KPARAM_INFO);
--- nil where the cubin is not whole.
+-- The kernels of a cubin: the list of entries, and entry -> list of parameter sizes in bytes, from
+-- its .nv.info sections (EIATTR_KPARAM_INFO). nil if the image is damaged.
 local function cubin_entries(image)
   local order, params, whole = {}, {}, true
   local read = each_section(image, function(name, offset, size)
@@ -84,8 +84,8 @@ local function cubin_entries(image)
   if read and whole then return order, params end
 end
 
---- Registers and bytes of local memory of a thread, as a cubin's .nv.info says (EIATTR_REGCOUNT,
--- EIATTR_FRAME_SIZE); nil where it does not.
+--- Registers and bytes of local memory per thread of an entry, from a cubin's .nv.info
+-- (EIATTR_REGCOUNT, EIATTR_FRAME_SIZE); nil if the section does not say.
 local function usage(image, entry)
   local symbol, registers, bytes
   each_section(image, function(name, _, _, info)

@@ -22,8 +22,8 @@ local function signature(entry, list)
   return ("extern \"C\" __global__ void %s(%s) {}"):format(entry, table.concat(text, ", "))
 end
 
---- A kernel from PTX text or a cubin image, for :launch. A parameter of 4 bytes of a cubin takes an
---- integer, or the type that params = {"float", …} names for it.
+--- A kernel from PTX text or a cubin image, for :launch. A cubin tells only the sizes of
+--- parameters: one of 4 bytes takes an integer, unless params = {"float", …} names its type.
 arguments.def("cuda.load(image: str, entry?: str, *, params?: str[]) -> Kernel",
 function(image, entry, types)
   local order, params

@@ -1,6 +1,6 @@
 --- flame.map: an elementwise expression in CUDA C as a function of tensors. internal.map_text
--- (src/lua/kernel_map.c) writes it as an expression over the helpers in N, which are flame's ops
--- with C's meaning; what the ops do not cover becomes a kernel.
+-- (src/lua/kernel_map.c) translates it to a Lua expression that calls the functions in N, flame's
+-- ops with C's meaning. An expression with anything that N lacks becomes a kernel.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -87,7 +87,7 @@ function N.FDIM(x, y) return where(N.le(x, y), 0, x - y) end
 function N.SATURATE(x) return x:clamp(0, 1) end
 
 
--- An expression that flame's ops do not cover, as a kernel over contiguous operands.
+-- A kernel over contiguous operands, for an expression that flame's ops do not cover.
 local function map_kernel(text, dtypes, result)
   local list, body = text:match("^(.-)%->(.*)$")
   local params, locals, names_of = {}, {}, {}
@@ -135,7 +135,7 @@ local function compile_map(text, dtypes)
 end
 
 --- A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
---- broadcasts, fuses with what is around it, and differentiates.
+--- broadcasts, fuses with ops before and after it, and is differentiable.
 def(".map(text: str) -> fn", function(text)
   local n = internal.map_arity(text)
   if n < 1 then

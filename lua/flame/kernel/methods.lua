@@ -48,7 +48,7 @@ end
 ---@return flame.Kernel
 function Kernel:tune(list, ...) return blocks.tuned(self, list, ...) end
 
--- The variable of file scope that the script may set, in the kernel's parameters.
+-- The hidden parameter for file-scope variable 'name', which k:constant sets; raises if none is.
 local function constant_of(k, name)
   local known = {}
   for _, q in ipairs(internal.kernel_info(k).params) do
@@ -61,9 +61,9 @@ local function constant_of(k, name)
     next(known) and names(known) or "none")
 end
 
---- Sets a __constant__ or __device__ array of file scope that the kernel reads and no text gives a
---- value: to a tensor of its elements, or a number. Launches that are recorded from now on take it,
---- as an argument that has a gradient. Returns the kernel.
+--- Sets a __constant__ or __device__ array of file scope that the kernel reads and its text does
+--- not initialise, to a tensor of its elements or a number. Launches that are recorded afterwards
+--- take it as an argument that has a gradient. Returns the kernel.
 ---@param name string
 ---@param value flame.Tensor|number
 ---@return flame.Kernel

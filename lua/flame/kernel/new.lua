@@ -1,4 +1,4 @@
---- flame.kernel: what a script gives, and the kernel it gets.
+--- flame.kernel: reads the options that a script gives, and makes the kernel.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -46,7 +46,7 @@ local function new_kernel(text, entry, block, grid, threads, shared, shape, inou
   end
   local source, name, special = sources.text_of(text, constants, entry)
   local list, k = sources.options(flags, include), nil
-  if special then          -- that an #if may leave out: then the template is meant
+  if special then          -- an explicit specialisation; if an #if removes it, take the template
     local ok, found = pcall(internal.kernel_new, source, name, list, inout, label)
     k = ok and found
     local why = not ok and tostring(found) or ""
@@ -79,14 +79,14 @@ local function new_kernel(text, entry, block, grid, threads, shared, shape, inou
   internal.kernel_rule(k, nodiff, vjp)
   return blocks.configured(k, config)
 end
---- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
---- the CPU, and differentiates.
+--- A kernel from CUDA C text. It runs as given on CUDA. If it keeps to the language of
+--- docs/kernels.md, it also runs on the CPU and is differentiable.
 def(".kernel(source: str) -> Kernel", new_kernel,
   [[.kernel(*, source: str, entry?: str, block?: any, grid?: any, threads?: any, shared?: any,
     shape?: any, inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
     constants?: table) -> Kernel]], new_kernel)
 
---- A kernel from a file of CUDA C: flame.kernel of its text, whose messages name the file and its
+--- A kernel from a file of CUDA C, as by flame.kernel; messages name the file and its
 --- lines.
 def([[.kernel_file(path: str, *, entry?: str, block?: any, grid?: any, threads?: any, shared?: any,
     shape?: any, inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,

@@ -1,4 +1,4 @@
---- Kernels that are templates, named without their arguments: the types of a call's tensors say
+--- C++ templates as kernels, named without template arguments: the types of a call's tensors say
 -- which instance runs. flame.kernel (kernel/new.lua) makes them; kernel/source.lua reads the text.
 local flame = require "flame"
 local internal = flame.internal
@@ -16,9 +16,9 @@ local function state_of(self)
     arguments.word(self))
 end
 
---- How a parameter of the template is found from a call: the formals "const T *x" of its type,
---- their positions among all formals, and among those that a call takes (nil: it is an output).
---- Outputs come last.
+--- How each type parameter T of a template is found from a call: T -> list of the formals "T *x",
+--- as {name =, place = the position among all formals, given = that among the arguments of a call,
+--- nil for an output}, inputs first.
 local function places(template, inout)
   local list, outputs, named, given = {}, {}, {}, 0
   for _, name in ipairs(type(inout) == "table" and inout or {}) do named[name] = true end
@@ -37,7 +37,7 @@ local function places(template, inout)
   return list
 end
 
---- The kernel for these C types of the parameters that are types: {T = "float"}.
+--- The instance for these C types of type parameters, {T = "float"}; made once for each.
 local function instance(state, types)
   local list = {}
   for i, p in ipairs(state.template.parameters) do
@@ -55,12 +55,12 @@ local function instance(state, types)
   return k
 end
 
---- The kernel for the tensors at these places of the arguments.
+--- The instance for the tensors' dtypes in a call; '...' has argument i at [where] + first - 1.
 local function chosen(self, where, first, ...)
   local state, types = state_of(self), {}
   for _, p in ipairs(state.template.parameters) do
     local list = p.is_type and state.places[p.name]
-    local from, x                                        -- the first, of those that are not nil
+    local from, x                                        -- the first argument of T that is not nil
     for _, formal in ipairs(list or {}) do
       if x == nil and formal[where] then
         x = select(formal[where] + first - 1, ...)
@@ -103,8 +103,8 @@ local function new(template, make, inout)
   return self
 end
 
---- The kernel of these dtypes, in the order of the template's types: k:of("f16") is what k(x) runs
---- for an x of f16.
+--- The template's kernel for these dtypes, one for each type parameter, in order: k:of("f16") is
+--- what k(x) runs for an x of f16.
 put("KernelTemplate:of(dtypes...: str) -> Kernel", function(self, ...)
   local state, types, n = state_of(self), {}, 0
   for _, p in ipairs(state.template.parameters) do
@@ -134,18 +134,18 @@ put("KernelTemplate:with(options: table) -> KernelTemplate", function(self, opti
   return other
 end)
 
---- The plain launch of the kernel that these arguments choose, all parameters given: see
---- Kernel:launch.
+--- Kernel:launch of the instance that the arguments' types choose; all parameters are
+--- given.
 put("KernelTemplate:launch(geometry: table, ...) -> ...", function(self, geometry, ...)
   return chosen(self, "place", 1, ...):launch(geometry, ...)
 end)
 
---- The kernel that these arguments choose, tuned: see Kernel:tune.
+--- Kernel:tune of the instance that the arguments' types choose; returns a kernel.
 put("KernelTemplate:tune(list: table, ...) -> Kernel", function(self, list, ...)
   return chosen(self, "given", 1, ...):tune(list, ...)
 end)
 
---- Can each parameter without a default be known from a call?
+--- Does a call determine each template parameter that has no default?
 local function is_known(template, inout)
   local list = places(template, inout)
   for _, p in ipairs(template.parameters) do

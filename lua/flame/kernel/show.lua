@@ -1,5 +1,5 @@
---- Reports about kernels: k:source, k:report. The facts are C (src/lua/kernel_report.c).
--- And what is compiled of them: flame.kernel_cache, flame.warmup.
+--- Reports about kernels, k:source and k:report, from facts that src/lua/kernel_report.c collects;
+-- and compiled kernels: flame.kernel_cache, flame.warmup.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -8,7 +8,7 @@ local cubin = require "flame.kernel.image"
 local Kernel = require("flame.kernel.methods").Kernel
 local fail, def = arguments.fail, arguments.def
 
----The text: as given, or of the "adjoint" or "tangent" that is derived from it.
+---The kernel's text as given, or that of the "adjoint" or "tangent" kernel derived from it.
 ---@param which? string
 ---@return string
 function Kernel:source(which)
@@ -21,8 +21,8 @@ function Kernel:source(which)
   return table.concat(texts, "\n")
 end
 
--- Puts registers and local bytes into r: from the device that compiled the kernel last, else from
--- NVRTC for sm_90.
+-- Sets r.registers and r.spills (bytes of local memory) of a kernel: from the device that compiled
+-- it last, or else from a compilation by NVRTC for sm_90.
 local function put_usage(r, kernel, name)
   local info = internal.kernel_info(kernel)
   r.shared_bytes = math.max(r.shared_bytes or 0, info.shared_bytes)
@@ -44,7 +44,7 @@ local function usage_text(r)
     or text
 end
 
--- A report as text: what it costs, its parameters, and the lines that add to memory.
+-- A report as text: registers, memory, parameters, and lines whose gradients add to memory.
 local function report_text(r)
   local list, a = { ("%s: %s"):format(r.name, r.refusal or usage_text(r)) }, r.adjoint
   if r.block then list[1] = list[1] .. ", blocks of " .. table.concat(r.block, " x ") end
@@ -119,15 +119,15 @@ function Kernel:report()
 end
 
 -- ---- compiled kernels ---------------------------------------------------------------------------
----Compiled kernels on disk: entries, bytes, and this context's hits and misses.
----"clear" removes them.
+---The cache of compiled kernels on disk: entries, bytes, and this context's hits and misses.
+---"clear" empties it.
 def('.kernel_cache(what?: "clear") -> table', function(what)
   local entries, bytes, hits, misses = internal.kernel_cache(what == "clear")
   return { entries = entries, bytes = bytes, hits = hits, misses = misses }
 end)
 
---- Calls f(…) as a rehearsal: each evaluation is planned and its kernels are compiled, and nothing
---- runs. Optimisers, schedules and scalers are then as before, also where f raised.
+--- Calls f(…) as a rehearsal: each evaluation is planned and its kernels are compiled, but nothing
+--- runs. Afterwards optimisers, schedules and scalers get their state of before, also if f raised.
 local function rehearse(f, ...)
   local before, clock = flame.stats(), flame.timer()
   local changed = {}        -- table of an optimiser, schedule or scaler -> its fields (optim.lua)

@@ -1,13 +1,13 @@
---- The text of a kernel before it is read: ${name} of constants, and the arguments of a kernel that
--- is a template. "template <typename T, int N>" of the entry "k<float, 16>" becomes "using T =
--- float; constexpr int N = 16;": it is then a kernel like others, on every device, and has a C
--- name, unlike those that stay templates.
+--- Changes the text of a kernel before it is parsed: replaces ${name} by constants, and the head of
+-- a template by its arguments. For the entry "k<float, 16>", "template <typename T, int N>" becomes
+-- "using T = float; constexpr int N = 16;". The kernel is then no template, and has a C name, on
+-- every device.
 local arguments = require "flame.base.arguments"
 local fail = arguments.fail
 
 local function blanks(text) return (text:gsub("[^\n]", " ")) end
 
---- Where the comment or literal at i ends; nil: there is none.
+--- The last position of the comment or literal that begins at i; nil if none begins there.
 local function end_of_quiet(source, i)
   local two, quote = source:sub(i, i + 1), source:sub(i, i)
   if two == "//" then return (source:find("\n", i, true) or #source + 1) - 1 end
@@ -22,7 +22,7 @@ local function end_of_quiet(source, i)
   return j or #source
 end
 
---- The text without comments and literals, every other character in its place.
+--- The source with comments and literals blanked out; every other character keeps its position.
 local function bare(source)
   local out, at = {}, 1
   while true do
@@ -36,7 +36,7 @@ local function bare(source)
   return table.concat(out) .. source:sub(at)
 end
 
---- ${name} in the text: the constant of that name. In comments and literals it may be any.
+--- Replaces ${name} by the constant 'name'; an unknown one raises outside comments and literals.
 local function interpolate(source, constants)
   if not source:find("${", 1, true) then return source end
   local code
@@ -48,7 +48,7 @@ local function interpolate(source, constants)
       fail("kernel", "the source wants ${%s}\1: give constants = {%s = …}", name, name)
     end
     if math.type(v) == "float" then
-      -- the host's locale may write a comma, C's operator
+      -- "%g" may write a comma as the decimal point in the host's locale; C needs a point
       local text = ("%.17g"):format(v):gsub(",", ".")
       return text:find("[%.eEn]") and text or text .. ".0"
     end
@@ -56,9 +56,9 @@ local function interpolate(source, constants)
   end))
 end
 
---- Brackets and commas of the text from i on, one after the other: place, character, depth in '<',
--- depth in others. A '<' is a bracket only after a name: "2 < 3", "1 << 4", "<=" and "->" are
--- operators.
+--- Iterates over brackets and commas of the text from i on: position, character, depth in '<' and
+-- depth in other brackets. A '<' counts as a bracket only directly after a name: "2 < 3", "1 << 4",
+-- "<=" and "->" are operators.
 local function brackets(text, i)
   local angle, round = 0, 0
   return function()
@@ -79,7 +79,7 @@ local function brackets(text, i)
   end
 end
 
---- The parts of a text between commas that are not in brackets.
+--- Splits a text at commas outside of brackets; returns the list of parts.
 local function split(text)
   local list, from = {}, 1
   for at, c, angle, round in brackets(text, 1) do
@@ -91,8 +91,8 @@ local function split(text)
   return list
 end
 
---- Place of the '>' of the '<' at i, which is after "template"; what is in
---- other brackets does not count.
+--- The position of the '>' that closes the '<' of a template at i; nil if there is none before a
+--- ';' or an unmatched bracket.
 local function closing(text, i)
   local stop = text:find(";", i, true) or #text
   for at, c, angle, round in brackets(text, i) do
@@ -101,8 +101,8 @@ local function closing(text, i)
   end
 end
 
---- Heads of templates of kernels, one after the other: first and last place of "template <…>", the
---- text from there to the body.
+--- Iterates over the templates of kernels in a text: positions of "template", of its '<' and of its
+--- '>', and the text from there to the body or ';'.
 local function headers(text)
   local next_one = text:gmatch("()%f[%w_]template%s*()<")
   return function()
@@ -114,7 +114,7 @@ local function headers(text)
   end
 end
 
---- Can these be the arguments of a template with these parameters?
+--- Can the template arguments 'given' (texts) belong to a template with these parameters (texts)?
 local function fits(parameters, given)
   for i, text in ipairs(parameters) do
     if not given[i] and not text:find("[=.]") then return false end
@@ -127,8 +127,8 @@ local function fits(parameters, given)
   return #given <= #parameters
 end
 
---- "template <…>" of the kernel: its first and last place, and its parameters. The definition, not
--- what is declared before it; of several templates the one that fits.
+--- The "template <…>" of the kernel 'name': its first and last position, and its parameters. A
+-- definition is preferred to a declaration, and first of all a template that fits the arguments.
 local function header(text, name, given)
   local found, best
   for first, open, close, head in headers(text) do
@@ -144,8 +144,8 @@ end
 
 local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
 
---- The entry (by default the only kernel of the text), with "<>" added if it is a template all of
---- whose parameters have defaults.
+--- The entry, with "<>" added if it is a template all of whose parameters have defaults. Without an
+--- entry, the text's only kernel if that is such a template.
 local function by_defaults(source, entry)
   if (entry and not entry:find("^[%a_][%w_]*$")) or not source:find("%f[%w_]template%s*<") then
     return entry
@@ -163,7 +163,7 @@ local function by_defaults(source, entry)
   return found and kernels == 1 and found .. "<>" or entry
 end
 
---- Parameter i of the template as a declaration of its argument.
+--- The argument of template parameter i, declared in C: "using T = float; " for typename T.
 local function declared(entry, parameters, i, given)
   local text, default = parameters[i]:match("^([^=]*)=(.*)$")
   text = text or parameters[i]
@@ -182,8 +182,8 @@ local function declared(entry, parameters, i, given)
   return ("constexpr %s %s = %s; "):format(kind, name, value)
 end
 
---- Explicit specialisations of the kernel: where each begins, the end of its "template <>", where
--- its own "<…>" begins and ends, its arguments (nil: deduced), its formals and where it ends.
+--- The explicit specialisations of 'name': where each begins and ends (first, last), the end of its
+-- "template <>" (head), its "<…>" (from, to), arguments (given; nil: deduced) and formals.
 local function specialisations(text, name)
   local list = {}
   for first, open, close, head in headers(text) do
@@ -202,14 +202,14 @@ end
 
 local SAME = { __half = "half", __nv_bfloat16 = "nv_bfloat16" }
 
---- A type or constant as it is compared: without spaces, the names of 'env' replaced.
+--- A C type or constant in canonical form, to be compared: no spaces, names replaced by 'env'.
 local function compared(text, env)
   return (text:gsub("=.*", ""):gsub("__restrict_*", ""):gsub("[%a_][%w_]*", env)
     :gsub("[%a_][%w_]*", SAME):gsub("%s+", " "):gsub(" ?([%*&<>,:]) ?", "%1")
     :gsub("^ ", ""):gsub(" $", ""))
 end
 
---- The types of formals, one after the other.
+--- The types in a list of formals "(…)" as one text, in canonical form.
 local function types(formals, env)
   local list = split(formals:sub(2, -2))
   for i, f in ipairs(list) do
@@ -219,7 +219,7 @@ local function types(formals, env)
   return table.concat(list, ",")
 end
 
---- The specialisation that these arguments mean, nil: there is none. 'formals': of the template.
+--- The specialisation for the template arguments 'values', or nil. 'formals': of the template.
 local function special(list, env, values, formals)
   local wanted = types(formals, env)
   for _, s in ipairs(list) do
@@ -238,7 +238,7 @@ local function without(source, from, to)
   return source:sub(1, from - 1) .. blanks(source:sub(from, to)) .. source:sub(to + 1)
 end
 
---- The arguments of the template by name, and as a list.
+--- The template's arguments, given or default: parameter's name -> text, and a list of texts.
 local function values_of(parameters, given)
   local env, values = {}, {}
   for i, parameter in ipairs(parameters) do
@@ -250,8 +250,8 @@ local function values_of(parameters, given)
   return env, values
 end
 
---- The text with the kernel for these arguments, and its name; third: true if it is an explicit
---- specialisation. With 'general' explicit specialisations are ignored.
+--- For an entry "k<…>": the source with this instance of the template as an ordinary kernel, its
+--- name, and true if it is an explicit specialisation; with 'general' these are ignored.
 local function instance(source, entry, general)
   local name, between = entry:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
   if not name then return source, entry end
@@ -285,8 +285,8 @@ local function instance(source, entry, general)
     .. source:sub(last + 1), name, one and true
 end
 
--- Permitted compiler options, as patterns; an option must match one. An option whose value is
--- missing takes the next word.
+-- Patterns of the permitted compiler options; an option must match one. The options in TAKES_NEXT
+-- take the next word of the list as their value.
 local OPTIONS = { "^%-D[%a_][%w_]*$", "^%-D[%a_][%w_%(%),]*=[^\n]*$", "^%-U[%a_][%w_]*$",
   "^%-%-define%-macro=[%a_][%w_%(%),]*$", "^%-%-define%-macro=[%a_][%w_%(%),]*=[^\n]*$",
   "^%-%-undefine%-macro=[%a_][%w_]*$", "^%-%-?use_fast_math$", "^%-%-?std=c%+%+%d%d$",
@@ -305,8 +305,8 @@ local function check_option(o)
     "options: '%s' is none of -D -U --use_fast_math -std= -maxrregcount= --fmad=\1; folders go into include = {…}", o)
 end
 
---- The options for the compiler: those of the list, which reach no file, and
---- the folders of 'include'.
+--- The options for the compiler: those of the script's list, checked, since none may name a file,
+--- and one for each folder of 'include'.
 local function options(given, include)
   if type(given or {}) ~= "table" then
     fail("kernel", "options must be a list of strings, got %s", arguments.word(given))
@@ -330,7 +330,7 @@ local function options(given, include)
   return list
 end
 
---- The text that is read and compiled, and the name of the kernel in it.
+--- The text to compile, with constants and template arguments filled in, and the kernel's name.
 local function text_of(source, constants, entry, general)
   source = interpolate(source, constants)
   entry = by_defaults(source, entry)
@@ -338,7 +338,7 @@ local function text_of(source, constants, entry, general)
   return instance(source, entry, general)
 end
 
---- The entry with these arguments in place of its template's last ones.
+--- The entry "k<…>" with the list 'given' in place of the last arguments of its template.
 local function renamed(source, constants, entry, given)
   local text = interpolate(source, constants)
   local full = by_defaults(text, entry) or ""
@@ -354,7 +354,7 @@ local function renamed(source, constants, entry, given)
   return ("%s<%s>"):format(name, table.concat(list, ","))
 end
 
---- The parameters of a template as {name, is_type, default}; nil: there are others.
+--- A template's parameters as {name, is_type, default}; nil if one is a pack, template or nameless.
 local function parameters_of(text)
   local list = {}
   for i, parameter in ipairs(split(text)) do
@@ -367,7 +367,7 @@ local function parameters_of(text)
   return list
 end
 
---- Sets the arguments of "k<auto, 2>" that are given; nil: they are too many.
+--- Makes the arguments of "k<auto, 2>" defaults, but for auto; nil if there are too many.
 local function give(parameters, given)
   for i, text in ipairs(given) do
     if not parameters[i] then return nil end
@@ -378,9 +378,9 @@ local function give(parameters, given)
   return parameters
 end
 
---- The kernel that is meant if it is a template and is named without arguments, or with "auto"
---- among them: {name, parameters, formals}. nil: it is another kind of kernel, or there are
---- several.
+--- If the entry is a template named without arguments, or with "auto" among them: {name
+--- =, parameters =, formals =}. nil if it is another kind of kernel, or if several
+--- match.
 local function template_of(source, constants, entry)
   if not source:find("%f[%w_]template%s*<") then return nil end
   local plain, between = (entry or ""):match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")

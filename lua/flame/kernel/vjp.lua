@@ -1,5 +1,5 @@
---- Gradients of kernels that the script gives: flame.kernel{vjp = …}, a function or CUDA C text.
--- All others are C (src/rule/rule.h).
+--- Gradients of kernels that the script gives itself: flame.kernel{vjp = …}, a function or CUDA C
+-- text. Derived gradients are made in C (src/rule/rule.h).
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -14,8 +14,8 @@ local function list_set(list)
   return set
 end
 
---- The arguments by parameter, tensors with their current values. memory: the values that
---- k:constant has set.
+--- The arguments of a call by the position of their parameter; tensors as snapshots of their
+--- current values. memory: the values that k:constant has set.
 local function values_of(params, args, n, memory)
   local values, at = {}, 0
   for i, q in ipairs(params) do
@@ -87,8 +87,8 @@ local function gradient(p, values, active, result, g, out_params, which)
   return config.vjp_kernel(p, plain, at, seeds, active, values)
 end
 
---- The tensors of a call as a list for the graph to keep, so that a function that only the
--- collector can end keeps none of them; and a function that makes the call again with such a list.
+--- The tensors of a call as a list for the graph to keep, since a Lua function that holds them
+-- would keep them until it is collected; and a function that rebuilds the call from such a list.
 local function handed_over(call)
   local kept, place, rest = {}, {}, { values = {}, results = {} }
   for part, others in pairs(rest) do
@@ -108,7 +108,7 @@ local function handed_over(call)
   end
 end
 
---- The outputs by their parameters, with their current values; and these parameters in order.
+--- A call's outputs by position of their parameter, as snapshots; and the list of these positions.
 local function outputs_of(params, results)
   local by_param, order = {}, {}
   for i, q in ipairs(params) do
@@ -120,7 +120,7 @@ local function outputs_of(params, results)
   return by_param, order
 end
 
--- Results of all outputs, those of hidden ones too.
+-- Makes a call's outputs tracked by the script's vjp; returns all, hidden ones included.
 local function track_all(p, results, args, geometry, n, rule)
   local config = p.config
   local values = values_of(p.params, args, n, config.memory)
@@ -153,7 +153,7 @@ local function track_all(p, results, args, geometry, n, rule)
   return table.unpack(tracked_results)
 end
 
---- Called for a result that is to be tracked (src/lua/kernel_call.c). rule: for a proof, or nil.
+--- Called by src/lua/kernel_call.c for tracked results. rule: to check against (FLAME_CHECK=grad).
 function internal.kernel_given(k, results, args, geometry, n, rule)
   local p = internal.kernel_info(k)
   local list, out, from, at = table.pack(track_all(p, results, args, geometry, n, rule)), {}, 0, 0
@@ -168,8 +168,8 @@ function internal.kernel_given(k, results, args, geometry, n, rule)
 end
 
 -- ---- as text ------------------------------------------------------------------------------------
---- What is passed for the parameters of a gradient: their kinds and values; also which parameters
---- of p its outputs are the gradients of, and the largest number of elements of these.
+--- The arguments of a gradient kernel: kinds and values of its parameters; also which parameters of
+--- p its outputs are the gradients of, and the largest number of elements of these.
 local function bind_vjp(p, params, args, values)
   local wanted, kinds, vals = {}, {}, {}
   for i, q in ipairs(p.params) do
@@ -201,8 +201,8 @@ local function bind_vjp(p, params, args, values)
   return kinds, vals, made, count
 end
 
---- A gradient written in CUDA: its outputs are named d<input>, grad_<input>,
---- d_<input> or <input>_grad.
+--- The vjp function for a gradient written in CUDA: a kernel whose outputs are named d<input>,
+--- grad_<input>, d_<input> or <input>_grad.
 local function from_source(source)
   local k = flame.kernel(source)
   local params = internal.kernel_info(k).params
@@ -215,7 +215,7 @@ local function from_source(source)
     local args = table.move(plain, 1, n, 1, {})
     for j = 1, #seeds do args[n + j] = seeds[j]:contiguous() end
     local kinds, vals, made, count = bind_vjp(p, params, args, values)
-    -- tracked where its arguments are: a second derivative is that of this kernel
+    -- the results are tracked if the arguments are: a second derivative differentiates this kernel
     local out = table.pack(internal.kernel_run(k, count, table.concat(kinds), vals))
     local by, list = {}, {}
     for m, i in ipairs(made) do

@@ -1,4 +1,4 @@
---- Factorisations in the form that LAPACK keeps them: LU packed in one matrix with pivots, and the
+--- Factorisations in LAPACK's packed forms: LU in one matrix with pivots, L D L', and the
 -- orthogonal matrix of a list of reflections. All are compositions of other ops, so gradients need
 -- no rules.
 local flame = require "flame"
@@ -9,7 +9,7 @@ local fail, def = arguments.fail, arguments.def
 local linalg, part = flame.linalg, solve
 local shape_text = part.shape_text
 
---- The row swaps, one after the other, that bring the rows of each matrix into the order 'rows'.
+--- LAPACK's pivots for each matrix: row swaps i <-> pivots[i] that make the order 'rows'.
 local function pivots_of(rows, n)
   local shape, out = rows.shape, {}
   local count = shape[#shape]
@@ -49,8 +49,8 @@ local function rows_of(op, pivots, count)
     :reshape(shape)
 end
 
---- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row
---- i was swapped with row pivots[i].
+--- The LU factorisation packed: L (below the diagonal, without its diagonal of ones) and U in one
+--- matrix, and the pivots (i32, from 1): row i was swapped with row pivots[i].
 def("linalg.lu_factor(x: T, pivot = true) -> LU: T, pivots: T @neutral", function(x, pivot)
   solve.need_pivot("lu_factor", pivot)
   local p, l, u = linalg.lu(x)
@@ -64,8 +64,8 @@ def("linalg.lu_factor(x: T, pivot = true) -> LU: T, pivots: T @neutral", functio
   local packed = l:tril(-1):pad({ 0, n - k }) + u:pad({ 0, 0, 0, m - k })
   return packed, pivots_of(p:detach():argmax(-2), k)
 end)
---- The position of the first 0 on the diagonal of U, by which solutions divide; 0: there is none.
---- i32.
+--- The position (i32) of the first 0 on the diagonal of U, which makes the matrix singular; 0:
+--- there is none.
 local function info_of(lu)
   local zero = lu:diagonal(0, -2, -1):eq(0)
   local batch = table.move(lu.shape, 1, lu.ndim - 2, 1, {})
@@ -104,7 +104,7 @@ function(lu, pivots, b, left, adjoint)
     return part.turned(linalg.lu_solve(lu, pivots, part.turned(b), { left = not left })):clone()
   end
   local all = flame.arange(1, n, { dtype = "i64", device = lu.device })
-  -- P' b: row i is row rows[i] of b
+  -- p is P': row i of P' b is row rows[i] of b
   local p = rows_of(op, pivots, n):unsqueeze(-1):eq(all):to(lu.dtype)
   if not left then
     local y = linalg.solve_triangular(lu:triu(), b, { upper = true, left = false })
@@ -118,7 +118,7 @@ end)
 def("lu_solve(b: T, lu: T, pivots: T) -> T @neutral",
   function(b, lu, pivots) return linalg.lu_solve(lu, pivots, b) end)
 
---- P, L and U of lu_factor's result.
+--- P, L and U as separate matrices, from lu_factor's result.
 def(".lu_unpack(lu: T, pivots: T) -> P: T, L: T, U: T", function(lu, pivots)
   if lu.ndim < 2 then fail("lu_unpack", "lu has %d axes, need 2 or more", lu.ndim) end
   if pivots.ndim == 0 then fail("lu_unpack", "pivots is 0-d, need (…, %d)", lu.shape[lu.ndim]) end
@@ -159,8 +159,8 @@ local function reflection(x, tau, i)
   local v = flame.where(below:gt(i), x:narrow(-1, i, 1), below:eq(i):to(x.dtype))
   return v, tau:narrow(-1, i, 1):unsqueeze(-1)
 end
---- c multiplied with the Q of the reflections in x and tau, from the left or
---- the right, or with Q transposed.
+--- Q c, or c Q with left = false, for the Q of the reflections in x and tau (as geqrf returns
+--- them); transpose = true: Q' in place of Q.
 def("ormqr(x: T, tau: T, c: T, left = true, transpose = false) -> T @neutral",
 function(x, tau, c, left, transpose)
   local op = "ormqr"
@@ -181,8 +181,8 @@ function(x, tau, c, left, transpose)
   end
   return (left and y or part.turned(y)):clone()
 end)
---- R, and below its diagonal the reflections whose product is Q (see
---- linalg.householder_product); and their tau.
+--- The QR factorisation packed: one matrix with R and, below its diagonal, the reflections whose
+--- product is Q (see linalg.householder_product); and their factors tau.
 def("geqrf(x: T) -> QR: T, tau: T @neutral", function(x)
   local lead, _, m, n = part.need_matrix("geqrf", "x", x)
   local k = math.min(m, n)
@@ -210,8 +210,8 @@ def("geqrf(x: T) -> QR: T, tau: T @neutral", function(x)
 end)
 
 -- ---- forms that report instead of raising ------------------------------------------------------
---- The inverse, and where the diagonal of U has its first 0 (i32; 0: nowhere). The inverse of a
---- singular matrix is Inf. check_errors: raises as linalg.inv does.
+--- The inverse, and where the diagonal of U (x = P L U) has its first 0 (i32; 0: nowhere). The
+--- inverse of a singular matrix is Inf. check_errors: raises as linalg.inv does.
 def("linalg.inv_ex(x: T, check_errors = false) -> inverse: T, info: T @neutral",
 function(x, check_errors)
   part.need_square("inv_ex", "x", x)
@@ -219,8 +219,8 @@ function(x, check_errors)
   if check_errors then return linalg.inv(x), info_of(u) end
   return solve.quiet_inverse(x, "inv_ex"), info_of(u)
 end)
---- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
---- first 0 (i32; 0: nowhere). The solution for a singular matrix is not finite.
+--- The solution of a x = b (or x a = b with left = false), and where the diagonal of U (a = P L U)
+--- has its first 0 (i32; 0: nowhere). The solution for a singular matrix is not finite.
 def("linalg.solve_ex(a: T, b: T, left = true, check_errors = false) -> solution: T, info: T @neutral",
 function(a, b, left, check_errors)
   local op = "solve_ex"
@@ -245,7 +245,7 @@ function(a, b, left, check_errors)
   return vector and x:squeeze(-1):clone() or x, info
 end)
 
---- Is each matrix of x positive definite? Other errors are raised.
+--- Cholesky's triangles of x's matrices, nil if one is not positive definite; other errors raise.
 local function factored(x, upper)
   local l = flame.cholesky(x, { upper = upper })
   local ok, why = pcall(flame.eval, l)
@@ -263,7 +263,7 @@ local function minor_of(x, upper)
   return bad
 end
 --- Cholesky's triangle, and the order of the first leading minor that is not positive definite
---- (i32; 0: none; otherwise the triangle is NaN). It looks at values, so it evaluates.
+--- (i32; 0: none; otherwise the triangle is NaN). It reads values, so it evaluates.
 --- check_errors: raises as linalg.cholesky does.
 def("linalg.cholesky_ex(x: T, upper = false, check_errors = false) -> L: T, info: T @neutral",
 function(x, upper, check_errors)
@@ -281,16 +281,16 @@ function(x, upper, check_errors)
 end)
 
 -- ---- symmetric indefinite matrices --------------------------------------------------------------
---- Exchanges rows and columns 'from' and 'to' of the lower half; for a block of two in its column k
---- as well.
+--- Exchanges rows and columns 'from' and 'to' of the lower half of the symmetric a; if from > k (a
+--- block of two rows, k and from), in column k as well.
 local function exchange(a, n, k, from, to)
   for i = to + 1, n do a[i][from], a[i][to] = a[i][to], a[i][from] end
   for j = from + 1, to - 1 do a[j][from], a[to][j] = a[to][j], a[j][from] end
   a[from][from], a[to][to] = a[to][to], a[from][from]
   if from > k then a[from][k], a[to][k] = a[to][k], a[from][k] end
 end
---- Eliminates the block of rows k to 'from' (one or two) from the rows below it, and stores the
---- multipliers in its columns.
+--- Eliminates the diagonal block of rows k to 'from' (one or two) from the rows below it, and
+--- stores the multipliers in the block's columns.
 local function eliminate(a, n, k, from)
   local two, update = from > k, {}
   local d, off, e = a[k][k], two and a[from][k] or 0, two and a[from][from] or 1
@@ -310,13 +310,13 @@ local function eliminate(a, n, k, from)
     if two then a[j][from] = update[j][2] end
   end
 end
---- Bunch and Kaufman's factorisation of one matrix in place, a table of rows of which the lower
---- half is read, as LAPACK's sytf2: gives the pivots, and the first position where D is singular
---- (0: nowhere).
+--- Bunch and Kaufman's factorisation of one symmetric matrix in place, as LAPACK's sytf2. a is a
+--- list of rows, of which the lower half is read. Returns the pivots, and the first position where
+--- D is singular (0: nowhere).
 local function bunch_kaufman(a, n)
   local alpha <const>, pivots, info, k = (1 + math.sqrt(17)) / 8, {}, 0, 1
   local function at(i, j) return math.abs(i >= j and a[i][j] or a[j][i]) end
-  --- The position and the size of the largest element in column j, from row 'first' on except row
+  --- The row and the size of the largest element in column j below row 'first' - 1, except row
   --- j.
   local function largest(j, first)
     local best, size = j, 0
@@ -341,9 +341,9 @@ local function bunch_kaufman(a, n)
   end
   return pivots, info
 end
---- The factors in one matrix (L below the blocks of D), the pivots (i32, from 1; negative in pairs
---- where a block of D has two rows), and the first position where D is singular. It looks at
---- values, and has no gradient: backward raises.
+--- The factors of x = L D L' in one matrix (L below the blocks of D), the pivots (i32, from 1;
+--- negative in pairs where a block of D has two rows), and the first position where D is singular.
+--- It reads values, and has no gradient: backward raises.
 local function ldl(op, x)
   part.need_square(op, "x", x)
   local n, lead = x.shape[x.ndim], x.shape
@@ -376,7 +376,7 @@ def([[linalg.ldl_factor_ex(x: T, *, hermitian = false,
   end
   return ld, pivots, info
 end)
---- D, L and the order of the rows from one packed matrix and its pivots.
+--- D and L as lists of rows, and the order of the rows, from a packed matrix and its pivots.
 local function unpacked(a, p, n)
   local d, unit, now, i = {}, {}, {}, 1
   for j = 1, n do
@@ -397,8 +397,8 @@ local function unpacked(a, p, n)
   end
   return d, unit, now
 end
---- The solution of a x = b from ldl_factor's result for a. It looks at
---- values, and has no gradient: backward raises.
+--- The solution of a x = b from ldl_factor's result for a. It reads values, and has no gradient:
+--- backward raises.
 def("linalg.ldl_solve(LD: T, pivots: T, B: T, *, hermitian = false) -> T", function(ld, pivots, b)
   local op = "ldl_solve"
   part.need_square(op, "LD", ld)
@@ -434,8 +434,8 @@ end)
 
 -- ---- low rank -----------------------------------------------------------------------------------
 --- Approximations of the largest q singular values of x - M and of their vectors (Halko, Martinsson
---- and Tropp 2009): U (…, m, q), S and V (…, n, q). They need more iterations where the values
---- decrease slowly.
+--- and Tropp 2009): U (…, m, q), S and V (…, n, q). Singular values that decrease slowly need a
+--- larger niter.
 def("svd_lowrank(x: T, q: int = 6, niter: int = 2, M?: T|num) -> U: T, S: T, V: T @neutral",
 function(x, q, niter, M)
   part.need_matrix("svd_lowrank", "x", x)
@@ -451,8 +451,8 @@ function(x, q, niter, M)
   local u, s, vh = linalg.svd(basis.mT:matmul(a), { full_matrices = false })
   return basis:matmul(u), s, vh.mT:clone()
 end)
---- svd_lowrank of x minus the mean of its rows: the q principal components of the rows, by default
---- 6 or as many as there are.
+--- The q principal components of the rows of x: svd_lowrank of x minus the mean of its rows. q is
+--- at most the number of rows and of columns.
 def("pca_lowrank(x: T, q: int = 6, center = true, niter: int = 2) -> U: T, S: T, V: T @neutral",
   function(x, q, center, niter)
     part.need_matrix("pca_lowrank", "x", x)

@@ -7,7 +7,7 @@ require "flame.ops.einsum"
 local fail, def = arguments.fail, arguments.def
 local shape_text, turned, linalg = solve.shape_text, solve.turned, flame.linalg
 
---- x on diagonals of new matrices in axes dim1 and dim2 of the result.
+--- Matrices, in axes dim1 and dim2 of the result, with x's last axis on their diagonals, else 0.
 def("diag_embed(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) -> T",
   function(x, k, dim1, dim2)
     local op, rank = "diag_embed", x.ndim + 1
@@ -36,7 +36,7 @@ def("diag_embed(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) -> T",
     return a == rank - 1 and b == rank and y or y:permute(order):contiguous()
   end)
 
---- Columns x^0, x^1, … of each element, N of them, or as many as the last axis has elements.
+--- Vandermonde matrices: a row x^0, x^1, … of N powers per element (default: the last axis' size).
 def("linalg.vander(x: T, N?: int) -> T", function(x, N)
   local op, n = "vander", N or rawget(x.shape, x.ndim)
   if not n then fail(op, "x is 0-d, need at least one axis, or N") end
@@ -47,7 +47,7 @@ def("linalg.vander(x: T, N?: int) -> T", function(x, N)
   for i = 2, n do columns[i] = columns[i - 1] * x end
   return flame.stack(columns, -1)
 end)
---- As torch.vander: powers decrease from left to right unless {increasing = true}.
+--- A Vandermonde matrix like torch.vander's: powers decrease from left to right unless increasing.
 def("vander(x: T, N?: int, increasing = false) -> T", function(x, N, increasing)
   if x.ndim ~= 1 then fail("vander", "x has shape %s, need one axis", shape_text(x)) end
   local y = linalg.vander(x, N or x.shape[1])
@@ -65,8 +65,8 @@ end)
 def("linalg.diagonal(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) -> T",
   function(x, offset, dim1, dim2) return x:diagonal(offset, dim1, dim2) end)
 
---- The tensor x with tensordot(a, x, x.ndim) = b; before, the axes of a in the list dims are moved
---- to its end.
+--- The tensor x with tensordot(a, x, x.ndim) = b. The axes of a in the list dims are first moved to
+--- the end of a.
 def("linalg.tensorsolve(a: T, b: T, dims?: axis[]) -> T", function(a, b, dims)
   if dims then
     local places = {}
@@ -83,7 +83,7 @@ def("linalg.tensorsolve(a: T, b: T, dims?: axis[]) -> T", function(a, b, dims)
   end
   return flame.solve(a:reshape(n, n), b:reshape(n)):reshape(rest):clone()
 end)
---- The inverse with respect to the first 'ind' axes and the rest.
+--- The inverse of x as a matrix whose rows are the first 'ind' axes and whose columns are the rest.
 def("linalg.tensorinv(x: T, ind: int = 2) -> T", function(x, ind)
   if ind < 1 then fail("tensorinv", "ind = %d, need at least 1", ind) end
   local shape, rows, columns = {}, 1, 1

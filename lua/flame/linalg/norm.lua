@@ -46,7 +46,7 @@ function vector_norm_of(x, p, d, keepdim)
     function(v) return v ^ (1 / p) end)
 end
 
---- The norm of one or several axes; all of them where d is nil or false.
+--- The norm of x as a vector over axes d, a number or a list; nil or false: all axes.
 local function vector_norm(op, x, ord, d, keepdim)
   if x.ndim == 0 then x, d, keepdim = x:reshape(1), nil, false end
   local given, axes = type(d) == "number" and { d } or d or {}, {}
@@ -75,8 +75,8 @@ local function two_axes(op, x, d)
   return a, b
 end
 
---- x with axes a and b moved to the end; and a function that puts reduced axes back in their
---- places.
+--- x with axes a and b moved to the end, a before
+--- b.
 local function brought_last(x, a, b)
   local order = {}
   for k = 1, x.ndim do if k ~= a and k ~= b then order[#order + 1] = k end end
@@ -116,7 +116,7 @@ def([[linalg.matrix_norm(x: T, ord: num|"fro"|"nuc" = "fro", dim?: axis[], keepd
   return matrix_norm("matrix_norm", dtype and x:to(dtype) or x, ord, dim or { -2, -1 }, keepdim)
 end)
 
---- Without ord all elements as a vector; with two axes, or a matrix and an ord, the matrix norm.
+--- Without ord the 2-norm of all elements; with ord and two axes, or a matrix, a matrix norm.
 def([[linalg.norm(x: T, ord?: num|"fro"|"nuc", dim?: axes, keepdim = false, *,
     dtype?: dtype) -> T @single]], function(x, ord, dim, keepdim, dtype)
   need_float("norm", x)
@@ -131,7 +131,7 @@ def([[linalg.norm(x: T, ord?: num|"fro"|"nuc", dim?: axes, keepdim = false, *,
   return vector_norm("norm", x, ord or 2, d, keepdim)
 end)
 
---- The norm of the elements as a vector, over axes; p = 2, "fro" or "nuc" too.
+--- The p-norm of the elements over axes dim (all) as one vector; also "fro" (p = 2) and "nuc".
 def([[norm(x: T, p: num|"fro"|"nuc" = 2, dim?: axes, keepdim = false, *,
     dtype?: dtype) -> T @single]], function(x, p, d, keepdim, dtype)
   need_float("norm", x)
@@ -141,7 +141,7 @@ def([[norm(x: T, p: num|"fro"|"nuc" = 2, dim?: axes, keepdim = false, *,
   return vector_norm_of(x, p, d, keepdim)
 end)
 
---- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
+--- Condition numbers in the norm p: 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
 def('linalg.cond(x: T, p?: num|"fro"|"nuc") -> T @neutral', function(x, p)
   part.need_matrix("cond", "x", x)
   if p == nil or p == 2 or p == -2 then

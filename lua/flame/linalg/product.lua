@@ -13,7 +13,7 @@ def("trace(x: T) -> T", function(x)
   return x:diagonal():sum()
 end)
 
---- Every element of x times the whole of y: (x1 y1, x2 y2, …).
+--- The Kronecker product: a block for each element of x, that element times the whole of y.
 def("kron(x: T, y: T) -> T @neutral", function(x, y)
   local n = math.max(x.ndim, y.ndim)
   if n > 4 then fail("kron", "x has %d axes and y %d, at most 4", x.ndim, y.ndim) end
@@ -70,8 +70,8 @@ def("cdist(x: T, y: T, p = 2, compute_mode?: str) -> T @single", function(x, y, 
   return vector_norm_of(d, p, -1)
 end)
 
---- The lists of axes that PyTorch's dims means: a number n (the last n of x, the first n of y) or
---- two lists.
+--- The axes of x and those of y that tensordot's dims means, two lists. dims is a number n (the
+--- last n axes of x, the first n of y) or two lists.
 local function dot_axes(x, y, dims)
   local op, a, b = "tensordot", {}, {}
   if type(dims) == "number" then
@@ -116,7 +116,7 @@ def("tensordot(x: T, y: T, dims: int|any[] = 2) -> T", function(x, y, dims)
     if m ~= n and m ~= 1 and n ~= 1 then
       fail("tensordot", "axis %d of x has %d elements, axis %d of y %d", a[k], m, b[k], n)
     end
-    -- an axis of one element fits any size
+    -- an axis of size 1 is expanded to the size of its partner
     xs[a[k]], ys[b[k]] = m == 1 and n or m, n == 1 and m or n
   end
   x, y = x:expand(xs), y:expand(ys)
@@ -131,8 +131,8 @@ def("tensordot(x: T, y: T, dims: int|any[] = 2) -> T", function(x, y, dims)
   return left:reshape(rows, size):matmul(right:reshape(size, columns)):reshape(shape):clone()
 end)
 
---- Where to split a chain of matrices with these sizes, so that there are as few multiplications as
---- possible.
+--- cut[i][j]: after which matrix to split the product of matrices i to j, so that there are as few
+--- multiplications as possible. Matrix i is size[i] by size[i + 1].
 local function best_cuts(size)
   local n, cost, cut = #size - 1, {}, {}
   for i = 1, n do cost[i], cut[i] = { [i] = 0 }, {} end
@@ -200,7 +200,7 @@ def("addmm_?(x: T|num, mat1: T, mat2: T, *, beta = 1, alpha = 1) -> T @half", ad
 --- beta x + alpha a b over batches.
 def("baddbmm_?(x: T|num, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T @half", add_matmul)
 local function add_product(x, y, beta, alpha)
-  x:broadcast_to(y.shape)                         -- raises where x does not fit, also with beta = 0
+  x:broadcast_to(y.shape)                         -- raises if x does not fit, also with beta = 0
   if alpha ~= 1 then y = y * alpha end
   return beta == 0 and y or beta == 1 and x + y or x * beta + y
 end
@@ -220,7 +220,7 @@ def("inner(x: T, y: T) -> T", function(x, y)
   if x.ndim == 0 or y.ndim == 0 then return x * y end
   return flame.tensordot(x, y, { { -1 }, { -1 } })
 end)
---- x1' weight[k] x2 + bias[k]: x1 (…, n), x2 (…, m), weight (out, n, m).
+--- Bilinear forms x1' weight[k] x2 + bias[k]: x1 (…, n), x2 (…, m), weight (out, n, m).
 def("bilinear(x1: T, x2: T, weight: T, bias?: T) -> T", function(x1, x2, w, b)
   local op = "bilinear"
   if w.ndim ~= 3 or w.shape[2] ~= rawget(x1.shape, x1.ndim)

@@ -1,10 +1,10 @@
 --- Linear algebra: equations, triangular factorisations, determinants. All work
 -- on batches: the last two axes are a matrix. f32 and f64; other dtypes raise, as in PyTorch.
--- The numbers come from calls (src/tensor/calls.def); results of several parts are one flat
--- tensor there, taken apart by views. Gradients are written in terms of functions that have
--- gradients themselves, so they can be differentiated again.
--- Also under flame.linalg; singular values and eigenvalues are in linalg/spectrum.lua, norms
--- and products in linalg/norm.lua.
+-- The numbers are computed by calls (src/tensor/calls.def). A call with several results returns one
+-- flat tensor, of which the results are views. Gradients are written in terms of functions that
+-- have gradients themselves, so they can be differentiated again. The functions are in flame.linalg
+-- as well; singular values and eigenvalues are in linalg/spectrum.lua, norms in linalg/norm.lua,
+-- products in linalg/product.lua.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -25,7 +25,7 @@ local function need_real(op, name, x)
   return x
 end
 
---- A matrix or a batch of them: axes before the last two, their number, rows, columns.
+--- Raises unless x is a matrix or a batch of them. Gives batch axes, their product, rows, columns.
 local function need_matrix(op, name, x)
   need_real(op, name, x)
   if x.ndim < 2 then
@@ -65,7 +65,7 @@ local function product(list)
   return n
 end
 
---- Views of a flat tensor: parts of these shapes, one after the other.
+--- Cuts a 1-d tensor into views of these shapes, one after the other.
 local function parts(flat, ...)
   local out, at = {}, 1
   for i = 1, select("#", ...) do
@@ -77,13 +77,13 @@ local function parts(flat, ...)
   return table.unpack(out)
 end
 
---- Makes results of views into our packed tensor: new handles, row-major, which scripts may write.
+--- Copies of results that are views of one flat tensor: row-major tensors, which scripts may write.
 local function own(first, ...)
   if first == nil then return end
   return first:clone(), own(...)
 end
 
---- Run a call on matrices of one tensor; sizes: of the result.
+--- Records a call (src/tensor/calls.def) on matrices with batch axes 'lead'; sizes: of its result.
 local function call(kind, op, inputs, count, lead, sizes, ...)
   return internal.call(kind, op, inputs, { count, #lead > 0 and 1 or 0, ... }, sizes,
     inputs[1].dtype)
@@ -120,7 +120,7 @@ local inverse = flame.func {
 --- Inverses. A singular matrix raises with its position in the batch.
 def("inverse(x: T) -> T @neutral", function(x) return inverse(x, "inverse", false) end)
 linalg.inv, linalg.inverse = flame.inverse, flame.inverse
---- The inverse, Inf where a matrix is singular.
+--- The inverse of each matrix, filled with Inf where a matrix is singular, instead of an error.
 local function quiet_inverse(x, op) return inverse(x, op, true) end
 
 local solve
@@ -160,7 +160,7 @@ triangle = flame.func {
   end,
 }
 
---- a and b with one batch shape: (…, n, n) and (…, n, k).
+--- a (…, n, n) and b (…, n, k), batch axes broadcast to one shape; raises if they do not fit.
 local function same_batch(op, a, b)
   local la, _, n, _ = need_matrix(op, "a", a)
   local lb, _, m, k = need_matrix(op, "b", b)
@@ -181,7 +181,7 @@ local function same_batch(op, a, b)
   return a:expand(joined(lead, n, a.shape[a.ndim])), b:expand(joined(lead, n, k))
 end
 
---- Is b one vector for each matrix of a? As PyTorch decides.
+--- Does 'solve' take b as one vector for each matrix of a, and not as matrices? PyTorch's rule.
 local function is_vector(a, b)
   if b.ndim == 1 then return true end
   if b.ndim ~= a.ndim - 1 then return false end
@@ -210,7 +210,7 @@ def("solve(a: T, b: T, *, left = true) -> T @neutral", function(a, b, left)
 end)
 linalg.solve = flame.solve
 
---- The x with a x = b, or x a = b where left is false, for a triangle a.
+--- The x with a x = b, or x a = b if left is false, for a triangular matrix a.
 def([[linalg.solve_triangular(a: T, b: T, upper = false, left = true,
     unitriangular = false) -> T @neutral]], function(a, b, upper, left, unitriangular)
   local op = "solve_triangular"
@@ -268,8 +268,8 @@ def("cholesky_inverse(l: T, upper = false) -> T @neutral", function(l, upper)
 end)
 
 -- ---- LU -----------------------------------------------------------------------------------------
---- The cotangent of a with its rows in the order of P a, from L (m, k), U (k, n) and their
---- cotangents.
+--- For a = P L U, the cotangent of L U (that of a, with permuted rows), from L (m, k), U (k, n) and
+--- their cotangents gl, gu.
 local function lu_cotangent(l, u, gl, gu, m, n)
   local k = math.min(m, n)
   local l1, u1 = l:narrow(-2, 1, k), u:narrow(-1, 1, k)
@@ -294,7 +294,7 @@ local function lu_factors(packed, m, n)
   return l:tril(-1) + eye_like(packed, m, k), u:triu()
 end
 
---- P with P[rows[i]][i] = 1: a = P L U.
+--- The permutation matrix with P[rows[i]][i] = 1, for a = P L U with a's rows in the order 'rows'.
 local function permutation(rows, m)
   local all = flame.arange(1, m, { dtype = rows.dtype, device = rows.device }):reshape(m, 1)
   return rows:detach():unsqueeze(-2):eq(all):to(rows.dtype)
@@ -318,7 +318,7 @@ local lu = flame.func {
     return matmul(permutation(rows, m), ga)
   end,
 }
---- As in PyTorch on the CPU, rows are always pivoted.
+--- Raises if the script gave pivot = false: as in PyTorch on the CPU, rows are always pivoted.
 local function need_pivot(op, pivot)
   if not pivot then fail(op, "pivot = false is not supported: rows are always pivoted") end
 end
@@ -333,12 +333,12 @@ def("linalg.lu(x: T, pivot = true) -> P: T, L: T, U: T @neutral", function(x, pi
 end)
 
 -- ---- determinants -------------------------------------------------------------------------------
---- Is it faster to use products in place of calls that only the host computes?
+--- Is x on a GPU? Then matrix products are faster than calls that only the host computes.
 local function on_device(x) return x.device ~= "cpu" end
 
 local function largest_column(x) return x:abs():sum(-2):amax(-1) end
---- Determinants and transposed inverses in f64, if all matrices of x are far from singular, which
---- one read of a flag tells.
+--- Determinants and transposed inverses of x in f64; nil unless all matrices are far from singular.
+--- Whether they are is one flag, which is read (so this evaluates).
 local function regular_parts(x, lead, count, n)
   if x:numel() == 0 then return end
   local wide = x:double()
@@ -354,13 +354,13 @@ local function regular_parts(x, lead, count, n)
 end
 
 local cofactor_grad
---- d (<g, y> y - y g' y), where d = det(x) and y = x^-T: the second derivative along g, for regular
---- x.
+--- The second derivative of det(x) along g, for regular x: d (<g, y> y - y g' y), where d = det(x)
+--- and y = x^-T.
 local function gradient_form(d, y, g)
   return d * ((y * g):sum({ -2, -1 }, { keepdim = true }) * y - matmul(matmul(y, turned(g)), y))
 end
 
---- The third derivative along a and b, for regular x: d times the transpose of
+--- The third derivative of det(x) along a and b, for regular x: d times the transpose of
 --- ((tr(p) tr(q) - tr(p q)) I - tr(p) q - tr(q) p + p q + q p) x^-1, where p
 --- = x^-1 a and q = x^-1 b.
 local function third_form(x, a, b)
@@ -441,7 +441,7 @@ def("logdet(x: T) -> T @neutral", function(x)
 end)
 
 -- ---- QR -----------------------------------------------------------------------------------------
---- Cotangent of x = q r with a square r.
+--- The cotangent of x = q r with a square r, from those of q and r (gq, gr).
 local function qr_cotangent(q, r, gq, gr)
   local m = matmul(gr, turned(r)) - matmul(turned(q), gq)
   m = m:triu()

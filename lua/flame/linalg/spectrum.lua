@@ -1,5 +1,5 @@
 --- Linear algebra by singular values and eigenvalues: svd, eigh, pseudo-inverses, least squares,
--- ranks; and functions of matrices. Rules as in linalg/solve.lua.
+-- ranks; and functions of matrices. dtypes, batches and gradients as in linalg/solve.lua.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local recording = require "flame.base.recording"
@@ -18,8 +18,8 @@ local inverse, epsilon = part.inverse, part.epsilon
 --- 1 / x, but 0 where 'none' holds.
 local function inverse_unless(none, x) return where(none, 0, 1 / where(none, 1, x)) end
 
---- 1 / (s_j^2 - s_i^2); 0 on the diagonal and for values that are equal up to rounding, on which a
---- function with a gradient does not depend.
+--- The matrix 1 / (s_j^2 - s_i^2) for the gradient of singular vectors; 0 on the diagonal and for
+--- values equal up to rounding, where no differentiable function depends on the quotient.
 local function gaps(s)
   local row, column = s:unsqueeze(-2), s:unsqueeze(-1)
   local top = s:detach():amax(-1, { keepdim = true }):unsqueeze(-1)
@@ -76,8 +76,8 @@ local function svd_parts(x, full)
     joined(lead, full and n or k, n))
 end
 
---- Singular values in descending order. Of a tracked x they are computed with the vectors, which
---- their gradient needs.
+--- Singular values in descending order. If x is tracked, singular vectors are computed as well,
+--- since the gradient needs them.
 local function svdvals(x, op)
   local lead, count, m, n = need_matrix(op, "x", x)
   if x.requires_grad and flame.is_grad_enabled() then
@@ -151,7 +151,7 @@ def("linalg.eigvalsh" .. UPLO .. "T @neutral",
   function(x, half) return eigvalsh(x, half:upper() == "U") end)
 
 -- ---- pseudo-inverse and least squares -----------------------------------------------------------
---- Cotangent of x from that of its pseudo-inverse p.
+--- The cotangent of x from g, the cotangent of its pseudo-inverse p.
 local function pinv_cotangent(x, p, g)
   local pt, gt = turned(p), turned(g)
   local left = matmul(matmul(gt, p), pt)
@@ -160,8 +160,8 @@ local function pinv_cotangent(x, p, g)
     x) - matmul(matmul(pt, g), pt)
 end
 
---- U', 1 / S and V of an untracked x, 0 for values that count as 0: at most
---- max(atol, rtol * largest).
+--- For an untracked x = U S V': U', the reciprocals of S and V. Values of at most max(atol, rtol *
+--- largest) count as 0, and so do their reciprocals.
 local function truncated(op, x, atol, rtol)
   local lead, count, m, n = need_matrix(op, "x", x)
   local k = math.min(m, n)
@@ -185,8 +185,8 @@ local pinv = flame.func {
     return pinv_cotangent(x, y, g)
   end,
 }
---- Limits below which a singular value counts as 0, as torch.linalg has them:
---- numbers, or tensors with one per matrix.
+--- The absolute and relative limits up to which a singular value counts as 0, with torch.linalg's
+--- defaults: numbers, or tensors with one element per matrix.
 local function limits(x, atol, rtol)
   local s = x.shape
   local function limit(v) return flame.is_tensor(v) and v:to(x.dtype):unsqueeze(-1) or v or nil end
@@ -208,8 +208,8 @@ local symmetric_from_lower = flame.func {
   forward = function(_, x) return x:tril() + turned(x:tril(-1)) end,
   backward = function(_, g) return g end,
 }
---- Pseudo-inverses. Singular values up to atol, or rtol (max(m, n) eps) times the largest, count
---- as 0.
+--- Pseudo-inverses. Singular values up to atol, or up to rtol (default: max(m, n) eps) times the
+--- largest, count as 0.
 def("linalg.pinv(x: T, rtol?: num|T, hermitian = false, *, atol?: num|T) -> T @neutral",
   function(x, rtol, hermitian, atol)
     need_matrix("pinv", "x", x)
@@ -225,8 +225,8 @@ def("pinverse(x: T, rcond: num|T = 1e-15) -> T @neutral", function(x, rcond)
   return pinv(x, "pinverse", limits(x, nil, rcond))
 end)
 
---- The number of singular values (i64) that are above atol and above rtol (max(m, n) eps) times the
---- largest, or above tol.
+--- The number of singular values (i64) that are above atol and above rtol (default: max(m, n) eps)
+--- times the largest, or above tol if that is given.
 def([[linalg.matrix_rank(x: T, tol?: num|T, hermitian = false, *, atol?: num|T,
     rtol?: num|T) -> T @neutral]],
   function(x, tol, hermitian, atol, rtol)
@@ -286,8 +286,8 @@ end)
 linalg.lstsq = flame.lstsq
 
 -- ---- functions of matrices ----------------------------------------------------------------------
---- Taylor's polynomial of a, of degree 'step' * 'blocks', by powers up to
---- 'step' (Paterson and Stockmeyer 1973).
+--- Taylor's polynomial of exp(a), of degree step * blocks, from the powers of a up to 'step'
+--- (Paterson and Stockmeyer 1973).
 local function taylor(a, step, blocks)
   local n = a.shape[a.ndim]
   local power, factor, y = { [0] = flame.eye(n, { dtype = a.dtype, device = a.device }), a },
@@ -301,9 +301,9 @@ local function taylor(a, step, blocks)
   end
   return y
 end
---- Exponentials by products alone, in f64: that of x / 2^s, which has a norm of at most 1, squared
---- s times. Every matrix has its own s; the largest is read. At norm 1 the errors of the
---- polynomials are 2e-20 and 2e-10 (for f32).
+--- Matrix exponentials by products alone, in f64: exp(x / 2^s), where x / 2^s has a norm of at most
+--- 1, squared s times. Every matrix has its own s; the largest s is read from the device. At norm 1
+--- the errors of Taylor's polynomials are 2e-20 for f64 and 2e-10 for f32.
 local function exp_by_products(x)
   if x:numel() == 0 then return x:clone() end
   local a = x:double()
@@ -326,11 +326,11 @@ matrix_exp = flame.func {
     if solve.on_device(x) then return exp_by_products(x) end
     return call("matrix_exp", "matrix_exp", { x }, count, lead, x.shape, n)
   end,
-  backward = function(ctx, g)           -- the upper right block of exp [x', g; 0, x']
+  backward = function(ctx, g)           -- x's gradient: the upper right block of exp [x', g; 0, x']
     local x = turned(ctx:saved())
     local n = x.shape[x.ndim]
     if g:numel() == 0 then return g end
-    -- a large g would cost digits of x
+    -- g is scaled to size 1: a g much larger than x would cost digits of x in the exponential
     local size = g:detach():abs():amax({ -2, -1 }, { keepdim = true })
     size = where(size:eq(0), 1, size)
     g = g / size

@@ -1,12 +1,12 @@
---- BERT (Devlin et al. 2018): the encoder with its pooler, and heads on it. Given what models share
--- (models/parts.lua); gives what flame.models needs of its architectures.
+--- BERT (Devlin et al. 2018): the encoder with its pooler, and heads on it. The file returns a
+-- function that takes the helpers of models/parts.lua and returns the entry for flame.models.
 local flame = require "flame"
 local nn = require "flame.nn"
 
 return function(parts)
   local class = parts.class
 
-  --- A linear layer, then the norm of its result plus the block's input.
+  --- The end of a block: a linear layer, then the layer norm of its result plus the block's input.
   local Output = class("BertOutput", function(self, c, as, inputs)
     local d = c:int "hidden_size"
     self.dense = nn.Linear(inputs, d, as)
@@ -97,7 +97,7 @@ return function(parts)
     self.LayerNorm = nn.LayerNorm(d, c:num("layer_norm_eps", 1e-12), as)
   end, function(self, x) return self.LayerNorm(self.act(self.dense(x))) end)
 
-  --- Scores of all tokens, computed with the table of their embeddings if it is tied.
+  --- Scores of all tokens; words: the weight of the embedding, if the last layer shares it.
   local Predictions = class("BertLMPredictionHead", function(self, c, as, words)
     local n = c:int "vocab_size"
     self.transform = Transform(c, as)
@@ -112,8 +112,8 @@ return function(parts)
     if pairs_too then self.seq_relationship = nn.Linear(c:int "hidden_size", 2, as) end
   end)
 
-  --- Makes a class with the encoder as 'bert' and a head: head(…) adds it, and result(…) computes
-  --- the class's result from the hidden states and the pooled state.
+  --- Makes a class with the encoder in the field 'bert' and a head: head(…) adds the head's
+  --- modules, and result(…) computes the result from the hidden states and the pooled state.
   local function with_head(name, pooler, head, result)
     local made = class(name, function(self, c, as)
       self.bert = Model(c, as, pooler)
@@ -145,7 +145,7 @@ return function(parts)
       function(self, x) return self.classifier(self.dropout(x)) end),
   }
   return { prefix = "bert", architectures = architectures, usual = "BertForMaskedLM",
-    -- tensors that only files of other heads use
+    -- class -> patterns of tensors in its files that only classes with other heads use
     unused = { BertForMaskedLM = { "^cls%.seq_relationship%.", "^bert%.pooler%." },
       BertForTokenClassification = { "^bert%.pooler%." } } }
 end

@@ -1,6 +1,6 @@
---- Folders of Hugging Face's form: their configuration and weights, read and written. Given what
---- models share (models/parts.lua), the function that tells the kind of a configuration, and the
---- one that builds its model; gives {load, save}.
+--- Folders of Hugging Face's form: reads and writes configurations and weights. The file returns a
+--- function that takes the helpers of models/parts.lua and kind_of and build of models.lua, and
+--- returns {load =, save =}.
 local flame = require "flame"
 local nn = require "flame.nn"
 local json = require "flame.models.json"
@@ -28,7 +28,7 @@ return function(parts, kind_of, build)
     return parts.config(LOAD, path, value)
   end
 
-  --- The files with weights, each with the names to be taken from it; true: all its names.
+  --- The files with weights: file -> list of the tensors' names to take from it; true: all.
   local function weight_files(folder, listing)
     if not listing[INDEX] then
       if listing[WHOLE] then return { [WHOLE] = true } end
@@ -52,7 +52,7 @@ return function(parts, kind_of, build)
     return found
   end
 
-  --- Two tables: name -> tensor, with all names of a shared tensor; tensor -> its first name.
+  --- The model's tensors: by name, with every name of shared ones; and tensor -> its first name.
   local function tensors_of(model)
     local by, first = {}, {}
     for name, x in model:named_parameters() do first[x] = name end
@@ -71,8 +71,8 @@ return function(parts, kind_of, build)
     for _, p in ipairs(patterns or {}) do if name:find(p) then return true end end
     return false
   end
-  --- The model's tensor for a name in a file: with or without the field of the base model, and by
-  --- the names that norms once had.
+  --- The model's tensor for a name in a file, or nil. The file's name may lack or have the prefix
+  --- of the base model, and may use the older names gamma and beta for weight and bias of norms.
   local function target_of(by, kind, name)
     local base, prefix = name:gsub("%.gamma$", ".weight"):gsub("%.beta$", ".bias"),
       kind.prefix .. "."
@@ -156,8 +156,8 @@ return function(parts, kind_of, build)
   -- ---- writing ----------------------------------------------------------------------------------
   local TORCH <const> = { f64 = "float64", f32 = "float32", f16 = "float16", bf16 = "bfloat16" }
 
-  --- Distributes names and tensors over files of at most 'most' bytes; a larger tensor gets its own
-  --- file.
+  --- Distributes the tensors of 'state' over files of at most 'most' bytes; a larger tensor gets
+  --- its own file. Returns a list of {names =, tensors =}, and the total of bytes.
   local function shards_of(state, most)
     local list, room, total = {}, 0, 0
     for _, name in ipairs(sorted(state)) do

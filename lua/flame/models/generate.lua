@@ -1,9 +1,9 @@
---- flame.generate: text from a model that scores the next token. Given what models share
---- (models/parts.lua) and the table of flame.models; adds generate there, which flame.generate
---- calls.
+--- flame.generate: text from a model that scores the next token. The file returns a function that
+--- takes the helpers of models/parts.lua and the table of flame.models, and adds 'generate' to
+--- it.
 --
---- All sequences of a batch share one cache; shorter ones begin later in it, after positions that
---- are masked.
+--- All sequences of a batch share one cache of keys and values. Shorter sequences are padded at the
+--- front, with positions that are masked.
 local flame = require "flame"
 local nn = require "flame.nn"
 local internal = flame.internal
@@ -31,7 +31,7 @@ return function(parts, models)
     if type(v) ~= "table" then fail("%s must be ids or a text, got %s", name, arguments.word(v)) end
     return v
   end
-  --- The rows of ids (batch, time) as lists, without the positions that the mask hides.
+  --- The rows of the tensor ids (batch, time) as lists, without the positions where the mask is 0.
   local function rows_of_tensor(ids, mask)
     arguments.need_integers(OP, "ids", ids)
     if ids.ndim ~= 2 then fail("ids has %d axes, need 1 or 2 (batch, time)", ids.ndim) end
@@ -45,8 +45,8 @@ return function(parts, models)
     end
     return rows
   end
-  --- The sequences as lists of ids; whether there was only one, not in a list; whether each was a
-  --- text.
+  --- The sequences to continue, from the argument ids: as lists of ids; whether it was a single
+  --- sequence and not a list of them; and a list that says which were given as text.
   local function rows_of(ids, o)
     if flame.is_tensor(ids) and ids.ndim ~= 1 then
       return rows_of_tensor(ids, o.attention_mask), false, {}
@@ -107,18 +107,18 @@ return function(parts, models)
   end
 
   -- ---- the next token ---------------------------------------------------------------------------
-  --- Scores (batch, vocabulary), with tokens that came before made less likely.
+  --- Scores (batch, vocabulary), lowered for tokens that occurred before (mask 'before').
   local function penalised(scores, before, penalty)
     return scores:where(before:logical_not(),
       (scores * penalty):where(scores:lt(0), scores / penalty))
   end
-  --- Positions (batch, 1), from 0, of the largest of each row; -1 where it is not above 'least' and
-  --- finite. Nothing is read from the device.
+  --- The position (batch, 1), from 0, of the largest element of each row; -1 if that element is not
+  --- above 'least' or not finite. Nothing is read from the device.
   local function largest(rows, least)
     local most, at = rows:max(2, true)
     return (at - 1):masked_fill(most:gt(least):logical_and(most:lt(math.huge)):logical_not(), -1)
   end
-  --- Ids (batch, 1), from 0; -1: the scores are not numbers.
+  --- The ids (batch, 1), from 0, of the next tokens; -1 where the scores are not numbers.
   local function pick(scores, o, before)
     scores = scores:float()
     if before then scores = penalised(scores, before, o.repetition_penalty) end
@@ -131,8 +131,8 @@ return function(parts, models)
     local all = p
     if o.top_p then p = p:masked_fill((all:cumsum(2) - all):ge(o.top_p), 0) end
     if o.min_p then p = p:masked_fill(all:lt(all:amax(2, true) * o.min_p), 0) end
-    -- the class with the largest p / e, where each e is an exponential number, is a draw by p;
-    -- an exponential number is half the sum of two squared normal numbers
+    -- the class with the largest p / e, for independent exponential numbers e, is a draw with
+    -- probabilities p; half the sum of two squared normal numbers is an exponential number
     local a, b = flame.randn_like(p), flame.randn_like(p)
     local drawn = largest(p / (a * a + b * b + 1e-30), 0)
     if not at then return drawn end
@@ -146,8 +146,8 @@ return function(parts, models)
     while unit * 4 < length do unit = unit * 2 end
     return (length + unit - 1) // unit * unit
   end
-  --- Makes the function step(ids), which runs the model over a batch and gives the scores after the
-  --- last position. Without a cache all ids so far go through the model again.
+  --- Makes the function step(ids), which runs the model on the next ids of a batch and returns the
+  --- scores after the last position. Without a cache each step runs all ids so far.
   local function runner(model, mask, cached, length, batch)
     local cache = cached and model:cache(batch, room_for(length)) or nil
     local so_far
@@ -176,7 +176,7 @@ return function(parts, models)
     end
     return found
   end
-  --- How many bytes at the end of a text may be the beginning of a word.
+  --- How many bytes at the end of the text may be the beginning of one of the (stop) words.
   local function maybe(words, text)
     local most = 0
     for _, word in ipairs(words) do
@@ -198,14 +198,14 @@ return function(parts, models)
     return setmetatable({ ids = {}, text = "", sent = 0, words = words, longest = longest,
       index = index, stream = o.stream, decoder = o.tokenizer and o.tokenizer:stream() }, Row)
   end
-  --- Passes the text up to 'last' to the script's function; false: the script wants no more.
+  --- Passes text up to 'last' to the script's function; if it returns false, the row is refused.
   function Row:send(last)
     if not self.stream or last <= self.sent then return end
     local piece = self.text:sub(self.sent + 1, last)
     self.sent = last
     if self.stream(piece, self.index) == false then self.refused = true end
   end
-  --- Adds text to the row, and ends the row if one of the words occurs.
+  --- Appends text to the row; if a stop word occurs, cuts the text there and ends the row.
   function Row:add(piece)
     local before = #self.text
     self.text = self.text .. piece
@@ -236,8 +236,8 @@ return function(parts, models)
   end
 
   -- ---- flame.generate --------------------------------------------------------------------------
-  --- The sequences as the rows of a tensor, aligned at the end, and the mask (nil: all have one
-  --- length). Shorter rows are filled at the front with their own first id.
+  --- The sequences as the rows of a tensor, aligned at the end, and the attention mask (nil if all
+  --- have one length). Shorter rows are padded at the front with their own first id.
   local function batch_of(rows, device)
     local longest, uneven = 0, false
     for _, row in ipairs(rows) do longest = math.max(longest, #row) end
@@ -255,7 +255,7 @@ return function(parts, models)
   end
 
   local Undo = { __close = function(list) for i = #list, 1, -1 do list[i]() end end }
-  --- Until the end of the call: evaluation mode, and with a seed a separate random generator.
+  --- Sets evaluation mode and the seed, if given; 'undo' gets functions that restore both.
   local function prepare(undo, model, seed)
     if model.training then
       local trained = {}
@@ -291,8 +291,8 @@ return function(parts, models)
         { dtype = "bool", device = device }):scatter(2, ids + 1, true)
     end
     for i = 1, #rows do out[i] = new_row(o, words, i) end
-    --- The tokens that follow these. Scores are not kept, so each step on a GPU gets the same
-    --- addresses as the last one, and runs as a graph.
+    --- The tokens (batch, 1) that follow the ids 'given'. The scores are released at once, so each
+    --- step on a GPU gets the memory of the step before and can run as the same CUDA graph.
     local function after(given)
       local new = pick(step(given:clamp(0)), o, before)
       if before then before = before:scatter(2, new:clamp(0) + 1, true) end
@@ -302,9 +302,9 @@ return function(parts, models)
     flame.eval(new)
     for n = 1, o.max_new_tokens do
       local drawn, following = flame.rng_state(), nil
-      -- On a GPU the next step is recorded and started before this step's tokens are read, so that
-      -- it runs while the host looks at them. The first token does not wait for the plan of the
-      -- second step.
+      -- On a GPU the next step is recorded while this one still runs, and started before its tokens
+      -- are delivered, so that it runs meanwhile. Only the first token is delivered before that,
+      -- since it would otherwise wait for the plan of the second step.
       if ahead and n < o.max_new_tokens then following = after(new) end
       local given = new:totable()
       if following and n > 1 then flame.eval(following) end

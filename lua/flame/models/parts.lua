@@ -12,7 +12,7 @@ local objects = require "flame.base.objects"
 
 local parts = {}
 
---- Raises with the script's line, however deep in the library it is called.
+--- Raises "op: message" at the line of the script, however deep in the library it is called.
 function parts.fail(op, message, ...) internal.fail(op, message:format(...)) end
 local fail = parts.fail
 

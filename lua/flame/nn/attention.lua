@@ -1,4 +1,4 @@
---- Attention and the blocks built on it. Given the table of flame.nn, adds to it.
+--- Attention and the blocks built on it. The file returns a function that adds them to flame.nn.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local of_rows = require "flame.ops.attention".of_rows

@@ -1,4 +1,4 @@
---- Averages of a network over its training: SWA and EMA. Given the table of flame.nn, adds to it.
+--- Averages of a network during training: SWA, EMA. Returns a function that adds to flame.nn.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 

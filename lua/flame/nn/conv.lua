@@ -1,5 +1,5 @@
---- Convolutions, pooling, padding and resampling as modules. Given the table of flame.nn, adds to
--- it; arguments in PyTorch's order or in a table at the end, layouts and initialisation PyTorch's.
+--- Convolutions, pooling, padding and resampling as modules, with PyTorch's arguments, layouts and
+-- initialisation. The file returns a function that adds them to flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

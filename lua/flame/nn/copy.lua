@@ -1,5 +1,5 @@
 --- Functions of whole networks: deep copies, calls with other values of the parameters, tests of
---- classes, parameters by patterns of their names. Given the table of flame.nn, adds to it.
+--- classes, parameters by patterns of their names. Returns a function that adds them to flame.nn.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 

@@ -1,5 +1,5 @@
---- Gated layers and the feed-forward part of a transformer's block. Given the table of flame.nn,
--- adds to it.
+--- Gated layers and the feed-forward part of a transformer's block. The file returns a function
+--- that adds them to flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

@@ -1,6 +1,6 @@
 --- Grouped-query attention with rotary positions and a cache: the attention of Llama, Mistral,
 -- Qwen.
--- Given the table of flame.nn, adds to it.
+-- The file returns a function that adds them to flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

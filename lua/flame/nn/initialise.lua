@@ -1,6 +1,6 @@
 --- nn.init and nn.utils. Each function of nn.init fills a tensor in place, outside the tape, and
--- returns it; PyTorch's names with a trailing underscore are the same functions. Given the table
--- of flame.nn, adds to it.
+-- returns it; PyTorch's names with a trailing underscore are the same functions. The file returns a
+-- function that adds them to flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

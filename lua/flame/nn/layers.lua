@@ -1,4 +1,4 @@
---- Containers and the layers that nearly every model has. Given the table of flame.nn, adds to it.
+--- Containers and the most common layers. The file returns a function that adds them to flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

@@ -1,6 +1,6 @@
 --- Layers whose input size comes from the first input, and weights that are computed from other
--- parameters before each forward (weight and spectral norm). Given the table of flame.nn, adds to
--- it.
+-- parameters before each forward (weight and spectral norm). The file returns a function that adds
+-- them to flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

@@ -1,6 +1,6 @@
 --- Low-rank adapters (Hu et al., "LoRA", 2021): nn.lora. A layer's weight W acts as W + s B A,
--- where A (rank, columns) and B (rows, rank) are trained and W is not. Given the table of flame.nn,
--- adds to it.
+-- where A (rank, columns) and B (rows, rank) are trained and W is not. The file returns a function
+-- that adds them to flame.nn.
 --
 -- A linear layer adds s B (A x) to its result, so nothing of W's size is computed. The weights of
 -- convolutions (rows: their first axis, columns: the others as one) and of attention read as the

@@ -1,5 +1,5 @@
---- Losses, and modules that compare or multiply two tensors. Given the table of flame.nn, adds
--- to it.
+--- Losses, and modules that compare or multiply two tensors. The file returns a function that adds
+--- them to flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

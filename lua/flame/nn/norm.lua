@@ -1,5 +1,5 @@
---- Normalisation layers. Given the table of flame.nn, adds to it; layouts, defaults and
--- initialisation are PyTorch's.
+--- Normalisation layers. The file returns a function that adds them to flame.nn; layouts, defaults
+-- and initialisation are PyTorch's.
 local flame = require "flame"
 local dtypes = require "flame.base.dtypes"
 

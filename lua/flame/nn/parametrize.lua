@@ -1,5 +1,5 @@
 --- Weights that are computed by functions of the script: parametrisations under PyTorch's names.
---- Given the table of flame.nn, adds to it. (Weight and spectral norm: nn/lazy.lua.)
+--- The file returns a function that adds them to flame.nn. (Weight and spectral norm: nn/lazy.lua.)
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 

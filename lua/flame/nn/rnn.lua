@@ -1,6 +1,6 @@
 --- Recurrent layers: RNN, LSTM, GRU and their cells, with PyTorch's parameter names, order of
 -- gates and initialisation. A layer multiplies its whole input with the input weights at once; each
--- step then has one product with the hidden state. Given the table of flame.nn, adds to it.
+-- step then has one product with the hidden state. Returns a function that adds them to flame.nn.
 local flame = require "flame"
 local recording = require "flame.base.recording"
 

@@ -1,6 +1,6 @@
 --- PyTorch's transformer: stacks of encoder layers, decoder layers and the two together, with its
--- names of parameters. The encoder layer is in nn/attention.lua. Given the table of
--- flame.nn, adds to it.
+-- names of parameters. The encoder layer is in nn/attention.lua. The file returns a function that
+-- adds them to flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

@@ -1,4 +1,4 @@
---- LBFGS. Given the table of flame.optim, adds to it.
+--- LBFGS. The file returns a function that adds it to flame.optim.
 local flame = require "flame"
 local objects = require "flame.base.objects"
 

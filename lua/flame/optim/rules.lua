@@ -1,4 +1,4 @@
---- Muon and the rarer rules of torch.optim. Given the table of flame.optim, adds to it.
+--- Muon and the rarer rules of torch.optim. Returns a function that adds them to flame.optim.
 local flame = require "flame"
 
 return function(_, shared)

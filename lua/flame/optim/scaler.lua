@@ -1,5 +1,5 @@
---- GradScaler: scales losses in f16 so that small gradients do not become 0. Given the table of
--- flame.optim, adds to it.
+--- GradScaler: scales losses in f16 so that small gradients do not become 0. The file returns a
+--- function that adds them to flame.optim.
 local flame = require "flame"
 local objects = require "flame.base.objects"
 local parts = require "flame.autograd.parts"
