@@ -57,7 +57,7 @@ typedef enum flame_dtype {
 ** or flame_limit_restart. */
 typedef enum flame_limit {
   FLAME_HOST_BYTES,       /* memory of the context, of its Lua state and of its sandboxes */
-  FLAME_DEVICE_BYTES,     /* memory held from the drivers of GPUs, including cached memory */
+  FLAME_DEVICE_BYTES,     /* memory that GPU drivers have given, including cached memory */
   FLAME_NODES,            /* recorded values that are still needed */
   FLAME_COROUTINES,       /* of a state made by flame_lua_new */
   FLAME_CALL_NS,   /* time of one flame_lua_pcall, or of a function of flame.h called by the host */
@@ -68,7 +68,7 @@ typedef enum flame_limit {
   FLAME_LIMITS = 16
 } flame_limit;
 
-/* What a context may not do; ~0u: nothing at all, including what later versions add. */
+/* Permissions, as bits of 'deny'. ~0u denies everything, including what later versions add. */
 typedef enum flame_permission {
   FLAME_READ = 1,         /* open files for reading */
   FLAME_WRITE = 2,        /* create, change and remove files */
@@ -95,7 +95,7 @@ typedef struct flame_options {
   void (*warn)(void *arg, const char *s);  /* hints about likely mistakes, once per line; NULL:
                                            ** Lua's warn */
   void *arg;
-  uint32_t allow;               /* FLAME_LIBRARIES: limits that can be used up do not deny it */
+  uint32_t allow;               /* FLAME_LIBRARIES: allowed despite limits of time or steps */
 } flame_options;
 #define FLAME_OPTIONS(...) (&(flame_options){ .size = sizeof(flame_options), __VA_ARGS__ })
 
@@ -182,14 +182,15 @@ FLAME_API flame_status flame_memory(flame_context *c, const char *device, flame_
 FLAME_API void flame_empty_cache(flame_context *c);     /* frees cached memory */
 
 /* ---- files: safetensors, npz, npy ------------------------------------------------------------ */
-/* The path's ending decides: ".npy" holds one tensor; ".npz", and every other ending, which means
-** safetensors, any number. The old file stays until the new one is complete. */
+/* Saves n tensors; the path's ending tells the format: ".npy" holds one tensor; ".npz", and every
+** other ending, which means safetensors, any number. The old file stays until the new one is
+** complete. */
 FLAME_API flame_status flame_save(flame_context *c, const char *path, int n,
                                   const char *const *names, flame_tensor *const *x);
-/* The tensor of that name, on the default device; name NULL: the file's only tensor. */
+/* Loads the tensor of that name to the default device; name NULL: the file's only tensor. */
 FLAME_API flame_tensor *flame_load(flame_context *c, const char *path, const char *name);
-/* All tensors in the file's order: take owns x from then on, the name is valid during the call. A
-** status other than FLAME_OK ends it. */
+/* Reads all tensors, in the file's order: take owns x from then on, the name is valid during the
+** call. A status other than FLAME_OK ends the reading. */
 FLAME_API flame_status flame_load_all(flame_context *c, const char *path,
                                       flame_status (*take)(void *arg, const char *name,
                                                            flame_tensor *x),
@@ -326,10 +327,10 @@ FLAME_API flame_tensor *flame_var(flame_tensor *x, int naxes, const int *axes, d
 FLAME_API flame_tensor *flame_logsumexp(flame_tensor *x, int naxes, const int *axes, int keepdim);
 FLAME_API flame_tensor *flame_softmax(flame_tensor *x, int axis);
 FLAME_API flame_tensor *flame_log_softmax(flame_tensor *x, int axis);
-/* over the last naxes; w and b, of these axes, may be NULL */
+/* normalises over the last naxes axes; w and b, of the sizes of these, may be NULL */
 FLAME_API flame_tensor *flame_layer_norm(flame_tensor *x, int naxes, flame_tensor *w,
                                          flame_tensor *b, double eps);
-/* channels are axis 1; w and b, one for each channel, may be NULL */
+/* normalises; channels are axis 1; w and b, one number for each channel, may be NULL */
 FLAME_API flame_tensor *flame_group_norm(flame_tensor *x, int64_t groups, flame_tensor *w,
                                          flame_tensor *b, double eps);
 FLAME_API flame_tensor *flame_gelu(flame_tensor *x, int tanh_form);
@@ -373,7 +374,8 @@ FLAME_API flame_tensor *flame_unsqueeze(flame_tensor *x, int axis);    /* one of
 /* ---- indexing: idx holds positions from 1, or negative ones, of any integer dtype ---------- */
 /* the parts x[…, idx, …] along the axis */
 FLAME_API flame_tensor *flame_index_select(flame_tensor *x, int axis, flame_tensor *idx);
-/* by element: idx has the shape of the result, and is not larger than x in the other axes */
+/* gathers single elements: idx has the shape of the result, and is not larger than x in the axes
+** other than 'axis' */
 FLAME_API flame_tensor *flame_gather(flame_tensor *x, int axis, flame_tensor *idx);
 /* x with src stored, or added, at the positions that flame_gather reads */
 FLAME_API flame_tensor *flame_scatter(flame_tensor *x, int axis, flame_tensor *idx,
@@ -434,15 +436,16 @@ typedef struct flame_function {
                            flame_tensor **din);
 } flame_function;
 #define FLAME_FUNCTION(...) (&(flame_function){ .size = sizeof(flame_function), __VA_ARGS__ })
-/* nout tensors into out, all NULL on failure. f is copied. 'release' is called also if the call
-** fails, unless f itself is refused: size 0, no forward, a wrong number of inputs or results. */
+/* Calls f on 'in' and writes nout tensors to out, all NULL on failure. f is copied. 'release' is
+** called also if this fails, unless f itself is refused: size 0, no forward, a wrong nin or
+** nout. */
 FLAME_API flame_status flame_apply(flame_context *c, const flame_function *f,
                                    flame_tensor *const *in, flame_tensor **out);
 
 /* ---- saved programs: docs/programs.md -------------------------------------------------------- */
-/* A file of flame.export, without Lua: graphs of operations, their weights, state and kernels, on
-** c's default device. A program belongs to the caller, who frees it, and is used as its context is,
-** by one thread at a time; flame_close ends its use (afterwards it can only be freed). */
+/* A program from a file of flame.export, which runs without Lua: graphs of operations, their
+** weights, state and kernels, on c's default device. A program belongs to the caller, who frees it,
+** and is used like its context, by one thread at a time; after flame_close it can only be freed. */
 typedef struct flame_program flame_program;
 /* Everything in the file is checked. NULL with the error. */
 FLAME_API flame_program *flame_program_load(flame_context *c, const char *path);
@@ -522,10 +525,10 @@ FLAME_API void flame_kernel_free(flame_kernel *k);
 FLAME_API flame_status flame_kernel_run(flame_kernel *k, const int64_t grid[3],
                                         const int64_t block[3], int narg, const flame_value *arg,
                                         int nout, flame_tensor **out);
-/* "const float *x: in" of parameter i, NULL beyond the last; until the next call */
+/* The text of parameter i, as "const float *x: in", until the next call; NULL beyond the last. */
 FLAME_API const char *flame_kernel_param(flame_kernel *k, int i);
-/* of NULL: the text itself; "adjoint", "tangent": that of the derived kernel. NULL: there is
-** none. */
+/* The kernel's text; of: NULL for its own, "adjoint" or "tangent" for that of the derived kernel.
+** NULL: there is none. */
 FLAME_API const char *flame_kernel_source(flame_kernel *k, const char *of);
 /* </full> */
 

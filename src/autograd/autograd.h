@@ -10,7 +10,7 @@
 
 /* Computes the gradients of the roots, whose cotangents are 'seed' (NULL: ones, and roots[i] must
 ** have one element), with respect to the nodes wrt[0..n). out[i]: borrowed nodes, NULL if not
-** reached. Records into the window; nothing is evaluated. create_graph: rules run with the grad
+** reached. Only records nodes; nothing is evaluated. create_graph: rules run with the grad
 ** mode on. retain_graph 0: the entries walked are freed, and walking them again is an error. since:
 ** nodes recorded before it are not walked, as if they were leaves. strict: fails with the reason,
 ** without walking anything, if an input is not tracked or not on a path. */

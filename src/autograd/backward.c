@@ -68,8 +68,8 @@ static void sift(item *a, int64_t i, int64_t n) {        /* a heap with the smal
   a[i] = v;
 }
 
-/* Sorts by descending sequence. A chain is sorted already, and what branches little nearly so:
-** there, moving each item to its place is less work than a heap. */
+/* Sorts by descending sequence. The items of a chain are sorted already, those of a graph with few
+** branches nearly so: then moving each item to its place is less work than a heap. */
 static void sort_items(item *a, int64_t n) {
   int64_t left = 8 * n;
   for (int64_t i = 1; i < n; i++) {
@@ -103,7 +103,7 @@ static int visit(walk *w, fl_node *n) {
   return 1;
 }
 
-/* n reads the untracked m: if m's tracking was lost, notes how. */
+/* m is an untracked input of n: if it has lost its tracking, notes how. */
 static void note_cut(walk *w, const fl_node *n, const fl_node *m) {
   const uint32_t lost = m->entry ? fl_lost(FL_LOST_OP, n->entry->site, n->op)
                       : m->state == FL_FAILED ? 0 : m->lost;
@@ -162,7 +162,7 @@ static int reach(walk *w, int64_t sequence) {
   return first < w->targets.n;
 }
 
-/* From the oldest item upwards: an item is needed if it is a target or an input of it is needed. */
+/* Marks the needed items, from the oldest upwards: targets, and items with a needed input. */
 static void prune(walk *w) {
   for (int64_t k = w->order.n; k-- > 0;) {
     item *it = &w->order.at[k];
@@ -199,7 +199,7 @@ static int bring(walk *w, fl_node *n, fl_node *g) {
   return outside(w, n->entry) ? add_to_targets(w, n->entry->sequence, g) : add_into(&n->grad, g);
 }
 
-/* Undoes broadcasting and promotion for the cotangent of one input, and adds it. */
+/* Undoes broadcasting and promotion for the cotangent of one input, and adds it there. */
 static int pass_down(walk *w, fl_node *in, fl_node *g) {
   const int late = fl_late_rows(w, in, g);
   if (late) return late > 0;

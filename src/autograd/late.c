@@ -44,7 +44,7 @@ static int passes(const walk *w, const fl_node *view) {
          find_target(w, e->sequence) == w->targets.n;
 }
 
-/* The item of a node that is walked later. */
+/* The item of node n, if n is still to be walked; else NULL. */
 item *fl_walk_item(walk *w, const fl_node *n) {
   int64_t lo = 0, hi = w->order.n;
   while (lo < hi) {

@@ -1,6 +1,6 @@
 /*
 ** Sums of cotangents that are zero except in a region, like those of slices. If the regions do not
-** overlap, nothing is added: one is written into the other, and regions that fill the whole along
+** overlap, nothing is added: one is written into the other, and regions that fill the array along
 ** one axis are joined. So the parts of a projection cost one pass, and each step of a sequence
 ** costs only its own elements, not the whole sequence.
 **

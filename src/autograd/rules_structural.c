@@ -29,7 +29,8 @@ static fl_node *unslice(const fl_node *y, fl_node *g) {
   return g ? n_setslice(fl_zeros_like(g, s), a->start, a->step, a->size, g) : NULL;
 }
 
-/* Elements may appear several times in the view: adds g at the places that were read. */
+/* The gradient of a view in which elements may appear several times: adds g where they were
+** read. */
 static fl_node *unstride(const fl_node *y, fl_node *g) {
   const fl_layout *s = y->in[0]->shape;
   const fl_attr *a = y->attr;

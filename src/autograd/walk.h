@@ -1,4 +1,4 @@
-/* The walk of a backward, for the files that make it (backward.c, late.c). */
+/* A backward walk, for the files that do it (backward.c, late.c, tiles.c). */
 #ifndef FL_AUTOGRAD_WALK_H
 #define FL_AUTOGRAD_WALK_H
 #include "autograd/rules.h"
@@ -88,7 +88,7 @@ int fl_late_slice(walk *w, const item *it, fl_node *g);
 fl_node *fl_slices_join(walk *w, const fl_node *x, int n, fl_node **slice, fl_node **g);
 /* Adds x to the cotangents that wait for the item. Returns 1, or -1 with an error. */
 int fl_late_wait(walk *w, item *it, fl_late x, int64_t copied);
-/* The item of a node that is walked later, or NULL. */
+/* The item of node n, if n is still to be walked; else NULL. */
 item *fl_walk_item(walk *w, const fl_node *n);
 /* Adds the cotangents that wait for the item to its sum. 0: an error. */
 int fl_late_join(walk *w, item *it);

@@ -1,5 +1,5 @@
 /*
-** What advice about a missing driver depends on: whether the machine is Linux itself, WSL2 or a
+** The kind of machine, on which the advice about a missing driver depends: Linux itself, WSL2 or a
 ** container, recognised by files that these have. Checked only when something is missing.
 */
 #include "base/machine.h"

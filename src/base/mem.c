@@ -15,7 +15,8 @@
 
 enum { ALIGNMENT = 64, CHUNK_BYTES = 64 * 1024, LARGE_PAGE = 2 << 20, LARGE = 2 * LARGE_PAGE };
 
-/* The size requested from malloc: a multiple of the alignment, at least one; 0: it overflows. */
+/* The size to request from malloc: 'bytes', at least 1, rounded up to a multiple of the alignment;
+** 0 if that overflows. */
 static size_t rounded(size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX - ALIGNMENT) return 0;
   if (bytes == 0) bytes = 1;
@@ -39,7 +40,8 @@ static void count(fl_mem *m, int64_t bytes, int64_t blocks) {
   }
 }
 
-/* Records the request in the memory that received it, whichever limit refuses it. */
+/* Does a limit refuse the request? If so, notes it in m, also if the limit is that of an outer
+** memory. */
 static int refuses(fl_mem *m, int64_t bytes) {
   for (const fl_mem *o = m; o; o = o->outer) {
     if (o->limit <= 0 || bytes <= o->limit - o->live_bytes) continue;

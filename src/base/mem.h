@@ -12,9 +12,8 @@
 #include <string.h>
 
 typedef struct fl_mem {
-  int64_t live_bytes, live_blocks, peak_bytes;  /* allocations requested so far; tests choose one of
-                                                ** them to fail */
-  int64_t calls;        /* allocations requested so far (used to choose k) */
+  int64_t live_bytes, live_blocks, peak_bytes;  /* held now; the most bytes held so far */
+  int64_t calls;        /* allocations requested so far; tests choose one of them to fail */
   int64_t fail_at;      /* with test hooks, the call with this number fails (counted by 'calls'); 0:
                         ** none */
   int fail_forever;     /* and all after it too */
@@ -52,7 +51,7 @@ void __asan_unpoison_memory_region(void const volatile *p, size_t n);
 /* 'bytes' uninitialised bytes aligned to 64, or NULL. bytes == 0 gives a valid block. */
 void *fl_alloc(fl_mem *m, size_t bytes);
 void *fl_zalloc(fl_mem *m, size_t bytes);
-/* Grows or shrinks p (old_bytes long, may be NULL with 0); on failure p is unchanged. */
+/* Grows or shrinks p, which has old_bytes (p NULL: 0); on failure p is unchanged. */
 void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes);
 void fl_free(fl_mem *m, void *p, size_t bytes);       /* p may be NULL */
 /* Counts bytes that another allocator takes (or frees, if negative); 0: a limit refuses them. */

@@ -36,7 +36,7 @@ void fl_text_init(fl_text *t, fl_mem *m) {
   *t = (fl_text){ .mem = m };
 }
 
-/* Room for n more bytes and the NUL. */
+/* Makes room for n more bytes and the NUL; 0: no memory. */
 static int reserve(fl_text *t, size_t n) {
   if (t->failed) return 0;
   size_t need;

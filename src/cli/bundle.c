@@ -93,7 +93,7 @@ static void push_chunk(lua_State *L, const fl_bundled *e) {
   lua_pop(L, 1);
 }
 
-/* Module 'name', or a file that require would find under it. */
+/* Finds module 'name', or a file that require would find under this name. */
 static int find_module(const fl_bundle *b, const char *name, fl_bundled *e) {
   static const char *const ends[] = { ".lua", "/init.lua" };
   char path[1024];

@@ -39,7 +39,7 @@ static void put_prompt(layout *l, const char *p) {
   }
 }
 
-/* Where the cursor is when it is before the byte at i. */
+/* Notes the row and column of the cursor, which is before the byte at i. */
 static void mark_cursor(layout *l, const fl_edit *e, int64_t i) {
   const int full = l->col >= l->cols, ends = i < e->text.n && e->text.at[i] == '\n';
   l->cursor_row = full && !ends ? l->row + 1 : l->row;

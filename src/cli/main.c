@@ -136,7 +136,7 @@ static void print_banner(int interactive) {
   fflush(stdout);
 }
 
-/* flame.info() gives the block as text, or as a table of facts. */
+/* Prints what flame.info() returns: text, or a table of facts. */
 static const char info_chunk[] =
   "local info = require('flame').info()\n"
   "if type(info) ~= 'table' then if info ~= nil then print(info) end return end\n"

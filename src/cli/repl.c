@@ -182,7 +182,7 @@ static char *read_plain(const session *s, const char *prompt, int *cleared) {
   return NULL;
 }
 
-/* Push the next line read plainly: its length, or how the reading ended. */
+/* Pushes the next line, read without the editor. Returns its length, or how the reading ended. */
 static int push_line(session *s, int first) {
   lua_State *L = s->c->L;
   const int top = lua_gettop(L);

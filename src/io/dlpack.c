@@ -66,8 +66,8 @@ static int device_of(flame_context *c, dl_device d) {
   return -1;
 }
 
-/* Layout of the elements: strides, and how many elements of memory are needed before the first and
-** from it on. */
+/* Layout of the elements: strides, and how many elements of memory are needed before the first
+** element and from it on. */
 typedef struct extent { int64_t stride[FL_MAX_AXES], before, behind; } extent;
 
 static int measure(flame_context *c, const dl_tensor *t, extent *e) {
@@ -99,7 +99,7 @@ static int measure(flame_context *c, const dl_tensor *t, extent *e) {
 
 typedef struct import { fl_device *device; dl_managed *m; } import;
 
-/* Called when the last use is over, including queued work. */
+/* Gives imported memory back, when its last use is over, including queued work. */
 static void give_back(void *p, void *arg) {
   import *in = arg;
   fl_fault fault = { .site = -1 };

@@ -30,20 +30,20 @@ typedef struct fl_reader {
   int64_t size;                 /* of the file on the disk */
   int64_t at;                   /* bytes returned so far; for gzip, decompressed ones */
   struct fl_unzip *unzip;       /* NULL: plain */
-  int member;                   /* 1: what is read is a member of a zip file: */
-  int64_t packed_left;          /* bytes of it still to be read */
-  int64_t whole;                /* and its size, unpacked */
-  uint32_t crc;                 /* of what was given */
+  int member;                   /* 1: what is read is a member of a zip file */
+  int64_t packed_left;          /* packed bytes of the member still to be read */
+  int64_t whole;                /* the member's size, unpacked */
+  uint32_t crc;                 /* of the bytes returned so far */
 } fl_reader;
-/* Regular files only. The caller closes it, also after a failure. */
+/* Opens a regular file. The caller closes the reader, also after a failure. */
 flame_status fl_reader_open(fl_reader *f, flame_context *c, const char *op, const char *path);
-/* Exactly n bytes; fewer are an error that names the offset. */
+/* Reads exactly n bytes; fewer are an error that names the offset. */
 flame_status fl_reader_read(fl_reader *f, void *p, size_t n);
-/* Up to n bytes, *got of them: fewer than n only at the end. */
+/* Reads up to n bytes, *got of them: fewer than n only at the end. */
 flame_status fl_reader_some(fl_reader *f, void *p, size_t n, size_t *got);
 /* Upper bound of the bytes that can still come: a limit for what a header may claim. */
 int64_t fl_reader_most(const fl_reader *f);
-/* Exactly n bytes at the offset; the position does not change. Plain files (at.c). */
+/* Reads exactly n bytes at the offset; the position does not change. Plain files (at.c). */
 flame_status fl_reader_at(fl_reader *f, int64_t offset, void *p, size_t n);
 flame_status fl_reader_seek(fl_reader *f, int64_t at);                 /* plain files */
 /* Decompresses n bytes of zlib data, which the caller has read, to exactly 'bytes' bytes. */
@@ -74,7 +74,7 @@ flame_status fl_writer_write(fl_writer *o, const void *p, size_t n);
 flame_status fl_writer_poll(fl_writer *o);              /* fails after an interrupt */
 /* Writes, syncs and renames; on failure the old file stays. */
 flame_status fl_writer_commit(fl_writer *o);
-/* Ends it in any state; without a commit the temporary file is removed. */
+/* Ends the writer in any state; without a commit the temporary file is removed. */
 void fl_writer_close(fl_writer *o);
 
 /* ---- temporary files (stale.c) --------------------------------------------------------------- */
@@ -95,7 +95,8 @@ void fl_dlpack_delete(void *managed);           /* deletes what flame_to_dlpack 
 ** errno, for which fl_file_error has texts. */
 int fl_file_open(flame_context *c, const char *path, int flags, unsigned mode);
 const char *fl_file_error(int e);
-/* The folder in which the path's last part, *name, is to be written: opened, for the *at calls. */
+/* Opens the folder in which the path's last part, *name, is to be made, for calls like openat; -1
+** with errno. */
 int fl_file_parent(flame_context *c, const char *path, const char **name);
 int fl_file_remove(flame_context *c, const char *path);            /* 0 with errno */
 int fl_file_make_folder(flame_context *c, const char *path);
@@ -142,7 +143,7 @@ typedef struct fl_archive {
   struct { fl_saved *at; int64_t n, cap; } tensors;     /* by place in the file */
   struct { fl_pair *at; int64_t n, cap; } meta;
 } fl_archive;
-/* Reads and checks the header. The caller closes it, also after a failure. */
+/* Reads and checks the header. The caller closes the archive, also after a failure. */
 flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *path);
 fl_node *fl_safetensors_read(fl_archive *a, const fl_saved *t, int device);
 void fl_safetensors_close(fl_archive *a);
@@ -199,7 +200,7 @@ size_t fl_deflate(const unsigned char *raw, size_t n, size_t row, unsigned char 
 ** channels 1 to 4: grey, grey with alpha, colour, colour with alpha. */
 /* a file: n bytes in a block of 'held' */
 typedef struct fl_png { unsigned char *at; size_t n, held; } fl_png;
-/* The file of an image; 'name' is for messages. The caller drops it; after a
+/* Makes the file of image n in memory; 'name' is for messages. The caller drops *to; after a
 ** failure it is empty. */
 flame_status fl_png_pack(flame_context *c, const char *name, fl_node *n, fl_png *to);
 void fl_png_drop(flame_context *c, fl_png *p);

@@ -1,4 +1,4 @@
-/* Between npy.c and zip.c: an array's header and value within a reader. */
+/* Shared by npy.c and zip.c: the header and the value of an array within a reader. */
 #ifndef FL_IO_NPY_H
 #define FL_IO_NPY_H
 #include "io/io.h"

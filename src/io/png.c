@@ -79,8 +79,8 @@ static size_t stored(const unsigned char *raw, size_t n, unsigned char *to) {
 
 enum { AROUND = 8 + 12 + 13 + 12 + 12 };     /* bytes of a file in addition to the packed pixels */
 
-/* Writes the file of the rows in 'raw' (n bytes) to 'to', which has room for unpacked ones. Returns
-** its length. */
+/* Writes the file of the rows in 'raw' (n bytes) to 'to', which has room for the unpacked rows.
+** Returns its length. */
 static size_t assemble(const image *v, const unsigned char *raw, size_t n, uint32_t *work,
                        unsigned char *to) {
   static const unsigned char signature[8] = { 0x89, 'P', 'N', 'G', 13, 10, 26, 10 };

@@ -15,7 +15,7 @@ typedef struct image {
   fl_reader *in;
   int64_t width, height, raw;            /* raw: bytes of all filtered rows */
   int depth, type, interlaced;
-  int samples, channels;                 /* of a pixel in the file and in the tensor */
+  int samples, channels; /* samples of a pixel in the file, channels in the tensor */
   unsigned char colour[256][4];          /* the palette, with alpha */
   int colours, clear;                    /* of the palette; clear: there is a transparent colour */
   int clear_sample[3];
@@ -226,7 +226,7 @@ static int sample(const image *v, const unsigned char *row, int64_t i) {
   return row[bit / 8] >> (8 - v->depth - bit % 8) & ((1 << v->depth) - 1);
 }
 
-/* The channels of pixel x of a row; 0: its colour is not in the palette. */
+/* Reads the channels of pixel x of a row; 0: its colour is not in the palette. */
 static int pixel(const image *v, const unsigned char *row, int64_t x, int out[4]) {
   const int most = v->depth == 16 ? 65535 : 255,
             scale = v->depth < 8 ? 255 / ((1 << v->depth) - 1) : 1;

@@ -44,7 +44,7 @@ int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size)
   return n < 0 || !packed ? n : n / fl_dtype_size(dtype) * packed;
 }
 
-/* The elements are read into the last bytes of the room, then widened from the first one on:
+/* The elements are read into the last bytes at p, then widened from the first one on:
 ** element i is written at or before the place where it was read. */
 flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap) {
   const size_t wide = (size_t)fl_dtype_size(dtype), narrow = (size_t)packed, n = bytes / wide;

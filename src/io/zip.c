@@ -99,7 +99,7 @@ static int widen(fl_member *m, const unsigned char *p, size_t n) {
 
 static int is_slash(char c) { return c == '/' || c == '\\'; }
 
-/* Is it absolute, or is a part of it ".."? */
+/* Is the name empty or absolute, or is a part of it ".."? */
 static int bad_name(fl_span s) {
   if (s.n == 0 || is_slash(s.at[0]) || memchr(s.at, 0, s.n)) return 1;
   for (size_t i = 0, part = 0; i <= s.n; i++) {

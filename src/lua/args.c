@@ -1,6 +1,6 @@
 /*
-** Reading arguments. Everything here may raise and owns nothing. Messages give the
-** parameter's name and what was found; numbers follow math.type, and 3.0 is an integer.
+** Reading arguments. Everything here may raise and owns nothing. Messages give the parameter's name
+** and what was found. A float without a fraction, such as 3.0, is accepted as an integer.
 */
 #include "lua/binding.h"
 #include <math.h>
@@ -54,7 +54,7 @@ fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *n
   return a;
 }
 
-/* A value that is stored in a tensor: an operand, or a boolean. */
+/* Reads a value to be stored in a tensor: a tensor, a number or a boolean. */
 fl_operand_arg fl_arg_value(lua_State *L, int i, const char *op, const char *name) {
   const int v = lua_toboolean(L, i);
   return lua_isboolean(L, i) ? (fl_operand_arg){ NULL, 1, v, v } : fl_arg_operand(L, i, op, name);

@@ -41,7 +41,7 @@ typedef struct fl_box {
 /* The payload of a tensor's userdata. */
 typedef struct fl_box_ref { uint64_t magic; fl_box *box; /* NULL: finalised */ } fl_box_ref;
 
-/* A line of a script. Its ids count from 1; 0 is "unknown". */
+/* A site: a line of a script. Ids of sites count from 1; 0 is "unknown". */
 typedef struct fl_site {
   char src[LUA_IDSIZE];
   const char *source;         /* key of the quick cache: address, length and first bytes */
@@ -112,7 +112,7 @@ typedef struct fl_lua {
   uint64_t loading; /* chapters (files of lua/flame) being loaded, a bit each: library.c */
   uint8_t core_loaded, after_backward;      /* after_backward: a function is set to run after each
                                             ** backward (grad.c) */
-  uint8_t generational;       /* the mode in which the host's collector was last seen */
+  uint8_t generational;       /* 1: the host's collector was last seen in that mode */
   uint8_t floats;             /* the default dtype of new tensors */
   uint8_t autocast;         /* the dtype to which products are cast, + 1; 0: off (declare_cast.c) */
   uint8_t inside;             /* inside an op that was cast; ops that it calls are not cast */
@@ -138,9 +138,9 @@ static inline fl_lua *self_of(lua_State *L) {
   return (fl_lua *)lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* Notes that L is the thread that enters. L may be a coroutine, and when later a host calls
-** flame.h, and the collector or a hook runs, nothing else may refer to it: so the registry holds
-** it. (site.c) */
+/* Notes that L is the thread that enters. L may be a coroutine to which nothing else refers when a
+** host later calls flame.h, and the collector or a hook runs on L: so the registry holds it.
+** (site.c) */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b);
 static inline void fl_lua_on(lua_State *L, fl_lua *b) {
   if (b->L != L) fl_lua_enter_thread(L, b);
@@ -150,8 +150,8 @@ static inline lua_State *fl_lua_thread(const fl_lua *b) {
   return lua_status(b->L) == LUA_OK ? b->L : b->main;
 }
 
-/* Is the value at i a function, or has it __call? A tensor, where a call is indexing, is none.
-** (args.c) */
+/* Is the value at i a function, or has it __call? A tensor does not count: calling it means
+** indexing. (args.c) */
 int fl_is_callable(lua_State *L, int i);
 /* The box of the tensor at i, or NULL. Recognises the userdata without the registry. */
 static inline fl_box *box_at(lua_State *L, int i) {
@@ -210,7 +210,7 @@ const char *fl_lua_named(fl_lua *b, const char *op);
 ** declaration (parsed at the first call), the name, a function for each form. */
 int fl_lua_declared(lua_State *L);
 /* Reads the arguments of a C function whose row has a declaration: they become its parameters, in
-** order, then the values of "id...". Returns the number of the form, or raises. */
+** order, then the values of "id..." (declare.h). Returns the number of the form, or raises. */
 int fl_args(lua_State *L);
 /* Called when a call failed because of its arguments: if the script has x.f(…) where x:f(…) is
 ** meant, adds that to the error. (dotted.c) */
@@ -248,8 +248,8 @@ void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
 /* for the userdata at i, which is being finalised: its box can be reused */
 void fl_box_finalise(lua_State *L, fl_lua *b, int i);
 /* ---- callbacks (callback.c) and what they keep alive (cycles.c) ------------------------------ */
-/* Pops the function on top and anchors it under a new id; to be called before fl_lua_enter, since
-** it may raise. */
+/* Pops the function on top and stores it in the registry under a new id. To be called before
+** fl_lua_enter, since it may raise. */
 int64_t fl_callback_anchor(lua_State *L, fl_lua *b);
 void fl_callback_forget(fl_lua *b, int64_t id);
 fl_callback *fl_callback_new(fl_lua *b, int64_t id, int nkept);     /* NULL: no memory */
@@ -355,8 +355,8 @@ void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, 
 void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o);
 const char *fl_lua_shape_of(char buf[192], const fl_node *n);
 void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
-/* sizes.c: the first pushes a list of sizes or strides in the form that scripts get; the second: is
-** the value at i such a list? */
+/* Pushes a list of sizes or strides in the form that scripts get; fl_is_sizes: is the value at i
+** such a list? (sizes.c) */
 void fl_push_sizes(lua_State *L, int n, const int64_t from[FL_MAX_AXES]);
 /* fl_push_sizes with the metatable of such lists at index 'meta', since x.shape is read often. */
 void fl_push_sizes_with(lua_State *L, int meta, int n, const int64_t from[FL_MAX_AXES]);
@@ -369,7 +369,8 @@ int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v);
 /* Offers the string keys of the table at t as candidates. */
 void fl_offer_keys(lua_State *L, int t, fl_word_guess *g);
 /* Reads the list of tensors in the table at i: puts their boxes into an array of at most 'max', and
-** returns how many. They stay on the stack, since a finaliser may remove them from the table. */
+** returns how many. The userdata stay on the stack, since a finaliser may remove them from the
+** table. */
 int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out);
 
 /* ---- what the other files register ----------------------------------------------------------- */

@@ -14,7 +14,7 @@ static void copy(crossing *x, int i, int depth);
 
 #define refuse(x, ...) fl_lua_fail_in((x)->to, (x)->b, "sandbox", __VA_ARGS__)
 
-/* Pushes the copy of the object at i, if there is one. */
+/* Pushes the copy of object p, if it was copied already. */
 static int push_known(const crossing *x, const void *p) {
   lua_rawgetp(x->to, x->copies, p);
   if (!lua_isnil(x->to, -1)) return 1;

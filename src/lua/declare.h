@@ -81,7 +81,7 @@ typedef struct fl_decl_result { fl_decl_span name, type, flag; } fl_decl_result;
 typedef struct fl_decl_form {
   fl_decl_span scope, text;            /* scope: "", ".", ":", "linalg.", "nn.init.", "Class:" */
   uint8_t param, nparams;              /* without "id..." */
-  uint8_t npos;                  /* number of those that can be given by position: the first ones */
+  uint8_t npos;                  /* how many can be given by position: the first ones */
   uint8_t rest;                        /* 0: none; 1: "id...", which is the next param; 2: "..." */
   uint8_t options_first;               /* a table of options may be the first argument */
   uint8_t self;                        /* the first parameter is the object */

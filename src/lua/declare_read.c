@@ -11,7 +11,7 @@
 typedef struct call { int n, keyed, empty, given; } call;
 
 /* ---- values ---------------------------------------------------------------------------------- */
-/* Is it a table whose metatable has __call or __name? */
+/* Is the value at i a table whose metatable has __call or __name? */
 static int is_object(lua_State *L, int i) {
   const int object = luaL_getmetafield(L, i, "__call") != LUA_TNIL ||
     luaL_getmetafield(L, i, "__name") != LUA_TNIL;
@@ -23,7 +23,7 @@ int fl_declare_is_options(lua_State *L, int i) {
   return fl_is_options(L, i) && !is_object(L, i);
 }
 
-/* Is it a table whose metatable gives its elements or their number? */
+/* Is the value at i a table whose metatable gives its elements or their number? */
 static int is_proxy(lua_State *L, int i) {
   if (fl_is_sizes(L, i)) return 0;
   const int proxy = luaL_getmetafield(L, i, "__index") != LUA_TNIL ||
@@ -68,7 +68,7 @@ static int is_whole(lua_State *L, int i) {
 
 static int is_device(const char *s) { return strcmp(s, "cpu") == 0 || strncmp(s, "cuda", 4) == 0; }
 
-/* Is the value at i one of the kind (not a list)? */
+/* Does the value at i fit atom a as one value, not as a list? */
 static int is_one(lua_State *L, const fl_decl_atom *a, int i) {
   const int t = lua_type(L, i);
   size_t n = 0;
@@ -110,8 +110,8 @@ static int64_t length_of(lua_State *L, int i) {
   return n;
 }
 
-/* Is it a list that the atom accepts? A list with a metatable is read through it; an object of a
-** class is not a list. */
+/* Is the value at i a list that the atom accepts? A list with a metatable is read through it; an
+** object of a class is not a list. */
 static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, int i,
     fl_decl_misfit *why) {
   if (!fl_declare_takes_list(a) || lua_type(L, i) != LUA_TTABLE) return 0;
@@ -232,7 +232,8 @@ static int came(lua_State *L, const fl_decl_form *f, int j, int m) {
   return j < f->npos && j < m && !lua_isnil(L, j + 1);
 }
 
-/* Does the key below the top fit with the value on top? m arguments were given by position. */
+/* Is the key below the top a parameter that was not given yet, and does the value on top fit it? m
+** arguments were given by position. */
 static int option_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, int m,
     fl_decl_misfit *why) {
   const int at = lua_gettop(L);
@@ -433,7 +434,7 @@ static int spread_quickly(lua_State *L, const fl_decl_param *p, int list) {
   return 1;
 }
 
-/* Handles the values of "id...", from argument 'first' on. */
+/* Handles the values of "id...", from argument 'first' on. 0: they need the complete checks. */
 static int rest_quickly(lua_State *L, const fl_decl_param *p, int first, int n) {
   if (n == first && lua_type(L, n) == LUA_TTABLE) return spread_quickly(L, p, first);
   for (int i = first; i <= n; i++) if (!p->whole || !lua_isinteger(L, i)) return 0;

@@ -33,7 +33,7 @@ struct fl_lua_heap {
   flame_context *c;                 /* NULL: a state of ours without one */
   int64_t bytes;                 /* bytes that are counted, since lua_gc reports nothing in a
                                  ** finaliser */
-  int64_t ahead;                    /* the part of these not requested yet: at most 2 * AHEAD */
+  int64_t ahead;                    /* the part of it counted in advance: at most 2 * AHEAD */
   fl_lua *b;                        /* not used by frees: it may be freed before its state */
   uint8_t making_room, refusals, deny;
   void *state;                      /* a state of ours: its block, which is freed last; else NULL */

@@ -125,8 +125,8 @@ lua_State *fl_hook_enter(fl_lua *b, lua_State *co) {
   return outer;
 }
 
-/* A strike that was meant for the coroutine, but had no effect there, applies to the thread that
-** continues. */
+/* If a strike (a request that the running code end, hook.h) had no effect in the coroutine, it
+** applies to the thread that continues. */
 void fl_hook_leave(fl_lua *b, lua_State *co, lua_State *outer) {
   if (b->c == NULL) return;
   b->running = outer;

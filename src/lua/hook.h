@@ -1,11 +1,11 @@
 /*
-** The hook of a state: one function that owns the slot, for limits, interrupts, the end of workers
-** and flame graphs.
+** The hook of a state: the library sets one function as Lua's hook, for limits, interrupts, the end
+** of workers and flame graphs.
 **
 ** A hook belongs to one coroutine, so the code that resumes one (coroutine.c) tells which is
 ** running. If a limit can be used up the hook is always set, and checks after a number of
-** instructions. Otherwise it is set only by a strike, for the next instruction, and costs nothing
-** before.
+** instructions. Otherwise it costs nothing until a strike, a request that the running code end,
+** sets it for the next instruction.
 */
 #ifndef FL_LUA_HOOK_H
 #define FL_LUA_HOOK_H
@@ -33,8 +33,8 @@ void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
 /* Passes each call and return to f, whatever else the hook is used for; NULL: stops that. 0:
 ** another function receives them already. A script's own hook in L is removed. */
 int fl_hook_note(struct lua_State *L, struct fl_lua *b, fl_note f);
-/* Called when a call by the host begins in L, and when it ends; between the two a strike ends it.
-** Nested calls belong to the outer one. restart: resets the counts of what a call uses. */
+/* Called when a call by the host begins in L, and when it ends; between the two a strike ends the
+** call. Nested calls belong to the outer one. restart: resets the counts of what a call uses. */
 void fl_hook_begin(struct lua_State *L, struct fl_lua *b, int restart);
 void fl_hook_end(struct lua_State *L, struct fl_lua *b);
 /* Makes the code that runs in b and in its sandboxes end at its next instruction. Called in the

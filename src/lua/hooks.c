@@ -1,6 +1,6 @@
 /*
 ** What specs can ask of a build for tests (base/hooks.h): failing allocations, forgotten plans,
-** planted bugs, an interrupt, another budget of the window, steps of the collector that no clock
+** planted bugs, an interrupt, another limit of recorded ops, steps of the collector that no clock
 ** delays, another current folder. A release has none of these.
 */
 #include "lua/binding.h"

@@ -36,7 +36,7 @@ int fl_host_push_all(lua_State *L, fl_lua *b, int n, const flame_value *v);
 void fl_host_take(lua_State *L, fl_lua *b, int i, int kept, flame_value *v);
 /* Push the object's value. */
 void fl_host_push_object(lua_State *L, fl_lua *b, const struct flame_object *o);
-/* An object of the value at i. (host.c) */
+/* A new object that stands for the value at i. (host.c) */
 struct flame_object *fl_object_new(lua_State *L, fl_lua *b, int i);
 
 /* Converts axes among the arguments from 'first' on of the callable at 'callee': from counting from

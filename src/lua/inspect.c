@@ -191,8 +191,8 @@ static int x_deterministic(lua_State *L) {
   return 1;
 }
 
-/* flame.debug(level) -> the previous level; flame.debug(true | false), the switch of CUDA -> its
-** previous state. */
+/* flame.debug(level) -> the previous level; flame.debug(true | false), which turns waiting after
+** each launch on a GPU on or off -> the previous setting. */
 static int x_debug(lua_State *L) {
   flame_context *c = context_of(L);
   fl_engine *e = (fl_engine *)c->engine;

@@ -254,7 +254,7 @@ static int save_as(lua_State *L, flame_status (*save)(flame_context *, const cha
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* These formats take one tensor; base/save.lua passes one. */
+/* Fails unless there is one tensor, as for formats like npy; base/save.lua passes one to these. */
 static flame_status need_one(flame_context *c, int64_t n) {
   if (n == 1) return FLAME_OK;
   return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors for a file of one", (long long)n);

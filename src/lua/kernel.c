@@ -154,7 +154,7 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
   return NULL;
 }
 
-/* Raises the error about the text of a unit as a whole, and frees the unit. */
+/* Raises an error about the text as a whole, and frees u, the parsed text. */
 static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *text) {
   char why[300], where[LUA_IDSIZE + 64] = "";
   snprintf(why, sizeof why, "%s", text);

@@ -72,8 +72,8 @@ fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at);
 int fl_kernel_push_listed(lua_State *L, const fl_kparam *q, int at);
 /* Pushes those of the n arguments from 'first' on that were written, or that are lists of such. */
 int fl_kernel_push_targets(lua_State *L, int first, int n, fl_box **target, int ntarget);
-/* Keeps the results on top, without those of hidden parameters, with nil for an inout that is nil
-** and those of a list as a list: returns how many there are. */
+/* Leaves on the stack the results that a script sees: none of hidden parameters, nil for an inout
+** that is nil, one list for those of a list. Returns how many there are. */
 int fl_kernel_visible(lua_State *L, const fl_kernel_box *k, int nout);
 
 /* The innermost frame of the script: its label, and the line where the text begins, 0 if that is

@@ -7,7 +7,8 @@
 #include <assert.h>
 
 #define RULE_MAGIC UINT64_C(0x666c616d652d7275)
-/* owned: the box releases it; otherwise it is valid for one call. No other block has this size. */
+/* owned: the box releases the rule; if not, the rule is valid for one call. No other block has this
+** size. */
 typedef struct rule_box { uint64_t magic; fl_krule *r; int owned, unused[4]; } rule_box;
 
 static int rule_gc(lua_State *L) {

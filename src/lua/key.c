@@ -1,4 +1,4 @@
-/* See key.h. A key has one item per axis: a number (drops the axis), {} (whole), {i}, {first,
+/* See key.h. A key has one item per axis: a number (drops the axis), {} (all of it), {i}, {first,
 ** last}, {first, last, step}, an index tensor, or a mask (which covers as many axes as it has). A
 ** new axis is between them: it is inserted into x's sizes at its place, and counts as a whole axis
 ** from then on. */

@@ -198,8 +198,8 @@ static int load_once(lua_State *L) {
   return 1;
 }
 
-/* Loads a chapter, unless it is being loaded already and only uses a name that it will define
-** itself. */
+/* Loads a chapter (a file of lua/flame), unless it is being loaded already: then it uses a name
+** that it will define itself. */
 static void load_chapter(lua_State *L, fl_lua *b, int i) {
   if (b->loading & UINT64_C(1) << i || !find(fl_embedded_lua, chapters[i].module)) return;
   luaL_checkstack(L, 4, "flame");

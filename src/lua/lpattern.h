@@ -19,7 +19,7 @@ typedef struct fl_match {
 /* Reads the pattern at i, and pushes the userdata that holds the result. */
 fl_lpattern *fl_lpattern_push(lua_State *L, int i, int may_anchor);
 int fl_lpattern_anchored(const fl_lpattern *p);
-/* The first match in the string of n bytes from 'at' on; only at 'at' if it is anchored. 0: none.
+/* The first match in the string of n bytes from 'at' on; only at 'at' if p is anchored. 0: none.
 ** Charges steps, and raises if the work must end. */
 int fl_lpattern_find(lua_State *L, fl_lua *b, const fl_lpattern *p, const char *s, size_t n,
                     const char *at, fl_match *m);

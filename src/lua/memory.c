@@ -95,8 +95,8 @@ static int meet(census *s, fl_node *n) {
   return 1;
 }
 
-/* Visits handles, the window and stored values, then the nodes from which these were made. 0: no
-** memory. */
+/* Visits handles, recorded nodes and stored values, then the nodes from which these were made. 0:
+** no memory. */
 static int meet_all(census *s) {
   const flame_context *c = s->c;
   int ok = 1;

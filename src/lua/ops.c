@@ -273,7 +273,7 @@ static int op_clamp_(lua_State *L) {
 /* ---- reductions ------------------------------------------------------------------------------ */
 typedef struct reduce_args { fl_box *x; uint32_t axes; int axis, keepdim; } reduce_args;
 
-/* Is it x alone, or with one axis? Omitted arguments read as nil and false. */
+/* Is it a call with x alone, or with x and one axis? Omitted arguments read as nil and false. */
 static int plain_reduction(lua_State *L) {
   return !self_of(L)->autocast && (fl_plain(L, 1, 0) || fl_plain(L, 1, 1));
 }

@@ -81,7 +81,8 @@ static int whole(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* Ends a rehearsal, also if f raised: calls the script's function, which may raise too. */
+/* Ends a rehearsal, a run in which devices do nothing (engine/dry.h), also if f raised: calls the
+** script's function, which may raise too. */
 static int end_rehearsal(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_pushvalue(L, lua_upvalueindex(2));

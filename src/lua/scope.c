@@ -101,7 +101,8 @@ static void keep_box(fl_lua *b, fl_box *x, int64_t depth) {
   if (t->depth >= depth) t->depth = depth - 1;
 }
 
-/* Keeps a tensor; appends a table to 'queue' (a table), unless it was there. */
+/* Lets a tensor outlive scope 'depth'; appends a table to the table 'queue', unless it was
+** there. */
 static void keep_value(lua_State *L, fl_lua *b, int i, int queue, int64_t *n, int64_t depth) {
   fl_box *x = box_at(L, i);
   if (x != NULL) keep_box(b, x, depth);
@@ -117,7 +118,8 @@ static void keep_value(lua_State *L, fl_lua *b, int i, int queue, int64_t *n, in
   lua_pop(L, 1);
 }
 
-/* Keeps all tensors in the values from 'first' to 'last', at any depth in tables. */
+/* Lets all tensors in the values from 'first' to 'last', at any depth in tables, outlive scope
+** 'depth'. */
 static void keep_all(lua_State *L, fl_lua *b, int first, int last, int64_t depth) {
   int64_t n = 0;
   luaL_checkstack(L, 8, "too many values to keep");

@@ -85,7 +85,7 @@ static int s_unflatten(lua_State *L) {
   VIEW_END(n_reshape(n, r.n, r.at));
 }
 
-/* Drops axes of size 1 among these, or among all. */
+/* Drops those of the given axes that have size 1, or all axes of size 1. */
 static int s_squeeze(lua_State *L) {
   fl_args(L);
   const fl_layout l = shape_at(L, 1, "squeeze");
@@ -262,8 +262,8 @@ static int s_unfold(lua_State *L) {
 }
 
 /* ---- several views: a table ------------------------------------------------------------------ */
-/* Appends the view [first, first + count) of axis (count < 0: position 'first', with the axis
-** dropped). */
+/* Appends to a table the part [first, first + count) of axis (count < 0: position 'first', with the
+** axis dropped). */
 static void push_part(lua_State *L, int table, int k, int axis, int64_t first,
     int64_t count, const char *op) {
   fl_lua *b = self_of(L);

@@ -28,8 +28,8 @@ void fl_lua_slip(lua_State *L, fl_lua *b, const char *text) {
   lua_settop(L, top);
 }
 
-/* Reports that scores are expected along this axis, but they are the result of a softmax along
-** it. */
+/* Reports that x, which is expected to be scores along its class axis, is the result of a softmax
+** along that axis. */
 void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x) {
   const fl_node *n = x->t->node;
   if (n == NULL || !fl_is_softmax(n, n->shape->rank > 1)) return;

@@ -18,7 +18,7 @@ typedef struct node {
   int32_t parent, child, next;         /* the caller; the first call in it; the next call of its
                                        ** caller; -1: none */
   int64_t calls;
-  double ms;                           /* in itself */
+  double ms;                           /* without the functions that it calls */
   const void *function;                /* the function that was called last for this node */
   char name[NAME];                     /* "step (train.lua:8)", "matmul" */
 } node;

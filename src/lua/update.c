@@ -1,7 +1,7 @@
 /*
-** What optimisers do for each of their parameters, for optim.lua. A rule of which each step has the
-** same few values of state runs over a list of parameters here, without a box for each gradient; it
-** stops at a parameter for which anything is unusual, and optim.lua does that one.
+** What optimisers do for each of their parameters, for optim.lua. An update rule that has the same
+** few values of state at each step runs over a list of parameters here, without a box for each
+** gradient; it stops at a parameter for which anything is unusual, and optim.lua does that one.
 */
 #include "lua/binding.h"
 #include "tensor/build.h"
@@ -133,7 +133,7 @@ static int run_all(lua_State *L, run *r) {
   return 2;
 }
 
-/* core.room(n): an empty list with room for so many. */
+/* core.room(n): an empty table that has memory for n elements. */
 static int room(lua_State *L) {
   const lua_Integer n = luaL_checkinteger(L, 1);
   lua_createtable(L, n > 0 && n < 1 << 20 ? (int)n : 0, 0);
@@ -166,7 +166,7 @@ static int sgd_run(lua_State *L) {
   return run_all(L, &r);
 }
 
-/* core.clear_grads(list) -> the first in it that has no gradients, as it is no usable tensor */
+/* core.clear_grads(list) -> the first that keeps its gradient, since it is no usable tensor */
 static int clear_grads(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -193,8 +193,8 @@ static flame_tensor *gradient_at(lua_State *L, lua_Integer i, int *more, int *fi
   return g;
 }
 
-/* core.square_sum(list) -> the sum of the squares of all gradients, 0-d, those of half floats in
-** f32, whose range they keep; nil: there are none, or not all that is in the list is usable. */
+/* core.square_sum(list) -> the sum of the squares of all gradients, 0-d; half floats are summed in
+** f32, against overflow. nil: there are no gradients, or something in the list is unusable. */
 static int square_sum(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);

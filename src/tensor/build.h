@@ -11,8 +11,7 @@
 #include "tensor/context.h"
 #include "tensor/entry.h"
 
-/* Returns 1 if the caller gave the list of n sizes or axes, else 0 with an error. what: "sizes"
-** … */
+/* Returns 1 if the caller gave the list of n sizes or axes, else 0 with an error about 'what'. */
 int fl_given(flame_context *c, const void *list, int n, const char *op, const char *what);
 
 /* Numbers: not rounded to any dtype before use; as operands they become scalar slots. */
@@ -72,7 +71,7 @@ fl_node *n_cast(fl_node *x, int dtype);              /* x itself when it has the
 fl_node *n_narrowed(fl_node *y);
 fl_node *n_copy(fl_node *x);                         /* a new node with the same value */
 /* x as a separate value. Memory is shared until one of the two is written; a part of a larger value
-** is copied, so that a clone of one row does not keep the whole. Row-major. */
+** is copied, so that a clone of one row does not keep all rows. Row-major. */
 fl_node *n_clone(fl_node *x);
 /* The bytes of x, row-major, as elements of another dtype; the size of the last axis changes
 ** accordingly. */
@@ -106,7 +105,7 @@ fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step, const
 /* The hint that is added to an error about an index tensor of this dtype; "" unless the dtype is a
 ** float. */
 const char *fl_index_hint(int dtype);
-/* 1-based positions (any integer dtype) to checked 0-based i64 positions below n */
+/* Converts 1-based positions (any integer dtype) to checked 0-based i64 positions below n */
 fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what);
 /* Gather along one axis. idx: from n_index.
 ** n_take_axis: result = x.shape[0..axis) + idx.shape + x.shape(axis..]: index_select, embedding,

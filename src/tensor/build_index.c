@@ -66,7 +66,7 @@ static int take_shape(fl_node *x, int axis, fl_node *idx, int64_t *size, const c
   return r - 1 + k;
 }
 
-/* Has idx the rank of x, and is it no larger in the other axes? */
+/* Has idx the rank of x, and is it no larger than x in all axes but 'axis'? */
 static int along_fits(const fl_node *x, int axis, const fl_node *idx) {
   int ok = x->shape->rank == idx->shape->rank;
   for (int k = 0; ok && k < x->shape->rank; k++)
@@ -109,7 +109,7 @@ fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx) {
 
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx) {
   if (!x || !idx || !index_ok(x, idx, axis, "gather")) return NULL;
-  /* without positions any shape is allowed, as in PyTorch */
+  /* if there are no positions any shape is allowed, as in PyTorch */
   if (idx->shape->numel == 0 && !along_fits(x, axis, idx))
     return n_reshape(n_slice(x, axis, 0, 0, 1), idx->shape->rank, idx->shape->size);
   if (!along_ok(x, axis, idx, "gather")) return NULL;
@@ -254,7 +254,7 @@ static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *
   return 1;
 }
 
-/* One cat node of at most MAX_INPUTS pieces, which are checked already. */
+/* One cat node of at most MAX_INPUTS tensors, which are checked already. */
 static fl_node *cat_some(flame_context *c, int n, fl_node *const *x, int axis, int dtype,
                          int rank) {
   fl_node *in[MAX_INPUTS];

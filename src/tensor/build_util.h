@@ -21,7 +21,7 @@ const char *fl_place_name(int device, char *buf);
 /* Can x be read: is it PENDING or STORED? Repeats the error of a FAILED one. */
 int fl_usable(fl_node *x, const char *op);
 int fl_same_device(const fl_node *x, const fl_node *y, const char *op);
-/* Shape of sizes, one reference to the caller; checks rank and product. */
+/* The layout of these sizes, with a reference for the caller; checks rank and product. */
 fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const char *op);
 /* A new node, with an entry of the tape if an input is tracked. A NULL input stands for a scalar
 ** slot, which the caller fills. */

@@ -10,7 +10,7 @@
 #include "tensor/build_util.h"
 #include <string.h>
 
-/* Does a view of x get an entry? Only then is it recorded how the view was made. */
+/* Does a view of x get an entry of the tape? Only then is it recorded how the view was made. */
 static inline int tracks(const fl_node *x) { return x->ctx->grad_mode && x->entry; }
 
 /* A view of x; 'layout' is consumed and may be NULL (memory is out). how: the kind of view and its

@@ -11,7 +11,7 @@
 
 typedef enum {
   FL_FFT_COMPLEX,              /* complex to complex */
-  FL_FFT_TO_HALF,              /* real to the first n/2 + 1 of its complex transform */
+  FL_FFT_TO_HALF,              /* real input, the first n/2 + 1 of its transform */
   FL_FFT_FROM_HALF             /* those to real, inverse */
 } fl_fft_mode;
 
@@ -21,7 +21,7 @@ typedef struct fl_fft_form {
   int64_t across;              /* 1: one axis */
 } fl_fft_form;
 
-/* Reads the call's parameters; 0 if they make no sense. */
+/* Reads the call's parameters; 0 if they are invalid. */
 int fl_fft_form_of(const fl_call *call, fl_fft_form *f);
 /* Splits the call over two axes into two calls, for the axis before and for the last one. */
 void fl_fft_passes(const fl_call *call, fl_call pass[2]);

@@ -16,7 +16,7 @@ typedef struct fl_linalg_form {
   int64_t in[2], out[3];             /* elements of one matrix in each input and part */
 } fl_linalg_form;
 
-/* Reads the call's parameters; 0 if they make no sense. */
+/* Reads the call's parameters; 0 if they are invalid. */
 int fl_linalg_form_of(const fl_call *call, fl_linalg_form *f);
 
 /* Why a matrix has no result. */

@@ -103,8 +103,8 @@ typedef struct shares { fl_node *y; uint32_t axes; } shares;
 
 static fl_node *with_softmax_rule(fl_node *x, fl_node *y, uint32_t axes);
 
-/* y (g - sum(g y)). For a second derivative the kept value gets this rule again, since the value of
-** node y may be gone. */
+/* The gradient of a softmax y: y (g - sum(g y)). For a second derivative the kept value gets this
+** rule again, since the value of node y may be gone. */
 static flame_status softmax_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                  fl_node **gin) {
   const shares *s = arg;
@@ -323,8 +323,8 @@ static fl_node *is_class(fl_node *id, const fl_node *x, int axis) {
   return n_eq(along(classes, x, axis), id);
 }
 
-/* An array in memory with the values of x: x, or what autocast cast to x, if it is stored or the
-** result of a product or call. NULL: there is none. */
+/* x, or what autocast cast to x, if that is an array in memory anyway: if it is stored, or the
+** result of a product or call. Otherwise NULL. */
 static fl_node *in_memory(fl_node *x) {
   if (x->state == FL_PENDING && x->op == FL_OP_cast && !x->base) x = x->in[0];
   const fl_node *b = x->base ? x->base : x;

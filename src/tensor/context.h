@@ -144,8 +144,8 @@ typedef struct flame_context {
   uint8_t watched;               /* steps of backward walks are reported to up->walked */
   uint8_t from_zero;             /* FL_FROM_ZERO_*: messages count axes and positions from 0 */
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
-  int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
-                                 ** on the CPU; 0: no limit */
+  int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: most instructions of one block of a user
+                                 ** kernel on the CPU; 0: no limit */
   uint8_t show_texts;            /* FLAME_DEBUG=4: the text of a new kernel is printed */
   uint8_t sync_each;             /* waits after each launch: fl_engine_debug_cuda */
   int64_t gather_most;           /* most elements and threads of a gather (kernel/ad/ad.h) */
@@ -203,7 +203,8 @@ static inline int fl_must_end(const flame_context *c) {
   return atomic_load_explicit(&c->interrupted, memory_order_relaxed) != 0;
 }
 
-/* Begin and end of a public call: sets the borrowing scope, flushes a full window first. */
+/* Begin and end of a public call: sets the borrowing scope; if too many nodes are recorded they are
+** computed first. */
 #define FL_ENTER(c) const int64_t fl_mark_ = fl_enter(c)
 #define FL_LEAVE(c) fl_scope_end((c), fl_mark_)
 int64_t fl_enter(flame_context *c);

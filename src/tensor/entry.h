@@ -45,7 +45,7 @@ void fl_custom_drop(struct flame_context *c, fl_custom *f);   /* drops one refer
 
 /* Which values the rule of an op reads, derived from the text of ops.def: bit i input i,
 ** bit 7 the result. An entry saves only what the gradients with respect to its *tracked* inputs
-** read (c->rules), so a rule must not compute the others. */
+** read (c->rules), so a rule must not compute other gradients. */
 uint8_t fl_rule_reads(int op);
 void fl_rules_fill(fl_rule_needs *rules);      /* FL_OP_COUNT of them */
 /* Attaches an entry to a new node if the grad mode is on, its dtype is a float, the op has a

@@ -493,7 +493,7 @@ FL_FN float fl_erfc_f32(float x) {
   return m < 0.5f ? 1.0f - fl_erf_kernel(x) : w;
 }
 
-/* x P(w), w = -log(1 - x x); from w = 5 on P over sqrt(w). */
+/* x P(w), w = -log(1 - x x), |x| < 1; for w >= 5 a polynomial in sqrt(w) takes the place of P. */
 FL_FN float fl_erfinv_f32(float x) {
   const float a = fl_abs_f32(x), w = -fl_log_f32((1.0f - a) * (1.0f + a));
   const float u = w - 2.5f, s = sqrtf(w) - 3.0f;

@@ -51,8 +51,8 @@ static void say_full(flame_context *c, int64_t most) {
           "context is %lld nodes, and %lld are in use", (long long)most, (long long)c->nodes.live);
 }
 
-/* May this call record a node for the device? Makes room in the window and in the scope first. A
-** NULL layout means that memory ran out. */
+/* May this call record a node for the device? Makes room in the window (the list of recorded nodes)
+** and in the scope first. A NULL layout means that memory ran out. */
 __attribute__((noinline)) static int make_room(flame_context *c, int device,
                                                const fl_layout *shape) {
   const int lost = fl_is_lost(c, device);
@@ -372,8 +372,8 @@ static void settle_one(fl_node *n) {
   n->queued = 0;
 }
 
-/* While one call works through the list, nested calls (also from a host's release function) only
-** add to it. */
+/* Frees what is not needed, beginning with n. While one call works through the list, nested calls
+** (also from a host's release function) only add to it. */
 void fl_node_settle(fl_node *n) {
   flame_context *c = n->ctx;
   if (n->queued) return;

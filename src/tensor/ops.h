@@ -25,7 +25,7 @@ typedef struct fl_op_info {
   int8_t nograd;                                    /* the result is never tracked */
   int8_t inner;                                     /* it is recorded only by composites */
   uint8_t memory;                                   /* structural: inputs that must be in memory */
-  const char *words;                               /* the words of the op in programs; NULL: none */
+  const char *words; /* its attributes in a saved program, one letter each; NULL: none */
 } fl_op_info;
 extern const fl_op_info fl_ops[FL_OP_COUNT];
 int fl_op_of_name(const char *name);                /* -1: none */

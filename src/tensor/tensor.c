@@ -106,7 +106,8 @@ void fl_tensor_release(flame_tensor *t) {
   }
 }
 
-/* No thread is inside a closed context, and it may be freed with its last handle. */
+/* A closed context is not held: no thread is inside it, and it may be freed with its last
+** handle. */
 void flame_free(flame_tensor *t) {
   if (!t) return;
   flame_context *c = t->ctx->closed ? NULL : t->ctx;

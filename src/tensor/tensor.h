@@ -6,7 +6,7 @@
 #define FL_TENSOR_TENSOR_H
 #include "tensor/context.h"
 
-enum { FL_GRAD_ADDED = 1 };   /* flag of 'used': a backward has added to .grad since */
+enum { FL_GRAD_ADDED = 1 };   /* flag of 'used': backward() added since that step */
 
 struct flame_tensor {
   int32_t refs;

@@ -7,7 +7,7 @@
 
 /* One step of Adam (Kingma and Ba 2015) or, with 'decoupled', AdamW (Loshchilov and Hutter 2019):
 ** p, m, v and, for AMSGrad, the largest v so far (else NULL) are written. Grad mode is off.
-** Recorded here because an optimiser's step is 15 ops per parameter. */
+** Recorded in C, since 15 calls from Lua for each parameter would take long. */
 typedef struct fl_adam {
   double lr, beta1, beta2, eps, decay;
   int decoupled;
@@ -19,8 +19,8 @@ void fl_adam_count(fl_adam *rule, int64_t step);       /* sets the number of the
 flame_status fl_adam_step(flame_tensor *p, fl_node *g, flame_tensor *m, flame_tensor *v,
                           flame_tensor *largest, const fl_adam *rule);
 
-/* One step of gradient descent; moving: the momentum's buffer, NULL for a momentum of 0. Copies are
-** written, since the ops that the Lua form of this step records are copies too. */
+/* One step of gradient descent; moving: the momentum's buffer, NULL for a momentum of 0. It writes
+** copies, as the Lua form of this step does, so that both record the same ops. */
 typedef struct fl_sgd { double lr, momentum, dampening, decay; int nesterov; } fl_sgd;
 flame_status fl_sgd_step(flame_tensor *p, fl_node *g, flame_tensor *moving, const fl_sgd *rule);
 #endif

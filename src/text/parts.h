@@ -142,7 +142,7 @@ struct fl_tokenizer {
   void *word_arg;
 };
 
-/* Empty again, also after a failure. */
+/* Makes t empty, also after a failure. */
 static inline void fl_tok_empty(fl_text *t) {
   t->n = 0;
   t->failed = 0;

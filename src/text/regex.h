@@ -49,7 +49,7 @@ typedef struct fl_regex {
   int64_t steps;                /* steps since interrupts were polled */
 } fl_regex;
 
-/* 0: refused, or no memory. The caller closes it in any case. */
+/* 0: refused, or no memory. The caller closes r in any case. */
 int fl_regex_open(fl_regex *r, fl_mem *mem, const char *pattern, size_t n);
 void fl_regex_close(fl_regex *r);
 /* The first match at or after 'from' in the text: 1, 0: none, -1: no memory or an interrupt. */

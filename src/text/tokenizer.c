@@ -1,4 +1,4 @@
-/* A tokenizer as a whole: opening, what it knows of tokens, and from texts to ids. */
+/* A tokenizer as a whole: opening, facts about its tokens, and the way from texts to ids. */
 #include "text/parts.h"
 
 /* ---- errors and bounds ----------------------------------------------------------------------- */
