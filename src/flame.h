@@ -171,9 +171,9 @@ FLAME_API int flame_device_count(flame_context *c);    /* number of GPUs: "cuda:
 FLAME_API flame_status flame_synchronize(flame_context *c);
 typedef struct flame_memory_use {       /* bytes */
   size_t size;                          /* size of the struct, set by the caller */
-  int64_t tensors, tensors_peak;        /* that hold values */
-  int64_t used, used_peak;              /* with those of computing */
-  int64_t reserved, reserved_peak;      /* including cached memory */
+  int64_t tensors, tensors_peak;        /* tensors that have values */
+  int64_t used, used_peak;              /* also temporary arrays of computations */
+  int64_t reserved, reserved_peak;      /* also memory that is cached for reuse */
   int64_t available;                    /* free on the device */
   int64_t host, host_peak;              /* the context's own memory on the host */
 } flame_memory_use;
@@ -321,7 +321,7 @@ FLAME_API flame_tensor *flame_matmul(flame_tensor *x, flame_tensor *y);
 /* x w' + b; w: (out, in); b may be NULL: none */
 FLAME_API flame_tensor *flame_linear(flame_tensor *x, flame_tensor *w, flame_tensor *b);
 FLAME_API flame_tensor *flame_mean(flame_tensor *x, int naxes, const int *axes, int keepdim);
-/* the sum of squares divided by n - correction */
+/* variance: the sum of the squared deviations from the mean, divided by n - correction */
 FLAME_API flame_tensor *flame_var(flame_tensor *x, int naxes, const int *axes, double correction,
                                   int keepdim);
 FLAME_API flame_tensor *flame_logsumexp(flame_tensor *x, int naxes, const int *axes, int keepdim);
@@ -447,7 +447,7 @@ FLAME_API flame_status flame_apply(flame_context *c, const flame_function *f,
 ** weights, state and kernels, on c's default device. A program belongs to the caller, who frees it,
 ** and is used like its context, by one thread at a time; after flame_close it can only be freed. */
 typedef struct flame_program flame_program;
-/* Everything in the file is checked. NULL with the error. */
+/* Loads a program; everything in the file is checked. NULL: an error. */
 FLAME_API flame_program *flame_program_load(flame_context *c, const char *path);
 FLAME_API void flame_program_free(flame_program *p);        /* NULL is fine */
 /* The number of axes of input or output i, from 0; -1: there is none. Each pointer may be NULL:

@@ -2,9 +2,9 @@
 ** Running chunks: the call with traceback and Ctrl-C, and the ways a chunk arrives (string,
 ** file, script with arguments, library, LUA_INIT).
 **
-** Ctrl-C: the first makes running Lua code stop at its next instruction (lua/hook.h), and makes the
-** library stop what it is computing; a second press of the keys ends the process. If one of the two
-** requests had nothing to stop, it is cleared after the call.
+** Ctrl-C: the first press makes running Lua code stop at its next instruction (lua/hook.h), and the
+** library stop what it is computing; a second press ends the process. If one of the two requests
+** had nothing to stop, it is cleared after the call.
 */
 #include "cli/cli.h"
 #include "flame.h"

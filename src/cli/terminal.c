@@ -106,7 +106,8 @@ static int next_byte(int ms) {
   }
 }
 
-/* "ESC [ 1 ; 5 C": the key of a final byte and its first and last number. */
+/* The key of an escape sequence, such as "ESC [ 1 ; 5 C", by its final byte and its first and last
+** number. */
 static int sequence_key(int final, int first, int last) {
   static const struct { char final; int first, key; } keys[] = {
     { 'A', 0, KEY_UP }, { 'B', 0, KEY_DOWN }, { 'C', 0, KEY_RIGHT }, { 'D', 0, KEY_LEFT },

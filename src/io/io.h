@@ -159,7 +159,8 @@ flame_status fl_parts_open(fl_parts *p, flame_context *c, const char *path);
 void fl_parts_close(fl_parts *p);
 
 typedef struct fl_to_save { fl_span name; fl_node *node; } fl_to_save;
-/* Nodes are evaluated; the order in the file is by element size, then by name. */
+/* Saves n tensors, after evaluating their nodes; in the file they are ordered by element size, then
+** by name. */
 flame_status fl_safetensors_save(flame_context *c, const char *path, int64_t n, fl_to_save *tensors,
                                  int64_t nmeta, const fl_pair *meta);
 

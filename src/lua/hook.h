@@ -28,7 +28,7 @@ struct fl_lua *fl_hook_of(struct lua_State *L);
 void fl_hook_stand(struct lua_State *L, struct fl_lua *b);
 /* Raises if the work must end; otherwise returns. C functions poll with this. */
 void fl_hook_look(struct lua_State *L, struct fl_lua *b);
-/* The same after charging n more steps. */
+/* Like fl_hook_look, after charging n more steps. */
 void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
 /* Passes each call and return to f, whatever else the hook is used for; NULL: stops that. 0:
 ** another function receives them already. A script's own hook in L is removed. */

@@ -1,7 +1,7 @@
 /*
-** User kernels for flame.h: objects of the hidden state (host.h), by the methods that scripts have.
-** So a kernel run from C has the same checks, bits and gradients. A flame_kernel is the
-** flame_object of its kernel.
+** User kernels for flame.h: objects of the hidden state (host.h), used through the methods that
+** scripts call, so a kernel run from C has the same checks, bits and gradients. A flame_kernel is
+** the flame_object of its kernel.
 */
 #include "lua/host.h"
 #include <assert.h>

@@ -165,8 +165,8 @@ static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *tex
   return fl_lua_fail(L, "kernel", "%s%s", where, why);
 }
 
-/* Adds to the compiler's message why the language refuses the kernel, before it, and what an
-** unknown name may mean, after it. */
+/* Puts before the compiler's message why the language refuses the kernel, and after it what an
+** unknown name may mean. */
 static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
   char text[640];
   const char *meant = f->refusal ? strstr(f->refusal, "did you mean ") : NULL;

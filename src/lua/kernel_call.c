@@ -49,7 +49,7 @@ static void add_output(lua_State *L, plan *p, int arg, int dtype, const fl_sizes
   must(L, fl_launch_output(&p->l, arg, dtype, shape->n, shape->at, input));
 }
 
-/* The sizes of an array; each: of one launch's part of it. */
+/* The sizes of an array; each: 1 to leave out the first axis, that of a batch of launches. */
 static void sizes_of(const fl_node *n, int each, fl_sizes *s) {
   s->n = n->shape->rank - each;
   memcpy(s->at, n->shape->size + each, sizeof s->at[0] * (size_t)s->n);

@@ -112,7 +112,8 @@ static int step(lua_State *L, fl_lua *b, run *r, lua_Integer i) {
   return 1;
 }
 
-/* -> the first parameter that was not done, has a backward added to a gradient that was used? */
+/* Steps the parameters from FIRST on. Returns the index of the first that was not stepped, and
+** r->added. */
 static int run_all(lua_State *L, run *r) {
   fl_lua *b = self_of(L);
   lua_Integer i = luaL_checkinteger(L, FIRST);

@@ -266,7 +266,7 @@ fl_node *n_dropout(fl_node *x, double p) {
 
 typedef struct loss {             /* what the parts of a cross entropy share */
   flame_context *c;
-  fl_node *input, *x;             /* the input, and in the compute dtype */
+  fl_node *input, *x;             /* x: the input in the compute dtype */
   fl_node *weight;                /* broadcastable over x, or fl_none */
   int axis;                       /* of the classes */
   int64_t classes;

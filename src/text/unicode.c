@@ -163,8 +163,8 @@ static void sort(segment *s) {
   memcpy(c, s->sorted.at, (size_t)n * sizeof *c);
 }
 
-/* The composition of a and b, or 0; no pair of uc_pairs ends in a character that is excluded
-** first. */
+/* The composition of a and b, or 0; no pair of uc_pairs ends in one of the characters for which the
+** first line returns 0. */
 static uint32_t composed(uint32_t a, uint32_t b) {
   if (b < 0x300 || (b > 0x309A && b < 0x11000)) return 0;
   if (a >= LEAD && a < LEAD + LEADS && b >= VOWEL && b < VOWEL + VOWELS)
