@@ -3,7 +3,7 @@
 #define FL_CPU_SCATTER_H
 #include "cpu/state/state.h"
 
-/* Bytes of scratch memory that it needs in 'shared'. */
+/* Bytes of scratch memory that a scatter needs in the device's 'shared'. */
 int64_t fl_scatter_bytes(const fl_scatter *s);
 flame_status fl_scatter_run(fl_device *dev, const fl_scatter *s, const fl_binding *b);
 #endif

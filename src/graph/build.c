@@ -1,7 +1,8 @@
 /*
-** A graph recorded again. Each line goes to a builder of tensor/build.h, so that shapes, dtypes and
-** devices are checked by the rules that hold for scripts. What the builders do not check is checked
-** here: positions of gathers and scatters come from an 'index' for as many elements or fewer.
+** Records the graph of a saved program again. Each line goes to a builder of tensor/build.h, so
+** that shapes, dtypes and devices are checked by the rules that hold for scripts. What the builders
+** do not check is checked here: positions of gathers and scatters come from an 'index' for as many
+** elements or fewer.
 */
 #include "graph/graph.h"
 #include "tensor/form.h"

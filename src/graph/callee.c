@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "entry options text": the options are lines, their number comes first. */
+/* Writes "entry number-of-options", a line for each option, and the kernel's text. */
 void fl_graph_put_kernel(fl_text *t, const fl_kfunction *k) {
   const fl_kunit *u = k->unit;
   fl_text_printf(t, "%s %d\n", k->f->name, (int)u->noption);

@@ -1,6 +1,6 @@
 /*
-** Traces: f runs between begin and end, which save the values of all older handles and restore
-** them.
+** Traces of a script's function f, to save it as a program: f runs between begin and end, which
+** save the values of all older handles and restore them.
 */
 #include "graph/graph.h"
 #include "engine/evaluate.h"
@@ -247,7 +247,7 @@ static flame_status keep(fl_export *x, fl_node *n) {
   return c->err.code;
 }
 
-/* Handles on the results of f, to be compared with those of the program. */
+/* Keeps handles on the results of f, to be compared with those of the program. */
 static flame_status keep_results(fl_export *x, int nout, flame_tensor *const *out) {
   flame_status e = FLAME_OK;
   for (int i = 0; e == FLAME_OK && i < nout; i++) e = keep(x, out[i]->node);

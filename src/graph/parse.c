@@ -18,7 +18,7 @@ flame_status fl_graph_fail(flame_program *p, int line, const char *fmt, ...) {
 
 static int is_digit(char ch) { return ch >= '0' && ch <= '9'; }
 
-/* Digits, perhaps with a sign; 0: there are none, or the number is too large. */
+/* Reads digits, perhaps with a sign; 0: there are none, or the number is too large. */
 static int read_integer(const char **at, int64_t *v) {
   const char *s = *at;
   const int minus = *s == '-';
@@ -33,7 +33,7 @@ static int read_integer(const char **at, int64_t *v) {
   return 1;
 }
 
-/* "12", "12+3n": a + b n; "12/256", "12+3n/256": divided by d. */
+/* Reads "12" or "12+3n", which are a + b n; "12/256", "12+3n/256" are divided by d. */
 static int read_linear(const char *s, fl_term *t) {
   t->b = 0;
   if (!read_integer(&s, &t->a)) return 0;

@@ -125,8 +125,8 @@ static flame_status read_kernels(flame_program *p, const fl_archive *a) {
   }
 }
 
-/* Ports of the first graph; those of other graphs are the same except for sizes, which then vary
-** (-1). */
+/* Reads a line of an input or output as a port. The ports are those of the first graph; those of
+** other graphs are the same except for sizes, which then vary (-1). */
 static flame_status read_port(flame_program *p, const fl_graph *g, const fl_line *l, int32_t *ni,
                               int32_t *no) {
   const int input = l->op == FL_LINE_INPUT, first = g == p->graph.at;

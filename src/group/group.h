@@ -161,7 +161,7 @@ typedef struct fl_group {
   uint8_t unproven;
   fl_group_gpu gpu;
   char over[FL_CALL_FAULT];           /* "NCCL 2.28.9", or why arrays of GPUs go through the host */
-  uint8_t slow;                          /* it is the latter, which must be reported */
+  uint8_t slow;                          /* arrays go through the host, which must be reported */
   fl_letter *letter;                     /* letters in transit, at most 2 size */
   int nletter;
   struct fl_header *header;              /* headers of all ranks; its own is what this rank sends */

@@ -37,9 +37,10 @@ typedef struct fl_tcp_peer {
 
 typedef struct fl_tcp { fl_wire wire; fl_mem *mem; fl_tcp_peer *peer; } fl_tcp;
 
-/* Ranks find each other at MASTER_ADDR and MASTER_PORT (tcp_meet.c). NULL: why says. */
+/* Ranks find each other at MASTER_ADDR and MASTER_PORT (tcp_meet.c). NULL: 'why' gives the
+** reason. */
 fl_wire *fl_tcp_open(flame_context *c, const fl_launch *l, double limit, char *why, size_t bytes);
-/* Connects t->peer[].fd, except its own. 0: failed, see why; 'stop' ends it. */
+/* Connects to every other rank: sets t->peer[].fd. 0: failed, see why; 'stop' ends the attempt. */
 int fl_tcp_meet(fl_tcp *t, const fl_launch *l, double limit, const atomic_int *stop, char *why,
                 size_t bytes);
 #endif

@@ -14,7 +14,8 @@ typedef struct fl_header {
   char what[32], place[96];
 } fl_header;
 
-/* A running collective: its text for messages is header[rank]'s. fault: FL_CALL_FAULT bytes. */
+/* A running collective. mine: this rank's header, which also gives the text for messages. fault:
+** FL_CALL_FAULT bytes. */
 typedef struct fl_turn { fl_group *g; fl_header *mine; char *fault; } fl_turn;
 
 double fl_group_now(void);
@@ -35,7 +36,8 @@ void fl_group_cancel(fl_group *g);
 /* Called while a GPU waits for other ranks, since 'since' (0: it may not be waiting). 0: the group
 ** broke, see t->fault. */
 int fl_group_watch(fl_turn *t, double since);
-/* Collects each rank's record, by rank; all get that of rank 0. 0: as fl_group_wait. */
+/* The first collects each rank's record, in the order of ranks; the second gives all ranks that of
+** rank 0. 0: as fl_group_wait. */
 int fl_group_gather_records(fl_turn *t, void *all, int64_t bytes);
 int fl_group_first_record(fl_turn *t, void *p, int64_t bytes);
 

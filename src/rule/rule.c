@@ -24,7 +24,8 @@ static flame_status no_memory(const fl_kcall *k) {
   return FL_FAIL(k->c, FLAME_NO_MEMORY, k->p->name, "no host memory");
 }
 
-/* Gives values[0..n) the rule f(arg), which is released with the last of their entries, or now. */
+/* Gives values[0..n) the rule f(arg), which is released with the last of their entries or, after an
+** error, now. */
 static flame_status customize(flame_context *c, int n, fl_node **value, const uint8_t *place,
                               int nin, fl_node *const *in, fl_custom custom) {
   fl_custom *f = fl_zalloc(&c->mem, sizeof *f);

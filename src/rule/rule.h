@@ -51,7 +51,7 @@ typedef struct fl_kprogram {
                                        ** (kernel/ad/record.h), with one more result; NULL: k
                                        ** itself */
   struct fl_kprogram *replay;          /* the program that is differentiated then */
-  int records;                         /* number of values of that result per thread */
+  int records;                 /* number of values per thread in the recorder's additional result */
   struct fl_kderived *derived;         /* owned */
   struct { uint64_t *at; int64_t n, cap; } proven;   /* sets of arguments for which FLAME_CHECK=grad
                                                      ** has proven the gradient */
@@ -186,7 +186,7 @@ flame_status fl_kno_role(flame_context *c, const fl_kad_param *q);
 ** order, as tracked nodes. seed: by parameter, NULL if there is none. */
 flame_status fl_kcall_vjp(fl_kcall *k, int n, const uint8_t *active, fl_node *const *seed,
                           fl_node **gradient);
-/* The same without a tape: gradient[] by parameter, NULL if there is none. */
+/* Like fl_kcall_vjp without a tape: gradient[] is by parameter, NULL if there is none. */
 flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node *const *seed,
                               fl_node **gradient);
 /* Tangents of the outputs from those of the arguments, both by parameter; t: the call of the
@@ -219,6 +219,7 @@ flame_status fl_krule_attach(fl_krule *r, fl_node **value);
 /* Has no gradient with respect to these arguments been proven yet? From now on it counts as
 ** proven. */
 int fl_krule_unproven(fl_krule *r);
-/* Launches again, with x as active argument n; out: the floating-point results, in order. */
+/* Launches the rule's call again, with x as active argument n; out: the floating-point results, in
+** order. */
 flame_status fl_krule_again(const fl_krule *r, int n, fl_node *x, fl_node **out);
 #endif

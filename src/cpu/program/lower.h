@@ -11,7 +11,8 @@ enum { FL_UNI_ROW = 64 };
 void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers);
 /* Sets how operand i is walked, and which elements of it are reached. */
 void fl_prog_access(fl_prog *g, int i);
-/* A dim in which some operand has unit stride, but not in dim 'last'; -1: none. */
+/* A dim along which some operand has unit stride while its stride along dim 'last' is long; -1:
+** none. */
 int fl_jumping_dim(const fl_kernel *k, int last);
 /* lean.c: sets g->k to k without the instructions that have no effect; 0 when memory is out. */
 int fl_prog_lean(fl_prog *g, const fl_kernel *k);

@@ -94,7 +94,8 @@ static int64_t unit_points(const fl_kernel *k, int workers, int light) {
                : UNIT_POINTS;
 }
 
-/* trips: number of rounds of reductions, plus one if values at each point are stored. */
+/* Chooses mode, tiles and units of a ROW kernel. trips: number of rounds of reductions, plus one if
+** values at each point are stored. */
 static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers,
                         int trips) {
   const int line = has_line(k, kind), whole = trips > 1 || line;
@@ -175,7 +176,8 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 6;
 }
 
-/* A dim in which some operand has unit stride, but not in the last one; -1: none. */
+/* A dim along which some operand has unit stride while its stride along dim 'last' is long; -1:
+** none. */
 int fl_jumping_dim(const fl_kernel *k, int last) {
   for (int i = 0; i < k->noperand; i++) {
     const int64_t *s = k->operand[i].stride;

@@ -44,8 +44,9 @@ typedef enum {                            /* of two operands: the bits of both *
 
 typedef enum {
   FL_V_OP,        /* fn.op(v, a, b, c) */
-  FL_V_ROWS,      /* the same row by row: with bits 0 and 4 (and higher) of 'uni' one element per
-                  ** row, with only bit 4 one row for all */
+  /* an OP done row by row: with bits 0 and 4 (and higher) of 'uni' one element per row, with only
+  ** bit 4 one row for all */
+  FL_V_ROWS,
   FL_V_CHAIN,     /* v = chain arg, combined from several operations (fuse.c) */
   FL_V_MOVE,      /* fn.move(v, a): cast or rounding */
   FL_V_LOAD,      /* operand arg; by reference if memory has the format of registers */
@@ -125,9 +126,9 @@ typedef struct fl_prog {
   fl_kernel lean;                     /* the planner's kernel without what has no effect (lean.c) */
   void *lean_at;                      /* its arrays */
   size_t lean_bytes;
-  fl_kernel own;                 /* for a MAP that is lowered as a ROW or COL kernel: its arrays are
-                                 ** those of 'lean', */
-  fl_operand *turned;                 /* except for the operands of a COL kernel */
+  /* for a MAP that is lowered as a ROW or COL kernel: that kernel, with the arrays of 'lean' */
+  fl_kernel own;
+  fl_operand *turned;                 /* the operands of such a COL kernel */
   fl_mem *mem;
   /* asks: prefetches the next tile's lines; one_line: WHOLE's LINE values have one row, otherwise
   ** as many as a tile; dear: expensive operations per point, at most 8 */

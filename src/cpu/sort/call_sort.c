@@ -18,8 +18,8 @@ typedef struct job {
   int64_t *out;
   int64_t rows, n, group;
   int dtype, flip, bits, slim;
-  char *room;                     /* of workers … */
-  int64_t each;                   /* … bytes for one: two rows of elements and counts */
+  char *room;                     /* the workers' memory */
+  int64_t each;                   /* bytes of 'room' per worker: two rows of elements, and counts */
   const atomic_int *stop;
   stretch *part;                  /* long rows */
   int stretches, shift;

@@ -23,7 +23,7 @@ static inline uint64_t fl_key_f64(double x) {
   memcpy(&b, &x, 8);
   return fl_key_float(b, 64, 0x7FF0000000000000u);
 }
-/* The most frequent case, with 32-bit operations only. */
+/* The key of an f32, the most frequent case, with 32-bit operations only. */
 static inline uint64_t fl_key_f32(float x) {
   uint32_t b;
   memcpy(&b, &x, 4);

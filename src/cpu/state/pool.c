@@ -131,7 +131,8 @@ static void call_helpers(fl_threads *p) {
   pthread_mutex_unlock(&p->lock);
 }
 
-/* The host's signals are handled by its own threads. */
+/* Starts the helpers with all signals blocked: the host's signals are handled by its own
+** threads. */
 static void start(fl_threads *p) {
   sigset_t all, old;
   sigfillset(&all);

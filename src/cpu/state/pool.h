@@ -15,7 +15,8 @@ void fl_threads_close(fl_threads *p);
 ** up too late: they must be awake, or this must be called so often that helpers woken now stay
 ** awake. */
 int fl_threads_awake(fl_threads *p);
-void fl_threads_alone(fl_threads *p);   /* work of this kind, done by the caller alone, has ended */
+/* a small piece of work, done by the caller alone, has ended */
+void fl_threads_alone(fl_threads *p);
 /* Run fn for units 0 .. n - 1; returns when all are done. Stops handing out units once
 ** *stop is not 0 (NULL: never). */
 void fl_threads_run(fl_threads *p, int64_t n, fl_unit_fn fn, void *arg, const atomic_int *stop);

@@ -62,7 +62,7 @@ typedef struct fl_vm_random {
 
 typedef void (*fl_vm_fn)(void *y, const void *a, const void *b, const void *c, int64_t n, int uni);
 typedef void (*fl_vm_move)(void *y, const void *a, int64_t n);
-/* point0: first point of the walk; p: the address of its offset 0. */
+/* point: the walk's point that comes first; p: the address of the walk's offset 0. */
 typedef void (*fl_vm_load)(void *y, const void *p, const fl_walk *w, int64_t point, int64_t n);
 typedef void (*fl_vm_store)(void *p, const void *a, const fl_walk *w, int64_t point, int64_t n);
 typedef void (*fl_vm_gather)(void *y, const void *p, const int64_t *idx, int64_t gstride,
@@ -123,7 +123,7 @@ typedef struct fl_vm {
   fl_vm_reduce reduce[FL_OP_COUNT][FL_REG_COUNT];
   const fl_vm_pairs *pairs;
   void (*fill[FL_REG_COUNT])(void *y, const void *x, int64_t n);
-  /* spread: writes each of 'rows' elements 'cols' times; the other: all 'cols' elements, 'rows'
+  /* spread: writes each of 'rows' elements 'cols' times; tile: writes all 'cols' elements, 'rows'
   ** times. */
   void (*spread[FL_REG_COUNT])(void *y, const void *x, int64_t rows, int64_t cols);
   void (*tile[FL_REG_COUNT])(void *y, const void *x, int64_t rows, int64_t cols);

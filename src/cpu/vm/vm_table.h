@@ -5,7 +5,7 @@
 ** and so are the bits.
 */
 #if defined(__AVX2__)
-#define FL_VECTORS                       /* tensor/math_special.h: in forms that vectorise */
+#define FL_VECTORS                       /* tensor/math_special.h then has forms that vectorise */
 #endif
 #include "cpu/vm/vm.h"
 #include "base/isa.h"
@@ -184,7 +184,7 @@ static int index_check(int64_t *y, const int64_t *a, int64_t size, int64_t n, in
   return !bad;
 }
 
-/* The report is the lowest (site, position) seen so far. */
+/* Reports indices out of range in *f, which keeps the lowest (site, position) seen so far. */
 static void index_report(const int64_t *a, int64_t size, const int64_t *place, int64_t n, int uni,
                          int flags, int site, fl_vm_fault *f) {
   INDEX_FLAGS
