@@ -85,8 +85,8 @@ KERNEL pointers(char **p, char *base, i64 bytes, i64 batch) {
 }
 
 /* Copies matrices with 0 for NaN and Inf, because an iteration would not end with them. A matrix
-** that holds one is reported; 'at' is the number of the first matrix. part: where it counts, 0
-** everywhere, 1 in the lower triangle, 2 in the upper one. */
+** that holds one is reported; 'at' is the number of the first matrix. part: where NaN and Inf
+** count, 0 everywhere, 1 in the lower triangle, 2 in the upper one. */
 KERNEL guarded(real *y, const real *x, i64 rows, i64 columns, i64 batch, int part, i64 at,
                u64 *status) {
   for (i64 e = first(); e < batch * rows * columns; e += step()) {

@@ -207,7 +207,7 @@ extern "C" __global__ void avg_pool_back(const __grid_constant__ pool_params v,
 }
 
 /* Weighted sums along the middle axis of (outer, elements, inner), that is products with a sparse
-** matrix, which is given by rows; terms are added in its order. Neighbouring threads have
+** matrix, which is given by rows; terms are added in the matrix's order. Neighbouring threads have
 ** neighbouring places of the inner axis. */
 struct resample_params { long long elements, results, inner, terms; };
 struct resample_dividers { divider results, inner; };

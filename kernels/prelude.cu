@@ -13,7 +13,7 @@ typedef unsigned int s4;
 typedef unsigned long long s8;
 #define FN __device__ __forceinline__
 
-/* The same bits as fl_f16_bits and fl_f16_value, by the conversion instructions. */
+/* Conversions with the bits of fl_f16_bits and fl_f16_value, by the processor's instructions. */
 FN s2 out_f16(float x) { s2 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 FN float in_f16(s2 h) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
 FN s2 out_bf16(float x) { s2 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }

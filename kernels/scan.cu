@@ -243,8 +243,8 @@ FN int left_of(const line &l, long long first) {
   return (int)(l.n - first < TILE ? l.n - first : TILE) - (int)threadIdx.x * 4;
 }
 
-/* Reads the tile at 'first' by a block of 256; returns the state of all of it. words: 32, in use
-** until the next barrier. */
+/* Reads the tile at 'first' by a block of 256; returns the state of all of it. words: room for 32
+** states, in use until the next barrier. */
 FN state take_tile(const line &l, long long first, tile &t, state *words) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, left = left_of(l, first);
   const long long k = first + threadIdx.x * 4;

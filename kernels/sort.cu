@@ -256,8 +256,8 @@ THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *val
 
 #define PASSES (BITS / 8)
 
-/* Blocks: rows * chunks of 256. total: [row][pass][digit], zero before. keys: if not NULL, they are
-** counted instead of x. */
+/* Blocks: rows * chunks of 256. total: [row][pass][digit], zero before the launch. keys: if not
+** NULL, they are counted instead of x. */
 KERNEL sort_tally(const S *x, const K *keys, u32 *total, long long n, long long chunk,
                   long long chunks, u64 flip) {
   __shared__ u32 h[PASSES][256];
@@ -347,8 +347,8 @@ FN void put_sorted(sorted w, const S *x, K key, u32 place, long long to, K flip)
 }
 
 /* Elements after the end count as the highest digit, and come last. One tile per block: rows *
-** tiles blocks. ticket, state: zero before. The last pass has out (values: may be NULL), the others
-** keys_out and at_out. */
+** tiles blocks. ticket, state: zero before the launch. The last pass has out (values: may be NULL),
+** the others keys_out and at_out. */
 THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out,
                  S *values, u32 *ticket, u32 *state, const u32 *starts, long long n,
                  long long tiles, int pass, u64 flip) {

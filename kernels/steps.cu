@@ -103,9 +103,9 @@ extern "C" __global__ void scatter_count(const __grid_constant__ scatter_params 
 }
 
 
-/* One block of 1024: start[b] = number of g with a key below b; cursor[b] the same. The block goes
-** over the keys 4 per thread at a time; the sum over the threads before one is made in warps, then
-** in the block. */
+/* One block of 1024: start[b] = number of g with a key below b; cursor[b] = start[b]. The block
+** goes over the keys 4 per thread at a time; the sum over the threads before one is made in warps,
+** then in the block. */
 extern "C" __global__ void __launch_bounds__(1024)
   scatter_scan(const __grid_constant__ scatter_params s) {
   __shared__ long long warp[2][32];

@@ -25,8 +25,9 @@ typedef struct dim { int64_t size, dst, idx, src, position; } dim;
 typedef struct job {
   const fl_vm *vm;
   uint8_t dtype, add, half;    /* half: dst holds f32 in place of a half type */
-  int rank, split;             /* the dim that is divided into 'pieces'; rank: the range of the
-                               ** index; -1: none */
+  /* split: the dim that is divided into 'pieces'; if it is 'rank', the range of the index is; -1:
+  ** none */
+  int rank, split;
   dim at[FL_MAX_AXES];         /* two at least */
   int64_t extent, gstride, pieces, dst_numel;
   char *dst, *home;            /* home: the half type's own memory */

@@ -79,7 +79,7 @@ typedef struct fl_device_table {
   void (*close)(fl_device *d);
   /* Of a kernel that is ready: how many threads one multiprocessor holds at a time in blocks of
   ** threads[i] with shared[i] bytes of dynamic shared memory; 0: such a block does not run. NULL:
-  ** the device has none. */
+  ** the device has no multiprocessors. */
   flame_status (*resident)(fl_device *d, struct fl_kfunction *k, int n, const int64_t *threads,
                            const int64_t *shared, int64_t *resident);
 } fl_device_table;

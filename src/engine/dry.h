@@ -11,6 +11,6 @@ flame_status fl_dry_begin(flame_context *c);
 flame_status fl_dry_end(flame_context *c);
 /* Frees the rehearsal of a context that is being closed; nothing is restored. */
 void fl_dry_free(flame_context *c);
-/* Makes a device that is opened during a rehearsal a part of it. */
+/* Makes a device that is opened during a rehearsal take part in the rehearsal. */
 void fl_dry_attach(fl_engine *e, fl_device *d);
 #endif

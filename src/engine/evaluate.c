@@ -227,9 +227,8 @@ static void store_out(run *r, int32_t i) {
   } else fl_node_store(n, fl_buffer_retain(r->program.homes.at[r->plan->out[i].home]), 0);
 }
 
-/* Which values depend on the check that failed (in node->rests). A write among these is refused:
-** its target keeps its value, and ops recorded on the target afterwards do not depend on the
-** check. */
+/* node->rests: does the value depend on the check that failed? A write that does is REFUSED: its
+** target keeps its value, and ops recorded on the target afterwards do not depend on the check. */
 enum { CLEAN, RESTS, REFUSED };
 
 static int is_of(const fl_program *p, const fl_node *n) {

@@ -29,7 +29,7 @@
 
 enum {
   FL_GRAPH_PORTS = 255,                 /* inputs, outputs */
-  FL_GRAPH_NAME = 64,                   /* bytes of a port's name, and its end */
+  FL_GRAPH_NAME = 64,                   /* bytes of a port's name, with the final NUL */
   FL_GRAPH_LINES = 1 << 20,             /* of a program */
   FL_GRAPH_TEXT = 1 << 28               /* bytes of its text */
 };

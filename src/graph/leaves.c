@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 #include <string.h>
 
-/* Elements of its buffer that n reaches: first and one past the last. */
+/* The elements of n's buffer that n reaches: first and one past the last. */
 static void reach(const fl_node *n, int64_t *low, int64_t *high) {
   *low = *high = n->offset;
   for (int a = 0; a < n->layout->rank; a++) {

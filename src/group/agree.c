@@ -42,7 +42,7 @@ void fl_group_text(const fl_header *h, char *out, size_t bytes) {
   if (at < bytes && h->place[0]) snprintf(out + at, bytes - at, " at %s", h->place);
 }
 
-/* Is it a valid header of this version, from which text may be made? */
+/* Is h a valid header of this version, from which text may be made? */
 static int is_sound(const fl_header *h) {
   const int64_t what = h->p[FL_COLLECT_WHAT], n = h->p[FL_COLLECT_NDIM],
                 reduce = h->p[FL_COLLECT_REDUCE];

@@ -172,8 +172,8 @@ typedef struct fl_group {
   char word[FL_CALL_FAULT];              /* what the others were told about it */
   /* a message may still be written into our memory: no more calls */
   uint8_t stuck;
-  volatile sig_atomic_t waiting, terminated;     /* it is waiting in a collective; SIGTERM came
-                                                 ** during that */
+  /* this rank is waiting in a collective; SIGTERM came during that */
+  volatile sig_atomic_t waiting, terminated;
   fl_group_stats stats;
 } fl_group;
 

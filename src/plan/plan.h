@@ -47,7 +47,7 @@ typedef struct fl_call_step {
   fl_call call;                    /* holds its callee; call.scalar is NULL */
   fl_place in[FL_CALL_INPUTS], out;
   int64_t in_byte[FL_CALL_INPUTS]; /* byte of the first element, from the place */
-  int32_t scalar;                  /* index of its first scalar among the plan's */
+  int32_t scalar;                  /* index of the call's first scalar among the plan's */
   int32_t fault;                   /* index in plan->fault; -1: it cannot report */
 } fl_call_step;
 
@@ -55,14 +55,14 @@ typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY, FL_S_CALL } fl
 
 typedef struct fl_step {
   uint8_t kind;
-  uint8_t commits;                 /* it writes a home, so it must not be interrupted half-way */
+  uint8_t commits;              /* the step writes a home, so it must not be interrupted half-way */
   uint8_t looks;                   /* made by scan.c: not part of the program, and not counted */
   int32_t joins;                   /* 1 + the last collective, which ends a bucket, that must have
                                    ** ended before this step; 0: only those that earlier steps wait
                                    ** for too (lanes.c) */
   int32_t stage;                   /* steps of one stage could be in any order */
   int32_t count;                   /* KERNEL: number of instances of one structure in one launch */
-  int32_t node;                    /* the program's node that it computes; of several the first */
+  int32_t node;                /* the program's node that the step computes; of several the first */
   fl_kernel *kernel;               /* KERNEL: array of count */
   fl_matmul *matmul;
   fl_scatter *scatter;

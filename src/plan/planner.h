@@ -35,7 +35,7 @@ enum {
   FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
   /* a group of rows or columns with this many instructions is a long one */
   FL_ROW_JOIN_LIMIT = 400,
-  FL_ROW_JOIN_MOST = 64,   /* most instructions that a cell may add to such a long group */
+  FL_ROW_JOIN_MOST = 64, /* most instructions that a cell may add to a group of FL_ROW_JOIN_LIMIT */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
   FL_REPEAT_READS = 3,     /* an expression that reads this many arrays of its size (in bytes) is
                            ** stored, not recomputed */
@@ -65,17 +65,17 @@ typedef struct fl_cell {
   /* for a copy that the planner makes: its source, read through 'view' */
   fl_ref source; int64_t view_offset;
   fl_layout *view;        /* the copy owns a reference to each of these layouts */
-  uint8_t checks;         /* it is a scatter that checks its index itself */
+  uint8_t checks;         /* the cell is a scatter that checks its index itself */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: its expression contains an INDEX */
-  uint8_t wide, reduced;  /* a consumer broadcasts it; it is computed from a reduction of its
-                          ** shape */
+  /* a consumer broadcasts the cell; the cell is computed from a reduction of its shape */
+  uint8_t wide, reduced;
   uint8_t awaited;     /* the cell, or a deferred cell of its size made from it, is broadcast */
   uint8_t hoist;       /* FL_HOIST_*: deferred, but a group that would recompute it may anchor it */
   int32_t cost, leaves, consumers, out, home;
   const fl_node *reads[FL_REPEAT_READS];   /* arrays of its size or larger that it is computed
                                            ** from */
-  uint8_t base_home;      /* its old value was not copied: its home holds it already */
+  uint8_t base_home;      /* the cell's old value was not copied: its home holds it already */
   int32_t group;          /* the group that completes it; -1 before it is placed */
   int32_t pieces;       /* cat, form: index in P->piece of the first group that writes its pieces */
   int32_t scalar;         /* index of a call's own first scalar in the plan (finish.c) */
@@ -102,7 +102,7 @@ typedef struct fl_access {
 
 typedef struct fl_group {
   uint8_t kind;            /* fl_kernel_kind, or FL_G_* */
-  uint8_t nd, full;        /* number of dims; full: it stores values at each point of the space */
+  uint8_t nd, full;   /* number of dims; full: the group stores values at each point of the space */
   uint8_t faulty, closed;  /* closed: no cell joins it, and its stage is final */
   uint32_t red;            /* bit d: dim d is reduced */
   int32_t fault;           /* CALL, SCATTER: index of its report in the plan; -1: none */
@@ -162,7 +162,7 @@ typedef struct fl_homes {
   struct { fl_group_link *at; int64_t n, cap; } entry;
   int32_t last_check;                          /* stage of the last group that may report */
 } fl_homes;
-int fl_homes_open(fl_planner *P, fl_homes *h);     /* 0: no memory; it must be closed in any case */
+int fl_homes_open(fl_planner *P, fl_homes *h);     /* 0: no memory; h must be closed in any case */
 void fl_homes_close(fl_planner *P, fl_homes *h);
 /* May cell t be stored directly into its home? Otherwise it goes through the arena with a copy at
 ** the end. Moves the writer to a later stage if that suffices. */
@@ -231,12 +231,12 @@ int32_t fl_plan_writer(const fl_planner *P, fl_ref t, int i);
 /* Group g reads cell t, which is placed: updates its stage, and adds t's groups to its
 ** dependences. */
 int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t);
-/* lanes.c: is it the group of a collective? */
+/* lanes.c: is g the group of a collective? */
 int fl_plan_is_collective(const fl_planner *P, int32_t g);
 /* The stage after which the result of group 'on' is available. */
 int32_t fl_plan_ready(const fl_planner *P, int32_t on);
-/* Makes collectives wait for attention, and puts the readers of the last ones at the end of their
-** stage; finds the commits. 0: no memory. */
+/* Delays collectives until a call of attention that comes soon, and orders the steps of a stage by
+** the collectives that they wait for. 0: no memory. */
 int fl_plan_order_lanes(fl_plan *plan);
 /* Sets which collectives each step waits for (joins), and whether the plan checks indices. */
 void fl_plan_note_lanes(fl_plan *plan);

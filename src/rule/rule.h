@@ -42,9 +42,10 @@ typedef struct fl_kprogram {
   fl_kfunction *k;                     /* a reference */
   const char *name;                    /* the kernel's name, as given, in messages */
   uint8_t role[FL_KP_MAX_ARGS];        /* fl_krole */
-  uint8_t hidden[FL_KP_MAX_ARGS];      /* it is a variable of file scope, for which there is no
-                                       ** argument */
-  uint8_t nodiff[FL_KP_MAX_ARGS];      /* it gets no gradient, even if it is tracked */
+  /* the parameter is a variable of file scope, for which there is no argument */
+  uint8_t hidden[FL_KP_MAX_ARGS];
+  /* the parameter gets no gradient, even if its argument is tracked */
+  uint8_t nodiff[FL_KP_MAX_ARGS];
   int omit;                            /* the only integer parameter, if it is the last: it may be
                                        ** omitted, and is then the number of elements; else -1 */
   fl_kfunction *recorder;              /* the kernel launched if the call is tracked
@@ -64,7 +65,8 @@ typedef struct fl_kask {
                                        ** thread per element */
   uint8_t geometry;                    /* FL_KONE_… */
   uint8_t want[FL_KP_MAX_ARGS];
-  const fl_klaunched *launched;     /* what proofs may use; NULL: it must be right for any launch */
+  /* what proofs may use; NULL: the derivation must be right for any launch */
+  const fl_klaunched *launched;
 } fl_kask;
 
 /* The result of a derivation. Parameters of the parts are described by part[i]->k->ad->params. */
@@ -73,8 +75,8 @@ typedef struct fl_kderived {
   fl_kask ask;                         /* without launched */
   uint8_t deterministic;
   const fl_klimits *limits;            /* the launches for which it is right */
-  const uint8_t *positive;             /* by parameter: it is right only where these are greater
-                                       ** than 0; or NULL */
+  /* by parameter: the derivation is right only where these are greater than 0; or NULL */
+  const uint8_t *positive;
   int nparts;
   fl_kprogram *part[2];                /* references; a tangent has one part */
 } fl_kderived;
@@ -193,7 +195,8 @@ flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node
 ** tangent kernel, which must be released, and where its arguments come from. */
 typedef struct fl_ktangent {
   fl_kcall *call;
-  int8_t of_value[FL_KP_MAX_ARGS];     /* by parameter of the original: its index here; -1: none */
+  /* by parameter of the original: its index in the tangent kernel; -1: none */
+  int8_t of_value[FL_KP_MAX_ARGS];
   int8_t of_tangent[FL_KP_MAX_ARGS];
 } fl_ktangent;
 flame_status fl_kcall_jvp(fl_kcall *k, fl_node *const *tangent, fl_node **out, fl_ktangent *t);

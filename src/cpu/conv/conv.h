@@ -71,7 +71,8 @@ static inline void fl_conv_inside(int64_t x, int64_t step, int64_t size, int64_t
   *hi = x < size ? fl_min(len, (size - 1 - x) / step + 1) : 0;
 }
 
-/* Offsets of packed pixels: k times nv vectors, one after the other. */
+/* Offsets of the k terms of packed pixels, one after the other: of[nv - 1] for terms of nv
+** vectors. */
 typedef struct fl_conv_offsets { int32_t of[2][FL_CONV_KC]; } fl_conv_offsets;
 static inline void fl_conv_packed(fl_conv_offsets *o, int lanes) {
   for (int k = 0; k < FL_CONV_KC; k++) o->of[0][k] = k * lanes, o->of[1][k] = 2 * k * lanes;

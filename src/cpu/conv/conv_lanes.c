@@ -34,7 +34,7 @@ typedef struct lanes {
   int64_t channels, parts, panels;
   int64_t images, rows;           /* of a block */
   int64_t blocks, blocks1;        /* number of blocks; number of blocks of rows in a plane */
-  int64_t per, ranges;            /* panels of a unit, units of all panels */
+  int64_t per, ranges;            /* panels per unit; units that all panels make */
   int64_t pitch, planes, lines;   /* the transposed source of a block: distance of its pixels, sizes
                                   ** of axes 0 and 1 */
   char *shared, *workers;

@@ -24,7 +24,7 @@ typedef struct shift {
   int wide, lanes, whole;
   int64_t taps, channels, parts;        /* taps of a sum; channels of a part, and number of parts */
   int64_t panels, panel_rows;           /* of the weights of a group */
-  int64_t row_panels, row_blocks;       /* panels of a unit; units of all panels */
+  int64_t row_panels, row_blocks;       /* panels per unit; units that all panels make */
   int64_t blocks1, blocks;              /* number of blocks of rows of results in a plane, and in
                                         ** all images */
   fl_conv_box box;

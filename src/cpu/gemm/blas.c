@@ -27,8 +27,9 @@ typedef struct library {
   void (*set)(int);                  /* sets its number of threads; NULL: it has no such function */
   void *(*take)(int);                    /* one of its buffers */
   void (*give)(void *);
-  int limited, ready, refused;           /* whether memory was limited when it was opened; its
-                                         ** number of buffers; there were too many callers */
+  /* memory was limited when the library was opened; number of its buffers; number of callers that
+  ** were too many, or 0 */
+  int limited, ready, refused;
 } library;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -60,7 +61,7 @@ static int has_room(size_t bytes) {
   return 1;
 }
 
-/* Is there room to open it: for its code, and a stack for each thread that it starts? */
+/* Is there room to open the library: for its code, and a stack for each thread that it starts? */
 static int has_room_to_open(void) {
   struct rlimit r;
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);

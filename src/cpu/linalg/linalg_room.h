@@ -20,7 +20,7 @@ static inline double *doubles(room *r, int64_t n) { return take(r, n * (int64_t)
 
 static inline int32_t as_length(int64_t n) { return n < INT32_MAX ? (int32_t)n : INT32_MAX; }
 
-/* For gesdd: a tall or wide matrix is first reduced to its triangle. */
+/* The length of gesdd's workspace: a tall or wide matrix is first reduced to its triangle. */
 static inline int64_t svd_work(int64_t m, int64_t n) {
   const int64_t k = m < n ? m : n;
   return 4 * k * k + (3 * BLOCK + 10) * k + fl_max(m, n);

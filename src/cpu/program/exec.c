@@ -134,8 +134,8 @@ static int finds_halves(fl_tile *t, const fl_vop *x, int is_short) {
   return all;
 }
 
-/* Adds rows of a tile (with 'cols' columns) to the state, from its element 'at' on; a sum of
-** products has a second operand. */
+/* Adds rows of a tile (with 'cols' columns), from the tile's element 'at' on, to the state; a sum
+** of products has a second operand. */
 static void reduce_tile(fl_tile *t, const fl_vop *x, char *val, int64_t *pos, int64_t at,
                         int64_t rows, int64_t n, int cols) {
   const fl_vm_pairs *pairs = t->g->vm->pairs;

@@ -26,8 +26,8 @@ int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]) {
   return n;
 }
 
-/* The link (FL_LINK_*) that does an operation on points, or the same with its operands exchanged;
-** 0: none. */
+/* The link of a chain (FL_LINK_*) that does x, an operation on points; exchanged: with x's operands
+** exchanged. 0: none. */
 static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
       f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
@@ -46,8 +46,8 @@ static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   }
 }
 
-/* The test link for an operation that compares points, or for the same with its operands exchanged;
-** 0: none. */
+/* The link of a chain (FL_LINK_*) that does x, a comparison of points; exchanged: with x's operands
+** exchanged. 0: none. */
 static int test_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
       f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
@@ -62,7 +62,7 @@ static int test_of(const fuse *f, const fl_vop *x, int exchanged) {
   }
 }
 
-/* Is it an operation of three operands on points? */
+/* Is x the operation 'op', of three operands, on points? */
 static int is_ternary(const fuse *f, const fl_vop *x, int op) {
   return x->code <= FL_V_ROWS && x->arg == op && x->level == 1 &&
          f->g->reg.at[x->v].kind == FL_KIND_FULL && f->g->reg.at[x->b].reg <= FL_REG_F32;
@@ -84,13 +84,13 @@ static fl_vop *only_for(const fuse *f, uint16_t v) {
   return &f->sec->at[f->maker[v]];
 }
 
-/* Is it a load of bf16 that chains may do themselves? */
+/* Is x a load of bf16 that chains may do themselves? */
 static int is_half(const fuse *f, const fl_vop *x) {
   return x->code == FL_V_LOAD && x->reg == FLAME_BF16 && x->level == 1 &&
          f->g->reg.at[x->v].kind == FL_KIND_FULL && !f->g->reg.at[x->v].lives;
 }
 
-/* Is it a sum, or a sum of products, whose operands are all loads of bf16 (is_half)? It then reads
+/* Is x a sum, or a sum of products, whose operands are all loads of bf16 (is_half)? It then reads
 ** bf16 itself. */
 static int sums_halves(const fuse *f, const fl_vop *x) {
   if (x->code != FL_V_REDUCE || f->g->red.at[x->arg].op != FL_OP_sum ||
@@ -103,7 +103,7 @@ static int sums_halves(const fuse *f, const fl_vop *x) {
   return 1;
 }
 
-/* Is it the rounding to bf16, in place, of the previous operation's result? */
+/* Is x the rounding to bf16, in place, of the previous operation's result? */
 static int is_rounding(const fuse *f, const fl_vop *x) {
   return x->code == FL_V_MOVE && x->v == x->a && x->level == 1 &&
          x->fn.move == f->g->vm->round[FLAME_BF16] && f->g->reg.at[x->v].kind == FL_KIND_FULL;

@@ -101,7 +101,7 @@ static uint16_t filled(lower *b, uint16_t v, int level) {
   return b->fill[level][v] = f;
 }
 
-/* Is it a LINE value of WHOLE rows that are processed one by one? Then its register holds one
+/* Is v a LINE value of WHOLE rows that are processed one by one? Then its register holds one
 ** row. */
 static int is_one_line(const lower *b, uint16_t v) {
   return b->g->one_line && v < b->k->ninstr && b->kind[v] == FL_KIND_LINE;

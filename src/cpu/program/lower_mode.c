@@ -47,7 +47,7 @@ static int reads_as_is(const fl_prog *g, const fl_kernel *k) {
   return !other;
 }
 
-/* Is it a product that the sum of a light kernel includes (fuse.c)? */
+/* Is x a product that the sum of a light kernel includes (fuse.c)? */
 static int is_taken(const uint8_t *kind, const fl_instr *x) {
   if (x->code != FL_I_OP || fl_dtype_reg(x->dtype) > FL_REG_F32) return 0;
   return x->op == FL_OP_square ||
@@ -72,7 +72,7 @@ static int has_line(const fl_kernel *k, const uint8_t *kind) {
   return 0;
 }
 
-/* Is it a function that takes ten times as long as a sum? */
+/* Is x a function that takes ten times as long as a sum? */
 static int is_dear(const fl_instr *x) {
   if (x->code != FL_I_OP) return 0;
   switch (x->op) {

@@ -25,8 +25,9 @@ typedef struct job {
   int dtype, in_size, in2_size, out_size, kind, reverse;
   const fl_scan_loops *loops;
   fl_scan_fn fn;
-  int64_t blocks, group;          /* for rows that are cut: blocks of a row; else rows or column
-                                  ** blocks per unit */
+  /* for rows that are cut: blocks of a row; group: rows per unit, or blocks of columns per outer
+  ** index */
+  int64_t blocks, group;
   char *sums;                     /* 8 bytes per block */
   const atomic_int *stop;
 } job;
@@ -79,7 +80,7 @@ static void scan_rows(void *arg, int64_t unit, int worker) {
   j->fn(&w);
 }
 
-/* A unit: 'group' blocks of columns of one outer index. */
+/* A unit: one of the 'group' blocks of columns of an outer index. */
 static void scan_columns(void *arg, int64_t unit, int worker) {
   const job *j = arg;
   const int64_t o = unit / j->group, c = unit % j->group * FL_SCAN_COLUMNS;

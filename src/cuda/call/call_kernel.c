@@ -10,7 +10,7 @@ static const fl_kfunction *function_of(const fl_call *c) {
   return (const fl_kfunction *)(const void *)c->callee;
 }
 
-/* If a batch is made by several launches, the scratch of one of them. */
+/* The scratch of a call; if a batch is made by several launches, the scratch of one of them. */
 int64_t fl_cuda_scratch_kernel(fl_cuda *s, const fl_call *c) {
   const fl_kfunction *k = function_of(c);
   fl_call part;

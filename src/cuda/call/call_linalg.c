@@ -178,7 +178,7 @@ static int64_t carve(fl_linalg_work *w, char *base) {
   return at;
 }
 
-/* Asks the library how much memory it needs; the answer is kept by the call's integers. */
+/* Asks the library how much memory it needs; the answer is kept under the call's integers. */
 static flame_status ask(fl_linalg_work *w) {
   int64_t key[12] = { w->c->kind, w->c->dtype };
   memcpy(key + 2, w->c->p, 10 * sizeof *key);

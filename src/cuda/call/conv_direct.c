@@ -13,7 +13,8 @@ static int is_flat(const fl_conv *v) {
   return v->in[0] == 1 && v->k[0] == 1 && v->out[0] == 1 && v->pad[0] == 0;
 }
 
-/* Is it depthwise (one channel per group), with strides, and with positions that fit an int? */
+/* Is the convolution depthwise (one channel per group), with strides, and with positions that fit
+** an int? */
 static int takes_depthwise(const fl_conv *v) {
   return is_flat(v) && v->groups == v->c && v->o == v->c && v->c > 1 && v->k[1] <= LONGEST &&
          v->k[2] <= LONGEST && v->dil[1] == 1 && v->dil[2] == 1 &&

@@ -53,7 +53,7 @@ static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p
   return 1;
 }
 
-/* Does NVRTC accept the text? If it can not be opened nothing is known: FLAME_OK. */
+/* Does NVRTC accept the text? If NVRTC can not be opened nothing is known: FLAME_OK. */
 flame_status fl_cuda_check_source(flame_context *c, const fl_kfunction *k) {
   const char *reason = "";
   const fl_nvrtc *rtc = fl_cuda_libraries.nvrtc(&reason);

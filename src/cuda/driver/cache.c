@@ -46,7 +46,7 @@ static void make_folders(char *path) {
   mkdir(path, 0700);
 }
 
-/* Is it of this type, does it belong to this user, and can no other user write it? */
+/* Is fd of this type, does it belong to this user, and can no other user write it? */
 static int trusted(int fd, mode_t type, struct stat *st) {
   return fstat(fd,
                st) == 0 && (st->st_mode & S_IFMT) == type && st->st_uid == geteuid() &&

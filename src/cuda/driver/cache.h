@@ -20,7 +20,7 @@ void fl_disk_open(fl_disk *d, fl_mem *m, const char *setting);
 void fl_disk_close(fl_disk *d);
 /* The payload kept under the key, in memory of d->mem (fl_free with *size), or NULL. */
 void *fl_disk_get(fl_disk *d, const uint8_t key[32], size_t *size);
-/* Entries and their bytes; clear: removes them first. */
+/* Counts the entries and their bytes; clear: removes the entries first. */
 void fl_disk_usage(fl_disk *d, int clear, int64_t *entries, int64_t *bytes);
 void fl_disk_put(fl_disk *d, const uint8_t key[32], const void *data, size_t size);
 #endif

@@ -149,8 +149,8 @@ flame_status fl_cuda_wait_all(fl_cuda *s);
 /* Reads a run's fault record. The caller has waited for its copy. */
 void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
 /* Late reports of calls whose plans are not waited for; the next read or sync raises them. Of
-** several the lowest counts: 1 bit that is set if the weights of a row are all 0; the 0-based
-** position (47 bits; the highest: it is the only row); the site (16 bits). */
+** several the lowest counts. A report is 1 bit that is set if the weights of a row are all 0; the
+** 0-based position (47 bits; the highest: it is the only row); the site (16 bits). */
 #define FL_LATE_NONE UINT64_MAX
 flame_status fl_cuda_expect_late(fl_cuda *s);      /* after such a call */
 /* Allocates device memory; NO_MEMORY with an error if there is none. */

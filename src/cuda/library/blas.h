@@ -3,8 +3,8 @@
 #define FL_CUDA_BLAS_H
 #include "cuda/driver/state.h"
 
-/* Can the library compute this product? Opens it at the first call. *yes 0: our own kernel is used.
-** *scratch: bytes of device memory that the run needs. */
+/* Can the library compute this product? Opens the library at the first call. *yes 0: our own kernel
+** is used. *scratch: bytes of device memory that the run needs. */
 flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *scratch);
 /* at: addresses of a, b, c and the bias. */
 flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const at[4]);

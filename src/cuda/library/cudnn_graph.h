@@ -16,7 +16,7 @@ struct fl_dnn_plan {
   fl_dnn_plan *next;
   const fl_cudnn *lib;
   int64_t key[FL_DNN_KEY];        /* kind, dtype, the call's integers */
-  fl_dnn_item item[FL_DNN_ITEMS]; /* what the plan was made of; it may refer to these */
+  fl_dnn_item item[FL_DNN_ITEMS]; /* what the plan was made of; the plan may refer to these */
   int items;
   fl_dnn_item plan;               /* NULL: there is none */
   int64_t space;                  /* cuDNN's own workspace */

@@ -7,7 +7,8 @@
 #include "cuda/api/cusolver_api.h"
 #include "cuda/driver/state.h"
 
-/* What a call needs of the libraries in addition to its own arrays; kept by its integers. */
+/* The memory that a call needs for the libraries, in addition to its own arrays; kept under the
+** call's integers. */
 typedef struct fl_solver_need { int64_t key[12], device, host; uint8_t known; } fl_solver_need;
 
 enum { FL_SOLVER_NEEDS = 256 };
