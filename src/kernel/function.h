@@ -22,7 +22,8 @@
 enum { FL_KP_GRID = 0, FL_KP_BLOCK = 3, FL_KP_SHARED = 6, FL_KP_COUNT_ARGS = 7, FL_KP_CHECKS = 8,
        FL_KP_ARGS = 9, FL_KP_BATCH = FL_CALL_PARAMS - 1,
        FL_KP_MAX_ARGS = (FL_CALL_PARAMS - FL_KP_ARGS) / 2,
-       FL_KP_SCALARS = 172 };    /* words of numbers and structs by value of one launch */
+       FL_KP_SCALARS = 172 };    /* most 8-byte words of numbers and structs that a launch passes by
+                                 ** value */
 typedef struct fl_kunit {
   int32_t refs;
   fl_mem *mem;
@@ -47,10 +48,10 @@ typedef struct fl_kfunction {
   struct fl_kfunction *checked;  /* the same function with checks compiled in, for CUDA; NULL: not
                                  ** made yet */
   unsigned checked_for;  /* FL_LANE_*: which */
-  uint8_t guarded;       /* it is such a checked function: its text needs the prelude and
+  uint8_t guarded;       /* it is the 'checked' of another function: its text needs the prelude and
                          ** kernels/check.cu before it */
-  struct fl_kfunction *batched;  /* the same function for one launch of a batch, for CUDA: see
-                                 ** fl_kbatch; NULL: not made yet */
+  struct fl_kfunction *batched;  /* this function for a whole batch in one launch, on CUDA
+                                 ** (fl_kbatch); NULL: not made yet */
   fl_kcover *cover;      /* proofs of which outputs its launches write completely; NULL: none */
   uint32_t ready;        /* bit d: device d has compiled it … */
   unsigned ready_for;    /* … with these FL_LANE_* checks */
@@ -92,7 +93,7 @@ static inline int fl_kfunction_is_batched(const fl_kfunction *k, const fl_call *
 }
 /* One launch of the batch as a call: *c and *run are filled. */
 void fl_kbatch_part(const fl_call_run *r, int64_t part, fl_call *c, fl_call_run *run);
-/* A function of a binary with this entry: it has no signature and does not run on the CPU. */
+/* A function of a binary (PTX or cubin) with this signature. It does not run on the CPU. */
 fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature,
                                   fl_kunit *u);
 static inline void fl_kfunction_release(fl_kfunction *k) { if (k) fl_callee_release(&k->callee); }

@@ -370,8 +370,8 @@ static void tidy(fl_kad_state *d) {
   fl_kad_roles(d, d->source->n_params, 0);
 }
 
-/* Runs the passes once. Sets *again to 0, or to 1 + a variable with which in_thread f has to be
-** derived again. */
+/* Runs the passes once. *again: 0, or 1 + a variable; f has to be derived again with that variable
+** in in_thread. */
 static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                        const uint8_t *in_thread, int32_t *again) {
   static const fl_kad_pass passes[] = {
@@ -384,7 +384,7 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
     { "marks", fl_kad_need, 0 },        /* values of the forward code that the reverse code reads */
     { "sums", fl_kad_modes, 0 },               /* how each array is summed into and cleared */
     { "zeros", fl_kad_strong, 0 },             /* where 0 times infinity is 0 */
-    { "synthesis", synthesise, 1 },   /* the code; chooses a strategy for each loop that it meets */
+    { "synthesis", synthesise, 1 },   /* makes the code, with a strategy for each loop */
     { "tidying", tidy, 1 },
   };
   fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread};

@@ -128,8 +128,8 @@ fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
 ** + something uniform" need no atomics: gather->func writes each element of these gradients once
 ** ('stores'), in a fixed order of additions. rest: the adjoint without these sums; NULL: nothing is
 ** left. Both NULL: no array qualifies, or the gather would be slower (or memory is out:
-** arena->failed). Both hold for launches whose sizes and threads along each axis are at most
-** FL_KAD_GATHER_MOST. */
+** arena->failed). 'gather' and 'rest' are right for launches whose sizes and threads along each
+** axis are at most FL_KAD_GATHER_MOST. */
 enum { FL_KAD_GATHER_BLOCK = 256, FL_KAD_GATHER_MOST = INT32_MAX - (1 << 21) };
 typedef struct fl_kad_parts { fl_kad *gather, *rest; } fl_kad_parts;
 fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,

@@ -41,7 +41,7 @@ static int see_atomic(void *arg, fl_kstmt *s) {
 }
 
 /* Refuses views of dynamic shared memory of two types: a store to one may overwrite the other,
-** which is not followed. */
+** which the derivative does not track. */
 static void refuse_dynamic(fl_kad_state *d) {
   int n = 0, v = -1;
   uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);

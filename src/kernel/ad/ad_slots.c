@@ -85,7 +85,7 @@ static int rewritten(const fl_kloop *l, int v) {
   return begun;
 }
 
-/* Does s write an element that the loop writes again? */
+/* Does s write an element that the loop certainly overwrites in each iteration? */
 static int is_rewritten(const fl_kloop *l, const fl_kstmt *s) {
   for (const fl_kblock *b = &l->s->body; b; b = b == &l->s->body ? &l->s->other : NULL)
     for (const fl_kstmt *t = b->first; t; t = t->next)

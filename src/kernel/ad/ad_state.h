@@ -15,7 +15,8 @@
 
 typedef uint64_t *fl_kset;       /* bits by variable of the source */
 
-enum { FL_KAD_SUM_SHARED = 512 };    /* bytes that a sum over a block needs in CUDA text */
+enum { FL_KAD_SUM_SHARED = 512 };    /* bytes of shared memory that a sum over a block needs in the
+                                     ** CUDA text */
 enum { FL_KAD_KEPT_MOST = 16 };      /* parameters of role KEPT */
 
 /* Marks on a statement of the source (fl_kad_note). */
@@ -35,7 +36,7 @@ enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE }
 enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
        FL_KAD_MEETS_JOINED = 8 };
 
-/* Before a barrier, threads for which 'when' is true at s may have returned. */
+/* A return before a barrier: 'when', evaluated at s, decides which threads have returned. */
 enum { FL_KAD_GONE = 32 };
 typedef struct fl_kad_gone { const fl_kstmt *s; const fl_kexpr *when; int32_t line; } fl_kad_gone;
 
@@ -51,8 +52,8 @@ typedef struct fl_kad_state {
   fl_kdefs *defs;            /* of 'body' */
   int32_t *shadow;           /* n0 entries: the variable with the derivative, or -1 */
   uint8_t *zeroes;      /* n0 entries: 1: the adjoint of a STORE clears the element of the shadow */
-  uint8_t *strong_var;       /* n0 entries: its cotangent may be 0 where the slopes of its value are
-                             ** not finite */
+  uint8_t *strong_var;       /* n0 entries: 1: the variable's cotangent may be 0 where the slopes of
+                             ** its value are not finite */
   /* a value of a strong_var is being differentiated: a product with 0 is 0, also of Inf and NaN */
   uint8_t strong;
   int32_t n_sites0;
@@ -249,7 +250,7 @@ static inline fl_kexpr *kx_unless_zero(fl_kad_state *d, fl_kexpr *t, fl_kexpr *x
                          fl_kexpr_zero(d->a, x->type));
 }
 
-/* Views of dynamic shared memory of one type all begin at byte 0: this makes them one array
-** (ad_slots.c). */
+/* Views of dynamic shared memory of one type all begin at byte 0: fl_kad_unify_views makes them one
+** array (ad_slots.c). */
 void fl_kad_unify_views(fl_kfunc *f);
 #endif

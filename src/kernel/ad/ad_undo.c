@@ -18,7 +18,8 @@ static int is_write(const void *var, const fl_kstmt *s) {
   return fl_kwrites_to(s, *(const int *)var);
 }
 
-/* Does nothing that may run before the loop write v? */
+/* Is the loop the first code that writes v? 0 if anything that may run before the loop writes
+** it. */
 static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s == loop) return 1;

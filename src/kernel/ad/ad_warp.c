@@ -145,7 +145,7 @@ static fl_kexpr *taken(back *w) {
   fl_kexpr *to = NULL, *in = NULL;
   switch (w->s->op) {
   case FL_KSH_IDX: return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
-  case FL_KSH_XOR:         /* from self: an index in the warp; lanes of later groups are not read */
+  case FL_KSH_XOR:         /* XOR gives an index in the warp; a lane of a later group is not read */
     to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
     in = kx_op(d, FL_KO_LE, to, kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1)));
     return fl_kexpr_select(d->a, in, to, w->self);

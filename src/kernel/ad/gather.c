@@ -40,8 +40,8 @@ static int see_load(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* Statements are visited in the order of the text. After a loop, everything that it read counts as
-** read after it was written. */
+/* Statements are visited in the order of the text. From the first loop on, each array that is
+** written counts as read after that write (late). */
 static int see_statement(void *arg, fl_kstmt *s) {
   survey *x = arg;
   fl_kgathering *g = x->g;

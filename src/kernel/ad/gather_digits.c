@@ -339,8 +339,8 @@ static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain
 static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const fl_kchain *c,
                         const int *v) {
   int down = 0, up = 0;
-  int64_t steps = 0;                   /* bound on the steps of m that a digit is out of range,
-                                       ** which carry into the next digit */
+  int64_t steps = 0;                   /* bound on the steps of m by which a digit is out of range;
+                                       ** each carries 1 into the next digit */
   for (int i = 0; i <= c->n; i++) kx_set(&g->d, b, v[i], near_digit(g, s, c, i));
   for (int i = 0; i < c->n; i++) {        /* a carry from the lower digit may cause another carry */
     const int any = i && s->by[i] && c->sign[0] >= 0;

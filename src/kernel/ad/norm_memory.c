@@ -21,14 +21,15 @@ typedef struct place {
   int writes;
 } place;
 
-/* The places of one array that one loop accesses. */
+/* The elements ("places") of one array that one loop accesses. */
 typedef struct places {
   fl_kad_state *d;
   place at[MOST_PLACES];
   int var, n, writes, bad, guarded;    /* guarded: inside an operand that is not always evaluated */
 } places;
 
-/* The place of an access with that index and site; NULL: it may overlap another place. */
+/* The place that an access with this index and site refers to, a new one if needed; NULL: it may
+** overlap another place. */
 static place *place_of(places *p, const fl_kexpr *index, int32_t site) {
   for (int i = 0; i < p->n; i++)
     if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];
@@ -169,7 +170,8 @@ static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assign
   for (int i = 0; ok && i < p.n; i++) hold_place(&p.at[i], s, before, after);
 }
 
-/* loaded: which of the first n_vars variables are read anywhere. */
+/* Walks block b and tries to hold elements of arrays in registers around its loops. loaded: which
+** of the first n_vars variables are read anywhere. */
 static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n_vars) {
   fl_kblock out = {NULL, NULL};
   for (fl_kstmt *s; !d->a->failed && (s = fl_kblock_take(&b));) {

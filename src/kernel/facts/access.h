@@ -46,8 +46,8 @@ enum {
   FL_KONE_ALL = 15                              /* a one-dimensional launch */
 };
 fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry);
-/* Returns 0 if memory ran out at some time (or k is NULL): then fewer facts may have been proven
-** than with more memory. */
+/* Frees k. Returns 0 if memory ran out while k was in use (or k is NULL): then fewer facts may have
+** been proven than with more memory. */
 int fl_kindices_free(fl_kindices *k);
 /* The class of 'index'. s: the statement that holds it; its place decides which loops are around
 ** it. */

@@ -15,7 +15,7 @@
 #include "kernel/tree/tree.h"
 
 typedef struct fl_kblocks {
-  uint8_t reads[3];          /* along x, y, z: does it read threadIdx? */
+  uint8_t reads[3];          /* along x, y, z: does the kernel read threadIdx? */
   int64_t fixed[3];          /* the number of threads along an axis that the arrays are sized for;
                              ** 0: unknown */
   int32_t line;              /* line of an access because of which no block can be chosen … */

@@ -12,8 +12,8 @@ enum { FL_KC_GUARDS = 12 };
 ** k: counter k (loops[k]), and VAR + v: variable v, an integer parameter as it was given. None is
 ** 'unsure', so the sum of the magnitudes of its terms bounds all steps of its computation; if it is
 ** 'narrow' that sum must stay below 2^31. */
-enum { FL_KC_ROOM = 1 << 15 };   /* a guard may be smaller by this much than the number that it is
-                                 ** made from */
+enum { FL_KC_ROOM = 1 << 15 };   /* the magnitudes in a guard may sum to this much less than those
+                                 ** in the number that it is made from */
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
 
 /* Threads for which all guards hold store to element 'at' of the variable, whatever else they do;

@@ -44,9 +44,9 @@ int fl_kjumps(fl_kblock b) { return fl_kblock_any(b, is_jump, NULL); }
 
 typedef struct finder { fl_kdefs *d; int32_t order; int changed; } finder;
 
-/* Sets 'until', the place up to which the definitions in a block hold: in the block of a loop
-** 'end', in the same iteration, also for labelled blocks inside it unless a jump may skip them.
-** Outside of loops a variable has one value. */
+/* Sets 'until', the place (statement number) up to which the definitions in a block hold: in the
+** block of a loop 'end', in the same iteration, also for labelled blocks inside it unless a jump
+** may skip them. Outside of loops a variable has one value. */
 static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;
@@ -56,7 +56,7 @@ static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   }
 }
 
-/* loop: the loop whose step b is; -1: none. */
+/* Notes a definition of 'var' by s. loop: the loop whose step s is in; -1: none. */
 static void define(finder *x, const fl_kstmt *s, int32_t var, int32_t loop, int depth) {
   fl_kdef *v = var >= 0 ? &x->d->var[var] : NULL;
   if (!v) return;

@@ -10,7 +10,7 @@
 
 typedef struct fl_kfact {
   uint8_t class;             /* fl_kindex */
-  uint8_t own;              /* no other thread has the same index, but this one may have it again */
+  uint8_t own;       /* no other thread has the same index; this thread may have it several times */
   uint8_t stored;            /* it is a plain STORE to shared or global memory */
   uint8_t owned;     /* if 'stored': no two threads that share the memory write one element by it */
   uint64_t rounds;           /* a bit per loop label: the index differs in each iteration of a

@@ -56,9 +56,9 @@ static inline int fl_kterm_equal(const fl_kterm *a, const fl_kterm *b) {
 }
 int fl_kterm_holds(const fl_kterm *t, int32_t s);
 void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor */
-/* The digit of a term in mixed radix: the one symbol in it that is not known. It is removed from
-** the term, which leaves its stride. -1: all are known; FL_KDIGIT_SEVERAL: there is no such
-** digit. */
+/* The digit of a term in mixed radix: the one symbol in it for which known() is false. It is
+** removed from the term, which leaves its stride. -1: there is none; FL_KDIGIT_SEVERAL: there are
+** several. */
 enum { FL_KDIGIT_SEVERAL = -2 };
 typedef int fl_kis_known(const void *arg, int32_t s);
 int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg);

@@ -176,7 +176,7 @@ static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdi
 }
 
 /* Is a a unit (an integer whose quotients and remainders may be digits)? It must not be negative,
-** and must be a sum of indices of the thread, or a counter that begins at one. */
+** and must be a sum of indices of the thread, or a counter that is never negative. */
 static int is_unit(const search *w, const fl_kpoly *a) {
   if (fl_kpoly_is_natural(a)) return 1;
   return a->n == 1 && a->t[0].n == 1 && a->t[0].c > 0 &&
@@ -315,7 +315,8 @@ static const fl_kexpr *zero_side(const fl_kexpr *x, int i) {
   return x->x[!i]->kind == FL_KX_CONST ? x->x[!i] : NULL;
 }
 
-/* x < 1 or x <= 0 for an x that is not negative: x == 0. */
+/* Does x (as 'truth' says: true or false) mean e < 1 or e <= 0 for an e that is not negative, so
+** that e == 0? */
 static int is_first(const fl_kexpr *x, int truth) {
   const fl_kexpr *c = zero_side(x, 0);
   if (!c) return 0;

@@ -28,7 +28,7 @@ struct fl_kindices {
   fl_karena arena;                          /* of what follows */
   fl_kdefs *defs;
   fl_kuniform *uniform;
-  fl_kpolys *seen;                          /* cores of indices that were read: fl_kshape */
+  fl_kpolys *seen;                         /* the cores (fl_kshape) of the indices that were read */
   fl_kunknown **unknown;                   /* the parts of these indices that are not polynomials */
   fl_kquotients *quotients;
 };

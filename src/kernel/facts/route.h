@@ -54,8 +54,8 @@ int fl_kroute_is_chain(const fl_kroute *r, const fl_kdigit *d, int n);
 int fl_kroute_is_remainder(const fl_kroute *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m);
 /* Is symbol s certainly not negative? */
 int fl_kroute_not_negative(const fl_kroute *r, int32_t s);
-/* The symbol of the thread in which a counter that begins at the thread's index differs between
-** threads: FL_KSYM_GLOBAL + axis for a grid stride, threadIdx for a block stride; -1: it is the
-** same in all threads. -2: unknown. */
+/* For a counter that begins at the thread's index: the symbol by which it differs between threads,
+** FL_KSYM_GLOBAL + axis for a grid stride, threadIdx for a block stride. -1: it is the same in all
+** threads; -2: unknown. */
 int32_t fl_kroute_counter(const fl_kroute *r, int32_t var);
 #endif

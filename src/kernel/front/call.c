@@ -241,7 +241,8 @@ static int fold_if(fl_front *p, fl_kexpr **result, int32_t line) {
   return 0;
 }
 
-/* Returns 1 if the statement returned or was refused. */
+/* Reads a statement of a constexpr function. Returns 1 if it returned (with *result) or was
+** refused. */
 static int fold_statement(fl_front *p, fl_kexpr **result) {
   const fl_ktok *t = fl_front_tok(p);
   int done = 0;

@@ -321,8 +321,8 @@ void fl_decl_assert(fl_front *p) {
   fl_front_take(p, ';');
 }
 
-/* Refuses an array that is too large for a thread, or that a compiler would write out. Other large
-** arrays may be in separate memory. */
+/* Refuses an array that is too large. A compiler would write out a local array or one with an
+** initialiser, so the whole text is refused then; other large arrays may be in separate memory. */
 static void refuse_array(fl_front *p, int32_t line) {
   const int written_out = p->f || fl_front_is(p, '=') || fl_front_is(p, '{');
   void (*const refuse)(fl_front *, int32_t, const char *, ...) =

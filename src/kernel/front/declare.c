@@ -455,8 +455,8 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   if (e) fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
 }
 
-/* Is the variable memory that begins as zeros? (The parser is after '=' or at '{'.) Other variables
-** are constants, which are never written. */
+/* Is the variable of file scope in device memory, which begins as zeros? The parser is after '=' or
+** at '{'. All other variables are constants, which are never written. */
 static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
   if (s->is_constant ? set || list : !s->is_device || s->is_const) return 0;
   for (int k = 0; set || list; k++) {

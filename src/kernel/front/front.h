@@ -27,7 +27,7 @@ typedef enum {
 ** so far (NULL: 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
-  uint8_t null, list;   /* the null pointer; 0, or to how many pointers, in variables from var on */
+  uint8_t null, list;   /* it is null; length of the list of pointers (from var on), or 0 */
   uint8_t torn;              /* PLACE: an argument that another argument changes. It may be referred
                              ** to; reading it gives the value that it had, in 'e' or 'parts'; if
                              ** that is NULL it may not be read */
@@ -142,7 +142,7 @@ typedef struct fl_ktemplate {    /* of structs */
   fl_ktparam *tparams;
   int32_t n_tparams;
   int64_t at;                    /* the token after 'struct' */
-  const fl_symbol *outer;        /* of a member: the names of the enclosing struct so far */
+  const fl_symbol *outer;       /* of a member template: the names of the enclosing struct so far */
   int64_t n_outer;
   struct fl_kinstance {
     fl_symbol *args;
@@ -168,7 +168,7 @@ struct fl_symbol {
   int32_t n, line;
   uint8_t kind;
   fl_cvalue v;
-  int32_t offset, may_be_null;   /* POINTER, may_be_null: v.when tells whether it is null */
+  int32_t offset, may_be_null;  /* POINTER: the index's variable; v.when tells whether it is null */
   const fl_ctype *type;      /* TABLE, TYPE: its type; FUNCTION: type of its name, or NULL */
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables from v.var on exist in this function */
@@ -230,8 +230,7 @@ typedef struct fl_front {
   struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
   const char *forms;         /* of source.h */
-  int turning, turn_wanted;  /* the body is read with turns; read it again so (2: for all
-                             ** structs) */
+  int turning, turn_wanted;  /* body is read with turns; read it again with them (2: all structs) */
   const fl_ctype *vectors[64]; int n_vectors;
 } fl_front;
 
@@ -305,9 +304,9 @@ fl_specifiers fl_decl_specifiers(fl_front *p);
 /* Takes '*' and qualifiers after the specifiers; *ref: a reference. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
-/* Takes "(*name)(…)" after type t, or a name after a type of functions. 0: neither. */
+/* Takes "(*name)(…)" after type t, or a name after a function type. 0: neither. */
 int fl_decl_function(fl_front *p, const fl_ctype *t, const char **name);
-/* Type of a parameter of type t, after its name, with its sizes: an array becomes a pointer. */
+/* Takes the sizes after a parameter's name and returns its type: an array becomes a pointer. */
 const fl_ctype *fl_decl_decayed(fl_front *p, const fl_ctype *t, int is_const);
 /* Takes "(*name)[N]" or "(&name)[N]" with elements of type t at the tokens and returns the array;
 ** *ref: 1 for the second. *name NULL: it has no name. NULL: it is neither (nothing is taken), or it
@@ -356,7 +355,7 @@ void fl_decl_assert(fl_front *p);                            /* takes a static_a
 ** (nothing is taken) or was refused. */
 fl_kdevice *fl_device_scan(fl_front *p, const char *owner);
 void fl_device_formals(fl_front *p, fl_kdevice *d);     /* behind '(', takes ')' */
-void fl_device_tail(fl_front *p, fl_kdevice *d);        /* from after ')' to the end of the body */
+void fl_device_tail(fl_front *p, fl_kdevice *d);   /* reads from after ')' to the end of the body */
 void fl_device_signature(fl_front *p, fl_kdevice *d);   /* reads result and formals */
 void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t,
                       const fl_specifiers *s, int ref);
@@ -389,7 +388,7 @@ int fl_member_has_maker(const fl_ctype *t);
 void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, int32_t line);
 /* initialises field i, which has no initialiser */
 void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line);
-/* adds the names of the struct to the open frame */
+/* adds the names of the struct to the current scope */
 void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);
 /* is 'from' the type t itself, or a base of it? */
 int fl_member_derives(const fl_ctype *t, const fl_ctype *from);
@@ -565,7 +564,7 @@ fl_kexpr *fl_parse_scalar(fl_front *p);                 /* fl_parse_assign, conv
 fl_kexpr *fl_parse_before_choice(fl_front *p);               /* the "c" of "c ? x : y", as BOOL */
 fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, as BOOL */
 fl_cvalue fl_parse_unary(fl_front *p);
-/* a conversion that the text does not write as a cast */
+/* an implicit conversion of v to the pointer type t */
 fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
@@ -595,6 +594,7 @@ void fl_parse_return(fl_front *p, int32_t line);             /* behind the word 
 void fl_skip_statement(fl_front *p);                         /* one that is not read */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
-void fl_emit_here(fl_front *p, int32_t line);     /* for the threads of a warp in step */
+void fl_emit_here(fl_front *p, int32_t line);     /* a barrier of the lanes that are here
+                                                  ** (FL_KBAR_HERE) */
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);    /* emits into b; returns the previous one */
 #endif

@@ -112,7 +112,7 @@ static void floating(fl_ktok *t, const char *s, const char *end, int hex) {
     if (stop[-1] == 'f' || stop[-1] == 'F') is_f32 = 1, stop--;
     else if (stop[-1] == 'l' || stop[-1] == 'L') stop--;
   }
-  /* fl_read_number, so that the decimal point of the host program's locale does not change a
+  /* fl_read_number is used so that the decimal point of the host program's locale does not change a
   ** kernel */
   if (!fl_read_number(s, (size_t)(stop - s), is_f32, &t->value.d)) {
     bad(t, "malformed number");

@@ -1,7 +1,7 @@
 /*
 ** Calls of the functions of builtins.def by their C names: the overload, and so the type, is chosen
 ** as NVRTC does. Floats stay float for the overloaded names (sin(x) of a float is the float
-** function), if all operands are integers the result is double, a half is computed in f32 and
+** function); if all operands are integers, the result is double; a half is computed in f32 and
 ** rounded.
 */
 #include "kernel/front/front.h"

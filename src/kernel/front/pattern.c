@@ -5,8 +5,8 @@
 */
 #include "kernel/front/template.h"
 
-/* Deduces from one argument of the pattern, tokens 'from' to end - 1. 0: const types and references
-** fit no argument. */
+/* Deduces from one argument of the pattern, tokens 'from' to end - 1. 0: it has const or a
+** reference, which fit no argument. */
 static int deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
                   const fl_symbol *arg) {
   const fl_ktok *t = &p->toks.at[from];

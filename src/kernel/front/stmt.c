@@ -368,7 +368,8 @@ static void emit_chain(fl_front *p, group *groups, int label, int32_t line) {
   p->b = out;
 }
 
-/* entry = the group to begin with; then { if (entry <= 0) {…} if (entry <= 1) {…} … }. */
+/* Emits the switch as: entry = the group to begin with; then { if (entry <= 0) {…} if (entry <= 1)
+** {…} … }. */
 static void emit_fallthrough(fl_front *p, group *groups, int label, int32_t line) {
   int n = 0, k = 0;
   fl_kexpr *none = NULL;

@@ -17,7 +17,7 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<':
 ** is that instance, or another one. */
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
 int fl_template_angle(fl_front *p, int k);                 /* tokens of <…> at + k; 0: not closed */
-int fl_template_splits(fl_front *p, int k);           /* does it end in the first half of '>>'? */
+int fl_template_splits(fl_front *p, int k);        /* does the <…> end in the first half of '>>'? */
 
 /* prefer.c: compares the formals of a call. 1: a is preferred to b; -1: b to a; 0: neither. */
 int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count);
@@ -26,7 +26,8 @@ int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcal
 /* env[i].name NULL: not deduced yet */
 typedef struct fl_kdeduction { const fl_ktparam *t; int n; fl_symbol *env; } fl_kdeduction;
 
-/* Sets parameter t to 'from'. All elements of a pack are types or constants, as t says. */
+/* fl_template_give: sets symbol 'to' for parameter t to 'from'. fl_template_give_pack: all elements
+** of a pack are types or constants, as t says. */
 void fl_template_give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from);
 void fl_template_give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, const fl_symbol *from,
                            int n);

@@ -101,8 +101,8 @@ int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *
 /* Bytes of scratch (aligned to 64) that one worker needs. */
 size_t fl_lane_scratch(const fl_lane_code *c, const fl_lane_launch *l);
 /* fl_lane_begin is called once per worker and launch; then fl_lane_block runs any number of blocks.
-** It returns 0 on a fault, with the fault in 'report'; blocks with higher numbers then need not
-** run. */
+** fl_lane_block returns 0 on a fault, with the fault in 'report'; blocks with higher numbers then
+** need not run. */
 void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch);
 int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block, void *scratch,
                   fl_lane_report *report);
@@ -117,8 +117,8 @@ int fl_lane_grid(const fl_lane_code *c, const fl_lane_launch *l, void *scratch,
 void fl_lane_report_join(fl_lane_report *r, const fl_lane_report *other);
 
 /* Records which thread accessed which element of global memory: only for FL_LANE_RACE. It may be
-** kept from launch to launch; 'begin' once per launch (0 with an error: no memory), 'end' frees
-** its tables if they have more than 'most' bytes. */
+** kept from launch to launch; fl_lane_shadow_begin is called once per launch (0 with an error: no
+** memory), fl_lane_shadow_end frees its tables if they have more than 'most' bytes. */
 fl_lane_shadow *fl_lane_shadow_new(fl_mem *m);                         /* NULL: no memory */
 int fl_lane_shadow_begin(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l,
                          fl_error *e);

@@ -170,8 +170,8 @@ static void record_all(fl_lane_state *s, const fl_lane_ins *p, int64_t first, in
   else s->table->stamp_read(m.read, m.reader, n, now, s->order.block);
 }
 
-/* Records accesses whose indices rise by 1 in each row of the block: rows must be equal, or far
-** enough apart. */
+/* Records accesses whose indices rise by 1 in each row of the block. Rows of a write must not
+** overlap. 0: nothing was recorded. */
 static int all_rows(fl_lane_state *s, const fl_lane_ins *p, int how) {
   const int64_t *at = fl_lane_starts(s, p), w = s->width, rows = s->rows;
   int same = 1, apart = 1;

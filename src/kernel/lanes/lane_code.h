@@ -38,8 +38,8 @@ typedef struct fl_lane_order { int64_t from, block, epoch; } fl_lane_order;
 enum { FL_LANE_LANES = 1023 };                     /* the bits of a stamp that tell the lane */
 
 /* A vector of f32 that is read where it lies in memory: with on = 1, row j of plane k of the block
-** has the elements from base + j step + k plane on (in bytes); with on = 2, the one there in all
-** its lanes; with on = 0 the vector is in its register. */
+** has the elements from base + j step + k plane on (in bytes); with on = 2, the element there in
+** all lanes; with on = 0 the vector is in its register. */
 typedef struct fl_lane_rows { const char *base; int64_t step, plane; int32_t on; } fl_lane_rows;
 
 enum { FL_LANE_CASTS = FL_KT_COUNT };
@@ -167,7 +167,7 @@ enum { FL_LANE_COPY = FL_KO_COUNT, FL_LANE_CAST, FL_LANE_SELECT, FL_LANE_LEAST, 
 typedef struct fl_lane_reg {
   uint8_t uniform, wide, temporary;
   uint8_t fixed;           /* uniform, and one value in a launch */
-  uint8_t kept;            /* it may be set before the first instruction */
+  uint8_t kept;            /* it may be set before the first instruction of a block (a form) */
   int32_t slot;            /* index of its cell, or its index among the vectors of its width */
 } fl_lane_reg;
 

@@ -151,7 +151,7 @@ static int hoist(fl_lane_state *s, const fl_lane_ins *p) {
   return f.on && fl_lane_classify(s, f.k[0], f.k[1], f.k[2], &s->infos[p->x]);
 }
 
-/* Marks the forms that instruction k, which each block runs, reads. */
+/* Marks the forms that instruction k reads. Each block runs k. */
 static void need(fl_lane_state *s, int64_t k) {
   const fl_lane_ins *p = &s->code->ins.at[k];
   for (int j = 0; j < fl_lane_n_operands(p); j++) {

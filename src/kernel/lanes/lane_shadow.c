@@ -1,8 +1,8 @@
 /*
 ** The tables of the race check, and its time. A launch gets stamps above all those so far, so what
-** earlier launches left in a table is older than it, and nothing is cleared: only when stamps reach
-** their end (after thousands of launches) or a table must grow. Within a block, stamps count
-** barriers; when these bits are used up, all stamps of the block are renumbered so that only the
+** earlier launches left in a table is older. The tables are cleared only when stamps reach their
+** end (after thousands of launches) or a table must grow. Within a block, stamps count barriers;
+** when the bits for barriers are used up, all stamps of the block are renumbered so that only the
 ** last barriers are still distinguished. Blocks beyond the number that fits the bits (at least
 ** 2^24) count as one.
 */
@@ -19,7 +19,7 @@ static int bits_of(int64_t n) {
 
 /* ---- which arrays need marks --------------------------------------------------------- */
 
-/* The first variable with the same array as this one, since an array may be passed for two
+/* The first variable with the same array as variable k, since an array may be passed for two
 ** parameters; -1: it is not an array. */
 static int first_of(const fl_lane_code *c, const fl_lane_launch *l, int k) {
   const fl_lane_array *a = &c->arrays[k];
@@ -34,7 +34,8 @@ static int first_of(const fl_lane_code *c, const fl_lane_launch *l, int k) {
   return k;
 }
 
-/* Places marks for 'n' elements at 'at'; with base NULL it only counts their bytes. */
+/* Places marks for 'n' elements at 'at'; with base NULL it only counts them. Returns the position
+** after them. */
 static int64_t place(fl_lane_marks *m, int uses, int64_t n, int64_t *base, int64_t at) {
   if (!(uses & FL_LANE_WRITE) && !((uses & FL_LANE_ATOMIC) && (uses & FL_LANE_READ))) return at;
   int64_t **role[] = { &m->write, &m->change, &m->changer, &m->read, &m->reader };

@@ -44,8 +44,8 @@ static void lives_of_variables(const fl_lane_code *c, life *l) {
   for (int64_t k = 0; k < c->inits.n; k++) l[c->inits.at[k].reg] = (life){ 0, INT32_MAX };
 }
 
-/* Assigns registers in the order of their first instruction, in which the numbers of temporaries
-** grow. */
+/* Assigns slots in the order of register numbers, which is for temporaries the order of their first
+** instruction. */
 int fl_lane_give_slots(fl_lane_builder *b) {
   fl_lane_code *c = b->code;
   const size_t n = (size_t)c->regs.n;

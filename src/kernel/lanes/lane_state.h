@@ -32,7 +32,7 @@ typedef struct fl_lane_linear {
 enum { FL_LANE_AXES = 6 };
 typedef struct fl_lane_form {
   int64_t u, k[FL_LANE_AXES], low, high;
-  int64_t below, above;    /* lowest and highest value in a block, less the value of its first
+  int64_t below, above;    /* lowest and highest value in a block, minus the value of its first
                            ** thread */
   uint8_t on, needed;     /* on: there is one; needed: by instructions that are run in each block */
 } fl_lane_form;
@@ -106,7 +106,7 @@ typedef struct fl_lane_state {
 /* Runs the block from s->pc on. 0: a fault; 1: it has ended; 2: it waits at a barrier of the
 ** grid. */
 int fl_lane_go_on(fl_lane_state *s);
-/* lane_grid.c: can all blocks be kept? 0 with an error. */
+/* lane_grid.c: does the memory of all blocks fit in FL_LANE_GRID_MB? 0 with an error. */
 int fl_lane_grid_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);
 /* Reports a fault of this kind at p, found in 'lane': fills the report and returns 0. */
 int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane);

@@ -458,7 +458,7 @@ void fl_kstmt_set_upright(fl_karena *a, fl_kstmt *s) {
   s->x[0] = fl_kexpr_unary(a, FL_KO_NOT, s->x[0]);
 }
 
-/* Adds a statement with expressions; NULL if one of them is missing. */
+/* Adds a statement with the operands x and y, which may be NULL; NULL: no memory. */
 static fl_kstmt *with(fl_kfunc *f, fl_kblock *b, int kind, int var, fl_kexpr *x, fl_kexpr *y) {
   fl_kstmt *s = fl_kstmt_new(f->arena, b, kind, x ? x->line : 0);
   if (!s) return NULL;

@@ -224,7 +224,7 @@ struct fl_kstmt {
   int32_t var;               /* DECL, ASSIGN, STORE, ATOMIC; else -1 */
   int32_t result;            /* ATOMIC, SHUFFLE, VOTE: LOCAL that receives the result; -1: unused */
   int32_t site;              /* STORE, ATOMIC: number of the access; else -1 */
-  int32_t label;             /* BLOCK, LEAVE; LOOP: number of the loop in the function */
+  int32_t label;   /* BLOCK, LEAVE: number of the block; LOOP: number of the loop in the function */
   fl_kexpr *x[4];
   fl_kblock body, other;     /* IF: then, else. LOOP: body, step. BLOCK: body */
   const char *text;          /* PRINTF, ASSERT */
@@ -402,7 +402,7 @@ int fl_kblock_holds(fl_kblock b, const fl_kstmt *s);
 ** expressions have equal values only if nothing in between assigned to what they read. */
 int fl_kexpr_same(const fl_kexpr *a, const fl_kexpr *b);
 int fl_kleaves(fl_kblock b, int32_t label);     /* how many LEAVEs of that BLOCK there are in b */
-/* Is 'is' true for x or a part of x? If x is NULL it is not. */
+/* Is 'is' true for x or a part of x? 0 if x is NULL. */
 int fl_kexpr_any(const fl_kexpr *x, int (*is)(const void *arg, const fl_kexpr *x), const void *arg);
 
 /* Prints the tree for people and golden tests: one statement per line, constants with types. */
